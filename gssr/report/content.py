@@ -13,7 +13,7 @@ from gssr.render.cells import clean, fit
 from gssr.render.clock import duration, moment
 from gssr.render.roles import text_of
 from gssr.render.scale import UNKNOWN, count, energy, fixed, metric_of, number, percent, quantity, unit_of
-from gssr.report.load_balancing import as_the_median, lost, when
+from gssr.report.load_balancing import as_the_median, lost, outliers_of, when
 from gssr.report.page import (
     STANDS_IN,
     PageOptions,
@@ -211,9 +211,10 @@ def alike_table(analysis: Analysis) -> Table | None:
     if found is None or len(found.alike) < 2:
         return None
     metric = metric_of(found.metric)
+    apart = outliers_of(analysis, metric)
     rows = tuple(
         (
-            f"{group.name} !" if group.apart else group.name,
+            group.name if apart.isdisjoint(group.gpus) else f"{group.name} !",
             _places(analysis, group.gpus),
             f"{len(group.gpus):,}",
             number(group.mean, metric),

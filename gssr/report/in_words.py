@@ -10,7 +10,7 @@ from gssr.peaks import Peaks
 from gssr.render.clock import duration, moment
 from gssr.render.roofline import engineering
 from gssr.render.scale import count, fixed, metric_of, percent, quantity, unit_of
-from gssr.report.load_balancing import behind
+from gssr.report.load_balancing import outliers_of
 from gssr.report.page import time_axis
 from gssr.report.phases import bound_text, intensity_text, letters, places
 
@@ -53,11 +53,11 @@ def in_order(analysis: Analysis, metric: Metric, order: list[int], means: Floats
         return f"{gpu.place} {quantity(mean, metric)}"
 
     ends = (told(analysis.gpus[order[at]], float(means[at])) for at in (0, -1))
-    late = len(behind(analysis, metric))
+    apart = len(outliers_of(analysis, metric))
     return (
         f"Mean {metric.label} of {count(len(order), 'GPU')}: lowest {next(ends)}, median "
         f"{quantity(float(np.median(means)), metric)}, highest {next(ends)}"
-        + (f"; {count(late, 'GPU')} far below the median" if late else "")
+        + (f"; {count(apart, 'GPU')} unlike the rest" if apart else "")
     )
 
 

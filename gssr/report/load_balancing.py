@@ -11,6 +11,7 @@ import numpy as np
 
 from gssr.arrays import Floats
 from gssr.metrics import Metric, best_measured
+from gssr.model.findings.outlier_gpus import culprits, outlier_gpus
 from gssr.model.results import Analysis, Unevenness
 from gssr.model.statistics.balance import histogram
 from gssr.render.cells import cell_width, clean, clip, fit, wrap
@@ -42,8 +43,6 @@ _NAMED = 2
 """Up to this many GPUs in a bin of the histogram are named."""
 _COUNT, _LEAST_NAME = 6, 8
 """Cells for the count of a bin, and the fewest in which names are worth it."""
-_OUTLIER = 0.8
-"""A GPU whose mean is below this share of the median GPU's is marked with ``!`` (a threshold of our own)."""
 
 
 def load_balancing(analysis: Analysis, options: PageOptions) -> list[Row]:
@@ -102,14 +101,14 @@ def _histogram(analysis: Analysis, metric: Metric, width: int, marks: Glyphs) ->
 
 def _gpus(analysis: Analysis, metric: Metric, options: PageOptions, marks: Glyphs) -> list[Row]:
     """Each GPU, or the lowest and the highest few, with its course over time."""
-    apart = behind(analysis, metric)
+    apart = outliers_of(analysis, metric)
     rows: list[Row] = []
     for title, group in listed(analysis, metric):
         rows += [(), *_group(analysis, metric, title, group, apart, options, marks)]
     if metric.name in analysis.gpu_series and options.width >= 60:
         rows += wrap(strip_legend(metric, full_scale(analysis, metric), marks), options.width, role="dim")
     if apart:
-        rows += wrap(f"! {behind_text(analysis, metric)}", options.width, role="outlier")
+        rows += wrap(f"! {outliers_text(analysis, metric)}", options.width, role="outlier")
     silent = len(analysis.gpus) - len(_means(analysis, metric))
     if silent:
         rows += wrap(f"{count(silent, 'GPU')} without samples of {metric.label}", options.width, role="gap")
@@ -127,18 +126,17 @@ def listed(analysis: Analysis, metric: Metric) -> list[tuple[str, Sequence[int]]
     return [(f"lowest {len(low)}", low), (f"highest {len(high)}", high)]
 
 
-def behind(analysis: Analysis, metric: Metric) -> frozenset[int]:
-    """The positions of the GPUs whose mean is far below the median GPU's."""
-    means = _means(analysis, metric)
-    bound = _OUTLIER * median(means.values()) if len(means) > 1 else 0.0
-    return frozenset(i for i, mean in means.items() if mean < bound)
+def outliers_of(analysis: Analysis, metric: Metric) -> frozenset[int]:
+    """The positions of the GPUs that are unlike the rest, as the screens mark them."""
+    means = np.array([gpu.mean.get(metric.name) for gpu in analysis.gpus], np.float64)
+    blamed = culprits(analysis.verdicts, len(analysis.gpus))
+    return frozenset(np.flatnonzero(outlier_gpus(metric.name, means, full_scale(analysis, metric), blamed)).tolist())
 
 
-def behind_text(analysis: Analysis, metric: Metric) -> str:
-    """How many these are, and below what."""
+def outliers_text(analysis: Analysis, metric: Metric) -> str:
+    """How many these are, and what the median GPU does."""
     middle = quantity(median(_means(analysis, metric).values()), metric)
-    n = len(behind(analysis, metric))
-    return f"{count(n, 'GPU')} below {percent(_OUTLIER)} of the median GPU's {middle}"
+    return f"{count(len(outliers_of(analysis, metric)), 'GPU')} unlike the rest; the median GPU {middle}"
 
 
 def _means(analysis: Analysis, metric: Metric) -> dict[int, float]:
@@ -295,11 +293,13 @@ def _alike(analysis: Analysis, found: Unevenness, options: PageOptions) -> list[
     if len(found.alike) < 2:
         return []
     lines: list[list[Cell]] = []
+    apart = outliers_of(analysis, metric_of(found.metric))
     for group in found.alike:
         places = [clean(analysis.gpus[gpu].place) for gpu in group.gpus[:_NAMED]]
         more = f" and {len(group.gpus) - _NAMED:,} more" if len(group.gpus) > _NAMED else ""
-        role: Role = "outlier" if group.apart else "value"
-        name: Row = (Span("! " if group.apart else "  ", role), Span(group.name, role))
+        marked = not apart.isdisjoint(group.gpus)
+        role: Role = "outlier" if marked else "value"
+        name: Row = (Span("! " if marked else "  ", role), Span(group.name, role))
         n = f"{len(group.gpus):,}"
         lines.append([name, *_mean(analysis, found, group.mean, options), n, ", ".join(places) + more])
     return [(), *_table("alike", lines, found, options, Column("GPUs", "right"), Column("", drop=1))]

@@ -35,8 +35,11 @@ ACTIONS: tuple[Action, ...] = (
     Action("previous_screen", ("shift+tab",), "", "the previous screen", "Screens"),
     Action("enter", ("enter",), "Enter down", "one level down: job, node, GPU, why", "Moving"),
     Action("back", ("escape",), "Esc up", "one level up, then back to the whole job", "Moving"),
-    Action("up", ("up", "k"), "", "the line above", "Moving"),
-    Action("down", ("down", "j"), "", "the line below", "Moving"),
+    Action("up", ("up", "k"), "↑↓ notes", "the line above; on Why: the note before, or the metric", "Moving", ("why",)),
+    Action(
+        "down", ("down", "j"), "", "the line below; on Why: the next note, which the table is about, or the next metric",
+        "Moving",
+    ),
     Action("left", ("left", "h"), "", "to the left; in time: the column before", "Moving"),
     Action("right", ("right", "l"), "", "to the right; in time: the column after", "Moving"),
     Action("page_up", ("pageup",), "", "a page up", "Moving"),

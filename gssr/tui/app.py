@@ -42,6 +42,7 @@ from gssr.tui.order import only_of, ordered
 from gssr.tui.output import LogFile, Output
 from gssr.tui.palette import LISTED, Choice, Prompt, choices, line_at, over
 from gssr.tui.producer import Frames, Producer
+from gssr.tui.ranks import Ranks
 from gssr.tui.view import LATELY, Scene, View
 
 _PAGE = 10
@@ -91,6 +92,7 @@ class LiveScreen(App[int]):
         self._box = Size(0, 0)
         self._glyphs = glyphs
         self._other = 1
+        self._ranks = Ranks()
         self._table = table
         self._watches: list[Watched] = list(watches)
         self._message = ""
@@ -217,7 +219,7 @@ class LiveScreen(App[int]):
         width, height = self._box
         output = Output(self._log_file.path, self._printed)
         n_recordings = len(self._watches)
-        return Scene(self.frames[0], other, self.view, width, height, self._glyphs, output, n_recordings)
+        return Scene(self.frames[0], other, self.view, width, height, self._glyphs, output, n_recordings, self._ranks)
 
     def _pair(self) -> tuple[Frame | None, Frame | None]:
         """The newest frame, and that of the recording it is compared with."""
@@ -294,6 +296,7 @@ class LiveScreen(App[int]):
             return
         self._message = ""
         if ACTION[name].traces and (scene is None or scene.frame.part is None):
+            self._draw()
             return
         if name == "quit" and self.view.overlay:
             self._look(replace(self.view, overlay=""))
@@ -324,10 +327,8 @@ class LiveScreen(App[int]):
             if name == "play":
                 self._played = time.monotonic()
             view = MOVES[name](self._body(scene))
-            if name in _FINDING and view == self.view:
-                self._message = (
-                    "no more of that name that way, or no name is chosen: Enter a line, or a name on Calls (8)"
-                )
+            if view == self.view:
+                self._message = _NOT_FOUND.get(name, "")
             self._look(view)
         self._draw()
 
@@ -478,7 +479,14 @@ def filtered(scene: Scene) -> str:
     return ""
 
 
-_FINDING = ("next_found", "previous_found")
+_NOT_FOUND = {
+    **dict.fromkeys(
+        ("next_found", "previous_found"),
+        "no more of that name that way, or no name is chosen: Enter a line, or a name on Calls (8)",
+    ),
+    **dict.fromkeys(("next_outlier", "previous_outlier"), "no other GPU is unlike the rest"),
+}
+"""What is said where an action finds nothing."""
 _ASKED = {
     "filter": ("Filter:", "nid0012*   *:0   sm<30   user=ada   (several: and; nothing: all GPUs)"),
     "go_to": ("Go to:", "90   5m   1:30 after the start   -60 before the end   2026-05-01T12:00"),

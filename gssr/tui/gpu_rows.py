@@ -36,7 +36,7 @@ from gssr.tui.axis import (
     seconds_text,
     time_labels,
 )
-from gssr.tui.order import Order, ordered, percentiles, values_at
+from gssr.tui.order import SHARES, Order, ordered, percentiles, values_at
 from gssr.tui.view import Scene, Sort
 
 Mode = Literal["rows", "columns"]
@@ -157,25 +157,20 @@ def classes(frame: Frame) -> list[str]:
 def rows_of(scene: Scene, shown: Listing) -> tuple[list[Row], float]:
     """The titles, and a row for each GPU in sight; and how long a cell of their strips is, seconds."""
     frame, view, gpus, width = scene.frame, scene.view, shown.visible, scene.width
-    name = frame.grid.metric
-    metric, letters = metric_of(name), attention(frame)
+    metric, letters = metric_of(frame.grid.metric), attention(frame)
     folded = folded_to(scene, gpus, strip_width(width))
     strips = strips_of(scene, folded, gpus)
-    values = frame.grid.values[gpus]
-    numbers: dict[Sort, Floats] = {
-        "now": values_at(frame, view.cursor)[gpus],
-        "mean": frame.window.per_gpu(name, gpus),
-        "p05": percentiles(values, 0.05),
-        "p95": percentiles(values, 0.95),
-    }
     kept = [sort for sort, least in _STATISTICS if width >= least]
+    if _sorted_by(scene) not in kept:
+        kept[-1] = _sorted_by(scene)
+    numbers = [_statistic(scene, sort, gpus) for sort in kept]
     size = name_width(width)
     others = _others(frame, width) if frame.part is None else []
     classed = width >= _CLASSED and frame.part is None
     words = classes(frame) if classed else []
     head: list[Span] = [Span(" " * MARKS), _title(frame.noun, "place", scene, -size)]
     head += [Span(f"{' class' if classed else '':<{_CLASS}}", "dim")] if width >= _CLASSED else []
-    head += [_title(newest_title(scene) if sort == "now" else sort, sort, scene, VALUE) for sort in kept]
+    head += [_title(_titled(sort, scene), sort, scene, VALUE) for sort in kept]
     head += [Span(f"{title:>{_METRIC}}", "dim") for title, _, _ in others]
     head += [Span(" "), Span(time_labels(frame, folded, folded.n), "dim")]
     rows: list[Row] = [tuple(head)]
@@ -187,11 +182,11 @@ def rows_of(scene: Scene, shown: Listing) -> tuple[list[Row], float]:
         )
         if width >= _CLASSED:
             line = (*line, Span(f" {words[gpu] if words else ''}"[:_CLASS].ljust(_CLASS)))
-        for sort in kept:
+        for sort, values in zip(kept, numbers, strict=True):
             if sort == "now" and view.cursor is None and letters.age[gpu] > 0:
                 line = (*line, Span(f"{age_text(float(letters.age[gpu])):>{VALUE}}", "gap"))
             else:
-                line = (*line, Span(f"{number(float(numbers[sort][y]), metric):>{VALUE}}", "value"))
+                line = (*line, Span(f"{number(float(values[y]), metric):>{VALUE}}", "value"))
         line = (*line, *(Span(f"{_short(float(column[gpu]), unit):>{_METRIC}}") for _, column, unit in others))
         rows.append((*line, Span(" "), *strips[y]))
     return rows, folded.width * folded.times
@@ -207,6 +202,25 @@ def _others(frame: Frame, width: int) -> list[tuple[str, Floats, Unit]]:
             if np.isfinite(values).any():
                 found.append((metric_of(name).short, values, unit_of(metric_of(name))))
     return found
+
+
+def _sorted_by(scene: Scene) -> Sort:
+    """The statistic that the list is sorted by; the mean where it is sorted by something else."""
+    return scene.view.sort if scene.view.sort in dict(_STATISTICS) else "mean"
+
+
+def _statistic(scene: Scene, sort: Sort, gpus: Ints) -> Floats:
+    """[n]: a statistic of the metric that is shown, of the GPUs at these positions; NaN is unknown."""
+    frame = scene.frame
+    if sort == "now":
+        return values_at(frame, scene.view.cursor)[gpus]
+    if sort == "mean":
+        return frame.window.per_gpu(frame.grid.metric, gpus)
+    return percentiles(frame.grid.values[gpus], SHARES[sort])
+
+
+def _titled(sort: Sort, scene: Scene) -> str:
+    return newest_title(scene) if sort == "now" else sort
 
 
 def newest_title(scene: Scene) -> str:
@@ -257,8 +271,8 @@ def strips_of(scene: Scene, folded: Folded, gpus: Ints) -> list[Row]:
 
 
 def columns_of(scene: Scene, shown: Listing) -> tuple[list[Row], float]:
-    """The titles, and ``shown.across`` GPUs in each row: name, mean and a short strip; and how long a cell of the strips is,
-    seconds."""
+    """The titles, and ``shown.across`` GPUs in each row: name, mean or what they are sorted by, and a short strip; and how
+    long a cell of the strips is, seconds."""
     frame, gpus = scene.frame, shown.visible
     size = scene.width // shown.across
     letters = attention(frame)
@@ -271,12 +285,12 @@ def columns_of(scene: Scene, shown: Listing) -> tuple[list[Row], float]:
     cells = size - n_marks - names - 5 - 2
     folded = folded_to(scene, gpus, cells)
     strips = strips_of(scene, folded, gpus)
-    means = frame.window.per_gpu(frame.grid.metric, gpus)
+    sort = _sorted_by(scene)
+    values = _statistic(scene, sort, gpus)
     unit = unit_of(metric_of(frame.grid.metric))
-    sorting = scene.view.sort == "mean"
     head: Row = (
         *pad((Span(" " * n_marks), Span(frame.noun, "dim")), n_marks + names),
-        Span(" mean", "value" if sorting else "dim"),
+        _title(_titled(sort, scene), sort, scene, 5),
         Span(" "),
         Span(time_labels(frame, folded, folded.n), "dim"),
     )
@@ -289,7 +303,7 @@ def columns_of(scene: Scene, shown: Listing) -> tuple[list[Row], float]:
             cell = (
                 *mark_row(flags, n_marks),
                 *_name(shorter[y], flags, names, gpu == shown.gpu, scene.glyphs.ellipsis),
-                Span(f"{_short(float(means[y]), unit):>5} ", "value"),
+                Span(f"{_short(float(values[y]), unit):>5} ", "value"),
                 *strips[y],
             )
             line = (*line, *pad(cell, size))

@@ -1,7 +1,7 @@
 """Which GPUs and processes lists show, and in which order: the filter and the sorting that the user chose."""
 
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import NamedTuple
@@ -20,6 +20,7 @@ from gssr.model.traces.window import limit
 from gssr.render.scale import unit_of
 from gssr.similar import did_you_mean, meant
 from gssr.store.format.rows import Gpu, GpuProcess
+from gssr.tui.ranks import Ranks
 from gssr.tui.view import Scene, Sort
 
 SHARES: dict[Sort, float] = {"p05": 0.05, "p95": 0.95}
@@ -39,10 +40,6 @@ _LIMIT = re.compile("(takes|size)([<>])=?(.*)")
 _KNOWN = BY_NAME | OF_TRACES | OF_NODES
 _KEPT = 4
 _kept: list[tuple[tuple[Gpu, ...], object, Floats]] = []
-_ranks: dict[Hashable, Ints] = {}
-"""The newest orders of lists of runs that grow, by what was asked."""
-_UNSEEN = 0.005
-"""Differences of this share of the full scale are not worth a new order: half a percent."""
 
 
 class Bound(NamedTuple):
@@ -135,12 +132,12 @@ def shown_gpus(scene: Scene) -> Ints:
 def ordered(scene: Scene) -> Order:
     """The selection's GPUs that pass the filter, sorted as the view says: by value the lowest first."""
     view = scene.view
-    return _ordered(scene.frame, view.selection, view.filter, view.sort, view.reverse, view.cursor)
+    return _ordered(scene.frame, scene.ranks, view.selection, view.filter, view.sort, view.reverse, view.cursor)
 
 
 @once
 def _ordered(
-    frame: Frame, selection: tuple[int, ...], text: str, sort: Sort, reverse: bool, cursor: float | None
+    frame: Frame, ranks: Ranks, selection: tuple[int, ...], text: str, sort: Sort, reverse: bool, cursor: float | None
 ) -> Order:
     candidates = np.arange(frame.n_gpus)
     if selection:
@@ -160,28 +157,8 @@ def _ordered(
     values = sorted_by(frame, gpus, sort, cursor)
     full = scale_limit(frame.gpus, frame.grid.metric)
     question = (sort, reverse, selection, text, cursor)
-    rank = steady_rank(frame, question, gpus, -values if reverse else values, full)
+    rank = ranks.steady(frame, question, gpus, -values if reverse else values, full)
     return Order(gpus[rank], len(candidates), problem)
-
-
-def steady_rank(frame: Frame, question: Hashable, of: Ints, values: Floats, full: float | None) -> Ints:
-    """[n]: the places of ``values`` [n] of these GPUs or nodes (``of``), ascending, what is unknown last. Of a run that
-    grows the order that the same ``question`` was answered with before, as long as no two are further the wrong way round
-    than can be seen beside ``full``, what fills the axis (None: unknown)."""
-    rank = np.argsort(values, kind="stable")
-    if not frame.is_live:
-        return rank
-    key = (frame.path, frame.run and frame.run.run_id, frame.grid.metric, question, of.tobytes())
-    before = _ranks.pop(key, rank)
-    known = values[before]
-    n = int(np.isfinite(values).sum())
-    steady = (
-        np.isfinite(known[:n]).all() and (np.maximum.accumulate(known[:n]) - known[:n] <= _UNSEEN * (full or 0.0)).all()
-    )
-    _ranks[key] = before if steady else rank
-    while len(_ranks) > _KEPT:
-        _ranks.pop(next(iter(_ranks)))
-    return _ranks[key]
 
 
 def processes_on(frame: Frame, gpus: Sequence[int], text: str, sort: Sort, reverse: bool) -> list[GpuProcess]:

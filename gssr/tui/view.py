@@ -15,6 +15,7 @@ from gssr.model.live.frame import Frame, Query
 from gssr.model.traces.as_metrics import LevelName
 from gssr.render.glyphs import Glyphs
 from gssr.tui.output import Output
+from gssr.tui.ranks import Ranks
 
 ScreenName = Literal["job", "gpus", "map", "time", "balance", "why", "compare", "calls"]
 Sort = Literal["place", "now", "mean", "p05", "p95", "memory", "SM", "user"]
@@ -32,7 +33,8 @@ class View:
     ``span`` s up to ``end`` (unix s) are looked at: None is the whole run, and the newest sample. ``cursor`` (unix s) is the
     time looked at, None for none. ``selection``: positions of the GPUs looked at, named ``selected``; empty is the whole
     job. ``gpu``: the position under the cursor of GPUs and Map, -1 before there is one; ``row``: the line under the cursor
-    of the other screens. ``density`` cycles through what a screen can do about many GPUs, 0 is the screen's own choice.
+    of the other screens; ``note``: which one Why's table is about while the cursor is in the table. ``density`` cycles
+    through what a screen can do about many GPUs, 0 is the screen's own choice.
     ``speed``: seconds of the recording a second while it is played, 0 when it is not. ``scroll``: the first line in sight of
     what lies over the screen (``overlay``). ``trail``: where Esc goes back to. Of traces only: ``level``: what is looked at
     as GPUs; ``opened``: Time shows the one that is selected track by track; ``name``: what ``f`` looks for; ``sought``:
@@ -51,6 +53,7 @@ class View:
     selected: str = ""
     gpu: int = -1
     row: int = 0
+    note: int = 0
     top: int = 0
     filter: str = ""
     sort: Sort = "mean"
@@ -89,7 +92,8 @@ class View:
 class Scene(NamedTuple):
     """What a screen is drawn from: a frame (``other``: of the recording it is compared with), a view, the ``width`` and
     ``height`` in cells that the drawing must fill and not exceed, and the marks to draw with. ``output``: what the workload
-    has printed, where that is known. ``n_recordings``: how many there are to compare."""
+    has printed, where that is known. ``n_recordings``: how many there are to compare. ``ranks``: the orders in which lists
+    were shown before."""
 
     frame: Frame
     other: Frame | None
@@ -99,6 +103,7 @@ class Scene(NamedTuple):
     glyphs: Glyphs
     output: Output | None = None
     n_recordings: int = 1
+    ranks: Ranks = Ranks(most=0)
 
     def looked_at(self) -> Ints:
         """Positions of the GPUs of the selection; of all without one. What the filter hides is not looked at elsewhere

@@ -330,7 +330,7 @@ def test_what_charts_say_in_words_is_what_was_measured() -> None:
     (course,) = [text for text in told if text.startswith("SM active over time, mean over 16 GPUs")]
     assert f"highest {100 * np.nanmax(active.mean):.1f} %" in course and "no samples in 2.9 % of the time" in course
     (order,) = [text for text in told if text.startswith("Mean SM active of 16 GPUs: lowest nid000002:1 4.2 %")]
-    assert order.endswith("1 GPU far below the median")
+    assert order.endswith("1 GPU unlike the rest")
     assert "Phases in order: A start-up for 12.0 s, B steady for 4 min 48 s" in told
     (means,) = [text for text in told if text.startswith("Means of SM active: 1 GPU from 0 to 10 %")]
     assert sum(int(n) for n in re.findall(r"(\d+) GPU", means)) == 16

@@ -201,7 +201,7 @@ def test_an_idling_gpu_does_not_look_like_a_busy_one() -> None:
 def test_a_straggler_is_marked_by_a_letter_not_by_colour_alone() -> None:
     lines = [line for line in _text(analysis()).splitlines() if line.startswith("! ")]
     assert [line.split()[1] for line in lines[:-1]] == ["nid000002:1"]
-    assert "1 GPU below 80.0 % of the median GPU's 55.0 %" in lines[-1]
+    assert "1 GPU unlike the rest; the median GPU 55.0 %" in lines[-1]
 
 
 def test_beyond_16_gpus_the_extremes_are_shown() -> None:

@@ -20,7 +20,7 @@ from gssr.metrics import BY_NAME
 from gssr.model.results import Analysis, Phase
 from gssr.model.statistics.roofline import place
 from gssr.peaks import peaks_of
-from gssr.report.load_balancing import behind
+from gssr.report.load_balancing import outliers_of
 from gssr.report.over_time import short_place
 from gssr.report.phases import drawn_roofs
 from gssr.report.png.figure import ORANGE, NothingToDrawError, style
@@ -118,8 +118,8 @@ def test_a_straggler_has_its_colour_in_every_picture_and_no_legend_lies_over_dat
     base[1] = 0.05
     found = analysis(n_gpus, max(n_gpus // 4, 1), 60, base=base)
     metric = BY_NAME["sm_active"]
-    late = behind(found, metric)
-    assert 1 in late
+    outliers = outliers_of(found, metric)
+    assert 1 in outliers
     drawers: list[Callable[[Axes], object]] = [
         lambda panel: means_in_order(panel, found, metric),
         lambda panel: gpu_map(panel.figure, panel, found, metric) if n_gpus > 4 else lines(panel, found, metric),

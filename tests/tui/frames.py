@@ -57,6 +57,6 @@ def frame_of(values: ArrayLike, width: float = 10.0, metric: str = "sm_active", 
 
 def means_of(total: np.ndarray, n: np.ndarray, metric: str) -> Means:
     """Means of every metric in NAMES from the sums and counts of one [n_gpus]."""
-    factor = {metric: 1.0, "power_usage": 600.0, "hw_thermal": 0.0, "sw_power_cap": 1.0}
+    factor = {"power_usage": 600.0, "hw_thermal": 0.0, "sw_power_cap": 1.0, metric: 1.0}
     totals = np.array([total * factor.get(name, 0.5) for name in NAMES])
     return Means(NAMES, START, START + 600, np.tile(n, (len(NAMES), 1)).astype(np.float64), totals)

@@ -68,6 +68,18 @@ def test_what_is_typed_after_a_slash_filters(plants: dict[str, str]) -> None:
     play([plants["straggler"]], steps)
 
 
+def test_where_no_other_gpu_is_an_outlier_it_is_said(plants: dict[str, str]) -> None:
+    async def steps(app: LiveScreen, pilot: Pilot[int]) -> None:
+        await pilot.press("2", "n")
+        assert "no other GPU" not in shown(app)
+        await pilot.press("n")
+        assert "no other GPU is unlike the rest" in shown(app)
+        await pilot.press("f")  # of traces only
+        assert "no other GPU" not in shown(app)
+
+    play([plants["straggler"]], steps)
+
+
 def test_escape_leaves_the_line_and_changes_nothing(plants: dict[str, str]) -> None:
     async def steps(app: LiveScreen, pilot: Pilot[int]) -> None:
         before = app.view

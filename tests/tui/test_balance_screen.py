@@ -11,6 +11,7 @@ from gssr.model.results import Judgement, Verdict, over_space
 from gssr.model.verdicts.rules import TABLE
 from gssr.render.glyphs import UTF8
 from gssr.render.roles import text_of
+from gssr.tui.ranks import Ranks
 from gssr.tui.screens import balance
 from gssr.tui.view import Scene, View
 
@@ -83,6 +84,28 @@ def test_of_a_run_that_grows_balance_says_what_the_verdicts_say() -> None:
         drawn = text(_live(values, judgement=Judgement(verdicts, (), 0.0, 1.0)))
         assert says in drawn and "! rotates" not in drawn
     assert "! rotates" in text(Scene(frame_of(values, width=1.0), None, VIEW, 160, 46, UTF8))
+
+
+@pytest.mark.parametrize("metric", ["sm_active", "power_usage"])
+def test_of_a_run_that_grows_names_keep_their_order_over_differences_that_cannot_be_seen(metric: str) -> None:
+    full = 700.0 if metric == "power_usage" else 1.0
+    values = np.tile(full * (0.8 + 1e-4 * np.arange(12))[:, None], 40)
+    ranks, drawn = Ranks(), []
+    for second in range(4):  # two stragglers, lower than each other in turn
+        values[[3, 7]] = full * np.array([[0.3 + 0.001 * (second % 2)], [0.301 - 0.001 * (second % 2)]])
+        frame = frame_of(values, width=1.0, metric=metric, state="live")
+        drawn.append(text(Scene(frame, None, VIEW, 160, 46, UTF8, ranks=ranks)))
+    assert all("2 GPUs: nid000001:3, nid000002:3 below" in each for each in drawn)
+
+
+def test_marks_are_those_of_the_list_of_gpus() -> None:
+    """Whom the rules blame, who need not be the lowest, is marked in bars and lists."""
+    frame = frame_of(np.tile([[0.8], [0.79], [0.81], [0.3], [0.82], [0.8]], 40))
+    verdict = Verdict("straggler", "critical", "slow", (), "look", "ours", frame.first, frame.last, (4,))
+    frame = replace(frame, judgement=Judgement((verdict,), (), frame.first, frame.last))
+    drawn = text(Scene(frame, None, VIEW, 160, 46, UTF8))
+    marked = [line for line in drawn.splitlines()[3:] if line.startswith(("!", " !", ">!"))]
+    assert any("80-" in line for line in marked) and not any("30-" in line for line in marked), drawn
 
 
 def test_enter_on_the_lowest_bar_selects_its_gpus(plants):

@@ -17,7 +17,7 @@ from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.roles import text_of
 from gssr.tui.gpu_rows import listing, strip_width
 from gssr.tui.screens import gpus
-from gssr.tui.view import PAGE, Scene, View
+from gssr.tui.view import PAGE, Scene, Sort, View
 
 NAN = np.nan
 MANY = np.linspace(0.9, 0.1, 300)[:, None] * np.ones(40)
@@ -42,6 +42,18 @@ def test_gpus_look_as_they_did(plants: dict[str, str], golden: Callable[[str, st
     width, height = map(int, size.split("x"))
     rows = gpus.draw(look(plants["slow_node"], View(screen="gpus"), width, height))
     golden(f"gpus-{size}.txt", text_rows(rows, width))
+
+
+@pytest.mark.parametrize("density", [1, 2])
+@pytest.mark.parametrize(
+    ("sort", "value"), [("p05", "10"), ("p95", "70"), ("now", "10"), ("mean", "40"), ("place", "40")]
+)
+def test_what_a_list_is_sorted_by_is_in_it(sort: Sort, value: str, density: int) -> None:
+    """In 80 columns p05 and p95 could be sorted by and not be seen."""
+    values = np.tile(np.concatenate((np.full(10, 0.7), np.full(10, 0.1))), (4, 1))
+    head, first = lines(scene_of(values, View(screen="gpus", sort=sort, density=density)))[1:3]
+    title = {"now": "last", "place": "mean"}.get(sort, sort)
+    assert title in head.split() and any(word.startswith(value) for word in first.split()), (head, first)
 
 
 def test_a_gap_looks_as_it_did(plants: dict[str, str], golden: Callable[[str, str], None]) -> None:

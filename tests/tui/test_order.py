@@ -12,6 +12,8 @@ from gssr.model.live.frame import Frame
 from gssr.render.glyphs import UTF8
 from gssr.tui.moves import MOVES
 from gssr.tui.order import ordered, parse_filter, percentiles
+from gssr.tui.ranks import Ranks
+from gssr.tui.screens.job import to_look_at
 from gssr.tui.view import Scene, View
 
 NAN = np.nan
@@ -126,13 +128,30 @@ def test_esc_lets_go_of_a_filter_before_it_goes_back() -> None:
     assert MOVES["back"](scene_of(down)).screen == "job"
 
 
+def means_of(means: list[float], state: str = "live") -> Frame:
+    """A frame in which the GPUs have these means."""
+    return frames.frame_of(np.repeat(np.array(means)[:, None], 6, axis=1), state=state)
+
+
 def test_a_list_of_a_run_that_grows_is_sorted_anew_only_when_that_can_be_seen() -> None:
+    ranks = Ranks()
+
     def order(means: list[float], state: str = "live") -> list[int]:
-        frame = frames.frame_of(np.repeat(np.array(means)[:, None], 6, axis=1), state=state)
-        return ordered(scene_of(View(sort="mean"), frame)).gpus.tolist()
+        scene = scene_of(View(sort="mean"), means_of(means, state))._replace(ranks=ranks)
+        assert to_look_at(scene).tolist() == ordered(scene).gpus.tolist()
+        return ordered(scene).gpus.tolist()
 
     assert order([0.801, 0.8, 0.6]) == [2, 1, 0]
     assert order([0.799, 0.8, 0.6]) == [2, 1, 0]
     assert order([0.799, 0.8, 0.6], "ended") == [2, 0, 1]
     assert order([0.78, 0.8, 0.6]) == [2, 0, 1]
     assert order([0.802, 0.8, 0.6]) == [2, 0, 1]
+
+
+def test_a_screen_does_not_keep_the_order_of_another() -> None:
+    """One recording, shown twice in a process, has the same path and run."""
+    before, after = means_of([0.801, 0.8, 0.6]), means_of([0.799, 0.8, 0.6])
+    ranks = Ranks()
+    assert ordered(scene_of(View(), before)._replace(ranks=ranks)).gpus.tolist() == [2, 1, 0]
+    assert ordered(scene_of(View(), after)._replace(ranks=Ranks())).gpus.tolist() == [2, 0, 1]
+    assert ordered(scene_of(View(), after)._replace(ranks=ranks)).gpus.tolist() == [2, 1, 0]

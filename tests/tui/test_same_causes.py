@@ -148,7 +148,9 @@ class Screens:
 def titles(scene: Scene, screen: str) -> list[str]:
     """Of the verdicts that a screen names, in its order."""
     rows = BY_NAME[screen].draw(scene._replace(view=View(screen=screen)))  # type: ignore[arg-type,index]
-    begins = ((row, next((n for n, span in enumerate(row[:2]) if span.text in MARKS), None)) for row in rows)
+    begins = (
+        (row, next((n for n, span in enumerate(row[:2]) if span.text.replace(">", " ") in MARKS), None)) for row in rows
+    )
     return [text_of(row[at + 1 :]).strip() for row, at in begins if at is not None]
 
 

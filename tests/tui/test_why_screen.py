@@ -2,18 +2,22 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from looking import SIZES, fits, scene_of, text
+from frames import frame_of
+from looking import SIZES, fits, scene_of, text, text_rows
 
 from gssr.backends.synthetic.bulk import START
 from gssr.model.analyze import analyze
-from gssr.model.results import Judgement
+from gssr.model.results import Finding, Judgement, Verdict
 from gssr.model.verdicts.rules import load
+from gssr.render.glyphs import UTF8
 from gssr.render.verdicts import limits_of
 from gssr.store.read.recording import open_recording
+from gssr.tui import shell
 from gssr.tui.judge import answer, asked_of
 from gssr.tui.screens import why
-from gssr.tui.view import View
+from gssr.tui.view import Scene, View
 
 VIEW = View(screen="why")
 
@@ -57,7 +61,7 @@ def test_the_worst_and_what_to_do_come_first_where_there_is_little(plants, size)
     drawn = text(scene_of(plants["slow_node"], VIEW, *size))
     worst = analyze(open_recording(plants["slow_node"]).runs[0]).verdicts[0]
     begin = min(size[0] - 12, 30)
-    assert worst.title[:begin] in drawn and worst.advice[:begin] in drawn and "lowest GPU" in drawn
+    assert worst.title[:begin] in drawn and worst.advice[:begin] in drawn and "all of nid000003" in drawn
 
 
 def test_until_it_is_judged_it_says_so_and_nothing_else(plants):
@@ -104,7 +108,7 @@ def test_what_does_not_fit_differs_least(plants):
 
 def test_enter_shows_the_metric_over_time_and_the_cursor_stays_inside(plants):
     scene = scene_of(plants["slow_node"], VIEW, 80, 22)
-    down = why.move(scene, 0, len(scene.frame.judgement.verdicts) + 1)
+    down = why.move(scene, 0, len(scene.frame.judgement.verdicts) + 2)  # after the note's temperature
     view = why.enter(scene._replace(view=down))
     assert view is not None and (view.screen, view.metric) == ("time", "sm_active")
     last = why.move(scene, 0, 10_000)
@@ -127,13 +131,56 @@ def test_after_the_notes_the_cursor_goes_through_the_metrics_and_a_click_goes_to
     scene = scene_of(plants["slow_node"], VIEW, 80, 22)
     n = len(scene.frame.judgement.verdicts)
     rows = text(scene).splitlines()
-    assert n > 1 and rows[1].startswith("!!>") and "Up, Down: notes" in rows[-1]
+    assert n > 1 and rows[1].startswith("!!>")
     under = text(scene._replace(view=replace(VIEW, row=n))).splitlines()
     assert not any(row.startswith("!!>") for row in under) and sum(row.startswith(">") for row in under) == 1
     second = next(y for y, row in enumerate(rows) if y > 1 and row.startswith("!"))
-    assert why.click(scene, 5, second) == replace(VIEW, row=1)
-    metric = next(y for y, row in enumerate(rows) if row.lstrip(" !").startswith("gr %"))
+    assert why.click(scene, 5, second) == replace(VIEW, row=1, note=1)
+    metric = next(y for y, row in enumerate(rows) if row.lstrip(" !").startswith("temp °C"))
     assert why.click(scene, 5, metric) == replace(VIEW, row=n)
+
+
+@pytest.mark.parametrize("size", [(80, 22), (200, 58)])
+def test_the_table_is_about_the_note_under_the_cursor_and_stays_so_when_the_cursor_goes_into_it(size):
+    values = np.full((8, 40), 0.8)
+    values[2] = 0.3
+    frame = frame_of(values)
+    findings = (Finding("power_usage", 180.0, None, "Power 180 W"), Finding("share", 0.4, None, "40 % of the time"))
+    told = [
+        ("straggler", (2,), ()),
+        ("throttled", (4, 5, 6, 7), findings),
+        ("low_use", (), (Finding("sm_active", 0.7, None, "SM active 70 %"),)),
+    ]
+    verdicts = tuple(
+        Verdict(code, "warning", f"{code}.", evidence, "look", "ours", frame.first, frame.last, gpus)
+        for code, gpus, evidence in told
+    )
+    judged = replace(frame, judgement=Judgement(verdicts, (), frame.first, frame.last))
+    scene = Scene(judged, None, VIEW, *size, UTF8)
+
+    def seen(scene: Scene) -> tuple[str, str]:
+        """Of what the table is, and the metric it begins with."""
+        rows = text(scene).splitlines()
+        at = next(y for y, row in enumerate(rows) if " against " in row)
+        return rows[at], rows[at + 2].lstrip(" >!").split("  ")[0]
+
+    heads, metrics = zip(*(seen(scene._replace(view=why.move(scene, 0, note))) for note in range(3)), strict=True)
+    for head, who in zip(heads, ("nid000001:2", "all of nid000002", "lowest GPU nid000001:2"), strict=True):
+        assert who in head
+    assert metrics[1].startswith("power" if size[0] < 120 else "Power") and metrics[0] == metrics[2] != metrics[1]
+    second = scene._replace(view=why.move(scene, 0, 1))
+    into = why.move(second, 0, 10_000)
+    assert into.row >= 3 and "all of nid000002" in seen(second._replace(view=into))[0]
+    chosen = replace(VIEW, selection=(0, 1), selected="mine", row=1)
+    assert "mine (2 GPUs)" in seen(scene._replace(view=chosen))[0]
+
+
+def test_the_footer_and_the_help_say_what_up_and_down_do(plants):
+    scene = scene_of(plants["slow_node"], VIEW, 80, 24)
+    assert "↑↓ notes" in text_rows(shell.draw(scene), 80).splitlines()[-1]
+    assert "on Why: the note" in text_rows(
+        shell.draw(scene._replace(view=replace(VIEW, overlay="help"), height=90)), 80
+    )
 
 
 def test_advice_that_is_cut_says_so(plants):

@@ -5,13 +5,14 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Flags, Floats
-from gssr.metrics import DETECTION_METRICS, HELD_DOWN
+from gssr.metrics import HELD_DOWN
 from gssr.model.cached import once
+from gssr.model.findings import outlier_gpus
 from gssr.model.findings.imbalance import grouped_by_index, grouped_by_node, imbalance_between, score_of_medians
 from gssr.model.live.frame import STALE_SECONDS, Frame
 from gssr.model.live.run_totals import SILENT_SECONDS
 from gssr.model.results import Imbalance, over_space
-from gssr.model.statistics.balance import outliers, scale_limit
+from gssr.model.statistics.balance import scale_limit
 from gssr.store.format.schema import GAP_INTERVALS
 
 THROTTLED_SHARE = 0.1
@@ -20,8 +21,7 @@ own)."""
 
 
 class Attention(NamedTuple):
-    """[n_gpus] each. ``outlier``: the rules blame the GPU, or its mean of the window is not like the others'
-    (gssr.model.statistics.balance).
+    """[n_gpus] each. ``outlier``: it is unlike the rest in the window (gssr.model.findings.outlier_gpus).
     ``age``: seconds since its last sample where that is too long ago, infinity where the window has none, else 0.
     ``missing``: seconds of the window in which others had samples of the metric and it had none; not those before its first
     one, if it came soon. ``throttled``: its clocks were held down."""
@@ -47,18 +47,12 @@ class Attention(NamedTuple):
         return found
 
 
-_FEW = 0.34
-"""A verdict names culprits if it is about at most this share of the GPUs; what most do is no exception."""
-
-
 @once
 def culprits(frame: Frame) -> tuple[int, ...]:
-    """Positions of the GPUs that the worst verdict blames, if these are not most of them; empty where it blames none."""
+    """Positions of the GPUs that the worst verdict blames, if these are not most of those looked at."""
     found = frame.judgement.verdicts if frame.judgement is not None else ()
-    blamed = next((verdict.gpus for verdict in found if verdict.gpus and verdict.severity != "info"), ())
     looked_at = frame.query.gpus or tuple(range(frame.n_gpus))
-    if len(blamed) > max(_FEW * len(looked_at), 1):
-        return ()
+    blamed = outlier_gpus.culprits(found, len(looked_at))
     return tuple(looked_at[at] for at in blamed if at < len(looked_at))
 
 
@@ -69,13 +63,11 @@ def attention(frame: Frame) -> Attention:
     name = frame.grid.metric
     means = frame.window.per_gpu(name)
     full = _full(frame, means)
+    unlike = outlier_gpus.outlier_gpus(name, means, full, culprits(frame))
     if frame.part is not None or frame.by_node:  # a trace ends for each GPU when it does; nodes are read now and then
         nothing = np.zeros(frame.n_gpus)
-        return Attention(outliers(means, full), nothing, nothing, np.zeros(frame.n_gpus, bool))
+        return Attention(unlike, nothing, nothing, np.zeros(frame.n_gpus, bool))
     known = np.isfinite(frame.grid.values)
-    unlike = outliers(means, full)
-    if culprits(frame) and name in DETECTION_METRICS:
-        unlike = np.isin(np.arange(frame.n_gpus), culprits(frame))
     return Attention(unlike, _age(frame, known), _missing(frame, known), _throttled(frame))
 
 

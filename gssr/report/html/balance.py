@@ -29,7 +29,7 @@ from gssr.report.html.markup import (
     tag,
 )
 from gssr.report.html.over_time import map_of_gpus
-from gssr.report.load_balancing import behind, behind_text, listed
+from gssr.report.load_balancing import listed, outliers_of, outliers_text
 from gssr.report.page import full_scale, imbalance_text
 
 _LEAST_FOR_HISTOGRAM = 5
@@ -56,7 +56,7 @@ def balance_part(analysis: Analysis) -> Markup:
         tag("div", *pictures, class_="charts"),
         map_of_gpus(analysis),
         *(_table(analysis, metric, title, list(group)) for title, group in listed(analysis, metric)),
-        tag("p", behind_text(analysis, metric), class_="warn") if behind(analysis, metric) else Markup(),
+        tag("p", outliers_text(analysis, metric), class_="warn") if outliers_of(analysis, metric) else Markup(),
         *(
             drawn_table(table, about)
             for about, table in (("GPUs that behave alike", alike_table(analysis)), ("Nodes", node_table(analysis)))
@@ -91,8 +91,8 @@ def _sorted(analysis: Analysis, metric: Metric) -> Markup:
     full, n = full_scale(analysis, metric), len(order)
     edges = np.arange(n + 1) / n
     heights = means / full
-    late = behind(analysis, metric)
-    apart = np.array([i in late for i in order], bool)
+    outliers = outliers_of(analysis, metric)
+    apart = np.array([i in outliers for i in order], bool)
     if n <= _GAPPED:  # bars with a fifth of their width between them
         gaps = np.full(2 * n, np.nan)
         gaps[::2] = heights
@@ -136,11 +136,11 @@ def _histogram(analysis: Analysis, metric: Metric) -> Markup:
     found, unit = histogram(metric, analysis.gpus), unit_of(metric)
     most, n = max(int(found.counts.max()), 1), len(found.counts)
     edges = np.append((np.arange(n)[:, None] + [0.03, 0.97]).ravel() / n, 1.0)
-    late = behind(analysis, metric)
+    outliers = outliers_of(analysis, metric)
     heights, apart = np.full((2, 2 * n), np.nan)
     heights[::2] = np.where(found.counts > 0, found.counts / most / _HEADROOM, np.nan)
-    n_late = np.array([len(late.intersection(members)) for members in found.members])
-    apart[::2] = np.where(n_late > 0, n_late / most / _HEADROOM, np.nan)
+    n_outliers = np.array([len(outliers.intersection(members)) for members in found.members])
+    apart[::2] = np.where(n_outliers > 0, n_outliers / most / _HEADROOM, np.nan)
     shown = [fixed(edge * unit.factor, 0 if unit.name == "%" else unit.decimals) for edge in found.edges.tolist()]
     numbers = [
         tag("text", f"{k:,}", x=share((i + 0.5) / n), y=share(1 - k / most / _HEADROOM), dy=-4, text_anchor="middle")
@@ -155,7 +155,7 @@ def _histogram(analysis: Analysis, metric: Metric) -> Markup:
             svg(
                 in_words.histogram_of_means(analysis, metric), grid([]),
                 tag("path", class_="bars", d=area(edges, np.zeros(2 * n), heights)),
-                tag("path", class_="bars apart", d=area(edges, np.zeros(2 * n), apart)) if late else "",
+                tag("path", class_="bars apart", d=area(edges, np.zeros(2 * n), apart)) if outliers else "",
             ),
             tag("svg", *numbers, class_="numbers", aria_hidden="true"),
             tag("svg", *(
@@ -171,7 +171,7 @@ def _histogram(analysis: Analysis, metric: Metric) -> Markup:
 
 def _table(analysis: Analysis, metric: Metric, title: str, group: list[int]) -> Markup:
     """GPUs one by one."""
-    full, apart = full_scale(analysis, metric), behind(analysis, metric)
+    full, apart = full_scale(analysis, metric), outliers_of(analysis, metric)
     scored = any(gpu.score is not None for gpu in analysis.gpus)
     rows = []
     for i in group:

@@ -34,7 +34,7 @@ from gssr.report.html.markup import (
     tag,
     time_marks,
 )
-from gssr.report.load_balancing import behind
+from gssr.report.load_balancing import outliers_of
 from gssr.report.over_time import HeatMap, heat_map, named_rows, row_name, short_place
 from gssr.report.page import events, full_scale, time_axis
 from gssr.report.phases import letters
@@ -214,10 +214,10 @@ def _row_labels(analysis: Analysis, found: HeatMap, metric: Metric) -> Markup:
     """Names beside the rows, as many as there is room for; the longest one makes the room."""
     rows = len(found.first)
     step = max(1, -(-rows // _ROW_LABELS))
-    late = {i // found.each for i in behind(analysis, metric)}
+    outliers = {i // found.each for i in outliers_of(analysis, metric)}
     names = {
-        row: "! " * (row in late) + short_place(analysis.gpus[found.first[row]].place, _ROW_LABEL)
-        for row in named_rows(rows, step, late)
+        row: "! " * (row in outliers) + short_place(analysis.gpus[found.first[row]].place, _ROW_LABEL)
+        for row in named_rows(rows, step, outliers)
     }
     labels = [
         tag(
@@ -227,7 +227,7 @@ def _row_labels(analysis: Analysis, found: HeatMap, metric: Metric) -> Markup:
             y=share((row + 0.5) / rows),
             dy="0.35em",
             text_anchor="end",
-            class_="apart" if row in late else None,
+            class_="apart" if row in outliers else None,
         )
         for row, name in names.items()
     ]

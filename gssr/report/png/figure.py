@@ -127,7 +127,7 @@ def place_of(gpu: GpuSummary, most: int = LONGEST_PLACE) -> str:
 
 
 def color_names(panel: Axes, ticks: Collection[int]) -> None:
-    """Have these labels of the vertical axis, by their number, in the colour of what is far below the others."""
+    """Have these labels of the vertical axis, by their number, in the colour of what is unlike the rest."""
     for number, label in enumerate(panel.get_yticklabels()):
         if number in ticks:
             label.set_color(ORANGE)

@@ -15,7 +15,7 @@ from gssr.model.results import Analysis, Kind
 from gssr.render.cells import clean
 from gssr.render.clock import duration
 from gssr.render.scale import fixed, metric_of, percent, unit_of
-from gssr.report.load_balancing import behind
+from gssr.report.load_balancing import outliers_of
 from gssr.report.over_time import heat_map, named_rows
 from gssr.report.page import compared, drawn, full_scale, time_axis
 from gssr.report.phases import letters, what
@@ -72,11 +72,11 @@ def gpu_map(
         extent=(axis.begin - axis.origin, axis.end - axis.origin, found.each * len(values) - 0.5, -0.5),
     )  # fmt: skip
     figure.colorbar(picture, ax=panel, pad=0.01, aspect=30, label=f"{metric.label} ({unit_of(metric).name})")
-    late = behind(analysis, metric)
-    rows = named_rows(len(analysis.gpus), _label_step(analysis, labels), late)
-    names = ["! " * (i in late) + place_of(analysis.gpus[i], most) for i in rows]
+    outliers = outliers_of(analysis, metric)
+    rows = named_rows(len(analysis.gpus), _label_step(analysis, labels), outliers)
+    names = ["! " * (i in outliers) + place_of(analysis.gpus[i], most) for i in rows]
     panel.set_yticks(rows, names, fontsize=7)
-    color_names(panel, [number for number, i in enumerate(rows) if i in late])
+    color_names(panel, [number for number, i in enumerate(rows) if i in outliers])
     panel.grid(False)
     panel.set_title(f"{metric.label} of each GPU over time")
     panel.set_title("grey: no samples", loc="right", fontweight="normal", fontsize=9, color=FAINT)

@@ -15,7 +15,7 @@ from gssr.model.statistics.balance import histogram
 from gssr.render.cells import fit
 from gssr.render.roofline import FLOPS, INTENSITY, decade, engineering
 from gssr.render.scale import fixed, metric_of, percent, unit_of
-from gssr.report.load_balancing import behind
+from gssr.report.load_balancing import outliers_of
 from gssr.report.page import compared, drawn, time_axis
 from gssr.report.phases import WHOLE, drawn_roofs, intensity_text, places
 from gssr.report.png.figure import (
@@ -147,8 +147,8 @@ def means_in_order(panel: Axes, analysis: Analysis, metric: Metric, most: int = 
     factor = unit_of(metric).factor
     found = sorted((mean, -i) for i, gpu in enumerate(analysis.gpus) if (mean := gpu.mean.get(metric.name)) is not None)
     values = factor * np.array([mean for mean, _ in found])
-    late = behind(analysis, metric)
-    apart = np.array([-position in late for _, position in found], bool)
+    outliers = outliers_of(analysis, metric)
+    apart = np.array([-position in outliers for _, position in found], bool)
     for mine, color in ((~apart, BLUE), (apart, ORANGE)):
         at = np.flatnonzero(mine)
         if len(values) <= _MOST_BARS:
@@ -174,9 +174,9 @@ def histogram_of_means(panel: Axes, analysis: Analysis, metric: Metric) -> None:
     from matplotlib.ticker import MaxNLocator
 
     found, factor = histogram(metric, analysis.gpus), unit_of(metric).factor
-    edges, late = factor * found.edges, behind(analysis, metric)
+    edges, outliers = factor * found.edges, outliers_of(analysis, metric)
     panel.stairs(found.counts, edges, fill=True, color=BLUE, alpha=0.85)
-    apart = np.array([len(late.intersection(members)) for members in found.members])
+    apart = np.array([len(outliers.intersection(members)) for members in found.members])
     if apart.any():
         panel.stairs(apart, edges, fill=True, color=ORANGE)
     for left, right, n in zip(edges[:-1], edges[1:], found.counts.tolist(), strict=True):
@@ -195,10 +195,10 @@ def lines(panel: Axes, analysis: Analysis, metric: Metric) -> None:
     """A line per GPU."""
     series, factor = analysis.gpu_series[metric.name], unit_of(metric).factor
     edges = edges_of(analysis, series.start, series.width, series.values.shape[1])
-    late, colors = behind(analysis, metric), iter(_LINES)
+    outliers, colors = outliers_of(analysis, metric), iter(_LINES)
     for i, values in enumerate(factor * series.values):
         last = np.append(values, values[-1:])
-        color, name = ORANGE if i in late else next(colors), _marked(place_of(analysis.gpus[i]), i in late)
+        color, name = ORANGE if i in outliers else next(colors), _marked(place_of(analysis.gpus[i]), i in outliers)
         panel.step(edges, last, where="post", linewidth=1.1, alpha=0.9, color=color, label=name)
     value_axis(panel, analysis, metric)
     _legend_above(panel)
@@ -211,7 +211,7 @@ def _legend_above(panel: Axes) -> None:
 
 
 def _marked(name: str, apart: bool) -> str:
-    """A GPU's name, with a sign where its colour says that it is far below the others."""
+    """A GPU's name, with a sign where its colour says that it is unlike the rest."""
     return f"! {name}" if apart else name
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.model.cached import once
-from gssr.model.live.attention import Selection, imbalance_of
+from gssr.model.live.attention import Selection, attention, imbalance_of
 from gssr.model.live.frame import Frame
 from gssr.model.results import Imbalance
 from gssr.model.statistics.balance import Histogram, histogram_of
@@ -33,7 +33,7 @@ _NAMED = 12
 @dataclass(frozen=True, slots=True)
 class Bars:
     """The histogram of a frame's GPUs. ``held``: its bins that hold any GPU, from the lowest up; ``flagged``: those that
-    hold one that is not like the others."""
+    hold one that is unlike the rest."""
 
     histogram: Histogram
     held: tuple[int, ...]
@@ -55,9 +55,9 @@ def bars_of(frame: Frame, selection: Selection, n_bins: int) -> Bars:
     """The bars of the selected GPUs' means."""
     found = imbalance_of(frame, selection)
     histogram = histogram_of(frame.grid.metric, found.means, full_scale(frame, frame.grid.metric), n_bins)
-    apart = found.means[np.concatenate((found.low, found.high))]
-    flagged = np.clip(np.searchsorted(histogram.edges, apart, "right") - 1, 0, n_bins - 1)
-    return Bars(histogram, tuple(np.flatnonzero(histogram.counts).tolist()), frozenset(flagged.tolist()))
+    marked = attention(frame).outlier[found.gpus]
+    flagged = (k for k, members in enumerate(histogram.members) if marked[list(members)].any())
+    return Bars(histogram, tuple(np.flatnonzero(histogram.counts).tolist()), frozenset(flagged))
 
 
 def bar_name(frame: Frame, found: Imbalance, bars: Bars, bin_: int) -> str:
@@ -211,7 +211,7 @@ def _head(scene: Scene, found: Imbalance, most: int) -> list[Row]:
 
 
 _LEGEND = (
-    "> cursor, Enter: its GPUs", "! not like the others", "imbalance 1-mean/max", "lost: what the busiest GPU does more",
+    "> cursor, Enter: its GPUs", "! unlike the rest", "imbalance 1-mean/max", "lost: what the busiest GPU does more",
     "rotating: what time means hide", f"score: {CAVEAT.split(':')[0]}",
 )  # fmt: skip
 _DEFINITION = (

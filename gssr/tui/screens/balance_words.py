@@ -8,13 +8,12 @@ from functools import partial
 
 import numpy as np
 
-from gssr.arrays import Floats, Ints
+from gssr.arrays import Flags, Floats, Ints
 from gssr.metrics import DETECTION_METRICS
 from gssr.model.findings.imbalance import BEHIND
-from gssr.model.live.attention import as_the_median, by_index, by_node
+from gssr.model.live.attention import as_the_median, attention, by_index, by_node
 from gssr.model.live.frame import Frame
 from gssr.model.results import Imbalance
-from gssr.model.statistics.balance import outliers
 from gssr.model.statistics.grid import fold
 from gssr.model.verdicts import balance
 from gssr.model.verdicts.table import rules_of
@@ -24,7 +23,6 @@ from gssr.render.fan import fan
 from gssr.render.roles import Row, Span
 from gssr.render.scale import UNKNOWN, count, fixed, metric_of, number, percent, quantity, signed
 from gssr.tui.axis import GUTTER, at_text, framed, full_scale, seconds_text, time_labels
-from gssr.tui.order import steady_rank
 from gssr.tui.screens.why import not_judged
 from gssr.tui.view import Scene
 
@@ -88,7 +86,7 @@ def reads_as(scene: Scene, found: Imbalance) -> Row:
     if frame.is_live and frame.query.causes is not None and frame.grid.metric in DETECTION_METRICS:
         return _as_judged(scene)
     for kind in (_rotating, _by_index, _some_gpus, _everywhere):
-        text = kind(frame, found)
+        text = kind(scene, found)
         if text:
             return (Span("! ", "outlier"), Span(text, "value"))
     return (Span(f"balanced: no {frame.noun} stands out", "value"),)
@@ -105,7 +103,7 @@ def _as_judged(scene: Scene) -> Row:
     return (Span("! ", "outlier"), Span(clean(verdict.title), "value"))
 
 
-def _rotating(frame: Frame, found: Imbalance) -> str:
+def _rotating(_scene: Scene, found: Imbalance) -> str:
     rotates = (
         found.behind_any >= ROTATES_IN
         and found.behind_most <= found.behind_any / 2
@@ -120,27 +118,33 @@ def _rotating(frame: Frame, found: Imbalance) -> str:
     )
 
 
-def _by_index(frame: Frame, found: Imbalance) -> str:
+def _by_index(scene: Scene, found: Imbalance) -> str:
+    frame = scene.frame
     metric = metric_of(frame.grid.metric)
     groups = by_index(found, frame)
     n_nodes = int(np.count_nonzero(np.bincount(frame.node_of[found.gpus])))
-    least = INDEX_BELOW * full_scale(frame, metric.name)
+    full = full_scale(frame, metric.name)
+    least = INDEX_BELOW * full
     slow = np.flatnonzero((groups.share >= INDEX_SHARE) & (groups.below >= least) & (groups.keys >= 0))
     a_few = 0 < len(found.low) < INDEX_SHARE * n_nodes  # whose mean would stand for the others of their place
     if n_nodes < 2 or not len(slow) or a_few:
         return ""
-    at = slow[np.argmax(groups.below[slow])]
+    at = slow[scene.ranks.steady(frame, "slow places", slow, -groups.below[slow], full)[0]]
     return (
         f"static, by place: GPU {groups.keys[at]} of every node is on average {quantity(float(groups.below[at]), metric)} "
         f"below its node's mean, in {percent(float(groups.share[at]))} of the nodes"
     )
 
 
-def _some_gpus(frame: Frame, found: Imbalance) -> str:
+def _some_gpus(scene: Scene, found: Imbalance) -> str:
+    frame = scene.frame
     metric = metric_of(frame.grid.metric)
     apart, side = (found.low, "below") if len(found.low) else (found.high, "above")
     if not len(apart):
         return ""
+    apart = np.sort(apart)
+    from_furthest = found.means[apart] if side == "below" else -found.means[apart]
+    apart = apart[scene.ranks.steady(frame, side, found.gpus[apart], from_furthest, full_scale(frame, metric.name))]
     middle = quantity(float(np.nanmedian(found.means)), metric)
     mean = quantity(float(found.means[apart].mean()), metric)
     who = _named(frame, found.gpus[apart])
@@ -165,10 +169,10 @@ def _some(names: Sequence[str], n: int) -> str:
     return shown if n <= _NAMED else f"{shown} and {n - _NAMED:,} more"
 
 
-def _everywhere(frame: Frame, found: Imbalance) -> str:
+def _everywhere(scene: Scene, found: Imbalance) -> str:
     if found.of_means is None or found.of_means < UNEVEN:
         return ""
-    metric = metric_of(frame.grid.metric)
+    metric = metric_of(scene.frame.grid.metric)
     low, high = float(np.nanmin(found.means)), float(np.nanmax(found.means))
     return f"static: uneven over all GPUs, from {quantity(low, metric)} to {quantity(high, metric)}"
 
@@ -222,15 +226,18 @@ def lowest(scene: Scene, found: Imbalance, width: int, room: int) -> list[Row]:
     """The nodes with the lowest means; of one node its GPUs."""
     frame = scene.frame
     nodes = by_node(found, frame)
+    marked = attention(frame).outlier[found.gpus]
     if len(nodes.keys) > 1:
         title, keys, means = f"lowest of {count(len(nodes.keys), 'node')}", nodes.keys, nodes.means
         name_of = [frame.nodes[key] for key in keys.tolist()]
+        marked = np.isin(keys, frame.node_of[found.gpus[marked]])
     else:
         known = np.flatnonzero(np.isfinite(found.means))
         title, keys, means = f"lowest of {count(len(known), frame.noun)}", found.gpus[known], found.means[known]
+        marked = marked[known]
         name_of = [frame.place(key) for key in keys.tolist()]
-    rank = steady_rank(frame, title, keys, means, full_scale(frame, frame.grid.metric))[:room]
-    return _ranked(scene, title, [name_of[at] for at in rank.tolist()], means[rank], means, width, room)
+    rank = scene.ranks.steady(frame, title, keys, means, full_scale(frame, frame.grid.metric))[:room]
+    return _ranked(scene, title, [name_of[at] for at in rank.tolist()], means[rank], marked[rank], width, room)
 
 
 def places(scene: Scene, found: Imbalance, width: int, room: int) -> list[Row]:
@@ -247,20 +254,27 @@ def places(scene: Scene, found: Imbalance, width: int, room: int) -> list[Row]:
             for key, mean in zip(groups.keys.tolist(), groups.means.tolist(), strict=True)
         ]
         return [(Span(title, "dim"),), *flow(pieces, width, scene.glyphs.ellipsis)[: room - 1]]
-    return _ranked(scene, title, [str(key) for key in groups.keys.tolist()], groups.means, groups.means, width, room)
+    return _ranked(
+        scene,
+        title,
+        [str(key) for key in groups.keys.tolist()],
+        groups.means,
+        np.zeros(len(groups.keys), bool),
+        width,
+        room,
+    )
 
 
 def _ranked(
-    scene: Scene, title: str, names: list[str], means: Floats, all_means: Floats, width: int, room: int
+    scene: Scene, title: str, names: list[str], means: Floats, marked: Flags, width: int, room: int
 ) -> list[Row]:  # fmt: skip
-    """A title, and a name, a mean and a bar on each line; ``!`` where the mean is not like all of them."""
+    """A title, and a name, a mean and a bar on each line; ``!`` on those that are ``marked``."""
     metric = metric_of(scene.frame.grid.metric)
     full = full_scale(scene.frame, metric.name)
-    flags = outliers(np.concatenate((all_means, means)), full)[len(all_means) :]
     size = min(max((cell_width(clean(name)) for name in names), default=0), max(width // 2, 1))
     draw_bar = partial(bar, glyphs=scene.glyphs)
     rows: list[Row] = [(Span(fit(title, width, scene.glyphs.ellipsis), "dim"),)]
-    for name, mean, apart in zip(names, means.tolist(), flags.tolist(), strict=False):
+    for name, mean, apart in zip(names, means.tolist(), marked.tolist(), strict=True):
         text = f"{number(mean, metric):>7} "
         rows.append(
             (

@@ -47,6 +47,7 @@ from gssr.tui.axis import (
     window_text,
 )
 from gssr.tui.gpu_rows import MARKS, folded_to, mark_row, mean_of, strips_of
+from gssr.tui.ranks import Ranks
 from gssr.tui.screens.why import headlines
 from gssr.tui.view import Scene, View, with_cursor
 
@@ -93,7 +94,7 @@ def columns(view: View, width: int, height: int) -> int:
 def layout(scene: Scene) -> JobLayout:
     """How the rows are shared: what matters most comes first, and the chart takes what is left."""
     frame, height = scene.frame, scene.height
-    listed, n_culprits = len(to_look_at(frame, scene.view.selection)), len(culprits(frame))
+    listed, n_culprits = len(to_look_at(scene)), len(culprits(frame))
     if scene.width < SMALL_WIDTH or height < SMALL_HEIGHT:
         few = min(LOWEST_FEW, listed, max(height - 4, 0))
         causes, score = int(height >= 7) + (height >= 10), 1
@@ -222,15 +223,21 @@ def _bars(scene: Scene, n_rows: int) -> list[Row]:
 # The GPUs to look at
 
 
+def to_look_at(scene: Scene) -> Ints:
+    """Positions of the GPUs of the selection (of all without one): those that the rules blame first, then the lowest mean of
+    the window; those without any last."""
+    return _to_look_at(scene.frame, scene.ranks, scene.view.selection)
+
+
 @once
-def to_look_at(frame: Frame, selection: tuple[int, ...]) -> Ints:
-    """Positions of these GPUs (of all without a selection): those that the rules blame first, then the lowest mean of the
-    window; those without any last."""
-    means = frame.window.per_gpu(frame.grid.metric)
+def _to_look_at(frame: Frame, ranks: Ranks, selection: tuple[int, ...]) -> Ints:
+    means, full = frame.window.per_gpu(frame.grid.metric), full_scale(frame, frame.grid.metric)
     gpus = np.array(
         [gpu for gpu in selection if gpu < frame.n_gpus] if selection else np.arange(frame.n_gpus), np.int64
     )
-    return gpus[np.lexsort((means[gpus], ~np.isin(gpus, culprits(frame))))]
+    blamed = np.isin(gpus, culprits(frame))
+    both = (gpus[blamed], gpus[~blamed])
+    return np.concatenate([own[ranks.steady(frame, "to look at", own, means[own], full)] for own in both])
 
 
 def _lowest(scene: Scene, n_rows: int, headed: bool) -> list[Row]:
@@ -238,14 +245,14 @@ def _lowest(scene: Scene, n_rows: int, headed: bool) -> list[Row]:
     n = n_rows - headed
     if n_rows <= 0:
         return []
-    gpus = to_look_at(frame, view.selection)[: max(n, 0)]
+    gpus = to_look_at(scene)[: max(n, 0)]
     rows: list[Row] = []
     if headed:
         means = frame.window.per_gpu(frame.grid.metric, scene.looked_at())
         uneven = imbalance(means[np.isfinite(means)])
         about = "" if uneven is None or len(means) < 2 else f"imbalance {percent(uneven)}"
         title = f"{frame.noun}s to look at" if culprits(frame) else f"lowest {frame.noun}s"
-        rows.append(rule(title, scene.width, glyphs, (Span(about, "dim"),)))
+        rows.append(rule(title, scene.width, glyphs, (Span(about, "dim"),) if about else ()))
     beside = left(scene.width)
     size = beside - MARKS - _BESIDE if beside > GUTTER else max(min(scene.width - 12, 28), 1)
     room = scene.width - MARKS - size - _BESIDE
@@ -329,7 +336,7 @@ def move(scene: Scene, dx: int, dy: int) -> View:
 def _listed(scene: Scene) -> int:
     parts = layout(scene)
     headed = parts.bars > 0 or parts.lowest > LOWEST_FEW
-    return min(parts.lowest - headed, len(to_look_at(scene.frame, scene.view.selection)))
+    return min(parts.lowest - headed, len(to_look_at(scene)))
 
 
 def enter(scene: Scene) -> View | None:
@@ -337,7 +344,7 @@ def enter(scene: Scene) -> View | None:
     n = _listed(scene)
     if n <= 0:
         return None
-    gpu = to_look_at(scene.frame, scene.view.selection)[min(scene.view.row, n - 1)]
+    gpu = to_look_at(scene)[min(scene.view.row, n - 1)]
     return scene.view.down(screen="gpus", gpu=int(gpu), row=0, top=0)
 
 

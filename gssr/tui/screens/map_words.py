@@ -7,9 +7,9 @@ import numpy as np
 
 from gssr.arrays import Flags, Floats
 from gssr.model.cached import once
-from gssr.model.live.attention import attention
+from gssr.model.findings.outlier_gpus import outlier_gpus
+from gssr.model.live.attention import attention, culprits
 from gssr.model.live.frame import Frame
-from gssr.model.statistics.balance import outliers
 from gssr.model.statistics.grid import fold
 from gssr.render.cells import as_many, cell_width, clean, clip, fit, pad
 from gssr.render.columns import marked, strip
@@ -216,7 +216,8 @@ def _arrangement(width: int, height: int, n_blocks: int, most: int, n_metrics: i
 @once
 def _odd(frame: Frame, names: tuple[str, ...]) -> list[Flags]:
     """[n_gpus] for each metric: the outliers."""
-    return [outliers(frame.window.per_gpu(name), full_scale(frame, name)) for name in names]
+    blamed = culprits(frame)
+    return [outlier_gpus(name, frame.window.per_gpu(name), full_scale(frame, name), blamed) for name in names]
 
 
 def _panels(

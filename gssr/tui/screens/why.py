@@ -14,6 +14,7 @@ from gssr.model.live.frame import Frame
 from gssr.model.results import Judgement, Verdict
 from gssr.model.statistics.grid import fold
 from gssr.model.traces.nesting import within
+from gssr.model.verdicts.words import named
 from gssr.render.cells import clean, clip, fit, flow
 from gssr.render.clock import exact
 from gssr.render.columns import area
@@ -47,8 +48,8 @@ _SIDES = {"gpus": ("these", "all"), "moment": ("moment", "run"), "window": ("win
 
 
 class _Said(NamedTuple):
-    """What the rules say: ``notes`` has of each of the ``rows`` the number of its verdict, -1 for none. The cursor goes
-    through the first ``n`` verdicts; through none where all are told whole."""
+    """What the rules say: ``notes`` has of each of the ``rows`` the number of its verdict, -1 for none. ``n``: how many
+    verdicts there are."""
 
     rows: list[Row]
     notes: list[int]
@@ -71,21 +72,27 @@ class _Plan(NamedTuple):
 
 def _plan(scene: Scene) -> _Plan:
     frame = scene.frame
-    found = contrast(frame, scene.view.selection, scene.view.cursor)
+    note = _note(scene)
+    part = _part(scene, note)
+    found = contrast(frame, part, scene.view.cursor)
     chosen = scene.view.place >= 0 and scene.view.cursor is not None
     said = _judgement(scene, max(round((_SMALL if chosen else _SHARE) * scene.height), 1))
-    head = [*said.rows, *_context(scene), *_traced(scene), heading(scene, found)]
-    every = [line(name, found.own.get(name), found.job.get(name), _full(frame, name)) for name in measured(found)]
-    foot = _legend(scene, 0, said.n)
+    head = [*said.rows, *_context(scene), *_traced(scene), _heading(scene, found, part)]
+    known = measured(found)
+    rests_on = [each.metric for each in note.evidence if each.metric in known] if note else []
+    names = dict.fromkeys((*rests_on, *known))
+    every = [line(name, found.own.get(name), found.job.get(name), _full(frame, name)) for name in names]
+    foot = _legend(scene, 0)
     room = scene.height - len(head) - len(foot) - 1
     if scene.height - len(said.rows) >= _STRIPS:
         n_strips = 2 if found.kind == "gpus" else 1
         spare = room - len(every) - 3
         foot = [*_course(scene, found, max(min(spare // n_strips, 3), 1)), *foot]
         room = scene.height - len(head) - len(foot) - 1
-    lines = chosen_metrics(every, room)
+    n_first = min(len(set(rests_on)), max(room, 0))
+    lines = [*every[:n_first], *chosen_metrics(every[n_first:], room - n_first)]
     if foot:
-        foot[-1:] = _legend(scene, len(every) - len(lines), said.n)
+        foot[-1:] = _legend(scene, len(every) - len(lines))
     return _Plan(found, said, head, lines, foot)
 
 
@@ -127,12 +134,10 @@ def _course(scene: Scene, found: Contrast, height: int) -> list[Row]:
     return [*rows, (Span(" " * GUTTER + time_labels(frame, folded, scene.width - GUTTER), "dim"),)]
 
 
-def _legend(scene: Scene, n_hidden: int, n_notes: int) -> list[Row]:
+def _legend(scene: Scene, n_hidden: int) -> list[Row]:
     if scene.height < _LEGEND:
         return []
     texts = ["! 10 points of the scale, or a quarter, apart", "> cursor, Enter: over time"]
-    if n_notes:
-        texts.insert(0, "Up, Down: notes")
     if n_hidden:
         texts.insert(0, f"{n_hidden} more hidden")
     if scene.width >= _WIDE:
@@ -144,13 +149,18 @@ def _legend(scene: Scene, n_hidden: int, n_notes: int) -> list[Row]:
 
 
 def move(scene: Scene, dx: int, dy: int) -> View:
-    """Up and down over the notes, of which the one under the cursor is told whole, and the metrics; left and right through
-    time."""
+    """Up and down over the notes, of which the one under the cursor is told whole and has its numbers in the table, and the
+    metrics; left and right through time."""
     if dx:
         return with_cursor(scene, dx)
     plan = _plan(scene)
     last = max(plan.said.n + len(plan.lines) - 1, 0)
-    return replace(scene.view, row=min(max(min(scene.view.row, last) + dy, 0), last))
+    return _on(scene, plan, min(max(min(scene.view.row, last) + dy, 0), last))
+
+
+def _on(scene: Scene, plan: _Plan, row: int) -> View:
+    """The cursor on this note or metric; the table stays about the note that it comes from."""
+    return replace(scene.view, row=row, note=row if row < plan.said.n else _picked(scene))
 
 
 def enter(scene: Scene) -> View | None:
@@ -166,11 +176,11 @@ def click(scene: Scene, x: int, y: int) -> View | None:
     plan = _plan(scene)
     if y < len(plan.said.rows):
         note = plan.said.notes[y]
-        return replace(scene.view, row=note) if 0 <= note < plan.said.n else None
+        return _on(scene, plan, note) if note >= 0 else None
     at = y - len(plan.head) - 1
     if not 0 <= at < len(plan.lines):
         return None
-    return enter(scene) if at == plan.line(scene.view.row) else replace(scene.view, row=plan.said.n + at)
+    return enter(scene) if at == plan.line(scene.view.row) else _on(scene, plan, plan.said.n + at)
 
 
 def _context(scene: Scene) -> list[Row]:
@@ -237,8 +247,8 @@ def _traced(scene: Scene) -> list[Row]:
     return rows if gaps else [*rows, (Span(" no gap among the longest", "dim"),)]
 
 
-def heading(scene: Scene, found: Contrast) -> Row:
-    """What is compared with what."""
+def _heading(scene: Scene, found: Contrast, of_note: tuple[int, ...]) -> Row:
+    """What is compared with what; ``of_note``: positions of the GPUs that the note is about."""
     frame = scene.frame
     rest = f"all {count(frame.n_gpus, frame.noun)}" if frame.n_gpus != 1 else "itself"
     when = window_text(frame)
@@ -251,6 +261,8 @@ def heading(scene: Scene, found: Contrast) -> Row:
         part, rest, when = when, "the whole run", "all GPUs"
     elif scene.view.selection:
         part = gpus_text(scene)
+    elif of_note:
+        part = clean(named(frame.gpus, of_note))
     elif len(found.gpus):
         part = f"lowest {frame.noun} {clean(frame.place(int(found.gpus[0])))}"
     else:
@@ -279,8 +291,7 @@ def _judgement(scene: Scene, room: int) -> _Said:
     if not found.verdicts:
         fits = 1 + len(long) <= room
         return _said([*above, (Span(NOTHING),)], [], long if fits else short[: max(room - 1, 0)])
-    n = len(found.verdicts)
-    picked = min(scene.view.row, n - 1)
+    n, picked = len(found.verdicts), _picked(scene)
     every, some = range(n), [number for number, verdict in enumerate(found.verdicts) if is_told_whole(verdict)]
     for whole, abstained in ((every, long), (some, long), (some, short), ((), short)):
         told = [
@@ -288,11 +299,31 @@ def _judgement(scene: Scene, room: int) -> _Said:
             for number, verdict in enumerate(found.verdicts)
         ]
         if sum(map(len, told)) + len(abstained) <= room:
-            if whole is every or n == 1:
-                return _said(above, told, abstained)
             return _said(above, _with_cursor(told, scene.view.row), abstained, n)
     told = _folded(scene, found.verdicts, picked, max(room - len(short), 1))
     return _said(above, _with_cursor(told, scene.view.row), short[: max(room - 1, 0)], n)
+
+
+def _picked(scene: Scene) -> int:
+    """The number of the verdict under the cursor, of that which the cursor left for the table, -1 where there is none."""
+    n = len(scene.frame.judgement.verdicts) if scene.frame.judgement is not None else 0
+    return scene.view.row if scene.view.row < n else min(scene.view.note, n - 1)
+
+
+def _note(scene: Scene) -> Verdict | None:
+    picked = _picked(scene)
+    return None if scene.frame.judgement is None or picked < 0 else scene.frame.judgement.verdicts[picked]
+
+
+def _part(scene: Scene, note: Verdict | None) -> tuple[int, ...]:
+    """Positions of the GPUs that are held against all: the selected ones, else those that the note is about. Empty where
+    neither says or it is about all, and where a moment was chosen."""
+    frame, view = scene.frame, scene.view
+    if view.selection or note is None or view.cursor is not None:
+        return view.selection
+    looked_at = frame.query.gpus or range(frame.n_gpus)
+    part = tuple(looked_at[at] for at in note.gpus if at < len(looked_at))
+    return part if len(part) < frame.n_gpus else ()
 
 
 def _said(above: list[Row], told: list[list[Row]], below: list[Row], n: int = 0) -> _Said:

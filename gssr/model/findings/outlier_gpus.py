@@ -1,0 +1,30 @@
+"""Which GPUs are unlike the rest: those that pages, pictures and screens mark with ``!``."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gssr.arrays import Flags, Floats
+from gssr.metrics import DETECTION_METRICS
+from gssr.model.results import Verdict
+from gssr.model.statistics.balance import outliers
+
+_FEW = 0.34
+"""A verdict names culprits if it is about at most this share of the GPUs; what most do is no exception (a threshold of our
+own)."""
+
+
+def culprits(verdicts: Sequence[Verdict], n_gpus: int) -> tuple[int, ...]:
+    """Positions of those of ``n_gpus`` GPUs that the worst verdict blames, if these are not most of them; empty where it
+    blames none."""
+    blamed = next((verdict.gpus for verdict in verdicts if verdict.gpus and verdict.severity != "info"), ())
+    return () if len(blamed) > max(_FEW * n_gpus, 1) else blamed
+
+
+def outlier_gpus(metric: str, means: Floats, full: float, blamed: Sequence[int]) -> Flags:
+    """[n_gpus]: True where a GPU is marked. By a metric that tells work from waiting these are the ``culprits``, positions,
+    where the rules blame any; else those whose mean is not like the others' (gssr.model.statistics.balance). ``means``
+    [n_gpus], and ``full``, what fills their axis, are in the metric's unit."""
+    if len(blamed) and metric in DETECTION_METRICS:
+        return np.isin(np.arange(len(means)), blamed)
+    return outliers(means, full)

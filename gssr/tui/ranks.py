@@ -1,0 +1,40 @@
+"""The orders that lists of a run that grows were shown in: they change only where that can be seen."""
+
+from collections.abc import Hashable
+
+import numpy as np
+
+from gssr.arrays import Floats, Ints
+from gssr.model.live.frame import Frame
+
+_UNSEEN = 0.005
+"""Differences of this share of the full scale are not worth a new order: half a percent."""
+_MOST = 8
+"""As many lists as one look shows, and some more."""
+
+
+class Ranks:
+    """The newest order of each list of one recording, of the ``most`` newest lists; it lives as long as the screen that
+    shows them."""
+
+    def __init__(self, most: int = _MOST) -> None:
+        self._most = most
+        self._newest: dict[Hashable, Ints] = {}
+
+    def steady(self, frame: Frame, question: Hashable, of: Ints, values: Floats, full: float | None) -> Ints:
+        """[n]: the places of ``values`` [n] of these GPUs or nodes (``of``), ascending, what is unknown last. Of a run that
+        grows the order that the same ``question`` was answered with before, as long as no two are further the wrong way
+        round than can be seen beside ``full``, what fills the axis (None: unknown)."""
+        rank = np.argsort(values, kind="stable")
+        if not frame.is_live:
+            return rank
+        key = (frame.grid.metric, question, of.tobytes())
+        before = self._newest.pop(key, rank)
+        known = values[before]
+        n = int(np.isfinite(values).sum())
+        unseen = _UNSEEN * (full or 0.0)
+        steady = np.isfinite(known[:n]).all() and (np.maximum.accumulate(known[:n]) - known[:n] <= unseen).all()
+        self._newest[key] = shown = before if steady else rank
+        while len(self._newest) > self._most:
+            self._newest.pop(next(iter(self._newest)))
+        return shown
