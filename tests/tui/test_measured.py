@@ -33,7 +33,8 @@ UNKNOWN = re.compile(r"unknown|(?<=\s)-(?=\s|$)")
 def older(fake_driver, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A real recording of two GPUs of which NVML alone tells, as it does before Hopper."""
     path = tmp_path_factory.mktemp("older") / "a.sql"
-    environ = fake_driver.environ(gpus=2, gpm=0, arch=8)
+    # PCIe at 2 GB/s: of what is below a hundredth of the link, as it may be for a moment otherwise, no ratio is shown.
+    environ = fake_driver.environ(gpus=2, gpm=0, arch=8, set="20:2000,21:2000")
     for seconds in ("2.5", "5", "10", "20"):
         words = ["profile", "--backend", "nvml", "-t", "100", "-f", "-o", str(path), "--", "sleep", seconds]
         subprocess.run([sys.executable, "-m", "gssr", *words], env=environ, check=True, timeout=60)
