@@ -39,7 +39,10 @@ _FOR_TRACES = (
     ),
     Option(
         ("--csv",),
-        {"metavar": "TABLE", "help": "of a trace: print this table as CSV, as docs/traces.md or nsys stats calls it"},
+        {
+            "metavar": "TABLE",
+            "help": "of a trace: print this table as CSV, one of nsys stats' too; a wrong name lists them",
+        },
     ),
     Option(
         ("--like-hta",),
@@ -137,8 +140,8 @@ REPLACED = {
     "-s": "leave it out: the summary is shown anyway",
     "-rp": "use --report FILE.html or --report FILE.pdf",
     "-hm": "--png -plb draws the map of GPUs over time",
-    "-e": "a recording is an SQLite file: see docs/recording.md for queries, or use --json",
-    "--export": "a recording is an SQLite file: see docs/recording.md for queries, or use --json",
+    "-e": "a recording is an SQLite file for sqlite3 or pandas; or use gssr export, or --json",
+    "--export": "a recording is an SQLite file for sqlite3 or pandas; or use gssr export, or --json",
     "-o": "use --png DIR for pictures, and the shell's > FILE for the page",
     "-f": "nothing of yours is overwritten by analyze; pictures are drawn anew each time",
 }
