@@ -312,9 +312,19 @@ class _Reading:
                 self.code = fail(recording.damage, BAD_INPUT)
             recording.close()
 
+    def _files(self, name: str) -> list[str]:
+        """What commands that are advised name: other tools' metric files become one recording, and that of a demonstration
+        is gone with it."""
+        if getattr(self._options, "passing", False):
+            return []
+        return [name, *(each for each, place in self._places.items() if name in self._places and not place)]
+
     def _of(self, name: str, recording: "Recording") -> "Iterator[Analysis]":
+        from dataclasses import replace
+
         from gssr.commands.printing import Bar
         from gssr.model.analyze import analyze
+        from gssr.render.verdicts import naming
         from gssr.report.terminal import MOST_PAGES, run_line
 
         options, readers = self._options, chosen_runs(recording, self._options.run)
@@ -339,7 +349,7 @@ class _Reading:
             if many:
                 shown.lines.append(run_line(numbers[reader.run.run_id], analysis))
             elif not options.json or options.report is not None:
-                shown.analyses.append(analysis)
+                shown.analyses.append(replace(analysis, verdicts=naming(analysis.verdicts, self._files(name))))
             yield analysis
 
 
