@@ -298,7 +298,7 @@ class _Reading:
 
         for name in names:
             place = self._places.get(name, name)
-            if not place:
+            if name in self._places and not place:
                 continue
             try:
                 recording = open_recording(place)

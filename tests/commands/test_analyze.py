@@ -126,6 +126,19 @@ def test_a_name_that_can_not_be_shown_as_it_is_is_left_to_the_reader(tmp_path: P
     assert "gssr analyze -plb FILE shows" in " ".join(analyze(name, cwd=tmp_path).stdout.split())
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("analyze", ""), 1, "gssr: : no such file\n"), (("analyze", "--json", ""), 1, "gssr: : no such file\n"),
+        (("",), 2, "gssr: '' is no command, and no file (see gssr --help)\n"),
+    ],
+)  # fmt: skip
+def test_a_name_that_is_empty_is_no_file(words: tuple[str, ...], code: int, said: str, tmp_path: Path) -> None:
+    """As of a shell's variable that is not set."""
+    done = gssr(*words, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", said)
+
+
 def test_verbosity_never_changes_the_json(recorded):
     assert (
         len({analyze("a.sql", "--json", "-v", level, cwd=recorded).stdout for level in ("low", "medium", "high")}) == 1
