@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not words:
         _parser(words).print_help(sys.stderr)
         return USAGE
-    if words[0] not in NAMES and not any(own.startswith(words[0]) for own in _OWN):
+    if words[0] not in NAMES and not (words[0] and any(own.startswith(words[0]) for own in _OWN)):
         if not _is_there(words[0]):
             what = "no option" if words[0].startswith("-") else "no command, and no file"
             return fail(f"{words[0]!r} is {what}{_meant(words[0])} (see gssr --help)", USAGE)

@@ -1,6 +1,8 @@
 """What holds for the package as a whole: its layers, what a command line imports, how long a file may be."""
 
+import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -51,6 +53,14 @@ def test_help_imports_nothing_heavy() -> None:
 @pytest.mark.parametrize("module", BESIDE_A_JOB)
 def test_what_runs_beside_a_job_imports_nothing_heavy(module: str) -> None:
     assert not imported_by(f"import {module}") & (HEAVY - {"sqlite3"})
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=[str(source.relative_to(ROOT)) for source in SOURCES])
+def test_no_text_that_may_be_printed_names_a_page_that_is_not_installed(source: Path) -> None:
+    tree = ast.parse(source.read_text())
+    told = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}  # docstrings
+    texts = [each for each in ast.walk(tree) if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    assert not [text.value for text in texts if re.search(r"docs/\w+\.md", text.value) and id(text) not in told]
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=[str(source.relative_to(ROOT)) for source in SOURCES])

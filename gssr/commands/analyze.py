@@ -39,7 +39,10 @@ _FOR_TRACES = (
     ),
     Option(
         ("--csv",),
-        {"metavar": "TABLE", "help": "of a trace: print this table as CSV, as docs/traces.md or nsys stats calls it"},
+        {
+            "metavar": "TABLE",
+            "help": "of a trace: print this table as CSV, one of nsys stats' too; a wrong name lists them",
+        },
     ),
     Option(
         ("--like-hta",),
@@ -137,8 +140,8 @@ REPLACED = {
     "-s": "leave it out: the summary is shown anyway",
     "-rp": "use --report FILE.html or --report FILE.pdf",
     "-hm": "--png -plb draws the map of GPUs over time",
-    "-e": "a recording is an SQLite file: see docs/recording.md for queries, or use --json",
-    "--export": "a recording is an SQLite file: see docs/recording.md for queries, or use --json",
+    "-e": "a recording is an SQLite file for sqlite3 or pandas; or use gssr export, or --json",
+    "--export": "a recording is an SQLite file for sqlite3 or pandas; or use gssr export, or --json",
     "-o": "use --png DIR for pictures, and the shell's > FILE for the page",
     "-f": "nothing of yours is overwritten by analyze; pictures are drawn anew each time",
 }
@@ -295,7 +298,7 @@ class _Reading:
 
         for name in names:
             place = self._places.get(name, name)
-            if not place:
+            if name in self._places and not place:
                 continue
             try:
                 recording = open_recording(place)
@@ -309,9 +312,19 @@ class _Reading:
                 self.code = fail(recording.damage, BAD_INPUT)
             recording.close()
 
+    def _files(self, name: str) -> list[str]:
+        """What commands that are advised name: other tools' metric files become one recording, and that of a demonstration
+        is gone with it."""
+        if getattr(self._options, "passing", False):
+            return []
+        return [name, *(each for each, place in self._places.items() if name in self._places and not place)]
+
     def _of(self, name: str, recording: "Recording") -> "Iterator[Analysis]":
+        from dataclasses import replace
+
         from gssr.commands.printing import Bar
         from gssr.model.analyze import analyze
+        from gssr.render.verdicts import naming
         from gssr.report.terminal import MOST_PAGES, run_line
 
         options, readers = self._options, chosen_runs(recording, self._options.run)
@@ -336,7 +349,7 @@ class _Reading:
             if many:
                 shown.lines.append(run_line(numbers[reader.run.run_id], analysis))
             elif not options.json or options.report is not None:
-                shown.analyses.append(analysis)
+                shown.analyses.append(replace(analysis, verdicts=naming(analysis.verdicts, self._files(name))))
             yield analysis
 
 

@@ -61,6 +61,7 @@ def _record_and_show(options: argparse.Namespace, path: str) -> int:
     if code != OK:
         return fail("the demonstration was interrupted", BAD_INPUT)
     parser = argparse.ArgumentParser()
+    parser.set_defaults(passing=options.output is None)
     add_options(parser, analyze.COMMAND)
     return analyze.handle(parser.parse_args(["--terminal", path]), None)
 

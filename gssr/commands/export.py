@@ -43,7 +43,8 @@ OPTIONS = (
     ),
     Option(("--format",), {"choices": FORMATS, "default": FORMATS[0], "help": f"default: {FORMATS[0]}"}),
     Option(
-        ("--tables",), {"metavar": "LIST", "help": "only these tables, comma-separated: docs/export.md (default: all)"}
+        ("--tables",),
+        {"metavar": "LIST", "help": "only these tables, comma-separated (default: all); a wrong name lists them"},
     ),
     Option(
         ("--points",),

@@ -47,7 +47,7 @@ OPTIONS = (
     Option(("--csv",), {"action": "store_true", "help": "print CSV: a line for each run; with --by, for each group"}),
     Option(
         ("--foreign",),
-        {"action": "store_true", "help": "look at metric files of other tools as well: docs/import.md"},
+        {"action": "store_true", "help": "look at metric files of other tools as well, as gssr import reads them"},
     ),
     Option(
         ("--index",),

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 RULES = Option(
     ("--rules",),
-    {"metavar": "FILE", "help": "TOML that changes the rules of the notes: docs/verdicts.md (default: GSSR_RULES)"},
+    {
+        "metavar": "FILE",
+        "help": "TOML that changes rules of the notes, as imbalance.warning = 0.2 (default: GSSR_RULES)",
+    },
 )
 """What a run is judged by."""
 _DEFAULT_ENDS = (".sql", ".sql.d")

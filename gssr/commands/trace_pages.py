@@ -51,7 +51,7 @@ def analyze_traces(names: Sequence[str], options: argparse.Namespace) -> int:
     except ValueError as error:
         return fail(str(error), USAGE)
     try:
-        return _show(trace, options)
+        return _show(trace, names, options)
     except TraceError as error:  # the values of a profile are read when they are asked for
         return fail(str(error), BAD_INPUT)
     except OSError as error:
@@ -80,8 +80,11 @@ def opened(
     return open_traces(names, most_bytes=int(float(found[1]) * 1024 ** _POWER[found[2]]), ranks=ranks, window=window)
 
 
-def _show(trace: "TraceAnalysis", options: argparse.Namespace) -> int:
+def _show(trace: "TraceAnalysis", names: Sequence[str], options: argparse.Namespace) -> int:
+    from dataclasses import replace
+
     from gssr.commands.printing import Spool
+    from gssr.render.verdicts import naming
     from gssr.report.page import PageOptions
     from gssr.report.terminal import to_text
     from gssr.report.trace import pieces, trace_page
@@ -92,7 +95,7 @@ def _show(trace: "TraceAnalysis", options: argparse.Namespace) -> int:
         _report(trace, options.report)
     if options.csv is None and not options.json:
         asked = PageOptions(options.width, page_options.ascii_only(options), options.verbosity)
-        rows = trace_page(trace, asked)
+        rows = trace_page(replace(trace, verdicts=naming(trace.verdicts, names)), asked)
         return put(to_text(rows, page_options.wants_color(options), asked.ascii))
     with Spool() as spool:
         try:

@@ -57,6 +57,7 @@ def show(beside: "Beside") -> int:
     except ValueError as error:  # no reason not to show the job
         wrong = str(error)
     app = JobScreen(job, watch, glyphs(not screen.speaks_utf8()), screen.default_hz(), screen.colors(), table=table)
+    app.file = beside.recording
     app.say(wrong)
     app.run()
     return app.return_code or 0
@@ -106,7 +107,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
             app = _app(options, [places.get(name, name) for name in names], until_end.close)
         if isinstance(app, int):
             return app
-        app.reading = reading
+        app.reading, app.file = reading, names[0]
         return app.run(mouse=not options.no_mouse) or 0
 
 

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import time
+from shlex import quote
 from types import FrameType
 from typing import NamedTuple, NoReturn
 
@@ -62,7 +63,7 @@ def finish(plan: Plan, sampler: int | None, overwrite: bool, summary: bool, told
     rank = int(plan.process["rank"] or 0)
     if not isinstance(world_size, int):  # nobody knows who is the last
         if summary and rank == 0 and os.path.exists(plan.path):
-            say(f"recorded into {folder}; when all ranks have ended: gssr merge {folder[:-2]}")
+            say(f"recorded into {folder}; when all ranks have ended: gssr merge {quote(folder[:-2])}")
         return
     run = Finishing(str(plan.run["run_id"]), rank, world_size, folder[:-2], folder, overwrite, summary)
     try:
@@ -100,7 +101,7 @@ class _Waiting:
             if waited > min(seconds, told):
                 os.kill(pid, signal.SIGKILL)
                 if seconds == MERGE_SECONDS:
-                    say(f"{run.folder}: merging took too long; it is finished by: gssr merge {run.target}")
+                    say(f"{run.folder}: merging took too long; it is finished by: gssr merge {quote(run.target)}")
                 return
             time.sleep(_PAUSE)
 
@@ -188,7 +189,7 @@ def _merge(run: Finishing, seconds: float) -> str | None:
         return None  # another rank is merging them
     files = f"the files of {len(names)} ranks"
     if size / _BYTES_PER_SECOND > seconds:
-        say(f"recorded into {run.folder}: {files} are too big to merge now: gssr merge {run.target}")
+        say(f"recorded into {run.folder}: {files} are too big to merge now: gssr merge {quote(run.target)}")
         return run.target
     try:
         outcome = merge(run.target, patience=seconds, own=run.run_id, overwrite=run.overwrite)
@@ -196,7 +197,9 @@ def _merge(run: Finishing, seconds: float) -> str | None:
         return None
     except TakenError:
         if run.summary:
-            say(f"recorded into {run.folder}: {run.target} is being recorded into; later: gssr merge {run.target}")
+            say(
+                f"recorded into {run.folder}: {run.target} is being recorded into; later: gssr merge {quote(run.target)}"
+            )
         return run.target
     except RecordingError as error:
         if not os.path.isdir(run.folder) or not _is_first_to_say(run):
@@ -209,7 +212,7 @@ def _merge(run: Finishing, seconds: float) -> str | None:
     for sentence in left:
         say(sentence)
     if run.summary:
-        say(f"recorded into {run.target}; see it with: gssr analyze {run.target}")
+        say(f"recorded into {run.target}; see it with: gssr analyze {quote(run.target)}")
     return run.target
 
 

@@ -275,7 +275,7 @@ def _run_columns(request: Request, place: launch.Place, run_id: str) -> "dict[st
         "command": None if request.redact else json.dumps([_text(word) for word in request.command]),
         "job_id": place.job_id,
         "step_id": place.step_id,
-        "launcher": place.launcher,
+        "launcher": None if request.attach else place.launcher,  # of the job, and not of who records beside it
         "cluster": place.cluster,
         "user": place.user or None,
         "started_at": time.time(),

@@ -1,7 +1,10 @@
 """Verdicts in lines of text: each with its mark, what it rests on and what to do; and the rules that abstained."""
 
 import math
+import re
 from collections.abc import Sequence
+from dataclasses import replace
+from shlex import quote
 
 from gssr.model.results import Abstention, Severity, Verdict
 from gssr.render.cells import clean, fit, wrap
@@ -46,6 +49,21 @@ def advice_rows(verdict: Verdict, width: int, most: int | None = None, ellipsis:
     rows = rows[: most + 1]
     cut = f"{text_of(rows[most - 1])} {text_of(rows[most]).strip()}{ellipsis}"
     return [*rows[: most - 1], (Span(fit(cut, width, ellipsis)),)] if most else []
+
+
+_COMMAND = re.compile(r"(\bgssr(?: [a-z_-]+)+) FILE\b")
+_MOST_FILES = 3
+
+
+def naming(verdicts: Sequence[Verdict], files: Sequence[str]) -> tuple[Verdict, ...]:
+    """The verdicts, whose advice names the files looked at in its commands, as a shell takes them: where they are few, and
+    can be shown as they are."""
+    words = " ".join(map(quote, files))
+    if not 0 < len(files) <= _MOST_FILES or not words.isprintable():
+        return tuple(verdicts)
+    return tuple(
+        replace(own, advice=_COMMAND.sub(lambda command: f"{command[1]} {words}", own.advice)) for own in verdicts
+    )
 
 
 def texts_of(verdict: Verdict) -> list[str]:

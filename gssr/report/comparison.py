@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from gssr.makers import maker_of, say, speaking_of, spoken
 from gssr.metrics import best_measured
-from gssr.model.compare.comparison import Change, Comparison, Outcome, PhaseTotal
+from gssr.model.compare.comparison import Change, Comparison, Outcome, PhaseTotal, Turn, turned
 from gssr.model.compare.pairs import By
 from gssr.model.results import Analysis, Verdict
 from gssr.render.cells import clean, clip, fit, wrap
@@ -236,24 +236,39 @@ def _verdicts(comparisons: Sequence[Comparison], width: int, marks: Glyphs) -> l
     rows: list[Row] = []
     for letter, each in zip(LETTERS[1:], comparisons, strict=False):
         own = [row for sign, found in _signed(each) for verdict in found for row in _verdict(sign, verdict, width)]
+        for before, now in zip(each.kept_before, each.kept, strict=True):
+            own += [*_verdict(_TURNS[turned(before, now)], now, width), *_before(before, now, width)]
         if len(comparisons) > 1 and own:
             rows.append((Span(f"{letter} and A", "heading"),))
         rows += own
     if not rows:
         return []
-    return [*section("Verdicts", width, marks, "+ new, - gone, = still; gssr analyze says more"), *rows]
+    about = "+ new, - gone, > worse, < milder, = still; more: gssr analyze"
+    return [*section("Verdicts", width, marks, about), *rows]
 
 
 def _signed(each: Comparison) -> list[tuple[str, tuple[Verdict, ...]]]:
-    return [("+", each.gained), ("-", each.lost), ("=", each.kept)]
+    return [("+", each.gained), ("-", each.lost)]
 
 
-_SIGNS: dict[str, Role] = {"+": "outlier", "-": "good", "=": "dim"}
+_SIGNS: dict[str, Role] = {"+": "outlier", "-": "good", ">": "outlier", "<": "good", "=": "dim"}
+_TURNS: dict[Turn, str] = {"worse": ">", "milder": "<", "same": "="}
 
 
 def _verdict(sign: str, verdict: Verdict, width: int) -> list[Row]:
     rows = wrap(f"{clean(verdict.title)} ({verdict.severity})", max(width - 2, 10))
     return [(Span(f"{sign if number == 0 else ' '} ", _SIGNS[sign]), *row) for number, row in enumerate(rows)]
+
+
+def _before(before: Verdict, now: Verdict, width: int) -> list[Row]:
+    """What A says of the same, where that is not the very same, and what it costs in both."""
+    rows: list[Row] = []
+    if (before.title, before.severity) != (now.title, now.severity):
+        rows += wrap(f"in A: {clean(before.title)} ({before.severity})", width, "  ", "  ", "dim")
+    if before.lost is not None and now.lost is not None:
+        text = f"its cure would save {percent(now.lost)} of the GPUs' time, in A {percent(before.lost)}"
+        rows += wrap(text, width, "  ", "  ", "dim")
+    return rows
 
 
 def _notes(comparisons: Sequence[Comparison], width: int, marks: Glyphs) -> list[Row]:
@@ -308,7 +323,7 @@ def _comparison(at: int, each: Comparison) -> dict[str, Any]:
         **{name: _change(change) for name, change in each.totals.items()},
         "metrics": {name: _change(change) for name, change in each.metrics.items()},
         "phases": {kind: {"a": _phase(a), "b": _phase(b)} for kind, (a, b) in each.phases.items()},
-        "verdicts": {"gained": _codes(each.gained), "lost": _codes(each.lost), "kept": _codes(each.kept)},
+        "verdicts": {"gained": _codes(each.gained), "lost": _codes(each.lost), "kept": _kept(each)},
         "notes": list(each.notes),
         "pairs": None if each.pairs is None else each.pairs.by,
     }
@@ -316,6 +331,17 @@ def _comparison(at: int, each: Comparison) -> dict[str, Any]:
 
 def _codes(verdicts: Sequence[Verdict]) -> list[dict[str, str]]:
     return [{"code": own.code, "severity": own.severity, "title": own.title} for own in verdicts]
+
+
+def _kept(each: Comparison) -> list[dict[str, Any]]:
+    """As b has them, with what they cost in both, and how a has them."""
+    return [
+        own | {
+            "lost": number(now.lost), "outcome": turned(before, now),
+            "a": {"severity": before.severity, "title": before.title, "lost": number(before.lost)},
+        }
+        for own, before, now in zip(_codes(each.kept), each.kept_before, each.kept, strict=True)
+    ]  # fmt: skip
 
 
 def _phase(total: PhaseTotal | None) -> Mapping[str, float | None] | None:

@@ -83,7 +83,8 @@ def _score(analysis: Analysis, options: PageOptions, marks: Glyphs) -> list[Row]
             for name in ("sm_active", "sm_occupancy", "flop_active")
             if name in analysis.metrics
         )
-        rows += remark(f"0 to 1{', from ' if inputs else ''}{inputs} (docs/metrics.md)", width)
+        formula = "" if options.verbosity == "high" else " (formula: -v high)"
+        rows += remark(f"0 to 1{', from ' if inputs else ''}{inputs}{formula}", width)
     rows += remark(CAVEAT, width)
     if options.verbosity == "high":
         rows += remark(DEFINITION, width)

@@ -8,6 +8,7 @@ Many runs of one file as a table: what there is, and how each of them was.
 
 from collections.abc import Sequence
 from datetime import datetime
+from shlex import quote
 from typing import NamedTuple
 
 from gssr.makers import in_its_words
@@ -154,7 +155,7 @@ def runs_page(name: str, lines: Sequence[RunLine], options: PageOptions) -> list
         for line in lines
     ]  # fmt: skip
     head = [(Span("GSSR", "title"),), (Span(clean(name), "value"),), (Span(f"{len(lines):,} runs"),)]
-    last = f"{len(lines):,} runs; one of them: gssr analyze --run NUMBER {clean(name)}"
+    last = f"{len(lines):,} runs; one of them: gssr analyze --run NUMBER {clean(quote(name))}"
     return [
         *flow([*head], options.width, marks.ellipsis), (), *table(_COLUMNS, rows, options.width, marks), (),
         (Span(last, "value"),),

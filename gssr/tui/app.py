@@ -30,6 +30,7 @@ from gssr.render.cells import clean
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Row
 from gssr.render.scale import count
+from gssr.render.verdicts import naming
 from gssr.store.output_file import access_of
 from gssr.store.read.open import log_of
 from gssr.tui import shell
@@ -88,6 +89,8 @@ class LiveScreen(App[int]):
         """What is said in place of the footer until there is a recording."""
         self.reading = ""
         """What is said until the first drawing."""
+        self.file = ""
+        """What the recording is called in commands that a screen advises; empty for one that is gone with the screen."""
         self.frames: Frames = ()
         self._box = Size(0, 0)
         self._glyphs = glyphs
@@ -151,7 +154,7 @@ class LiveScreen(App[int]):
         if not event.frames:
             self.exit(1, message=Text(clean(f"gssr: an error while reading: {self._producer.problem!r}")))
             return
-        self.frames = event.frames
+        self.frames = (self._advising(event.frames[0]), *event.frames[1:])
         if self.wanted_gpus is not None and event.frames[0].n_gpus:
             self._select(self.wanted_gpus)
         self._show_lately(self.frames[0])
@@ -162,6 +165,13 @@ class LiveScreen(App[int]):
         if self.view.screen == "compare":
             self._ask()  # how the two are aligned depends on both
         self._draw()
+
+    def _advising(self, frame: Frame) -> Frame:
+        """The frame, in whose advice commands name the recording."""
+        found = frame.judgement
+        if found is None or not self.file:
+            return frame
+        return replace(frame, judgement=replace(found, verdicts=naming(found.verdicts, [self.file])))
 
     def _show_lately(self, frame: Frame) -> None:
         """Of a run that grows the last minutes, of one that is over all of it, as long as nobody chose a window."""

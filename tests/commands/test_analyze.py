@@ -1,7 +1,9 @@
 """``gssr analyze`` as its user meets it: right answers, and one line for everything that is wrong."""
 
+import html
 import json
 import os
+import shlex
 import shutil
 import sqlite3
 import subprocess
@@ -104,6 +106,37 @@ def test_the_json_object_has_the_keys_of_its_contract(recorded):
     assert set(run["gpus"][0]) == {"gpu", "node", "rank", "uuid", "place", "mig", "score", "n_samples", "mean"}
     assert set(run["balance"]["sm_active"]) == {"imbalance", "lowest", "highest"}
     assert set(run["balance"]["sm_active"]["lowest"]) == {"gpu", "node", "rank", "mean"}
+
+
+@pytest.mark.parametrize("name", ["run.sql", "sub/my run's (2).sql", "$HOME;ü.sql"])
+def test_a_command_that_is_advised_names_the_recording_as_a_shell_takes_it(name: str, tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    generate(Request(str(tmp_path / name), "imbalanced", 4, 1 / 60, 0.5))
+    page = " ".join(analyze(name, cwd=tmp_path).stdout.split())
+    assert f"gssr analyze -plb {shlex.quote(name)} shows which GPUs do most." in page
+    assert "gssr analyze -plb FILE shows" in analyze("--json", name, cwd=tmp_path).stdout
+    assert analyze(name, "--report", "report.html", cwd=tmp_path).returncode == 0
+    report = html.unescape((tmp_path / "report.html").read_text())
+    assert f"gssr analyze -plb {shlex.quote(name)} shows" in report
+
+
+def test_a_name_that_can_not_be_shown_as_it_is_is_left_to_the_reader(tmp_path: Path) -> None:
+    name = "two\nlines.sql"
+    generate(Request(str(tmp_path / name), "imbalanced", 4, 1 / 60, 0.5))
+    assert "gssr analyze -plb FILE shows" in " ".join(analyze(name, cwd=tmp_path).stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("analyze", ""), 1, "gssr: : no such file\n"), (("analyze", "--json", ""), 1, "gssr: : no such file\n"),
+        (("",), 2, "gssr: '' is no command, and no file (see gssr --help)\n"),
+    ],
+)  # fmt: skip
+def test_a_name_that_is_empty_is_no_file(words: tuple[str, ...], code: int, said: str, tmp_path: Path) -> None:
+    """As of a shell's variable that is not set."""
+    done = gssr(*words, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", said)
 
 
 def test_verbosity_never_changes_the_json(recorded):

@@ -38,6 +38,11 @@ def test_demo_ends_with_the_page_and_leaves_nothing(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+def test_demo_advises_no_command_on_what_is_gone_with_it(tmp_path):
+    page = " ".join(gssr("demo", "-m", "6", "--scenario", "imbalanced:4", cwd=tmp_path).stdout.split())
+    assert "gssr analyze -plb FILE shows which GPUs do most." in page
+
+
 def test_demo_keeps_the_recording_where_it_is_wanted(tmp_path):
     assert gssr("demo", "-m", "0.5", "--scenario", "idle:2", "-o", "demo.sql", cwd=tmp_path).returncode == 0
     assert os.listdir(tmp_path) == ["demo.sql"]

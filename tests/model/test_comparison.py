@@ -3,15 +3,16 @@
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gssr.model.compare.comparison import TENTHS, Change, Comparison, compare, judged
+from gssr.model.compare.comparison import TENTHS, Change, Comparison, compare, judged, turned
 from gssr.model.compare.pairs import Pairs, pairs
-from gssr.model.results import Analysis, Phase, Unplaced, Verdict
+from gssr.model.results import Analysis, Finding, Phase, Unplaced, Verdict
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 from analyses import activity, analysis, one_sample, run, without_counters, without_gpus, without_samples
@@ -163,10 +164,51 @@ def test_runs_that_did_not_both_end_are_not_compared_by_their_length() -> None:
     assert any("C is running" in note for note in compare(job(), going, "C").notes)
 
 
+@pytest.mark.parametrize(
+    ("state", "codes", "outcome"),
+    [
+        ("completed", (0, None), "within noise"), ("completed", (None, None), "within noise"),
+        ("failed", (1, None), "unknown"), ("failed", (1, 2), "unknown"),
+    ],
+)  # fmt: skip
+def test_an_unknown_exit_code_is_no_other_one_than_that_of_a_run_that_completed(
+    state: str, codes: tuple[int | None, int | None], outcome: str
+) -> None:
+    found = compare(*(replace(job(), state=state, run=run(exit_code=code, state=state)) for code in codes))
+    assert found.totals["duration_s"].outcome == outcome
+
+
 def test_verdicts_are_gained_lost_and_kept_by_their_code() -> None:
     one, two, three = (Verdict(code, "info", code, (), "", "", 0.0, 1.0) for code in ("one", "two", "three"))
     found = compare(replace(job(), verdicts=(one, two)), replace(job(), verdicts=(two, three)))
     assert (found.gained, found.lost, found.kept) == ((three,), (one,), (two,))
+
+
+def held(value: float, threshold: float) -> Finding:
+    return Finding("sm_active", value, threshold, "")
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "turn"),
+    [
+        ({"lost": 0.3}, {"lost": 0.1}, "milder"), ({"lost": 0.1}, {"lost": 0.3}, "worse"),
+        ({"lost": 0.249, "severity": "warning"}, {"lost": 0.251, "severity": "critical"}, "same"),
+        ({"evidence": (held(0.4, 0.2),)}, {"evidence": (held(0.3, 0.2),)}, "milder"),
+        ({"evidence": (held(0.4, 0.5),)}, {"evidence": (held(0.3, 0.5),)}, "worse"),
+        ({"evidence": (held(0.4, 0.5),)}, {"evidence": (held(0.401, 0.5),)}, "same"),
+        ({"evidence": (held(0.4, 0.2),)}, {"evidence": (held(0.4, 0.3),)}, "same"),
+        ({"lost": 0.3, "severity": "critical"}, {"severity": "info"}, "milder"), ({}, {"severity": "warning"}, "worse"),
+        ({}, {}, "same"),
+    ],
+)  # fmt: skip
+def test_a_verdict_of_both_is_milder_or_worse_only_beyond_rounding(
+    before: dict[str, Any], now: dict[str, Any], turn: str
+) -> None:
+    plain = Verdict("one", "info", "One", (), "", "", 0.0, 1.0)
+    a, b = (replace(plain, **changes) for changes in (before, now))
+    assert turned(a, b) == turn
+    found = compare(replace(job(), verdicts=(a,)), replace(job(), verdicts=(b,)))
+    assert (found.kept_before, found.kept) == ((a,), (b,))
 
 
 def test_phases_of_a_kind_are_taken_together() -> None:

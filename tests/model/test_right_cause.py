@@ -18,7 +18,7 @@ from gssr.render.verdicts import verdict_rows
 from gssr.store.read.recording import open_recording
 from tests.fakes.jobs import causes, healthy
 from tests.fakes.jobs.hardware import A100, H100, Gpu
-from tests.fakes.jobs.job import Cause, Draft, Plan, Recipe
+from tests.fakes.jobs.job import IDLE, Cause, Draft, Lap, Plan, Recipe
 from tests.fakes.jobs.labels import Job
 from tests.fakes.jobs.phases import Kind
 from tests.fakes.jobs.samplers import DCGM, GPM, NVML, TEN, THIRTY_OF_ONE, Sampling
@@ -254,6 +254,37 @@ def test_copies_shorter_than_a_sample_are_told_by_what_the_link_carries_between_
     assert told.warned == {"transfer_bound"}
     rate = next(each.value for each in told.verdicts["transfer_bound"].evidence if each.metric == "pcie_rx_bytes")
     assert rate == pytest.approx(0.75 * 0.09 * H100.pcie, rel=0.25)  # three quarters of it go there, one comes back
+
+
+def short_checkpoints(every: float, seconds: float, copied: float) -> Cause:
+    """First memory is copied to the host, for this share of the time, then it is written."""
+
+    def apply(draft: Draft) -> None:
+        copying, writing = IDLE._replace(host_tx=0.3, cores=1.5), IDLE._replace(write=1e9, cores=1.5)
+        phases = ((draft.everybody(copying), copied), (draft.everybody(writing), 1 - copied))
+        for number in range(1, int(draft.plan.seconds / every)):
+            before = int(number * every * len(draft.laps) / draft.plan.seconds)
+            draft.between.append(Lap(before, seconds, phases))
+
+    return Cause("checkpoints", "io_wait", apply, frozenset())
+
+
+@pytest.mark.parametrize("sampling", [GPM, DCGM])
+@pytest.mark.parametrize(("seconds", "every"), [(1.5, 20.0), (2.0, 40.0), (3.0, 30.0)])
+def test_a_short_checkpoint_is_no_wait_for_copies_to_the_host(
+    seconds: float, every: float, sampling: Sampling, tell: Tell
+) -> None:
+    """Its writes may end in the second that the nodes' next row, after the wait, tells of."""
+    told = tell(short_checkpoints(every, seconds, 0.6), sampling=sampling, n=4).verdicts
+    assert "io_wait" in told and "transfer_bound" not in told
+
+
+def test_what_is_read_after_a_wait_is_not_what_was_waited_for() -> None:
+    """Waits of two seconds; in the third one read-ahead goes on, and what waits have written is told."""
+    second = np.arange(300) % 20
+    work, after = scaled(np.where(second < 2, 0.05, 1.0)), np.where(second == 2, 2e9, 1e6)
+    assert "io_wait" not in of(evidence(host={"read_bytes": after}, **work)).verdicts
+    assert "io_wait" in of(evidence(host={"write_bytes": after}, **work)).verdicts
 
 
 def _waves(n: int = 300) -> np.ndarray:

@@ -59,6 +59,14 @@ def test_a_signal_that_asks_for_the_end_completes_the_recording(tmp_path: Path, 
     assert {f"{sig.name}: the end of the recording was asked for", "the recording ended"} <= messages
 
 
+def test_the_launcher_of_the_job_is_not_taken_from_what_tells_recorders_their_place(tmp_path: Path) -> None:
+    place = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "n1"}
+    monitor = start(tmp_path, "-m", "1", **place)
+    assert monitor.wait(timeout=60) == 0
+    monitor.communicate()
+    assert recorded(tmp_path).run.launcher is None
+
+
 def test_after_max_runtime_the_recording_is_complete(tmp_path: Path) -> None:
     began = time.monotonic()
     monitor = start(tmp_path, "-m", "1", "--no-summary")

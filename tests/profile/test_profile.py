@@ -263,6 +263,12 @@ def test_what_is_no_recording_is_never_overwritten(tmp_path):
     assert (tmp_path / "a.sql").read_bytes() == before
 
 
+def test_the_command_that_shows_a_recording_names_it_as_a_shell_takes_it(tmp_path):
+    command = [*GSSR, "profile", "--backend", "synthetic", "-t", "20", "-o", "my run.sql", "--", "sleep", "0.2"]
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60).stderr
+    assert said.endswith(f"recorded into {tmp_path}/my run.sql; see it with: gssr analyze '{tmp_path}/my run.sql'\n")
+
+
 def test_a_recording_that_is_being_written_is_never_overwritten_and_may_be_added_to(tmp_path):
     command = [*GSSR, "profile", "--backend", "synthetic", "-t", "20", "-o", "a.sql", "--", "sleep", "60"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL) as supervisor:

@@ -114,6 +114,24 @@ def test_verdicts_gained_and_lost_are_told_from_those_kept() -> None:
     assert "= 1 of 16 GPUs is slow (warning)" in lines
 
 
+def test_a_verdict_of_both_is_shown_as_both_have_it_with_what_it_costs() -> None:
+    much, little = (
+        replace(verdict("gaps", f"{share:.0%} of the time nothing runs"), lost=share) for share in (0.6, 0.1)
+    )
+    found = compare(replace(before(), verdicts=(much,)), replace(after(), verdicts=(replace(little, severity="info"),)))
+    lines = to_text(comparison_page(["a", "b"], [found], PageOptions()), color=False, ascii_only=False).splitlines()
+    at = lines.index("< 10% of the time nothing runs (info)")
+    assert lines[at + 1 : at + 3] == [
+        "  in A: 60% of the time nothing runs (warning)",
+        "  its cure would save 10.0 % of the GPUs' time, in A 60.0 %",
+    ]
+    (told,) = json.loads(to_json(["a", "b"], [found], []))["comparisons"][0]["verdicts"]["kept"]
+    assert told == {
+        "code": "gaps", "severity": "info", "title": "10% of the time nothing runs", "lost": 0.1, "outcome": "milder",
+        "a": {"severity": "warning", "title": "60% of the time nothing runs", "lost": 0.6},
+    }  # fmt: skip
+
+
 def test_hostile_names_can_not_steer_the_terminal() -> None:
     evil = "\x1b]0;owned\x07\x1b[2J\nGSSR compare B: score=1.000"
     hostile = replace(after(), run=run(label=evil, command=(evil,)), verdicts=(verdict("x", evil),))

@@ -13,6 +13,7 @@ from growing import STEP, Growing
 from textual.pilot import Pilot
 from textual.widgets import Static
 
+from gssr.backends.synthetic.bulk import Request, generate
 from gssr.model.live.watch import Watch
 from gssr.render.cells import cell_width
 from gssr.render.glyphs import UTF8
@@ -78,6 +79,20 @@ def test_where_no_other_gpu_is_an_outlier_it_is_said(plants: dict[str, str]) -> 
         assert "no other GPU" not in shown(app)
 
     play([plants["straggler"]], steps)
+
+
+def test_a_command_that_is_advised_names_the_recording(tmp_path: Path) -> None:
+    path = str(tmp_path / "run.sql")
+    generate(Request(path, "imbalanced", 4, 1 / 60, 0.5))
+
+    async def steps(app: LiveScreen, pilot: Pilot[int]) -> None:
+        await pilot.press("6")
+        await until(pilot, lambda: "gssr analyze -plb FILE shows" in " ".join(shown(app).split()))
+        app.file = "my run.sql"
+        await pilot.press("3", "6")
+        await until(pilot, lambda: "gssr analyze -plb 'my run.sql' shows" in " ".join(shown(app).split()))
+
+    play([path], steps, (120, 40))
 
 
 def test_escape_leaves_the_line_and_changes_nothing(plants: dict[str, str]) -> None:

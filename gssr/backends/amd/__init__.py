@@ -4,7 +4,7 @@ docs/amd.md. Untested on hardware."""
 from gssr.backends.amd import cards
 from gssr.backends.base import BackendError, Offer, UnusableError
 
-UNTESTED = "untested on hardware: see docs/amd.md"
+UNTESTED = "untested on hardware"
 
 
 def shown() -> int:

@@ -34,11 +34,12 @@ from gssr.metrics import BY_NAME, SCORE_INPUTS
 from gssr.model.analyze import Options
 from gssr.model.compare.contrast import METRICS, told
 from gssr.model.compare.pairs import Pairs, pairs
-from gssr.model.results import Analysis, GpuSeries, Kind, Phase, Series, Verdict, Window
+from gssr.model.results import SEVERITIES, Analysis, GpuSeries, Kind, Phase, Series, Verdict, Window
 from gssr.model.statistics.balance import full_scale, imbalance
 from gssr.score import score_of_means
 
 Outcome = Literal["better", "worse", "higher", "lower", "within noise", "unknown"]
+Turn = Literal["milder", "worse", "same"]
 
 
 BETTER: Mapping[str, int] = {
@@ -49,6 +50,9 @@ BETTER: Mapping[str, int] = {
 TENTHS, FEWEST_TENTHS = 10, 5
 LEAST_SHARE, LEAST_POINTS = 0.01, 0.005
 LEAST_TOTAL_SHARE = 0.02
+LEAST_TOLD = 0.01
+"""Of a verdict that both runs have: a cost that differs by less of the GPUs' time is the same, as most shares are told in
+whole percent; and so is any other number that differs by less than this share of the first (limits of our own)."""
 ONE_A_RUN = ("duration_s", "gpu_hours", "energy_j")
 """Each is one number of a run, and nothing in it says how far it varies: LEAST_TOTAL_SHARE of it is its noise."""
 _MAD_TO_STD = 1.4826
@@ -93,8 +97,8 @@ class Comparison:
     """``b`` compared with ``a``. ``totals``: the score, the imbalance of SM activity, duration, GPU-hours and energy, in the
     order of BETTER; ``metrics``: those that either run has samples of, in the order of gssr.model.compare.contrast.METRICS.
     ``phases``: by kind, of a and of b, None where it has none. Verdicts are told apart by their codes: ``gained`` b alone
-    has, ``lost`` a alone, ``kept`` both (as b has them). ``notes`` say in what else the two differ. ``pairs``: which GPU of
-    a was compared with which of b, None where there are no pairs."""
+    has, ``lost`` a alone, ``kept`` both (as b has them, and in ``kept_before`` as a has them). ``notes`` say in what else
+    the two differ. ``pairs``: which GPU of a was compared with which of b, None where there are no pairs."""
 
     a: Analysis
     b: Analysis
@@ -106,6 +110,7 @@ class Comparison:
     kept: tuple[Verdict, ...]
     notes: tuple[str, ...]
     pairs: Pairs | None
+    kept_before: tuple[Verdict, ...]
 
     @property
     def score(self) -> Change:
@@ -122,6 +127,8 @@ def compare(a: Analysis, b: Analysis, letter: str = "B") -> Comparison:
     names = told(*({name: own.mean for name, own in run.metrics.items()} for run in (a, b)))
     codes = [{verdict.code for verdict in run.verdicts} for run in (a, b)]
     paired = pairs(a.gpus, b.gpus)
+    kept = tuple(verdict for verdict in b.verdicts if verdict.code in codes[0])
+    before = {verdict.code: verdict for verdict in a.verdicts}
     return Comparison(
         a=a,
         b=b,
@@ -130,10 +137,29 @@ def compare(a: Analysis, b: Analysis, letter: str = "B") -> Comparison:
         phases=_phases(a, b),
         gained=tuple(verdict for verdict in b.verdicts if verdict.code not in codes[0]),
         lost=tuple(verdict for verdict in a.verdicts if verdict.code not in codes[1]),
-        kept=tuple(verdict for verdict in b.verdicts if verdict.code in codes[0]),
+        kept=kept,
         notes=tuple(_notes(a, b, letter)),
         pairs=paired,
+        kept_before=tuple(before[verdict.code] for verdict in kept),
     )
+
+
+def turned(before: Verdict, now: Verdict) -> Turn:
+    """How a verdict that both runs have has changed: by the share of the GPUs' time that it costs; where that is unknown by
+    the first number that both held against the same threshold, as far as it is beyond that; else by its severity."""
+    costs = (before.lost, now.lost)
+    if costs[0] is not None and costs[1] is not None:
+        return _turn(costs[1] - costs[0], LEAST_TOLD)
+    held = {(each.metric, each.threshold): each.value for each in before.evidence}
+    for each in now.evidence:
+        value = held.get((each.metric, each.threshold))
+        if value is not None and each.threshold is not None:
+            return _turn(abs(each.value - each.threshold) - abs(value - each.threshold), LEAST_TOLD * abs(value))
+    return _turn(SEVERITIES.index(before.severity) - SEVERITIES.index(now.severity), 0)
+
+
+def _turn(more: float, least: float) -> Turn:
+    return "worse" if more > least else "milder" if more < -least else "same"
 
 
 def compared(analysis: Analysis) -> Analysis:
@@ -161,7 +187,10 @@ def _totals(a: Analysis, b: Analysis, paired: Pairs | None) -> dict[str, Change]
     one, other = (_array(gpu.score for gpu in run.gpus) for run in (a, b))
     between = _between(one, other, paired)
     noise = _joined(between, _tenths_of_score(a, b))
-    both_ended = a.state == b.state and a.run.exit_code == b.run.exit_code and a.state not in ("running", "lost")
+    codes = {run.run.exit_code for run in (a, b)}
+    if a.state == "completed":
+        codes.discard(None)  # of what was not started here: that it completed is enough
+    both_ended = a.state == b.state and len(codes) < 2 and a.state not in ("running", "lost")
     found = {
         "score": judged("score", a.score, b.score, None if noise is None else max(noise, LEAST_POINTS)),
         "imbalance": judged("imbalance", a.imbalance, b.imbalance, _noise_of_imbalance(a, b)),

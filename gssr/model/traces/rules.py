@@ -154,7 +154,7 @@ def _longest_gap(trace: TraceAnalysis) -> tuple[Finding, ...]:
         Threshold("critical", 0.25, "from this difference on it is critical"),
     ),
     "The rank that comes last to a collective waits least in it: look for more work, a slower GPU or a slower loader on "
-    "this rank; compare its kernels with another's: gssr analyze --csv kernels_by_rank TRACE.",
+    "this rank; gssr analyze --csv kernels_by_rank FILE compares its kernels with another's.",
     needs=(("kernels",), ("communication",)),
 )  # fmt: skip
 def straggling_rank(trace: TraceAnalysis, rule: Rule) -> Found | None:
@@ -367,7 +367,7 @@ def gpu_gaps(trace: TraceAnalysis, rule: Rule) -> Found | None:
 @rule(
     "info", "In {parts} of {all} parts of the time the GPUs are busy less than {least}",
     (Threshold("busy", 0.5, "a GPU is busy for less than this share of a thirtieth of the time", NSYS),),
-    "gssr tui TRACE shows when; the causes of idle time are listed under When not?.",
+    "gssr tui FILE shows when; the causes of idle time are listed under When not?.",
     needs=(("kernels",),),
 )  # fmt: skip
 def low_utilization(trace: TraceAnalysis, rule: Rule) -> Found | None:
@@ -396,8 +396,8 @@ def _in_parts(gpu: GpuUse) -> Floats:
         Threshold("critical", 0.5, "from this imbalance on it is critical"),
         Threshold("communication", 0.05, "and this much of all time is spent in communication, as a ratio"),
     ),
-    "Divide the work anew (domain decomposition, batch sizes), or see why this rank is slower; the functions that differ: "
-    "gssr analyze --csv functions, by imbalance.",
+    "Divide the work anew (domain decomposition, batch sizes), or see why this rank is slower; gssr analyze --csv functions "
+    "FILE shows the functions that differ, by imbalance.",
     needs=(("tree",),), explains=("communication_share",),
 )  # fmt: skip
 def uneven_ranks(trace: TraceAnalysis, rule: Rule) -> Found | None:
@@ -435,8 +435,9 @@ def _communication(trace: TraceAnalysis) -> tuple[call_tree.CallTree, Floats, Fl
         Threshold("warning", 0.2, "in communication, as a share of the time of all ranks", POP),
         Threshold("critical", 0.5, "from this share on it is critical"),
     ),
-    "See which calls (gssr analyze --csv functions): waiting in collectives is imbalance before them; else send less and "
-    "larger, overlap with non-blocking calls, use fewer ranks with more threads, or a larger problem for this many ranks.",
+    "gssr analyze --csv functions FILE shows which calls: waiting in collectives is imbalance before them; else send less "
+    "and larger, overlap with non-blocking calls, use fewer ranks with more threads, or a larger problem for this many "
+    "ranks.",
     needs=(("tree",),),
 )  # fmt: skip
 def communication_share(trace: TraceAnalysis, rule: Rule) -> Found | None:

@@ -71,8 +71,8 @@ def straggler(job: Job, rule: Rule) -> Found | None:
         Threshold("warning", 0.1, "1 - mean/max of the GPUs' time means is at least this", TRACEML),
         Threshold("critical", 0.2, "from this on it is critical", TRACEML),
     ),
-    "Share the work out evenly (domain decomposition, batch sizes, sequence lengths); see which GPUs do most in "
-    "gssr analyze -plb.",
+    "Share the work out evenly (domain decomposition, batch sizes, sequence lengths); gssr analyze -plb FILE shows which "
+    "GPUs do most.",
     needs=(LEAD,), delays=_WAITED_FOR,
 )  # fmt: skip
 def imbalance(job: Job, rule: Rule) -> Found | None:

@@ -371,8 +371,8 @@ def _found(job: Job, rule: Rule, title: dict[str, str], *evidence: Finding) -> F
         Threshold("gpu_utilization", 0.5, "... GPU utilization (or the engine's activity) is below this", JOBSTATS),
         Threshold("critical", 0.85, "it is critical from this share of unused activity on", JOBSTATS),
     ),
-    "Look at its course over time (gssr analyze -pts), then at one step in a trace: nsys profile --trace=cuda,nvtx,osrt -o "
-    "step PROGRAM, then gssr analyze it.",
+    "gssr analyze -pts FILE shows its course over time; then look at one step in a trace: nsys profile "
+    "--trace=cuda,nvtx,osrt -o step PROGRAM, then gssr analyze it.",
     needs=(LEAD,),
 )  # fmt: skip
 def low_use(job: Job, rule: Rule) -> Found | None:

@@ -18,6 +18,9 @@ _READS = {
     "net_rx_bytes": "receive over the network",
     "net_tx_bytes": "send over the network",
 }
+_SENT, _LATE = ("write_bytes", "net_tx_bytes"), 1.0
+"""What leaves a node, which waits end with, as those for checkpoints: a row tells the rate of the second before it. What is
+read in that second may be read ahead for the work after the wait."""
 _C2C = ("c2c_rx_bytes", "c2c_tx_bytes")
 _PCIE = ("pcie_rx_bytes", "pcie_tx_bytes")
 _DIRECTIONS = {"rx": "to the GPUs", "tx": "from the GPUs"}
@@ -104,9 +107,10 @@ def io_wait(job: Job, rule: Rule) -> Found | None:
         rate = job.evidence.host[name]
         # Waits shorter than a bin hide in others, too: least in those of most work.
         usual = float(np.nan_to_num(_mean(rate, job.working & ~job.waiting & (job.mean >= job.level))))
-        busy = _whole_waits(job, rate, max(rule.at("rate"), rule.at("more") * usual), max(rule.at("rate"), usual))
+        late = _LATE if name in _SENT else 0.0
+        busy = _whole_waits(job, rate, max(rule.at("rate"), rule.at("more") * usual), max(rule.at("rate"), usual), late)
         one = max(rule.at("rate") / max(len(job.evidence.nodes), 1), rule.at("one") * usual)
-        busy |= _whole_waits(job, rate, one, one / 2)
+        busy |= _whole_waits(job, rate, one, one / 2, late)
         share = job.share(busy)
         if share >= rule.at("share") and (best is None or share > best[0]):
             best = share, name, busy, _mean(rate, busy), usual
@@ -193,12 +197,13 @@ def _all_along(job: Job, rule: Rule) -> tuple[float, Found] | None:
     return share, Found(found, evidence, rule.graded(share), job.around(weight > 0), (), weight, lost=share)
 
 
-def _whole_waits(job: Job, rate: Floats, high: float, usual: float) -> Flags:
+def _whole_waits(job: Job, rate: Floats, high: float, usual: float, late: float) -> Flags:
     """[n_bins]: waits in which ``rate`` is ``high`` in some bin and not below ``usual`` on average, from begin to end: rates
-    waver, and are sampled once a second."""
+    waver, and are sampled once a second. ``late``: up to so many s after its end a wait's rate is told."""
     bins = np.zeros(len(rate), bool)
+    rest = round(late / job.evidence.width)
     for first, end in stretches(job.waiting):
-        own = rate[first:end]
+        own = rate[first : end + rest]
         known = own[np.isfinite(own)]
         bins[first:end] = len(known) > 0 and bool(known.max() >= high and known.mean() >= usual)
     return bins

@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
+from shlex import quote
 from typing import TYPE_CHECKING, NoReturn
 
 from gssr.profile.output import whole_of
@@ -328,5 +329,5 @@ class _Sampler:
         if self._plan.summary:
             _say(self._outbox, whole_run(self._writer.totals.values()))
             path = whole_of(self._plan.path)
-            _say(self._outbox, f"recorded into {path}; see it with: gssr analyze {path}")
+            _say(self._outbox, f"recorded into {path}; see it with: gssr analyze {quote(path)}")
         return 0

@@ -133,7 +133,12 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("command", "TEXT", "the workload: a JSON array of its arguments"),
         Column("job_id", "TEXT", "the launcher's job id"),
         Column("step_id", "TEXT", "the launcher's step id"),
-        Column("launcher", "TEXT", "slurm, openmpi, mpich, pals, flux, torchrun, jsrun, kubernetes, pytorch or alone"),
+        Column(
+            "launcher",
+            "TEXT",
+            "slurm, openmpi, mpich, pals, flux, torchrun, jsrun, kubernetes, pytorch or alone; NULL "
+            "where it was recorded beside a job (--attach-job)",
+        ),
         Column("cluster", "TEXT", "name of the cluster"),
         Column("user", "TEXT", "who ran it"),
         Column("started_at", "REAL", "unix time of the workload's start, s"),
