@@ -6,7 +6,7 @@ import sqlite3
 from collections import Counter as Counts
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from gssr.arrays import Flags, Floats, Ints
 from gssr.store.pages.rows import NULL
 from gssr.store.read.database import Database
-from gssr.store.read.open import Readable, RecordingError
+from gssr.store.read.open import Readable
 from gssr.traces.categories import category_of
+from gssr.traces.database import read_database
 from gssr.traces.nsys_about import MOST_ROWS, OF_A_PROCESS, TABLES, TID_BITS, About
 from gssr.traces.nsys_columns import Columns, Key, all_alike, placed
 from gssr.traces.timeline import (
@@ -27,12 +28,10 @@ from gssr.traces.timeline import (
     Kind,
     Source,
     Timeline,
-    TraceError,
     Track,
 )
 
 _Strings = Mapping[int, str]
-_Read = TypeVar("_Read")
 
 
 class _Table(NamedTuple):
@@ -140,12 +139,12 @@ REPORT = Readable(
 def read_nsys(path: str, rank: int | None = None) -> Timeline:
     """The report at ``path``, an .sqlite file; ``rank`` where it is known better than by the report. Times are ns since the
     session began, and may be negative. Raises TraceError."""
-    return _read_from(path, lambda database: _Reading(database, rank).timeline())
+    return read_database(path, REPORT, _READ, lambda database: _Reading(database, rank).timeline())
 
 
 def rank_of(path: str) -> int | None:
     """The rank that a report tells without being read. Raises TraceError."""
-    return _read_from(path, lambda database: About(database).rank()[0])
+    return read_database(path, REPORT, _READ, lambda database: About(database).rank()[0])
 
 
 _DETAILS = (
@@ -166,20 +165,7 @@ def details_at(path: str, kind: Kind, start: int, end: int) -> dict[str, int]:
                     return {name: value for name, value in values if value != NULL}
         return {}
 
-    return _read_from(path, read)
-
-
-def _read_from(path: str, read: Callable[[Database], _Read]) -> _Read:
-    try:
-        database = Database(path, REPORT, _READ)
-        try:
-            found = read(database)
-            database.check()
-            return found
-        finally:
-            database.close()
-    except RecordingError as error:
-        raise TraceError(str(error)) from None
+    return read_database(path, REPORT, _READ, read)
 
 
 class _Names(NamedTuple):
