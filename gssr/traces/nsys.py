@@ -19,6 +19,8 @@ from gssr.traces.categories import category_of
 from gssr.traces.database import read_database
 from gssr.traces.nsys_about import MOST_ROWS, OF_A_PROCESS, TABLES, TID_BITS, About
 from gssr.traces.nsys_columns import Columns, Key, all_alike, placed
+from gssr.traces.nsys_files import TABLES as FILE_TABLES
+from gssr.traces.nsys_files import files_of
 from gssr.traces.timeline import (
     NO_LINK,
     OPERATIONS,
@@ -108,7 +110,7 @@ _CARDS = ("TARGET_INFO_NIC_INFO", "nicId", "name")
 _CARD_NUMBERS = ("NIC_ID_MAP", "globalId", "nicId")
 _READ = (
     *(table.name for table in _TABLES), _NVTX.name, "GPU_METRICS", "TARGET_INFO_GPU_METRICS", "NET_NIC_METRIC",
-    _NETWORK_METRICS[0], _CARDS[0], _CARD_NUMBERS[0], "StringIds", *TABLES,
+    _NETWORK_METRICS[0], _CARDS[0], _CARD_NUMBERS[0], *FILE_TABLES, "StringIds", *TABLES,
 )  # fmt: skip
 _LONGEST = 1 << 53
 """ns, 104 days: no session is longer. What is said to begin or end farther from its start is no time."""
@@ -209,6 +211,7 @@ class _Reading:
         tracks, rank = self._made_tracks(about, strings)
         places, added = _with_gpus(tracks, of_gpus, about)
         names = self._named(strings)
+        io, more, calls = files_of(self._database, self._sound, (*tracks, *added), names.texts, about.host)
         intervals, pageable = self._intervals(names)
         kinds = {Kind(kind) for kind in np.unique(intervals.kind).tolist()}
         if not kinds & {Kind.KERNEL, Kind.GRAPH}:
@@ -224,8 +227,9 @@ class _Reading:
         clock = Clock() if about.unix_ns is None else Clock(about.unix_ns, "unix")
         series = tuple(one if one.track < 0 else one._replace(track=places[one.track]) for one in counters)
         return Timeline(
-            (source,), clock, (*tracks, *added), names.texts, intervals, series, pageable, about.facts, names.domains
-        )
+            (source,), clock, (*tracks, *added, *more), (*names.texts, *calls), intervals, series, pageable, about.facts,
+            names.domains, io=io,
+        )  # fmt: skip
 
     def _read(self, place: int, table: _Table) -> None:
         """Append the intervals of a table."""
