@@ -52,6 +52,11 @@ TABLES: Mapping[str, Sequence[str]] = {
     ),
     "CUPTI_ACTIVITY_KIND_RUNTIME": _CALL,
     "OSRT_API": ("start!", "end!", "eventClass!", "globalTid", "nameId!", "returnValue!", "nestingLevel", "callchainId!"),
+    "OSRT_FILE_ACCESS_EVENTS": (
+        "fileAccessId!", "threadId!", "startedAt!", "endedAt!", "eventType!", "apiCallId!", "bytesProcessed!",
+        "context! TEXT",
+    ),
+    "OSRT_FILE_ACCESS_DESCRIPTORS": ("fileAccessId!", "processId!", "openedAt!", "closedAt!", "filePath! TEXT"),
     "PROFILER_OVERHEAD": ("start!", "end!", "globalTid", "nameId", "returnValue!"),
     "MPI_COLLECTIVES_EVENTS": ("start!", "end!", "globalTid", "textId", "commHandle", "rootRank", "size", "recvSize"),
     "NVTX_EVENTS": (

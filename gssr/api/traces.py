@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from gssr.model.traces.analyze import analyze_timelines
+from gssr.model.traces.analyze import analyze_ranks, analyze_timelines
 from gssr.model.traces.results import TraceAnalysis
 from gssr.model.traces.rules import TABLE
-from gssr.model.traces.tables import TABLES
+from gssr.model.traces.tables import RANK, TABLES, rows_of
 from gssr.model.traces.window import WHOLE, Wanted
 from gssr.model.verdicts.rules import from_environment
 from gssr.traces.open import Traces, open_traces
@@ -39,14 +39,20 @@ class Trace:
         that is not there, and gssr.traces.open.TraceError."""
         return analyze_timelines(self._traces.timelines(), self._wanted, from_environment(table=TABLE))
 
-    def table(self, name: str) -> "pd.DataFrame":
-        """A table by its name: those of docs/traces.md. Raises ValueError for one that is none."""
+    def table(self, name: str, by_rank: bool = False) -> "pd.DataFrame":
+        """A table by its name: those of docs/traces.md. ``by_rank``: of each rank alone, with a column ``rank`` in front,
+        where the table has none; reads the files again. Raises ValueError for one that is none."""
         import pandas as pd
 
         if name not in TABLES:
             raise ValueError(f"no table {name!r}; there are: {', '.join(TABLES)}")
-        found = TABLES[name].values(self.analysis)
-        return pd.DataFrame({column.name: found[column.name] for column in TABLES[name].columns})
+        columns = [column.name for column in TABLES[name].columns]
+        if not by_rank or RANK.name in columns:
+            found = TABLES[name].values(self.analysis)
+            return pd.DataFrame({column: found[column] for column in columns})
+        ranks = analyze_ranks(self._traces.timelines(), self._wanted, from_environment(table=TABLE), [name])
+        rows = [(rank, *row) for rank, alone in ranks for row in rows_of(name, alone)[1]]
+        return pd.DataFrame(rows, columns=[RANK.name, *columns])
 
     def split(self) -> "pd.DataFrame":
         """One row per GPU, indexed by ``rank`` and ``gpu``: shares of its span, ``compute``, ``exposed_communication``,

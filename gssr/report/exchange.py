@@ -58,7 +58,7 @@ def _matrix(found: Exchange, options: PageOptions, marks: Glyphs) -> list[Row]:
 def _pairs(found: Exchange, options: PageOptions, marks: Glyphs) -> list[Row]:
     head = (
         Column("from"), Column("to"), Column("bytes", "right"), Column("messages", "right"), Column("under way", "right"),
-        Column("rate", "right", drop=1), Column("nodes", drop=2),
+        Column("late sender", "right", drop=2), Column("rate", "right", drop=1), Column("nodes", drop=3),
     )  # fmt: skip
     order = np.argsort(-found.size, kind="stable")[: _MOST[options.verbosity]].tolist()
     rates = found.rate()
@@ -69,8 +69,8 @@ def _pairs(found: Exchange, options: PageOptions, marks: Glyphs) -> list[Row]:
         names = [clean(end.name if end.rank is None else str(end.rank)) for end in (source, target)]
         timed = int(found.timed[at])
         lines.append([*names, amount(float(found.size[at]), _BYTES), f"{found.count[at]:,}",
-                      took(found.time[at]) if timed else NONE, amount(float(rates[at]), _RATE) if timed else NONE,
-                      nodes])  # fmt: skip
+                      took(found.time[at]) if timed else NONE, took(found.late[at]) if found.called[at] else NONE,
+                      amount(float(rates[at]), _RATE) if timed else NONE, nodes])  # fmt: skip
     rows = [(), *table(head, lines, options.width, marks)]
     if len(found.count) > len(order):
         more = count(len(found.count) - len(order), "more pair")

@@ -6,7 +6,7 @@ import sqlite3
 from collections import Counter as Counts
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,13 @@ from numpy.typing import NDArray
 from gssr.arrays import Flags, Floats, Ints
 from gssr.store.pages.rows import NULL
 from gssr.store.read.database import Database
-from gssr.store.read.open import Readable, RecordingError
+from gssr.store.read.open import Readable
 from gssr.traces.categories import category_of
+from gssr.traces.database import read_database
 from gssr.traces.nsys_about import MOST_ROWS, OF_A_PROCESS, TABLES, TID_BITS, About
 from gssr.traces.nsys_columns import Columns, Key, all_alike, placed
+from gssr.traces.nsys_files import TABLES as FILE_TABLES
+from gssr.traces.nsys_files import files_of
 from gssr.traces.timeline import (
     NO_LINK,
     OPERATIONS,
@@ -27,12 +30,10 @@ from gssr.traces.timeline import (
     Kind,
     Source,
     Timeline,
-    TraceError,
     Track,
 )
 
 _Strings = Mapping[int, str]
-_Read = TypeVar("_Read")
 
 
 class _Table(NamedTuple):
@@ -109,7 +110,7 @@ _CARDS = ("TARGET_INFO_NIC_INFO", "nicId", "name")
 _CARD_NUMBERS = ("NIC_ID_MAP", "globalId", "nicId")
 _READ = (
     *(table.name for table in _TABLES), _NVTX.name, "GPU_METRICS", "TARGET_INFO_GPU_METRICS", "NET_NIC_METRIC",
-    _NETWORK_METRICS[0], _CARDS[0], _CARD_NUMBERS[0], "StringIds", *TABLES,
+    _NETWORK_METRICS[0], _CARDS[0], _CARD_NUMBERS[0], *FILE_TABLES, "StringIds", *TABLES,
 )  # fmt: skip
 _LONGEST = 1 << 53
 """ns, 104 days: no session is longer. What is said to begin or end farther from its start is no time."""
@@ -140,12 +141,12 @@ REPORT = Readable(
 def read_nsys(path: str, rank: int | None = None) -> Timeline:
     """The report at ``path``, an .sqlite file; ``rank`` where it is known better than by the report. Times are ns since the
     session began, and may be negative. Raises TraceError."""
-    return _read_from(path, lambda database: _Reading(database, rank).timeline())
+    return read_database(path, REPORT, _READ, lambda database: _Reading(database, rank).timeline())
 
 
 def rank_of(path: str) -> int | None:
     """The rank that a report tells without being read. Raises TraceError."""
-    return _read_from(path, lambda database: About(database).rank()[0])
+    return read_database(path, REPORT, _READ, lambda database: About(database).rank()[0])
 
 
 _DETAILS = (
@@ -166,20 +167,7 @@ def details_at(path: str, kind: Kind, start: int, end: int) -> dict[str, int]:
                     return {name: value for name, value in values if value != NULL}
         return {}
 
-    return _read_from(path, read)
-
-
-def _read_from(path: str, read: Callable[[Database], _Read]) -> _Read:
-    try:
-        database = Database(path, REPORT, _READ)
-        try:
-            found = read(database)
-            database.check()
-            return found
-        finally:
-            database.close()
-    except RecordingError as error:
-        raise TraceError(str(error)) from None
+    return read_database(path, REPORT, _READ, read)
 
 
 class _Names(NamedTuple):
@@ -223,6 +211,7 @@ class _Reading:
         tracks, rank = self._made_tracks(about, strings)
         places, added = _with_gpus(tracks, of_gpus, about)
         names = self._named(strings)
+        io, more, calls = files_of(self._database, self._sound, (*tracks, *added), names.texts, about.host)
         intervals, pageable = self._intervals(names)
         kinds = {Kind(kind) for kind in np.unique(intervals.kind).tolist()}
         if not kinds & {Kind.KERNEL, Kind.GRAPH}:
@@ -238,8 +227,9 @@ class _Reading:
         clock = Clock() if about.unix_ns is None else Clock(about.unix_ns, "unix")
         series = tuple(one if one.track < 0 else one._replace(track=places[one.track]) for one in counters)
         return Timeline(
-            (source,), clock, (*tracks, *added), names.texts, intervals, series, pageable, about.facts, names.domains
-        )
+            (source,), clock, (*tracks, *added, *more), (*names.texts, *calls), intervals, series, pageable, about.facts,
+            names.domains, io=io,
+        )  # fmt: skip
 
     def _read(self, place: int, table: _Table) -> None:
         """Append the intervals of a table."""

@@ -15,10 +15,11 @@ from gssr.arrays import Ints
 from gssr.launch import ALONE, where_am_i
 from gssr.store.pages.rows import NULL
 from gssr.store.read.database import Database
-from gssr.store.read.open import Readable, RecordingError
+from gssr.store.read.open import Readable
 from gssr.traces.categories import category_of, operation_of
+from gssr.traces.database import read_database
 from gssr.traces.nsys_columns import Columns, Key, all_alike, placed
-from gssr.traces.timeline import NO_LINK, OPERATIONS, Clock, Intervals, Kind, Source, Timeline, TraceError, Track
+from gssr.traces.timeline import NO_LINK, OPERATIONS, Clock, Intervals, Kind, Source, Timeline, Track
 
 _INTERVALS = ("kernel_dispatch", "memory_copy", "region", "sample")
 _OTHERS = (
@@ -71,16 +72,8 @@ def read_rocpd(path: str, rank: int | None = None) -> Timeline:
                 tables[name.lower()] = name
         return None if tables else "is an SQLite database of something else, not of rocprofv3"
 
-    try:
-        database = Database(path, Readable("a database of rocprofv3", "rocprofv3", tables, look), tables.values())
-        try:
-            found = _Reading(database, rank).timeline()
-            database.check()
-            return found
-        finally:
-            database.close()
-    except RecordingError as error:
-        raise TraceError(str(error)) from None
+    readable = Readable("a database of rocprofv3", "rocprofv3", tables, look)
+    return read_database(path, readable, tables.values(), lambda database: _Reading(database, rank).timeline())
 
 
 _ON_TRACK = ("pid", "tid", "agent_id", "queue_id", "stream_id")

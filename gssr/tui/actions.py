@@ -54,7 +54,8 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action("previous_found", ("F",), "", "of a trace: the previous interval of that name", "Moving", traces=True),
     Action(
-        "cause", ("b",), "b cause", "of a trace: from work on a GPU to the call that launched it, and back", "Moving",
+        "cause", ("b",), "b cause",
+        "of a trace: from work on a GPU to the call that launched it, from a send to its receive, and back", "Moving",
         ("time",), True,
     ),
     Action("pause", ("space",), "space pause", "hold the view still, or go on with the newest sample", "Time"),

@@ -225,6 +225,31 @@ def test_pandas_has_the_same_tables(traces: Path) -> None:
         trace.table("kernel")
 
 
+def test_tables_of_all_ranks_together_can_be_had_of_each_rank(traces: Path) -> None:
+    trace = gssr.open(traces)
+    for name, table in TABLES.items():
+        found = trace.table(name, by_rank=True)
+        columns = [column.name for column in table.columns]
+        assert list(found) == (columns if "rank" in columns else ["rank", *columns])
+    for rank in (0, 1):
+        alone = gssr.open(traces / f"rank{rank}.json")
+        for name in ("kernels", "api", "idle", "launches", "ranges"):
+            found = trace.table(name, by_rank=True)
+            mine = found[found["rank"] == rank].drop(columns="rank").reset_index(drop=True)
+            assert mine.equals(alone.table(name).astype(mine.dtypes)) and len(mine)
+    one = trace.part(gpus="1").table("api", by_rank=True)
+    assert set(one["rank"]) == {1} and one.total_ns.sum() == trace.part(gpus="1").table("api").total_ns.sum()
+
+
+def test_values_that_belong_to_no_gpu_are_those_of_their_files_rank(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        counted = {"ph": "C", "name": "queue", "pid": 1, "ts": 5, "args": {"items": rank}}
+        work = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 5, "dur": 7, "args": {}}
+        head = {"schemaVersion": 1, "distributedInfo": {"rank": rank}}
+        (tmp_path / f"{rank}.json").write_text(json.dumps(head | {"traceEvents": [work, counted]}))
+    assert gssr.open(tmp_path).table("counters")["rank"].tolist() == [0, 1]
+
+
 def test_a_trace_without_work_of_a_gpu_has_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "cpu.json"
     event = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 5, "dur": 7, "args": {}}

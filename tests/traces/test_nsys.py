@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from benchmarks.nsys_report import OLD, PID, TABLES, TID, UUID, small_tables, strings, write_report
+from gssr.model.traces.io import file_calls
+from gssr.model.traces.part import part_of
 from gssr.store.read import database
 from gssr.store.read.guard import Guarded
 from gssr.traces.nsys import rank_of, read_nsys
@@ -291,6 +293,51 @@ def test_metrics_of_network_cards_are_counters_by_the_second(tmp_path):
         ("network card metric 5", "", [1_000], [4.0], -1),
     ]
     assert timeline.sources[0].left_out == 1
+
+
+def test_files_are_those_that_plain_sql_reads_by_file_and_call(tmp_path):
+    draw, process, thread = random.Random(3), 4321, TID & 0xFFFFFF
+    opened = [
+        {"fileAccessId": 7 + at, "processId": process, "filePath": path}
+        for at, path in enumerate(["/data/train.bin", "/data/train.bin", "/scratch/model.pt"])
+    ]
+    calls = {1: 5, 2: 6, 3: 7, 4: 8}
+    events = []
+    for at in range(200):
+        kind = draw.choice((1, 2, 3, 3, 4))
+        events.append({
+            "fileAccessId": draw.choice((7, 8, 9, 99)), "threadId": draw.choice((thread, 55)), "startedAt": 1_000 * at,
+            "endedAt": 1_000 * at + draw.randrange(900), "eventType": kind, "apiCallId": calls[kind],
+            "bytesProcessed": draw.randrange(1 << 20) if kind > 2 else 0,
+        })  # fmt: skip
+    told = [{"id": at, "value": name} for at, name in ((1, "gemm"), (5, "open"), (6, "close"), (7, "read"))]
+    path = report(
+        tmp_path / "a.sqlite", StringIds=told, KERNEL=[KERNEL], OSRT_FILE_ACCESS_EVENTS=events, DESCRIPTORS=opened,
+        OSRT_API=[{"start": 1, "end": 2, "globalTid": TID, "nameId": 7}],
+    )  # fmt: skip
+    timeline = read_nsys(path)
+    part = file_calls(part_of(timeline))
+    assert part is not None and timeline.io is not None
+    found = [(each.file, each.operation, each.call, each.n, each.bytes, each.n_sized, each.total_ns, each.max_ns)
+             for each in part]  # fmt: skip
+    with closing(sqlite3.connect(path)) as connection:
+        query = (
+            "SELECT coalesce(filePath, '(unknown)'),"
+            " CASE eventType WHEN 3 THEN 'read' WHEN 4 THEN 'write' ELSE 'other' END, value, count(*),"
+            " sum(bytesProcessed), sum(eventType > 2), sum(endedAt - startedAt), max(endedAt - startedAt)"
+            " FROM OSRT_FILE_ACCESS_EVENTS LEFT JOIN OSRT_FILE_ACCESS_DESCRIPTORS USING (fileAccessId)"
+            " LEFT JOIN StringIds ON id = apiCallId GROUP BY 1, 2, 3"
+        )
+        assert sorted(found, key=str) == sorted(connection.execute(query).fetchall(), key=str)
+    threads = [(track.pid, track.tid) for track in timeline.tracks if track.kind == "cpu_thread"]
+    assert threads[0] == (process, thread) and set(threads[1:]) == {(process, 55), (None, thread), (None, 55)}
+    (one,) = file_calls(part_of(timeline, (1_000, 2_000))) or ()
+    assert one.total_ns == events[1]["endedAt"] - events[1]["startedAt"]
+
+
+def test_a_report_that_traced_no_files_tells_nothing_of_them(tmp_path):
+    assert read_nsys(report(tmp_path / "a.sqlite", KERNEL=[KERNEL])).io is None
+    assert read_nsys(report(tmp_path / "b.sqlite", KERNEL=[KERNEL], OSRT_FILE_ACCESS_EVENTS=[])).io is None
 
 
 def test_a_report_without_kernels_says_what_was_traced(tmp_path):

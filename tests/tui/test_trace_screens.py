@@ -28,7 +28,19 @@ from gssr.model.verdicts.rules import TABLE
 from gssr.render.cells import cell_width
 from gssr.render.glyphs import ASCII, UTF8
 from gssr.render.roles import CATEGORIES, text_of
-from gssr.traces.timeline import Counter, Kind
+from gssr.traces.timeline import (
+    NO_LINK,
+    Category,
+    Clock,
+    Collectives,
+    Counter,
+    Intervals,
+    Kind,
+    Messages,
+    Source,
+    Timeline,
+    Track,
+)
 from gssr.tui import shell
 from gssr.tui.actions import ACTIONS
 from gssr.tui.app import LiveScreen
@@ -346,6 +358,29 @@ def test_cause_and_effect_lead_to_each_other(watch: WatchTrace) -> None:
     assert seat.frame.noun == "thread"
     assert seat.press("cause").under() == kernel
     assert seat.frame.noun == "GPU"
+
+
+def test_a_send_and_its_receive_lead_to_each_other() -> None:
+    tracks = tuple(Track("cpu_thread", f"rank {rank}", rank, tid=rank) for rank in range(3))
+    start, length = np.array([0, 0, 0, 200_000, 300_000]), np.array([1_000_000] * 3 + [250_000, 100_000])
+    column = lambda *values: np.array(values, np.int32)  # noqa: E731
+    calls = Intervals(
+        start, length, column(0, 1, 2, 2, 0), column(0, 0, 0, 1, 2), np.full(5, Kind.CPU_OP, np.int8),
+        np.array([Category.RANGE] * 3 + [Category.COMMUNICATION] * 2, np.int8), np.full(5, NO_LINK), np.full(5, -1),
+        np.full(5, -1, np.int8),
+    )  # fmt: skip
+    no_collectives = Collectives(*(column() for _ in range(8)))
+    sent = Messages(
+        column(0), column(2), np.array([310_000]), np.array([440_000]), np.array([8]), np.array([0]), column(0), ("world",),
+        no_collectives,
+    )  # fmt: skip
+    names = ("main", "MPI_Recv", "MPI_Send")
+    trace = Timeline((Source("made", "otf2"),), Clock(), tracks, names, calls, messages=sent)
+    seat = Seat(WatchTrace("made", lambda: trace)).press("enter", "left", *["left"] * 80, *["right"] * 18, "down")
+    assert trace.names[calls.name[seat.under()]] == "MPI_Send" and "message with MPI_Recv on rank 2" in seat.text()
+    assert seat.press("cause").under() == 3 and seat.view.selected and "rank2" in seat.view.selected
+    assert "message with MPI_Send on rank 0" in seat.text()
+    assert seat.press("cause").under() == 4
 
 
 # Calls

@@ -131,42 +131,68 @@ def analyze_timelines(
 ) -> TraceAnalysis:  # fmt: skip
     """What is wanted of the ranks of one run, each taken when it is its turn; times count from the zero of the first. Ranks
     that have nothing of it are left out. Raises ValueError, a sentence, where none has."""
+    there: dict[Track, None] = {}
+    parts = (part for _, part in _parts(timelines, wanted, rules, tables, there, False))
+    found = combined(parts, rules if _asks(tables, "verdicts") else None, there)
+    known = {each.expression for each in found.metrics}
+    own = map(custom, wanted.metrics)
+    without = [OwnMetric(each.name, each.text, each.unit) for each in own if each.text not in known]
+    return replace(found, metrics=(*found.metrics, *without)) if without else found
+
+
+def analyze_ranks(
+    timelines: Iterable[Timeline], wanted: Wanted = WHOLE, rules: Table = TABLE, tables: Collection[str] | None = None
+) -> Iterator[tuple[int | None, TraceAnalysis]]:
+    """The same of each rank alone (None where it is not told), in the order of the files. Times count from the zero of each
+    rank's file. Raises ValueError, a sentence, where none has anything of what is wanted."""
+    return _parts(timelines, wanted, rules, tables, {}, True)
+
+
+def _parts(
+    timelines: Iterable[Timeline], wanted: Wanted, rules: Table, tables: Collection[str] | None,
+    there: dict[Track, None], by_rank: bool,
+) -> Iterator[tuple[int | None, TraceAnalysis]]:  # fmt: skip
+    """What is wanted of each timeline, or ``by_rank`` of each of its ranks; ``there`` gets all GPUs."""
     wrong: list[ValueError] = []
     own = tuple(map(custom, wanted.metrics))
-    there: dict[Track, None] = {}
 
-    def part_in(timeline: Timeline, zero: int | None) -> TraceAnalysis | None:
+    def parts_in(timeline: Timeline, zero: int | None) -> Iterator[tuple[int | None, TraceAnalysis]]:
         if timeline.profile is not None and any(wanted):
             raise ValueError(f"{timeline.sources[0].path}: is a profile, without times and GPUs: all of it is shown")
         tracks = None if wanted.gpus is None else tracks_of(timeline, wanted.gpus)
         if tracks is not None and not len(tracks):
-            return None
+            return
         try:
             window = window_of(timeline, wanted, zero)
         except ValueError as error:
             wrong.append(error)
-            return None
-        return analyze_timeline(timeline, window, tracks, None, wanted.like_hta, rules, tables, own)
+            return
+        for rank, mine in _ranks_of(timeline, tracks) if by_rank else ((None, tracks),):
+            yield rank, analyze_timeline(timeline, window, mine, None, wanted.like_hta, rules, tables, own)
 
-    def parts() -> Iterator[TraceAnalysis]:
-        clock, n = None, 0
-        for timeline in timelines:
-            clock = clock or timeline.clock
-            there.update((gpu, None) for gpu in gpus_of(timeline.tracks) if gpu is not None)
-            part = part_in(timeline, clock.unix_ns)
-            del timeline  # before the next is read
-            if part is not None:
-                n += 1
-                yield part
-            del part
-        if not n:
-            known = ", ".join(map(place, names_of(there).values())) or "no GPUs"
-            raise wrong[0] if wrong else ValueError(f"no GPU {', '.join(wanted.gpus or ())}: there are: {known}")
+    clock, n = None, 0
+    for timeline in timelines:
+        clock = clock or timeline.clock
+        there.update((gpu, None) for gpu in gpus_of(timeline.tracks) if gpu is not None)
+        parts = list(parts_in(timeline, clock.unix_ns))
+        del timeline  # before the next is read
+        n += len(parts)
+        while parts:
+            yield parts.pop(0)
+    if not n:
+        known = ", ".join(map(place, names_of(there).values())) or "no GPUs"
+        raise wrong[0] if wrong else ValueError(f"no GPU {', '.join(wanted.gpus or ())}: there are: {known}")
 
-    found = combined(parts(), rules if _asks(tables, "verdicts") else None, there)
-    known = {each.expression for each in found.metrics}
-    without = [OwnMetric(each.name, each.text, each.unit) for each in own if each.text not in known]
-    return replace(found, metrics=(*found.metrics, *without)) if without else found
+
+def _ranks_of(timeline: Timeline, tracks: Ints | None) -> list[tuple[int | None, Ints | None]]:
+    """The ranks that have any of these tracks (places; None for all), and which."""
+    found: dict[int | None, list[int]] = {}
+    for at in range(len(timeline.tracks)) if tracks is None else tracks.tolist():
+        track = timeline.tracks[at]
+        found.setdefault(timeline.sources[track.source].rank if track.rank is None else track.rank, []).append(at)
+    if len(found) == 1:
+        return [(next(iter(found)), tracks)]
+    return [(rank, np.array(places)) for rank, places in found.items()]
 
 
 def combined(
@@ -481,9 +507,11 @@ def _counter(part: Part, counter: Counter, gpus: Sequence[Track | None]) -> Coun
     weights = np.diff(time, append=time[-1])
     weighted = counter.mode == "gauge" and weights.sum() > 0
     track = gpus[counter.track] or part.timeline.tracks[counter.track] if counter.track >= 0 else None
+    of = part.timeline.sources
+    rank = track.rank if track else of[0].rank if len(of) == 1 else None
     known = np.isfinite(value)
     return CounterSummary(
-        counter.name, counter.unit, track, None, int(known.sum()),
+        counter.name, counter.unit, track, rank, None, int(known.sum()),
         float(np.average(value[known], weights=weights[known] if weighted and weights[known].sum() else None)),
         float(np.nanmin(value)), float(np.nanmax(value)), float(value[known][-1]), int(time[np.nanargmax(value)]),
     )  # fmt: skip

@@ -149,13 +149,14 @@ class Level:
     # Layers: pieces that do not overlap within one owner
 
     @cached_property
-    def _busy(self) -> tuple[Ints, ByOwner]:
-        """The intervals that count, and the same by owner."""
+    def _busy(self) -> tuple[Ints | slice, ByOwner]:
+        """The intervals that count (a slice for all of them), and the same by owner."""
         own = self._timeline.intervals
         counts = np.zeros(len(Kind), bool)
         counts[list(Kind) if self.name == "threads" else [*BUSY, Kind.GPU_SYNC]] = True
-        places = np.flatnonzero(counts[own.kind] & (self.owner_of >= 0)[own.track])
-        return places, self._by_owner(places if len(places) < len(own) else slice(None))
+        chosen = counts[own.kind] & (self.owner_of >= 0)[own.track]
+        places = slice(None) if chosen.all() else np.flatnonzero(chosen)
+        return places, self._by_owner(places)
 
     def _by_owner(self, places: Ints | slice) -> ByOwner:
         own = self._timeline.intervals
@@ -196,17 +197,24 @@ class Level:
 
     def _unions(self) -> dict[str, Pieces]:
         places, by_owner = self._busy
-        own = self._timeline.intervals
-        at = by_owner.order if len(places) == len(own) else places[by_owner.order]
+        own, order = self._timeline.intervals, by_owner.order
+        at = order if isinstance(places, slice) else places[order]
         category, sync = own.category[at], own.kind[at] == Kind.GPU_SYNC
         communication, copy = category == Category.COMMUNICATION, category == Category.COPY
         compute = ~(communication | copy | sync)
-        found: dict[str, Pieces] = {"compute": by_owner.union(compute)}
-        found["communication"] = by_owner.union(communication)
-        found["copy"] = by_owner.union(copy)
-        found["kernels"] = by_owner.union(~(copy | sync)) if communication.any() else found["compute"]
-        found["busy"] = by_owner.union(~sync) if copy.any() else found["kernels"]
-        found["sync"] = by_owner.union(sync)
+        wanted: dict[str, Flags | None] = {
+            "compute": compute,
+            "communication": communication,
+            "copy": copy,
+            "sync": sync,
+        }
+        if communication.any():
+            wanted["kernels"] = ~(copy | sync)
+        if copy.any():
+            wanted["busy"] = ~sync if sync.any() else None
+        found = dict(zip(wanted, by_owner.unions(list(wanted.values())), strict=True))
+        found.setdefault("kernels", found["compute"])
+        found.setdefault("busy", found["kernels"])
         found["occupied"] = by_owner.union() if sync.any() else found["busy"]
         if self._spans is None:
             found["time"] = _spans_of(found["busy"])
@@ -222,7 +230,7 @@ class Level:
         inside = np.flatnonzero(parent >= 0)
         end = start + length
         end[inside] = np.minimum(end[inside], end[parent[inside]])
-        above = np.full(len(places), -1, np.int8)
+        above = np.full(len(start), -1, np.int8)
         above[inside] = category[parent[inside]]
         found = {}
         for number, name in self._split.items():
@@ -260,6 +268,8 @@ class Level:
     def _launches(self) -> tuple[Ints, Ints]:
         """When each call began that gave a GPU work, ascending, and whose row that was: once for each correlation."""
         own, by_kind = self._timeline.intervals, ByKind(self._timeline)
+        if not by_kind.n[[Kind.RUNTIME, Kind.DRIVER]].any():
+            return np.empty(0, np.int64), np.empty(0, np.int64)
         links = links_of(self._timeline, by_kind, by_kind.rows(BUSY))
         rows, call = (column[links.call >= 0][::-1] for column in links)
         owner = np.full(len(own), -1, np.int64)

@@ -4,6 +4,7 @@ What is in a column is found with sums over the intervals' starts and ends, and 
 columns, so that it costs no more for long intervals than for short ones, and nothing for those outside.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -49,9 +50,14 @@ class Pieces:
 
 def in_order(numbers: NDArray[np.int32]) -> Ints:
     """The places of numbers from 0 on, ascending, of equal ones in their order."""
-    order = np.argsort(numbers.astype(np.uint16), kind="stable")  # numpy sorts these several times as fast
-    if len(numbers) and int(numbers.max()) >= 1 << 16:
-        order = order[np.argsort((numbers[order] >> 16).astype(np.uint16), kind="stable")]
+    above = numbers >> 16  # numpy sorts what has 16 bits several times as fast
+    if not above.any():
+        return np.argsort(numbers.astype(np.uint16), kind="stable")
+    order, n = np.empty(len(numbers), np.int64), 0
+    for number in np.flatnonzero(np.bincount(above)).tolist():
+        places = np.flatnonzero(above == number)
+        order[n : n + len(places)] = places[np.argsort(numbers[places].astype(np.uint16), kind="stable")]
+        n += len(places)
     return order
 
 
@@ -61,7 +67,7 @@ class ByOwner:
 
     def __init__(self, start: Ints, length: Ints, owner: NDArray[np.int32], n_owners: int) -> None:
         self.order = order = in_order(owner)
-        self._owner = owner[order]
+        self._start, self._length, self._owner = start, length, owner[order]
         zero = int(start.min()) if len(start) else 0
         ends = [int((start[part] + np.maximum(length[part], 0)).max()) for part in in_parts(len(start))]
         shift = max(ends, default=0) - zero + 1
@@ -70,39 +76,49 @@ class ByOwner:
         self._parts = [slice(*pair) for pair in pairwise(np.searchsorted(self._owner, edges).tolist())]
         self._by = np.arange(n_owners) % at_once * shift - zero
         """[n_owners]: shifts all by their owners, so that one running maximum serves all, as far as numbers reach."""
-        self._begins, self._ends = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
-        for part in self._parts:
-            places = order[part]
-            begins = start[places]
-            begins += self._by[self._owner[part]]
-            self._begins[part] = begins
-            np.add(begins, np.maximum(length[places], 0), out=self._ends[part])
 
-    def union(self, wanted: Flags | None = None) -> Pieces:
-        """What those that are ``wanted`` [n] (None: all) cover of each owner's time, owner by owner."""
-        n, k = len(self.order) if wanted is None else int(np.count_nonzero(wanted)), 0
-        found = Pieces(np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int32))
+    def union(self) -> Pieces:
+        """What all of them cover of each owner's time, owner by owner."""
+        return self.unions([None])[0]
+
+    def unions(self, wanted: Sequence[Flags | None]) -> list[Pieces]:
+        """The same of those that each of ``wanted`` [n] (None: all) says."""
+        most = [len(self.order) if each is None else int(np.count_nonzero(each)) for each in wanted]
+        found = [Pieces(np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int32)) for n in most]
+        filled = [0] * len(found)
         for part in self._parts:
-            begins, reach, owner = self._begins[part], self._ends[part], self._owner[part]
-            places = None if wanted is None else np.flatnonzero(wanted[part])
-            if places is not None:
-                begins, reach = begins[places], reach[places]
-            if not len(begins):
+            places, owner = self.order[part], self._owner[part]
+            if not len(places):
                 continue
-            reach = np.maximum.accumulate(reach)
-            apart = np.empty(len(begins), np.bool_)
-            apart[0] = True
-            np.greater(begins[1:], reach[:-1], out=apart[1:])
-            heads = np.flatnonzero(apart)
-            tails = np.empty_like(heads)
-            np.subtract(heads[1:], 1, out=tails[:-1])
-            tails[-1] = len(reach) - 1
-            here = slice(k, k := k + len(heads))
-            found.owner[here] = owner[heads if places is None else places[heads]]
-            by = self._by[found.owner[here]]
-            np.subtract(begins[heads], by, out=found.start[here])
-            np.subtract(reach[tails], by, out=found.end[here])
-        return Pieces(found.start[:k], found.end[:k], found.owner[:k])  # memory that was not written to is none
+            begins = self._start[places]
+            begins += self._by[owner]
+            ends = np.maximum(self._length[places], 0)
+            ends += begins
+            for at, each in enumerate(wanted):
+                some = slice(None) if each is None else np.flatnonzero(each[part])
+                filled[at] = self._cover(begins[some], ends[some], owner[some], found[at], filled[at])
+        return [  # memory that was not written to is none
+            Pieces(each.start[:n], each.end[:n], each.owner[:n]) for each, n in zip(found, filled, strict=True)
+        ]
+
+    def _cover(self, begins: Ints, ends: Ints, owner: NDArray[np.int32], into: Pieces, n: int) -> int:
+        """Put what these cover, shifted, behind ``n`` pieces; how many there are then."""
+        if not len(begins):
+            return n
+        reach = np.maximum.accumulate(ends)
+        apart = np.empty(len(begins), np.bool_)
+        apart[0] = True
+        np.greater(begins[1:], reach[:-1], out=apart[1:])
+        heads = np.flatnonzero(apart)
+        tails = np.empty_like(heads)
+        np.subtract(heads[1:], 1, out=tails[:-1])
+        tails[-1] = len(reach) - 1
+        here = slice(n, n + len(heads))
+        into.owner[here] = owner[heads]
+        by = self._by[into.owner[here]]
+        np.subtract(begins[heads], by, out=into.start[here])
+        np.subtract(reach[tails], by, out=into.end[here])
+        return here.stop
 
 
 def cells(pieces: Pieces, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int) -> Floats:

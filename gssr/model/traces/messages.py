@@ -5,17 +5,20 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gssr.arrays import Flags, Floats, Ints
 from gssr.model.traces.part import Part
-from gssr.traces.timeline import COLLECTIVES, NO_TIME, Messages, Track
+from gssr.traces.timeline import COLLECTIVES, NO_TIME, Category, Intervals, Messages, Timeline, Track
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
     """Messages by pair [n]: from ``ends[source]`` to ``ends[target]``, processes by the first of their tracks, the rank's
     order. ``count``, ``size`` (bytes); ``time``: from sending to receiving, ns together, of those ``timed`` whose both ends
-    were read, ``timed_size`` the bytes of these. A message that came before it was sent took no time."""
+    were read, ``timed_size`` the bytes of these. A message that came before it was sent took no time. ``late``: how long
+    the receiving call had waited when the sending call began, ns together, of those ``called`` whose calls are both known
+    (Scalasca's "late sender"); a call that receives several waits for each."""
 
     ends: tuple[Track, ...]
     source: Ints
@@ -25,6 +28,8 @@ class Exchange:
     time: Ints
     timed: Ints
     timed_size: Ints
+    late: Ints
+    called: Ints
 
     def rate(self) -> Floats:
         """Bytes/s [n] of the time that messages were under way; NaN where that is 0 or unknown."""
@@ -62,14 +67,53 @@ def exchange_of(part: Part) -> Exchange | None:
     sent, received, size = messages.sent[rows], messages.received[rows], messages.size[rows]
     timed = (sent != NO_TIME) & (received != NO_TIME)
     time = np.where(timed, np.maximum(received - sent, 0), 0)
+    own = part.timeline.intervals
+    sending = call_at(own, messages.source[rows], sent)
+    receiving = call_at(own, messages.target[rows], received)
+    called = (sending >= 0) & (receiving >= 0)
+    late = np.zeros(len(rows), np.int64)
+    begun = own.start[receiving[called]]
+    late[called] = np.clip(own.start[sending[called]] - begun, 0, received[called] - begun)
 
     def added(values: Ints | Flags) -> Ints:
         return np.bincount(at, values, len(pairs)).astype(np.int64)
 
     return Exchange(
         ends, *np.divmod(pairs, max(len(ends), 1)), np.bincount(at, minlength=len(pairs)), added(size), added(time),
-        added(timed), added(np.where(timed, size, 0)),
+        added(timed), added(np.where(timed, size, 0)), added(late), added(called),
     )  # fmt: skip
+
+
+def call_at(own: Intervals, track: NDArray[np.int32], time: Ints) -> Ints:
+    """[n]: the place of the call that communicates on each ``track`` at each ``time``: the last that had begun; -1 where
+    that has ended, or there was none."""
+    used = np.zeros(max(int(own.track.max(initial=0)), int(track.max(initial=0))) + 1, np.bool_)
+    used[track] = True
+    calls = np.flatnonzero((own.category == Category.COMMUNICATION) & used[own.track])
+    n, found = len(calls), np.full(len(track), -1, np.int64)
+    order = np.lexsort((np.append(own.start[calls], time), np.append(own.track[calls], track)))  # of equals calls first
+    last = np.maximum.accumulate(np.where(order < n, np.arange(len(order)), -1))
+    asked = (order >= n) & (last >= 0)
+    place, row = calls[order[last[asked]]], order[asked] - n
+    within = (own.track[place] == track[row]) & (own.start[place] + own.length[place] >= time[row])
+    found[row[within]] = place[within]
+    return found
+
+
+def other_end(timeline: Timeline, place: int) -> int:
+    """The place of the call that received the first message which a call sent, or sent the first that it received; -1 for
+    none."""
+    own, messages = timeline.intervals, timeline.messages
+    if messages is None:
+        return -1
+    track, begin, end = own.track[place], own.start[place], own.start[place] + own.length[place]
+    sending = messages.source, messages.sent
+    receiving = messages.target, messages.received
+    for (mine, time), (other, then) in ((sending, receiving), (receiving, sending)):
+        rows = np.flatnonzero((mine == track) & (time >= begin) & (time <= end) & (then != NO_TIME))[:1]
+        if len(rows) and call_at(own, mine[rows], time[rows])[0] == place:
+            return int(call_at(own, other[rows], then[rows])[0])
+    return -1
 
 
 def _chosen(part: Part, messages: Messages) -> Flags:
@@ -101,8 +145,8 @@ def both(a: Exchange | None, b: Exchange | None) -> Exchange | None:
     if a is None or b is None:
         return a or b
     moved = b.source + len(a.ends), b.target + len(a.ends)
-    columns = [*moved, b.count, b.size, b.time, b.timed, b.timed_size]
-    own = [a.source, a.target, a.count, a.size, a.time, a.timed, a.timed_size]
+    columns = [*moved, b.count, b.size, b.time, b.timed, b.timed_size, b.late, b.called]
+    own = [a.source, a.target, a.count, a.size, a.time, a.timed, a.timed_size, a.late, a.called]
     return Exchange(a.ends + b.ends, *(np.append(*pair) for pair in zip(own, columns, strict=True)))
 
 

@@ -152,12 +152,13 @@ class Step(NamedTuple):
 
 
 class CounterSummary(NamedTuple):
-    """A series of values, of the GPU called ``place``, which is None of a thread or the whole. ``mean``: of a gauge over
-    time, else over its values; ``at_max_ns``: when it was greatest."""
+    """A series of values, of the GPU called ``place``, which is None of a thread or the whole. ``rank``: None where the file
+    does not tell. ``mean``: of a gauge over time, else over its values; ``at_max_ns``: when it was greatest."""
 
     name: str
     unit: str
     track: Track | None
+    rank: int | None
     place: str | None
     n: int
     mean: float
@@ -165,11 +166,6 @@ class CounterSummary(NamedTuple):
     max: float
     last: float
     at_max_ns: int
-
-    @property
-    def rank(self) -> int | None:
-        """None where the file does not tell."""
-        return self.track and self.track.rank
 
     @property
     def gpu(self) -> int | None:

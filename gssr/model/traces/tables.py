@@ -248,13 +248,13 @@ def _messages(trace: TraceAnalysis) -> list[Sequence[Any]]:
     found = trace.exchange
     if found is None:
         return []
-    columns = (found.source, found.target, found.count, found.size, found.time, found.timed)
+    columns = (found.source, found.target, found.count, found.size, found.time, found.timed, found.late, found.called)
     rates = found.rate().tolist()
     return [
         (*_end(found.ends[source]), *_end(found.ends[target]), count, size, time if timed else None,
-         None if rate != rate else rate)
-        for source, target, count, size, time, timed, rate in zip(*(column.tolist() for column in columns), rates,
-                                                                 strict=True)
+         None if rate != rate else rate, late if called else None)
+        for source, target, count, size, time, timed, late, called, rate in zip(
+            *(column.tolist() for column in columns), rates, strict=True)
     ]  # fmt: skip
 
 
@@ -319,7 +319,9 @@ TABLES: dict[str, TraceTable] = {
          Column("to_rank", "INTEGER", "the receiver's"), Column("to_node", "TEXT", "its node"), _COUNT,
          Column("bytes", "INTEGER NOT NULL", "together"),
          Column("time_ns", "INTEGER", "from sending to receiving, together; NULL where either was not read"),
-         Column("bytes_per_s", "REAL", "bytes over that time; NULL where that is 0 or unknown")), _messages),
+         Column("bytes_per_s", "REAL", "bytes over that time; NULL where that is 0 or unknown"),
+         Column("late_ns", "INTEGER", "how long the receiving calls had waited when the sending calls began, together; NULL "
+                "where these are not known")), _messages),
     "collectives": _rows(
         "the collective operations of one kind on one communicator",
         (Column("kind", "TEXT NOT NULL", "allreduce, barrier and so on"), Column("comm", "TEXT NOT NULL", "communicator"),

@@ -16,6 +16,7 @@ from gssr.metrics import OF_NAME, OF_OWN
 from gssr.model.live.frame import Frame, TracePart
 from gssr.model.statistics.grid import fold
 from gssr.model.traces.as_metrics import LevelName
+from gssr.model.traces.messages import other_end
 from gssr.model.traces.nesting import Lanes, lanes, within
 from gssr.render.cells import as_many, clean, clip, fit, pad
 from gssr.render.clock import axis_text, exact, moment
@@ -25,7 +26,8 @@ from gssr.render.roles import CATEGORIES, Row, Span
 from gssr.render.scale import metric_of, quantity
 from gssr.render.shares import LETTERS, WORDS
 from gssr.render.table import rule
-from gssr.traces.timeline import NO_LINK, OPERATIONS, Intervals, Kind
+from gssr.traces.timeline import NO_LINK, OPERATIONS, Kind
+from gssr.traces.timeline import Timeline as Trace
 from gssr.tui.axis import seconds_text
 from gssr.tui.screens.time_lines import room_of
 from gssr.tui.view import Scene, View, inside, moved, with_cursor
@@ -177,12 +179,13 @@ def context_rows(scene: Scene, part: TracePart, place: int) -> list[Row]:
         operation = OPERATIONS[int(own.operation[place])] if own.operation[place] >= 0 else ""
         pieces.append((Span(f"{operation} {own.size[place]:,} bytes{rate}".strip()),))
     rows = [rule(title, scene.width, scene.glyphs), as_many([(Span(" "), *piece) for piece in pieces], scene.width)]
-    other = partner(own, place)
+    other = partner(part.trace, place)
     if other >= 0:
         gap = (int(own.start[other]) - begin) / _NS
         whose = part.trace.tracks[int(own.track[other])]
         where = whose.name or f"stream {whose.stream}"
-        how = "launched by" if own.kind[other] in _LAUNCHES else "launched"
+        linked = "launched by" if own.kind[other] in _LAUNCHES else "launched"
+        how = "message with" if own.link[place] == NO_LINK else linked
         when = f"{exact(abs(gap))} {'later' if gap >= 0 else 'earlier'}"
         rows.append(
             (Span(f"  b {how} ", "dim"), Span(clean(names[int(own.name[other])])), Span(f" on {clean(where)}, {when}"))
@@ -263,10 +266,12 @@ def click(scene: Scene, x: int, y: int) -> View | None:
     return replace(scene.view, row=line, cursor=min(max(cursor, scene.frame.first), scene.frame.last))
 
 
-def partner(own: Intervals, place: int) -> int:
-    """The place of what launched an interval, or of the first that it launched; -1 for none."""
+def partner(trace: Trace, place: int) -> int:
+    """The place of what launched an interval, or of the first that it launched; of a call that sends or receives that of the
+    call at the other end of its first message; -1 for none."""
+    own = trace.intervals
     if own.link[place] == NO_LINK:
-        return -1
+        return other_end(trace, place)
     calls = np.isin(own.kind[place], _LAUNCHES)
     linked = np.flatnonzero(own.link == own.link[place])
     others = linked[np.isin(own.kind[linked], _LAUNCHES) != calls]
@@ -334,13 +339,13 @@ def _shown_at(scene: Scene, part: TracePart, place: int) -> View:
 
 
 def cause(scene: Scene) -> View:
-    """From an interval to what launched it, or to what it launched."""
+    """From an interval to what launched it, or to what it launched; from one end of a message to the other."""
     view, part = scene.view, scene.frame.part
     if part is None or part.lanes is None or not view.opened:
         return view
     row = _sight(scene, part.lanes).row
     place = _under(scene.frame, part.lanes, row, view.cursor)
-    other = partner(part.trace.intervals, place) if place >= 0 else -1
+    other = partner(part.trace, place) if place >= 0 else -1
     if other < 0:
         return view
     track = int(part.trace.intervals.track[other])

@@ -198,7 +198,7 @@ def _context(scene: Scene) -> list[Row]:
         if around_it.place in places and scene.height >= _WHOLE:
             continue  # told below
         label = fit(clean(tracks[track].name or f"stream {tracks[track].stream}"), GUTTER * 4 - 2, ellipsis)
-        call = partner(own, places[0]) if tracks[track].kind == "gpu_stream" else -1
+        call = partner(part.trace, places[0]) if tracks[track].kind == "gpu_stream" else -1
         around = [call, *within(own.start, own.length, own.track, call)] if call >= 0 else []
         by = (
             f", launched {exact((own.start[places[0]] - own.start[call]) / 1e9)} earlier by {names(around)}"

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from timelines import CPU, Events, gpu
 
-from gssr.model.traces.analyze import analyze_timeline, analyze_timelines, combined
+from gssr.model.traces.analyze import analyze_ranks, analyze_timeline, analyze_timelines, combined
 from gssr.model.traces.lengths import statistics
 from gssr.model.traces.results import TraceAnalysis
 from gssr.model.traces.tables import NSYS, TABLES, as_nsys, launch_numbers, rows_of
@@ -194,6 +194,27 @@ def test_a_window_is_of_the_same_moments_on_all_ranks() -> None:
     assert [gpu.compute_ns for gpu in found.gpus] == [5 * US, 100 * US, 7 * US]
     late = analyze_timelines(ranks(), Wanted("561500ns"))
     assert [gpu.rank for gpu in late.gpus] == [2]  # the only one that still works then
+
+
+def test_each_rank_alone_is_what_a_selection_of_it_shows() -> None:
+    events = Events()
+    for rank in range(3):
+        track, thread = gpu(rank), CPU._replace(rank=rank, pid=rank)
+        for at in range(5):
+            start = (at * 70 + rank * 3) * US
+            events.launched(f"k{at % 2}", start, start + 20 * US, (20 + at * rank) * US, track, thread)
+    for timelines in ([events.timeline()], ranks()):
+        for wanted in (Wanted(), Wanted("100us", "300us"), Wanted(gpus=["0", "2"])):
+            found = dict(analyze_ranks(timelines, wanted))
+            assert list(found) == ([0, 2] if wanted.gpus else [0, 1, 2])
+            for rank, alone in found.items():
+                selected = analyze_timelines(timelines, wanted._replace(gpus=[str(rank)]))
+                calls = [statistics(each.lengths["api"]).total.tolist() for each in (alone, selected)]
+                assert calls[0] == calls[1]
+                assert alone.idle == selected.idle and alone.launches[2:] == selected.launches[2:]
+                assert [each.busy_ns for each in alone.gpus] == [each.busy_ns for each in selected.gpus]
+    with pytest.raises(ValueError, match="no GPU 7"):
+        list(analyze_ranks([events.timeline()], Wanted(gpus=["7"])))
 
 
 def as_rows(found: TraceAnalysis, *but: str) -> dict[str, list[tuple[object, ...]]]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gssr.gpu_name import place
 from gssr.model.traces.as_metrics import levels_of
-from gssr.model.traces.cells import ByOwner, cells
+from gssr.model.traces.cells import ByOwner, cells, in_order
 from gssr.model.traces.nesting import lanes, nesting
 from gssr.traces.timeline import Category, Counter, Kind, Timeline, Track
 
@@ -191,16 +191,26 @@ def test_many_intervals_taken_in_parts_are_taken_once(monkeypatch: pytest.Monkey
     start, length = np.sort(rng.integers(0, 900, 300)), rng.integers(0, 40, 300)
     owner, wanted = rng.integers(0, 9, 300, np.int32), rng.random(300) < 0.6
     whole = ByOwner(start, length, owner, 9)
-    expected = whole.union(wanted[whole.order])
+    expected, every = whole.unions([wanted[whole.order], None])
     filled = [cells(expected, None, 9, 100, *columns) for columns in ((90, 1), (90, 7))]
     monkeypatch.setattr("gssr.model.traces.cells._AT_ONCE", 16)
     parts = ByOwner(start, length, owner, 9)
-    found = parts.union(wanted[parts.order])
-    for one, other in ((found.start, expected.start), (found.end, expected.end), (found.owner, expected.owner)):
-        assert one.tolist() == other.tolist()
+    found, none, all_of_them = parts.unions([wanted[parts.order], np.zeros(300, bool), None])
+    assert not len(none.start)
+    for one, other in ((found, expected), (all_of_them, every), (parts.union(), every)):
+        assert one.start.tolist() == other.start.tolist()
+        assert one.end.tolist() == other.end.tolist() and one.owner.tolist() == other.owner.tolist()
     for columns, before in zip(((90, 1), (90, 7)), filled, strict=True):
         for pieces in (found, found.in_time()):
             assert np.array_equal(cells(pieces, None, 9, 100, *columns), before)
+
+
+def test_owners_beyond_16_bits_are_in_order_as_others_are() -> None:
+    rng = np.random.default_rng(9)
+    for most in (1, 100, 1 << 16, (1 << 16) + 1, 300_000):
+        numbers = rng.integers(0, most, 20_000, np.int32)
+        assert in_order(numbers).tolist() == np.argsort(numbers, kind="stable").tolist()
+    assert in_order(np.full(3, 200_000, np.int32)).tolist() == [0, 1, 2] and not len(in_order(np.empty(0, np.int32)))
 
 
 @given(spans, st.sampled_from([1 << 62, 70, 200]))
