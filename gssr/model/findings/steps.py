@@ -378,9 +378,9 @@ def _agreement(
     offset: Floats,
     shown: Flags,
 ) -> list[float]:
-    """How well nodes agree (1: fully) if the rhythm is a step's, and if it is a beat of steps that are 1, -1, 2 and -2
-    times the sampling's frequency away from it."""
-    orders = (0, 1, -1, 2, -2)
+    """How well nodes agree (1: fully) if the rhythm is a step's, and if it is a beat of steps that are up to three
+    times the sampling's frequency away from it, either way."""
+    orders = (0, 1, -1, 2, -2, 3, -3)
     total, whole = np.zeros(len(orders)), 0.0
     for each in spectra.values():
         weight = 1 / max(float((np.abs(each[:, 1:]) ** 2).mean()), 1e-300)
