@@ -114,11 +114,68 @@ def test_marks_that_count_steps_go_before() -> None:
     assert steps([], NODES, 1.0, events=marked("step {}")[:6]) is None
 
 
+def bursts(step: float, metric: str, level: float, n: int = 300) -> Samples:
+    """Of one GPU, each second: what goes on for 2 % of each step only, at ``level`` then; beside it a GPU that is busy."""
+    edges = every(np.full(int(n / step), step))
+    own = np.sort(np.concatenate([edges[:-1], edges[:-1] + 0.02 * np.diff(edges), edges[-1:]]))
+    spent = np.concatenate([[0.0], np.cumsum(np.diff(own) * np.tile([level, 0.0], len(own) // 2))])
+    time = np.arange(1.0, edges[-1])
+    values = np.interp(time, own, spent) - np.interp(time - 1, own, spent)
+    values *= np.random.default_rng(5).normal(1.0, 0.005, len(time))
+    return Samples(np.zeros(len(time), np.int64), 1e9 + time, {metric: values, "gpu_utilization": np.ones(len(time))})
+
+
+def test_one_node_tells_of_steps_between_which_it_sends_nothing() -> None:
+    """With steps shorter than a sample, each sample would hold some of what is sent."""
+    found = steps([bursts(9.3, "nvlink_tx_bytes", 1e11)], np.zeros(1, np.int64), 1.0)
+    assert found is not None
+    assert found.seconds == pytest.approx(9.3, rel=0.02)
+
+
+@pytest.mark.parametrize("step", (0.31, 0.87, 0.93, 1.1, 1.15))
+@pytest.mark.parametrize(("metric", "level"), (("nvlink_tx_bytes", 1e11), ("sm_active", 0.9)))
+def test_nothing_is_said_of_bursts_that_beat_with_the_samples_of_one_node(
+    step: float, metric: str, level: float
+) -> None:
+    assert steps([bursts(step, metric, level)], np.zeros(1, np.int64), 1.0) is None
+
+
+def test_a_step_of_broken_samples_is_not_told_as_several_that_are_whole() -> None:
+    """Bursts every 5.2 samples are most alike after 26."""
+    found = steps([bursts(5.2, "nvlink_tx_bytes", 1e11)], np.zeros(1, np.int64), 1.0)
+    assert found is not None
+    assert found.seconds == pytest.approx(5.2, rel=0.02)
+
+
+def test_steps_that_become_longer_early_are_told_by_their_mean() -> None:
+    lengths = np.concatenate([np.full(10, 6.6), np.full(45, 9.36)])
+    found = steps([rows(every(lengths), 1.0)], NODES, 1.0)
+    assert found is not None
+    assert found.seconds == pytest.approx(lengths.mean(), rel=0.02)
+
+
+def test_nothing_is_said_where_too_few_steps_to_be_measured_are_a_tenth_of_the_time() -> None:
+    """A clock that is throttled after the first few of them."""
+    assert steps([rows(every(np.concatenate([np.full(5, 5.4), np.full(26, 7.2)])), 1.0)], NODES, 1.0) is None
+
+
 @pytest.mark.parametrize(
-    ("seed", "told"), ((154, True), (35, True), (108, True), (37, False), (131, False), (138, False))
+    ("seed", "told"),
+    (
+        (154, True),
+        (35, True),
+        (108, True),
+        (887, True),
+        (37, False),
+        (131, False),
+        (138, False),
+        (280, False),
+        (648, False),
+    ),
 )
 def test_simulated_jobs(seed: int, told: bool) -> None:
-    """Jobs of many nodes with waits in each step: of more than five samples, and of fewer, which beat with the sampling."""
+    """Jobs of many nodes with waits in each step: of more than five samples, and of fewer, which beat with the sampling; and
+    one whose steps are twice as long after the third."""
     job = draw(seed)
     samples = sample(job.draft, job.timeline, job.sampling, job.seed)
     tick, gpu = np.nonzero(samples.rows)

@@ -2,9 +2,10 @@
 
 The rhythm is the lag after which samples come again: their autocorrelation is high after each whole number of steps and low
 half a step later. What makes it a step's is that it is no beat of shorter steps with the sampling. A beat gives itself away:
-nodes are sampled at different moments, and a step meets them in the order of these moments, its beat in another; and where
-there is one node, two readings of the same thing that look back for different lengths see a step with the delay that these
-make, a beat with another. Where neither can be told, nothing is said.
+each sample holds a whole step, so that samples differ little; nodes are sampled at different moments, and a step meets them
+in the order of these moments, its beat in another; and where there is one node, two readings of the same thing that look
+back for different lengths see a step with the delay that these make, a beat with another. Where none of these tells, nothing
+is said.
 """
 
 import re
@@ -31,8 +32,9 @@ _SAME = (("gr_engine_active", "gpu_utilization"), ("dram_active", "memory_copy_u
 _NVML_SECONDS = (1 / 6, 1.0)
 """That time, by model (NVML API reference, nvmlUtilization_t)."""
 _ACTIVITY = ("gr_engine_active", "sm_active", "power_usage", "gpu_utilization")
-_SHARES = METRICS[:6]
-"""What DCGM says of time, as a share; NVML does of the second ones of _SAME."""
+_MEANS = METRICS[:7]
+"""What DCGM says of the whole interval: all but the last, which is bytes/s, as a share, as NVML does of the second ones of
+_SAME."""
 AWAKE = 0.4
 """Where these are on average below this share of their usual level, the job does not work, and there are no steps."""
 FEWEST = 5.0
@@ -42,8 +44,14 @@ SHORT, LONGEST, TIMES, MANY = 12.0, 40.0, 6.0, 25.0
 times: checkpoints come again more seldom. A longer one is never told from theirs."""
 CLEAR, CHANCE = 0.2, 6.0
 """The contrast of the autocorrelation (-2 to 2) is at least so high, and so many times what chance would make of it."""
-FIRST = 0.7
-"""Of lags with nearly the same contrast, this share of the highest, the shortest is the step, others are its multiples."""
+FIRST = 0.5
+"""Of lags with at least this share of the highest contrast, also without every second or every third of their multiples, the
+shortest is the step, others are its multiples: an exchange shorter than a sample shows best after whole samples."""
+MARGIN = 1.5
+"""Swings so many times those of any beat are a step's: noise adds to them."""
+STRETCH = 0.1
+"""Where so much of the recording in one piece fits no steps of this length, their mean isn't known, unless the windows, too,
+say that it changed."""
 TOGETHER, APART = 0.8, 0.03
 """Nodes agree, this share at least of what they would if they were one, and so much better than on any beat."""
 SHOWN = 0.2
@@ -64,16 +72,20 @@ MOST_EMPTY = 16
 _GENERATION = re.compile(r"8\.[1-9]\d?|(?:9|[1-9]\d)\.\d\d?")
 """Compute capabilities above 8.0."""
 _LAGS = 4
+_NO_THIRD = [0, 1, 3]
+"""Of one, two and so on times a lag, up to _LAGS."""
 _FINER = 8
 _COUNTED = re.compile(r"^(?:\w+[ :/._-])?(?:step|iter|iteration|batch)[ :_#=-]*(\d+)$", re.IGNORECASE)
 
 
 class _Rhythm(NamedTuple):
-    """Node means: ``values`` by metric [n_nodes, n] about their level, 0 where unknown; ``known`` alike; ``highest`` mean of
-    each. Samples of index k lie about ``times`` [n] (unix s), a node's ``offset`` [n_nodes] intervals later."""
+    """Node means: ``values`` by metric [n_nodes, n] about their level, 0 where unknown; ``known`` alike; the ``level``
+    [n_nodes] and the ``highest`` mean of each. Samples of index k lie about ``times`` [n] (unix s), a node's ``offset``
+    [n_nodes] intervals later."""
 
     values: Mapping[str, Floats]
     known: Mapping[str, Floats]
+    level: Mapping[str, Floats]
     highest: Mapping[str, float]
     times: Floats
     offset: Floats
@@ -123,15 +135,20 @@ def steps(
         return None
     for longest, times in ((SHORT, TIMES), (LONGEST, MANY)):
         rhythm = _rhythm(pieces, nodes, interval, longest)
-        lag = _find(rhythm, min(LONGEST, max(lasted) / TIMES) / interval)
-        if lag is None or lag * interval > longest:
+        found = _find(rhythm, min(LONGEST, max(lasted) / TIMES) / interval)
+        if found is None or found[0] * interval > longest:
             continue
+        lag, shown = found
         seconds = lag * interval
-        if lag < 0.99 * FEWEST or sum(lasted) < times * seconds or not _is_no_beat(rhythm, lag, interval, watts):
+        if lag < 0.99 * FEWEST or sum(lasted) < times * seconds or not _is_no_beat(rhythm, lag, shown, interval, watts):
             return None
         series, n = _series(rhythm, lag, interval)
+        if not len(series) or len(series) < SEEN * n:
+            return None
+        if np.ptp(series[:, 1]) < CHANGED * seconds and _other_steps(rhythm, lag, shown) >= STRETCH:
+            return None
         told = _told(seconds, series, interval)
-        return told if len(series) >= SEEN * n and told.accuracy <= SURE else None
+        return told if told.accuracy <= SURE else None
     return None
 
 
@@ -197,7 +214,7 @@ def _rhythm(pieces: Sequence[Samples], nodes: Ints, interval: float, longest: fl
         if name in means:
             level = _smooth(means[name], known[name], width // 4)
             awake *= level >= AWAKE * np.percentile(level, 90, axis=1, keepdims=True)
-    values, highest = {}, {}
+    values, levels, highest = {}, {}, {}
     for name, mean in means.items():
         some = known[name] = known[name] * awake
         if not some.any():
@@ -207,7 +224,8 @@ def _rhythm(pieces: Sequence[Samples], nodes: Ints, interval: float, longest: fl
         apart = np.clip(apart, -8 * usual, 8 * usual)
         if usual > 0 and not _is_held(apart, some):
             values[name], highest[name] = apart, float(mean.max())
-    return _Rhythm(values, known, highest, np.concatenate(time), (first - first.min()) / interval)
+            levels[name] = (mean * some).sum(axis=1) / np.maximum(some.sum(axis=1), 1)
+    return _Rhythm(values, known, levels, highest, np.concatenate(time), (first - first.min()) / interval)
 
 
 def _smooth(values: Floats, known: Floats, width: int) -> Floats:
@@ -229,28 +247,34 @@ def _is_held(values: Floats, known: Floats) -> bool:
     return False
 
 
-def _find(rhythm: _Rhythm, longest: float) -> float | None:
-    """The lag, of at most so many samples, of the rhythm, if there is one."""
+def _find(rhythm: _Rhythm, longest: float) -> tuple[float, list[str]] | None:
+    """The lag, of at most so many samples, of the rhythm, if there is one, and the metrics that show it."""
     n = len(rhythm.times)
     lags = np.exp(np.arange(np.log(2.0), np.log(max(longest, 2.0)), 0.004))
     if len(lags) < 8:
         return None
     own = {name: _correlation(rhythm, name, int(_LAGS * longest) + 2) for name in rhythm.values}
-    contrasts = {name: _contrast(each, lags) for name, each in own.items() if each is not None}
-    if not contrasts:
+    terms = {name: _contrast(each, lags) for name, each in own.items() if each is not None}
+    if not terms:
         return None
+    contrasts = {name: each.mean(axis=0) for name, each in terms.items()}
     contrast = np.max(list(contrasts.values()), axis=0)
     peaks = np.flatnonzero((contrast[1:-1] >= contrast[:-2]) & (contrast[1:-1] > contrast[2:])) + 1
     if not len(peaks) or contrast[peaks].max() <= 0:
         return None
-    at = int(peaks[np.flatnonzero(contrast[peaks] >= FIRST * contrast[peaks].max())[0]])
+    bare = np.max([np.minimum(each[::2].mean(axis=0), each[_NO_THIRD].mean(axis=0)) for each in terms.values()], axis=0)
+    first = peaks[bare[peaks] >= FIRST * contrast[peaks].max()]
+    if not len(first):
+        return None
+    at = int(first[0])
     known = max(float(each.sum()) for each in rhythm.known.values())
     highest = max(float(each[at]) for each in contrasts.values())
-    if highest < max(CLEAR, CHANCE / np.sqrt(known)):
+    enough = max(CLEAR, CHANCE / np.sqrt(known))
+    if highest < enough:
         return None
     shown = [own[name] for name, each in contrasts.items() if each[at] >= highest / 2]
     together = np.mean([each for each in shown if each is not None], axis=0)
-    return _finer(together, float(lags[at]), n)
+    return _finer(together, float(lags[at]), n), [name for name, each in contrasts.items() if each[at] >= enough]
 
 
 def _correlation(rhythm: _Rhythm, name: str, most: int) -> Floats | None:
@@ -272,15 +296,9 @@ def _correlation(rhythm: _Rhythm, name: str, most: int) -> Floats | None:
 
 
 def _contrast(own: Floats, lags: Floats) -> Floats:
-    """By how much values are more alike after whole numbers of each lag than after half a one more."""
-    at = np.arange(len(own)) / _FINER
-    return np.asarray(
-        sum(
-            np.interp(k * lags, at, own, right=0.0) - np.interp((k - 0.5) * lags, at, own, right=0.0)
-            for k in range(1, _LAGS + 1)
-        )
-        / _LAGS
-    )
+    """[_LAGS, n]: by how much values are more alike after one, two and more times each lag than after half a one less."""
+    at, times = np.arange(len(own)) / _FINER, np.arange(1, _LAGS + 1)[:, None]
+    return np.asarray(np.interp(times * lags, at, own, right=0.0) - np.interp((times - 0.5) * lags, at, own, right=0.0))
 
 
 def _finer(own: Floats, lag: float, n: int) -> float:
@@ -301,8 +319,9 @@ def _finer(own: Floats, lag: float, n: int) -> float:
     return lag
 
 
-def _is_no_beat(rhythm: _Rhythm, lag: float, interval: float, watts: float) -> bool:
-    """Whether a rhythm of so many samples is the program's, and not one of shorter steps with the sampling."""
+def _is_no_beat(rhythm: _Rhythm, lag: float, metrics: Sequence[str], interval: float, watts: float) -> bool:
+    """Whether a rhythm of so many samples, which these metrics show, is the program's, and not one of shorter steps with the
+    sampling."""
     n = len(rhythm.times)
     frequency = np.asarray(np.fft.rfftfreq(n), np.float64)
     bands = [
@@ -311,14 +330,15 @@ def _is_no_beat(rhythm: _Rhythm, lag: float, interval: float, watts: float) -> b
     spectra = {name: np.fft.rfft(values) for name, values in rhythm.values.items()}
     band = bands[0][1]
     swing = {
-        name: 2 * np.sqrt((np.abs(each[:, band]) ** 2).sum(axis=1)) / np.maximum(rhythm.known[name].sum(axis=1), 1)
+        name: 2 * np.sqrt((np.abs(each[:, band]) ** 2).sum(axis=1) / n / np.maximum(rhythm.known[name].sum(axis=1), 1))
         for name, each in spectra.items()
     }  # [n_nodes]
-    for name, over in (*((name, interval) for name in _SHARES), *((name, _NVML_SECONDS[0]) for _, name in _SAME)):
-        if name in swing and float(swing[name].max()) > _most_of_a_beat(over / interval):
+    windows = dict.fromkeys(_MEANS[:-1], (interval, 1.0)) | {_MEANS[-1]: (interval, np.inf)}
+    windows |= {name: (_NVML_SECONDS[0], 1.0) for _, name in _SAME} | ({"power_usage": (1.0, watts)} if watts else {})
+    for name in metrics:
+        over, top = windows.get(name, (0.0, 0.0))
+        if over and (swing[name] > MARGIN * _most_of_a_beat(over / interval, lag, rhythm.level[name], top)).any():
             return True
-    if watts and "power_usage" in swing and float(swing["power_usage"].max()) / watts > _most_of_a_beat(1 / interval):
-        return True
     own = np.max([each / rhythm.highest[name] for name, each in swing.items()], axis=0)
     shown = own >= SHOWN * own.max()
     if shown.sum() > 1:
@@ -330,7 +350,7 @@ def _is_no_beat(rhythm: _Rhythm, lag: float, interval: float, watts: float) -> b
     if own.max() < SWING:
         return False
     for one, other in _SAME:
-        if one not in spectra or other not in spectra:
+        if one not in metrics or other not in spectra:
             continue
         a, b = spectra[one][:, band], spectra[other][:, band]
         both = complex((a.conj() * b).sum())
@@ -342,11 +362,13 @@ def _is_no_beat(rhythm: _Rhythm, lag: float, interval: float, watts: float) -> b
     return False
 
 
-def _most_of_a_beat(window: float) -> float:
-    """How much a share of time, averaged over so many intervals, swings at most with a beat of steps that are shorter than
-    5/4 of an interval, the longest that beat so slowly: a square wave from 0 to 1, of which the mean lets this through."""
-    steps = (1 - 1 / FEWEST) * window
-    return float(2 / np.pi * (np.sinc(steps) if steps < 1 else 0.217))
+def _most_of_a_beat(window: float, lag: float, level: Floats, top: float) -> Floats:
+    """How much something between 0 and ``top``, averaged over so many intervals, swings at most about these levels with a
+    beat, so many samples long, of steps shorter than 5/4 of an interval. In a step it changes at most as a square wave from
+    0 to the top does, or as pulses where there is no top; this is what the mean lets through of its first harmonic."""
+    most = 2 * top / np.pi * np.sin(np.pi * np.minimum(level / top, 1.0)) if np.isfinite(top) else 2 * level
+    steps = (1 - 1 / lag) * window
+    return np.asarray(most * (np.sinc(steps) if steps < 1 else 0.217), np.float64)
 
 
 def _agreement(
@@ -356,9 +378,9 @@ def _agreement(
     offset: Floats,
     shown: Flags,
 ) -> list[float]:
-    """How well nodes agree (1: fully) if the rhythm is a step's, and if it is a beat of steps that are 1, -1, 2 and -2
-    times the sampling's frequency away from it."""
-    orders = (0, 1, -1, 2, -2)
+    """How well nodes agree (1: fully) if the rhythm is a step's, and if it is a beat of steps that are up to three
+    times the sampling's frequency away from it, either way."""
+    orders = (0, 1, -1, 2, -2, 3, -3)
     total, whole = np.zeros(len(orders)), 0.0
     for each in spectra.values():
         weight = 1 / max(float((np.abs(each[:, 1:]) ** 2).mean()), 1e-300)
@@ -386,15 +408,34 @@ def _series(rhythm: _Rhythm, lag: float, interval: float) -> tuple[Floats, int]:
         values = {name: each[:, part] for name, each in rhythm.values.items()}
         own = _find(rhythm._replace(values=values, known=known, times=rhythm.times[part]), 1.5 * lag)
         windows += 1
-        if own is not None and 0.7 <= own / lag <= 1.4:
-            found.append((float(rhythm.times[begin]), own * interval))
+        if own is not None and 0.7 <= own[0] / lag <= 1.4:
+            found.append((float(rhythm.times[begin]), own[0] * interval))
     return np.array(found, np.float64).reshape(-1, 2), windows
 
 
+def _other_steps(rhythm: _Rhythm, lag: float, shown: Sequence[str]) -> float:
+    """The longest stretch in which what these metrics show doesn't come again after so many samples: where it is less than
+    half as alike as usual, as a share of all that is known."""
+    known = np.max([rhythm.known[name].max(axis=0) for name in shown], axis=0) > 0
+    whole, rest = int(lag), lag % 1
+    both = np.zeros((2, len(known) - whole - 1))
+    for name in shown:
+        values = rhythm.values[name] / rhythm.values[name].std()
+        now, later = values[:, : both.shape[1]], (1 - rest) * values[:, whole:-1] + rest * values[:, whole + 1 :]
+        both += (now * later).sum(axis=0), (now**2 + later**2).sum(axis=0) / 2
+    product, power = _smooth(both, np.ones(both.shape), int(2 * lag))
+    alike = product / np.maximum(power, 1e-300)
+    there = known[: len(alike)] & known[-len(alike) :]
+    usual = float(np.median(alike[there])) if there.any() else 0.0
+    edges = np.flatnonzero(np.diff(np.pad(there & (alike < usual / 2), 1).astype(np.int8))).reshape(-1, 2)
+    return float(np.diff(edges).max(initial=0)) / max(int(there.sum()), 1)
+
+
 def _told(seconds: float, series: Floats, interval: float) -> StepTime:
-    """With what the series says of accuracy and of a change."""
+    """With what the series says of accuracy, which a steady trend doesn't worsen, and of a change; found from samples, the
+    mean of all steps that the series saw."""
     values = series[:, 1]
-    noise = float(np.median(np.abs(np.diff(values)))) / 0.6745 / np.sqrt(2) if len(values) > 2 else 0.02 * seconds
+    noise = float(np.median(np.abs(np.diff(values, 2)))) / 0.6745 / np.sqrt(6) if len(values) > 2 else 0.02 * seconds
     accuracy = float(max(noise / np.sqrt(max(len(values), 1)), 0.05 * interval / _LAGS)) / seconds
     changed, change = None, None
     best = np.inf
@@ -404,6 +445,6 @@ def _told(seconds: float, series: Floats, interval: float) -> StepTime:
         before, after = (float(np.median(part)) for part in parts)
         if error < best and abs(after - before) >= max(CHANGED * before, 3 * noise):
             best, changed, change = error, float(series[at, 0]), after / before - 1
-    if changed is not None and interval:
+    if interval and len(values) > 1:
         seconds = float(len(values) / (1 / values).sum())
     return StepTime(seconds, accuracy, changed, change, tuple(map(tuple, series.tolist())))
