@@ -161,6 +161,22 @@ def looks(gpus: list[str], times: list[list[str]]) -> bytes:
     return (NO_ID + "".join(rows)).encode()
 
 
+@pytest.mark.parametrize("column", ["host", "hostname", "node"])
+def test_gpus_of_the_same_number_on_nodes_that_a_column_names_are_told_apart(column: str) -> None:
+    rows = [(second, node, gpu) for second in range(9) for node in ("n2", "n1") for gpu in range(2)]
+    text = f"timestamp, {column}, index, utilization.gpu [%]\n" + "".join(
+        f"2024/11/23 12:23:{second:02}.000, {node}, {gpu}, {10 * second + 2 * gpu + (node == 'n1')} %\n"
+        for second, node, gpu in rows
+    )
+    for size in (100, 1 << 20):
+        taken = Taken(read, text.encode(), size=size)
+        known = [(gpu.node, gpu.device_index) for gpu in taken.series.gpus]
+        assert known == [("n2", 0), ("n2", 1), ("n1", 0), ("n1", 1)]
+        assert taken.gpu.tolist() == [0, 1, 2, 3] * 9 and not taken.notes
+        want = [(10 * second + 2 * gpu + (node == "n1")) / 100 for second, node, gpu in rows]
+        assert taken.values["gpu_utilization"].tolist() == pytest.approx(want)
+
+
 def test_gpus_that_no_column_names_are_told_apart_by_what_is_written_together() -> None:
     text = looks(["A", "A", "A"], [[f"{second:02}.95{gpu}" for gpu in range(3)] for second in range(9)])
     taken = Taken(read, text)
@@ -182,6 +198,8 @@ def test_gpus_that_no_column_names_are_told_apart_by_what_is_written_together() 
         looks(["A", "B"], [["01.950", "01.951"]]) + looks(["B", "A"], [["02.950", "02.951"]]).partition(b"\n")[2],
         looks(["A", "A"], [["01", "01"], ["02", "02"]]),
         b"name, power.draw [W]\nA, 5.00 W\nA, 5.00 W\n",
+        b"timestamp, host, power.draw [W]\n"
+        + b"".join(b"2024/11/23 12:23:0%d.950, n%d, 5.00 W\n" % (n // 2, n % 2) for n in range(8)),
     ],
 )
 @pytest.mark.parametrize("size", [75, 1 << 20])
