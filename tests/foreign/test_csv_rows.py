@@ -114,6 +114,15 @@ def test_the_hour_that_comes_twice_is_said_and_not_sorted(size: int) -> None:
     assert "1 rows have the time of an earlier row" in other.notes
 
 
+@pytest.mark.parametrize(("begin", "said"), [(0, True), (50, True), (-50, False), (120, False)])
+def test_that_nothing_shows_which_of_the_two_hours_it_was_is_said(begin: int, said: bool) -> None:
+    zurich = ZoneInfo("Europe/Zurich")
+    times = [datetime(2024, 10, 27, 2, tzinfo=zurich) + timedelta(minutes=begin + 4 * n) for n in range(10)]
+    taken = Taken(read, lines_at([f"{time:%Y/%m/%d %H:%M:%S}.000" for time in times]), Told(timezone=zurich))
+    assert taken.time.tolist() == [time.timestamp() for time in times]
+    assert ("of an hour that comes twice the first is taken" in taken.notes) is said
+
+
 def test_a_clock_that_steps_a_little_back_moves_no_row_far() -> None:
     taken = Taken(read, lines_at([f"2024/11/23 12:00:0{second}" for second in ("1.000", "2.000", "1.900", "2.100")]))
     assert (taken.time % 60).round(3).tolist() == [
