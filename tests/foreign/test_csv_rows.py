@@ -149,6 +149,11 @@ def test_headers_in_the_middle_and_columns_that_change() -> None:
     assert "1 lines are neither rows" in taken.notes and "last line has no end" in taken.notes
 
 
+def test_lines_before_the_header_are_left_out() -> None:
+    taken = Taken(read, b"Mon Nov 23 2024: started, by cron\n\n" + lines_at(["2024/11/23 12:00:01.000"]))
+    assert len(taken.time) == 1 and "1 lines are neither rows of GPUs nor headers" in taken.notes
+
+
 def test_names_of_columns_may_be_told() -> None:
     row = b"2024/11/23 12:00:01.000, 1, 93 %\n"
     with pytest.raises(ForeignError, match=r"^log: its columns have no names: say them with --columns$"):
