@@ -92,12 +92,14 @@ _UNFINISHED = (
 _OF_OTF2 = "is one file of a trace of Score-P (OTF2): name its folder, or its anchor file, which ends in .otf2"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _QUERIED = rb"utilization\.\w+|memory\.\w+|power\.\w+|temperature\.\w+|clocks\.[\w.]+|clocks_\w+\.active"
+_NAMES = rb"(?:[a-z][\w.]*(?: \[[^\]\n]{1,9}\])?,\s?){0,60}(?:" + _QUERIED + rb")[\s,]"
 _TEXTS = (
     (re.compile(rb"(?:[^\n]{0,2000}\n){0,50}?(?:[^\n#]{1,40}\s)?#Entity\s+\w"), "dcgmi-dmon"),
     (re.compile(rb"(?:[^\n]{0,2000}\n){0,50}?(?:[^\n#]{1,40}\s)?#\s*(?:Date\s+)?(?:Time\s+)?gpu\s"), "nvidia-smi-dmon"),
     (re.compile(rb"timestamp,gpuId,DCGM_FI_"), "gssr-record"),
     (re.compile(rb"timestamp,gpu_id,[^\n]*_pct\b"), "kempnerpulse"),
-    (re.compile(rb"(?:[a-z][\w.]*(?: \[[^\]\n]{1,9}\])?,\s?){0,60}(?:" + _QUERIED + rb")[\s,]"), "nvidia-smi-query"),
+    (re.compile(_NAMES), "nvidia-smi-query"),
+    (re.compile(rb"(?:[^\n]{0,2000}\n){1,50}?timestamp,\s?" + _NAMES), "nvidia-smi-query"),
     (re.compile(rb"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}, "), "nvidia-smi-query"),
     (re.compile(rb"(?:#[^\n]*\n|\n){0,50}(?:# (?:HELP|TYPE) \w|[A-Za-z_:][\w:]*\{[^\n]*\} ?[-+.\dNI])"), "prometheus"),
 )

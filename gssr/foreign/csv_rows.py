@@ -21,13 +21,15 @@ from gssr.metrics import RATIO
 _BURST_SECONDS = 0.010001
 """Rows of one look that says no GPU follow each other within this."""
 _MOST_IN_BURST = 64
+_NO_GPU = "no column says which GPU a row is of: query index or uuid, too"
 _IN_ORDER = "no column says which GPU a row is of: rows that were written together are taken for GPUs, in their order"
 
 
 class Dialect(NamedTuple):
     """What a tool calls its columns: of metrics, of the time, of the GPU's ids (the best first), of its number, UUID, name,
     and driver, what else is known and no metric; what may stand
-    behind values, by unit of the catalogue; and, by column, how many digits behind the point say that the unit is known."""
+    behind values, by unit of the catalogue; by column, how many digits behind the point say that the unit is known; and what
+    users call a column of the node that they add."""
 
     kind: str
     metrics: Mapping[str, Meant]
@@ -40,11 +42,12 @@ class Dialect(NamedTuple):
     others: tuple[str, ...] = ()
     units: Mapping[str, str] = MappingProxyType({})
     decimals: Mapping[str, int] = MappingProxyType({})
+    node: tuple[str, ...] = ("host", "hostname", "node")
 
     @property
     def beside(self) -> tuple[str, ...]:
         """All columns that are no metrics."""
-        return (self.time, *self.ids, *self.number, *self.uuid, *self.name, *self.driver, *self.others)
+        return (self.time, *self.ids, *self.number, *self.uuid, *self.name, *self.driver, *self.others, *self.node)
 
 
 _UUID, _NAME, _BUS = ("uuid", "gpu_uuid"), ("name", "gpu_name"), ("pci.bus_id", "gpu_bus_id", "serial", "gpu_serial")
@@ -89,7 +92,7 @@ class _File:
         told = table.told.columns
         self._header = self._parsed(told) if told else None
         self._bursts = _Bursts(table.source.path)
-        self._names: dict[bytes, int] = {}
+        self._nodes: set[bytes] = set()
         self._is_noted = False
 
     def rows(self, blocks: Iterator[bytes], lines: Lines) -> Iterator[Rows | None]:
@@ -166,12 +169,20 @@ class _File:
 
     def _keys(self, cells: Cells, first: Ints, header: _Header, seconds: Floats) -> tuple[Ints, Flags]:
         """Numbers that tell the GPUs of rows apart, and which rows say one."""
+        node = header.place(self._dialect.node)
+        nodes, each = cells.distinct(first + node) if node is not None else (first * 0, first[:0])
+        self._nodes.update(cells.word(cell) for cell in each.tolist())
         for name in self._dialect.ids:
             if name in header.at:
                 which, each = cells.distinct(first + header.at[name])
                 said = np.array([_said(cells.word(cell)) is not None for cell in each.tolist()])
                 if said.any():
-                    return which, said[which]
+                    kept = said[which]
+                    if nodes.any():  # GPUs of several nodes have the same numbers
+                        _, which = np.unique(which * len(nodes) + nodes, return_inverse=True)
+                    return which, kept
+        if len(self._nodes) > 1:
+            raise ForeignError(f"{self._table.source.path}: {_NO_GPU}")
         named = header.place(self._dialect.name)
         names = (
             np.array([hash(cells.word(cell)) for cell in (first + named).tolist()]) if named is not None else first * 0
@@ -188,15 +199,16 @@ class _File:
         told = {
             what: _said(cells.word(first + place))
             for what, names in (("uuid", self._dialect.uuid), ("name", self._dialect.name), ("number", self._dialect.number),
-                                ("driver", self._dialect.driver))
+                                ("driver", self._dialect.driver), ("node", self._dialect.node))
             if (place := header.place(names)) is not None
         }  # fmt: skip
         said = told.get("number")
         device = int(said) if said and said.isascii() and said.isdigit() and len(said) < 5 else None
-        gpu = Gpu(self._table.told.host, device, told.get("uuid"), told.get("name"), driver_version=told.get("driver"))
+        node = told.get("node") or self._table.told.host
+        gpu = Gpu(node, device, told.get("uuid"), told.get("name"), driver_version=told.get("driver"))
         for name in self._dialect.ids:
             if name in header.at and (word := _said(cells.word(first + header.at[name]))):
-                return (name, word), gpu
+                return (node, name, word), gpu
         return number, gpu
 
 
@@ -232,7 +244,7 @@ class _Bursts:
             self._size = int(sizes[0])
         most = int(places.max()) + 1
         if (len(sizes) and (sizes != self._size).any()) or most > min(self._size or most, _MOST_IN_BURST):
-            raise ForeignError(f"{self._path}: no column says which GPU a row is of: query index or uuid, too")
+            raise ForeignError(f"{self._path}: {_NO_GPU}")
         self._in_parts |= bool((seconds != np.floor(seconds)).any())
         self._check(places, names)
         self._last, self._place = float(seconds[-1]), int(places[-1])

@@ -153,13 +153,14 @@ def _zoned(word: bytes) -> float:
 
 class LocalTime:
     """Unix time of what clocks on walls say, one after another: the hour that comes twice is the second one from where they
-    are set back. ``set_back``: unix times at which they were."""
+    are set back. ``set_back``: unix times at which they were; ``twice``: the first of that hour, None without any."""
 
     def __init__(self, zone: tzinfo | None) -> None:
         self._zone = zone
         self._last = -np.inf
         self._again = False
         self.set_back: list[float] = []
+        self.twice: float | None = None
 
     def unix(self, seconds: Floats) -> Floats:
         """Unix s of finite seconds since 1970 on the wall, float64[n] both."""
@@ -170,6 +171,7 @@ class LocalTime:
         twice = second > first
         found: Floats = seconds + first
         if twice.any():
+            self.twice = self.twice or float(found[np.argmax(twice)])
             back = twice & (np.diff(seconds, prepend=self._last) < -_FOLD_SECONDS)
             again = self._again
             for at in np.flatnonzero(twice).tolist():
@@ -296,6 +298,10 @@ def pieces_of(rows: Iterator[Rows | None], series: Series, source: Source, told:
                 yield made
     for when in local.set_back:
         series.notes.append(Note("the clock was set back here: times after it are those of the second such hour", when))
+    if local.twice is not None and not local.set_back:
+        series.notes.append(
+            Note("the clock is set back here: of an hour that comes twice the first is taken", local.twice)
+        )
     for count, what in (
         (order.left_out, "lie before rows above them, and are left out (a wrong --timezone, or files put together?)"),
         (order.moved, "lie up to a second before the row above them, and are put at its time"),

@@ -114,6 +114,15 @@ def test_the_hour_that_comes_twice_is_said_and_not_sorted(size: int) -> None:
     assert "1 rows have the time of an earlier row" in other.notes
 
 
+@pytest.mark.parametrize(("begin", "said"), [(0, True), (50, True), (-50, False), (120, False)])
+def test_that_nothing_shows_which_of_the_two_hours_it_was_is_said(begin: int, said: bool) -> None:
+    zurich = ZoneInfo("Europe/Zurich")
+    times = [datetime(2024, 10, 27, 2, tzinfo=zurich) + timedelta(minutes=begin + 4 * n) for n in range(10)]
+    taken = Taken(read, lines_at([f"{time:%Y/%m/%d %H:%M:%S}.000" for time in times]), Told(timezone=zurich))
+    assert taken.time.tolist() == [time.timestamp() for time in times]
+    assert ("of an hour that comes twice the first is taken" in taken.notes) is said
+
+
 def test_a_clock_that_steps_a_little_back_moves_no_row_far() -> None:
     taken = Taken(read, lines_at([f"2024/11/23 12:00:0{second}" for second in ("1.000", "2.000", "1.900", "2.100")]))
     assert (taken.time % 60).round(3).tolist() == [
@@ -140,6 +149,11 @@ def test_headers_in_the_middle_and_columns_that_change() -> None:
     assert "1 lines are neither rows" in taken.notes and "last line has no end" in taken.notes
 
 
+def test_lines_before_the_header_are_left_out() -> None:
+    taken = Taken(read, b"Mon Nov 23 2024: started, by cron\n\n" + lines_at(["2024/11/23 12:00:01.000"]))
+    assert len(taken.time) == 1 and "1 lines are neither rows of GPUs nor headers" in taken.notes
+
+
 def test_names_of_columns_may_be_told() -> None:
     row = b"2024/11/23 12:00:01.000, 1, 93 %\n"
     with pytest.raises(ForeignError, match=r"^log: its columns have no names: say them with --columns$"):
@@ -159,6 +173,22 @@ def looks(gpus: list[str], times: list[list[str]]) -> bytes:
         for n, (name, second) in enumerate(zip(gpus, look, strict=False))
     ]
     return (NO_ID + "".join(rows)).encode()
+
+
+@pytest.mark.parametrize("column", ["host", "hostname", "node"])
+def test_gpus_of_the_same_number_on_nodes_that_a_column_names_are_told_apart(column: str) -> None:
+    rows = [(second, node, gpu) for second in range(9) for node in ("n2", "n1") for gpu in range(2)]
+    text = f"timestamp, {column}, index, utilization.gpu [%]\n" + "".join(
+        f"2024/11/23 12:23:{second:02}.000, {node}, {gpu}, {10 * second + 2 * gpu + (node == 'n1')} %\n"
+        for second, node, gpu in rows
+    )
+    for size in (100, 1 << 20):
+        taken = Taken(read, text.encode(), size=size)
+        known = [(gpu.node, gpu.device_index) for gpu in taken.series.gpus]
+        assert known == [("n2", 0), ("n2", 1), ("n1", 0), ("n1", 1)]
+        assert taken.gpu.tolist() == [0, 1, 2, 3] * 9 and not taken.notes
+        want = [(10 * second + 2 * gpu + (node == "n1")) / 100 for second, node, gpu in rows]
+        assert taken.values["gpu_utilization"].tolist() == pytest.approx(want)
 
 
 def test_gpus_that_no_column_names_are_told_apart_by_what_is_written_together() -> None:
@@ -182,6 +212,8 @@ def test_gpus_that_no_column_names_are_told_apart_by_what_is_written_together() 
         looks(["A", "B"], [["01.950", "01.951"]]) + looks(["B", "A"], [["02.950", "02.951"]]).partition(b"\n")[2],
         looks(["A", "A"], [["01", "01"], ["02", "02"]]),
         b"name, power.draw [W]\nA, 5.00 W\nA, 5.00 W\n",
+        b"timestamp, host, power.draw [W]\n"
+        + b"".join(b"2024/11/23 12:23:0%d.950, n%d, 5.00 W\n" % (n // 2, n % 2) for n in range(8)),
     ],
 )
 @pytest.mark.parametrize("size", [75, 1 << 20])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gssr.metrics import METRICS, THROTTLES
+from gssr.model.live import watch as watching
 from gssr.model.live.frame import Query
 from gssr.model.live.watch import Watch
 from gssr.store.write.writer import Writer
@@ -68,3 +69,28 @@ def test_where_the_work_begins_is_looked_for_when_asked(tmp_path):
     assert watch.look(Query()).active_from is None
     found = watch.look(Query(activity=True)).active_from
     assert found is not None and abs(found - START - 40) <= 2
+
+
+def test_rows_that_come_while_a_growing_recording_is_read_leave_no_hole_in_its_columns(tmp_path, monkeypatch):
+    writer = _begun(tmp_path / "a.sql")
+    _sample(writer, range(50))
+    written = [50]
+
+    def opened(path, open_it=watching.open_recording):
+        recording = open_it(path)
+        _sample(writer, range(written[0], written[0] + 1))
+        writer.event(START + written[0], "mark", "then events are read anew")
+        written[0] += 1
+        return recording
+
+    monkeypatch.setattr(watching, "open_recording", opened)
+    monkeypatch.setattr(watching, "LOOK_AGAIN", 0.0)
+    monkeypatch.setattr(watching, "OPEN_COSTS", 0)
+    watch = Watch(str(tmp_path / "a.sql"))
+    for width in (1.0, 1.0, 1.0, 0.5, 0.5, 0.25, 0.25):
+        before = written[0]
+        values = watch.look(Query(columns=1000, width=width)).grid.values[0, :: round(1 / width)]
+        known = np.flatnonzero(np.isfinite(values))
+        assert known.tolist() == list(range(len(known)))
+        assert len(known) >= before - 2
+    watch.close()

@@ -1,10 +1,13 @@
 """The PDF report: every kind of run has pages with its words on them, which are filled."""
 
+import errno
+import io
 import re
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import pytest
@@ -32,6 +35,20 @@ def test_every_run_has_one_to_five_pages(name: str, tmp_path: Path) -> None:
     write([RUNS[name]()], tmp_path / "x.pdf")
     assert 1 <= pages(tmp_path / "x.pdf") <= 5
     assert (tmp_path / "x.pdf").stat().st_size < 600_000
+
+
+class Full(io.BytesIO):
+    """Has room for the beginning alone."""
+
+    def write(self, data: Any, /) -> int:
+        if self.tell() + memoryview(data).nbytes > 4096:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(data)
+
+
+def test_that_there_is_no_room_for_it_is_an_error_of_the_system() -> None:
+    with pytest.raises(OSError, match="No space left on device"):
+        pdf_report([RUNS["one_sample"]()], Full())
 
 
 def many_verdicts() -> Analysis:

@@ -64,6 +64,7 @@ METRIC_FILES = {
     "nvidia-smi-dmon with-times": b"#Date       Time        gpu   pwr\n#YYYYMMDD   HH:MM:SS    Idx     W\n",
     "nvidia-smi-query": QUERY,
     "nvidia-smi-query bom": b"\xef\xbb\xbf" + QUERY,
+    "nvidia-smi-query after-others": b"Mon Nov 23 2024: started\n\n" + QUERY,
     "nvidia-smi-query without-units": b"index,utilization.gpu\n0, 3\n",
     "prometheus": b"# HELP DCGM_FI_DEV_SM_CLOCK SM clock\n# TYPE a gauge\n",
     "prometheus without-head": b'# scraped 1700000000\nDCGM_FI_DEV_GPU_UTIL{gpu="0"} 3\n',

@@ -60,6 +60,9 @@ def watch() -> Iterator[WatchTrace]:
     found.close()
 
 
+SAMPLES = Path(__file__).parents[1] / "traces" / "samples"
+
+
 class Seat:
     """Somebody before the screen: presses keys, and looks."""
 
@@ -396,6 +399,19 @@ def test_calls_shows_one_table_after_another(watch: WatchTrace) -> None:
         "kernels", "ranges of the program", "operators", "calls of CUDA or HIP", "copies", "call tree: time", "functions",
         "kernels",
     ]  # fmt: skip
+
+
+def test_of_copies_whose_size_is_unknown_no_bytes_are_shown() -> None:
+    for name, n_bytes in (("rocm", "-"), ("straggler", "4,194,304")):
+        (found,) = watches_of([str(SAMPLES / f"{name}-rank0.json.gz")])
+        assert isinstance(found, WatchTrace)
+        seat = Seat(found, "calls", (120, 24))
+        while "[copies]" not in seat.text():
+            seat.press("density")
+        row = next(row.split() for row in seat.text().splitlines() if "HtoD" in row)
+        assert row[3:6] == ["100", "%", "4"] and row[-2:] == [n_bytes, "HtoD"]
+        assert " 1 name " in seat.text()
+        found.close()
 
 
 def test_names_are_sorted_and_looked_for(watch: WatchTrace) -> None:

@@ -147,8 +147,10 @@ class Watch:
         begun = time.monotonic()
         try:
             self._look_for_files()
-            if self._opened is not None and self.growing:
-                self._follow(self._opened.following)
+            opened = self._opened
+            # What came since the files were opened just now is for the next look: no column read from them would hold it.
+            if opened is not None and self.growing and (self._reader is None or opened.following.crowded):
+                self._follow(opened.following)
             frame = self._shown = self._frame(query, quick)
         except (RecordingError, OSError) as error:
             frame = self._unread(query, str(error))
@@ -177,6 +179,7 @@ class Watch:
                     self._opened.host.renew()
             elif self.growing and following.happened != self._told:
                 self._events, self._told = self._read().events, dict(following.happened)
+                self._let_go()  # what is read for columns has to hold all rows that were followed
             elif not self.growing and self._marks and self._marks != marks(files):
                 self._open(files)
         elif files:

@@ -449,7 +449,9 @@ def _lengths(part: Part, links: Links, tables: Collection[str] | None) -> tuple[
         return lengths_of(code, length[kernels], of_ranks)
 
     def of_copies() -> Lengths:
-        return lengths_of(own.operation[copies], length[copies], operations, {"bytes": np.maximum(own.size[copies], 0)})
+        size = own.size[copies]
+        sums = {"bytes": np.maximum(size, 0), "n_sized": (size >= 0).astype(np.int64)}
+        return lengths_of(own.operation[copies], length[copies], operations, sums)
 
     def of_sizes() -> Lengths:
         sized = copies[own.size[copies] >= 0]

@@ -192,11 +192,12 @@ class OwnMetric(NamedTuple):
 
 
 class CallTotals(NamedTuple):
-    """Calls of one sort, all ranks together. ``n_bytes``: what was copied by them."""
+    """Calls of one sort, all ranks together. ``n_bytes``: what was copied by the ``n_sized`` of known size."""
 
     n: int = 0
     total_ns: int = 0
     n_bytes: int = 0
+    n_sized: int = 0
 
 
 @dataclass(frozen=True, slots=True)

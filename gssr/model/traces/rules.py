@@ -284,8 +284,9 @@ def _copies(trace: TraceAnalysis, rule: Rule, name: str, waits: str | None) -> F
     severity = _graded(trace, max(found.total_ns, lost), rule)
     if severity is None or not found.n:
         return None
+    moved = f"{found.n_bytes / 1e6:,.6g} MB" if found.n_sized == found.n else "an unknown size"
     evidence = (
-        _of_time(trace, max(found.total_ns, lost), rule, f"for {found.n_bytes / 1e6:,.6g} MB"),
+        _of_time(trace, max(found.total_ns, lost), rule, f"for {moved}"),
         _won(trace, lost, "the copies that nothing hides, or the idle time in their calls"),
     )
     return Found({"count": f"{found.n:,}", "time": took(found.total_ns)}, evidence, severity, _span(trace))

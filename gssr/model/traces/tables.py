@@ -36,7 +36,7 @@ _OPERATION = Column(
     "operation", "TEXT NOT NULL", "HtoD, DtoH, DtoD, PtoP, HtoH, memset, unified HtoD, unified DtoH, other"
 )
 _GPU_NS = Column("gpu_ns", "INTEGER NOT NULL", "how long the work took that was launched in them, of all GPUs together")
-_RATE = Column("bytes_per_s", "REAL", "bytes over their time; NULL where that is 0")
+_RATE = Column("bytes_per_s", "REAL", "bytes over their time; NULL where that is 0 or a size is unknown")
 _BYTES = Column("bytes", "INTEGER NOT NULL", "bytes copied or set, together; of unknown size 0")
 
 
@@ -62,9 +62,8 @@ def _of_lengths(name: str, keys: tuple[Column, ...], unit: str = "ns", own: tupl
         numbers = {each: getattr(found, each) for each in ("total", "mean", "median", "min", "max", "std")}
         columns |= {f"{each}_{unit}": numbers[each] for each in numbers} | {"count": found.count, "share": found.share}
         if "bytes" in found.sums:
-            columns["bytes_per_s"] = np.where(
-                found.total > 0, found.sums["bytes"] * 1e9 / np.maximum(found.total, 1), np.nan
-            )
+            known = (found.total > 0) & (found.sums["n_sized"] == found.count)
+            columns["bytes_per_s"] = np.where(known, found.sums["bytes"] * 1e9 / np.maximum(found.total, 1), np.nan)
         return {**columns, **found.sums}
 
     about = {"kernels": "one kernel, by name", "kernels_by_rank": "one kernel on one GPU of one rank",

@@ -101,7 +101,8 @@ def call_totals(part: Part, links: Links) -> Mapping[str, CallTotals]:
     length = part.length
 
     def totals(rows: Ints) -> CallTotals:
-        return CallTotals(len(rows), int(length[rows].sum()), int(np.maximum(own.size[rows], 0).sum()))
+        size = own.size[rows]
+        return CallTotals(len(rows), int(length[rows].sum()), int(np.maximum(size, 0).sum()), int((size >= 0).sum()))
 
     linked = links.call >= 0
     rows, call = links.rows[linked], links.call[linked]

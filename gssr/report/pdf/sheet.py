@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from gssr.render.cells import clean
@@ -175,7 +176,8 @@ def write_pdf(name: str, sheets: Iterable[tuple[str, Sheet]], file: BinaryIO) ->
     from matplotlib.backends.backend_pdf import PdfPages
 
     about = {"Title": name, "Creator": f"GSSR {__version__}", "Producer": None, "CreationDate": None}
-    with style(font_size=8.0, axes_titlesize=9.0, pdf_fonttype=42), PdfPages(file, metadata=about) as pdf:
+    made = BytesIO()  # matplotlib breaks where a write fails
+    with style(font_size=8.0, axes_titlesize=9.0, pdf_fonttype=42), PdfPages(made, metadata=about) as pdf:
         for foot, sheet in sheets:
             for number, figure in enumerate(sheet.figures, 1):
                 sheet.figure = figure
@@ -183,3 +185,4 @@ def write_pdf(name: str, sheets: Iterable[tuple[str, Sheet]], file: BinaryIO) ->
                 of = f"GSSR {__version__}, page {number} of {len(sheet.figures)}"
                 sheet.put(of, DIM, WIDE - MARGIN, TALL - 0.5, "right")
                 pdf.savefig(figure)
+    file.write(made.getbuffer())

@@ -21,7 +21,7 @@ from gssr.render.cells import clean, clip, fit, flow, pad
 from gssr.render.clock import exact
 from gssr.render.glyphs import drawable
 from gssr.render.roles import CATEGORIES, Role, Row, Span
-from gssr.render.scale import NONE, fixed
+from gssr.render.scale import NONE, count, fixed
 from gssr.render.table import rule
 from gssr.traces.timeline import Category
 from gssr.tui.axis import gpus_text, window_text
@@ -56,6 +56,8 @@ _COLUMNS = (
 )  # fmt: skip
 _HEAD, _FOOT = 2, 1
 _MINUTE = 60_000_000_000
+_WHOLE = 0.9995
+"""A share from here on is 100 %, without a decimal that would touch the column before."""
 
 
 class Listed(NamedTuple):
@@ -85,6 +87,9 @@ def _tables(analysis: TraceAnalysis) -> dict[str, Mapping[str, Any]]:
         values = dict(TABLES[name].values(analysis))
         if not analysis.gpus:
             values.pop("gpu_ns", None)
+        if "n_sized" in values:
+            sized = np.asarray(values["n_sized"]) == np.asarray(values["count"])
+            values["bytes"] = np.where(sized, values["bytes"], np.nan)
         if name in _NAMES:
             columns = (values[each] for each in _NAMES[name])
             values["name"] = ["  ".join(filter(None, parts)) for parts in zip(*columns, strict=True)]
@@ -168,7 +173,7 @@ def draw(scene: Scene) -> list[Row]:
     tree, foot = _tree(scene, listed), _foot(scene, listed)
     if tree is not None:
         return call_tree.draw(scene, tree, tuple(about), foot)[: scene.height]
-    counted = f"{n:,} of {every:,} names" if n < every else f"{every:,} names"
+    counted = f"{n:,} of {count(every, 'name')}" if n < every else count(every, "name")
     rows = [rule(_TITLES[listed.name], width, scene.glyphs, tuple(about), (Span(counted, "dim"),))]
     rows.append(clip((Span("  "), *(_title(listed, at) for at in range(len(listed.columns)))), width))
     room, top, picked = _places(scene, n)
@@ -226,7 +231,7 @@ def _text(key: str, value: float | None) -> str:
     if key.endswith("_ns"):
         return exact(float(value) / 1e9) if value < _MINUTE else took(value)
     return (
-        f"{fixed(100 * float(value), 1)} %"
+        f"{fixed(100 * float(value), 1 if value < _WHOLE else 0)} %"
         if key in ("share", "imbalance")
         else f"{int(value):,}"
         if value < 1e8 or key != "count"

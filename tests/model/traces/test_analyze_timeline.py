@@ -100,6 +100,17 @@ def test_launches_steps_and_copies() -> None:
     assert (own["operation"], own["count"], own["bytes"], own["median_ns"]) == ("HtoD", 2, 8_000, 40 * US)
 
 
+@pytest.mark.parametrize(("sizes", "rate"), [((4_000, 4_000), 1e8), ((4_000, -1), None), ((-1, -1), None)])
+def test_copies_of_which_a_size_is_unknown_have_no_rate(sizes: tuple[int, ...], rate: float | None) -> None:
+    events = Events()
+    for number, size in enumerate(sizes):
+        start = number * 100 * US
+        events.launched("Memcpy HtoD", start, start + 10 * US, 40 * US, kind=Kind.MEMCPY, size=size)
+    names, rows = rows_of("copies", analyze_timeline(events.timeline()))
+    found = dict(zip(names, next(rows), strict=True))["bytes_per_s"]
+    assert np.isnan(found) if rate is None else found == rate
+
+
 def test_a_graph_is_one_launch_of_many_kernels() -> None:
     events = Events().add(Kind.RUNTIME, "cudaGraphLaunch", 0, 10 * US, link=5)
     for at in range(3):

@@ -184,3 +184,15 @@ def test_small_copies_and_copies_within_a_gpu_wait_for_nothing() -> None:
     events.launched("Memcpy HtoD", 70 * MS, 71 * MS, 5 * MS, kind=Kind.MEMCPY, by="cudaMemcpy", size=1_000)
     events.launched("Memcpy DtoD", 80 * MS, 81 * MS, 5 * MS, kind=Kind.MEMCPY, by="cudaMemcpy", size=1 << 30)
     assert "sync_copies" not in {verdict.code for verdict in analyze_timeline(events.timeline()).verdicts}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"), [((1 << 20, 1 << 20), "for 2.09715 MB"), ((1 << 20, -1), "for an unknown size")]
+)
+def test_that_the_size_of_copies_is_unknown_is_said(sizes: tuple[int, ...], said: str) -> None:
+    events = busy(Events(), 5)
+    for number, size in enumerate(sizes):
+        at = (70 + 10 * number) * MS
+        events.launched("Memcpy HtoD", at, at + MS, 5 * MS, kind=Kind.MEMCPY, by="cudaMemcpy", size=size)
+    found = next(each for each in analyze_timeline(events.timeline()).verdicts if each.code == "sync_copies")
+    assert said in found.evidence[0].text
