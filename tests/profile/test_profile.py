@@ -11,11 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from supervised import UNTIL_GO, until
+from supervised import UNTIL_GO
 
 from gssr.metrics import NAMES
 from gssr.store.format.schema import GAP_INTERVALS
 from gssr.store.read.recording import open_recording
+from tests.waiting import until
 
 GSSR = [sys.executable, "-m", "gssr"]
 

@@ -10,9 +10,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from supervised import UNTIL_GO, until
+from supervised import UNTIL_GO
 
 from gssr.store.read.recording import open_recording
+from tests.waiting import until
 
 WITHOUT_CLAIMS = """
 import sys

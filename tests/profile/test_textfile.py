@@ -8,7 +8,6 @@ import sqlite3
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -21,18 +20,10 @@ from gssr.backends.base import Device
 from gssr.metrics import INDEX, NAMES
 from gssr.profile.sampling.textfile import EVERY_SECONDS, Textfile
 from gssr.store.liveness import boot_id, process_start
+from tests.waiting import PATIENCE, until
 
 ROOT = Path(__file__).parent.parent.parent
-PATIENCE = 60.0
 Start = Callable[..., subprocess.Popen[str]]
-
-
-def until(condition: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.02)
-    return found
 
 
 @pytest.fixture
