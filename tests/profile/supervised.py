@@ -27,6 +27,21 @@ def process_state(pid: int) -> str:
         return "X"
 
 
+def sampler_of(supervisor: int) -> int:
+    """The pid of the sampler that a supervisor started."""
+
+    def found() -> int:
+        for child in Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split():
+            try:
+                if Path(f"/proc/{child}/comm").read_text().strip() == "gssr-sampler":
+                    return int(child)
+            except OSError:
+                pass  # it was one that has ended meanwhile
+        return 0
+
+    return until(found, "the sampler")
+
+
 class Log:
     """What the recorder was told."""
 
