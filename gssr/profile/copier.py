@@ -74,11 +74,14 @@ def open_log(recording: str, anew: bool) -> Log:
     return Log(path, fd, status.st_size)
 
 
-def last_lines(log: Log, n: int, most: int = 1 << 16) -> int:
-    """The byte at which the last ``n`` lines begin, at most ``most`` bytes before the end and not before this run's own
+_LAST = 1 << 16  # bytes
+
+
+def last_lines(log: Log, n: int) -> int:
+    """The byte at which the last ``n`` lines begin, at most 64 KiB before the end and not before this run's own
     output. Raises OSError."""
     end = os.fstat(log.fd).st_size
-    begin = max(end - most, log.start)
+    begin = max(end - _LAST, log.start)
     lines = os.pread(log.fd, end - begin, begin).split(b"\n")
     if lines[-1] == b"":
         n += 1

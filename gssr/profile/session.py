@@ -24,7 +24,7 @@ from gssr.profile.recorder import NoRecorder, Recorder
 from gssr.profile.request import Request, UnrecordedError, UsageError
 from gssr.profile.sampling.plan import Plan
 from gssr.profile.stderr import say
-from gssr.profile.supervise import Attendant, supervise
+from gssr.profile.supervise import FINISH_SECONDS, Attendant, supervise
 from gssr.profile.traces import Traces
 from gssr.profile.workload import ENDING
 from gssr.version import __version__
@@ -41,16 +41,14 @@ FAILED = 1
 """Exit code when nothing is recorded, or not all: there is nothing else to this process."""
 
 
-def attach(
-    recorder: Recorder | NoRecorder, job: str, max_runtime: float | None = None, finish_timeout: float = 10.0
-) -> int:
-    """Record until a signal asks for the end, or ``max_runtime`` s are over; the exit code to exit with. ``finish_timeout``
-    is how long the sampler may take, s, to finish the recording. Signals stay caught afterwards."""
-    return _Attached(recorder).run(job, max_runtime, finish_timeout)
+def attach(recorder: Recorder | NoRecorder, job: str, max_runtime: float | None) -> int:
+    """Record until a signal asks for the end, or ``max_runtime`` s are over; the exit code to exit with. Signals stay caught
+    afterwards."""
+    return _Attached(recorder).run(job, max_runtime)
 
 
 class _Attached(Attendant):
-    def run(self, job: str, max_runtime: float | None, finish_timeout: float) -> int:
+    def run(self, job: str, max_runtime: float | None) -> int:
         self._open_wake()
         self._catch(sig for sig in ENDING if signal.getsignal(sig) != signal.SIG_IGN)
         self._recorder.event("start", f"recording beside job {job}")
@@ -58,7 +56,7 @@ class _Attached(Attendant):
         if why:
             self._recorder.event(*why)
         self._recorder.ended(0, "completed", time.time())
-        self._finish(finish_timeout)
+        self._finish(FINISH_SECONDS)
         signal.set_wakeup_fd(-1)
         return FAILED if self._no_result else 0
 

@@ -187,11 +187,11 @@ def flow(pieces: Sequence[Row], width: int, ellipsis: str, separator: str = "  "
     return rows
 
 
-def as_many(pieces: Sequence[Row], width: int, separator: str = "  ") -> Row:
+def as_many(pieces: Sequence[Row], width: int) -> Row:
     """The first piece, as much of it as fits, and those of the others that fit beside it on one line of ``width`` cells."""
     line = clip(pieces[0], max(width, 0)) if pieces else ()
     for piece in pieces[1:]:
-        longer = one_row([line, piece], separator)
+        longer = one_row([line, piece], "  ")
         if cell_width(text_of(longer)) <= width:
             line = longer
     return line

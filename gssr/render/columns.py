@@ -79,12 +79,12 @@ def _spans(*pieces: tuple[str, Role]) -> Row:
     return tuple(Span(text, role) for text, role in pieces if text)
 
 
-def strip(fractions: Iterable[float | None], glyphs: Glyphs, role: Role = "series") -> Row:
+def strip(fractions: Iterable[float | None], glyphs: Glyphs) -> Row:
     """One cell per value, a fraction of the full scale: zero is the lowest mark, None and NaN are blank, above the full
     scale is ``^`` with the role ``outlier``."""
     spans: list[Span] = []
     for mark in (level(fraction, glyphs.levels) for fraction in fractions):
-        kind: Role = "outlier" if mark == CLAMPED else role
+        kind: Role = "outlier" if mark == CLAMPED else "series"
         if spans and spans[-1].role == kind:
             spans[-1] = Span(spans[-1].text + mark, kind)
         else:

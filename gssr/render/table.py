@@ -38,7 +38,6 @@ def table(
     width: int,
     glyphs: Glyphs,
     gap: int = 1,
-    indent: str = "",
 ) -> list[Row]:
     """The table's lines, a line of titles first, at most ``width`` cells each. Columns are dropped, those of one ``drop``
     together, until the rest fits; then the first is cut, and at last every line is. A row whose cells left are all empty is
@@ -51,7 +50,7 @@ def table(
     kept = list(range(len(columns)))
 
     def total() -> int:
-        return len(indent) + sum(sizes[i] for i in kept) + gap * (len(kept) - 1)
+        return sum(sizes[i] for i in kept) + gap * (len(kept) - 1)
 
     while total() > width:
         loose = max(kept, key=lambda i: columns[i].drop)
@@ -65,7 +64,7 @@ def table(
             sizes[i] = max(min(sizes[i] + width - total(), columns[i].most), columns[i].least)
     titles: list[Cell] = [(Span(column.title, "dim"),) for column in columns]
     drawn = [titles, *(row for row in rows if any(callable(row[i]) or _text(row[i]) for i in kept))]
-    return [clip(_line(columns, cells, sizes, kept, gap, indent, glyphs), width) for cells in drawn]
+    return [clip(_line(columns, cells, sizes, kept, gap, glyphs), width) for cells in drawn]
 
 
 def _text(cell: Cell) -> str:
@@ -75,10 +74,9 @@ def _text(cell: Cell) -> str:
 
 
 def _line(
-    columns: Sequence[Column], cells: Sequence[Cell], sizes: Sequence[int], kept: Sequence[int], gap: int, indent: str,
-    glyphs: Glyphs,
+    columns: Sequence[Column], cells: Sequence[Cell], sizes: Sequence[int], kept: Sequence[int], gap: int, glyphs: Glyphs,
 ) -> Row:  # fmt: skip
-    spans: list[Span] = [Span(indent)] if indent else []
+    spans: list[Span] = []
     for place, i in enumerate(kept):
         if place:
             spans.append(Span(" " * gap))

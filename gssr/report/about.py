@@ -16,7 +16,6 @@ from gssr.render.roles import Row
 from gssr.render.scale import UNKNOWN, count, fixed
 from gssr.render.table import Column, table
 from gssr.render.verdicts import abstention_rows, is_told_whole, verdict_rows
-from gssr.report.content import process_table
 from gssr.report.page import PageOptions, section
 from gssr.store.format.rows import ranges
 
@@ -28,6 +27,8 @@ _NODES = {"low": 4, "medium": 16, "high": 100_000}
 
 def metadata(analysis: Analysis, options: PageOptions) -> list[Row]:
     """The part of the page that shows every field of the run, the window looked at, and the GPUs by node."""
+    from gssr.report.content import process_table
+
     width, marks = options.width, glyphs(options.ascii)
     rows = section("Metadata", width, marks)
     for name, value in _fields(analysis):

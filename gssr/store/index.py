@@ -40,9 +40,9 @@ Rows = Mapping[str, list[tuple[Any, ...]]]
 """Rows by table, without what says of which recording they are."""
 
 
-def default_index(environ: Mapping[str, str] = os.environ) -> str | None:
+def default_index() -> str | None:
     """``gssr/fleet.index`` in $XDG_CACHE_HOME, else in ~/.cache; None for a user without a home."""
-    folder = environ.get("XDG_CACHE_HOME", "")
+    folder = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(folder):
         folder = os.path.expanduser("~/.cache")
     return os.path.join(folder, "gssr", "fleet.index") if os.path.isabs(folder) else None

@@ -170,7 +170,6 @@ class Messages:
     sent: Ints
     received: Ints
     size: Ints
-    tag: Ints
     comm: NDArray[np.int32]
     comms: tuple[str, ...]
     collectives: Collectives

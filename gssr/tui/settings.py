@@ -29,9 +29,9 @@ class Settings(NamedTuple):
     problem: str = ""
 
 
-def settings_file(environ: Mapping[str, str] = os.environ) -> str | None:
+def settings_file() -> str | None:
     """Where it is: ``gssr/config.toml`` below $XDG_CONFIG_HOME, else below ~/.config; None for a user without a home."""
-    folder = environ.get("XDG_CONFIG_HOME", "")
+    folder = os.environ.get("XDG_CONFIG_HOME", "")
     if not os.path.isabs(folder):  # else it would be one in the folder we are in
         folder = os.path.expanduser("~/.config")
     return os.path.join(folder, "gssr", "config.toml") if os.path.isabs(folder) else None

@@ -5,11 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from tests.waiting import until
 
 FAKE = Path(__file__).parent.parent / "fakes" / "dcgm"
 START = 1_700_000_000.0
@@ -109,7 +110,12 @@ class EngineProcess:
             "FAKEDCGM_CONTROL": str(self.control), "FAKEDCGM_LOG": str(self.log), "PYTHONPATH": str(FAKE)
         }  # fmt: skip
         self._process = subprocess.Popen([sys.executable, "-m", "fakedcgm", self.socket], env=environ)
-        wait_for(lambda: os.path.exists(self.socket))
+        until(self._listens)
+
+    def _listens(self) -> bool:
+        """By the flag that the kernel gives a socket for it: its file is there a moment before."""
+        sockets = (line.split() for line in Path("/proc/net/unix").read_text().splitlines())
+        return any(fields[-1] == self.socket and fields[3] == "00010000" for fields in sockets)
 
     def set(self, **knobs: Any) -> None:
         """Change its knobs, from its next request on."""
@@ -134,15 +140,6 @@ class EngineProcess:
     def logged(self) -> list[tuple[str, int, int, Any, int]]:
         """Every sample it has taken: (UUID, field, stamp in us, value or None, time of insertion in us)."""
         return [tuple(json.loads(line)) for line in self.log.read_text().splitlines()]
-
-
-def wait_for(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
-    """Wait until it is true; what it gave."""
-    end = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
-    return value
 
 
 def values_of(rows: Sequence[Any], gpu: int, metric: str) -> list[Any]:

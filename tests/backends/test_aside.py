@@ -8,6 +8,7 @@ import pytest
 from gssr.backends.aside import Aside
 from gssr.backends.base import BackendError, Change, Device, Opened
 from gssr.backends.nvml import open_nvml
+from tests.waiting import until
 
 
 class Ticking:
@@ -35,14 +36,6 @@ class Ticking:
     def close(self):
         self.closed += 1
         return [(0, "last")]
-
-
-def until(condition, seconds=60.0):
-    """Wait until it is true."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.01)
 
 
 def times(rows):

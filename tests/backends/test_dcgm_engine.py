@@ -7,12 +7,13 @@ import time
 from itertools import pairwise
 
 import pytest
-from dcgm_bench import FAKE, UUIDS, EngineProcess, bindings_folder, fake_modules, messages, values_of, wait_for
+from dcgm_bench import FAKE, UUIDS, EngineProcess, bindings_folder, fake_modules, messages, values_of
 
 from gssr.backends import check, driver, select_gpus
 from gssr.backends.base import BackendError
 from gssr.backends.dcgm import offer, open_dcgm
 from gssr.metrics import BY_NAME, INDEX
+from tests.waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -53,8 +54,8 @@ class Run:
         self.longest = max(self.longest, time.monotonic() - begin)
         self.changes += self.backend.changes()
 
-    def until(self, condition, seconds=60.0):
-        wait_for(lambda: (self.tick(), condition())[1], seconds)
+    def until(self, condition):
+        until(lambda: (self.tick(), condition())[1])
 
     def close(self):
         begin = time.monotonic()
@@ -126,7 +127,7 @@ def test_what_an_engine_did_not_tell_at_the_end_is_a_gap_and_said(engine, how):
     run = Run(open_dcgm("dcgm", None, 0.1))
     run.until(lambda: len(run.rows) > 5)
     engine.signal(how)
-    wait_for(lambda: time.time() - run.rows[-1][1] > 1.0)  # nobody collects meanwhile
+    until(lambda: time.time() - run.rows[-1][1] > 1.0)  # nobody collects meanwhile
     ended = time.time()
     took = run.close()
     assert took < 2.0, "3 s and more were waited"
@@ -195,7 +196,7 @@ def test_the_end_of_a_run_is_not_lost(engine, monkeypatch):
     monkeypatch.setattr("gssr.backends.aside.END_SECONDS", 10.0)
     engine.start()
     run = Run(open_dcgm("dcgm", None, 0.1))
-    wait_for(lambda: len(engine.logged()) > 100)
+    until(lambda: len(engine.logged()) > 100)
     before = max(stamp for _, _, stamp, _, _ in engine.logged()) / 1e6
     run.close()
     assert run.rows[-1][1] > before - 0.11

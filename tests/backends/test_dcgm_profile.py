@@ -10,9 +10,10 @@ import time
 from itertools import pairwise
 
 import pytest
-from dcgm_bench import EngineProcess, bindings_folder, wait_for
+from dcgm_bench import EngineProcess, bindings_folder
 
 from gssr.metrics import BY_NAME
+from tests.waiting import until
 
 UNTIL_GO = "until [ -e go ] || [ $((n += 1)) -gt 4000 ]; do sleep 0.02; done"
 
@@ -52,7 +53,7 @@ def n_rows(folder, since=0.0):
 def test_a_recording_holds_what_the_engine_sampled(tmp_path, engine):
     engine.start(gpus=["GPU-a", "GPU-b"], late=0.3)
     run = start(tmp_path, engine, "--backend", "dcgm", "-t", "100", "-w", UNTIL_GO)
-    wait_for(lambda: n_rows(tmp_path) >= 40)
+    until(lambda: n_rows(tmp_path) >= 40)
     (tmp_path / "go").touch()
     out, err = run.communicate(timeout=60)
     assert out == ""
@@ -91,12 +92,12 @@ def test_an_interval_that_is_too_short_is_recorded_as_it_was(tmp_path, engine):
 def test_a_killed_engine_is_a_gap_an_event_and_then_data_again(tmp_path, engine):
     engine.start(gpus=["GPU-a", "GPU-b"])
     run = start(tmp_path, engine, "--backend", "dcgm", "-t", "100", "-w", UNTIL_GO)
-    wait_for(lambda: n_rows(tmp_path) >= 10)
+    until(lambda: n_rows(tmp_path) >= 10)
     engine.signal(signal.SIGKILL)
     killed = time.time()
     time.sleep(1.0)
     engine.start(gpus=["GPU-b", "GPU-a"])
-    wait_for(lambda: n_rows(tmp_path, killed + 1.5) > 10)
+    until(lambda: n_rows(tmp_path, killed + 1.5) > 10)
     (tmp_path / "go").touch()
     _, err = run.communicate(timeout=60)
     assert run.returncode == 0
@@ -127,7 +128,7 @@ def test_whoever_only_looks_takes_no_counters_before_hopper(tmp_path, engine, ca
 def test_an_engine_that_is_gone_at_the_end_does_not_touch_the_workload_and_is_a_gap(tmp_path, engine, how):
     engine.start(gpus=["GPU-a", "GPU-b"])
     run = start(tmp_path, engine, "--backend", "dcgm", "-t", "100", "-w", f"{UNTIL_GO}; echo done; exit 7")
-    wait_for(lambda: n_rows(tmp_path) > 0)
+    until(lambda: n_rows(tmp_path) > 0)
     engine.signal(how)
     time.sleep(1.0)
     (tmp_path / "go").touch()

@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from forked import gssr
 
-GSSR = [sys.executable, "-m", "gssr"]
-
 
 def analyze(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return gssr("analyze", *words, cwd=cwd)

@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import forked
@@ -21,10 +21,10 @@ from gssr.profile import monitor as monitor_module
 from gssr.profile.monitor import Monitor, monitor
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import open_recording
+from tests.waiting import PATIENCE, until
 
 ROOT = Path(__file__).parents[2]
 SYNTHETIC = ("--backend", "synthetic:train:3", "-t", "100")
-PATIENCE = 60.0
 
 
 @pytest.fixture
@@ -44,13 +44,6 @@ def top(*words: str, environ: dict[str, str] | None = None) -> "subprocess.Compl
     return subprocess.run(
         command, env=variables, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE
     )
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} never came"
-        time.sleep(0.02)
 
 
 def n_rows(path: str) -> int:

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -15,17 +14,10 @@ from gssr.commands.inputs import looking_at
 from gssr.foreign import follow
 from gssr.foreign.series import ForeignError, Told
 from gssr.store.read.open import RecordingError
+from tests.waiting import until
 
 HEADER = "#Entity       GRACT   SMACT\nID\n"
 TICK = "GPU 0         0.500   0.250\nGPU 1         0.900   0.750\n"
-
-
-def until(condition, seconds: float = 60.0):
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return found
 
 
 def samples(path) -> int:

@@ -1,6 +1,8 @@
 """Of a job that is too large for short bins of all GPUs, some are looked at closer: what is soon over is found as in a small
 one."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from evidences import HEALTHY, evidence
@@ -16,6 +18,9 @@ from gssr.model.verdicts.table import Found
 from gssr.store.read.window_edges import Window
 
 SECONDS, INTERVAL = 2400, 5.0
+ACTIVITIES = [name for name in HEALTHY if name not in ("temperature", "sm_clock", "memory_used")]
+MANY = ["sm_active"]
+"""What is recorded of many GPUs: writing takes time."""
 
 
 @pytest.fixture(name="large")
@@ -25,15 +30,11 @@ def _(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gssr.model.statistics.gpu_time_counts.MOST_VECTORS", 0)
 
 
-def _evidence(record: Record, factor, n_gpus: int = 8) -> Evidence:
+def _evidence(record: Record, factor, n_gpus: int = 8, metrics: Sequence[str] = ACTIVITIES) -> Evidence:
     """Of a healthy job whose activities are ``factor`` (of positions and seconds since the beginning) times the usual."""
     gpu, time = ticks(n_gpus, int(SECONDS / INTERVAL), INTERVAL)
     random, share = np.random.default_rng(1), factor(gpu, time - T0)
-    values = {
-        name: usual * share * random.normal(1.0, 0.01, len(time))
-        for name, usual in HEALTHY.items()
-        if name not in ("temperature", "sm_clock", "memory_used", "flop_active")
-    }
+    values = {name: HEALTHY[name] * share * random.normal(1.0, 0.01, len(time)) for name in metrics}
     reader = record(gpu, time, values, sampling_ms=1000 * INTERVAL)
     return gather(reader, np.arange(n_gpus))
 
@@ -44,7 +45,7 @@ def _codes(evidence: Evidence) -> set[str]:
 
 @pytest.mark.usefixtures("large")
 def test_some_gpus_are_seen_in_short_bins(record: Record) -> None:
-    found = _evidence(record, lambda gpu, _: 0.5 + 0.001 * gpu, n_gpus=40)
+    found = _evidence(record, lambda gpu, _: 0.5 + 0.001 * gpu, n_gpus=40, metrics=MANY)
     assert found.width == 60 and found.closer is not None and found.closer.width == CLOSE
     assert found.closer.n_gpus == 24  # of so short a job not only 16
     pairs = found.closer.positions.reshape(-1, 2)
@@ -88,7 +89,7 @@ def test_how_often_one_of_all_lags_is_told_by_those_that_are_looked_at(record: R
     def by_turns(gpu, time):
         return np.where((time // 20).astype(int) % n_gpus == gpu, 1.0, 0.3)  # the others wait for it
 
-    found = _evidence(record, by_turns, n_gpus)
+    found = _evidence(record, by_turns, n_gpus, MANY)
     verdict = next(verdict for verdict in judge(found).verdicts if verdict.code == "rotating_stragglers")
     assert "24 of 120" in verdict.evidence[0].text
     assert 0.5 < verdict.evidence[0].value <= 1.0  # always one of them; a fifth of the time one of those
@@ -123,7 +124,7 @@ def test_short_pauses_count_for_what_they_last_beside_a_hang() -> None:
 
 @pytest.mark.usefixtures("large")
 def test_gpus_that_are_looked_at_closer_may_have_no_samples_of_what_tells_work(record: Record) -> None:
-    looked_at = _evidence(record, lambda gpu, _: np.ones(len(gpu)), n_gpus=40).closer.positions
+    looked_at = _evidence(record, lambda gpu, _: np.ones(len(gpu)), n_gpus=40, metrics=MANY).closer.positions
     gpu, time = ticks(40, int(SECONDS / 10), 10.0)
     values = {name: np.full(len(gpu), HEALTHY[name]) for name in ("sm_active", "gr_engine_active", "power_usage")}
     for name in ("sm_active", "gr_engine_active"):

@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_statistics import PERCENTILES, alike
+from test_statistics import same_but_for_percentiles
 from ticks import T0, Record, random_values, ticks
 
 from gssr.metrics import BY_NAME
 from gssr.model import analyze
 from gssr.model.analyze import Options
-from gssr.model.results import Analysis
 from gssr.model.statistics import aggregate, gpu_time_counts, sources
 from gssr.store.read.recording import RunReader
 
@@ -19,22 +18,6 @@ from gssr.store.read.recording import RunReader
 def _many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any number of samples is many."""
     monkeypatch.setattr(sources, "MOST_AT_AN_END", 0)
-
-
-def same_but_for_percentiles(raw: Analysis, rolled: Analysis) -> None:
-    """Whatever is exact is the same, and percentiles are as near as is said."""
-    assert (raw.n_samples, raw.n_gaps) == (rolled.n_samples, rolled.n_gaps)
-    assert raw.clock_event_reasons == pytest.approx(rolled.clock_event_reasons)
-    assert alike([raw.energy_j, raw.score], [rolled.energy_j, rolled.score])
-    for name, one in raw.metrics.items():
-        other = rolled.metrics[name]
-        assert one.n == other.n
-        if not one.n or BY_NAME[name].kind == "counter":
-            continue
-        for key in ("mean", "min", "max", "std"):
-            assert getattr(one, key) == pytest.approx(getattr(other, key), rel=1e-9, abs=1e-15)
-        for key in PERCENTILES:
-            assert abs(getattr(one, key) - getattr(other, key)) <= other.p_error, (name, key)
 
 
 streams = st.tuples(

@@ -10,7 +10,9 @@ import termios
 from pathlib import Path
 from typing import Any
 
-from supervised import ROOT, process_state, until
+from supervised import ROOT, process_state
+
+from tests.waiting import until
 
 PYTHON = sys.executable
 SCREEN, COPIER, SAMPLER = "gssr-screen", "gssr-output", "gssr-sampler"

@@ -3,14 +3,13 @@
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.waiting import PATIENCE, until
+
 ROOT = Path(__file__).parents[2]
 DRIVER = Path(__file__).with_name("supervise_driver.py")
-PATIENCE = 60.0  # s: a machine may be busy
 UNTIL_GO = "until [ -e go ] || [ $((n += 1)) -gt 4000 ]; do sleep 0.02; done"
 """A workload that runs until the test makes a file ``go``, which it does once it has seen what it waits for. It ends some
 time after a test that has failed before, too."""
@@ -20,22 +19,27 @@ def driver_command(log: Path, options: dict[str, Any], *command: str | bytes) ->
     return [sys.executable, str(DRIVER), str(log), json.dumps(options), *command]
 
 
-def until(condition: Callable[[], Any], what: str) -> Any:
-    """Wait until ``condition`` holds; its value."""
-    begin = time.monotonic()
-    while not (value := condition()):
-        waited = time.monotonic() - begin
-        assert waited < PATIENCE, f"waited in vain for {what}"
-        time.sleep(min(0.002 + waited / 20, 0.05))
-    return value
-
-
 def process_state(pid: int) -> str:
     """The kernel's letter for a process's state; X when there is none."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
         return "X"
+
+
+def sampler_of(supervisor: int) -> int:
+    """The pid of the sampler that a supervisor started."""
+
+    def found() -> int:
+        for child in Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split():
+            try:
+                if Path(f"/proc/{child}/comm").read_text().strip() == "gssr-sampler":
+                    return int(child)
+            except OSError:
+                pass  # it was one that has ended meanwhile
+        return 0
+
+    return until(found, "the sampler")
 
 
 class Log:

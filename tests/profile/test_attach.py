@@ -8,10 +8,11 @@ import time
 from pathlib import Path
 
 import pytest
-from supervised import ROOT, until
+from supervised import ROOT
 
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import RunReader, open_recording
+from tests.waiting import until
 
 
 def start(folder: Path, *options: str, **environ: str) -> "subprocess.Popen[str]":

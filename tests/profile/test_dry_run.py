@@ -4,6 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
@@ -26,19 +27,25 @@ def profile(folder, *arguments, environ=None) -> subprocess.CompletedProcess:
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
 
 
-@pytest.mark.parametrize("metrics", [NAMES, NAMES[:10], ("sm_active", "power_usage")])
-def test_the_predicted_size_is_that_of_a_real_recording(tmp_path, metrics):
-    done = profile(
-        tmp_path, "--backend", "synthetic:train:8", "-t", "20", "--metrics", ",".join(metrics), "-o", "a.sql",
-        "--no-summary", "--", "sleep", "6",
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
-    with closing(sqlite3.connect(tmp_path / "a.sql")) as connection:
-        n, first, last = connection.execute("SELECT count(*), min(time), max(time) FROM samples").fetchone()
-        (names,) = connection.execute("SELECT length(run_id) + length(node) FROM host_samples").fetchone()
-    n_metrics = len(set(metrics) & set(MEASURES))
-    forecast = Forecast(8, n_metrics, 8 * (last - first) / n, True, names)
-    assert forecast.size("raw", last - first) == pytest.approx((tmp_path / "a.sql").stat().st_size, rel=NEAR)
+def test_the_predicted_size_is_that_of_a_real_recording(tmp_path):
+    wanted = (NAMES, NAMES[:10], ("sm_active", "power_usage"))
+
+    def record(number: int) -> subprocess.CompletedProcess:
+        return profile(
+            tmp_path, "--backend", "synthetic:train:8", "-t", "20", "--metrics", ",".join(wanted[number]), "-o",
+            f"{number}.sql", "--no-summary", "--", "sleep", "6",
+        )  # fmt: skip
+
+    with ThreadPoolExecutor() as side_by_side:
+        assert [(done.returncode, done.stderr) for done in side_by_side.map(record, range(3))] == [(0, "")] * 3
+    for number, metrics in enumerate(wanted):
+        path = tmp_path / f"{number}.sql"
+        with closing(sqlite3.connect(path)) as connection:
+            n, first, last = connection.execute("SELECT count(*), min(time), max(time) FROM samples").fetchone()
+            (names,) = connection.execute("SELECT length(run_id) + length(node) FROM host_samples").fetchone()
+        n_metrics = len(set(metrics) & set(MEASURES))
+        forecast = Forecast(8, n_metrics, 8 * (last - first) / n, True, names)
+        assert forecast.size("raw", last - first) == pytest.approx(path.stat().st_size, rel=NEAR), metrics
 
 
 @pytest.mark.parametrize("keep", KEEPS)

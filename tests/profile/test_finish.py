@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from gssr.store.liveness import process_start
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import open_recording
 from gssr.store.write.writer import Writer
+from tests.waiting import until
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -42,13 +42,6 @@ def start(
 def ended(ranks: list[subprocess.Popen[str]]) -> list[str]:
     """What each said, when all have ended."""
     return [rank.communicate(timeout=60)[1] for rank in ranks]
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def all_are_recording(folder: Path, n_ranks: int = 3) -> bool:
@@ -129,7 +122,7 @@ def test_of_jobs_that_begin_together_at_one_name_one_is_recorded_whole_and_the_o
         for job in (7, 8)
     }
     everyone = [rank for ranks in jobs.values() for rank in ranks]
-    wait_for(lambda: sum(rank.poll() is not None for rank in everyone) >= 2 and all_are_recording(tmp_path, 2))
+    until(lambda: sum(rank.poll() is not None for rank in everyone) >= 2 and all_are_recording(tmp_path, 2))
     (tmp_path / "go").touch()
     said = {job: ended(ranks) for job, ranks in jobs.items()}
     codes = {job: [rank.returncode for rank in ranks] for job, ranks in jobs.items()}
@@ -158,7 +151,7 @@ def test_a_rank_whose_file_holds_nothing_yet_is_waited_for(tmp_path):
 
 def test_a_rank_that_was_killed_does_not_keep_the_others_from_merging(tmp_path):
     ranks = [start(tmp_path, number, "-o", "a.sql", "--wrap", UNTIL_GO) for number in range(3)]
-    wait_for(lambda: all_are_recording(tmp_path))
+    until(lambda: all_are_recording(tmp_path))
     children = Path(f"/proc/{ranks[0].pid}/task/{ranks[0].pid}/children").read_text().split()
     for pid in (*map(int, children), ranks[0].pid):
         os.kill(pid, signal.SIGKILL)
@@ -171,7 +164,7 @@ def test_a_rank_that_was_killed_does_not_keep_the_others_from_merging(tmp_path):
 
 def test_a_job_that_is_cancelled_ends_at_once_and_is_readable(tmp_path):
     ranks = [start(tmp_path, number, "-o", "a.sql", "--", "sleep", "60") for number in range(3)]
-    wait_for(lambda: all_are_recording(tmp_path))
+    until(lambda: all_are_recording(tmp_path))
     began = time.monotonic()
     for rank in ranks:
         rank.send_signal(signal.SIGTERM)
@@ -184,7 +177,7 @@ def test_a_job_that_is_cancelled_ends_at_once_and_is_readable(tmp_path):
 
 def test_what_can_not_be_merged_is_said_once_and_can_be_read(tmp_path):
     ranks = [start(tmp_path, number, "-o", "a.sql", "--wrap", UNTIL_GO) for number in range(3)]
-    wait_for(lambda: all_are_recording(tmp_path))
+    until(lambda: all_are_recording(tmp_path))
     (tmp_path / "a.sql").write_text("somebody else's notes, which have turned up in the meantime\n" * 3)
     (tmp_path / "go").touch()
     said = "".join(ended(ranks))

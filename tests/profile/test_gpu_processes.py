@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from supervised import ROOT, UNTIL_GO, until
+from supervised import ROOT, UNTIL_GO
 
 from gssr.model.live.frame import Query
 from gssr.model.live.watch import Watch
 from gssr.profile.sampling import gpu_processes
 from gssr.store.read.recording import open_recording
+from tests.waiting import until
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
 MIB = 1 << 20

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 from live_terminal import COPIER, OFF_SCREEN, PYTHON, SAMPLER, SCREEN, LiveTerminal, cpu_seconds, gssr
-from supervised import ROOT, process_state, until
+from supervised import ROOT, process_state
 
 from gssr.render.scale import pane_height
+from tests.waiting import until
 
 Open = Callable[..., LiveTerminal]
 

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 from live_terminal import PYTHON, session_of
-from supervised import ROOT, until
+from supervised import ROOT
+
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
 

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from supervised import UNTIL_GO, until
+from supervised import UNTIL_GO, sampler_of
 
 from gssr.metrics import NAMES
 from gssr.store.format.schema import GAP_INTERVALS
 from gssr.store.read.recording import open_recording
+from tests.waiting import until
 
 GSSR = [sys.executable, "-m", "gssr"]
 
@@ -30,21 +31,6 @@ def record(cwd: Path, *words: str, backend: str = "synthetic:train:4") -> subpro
 
 def run_of(folder: Path, index: int = 0):
     return open_recording(folder / "a.sql").runs[index]
-
-
-def sampler_of(supervisor: int) -> int:
-    """The pid of the sampler that a supervisor started."""
-
-    def found() -> int:
-        for child in Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split():
-            try:
-                if Path(f"/proc/{child}/comm").read_text().strip() == "gssr-sampler":
-                    return int(child)
-            except OSError:
-                pass  # it was one that has ended meanwhile
-        return 0
-
-    return until(found, "the sampler")
 
 
 def n_rows(path: Path, table: str = "samples") -> int:

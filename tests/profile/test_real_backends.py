@@ -11,10 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from supervised import UNTIL_GO, until
+from supervised import UNTIL_GO
 
 from gssr.backends.gpm import PROFILED
 from gssr.store.read.recording import open_recording
+from tests.waiting import until
 
 GSSR = [sys.executable, "-m", "gssr"]
 

@@ -12,9 +12,10 @@ import time
 from pathlib import Path
 
 import pytest
-from supervised import UNTIL_GO, until
+from supervised import UNTIL_GO
 
 from gssr.store.read.recording import open_recording
+from tests.waiting import until
 
 GSSR = [sys.executable, "-m", "gssr"]
 

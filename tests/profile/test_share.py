@@ -10,9 +10,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from supervised import UNTIL_GO, until
+from supervised import UNTIL_GO, sampler_of
 
 from gssr.store.read.recording import open_recording
+from tests.waiting import until
 
 WITHOUT_CLAIMS = """
 import sys
@@ -149,12 +150,6 @@ def test_what_a_rank_sampled_is_taken_over_when_it_is_gone(tmp_path, how):
     assert max(times[1:] - times[:-1]) < 20 and times[-1] > told - 0.4
     messages = [event.message for event in reader.events if event.kind == "backend"]
     assert sum("from now on" in message for message in messages) == 5  # four GPUs and the host
-
-
-def sampler_of(supervisor: int) -> int:
-    children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
-    (sampler,) = (child for child in children if Path(f"/proc/{child}/comm").read_text() == "gssr-sampler\n")
-    return int(sampler)
 
 
 def test_other_runs_of_the_node_are_never_held_up(tmp_path):

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from supervised import PATIENCE, ROOT, Supervised, process_state, until
+from supervised import ROOT, Supervised, process_state
 
 from gssr.profile.workload import FORWARDED, shell_command
+from tests.waiting import PATIENCE, until
 
 PYTHON = sys.executable
 COUNT = """

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from supervised import Log, driver_command, process_state, until
+from supervised import Log, driver_command, process_state
+
+from tests.waiting import until
 
 PYTHON = shlex.quote(sys.executable)
 PROMPT = "ready> "

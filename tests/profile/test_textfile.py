@@ -8,31 +8,22 @@ import sqlite3
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
+from supervised import sampler_of
 
 from gssr.backends.base import Device
 from gssr.metrics import INDEX, NAMES
 from gssr.profile.sampling.textfile import EVERY_SECONDS, Textfile
 from gssr.store.liveness import boot_id, process_start
+from tests.waiting import PATIENCE, until
 
 ROOT = Path(__file__).parent.parent.parent
-PATIENCE = 60.0
 Start = Callable[..., subprocess.Popen[str]]
-
-
-def until(condition: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.02)
-    return found
 
 
 @pytest.fixture
@@ -104,13 +95,6 @@ def test_it_holds_what_was_sampled_for_everybody_to_read(start: Start, tmp_path:
     assert "gssr_energy_joules_total" in text and "c2c" not in text
 
 
-def sampler_of(process: subprocess.Popen[str]) -> int:
-    for child in psutil.Process(process.pid).children():
-        if Path(f"/proc/{child.pid}/comm").read_text() == "gssr-sampler\n":
-            return child.pid
-    raise AssertionError("no sampler")
-
-
 def test_what_a_killed_one_leaves_is_removed_by_the_next_and_nothing_else(start: Start, tmp_path: Path) -> None:
     folder, node = tmp_path / "tf", os.uname().nodename
     names = [f"gssr_{node}_{job}_0.prom" for job in (1, 2, 3)]
@@ -118,7 +102,7 @@ def test_what_a_killed_one_leaves_is_removed_by_the_next_and_nothing_else(start:
     first = start("1")
     second = start("2")
     until(lambda: (folder / names[0]).exists() and (folder / names[1]).exists())
-    os.kill(sampler_of(first), signal.SIGKILL)
+    os.kill(sampler_of(first.pid), signal.SIGKILL)
     first.send_signal(signal.SIGTERM)
     first.communicate(timeout=PATIENCE)
     assert (folder / names[0]).exists()
@@ -128,7 +112,7 @@ def test_what_a_killed_one_leaves_is_removed_by_the_next_and_nothing_else(start:
     assert "another recording on this node writes it" in until(lambda: again.stderr and again.stderr.readline())
     ended(again)
     assert sorted(path.name for path in folder.iterdir()) == [*names[1:], "other.prom"]
-    assert str(sampler_of(second)) in (folder / names[1]).read_text().partition("\n")[0]
+    assert str(sampler_of(second.pid)) in (folder / names[1]).read_text().partition("\n")[0]
 
 
 def test_a_full_disk_harms_nothing_and_is_one_sentence(start: Start, tmp_path: Path, fuse: None) -> None:  # noqa: ARG001

@@ -3,10 +3,10 @@
 import os
 import re
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from tests.waiting import until
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -41,12 +41,12 @@ class Cluster(NamedTuple):
 
     def wait_for_end(self, job: str) -> None:
         """Returns when a job is gone."""
-        wait_for(lambda: not self.run("squeue", "--noheader", "--jobs", job).stdout)
+        until(lambda: not self.run("squeue", "--noheader", "--jobs", job).stdout)
 
     def job_of(self, name: str) -> str:
         """The id of the running job of this name, once there is one."""
         query = ("squeue", "--noheader", "--name", name, "--states", "RUNNING", "--format", "%A")
-        return wait_for(lambda: self.run(*query).stdout.strip())
+        return until(lambda: self.run(*query).stdout.strip())
 
     def sbatch(self, script: str, *options: str, cwd: Path) -> str:
         """What a batch script wrote, once its job has ended, without how its steps waited for each other."""
@@ -55,15 +55,6 @@ class Cluster(NamedTuple):
         self.wait_for_end(job)
         lines = (cwd / f"{job}.out").read_text().splitlines(keepends=True)
         return "".join(line for line in lines if not WAITING.match(line))
-
-
-def wait_for(found: Callable[[], Any], seconds: float = 60.0) -> Any:
-    """What ``found`` returns, as soon as that is true."""
-    deadline = time.monotonic() + seconds
-    while not (what := found()):
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.1)
-    return what
 
 
 def kinds_of_nodes() -> list[str]:

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cluster import HERE, wait_for
+from cluster import HERE
 
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import RunReader, open_recording
+from tests.waiting import until
 
 pytestmark = pytest.mark.xdist_group("slurm")
 
@@ -49,7 +50,7 @@ def both(slurm, folder: Path, workload: str, end: Callable[[subprocess.Popen[str
         step = slurm.start(*STEP, f"--job-name={name}", *words, "sh", "-c", workload, cwd=folder)
         job = slurm.job_of(name)
         if words:
-            wait_for(lambda: all_record(folder))
+            until(lambda: all_record(folder))
             time.sleep(1.5)
         else:
             time.sleep(1.0)
@@ -92,7 +93,7 @@ def test_when_srun_is_terminated_ranks_are_killed_at_once_and_lose_a_second_at_m
 
 def test_when_srun_is_killed_slurm_ends_the_ranks_which_lose_a_second_at_most(slurm, tmp_path: Path) -> None:
     code, ended = both(slurm, tmp_path, "sleep 60", lambda step, _job: step.kill())
-    wait_for(lambda: recorded(tmp_path).state != "running")
+    until(lambda: recorded(tmp_path).state != "running")
     reader = recorded(tmp_path)
     assert code == -signal.SIGKILL
     assert {process.exit_code for process in reader.processes} <= {143, 137, None}
@@ -108,9 +109,9 @@ srun --quiet {" ".join(PROFILE)} sh -c '{traps}; while :; do sleep 0.1; done'
 """
     (tmp_path / "job.sh").write_text(script)
     job = slurm.run("sbatch", "--parsable", "job.sh", cwd=tmp_path).stdout.strip()
-    wait_for(lambda: all_record(tmp_path, 2))
+    until(lambda: all_record(tmp_path, 2))
     slurm.run("scancel", "--signal=USR1", job)  # what --signal=USR1@60 does
-    wait_for(lambda: len(list(tmp_path.glob("usr1.*"))) == 2)
+    until(lambda: len(list(tmp_path.glob("usr1.*"))) == 2)
     slurm.run("scontrol", "update", f"jobid={job}", "EndTime=now+1")
     slurm.wait_for_end(job)
     reader = recorded(tmp_path)

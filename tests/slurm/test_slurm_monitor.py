@@ -6,13 +6,15 @@ import time
 from pathlib import Path
 
 import pytest
-from cluster import ROOT, wait_for
+from cluster import ROOT
 
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import RunReader, open_recording
 
 sys.path.insert(0, str(ROOT / "tests" / "profile"))
 from live_terminal import LiveTerminal
+
+from tests.waiting import until
 
 pytestmark = pytest.mark.xdist_group("slurm")
 
@@ -61,7 +63,7 @@ def test_a_monitor_started_from_elsewhere_ends_with_the_job_or_when_it_is_told_t
     number = job.stdout.strip()
     place = (f"--jobid={number}", "-N2", "--overlap", "--ntasks-per-node=1", "--gres=gpu:2")
     monitor = slurm.start("srun", *place, *GSSR, "--attach-job", "-o", "a.sql", cwd=tmp_path)
-    wait_for(lambda: samples_come(tmp_path / "a.sql", 4))
+    until(lambda: samples_come(tmp_path / "a.sql", 4))
     told = time.time()
     slurm.run("scancel", *(("--signal=INT", f"{number}.0") if how == "interrupt" else (number,)))
     _out, said = monitor.communicate(timeout=60)

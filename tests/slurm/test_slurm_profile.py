@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cluster import wait_for
 
 from gssr.backends.synthetic import device
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import open_recording
+from tests.waiting import until
 
 pytestmark = pytest.mark.xdist_group("slurm")
 
@@ -61,7 +61,7 @@ def test_a_cancelled_job_loses_nothing(slurm, tmp_path: Path) -> None:
     (tmp_path / "job.sh").write_text("#!/bin/bash\n" + script)
     job = slurm.run("sbatch", "--parsable", "-N1", "-n1", "job.sh", cwd=tmp_path).stdout.strip()
     recording = tmp_path / "a.sql"
-    wait_for(lambda: n_rows(recording) > 40)
+    until(lambda: n_rows(recording) > 40)
     cancelled = time.time()
     slurm.run("scancel", job)
     slurm.wait_for_end(job)

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster import Cluster, kinds_of_nodes, wait_for
+from cluster import Cluster, kinds_of_nodes
 
 from gssr.backends.synthetic.bulk import Request, generate
 from gssr.store.read.recording import RunReader, open_recording
+from tests.waiting import until
 
 pytestmark = pytest.mark.xdist_group("slurm")
 
@@ -208,7 +209,7 @@ def test_a_prolog_records_every_job_and_slurm_shows_its_score(recorded_everywher
     page = (folder / "shared" / job / "page.txt").read_text()
     assert page.splitlines()[-1].startswith("GSSR score=") and "gpus=2" in page
     assert (folder / "shared" / job / "page.txt").stat().st_mode & 0o077 == 0
-    wait_for(lambda: open_recording(folder / "shared" / job / "job.sql").runs[0].state == "completed")
+    until(lambda: open_recording(folder / "shared" / job / "job.sql").runs[0].state == "completed")
     (reader,) = open_recording(folder / "shared" / job / "job.sql").runs
     assert reader.run.job_id == job and reader.n_rows >= 10
     assert (reader.run.command, reader.run.exit_code) == ((), None)  # whose they are not
@@ -223,7 +224,7 @@ def test_a_prologs_recorders_on_all_nodes_make_one_recording(recorded_everywhere
     cluster = recorded_everywhere
     log = cluster.sbatch("echo $SLURM_JOB_ID\nsleep 1\n", "--gres=gpu:2", "--nodelist=node[2-4]", cwd=folder)
     job = folder / "shared" / log.strip()
-    wait_for(lambda: (job / "job.sql").exists() and not (job / "job.sql.d").exists())
+    until(lambda: (job / "job.sql").exists() and not (job / "job.sql.d").exists())
     (reader,) = open_recording(job / "job.sql").runs
     assert (reader.state, [process.node for process in reader.processes]) == ("completed", ["node2", "node3", "node4"])
     assert [gpu.node for gpu in reader.gpus] == ["node2", "node2", "node3", "node3", "node4", "node4"]
@@ -238,7 +239,7 @@ def test_a_job_one_of_whose_recorders_never_began_is_read_unmerged_and_merged_at
     gssr.write_text(gssr.read_text().replace("\n", '\n[ "$1 $SLURMD_NODENAME" = "profile node2" ] && exit 1\n', 1))
     log = cluster.sbatch("echo $SLURM_JOB_ID\nsleep 1\n", "--gres=gpu:1", "--nodelist=node[1-3]", cwd=folder)
     recording = folder / "shared" / log.strip() / "job.sql"
-    wait_for(lambda: open_recording(recording).runs[0].state == "completed")
+    until(lambda: open_recording(recording).runs[0].state == "completed")
     assert not recording.exists()
     (keep,) = scripts("What to keep, and how long", "sites.md")
     cluster.run("bash", "-ec", with_paths_of(folder, keep.partition("\ndone\n")[0] + "\ndone\n"))

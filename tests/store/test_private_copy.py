@@ -21,8 +21,6 @@ from gssr.store.read.open import RecordingError, connect, copy_whole, is_left, p
 
 N = 1000
 
-Copying = Callable[..., object]
-
 
 @pytest.fixture
 def unfinished(tmp_path: Path) -> Iterator[sqlite3.Connection]:

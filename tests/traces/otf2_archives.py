@@ -22,8 +22,6 @@ N_RANKS, N_ROUNDS = 4, 3
 FIRST = 5_000_000
 """The timer when it begins."""
 
-Change = Callable[[Any, int, Any], None]
-
 
 class Writer:
     """An archive that is being written. ``event`` takes times that count from FIRST."""

@@ -57,7 +57,7 @@ def rows(folder: Path, what: str = "* FROM traces") -> list[dict[str, Any]]:
 
 
 SCRIPT = """trap 'echo got; exit 5' TERM
-printf '<%s>\\n' "$@"; cat; : > ready; sleep "$TIME" & wait $!; exit 3"""
+printf '<%s>\\n' "$@"; cat; sleep "$TIME" & : > ready; wait $!; exit 3"""
 WORDS = ("two words", "", "*", "--gpus", "-o", "ü\n")
 
 

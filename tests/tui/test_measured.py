@@ -12,18 +12,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from looking import SIZES, frame_of
+from looking import SIZES, drawn, terminal_of
 
 from gssr.api.writing import from_pandas
 from gssr.metrics import BY_NAME, DETECTION_METRICS, best_measured
 from gssr.model.compare.alignment import aligned, shares_columns
 from gssr.model.live.frame import Query
 from gssr.model.live.watch import Watch
-from gssr.render.glyphs import glyphs
-from gssr.render.roles import text_of
-from gssr.tui import shell
 from gssr.tui.moves import MOVES, measured
-from gssr.tui.view import Scene, ScreenName, View
+from gssr.tui.view import ScreenName, View
 
 LOOKED_AT: tuple[ScreenName, ...] = ("job", "gpus", "map", "time", "balance", "why")
 UNKNOWN = re.compile(r"unknown|(?<=\s)-(?=\s|$)")
@@ -53,14 +50,6 @@ def written(path: Path, **metrics: float) -> str:
     return str(path)
 
 
-def scene_of(path: str, view: View, width: int = 80, height: int = 24) -> Scene:
-    return Scene(frame_of(path, shell.query(view, width, height)), None, view, width, height, glyphs(False))
-
-
-def drawn(path: str, view: View, width: int = 80, height: int = 24) -> list[str]:
-    return [text_of(row) for row in shell.draw(scene_of(path, view, width, height))]
-
-
 def analyzed(*words: str) -> str:
     command = [sys.executable, "-m", "gssr", "analyze", *words]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
@@ -78,7 +67,7 @@ def test_the_best_is_the_first_that_was_measured() -> None:
 def test_no_screen_of_a_recording_by_nvml_has_a_row_of_unknowns(older: str, screen: ScreenName) -> None:
     for width, height in (*SIZES[1:], (200, 60)):
         view = View(screen=screen)
-        scene = scene_of(older, view, width, height)
+        scene = terminal_of(older, view, width, height)
         assert scene.frame.grid.metric == "gpu_utilization" and np.isfinite(scene.frame.grid.values).any()
         for line in drawn(older, view, width, height):
             assert not UNKNOWN.search(line.replace("score unknown", "")), line
@@ -93,10 +82,10 @@ def test_job_says_what_is_missing_and_what_it_takes(older: str) -> None:
 
 
 def test_the_key_for_the_next_metric_begins_there(older: str) -> None:
-    after = MOVES["next_metric"](scene_of(older, View()))
+    after = MOVES["next_metric"](terminal_of(older, View()))
     assert after.metric == "memory_copy_utilization"
     assert MOVES["next_metric"](
-        scene_of(older, replace(after, metric=measured(scene_of(older, after))[-1]))
+        terminal_of(older, replace(after, metric=measured(terminal_of(older, after))[-1]))
     ).metric == ("gpu_utilization")
 
 

@@ -9,21 +9,19 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from looking import SIZES, frame_of
+from looking import SIZES, drawn, terminal_of
 
 from gssr.api.writing import from_pandas
 from gssr.metrics import NAMES, OF_NODES, metric_named
 from gssr.model.live.frame import Frame, Query
 from gssr.model.live.watch import Watch
-from gssr.render.glyphs import glyphs
-from gssr.render.roles import text_of
 from gssr.store.format.schema import TABLES
 from gssr.store.write.writer import Writer
 from gssr.tui import shell
 from gssr.tui.axis import full_scale
 from gssr.tui.judge import asked_of
 from gssr.tui.moves import MOVES, measured, of_metric
-from gssr.tui.view import Scene, ScreenName, View
+from gssr.tui.view import ScreenName, View
 
 START, SECONDS = 1_700_000_000.0, 120
 LOADING = slice(60, 70)
@@ -68,14 +66,6 @@ def cpu_node(fake_driver, tmp_path_factory: pytest.TempPathFactory) -> str:
     environ = fake_driver.environ(gpus=0) | {"DCGM_HOST": "127.0.0.1:1"}
     subprocess.run([sys.executable, "-m", "gssr", *words], env=environ, check=True, timeout=60)
     return str(path)
-
-
-def scene_of(path: str, view: View, width: int = 80, height: int = 24) -> Scene:
-    return Scene(frame_of(path, shell.query(view, width, height)), None, view, width, height, glyphs(False))
-
-
-def drawn(path: str, view: View, width: int = 80, height: int = 24) -> list[str]:
-    return [text_of(row) for row in shell.draw(scene_of(path, view, width, height))]
 
 
 def looked(path: str, **asked: object) -> Frame:
@@ -125,19 +115,19 @@ def test_rates_are_drawn_against_a_round_number_above_the_greatest(job: str) -> 
 
 def test_every_metric_of_nodes_is_reached_by_its_key(job: str) -> None:
     view, seen = View(), set()
-    for _ in range(len(measured(scene_of(job, view)))):
-        view = MOVES["next_metric"](scene_of(job, view))
+    for _ in range(len(measured(terminal_of(job, view)))):
+        view = MOVES["next_metric"](terminal_of(job, view))
         seen.add(view.metric)
         assert metric_named(view.metric) is not None
     assert {name for name in OF_NODES if not name.startswith(("host:net", "host:fabric"))} <= seen
-    assert "sm_active" in seen and measured(scene_of(job, view)) == measured(scene_of(job, View()))
+    assert "sm_active" in seen and measured(terminal_of(job, view)) == measured(terminal_of(job, View()))
 
 
 def test_a_selection_becomes_the_nodes_of_its_gpus_and_back(job: str) -> None:
     view = View(screen="gpus", selection=(3,), gpu=3, metric="sm_active")
-    after = MOVES["next_metric"](scene_of(job, view))
+    after = MOVES["next_metric"](terminal_of(job, view))
     assert after.metric == "host:cpu_utilization" and after.selection == (1,) and after.gpu == 1
-    scene = scene_of(job, after)
+    scene = terminal_of(job, after)
     assert scene.frame.of_gpus is not None and scene.frame.of_gpus.query.gpus == (2, 3)
     back = of_metric(scene, "sm_active")
     assert back.metric == "sm_active" and back.selection == (2, 3)
@@ -145,7 +135,7 @@ def test_a_selection_becomes_the_nodes_of_its_gpus_and_back(job: str) -> None:
 
 def test_the_rules_are_asked_the_same_whatever_metric_is_looked_at(job: str) -> None:
     view = View()
-    own, of_nodes = (scene_of(job, replace(view, metric=metric)).frame for metric in ("", "host:cpu_utilization"))
+    own, of_nodes = (terminal_of(job, replace(view, metric=metric)).frame for metric in ("", "host:cpu_utilization"))
     asked = [asked_of(replace(frame, query=replace(frame.query, causes=None))) for frame in (own, of_nodes)]
     assert asked[0] is None  # nobody asks
     from gssr.model.verdicts.rules import TABLE
@@ -182,7 +172,7 @@ def test_every_screen_fits_whatever_the_nodes_did(job: str, cpu_node: str, scree
 
 @pytest.mark.parametrize("screen", SCREENS)
 def test_where_there_is_no_gpu_the_node_is_shown(cpu_node: str, screen: ScreenName) -> None:
-    scene = scene_of(cpu_node, View(screen=screen))
+    scene = terminal_of(cpu_node, View(screen=screen))
     frame = scene.frame
     assert frame.by_node and frame.n_gpus == 1 and frame.grid.metric == "host:cpu_utilization"
     assert np.isfinite(frame.grid.values).any() and asked_of(frame) is None

@@ -348,12 +348,12 @@ class Functions(NamedTuple):
     visits: Floats
 
 
-def functions(tree: CallTree, metric: str = TIME) -> Functions:
+def functions(tree: CallTree) -> Functions:
     """By name."""
     at: dict[tuple[str, str], int] = {}
     of = np.array([at.setdefault(key, len(at)) for key in zip(tree.names, tree.paradigm, strict=True)], np.int64)
     outermost = np.flatnonzero(~_is_within_itself(tree.parent, of))
-    values, shape = tree.values(metric), (len(at), len(tree.places))
+    values, shape = tree.values(TIME), (len(at), len(tree.places))
     inclusive, exclusive, visits = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     np.add.at(inclusive, of[outermost], values.inclusive[outermost])
     np.add.at(exclusive, of, values.exclusive)

@@ -248,7 +248,7 @@ def only(timeline: Timeline, wanted: Only) -> Timeline:
         if what == "size" and messages is not None:
             sent &= messages.size < value if below else messages.size > value
     if messages is not None and not sent.all():
-        columns = ("source", "target", "sent", "received", "size", "tag", "comm")
+        columns = ("source", "target", "sent", "received", "size", "comm")
         messages = replace(messages, **{name: getattr(messages, name)[sent] for name in columns})
     at = np.flatnonzero(kept)
     own = replace(own, **{name: getattr(own, name)[at] for name in own.__slots__})

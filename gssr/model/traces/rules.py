@@ -53,7 +53,6 @@ POP = "POP's efficiency metrics"
 _SETS_UP = re.compile(r"P?MPI_(?:Init|Finalize)", re.IGNORECASE)
 _PARTS = 30
 """Parts of the run that are looked at one by one (nsys: gpu_time_util)."""
-_GAP = 500_000_000
 
 
 def judge_trace(trace: TraceAnalysis, table: Table) -> TraceAnalysis:
@@ -84,12 +83,12 @@ def _won(trace: TraceAnalysis, ns: int, what: str) -> Finding:
     return told("won", ns / 1e9, f"to be saved: at most {took(ns)} of the GPUs' time ({percent(share)}), {what}")
 
 
-def _of_time(trace: TraceAnalysis, ns: int, rule: Rule, what: str, name: str = "warning") -> Finding:
-    """A share of the GPUs' time, held against the rule's threshold ``name``."""
+def _of_time(trace: TraceAnalysis, ns: int, rule: Rule, what: str) -> Finding:
+    """A share of the GPUs' time, held against the rule's threshold "warning"."""
     share = _share(trace, ns)
     return told(
-        "share", share, f"{percent(share)} of the GPUs' time ({took(ns)}) {what} (at least {percent(rule.at(name))})",
-        rule.at(name),
+        "share", share, f"{percent(share)} of the GPUs' time ({took(ns)}) {what} (at least {percent(rule.at('warning'))})",
+        rule.at("warning"),
     )  # fmt: skip
 
 

@@ -91,13 +91,6 @@ def stretches(n: int, times: Callable[[slice], tuple[Ints, Ints]]) -> Iterator[t
         low, size, before = part.stop, _AT_ONCE, int(covered.end[-1])
 
 
-def union_of(*parts: Segments) -> Segments:
-    """What any of them covers."""
-    start, end = np.concatenate([part.start for part in parts]), np.concatenate([part.end for part in parts])
-    order = np.argsort(start, kind="stable")
-    return union(start[order], end[order])
-
-
 def common(a: Segments, b: Segments) -> Segments:
     """What both cover. The time it takes goes with the shorter of them."""
     few, many = (a, b) if len(a.start) <= len(b.start) else (b, a)

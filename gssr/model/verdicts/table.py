@@ -21,7 +21,6 @@ TRACEML = "TraceML"
 NSYS = "Nsight Systems' expert rules"
 NSYS_AI = "nsys-ai"
 XID = "NVIDIA XID errors"
-HTA = "HolisticTraceAnalysis"
 
 TRACES = "traces"
 """The part of a site's file that changes the rules of traces."""

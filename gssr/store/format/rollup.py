@@ -70,7 +70,7 @@ def empty_vector(layout: Layout = LAYOUT) -> Vector:
     return vector
 
 
-def merge(into: Vector, other: Vector, gap_seconds: float, layout: Layout = LAYOUT) -> None:
+def merge(into: Vector, other: Vector, gap_seconds: float) -> None:
     """Add the bucket ``other`` of the same GPU to ``into``. More than ``gap_seconds`` between the two is a gap. For counters
     the two are taken in the order of their first rows; rows that interleave in time (late ones) make their ``increase`` a
     lower bound."""
@@ -85,7 +85,7 @@ def merge(into: Vector, other: Vector, gap_seconds: float, layout: Layout = LAYO
     into[1] += other[1] + (max(other[2] - into[3], into[2] - other[3]) > gap_seconds)
     into[2] = min(into[2], other[2])
     into[3] = max(into[3], other[3])
-    for metric, s, width in layout.blocks:
+    for metric, s, width in LAYOUT.blocks:
         n, m = into[s], other[s]
         if not m:
             continue

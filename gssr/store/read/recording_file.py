@@ -264,7 +264,7 @@ class Part(NamedTuple):
         if not (math.isfinite(start) or math.isfinite(end)):
             return self.first, self.last
         lower, upper = int(max(start, 0.0)), math.ceil(min(end, 1e15))
-        newest = self.shard.rollups.newest_bucket(LEVELS[0], self.keys(None))
+        newest = self.shard.rollups.newest_bucket(self.keys(None))
         found = self.shard.file.all(
             "SELECT min(first_rowid), max(last_rowid) FROM rollup WHERE level = ? AND bucket > ? AND bucket < ?"
             " AND first_rowid >= ? AND last_rowid <= ?",

@@ -254,18 +254,18 @@ class RollupRows:
                 gpu, bucket = where(fine, *head.T)
                 yield Sketches(gpu, bucket, bins)
 
-    def newest_bucket(self, level: int, keys: Sequence[int] | None) -> int | None:
-        """Start of the newest closed bucket of a level; None when there is none."""
+    def newest_bucket(self, keys: Sequence[int] | None) -> int | None:
+        """Start of the newest closed bucket of the finest level; None when there is none."""
         only = f" AND gpu IN ({','.join(map(str, keys))})" if keys is not None else ""
         found = self._file.all(
-            f"SELECT bucket FROM rollup WHERE level = ?{only} ORDER BY bucket DESC LIMIT 1", (level,)
+            f"SELECT bucket FROM rollup WHERE level = ?{only} ORDER BY bucket DESC LIMIT 1", (LEVELS[0],)
         )
         return int(found[0][0]) if found and found[0][0] is not None else None
 
     def counts_up_to(self, rowid: int, keys: Sequence[int] | None) -> bool:
         """Whether closed buckets count these GPUs' rows up to the last one, ``rowid``. In a run that ended they do, unless
         the disk had no space for more than its end."""
-        newest = self.newest_bucket(LEVELS[0], keys)
+        newest = self.newest_bucket(keys)
         found = self._file.all(
             "SELECT max(last_rowid) FROM rollup WHERE level = ? AND bucket >= ?", (LEVELS[0], (newest or 0) - LEVELS[1])
         )

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from gssr.metrics import NAMES
-from gssr.store.format.layout import LAYOUT, Layout
+from gssr.store.format.layout import LAYOUT
 from gssr.store.format.rollup import unpack_vector
 from gssr.store.format.schema import LEVELS, YOUNG_SECONDS
 
@@ -26,11 +26,11 @@ SHRINK_PAGES = 4_096
 _STEP = LEVELS[0]
 
 
-def mean_row(vector: Sequence[float], layout: Layout = LAYOUT) -> tuple[float, dict[str, float | None]]:
+def mean_row(vector: Sequence[float]) -> tuple[float, dict[str, float | None]]:
     """What a bucket leaves of its samples: the middle of their times (unix s), and by metric the mean of a gauge or a rate,
     a counter's last value, every flag of a bit field that was set; None where nothing was measured."""
     values: dict[str, float | None] = {}
-    for metric, at, _ in layout.blocks:
+    for metric, at, _ in LAYOUT.blocks:
         if metric.derived or at >= len(vector):
             continue
         if not vector[at]:

@@ -369,7 +369,7 @@ class _Reader:
         t_sent = np.where(sent >= 0, np.append(sends[:, 5], 0)[sent], NO_TIME)
         t_got = np.where(got >= 0, np.append(receives[:, 5], 0)[got], NO_TIME)
         source, target = either(sends[:, 0], sender), either(receiver, receives[:, 0])
-        comm, tag, size = (either(sends[:, at], receives[:, at]) for at in (2, 3, 4))
+        comm, size = (either(sends[:, at], receives[:, at]) for at in (2, 4))
         inside = self._inside(np.where(sent >= 0, t_sent, t_got), np.maximum(t_sent, t_got))
         order = np.flatnonzero(inside)
         order = order[np.argsort(np.where(t_sent == NO_TIME, t_got, t_sent)[order], kind="stable")]
@@ -382,7 +382,7 @@ class _Reader:
         place = np.searchsorted(refs, comm[order])
         return Messages(
             source[order].astype(np.int32), target[order].astype(np.int32), t_sent[order], t_got[order], size[order],
-            tag[order], place.astype(np.int32), tuple(map(self._own.comm_name, refs.tolist())), collectives,
+            place.astype(np.int32), tuple(map(self._own.comm_name, refs.tolist())), collectives,
         )  # fmt: skip
 
     def _others(self, rows: Ints) -> Ints:

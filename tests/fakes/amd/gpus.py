@@ -74,11 +74,6 @@ class Node:
     cray: bool = False
     driver: str | None = "6.12.12"
 
-    @property
-    def in_kfd_order(self) -> list[Gpu]:
-        """As HIP counts them."""
-        return [self.gpus[place] for place in (self.kfd or range(len(self.gpus)))]
-
     def but(self, place: int, **changes: object) -> "Node":
         """The node, with one of its GPUs changed."""
         gpus = list(self.gpus)

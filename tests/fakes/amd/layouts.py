@@ -132,8 +132,6 @@ STRUCTURES: dict[str, type[ctypes.Structure]] = {
     name: type(f"Metrics{name}", (ctypes.Structure,), {"_fields_": fields}) for name, fields in _FIELDS.items()
 }
 """By revision, as "1.3"; "1.6 of 6.11" and "2.3" besides."""
-OF_FABRIC = ("1.4", "1.5", "1.6", "1.7", "1.8", "1.9")
-"""Those of MI300 and after."""
 
 TYPES = {"u8": 0, "s8": 1, "u16": 2, "s16": 3, "u32": 4, "s32": 5, "u64": 6, "s64": 7}
 _CODES = "BbHhIiQq"

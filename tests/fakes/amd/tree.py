@@ -20,7 +20,6 @@ from tests.fakes.amd.layouts import XCC, blob, with_xcp
 from tests.fakes.amd.truth import THROTTLERS
 
 FIRST_RENDER = 128
-IDLE_CLOCK = 132
 PPT0, HOTSPOT, PROCHOT_GFX = 0, 36, 47
 """Bits of ``indep_throttle_status``, as amdgpu_smu.h numbers them."""
 

@@ -73,13 +73,6 @@ class Truth(NamedTuple):
     open_regions: list[tuple[str, int, int]]
     n_events: int
 
-    def by_region(self) -> dict[str, Spent]:
-        """Of all locations together."""
-        found: dict[str, Spent] = defaultdict(Spent)
-        for (name, _), spent in self.regions.items():
-            found[name] += spent
-        return dict(found)
-
     def by_path(self) -> dict[Path, Spent]:
         """Of all locations together."""
         found: dict[Path, Spent] = defaultdict(Spent)
@@ -93,23 +86,6 @@ class Truth(NamedTuple):
         for message in self.messages:
             count, size = found.get((message.source, message.target), (0, 0))
             found[message.source, message.target] = (count + 1, size + message.size)
-        return found
-
-    def by_operation(self) -> dict[str, tuple[int, int, int]]:
-        """Of each kind of collective: parts of locations, bytes sent, bytes received."""
-        found: dict[str, tuple[int, int, int]] = {}
-        for part in self.collectives:
-            count, sent, received = found.get(part.operation, (0, 0, 0))
-            found[part.operation] = (count + 1, sent + part.sent, received + part.received)
-        return found
-
-    def by_file(self) -> dict[str, tuple[int, int, int, int]]:
-        """Of each file: operations, bytes read, bytes written, ns in them."""
-        found: dict[str, tuple[int, int, int, int]] = {}
-        for one in self.operations:
-            count, read, written, took = found.get(one.file, (0, 0, 0, 0))
-            read, written = read + one.size * (one.mode == "READ"), written + one.size * (one.mode == "WRITE")
-            found[one.file] = (count + 1, read, written, took + one.end - one.begin)
         return found
 
 

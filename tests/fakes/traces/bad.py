@@ -92,17 +92,6 @@ def hostile(folder: Path, content: Content) -> list[Bad]:
     return found
 
 
-def without_gpu(content: Content) -> Content:
-    """The same where nothing of the GPU was traced: to be said, not shown as idle."""
-    return content._replace(events=tuple(e for e in content.events if e.device is None))
-
-
-def without_events(path: Path) -> Path:
-    """A sound file without events."""
-    path.write_text(json.dumps({"schemaVersion": 1, "distributedInfo": {"rank": 0}, "traceEvents": []}))
-    return path
-
-
 def many_names(path: Path, names: int = 1_000_000) -> Path:
     """A Kineto file in which each kernel has a name of its own; kernel i lasts 500 + i % 7 ns, and one starts every µs."""
     with gzip.open(path, "wb", compresslevel=1) if path.suffix == ".gz" else path.open("wb") as file:

@@ -42,7 +42,7 @@ def exchanging(n_ranks: int, messages: Sequence[tuple[int, int, int, int | None,
         messages=Messages(
             _numbers(source, np.int32), _numbers(target, np.int32), _numbers(sent),
             _numbers([NO_TIME if each is None else each for each in received]), _numbers(size),
-            _numbers([0] * len(source)), _numbers([0] * len(source), np.int32), ("world",),
+            _numbers([0] * len(source), np.int32), ("world",),
             Collectives(
                 of_ranks, _numbers(start), _numbers([100 - each for each in start]), _numbers(zeros, np.int8),
                 _numbers(zeros, np.int32), _numbers(zeros), _numbers(zeros), _numbers([start[-1] - each for each in start]),

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gssr.model.traces.segments import common, subsets, union, union_of, union_places
+from gssr.model.traces.segments import common, subsets, union, union_places
 
 intervals = st.lists(st.tuples(st.integers(-5, 60), st.integers(0, 12)), max_size=25)
 
@@ -31,7 +31,6 @@ def test_a_union_covers_each_ns_once_and_is_in_order(found: list[tuple[int, int]
 def test_what_two_unions_share(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> None:
     a, b = union(*of(one)), union(*of(other))
     assert common(a, b).length == common(b, a).length == len(covered(one) & covered(other))
-    assert union_of(a, b).length == len(covered(one) | covered(other))
 
 
 @given(intervals, st.lists(st.integers(-10, 80), min_size=1, max_size=10))

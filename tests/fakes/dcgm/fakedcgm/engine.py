@@ -236,20 +236,6 @@ class HostEngine:
             raise Refused(NO_DATA if there or series.watchers else NOT_WATCHED)
         return found
 
-    def values_since(self, client: int, group: int, field_group: int, since: int) -> tuple[int, list[Value]]:
-        """What dcgmGetValuesSince_v2 makes of its many requests."""
-        now, _, entities = self.group_info(client, group)
-        values: list[Value] = []
-        for entity in entities:
-            for field in self.fields_info(client, field_group)[1]:
-                try:
-                    values += self.samples(client, entity, field, since, now)
-                except Refused as refused:
-                    if refused.code not in (NO_DATA, NOT_SUPPORTED):
-                        raise
-                    values.append((*entity, field, ord(kind_of(field)), refused.code, 0, blank(field)))
-        return now + 1, values
-
     def group_create(self, client: int, _kind: int, name: str) -> int:
         if OWN_GROUPS + self.knobs["groups"] + len(self._groups) >= MOST_GROUPS[self.knobs["major"]]:
             raise Refused(MAX_LIMIT)

@@ -1,0 +1,17 @@
+"""Waiting for what other processes and threads do: for conditions, not for times."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+PATIENCE = 60.0  # s: a machine may be busy
+
+
+def until(condition: Callable[[], Any], what: str = "it") -> Any:
+    """Wait until ``condition`` holds; its value."""
+    begin = time.monotonic()
+    while not (value := condition()):
+        waited = time.monotonic() - begin
+        assert waited < PATIENCE, f"waited in vain for {what}"
+        time.sleep(min(0.002 + waited / 20, 0.05))
+    return value
