@@ -41,7 +41,17 @@ class Cluster(NamedTuple):
 
     def wait_for_end(self, job: str) -> None:
         """Returns when a job is gone."""
-        until(lambda: not self.run("squeue", "--noheader", "--jobs", job).stdout)
+        try:
+            until(lambda: not self.run("squeue", "--noheader", "--jobs", job).stdout)
+        except AssertionError as error:
+            raise AssertionError(f"job {job} does not end:\n{self.state()}") from error
+
+    def state(self) -> str:
+        """What there is to know of a cluster that hangs."""
+        questions = ("squeue --long", "sinfo --long --Node", "sinfo -R")
+        told = [self.run(*words.split(), check=False).stdout for words in questions]
+        logs = [(path, path.read_text(errors="replace")) for path in sorted(self.directory.glob("log/*.log"))]
+        return "\n".join([*told, *(f"{path.name}:\n" + "\n".join(text.splitlines()[-40:]) for path, text in logs)])
 
     def job_of(self, name: str) -> str:
         """The id of the running job of this name, once there is one."""

@@ -374,7 +374,7 @@ def test_a_send_and_its_receive_lead_to_each_other() -> None:
     )  # fmt: skip
     no_collectives = Collectives(*(column() for _ in range(8)))
     sent = Messages(
-        column(0), column(2), np.array([310_000]), np.array([440_000]), np.array([8]), np.array([0]), column(0), ("world",),
+        column(0), column(2), np.array([310_000]), np.array([440_000]), np.array([8]), column(0), ("world",),
         no_collectives,
     )  # fmt: skip
     names = ("main", "MPI_Recv", "MPI_Send")
