@@ -37,7 +37,7 @@ def follow(path: str, recording: str, told: Told, goes_on: Callable[[], bool]) -
     """Write what a file says into a new recording, as it comes, until it has not grown for SILENT_SECONDS or ``goes_on``
     says no. Raises RecordingError."""
     run = RunFrom(Writer(recording), told)
-    grown = written = time.monotonic()
+    grown = written = looked = time.monotonic()
     is_at_end = False
 
     def write() -> None:
@@ -50,14 +50,15 @@ def follow(path: str, recording: str, told: Told, goes_on: Callable[[], bool]) -
         grown = time.monotonic()
 
     def wait() -> bool:
-        nonlocal is_at_end
+        nonlocal is_at_end, looked
         write()
         if not is_at_end:  # a reader that dates rows back from the last one has it only now
             is_at_end = True
             return True
-        if not goes_on() or time.monotonic() - grown > SILENT_SECONDS:
+        if not goes_on() or looked - grown > SILENT_SECONDS:  # not now: writing may have taken long, and the file grown
             return False
         time.sleep(_LOOK_SECONDS)
+        looked = time.monotonic()
         return True
 
     cursor = Cursor(streamed(recognise(path).kind, path, Bytes(path, wait, took), told), told.host)

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -42,12 +43,32 @@ def test_what_is_added_is_there_soon_and_the_run_ends_when_nothing_comes(tmp_pat
         stream.flush()
         until(lambda: samples(recording) >= 12)
         stream.write(TICK[20:] + HEADER + TICK)
+    until(lambda: samples(recording) >= 16)
     monkeypatch.setattr(follow, "SILENT_SECONDS", 0.1)
     thread.join(60)
     run = gssr.open(recording)[0]
     assert run.state == "completed" and len(run.samples()) == 18 and run.duration == 8.0
     assert run.samples().sm_active.tolist() == 9 * [0.25, 0.75]
     assert run.statistics().loc["sm_active", "n"] == 18
+
+
+def test_what_came_while_writing_took_long_is_read_before_the_log_counts_as_silent(tmp_path, monkeypatch):
+    monkeypatch.setattr(follow, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(follow, "SILENT_SECONDS", 0.2)
+    log, write, writes = tmp_path / "dmon.log", follow.RunFrom.write_what_came, []
+    log.write_text(HEADER + 5 * TICK)
+
+    def stalls(run, now):
+        writes.append(now)
+        if len(writes) == 3:  # at the end, and once more after a look that found nothing
+            with log.open("a") as stream:
+                stream.write(4 * TICK)
+            time.sleep(0.4)
+        return write(run, now)
+
+    monkeypatch.setattr(follow.RunFrom, "write_what_came", stalls)
+    follow.follow(str(log), str(tmp_path / "r.sql"), Told(start=1.7e9), lambda: True)
+    assert len(gssr.open(tmp_path / "r.sql")[0].samples()) == 18
 
 
 def test_a_log_that_is_growing_is_followed_by_a_process_that_ends_with_the_one_that_looks(tmp_path):
