@@ -1,8 +1,10 @@
 """A running cluster: real Slurm daemons on this machine."""
 
+import getpass
 import os
 import re
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,6 +47,20 @@ class Cluster(NamedTuple):
             until(lambda: not self.run("squeue", "--noheader", "--jobs", job).stdout)
         except AssertionError as error:
             raise AssertionError(f"job {job} does not end:\n{self.state()}") from error
+
+    def clear(self) -> None:
+        """Let the next test begin on an idle cluster: jobs that are left are cancelled, nodes taken out are taken back."""
+        self.run("scancel", "--user", getpass.getuser(), check=False)
+        with suppress(AssertionError):  # the next one will say that it waits
+            until(self._is_idle)
+
+    def _is_idle(self) -> bool:
+        lines = self.run("sinfo", "--noheader", "--Node", "--format=%N %t").stdout.splitlines()
+        states = dict(line.split() for line in lines)
+        for node, state in states.items():
+            if state.startswith(("down", "drain", "drng")):
+                self.run("scontrol", "update", f"nodename={node}", "state=resume", check=False)
+        return set(states.values()) == {"idle"}
 
     def state(self) -> str:
         """What there is to know of a cluster that hangs."""

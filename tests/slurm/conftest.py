@@ -32,3 +32,12 @@ def slurm(request: pytest.FixtureRequest, requires) -> Iterator[Cluster]:
         yield Cluster(directory, environ)
     finally:
         subprocess.run([HERE / "stop-slurm.sh", directory], capture_output=True, timeout=90)
+
+
+@pytest.fixture(autouse=True)
+def left_idle(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a test leaves behind on the cluster holds up none of those after it."""
+    cluster = request.getfixturevalue("slurm") if "slurm" in request.fixturenames else None
+    yield
+    if cluster is not None:
+        cluster.clear()
