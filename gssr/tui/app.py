@@ -43,7 +43,7 @@ from gssr.tui.order import only_of, ordered
 from gssr.tui.output import LogFile, Output
 from gssr.tui.palette import LISTED, Choice, Prompt, choices, line_at, over
 from gssr.tui.producer import Frames, Producer
-from gssr.tui.ranks import Ranks
+from gssr.tui.steady_order import SteadyOrders
 from gssr.tui.view import LATELY, Scene, View
 
 _PAGE = 10
@@ -95,7 +95,7 @@ class LiveScreen(App[int]):
         self._box = Size(0, 0)
         self._glyphs = glyphs
         self._other = 1
-        self._ranks = Ranks()
+        self._orders = SteadyOrders()
         self._table = table
         self._watches: list[Watched] = list(watches)
         self._message = ""
@@ -229,7 +229,7 @@ class LiveScreen(App[int]):
         width, height = self._box
         output = Output(self._log_file.path, self._printed)
         n_recordings = len(self._watches)
-        return Scene(self.frames[0], other, self.view, width, height, self._glyphs, output, n_recordings, self._ranks)
+        return Scene(self.frames[0], other, self.view, width, height, self._glyphs, output, n_recordings, self._orders)
 
     def _pair(self) -> tuple[Frame | None, Frame | None]:
         """The newest frame, and that of the recording it is compared with."""

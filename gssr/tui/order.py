@@ -20,7 +20,7 @@ from gssr.model.traces.window import limit
 from gssr.render.scale import unit_of
 from gssr.similar import did_you_mean, meant
 from gssr.store.format.rows import Gpu, GpuProcess
-from gssr.tui.ranks import Ranks
+from gssr.tui.steady_order import SteadyOrders
 from gssr.tui.view import Scene, Sort
 
 SHARES: dict[Sort, float] = {"p05": 0.05, "p95": 0.95}
@@ -132,12 +132,18 @@ def shown_gpus(scene: Scene) -> Ints:
 def ordered(scene: Scene) -> Order:
     """The selection's GPUs that pass the filter, sorted as the view says: by value the lowest first."""
     view = scene.view
-    return _ordered(scene.frame, scene.ranks, view.selection, view.filter, view.sort, view.reverse, view.cursor)
+    return _ordered(scene.frame, scene.orders, view.selection, view.filter, view.sort, view.reverse, view.cursor)
 
 
 @once
 def _ordered(
-    frame: Frame, ranks: Ranks, selection: tuple[int, ...], text: str, sort: Sort, reverse: bool, cursor: float | None
+    frame: Frame,
+    orders: SteadyOrders,
+    selection: tuple[int, ...],
+    text: str,
+    sort: Sort,
+    reverse: bool,
+    cursor: float | None,
 ) -> Order:
     candidates = np.arange(frame.n_gpus)
     if selection:
@@ -157,7 +163,7 @@ def _ordered(
     values = sorted_by(frame, gpus, sort, cursor)
     full = scale_limit(frame.gpus, frame.grid.metric)
     question = (sort, reverse, selection, text, cursor)
-    rank = ranks.steady(frame, question, gpus, -values if reverse else values, full)
+    rank = orders.steady(frame, question, gpus, -values if reverse else values, full)
     return Order(gpus[rank], len(candidates), problem)
 
 

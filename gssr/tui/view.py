@@ -15,7 +15,7 @@ from gssr.model.live.frame import Frame, Query
 from gssr.model.traces.as_metrics import LevelName
 from gssr.render.glyphs import Glyphs
 from gssr.tui.output import Output
-from gssr.tui.ranks import Ranks
+from gssr.tui.steady_order import SteadyOrders
 
 ScreenName = Literal["job", "gpus", "map", "time", "balance", "why", "compare", "calls"]
 Sort = Literal["place", "now", "mean", "p05", "p95", "memory", "SM", "user"]
@@ -92,7 +92,7 @@ class View:
 class Scene(NamedTuple):
     """What a screen is drawn from: a frame (``other``: of the recording it is compared with), a view, the ``width`` and
     ``height`` in cells that the drawing must fill and not exceed, and the marks to draw with. ``output``: what the workload
-    has printed, where that is known. ``n_recordings``: how many there are to compare. ``ranks``: the orders in which lists
+    has printed, where that is known. ``n_recordings``: how many there are to compare. ``orders``: those in which lists
     were shown before."""
 
     frame: Frame
@@ -103,7 +103,7 @@ class Scene(NamedTuple):
     glyphs: Glyphs
     output: Output | None = None
     n_recordings: int = 1
-    ranks: Ranks = Ranks(most=0)
+    orders: SteadyOrders = SteadyOrders(most=0)
 
     def looked_at(self) -> Ints:
         """Positions of the GPUs of the selection; of all without one. What the filter hides is not looked at elsewhere

@@ -11,8 +11,8 @@ from gssr.model.results import Judgement, Verdict, over_space
 from gssr.model.verdicts.rules import TABLE
 from gssr.render.glyphs import UTF8
 from gssr.render.roles import text_of
-from gssr.tui.ranks import Ranks
 from gssr.tui.screens import balance
+from gssr.tui.steady_order import SteadyOrders
 from gssr.tui.view import Scene, View
 
 VIEW = View(screen="balance")
@@ -90,11 +90,11 @@ def test_of_a_run_that_grows_balance_says_what_the_verdicts_say() -> None:
 def test_of_a_run_that_grows_names_keep_their_order_over_differences_that_cannot_be_seen(metric: str) -> None:
     full = 700.0 if metric == "power_usage" else 1.0
     values = np.tile(full * (0.8 + 1e-4 * np.arange(12))[:, None], 40)
-    ranks, drawn = Ranks(), []
+    orders, drawn = SteadyOrders(), []
     for second in range(4):  # two stragglers, lower than each other in turn
         values[[3, 7]] = full * np.array([[0.3 + 0.001 * (second % 2)], [0.301 - 0.001 * (second % 2)]])
         frame = frame_of(values, width=1.0, metric=metric, state="live")
-        drawn.append(text(Scene(frame, None, VIEW, 160, 46, UTF8, ranks=ranks)))
+        drawn.append(text(Scene(frame, None, VIEW, 160, 46, UTF8, orders=orders)))
     assert all("2 GPUs: nid000001:3, nid000002:3 below" in each for each in drawn)
 
 

@@ -12,8 +12,8 @@ from gssr.model.live.frame import Frame
 from gssr.render.glyphs import UTF8
 from gssr.tui.moves import MOVES
 from gssr.tui.order import ordered, parse_filter, percentiles
-from gssr.tui.ranks import Ranks
 from gssr.tui.screens.job import to_look_at
+from gssr.tui.steady_order import SteadyOrders
 from gssr.tui.view import Scene, View
 
 NAN = np.nan
@@ -134,10 +134,10 @@ def means_of(means: list[float], state: str = "live") -> Frame:
 
 
 def test_a_list_of_a_run_that_grows_is_sorted_anew_only_when_that_can_be_seen() -> None:
-    ranks = Ranks()
+    orders = SteadyOrders()
 
     def order(means: list[float], state: str = "live") -> list[int]:
-        scene = scene_of(View(sort="mean"), means_of(means, state))._replace(ranks=ranks)
+        scene = scene_of(View(sort="mean"), means_of(means, state))._replace(orders=orders)
         assert to_look_at(scene).tolist() == ordered(scene).gpus.tolist()
         return ordered(scene).gpus.tolist()
 
@@ -151,7 +151,7 @@ def test_a_list_of_a_run_that_grows_is_sorted_anew_only_when_that_can_be_seen() 
 def test_a_screen_does_not_keep_the_order_of_another() -> None:
     """One recording, shown twice in a process, has the same path and run."""
     before, after = means_of([0.801, 0.8, 0.6]), means_of([0.799, 0.8, 0.6])
-    ranks = Ranks()
-    assert ordered(scene_of(View(), before)._replace(ranks=ranks)).gpus.tolist() == [2, 1, 0]
-    assert ordered(scene_of(View(), after)._replace(ranks=Ranks())).gpus.tolist() == [2, 0, 1]
-    assert ordered(scene_of(View(), after)._replace(ranks=ranks)).gpus.tolist() == [2, 1, 0]
+    orders = SteadyOrders()
+    assert ordered(scene_of(View(), before)._replace(orders=orders)).gpus.tolist() == [2, 1, 0]
+    assert ordered(scene_of(View(), after)._replace(orders=SteadyOrders())).gpus.tolist() == [2, 0, 1]
+    assert ordered(scene_of(View(), after)._replace(orders=orders)).gpus.tolist() == [2, 1, 0]

@@ -129,7 +129,7 @@ def _by_index(scene: Scene, found: Imbalance) -> str:
     a_few = 0 < len(found.low) < INDEX_SHARE * n_nodes  # whose mean would stand for the others of their place
     if n_nodes < 2 or not len(slow) or a_few:
         return ""
-    at = slow[scene.ranks.steady(frame, "slow places", slow, -groups.below[slow], full)[0]]
+    at = slow[scene.orders.steady(frame, "slow places", slow, -groups.below[slow], full)[0]]
     return (
         f"static, by place: GPU {groups.keys[at]} of every node is on average {quantity(float(groups.below[at]), metric)} "
         f"below its node's mean, in {percent(float(groups.share[at]))} of the nodes"
@@ -144,7 +144,7 @@ def _some_gpus(scene: Scene, found: Imbalance) -> str:
         return ""
     apart = np.sort(apart)
     from_furthest = found.means[apart] if side == "below" else -found.means[apart]
-    apart = apart[scene.ranks.steady(frame, side, found.gpus[apart], from_furthest, full_scale(frame, metric.name))]
+    apart = apart[scene.orders.steady(frame, side, found.gpus[apart], from_furthest, full_scale(frame, metric.name))]
     middle = quantity(float(np.nanmedian(found.means)), metric)
     mean = quantity(float(found.means[apart].mean()), metric)
     who = _named(frame, found.gpus[apart])
@@ -236,7 +236,7 @@ def lowest(scene: Scene, found: Imbalance, width: int, room: int) -> list[Row]:
         title, keys, means = f"lowest of {count(len(known), frame.noun)}", found.gpus[known], found.means[known]
         marked = marked[known]
         name_of = [frame.place(key) for key in keys.tolist()]
-    rank = scene.ranks.steady(frame, title, keys, means, full_scale(frame, frame.grid.metric))[:room]
+    rank = scene.orders.steady(frame, title, keys, means, full_scale(frame, frame.grid.metric))[:room]
     return _ranked(scene, title, [name_of[at] for at in rank.tolist()], means[rank], marked[rank], width, room)
 
 

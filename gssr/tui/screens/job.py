@@ -47,8 +47,8 @@ from gssr.tui.axis import (
     window_text,
 )
 from gssr.tui.gpu_rows import MARKS, folded_to, mark_row, mean_of, strips_of
-from gssr.tui.ranks import Ranks
 from gssr.tui.screens.why import headlines
+from gssr.tui.steady_order import SteadyOrders
 from gssr.tui.view import Scene, View, with_cursor
 
 SMALL_WIDTH, SMALL_HEIGHT = 60, 14
@@ -226,18 +226,18 @@ def _bars(scene: Scene, n_rows: int) -> list[Row]:
 def to_look_at(scene: Scene) -> Ints:
     """Positions of the GPUs of the selection (of all without one): those that the rules blame first, then the lowest mean of
     the window; those without any last."""
-    return _to_look_at(scene.frame, scene.ranks, scene.view.selection)
+    return _to_look_at(scene.frame, scene.orders, scene.view.selection)
 
 
 @once
-def _to_look_at(frame: Frame, ranks: Ranks, selection: tuple[int, ...]) -> Ints:
+def _to_look_at(frame: Frame, orders: SteadyOrders, selection: tuple[int, ...]) -> Ints:
     means, full = frame.window.per_gpu(frame.grid.metric), full_scale(frame, frame.grid.metric)
     gpus = np.array(
         [gpu for gpu in selection if gpu < frame.n_gpus] if selection else np.arange(frame.n_gpus), np.int64
     )
     blamed = np.isin(gpus, culprits(frame))
     both = (gpus[blamed], gpus[~blamed])
-    return np.concatenate([own[ranks.steady(frame, "to look at", own, means[own], full)] for own in both])
+    return np.concatenate([own[orders.steady(frame, "to look at", own, means[own], full)] for own in both])
 
 
 def _lowest(scene: Scene, n_rows: int, headed: bool) -> list[Row]:

@@ -13,7 +13,7 @@ _MOST = 8
 """As many lists as one look shows, and some more."""
 
 
-class Ranks:
+class SteadyOrders:
     """The newest order of each list of one recording, of the ``most`` newest lists; it lives as long as the screen that
     shows them."""
 
@@ -25,16 +25,16 @@ class Ranks:
         """[n]: the places of ``values`` [n] of these GPUs or nodes (``of``), ascending, what is unknown last. Of a run that
         grows the order that the same ``question`` was answered with before, as long as no two are further the wrong way
         round than can be seen beside ``full``, what fills the axis (None: unknown)."""
-        rank = np.argsort(values, kind="stable")
+        order = np.argsort(values, kind="stable")
         if not frame.is_live:
-            return rank
+            return order
         key = (frame.grid.metric, question, of.tobytes())
-        before = self._newest.pop(key, rank)
+        before = self._newest.pop(key, order)
         known = values[before]
         n = int(np.isfinite(values).sum())
         unseen = _UNSEEN * (full or 0.0)
         steady = np.isfinite(known[:n]).all() and (np.maximum.accumulate(known[:n]) - known[:n] <= unseen).all()
-        self._newest[key] = shown = before if steady else rank
+        self._newest[key] = shown = before if steady else order
         while len(self._newest) > self._most:
             self._newest.pop(next(iter(self._newest)))
         return shown
