@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Ints
 from gssr.metrics import BY_NAME, DERIVED, DETECTION_METRICS, METRICS, SCORE_INPUTS
+from gssr.model.breakdown.result import Breakdown
 from gssr.model.evidence.gather import MOST_ROWS, evidence_names
 from gssr.model.findings.imbalance import unevenness
 from gssr.model.findings.notes import disagreement, notes, thinning
@@ -186,6 +187,7 @@ class _Causes(NamedTuple):
     peaks: Peaks | None = None
     place: Place | Unplaced | None = None
     step: StepTime | None = None
+    breakdown: Breakdown | None = None
 
     def in_all(self, places: Ints) -> "_Causes":
         """Of evidence of the GPUs at these places among all: numbered among all."""
@@ -209,6 +211,7 @@ def _causes(judged: Judged, rules: Table) -> _Causes:
         evidence.peaks,
         place({name: evidence.mean(name) for name in evidence.series}, evidence.peaks),
         judgement.step,
+        judged.in_all().breakdown,
     )
     return causes if len(judged.places) == judged.n_asked else causes.in_all(judged.places)
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from gssr.arrays import Floats, Ints
 from gssr.gpu_name import place
 from gssr.metrics import SCORE_INPUTS
+from gssr.model.breakdown.result import Breakdown
 from gssr.model.standing import History
 from gssr.model.traced import Traced
 from gssr.peaks import Peaks
@@ -185,7 +186,7 @@ class Verdict:
     """``code`` names the rule (gssr.model.verdicts.rules), ``source`` where its thresholds come from. ``start`` and ``end``:
     when it held, unix s; ``gpus``: positions among the GPUs looked at of those concerned, empty for all of them.
     ``lost``: which share (0-1) of all the GPUs' time its cure would save, None where that can't be told; ``gpu_hours``: how
-    many of the window's that are, of what is more than an info."""
+    many of the window's that are, of what is more than an info. ``aliases``: what the code was called earlier."""
 
     code: str
     severity: Severity
@@ -198,6 +199,7 @@ class Verdict:
     gpus: tuple[int, ...] = ()
     gpu_hours: float | None = None
     lost: float | None = None
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,13 +227,14 @@ class StepTime:
 class Judgement:
     """Everything that the rules say of a job between ``start`` and ``end`` (unix s): verdicts, the worst first and otherwise
     in the order of the rules, causes before what they explain; and the rules that could not be judged. ``step``: how long a
-    step took, None where nothing tells."""
+    step took, None where nothing tells. ``breakdown``: where the GPU time went; None without samples."""
 
     verdicts: tuple[Verdict, ...]
     abstentions: tuple[Abstention, ...]
     start: float
     end: float
     step: StepTime | None = None
+    breakdown: Breakdown | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -557,7 +560,8 @@ class Analysis:
     worst first, and causes before what they explain; ``abstentions`` the rules that could not be judged; ``phases`` are in
     the order of time. ``unevenness`` is None where there are no two GPUs to compare. ``peaks`` are those of all GPUs, None
     where they are unknown; ``place`` is where the run lies under the roofline, None where that was not looked at.
-    ``step``: how long a step took, None where nothing tells.
+    ``step``: how long a step took, None where nothing tells. ``breakdown``: where the GPU time went; None where nothing was
+    sampled, or causes were not asked for.
     ``ranks_missing`` are those that are not in the recording, None where nobody knows how many there are.
     ``history`` is None where nobody asked for it, or where only a part of the run is looked at. ``traces``: those of it.
     ``node_series``: the metrics of the nodes (gssr.metrics.HOST_METRICS) over the nodes, where metrics are drawn that were
@@ -592,6 +596,7 @@ class Analysis:
     peaks: Peaks | None = None
     place: Place | Unplaced | None = None
     step: StepTime | None = None
+    breakdown: Breakdown | None = None
     ranks_missing: tuple[int, ...] | None = None
     history: History | None = None
     traces: tuple[Traced, ...] = ()

@@ -4,7 +4,7 @@ A part of the evidence, cut out of what was gathered: without another look at th
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,13 +49,7 @@ class Evidence:
     ``n_rows``, ``first_time``, ``last_time`` [n_gpus]. ``host`` and ``workload``: [n_bins] by column of
     ``host_samples`` and ``workload_samples``, the mean over nodes, and over ranks; only what was measured.
     ``node_of`` [n_gpus] numbers ``nodes``. ``peaks``: what the GPUs can do at most, None where they are unknown, or not
-    all of one model, or parts of a GPU. ``moving``: [n_bins] by column of ``host_samples`` the share of each bin's
-    seconds in which disks or network move much; only where bins are longer than the nodes' samples.
-
-    ``closer``: some of the GPUs in shorter bins, where the series' are long; None elsewhere. ``glimpses``: the same in bins
-    of a sample or few, over stretches of the window (gssr.model.evidence.glimpses) between which ``times`` leap over an
-    empty bin; None where bins are as short, nothing is known of the nodes, or rows are too many to read some tens of seconds
-    of them.
+    all of one model, or parts of a GPU.
     """
 
     run: Run
@@ -81,9 +75,6 @@ class Evidence:
     workload: Mapping[str, Floats]
     peaks: Peaks | None
     events: tuple[Event, ...]
-    moving: Mapping[str, Floats] = field(default_factory=dict)
-    closer: "Evidence | None" = None
-    glimpses: "Evidence | None" = None
 
     @property
     def n_gpus(self) -> int:
@@ -252,10 +243,7 @@ def excerpt(evidence: Evidence, part: Window) -> Evidence | None:
         course=_course(evidence.course, part),
         host={name: values[first:last] for name, values in evidence.host.items()},
         workload={name: values[first:last] for name, values in evidence.workload.items()},
-        moving={name: values[first:last] for name, values in evidence.moving.items()},
         events=tuple(event for event in evidence.events if part.start <= event.time < part.end),
-        closer=excerpt(evidence.closer, part) if evidence.closer else None,
-        glimpses=excerpt(evidence.glimpses, part) if evidence.glimpses else None,
     )
 
 

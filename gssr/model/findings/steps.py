@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Flags, Floats, Ints
 from gssr.model.results import StepTime, nodes_of
+from gssr.model.statistics.aggregate import numbers_within
 from gssr.model.window import extent
 from gssr.store.format.rows import Event, Gpu
 from gssr.store.read.recording import RunReader, Samples
@@ -39,6 +40,8 @@ AWAKE = 0.4
 """Where these are on average below this share of their usual level, the job does not work, and there are no steps."""
 FEWEST = 5.0
 """Samples a step, at least. The thresholds that follow are our own, tried on simulated jobs (tests/fakes/jobs)."""
+MOST_ROWS = 40_000
+"""So many raw rows are read where all are too many: some hundredths of a second."""
 SHORT, LONGEST, TIMES, MANY = 12.0, 40.0, 6.0, 25.0
 """Seconds: up to the first a rhythm is a step's when it is met ``TIMES`` times, up to the second when it is met ``MANY``
 times: checkpoints come again more seldom. A longer one is never told from theirs."""
@@ -99,14 +102,20 @@ def step_time(reader: RunReader, positions: Ints, window: Window, rows: Samples 
     nodes = nodes_of(gpus)[1]
     pieces = [rows] if rows is not None else []
     if rows is None and len(positions) and FEWEST * interval <= LONGEST:
-        from gssr.model.evidence.glimpses import rows_in, stretches  # here, because short jobs need none
-
-        begins, seconds = stretches(reader, window.within(*extent(reader)))
-        names = [name for name in METRICS if name in reader.metrics]
-        if len(begins) and seconds >= WINDOW * interval:
-            pieces = [rows_in(reader, positions, names, begins[at : at + 1], seconds) for at in range(len(begins))]
+        pieces = [_rows_in_the_middle(reader, positions, window.within(*extent(reader)))]
     events = [event for event in reader.events if window.start <= event.time < window.end]
     return steps(pieces, nodes, interval, _averaged_watts(gpus), events)
+
+
+def _rows_in_the_middle(reader: RunReader, positions: Ints, span: Window) -> Samples:
+    """Read the raw rows of some GPUs in the middle of a window in which all of them are too many: rows of all GPUs
+    interleave, so about MOST_ROWS of all are gone through. They are numbered from 0 within ``positions``."""
+    rate = max(reader.n_rows / max(extent(reader).seconds, 1.0), 1.0)
+    seconds = min(MOST_ROWS / rate, span.seconds)
+    middle = (span.start + span.end) / 2
+    names = [name for name in METRICS if name in reader.metrics]
+    read = reader.samples(names, positions, Window(middle - seconds / 2, middle + seconds / 2))
+    return Samples(numbers_within(read.gpu, positions, len(reader.gpus)), read.time, read.values)
 
 
 def _averaged_watts(gpus: Sequence[Gpu]) -> float:

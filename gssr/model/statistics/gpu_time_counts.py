@@ -27,7 +27,7 @@ Float32s = NDArray[np.float32]
 FLAGS = tuple(name for _, name, _ in CLOCK_EVENT_REASONS)
 BITS = "clock_event_reasons"
 
-MOST_BINS = 720
+MOST_BINS = 4_000
 MOST_VECTORS, FEWEST_BINS = 50_000, 20
 """A coarser rollup is read when the finer one has more than so many buckets, a tenth of a second, if that leaves enough
 bins."""

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +19,7 @@ from gssr.model.statistics.sources import Rollups
 from gssr.model.verdicts import words
 from gssr.model.verdicts.job import Job
 from gssr.model.verdicts.rules import TABLE
-from gssr.model.verdicts.table import Found, Rule, Table, decide, same_gpus
+from gssr.model.verdicts.table import Rule, Table, decide, same_gpus
 from gssr.model.window import MANY, looked_at, verdicts_in_all
 from gssr.store.read.recording import RunReader, Samples
 from gssr.store.read.window_edges import ALL_TIME, Window
@@ -39,7 +38,10 @@ class Judged(NamedTuple):
         """The judgement with GPUs numbered among all that were asked for."""
         if len(self.places) == self.n_asked:
             return self.judgement
-        return replace(self.judgement, verdicts=verdicts_in_all(self.judgement.verdicts, self.places))
+        verdicts = verdicts_in_all(self.judgement.verdicts, self.places)
+        breakdown = self.judgement.breakdown
+        whole = breakdown and breakdown.with_unmeasured_gpus(self.places, self.n_asked, self.evidence.seconds)
+        return replace(self.judgement, verdicts=verdicts, breakdown=whole)
 
 
 def judge_window(
@@ -85,11 +87,11 @@ def judge(evidence: Evidence, table: Table = TABLE, few: str | None = None) -> J
         job,
         evidence.n_gpus,
         lambda rule: _missing(rule, evidence) or (few if rule.needs else None),
-        partial(explains, job=job),
+        same_gpus,
         evidence.n_gpus * evidence.seconds / 3600,
         words_of(evidence.gpus),
     )
-    return Judgement(verdicts, abstentions, evidence.start, evidence.end)
+    return Judgement(verdicts, abstentions, evidence.start, evidence.end, breakdown=job.breakdown)
 
 
 def _missing(rule: Rule, evidence: Evidence) -> str | None:
@@ -105,16 +107,6 @@ def _measured(name: str, evidence: Evidence) -> bool:
     if name in BY_NAME or name in FLAGS:
         return evidence.has(name)
     return name in evidence.host or name.removeprefix("workload_") in evidence.workload
-
-
-def explains(cause: Rule, own: Found, rule: Rule, found: Found, job: Job) -> bool:
-    """Whether what a rule ``found`` is but a symptom of a ``cause`` that holds (``own``): for its GPUs and nearly all of its
-    time. What holds for parts of bins counts for the work that these lack."""
-    if own.bins is None or not same_gpus(cause, own, rule, found):
-        return same_gpus(cause, own, rule, found)
-    bins = job.steady if found.bins is None else found.bins
-    weights = np.ones(len(bins)) if bins.dtype == bool else job.lacks
-    return bool(weights @ np.minimum(own.bins, bins) >= job.common("explained") * (weights @ bins))
 
 
 def _without_samples(job: Job, table: Table) -> Iterator[Abstention]:

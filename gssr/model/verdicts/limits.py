@@ -2,18 +2,14 @@
 
 import numpy as np
 
-from gssr.arrays import Flags, Floats
-from gssr.model.evidence.gather import MOVED, MUCH
+from gssr.arrays import Floats
 from gssr.model.results import Finding
 from gssr.model.verdicts import words
-from gssr.model.verdicts.job import CLEARLY, Job, group, positions, whole
+from gssr.model.verdicts.job import Job, group, positions, whole
 from gssr.model.verdicts.table import (
     CSCS,
     DCGM,
-    JOBSTATS,
     KEMPNER,
-    LEAD,
-    OURS,
     TRACEML,
     Found,
     Rule,
@@ -35,27 +31,6 @@ _SHORT = 5.0
 
 
 @rule(
-    "warning", "The GPUs are busy, but few of their SMs are: small kernels",
-    (
-        Threshold("gr_engine_active", 0.4, "the engine is active at least this share of the time", KEMPNER),
-        Threshold("sm_active", 0.25, "and SM activity is below this", KEMPNER),
-    ),
-    "Give each kernel more to do: larger batches or blocks, fused kernels, CUDA graphs; or share the GPU (MPS).",
-    needs=(("gr_engine_active",), ("sm_active",)), explains=("low_occupancy", "gaps", "low_use"),
-)  # fmt: skip
-def small_kernels(job: Job, rule: Rule) -> Found | None:
-    """The engine is busy, few SMs are."""
-    engine, sm = job.at_work("gr_engine_active"), job.at_work("sm_active")
-    if engine < rule.at("gr_engine_active") or not sm < rule.at("sm_active"):
-        return None
-    return _found(
-        job, rule, {},
-        finding("sm_active", sm, "at work", rule, "sm_active", above=False),
-        finding("gr_engine_active", engine, "", rule, "gr_engine_active"),
-    )._replace(bins=job.working)  # fmt: skip
-
-
-@rule(
     "warning", "Memory pages move to and fro: {link} carries {rate} both ways while the SMs wait for it",
     (
         Threshold("load", 0.1, "PCIe (on Grace: C2C) carries at least this share of its bandwidth in each direction, ..."),
@@ -66,7 +41,6 @@ def small_kernels(job: Job, rule: Rule) -> Found | None:
     "Unified memory seems not to fit the GPU: prefetch it (cudaMemPrefetchAsync), advise where it lies (cudaMemAdvise), or "
     "cut the problem so that it fits; nsys profile --cuda-um-gpu-page-faults=true counts the faults.",
     needs=(("sm_active",), ("flop_active",), ("pcie_rx_bytes", "c2c_rx_bytes"), ("pcie_tx_bytes", "c2c_tx_bytes")),
-    explains=("little_arithmetic", "low_occupancy", "memory_bound"),
 )  # fmt: skip
 def unified_memory(job: Job, rule: Rule) -> Found | None:
     """Kernels wait for pages that are copied to and fro."""
@@ -89,44 +63,15 @@ def unified_memory(job: Job, rule: Rule) -> Found | None:
 
 
 @rule(
-    "warning", "The GPUs are busy with few warps: occupancy {occupancy}, SM activity {sm}",
-    (
-        Threshold("gr_engine_active", 0.8, "the engine is active at least this share of the time, ..."),
-        Threshold("sm_active", 0.6, "... SM activity is below this, ..."),
-        Threshold("sm_occupancy", 0.15, "... occupancy below this"),
-        Threshold("dram_active", 0.4, "and DRAM is less active than this"),
-    ),
-    "Start more threads per kernel (a larger grid, larger batches), or let kernels run side by side (streams, MPS); Nsight "
-    "Compute's launch statistics of the longest kernel show what limits its occupancy.",
-    needs=(("gr_engine_active",), ("sm_active",), ("sm_occupancy",)), explains=("little_arithmetic", "low_use"),
-)  # fmt: skip
-def low_occupancy(job: Job, rule: Rule) -> Found | None:
-    """Kernels that run all the time and fill neither the SMs nor their warps."""
-    engine, sm, warps = (job.at_work(name) for name in ("gr_engine_active", "sm_active", "sm_occupancy"))
-    if not (engine >= rule.at("gr_engine_active") and sm < rule.at("sm_active") and warps < rule.at("sm_occupancy")):
-        return None
-    if job.at_work("dram_active") >= rule.at("dram_active"):
-        return None
-    found = {"occupancy": words.percent(warps), "sm": words.percent(sm)}
-    return _found(
-        job, rule, found,
-        finding("sm_occupancy", warps, "at work", rule, "sm_occupancy", above=False),
-        finding("sm_active", sm, "", rule, "sm_active", above=False),
-        finding("gr_engine_active", engine, "", rule, "gr_engine_active"),
-    )._replace(bins=job.working)  # fmt: skip
-
-
-@rule(
     "warning", "Busy by utilization ({utilization}), but at {power}: few SMs are at work",
     (
         Threshold("gpu_utilization", 0.8, "GPU utilization is at least this, and nothing better was measured"),
         Threshold("power", 0.33, "power is below this share of its limit"),
         Threshold("memory_copy_utilization", 0.25, "and memory is copied, or DRAM active, for less than this share"),
-        Threshold("effort", 0.65, "or power is below this share of their highest: who waits half the time draws 0.6 of it"),
     ),
     "Utilization counts the time in which any kernel runs, however small: small kernels, or kernels that wait for other "
     "GPUs. Record with DCGM, or on Hopper and newer with GPM (gssr doctor says what is there): SM activity tells which.",
-    needs=(("gpu_utilization",), ("power_usage",)), explains=("low_use",),
+    needs=(("gpu_utilization",), ("power_usage",)),
 )  # fmt: skip
 def low_power(job: Job, rule: Rule) -> Found | None:
     """What NVML alone shows of kernels that hardly use the GPU."""
@@ -138,79 +83,22 @@ def low_power(job: Job, rule: Rule) -> Found | None:
     used, power = job.at_work("gpu_utilization"), job.at_work("power_usage") / float(np.median(limits))
     if not used >= rule.at("gpu_utilization"):
         return None
-    utilized = job.evidence.series["gpu_utilization"]
-    busy = job.comparable & (utilized >= rule.at("gpu_utilization"))
-    effort = float(job.activity[busy].sum() / utilized[busy].sum()) if busy.any() else np.nan
-    said, name = f"{words.percent(power)} of the power limit", "power"
+    said = f"{words.percent(power)} of the power limit"
     moved = np.fmax(job.at_work("memory_copy_utilization"), job.at_work("dram_active"))
-    if not power < rule.at(name) or moved >= rule.at("memory_copy_utilization"):
-        power, said, name = effort, f"{words.percent(effort)} of the power that these GPUs draw at their best", "effort"
-    if not power < rule.at(name):
+    if not power < rule.at("power") or moved >= rule.at("memory_copy_utilization"):
         return None
     found = {"utilization": words.percent(used), "power": said}
     return _found(
         job, rule, found, finding("gpu_utilization", used, "at work", rule, "gpu_utilization"),
-        told("power_usage", power, f"{said} (below {words.percent(rule.at(name))})", rule.at(name)),
+        told("power_usage", power, f"{said} (below {words.percent(rule.at('power'))})", rule.at("power")),
     )  # fmt: skip
-
-
-@rule(
-    "warning", "The GPUs idle between kernels: {gap} of the time nothing runs",
-    (
-        Threshold("sm_active", 0.65, "SM activity is below this"),
-        Threshold("gr_engine_active", 0.75, "and so is the engine's activity below this"),
-        Threshold("idle", 0.05, "but above this", OURS),
-        Threshold("ratio", 0.5, "SM activity is at least this share of the engine's: kernels that run fill the GPU"),
-        Threshold("critical", 0.75, "from this share of time without a kernel on it is critical"),
-    ),
-    "Look for the host's part of a step (data loading, launches from Python, synchronisation, .item() and printing) in "
-    "a trace: nsys profile --trace=cuda,nvtx,osrt -o step PROGRAM on one rank, or torch.profiler; then gssr analyze it.",
-    needs=(("gr_engine_active", "gpu_utilization"),), explains=("low_use",),
-)  # fmt: skip
-def gaps(job: Job, rule: Rule) -> Found | None:
-    """Engine and SMs are equally little active: nothing runs in between. By NVML alone: no kernel in so much of the time."""
-    if not job.evidence.has("gr_engine_active", "sm_active"):
-        used = job.over("gpu_utilization", job.steady)
-        if used is None or not rule.at("idle") <= used < rule.at("gr_engine_active"):
-            return None
-        own = finding("gpu_utilization", used, "", rule, "gr_engine_active", above=False)
-        found = _found(job, rule, {"gap": words.percent(1 - used)}, own)
-        return found._replace(severity=rule.graded(1 - used), bins=job.steady, lost=job.idle)
-    engine, sm = job.at_work("gr_engine_active"), job.at_work("sm_active")
-    if not (sm < rule.at("sm_active") and rule.at("idle") <= engine < rule.at("gr_engine_active")):
-        return None
-    if sm < rule.at("ratio") * engine:
-        return None
-    found = _found(
-        job, rule, {"gap": words.percent(1 - engine)},
-        finding("sm_active", sm, "at work", rule, "sm_active", above=False),
-        finding("gr_engine_active", engine, "", rule, "gr_engine_active", above=False), *_gaps_seen(job),
-    )  # fmt: skip
-    return found._replace(severity=rule.graded(1 - engine), bins=job.working, lost=job.idle)
-
-
-def _gaps_seen(job: Job) -> list[Finding]:
-    """Whether the gaps last for seconds, as the shortest bins show. Where these are too long to tell: what the nodes' disks
-    and network move all the while, which the GPUs may wait for."""
-    finest = min(job.looks, key=lambda look: look.evidence.width)
-    width, engine = finest.evidence.width, finest.at_work("gr_engine_active")
-    if engine >= max(job.common("gaps"), CLEARLY * job.at_work("gr_engine_active")):
-        text = f"{words.percent(engine)} while it works, looked at closer: the gaps last for seconds"
-        return [told("gr_engine_active", engine, text)]
-    host = job.evidence.host
-    rates = {name: float(np.nanmean(host[name])) for name in MOVED if name in host and np.isfinite(host[name]).any()}
-    name = max(rates, key=lambda each: rates[each], default=None)
-    if width <= _SHORT or name is None or rates[name] < MUCH:
-        return []
-    text = f"{words.label(name)} {words.amount(rates[name], name)} per node: whether the GPUs wait for it can't be told"
-    return [told(name, rates[name], f"{text} in bins of {words.duration(width)}")]
 
 
 @rule(
     "info", "The device memory works at its practical peak ({dram})",
     (Threshold("dram_active", 0.7, "DRAM is active at least this much; the practical peak is about 0.8", DCGM),),
     "The GPU is saturated in bandwidth: only fewer bytes make it faster (fused kernels, lower precision, better reuse).",
-    needs=(("dram_active",),), explains=("compute_bound", "memory_bound", "tensor_unused", "little_arithmetic", "low_use"),
+    needs=(("dram_active",),),
 )  # fmt: skip
 def memory_peak(job: Job, rule: Rule) -> Found | None:
     """The memory can't do more."""
@@ -234,7 +122,6 @@ def memory_peak(job: Job, rule: Rule) -> Found | None:
     ),
     "That is what the GPU is for: only less or cheaper arithmetic makes it faster.",
     needs=(("sm_active",), ("tensor_active", "fp64_active", "fp32_active", "fp16_active")),
-    explains=("memory_bound", "low_use"),
 )  # fmt: skip
 def compute_bound(job: Job, rule: Rule) -> Found | None:
     """One pipe is busy most of the time."""
@@ -258,7 +145,7 @@ def compute_bound(job: Job, rule: Rule) -> Found | None:
     ),
     "Move fewer bytes: fuse kernels, reuse what is in registers and shared memory, store in lower precision, check that "
     "access is coalesced.",
-    needs=(("dram_active",), ("sm_active",)), explains=("little_arithmetic", "low_use"),
+    needs=(("dram_active",), ("sm_active",)),
 )  # fmt: skip
 def memory_bound(job: Job, rule: Rule) -> Found | None:
     """The memory is busier than what computes."""
@@ -291,7 +178,7 @@ def _bandwidth(job: Job, dram: float) -> list[Finding]:
         Threshold("narrow", 0.1, "a warning on a GPU whose FP64 peak is below this share of its FP32 peak"),
     ),
     "See whether parts would do in FP32, or in matrix products that the FP64 tensor cores take.",
-    needs=(("fp64_active", "tensor_dfma_active"), ("sm_active",)), explains=("tensor_unused",),
+    needs=(("fp64_active", "tensor_dfma_active"), ("sm_active",)),
 )  # fmt: skip
 def fp64(job: Job, rule: Rule) -> Found | None:
     """FP64 does the work."""
@@ -325,7 +212,7 @@ def fp64(job: Job, rule: Rule) -> Found | None:
     ),
     "If these are matrix products, use mixed precision (torch.autocast, TF32: torch.set_float32_matmul_precision) and "
     "sizes that are multiples of 8.",
-    needs=(("sm_active",), ("tensor_active",), ("fp32_active",)), explains=("little_arithmetic",),
+    needs=(("sm_active",), ("tensor_active",), ("fp32_active",)),
 )  # fmt: skip
 def tensor_unused(job: Job, rule: Rule) -> Found | None:
     """FP32 or FP16 arithmetic that tensor cores might do."""
@@ -347,7 +234,7 @@ def tensor_unused(job: Job, rule: Rule) -> Found | None:
     ),
     "Profile one kernel (Nsight Compute): waits for memory or for other GPUs inside kernels, integer or index work, or "
     "occupancy too low to hide latency.",
-    needs=(("sm_active",), ("flop_active",)), explains=("low_use",),
+    needs=(("sm_active",), ("flop_active",)),
 )  # fmt: skip
 def little_arithmetic(job: Job, rule: Rule) -> Found | None:
     """Busy SMs, idle pipes."""
@@ -362,40 +249,6 @@ def little_arithmetic(job: Job, rule: Rule) -> Found | None:
 
 def _found(job: Job, rule: Rule, title: dict[str, str], *evidence: Finding) -> Found:
     return Found(title, evidence, rule.severity, job.span)
-
-
-@rule(
-    "warning", "The GPUs are little used ({value} of {lead}), and no rule says why",
-    (
-        Threshold("sm_active", 0.5, "SM activity is below this, or, where that was not measured, ...", DCGM),
-        Threshold("gpu_utilization", 0.5, "... GPU utilization (or the engine's activity) is below this", JOBSTATS),
-        Threshold("critical", 0.85, "it is critical from this share of unused activity on", JOBSTATS),
-    ),
-    "gssr analyze -pts FILE shows its course over time; then look at one step in a trace: nsys profile "
-    "--trace=cuda,nvtx,osrt -o step PROGRAM, then gssr analyze it.",
-    needs=(LEAD,),
-)  # fmt: skip
-def low_use(job: Job, rule: Rule) -> Found | None:
-    """Little activity, whatever the reason."""
-    lead = job.lead
-    value = job.over(lead, job.steady) if lead else None
-    threshold = "sm_active" if lead == "sm_active" else "gpu_utilization"
-    if lead is None or value is None or value >= rule.at(threshold):
-        return None
-    found = {"value": words.percent(value), "lead": words.label(lead)}
-    evidence = (finding(lead, value, "at work", rule, threshold, above=False),)
-    return Found(found, evidence, rule.graded(1 - value), job.span, (), _lowering(job, rule.at(threshold)))
-
-
-def _lowering(job: Job, least: float) -> Flags:
-    """[n_bins]: the steady bins without which the others' mean would reach ``least``, the lowest first: what explains
-    these explains the low use."""
-    at = np.flatnonzero(job.steady & np.isfinite(job.mean))
-    order = at[np.argsort(job.mean[at], kind="stable")]
-    rest = np.cumsum(job.mean[order][::-1])[::-1] / np.arange(len(order), 0, -1)
-    bins = np.zeros(len(job.mean), bool)
-    bins[order[rest < least]] = True
-    return bins
 
 
 @rule(

@@ -45,8 +45,8 @@ class Rule(NamedTuple):
     """One rule. ``title`` is a format for the words that its condition finds; ``severity`` is raised by thresholds that are
     called "warning" or "critical". ``needs``: of each group (metrics of the GPUs, columns of the host or the workload) one
     must be measured, else the rule abstains. ``explains``: codes of mere symptoms, not told where this rule holds for the
-    same GPUs and times. ``delays``: codes of symptoms that all GPUs show because they wait for those of this rule. ``link``:
-    a site's page about it, told after the advice."""
+    same GPUs and times. ``link``:
+    a site's page about it, told after the advice. ``aliases``: what the code was called earlier."""
 
     code: str
     severity: Severity
@@ -55,8 +55,8 @@ class Rule(NamedTuple):
     advice: str
     needs: tuple[tuple[str, ...], ...]
     explains: tuple[str, ...] = ()
-    delays: tuple[str, ...] = ()
     link: str = ""
+    aliases: tuple[str, ...] = ()
 
     def at(self, name: str) -> float:
         """The value of a threshold."""
@@ -88,7 +88,7 @@ class Table(NamedTuple):
         """The rules' codes, each after those that explain it. Raises graphlib.CycleError where they explain each other."""
         graph: dict[str, set[str]] = {rule.code: set() for rule in self.rules}
         for rule in self.rules:
-            for symptom in (*rule.explains, *rule.delays):
+            for symptom in rule.explains:
                 graph.setdefault(symptom, set()).add(rule.code)
         return list(TopologicalSorter(graph).static_order())
 
@@ -101,8 +101,7 @@ class Found(NamedTuple):
     """``words`` fill the rule's title. ``gpus``: positions, empty for all. ``bins`` [n_bins]: when it holds, or for what
     part (0-1) of the work that a bin lacks, None for throughout. ``span``: the same as unix times. ``advice``: in place of
     the rule's, where what was found asks for another. ``lost``: which share (0-1) of all the GPUs' time the cure would save;
-    None where that can't be told within a quarter of it in most jobs. ``apart``: it is no wait for slower GPUs,
-    whatever rule ``delays`` it."""
+    None where that can't be told within a quarter of it in most jobs."""
 
     words: dict[str, str]
     findings: tuple[Finding, ...]
@@ -111,7 +110,6 @@ class Found(NamedTuple):
     gpus: tuple[int, ...] = ()
     bins: Flags | Floats | None = None
     advice: str = ""
-    apart: bool = False
     lost: float | None = None
 
 
@@ -133,14 +131,14 @@ def rule(
     advice: str,
     needs: tuple[tuple[str, ...], ...],
     explains: tuple[str, ...] = (),
-    delays: tuple[str, ...] = (),
+    aliases: tuple[str, ...] = (),
 ) -> Callable[[_Condition], _Condition]:
     """Makes the function below the condition of a rule, which has its name as its code; see Rule. Its table has the rules in
     the order of their subjects (gssr.model.verdicts.rules), and of one subject in the order in which they are written."""
 
     def register(condition: _Condition) -> _Condition:
         code = condition.__name__
-        REGISTERED[code] = Rule(code, severity, title, thresholds, advice, needs, explains, delays), condition
+        REGISTERED[code] = Rule(code, severity, title, thresholds, advice, needs, explains, aliases=aliases), condition
         return condition
 
     return register
@@ -181,14 +179,12 @@ def decide(
         if code in judged and not any(explains(*cause, *judged[code]) for cause in kept.values()):
             kept[code] = judged[code]
     told = [_verdict(*kept[rule.code], gpu_hours, said) for rule in table.rules if rule.code in kept]
-    verdicts = sorted(told, key=lambda one: SEVERITIES.index(one.severity))
+    verdicts = sorted(told, key=lambda one: (SEVERITIES.index(one.severity), -(one.lost or 0.0)))
     return tuple(verdicts), tuple(abstentions)
 
 
 def same_gpus(cause: Rule, own: Found, rule: Rule, found: Found) -> bool:
     """Whether a rule is a symptom of a ``cause`` that holds (``own``) for all the GPUs for which it ``found`` something."""
-    if rule.code in cause.delays and not found.apart:
-        return True
     if rule.code not in cause.explains:
         return False
     return not own.gpus or bool(found.gpus and set(found.gpus) <= set(own.gpus))
@@ -207,6 +203,7 @@ def _verdict(rule: Rule, found: Found, gpu_hours: float, said: Callable[[str], s
         found.gpus,
         lost * gpu_hours if lost is not None and found.severity != "info" else None,
         lost,
+        rule.aliases,
     )
 
 

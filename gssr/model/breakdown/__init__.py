@@ -1,0 +1,1 @@
+"""Where the GPU time goes: every second of every allocated GPU in exactly one category."""

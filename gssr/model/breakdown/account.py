@@ -1,0 +1,113 @@
+"""The account of GPU time: every second of every allocated GPU is booked into one category.
+
+Each step divides time that the step before left over, so the shares of any GPU and of any bin add up to 1, whatever the
+samples are. What can't be told stays ``idle.unexplained``.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from gssr.arrays import Floats
+from gssr.model.breakdown.active_time import split_active_time
+from gssr.model.breakdown.activity import Activity, measure_activity
+from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
+from gssr.model.breakdown.idle_time import split_idle_time
+from gssr.model.breakdown.result import Breakdown, Confidence
+from gssr.model.evidence.evidence import Evidence
+
+MOST_ERROR = 0.05
+"""A cause of idle time whose share differs by more than this between every other bin and the rest, and by more than
+half of itself, is too unstable to be told: its time stays unexplained."""
+_LONG_SAMPLES = 5.0
+"""Samples further apart than this (s) hold many steps of most programs: causes are told from how they vary."""
+_CAUSES = ("idle.input_output", "idle.copies", "idle.host", "idle.imbalance")
+
+
+@dataclass(frozen=True)
+class Account:
+    """The breakdown of a window and what it was made from. ``working`` and ``waiting`` [n_gpus, n_bins] are the shares of
+    each bin in which a GPU computes, and in which it waits for other GPUs (idle or in a communication kernel); NaN where it
+    was not measured."""
+
+    breakdown: Breakdown
+    activity: Activity
+    working: Floats
+    waiting: Floats
+
+
+class _Book:
+    """GPU-seconds by category, booked GPU by bin and added up at once: all cells of all categories are too many to keep."""
+
+    def __init__(self, n_gpus: int, n_bins: int) -> None:
+        self.by_gpu = np.zeros((n_gpus, len(CATEGORIES)))
+        self.over_time = np.zeros((n_bins, len(CATEGORIES)))
+
+    def add(self, name: str, seconds: Floats) -> None:
+        """Book seconds [n_gpus, n_bins]."""
+        self.by_gpu[:, POSITIONS[name]] += seconds.sum(axis=1)
+        self.over_time[:, POSITIONS[name]] += seconds.sum(axis=0)
+
+    def move(self, name: str, to: str) -> None:
+        """Book what one category holds into another."""
+        for seconds in (self.by_gpu, self.over_time):
+            seconds[:, POSITIONS[to]] += seconds[:, POSITIONS[name]]
+            seconds[:, POSITIONS[name]] = 0.0
+
+    @cached_property
+    def error(self) -> Floats:
+        """[n_categories]: half the difference of the shares in even and in odd bins."""
+        halves = [self.over_time[first::2].sum(axis=0) for first in (0, 1)]
+        if not all(half.sum() > 0 for half in halves):
+            return np.zeros(len(CATEGORIES))
+        return np.abs(halves[0] / halves[0].sum() - halves[1] / halves[1].sum()) / 2
+
+
+def account_for(evidence: Evidence) -> Account:
+    """Account for every second of every GPU of a window."""
+    activity = measure_activity(evidence)
+    seconds = activity.seconds
+    n_gpus, n_bins = seconds.shape
+    book = _Book(n_gpus, n_bins)
+    working, waiting = np.zeros(seconds.shape), np.zeros(seconds.shape)
+    known = np.where(activity.is_known, seconds, 0.0)
+    book.add("unmeasured", seconds - known)
+    used = np.where(activity.is_used[:, None], known, 0.0)
+    book.add("unused", known - used)
+    outside = activity.is_startup | activity.is_end
+    for name, bins in (("startup", activity.is_startup), ("end", activity.is_end)):
+        book.add(name, np.where(bins, used * (1 - activity.active), 0.0))
+    for name, share in split_idle_time(evidence, activity).items():
+        book.add(name, np.where(outside, 0.0, used * share))
+        if name == "idle.imbalance":
+            waiting += np.where(outside, 0.0, share)
+    for name, share in split_active_time(evidence, activity).items():
+        book.add(name, used * share)
+        if name.startswith("working."):
+            working += share
+        elif name == "communication.waiting":
+            waiting += share
+    error, total = book.error, max(float(book.by_gpu.sum()), 1e-9)
+    for name in _CAUSES:
+        share = float(book.by_gpu[:, POSITIONS[name]].sum()) / total
+        if error[POSITIONS[name]] > max(MOST_ERROR, share / 2):
+            book.move(name, "idle.unexplained")
+    breakdown = Breakdown(
+        book.by_gpu, book.over_time, evidence.nodes, evidence.node_of, evidence.times, evidence.width,
+        max(evidence.interval, evidence.width), error, tuple(_confidence(each.name, evidence) for each in CATEGORIES),
+    )  # fmt: skip
+    cells = activity.is_known & activity.is_used[:, None]
+    return Account(breakdown, activity, np.where(cells, working, np.nan), np.where(cells, waiting, np.nan))
+
+
+def _confidence(name: str, evidence: Evidence) -> Confidence:
+    """Say how a category is known by what this recording holds."""
+    series = evidence.series
+    if name in ("unmeasured", "unused", "startup", "end", "working.slowed"):
+        return "measured"
+    if name in ("idle.between_kernels", "idle.unexplained"):
+        return "measured" if "gr_engine_active" in series else "inferred"
+    if name.startswith("idle."):
+        return "guess" if evidence.interval > _LONG_SAMPLES or "gr_engine_active" not in series else "inferred"
+    return "inferred" if "sm_active" in series else "guess"

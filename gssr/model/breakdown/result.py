@@ -1,0 +1,119 @@
+"""Where the GPU time of a window went, as numbers: what pages, screens, JSON and comparisons read."""
+
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from gssr.arrays import Floats, Ints
+from gssr.model.breakdown.categories import CATEGORIES
+
+Confidence = Literal["measured", "inferred", "guess"]
+"""How a share is known: by a counter of its own; from several that fit together; or from one that has other causes too."""
+
+
+class Efficiency(NamedTuple):
+    """The efficiencies of POP and TALP for GPUs, ratios 0-1; their product is ``parallel``. None where no GPU worked.
+
+    ``load_balance``: how much the GPUs compute on average, of what the one that computes most does. ``communication``: the
+    share of computing in the time in which the busiest GPU computes or communicates. ``orchestration``: that time as a
+    share of the window: the rest the host left the GPU without work. Source: TALP, arXiv 2603.26576.
+    """
+
+    load_balance: float
+    communication: float
+    orchestration: float
+
+    @property
+    def parallel(self) -> float:
+        """The share of the GPU time that computes."""
+        return self.load_balance * self.communication * self.orchestration
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """Where the GPU time of a window went.
+
+    ``by_gpu`` [n_gpus, n_categories] and ``over_time`` [n_bins, n_categories], the latter over all GPUs, are GPU-seconds by
+    category in the order of CATEGORIES; ``nodes`` are the names of the nodes and ``node_of`` [n_gpus] each GPU's number among
+    them. The bins begin at ``times`` (unix s) and are ``width`` seconds long; ``resolution`` is the length of what a sample
+    tells, s: shorter waits are shares of a mixture. ``error`` [n_categories]: by how much each share differs between every
+    other bin and the rest, half of it. ``confidence``: how each is known.
+    """
+
+    by_gpu: Floats
+    over_time: Floats
+    nodes: tuple[str, ...]
+    node_of: Ints
+    times: Floats
+    width: float
+    resolution: float
+    error: Floats
+    confidence: tuple[Confidence, ...]
+
+    @property
+    def gpu_seconds(self) -> float:
+        """All the time that was allocated."""
+        return float(self.by_gpu.sum())
+
+    @property
+    def shares(self) -> Floats:
+        """[n_categories]: shares of all time; NaN where there is none."""
+        total = self.gpu_seconds
+        return np.asarray(self.by_gpu.sum(axis=0) / total if total else np.full(len(CATEGORIES), np.nan), np.float64)
+
+    @property
+    def shares_by_gpu(self) -> Floats:
+        """[n_gpus, n_categories]: shares of each GPU's time; NaN where it has none."""
+        return _shares(self.by_gpu)
+
+    @property
+    def shares_by_node(self) -> Floats:
+        """[n_nodes, n_categories]: shares of the time of each node's GPUs; NaN where it has none."""
+        seconds = np.zeros((len(self.nodes), len(CATEGORIES)))
+        known = self.node_of >= 0
+        np.add.at(seconds, self.node_of[known], self.by_gpu[known])
+        return _shares(seconds)
+
+    def with_unmeasured_gpus(self, places: Ints, n_gpus: int, seconds: float) -> "Breakdown":
+        """Count GPUs that were never sampled as unmeasured for ``seconds`` each: the GPUs of this breakdown are at ``places``
+        among ``n_gpus``. The others belong to no node of ``nodes``: ``node_of`` is -1."""
+        by_gpu, node_of = np.zeros((n_gpus, len(CATEGORIES))), np.full(n_gpus, -1, np.int64)
+        by_gpu[:, positions_of("unmeasured")] = seconds
+        by_gpu[places], node_of[places] = self.by_gpu, self.node_of
+        return replace(self, by_gpu=by_gpu, node_of=node_of)
+
+    def share(self, name: str) -> float:
+        """The share of a category, or of a branch: the sum over its leaves."""
+        return float(self.shares[positions_of(name)].sum())
+
+    def share_over_time(self, name: str) -> Floats:
+        """[n_bins]: the share of a category or a branch in each bin; 0 in a bin outside the window."""
+        total = self.over_time.sum(axis=1)
+        own = self.over_time[:, positions_of(name)].sum(axis=1)
+        return np.divide(own, total, out=np.zeros(len(total)), where=total > 0)
+
+    @property
+    def efficiency(self) -> Efficiency | None:
+        """The efficiencies that multiply up to the share that computes, of the time that was measured."""
+        measured = self.by_gpu.sum(axis=1) - self.by_gpu[:, positions_of("unmeasured")].sum(axis=1)
+        computes = self.by_gpu[:, positions_of("working")].sum(axis=1)
+        busy = computes + self.by_gpu[:, positions_of("communication")].sum(axis=1)
+        counts = measured > 0
+        if not counts.any() or not computes.any():
+            return None
+        elapsed = measured[counts]
+        computes, busy = computes[counts] / elapsed, busy[counts] / elapsed
+        return Efficiency(
+            float(computes.mean() / computes.max()), float(computes.max() / busy.max()), float(busy.max())
+        )
+
+
+def positions_of(name: str) -> list[int]:
+    """Find the positions in CATEGORIES of a category, or of all leaves of a branch."""
+    return [at for at, each in enumerate(CATEGORIES) if name in (each.name, each.branch)]
+
+
+def _shares(seconds: Floats) -> Floats:
+    total = seconds.sum(axis=1, keepdims=True)
+    return np.divide(seconds, total, out=np.full(seconds.shape, np.nan), where=total > 0)

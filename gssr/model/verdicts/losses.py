@@ -1,0 +1,638 @@
+"""Verdicts on GPU time that is lost, each read from the account of where it went (gssr.model.breakdown).
+
+A rule here asks for the share of one category. It never looks at the idle time as a whole, so no two of them claim the same
+second. What a sentence says of rates holds on average over the time that it claims.
+"""
+
+import numpy as np
+
+from gssr.arrays import Flags, Floats
+from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
+from gssr.model.breakdown.late_gpus import LateGpus, working_spans
+from gssr.model.results import Finding
+from gssr.model.verdicts import words
+from gssr.model.verdicts.job import Job, group, kendall, positions, stretches
+from gssr.model.verdicts.table import CSCS, LEAD, Found, Rule, Threshold, finding, rule, told
+
+CRITICAL = 0.25
+"""A quarter of the GPU time lost is critical: a job on four GPUs would do with three."""
+_MOVED = ("read_bytes", "write_bytes", "net_rx_bytes", "net_tx_bytes")
+_COPIED = ("pcie_rx_bytes", "pcie_tx_bytes", "c2c_rx_bytes", "c2c_tx_bytes")
+_LINKS = ("nvlink_tx_bytes", "pcie_tx_bytes")
+_GOING_ON = ("running", "lost")
+_TRACE = (
+    "see one step in a trace: nsys profile --trace=cuda,nvtx,osrt -o step PROGRAM on one rank, or torch.profiler; then "
+    "gssr analyze it."
+)
+
+
+def _loss(*names: str) -> tuple[Threshold, ...]:
+    """The thresholds of a loss: the share that is ordinary for its categories, and from which on it is critical."""
+    own = [CATEGORIES[POSITIONS[name]] for name in names]
+    source = next((category.source for category in own if category.source), "")
+    least = max(category.ordinary for category in own)
+    what = " and ".join(name.replace("_", " ").replace(".", ", ") for name in names)
+    return (
+        Threshold("warning", least, f"{what}: at least this share of the GPU time", source or "ours"),
+        Threshold("critical", CRITICAL, "from this share on it is critical"),
+    )
+
+
+def _graded(job: Job, rule: Rule, share: float, text: str, title: dict[str, str], *more: Finding,
+            gpus: tuple[int, ...] = (), bins: Floats | Flags | None = None, advice: str = "") -> Found | None:  # fmt: skip
+    """What a rule finds where its loss is above the ordinary share; None below."""
+    least = rule.at("warning")
+    if not share >= least:
+        return None
+    shown = told(
+        "share", share, f"{words.percent(share)} of the GPU time {text} (at least {words.percent(least)})", least
+    )
+    return Found(
+        {"share": words.percent(share), **title},
+        (shown, *more),
+        rule.graded(share),
+        job.span,
+        gpus,
+        bins,
+        advice,
+        share,
+    )
+
+
+def _rates(job: Job, name: str, metrics: tuple[str, ...]) -> list[Finding]:
+    """What moved most in the time of a category: its mean rate there, and over the whole window."""
+    weight = job.breakdown.share_over_time(name)
+    best: tuple[float, Finding] | None = None
+    for metric in metrics:
+        rate = job.evidence.host.get(metric)
+        per = " per node" if rate is not None else " per GPU"
+        rate = job.in_time(metric) if rate is None else rate
+        known = np.isfinite(rate)
+        if not known.any() or not weight[known].any():
+            continue
+        there = float(weight[known] @ rate[known] / weight[known].sum())
+        mean = float(rate[known].mean())
+        text = f"{words.label(metric)} {words.amount(there, metric)}{per} then, {words.amount(mean, metric)} on average"
+        if best is None or there > best[0]:
+            best = there, told(metric, there, text)
+    return [best[1]] if best is not None and best[0] > 0 else []
+
+
+@rule(
+    "warning", "{share} of the GPU time is spent waiting for files or the network",
+    _loss("idle.input_output"),
+    "Read ahead in more workers, stage files to node-local storage, write checkpoints less often or in the background.",
+    needs=(LEAD, _MOVED),
+)  # fmt: skip
+def io_wait(job: Job, rule: Rule) -> Found | None:
+    """GPUs idle while disks or network move more than while they work."""
+    share = job.breakdown.share("idle.input_output")
+    bins = job.breakdown.share_over_time("idle.input_output")
+    more, gpus = _rates(job, "idle.input_output", _MOVED), ()
+    if job.is_late_for_files and job.late_gpus is not None:
+        share += job.late_gpus.share
+        gpus = job.late_gpus.gpus
+        more.append(told("share", job.late_gpus.share, f"{words.percent(job.late_gpus.share)} others wait for these"))
+    return _graded(job, rule, share, "idle meanwhile", {}, *more, gpus=gpus, bins=bins)
+
+
+@rule(
+    "warning", "{share} of the GPU time is spent waiting for copies between host and GPU",
+    _loss("idle.copies"),
+    "Copy from pinned memory (pin_memory=True) and beside the computation (non_blocking=True, streams); keep on the GPU what "
+    "is used again.",
+    needs=(LEAD, _COPIED),
+)  # fmt: skip
+def transfer_bound(job: Job, rule: Rule) -> Found | None:
+    """GPUs idle while their links to the host carry data."""
+    share = job.breakdown.share("idle.copies")
+    bins = job.breakdown.share_over_time("idle.copies")
+    return _graded(job, rule, share, "idle meanwhile", {}, *_rates(job, "idle.copies", _COPIED), bins=bins)
+
+
+@rule(
+    "warning", "{share} of the GPU time is spent waiting for the CPU",
+    (*_loss("idle.host"), Threshold("cores", 0.9, "all cores are busy: so much of the node's CPUs")),
+    "Move the work to the GPU, or spread it over more cores (more worker processes, threads; --cpus-per-task).",
+    needs=(LEAD, ("cpu_utilization", "workload_cpu")),
+)  # fmt: skip
+def cpu_starved(job: Job, rule: Rule) -> Found | None:
+    """GPUs idle while the CPU computes."""
+    share = job.breakdown.share("idle.host")
+    bins = job.breakdown.share_over_time("idle.host")
+    more, advice = [], ""
+    used = _mean_then(job.evidence.host.get("cpu_utilization"), bins)
+    if used is not None:
+        more.append(told("cpu_utilization", used, f"{words.percent(used)} of the node's CPUs busy then"))
+        if used >= rule.at("cores"):
+            advice = (
+                "All cores are busy: more workers would not help. Move work to the GPU, or ask for more cores per GPU."
+            )
+    cores = _mean_then(job.evidence.workload.get("cpu"), bins)
+    if cores is not None:
+        more.append(told("workload_cpu", cores, f"{words.counted(cores, 'core')} busy per rank then"))
+    return _graded(job, rule, share, "idle meanwhile", {}, *more, bins=bins, advice=advice)
+
+
+def _mean_then(values: Floats | None, weight: Floats) -> float | None:
+    """The mean of values [n_bins] weighted by ``weight``; None where none is known then."""
+    if values is None:
+        return None
+    known = np.isfinite(values)
+    total = float(weight[known].sum())
+    return float(weight[known] @ values[known] / total) if total > 0 else None
+
+
+# Waiting for other GPUs
+
+
+_EVEN = (
+    "Share the work out evenly (domain decomposition, batch sizes, sequence lengths); gssr analyze -plb {file} shows which "
+    "GPUs do most."
+)
+
+
+def _late(job: Job, rule: Rule, code: str, text: str = "waiting for other GPUs") -> tuple[LateGpus, Found] | None:
+    late = job.late_gpus
+    if late is None or late.code != code or job.is_late_for_files or (late.gpus and set(late.gpus) <= job.slowed_gpus):
+        return None  # what waits for GPUs at lower clocks, or for files, is told with these
+    title = group(job, late.gpus) if late.gpus else {}
+    title["who"] = words.named(job.evidence.gpus, late.gpus) if late.gpus else ""
+    waits = np.asarray(np.where(late.is_waiting, job.waits_over_time, 0.0), np.float64)
+    found = _graded(job, rule, late.share, text, title, *_least_waiting(job), gpus=late.gpus, bins=waits)
+    return None if found is None else (late, found)
+
+
+def _least_waiting(job: Job) -> list[Finding]:
+    """Who waits least, and who most."""
+    shares = job.waits_by_gpu
+    if not np.isfinite(shares).any():
+        return []
+    low, high = int(np.nanargmin(shares)), int(np.nanargmax(shares))
+    names = [words.place(job.evidence.gpus[at]) for at in (low, high)]
+    text = f"{names[0]} waits {words.percent(float(shares[low]))} of its time, {names[1]} {words.percent(float(shares[high]))}"
+    return [told("share", float(shares[low]), text)]
+
+
+@rule(
+    "warning", "{share} of the GPU time is lost waiting for {who}",
+    _loss("idle.imbalance", "communication.waiting"),
+    "See what these GPUs have more of: work, a slower clock, a slower node, output that only one rank writes.",
+    needs=(LEAD,),
+)  # fmt: skip
+def straggler(job: Job, rule: Rule) -> Found | None:
+    """One GPU or few wait least while all others wait."""
+    found = _late(job, rule, "straggler")
+    return found[1] if found else None
+
+
+@rule(
+    "warning", "{share} of the GPU time is lost waiting for {who}",
+    _loss("idle.imbalance", "communication.waiting"),
+    "Leave the node out (#SBATCH --exclude) and tell the operators: every other GPU of a synchronous job waits for it.",
+    needs=(LEAD,),
+)  # fmt: skip
+def slow_node(job: Job, rule: Rule) -> Found | None:
+    """All GPUs of a node wait least while all others wait."""
+    found = _late(job, rule, "slow_node")
+    return found[1] if found else None
+
+
+@rule(
+    "warning", "{share} of the GPU time is lost because the load is uneven; {least} does the most",
+    _loss("idle.imbalance", "communication.waiting"),
+    _EVEN.replace("{file}", "FILE"),
+    needs=(LEAD,),
+)  # fmt: skip
+def imbalance(job: Job, rule: Rule) -> Found | None:
+    """GPUs wait for each other, some always longer than others."""
+    found = _late(job, rule, "imbalance")
+    if found is None:
+        return None
+    least = int(np.nanargmin(job.waits_by_gpu))
+    return found[1]._replace(words={**found[1].words, "least": words.place(job.evidence.gpus[least])})
+
+
+@rule(
+    "warning", "{share} of the GPU time is lost waiting for other GPUs; who is late changes",
+    _loss("idle.imbalance", "communication.waiting"),
+    "Let batches take equally long (sort by length, pad less, pack sequences), or let ranks run ahead of each other.",
+    needs=(LEAD,),
+)  # fmt: skip
+def rotating_stragglers(job: Job, rule: Rule) -> Found | None:
+    """GPUs wait for each other, for another one each time."""
+    found = _late(job, rule, "rotating_stragglers")
+    return found[1] if found else None
+
+
+@rule(
+    "warning", "The GPUs take turns: {share} of their time they wait while others work",
+    _loss("idle.imbalance", "communication.waiting"),
+    "Let the stages overlap (asynchronous generation and training, more micro-batches in flight, another split of layers), "
+    "or run them one after the other on all GPUs.",
+    needs=(LEAD,),
+)  # fmt: skip
+def taking_turns(job: Job, rule: Rule) -> Found | None:
+    """Groups of GPUs work while the others wait, in turn."""
+    found = _late(job, rule, "taking_turns")
+    return found[1] if found else None
+
+
+@rule(
+    "warning", "{share} of the GPU time is communication that nothing hides",
+    (
+        *_loss("communication.transferring"),
+        Threshold("quiet", 0.5, "waiting is more than this share of it: links are quiet most of the time"),
+    ),
+    "Overlap it with computation, communicate less often (larger batches, gradient accumulation) or less (sharding, lower "
+    "precision); NCCL_DEBUG=INFO shows which links it takes.",
+    needs=(LEAD,),
+)  # fmt: skip
+def communication_bound(job: Job, rule: Rule) -> Found | None:
+    """Kernels that run are collectives: those that transfer, and those that wait without a GPU that is late."""
+    breakdown = job.breakdown
+    share = breakdown.share("communication.transferring")
+    links = job.evidence.has("sm_active") or any(job.evidence.has(name) for name in _LINKS)
+    if not links and share < CRITICAL:
+        return None  # power alone tells communication from other work that draws little only roughly
+    if job.late_gpus is None:
+        share += breakdown.share("communication.waiting")
+    bins = breakdown.share_over_time("communication")
+    more = _rates(job, "communication.transferring", _LINKS)
+    nvlink = job.over("nvlink_tx_bytes", job.steady)
+    advice = ""
+    if (
+        more
+        and more[0].metric == "pcie_tx_bytes"
+        and nvlink is not None
+        and nvlink < 1e6
+        and len(job.evidence.nodes) == 1
+    ):
+        more.append(told("nvlink_tx_bytes", nvlink, "NVLink carries nothing"))
+        advice = (
+            "NCCL does not use NVLink: see NCCL_DEBUG=INFO, NCCL_P2P_DISABLE, and nvidia-smi topo -m within the job."
+        )
+    return _graded(job, rule, share, "in communication kernels", {}, *more, bins=bins, advice=advice)
+
+
+# Time of single GPUs, and of all
+
+
+@rule(
+    "warning", "{some} began to work {late} after the others",
+    (
+        Threshold("share", 0.05, "a GPU begins later than the first quarter of them by at least this share of the time"),
+        Threshold("seconds", 5.0, "and by at least this many seconds"),
+    ),
+    "See what these nodes did meanwhile: a slow file system, an image being pulled, a rank waiting for its data.",
+    needs=(LEAD,),
+)  # fmt: skip
+def late_start(job: Job, rule: Rule) -> Found | None:
+    """Some GPUs begin after the others."""
+    begin = working_spans(job.account)[0]
+    return _not_together(job, rule, begin, _quartile(begin, 0.25), "late")
+
+
+@rule(
+    "warning", "{some} stopped working {early} before the others",
+    (
+        Threshold("share", 0.05, "a GPU stops earlier than the last quarter of them by at least this share of the time"),
+        Threshold("seconds", 5.0, "and by at least this many seconds"),
+    ),
+    "Look for a rank that died, or share the work out in smaller pieces so that all end together.",
+    needs=(LEAD,),
+)  # fmt: skip
+def early_end(job: Job, rule: Rule) -> Found | None:
+    """Some GPUs stop before the others."""
+    end = working_spans(job.account)[1]
+    return _not_together(job, rule, end, _quartile(end, 0.75), "early")
+
+
+_LEAST_LOST = 0.01
+"""What costs less of the GPU time is no loss that anybody would look for."""
+
+
+def _quartile(values: Floats, share: float) -> float:
+    """A quartile of what is known: one of the values; NaN without any."""
+    known = np.sort(values[np.isfinite(values)])
+    return float(known[round(share * (len(known) - 1))]) if len(known) else np.nan
+
+
+def _not_together(job: Job, rule: Rule, edge: Floats, usual: float, word: str) -> Found | None:
+    """GPUs whose begin or end of work [n_gpus] is far from that of the quarter that begins first or ends last."""
+    apart = np.nan_to_num(edge - usual if word == "late" else usual - edge)
+    least = max(rule.at("share") * job.evidence.seconds, rule.at("seconds"), 3.5 * job.evidence.width)
+    which = positions(apart >= least)
+    if not which or (job.late_gpus is not None and job.late_gpus.code == "taking_turns"):
+        return None
+    seconds = float(np.median(apart[list(which)]))
+    share = float(apart[list(which)].sum()) / job.evidence.n_gpus / job.evidence.seconds
+    if share < _LEAST_LOST:
+        return None
+    evidence = (
+        finding("seconds", seconds, "apart from the others", rule, "seconds"),
+        told("share", share, f"{words.percent(share)} of the GPU time"),
+    )
+    own = float(np.median(edge[list(which)]))
+    return Found(
+        {**group(job, which), word: words.duration(seconds)}, evidence, rule.severity,
+        (min(usual, own), max(usual, own)), which, lost=share,
+    )  # fmt: skip
+
+
+@rule(
+    "critical", "{some} {were} {ever} used",
+    (
+        Threshold("seconds", 20.0, "in a job of at least this many seconds"),
+        Threshold("memory", 1e9, "where each has more bytes in use than a driver takes, the program found them"),
+    ),
+    "Ask for fewer GPUs, or let the program use all it gets: check the ranks per node, CUDA_VISIBLE_DEVICES and the "
+    "launcher's GPU binding (srun --ntasks-per-node=4 --gpus-per-task=1 nvidia-smi -L).",
+    needs=(LEAD,),
+)  # fmt: skip
+def gpus_unused(job: Job, rule: Rule) -> Found | None:
+    """k of n GPUs do nothing in the whole run."""
+    unused = positions(job.known & ~job.used)
+    if not unused or job.evidence.seconds < rule.at("seconds"):
+        return None
+    share = job.breakdown.share("unused")
+    evidence = [told("share", share, f"{words.percent(share)} of the GPU time")]
+    title, n = {**group(job, unused), "ever": "never"}, job.evidence.n_gpus
+    advice = ""
+    if len(unused) == n:
+        advice = (
+            "Is the program built for GPUs, and does it find them? Try within the job: nvidia-smi; python -c 'import torch; "
+            "print(torch.cuda.is_available())'. Work that needs no GPU runs as well on a node without."
+        )
+        if n > 1:
+            title |= {"some": f"None of the {n} GPUs", "were": "was", "ever": "ever"}
+    greatest = job.evidence.greatest.get("memory_used")
+    held = np.nan if greatest is None else float(greatest[list(unused)].min())
+    if held >= rule.at("memory"):
+        evidence.append(told("memory_used", held, f"at least {words.amount(held, 'memory_used')} in use on each"))
+        advice = (
+            "The program found these GPUs, as the memory in use shows, and computes nothing on them: it may wait for its "
+            "first step (py-spy dump --pid PID shows where), for requests, or compute on the CPU."
+        )
+    return Found(title, tuple(evidence), rule.severity, job.evidence.window, unused, advice=advice, lost=share)
+
+
+@rule(
+    "info", "The first {idle} ({share} of the time) went by before the GPUs worked",
+    (
+        Threshold("share", 0.05, "at least this share of the time passes before the GPUs work", CSCS),
+        Threshold("seconds", 5.0, "and at least this many seconds"),
+    ),
+    "Stage data and environments to node-local storage, cache compiled kernels, and do preparation that needs no GPU in "
+    "a job of its own.",
+    needs=(LEAD,),
+)  # fmt: skip
+def start_up(job: Job, rule: Rule) -> Found | None:
+    """The whole job begins late."""
+    return _outside(job, rule, job.evidence.start, job.span[0], "startup")
+
+
+@rule(
+    "info", "The GPUs did nothing in the last {idle} ({share} of the time)",
+    (
+        Threshold("share", 0.05, "the GPUs do nothing in at least this share of the time, at its end"),
+        Threshold("seconds", 5.0, "and for at least this many seconds"),
+    ),
+    "Let the job end when its work is done; move what needs no GPU (output, evaluation on the CPU) to a job of its own.",
+    needs=(LEAD,),
+)  # fmt: skip
+def tear_down(job: Job, rule: Rule) -> Found | None:
+    """The whole job stops working before it ends."""
+    found = _outside(job, rule, job.span[1], job.evidence.end, "end")
+    if found is None or job.is_hanging:
+        return None
+    if job.evidence.state in _GOING_ON:
+        advice = "The job still runs: look at the last lines of its output. It may wait for data, write a checkpoint, or hang."
+        return found._replace(advice=advice)
+    return found
+
+
+def _outside(job: Job, rule: Rule, start: float, end: float, category: str) -> Found | None:
+    share = job.breakdown.share(category)
+    if share < rule.at("share") or end - start < rule.at("seconds"):
+        return None
+    title = {"idle": words.duration(end - start), "share": words.percent(share)}
+    evidence = (finding("share", share, "of the GPU time", rule, "share"),)
+    return Found(title, evidence, rule.severity, (start, end), (), job.breakdown.share_over_time(category), lost=share)
+
+
+@rule(
+    "critical", "Nothing has been computed for the last {idle}{who}",
+    (
+        Threshold("seconds", 120.0, "no GPU works for at least this many seconds to the end of a job that still runs, ..."),
+        Threshold("ended", 60.0, "... or this many of one that did not complete"),
+        Threshold("share", 0.1, "and for at least this share of the time"),
+    ),
+    "Look where the ranks are: py-spy dump --pid PID (Python) or gdb -p PID on each node; NCCL's flight recorder "
+    "(TORCH_NCCL_TRACE_BUFFER_SIZE) tells which rank did not join which collective. Results may be complete: see the log.",
+    needs=(LEAD,),
+)  # fmt: skip
+def hang(job: Job, rule: Rule) -> Found | None:
+    """All GPUs idle or spin to the end of a job that does not complete."""
+    since = job.last_work
+    idle = job.evidence.end - since
+    if not job.is_hanging or idle < rule.at("seconds" if job.evidence.state in _GOING_ON else "ended"):
+        return None
+    share = idle / job.evidence.seconds
+    if share < rule.at("share"):
+        return None
+    late = job.breakdown.times >= since
+    engine = np.where(job.used, _row_means(job.account.activity.active[:, late]), np.nan)
+    idles, spins = engine < 0.1, engine >= 0.5
+    which, who = (), ""
+    if idles.any() and spins.any() and 2 * idles.sum() <= spins.sum():
+        which = positions(idles)
+        verb = "is" if len(which) == 1 else "are"
+        who = f"; {words.named(job.evidence.gpus, which)} {verb} idle while the others spin"
+    found = (finding("seconds", idle, "without work", rule, "ended"),)
+    return Found(
+        {"idle": words.duration(idle), "who": who},
+        found,
+        rule.severity,
+        (since, job.evidence.end),
+        which,
+        late,
+        lost=share,
+    )
+
+
+_FEWEST_PARTS = 6
+"""Of fewer parts in a row each lower than the one before, chance makes one in hundreds."""
+
+
+def _row_means(values: Floats) -> Floats:
+    return values.mean(axis=1) if values.shape[1] else np.full(len(values), np.nan)
+
+
+@rule(
+    "warning", "The job grows slower: {first} of the GPU time works at its beginning, {last} at its end",
+    (
+        Threshold("drop", 0.1, "the share that works falls by at least this from the first quarter to the last"),
+        Threshold("trend", 0.7, "and it falls steadily: Kendall's correlation with time is at least this, negative"),
+        Threshold("parts", 12.0, "looked at in this many parts of the time", least=2.0),
+    ),
+    "Look for something that grows: a list of results, a fragmented heap, logs, files per folder; compare the time of "
+    "a step at the beginning and the end.",
+    needs=(LEAD,),
+)  # fmt: skip
+def slow_down(job: Job, rule: Rule) -> Found | None:
+    """The share of the time in which GPUs work falls steadily."""
+    inside = np.flatnonzero(job.steady)
+    parts = min(int(rule.at("parts")), len(inside) // 2)
+    if parts < _FEWEST_PARTS:
+        return None
+    works = job.breakdown.share_over_time("working")
+    levels = np.array([float(works[part].mean()) for part in np.array_split(inside, parts)])
+    quarter = max(parts // 4, 1)
+    first, last = float(levels[:quarter].mean()), float(levels[-quarter:].mean())
+    trend = kendall(levels)
+    if first - last < rule.at("drop") or trend > -rule.at("trend"):
+        return None
+    title = {"first": words.percent(first), "last": words.percent(last)}
+    evidence = (
+        told("share", last, f"{title['first']} at first, {title['last']} at last"),
+        told("trend", trend, f"rank correlation with time {trend:.2f}", -rule.at("trend")),
+    )
+    return Found(title, evidence, rule.severity, job.span, lost=max(first - float(levels.mean()), 0.0))
+
+
+@rule(
+    "warning", "{share} of the GPU time nothing runs between kernels",
+    _loss("idle.between_kernels"),
+    f"The host launches too slowly for short kernels, or waits for their results: larger batches, CUDA graphs, fewer "
+    f"synchronisations (.item(), printing); {_TRACE}",
+    needs=(("gr_engine_active", "gpu_utilization"),), aliases=("gaps",),
+)  # fmt: skip
+def launch_gaps(job: Job, rule: Rule) -> Found | None:
+    """The engine is partly active in the bins of work: gaps shorter than a sample."""
+    share = job.breakdown.share("idle.between_kernels")
+    if share >= 0.5:
+        return None  # told as low_use
+    bins = job.breakdown.share_over_time("idle.between_kernels")
+    return _graded(job, rule, share, "idle, in samples in which kernels run as well", {}, bins=bins)
+
+
+@rule(
+    "warning", "The GPUs are little used: {share} of their time nothing runs, between short pieces of work",
+    (Threshold("warning", 0.5, "idle between kernels: at least this share of the GPU time"), Threshold("critical", 0.75, "from this share on it is critical")),
+    f"Give the GPUs more to do at a time (larger batches, several processes per GPU with MPS), or ask for fewer; {_TRACE}",
+    needs=(LEAD,),
+)  # fmt: skip
+def low_use(job: Job, rule: Rule) -> Found | None:
+    """Gaps between kernels are most of the time."""
+    share = job.breakdown.share("idle.between_kernels")
+    return _graded(job, rule, share, "idle", {}, bins=job.breakdown.share_over_time("idle.between_kernels"))
+
+
+_REGULAR = 0.15
+"""Distances between pauses that differ by less than this share are a rhythm."""
+
+
+@rule(
+    "warning", "{share} of the GPU time is lost, no cause found{form}",
+    _loss("idle.unexplained"),
+    f"See in the program's log what it did then (output, evaluation, compilation), and {_TRACE}",
+    needs=(LEAD,),
+)  # fmt: skip
+def unexplained(job: Job, rule: Rule) -> Found | None:
+    """Idle time in which nothing that was measured moves."""
+    found = _pauses(job)
+    return None if found else _unexplained(job, rule, "")
+
+
+@rule(
+    "warning", "The GPUs pause {times}, {longest} at most: {share} of the GPU time is lost, no cause found",
+    _loss("idle.unexplained"),
+    f"See in the program's log what it did then (output, evaluation, compilation), and {_TRACE}",
+    needs=(LEAD,),
+)  # fmt: skip
+def pauses(job: Job, rule: Rule) -> Found | None:
+    """All GPUs together do nothing for a while, at irregular times."""
+    found = _pauses(job)
+    if not found or _period(found) is not None:
+        return None
+    own = _unexplained(job, rule, "")
+    lengths = [end - first for first, end in found]
+    times = "once" if len(found) == 1 else f"{len(found)} times"
+    return own and own._replace(words={**own.words, "times": times, "longest": words.duration(max(lengths))})
+
+
+@rule(
+    "warning", "Every {period} the GPUs pause for {length}: {share} of the GPU time is lost, no cause found",
+    _loss("idle.unexplained"),
+    "See what the program does at this rhythm (checkpoint, validation, data loading): do it less often, or in the "
+    "background beside the computation.",
+    needs=(LEAD,),
+)  # fmt: skip
+def recurring_dips(job: Job, rule: Rule) -> Found | None:
+    """All GPUs together do nothing for a while, again and again after the same time."""
+    found = _pauses(job)
+    period = _period(found)
+    if period is None:
+        return None
+    own = _unexplained(job, rule, "")
+    length = float(np.median([end - first for first, end in found]))
+    return own and own._replace(words={**own.words, "period": words.duration(period), "length": words.duration(length)})
+
+
+def _unexplained(job: Job, rule: Rule, form: str) -> Found | None:
+    share = job.breakdown.share("idle.unexplained")
+    bins = job.breakdown.share_over_time("idle.unexplained")
+    return _graded(job, rule, share, "idle, and nothing that was measured moves meanwhile", {"form": form}, bins=bins)
+
+
+def _pauses(job: Job) -> list[tuple[float, float]]:
+    """When (unix s) nearly all GPUs were idle at once for no cause that was found, for at least two bins."""
+    idle = (job.breakdown.share_over_time("idle.unexplained") >= 0.5) & job.steady
+    times, width = job.breakdown.times, job.breakdown.width
+    return [(float(times[first]), float(times[end - 1]) + width) for first, end in stretches(idle) if end - first >= 2]
+
+
+def _period(found: list[tuple[float, float]]) -> float | None:
+    """The time from pause to pause, s, where it is always the same; None otherwise."""
+    if len(found) < 4:
+        return None
+    apart = np.diff([first for first, _ in found])
+    return float(apart.mean()) if float(apart.std()) <= _REGULAR * float(apart.mean()) else None
+
+
+@rule(
+    "warning", "{share} of the GPU time goes to kernels that use few SMs",
+    (*_loss("working.few_sms"), Threshold("occupancy", 0.0625, "warps per SM, of all it holds: one for each of its four schedulers")),
+    "Give each kernel more to do: larger batches or blocks, fused kernels, CUDA graphs; or share the GPU (MPS).",
+    needs=(("gr_engine_active",), ("sm_active",)),
+)  # fmt: skip
+def small_kernels(job: Job, rule: Rule) -> Found | None:
+    """Kernels run on few SMs."""
+    if _has_few_warps(job, rule.at("occupancy")):
+        return None
+    share = job.breakdown.share("working.few_sms")
+    sm, engine = job.at_work("sm_active"), job.at_work("gr_engine_active")
+    more = [finding("sm_active", sm, "at work"), finding("gr_engine_active", engine)]
+    return _graded(job, rule, share, "in them", {}, *more, bins=job.breakdown.share_over_time("working.few_sms"))
+
+
+@rule(
+    "warning", "{share} of the GPU time is lost to few warps: occupancy {occupancy}, SM activity {sm}",
+    (*_loss("working.few_sms"), Threshold("occupancy", 0.0625, "warps per SM, of all it holds: one for each of its four schedulers")),
+    "Start more threads per kernel (a larger grid, larger batches), or let kernels run side by side (streams, MPS); Nsight "
+    "Compute's launch statistics of the longest kernel show what limits its occupancy.",
+    needs=(("gr_engine_active",), ("sm_active",), ("sm_occupancy",)),
+)  # fmt: skip
+def low_occupancy(job: Job, rule: Rule) -> Found | None:
+    """SMs are busy with fewer warps than they have schedulers."""
+    if not _has_few_warps(job, rule.at("occupancy")):
+        return None
+    share = job.breakdown.share("working.few_sms")
+    title = {"occupancy": words.percent(job.at_work("sm_occupancy")), "sm": words.percent(job.at_work("sm_active"))}
+    return _graded(job, rule, share, "", title, bins=job.breakdown.share_over_time("working.few_sms"))
+
+
+def _has_few_warps(job: Job, least: float) -> bool:
+    warps, sm = job.at_work("sm_occupancy"), job.at_work("sm_active")
+    return bool(sm > 0.25 and warps < least * sm)
