@@ -12,6 +12,8 @@ Role = Literal[
     "plain", "title", "heading", "dim", "value", "series", "band", "fill", "track", "good", "bad", "outlier", "gap",
     "ramp0", "ramp1", "ramp2", "ramp3", "ramp4", "low0", "low1", "low2", "low3", "low4", "cursor", "picked",
     "compute", "network", "copy", "sync", "launch", "range", "io", "other",
+    "working1", "working2", "working3", "working4", "working5", "working6", "communication1", "communication2",
+    "idle1", "idle2", "idle3", "idle4", "idle5", "idle6", "outside1", "outside2", "outside3", "outside4",
 ]  # fmt: skip
 
 
@@ -67,6 +69,24 @@ ROLES: dict[Role, Look] = {
     "range": Look("37", "white"),
     "io": Look("31", "red"),
     "other": Look("2", "dim"),
+    "working1": Look("38;5;29", "color(29)"),
+    "working2": Look("38;5;35", "color(35)"),
+    "working3": Look("38;5;71", "color(71)"),
+    "working4": Look("38;5;114", "color(114)"),
+    "working5": Look("38;5;143", "color(143)"),
+    "working6": Look("38;5;172", "color(172)"),
+    "communication1": Look("38;5;68", "color(68)"),
+    "communication2": Look("38;5;98", "color(98)"),
+    "idle1": Look("38;5;175", "color(175)"),
+    "idle2": Look("38;5;133", "color(133)"),
+    "idle3": Look("38;5;167", "color(167)"),
+    "idle4": Look("38;5;173", "color(173)"),
+    "idle5": Look("38;5;130", "color(130)"),
+    "idle6": Look("38;5;138", "color(138)"),
+    "outside1": Look("38;5;103", "color(103)"),
+    "outside2": Look("38;5;145", "color(145)"),
+    "outside3": Look("38;5;241", "color(241)"),
+    "outside4": Look("38;5;252", "color(252)"),
 }
 ON_LIGHT: dict[int, int] = {
     110: 25, 74: 31, 67: 67, 60: 103, 239: 250, 240: 246, 238: 252, 235: 254,

@@ -12,6 +12,8 @@ from itertools import islice
 from typing import Any
 
 from gssr.arrays import Floats
+from gssr.model.breakdown.categories import CATEGORIES
+from gssr.model.breakdown.result import Breakdown
 from gssr.model.results import Analysis, GpuSummary, Phase, Place, Statistics, StepTime, Unplaced, Verdict
 from gssr.model.traced import Traced
 from gssr.report.page import why_no_score
@@ -103,6 +105,7 @@ def _run(analysis: Analysis, gpus: list[dict[str, Any]]) -> dict[str, Any]:
             for name, balance in analysis.balance.items()
         },
         "events": [event._asdict() | {"time": number(event.time)} for event in analysis.events],
+        "breakdown": _breakdown(analysis.breakdown),
         "verdicts": [verdict_object(verdict) for verdict in analysis.verdicts],
         "abstentions": [{"code": each.code, "reason": each.reason} for each in analysis.abstentions],
         "phases": [_phase(each) for each in analysis.phases],
@@ -133,6 +136,38 @@ def _step(step: StepTime | None) -> dict[str, Any] | None:
         "change": number(step.change),
         "series": [[number(time), number(seconds)] for time, seconds in step.series],
     }
+
+
+MOST_SPANS = 100
+"""Spans of time of a category, the longest: one of short waits has thousands."""
+
+
+def _breakdown(breakdown: Breakdown | None) -> dict[str, Any] | None:
+    """None without samples. Times are unix s, GPUs positions in the run's list of them."""
+    if breakdown is None or not breakdown.gpu_seconds > 0:
+        return None
+    seconds, shares, efficiency = breakdown.by_gpu.sum(axis=0), breakdown.shares, breakdown.efficiency
+    return {
+        "gpu_seconds": number(breakdown.gpu_seconds),
+        "resolution_s": number(breakdown.resolution),
+        "categories": [
+            {
+                "name": each.name, "label": each.label, "gpu_seconds": number(float(seconds[at])),
+                "share": number(float(shares[at])), "error": number(float(breakdown.error[at])),
+                "confidence": breakdown.confidence[at], "is_loss": each.is_loss, "ordinary": each.ordinary,
+                "gpus": breakdown.gpus_with_most(each.name), "spans": breakdown.spans(each.name, MOST_SPANS),
+            }
+            for at, each in enumerate(CATEGORIES)
+        ],
+        "efficiency": None if efficiency is None else efficiency._asdict() | {"parallel": efficiency.parallel},
+        "by_gpu": {"gpus": list(range(len(breakdown.by_gpu))), "shares": _rounded(breakdown.shares_by_gpu)},
+        "by_node": {"nodes": list(breakdown.nodes), "shares": _rounded(breakdown.shares_by_node)},
+    }  # fmt: skip
+
+
+def _rounded(shares: Floats) -> list[list[float | None]]:
+    """Shares to six digits, None for what is unknown."""
+    return [[number(round(share, 6)) for share in row] for row in shares.tolist()]
 
 
 def _statistics(statistics: Statistics) -> dict[str, float | int | None]:

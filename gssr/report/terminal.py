@@ -20,6 +20,7 @@ from gssr.render.roles import ROLES, Row, Span
 from gssr.render.scale import UNKNOWN, fixed, percent
 from gssr.render.table import Column, table
 from gssr.report.about import metadata, notes
+from gssr.report.breakdown import breakdown_section
 from gssr.report.page import PageOptions, Parts, closing_line, head
 from gssr.report.summary import summary
 
@@ -30,8 +31,7 @@ def page(analysis: Analysis, parts: Parts, options: PageOptions) -> list[Row]:
     read it."""
     marks = glyphs(options.ascii)
     rows, told = head(analysis, options.width, marks), notes(analysis, options)
-    if options.verbosity == "low":  # who wants little wants what it comes to
-        rows, told = [*rows, *told], []
+    rows += [*breakdown_section(analysis, options), *told]
     if parts.summary:
         rows += summary(analysis, options)
     if parts.time_series:
@@ -56,7 +56,7 @@ def page(analysis: Analysis, parts: Parts, options: PageOptions) -> list[Row]:
         rows += traced(analysis, options)
     if parts.metadata:
         rows += metadata(analysis, options)
-    return [*rows, *told, (), (Span(closing_line(analysis), "value"),)]
+    return [*rows, (), (Span(closing_line(analysis), "value"),)]
 
 
 def pages(analyses: Sequence[Analysis], parts: Parts, options: PageOptions) -> list[Row]:

@@ -56,6 +56,7 @@ def split_active_time(evidence: Evidence, activity: Activity) -> dict[str, Float
     work = work - idle_schedulers
     links = _exposed(links, work, active, activity)
     transferring = np.minimum(communication, _transfer_time(evidence, links, communication, activity))
+    transferring = transferring * _least_share(transferring, communication, activity)
     clock = _clock_share(evidence)
     slowed = work * (1 - clock)
     found = {
@@ -197,6 +198,18 @@ def _exposed(links: Floats, work: Floats, active: Floats, activity: Activity) ->
     pure = share >= np.percentile(share, 90)
     beside = float(np.median(links[inside][pure] / np.maximum(work[inside][pure], 0.05)))
     return np.maximum(links - beside * work, 0.0)
+
+
+def _least_share(transferring: Floats, communication: Floats, activity: Activity) -> Floats:
+    """How much of each GPU's transfers [n_gpus, 1] can be such: all take part in a collective, so none transfers for longer
+    than the GPU that communicates least; what the others communicate longer, they wait for it."""
+    inside = activity.is_known & activity.is_used[:, None]
+    seconds = np.where(inside, activity.seconds, 0.0)
+    total = np.maximum(seconds.sum(axis=1), 1e-9)
+    communicates = (communication * seconds).sum(axis=1) / total
+    transfers = (transferring * seconds).sum(axis=1) / total
+    least = float(communicates[activity.is_used].min()) if activity.is_used.any() else 0.0
+    return np.minimum(1.0, np.divide(least, transfers, out=np.ones(len(transfers)), where=transfers > 0))[:, None]
 
 
 def _transfer_time(evidence: Evidence, links: Floats, communication: Floats, activity: Activity) -> Floats:

@@ -4,12 +4,16 @@ from typing import NamedTuple
 
 
 class Category(NamedTuple):
-    """One place where GPU time can go. ``name``: in JSON, a branch and a leaf. ``label``: for people. ``is_loss``: whether it is
-    time in which the GPU could have worked. ``ordinary``: the share that healthy jobs have as well; above it a loss is warned
-    about. ``source``: where that share comes from."""
+    """One place where GPU time can go.
+
+    ``name``: in JSON, a branch and a leaf. ``label``: what the GPU does then, for a list. ``lost_to``: the same at the end of
+    "25 % is ...". ``is_loss``: whether the GPU could have worked then. ``ordinary``: the share that healthy jobs have as well;
+    a loss above it is warned about. ``source``: where that share comes from.
+    """
 
     name: str
     label: str
+    lost_to: str
     is_loss: bool
     ordinary: float = 0.05
     source: str = ""
@@ -21,25 +25,34 @@ class Category(NamedTuple):
 
 
 CATEGORIES: tuple[Category, ...] = (
-    Category("working.tensor", "computes on tensor cores", False),
-    Category("working.fp64", "computes in FP64", False),
-    Category("working.memory", "works, limited by its memory", False),
-    Category("working.other", "works", False),
-    Category("working.few_sms", "runs small kernels on few SMs", True),
-    Category("working.slowed", "lost to lower clocks", True),
-    Category("communication.transferring", "communicates", True, 0.1, "simulated healthy jobs of several kinds reach 10 %"),
-    Category("communication.waiting", "waits in communication kernels", True),
-    Category("idle.between_kernels", "idle between kernels", True, 0.16, "healthy CFD 10 %, MD 6 %, serving 14-16 %"),
-    Category("idle.imbalance", "idle while other GPUs work", True),
-    Category("idle.input_output", "idle while files or the network are read or written", True),
-    Category("idle.copies", "idle while data is copied to or from the host", True),
-    Category("idle.host", "idle while the CPU computes", True),
-    Category("idle.unexplained", "idle, no cause found", True, 0.1, "healthy bursty serving idles up to 15 %, most of it in short gaps"),
-    Category("startup", "before the first work", False),
-    Category("end", "after the last work", False),
-    Category("unused", "GPUs that did nothing", True),
-    Category("unmeasured", "not measured", False),
-)
+    Category("working.tensor", "computes on tensor cores", "computing on tensor cores", False),
+    Category("working.fp64", "computes in FP64", "computing in FP64", False),
+    Category("working.memory", "works, limited by its memory", "work limited by memory", False),
+    Category("working.other", "works", "other work", False),
+    Category("working.few_sms", "runs kernels that fill few SMs or warps", "spent in kernels that fill few SMs or warps", True),
+    Category("working.slowed", "lost to lower clocks", "lost to lower clocks", True),
+    Category(
+        "communication.transferring", "communicates", "communication that nothing hides", True, 0.1,
+        "simulated healthy jobs of several kinds reach 10 %",
+    ),
+    Category("communication.waiting", "waits in communication kernels", "spent waiting in communication kernels", True),
+    Category(
+        "idle.between_kernels", "idle between kernels", "idle between kernels", True, 0.16,
+        "healthy CFD idles 10 %, MD 6 %, serving 14-16 %",
+    ),
+    Category("idle.imbalance", "idle while other GPUs work", "idle while other GPUs work", True),
+    Category("idle.input_output", "idle while files or the network move data", "spent waiting for files or the network", True),
+    Category("idle.copies", "idle while data is copied to or from the host", "spent waiting for copies", True),
+    Category("idle.host", "idle while the CPU computes", "spent waiting for the CPU", True),
+    Category(
+        "idle.unexplained", "idle, no cause found", "lost, no cause found", True, 0.1,
+        "healthy bursty serving idles up to 15 %, most of it in short gaps",
+    ),
+    Category("startup", "before the first work", "before the first work", False),
+    Category("end", "after the last work", "after the last work", False),
+    Category("unused", "GPUs that did nothing", "of GPUs that did nothing", True),
+    Category("unmeasured", "not measured", "not measured", False),
+)  # fmt: skip
 """In the order in which bars are drawn: work first, then what is lost, then what lies outside the job's work."""
 
 POSITIONS = {category.name: position for position, category in enumerate(CATEGORIES)}

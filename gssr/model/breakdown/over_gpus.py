@@ -10,6 +10,8 @@ SAMPLES_BETWEEN_NODES = 8
 """Nodes are compared over so many samples: each is sampled at moments of its own."""
 CERTAIN = 4.0
 """So many standard deviations: the largest of hundreds of values that differ by chance reaches three."""
+LONGEST_INTERVAL = 1.5
+"""Samples further apart than this (s) may be snapshots of a second each, whose beat with the steps looks like turns."""
 LASTING = 0.3
 """An autocorrelation above this is no chance in the tens of bins that any job has."""
 
@@ -35,19 +37,20 @@ def excess(waits: Floats, inside: Flags, evidence: Evidence, snapshots: bool = F
             own[of] = np.maximum(_above_least(smoothed(known[of], fine)) - chance, 0.0)
         least[node] = _least(known[of])
     if n_nodes > 1:
-        own = own + _between_nodes(least, fine, coarse)[evidence.node_of]
+        own = own + _between_nodes(least, fine, coarse, evidence.interval)[evidence.node_of]
     own = np.minimum(own, waits)
     return np.where(own > LEAST_EXCESS, own, 0.0)
 
 
-def _between_nodes(least: Floats, fine: int, coarse: int) -> Floats:
+def _between_nodes(least: Floats, fine: int, coarse: int, interval: float) -> Floats:
     """By how much the least waiting GPU of each node [n_nodes, n_bins] waits longer than that of other nodes.
 
     Nodes are read at different moments, so single samples differ by chance. If what differs lasts from one bin to the next,
-    it is real; else only what is more than chance leaves in the mean of several samples counts.
+    it is real, unless samples are so far apart that their beat with a program's steps lasts as well; else only what is more
+    than chance leaves in the mean of several samples counts.
     """
     near = _above_least(smoothed(least, fine))
-    if _lasts(near[:, ::fine]):
+    if interval <= LONGEST_INTERVAL and _lasts(near[:, ::fine]):
         return near
     return np.maximum(_above_least(rolling(least, coarse)) - CERTAIN * _chance(least) / np.sqrt(coarse), 0.0)
 

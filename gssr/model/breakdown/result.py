@@ -93,6 +93,24 @@ class Breakdown:
         own = self.over_time[:, positions_of(name)].sum(axis=1)
         return np.divide(own, total, out=np.zeros(len(total)), where=total > 0)
 
+    def gpus_with_most(self, name: str) -> list[int]:
+        """Find the GPUs that most of a category falls on: those with at least twice its mean share, or all that have any if
+        none stands out. Returns positions."""
+        own = self.by_gpu[:, positions_of(name)].sum(axis=1)
+        if not own.any():
+            return []
+        most = np.flatnonzero(own >= 2 * own.mean())
+        return (most if len(most) else np.flatnonzero(own > 0)).tolist()
+
+    def spans(self, name: str, most: int) -> list[list[float]]:
+        """Find when a category is clearly there: stretches of bins in which it has at least a tenth of the GPU time, and
+        at least half of what it has on average. Returns [start, end] (unix s) of the ``most`` longest, in order."""
+        share = self.share_over_time(name)
+        there = share >= max(0.1, 0.5 * self.share(name))
+        edges = np.flatnonzero(np.diff(np.concatenate(([False], there, [False])).astype(np.int8)))
+        found = sorted(zip(edges[::2], edges[1::2], strict=True), key=lambda pair: pair[0] - pair[1])[:most]
+        return [[float(self.times[first]), float(self.times[end - 1]) + self.width] for first, end in sorted(found)]
+
     @property
     def efficiency(self) -> Efficiency | None:
         """The efficiencies that multiply up to the share that computes, of the time that was measured."""

@@ -89,7 +89,9 @@ class Job:
         """When GPUs last computed, unix s; the window's start if they never did."""
         works = self.breakdown.share_over_time("working")
         usual = float(np.percentile(works, _BUSIEST)) if len(works) else 0.0
-        at = np.flatnonzero(works >= max(_STOPPED * usual, 0.02))
+        does = works >= max(_STOPPED * usual, 0.02)
+        does[1:] &= does[:-1]  # a single bin may be the first values of counters that were blank before
+        at = np.flatnonzero(does)
         return float(self.breakdown.times[at[-1]]) + self.breakdown.width if len(at) else self.evidence.start
 
     @cached_property

@@ -323,7 +323,7 @@ def _not_together(job: Job, rule: Rule, edge: Floats, usual: float, word: str) -
     apart = np.nan_to_num(edge - usual if word == "late" else usual - edge)
     least = max(rule.at("share") * job.evidence.seconds, rule.at("seconds"), 3.5 * job.evidence.width)
     which = positions(apart >= least)
-    if not which or (job.late_gpus is not None and job.late_gpus.code == "taking_turns"):
+    if not which or job.is_hanging or (job.late_gpus is not None and job.late_gpus.code == "taking_turns"):
         return None
     seconds = float(np.median(apart[list(which)]))
     share = float(apart[list(which)].sum()) / job.evidence.n_gpus / job.evidence.seconds
@@ -529,6 +529,10 @@ def low_use(job: Job, rule: Rule) -> Found | None:
     return _graded(job, rule, share, "idle", {}, bins=job.breakdown.share_over_time("idle.between_kernels"))
 
 
+_PAUSED = (
+    Threshold("warning", 0.05, "idle, unexplained: at least this share of the GPU time, all GPUs at once for seconds"),
+    Threshold("critical", CRITICAL, "from this share on it is critical"),
+)
 _REGULAR = 0.15
 """Distances between pauses that differ by less than this share are a rhythm."""
 
@@ -547,7 +551,7 @@ def unexplained(job: Job, rule: Rule) -> Found | None:
 
 @rule(
     "warning", "The GPUs pause {times}, {longest} at most: {share} of the GPU time is lost, no cause found",
-    _loss("idle.unexplained"),
+    _PAUSED,
     f"See in the program's log what it did then (output, evaluation, compilation), and {_TRACE}",
     needs=(LEAD,),
 )  # fmt: skip
@@ -564,7 +568,7 @@ def pauses(job: Job, rule: Rule) -> Found | None:
 
 @rule(
     "warning", "Every {period} the GPUs pause for {length}: {share} of the GPU time is lost, no cause found",
-    _loss("idle.unexplained"),
+    _PAUSED,
     "See what the program does at this rhythm (checkpoint, validation, data loading): do it less often, or in the "
     "background beside the computation.",
     needs=(LEAD,),

@@ -1,0 +1,62 @@
+"""Where the GPU time went, as the page begins: one sentence, one bar that adds up to 100 %, and the categories."""
+
+from gssr.model.breakdown.categories import CATEGORIES
+from gssr.model.breakdown.result import Breakdown
+from gssr.model.results import Analysis
+from gssr.render.breakdown import LOOKS, breakdown_bar, headline, shown_categories
+from gssr.render.cells import wrap
+from gssr.render.clock import duration
+from gssr.render.glyphs import Glyphs, glyphs
+from gssr.render.roles import Row, Span
+from gssr.render.scale import percent
+from gssr.render.table import Cell, Column, table
+from gssr.report.page import PageOptions, section
+
+_ABOUT_SECONDS = 5.0
+"""Samples further apart than this (s) only tell a mixture of what happens in a step."""
+
+
+def breakdown_section(analysis: Analysis, options: PageOptions) -> list[Row]:
+    """The part of the page that says where the GPU time went; nothing without samples."""
+    breakdown = analysis.breakdown
+    if breakdown is None or not breakdown.gpu_seconds > 0:
+        return []
+    width, marks = options.width, glyphs(options.ascii)
+    rows = section("Where the GPU time goes", width, marks)
+    rows += wrap(headline(breakdown), width, role="value")
+    rows += [breakdown_bar(breakdown, width, marks), *_table(breakdown, options, marks)]
+    if options.verbosity != "low":
+        rows += [row for text in _remarks(breakdown) for row in wrap(text, width, role="dim")]
+    return rows
+
+
+def _table(breakdown: Breakdown, options: PageOptions, marks: Glyphs) -> list[Row]:
+    columns = (
+        Column(""), Column("share", align="right"), Column("±", align="right", drop=2),
+        Column("GPU time", align="right", drop=1), Column("known by", drop=3),
+    )  # fmt: skip
+    shares, seconds = breakdown.shares, breakdown.by_gpu.sum(axis=0)
+    rows: list[list[Cell]] = []
+    for at in shown_categories(breakdown):
+        look = LOOKS[CATEGORIES[at].name]
+        rows.append(
+            [
+                (Span(f"{look.mark} ", look.role), Span(CATEGORIES[at].label)),
+                percent(float(shares[at])), percent(float(breakdown.error[at])), duration(float(seconds[at])),
+                breakdown.confidence[at],
+            ]
+        )  # fmt: skip
+    return table(columns, rows, options.width, marks)
+
+
+def _remarks(breakdown: Breakdown) -> list[str]:
+    found = []
+    efficiency = breakdown.efficiency
+    if efficiency is not None:
+        found.append(
+            f"parallel efficiency {percent(efficiency.parallel)} = load balance {percent(efficiency.load_balance)} x "
+            f"communication {percent(efficiency.communication)} x orchestration {percent(efficiency.orchestration)}"
+        )
+    if breakdown.resolution >= _ABOUT_SECONDS:
+        found.append(f"samples of {duration(breakdown.resolution)}: shorter waits are shares of a mixture, about")
+    return found
