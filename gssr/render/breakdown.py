@@ -52,7 +52,9 @@ LOOKS: dict[str, CategoryLook] = {
 def headline(breakdown: Breakdown) -> str:
     """Say in one sentence how much of the GPU time computes, and where the most of the rest went."""
     shares = breakdown.shares
-    computes = breakdown.share("working") - float(shares[POSITIONS["working.few_sms"]] + shares[POSITIONS["working.slowed"]])
+    computes = breakdown.share("working") - float(
+        shares[POSITIONS["working.few_sms"]] + shares[POSITIONS["working.slowed"]]
+    )
     text = f"{percent(computes)} of the GPU time computes"
     lost = [at for at, each in enumerate(CATEGORIES) if not each.name.startswith("working.") or each.is_loss]
     most = max(lost, key=lambda at: float(shares[at]))

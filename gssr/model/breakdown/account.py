@@ -61,7 +61,8 @@ class _Book:
         halves = [self.over_time[first::2].sum(axis=0) for first in (0, 1)]
         if not all(half.sum() > 0 for half in halves):
             return np.zeros(len(CATEGORIES))
-        return np.abs(halves[0] / halves[0].sum() - halves[1] / halves[1].sum()) / 2
+        even, odd = (half / half.sum() for half in halves)
+        return np.asarray(np.abs(even - odd) / 2, np.float64)
 
 
 def account_for(evidence: Evidence) -> Account:
@@ -90,8 +91,8 @@ def account_for(evidence: Evidence) -> Account:
             waiting += share
     error, total = book.error, max(float(book.by_gpu.sum()), 1e-9)
     for name in _CAUSES:
-        share = float(book.by_gpu[:, POSITIONS[name]].sum()) / total
-        if error[POSITIONS[name]] > max(MOST_ERROR, share / 2):
+        own = float(book.by_gpu[:, POSITIONS[name]].sum()) / total
+        if error[POSITIONS[name]] > max(MOST_ERROR, own / 2):
             book.move(name, "idle.unexplained")
     breakdown = Breakdown(
         book.by_gpu, book.over_time, evidence.nodes, evidence.node_of, evidence.times, evidence.width,

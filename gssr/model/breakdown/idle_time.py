@@ -1,109 +1,125 @@
-"""Splitting the time in which no kernel runs, by what moved or worked in its place."""
+"""Splitting the time in which no kernel runs, by what moved or worked in its place.
+
+Causes claim idle time one after another, the most direct first, each only in bins in which it is seen, and never more than
+is left. What nobody claims is the gap between kernels in bins in which some run, else unexplained.
+"""
 
 import numpy as np
 
-from gssr.arrays import Floats
+from gssr.arrays import Flags, Floats
 from gssr.model.breakdown.activity import Activity
-from gssr.model.breakdown.over_gpus import excess
+from gssr.model.breakdown.compare_gpus import longer_than_others
+from gssr.model.breakdown.link_traffic import FABRIC, host_link_bytes, weighted_median
 from gssr.model.evidence.evidence import Evidence
 
 COPY_BYTES = 3e9
-IO_BYTES = 5e7
+"""GPUs that wait for copies see about so many bytes a second, if memory is pageable; several times as many, if pinned."""
+MOVED_BYTES = 5e7
+"""Nodes whose disks and network move less than this (B/s) hold up nobody."""
+MOVED = ("read_bytes", "write_bytes", "net_rx_bytes", "net_tx_bytes")
+SEEN_SHARE = 0.1
+"""A rate that stays below this share of what counts for a cause, on average over the idle time, is no cause."""
+MORE_WHEN_IDLE = 1.3
+"""A cause moves so many times more while GPUs are idle than while they work, ..."""
+CORRELATED, STANDARD_ERRORS = 0.3, 4.0
+"""... or its rate rises and falls with the idle time: with this correlation, and so many standard errors of one."""
+FULL_LINK = 0.8
+"""Copies from pinned memory reach this share of a link's bandwidth."""
+STEADY_COPIES = 0.1
+"""If copies take at least this share of the time by the bytes they move, they are seen even where they never change."""
+BUSY_CORES = 1.5
+"""A rank whose processes keep more cores busy than this computes on the CPU: one core spins in any synchronisation."""
+ONE_CORE, ALL_CORES = 0.9, 0.9
+"""A rank keeps one core busy, and a node all of them, if at least this share of it is."""
+SOME_ACTIVITY = 0.05
+"""In bins with less engine activity than this no kernel of the program runs."""
 
 
 def split_idle_time(evidence: Evidence, activity: Activity) -> dict[str, Floats]:
-    """Shares [n_gpus, n_bins] of each bin by category; they add up to 1 - ``activity.active``."""
-    idle = 1 - activity.active
-    inside = activity.is_known & activity.is_used[:, None] & ~(activity.is_startup | activity.is_end)[None, :]
-    weights = np.where(inside, 1.0, 0.0)
+    """Split the time in which no kernel runs. Returns shares [n_gpus, n_bins] of each bin by category, which add up to
+    1 - ``activity.active``."""
+    idle = np.asarray(1 - activity.active, np.float64)
+    inside = np.asarray(activity.is_known & activity.is_used[:, None] & ~(activity.is_startup | activity.is_end), bool)
     left = idle
-    found = {}
+    found: dict[str, Floats] = {}
 
-    def claim(name: str, share: Floats) -> None:
+    def claim(name: str, seconds: Floats) -> None:
         nonlocal left
-        own = np.minimum(left, idle * share)
-        found[name] = found.get(name, 0.0) + own
-        left = left - own
+        found[name] = np.minimum(left, seconds)
+        left = left - found[name]
 
-    moved = sum(
-        (
-            np.nan_to_num(evidence.host[name])
-            for name in ("read_bytes", "write_bytes", "net_rx_bytes", "net_tx_bytes")
-            if name in evidence.host
-        ),
-        np.zeros(len(evidence.times)),
-    )
-    claim("idle.input_output", _intensity(np.broadcast_to(moved, idle.shape), idle, weights, IO_BYTES))
-    copied = _host_link_bytes(evidence)
-    intensity = _intensity(copied, idle, weights, COPY_BYTES)
-    if evidence.peaks is not None and not intensity.any():
-        peak = evidence.peaks.c2c_bandwidth or evidence.peaks.pcie_bandwidth
-        steady = copied / (0.8 * peak)
-        if float((steady * weights).sum() / max(weights.sum(), 1)) > 0.1:
-            intensity = np.clip(steady / np.maximum(idle, 1e-9), 0.0, 1.0)
-    claim("idle.copies", intensity)
-    own = np.minimum(left, excess(idle, inside, evidence, snapshots=activity.engine == "gpu_utilization"))
-    found["idle.imbalance"] = own
-    left = left - own
-    partly = activity.active >= 0.05
-    saturated = np.zeros(len(evidence.times), bool)
-    if "cpu_utilization" in evidence.host:
-        saturated = _held(evidence, evidence.host["cpu_utilization"]) >= 0.9
-    cores = _held(evidence, evidence.workload["cpu"]) if "cpu" in evidence.workload else np.zeros(len(evidence.times))
-    host = saturated[None, :] | (~partly & (cores >= 0.9)[None, :])
-    if "cpu" in evidence.workload:
-        claim("idle.host", np.maximum(host, _intensity(np.broadcast_to(cores, idle.shape), idle, weights, 1.5)))
-    else:
-        claim("idle.host", host * 1.0)
-    found["idle.between_kernels"] = np.where(partly, left, 0.0)
-    found["idle.unexplained"] = np.where(partly, 0.0, left)
+    moved = _rate_of_nodes(evidence, MOVED)
+    claim("idle.input_output", idle * _explained_part(moved, idle, inside, MOVED_BYTES))
+    claim("idle.copies", idle * _copying_part(evidence, idle, inside))
+    is_snapshot = activity.engine == "gpu_utilization"
+    claim("idle.imbalance", longer_than_others(idle, inside, evidence, is_snapshot))
+    runs_kernels = activity.active >= SOME_ACTIVITY
+    cores = _held_a_second(evidence, evidence.workload.get("cpu"))
+    all_busy = _held_a_second(evidence, evidence.host.get("cpu_utilization")) >= ALL_CORES
+    is_busy = all_busy | (~runs_kernels & (cores >= ONE_CORE))
+    claim("idle.host", idle * np.maximum(is_busy, _explained_part(cores, idle, inside, BUSY_CORES)))
+    found["idle.between_kernels"] = np.where(runs_kernels, left, 0.0)
+    found["idle.unexplained"] = np.where(runs_kernels, 0.0, left)
     return found
 
 
-def _intensity(rate: Floats, idle: Floats, weights: Floats, least: float) -> Floats:
-    """How much (0-1) of the idle time of each bin a rate explains: none if it is no higher than while the GPUs work."""
-    w_idle, w_active = weights * idle, weights * (1 - idle)
-    total_idle, total_active = w_idle.sum(), w_active.sum()
-    if total_idle <= 0:
+def _explained_part(rate: Floats, idle: Floats, inside: Flags, least: float) -> Floats:
+    """How much (0-1) of the idle time of each bin [n_gpus, n_bins] a rate explains: of the nodes [n_bins] or of each GPU.
+
+    All of it where the rate is as high as it usually is in idle time, none where it is as low as in the busiest bins; and
+    none anywhere if it is hardly higher in idle time than at work. ``inside``: the cells that count. ``least``: the rate
+    that counts for a cause.
+    """
+    rate = np.broadcast_to(rate, idle.shape)
+    own, waits = rate[inside], idle[inside]
+    total = float(waits.sum())
+    if not total > 0:
         return np.zeros_like(idle)
-    at_idle = (w_idle * rate).sum() / total_idle
-    at_work = (w_active * rate).sum() / total_active if total_active > 0 else 0.0
-    if at_idle < least / 10:
+    when_idle = float(waits @ own) / total
+    at_work = float((1 - waits) @ own) / max(float((1 - waits).sum()), 1e-9)
+    if when_idle < SEEN_SHARE * least:
         return np.zeros_like(idle)
-    r, i = rate[weights > 0], idle[weights > 0]
-    correlated = False
-    if r.std() > 0 and i.std() > 0 and len(r) > 8:
-        corr = np.corrcoef(r, i)[0, 1]
-        n = min(len(r), weights.shape[1])
-        correlated = corr > max(0.3, 4 / np.sqrt(n))
-    if at_idle < 1.3 * at_work and not correlated:
+    if when_idle < MORE_WHEN_IDLE * at_work and not _rise_together(own, waits, idle.shape[1]):
         return np.zeros_like(idle)
-    order = np.argsort(r)
-    mass = np.cumsum((i * r)[order])
-    high = r[order][np.searchsorted(mass, 0.5 * mass[-1])] if mass[-1] > 0 else 0.0
-    busy = (1 - i) > np.quantile(1 - i, 0.75) - 1e-9
-    base = float(np.median(r[busy])) if busy.any() else 0.0
-    base = min(base, 0.5 * high)
+    high = weighted_median(own, waits * own)
+    busiest = waits <= np.quantile(waits, 0.25) + 1e-9
+    base = min(float(np.median(own[busiest])), high / 2)
     return np.clip((rate - base) / max(high - base, 1e-9), 0.0, 1.0)
 
 
-def _host_link_bytes(evidence: Evidence) -> Floats:
-    series = evidence.series
-    total = np.zeros((evidence.n_gpus, len(evidence.times)))
-    for name in ("pcie_tx_bytes", "pcie_rx_bytes", "c2c_tx_bytes", "c2c_rx_bytes"):
-        if name in series:
-            total = total + np.nan_to_num(series[name])
-    per_node = max(evidence.n_gpus / max(len(evidence.nodes), 1), 1)
-    for name in ("fabric_rx_bytes", "fabric_tx_bytes"):
-        if name in evidence.host:
-            total = total - _held(evidence, evidence.host[name])[None, :] / per_node
-    return np.maximum(total, 0.0)
+def _rise_together(rate: Floats, idle: Floats, n_bins: int) -> bool:
+    """Whether a rate and idle time (values of cells) correlate clearly; cells of a bin are no independent ones."""
+    if len(rate) < 8 or rate.std() == 0 or idle.std() == 0:
+        return False
+    correlation = float(np.corrcoef(rate, idle)[0, 1])
+    return bool(correlation > max(CORRELATED, STANDARD_ERRORS / np.sqrt(min(len(rate), n_bins))))
 
 
-def _held(evidence: Evidence, values: Floats) -> Floats:
-    """Values of the nodes [n_bins] in bins shorter than a second: a row tells of the second before its time. 0 where unknown."""
-    n = int(np.ceil(1.0 / evidence.width))
-    found = values
-    for _ in range(n - 1):
-        found = np.where(np.isfinite(found), found, np.append(found[1:], np.nan))
-    return np.nan_to_num(found)
+def _copying_part(evidence: Evidence, idle: Floats, inside: Flags) -> Floats:
+    """How much (0-1) of the idle time of each bin copies between host and GPU explain."""
+    copied = host_link_bytes(evidence, _rate_of_nodes(evidence, FABRIC))
+    part = _explained_part(copied, idle, inside, COPY_BYTES)
+    if part.any() or evidence.peaks is None:
+        return part
+    # Copies in every step of samples that mix whole steps never change: their bytes still bound how long they took.
+    bandwidth = evidence.peaks.c2c_bandwidth or evidence.peaks.pcie_bandwidth
+    seconds = copied / (FULL_LINK * bandwidth)
+    if not inside.any() or float(seconds[inside].mean()) < STEADY_COPIES:
+        return part
+    return np.asarray(np.clip(seconds / np.maximum(idle, 1e-9), 0.0, 1.0), np.float64)
+
+
+def _rate_of_nodes(evidence: Evidence, names: tuple[str, ...]) -> Floats:
+    """[n_bins]: what the nodes move on average, B/s, over these columns; 0 where it is not known."""
+    return np.asarray(sum(_held_a_second(evidence, evidence.host.get(name)) for name in names), np.float64)
+
+
+def _held_a_second(evidence: Evidence, values: Floats | None) -> Floats:
+    """Give bins shorter than a second the value of the row after them: it tells of the second before its time. 0 where
+    nothing is known."""
+    if values is None:
+        return np.zeros(len(evidence.times))
+    held = values
+    for _ in range(int(np.ceil(1.0 / evidence.width)) - 1):
+        held = np.where(np.isfinite(held), held, np.append(held[1:], np.nan))
+    return np.nan_to_num(held)

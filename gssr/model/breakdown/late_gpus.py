@@ -1,7 +1,7 @@
 """Whom the others wait for: read from the account, not from a rule of its own.
 
-In a job in step the GPU that waits least while the others wait is the one that is late. Who that is may stay the same, or
-change; GPUs may work in turn; or some may begin late or end early.
+In a job in step the GPU that waits least while the others wait is the one that is late. Who that is may stay the same or
+change, or groups of GPUs may work in turn.
 """
 
 from dataclasses import dataclass
@@ -10,25 +10,30 @@ import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
 from gssr.model.breakdown.account import Account
+from gssr.model.breakdown.activity import IDLE_ACTIVITY
 
 WAITS_CLEARLY = 0.1
-"""A bin counts as one in which GPUs wait if they do so for this share of it on average: less is noise of the counters."""
+"""GPUs wait in a bin if they do so for this share of it on average: less is noise of the counters."""
 WAITS_LITTLE = 0.5
 """A GPU is late in a bin if it waits less than this share of what all wait there on average."""
 ALWAYS_LATE = 0.7
-"""The same GPUs are late if they are so in this share of the time in which others wait; chance changes who is late."""
+"""The same GPU is late if it is so in this share of the time in which others wait; by chance it would be so in half."""
 FEW_GPUS = 0.2
-"""Up to this share of the GPUs are stragglers; where more are late the load is uneven."""
+"""Up to this share of the GPUs, or of the nodes, are late ones; if more are, the load is uneven."""
 UNEVEN = 0.25
-"""GPUs whose waits differ by this share of their mean, over the whole window, have unequal shares of the work."""
+"""GPUs whose waits over the whole window differ by this share of their mean have unequal shares of the work."""
 TURN_SHARE = 0.2
-"""Groups that take turns hold at least this share of the GPUs: one late GPU is none."""
+"""Groups that take turns hold at least this share of the GPUs: a single late one is no group."""
+WHOLE_TURNS = 0.7
+"""GPUs that take turns wait for a whole bin or not at all in this share of the cells; stragglers are late by parts of it."""
+_SECONDS = 2.0
+"""Bins are put together to this length: shorter ones show parts of a step."""
 
 
 @dataclass(frozen=True)
 class LateGpus:
-    """``code``: the verdict's. ``gpus``: positions of those that are late; empty where they change. ``share``: of all GPU time,
-    what the others wait for them. ``is_waiting`` [n_bins]: when."""
+    """GPUs that others wait for. ``code``: which verdict that is. ``gpus``: their positions; empty if they change, or are
+    many. ``share``: of all GPU time, what the others wait. ``is_waiting`` [n_bins]: when they do."""
 
     code: str
     gpus: tuple[int, ...]
@@ -37,82 +42,71 @@ class LateGpus:
 
 
 def find_late_gpus(account: Account, node_of: Ints, interval: float) -> LateGpus | None:
-    """Find whom the GPUs of a job wait for. Returns None where nobody waits, or nothing tells the GPUs apart."""
+    """Find whom the GPUs of a job wait for. ``node_of`` [n_gpus] numbers the nodes, ``interval`` is that of the samples, s.
+    Returns None if nobody waits, or all wait alike so that nothing tells who is late."""
     activity, breakdown = account.activity, account.breakdown
     used = np.flatnonzero(activity.is_used)
     if len(used) < 2:
         return None
-    inside = ~(activity.is_startup | activity.is_end)
-    waits = np.where(inside, account.waiting[used], np.nan)
-    n_together = max(1, int(np.ceil(max(2.0, interval) / breakdown.width)))
-    waits = _in_groups(waits, n_together)
+    n_together = max(1, int(np.ceil(max(_SECONDS, interval) / breakdown.width)))
+    waits = _in_groups(np.where(activity.is_startup | activity.is_end, np.nan, account.waiting[used]), n_together)
     weight = np.nan_to_num(_mean(waits))
     busy = weight >= WAITS_CLEARLY
     if not busy.any():
         return None
-    share = breakdown.share("idle.imbalance") + breakdown.share("communication.waiting")
     is_late = np.nan_to_num(waits, nan=np.inf) < WAITS_LITTLE * weight
     how_often = (is_late[:, busy] * weight[busy]).sum(axis=1) / weight[busy].sum()
-    is_waiting = np.repeat(busy, n_together)[: len(breakdown.times)]
-    late = how_often >= ALWAYS_LATE
-    if late.any():
-        gpus = tuple(used[late].tolist())
-        nodes = np.unique(node_of[used[late]])
-        n_nodes = len(np.unique(node_of[used]))
-        if (
-            n_nodes > 2
-            and len(nodes) <= max(FEW_GPUS * n_nodes, 1)
-            and all(
-                (how_often[node_of[used] == node] >= ALWAYS_LATE).all() and (node_of[used] == node).sum() > 1
-                for node in nodes
-            )
-        ):
-            return LateGpus("slow_node", gpus, share, is_waiting)
-        code = "straggler" if late.sum() <= max(1, FEW_GPUS * len(used)) else "imbalance"
-        return LateGpus(code, gpus if code == "straggler" else (), share, is_waiting)
+    late = np.asarray(how_often >= ALWAYS_LATE, bool)
+    share = breakdown.share("idle.imbalance") + breakdown.share("communication.waiting")
+    is_waiting = np.asarray(np.repeat(busy, n_together)[: len(breakdown.times)], bool)
     by_gpu = _mean(np.where(busy, waits, np.nan).T)
-    n_late = is_late[:, busy].mean(axis=0)
-    if float(np.median(n_late)) == 0.0:  # all wait alike: nothing tells who is late
-        spread = float(np.nanmax(by_gpu) - np.nanmin(by_gpu))
-        return (
-            LateGpus("imbalance", (), share, is_waiting)
-            if spread > max(WAITS_CLEARLY, 0.5 * float(np.nanmean(by_gpu)))
-            else None
-        )
+    if late.any():
+        code = _code_of_late_ones(late, node_of[used])
+        return LateGpus(code, () if code == "imbalance" else tuple(used[late].tolist()), share, is_waiting)
     usual = float(np.nanmean(by_gpu))
+    n_late = float(np.median(is_late[:, busy].mean(axis=0)))
+    if n_late == 0.0:  # nobody waits clearly less than the others
+        is_uneven = float(np.nanmax(by_gpu) - np.nanmin(by_gpu)) > max(WAITS_CLEARLY, 2 * UNEVEN * usual)
+        return LateGpus("imbalance", (), share, is_waiting) if is_uneven else None
     if float(np.nanstd(by_gpu)) > UNEVEN * usual:
         return LateGpus("imbalance", (), share, is_waiting)
-    whole = np.nan_to_num(waits[:, busy])
-    apart = ((whole > 0.8) | (whole < 0.2)).mean()
-    if float(np.median(n_late)) >= TURN_SHARE and apart > 0.7:
-        return LateGpus("taking_turns", (), share, is_waiting)
-    return LateGpus("rotating_stragglers", (), share, is_waiting)
+    cells = np.nan_to_num(waits[:, busy])
+    is_whole = ((cells > 0.8) | (cells < 0.2)).mean() > WHOLE_TURNS
+    code = "taking_turns" if n_late >= TURN_SHARE and is_whole else "rotating_stragglers"
+    return LateGpus(code, (), share, is_waiting)
+
+
+def _code_of_late_ones(late: Flags, node_of: Ints) -> str:
+    """Name what it is if the same GPUs are always late: ``late`` and ``node_of`` are those of the used GPUs."""
+    nodes, n_gpus = np.unique(node_of, return_counts=True)
+    of_late, n_late = np.unique(node_of[late], return_counts=True)
+    whole = n_late == n_gpus[np.isin(nodes, of_late)]
+    if len(nodes) > 2 and len(of_late) <= max(FEW_GPUS * len(nodes), 1) and whole.all() and (n_late > 1).all():
+        return "slow_node"
+    return "straggler" if late.sum() <= max(1, FEW_GPUS * len(late)) else "imbalance"
 
 
 def _mean(values: Floats) -> Floats:
-    """[n]: the mean over the first axis of values that are known; NaN where none is."""
+    """[n]: the mean over the first axis of the values that are known; NaN where none is."""
     known = np.isfinite(values)
     count = known.sum(axis=0)
-    return np.divide(
-        np.where(known, values, 0.0).sum(axis=0), count, out=np.full(values.shape[1], np.nan), where=count > 0
-    )
+    total = np.where(known, values, 0.0).sum(axis=0)
+    return np.asarray(np.divide(total, count, out=np.full(len(count), np.nan), where=count > 0), np.float64)
 
 
 def _in_groups(values: Floats, n: int) -> Floats:
     """[len(values), n_groups]: the means over ``n`` bins each."""
-    if n == 1:
-        return values
     padded = np.pad(values, ((0, 0), (0, -values.shape[1] % n)), constant_values=np.nan)
-    return np.stack([_mean(row.reshape(-1, n).T) for row in padded])
+    return _mean(np.moveaxis(padded.reshape(len(values), -1, n), 2, 0).reshape(n, -1)).reshape(len(values), -1)
 
 
 def working_spans(account: Account) -> tuple[Floats, Floats]:
-    """[n_gpus] each: when each GPU begins to work and when it ends, unix s; NaN where it never works."""
-    active = np.where(account.activity.is_known, account.activity.active, 0.0)
-    n = np.maximum((active > 0).sum(axis=1, keepdims=True), 1)
-    level = active.sum(axis=1, keepdims=True) / n
-    works = (active >= np.maximum(0.5 * level, 0.02)) & account.activity.is_used[:, None]
+    """Find when each GPU begins to work and when it ends: unix s [n_gpus] each, NaN if it never works. A GPU works if it is
+    at least half as active as it is on average in the bins in which it does anything."""
+    activity, times = account.activity, account.breakdown.times
+    n = np.maximum((activity.active > 0).sum(axis=1, keepdims=True), 1)
+    least = np.maximum(activity.active.sum(axis=1, keepdims=True) / n / 2, IDLE_ACTIVITY)
+    works = activity.is_known & (activity.active >= least) & activity.is_used[:, None]
     some = works.any(axis=1)
     first, last = np.argmax(works, axis=1), works.shape[1] - 1 - np.argmax(works[:, ::-1], axis=1)
-    times = account.breakdown.times
     return np.where(some, times[first], np.nan), np.where(some, times[last] + account.breakdown.width, np.nan)

@@ -91,7 +91,7 @@ class Breakdown:
         """[n_bins]: the share of a category or a branch in each bin; 0 in a bin outside the window."""
         total = self.over_time.sum(axis=1)
         own = self.over_time[:, positions_of(name)].sum(axis=1)
-        return np.divide(own, total, out=np.zeros(len(total)), where=total > 0)
+        return np.asarray(np.divide(own, total, out=np.zeros(len(total)), where=total > 0), np.float64)
 
     def gpus_with_most(self, name: str) -> list[int]:
         """Find the GPUs that most of a category falls on: those with at least twice its mean share, or all that have any if
@@ -100,7 +100,8 @@ class Breakdown:
         if not own.any():
             return []
         most = np.flatnonzero(own >= 2 * own.mean())
-        return (most if len(most) else np.flatnonzero(own > 0)).tolist()
+        found: list[int] = (most if len(most) else np.flatnonzero(own > 0)).tolist()
+        return found
 
     def spans(self, name: str, most: int) -> list[list[float]]:
         """Find when a category is clearly there: stretches of bins in which it has at least a tenth of the GPU time, and
@@ -134,4 +135,4 @@ def positions_of(name: str) -> list[int]:
 
 def _shares(seconds: Floats) -> Floats:
     total = seconds.sum(axis=1, keepdims=True)
-    return np.divide(seconds, total, out=np.full(seconds.shape, np.nan), where=total > 0)
+    return np.asarray(np.divide(seconds, total, out=np.full(seconds.shape, np.nan), where=total > 0), np.float64)

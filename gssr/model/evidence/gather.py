@@ -31,6 +31,8 @@ USE = {
     WORKLOAD: ("cpu", "n_processes"),
 }  # fmt: skip
 """What of the nodes and the workload's processes is gathered."""
+
+
 def gather(
     reader: RunReader,
     positions: Ints,

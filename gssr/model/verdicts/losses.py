@@ -88,7 +88,8 @@ def io_wait(job: Job, rule: Rule) -> Found | None:
     """GPUs idle while disks or network move more than while they work."""
     share = job.breakdown.share("idle.input_output")
     bins = job.breakdown.share_over_time("idle.input_output")
-    more, gpus = _rates(job, "idle.input_output", _MOVED), ()
+    more = _rates(job, "idle.input_output", _MOVED)
+    gpus: tuple[int, ...] = ()
     if job.is_late_for_files and job.late_gpus is not None:
         share += job.late_gpus.share
         gpus = job.late_gpus.gpus
@@ -444,7 +445,8 @@ def hang(job: Job, rule: Rule) -> Found | None:
     late = job.breakdown.times >= since
     engine = np.where(job.used, _row_means(job.account.activity.active[:, late]), np.nan)
     idles, spins = engine < 0.1, engine >= 0.5
-    which, who = (), ""
+    which: tuple[int, ...] = ()
+    who = ""
     if idles.any() and spins.any() and 2 * idles.sum() <= spins.sum():
         which = positions(idles)
         verb = "is" if len(which) == 1 else "are"

@@ -1,0 +1,113 @@
+"""Comparing GPUs at the same time: by how much each waits longer than the others.
+
+GPUs of a node are read in one moment and can be compared bin by bin. Nodes are read at moments of their own: samples of
+the same steps show other parts of them, so single samples of two nodes differ by chance.
+"""
+
+import numpy as np
+
+from gssr.arrays import Flags, Floats
+from gssr.model.evidence.evidence import Evidence
+
+LEAST_EXCESS = 0.03
+"""What a GPU waits longer by less than this share of a bin is within the noise of the counters."""
+FINE_SECONDS, SNAPSHOT_SECONDS = 2.0, 5.0
+"""GPUs of a node are compared over so many seconds at least: counters of one moment; snapshots of up to a second (NVML)."""
+SAMPLES_BETWEEN_NODES = 8
+"""Nodes are compared over so many samples, unless what differs lasts."""
+CERTAIN = 4.0
+"""So many standard deviations count as more than chance: the largest of hundreds of values reaches three."""
+LASTING = 0.3
+"""Differences whose autocorrelation from one bin to the next is above this last."""
+LONGEST_INTERVAL = 1.5
+"""Samples further apart than this (s) may be snapshots of a second each: their beat with the steps lasts as well."""
+
+
+def longer_than_others(waits: Floats, inside: Flags, evidence: Evidence, are_snapshots: bool = False) -> Floats:
+    """Find by how much each GPU waits longer than those that wait least at the same time.
+
+    ``waits`` are shares of bins [n_gpus, n_bins], ``inside`` the cells that count; ``are_snapshots``: a value is that of a
+    moment, not of its interval. Returns shares of bins, at most ``waits``.
+    """
+    known = np.where(inside, waits, np.nan)
+    seconds = SNAPSHOT_SECONDS if are_snapshots else FINE_SECONDS
+    fine = max(1, int(np.ceil(seconds / evidence.width)))
+    n_nodes = len(evidence.nodes)
+    longer, least = np.zeros_like(waits), np.full((n_nodes, waits.shape[1]), np.nan)
+    for node in range(n_nodes):
+        of = evidence.node_of == node
+        if of.sum() > 1:
+            chance = CERTAIN * _chance(known[of]) / np.sqrt(fine) if are_snapshots else 0.0
+            longer[of] = np.maximum(_above_least(mean_of_groups(known[of], fine)) - chance, 0.0)
+        least[node] = _least(known[of])
+    if n_nodes > 1:
+        longer += _between_nodes(least, fine, evidence)[evidence.node_of]
+    longer = np.minimum(longer, waits)
+    return np.where(longer > LEAST_EXCESS, longer, 0.0)
+
+
+def _between_nodes(least: Floats, fine: int, evidence: Evidence) -> Floats:
+    """By how much the least waiting GPUs of each node [n_nodes, n_bins] wait longer than those of other nodes."""
+    near = _above_least(mean_of_groups(least, fine))
+    if evidence.interval <= LONGEST_INTERVAL and _lasts(near[:, ::fine]):
+        return near
+    n = max(fine, int(np.ceil(SAMPLES_BETWEEN_NODES * evidence.interval / evidence.width)))
+    lasting = _above_least(_mean_around(least, n)) - CERTAIN * _chance(least) / np.sqrt(n)
+    return np.asarray(np.maximum(lasting, 0.0), np.float64)
+
+
+def _lasts(values: Floats) -> bool:
+    """Whether values [n, n_bins] are like those of the bin before."""
+    if values.shape[1] < 8:
+        return False
+    apart = values - values.mean()
+    spread = float((apart**2).sum())
+    return spread > 0 and float((apart[:, 1:] * apart[:, :-1]).sum()) > LASTING * spread
+
+
+def _least(values: Floats) -> Floats:
+    """[n_bins]: what the least waiting GPUs wait, of more than eight without the lowest tenth; NaN where none is known."""
+    finite = np.where(np.isfinite(values), values, np.inf)
+    rank = len(values) // 10 if len(values) > 8 else 0
+    least = np.partition(finite, rank, axis=0)[rank]
+    return np.where(np.isfinite(least), least, np.nan)
+
+
+def _above_least(values: Floats) -> Floats:
+    """By how much values [n, n_bins] are above the least of their bin; 0 where that is not known."""
+    return np.nan_to_num(np.maximum(values - _least(values), 0.0))
+
+
+def _chance(values: Floats) -> float:
+    """By how much values [n, n_bins] differ from one bin to the next, as a standard deviation; 0 without neighbours."""
+    steps = np.diff(values, axis=1)
+    steps = steps[np.isfinite(steps)]
+    return float(np.sqrt(np.mean(steps**2) / 2)) if len(steps) else 0.0
+
+
+def mean_of_groups(values: Floats, n: int) -> Floats:
+    """Give each bin of [rows, n_bins] the mean of its group of ``n`` bins; NaN where none of them is known."""
+    if n <= 1:
+        return values
+    padded = np.pad(values, ((0, 0), (0, -values.shape[1] % n)), constant_values=np.nan)
+    groups = padded.reshape(len(values), -1, n)
+    known = np.isfinite(groups)
+    count = known.sum(axis=2)
+    total = np.where(known, groups, 0.0).sum(axis=2)
+    mean = np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
+    return np.asarray(np.repeat(mean, n, axis=1)[:, : values.shape[1]], np.float64)
+
+
+def _mean_around(values: Floats, n: int) -> Floats:
+    """Give each bin of [rows, n_bins] the mean of the ``n`` bins around it that are known; NaN where none is."""
+    known = np.isfinite(values)
+    at = np.arange(values.shape[1])
+    first, end = np.maximum(at - n // 2, 0), np.minimum(at + (n + 1) // 2, values.shape[1])
+
+    def sums(numbers: Floats) -> Floats:
+        total = np.cumsum(np.pad(numbers, ((0, 0), (1, 0))), axis=1)
+        return np.asarray(total[:, end] - total[:, first], np.float64)
+
+    count = sums(known.astype(np.float64))
+    total = sums(np.where(known, values, 0.0))
+    return np.asarray(np.divide(total, count, out=np.full(values.shape, np.nan), where=count > 0), np.float64)

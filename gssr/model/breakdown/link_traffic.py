@@ -1,0 +1,108 @@
+"""What the links of the GPUs carry: between GPUs, and to and from the host."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gssr.arrays import Flags, Floats
+from gssr.model.breakdown.activity import Activity
+from gssr.model.breakdown.compare_gpus import longer_than_others
+from gssr.model.evidence.evidence import Evidence
+
+NVLINK = ("nvlink_tx_bytes", "nvlink_rx_bytes")
+PCIE = ("pcie_tx_bytes", "pcie_rx_bytes")
+C2C = ("c2c_tx_bytes", "c2c_rx_bytes")
+FABRIC = ("fabric_rx_bytes", "fabric_tx_bytes")
+LEAST_BYTES = 3e9
+"""A collective that transfers moves at least so many bytes a second, ..."""
+NVLINK_SHARE, PCIE_SHARE = 0.1, 0.2
+"""... and this share of NVLink, or of PCIe where that joins the GPUs of one node (NCCL's bus bandwidth is 0.3 to 0.9)."""
+_PURE_SPREAD = 0.3
+"""Traffic beside the work is told from that of collectives if the work's share differs by this from bin to bin."""
+
+
+def gpu_link_bytes(evidence: Evidence) -> Floats:
+    """Add up what a GPU's links carry to other GPUs, B/s and direction [n_gpus, n_bins]: NVLink; also PCIe if there is no
+    NVLink, or there are several nodes, since network adapters lie behind it. 0 where it is not known."""
+    total = _sum(evidence, NVLINK) / 2
+    if len(evidence.nodes) > 1 or not total.any():
+        total = total + _sum(evidence, PCIE) / 2
+    return np.asarray(total, np.float64)
+
+
+def host_link_bytes(evidence: Evidence, fabric: Floats) -> Floats:
+    """Add up what a GPU's links carry to and from the host, B/s [n_gpus, n_bins], without what goes through to network
+    adapters: ``fabric`` [n_bins], B/s of a node, in equal parts of its GPUs."""
+    per_node = max(evidence.n_gpus / max(len(evidence.nodes), 1), 1.0)
+    return np.maximum(_sum(evidence, (*PCIE, *C2C)) - fabric / per_node, 0.0)
+
+
+def transferring_share(evidence: Evidence, activity: Activity, communication: Floats, work: Floats) -> Floats:
+    """Split communication into the share of each bin [n_gpus, n_bins] in which links transfer; in the rest GPUs wait.
+
+    Links that are busy move as many bytes a second as this job's collectives usually do. All GPUs take part in a collective,
+    so none transfers for longer than the GPU that communicates least. Without counters of the links a GPU waits as much
+    longer in collectives as it is in them longer than others.
+    """
+    inside = activity.is_known & activity.is_used[:, None]
+    if not any(name in evidence.series for name in (*NVLINK, *PCIE)):
+        return communication - np.minimum(longer_than_others(communication, inside, evidence), communication)
+    links = _exposed_bytes(gpu_link_bytes(evidence), work, activity)
+    busy = communication > 0.05
+    if not busy.any():
+        return np.zeros_like(communication)
+    rate, weight = links[busy] / communication[busy], links[busy]
+    least = LEAST_BYTES
+    if evidence.peaks is not None and evidence.peaks.nvlink_bandwidth:
+        least = max(least, NVLINK_SHARE * evidence.peaks.nvlink_bandwidth)
+    elif evidence.peaks is not None and len(evidence.nodes) == 1:
+        least = max(least, PCIE_SHARE * evidence.peaks.pcie_bandwidth)
+    share = np.minimum(communication, links / max(weighted_median(rate, weight), least))
+    return np.asarray(share * _possible_part(share, communication, activity), np.float64)
+
+
+def _sum(evidence: Evidence, names: Sequence[str]) -> Floats:
+    total = np.zeros((evidence.n_gpus, len(evidence.times)))
+    for name in names:
+        if name in evidence.series:
+            total += np.nan_to_num(evidence.series[name])
+    return total
+
+
+def _exposed_bytes(links: Floats, work: Floats, activity: Activity) -> Floats:
+    """What links carry beyond what they carry beside the work, as bins of nothing but work show."""
+    inside = activity.is_known & (activity.active > 0.3)
+    if not inside.any():
+        return links
+    share = work[inside] / activity.active[inside]
+    if share.max() - share.min() < _PURE_SPREAD:
+        return links
+    pure = share >= np.percentile(share, 90)
+    beside = float(np.median(links[inside][pure] / np.maximum(work[inside][pure], 0.05)))
+    return np.maximum(links - beside * work, 0.0)
+
+
+def _possible_part(transferring: Floats, communication: Floats, activity: Activity) -> Floats:
+    """[n_gpus, 1]: which part of a GPU's transfers is no longer than the communication of the GPU that communicates least."""
+    if not activity.is_used.any():
+        return np.ones((len(transferring), 1))
+    seconds = np.where(_used_cells(activity), activity.seconds, 0.0)
+    total = np.maximum(seconds.sum(axis=1), 1e-9)
+    communicates = (communication * seconds).sum(axis=1) / total
+    transfers = (transferring * seconds).sum(axis=1) / total
+    least = float(communicates[activity.is_used].min())
+    part = np.divide(least, transfers, out=np.ones(len(transfers)), where=transfers > 0)
+    return np.asarray(np.minimum(part, 1.0)[:, None], np.float64)
+
+
+def _used_cells(activity: Activity) -> Flags:
+    return np.asarray(activity.is_known & activity.is_used[:, None], bool)
+
+
+def weighted_median(values: Floats, weights: Floats) -> float:
+    """The value below which half of the weight lies; 0 where there is no weight."""
+    order = np.argsort(values)
+    mass = np.cumsum(weights[order])
+    if not len(mass) or not mass[-1] > 0:
+        return 0.0
+    return float(values[order][np.searchsorted(mass, mass[-1] / 2)])
