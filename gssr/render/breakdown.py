@@ -9,7 +9,6 @@ import numpy as np
 
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.breakdown.result import Breakdown
-from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import percent
 
@@ -18,33 +17,38 @@ LEAST_SHOWN = 0.005
 
 
 class CategoryLook(NamedTuple):
-    """How a category looks: the ``role`` of its text, its ``colour`` in pictures (#rrggbb), and the ``mark`` that tells its
-    part of a bar from its neighbours' where there is no colour."""
+    """How a category looks: the ``role`` of its text, its ``colour`` in pictures (#rrggbb), and the ``mark`` (in UTF-8, and
+    in ASCII) that tells its part of a bar from that of another branch where there is no colour."""
 
     role: Role
     colour: str
     mark: str
+    ascii_mark: str
+
+    def marked(self, ascii_only: bool) -> str:
+        """Give the mark that the page can draw."""
+        return self.ascii_mark if ascii_only else self.mark
 
 
 LOOKS: dict[str, CategoryLook] = {
-    "working.tensor": CategoryLook("working1", "#2f7d4f", "█"),
-    "working.fp64": CategoryLook("working2", "#3f9a63", "█"),
-    "working.memory": CategoryLook("working3", "#5bb37c", "█"),
-    "working.other": CategoryLook("working4", "#83c99c", "█"),
-    "working.few_sms": CategoryLook("working5", "#b7b04a", "▓"),
-    "working.slowed": CategoryLook("working6", "#d08b2c", "▓"),
-    "communication.transferring": CategoryLook("communication1", "#4a78c4", "▒"),
-    "communication.waiting": CategoryLook("communication2", "#8d6cc9", "▒"),
-    "idle.between_kernels": CategoryLook("idle1", "#c98fa6", "░"),
-    "idle.imbalance": CategoryLook("idle2", "#b565b0", "░"),
-    "idle.input_output": CategoryLook("idle3", "#cf5f4a", "░"),
-    "idle.copies": CategoryLook("idle4", "#e08b6b", "░"),
-    "idle.host": CategoryLook("idle5", "#b3472f", "░"),
-    "idle.unexplained": CategoryLook("idle6", "#a98274", "░"),
-    "startup": CategoryLook("outside1", "#8a97a6", "·"),
-    "end": CategoryLook("outside2", "#a7b1bd", "·"),
-    "unused": CategoryLook("outside3", "#5b6570", "x"),
-    "unmeasured": CategoryLook("outside4", "#c9ced4", "?"),
+    "working.tensor": CategoryLook("working1", "#2f7d4f", "█", "#"),
+    "working.fp64": CategoryLook("working2", "#3f9a63", "█", "#"),
+    "working.memory": CategoryLook("working3", "#5bb37c", "█", "#"),
+    "working.other": CategoryLook("working4", "#83c99c", "█", "#"),
+    "working.few_sms": CategoryLook("working5", "#b7b04a", "▓", "*"),
+    "working.slowed": CategoryLook("working6", "#d08b2c", "▓", "*"),
+    "communication.transferring": CategoryLook("communication1", "#4a78c4", "▒", "+"),
+    "communication.waiting": CategoryLook("communication2", "#8d6cc9", "▒", "+"),
+    "idle.between_kernels": CategoryLook("idle1", "#c98fa6", "░", "-"),
+    "idle.imbalance": CategoryLook("idle2", "#b565b0", "░", "-"),
+    "idle.input_output": CategoryLook("idle3", "#cf5f4a", "░", "-"),
+    "idle.copies": CategoryLook("idle4", "#e08b6b", "░", "-"),
+    "idle.host": CategoryLook("idle5", "#b3472f", "░", "-"),
+    "idle.unexplained": CategoryLook("idle6", "#a98274", "░", "-"),
+    "startup": CategoryLook("outside1", "#8a97a6", "·", "."),
+    "end": CategoryLook("outside2", "#a7b1bd", "·", "."),
+    "unused": CategoryLook("outside3", "#5b6570", "x", "x"),
+    "unmeasured": CategoryLook("outside4", "#c9ced4", "?", "?"),
 }
 """Work is green, communication blue to violet, idle time red to pink, time outside the work grey."""
 
@@ -63,14 +67,14 @@ def headline(breakdown: Breakdown) -> str:
     return text + "."
 
 
-def breakdown_bar(breakdown: Breakdown, width: int, glyphs: Glyphs) -> Row:
+def breakdown_bar(breakdown: Breakdown, width: int, ascii_only: bool = False) -> Row:
     """One bar of exactly ``width`` cells that adds up to all of the GPU time."""
     shares = np.nan_to_num(breakdown.shares)
     edges = np.round(np.cumsum(shares) * width).astype(int).tolist()
     spans, start = [], 0
     for each, end in zip(CATEGORIES, edges, strict=True):
         if end > start:
-            spans.append(Span(LOOKS[each.name].mark * (end - start), LOOKS[each.name].role))
+            spans.append(Span(LOOKS[each.name].marked(ascii_only) * (end - start), LOOKS[each.name].role))
         start = max(start, end)
     if start < width:
         spans.append(Span(" " * (width - start)))

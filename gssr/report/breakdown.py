@@ -24,7 +24,7 @@ def breakdown_section(analysis: Analysis, options: PageOptions) -> list[Row]:
     width, marks = options.width, glyphs(options.ascii)
     rows = section("Where the GPU time goes", width, marks)
     rows += wrap(headline(breakdown), width, role="value")
-    rows += [breakdown_bar(breakdown, width, marks), *_table(breakdown, options, marks)]
+    rows += [breakdown_bar(breakdown, width, options.ascii), *_table(breakdown, options, marks)]
     if options.verbosity != "low":
         rows += [row for text in _remarks(breakdown) for row in wrap(text, width, role="dim")]
     return rows
@@ -41,7 +41,7 @@ def _table(breakdown: Breakdown, options: PageOptions, marks: Glyphs) -> list[Ro
         look = LOOKS[CATEGORIES[at].name]
         rows.append(
             [
-                (Span(f"{look.mark} ", look.role), Span(CATEGORIES[at].label)),
+                (Span(f"{look.marked(options.ascii)} ", look.role), Span(CATEGORIES[at].label)),
                 percent(float(shares[at])), percent(float(breakdown.error[at])), duration(float(seconds[at])),
                 breakdown.confidence[at],
             ]

@@ -9,7 +9,7 @@ from gssr.model.evidence.evidence import Evidence
 from gssr.store.format.schema import GAP_INTERVALS
 
 ENGINE_METRICS = ("gr_engine_active", "gpu_utilization", "sm_active")
-"""What tells whether a kernel runs, best first: utilization counts a moment as active if any ran within the driver's window."""
+"""What tells whether a kernel runs, best first: utilization counts a moment in whose window any ran."""
 IDLE_ACTIVITY = 0.02
 """Below this a GPU does nothing: monitors wake an unused GPU for as much."""
 UNUSED_SHARE = 0.02

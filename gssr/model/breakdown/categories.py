@@ -6,8 +6,8 @@ from typing import NamedTuple
 class Category(NamedTuple):
     """One place where GPU time can go.
 
-    ``name``: in JSON, a branch and a leaf. ``label``: what the GPU does then, for a list. ``lost_to``: the same at the end of
-    "25 % is ...". ``is_loss``: whether the GPU could have worked then. ``ordinary``: the share that healthy jobs have as well;
+    ``name``: in JSON, a branch and a leaf. ``label``: what the GPU does then, in a list. ``lost_to``: the same at the end of
+    "25 % is ...". ``is_loss``: whether the GPU could have worked then. ``ordinary``: the share that healthy jobs have too;
     a loss above it is warned about. ``source``: where that share comes from.
     """
 
@@ -29,7 +29,7 @@ CATEGORIES: tuple[Category, ...] = (
     Category("working.fp64", "computes in FP64", "computing in FP64", False),
     Category("working.memory", "works, limited by its memory", "work limited by memory", False),
     Category("working.other", "works", "other work", False),
-    Category("working.few_sms", "runs kernels that fill few SMs or warps", "spent in kernels that fill few SMs or warps", True),
+    Category("working.few_sms", "runs kernels that fill few SMs", "spent in kernels that fill few SMs", True),
     Category("working.slowed", "lost to lower clocks", "lost to lower clocks", True),
     Category(
         "communication.transferring", "communicates", "communication that nothing hides", True, 0.1,
@@ -41,9 +41,9 @@ CATEGORIES: tuple[Category, ...] = (
         "healthy CFD idles 10 %, MD 6 %, serving 14-16 %",
     ),
     Category("idle.imbalance", "idle while other GPUs work", "idle while other GPUs work", True),
-    Category("idle.input_output", "idle while files or the network move data", "spent waiting for files or the network", True),
-    Category("idle.copies", "idle while data is copied to or from the host", "spent waiting for copies", True),
-    Category("idle.host", "idle while the CPU computes", "spent waiting for the CPU", True),
+    Category("idle.input_output", "waits for files or the network", "spent waiting for files or the network", True),
+    Category("idle.copies", "waits for copies to or from the host", "spent waiting for copies", True),
+    Category("idle.host", "waits for the CPU", "spent waiting for the CPU", True),
     Category(
         "idle.unexplained", "idle, no cause found", "lost, no cause found", True, 0.1,
         "healthy bursty serving idles up to 15 %, most of it in short gaps",

@@ -83,7 +83,7 @@ def _exposed_bytes(links: Floats, work: Floats, activity: Activity) -> Floats:
 
 
 def _possible_part(transferring: Floats, communication: Floats, activity: Activity) -> Floats:
-    """[n_gpus, 1]: which part of a GPU's transfers is no longer than the communication of the GPU that communicates least."""
+    """[n_gpus, 1]: which part of a GPU's transfers is no longer than the least communicating GPU communicates."""
     if not activity.is_used.any():
         return np.ones((len(transferring), 1))
     seconds = np.where(_used_cells(activity), activity.seconds, 0.0)

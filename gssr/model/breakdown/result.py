@@ -35,10 +35,10 @@ class Breakdown:
     """Where the GPU time of a window went.
 
     ``by_gpu`` [n_gpus, n_categories] and ``over_time`` [n_bins, n_categories], the latter over all GPUs, are GPU-seconds by
-    category in the order of CATEGORIES; ``nodes`` are the names of the nodes and ``node_of`` [n_gpus] each GPU's number among
-    them. The bins begin at ``times`` (unix s) and are ``width`` seconds long; ``resolution`` is the length of what a sample
-    tells, s: shorter waits are shares of a mixture. ``error`` [n_categories]: by how much each share differs between every
-    other bin and the rest, half of it. ``confidence``: how each is known.
+    category in the order of CATEGORIES; ``nodes`` are the nodes' names and ``node_of`` [n_gpus] each GPU's number among them.
+    The bins begin at ``times`` (unix s) and are ``width`` seconds long; ``resolution`` is the length of what a sample tells,
+    s: shorter waits are shares of a mixture. ``error`` [n_categories]: by how much each share differs between every other
+    bin and the rest, half of it. ``confidence``: how each is known.
     """
 
     by_gpu: Floats
@@ -76,7 +76,7 @@ class Breakdown:
         return _shares(seconds)
 
     def with_unmeasured_gpus(self, places: Ints, n_gpus: int, seconds: float) -> "Breakdown":
-        """Count GPUs that were never sampled as unmeasured for ``seconds`` each: the GPUs of this breakdown are at ``places``
+        """Count GPUs that were never sampled as unmeasured for ``seconds`` each: those of this breakdown are at ``places``
         among ``n_gpus``. The others belong to no node of ``nodes``: ``node_of`` is -1."""
         by_gpu, node_of = np.zeros((n_gpus, len(CATEGORIES))), np.full(n_gpus, -1, np.int64)
         by_gpu[:, positions_of("unmeasured")] = seconds

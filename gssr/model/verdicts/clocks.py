@@ -152,7 +152,8 @@ def slow_clock(job: Job, rule: Rule) -> Found | None:
     if not which:
         return None
     own, share = float(clocks[slow].mean()), float(below[slow].mean())
-    text = f"SM clock {own:,.0f} MHz, {words.percent(share)} of {'the others' if pace[slow].mean() <= share + 0.02 else 'its highest'}"
+    of_what = "the others'" if pace[slow].mean() <= share + 0.02 else "the highest"
+    text = f"SM clock {own:,.0f} MHz, {words.percent(share)} of {of_what}"
     evidence = (told("sm_clock", own, text, rule.at("clock") * own / share),)
     return Found(group(job, which), evidence, rule.severity, job.span, which, lost=_slowed(job, which))
 

@@ -100,8 +100,8 @@ def io_wait(job: Job, rule: Rule) -> Found | None:
 @rule(
     "warning", "{share} of the GPU time is spent waiting for copies between host and GPU",
     _loss("idle.copies"),
-    "Copy from pinned memory (pin_memory=True) and beside the computation (non_blocking=True, streams); keep on the GPU what "
-    "is used again.",
+    "Copy from pinned memory (pin_memory=True) and beside the computation (non_blocking=True, streams); keep on the GPU "
+    "what is used again.",
     needs=(LEAD, _COPIED),
 )  # fmt: skip
 def transfer_bound(job: Job, rule: Rule) -> Found | None:
@@ -171,7 +171,8 @@ def _least_waiting(job: Job) -> list[Finding]:
         return []
     low, high = int(np.nanargmin(shares)), int(np.nanargmax(shares))
     names = [words.place(job.evidence.gpus[at]) for at in (low, high)]
-    text = f"{names[0]} waits {words.percent(float(shares[low]))} of its time, {names[1]} {words.percent(float(shares[high]))}"
+    least, most = (words.percent(float(shares[at])) for at in (low, high))
+    text = f"{names[0]} waits {least} of its time, {names[1]} {most}"
     return [told("share", float(shares[low]), text)]
 
 
@@ -408,7 +409,9 @@ def tear_down(job: Job, rule: Rule) -> Found | None:
     if found is None or job.is_hanging:
         return None
     if job.evidence.state in _GOING_ON:
-        advice = "The job still runs: look at the last lines of its output. It may wait for data, write a checkpoint, or hang."
+        advice = (
+            "The job still runs: see the last lines of its output. It may wait for data, write a checkpoint, or hang."
+        )
         return found._replace(advice=advice)
     return found
 
@@ -521,7 +524,10 @@ def launch_gaps(job: Job, rule: Rule) -> Found | None:
 
 @rule(
     "warning", "The GPUs are little used: {share} of their time nothing runs, between short pieces of work",
-    (Threshold("warning", 0.5, "idle between kernels: at least this share of the GPU time"), Threshold("critical", 0.75, "from this share on it is critical")),
+    (
+        Threshold("warning", 0.5, "idle between kernels: at least this share of the GPU time"),
+        Threshold("critical", 0.75, "from this share on it is critical"),
+    ),
     f"Give the GPUs more to do at a time (larger batches, several processes per GPU with MPS), or ask for fewer; {_TRACE}",
     needs=(LEAD,),
 )  # fmt: skip
@@ -607,9 +613,15 @@ def _period(found: list[tuple[float, float]]) -> float | None:
     return float(apart.mean()) if float(apart.std()) <= _REGULAR * float(apart.mean()) else None
 
 
+_FEW_SMS = (
+    *_loss("working.few_sms"),
+    Threshold("occupancy", 0.0625, "warps per SM, of all that it holds: one for each of its four schedulers"),
+)
+
+
 @rule(
     "warning", "{share} of the GPU time goes to kernels that use few SMs",
-    (*_loss("working.few_sms"), Threshold("occupancy", 0.0625, "warps per SM, of all it holds: one for each of its four schedulers")),
+    _FEW_SMS,
     "Give each kernel more to do: larger batches or blocks, fused kernels, CUDA graphs; or share the GPU (MPS).",
     needs=(("gr_engine_active",), ("sm_active",)),
 )  # fmt: skip
@@ -625,7 +637,7 @@ def small_kernels(job: Job, rule: Rule) -> Found | None:
 
 @rule(
     "warning", "{share} of the GPU time is lost to few warps: occupancy {occupancy}, SM activity {sm}",
-    (*_loss("working.few_sms"), Threshold("occupancy", 0.0625, "warps per SM, of all it holds: one for each of its four schedulers")),
+    _FEW_SMS,
     "Start more threads per kernel (a larger grid, larger batches), or let kernels run side by side (streams, MPS); Nsight "
     "Compute's launch statistics of the longest kernel show what limits its occupancy.",
     needs=(("gr_engine_active",), ("sm_active",), ("sm_occupancy",)),
