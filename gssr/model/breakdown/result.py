@@ -35,9 +35,10 @@ class Breakdown:
     """Where the GPU time of a window went.
 
     ``by_gpu`` [n_gpus, n_categories] and ``over_time`` [n_bins, n_categories], the latter over all GPUs, are GPU-seconds by
-    category in the order of CATEGORIES; ``nodes`` are the nodes' names, ``node_of`` [n_gpus] numbers them. The bins begin at ``times`` (unix s)
-    and are ``width`` seconds long; ``resolution`` is the length of what a sample tells, s: shorter waits are shares of a mixture. ``error`` [n_categories]: by how much each share differs between every other
-    bin and the rest, half of it. ``confidence``: how each is known.
+    category in the order of CATEGORIES. ``nodes`` are the nodes' names, ``node_of`` [n_gpus] numbers them. The bins begin
+    at ``times`` (unix s) and are ``width`` seconds long. ``resolution`` is the length of what a sample tells, s: shorter
+    waits are shares of a mixture. ``error`` [n_categories]: by how much each share differs between every other bin and the
+    rest, half of it. ``confidence``: how each is known.
     """
 
     by_gpu: Floats
