@@ -36,9 +36,8 @@ BENCHMARKS = {
     "fleet_index": Benchmark(_named("benchmarks.fleet", "second_look"), by_default=False),
     "fleet_nodes": Benchmark(_named("benchmarks.fleet", "simulated_nodes"), by_default=False),
     "fleet_history": Benchmark(_named("benchmarks.fleet", "simulated_histories"), by_default=False),
-    "truth": Benchmark(_named("benchmarks.truth", "measure_half"), by_default=False),
-    "truth-held-out": Benchmark(_named("benchmarks.truth", "measure_half", which=2), by_default=False),
-    "truth-long": Benchmark(_named("benchmarks.truth", "measure_long"), by_default=False),
+    "truth": Benchmark(_named("benchmarks.truth", "measure_developed"), by_default=False),
+    "truth-examined": Benchmark(_named("benchmarks.truth", "measure_examined"), by_default=False),
 }
 
 WITH_OPTIONS = ("faults", "fuzz", "races")

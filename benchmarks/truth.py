@@ -1,119 +1,227 @@
-"""How often the verdicts are right: simulated jobs with known causes (tests/fakes/jobs), judged as by ``gssr analyze``."""
+"""How often the account of GPU time and its verdicts are right, on simulated jobs whose books are known.
+
+Two simulators of different hands: ``truth`` runs the one that the account was developed on (tests/fakes/jobs),
+``truth-examined`` the one whose author has seen neither the code nor its thresholds (tests/fakes/examined_jobs). Seeds are
+drawn from GSSR_EXAM_SEED, so that a new one gives jobs that nobody has seen.
+"""
 
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from itertools import islice
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
 from benchmarks.table import Figure
-from gssr.model.evidence.evidence import METRICS
+from gssr.arrays import Ints
+from gssr.model.breakdown.account import account_for
+from gssr.model.breakdown.categories import BRANCHES, CATEGORIES
+from gssr.model.breakdown.result import Breakdown
 from gssr.model.evidence.gather import evidence_names, gather
 from gssr.model.results import Verdict
-from gssr.model.statistics import series
 from gssr.model.statistics.gpu_time_counts import MOST_BINS, count_rollups
-from gssr.model.verdicts import judge
+from gssr.model.statistics.series import bins_of_buckets
+from gssr.model.verdicts import judge_window
 from gssr.model.window import extent
 from gssr.store.format.schema import LEVELS
 from gssr.store.read.recording import RunReader, open_recording
-from gssr.store.read.window_edges import ALL_TIME
-from tests.fakes.jobs.draw import SEED_VARIABLE, draw, half
-from tests.fakes.jobs.exam import Result, examine, measure
-from tests.fakes.jobs.labels import Job
+from gssr.store.read.window_edges import ALL_TIME, Window
 
-JOBS_VARIABLE, JOBS = "GSSR_EXAM_JOBS", 1_000
-"""Environment variable with the number of jobs that are drawn, and as many healthy ones; and that without it."""
-LEAST_PRECISION, LEAST_RECALL, MOST_BLAMED = 0.95, 0.9, 0.01
-"""Of all, and the share of healthy jobs that may be warned about."""
-OFTEN, CODE_PRECISION, CODE_RECALL = 30, 0.9, 0.8
-"""Of each code that had to be said so many times."""
-LONG_JOBS, LONG_SECONDS, LONG_GPUS = 60, 3600.0, 16
-"""So many jobs are stretched to so long, s: of few GPUs, which are sampled each second, to be judged in minutes."""
+JOBS_VARIABLE, JOBS, HEALTHY_JOBS = "GSSR_EXAM_JOBS", 300, 300
+SEED_VARIABLE = "GSSR_EXAM_SEED"
+"""Environment variables: how many jobs with a planted cause (and as many healthy ones), and what seeds are drawn from."""
+BLAMES = ("warning", "critical")
+NEAR_HOURS = 0.25
+"""GPU-hours are right within this share of the books'."""
+INVARIANT = 40
+"""So many jobs are looked at in halves and by rollups as well."""
 
 
-def measure_half(which: int = 1) -> Iterator[Figure]:
-    """Of the jobs of one half, and as many healthy ones."""
-    title, n = "truth" if which == 1 else "truth, held out", _number_of_jobs(which)
-    drawn = measure(n=n, which=which)
-    yield from figures(title, drawn)
-    blamed, healthy = np.add(
-        drawn.healthy_blamed(), measure(n=n, which=which, is_healthy=True).healthy_blamed()
-    ).tolist()
-    yield Figure(f"{title}: healthy jobs warned about", blamed / healthy, f"{blamed} of {healthy}", MOST_BLAMED)
+class BookedJob(Protocol):
+    """A simulated job with its truth. ``planted``: for each cause the codes that name it; ``allowed``: codes of consequences;
+    ``shares``: the books, by category; ``lost_gpu_hours``: what the first cause costs, None if nobody can know."""
+
+    seed: int
+    kind: str
+    view: str
+    planted: tuple[frozenset[str], ...]
+    allowed: frozenset[str]
+    shares: Mapping[str, float]
+    lost_gpu_hours: float | None
+
+    def write(self, path: str) -> None:
+        """Write the recording."""
 
 
-def _number_of_jobs(which: int) -> int:
-    try:
-        n = int(os.environ.get(JOBS_VARIABLE, JOBS))
-        return len(half(which, n)) or JOBS
-    except ValueError as error:
-        raise SystemExit(f"{JOBS_VARIABLE} or {SEED_VARIABLE}: {error}") from None
+Comparable = Callable[[Mapping[str, float], str], Mapping[str, float]]
+"""Merges the leaves of shares that a view can't tell apart."""
 
 
-def measure_long() -> Iterator[Figure]:
-    """Of jobs of the first half, each stretched to an hour: verdicts must not depend on how long a job lasts, nor on whether
-    its rows or its rollups are read."""
-    for title, way in (("as large", as_large), ("from rows", as_rows)):
-        yield from figures(f"truth, long, {title}", examine(islice(long_jobs(), LONG_JOBS), way))
+@dataclass
+class Tally:
+    """What came out, job by job."""
+
+    branch_errors: list[float] = field(default_factory=list)
+    leaf_errors: list[float] = field(default_factory=list)
+    n_warnings: int = 0
+    n_false: int = 0
+    n_planted: int = 0
+    n_named: int = 0
+    n_sick: int = 0
+    n_first: int = 0
+    n_silent: int = 0
+    n_only_unexplained: int = 0
+    n_healthy: int = 0
+    n_blamed: int = 0
+    hours: list[bool] = field(default_factory=list)
+
+    def add(self, job: BookedJob, shares: Mapping[str, float], verdicts: tuple[Verdict, ...], same: Comparable) -> None:
+        """Hold what was said of a job against its books."""
+        true, found = same(job.shares, job.view), same(shares, job.view)
+        self.leaf_errors.append(max(abs(true[name] - found[name]) for name in true))
+        self.branch_errors.append(max(abs(_branch(true, each) - _branch(found, each)) for each in BRANCHES))
+        codes = [verdict.code for verdict in verdicts]
+        warned = [verdict.code for verdict in verdicts if verdict.severity in BLAMES]
+        true_codes = job.allowed.union(*job.planted)
+        if not job.planted and not job.allowed:
+            self.n_healthy += 1
+            self.n_blamed += bool(warned)
+        self.n_warnings += len(warned)
+        self.n_false += sum(code not in true_codes for code in warned)
+        if job.planted:
+            self.n_sick += 1
+            self.n_planted += len(job.planted)
+            self.n_named += sum(any(code in cause for code in codes) for cause in job.planted)
+            first = (warned or codes)[:1]
+            self.n_first += any(code in cause for cause in job.planted for code in first)
+            self.n_silent += not codes
+            self.n_only_unexplained += bool(warned) and set(warned) <= {"unexplained"}
+            own = next((each for each in verdicts if each.code in job.planted[0] and each.gpu_hours is not None), None)
+            if own is not None and own.gpu_hours is not None and job.lost_gpu_hours:
+                self.hours.append(abs(own.gpu_hours - job.lost_gpu_hours) <= NEAR_HOURS * job.lost_gpu_hours)
+
+    def figures(self, title: str) -> Iterator[Figure]:
+        """The figures that are promised, and how many jobs they are of."""
+        n = len(self.branch_errors)
+        branch, leaf = np.array(self.branch_errors), np.array(self.leaf_errors)
+        yield Figure(f"{title}: jobs", n, "jobs")
+        if n:
+            yield _at_least(f"{title}: top level within 0.05", float((branch <= 0.05).mean()), 0.92)
+            yield _at_least(f"{title}: top level within 0.10", float((branch <= 0.10).mean()), 0.97)
+            yield _at_least(f"{title}: leaves within 0.10", float((leaf <= 0.10).mean()), 0.85)
+        if self.n_warnings:
+            yield _at_least(f"{title}: precision", 1 - self.n_false / self.n_warnings, 0.95)
+        if self.n_sick:
+            yield _at_least(f"{title}: recall", self.n_named / self.n_planted, 0.92)
+            yield _at_least(f"{title}: first verdict is the cause", self.n_first / self.n_sick, 0.85)
+            yield Figure(f"{title}: sick jobs with silence", self.n_silent / self.n_sick, "ratio", 0.02)
+            only = self.n_only_unexplained / self.n_sick
+            yield Figure(f"{title}: sick jobs, only unexplained", only, "ratio", 0.10)
+        if self.n_healthy:
+            yield Figure(f"{title}: healthy jobs warned about", self.n_blamed / self.n_healthy, "ratio", 0.01)
+        if self.hours:
+            yield _at_least(f"{title}: GPU-hours within a quarter", float(np.mean(self.hours)), 0.9)
 
 
-def long_jobs() -> Iterator[Job]:
-    """Those of the first half that have few GPUs and are sampled each second, stretched."""
-    for job in map(draw, half(1, JOBS)):
-        if len(job.plan.gpus) <= LONG_GPUS and job.sampling.interval == 1.0:
-            yield stretched(job)
+def _at_least(what: str, value: float, limit: float) -> Figure:
+    return Figure(what, value, "ratio", limit, at_least=True)
 
 
-def stretched(job: Job, seconds: float = LONG_SECONDS) -> Job:
-    """The job with as many steps as take about so long; causes keep their own lengths."""
-    return replace(job, plan=replace(job.plan, seconds=seconds).lasting())
+def _branch(shares: Mapping[str, float], branch: str) -> float:
+    return sum(share for name, share in shares.items() if name.partition(".")[0] == branch)
 
 
-def as_large(path: str) -> set[tuple[str, str]]:
-    """What is said of a recording as if it had so many GPUs that it is judged from rollups of a minute."""
-    reader, positions = _run(path)
-    names = [name for name in evidence_names(reader) if name in METRICS]
-    bins = series.bins_of_buckets(extent(reader), max(reader.sampling_seconds, LEVELS[1] / 2), MOST_BINS)
-    counted = count_rollups(reader, names, positions, bins, ALL_TIME)
-    return _said(judge(gather(reader, positions, counted=counted)).verdicts)
+def measure_developed() -> Iterator[Figure]:
+    """Of the simulator that the account was developed on."""
+    from tests.fakes.jobs.booked import booked_job, comparable
+
+    yield from _measure("truth", booked_job, comparable)
 
 
-def as_rows(path: str) -> set[tuple[str, str]]:
-    """The same as if it had so few that it is judged from its rows."""
-    reader, positions = _run(path)
-    return _said(judge(gather(reader, positions, rows=reader.samples(evidence_names(reader)))).verdicts)
+def measure_examined() -> Iterator[Figure]:
+    """Of the simulator of another hand."""
+    from tests.fakes.examined_jobs import comparable, examined_job
+
+    yield from _measure("examined", examined_job, comparable)
 
 
-def _run(path: str) -> tuple[RunReader, np.ndarray[tuple[int], np.dtype[np.int64]]]:
-    reader = open_recording(path).runs[0]
-    return reader, np.arange(len(reader.gpus))
+def _measure(title: str, make: Callable[..., BookedJob], same: Comparable) -> Iterator[Figure]:
+    n = int(os.environ.get(JOBS_VARIABLE, JOBS))
+    seeds = np.random.default_rng((int(os.environ.get(SEED_VARIABLE, "1")), 20)).integers(1 << 20, 1 << 31, 2 * n)
+    whole, by_view, apart = Tally(), dict[str, Tally](), list[float]()
+    for number, seed in enumerate(seeds.tolist()):
+        job = make(seed, healthy=number >= n)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "job.sql")
+            job.write(path)
+            reader = open_recording(path).runs[0]
+            positions = np.arange(len(reader.gpus))
+            judgement = judge_window(reader, positions).judgement
+            if number < INVARIANT and judgement.breakdown is not None:
+                apart.append(_invariance(reader, positions, judgement.breakdown))
+        if judgement.breakdown is None:
+            yield Figure(f"{title}: {seed} {job.kind} has no breakdown", 1, "missed")
+            continue
+        for tally in (whole, by_view.setdefault(job.view, Tally())):
+            tally.add(job, shares_of(judgement.breakdown), judgement.verdicts, same)
+        yield from _wrong(title, job, judgement.verdicts)
+    yield from whole.figures(title)
+    for view, tally in sorted(by_view.items()):
+        yield from tally.figures(f"{title}, {view}")
+    if apart:
+        yield _at_least(
+            f"{title}: top level the same by rollups, halves (0.03)", float(np.mean(np.array(apart) <= 0.03)), 1.0
+        )
 
 
-def _said(verdicts: Iterable[Verdict]) -> set[tuple[str, str]]:
-    return {(verdict.code, verdict.severity) for verdict in verdicts}
+def shares_of(breakdown: Breakdown) -> dict[str, float]:
+    """The shares by category's name."""
+    return {each.name: float(share) for each, share in zip(CATEGORIES, breakdown.shares, strict=True)}
 
 
-def figures(title: str, result: Result) -> Iterator[Figure]:
-    """What was missed or wrong, job by job; precision and recall of each code, and of all."""
-    for answer in result.answers:
-        job = f"{answer.job.seed} {answer.job.name} {answer.job.sampling.name}"
-        for code in sorted(answer.missed):
-            yield Figure(f"{title}: {job} lacks {code.replace('|', ' or ')}", 1, "missed")
-        for code in sorted(answer.false):
-            yield Figure(f"{title}: {job} has {code}", 1, "false alarm")
-    for code, (said, false, must, missed) in result.codes().items():
-        least = (CODE_PRECISION, CODE_RECALL) if must >= OFTEN else (None, None)
-        yield from _rates(f"{title}, {code}", (said, false), (must, missed), least)
-    yield Figure(f"{title}: jobs", len(result.answers), "jobs")
-    yield Figure(f"{title}, all: precision", result.precision(), "ratio", LEAST_PRECISION, at_least=True)
-    yield Figure(f"{title}, all: recall", result.recall(), "ratio", LEAST_RECALL, at_least=True)
+def _wrong(title: str, job: BookedJob, verdicts: tuple[Verdict, ...]) -> Iterator[Figure]:
+    """What was missed and what is false, for who wants to see the job: GSSR_EXAM_SHOW=1."""
+    if not os.environ.get("GSSR_EXAM_SHOW"):
+        return
+    warned = [each.code for each in verdicts if each.severity in BLAMES]
+    codes = {each.code for each in verdicts}
+    for code in warned:
+        if code not in job.allowed.union(*job.planted):
+            yield Figure(f"{title}: {job.seed} {job.kind} {job.view} has {code}", 1, "false")
+    for cause in job.planted:
+        if not codes & cause:
+            yield Figure(
+                f"{title}: {job.seed} {job.kind} {job.view} lacks {'|'.join(sorted(cause))}, has {warned}", 1, "missed"
+            )
 
 
-def _rates(
-    title: str, said: tuple[int, int], wanted: tuple[int, int], least: tuple[float | None, float | None]
-) -> Iterator[Figure]:
-    """Those that can be told; the counts behind them are their unit."""
-    for name, (of, wrong), limit in (("precision", said, least[0]), ("recall", wanted, least[1])):
-        if of:
-            yield Figure(f"{title}: {name}", 1 - wrong / of, f"{of - wrong} of {of}", limit, at_least=True)
+def _invariance(reader: RunReader, positions: Ints, whole: Breakdown) -> float:
+    """The largest difference of a top-level share, between start-up and end, if rollups of 10 s are read instead of what
+    was read, or both halves of the window apart."""
+    span = extent(reader)
+    others = []
+    names = evidence_names(reader)
+    if span.seconds > 20 * LEVELS[0]:
+        bins = bins_of_buckets(span, max(reader.sampling_seconds or 1.0, LEVELS[0] / 2), MOST_BINS)
+        counted = count_rollups(reader, names, positions, bins, ALL_TIME)
+        others.append(_inner(account_for(gather(reader, positions, counted=counted)).breakdown.by_gpu.sum(axis=0)))
+    middle = (span.start + span.end) / 2
+    halves = [
+        account_for(gather(reader, positions, window)).breakdown.by_gpu.sum(axis=0)
+        for window in (Window(span.start, middle), Window(middle, span.end))
+    ]
+    others.append(_inner(halves[0] + halves[1]))
+    own = _inner(whole.by_gpu.sum(axis=0))
+    return max(float(np.abs(own - other).max()) for other in others)
+
+
+def _inner(seconds: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+    """Shares of the branches that are judged in any window: of idle, communication and working time."""
+    by_branch = np.array(
+        [
+            sum(seconds[at] for at, each in enumerate(CATEGORIES) if each.branch == name)
+            for name in ("idle", "communication", "working")
+        ]
+    )
+    return by_branch / max(by_branch.sum(), 1e-9)
