@@ -3,7 +3,7 @@ gssr/tui/screens/__init__.py."""
 
 from pathlib import Path
 
-from gssr.model.verdicts.gpu_class import CLASSES
+from gssr.model.breakdown.categories import CATEGORIES
 from gssr.tui.actions import ACTIONS, KEY_NAMES
 from gssr.tui.screens import SCREENS
 
@@ -24,10 +24,9 @@ def sections() -> dict[str, str]:
             keys += f"\n**{category}**\n\n| Keys | What they do |\n| --- | --- |\n"
         shown = " ".join(f"<kbd>{KEY_NAMES.get(key, key)}</kbd>" for key in action.keys)
         keys += f"| {shown} | {action.help} |\n"
-    meanings = dict.fromkeys((each.name, each.meaning) for each in CLASSES)
-    classes = "".join(f"| {name} | {meaning} |\n" for name, meaning in meanings)
+    classes = "".join(f"| {each.short} | {each.label} |\n" for each in CATEGORIES)
     return {
-        "classes": "| Class | What the GPU does |\n| --- | --- |\n" + classes,
+        "classes": "| Word | What most of the GPU's time went to |\n| --- | --- |\n" + classes,
         "screens": "| Key | Screen | What it answers |\n| --- | --- | --- |\n" + screens,
         "keys": keys.lstrip("\n"),
     }

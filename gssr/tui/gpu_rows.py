@@ -11,11 +11,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from gssr.arrays import Floats, Ints
+from gssr.model.breakdown.categories import CATEGORIES, UNKNOWN_CATEGORY
 from gssr.model.cached import once
 from gssr.model.live.attention import attention
 from gssr.model.live.frame import Frame
 from gssr.model.statistics.grid import Folded
-from gssr.model.verdicts.gpu_class import gpu_classes
 from gssr.render.cells import clip, fit, pad
 from gssr.render.clock import duration
 from gssr.render.fan import fan
@@ -149,9 +149,16 @@ def _spare(width: int) -> int:
 
 @once
 def classes(frame: Frame) -> list[str]:
-    """The class of each GPU: of the last minute of a run that lives and is followed, else of the window."""
-    means = frame.recent if frame.is_live else frame.window
-    return gpu_classes(means.per_gpu, lambda name: full_scale(frame, name), frame.n_gpus == 1)
+    """What most of each GPU's time in the window went to, in a word; "-" before the window was judged."""
+    breakdown = frame.judgement.breakdown if frame.judgement is not None else None
+    words = [UNKNOWN_CATEGORY] * frame.n_gpus
+    gpus = frame.query.gpus or range(frame.n_gpus)
+    if breakdown is None or len(breakdown.by_gpu) != len(gpus):
+        return words
+    for gpu, seconds in zip(gpus, breakdown.by_gpu, strict=True):
+        if seconds.any():
+            words[gpu] = CATEGORIES[int(seconds.argmax())].short
+    return words
 
 
 def rows_of(scene: Scene, shown: Listing) -> tuple[list[Row], float]:

@@ -6,12 +6,14 @@ from typing import NamedTuple
 class Category(NamedTuple):
     """One place where GPU time can go.
 
-    ``name``: in JSON, a branch and a leaf. ``label``: what the GPU does then, in a list. ``lost_to``: the same at the end of
-    "25 % is ...". ``is_loss``: whether the GPU could have worked then. ``ordinary``: the share that healthy jobs have too;
-    a loss above it is warned about. ``source``: where that share comes from.
+    ``name``: in JSON, a branch and a leaf. ``short``: one word for a narrow column. ``label``: what the GPU does then, in a
+    list. ``lost_to``: the same at the end of "25 % is ...". ``is_loss``: whether the GPU could have worked then.
+    ``ordinary``: the share that healthy jobs have too; a loss above it is warned about. ``source``: where that share comes
+    from.
     """
 
     name: str
+    short: str
     label: str
     lost_to: str
     is_loss: bool
@@ -25,35 +27,36 @@ class Category(NamedTuple):
 
 
 CATEGORIES: tuple[Category, ...] = (
-    Category("working.tensor", "computes on tensor cores", "computing on tensor cores", False),
-    Category("working.fp64", "computes in FP64", "computing in FP64", False),
-    Category("working.memory", "works, limited by its memory", "work limited by memory", False),
-    Category("working.other", "works", "other work", False),
-    Category("working.few_sms", "runs kernels that fill few SMs", "spent in kernels that fill few SMs", True),
-    Category("working.slowed", "lost to lower clocks", "lost to lower clocks", True),
+    Category("working.tensor", "tensor", "computes on tensor cores", "computing on tensor cores", False),
+    Category("working.fp64", "FP64", "computes in FP64", "computing in FP64", False),
+    Category("working.memory", "memory", "works, limited by its memory", "work limited by memory", False),
+    Category("working.other", "works", "works", "other work", False),
+    Category("working.few_sms", "few SMs", "runs kernels that fill few SMs", "spent in kernels that fill few SMs", True),
+    Category("working.slowed", "slowed", "lost to lower clocks", "lost to lower clocks", True),
     Category(
-        "communication.transferring", "communicates", "communication that nothing hides", True, 0.1,
+        "communication.transferring", "transfers", "communicates", "communication that nothing hides", True, 0.1,
         "simulated healthy jobs of several kinds reach 10 %",
     ),
-    Category("communication.waiting", "waits in communication kernels", "spent waiting in communication kernels", True),
+    Category("communication.waiting", "waits", "waits in communication kernels", "spent waiting in communication", True),
     Category(
-        "idle.between_kernels", "idle between kernels", "idle between kernels", True, 0.16,
+        "idle.between_kernels", "gaps", "idle between kernels", "idle between kernels", True, 0.16,
         "healthy CFD idles 10 %, MD 6 %, serving 14-16 %",
     ),
-    Category("idle.imbalance", "idle while other GPUs work", "idle while other GPUs work", True),
-    Category("idle.input_output", "waits for files or the network", "spent waiting for files or the network", True),
-    Category("idle.copies", "waits for copies to or from the host", "spent waiting for copies", True),
-    Category("idle.host", "waits for the CPU", "spent waiting for the CPU", True),
+    Category("idle.imbalance", "imbalance", "idle while other GPUs work", "idle while other GPUs work", True),
+    Category("idle.input_output", "files", "waits for files or the network", "spent waiting for files or the network", True),
+    Category("idle.copies", "copies", "waits for copies to or from the host", "spent waiting for copies", True),
+    Category("idle.host", "CPU", "waits for the CPU", "spent waiting for the CPU", True),
     Category(
-        "idle.unexplained", "idle, no cause found", "lost, no cause found", True, 0.1,
+        "idle.unexplained", "idle", "idle, no cause found", "lost, no cause found", True, 0.1,
         "healthy bursty serving idles up to 15 %, most of it in short gaps",
     ),
-    Category("startup", "before the first work", "before the first work", False),
-    Category("end", "after the last work", "after the last work", False),
-    Category("unused", "GPUs that did nothing", "of GPUs that did nothing", True),
-    Category("unmeasured", "not measured", "not measured", False),
+    Category("startup", "start-up", "before the first work", "before the first work", False),
+    Category("end", "end", "after the last work", "after the last work", False),
+    Category("unused", "unused", "GPUs that did nothing", "of GPUs that did nothing", True),
+    Category("unmeasured", "-", "not measured", "not measured", False),
 )  # fmt: skip
 """In the order in which bars are drawn: work first, then what is lost, then what lies outside the job's work."""
 
 POSITIONS = {category.name: position for position, category in enumerate(CATEGORIES)}
 BRANCHES = tuple(dict.fromkeys(category.branch for category in CATEGORIES))
+UNKNOWN_CATEGORY = CATEGORIES[POSITIONS["unmeasured"]].short

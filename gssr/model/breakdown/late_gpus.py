@@ -30,6 +30,10 @@ _SECONDS = 2.0
 """Bins are put together to this length: shorter ones show parts of a step."""
 
 
+LATE_CODES = ("straggler", "slow_node", "imbalance", "rotating_stragglers", "taking_turns")
+"""The verdicts that say whom GPUs wait for."""
+
+
 @dataclass(frozen=True)
 class LateGpus:
     """GPUs that others wait for. ``code``: which verdict that is. ``gpus``: their positions; empty if they change, or are

@@ -10,13 +10,12 @@ import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
 from gssr.metrics import DETECTION_METRICS
+from gssr.model.breakdown.late_gpus import LATE_CODES
 from gssr.model.findings.imbalance import BEHIND
 from gssr.model.live.attention import as_the_median, attention, by_index, by_node
 from gssr.model.live.frame import Frame
 from gssr.model.results import Imbalance
 from gssr.model.statistics.grid import fold
-from gssr.model.verdicts import balance
-from gssr.model.verdicts.table import rules_of
 from gssr.render.cells import cell_width, clean, clip, fit, flow, pad
 from gssr.render.columns import area, bar
 from gssr.render.fan import fan
@@ -32,8 +31,6 @@ at least so many GPUs at some time (thresholds of our own)."""
 INDEX_SHARE, INDEX_BELOW = 0.8, 0.05
 """A place in the node is slow where the GPUs there are below their node's mean in at least this share of the nodes, and on
 average by this share of the full scale (thresholds of our own)."""
-_BALANCE = frozenset(rule.code for rule in rules_of(balance))
-"""Verdicts about how work is shared out."""
 _FEW_HOURS = 0.01
 """Less than this many GPU-hours is told in GPU-seconds."""
 UNEVEN = 0.1
@@ -96,7 +93,7 @@ def _as_judged(scene: Scene) -> Row:
     judged = scene.frame.judgement
     if judged is None:
         return (Span(not_judged(scene), "dim"),)
-    about = (verdict for verdict in judged.verdicts if verdict.gpus or verdict.code in _BALANCE)
+    about = (verdict for verdict in judged.verdicts if verdict.gpus or verdict.code in LATE_CODES)
     verdict = next(about, None)
     if verdict is None:
         return (Span(f"balanced: no {scene.frame.noun} stands out", "value"),)
