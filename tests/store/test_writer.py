@@ -179,7 +179,7 @@ def test_rows_wait_in_memory_for_a_reader_and_are_written_bit_by_bit_once_it_is_
 @pytest.mark.usefixtures("network")
 def test_rows_that_are_lost_to_a_reader_are_told_of_however_soon_it_is_gone(tmp_path, monkeypatch):
     monkeypatch.setattr(pending, "MAX_ROWS", 16)
-    monkeypatch.setattr(pending, "ROWS_AT_ONCE", 8)
+    monkeypatch.setattr("gssr.store.write.writer.ROWS_AT_ONCE", 8)
     rows = rows_of(200, 2)
     writer = write(tmp_path / "a.sql", rows[:100], 2, finish=False)
     reader = look(tmp_path / "a.sql")

@@ -20,7 +20,7 @@ from gssr.store.read.guard import highest_key
 from gssr.store.read.open import RecordingError
 from gssr.store.read.small_tables import ends_of
 from gssr.store.write.create import TakenError, create, finished_runs, remove, reopen, seal
-from gssr.store.write.pending import Pending, Value, insertion
+from gssr.store.write.pending import ROWS_AT_ONCE, Pending, Value, insertion
 from gssr.store.write.thinning import Keep, Thinner
 
 COMMIT_SECONDS = 0.5
@@ -138,6 +138,7 @@ class Writer:
         base = self._keys[-1] + 1 if self._keys else base  # which may not have been written yet
         keys = range(base, base + len(gpus))
         self._keys += keys
+        pending.rows_at_once = max(ROWS_AT_ONCE, 2 * len(self._keys))  # more than come with a tick
         if self._thinner is not None:
             self._thinner.keys = self._keys
         owner: dict[str, Value] = {"run_id": pending.run_id, "node": self._node, "rank": pending.rank}
