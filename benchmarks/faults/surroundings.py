@@ -146,7 +146,7 @@ def hidden_modules(folder: Path, rng: random.Random) -> Seen:
 
 
 def few_descriptors(folder: Path, rng: random.Random) -> Seen:
-    steps, most = Steps(rng.randint(1, 8), rng.choice((0, 7))), rng.randint(6, 24)
+    steps, most = Steps(rng.randint(1, 8), rng.choice((0, 7))), rng.randint(12, 24)  # dash itself needs 11 to redirect
     around = ["sh", "-c", f'ulimit -n {most}; exec "$@"', "sh"]
     with Job(folder, ["sh", "-c", steps.script], around=around) as job:
         ended = job.end()
@@ -163,6 +163,6 @@ FAULTS = (
     Fault("closed-umask", "umask 077", closed_umask),
     Fault("other-locale", "the locale is not UTF-8, or unknown", other_locale),
     Fault("hidden-modules", "PYTHONPATH, or the folder, has modules called like Python's own", hidden_modules),
-    Fault("few-descriptors", "6 to 24 files may be open", few_descriptors),
+    Fault("few-descriptors", "12 to 24 files may be open", few_descriptors),
     Fault("odd-names", "names are not UTF-8, or hold newlines, quotes and escapes", odd_names),
 )
