@@ -39,11 +39,12 @@ _TOLD = 1000
 _ROOMY = 64
 """From so many cells on a table of names has all its numbers."""
 _CAUSES: dict[Cause, str] = {
-    "host": "the host was late: it launched the next work after the gap had begun",
+    "host": "the host was late: until it launched the next work",
     "launch": "from one piece of work to the next, less than 30 µs",
-    "dependency": "launched in time, waiting for something else: an event, another GPU",
-    "copy": "a copy launched in time, waiting for its data",
+    "dependency": "launched, waiting for something else: an event, another GPU",
+    "copy": "a copy launched, waiting for its data",
     "unknown": "the trace does not tell what launched the next work",
+    "outside": "before a GPU's first work and after its last",
 }
 
 
@@ -105,7 +106,8 @@ def _sum(trace: TraceAnalysis, key: str) -> int:
 
 
 def _share(trace: TraceAnalysis, key: str) -> float:
-    return _sum(trace, key) / max(trace.span_ns, 1)
+    """Of the time of all GPUs together."""
+    return (trace.idle_ns if key == "idle_ns" else _sum(trace, key)) / max(trace.span_ns, 1)
 
 
 def _head(trace: TraceAnalysis, width: int, marks: Glyphs) -> list[Row]:
@@ -165,7 +167,7 @@ def _split(trace: TraceAnalysis, width: int, marks: Glyphs) -> list[Row]:
     """The split as a bar, and the share busy over time."""
     rows = section("How well used?", width, marks)
     room = max(width - LABEL, 8)
-    rows.append(labelled("split", width, *split_bar(trace.gpus, room, marks)))
+    rows.append(labelled("split", width, *split_bar([_share(trace, key) for _, key, _ in PARTS], room, marks)))
     legend = [
         (Span(f"{fill or ' '} ", role), Span(f"{name} {percent(_share(trace, key))}"))
         for fill, (name, key, role) in zip(_fills(marks), PARTS, strict=True)
@@ -176,8 +178,8 @@ def _split(trace: TraceAnalysis, width: int, marks: Glyphs) -> list[Row]:
         rows += remark(
             f"{percent(hidden)} of the communication lies under computation", width, "plain", label="overlap"
         )
-    values = over_time([gpu.course for gpu in trace.gpus], room)
-    begin, end = extent(trace.gpus)
+    values = over_time(trace, room)
+    begin, end = trace.extent or (0, 0)
     left, right = took(begin), took(end)
     axis = f"{left}{right:>{max(room - len(left), len(right) + 1)}}"
     return [
@@ -187,49 +189,41 @@ def _split(trace: TraceAnalysis, width: int, marks: Glyphs) -> list[Row]:
     ]  # fmt: skip
 
 
-def split_bar(gpus: Sequence[GpuUse], width: int, marks: Glyphs) -> Row:
-    """The split of these GPUs in exactly ``width`` cells: computation, exposed communication, exposed copies; blank for
-    idle."""
-    span = max(sum(gpu.span_ns for gpu in gpus), 1)
-    ends = np.cumsum([sum(getattr(gpu, key) for gpu in gpus) for _, key, _ in PARTS]) * width / span
+def split_bar(shares: Sequence[float], width: int, marks: Glyphs) -> Row:
+    """A split, the shares of PARTS, in exactly ``width`` cells: computation, exposed communication, exposed copies; blank
+    for idle."""
+    ends = np.cumsum(shares) * width
     cells = np.diff(np.rint(ends).astype(int), prepend=0).tolist()
     fills = zip(_fills(marks), cells, PARTS, strict=True)
     return tuple(Span(fill * n, role) for fill, n, (_, _, role) in fills if n > 0)
 
 
-def extent(gpus: Sequence[GpuUse]) -> tuple[int, int]:
-    """From the first start to the last end of their work, ns."""
-    return min(gpu.course.begin for gpu in gpus), max(gpu.course.end for gpu in gpus)
-
-
-def over_time(courses: Sequence[Course], n: int, name: str = "busy") -> Floats:
-    """[n]: the share ``busy`` or in ``compute``, the mean of the GPUs, in equal columns of their time; NaN where none had
-    begun or all had ended."""
-    begin, end = min(course.begin for course in courses), max(course.end for course in courses)
-    found = np.full((len(courses), n), np.nan)
-    for at, course in enumerate(courses):
-        values = course.busy if name == "busy" else course.types[0]
-        width = max(course.end - course.begin, 1) / len(values)
-        found[at] = columns(values, course.begin - begin, width, 0, max(end - begin, 1), n)
-    known = np.isfinite(found)
-    total = np.where(known, found, 0).sum(axis=0)
-    return np.where(known.any(axis=0), total / np.maximum(known.sum(axis=0), 1), np.nan)
+def over_time(trace: TraceAnalysis, n: int, name: str = "busy") -> Floats:
+    """[n]: the share ``busy`` or in ``compute``, the mean of all GPUs, in equal columns of the job's time."""
+    found = np.zeros(n)
+    for course in (gpu.course for gpu in trace.gpus):
+        found += course.between(course.busy if name == "busy" else course.types[0], *(trace.extent or (0, 0)), n)
+    return found / max(len(trace.gpus), 1)
 
 
 def _gpus(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
     head = (
-        Column("GPU"), Column("split", least=8, most=30, drop=2), Column("busy", "right"), Column("compute", "right"),
-        Column("exp.comm", "right"), Column("exp.copy", "right", drop=3), Column("overlap", "right", drop=4),
-        Column("comm.", "right", drop=1), Column("kernels", "right", drop=5),
+        Column("GPU"), Column("split", least=8, most=30, drop=3), Column("span", "right", drop=1), Column("busy", "right"),
+        Column("compute", "right"), Column("exp.comm", "right"), Column("exp.copy", "right", drop=4),
+        Column("overlap", "right", drop=5), Column("comm.", "right", drop=2), Column("kernels", "right", drop=6),
     )  # fmt: skip
 
-    def share(gpu: GpuUse, key: str) -> str:
-        return f"{100 * getattr(gpu, key) / max(gpu.span_ns, 1):.1f}"
+    def share(gpu: GpuUse, key: str) -> float:
+        return float(getattr(gpu, key) / max(gpu.span_ns, 1))
+
+    def shown(gpu: GpuUse, key: str) -> str:
+        return f"{100 * share(gpu, key):.1f}" if gpu.span_ns else NONE
 
     most = {"low": 4, "medium": 16, "high": 4096}[options.verbosity]
     lines: list[list[Cell]] = [
-        [clean(gpu.place), partial(split_bar, [gpu], marks=marks), share(gpu, "busy_ns"),
-         share(gpu, "compute_ns"), share(gpu, "exposed_communication_ns"), share(gpu, "exposed_copy_ns"),
+        [clean(gpu.place), partial(split_bar, [share(gpu, key) for _, key, _ in PARTS], marks=marks), took(gpu.span_ns),
+         shown(gpu, "busy_ns"), shown(gpu, "compute_ns"), shown(gpu, "exposed_communication_ns"),
+         shown(gpu, "exposed_copy_ns"),
          NONE if gpu.overlap is None else f"{100 * gpu.overlap:.1f}", took(gpu.communication_ns), f"{gpu.n_kernels:,}"]
         for gpu in trace.gpus[:most]
     ]  # fmt: skip

@@ -82,7 +82,7 @@ def _numbers(trace: TraceAnalysis) -> dict[tuple[str, str], float | None]:
         return sum(int(getattr(gpu, key)) for gpu in gpus) / span if span else None
 
     def uneven(key: str) -> float | None:
-        return imbalance(np.array([getattr(gpu, key) / max(gpu.span_ns, 1) for gpu in gpus])) if gpus[1:] else None
+        return imbalance(np.array([getattr(gpu, key) for gpu in gpus], np.float64)) if gpus[1:] else None
 
     steps = [step.length_ns for step in trace.steps]
     return {
@@ -92,7 +92,7 @@ def _numbers(trace: TraceAnalysis) -> dict[tuple[str, str], float | None]:
         ("compute", "1"): share("compute_ns"),
         ("exposed communication", "1"): share("exposed_communication_ns"),
         ("exposed copies", "1"): share("exposed_copy_ns"),
-        ("idle", "1"): share("idle_ns"),
+        ("idle", "1"): trace.idle_ns / span if span else None,
         ("imbalance of busy", "1"): uneven("busy_ns"),
         ("imbalance of compute", "1"): uneven("compute_ns"),
         ("imbalance of communication", "1"): uneven("communication_ns"),

@@ -115,8 +115,9 @@ def analyze_timeline(
         collectives=collectives_of(part) if _asks(tables, "collectives") else (),
         io=file_calls(part) if _asks(tables, "io") else None,
         tree=tree,
+        extent=part.worked,
     )
-    found = _named(found, there)
+    found = _with_outside(_named(found, there))
     return judge_trace(found, rules) if judged else found
 
 
@@ -238,6 +239,7 @@ def combined(
             exchange=both(found.exchange, later.exchange),
             collectives=all_collectives(found.collectives, later.collectives),
             io=all_calls(found.io, later.io),
+            extent=_both_extents(found.extent, later.extent),
         )  # fmt: skip
     found = replace(
         found,
@@ -245,7 +247,7 @@ def combined(
         launches=found.launches._replace(delay=delays.all()),
         tree=one_tree(trees) if trees else None,
     )
-    found = _named(found, [*known, *found.places])
+    found = _with_outside(_named(found, [*known, *found.places]))
     return found if rules is None else judge_trace(found, rules)
 
 
@@ -297,6 +299,7 @@ def _moved(part: TraceAnalysis, clock: Clock) -> TraceAnalysis:
     return replace(
         part,
         window=(part.window[0] + by, part.window[1] + by),
+        extent=part.extent and (part.extent[0] + by, part.extent[1] + by),
         gpus=tuple(
             gpu._replace(
                 begin_ns=gpu.begin_ns + by,
@@ -316,6 +319,20 @@ def _longest(gaps: Sequence[Gap]) -> tuple[Gap, ...]:
 
 def _added(parts: Sequence[Mapping[Cause, tuple[int, int]]]) -> dict[Cause, tuple[int, int]]:
     return {cause: (sum(part[cause][0] for part in parts), sum(part[cause][1] for part in parts)) for cause in CAUSES}
+
+
+def _both_extents(a: tuple[int, int] | None, b: tuple[int, int] | None) -> tuple[int, int] | None:
+    return (min(a[0], b[0]), max(a[1], b[1])) if a and b else a or b
+
+
+def _with_outside(trace: TraceAnalysis) -> TraceAnalysis:
+    """With the idle time before each GPU's first work and after its last, which no gap between its work is: while others
+    of the job worked, or at the edges of the window."""
+    if not trace.gpus or trace.like_hta or trace.extent is None:
+        return trace
+    length = trace.extent[1] - trace.extent[0]
+    n = sum(gpu.span_ns < length for gpu in trace.gpus)
+    return replace(trace, idle={**trace.idle, "outside": (n, trace.span_ns - sum(gpu.span_ns for gpu in trace.gpus))})
 
 
 def _by_gpu(part: Part, links: Links) -> Iterator[tuple[int, Links]]:
@@ -343,7 +360,7 @@ def _of_gpu(part: Part, gpu: int, links: Links, found: Beside) -> _OfGpu:
     """Gone through in parts between which the GPU was idle, whose figures add up. What is on it and of no type, as
     HolisticTraceAnalysis' syncs, is busy and no more."""
     kind = part.timeline.intervals.kind
-    begin, stop = part.extent(links.rows)
+    begin, stop = part.extent(links.rows) if len(links.rows) else (part.window[0],) * 2
     edges = begin + np.arange(BINS + 1) * (stop - begin) // BINS
     in_steps = np.zeros(len(found.steps), np.int64)
     step_times = part.times(found.steps)
@@ -375,7 +392,7 @@ def _of_gpu(part: Part, gpu: int, links: Links, found: Beside) -> _OfGpu:
                 ends[at] = int(each.end[-1])
         in_steps += busy.before(step_times[1]) - busy.before(step_times[0])
     if part.like_hta:
-        causes = [idling.by_cause(idling.idle_of_streams(part, links))]
+        causes = [idling.causes_as_hta(part, links)]
     busy_ns, compute_ns, communication_ns, copy_ns = ns.tolist()
     shares = np.diff(before) / np.maximum(np.diff(edges), 1)
     use = GpuUse(

@@ -216,9 +216,21 @@ class Level:
         found.setdefault("kernels", found["compute"])
         found.setdefault("busy", found["kernels"])
         found["occupied"] = by_owner.union() if sync.any() else found["busy"]
+        begin, end = self._worked(found["busy"])
+        for name in ("sync", "occupied") if sync.any() else ():
+            found[name] = _cut(found[name], begin, end)
         if self._spans is None:
-            found["time"] = _spans_of(found["busy"])
+            n = len(self.gpus) if end > begin else 0
+            found["time"] = Pieces(np.full(n, begin), np.full(n, end), np.arange(n, dtype=np.int32))
         return found
+
+    def _worked(self, busy: Pieces) -> tuple[int, int]:
+        """From the first start to the last end of the work of all rows: the time that each has, so that one which begins
+        late or ends early is idle meanwhile. Rows of other levels have the time of those they belong to."""
+        if self._spans is not None:
+            time = self._spans.layer("time")
+            return (int(time.start[0]), int(time.end[0])) if len(time.start) else (0, 0)
+        return (int(busy.start.min()), int(busy.end.max())) if len(busy.start) else (0, 0)
 
     def _innermost(self) -> dict[str, Pieces]:
         """What each category has of a thread's time where nothing lies within: an interval, less those that lie in it."""
@@ -413,6 +425,13 @@ def _spans_of(covered: Pieces) -> Pieces:
     start, end = covered.start[first], covered.end[np.append(first[1:], len(covered.owner))[: len(first)] - 1]
     some = end > start
     return Pieces(start[some], end[some], covered.owner[first][some])
+
+
+def _cut(pieces: Pieces, begin: int, end: int) -> Pieces:
+    """What of them lies between these times."""
+    start, stop = np.maximum(pieces.start, begin), np.minimum(pieces.end, end)
+    some = stop > start
+    return Pieces(start[some], stop[some], pieces.owner[some])
 
 
 class Group(Level):

@@ -372,7 +372,8 @@ def gpu_gaps(trace: TraceAnalysis, rule: Rule) -> Found | None:
 )  # fmt: skip
 def low_utilization(trace: TraceAnalysis, rule: Rule) -> Found | None:
     """Parts of the run in which a GPU does little (nsys: gpu_time_util)."""
-    busy = np.concatenate([_in_parts(gpu) for gpu in trace.gpus])
+    extent = trace.extent or (0, 0)
+    busy = np.concatenate([gpu.course.between(gpu.course.busy, *extent, _PARTS) for gpu in trace.gpus])
     low = busy < rule.at("busy")
     if not low.any():
         return None
@@ -383,10 +384,6 @@ def low_utilization(trace: TraceAnalysis, rule: Rule) -> Found | None:
     )  # fmt: skip
     words = {"parts": f"{int(low.sum()):,}", "all": f"{len(busy):,}", "least": percent(rule.at("busy"))}
     return Found(words, evidence, rule.severity, _span(trace))
-
-
-def _in_parts(gpu: GpuUse) -> Floats:
-    return np.asarray(gpu.course.busy.reshape(_PARTS, -1).mean(axis=1), np.float64)
 
 
 @rule(
