@@ -17,6 +17,7 @@ from gssr.store.read.database import Database
 from gssr.store.read.open import Readable
 from gssr.traces.categories import category_of
 from gssr.traces.database import read_database
+from gssr.traces.host_waits import host_waits_apart
 from gssr.traces.nsys_about import MOST_ROWS, OF_A_PROCESS, TABLES, TID_BITS, About
 from gssr.traces.nsys_columns import Columns, Key, all_alike, placed
 from gssr.traces.nsys_files import TABLES as FILE_TABLES
@@ -213,6 +214,7 @@ class _Reading:
         names = self._named(strings)
         io, more, calls = files_of(self._database, self._sound, (*tracks, *added), names.texts, about.host)
         intervals, pageable = self._intervals(names)
+        all_tracks, intervals = host_waits_apart((*tracks, *added, *more), names.texts, intervals)
         kinds = {Kind(kind) for kind in np.unique(intervals.kind).tolist()}
         if not kinds & {Kind.KERNEL, Kind.GRAPH}:
             told = ", ".join(kind.name.lower().replace("_", " ") for kind in sorted(kinds))
@@ -227,7 +229,7 @@ class _Reading:
         clock = Clock() if about.unix_ns is None else Clock(about.unix_ns, "unix")
         series = tuple(one if one.track < 0 else one._replace(track=places[one.track]) for one in counters)
         return Timeline(
-            (source,), clock, (*tracks, *added, *more), (*names.texts, *calls), intervals, series, pageable, about.facts,
+            (source,), clock, all_tracks, (*names.texts, *calls), intervals, series, pageable, about.facts,
             names.domains, io=io,
         )  # fmt: skip
 
@@ -242,6 +244,8 @@ class _Reading:
             if not len(start):
                 continue
             on, (correlation, *rest) = rest[: len(where)], rest[len(where) :]
+            if table.kind is Kind.GPU_SYNC:
+                on[1] = self._devices(*on[:3])
             track = self._track(on)
             name = placed([all_alike(place, len(start)), *rest[: len(key)]], self._keys)
             size = np.maximum(rest[-1], -1) if table.size else None
@@ -268,6 +272,14 @@ class _Reading:
                 process = next(iter(self._processes))
             self._process_of_track.append(self._processes.setdefault(process, len(self._processes)))
         return track
+
+    def _devices(self, process: Ints, device: Ints, context: Ints) -> Ints:
+        """The devices of waits: CUPTI tells their context, which is of one device, but often 0 as their device."""
+        of_context = {(key[0], key[2]): key[1] for key in self._tracks if len(key) > 1}
+        found = device.copy()
+        for own, number in set(zip(process.tolist(), context.tolist(), strict=True)) & of_context.keys():
+            found[(process == own) & (context == number)] = of_context[own, number]
+        return found
 
     def _links(self, correlation: Ints, track: NDArray[np.int32]) -> Ints | None:
         """What is unique within a process made unique within the report. 0 is that of copies that nobody called for."""

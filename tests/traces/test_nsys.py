@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 
 from benchmarks.nsys_report import OLD, PID, TABLES, TID, UUID, small_tables, strings, write_report
+from gssr.gpu_name import place
+from gssr.model.traces.analyze import analyze_timeline
+from gssr.model.traces.as_metrics import levels_of
 from gssr.model.traces.io import file_calls
 from gssr.model.traces.part import part_of
 from gssr.store.read import database
@@ -186,6 +189,32 @@ def test_a_graph_that_was_traced_as_a_whole_is_busy_time(tmp_path):
     timeline = read_nsys(report(tmp_path / "a.sqlite", GRAPH_TRACE=[{**KERNEL, "graphId": 12, "correlationId": 3}]))
     assert rows_of(timeline, Kind.GRAPH) == [(100, 50, "CUDA graph 12", -1, 3)]
     assert not any("no kernels" in note for note in timeline.sources[0].notes)
+
+
+def test_waits_are_of_their_contexts_gpu_and_those_of_threads_of_no_stream(tmp_path):
+    """CUPTI tells no device of a wait, so that nsys writes 0: a third GPU, and waits of threads, are none of the two."""
+    other = PID + (1 << 24)
+    second = {**KERNEL, "deviceId": 1, "contextId": 2, "globalPid": other}
+    wait = {"deviceId": 0, "contextId": 2, "streamId": 7, "globalPid": other}
+    path = report(
+        tmp_path / "r.sqlite",
+        KERNEL=[KERNEL, second],
+        SYNCHRONIZATION=[
+            {**wait, "start": 40, "end": 190, "syncType": 3},
+            {**wait, "start": 120, "end": 149, "syncType": 2, "streamId": 9},
+            {**wait, "start": 140, "end": 190, "syncType": 2, "streamId": 9},
+            {**wait, "start": 0, "end": 500, "syncType": 4, "contextId": 5, "globalPid": other + (1 << 24)},
+        ],
+    )
+    timeline = read_nsys(path)
+    level = levels_of(timeline)["gpus"]
+    assert [place(gpu) for gpu in level.gpus] == ["gpu:0", "gpu:1"]
+    split, time = level.split(None, 2, 0, 600, 1)
+    assert time.tolist() == [[50.0], [50.0]] and split.sum(axis=2).tolist() == [[50.0], [50.0]]
+    assert [track.kind for track in tracks_of(timeline, Kind.GPU_SYNC)] == [
+        "host_wait", "host_wait", "gpu_stream", "gpu_stream",
+    ]  # fmt: skip
+    assert [gpu.place for gpu in analyze_timeline(timeline).gpus] == ["gpu:0", "gpu:1"]
 
 
 def test_gpus_are_told_by_uuid_as_each_process_counts_them(tmp_path):

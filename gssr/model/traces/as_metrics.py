@@ -515,7 +515,7 @@ def levels_of(timeline: Timeline, own: Iterable[Custom] = ()) -> dict[LevelName,
     """The levels that a trace has, that of GPUs first, with metrics of one's ``own``."""
     tracks = timeline.tracks
     streams = [at for at, track in enumerate(tracks) if track.kind == "gpu_stream"]
-    threads = [at for at, track in enumerate(tracks) if track.kind not in ("gpu_stream", "process")]
+    threads = [at for at, track in enumerate(tracks) if track.kind not in ("gpu_stream", "host_wait", "process")]
     found: dict[LevelName, Level] = {}
     if streams:
         gpu = _gpu_of(timeline)
@@ -532,12 +532,12 @@ def levels_of(timeline: Timeline, own: Iterable[Custom] = ()) -> dict[LevelName,
     if threads or not streams:
         numbers = {at: number for number, at in enumerate(threads)}
         found["threads"] = Level("threads", timeline, threads, lambda at: _thread(tracks[at], numbers[at]), None)
-    base, every = next(iter(found.values())), list(range(len(tracks)))
+    base, every = next(iter(found.values())), [at for at, track in enumerate(tracks) if track.kind != "host_wait"]
     ranks = {tracks[at].rank for at in threads} - {None}
     if (streams and threads) or 0 < len(ranks) < len(threads):
         of_report = {at for at, source in enumerate(timeline.sources) if source.format == "nsys"}
         found["processes"] = Group("processes", timeline, every, lambda at: _process(tracks[at], of_report), base)
-    if len({track.node for track in tracks}) > 1:
+    if len({tracks[at].node for at in every}) > 1:
         found["nodes"] = Group("nodes", timeline, every, lambda at: _Key("node", 0, tracks[at].node or "unknown"), base)
     for level in found.values():
         level.own = tuple(own)

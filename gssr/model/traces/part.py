@@ -118,6 +118,7 @@ def part_of(
     if like_hta:
         start, length = _in_whole_us(timeline)
         chosen, category = _without_last_step(timeline, start), _categories_as_hta(timeline)
+        chosen = _on_streams(timeline, chosen)
     on = None if tracks is None else _among(tracks, len(timeline.tracks))
     named = None if names is None else _among(names, len(timeline.names))
     for column, yes in ((own.track, on), (own.name, named)):
@@ -190,6 +191,17 @@ def _without_last_step(timeline: Timeline, start: Ints) -> Flags | None:
     kept = cpu & (start < last[source[own.track]])
     launched = np.isin(own.link, own.link[kept & (own.link != NO_LINK)])
     return np.asarray(kept | (launched & ~cpu), np.bool_)
+
+
+def _on_streams(timeline: Timeline, chosen: Flags | None) -> Flags | None:
+    """Without a GPU's rows that are on none of its streams: waits for a whole context, requests of MTIA without one."""
+    without = np.array(
+        [one.kind in ("gpu_stream", "host_wait") and one.stream in (None, -1) for one in timeline.tracks]
+    )
+    if not without.any():
+        return chosen
+    on_stream = ~without[timeline.intervals.track]
+    return on_stream if chosen is None else chosen & on_stream
 
 
 def _in_whole_us(timeline: Timeline) -> tuple[Ints, Ints]:
