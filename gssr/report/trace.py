@@ -6,7 +6,7 @@ The object's keys are a contract (docs/traces.md): they are only ever added to. 
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,11 +16,11 @@ from gssr.arrays import Floats
 from gssr.metrics import Metric
 from gssr.model.traces.call_tree import CallTree, places_text
 from gssr.model.traces.idle import MOST_GAPS
-from gssr.model.traces.results import CAUSES, Cause, Course, Gap, GpuUse, OwnMetric, Step, TraceAnalysis
+from gssr.model.traces.results import CAUSES, Cause, Gap, GpuUse, OwnMetric, Step, TraceAnalysis
 from gssr.model.traces.tables import TABLES, launch_numbers, rows_of
 from gssr.model.verdicts.words import took
 from gssr.render.cells import clean, clip, fit, flow, wrap
-from gssr.render.columns import bar, columns, strip
+from gssr.render.columns import bar, strip
 from gssr.render.glyphs import Glyphs, glyphs
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import NONE, count, fixed, percent, quantity
@@ -32,10 +32,14 @@ from gssr.report.exchange import exchange_rows, io_rows
 from gssr.report.page import LABEL, PageOptions, labelled, remark, section
 
 SCHEMA = "gssr.trace/1"
+SCHEMA_OF_RUNS = "gssr.traces/1"
+"""Of the object that holds those of several runs."""
 _MOST = {"low": 3, "medium": 10, "high": 50}
 """Rows of a table."""
 _TOLD = 1000
 """Gaps are told from this part of the time on."""
+_MOST_OF_IT = 0.99
+"""Where a GPU works for less of the job's time than this share, the page shows for how long each does."""
 _ROOMY = 64
 """From so many cells on a table of names has all its numbers."""
 _CAUSES: dict[Cause, str] = {
@@ -207,10 +211,13 @@ def over_time(trace: TraceAnalysis, n: int, name: str = "busy") -> Floats:
 
 
 def _gpus(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
+    length = trace.span_ns / max(len(trace.gpus), 1)
+    apart = any(gpu.span_ns < _MOST_OF_IT * length for gpu in trace.gpus)
     head = (
-        Column("GPU"), Column("split", least=8, most=30, drop=3), Column("span", "right", drop=1), Column("busy", "right"),
-        Column("compute", "right"), Column("exp.comm", "right"), Column("exp.copy", "right", drop=4),
-        Column("overlap", "right", drop=5), Column("comm.", "right", drop=2), Column("kernels", "right", drop=6),
+        Column("GPU"), Column("split", least=8, most=30, drop=2), *([Column("span", "right")] if apart else []),
+        Column("busy", "right"), Column("compute", "right"), Column("exp.comm", "right"),
+        Column("exp.copy", "right", drop=3), Column("overlap", "right", drop=4), Column("comm.", "right", drop=1),
+        Column("kernels", "right", drop=5),
     )  # fmt: skip
 
     def share(gpu: GpuUse, key: str) -> float:
@@ -221,15 +228,18 @@ def _gpus(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row
 
     most = {"low": 4, "medium": 16, "high": 4096}[options.verbosity]
     lines: list[list[Cell]] = [
-        [clean(gpu.place), partial(split_bar, [share(gpu, key) for _, key, _ in PARTS], marks=marks), took(gpu.span_ns),
-         shown(gpu, "busy_ns"), shown(gpu, "compute_ns"), shown(gpu, "exposed_communication_ns"),
-         shown(gpu, "exposed_copy_ns"),
+        [clean(gpu.place), partial(split_bar, [share(gpu, key) for _, key, _ in PARTS], marks=marks),
+         *([took(gpu.span_ns)] if apart else []),
+         *(shown(gpu, f"{key}_ns") for key in ("busy", "compute", "exposed_communication", "exposed_copy")),
          NONE if gpu.overlap is None else f"{100 * gpu.overlap:.1f}", took(gpu.communication_ns), f"{gpu.n_kernels:,}"]
         for gpu in trace.gpus[:most]
     ]  # fmt: skip
     rows = [(), *table(head, lines, options.width, marks)]
     if len(trace.gpus) > most:
         rows += wrap(f"and {count(len(trace.gpus) - most, 'more GPU')}", options.width, role="dim")
+    if apart:
+        rows += wrap("shares of each GPU's span, from its first work to its last; above, of the job's", options.width,
+                     role="dim")  # fmt: skip
     return rows
 
 
@@ -400,6 +410,15 @@ def _sentences(trace: TraceAnalysis) -> list[str]:
             said.setdefault(note, []).append(clean(os.path.basename(source.path)))
     more = {note: f" and {count(len(names) - 1, 'other')}" if names[1:] else "" for note, names in said.items()}
     return [f"{names[0]}{more[note]}: {note}" for note, names in said.items()]
+
+
+def pieces_of_runs(traces: Iterable[TraceAnalysis]) -> Iterator[str]:
+    """Yield the JSON object of several runs' traces, each analysed when it is its turn."""
+    yield f'{{"schema": "{SCHEMA_OF_RUNS}",\n "runs": ['
+    for place, trace in enumerate(traces):
+        yield ",\n" if place else "\n"
+        yield from pieces(trace)
+    yield "]}\n"
 
 
 def pieces(trace: TraceAnalysis) -> Iterator[str]:

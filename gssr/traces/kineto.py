@@ -247,6 +247,6 @@ def _facts_of(keys: Mapping[str, Any]) -> dict[str, str]:
     facts = {name: str(keys[name]) for name in _FACTS if isinstance(keys.get(name), int | str)}
     devices = keys.get("deviceProperties")
     for device in devices if isinstance(devices, list) else ():
-        if isinstance(device, dict) and isinstance(device.get("name"), str):
+        if isinstance(device, dict) and isinstance(device.get("name"), str) and device["name"].strip():
             facts[f"GPU {device.get('id')}"] = device["name"]
     return facts

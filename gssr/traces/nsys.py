@@ -22,6 +22,7 @@ from gssr.traces.nsys_about import MOST_ROWS, OF_A_PROCESS, TABLES, TID_BITS, Ab
 from gssr.traces.nsys_columns import Columns, Key, all_alike, placed
 from gssr.traces.nsys_files import TABLES as FILE_TABLES
 from gssr.traces.nsys_files import files_of
+from gssr.traces.runs import Told
 from gssr.traces.timeline import (
     NO_LINK,
     OPERATIONS,
@@ -145,9 +146,16 @@ def read_nsys(path: str, rank: int | None = None) -> Timeline:
     return read_database(path, REPORT, _READ, lambda database: _Reading(database, rank).timeline())
 
 
-def rank_of(path: str) -> int | None:
-    """The rank that a report tells without being read. Raises TraceError."""
-    return read_database(path, REPORT, _READ, lambda database: About(database).rank()[0])
+def told_by_report(path: str) -> Told:
+    """Read what a report tells of its run, without its events. Raises TraceError."""
+
+    def read(database: Database) -> Told:
+        about = About(database)
+        begin, gpus = about.unix_ns, frozenset(about.gpus)
+        end = None if begin is None or about.duration_ns is None else begin + about.duration_ns
+        return Told(about.rank()[0], about.host, gpus, begin, end)
+
+    return read_database(path, REPORT, _READ, read)
 
 
 _DETAILS = (

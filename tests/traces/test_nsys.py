@@ -19,7 +19,7 @@ from gssr.model.traces.io import file_calls
 from gssr.model.traces.part import part_of
 from gssr.store.read import database
 from gssr.store.read.guard import Guarded
-from gssr.traces.nsys import rank_of, read_nsys
+from gssr.traces.nsys import read_nsys, told_by_report
 from gssr.traces.timeline import NO_LINK, OPERATIONS, Category, Kind, Timeline, TraceError
 
 NEW = {
@@ -249,7 +249,8 @@ def test_the_rank_is_that_of_the_launcher_else_of_the_file_unless_several_use_gp
     several = read_nsys(report(tmp_path / "c.sqlite", SYSTEM_ENV=step, KERNEL=kernels))
     assert several.sources[0].rank == 3 and {track.rank for track in several.tracks} == {None}
     assert any("2 processes used GPUs" in note for note in several.sources[0].notes)
-    assert rank_of(str(tmp_path / "c.sqlite")) == 3 and rank_of(str(tmp_path / "b.sqlite")) is None
+    assert told_by_report(str(tmp_path / "c.sqlite")).rank == 3
+    assert told_by_report(str(tmp_path / "b.sqlite")).rank is None
 
 
 def test_the_clock_is_the_sessions_unless_there_are_several(tmp_path):

@@ -18,7 +18,7 @@ from gssr.makers import AMD, NVIDIA, say
 from gssr.model.results import Finding, Severity
 from gssr.model.traces import call_tree
 from gssr.model.traces.idle import LAUNCH
-from gssr.model.traces.results import GpuUse, TraceAnalysis
+from gssr.model.traces.results import TraceAnalysis
 from gssr.model.traces.waits import SHORT
 from gssr.model.verdicts.table import (
     NSYS,
