@@ -104,9 +104,11 @@ _TABLES = (
 )
 _NVTX = _Table("NVTX_EVENTS", Kind.RANGE, False, ("textId", "text", "domainId", "process"))
 _NVTX_MARK = _NVTX._replace(kind=Kind.MARK)
-_RANGES, _MARKS, _DOMAIN = (59, 60, 70, 71), (34, 65), 75
+_NVTX_TABLES = (_NVTX, _NVTX_MARK, _NVTX)
+"""Ranges that nest, marks, and ranges that end by a handle."""
+_RANGES, _MARKS, _DOMAIN, _BY_HANDLE = (59, 60, 70, 71), (34, 65), 75, (60, 71)
 """Values of eventType: push/pop and start/end ranges, written while it ran or brought from a text; marks; the name of a
-domain."""
+domain; which ranges end by a handle."""
 _NETWORK_METRICS = ("TARGET_INFO_NETWORK_METRICS", "metricsListId", "metricsIdx", "name", "unit")
 _CARDS = ("TARGET_INFO_NIC_INFO", "nicId", "name")
 _CARD_NUMBERS = ("NIC_ID_MAP", "globalId", "nicId")
@@ -181,7 +183,8 @@ def details_at(path: str, kind: Kind, start: int, end: int) -> dict[str, int]:
 
 class _Names(NamedTuple):
     """``texts``, and the ``domains`` of those that have one; by place in ``_Reading._keys``: the name's place, kind,
-    category, operation, and whether it copies from or to pageable memory."""
+    category, operation, and whether it copies from or to pageable memory, and whether it is a range that ends by a
+    handle."""
 
     texts: tuple[str, ...]
     domains: dict[str, str]
@@ -190,6 +193,7 @@ class _Names(NamedTuple):
     category: NDArray[np.int8]
     operation: NDArray[np.int8]
     pageable: Flags
+    start_end: Flags
 
 
 class _Reading:
@@ -199,13 +203,13 @@ class _Reading:
         self._database, self._rank = database, rank
         self._keys: dict[Key, int] = {}
         """What names are made of: the table's place in ``_all``, and the values of its key."""
-        self._all = (*_TABLES, _NVTX, _NVTX_MARK)
+        self._all = (*_TABLES, *_NVTX_TABLES)
         self._tracks: dict[Key, int] = {}
         """Of GPUs (globalPid, deviceId, contextId, streamId), of threads (globalTid,)."""
         self._processes: dict[int, int] = {}
         self._process_of_track: list[int] = []
         self._domains: dict[tuple[int, int], int | str] = {}
-        self._columns = Columns(sum(database.most_rows(table.name) for table in self._all[:-1]))
+        self._columns = Columns(sum(database.most_rows(table.name) for table in (*_TABLES, _NVTX)))
         self._n_events = self._left_out = 0
         self._notes: list[str] = []
 
@@ -222,6 +226,9 @@ class _Reading:
         names = self._named(strings)
         io, more, calls = files_of(self._database, self._sound, (*tracks, *added), names.texts, about.host)
         intervals, pageable = self._intervals(names)
+        start_end = (
+            np.flatnonzero(names.start_end[self._columns.name]) if _NVTX.name in self._database.columns else None
+        )
         all_tracks, intervals = host_waits_apart((*tracks, *added, *more), names.texts, intervals)
         kinds = {Kind(kind) for kind in np.unique(intervals.kind).tolist()}
         if not kinds & {Kind.KERNEL, Kind.GRAPH}:
@@ -238,7 +245,7 @@ class _Reading:
         series = tuple(one if one.track < 0 else one._replace(track=places[one.track]) for one in counters)
         return Timeline(
             (source,), clock, all_tracks, (*names.texts, *calls), intervals, series, pageable, about.facts,
-            names.domains, io=io,
+            names.domains, io=io, start_end=start_end,
         )  # fmt: skip
 
     def _read(self, place: int, table: _Table) -> None:
@@ -320,7 +327,8 @@ class _Reading:
             is_open = end == NULL
             n_open += int(np.count_nonzero(is_open))
             track, process = self._track([thread]), thread & OF_A_PROCESS
-            name = placed([place + is_mark, text_id, text, number, np.where(number == NULL, 0, process)], self._keys)
+            table = place + np.where(np.isin(kind, _BY_HANDLE), 2, is_mark)
+            name = placed([table, text_id, text, number, np.where(number == NULL, 0, process)], self._keys)
             self._columns.add(start, np.where(is_open, -1, end - start), track, name, None, None)
         if n_open:
             self._notes.append(f"{n_open:,} ranges were open at the end: they last until it")
@@ -360,6 +368,7 @@ class _Reading:
         return _Names(
             tuple(places), domains, np.array(own, np.int32), np.array(kinds, np.int8), np.array(categories, np.int8),
             np.array(operations, np.int8), np.array(pageables, np.bool_),
+            np.array([key[0] == len(self._all) - 1 for key in self._keys], np.bool_),
         )  # fmt: skip
 
     def _range_name(self, key: Sequence[int], texts: Sequence[str], strings: _Strings, domains: dict[str, str]) -> str:

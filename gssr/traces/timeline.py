@@ -244,3 +244,6 @@ class Timeline:
     io: FileUse | None = None
     profile: Profile | None = None
     """In place of intervals."""
+    start_end: Ints | None = None
+    """Places in ``intervals`` of NVTX ranges that end wherever their handle is given, "StartEnd" for ``nsys``; all others
+    nest, "PushPop". None where the format does not tell."""

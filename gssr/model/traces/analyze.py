@@ -1,5 +1,6 @@
 """What a trace says: of one file, and of all ranks' files together."""
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -8,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from gssr.arrays import Ints
+from gssr.arrays import Flags, Ints
 from gssr.gpu_name import place
 from gssr.model.custom_metrics import Custom, custom
 from gssr.model.traces import idle as idling
@@ -28,9 +29,11 @@ from gssr.model.traces.lengths import (
     one_table,
     statistics,
     together,
+    without_running_numbers,
 )  # fmt: skip
 from gssr.model.traces.messages import all_collectives, both, collectives_of, exchange_of
 from gssr.model.traces.part import Part, are, part_of
+from gssr.model.traces.point_to_point import point_to_point
 from gssr.model.traces.results import (
     CAUSES,
     CallTotals,
@@ -55,6 +58,9 @@ from gssr.traces.timeline import BUSY, OPERATIONS, Category, Clock, Counter, Kin
 BINS = 600
 """Columns of a GPU's course."""
 _WORK = (Kind.KERNEL, Kind.GRAPH)
+_OF_TORCH = re.compile(r"^aten::|\bat::native::")
+"""Names of operators and kernels of PyTorch, whichever tool has traced them."""
+_CAPTURES = re.compile(r"StreamBeginCapture|StreamEndCapture|GraphInstantiate")
 _BY_GPU = ("ranks", "kernel_types", "idle", "gaps", "steps")
 """The tables that are made GPU by GPU."""
 _OF_TREE = ("calltree", "calltree_metrics", "functions", "paradigms_by_rank")
@@ -82,9 +88,11 @@ def analyze_timeline(
     rows = part.rows(*BUSY, Kind.GPU_SYNC) if like_hta else part.rows(*BUSY)
     links = links_of(timeline, part.by_kind, rows)
     own_steps = steps_of(part)
-    meanwhile = beside(part, own_steps)
+    meanwhile, of_two = beside(part, own_steps), None if like_hta else point_to_point(part, links)
     gpus = (
-        [_of_gpu(part, gpu, mine, meanwhile) for gpu, mine in _by_gpu(part, links)] if _asks(tables, *_BY_GPU) else []
+        [_of_gpu(part, gpu, mine, meanwhile, of_two) for gpu, mine in _by_gpu(part, links)]
+        if _asks(tables, *_BY_GPU)
+        else []
     )
     work = links
     if like_hta:
@@ -356,16 +364,17 @@ class _OfGpu(NamedTuple):
     in_steps: Ints
 
 
-def _of_gpu(part: Part, gpu: int, links: Links, found: Beside) -> _OfGpu:
+def _of_gpu(part: Part, gpu: int, links: Links, found: Beside, of_two: Flags | None) -> _OfGpu:
     """Gone through in parts between which the GPU was idle, whose figures add up. What is on it and of no type, as
-    HolisticTraceAnalysis' syncs, is busy and no more."""
+    HolisticTraceAnalysis' syncs, is busy and no more. ``of_two`` [n intervals]: communication of two ranks."""
     kind = part.timeline.intervals.kind
     begin, stop = part.extent(links.rows) if len(links.rows) else (part.window[0],) * 2
     edges = begin + np.arange(BINS + 1) * (stop - begin) // BINS
     in_steps = np.zeros(len(found.steps), np.int64)
     step_times = part.times(found.steps)
     meanwhile = Meanwhile(part, gpu, links, found)
-    n_kernels = under = 0
+    n_kernels = under = exposed_collectives = 0
+    last_collective: int | None = None
     ns, before, types = np.zeros(4, np.int64), np.zeros((4, BINS + 1), np.int64), np.zeros(8, np.int64)
     ends: list[int | None] = [None] * 4
     causes, longest = [], []
@@ -384,6 +393,11 @@ def _of_gpu(part: Part, gpu: int, links: Links, found: Beside) -> _OfGpu:
             for mine, last in zip((category == one for one in _TYPED), ends[1:], strict=True)
         ]
         under += common(*of_types[:2]).length
+        if of_two is not None:
+            mine = (category == Category.COMMUNICATION) & ~of_two[rows]
+            collectives = union(start[mine], end[mine], last_collective)
+            exposed_collectives += collectives.length - common(of_types[0], collectives).length
+            last_collective = int(collectives.end[-1]) if len(collectives.end) else last_collective
         types += subsets((of_types[0].some, of_types[1].some, of_types[2].some))
         for at, each in enumerate((busy, *of_types)):
             if len(each.start):
@@ -399,6 +413,7 @@ def _of_gpu(part: Part, gpu: int, links: Links, found: Beside) -> _OfGpu:
         part.gpus[gpu], "", n_kernels, begin, stop - begin, busy_ns, compute_ns, communication_ns, copy_ns,
         tuple(types.tolist()), under / communication_ns if communication_ns else None,
         meanwhile.waits, Course(begin, stop, shares[0], tuple(shares[1:])),
+        0 if of_two is None else int(types[2] + types[6]) - exposed_collectives,
     )  # fmt: skip
     return _OfGpu(use, _added(causes), idling.described(part, gpu, idling.longest(*longest), links), in_steps)
 
@@ -420,6 +435,9 @@ def _holds(part: Part, links: Links, own_steps: Ints) -> frozenset[str]:
         ),
         "steps": len(own_steps) > 1,
         "pageable": part.timeline.pageable is not None,
+        "torch": any(source.tool == "torch.profiler" for source in part.timeline.sources)
+        or any(_OF_TORCH.search(name) for name in part.timeline.names),
+        "captures": len(part.named(_CAPTURES.search, Kind.RUNTIME, Kind.DRIVER)),
     }
     return frozenset(name for name, yes in there.items() if yes)
 
@@ -447,7 +465,13 @@ def _lengths(part: Part, links: Links, tables: Collection[str] | None) -> tuple[
         return [(names[code],) for code in codes]
 
     def of_domains(codes: Sequence[int]) -> list[Key]:
-        return [(names[code], part.timeline.domains.get(names[code])) for code in codes]
+        of, n = part.timeline.domains, len(names)
+        styles = (None, None) if part.timeline.start_end is None else ("PushPop", "StartEnd")
+        found = [(names[code % n], styles[code // n]) for code in codes]
+        return [(without_running_numbers(name), of.get(name), style) for name, style in found]
+
+    def of_operators(codes: Sequence[int]) -> list[Key]:
+        return [(without_running_numbers(names[code]),) for code in codes]
 
     def operations(codes: Sequence[int]) -> list[Key]:
         return [(OPERATIONS[code],) for code in codes]
@@ -479,7 +503,10 @@ def _lengths(part: Part, links: Links, tables: Collection[str] | None) -> tuple[
     def marked(kind: Kind, as_keys: Callable[[Sequence[int]], list[Key]]) -> Lengths:
         rows = part.rows(kind)
         within = {"gpu_ns": launched().within(rows) if len(rows) else rows}
-        return lengths_of(own.name[rows], length[rows], as_keys, within)
+        code = own.name[rows].astype(np.int64)
+        if kind is Kind.RANGE and part.timeline.start_end is not None:
+            code += len(names) * np.isin(rows, part.timeline.start_end)
+        return lengths_of(code, length[rows], as_keys, within)
 
     def called(*kinds: Kind) -> Lengths:
         rows = part.rows(*kinds)
@@ -487,7 +514,7 @@ def _lengths(part: Part, links: Links, tables: Collection[str] | None) -> tuple[
 
     made: dict[str, Callable[[], Lengths]] = {
         "kernels": of_kernels, "copies": of_copies, "copy_sizes": of_sizes,
-        "ranges": lambda: marked(Kind.RANGE, of_domains), "operators": lambda: marked(Kind.CPU_OP, named),
+        "ranges": lambda: marked(Kind.RANGE, of_domains), "operators": lambda: marked(Kind.CPU_OP, of_operators),
         "api": lambda: called(Kind.RUNTIME, Kind.DRIVER), "os": lambda: called(Kind.OS),
     }  # fmt: skip
     ranks = statistics(by_rank()) if _asks(tables, "kernels_by_rank") else NO_STATISTICS

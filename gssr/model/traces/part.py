@@ -275,7 +275,8 @@ def only(timeline: Timeline, wanted: Only) -> Timeline:
         messages = replace(messages, **{name: getattr(messages, name)[sent] for name in columns})
     at = np.flatnonzero(kept)
     own = replace(own, **{name: getattr(own, name)[at] for name in own.__slots__})
-    pageable = timeline.pageable
-    if pageable is not None:
-        pageable = np.searchsorted(at, pageable[kept[pageable]])
-    return replace(timeline, intervals=own, pageable=pageable, messages=messages)
+    pageable, start_end = (
+        None if places is None else np.searchsorted(at, places[kept[places]])
+        for places in (timeline.pageable, timeline.start_end)
+    )
+    return replace(timeline, intervals=own, pageable=pageable, start_end=start_end, messages=messages)

@@ -55,7 +55,8 @@ class GpuUse(NamedTuple):
     from the first start to the last end of its kernels, copies and sets, 0 of a GPU that did nothing in the window;
     ``busy_ns``: what these cover; ``types``: ns in
     exactly each subset of TYPES [8]. ``overlap``: the share of the communication that lies under computation, None without
-    communication."""
+    communication. ``exposed_p2p_ns``: the part of the exposed communication in which it did nothing but send to or receive
+    from single ranks."""
 
     track: Track
     place: str
@@ -70,6 +71,7 @@ class GpuUse(NamedTuple):
     overlap: float | None
     waits: Waits
     course: Course
+    exposed_p2p_ns: int = 0
 
     @property
     def idle_ns(self) -> int:
@@ -214,7 +216,8 @@ class CallTotals(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class TraceAnalysis:
     """All that is found out. ``holds``: which of "kernels", "copies", "calls", "launches", "ranges", "communication",
-    "steps", "pageable" the trace has, and "tree" where it has calls and no kernels; ``tree``: the calls. ``calls``:
+    "steps", "pageable" the trace has, "torch" of a program in PyTorch, "captures" of one that captures CUDA graphs, and
+    "tree" where it has calls and no kernels; ``tree``: the calls. ``calls``:
     totals of those calls that rules look at. ``whole``: no window was asked for. ``idle``: count and ns by cause.
     ``lengths``: tables of lengths by their names; ``kernels_by_rank``: that of the kernels of each GPU. ``metrics``: those
     of one's own. ``places``: what each GPU is called. Empty is what was not asked for (gssr.model.traces.analyze)."""
