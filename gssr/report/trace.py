@@ -19,8 +19,9 @@ from gssr.model.traces.idle import MOST_GAPS
 from gssr.model.traces.results import CAUSES, Cause, Gap, GpuUse, OwnMetric, Step, TraceAnalysis
 from gssr.model.traces.tables import TABLES, launch_numbers, rows_of
 from gssr.model.verdicts.words import took
-from gssr.render.cells import clean, clip, fit, flow, wrap
+from gssr.render.cells import cell_width, clean, clip, fit, flow, wrap
 from gssr.render.columns import bar, strip
+from gssr.render.function_names import distinct_names, short_name
 from gssr.render.glyphs import Glyphs, glyphs
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import NONE, count, fixed, percent, quantity
@@ -42,6 +43,10 @@ _MOST_OF_IT = 0.99
 """Where a GPU works for less of the job's time than this share, the page shows for how long each does."""
 _ROOMY = 64
 """From so many cells on a table of names has all its numbers."""
+_LONGEST_NAME = 60
+"""Cells of a name in a sentence."""
+_LEAST_NAME = 12
+"""Cells of a name, for which numbers give way."""
 _CAUSES: dict[Cause, str] = {
     "host": "the host was late: until it launched the next work",
     "launch": "from one piece of work to the next, less than 30 µs",
@@ -141,7 +146,7 @@ def describe(trace: TraceAnalysis) -> list[str]:
         "".join([*paths[:1], more]),
         *places,
         gpus + (f" on {count(len(nodes), 'node')}" if nodes and trace.gpus else ""),
-        *sorted({clean(value) for name, value in trace.facts.items() if re.match("GPU |gpu$", name)})[:2],
+        *sorted({clean(value) for name, value in trace.facts.items() if re.match("GPU |gpu$", name)} - {""})[:2],
         took(trace.window[1] - trace.window[0]),
         *([count(_sum(trace, "n_kernels"), "kernel")] if trace.gpus or not places else []),
         f"{count(events, 'event')} by {clean(', '.join(tools))}",
@@ -247,18 +252,14 @@ def _tops(trace: TraceAnalysis, name: str, options: PageOptions, marks: Glyphs, 
     """The first rows of a table of lengths; names are cut to what the numbers leave."""
     fifth = {"copies": "GB/s"} | ({"ranges": "GPU time", "operators": "GPU time"} if trace.gpus else {})
     drop = 0 if options.width >= _ROOMY else 1
-    head = (
-        Column(label), Column("%", "right"), Column("total", "right"), Column("count", "right"),
-        Column(fifth.get(name, "median"), "right"), Column("mean", "right", drop),
-        Column("max", "right", drop),
-    )  # fmt: skip
     names, found = rows_of(name, trace)
     most, n = _MOST[options.verbosity], 0
+    shown: list[str] = []
     lines: list[list[Cell]] = []
     for values in found:
         row, n = dict(zip(names, values, strict=True)), n + 1
         if len(lines) < most:
-            shown = clean(row["name"] if "name" in row else row["operation"])
+            shown.append(clean(row["name"] if "name" in row else row["operation"]))
             rate = row.get("bytes_per_s")
             own = (
                 took(row["gpu_ns" if fifth.get(name) == "GPU time" else "median_ns"])
@@ -266,13 +267,25 @@ def _tops(trace: TraceAnalysis, name: str, options: PageOptions, marks: Glyphs, 
                 else fixed(rate / 1e9, 2)
             )
             numbers = [f"{100 * row['share']:.1f}", took(row["total_ns"]), f"{row['count']:,}", own]
-            lines.append([shown, *numbers, took(row["mean_ns"]), took(row["max_ns"])])
+            cell = partial(_name_cell, shown, len(lines), marks=marks)
+            lines.append([cell, *numbers, took(row["mean_ns"]), took(row["max_ns"])])
     if not lines:
         return []
+    longest = max(cell_width(each) for each in (label, *shown))
+    head = (
+        Column(label, least=min(longest, _LEAST_NAME), most=longest), Column("%", "right"), Column("total", "right"),
+        Column("count", "right"), Column(fifth.get(name, "median"), "right"), Column("mean", "right", drop),
+        Column("max", "right", drop),
+    )  # fmt: skip
     rows = [(), *table(head, lines, options.width, marks)]
     if n > len(lines):
         rows += wrap(f"and {count(n - len(lines), 'more name')}: --csv {name}", options.width, role="dim")
     return rows
+
+
+def _name_cell(names: Sequence[str], at: int, width: int, marks: Glyphs) -> Row:
+    """One of different names in ``width`` cells, told apart from the others."""
+    return (Span(distinct_names(names, width, marks.ellipsis)[at]),)
 
 
 def _kernels(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
@@ -320,10 +333,15 @@ def _idle(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row
 
 def _gap(trace: TraceAnalysis, gap: Gap, width: int) -> list[Row]:
     on = "" if len(trace.gpus) == 1 else f" on {clean(gap.place)}"
-    doing = ", ".join(fit(each, 60, "…") for each in (gap.python, gap.range, gap.call) if each)
-    text = f"at {took(gap.start_ns)}{on}: {gap.cause}; next {fit(gap.after, 60, '…')}"
+    doing = ", ".join(_fit_name(each) for each in (gap.python, gap.range, gap.call) if each)
+    late = f" for {took(gap.host_ns)}" if gap.cause == "host" and gap.host_ns < gap.length_ns else ""
+    text = f"at {took(gap.start_ns)}{on}: {gap.cause}{late}; next {_fit_name(gap.after)}"
     text += f"; meanwhile {doing}" if doing else ""
     return wrap(text, width, f"{took(gap.length_ns):>10}  ", " " * 12)
+
+
+def _fit_name(name: str) -> str:
+    return fit(name if cell_width(name) <= _LONGEST_NAME else short_name(name), _LONGEST_NAME, "…")
 
 
 def _steps(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:

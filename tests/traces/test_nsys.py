@@ -16,9 +16,11 @@ from gssr.gpu_name import place
 from gssr.model.traces.analyze import analyze_timeline
 from gssr.model.traces.as_metrics import levels_of
 from gssr.model.traces.io import file_calls
-from gssr.model.traces.part import part_of
+from gssr.model.traces.part import Only, only, part_of
+from gssr.model.traces.tables import as_nsys
 from gssr.store.read import database
 from gssr.store.read.guard import Guarded
+from gssr.traces.join import join
 from gssr.traces.nsys import read_nsys, told_by_report
 from gssr.traces.timeline import NO_LINK, OPERATIONS, Category, Kind, Timeline, TraceError
 
@@ -183,6 +185,35 @@ def test_ranges_begin_before_0_last_to_the_end_and_are_of_the_thread_that_began_
     assert timeline.domains == {"name 2:name 1": "name 2"}
     assert {(track.kind, track.tid) for track in tracks_of(timeline, Kind.RANGE)} == {("cpu_thread", 4321)}
     assert any("1 ranges were open" in note for note in timeline.sources[0].notes)
+
+
+def test_the_table_of_ranges_is_that_of_nsys_and_pytorchs_running_numbers_are_one_range(tmp_path):
+    """``nsys stats`` groups by style and name; torch.autograd.profiler.emit_nvtx numbers each call."""
+    ranges = [(59, "aten::mm, op_id = 1", 0, 10), (59, "aten::mm, op_id = 27", 20, 40), (60, "step", 0, 100),
+              (59, "step", 100, 200), (71, "old", 5, 6), (59, "aten::add, seq = 3, op_id = 4", 50, 60)]  # fmt: skip
+    rows = [{"eventType": kind, "text": text, "start": start, "end": end, "globalTid": TID, "domainId": 0}
+            for kind, text, start, end in ranges]  # fmt: skip
+    timeline = read_nsys(report(tmp_path / "r.sqlite", KERNEL=[KERNEL], NVTX_EVENTS=rows))
+    for read in (timeline, join([timeline, timeline])):
+        heads, found = as_nsys("nvtx_sum", analyze_timeline(read))
+        n = 1 if read is timeline else 2
+        assert heads[-2:] == ["Style", "Range"] and heads[:3] == ["Time (%)", "Total Time (ns)", "Instances"]
+        assert sorted((*row[-2:], row[1], row[2]) for row in found) == [
+            ("PushPop", "aten::add", 10 * n, n), ("PushPop", "aten::mm", 30 * n, 2 * n), ("PushPop", "step", 100 * n, n),
+            ("StartEnd", "old", n, n), ("StartEnd", "step", 100 * n, n),
+        ]  # fmt: skip
+    some = only(timeline, Only(names=(("step",),)))
+    assert sorted(row[-2:] for row in as_nsys("nvtx_sum", analyze_timeline(some))[1]) == [
+        ["PushPop", "step"], ["StartEnd", "step"],
+    ]  # fmt: skip
+
+
+def test_gpus_without_a_name_are_not_named(tmp_path):
+    for names in (["", "  "], ["", "NVIDIA H100"]):
+        gpus = [{"vmId": 0, "id": at, "cuDevice": at, "name": name} for at, name in enumerate(names)]
+        path = tmp_path / f"{len(names[1])}.sqlite"
+        timeline = read_nsys(report(path, KERNEL=[KERNEL], TARGET_INFO_GPU=gpus))
+        assert timeline.facts.get("gpu") == (names[1].strip() or None)
 
 
 def test_a_graph_that_was_traced_as_a_whole_is_busy_time(tmp_path):
