@@ -121,15 +121,20 @@ def _long(ns: int) -> str:
 
 
 def by_run(paths: Sequence[str], told: Sequence[Told]) -> list[list[int]]:
-    """Divide files among runs, in their order: each goes to the first run with whose files nothing sets it apart, of several
-    to one that has a file in the same folder. Returns the places of each run's files."""
+    """Divide files among runs, in their order: each goes to a run with whose files nothing sets it apart; of several to one
+    that has a file in the same folder, then to that with the nearest beginning, then to the first. Returns the places of
+    each run's files."""
     runs: list[list[int]] = []
     for at, own in enumerate(told):
+
+        def distance(run: Sequence[int], at: int = at, begin: int | None = own.begin) -> tuple[bool, int]:
+            is_beside = any(os.path.dirname(paths[each]) == os.path.dirname(paths[at]) for each in run)
+            begins = [told[each].begin for each in run]
+            return not is_beside, min((abs(begin - each) for each in begins if begin and each), default=0)
+
         fitting = [run for run in runs if not any(apart(own, told[each]) for each in run)]
-        folder = os.path.dirname(paths[at])
-        near = [run for run in fitting if any(os.path.dirname(paths[each]) == folder for each in run)]
         if fitting:
-            (near or fitting)[0].append(at)
+            min(fitting, key=distance).append(at)
         else:
             runs.append([at])
     return runs

@@ -101,6 +101,10 @@ def test_files_of_two_runs_come_together_by_folder_or_by_their_order(tmp_path: P
     expected = [["before-0.json", "before-1.json"], ["after-0.json", "after-1.json"]]
     assert runs(tmp_path / "before", tmp_path / "after") == runs(before, after, after1, before1) == expected
     assert runs(before, after, before1, after1) == runs(before, before1, after1, after) == expected
+    for rank, seconds in ((1, 0), (1, 600), (0, 600), (0, 0)):  # two moments of one run
+        wrote(tmp_path, f"{rank}-{seconds}.json", rank=rank, baseTimeNanoseconds=BASE + seconds * 10**9)
+    named = [tmp_path / name for name in ("1-0.json", "1-600.json", "0-600.json", "0-0.json")]
+    assert runs(*named) == [["0-0.json", "1-0.json"], ["0-600.json", "1-600.json"]]
     assert [run.name for run in open_runs([str(tmp_path / "before"), str(after1)])] == [
         str(tmp_path / "before"), str(after1)]  # fmt: skip
 
