@@ -35,6 +35,7 @@ from gssr.model.traces.messages import all_collectives, both, collectives_of, ex
 from gssr.model.traces.part import Part, are, part_of
 from gssr.model.traces.point_to_point import point_to_point
 from gssr.model.traces.results import (
+    BINS,
     CAUSES,
     CallTotals,
     Cause,
@@ -55,8 +56,6 @@ from gssr.model.verdicts.table import Table
 from gssr.traces.join import booted_apart
 from gssr.traces.timeline import BUSY, OPERATIONS, Category, Clock, Counter, Kind, Timeline, Track
 
-BINS = 600
-"""Columns of a GPU's course."""
 _WORK = (Kind.KERNEL, Kind.GRAPH)
 _OF_TORCH = re.compile(r"^aten::|\bat::native::")
 """Names of operators and kernels of PyTorch, whichever tool has traced them."""

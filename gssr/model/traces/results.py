@@ -21,6 +21,10 @@ TYPES = ("compute", "communication", "copy")
 """What a GPU's work is for; a subset of them is the sum of 1, 2 and 4."""
 
 
+BINS = 600
+"""Columns of a GPU's course."""
+
+
 class Course(NamedTuple):
     """A GPU over time: ``busy`` and ``types`` [3], shares 0-1 [n_bins] in equal bins from ``begin`` to ``end``, ns."""
 

@@ -18,7 +18,7 @@ from gssr.makers import AMD, NVIDIA, say
 from gssr.model.results import Finding, Severity
 from gssr.model.traces import call_tree
 from gssr.model.traces.idle import LAUNCH
-from gssr.model.traces.results import TraceAnalysis
+from gssr.model.traces.results import BINS, TraceAnalysis
 from gssr.model.traces.waits import SHORT
 from gssr.model.verdicts.table import (
     NSYS,
@@ -379,6 +379,34 @@ def pipeline_bubbles(trace: TraceAnalysis, rule: Rule) -> Found | None:
         evidence.append(told("p2p", float(waits.max() / 1e9), text))
     evidence.append(_won(trace, lost, "were the other side always there"))
     return Found({"lost": percent(_share(trace, lost))}, tuple(evidence), severity, _span(trace))
+
+
+@rule(
+    "warning", "The GPUs work one after another: {at_once} of {all} at a time, while any works",
+    _shares("by which the time would be shorter if they worked at once", 0.1, 0.3),
+    "Let them work at the same time: give each a part of every batch, or send micro-batches through the stages as through "
+    "a pipeline.",
+    needs=(("kernels",),), explains=("low_utilization",),
+)  # fmt: skip
+def gpus_in_turn(trace: TraceAnalysis, rule: Rule) -> Found | None:
+    """One GPU works while the others do nothing, and then another."""
+    if len(trace.gpus) < 2:
+        raise Unknown("there is one GPU")
+    extent = trace.extent or (0, 0)
+    busy = np.array([gpu.course.between(gpu.course.busy, *extent, BINS) for gpu in trace.gpus])
+    any_busy = float(busy.max(axis=0).mean())  # at least: what takes turns within a bin is not seen
+    lost = int((any_busy - float(busy.mean(axis=1).max())) * trace.span_ns)
+    severity = _graded(trace, lost, rule)
+    if severity is None:
+        return None
+    at_once = float(busy.mean()) * len(trace.gpus) / any_busy
+    evidence = (
+        told("any", any_busy, f"some GPU is busy for {percent(any_busy)} of the time, the busiest for "
+             f"{percent(float(busy.mean(axis=1).max()))}"),
+        _of_time(trace, lost, rule, "others work in turn"),
+        _won(trace, lost, "did they work at once"),
+    )  # fmt: skip
+    return Found({"at_once": f"{at_once:.2g}", "all": f"{len(trace.gpus):,}"}, evidence, severity, _span(trace))
 
 
 @rule(

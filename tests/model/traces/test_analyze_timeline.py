@@ -113,7 +113,7 @@ def test_gpus_used_one_after_another_are_busy_half_of_the_time(files: int) -> No
     assert "".join(span.text for span in page[-1]) == (
         "GSSR busy=0.491 compute=0.491 exposed_communication=0.000 gpus=2 kernels=10"
     )
-    assert "low_utilization" in [each.code for each in found.verdicts]
+    assert [each.code for each in found.verdicts] == ["gpus_in_turn"]
     first = analyze_timelines(timelines[:1], Wanted("0", "5ms"))  # where one of them does nothing
     assert len(first.gpus) == (2 if files == 1 else 1) and first.idle_ns == first.span_ns - 4_900 * US
     alone = analyze_timelines(timelines, Wanted(like_hta=True))
@@ -197,7 +197,7 @@ def test_what_rules_say_of_it() -> None:
     of_calls = dict.fromkeys(
         ("uneven_ranks", "communication_share", "openmp_waits"), "a GPU's work is judged, or no calls are in the trace"
     )
-    assert missing == {"straggling_rank": "there is one GPU", **of_calls,
+    assert missing == {"straggling_rank": "there is one GPU", "gpus_in_turn": "there is one GPU", **of_calls,
                        "pageable_copies": "the trace does not tell which memory is pageable"}  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from gssr.model.traces.analyze import analyze_timeline, combined
 from gssr.model.traces.results import TraceAnalysis
 from gssr.model.traces.rules import IN_TORCH, TABLE, judge_trace
 from gssr.model.verdicts.table import REGISTERED
-from gssr.traces.timeline import Clock, Kind, Measured, Profile, Source, Timeline
+from gssr.traces.timeline import Clock, Kind, Measured, Profile, Timeline
 
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
 
@@ -128,7 +128,16 @@ def profile(*ranks: tuple[float, float, float]) -> TraceAnalysis:
     return analyze_timeline(Timeline((), Clock(), tracks, names, Events().timeline().intervals, profile=calls))
 
 
+def one_after_another(apart: bool = True) -> TraceAnalysis:
+    events = Events()
+    for at in range(40):
+        track = gpu(device=at // 20 if apart else at % 2)
+        events.launched("gemm", at * 10 * MS, at * 10 * MS + 20 * US, 9_900 * US, track)
+    return analyze_timeline(events.timeline())
+
+
 CAUSES = {
+    "gpus_in_turn": one_after_another,
     "uneven_ranks": lambda: profile((10, 10, 0), (20, 0, 0), (10, 10, 0)),
     "communication_share": lambda: profile((10, 9, 0), (10, 10, 0)),
     "openmp_waits": lambda: profile((10, 0, 4)),
@@ -203,14 +212,11 @@ def test_a_pipelines_bubbles_are_no_communication_of_all_ranks_and_an_all_to_all
     assert analyze_timeline(naked_communication()).gpus[0].exposed_p2p_ns == 0
 
 
-@pytest.mark.parametrize("name", ["at::native::add_kernel", "gemm"])
 @pytest.mark.parametrize("code", CAUSES)
-def test_advice_for_pytorch_is_for_programs_in_pytorch_alone(code: str, name: str) -> None:
+def test_advice_for_pytorch_is_for_programs_in_pytorch_alone(code: str) -> None:
     found = CAUSES[code]()
     is_torch = "torch" in found.holds
     assert is_torch == bool(found.sources)  # all of these were traced by torch.profiler, but profiles of Score-P
-    timeline = replace(one_by_one(), sources=(replace_tool(one_by_one()),), names=("cudaLaunchKernel", name))
-    assert ("torch" in analyze_timeline(timeline).holds) == name.startswith("at::")
     others = judge_trace(replace(found, holds=found.holds - {"torch"}), TABLE).verdicts
     for own, other in zip(found.verdicts, others, strict=True):
         assert not re.search(r"torch|DataLoader|DistributedData|FSDP|tensor|\.item|non_blocking", other.advice)
@@ -218,8 +224,14 @@ def test_advice_for_pytorch_is_for_programs_in_pytorch_alone(code: str, name: st
         assert own.advice.startswith(other.advice)
 
 
-def replace_tool(timeline: Timeline) -> Source:
-    return timeline.sources[0]._replace(format="nsys", tool="Nsight Systems")
+@pytest.mark.parametrize(
+    ("name", "is_torch"), [("void at::native::add<4>(int)", True), ("aten::mm", True), ("gemm", False)]
+)
+def test_a_program_in_pytorch_is_known_by_its_names_in_other_tools_traces(name: str, is_torch: bool) -> None:
+    timeline = one_by_one()
+    source = timeline.sources[0]._replace(format="nsys", tool="Nsight Systems")
+    timeline = replace(timeline, sources=(source,), names=("cudaLaunchKernel", name))
+    assert ("torch" in analyze_timeline(timeline).holds) == is_torch
 
 
 def test_a_program_that_captures_graphs_is_not_told_to_use_graphs() -> None:
@@ -230,6 +242,20 @@ def test_a_program_that_captures_graphs_is_not_told_to_use_graphs() -> None:
     events.add(Kind.RUNTIME, "cudaGraphInstantiate", 5 * MS, 5 * US)
     (found,) = (each for each in analyze_timeline(events.timeline()).verdicts if each.code == "short_kernels")
     assert "captures CUDA graphs here" in found.advice and "Launch them together" not in found.advice
+
+
+def test_gpus_that_work_at_the_same_time_or_unevenly_do_not_work_in_turn() -> None:
+    assert "gpus_in_turn" in {each.code for each in one_after_another(apart=False).verdicts}
+    (found,) = one_after_another().verdicts
+    assert found.title == "The GPUs work one after another: 1 of 2 at a time, while any works"
+    assert found.evidence[1].value == pytest.approx(0.5, abs=0.01)
+    for busy_of in ((20, 20), (20, 4)):
+        events = Events()
+        for device, n in enumerate(busy_of):
+            for at in range(n):
+                events.launched("gemm", at * 10 * MS, at * 10 * MS + MS, 9 * MS, gpu(device=device))
+        assert "gpus_in_turn" not in codes_of(events)
+    assert "gpus_in_turn" not in {each.code for each in ranks(20 * MS).verdicts}
 
 
 def test_a_sites_own_advice_is_all_that_is_said() -> None:
