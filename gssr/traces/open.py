@@ -24,7 +24,7 @@ _OF_ALL_RANKS: dict[Format, str] = {
     "cube": "is a profile of all ranks: look at it alone",
     "otf2": "is a trace of Score-P (OTF2), which holds all ranks of a run: name it alone",
 }
-"""What is a run by itself, and what is said of it beside others."""
+"""What is not opened together with anything, and what is said of it."""
 BY_PLACE = "by its place among the files: it tells none"
 """How the note of a file ends whose rank nobody knows."""
 
@@ -47,47 +47,38 @@ def open_runs(
     """The traces in these files and folders, run by run, each in order of its ranks. ``most_bytes``: what one file may
     unpack to; None: MOST_BYTES, and 200 times its size. ``ranks``: only these are read, as "0-7,12"; ``window``: no more
     need be kept than what reaches into this time, ns. Of folders what is no trace is passed over. Raises TraceError for a
-    file that is none; ValueError, a sentence, for ranks that are none."""
+    file that is none, and for what holds all ranks of a run beside others; ValueError, a sentence, for ranks that are
+    none."""
     wanted = None if ranks is None else ranks_of(ranks)
     files = [file for path in paths for file in _files_of(path)]
     if not files:
         raise TraceError("no trace is named")
+    whole = next(((path, kind) for path, kind in files if kind in _OF_ALL_RANKS), None)
+    if whole is not None and len(files) > 1:
+        raise TraceError(f"{whole[0]}: {_OF_ALL_RANKS[whole[1]]}")
+    if whole is not None and whole[1] == "cube" and wanted is not None:
+        raise TraceError(f"{whole[0]}: is a profile of all ranks: look at it without --ranks")
     looked_at = [_looked_at(path, kind, len(files) > 1, most_bytes) for path, kind in files]
     told = [own._replace(rank=source.rank) for source, own in looked_at]
-    together = [at for at, (_, kind) in enumerate(files) if kind not in _OF_ALL_RANKS]
-    found = [
-        [together[at] for at in run] for run in by_run([files[at][0] for at in together], [told[at] for at in together])
-    ]
-    found = sorted([*found, *([at] for at in range(len(files)) if at not in together)])
-    runs = []
+    found, runs = by_run([path for path, _ in files], told), []
     for run in found:
         ranked = _ranked([looked_at[at][0] for at in run])
-        if wanted is not None and ranked[0].format == "cube":
-            raise TraceError(f"{ranked[0].path}: is a profile of all ranks: look at it without --ranks")
-        if wanted is not None and ranked[0].format != "otf2":
+        if wanted is not None and whole is None:
             ranked = tuple(one for one in ranked if any(one.rank in each for each in wanted))
         if ranked:
-            why = _why_apart(found, run, files, told)
+            why = "" if run is found[0] else _why_apart(found[0], run[0], [path for path, _ in files], told)
             runs.append(Traces(ranked, most_bytes, wanted, window, _name_of(ranked, paths), why))
     if not runs:
         raise TraceError(f"{paths[0]}: --ranks {ranks}: none of these ranks is there")
     return runs
 
 
-def _why_apart(
-    runs: Sequence[Sequence[int]], run: Sequence[int], files: Sequence[tuple[str, Format]], told: Sequence[Told]
-) -> str:
-    """A clause about a run's first file that says why it is of another run than the first; "" for the first itself."""
-    first, own = runs[0], run[0]
-    if run is first:
-        return ""
-    whole = next((files[at][1] for at in (own, first[0]) if files[at][1] in _OF_ALL_RANKS), None)
-    if whole is not None:
-        return _OF_ALL_RANKS[whole]
+def _why_apart(first: Sequence[int], own: int, paths: Sequence[str], told: Sequence[Told]) -> str:
+    """A clause about a file that says why it is of another run than the ``first`` one's files."""
     other, why = next((at, why) for at in first if (why := apart(told[own], told[at])))
     if told[own].rank is not None and told[own].rank == told[other].rank:
-        return f"is of rank {told[own].rank}, as {files[other][0]} is: give one of the two"
-    return f"is of another run than {files[other][0]}: it {why}; open one of them"
+        return f"is of rank {told[own].rank}, as {paths[other]} is: give one of the two"
+    return f"is of another run than {paths[other]}: it {why}; open one of them"
 
 
 def _name_of(sources: Sequence[Source], paths: Sequence[str]) -> str:

@@ -113,8 +113,9 @@ _RANKS = (
          ("communication_ns", "covered by communication"), ("copy_ns", "covered by copies and sets"),
          ("exposed_communication_ns", "communication, and no computation meanwhile"),
          ("exposed_copy_ns", "a copy, and neither computation nor communication meanwhile")),
-    Column("overlap", "REAL", "share of the communication under computation, 0-1; NULL without communication"), PLACE,
+    Column("overlap", "REAL", "share of the communication under computation, 0-1; NULL without communication"),
     *_ns(("exposed_p2p_ns", "the part of the exposed communication that only sends to or receives from single ranks")),
+    PLACE,
 )  # fmt: skip
 
 
@@ -292,8 +293,8 @@ TABLES: dict[str, TraceTable] = {
          Column("after", "TEXT NOT NULL", "the work that came next"),
          Column("call", "TEXT", "the call in which the launching thread was, in its middle"),
          Column("range", "TEXT", "the innermost operator or range"),
-         Column("python", "TEXT", "the innermost Python function"), PLACE,
-         *_ns(("host_ns", "the part of it before the work that came next was launched"))), "gaps"),
+         Column("python", "TEXT", "the innermost Python function"),
+         *_ns(("host_ns", "the part of it before the work that came next was launched")), PLACE), "gaps"),
     "launches": _rows(
         "all launches together",
         (_COUNT, Column("delay_mean_ns", "REAL", "from the call's end to the work's begin, the mean"),
