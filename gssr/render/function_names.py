@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import zip_longest
 
 from gssr.render.cells import cell_width, clean, fit
 
@@ -11,7 +12,8 @@ _PYTHON = re.compile(r"(?:.*/)?([^/]+\(\d+\): .+)")
 _CALLED = re.compile(r"[\w>~][<(]")
 _BEHIND = re.compile(r"(?: const| \[clone [^\]]*\])*")
 _ANONYMOUS = re.compile(r"\(anonymous namespace\)::|\{anonymous\}::")
-_TOKEN = re.compile(r"[A-Za-z_]\w*|\d+")
+_TOKEN = re.compile(r"\b(?!(?:unnamed|lambda|operator|const|void)\b)[A-Za-z_]\w*\b(?!::)|\b\d+\b")
+"""Words that may tell kernels apart: types, functions and numbers, but no namespaces."""
 _MOST_CUTS = 3
 """Times that names are cut anew which are alike once cut."""
 
@@ -80,19 +82,24 @@ def _first_difference(names: Sequence[str]) -> int:
 def _with_arguments(short: str, names: Sequence[str]) -> list[str]:
     """Append the words in which the full names differ, rare ones first and numbers last, and no more than that takes."""
     arguments: list[list[str]] = [[] for _ in names]
-    _tell_apart(range(len(names)), [list(dict.fromkeys(_TOKEN.findall(name))) for name in names], arguments)
+    _tell_apart(range(len(names)), [_TOKEN.findall(name) for name in names], arguments)
     return [f"{short}<{', '.join(own)}>" if own else short for own in arguments]
 
 
 def _tell_apart(places: Sequence[int], tokens: Sequence[Sequence[str]], arguments: Sequence[list[str]]) -> None:
     """Give each of the names at these places one more of its ``tokens`` as an argument, until all are different."""
-    n_with = Counter(token for at in places for token in tokens[at])
+    n_with = Counter(token for at in places for token in set(tokens[at]))
     alike: dict[str, list[int]] = {}
     for at in places:
         own = [token for token in tokens[at] if n_with[token] < len(places)]
         told = min(own, key=lambda token: (token.isdigit(), n_with[token]), default="")
         arguments[at].extend([told] if told else [])
         alike.setdefault(told, []).append(at)
+    if len(alike) == 1:  # the same words, in another order
+        columns = zip_longest(*(tokens[at] for at in places))
+        differ = next((column for column in columns if len(set(column)) > 1), None)
+        for at, told in zip(places, differ or (), strict=False):
+            arguments[at].append(told or "-")
     for same in alike.values():
         if 1 < len(same) < len(places):
             _tell_apart(same, tokens, arguments)

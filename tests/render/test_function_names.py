@@ -39,6 +39,8 @@ def test_names_are_short_only_where_there_is_no_room_and_keep_what_differs() -> 
     assert distinct_names(names, 48, "…") == [
         "vectorized_elementwise_kernel<AddFunctor>", "vectorized_elementwise_kernel<FillFunctor>", "gemm",
     ]  # fmt: skip
+    order = [f"void a::copy<(int){n}, (int)128, (int)1, (int)2>(char *, a::Tensors<{'x' * 40}>)" for n in (1, 2)]
+    assert distinct_names(order, 30, "…") == ["copy<1>", "copy<2>"]
     tail = [f"sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize{size}x8_stage3" for size in ("64x256", "128x128")]
     cut = distinct_names([*tail, tail[0] + "_split_k"], 30, "…")
     assert len(set(cut)) == 3 and all(cell_width(each) <= 30 and each.startswith("sm80_xmma") for each in cut)
