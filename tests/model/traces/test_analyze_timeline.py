@@ -368,6 +368,37 @@ def test_of_any_trace_the_parts_add_up(found: list[tuple[int, int, int, int, int
     assert own.launches.n == len(found)
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.lists(work, min_size=1, max_size=12), st.integers(-20, 500), st.integers(1, 300))
+def test_of_any_window_the_parts_add_up(found: list[tuple[int, int, int, int, int]], begin: int, length: int) -> None:
+    """The time of all GPUs, counted nanosecond by nanosecond: those that do nothing in the window have it, too."""
+    events, busy = Events(), np.zeros((2, 600), bool)
+    for start, took, kind, stream, ahead in found:
+        name = ("gemm", "ncclDevKernel_SendRecv", "Memcpy DtoH")[kind]
+        events.launched(name, start - ahead, start, took, gpu(device=stream % 2, stream=stream), took=ahead // 2,
+                        kind=Kind.MEMCPY if kind == 2 else Kind.KERNEL)  # fmt: skip
+        busy[stream % 2, start : start + took] = True
+    first, last = min(row[0] for row in found), max(row[0] + row[1] for row in found)
+    window = max(begin, first), min(begin + length, last)
+    own = analyze_timeline(events.timeline(), (begin, begin + length))
+    n_gpus = len({row[3] % 2 for row in found})
+    assert len(own.gpus) == n_gpus and own.span_ns == n_gpus * max(window[1] - window[0], 0)
+    parts = [(use.compute_ns, use.exposed_communication_ns, use.exposed_copy_ns) for use in own.gpus]
+    assert sum(map(sum, parts)) + own.idle_ns == own.span_ns
+    assert sum(ns for _, ns in own.idle.values()) == own.idle_ns and min(ns for _, ns in own.idle.values()) >= 0
+    assert own.span_ns - own.idle_ns == busy[:, max(begin, 0) : max(begin + length, 0)].sum()
+    assert all(0 <= use.exposed_p2p_ns <= use.exposed_communication_ns for use in own.gpus)
+
+
+def test_a_frame_of_python_keeps_its_function_and_line() -> None:
+    events = training()
+    frame = "/opt/venv/lib/python3.12/site-packages/torch/nn/modules/module.py(1739): _wrapped_call_impl"
+    events.add(Kind.PYTHON, frame, 0, 1_000 * US)
+    page = "\n".join("".join(span.text for span in row) for row in trace_page(
+        analyze_timeline(events.timeline()), PageOptions(200, False, "medium")))  # fmt: skip
+    assert "meanwhile module.py(1739): _wrapped_call_impl" in page
+
+
 def results(found: TraceAnalysis) -> str:
     gpus = [gpu._replace(course=gpu.course._replace(busy=None, types=())) for gpu in found.gpus]  # type: ignore[arg-type]
     courses = [(gpu.course.busy.tolist(), np.array(gpu.course.types).tolist()) for gpu in found.gpus]
