@@ -70,7 +70,8 @@ def open_runs(
             runs.append(Traces(ranked, most_bytes, wanted, window, _name_of(ranked, paths), why))
     if not runs:
         raise TraceError(f"{paths[0]}: --ranks {ranks}: none of these ranks is there")
-    return runs
+    names = [run.name for run in runs]
+    return [replace(run, name=run.sources[0].path) if names.count(run.name) > 1 else run for run in runs]
 
 
 def _why_apart(first: Sequence[int], own: int, paths: Sequence[str], told: Sequence[Told]) -> str:
@@ -101,7 +102,8 @@ def ranks_of(text: str) -> list[range]:
 @dataclass(frozen=True, slots=True)
 class Traces:
     """Traces of one run, not yet read. ``sources``: what is known of each before that, in order of their ranks. ``name``:
-    the file or folder that was named; ``why_apart``: why they are of another run than the first of several."""
+    the file or folder that was named, and of a folder that holds several runs the first file; ``why_apart``: why they are of
+    another run than the first of several."""
 
     sources: tuple[Source, ...]
     most_bytes: int | None = None

@@ -105,6 +105,10 @@ def test_files_of_two_runs_come_together_by_folder_or_by_their_order(tmp_path: P
         wrote(tmp_path, f"{rank}-{seconds}.json", rank=rank, baseTimeNanoseconds=BASE + seconds * 10**9)
     named = [tmp_path / name for name in ("1-0.json", "1-600.json", "0-600.json", "0-0.json")]
     assert runs(*named) == [["0-0.json", "1-0.json"], ["0-600.json", "1-600.json"]]
+    assert [run.name for run in open_runs([str(tmp_path)])] == [
+        str(tmp_path / "0-0.json"),
+        str(tmp_path / "0-600.json"),
+    ]
     assert [run.name for run in open_runs([str(tmp_path / "before"), str(after1)])] == [
         str(tmp_path / "before"), str(after1)]  # fmt: skip
 
