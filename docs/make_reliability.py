@@ -87,6 +87,15 @@ LOST: tuple[Guarantee, ...] = (
         ],
     ),
     Guarantee(
+        "On a filesystem shared between hosts a reader that holds a transaction costs no samples, up to 50,000 of them: "
+        "they wait in memory, and are written bit by bit.",
+        "store/test_writer.py",
+        [
+            "test_rows_wait_in_memory_for_a_reader_and_are_written_bit_by_bit_once_it_is_gone",
+            "test_rows_that_are_lost_to_a_reader_are_told_of_however_soon_it_is_gone",
+        ],
+    ),
+    Guarantee(
         "What a hostengine did not deliver before the end of the command is a gap and an event.",
         "backends/test_dcgm_profile.py",
         ["test_an_engine_that_is_gone_at_the_end_does_not_touch_the_workload_and_is_a_gap"],
@@ -94,6 +103,17 @@ LOST: tuple[Guarantee, ...] = (
 )
 
 NEVER: tuple[Guarantee, ...] = (
+    Guarantee(
+        "The job's environment (modules on PYTHONPATH that are called like Python's own, few descriptors) keeps the command "
+        "from running, or GSSR from being found where it is installed by `pip --user`, EasyBuild or Spack.",
+        "profile/test_environment.py",
+        [
+            "test_modules_of_the_job_hide_none_of_pythons_own",
+            "test_modules_in_the_folder_of_the_job_hide_none_either",
+            "test_with_few_descriptors_the_command_runs_unrecorded",
+            "test_a_python_without_sqlite_runs_the_command",
+        ],
+    ),
     Guarantee(
         "The command's exit code changes.",
         "profile/test_supervise.py",

@@ -7,11 +7,9 @@ From Python (docs/python.md): ``gssr.open(path)`` opens a recording, whose runs 
 imported when first used, so that ``import gssr`` costs nothing.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
 from gssr.version import __version__
 
+TYPE_CHECKING = False  # without typing: nothing is imported before gssr.module_path says where from
 if TYPE_CHECKING:
     from gssr.api.recording import Recording as Recording
     from gssr.api.recording import Run as Run
@@ -49,8 +47,10 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in _LAZY:
+        from importlib import import_module
+
         module, attribute = _LAZY[name]
         found = globals()[name] = getattr(import_module(module), attribute)  # from now on as quick as any other name
         return found

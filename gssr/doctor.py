@@ -1,6 +1,7 @@
 """What this machine offers: where samples can come from, where recordings can go, and what is missing."""
 
 import os
+import shlex
 import sqlite3
 import sys
 import time
@@ -32,12 +33,25 @@ class Advice(NamedTuple):
 
 def findings() -> list[Advice]:
     """Everything that was looked at, in the order a user meets it."""
-    return [_python(), _sqlite(), _place(), *_real_gpus(), *_stand_ins(), _host(), _folder()]
+    return [_python(), *_environment(), _sqlite(), _place(), *_real_gpus(), *_stand_ins(), _host(), _folder()]
 
 
 def _python() -> Advice:
     version = ".".join(map(str, sys.version_info[:3]))
     return Advice("ok", "gssr", f"{__version__} on Python {version}, {sys.executable}")
+
+
+def _environment() -> list[Advice]:
+    """What the environment has for a job's Python that may be another one than ours."""
+    home = os.environ.get("PYTHONHOME")
+    if not home:
+        return []
+    cure = f"set it for the command alone: gssr profile -- env PYTHONHOME={shlex.quote(home)} COMMAND"
+    return [
+        Advice(
+            "note", "PYTHONHOME", f"is {home}: that of another Python ends gssr, and the job, before it begins", cure
+        )
+    ]
 
 
 def _sqlite() -> Advice:

@@ -5,6 +5,7 @@ import contextlib
 import errno
 import os
 import random
+import shlex
 import signal
 import subprocess
 import time
@@ -13,8 +14,9 @@ from functools import cache
 from pathlib import Path
 
 from benchmarks.faults import Fault, NotHereError, Seen
-from benchmarks.faults.job import Ended, Job, Steps, first_wrong, in_words, passed_on, workshop
-from benchmarks.processes import ENVIRONMENT, GSSR, ROOT
+from benchmarks.faults.job import Ended, Job, Steps, first_wrong, in_words, passed_on, recorded, seen, workshop
+from benchmarks.faults.surroundings import unshare
+from benchmarks.processes import ENVIRONMENT, GSSR, PYTHON, ROOT
 from gssr.store.read.open import RecordingError
 
 ENDED = ("completed", "failed")
@@ -196,9 +198,48 @@ def read_only(folder: Path, rng: random.Random) -> Seen:
         )
 
 
+_READER = (
+    "import sqlite3, sys, time\n"
+    "reader = sqlite3.connect(f'file:{sys.argv[1]}?mode=ro', uri=True, isolation_level=None)\n"
+    "reader.execute('BEGIN')\n"
+    "reader.execute('SELECT count(*) FROM samples').fetchone()\n"
+    "time.sleep(float(sys.argv[2]))\n"
+)
+_MOUNT = ROOT / "tests" / "fakes" / "fuse" / "mount.py"
+
+
+def slow_reader(folder: Path, rng: random.Random) -> Seen:
+    """On a filesystem that counts as shared a reader that holds a transaction lets nobody write: samples wait in memory."""
+    disk, place = folder / "disk", folder / "shared"
+    disk.mkdir()
+    place.mkdir()
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        raise NotHereError("nothing can be mounted by way of /dev/fuse")
+    around = [*unshare(), PYTHON, str(_MOUNT), str(disk), str(place), "--"]
+    held = rng.uniform(7, 9)
+    steps = Steps(round((held + 3) / 0.05), rng.choice((0, 7)))
+    reading = shlex.join([PYTHON, "-c", _READER, str(place / "run.sql"), f"{held:.2f}"])
+    script = f"(sleep 1; {reading}) & {steps.script}"
+    with Job(place, ["sh", "-c", script], "synthetic:train:64", ms=20, around=around) as job:
+        ended = job.end()
+        found = recorded(disk / "run.sql")
+        lost = found.hole(found.started_at, found.ended_at or 0.0) - job.interval - job.held_up
+        return seen(
+            ended,
+            folder,
+            max(lost, 0.0),
+            *passed_on(ended, steps),
+            ((found.state in ENDED, found.exit_code) == (True, steps.code), f"state {found.state}, {found.exit_code}"),
+            (lost < 2.0, f"{lost:.2f} s without a sample while {held:.2f} s were read"),
+        )
+
+
 FAULTS: tuple[Fault, ...] = (
     Fault("full-a-while", "disk or quota full from any write on, then space again", full_for_a_while),
     Fault("full-to-the-end", "disk or quota full from any moment on, to the end", full_to_the_end),
     Fault("small-disk", "a small filesystem that the workload fills", small_disk),
     Fault("read-only", "a filesystem that is read-only", read_only),
+    Fault(
+        "slow-reader", "a reader holds a transaction for up to 9 s, on a filesystem shared between hosts", slow_reader
+    ),
 )

@@ -24,7 +24,7 @@ RANK = {
 
 
 @cache
-def _unshare() -> tuple[str, ...]:
+def unshare() -> tuple[str, ...]:
     """The words that run a command with mounts of its own. Raises NotHereError."""
     rights = () if os.geteuid() == 0 else ("--user", "--map-root-user")
     words = ("unshare", *rights, "--mount")
@@ -40,7 +40,7 @@ def _read_only(kept: Path, *places: str) -> list[str]:
     binds = [f"mount --bind {place} {place}" for place in (*places, f"'{kept}'")]
     closes = [f"mount -o remount,bind,ro {place}" for place in places]
     steps = " && ".join([*binds, *closes])
-    return [*_unshare(), "sh", "-c", f'{steps} || exit 99; exec "$@"', "sh"]
+    return [*unshare(), "sh", "-c", f'{steps} || exit 99; exec "$@"', "sh"]
 
 
 def _as_ever(
@@ -133,6 +133,27 @@ def odd_names(folder: Path, rng: random.Random) -> Seen:
         )
 
 
+def hidden_modules(folder: Path, rng: random.Random) -> Seen:
+    """The job's PYTHONPATH, or its folder, has modules that are called like some of Python's own."""
+    place = folder / rng.choice(("modules", "."))
+    place.mkdir(exist_ok=True)
+    for name in rng.sample(
+        ("sqlite3", "json", "argparse", "shlex", "random", "socket", "tempfile", "numpy", "pynvml"), 4
+    ):
+        (place / f"{name}.py").write_text("raise RuntimeError('not this one')\n")
+    path = f"{place}:{ENVIRONMENT['PYTHONPATH']}" if place != folder else ENVIRONMENT["PYTHONPATH"]
+    return _as_ever(folder, rng, ENVIRONMENT | {"PYTHONPATH": path})
+
+
+def few_descriptors(folder: Path, rng: random.Random) -> Seen:
+    steps, most = Steps(rng.randint(1, 8), rng.choice((0, 7))), rng.randint(12, 24)  # dash itself needs 11 to redirect
+    around = ["sh", "-c", f'ulimit -n {most}; exec "$@"', "sh"]
+    with Job(folder, ["sh", "-c", steps.script], around=around) as job:
+        ended = job.end()
+        is_said = len(ended.said) == 1 and ended.said[0].startswith("nothing is recorded: ")
+        return seen(ended, folder, None, *passed_on(ended, steps), (is_said, f"said {ended.said}"))
+
+
 FAULTS = (
     Fault("no-shared-memory", "/dev/shm can't be written to", no_shared_memory),
     Fault("nowhere-to-write", "neither /dev/shm nor /tmp, /var/tmp and /run can be written to", nowhere_to_write),
@@ -141,5 +162,7 @@ FAULTS = (
     Fault("read-only-home", "HOME can't be written to", read_only_home),
     Fault("closed-umask", "umask 077", closed_umask),
     Fault("other-locale", "the locale is not UTF-8, or unknown", other_locale),
+    Fault("hidden-modules", "PYTHONPATH, or the folder, has modules called like Python's own", hidden_modules),
+    Fault("few-descriptors", "12 to 24 files may be open", few_descriptors),
     Fault("odd-names", "names are not UTF-8, or hold newlines, quotes and escapes", odd_names),
 )

@@ -13,6 +13,7 @@ from gssr.commands import BAD_INPUT, USAGE, fail, page_options, put, tell
 
 if TYPE_CHECKING:
     from gssr.model.traces.results import TraceAnalysis
+    from gssr.render.roles import Row
     from gssr.traces.open import Traces
 
 ONLY_RECORDINGS = (
@@ -24,7 +25,7 @@ _POWER = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 def analyze_traces(names: Sequence[str], options: argparse.Namespace) -> int:
-    """``gssr analyze`` of these traces, the ranks of one run; the exit code."""
+    """``gssr analyze`` of these traces, the ranks of one run, or of several, one after the other; the exit code."""
     from gssr.model.traces.analyze import analyze_timelines
     from gssr.model.traces.rules import TABLE
     from gssr.model.traces.tables import ALIASES, NSYS, TABLES
@@ -44,16 +45,17 @@ def analyze_traces(names: Sequence[str], options: argparse.Namespace) -> int:
         report = NSYS.get(ALIASES.get(options.csv, options.csv))
         page = ["verdicts"] if options.csv is None or options.png is not None else []
         only = None if options.json else [*page, *filter(None, [options.csv if report is None else report.table])]
-        traces = opened(names, options.max_size, options.ranks, (_known(wanted.start), _known(wanted.end)))
-        trace = analyze_timelines(traces.timelines(), wanted, rules, only)
-    except TraceError as error:
-        return fail(str(error), BAD_INPUT)
+        runs = opened(names, options.max_size, options.ranks, (_known(wanted.start), _known(wanted.end)))
+        for flag, value in (("--csv", options.csv), ("--report", options.report)):
+            if len(runs) > 1 and value is not None:
+                return fail(f"{flag}: is of one run: {runs[1].sources[0].path} {runs[1].why_apart}", USAGE)
+        return _show((analyze_timelines(run.timelines(), wanted, rules, only) for run in runs), runs, names, options)
     except ValueError as error:
         return fail(str(error), USAGE)
-    try:
-        return _show(trace, names, options)
-    except TraceError as error:  # the values of a profile are read when they are asked for
+    except TraceError as error:
         return fail(str(error), BAD_INPUT)
+    except BrokenPipeError:  # who reads has seen enough
+        raise
     except OSError as error:
         what = f"{error.filename or options.report or options.png}: can't be written: {error.strerror}"
         return fail(what, BAD_INPUT)
@@ -68,41 +70,60 @@ def _known(time: str | None) -> int | None:
 
 def opened(
     names: Sequence[str], max_size: str | None, ranks: str | None, window: tuple[int | None, int | None]
-) -> "Traces":
-    """The traces, opened. Raises gssr.traces.open.TraceError, and ValueError for a size and for ranks that are none."""
-    from gssr.traces.open import open_traces
+) -> "list[Traces]":
+    """The traces, opened, by run. Raises gssr.traces.open.TraceError, and ValueError for a size and for ranks that are
+    none."""
+    from gssr.traces.open import open_runs
 
     if max_size is None:
-        return open_traces(names, ranks=ranks, window=window)
+        return open_runs(names, ranks=ranks, window=window)
     found = _SIZE.fullmatch(max_size.strip())
     if found is None:
         raise ValueError(f"--max-size: {max_size!r} is not a size: give bytes, 500M or 100G")
-    return open_traces(names, most_bytes=int(float(found[1]) * 1024 ** _POWER[found[2]]), ranks=ranks, window=window)
+    return open_runs(names, most_bytes=int(float(found[1]) * 1024 ** _POWER[found[2]]), ranks=ranks, window=window)
 
 
-def _show(trace: "TraceAnalysis", names: Sequence[str], options: argparse.Namespace) -> int:
+def _show(
+    analyses: "Iterator[TraceAnalysis]", runs: "Sequence[Traces]", names: Sequence[str], options: argparse.Namespace
+) -> int:
+    """Print the analyses of these runs, each made when it is its turn. Nothing is printed before all are there."""
     from dataclasses import replace
 
     from gssr.commands.printing import Spool
     from gssr.render.verdicts import naming
     from gssr.report.page import PageOptions
     from gssr.report.terminal import to_text
-    from gssr.report.trace import pieces, trace_page
+    from gssr.report.trace import pieces, pieces_of_runs, trace_page
 
-    if options.png is not None:
-        _draw(trace, options.png)
-    if options.report is not None:
-        _report(trace, options.report)
+    def drawn() -> "Iterator[TraceAnalysis]":
+        for trace in analyses:
+            if options.png is not None:
+                _draw(trace, options.png)
+            if options.report is not None:
+                _report(trace, options.report)
+            yield trace
+
     if options.csv is None and not options.json:
         asked = PageOptions(options.width, page_options.ascii_only(options), options.verbosity)
-        rows = trace_page(replace(trace, verdicts=naming(trace.verdicts, names)), asked)
+        rows: list[Row] = []
+        for trace, run in zip(drawn(), runs, strict=True):
+            own = names if len(runs) == 1 else [source.path for source in run.sources]
+            rows += [
+                *([(), ()] if rows else []),
+                *trace_page(replace(trace, verdicts=naming(trace.verdicts, own)), asked),
+            ]
         return put(to_text(rows, page_options.wants_color(options), asked.ascii))
     with Spool() as spool:
-        try:
-            for piece in pieces(trace) if options.json else _csv(trace, options.csv):
+        if len(runs) > 1:
+            found = pieces_of_runs(drawn())
+        else:
+            (trace,) = drawn()
+            found = pieces(trace) if options.json else _csv(trace, options.csv)
+        for piece in found:
+            try:
                 spool.write(piece)
-        except OSError as error:
-            return fail(f"what is to be printed can't be kept: {error.strerror}", BAD_INPUT)
+            except OSError as error:
+                return fail(f"what is to be printed can't be kept: {error.strerror}", BAD_INPUT)
         return spool.print()
 
 

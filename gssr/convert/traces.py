@@ -11,7 +11,7 @@ from gssr.model.traces.tables import TABLES
 from gssr.model.traces.window import Wanted
 from gssr.model.verdicts.rules import from_environment
 from gssr.store.format.schema import Column
-from gssr.traces.open import open_traces
+from gssr.traces.open import open_runs
 
 RUN = Column("run_id", "TEXT NOT NULL", "the run: the name of its file or folder")
 TRACE_TABLES: dict[str, Table] = {
@@ -20,14 +20,20 @@ TRACE_TABLES: dict[str, Table] = {
 """All tables of traces. Times are ns from the trace's zero."""
 
 
-def export_traces(paths: Sequence[str], sink: Sink, tables: Sequence[Table], metrics: Sequence[str] = ()) -> None:
-    """Write these tables of the traces of one run's ranks, judged by the site's rules; ``metrics``: of one's own. Raises
-    TraceError, ExportError, OSError and, for a mistake in the rules or a metric, ValueError; then the sink has undone what
-    it began."""
-    trace = analyze_timelines(
-        open_traces(paths).timelines(), Wanted(metrics=metrics), rules=from_environment(table=TABLE)
-    )
-    run_id = os.path.basename(os.path.abspath(paths[0])).encode("utf-8", "backslashreplace").decode()
+def export_traces(paths: Sequence[str], sink: Sink, tables: Sequence[Table], metrics: Sequence[str] = ()) -> int:
+    """Write these tables of the traces of each run, judged by the site's rules; ``metrics``: of one's own. Returns how many
+    runs there are. Raises TraceError, ExportError, OSError and, for a mistake in the rules or a metric, ValueError; then the
+    sink has undone what it began of a run."""
+    runs, rules = open_runs(paths), from_environment(table=TABLE)
+    names = [os.path.basename(os.path.abspath(run.name)) for run in runs]
+    for run, name in zip(runs, names, strict=True):
+        trace = analyze_timelines(run.timelines(), Wanted(metrics=metrics), rules=rules)
+        called = name if names.count(name) == 1 else run.name
+        _export(trace, called.encode("utf-8", "backslashreplace").decode(), sink, tables)
+    return len(runs)
+
+
+def _export(trace: TraceAnalysis, run_id: str, sink: Sink, tables: Sequence[Table]) -> None:
     sink.begin(run_id, tables)
     try:
         for table in tables:

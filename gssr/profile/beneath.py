@@ -5,13 +5,17 @@ COMMAND ARG...``. Where nobody answers, the command was given up, or runs elsewh
 """
 
 import os
-import signal
 import sys
-from collections.abc import Sequence
-from typing import NamedTuple
 
 if __name__ == "__main__":
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    from gssr.module_path import put_python_library_first
+
+    put_python_library_first()
+
+import signal
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from gssr.profile.supervise import GRACE, Supervisor
 from gssr.profile.workload import FORWARDED

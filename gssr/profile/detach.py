@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from fcntl import F_DUPFD, fcntl
 
 _IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGPIPE",
@@ -51,7 +51,7 @@ def in_child(work: Callable[[], None], name: str) -> int:
 
 def keep_only(*kept: int) -> None:
     """Close every descriptor but the standard streams' and these: not one by one all numbers that there may be."""
-    for fd in _descriptors():
+    for fd in open_descriptors():
         if fd > 2 and fd not in kept:
             os.closerange(fd, fd + 1)  # which minds none that is closed
 
@@ -65,8 +65,9 @@ def call_process(name: str) -> None:
         pass
 
 
-def _descriptors() -> Iterable[int]:
-    """Those that are open; not all there may be, which are a billion in some containers."""
+def open_descriptors() -> Sequence[int]:
+    """List the descriptors that are open; only where the kernel does not tell, all that there may be: a billion in some
+    containers."""
     try:
         return [int(name) for name in os.listdir("/proc/self/fd")]
     except OSError:

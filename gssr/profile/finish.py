@@ -222,4 +222,6 @@ def _show(path: str, run_id: str) -> None:
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # none is used, and starting them takes half as long as all the rest
     for sig in _ENDING:
         signal.signal(sig, signal.SIG_DFL)
-    os.execv(sys.executable, [sys.executable, "-m", "gssr", "analyze", "--run", run_id, path])
+    # No module is taken from the folder of the job, nor from its PYTHONPATH before others.
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    os.execve(sys.executable, [sys.executable, "-P", "-m", "gssr", "analyze", "--run", run_id, path], environment)

@@ -18,6 +18,7 @@ from gssr.marks import ENVIRONMENT
 from gssr.profile.detach import in_child, let_go
 from gssr.profile.sampling.marks import Ear, listen
 from gssr.profile.sampling.plan import SEPARATOR, Plan
+from gssr.profile.supervise import SAID_WHY
 
 PATIENCE = 1.0
 """Seconds the supervisor waits in the end for what is still being written."""
@@ -159,6 +160,9 @@ def _become_sampler(plan: Plan, inbox: int, outbox: int, ear: Ear | None) -> NoR
         from gssr.profile.sampling.sampler import run_sampler
 
         run_sampler(plan, inbox, outbox, None if ear is None else ear._replace(fd=marks[0]))
+    except ImportError as error:  # of a Python without SQLite
+        os.write(outbox, f"nothing is recorded: {error}\n".encode())
+        os._exit(SAID_WHY)
     finally:
         os._exit(1)
 

@@ -19,6 +19,7 @@ from gssr import launch
 from gssr.backends import check
 from gssr.backends.base import BackendError
 from gssr.metrics import NAMES, select
+from gssr.profile.detach import open_descriptors
 from gssr.profile.output import choose, whole_of
 from gssr.profile.recorder import NoRecorder, Recorder
 from gssr.profile.request import Request, UnrecordedError, UsageError
@@ -26,7 +27,7 @@ from gssr.profile.sampling.plan import Plan
 from gssr.profile.stderr import say
 from gssr.profile.supervise import FINISH_SECONDS, Attendant, supervise
 from gssr.profile.traces import Traces
-from gssr.profile.workload import ENDING
+from gssr.profile.workload import ENDING, become
 from gssr.version import __version__
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from gssr.store.write.pending import Value
 
 
+DESCRIPTORS = 32
+"""What recording may open beside what is open already: a dozen pipes and sockets of the supervisor, without which it could
+not start the command; with --live those of the screen; and the sampler's files."""
 FAILED = 1
 """Exit code when nothing is recorded, or not all: there is nothing else to this process."""
 
@@ -82,6 +86,12 @@ SHORTEST_SAMPLING_MS, LONGEST_SAMPLING_MS = 1.0, 3_600_000.0
 
 def profile(request: Request) -> int:
     """Run the command, recording; the exit code to exit with. Raises UsageError before anything is started."""
+    most, n_open = os.sysconf("SC_OPEN_MAX"), len(open_descriptors())
+    if 0 <= most < n_open + DESCRIPTORS and not request.attach:  # -1: as many as one likes
+        say(f"nothing is recorded: only {most} files may be open (ulimit -n), {n_open + DESCRIPTORS} are needed")
+        code, why = become(request.command)
+        say(why)
+        return code
     place = launch.where_am_i()
     if request.attach and place.job_id is None:
         raise UsageError(
@@ -99,6 +109,12 @@ def profile(request: Request) -> int:
         plan = plan_of(request, place)._replace(hidden=hidden)
     except UnrecordedError as error:
         return _unrecorded(request, place, str(error))
+    except UsageError:
+        raise
+    except Exception as error:  # of a Python without SQLite, for one
+        if os.environ.get("GSSR_DEBUG"):
+            raise
+        return _unrecorded(request, place, f"an error in gssr: {error!r}; gssr --debug shows where")
     traces = Traces(plan)
     status: Status | None = None
     recorder: Recorder | NoRecorder

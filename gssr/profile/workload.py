@@ -116,22 +116,35 @@ def _become(arguments: list[bytes], was: Inherited, tty: int, streams: Mapping[i
                 pass
         for fd, by in streams.items():
             os.dup2(by, fd)
-        signal.set_wakeup_fd(-1)
-        for sig in _CHANGED:
-            signal.signal(sig, signal.SIG_IGN if sig in was.ignored else signal.SIG_DFL)
-        if was.lc_ctype is not None:
-            (before,) = was.lc_ctype
-            if before is None:
-                os.unsetenv(b"LC_CTYPE")
-            else:
-                os.putenv(b"LC_CTYPE", before)
-        signal.pthread_sigmask(signal.SIG_SETMASK, was.mask)
+        _give_back(was)
         error = _execute(arguments)
     finally:
         try:
             os.write(status, b"%d" % error)
         finally:
             os._exit(127)
+
+
+def _give_back(was: Inherited) -> None:
+    """Make signals and the environment of this process what it was started with."""
+    signal.set_wakeup_fd(-1)
+    for sig in _CHANGED:
+        signal.signal(sig, signal.SIG_IGN if sig in was.ignored else signal.SIG_DFL)
+    if was.lc_ctype is not None:
+        (before,) = was.lc_ctype
+        if before is None:
+            os.unsetenv(b"LC_CTYPE")
+        else:
+            os.putenv(b"LC_CTYPE", before)
+    signal.pthread_sigmask(signal.SIG_SETMASK, was.mask)
+
+
+def become(argv: Sequence[str]) -> tuple[int, str]:
+    """Execute ``argv`` in place of this process, which then neither records nor supervises it. Returns only where it can't
+    be executed: the exit code and one line that says why."""
+    arguments = [os.fsencode(argument) for argument in argv]
+    _give_back(inherited())
+    return start_failure(argv[0], _execute(arguments))
 
 
 def _execute(arguments: list[bytes]) -> int:

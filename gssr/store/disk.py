@@ -261,6 +261,8 @@ class Reserve:
 
 _SPARE = 50
 """Left for whatever else is opened meanwhile."""
+_FEW = 10
+"""What reading files opens beside them at any time: modules, folders, a temporary file."""
 _USUALLY_OPEN = 100
 
 
@@ -272,6 +274,17 @@ def allow_descriptors(n: int) -> None:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+
+
+def lacks_descriptors(n: int) -> bool:
+    """Whether this process can't open ``n`` more files and a few others, as quickly as it takes to open one."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        lowest = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)  # all numbers below are in use
+    except OSError:
+        return True
+    os.close(lowest)
+    return soft != resource.RLIM_INFINITY and lowest + n + _FEW > soft
 
 
 def _open_now() -> int:

@@ -99,6 +99,13 @@ def test_doctor_with_bindings_but_no_engine_says_what_to_start(tmp_path, fake_dr
     assert found["backend auto"].endswith("here: gpm")
 
 
+def test_doctor_speaks_of_a_pythonhome_before_it_ends_a_job(tmp_path):
+    done = gssr("doctor", cwd=tmp_path, env=os.environ | {"PYTHONHOME": sys.base_prefix, "COLUMNS": "300"})
+    note, cure = [line for line in done.stdout.splitlines() if "PYTHONHOME" in line]
+    assert note.startswith("note") and f"gssr profile -- env PYTHONHOME={sys.base_prefix} COMMAND" in cure
+    assert "PYTHONHOME" not in gssr("doctor", cwd=tmp_path).stdout
+
+
 def test_doctor_folds_its_lines_on_a_terminal_only(tmp_path):
     """A terminal of 60 columns; a pipe has a line for each finding."""
     (tmp_path / "libnvidia-ml.so.1").touch()

@@ -80,7 +80,7 @@ def test_signals_arrive_once_and_nobody_waits_for_an_nsys_that_hangs(path: Path,
         "import sys, gssr.profile.nsys as nsys\n"
         "nsys.START_SECONDS, nsys.TOLD_SECONDS, nsys._LAST_WORDS = (0.5 if 'stuck' in sys.argv[1] else 60), 0.3, 0.1\n"
         "sys.argv[:2] = ['gssr']\n"
-        "from gssr.cli import run\nrun()\n"
+        "from gssr.__main__ import run\nrun()\n"
     )
     words = ["profile", *QUICK, "--trace", "nsys", "--", sys.executable, "-c", work]
     process = subprocess.Popen(

@@ -1,5 +1,6 @@
 """--textfile: node_exporter's file beside a recording holds what was sampled, is whole, and is gone when the run is."""
 
+import errno
 import json
 import os
 import re
@@ -18,7 +19,7 @@ from supervised import sampler_of
 
 from gssr.backends.base import Device
 from gssr.metrics import INDEX, NAMES
-from gssr.profile.sampling.textfile import EVERY_SECONDS, Textfile
+from gssr.profile.sampling.textfile import EVERY_SECONDS, NAMES_AT_ONCE, Textfile
 from gssr.store.liveness import boot_id, process_start
 from tests.waiting import PATIENCE, until
 
@@ -216,6 +217,38 @@ def test_only_what_is_known_to_be_over_and_ours_is_removed(tmp_path: Path) -> No
     own.add([row(0, 1.0)])
     own.tick(1.0)
     assert {path.name for path in tmp_path.iterdir()} == {*kept, ".gssr_1", "gssr_n1_-_3.prom"}
+
+
+def test_a_folder_of_many_files_is_tidied_bit_by_bit(tmp_path: Path) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    head = f"# gssr {json.dumps([gone.pid, 1, boot_id(), 'n1'])}\n"
+    n, said = 5 * NAMES_AT_ONCE, list[str]()
+    for number in range(n):
+        (tmp_path / f"gssr_{number}.prom").write_text(head)
+    own = textfile(tmp_path, said)
+    left = [n]
+    for tick in range(7):
+        own.add([row(0, tick * EVERY_SECONDS)])
+        own.tick(tick * EVERY_SECONDS)
+        assert samples((tmp_path / "gssr_n1_-_3.prom").read_text())
+        left.append(len(os.listdir(tmp_path)) - 1)
+        assert left[-2] - left[-1] <= NAMES_AT_ONCE
+    assert left[1] >= n - NAMES_AT_ONCE and left[-1] == 0 and not said
+
+
+def test_a_folder_that_can_not_be_listed_is_written_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str) -> Any:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr(os, "scandir", refuse)  # root may list every folder
+    said: list[str] = []
+    own = textfile(tmp_path, said)
+    own.add([row(0, 1.0)])
+    own.tick(1.0)
+    assert samples((tmp_path / "gssr_n1_-_3.prom").read_text()) and not said
 
 
 def test_all_metrics_have_a_column(tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ from gssr.store.read.small_tables import read_merged
 from gssr.store.read.window_edges import Window
 from gssr.store.write.create import seal
 
+ROOT = Path(__file__).parent.parent.parent
+
 
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:
@@ -619,3 +621,26 @@ def test_random_recordings_merge_to_the_same(tmp_path):
         assert content([recording]) == rows, seed
         assert json_of(recording, keys=False) == before, seed
         assert close_to(json_of(recording, exact=False, keys=False), rolled_up), seed
+
+
+def test_ranks_whose_files_can_not_be_opened_at_once_are_not_said_to_be_missing(recording):
+    n = 30
+    for rank in range(n):
+        record(recording, rank, n_gpus=1, n_ticks=4, world_size=n)
+
+    def gssr(most: int, command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["sh", "-c", f"ulimit -n {most}; exec {sys.executable} -m gssr {command} {recording}"],
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            text=True,
+            capture_output=True,
+        )
+
+    done = gssr(32, "analyze")
+    assert (done.returncode, done.stdout) == (1, "") and done.stderr.count("\n") == 1
+    assert f"{recording}: is 30 files, of which only " in done.stderr and "gssr merge" in done.stderr
+    done = gssr(50, "analyze")  # too few for their pages as well
+    assert done.returncode == 0 and "30 GPUs on 15 nodes" in done.stdout and "missing" not in done.stdout, done.stderr
+    assert gssr(32, "merge").stdout.endswith("30 files merged\n")
+    done = gssr(32, "analyze")
+    assert done.returncode == 0 and "30 GPUs on 15 nodes" in done.stdout and "missing" not in done.stdout, done.stderr

@@ -3,6 +3,7 @@
 import os
 import sqlite3
 import threading
+import time
 from contextlib import closing
 
 import numpy as np
@@ -147,6 +148,51 @@ def test_a_reader_in_the_way_costs_nothing_and_is_told_of_only_when_it_stays(tmp
     assert writer.finish(rows[-1][1], 0, "completed", rows[-1][1])
     (run,) = open_recording(tmp_path / "a.sql").runs
     assert run.n_rows == 400 and len(messages(run)) == n_messages
+
+
+@pytest.mark.usefixtures("network")
+def test_rows_wait_in_memory_for_a_reader_and_are_written_bit_by_bit_once_it_is_gone(tmp_path):
+    path, n_gpus, seconds = tmp_path / "a.sql", 100, 0.1
+    writer = Writer(str(path))
+    writer.begin({"run_id": "r", "started_at": START, "sampling_ms": 100, "state": "running"}, {"rank": 0, "node": "n"})
+    writer.add_gpus([{"device_index": gpu, "uuid": f"GPU-{gpu}"} for gpu in range(n_gpus)], NAMES, seconds)
+    values = [place + 1 / 3 for place in range(len(NAMES))]  # each takes eight bytes
+    writer.tick(START)
+    reader, longest, at_once = look(path), 0.0, 0
+    for tick in range(130):
+        when = START + tick * seconds
+        if tick == 110:
+            reader.close()
+        writer.add([(gpu, when, *values) for gpu in range(n_gpus)])
+        began, before = time.monotonic(), writer._connection.total_changes
+        writer.tick(when)
+        longest = max(longest, time.monotonic() - began)
+        at_once = max(at_once, writer._connection.total_changes - before)
+    # A try waits 50 ms for the reader; each page of 4 KiB that outgrew the cache would wait as long.
+    assert longest < 2 and at_once < pending.ROWS_AT_ONCE + 2 * n_gpus
+    assert writer.finish(when, 0, "completed", when)
+    (run,) = open_recording(path).runs
+    assert (run.n_rows, run.state, messages(run)) == (130 * n_gpus, "completed", [])
+    assert run.buckets().vectors[:, 0].sum() == 130 * n_gpus
+
+
+@pytest.mark.usefixtures("network")
+def test_rows_that_are_lost_to_a_reader_are_told_of_however_soon_it_is_gone(tmp_path, monkeypatch):
+    monkeypatch.setattr(pending, "MAX_ROWS", 16)
+    monkeypatch.setattr("gssr.store.write.writer.ROWS_AT_ONCE", 8)
+    rows = rows_of(200, 2)
+    writer = write(tmp_path / "a.sql", rows[:100], 2, finish=False)
+    reader = look(tmp_path / "a.sql")
+    for row in rows[100:]:
+        if row[1] > rows[100][1] + 8:
+            reader.close()
+        writer.add([row])
+        writer.tick(row[1])
+    assert writer.finish(rows[-1][1], 0, "completed", rows[-1][1])
+    (run,) = open_recording(tmp_path / "a.sql").runs
+    kept = len(run.samples([]).time)
+    assert kept < 400 and messages(run)[1] == f"the recording is written again; {400 - kept} samples were lost"
+    assert kept <= run.buckets().vectors[:, 0].sum() <= 400
 
 
 @pytest.mark.usefixtures("network")

@@ -11,7 +11,8 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from gssr.backends.base import Device
@@ -24,6 +25,9 @@ from gssr.store.liveness import boot_id, process_start
 
 EVERY_SECONDS = 5.0
 """At most so often it is written anew."""
+NAMES_AT_ONCE = 100
+"""Files that are looked at each time, between two samples: each takes some 20 µs. Where everybody may make files there can
+be a hundred thousand of them."""
 MODE = 0o644
 """For node_exporter, which is another user: whatever the umask."""
 _OWNER = "# gssr "
@@ -59,6 +63,8 @@ class Textfile:
         self._fresh_seconds = EVERY_SECONDS
         self._due = -math.inf
         self._is_begun = self._is_taken = self._has_failed = False
+        self._unseen: Iterator[os.DirEntry[str]] | None = None
+        """The files of the folder that were not looked at yet; None before the first look."""
 
     def add_gpus(self, gpus: Sequence[Device], measured: Sequence[str], sampling_seconds: float) -> None:
         """The GPUs, in the order of the positions that rows will name, and the metrics that may have values."""
@@ -85,6 +91,7 @@ class Textfile:
                 self._begin()
             if not self._is_taken:
                 self._write(self._text(now - self._fresh_seconds).encode("utf-8", "backslashreplace"))
+                self._tidy()
             self._has_failed = False
         except OSError as error:
             if not self._has_failed:
@@ -101,18 +108,25 @@ class Textfile:
                 pass  # it is not there, or the folder is gone
 
     def _begin(self) -> None:
-        """Remove what recordings of ours on this node have left that are over."""
-        for name in os.listdir(self._folder):
-            path = os.path.join(self._folder, name)
-            if name.startswith(("gssr_", ".gssr_")):
-                found, is_ours, is_old = _owner_of(path)
-                if is_ours and (is_old if found is None else self._is_gone(found)):
-                    os.unlink(path)
+        """Find out whether another recording writes the file."""
         found = _owner_of(self._path)[0]
         self._is_taken = found is not None and found != self._owner and not self._is_gone(found)
         self._is_begun = True
         if self._is_taken:
             self._say(f"--textfile {self._path}: another recording on this node writes it: this one does not")
+
+    def _tidy(self) -> None:
+        """Look at some more files of the folder, and remove what recordings of ours on this node have left that are over."""
+        try:
+            if self._unseen is None:
+                self._unseen = os.scandir(self._folder)
+            for entry in islice(self._unseen, NAMES_AT_ONCE):
+                if entry.name.startswith(("gssr_", ".gssr_")):
+                    found, is_ours, is_old = _owner_of(entry.path)
+                    if is_ours and (is_old if found is None else self._is_gone(found)):
+                        os.unlink(entry.path)
+        except OSError:
+            pass  # a folder that can't be listed may still be written to; or another rank was quicker
 
     def _is_gone(self, owner: _Owner) -> bool:
         """Whether the process is known to be over. What is of another node, or of another container, can't be told."""

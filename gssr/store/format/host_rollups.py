@@ -101,7 +101,7 @@ class UseRollups:
         """Write the buckets that ended before the newest row, or all. Raises sqlite3.Error; then nothing was written, and
         the next call may write it."""
         connection, until = self._connection, {}
-        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("BEGIN EXCLUSIVE")  # a reader in the way is met before anything was done
         for (table, level), after in self._until.items():
             last = newest_row(connection, table)
             if last > after and not all_of_them:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from gssr.metrics import INDEX
-from gssr.store.disk import identity_of, sizes
+from gssr.store.disk import identity_of, lacks_descriptors, sizes
 from gssr.store.format.columns import columns_of
 from gssr.store.format.layout import Layout, layout_of
 from gssr.store.format.limits import MOST_EVENTS, number
@@ -86,7 +86,8 @@ class GuardedFile:
         """The file's pages; None where they can't be read past SQLite. A file that grows is not looked at."""
         if self._pages is None and self._may_be_plain:
             try:
-                if not (self.damage or self.is_snapshot) and all(run.state != "running" for run in self.runs):
+                is_finished = not (self.damage or self.is_snapshot) and all(run.state != "running" for run in self.runs)
+                if is_finished and not lacks_descriptors(1):  # SQLite reads it as well, without one more
                     self._pages = PageFile(self.path, self._identity)
             except NotPlainError:
                 pass

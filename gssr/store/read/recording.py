@@ -9,12 +9,13 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from gssr.arrays import Floats, Ints
-from gssr.store.disk import allow_descriptors
+from gssr.store.disk import allow_descriptors, lacks_descriptors
 from gssr.store.format.columns import columns_of, selected
 from gssr.store.format.host_rollups import HOST, WORKLOAD, Extent, UseTable, extents_of
 from gssr.store.format.layout import Layout, layout_of, part_of
@@ -109,7 +110,7 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
     for attempt in range(_TRIES):
         names = files_of(path)
         allow_descriptors(_PER_SHARD * len(names))
-        shards, errors, gone = _opened(names)
+        shards, errors, gone = _opened(path, names)
         if not gone or attempt == _TRIES - 1:
             break
         for shard in shards:
@@ -123,9 +124,10 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
     return recording
 
 
-def _opened(names: Sequence[str]) -> tuple[list[RecordingFile], list[str], bool]:
+def _opened(path: str, names: Sequence[str]) -> tuple[list[RecordingFile], list[str], bool]:
     """The files that make up a recording, apart from those that are part of another of them already; why others can't be
-    read; and whether one is gone: merged in this moment."""
+    read; and whether one is gone: merged in this moment. Raises RecordingError where they are more than may be open: ranks
+    would seem to be missing."""
     shards: list[RecordingFile] = []
     errors: list[str] = []
     merged: set[str] = set()
@@ -133,6 +135,13 @@ def _opened(names: Sequence[str]) -> tuple[list[RecordingFile], list[str], bool]
     for name in names:
         if os.path.basename(name) in merged:
             continue
+        if len(names) > 1 and lacks_descriptors(_PER_SHARD):
+            for shard in shards:
+                shard.close()
+            raise RecordingError(
+                f"{path}: is {len(names):,} files, of which only {len(shards):,} can be open at once: raise the limit "
+                f"(ulimit -n), or make them one file: gssr merge {quote(path)}"
+            )
         try:
             shards.append(RecordingFile(name))
             merged.update(row.shard for row in shards[-1].file.merged)

@@ -1,5 +1,7 @@
-"""What a writer has not written yet, and how it gets into the file: all of it in one transaction, or none."""
+"""What a writer has not written yet, and how it gets into the file: in one transaction, or in several where much has
+waited."""
 
+import math
 import sqlite3
 from collections.abc import Callable, Collection, Mapping
 from operator import itemgetter
@@ -24,6 +26,9 @@ MAX_ROWS = 50_000
 only counted them."""
 MAX_OTHERS = 10_000
 """The same for each of the tables beside them."""
+ROWS_AT_ONCE = 1_000
+"""Samples written in one transaction, so that sampling goes on where many have waited: some 8 ms on a local disk, and a
+quarter of a second on a slow one."""
 
 Value = str | int | float | None
 
@@ -68,6 +73,10 @@ class Pending:
         self.gap_seconds = 0.0
         self.columns: Callable[[Row], tuple[Any, ...]] = _only_time
         """Of a row that a backend gives, what is written: its time and the values of the measured metrics."""
+        self.rows_at_once = ROWS_AT_ONCE
+        """So many samples are written in one transaction."""
+        self._written_until = -math.inf
+        """The time of the last sample that was written, unix s."""
         self.forget()
 
     def measure(self, names: Collection[str], gap_seconds: float) -> None:
@@ -112,9 +121,9 @@ class Pending:
         n_dropped = max(0, len(self.rows) - MAX_ROWS)
         if n_dropped:
             del self.rows[:n_dropped]
-            oldest = self.rows[0][2]
-            self.closed = [row for row in self.closed if row.bucket + row.level > oldest]
-            self.sketches = [row for row in self.sketches if row.bucket + row.seconds > oldest]
+            oldest, written = self.rows[0][2], self._written_until
+            self.closed = [row for row in self.closed if row.bucket <= written or row.bucket + row.level > oldest]
+            self.sketches = [row for row in self.sketches if row.bucket <= written or row.bucket + row.seconds > oldest]
         return n_dropped
 
     def null_what_does_not_fit(self) -> None:
@@ -125,16 +134,35 @@ class Pending:
         ]
 
     def write(self, connection: sqlite3.Connection) -> None:
-        """Write all of it in one transaction. Raises sqlite3.Error, or OverflowError (null_what_does_not_fit),
-        then maybe inside of the transaction."""
-        connection.execute("BEGIN IMMEDIATE")
-        if self.rows:
-            connection.executemany(self.insert, self.rows)
+        """Write all of it in one transaction, or of more than ``rows_at_once`` samples the oldest, and forget what was
+        written. Raises sqlite3.Error, or OverflowError (null_what_does_not_fit), then maybe inside of the transaction."""
+        # EXCLUSIVE, because where readers and the writer lock each other out a reader is met here, before anything was
+        # written. Met at the end, all of it would be written again at every try; met in between, where the rows outgrow
+        # SQLite's cache, each further page would wait for the reader.
+        connection.execute("BEGIN EXCLUSIVE")
+        rows = self.rows[: self.rows_at_once]
+        is_all = len(rows) == len(self.rows)
+        if rows:
+            connection.executemany(self.insert, rows)
         for statement, parameters in self._singles:
             connection.execute(statement, parameters)
         for table, others in self.others.items():
             if others:
                 connection.executemany(_OTHERS[table], others)
+        if is_all:
+            self._write_what_counts_rows(connection)
+        connection.execute("COMMIT")
+        if rows:
+            self._written_until = rows[-1][2]
+        if is_all:
+            self.forget()
+        else:
+            del self.rows[: len(rows)]
+            self._singles = []
+            self.others = {table: [] for table in _OTHERS}
+
+    def _write_what_counts_rows(self, connection: sqlite3.Connection) -> None:
+        """Write rollups, sketches, and how the run stands: none of it is true before all samples are there."""
         for table, values in self._updates.items():
             assignments = ", ".join(f"{name} = ?" for name in values)
             where = " AND ".join(f"{key} = ?" for key in _KEYS[table])
@@ -144,7 +172,6 @@ class Pending:
             write_rollup(connection, rollup, self.gap_seconds)
         for sketch in self.sketches:
             write_sketch(connection, sketch)
-        connection.execute("COMMIT")
 
 
 def write_rollup(connection: sqlite3.Connection, row: RollupRow, gap_seconds: float) -> None:

@@ -67,7 +67,7 @@ class Thinner:
         if bucket is None or bucket + YOUNG_SECONDS > now:
             self._wait = now + _STEP if bucket is None else bucket + YOUNG_SECONDS
             return False
-        self._connection.execute("BEGIN IMMEDIATE")
+        self._connection.execute("BEGIN EXCLUSIVE")  # a reader in the way is met before anything was done
         self._thin(bucket)
         self._connection.execute("COMMIT")
         self._end = bucket + _STEP

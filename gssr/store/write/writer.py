@@ -1,8 +1,8 @@
 """Writing a recording: one writer, one file, committed while sampling.
 
 What is added is kept for at most COMMIT_SECONDS and then written in one transaction: samples, the rollups that closed with
-them, host samples, events. When a write fails (disk full, quota) everything is kept and tried again, up to limits: a job
-may run for days beside a full disk.
+them, host samples, events. When a write fails (disk full, quota, a reader in the way) everything is kept and tried again, up
+to limits: a job may run for days beside a full disk. What has waited is written bit by bit, so that sampling goes on.
 """
 
 import math
@@ -20,7 +20,7 @@ from gssr.store.read.guard import highest_key
 from gssr.store.read.open import RecordingError
 from gssr.store.read.small_tables import ends_of
 from gssr.store.write.create import TakenError, create, finished_runs, remove, reopen, seal
-from gssr.store.write.pending import Pending, Value, insertion
+from gssr.store.write.pending import ROWS_AT_ONCE, Pending, Value, insertion
 from gssr.store.write.thinning import Keep, Thinner
 
 COMMIT_SECONDS = 0.5
@@ -138,6 +138,7 @@ class Writer:
         base = self._keys[-1] + 1 if self._keys else base  # which may not have been written yet
         keys = range(base, base + len(gpus))
         self._keys += keys
+        pending.rows_at_once = max(ROWS_AT_ONCE, 2 * len(self._keys))  # more than come with a tick
         if self._thinner is not None:
             self._thinner.keys = self._keys
         owner: dict[str, Value] = {"run_id": pending.run_id, "node": self._node, "rank": pending.rank}
@@ -214,7 +215,7 @@ class Writer:
         """Commit if it is time. Never raises: ``problem`` says in one sentence why the last write failed, else None."""
         if now < self.due:
             return
-        if self.commit(now):
+        if self.commit(now) and not self._pending.rows:
             self._thin(now)
             if now - self._last_use >= LEVELS[0]:
                 self._last_use = now
@@ -227,10 +228,12 @@ class Writer:
                 self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             except sqlite3.Error:
                 pass  # the next one will do
-        self.due = now + self._pause - _EARLY
+        is_behind = self._failing_since is None and bool(self._pending.rows)
+        self.due = now if is_behind else now + self._pause - _EARLY
 
     def commit(self, now: float) -> bool:
-        """Write everything added so far in one transaction; False when that failed (and is kept to be tried again)."""
+        """Write what was added so far, or as much of it as goes into one transaction (``_pending.rows`` are the samples that
+        are left); False when that failed (and is kept to be tried again)."""
         pending = self._pending
         if self._rollups is not None:
             self._take_added(self._rollups)
@@ -250,13 +253,19 @@ class Writer:
         except sqlite3.Error as error:
             self._failed(now, error)
             return False
-        pending.forget()
         self._failing_since, self._pause = None, COMMIT_SECONDS
-        if self.problem is not None:
+        if self.problem is not None and not pending.rows:
             lost = f"; {self._dropped} samples were lost" if self._dropped else ""
             self.problem, self._dropped = None, 0
             self.event(now, "storage", f"the recording is written again{lost}")
         return True
+
+    def _commit_all(self, now: float) -> bool:
+        """Write everything added so far, in as many transactions as it takes; False when one of them failed."""
+        while self.commit(now):
+            if not self._pending.rows:
+                return True
+        return False
 
     def _thin(self, now: float) -> bool:
         """Thin one more bucket, if there is one and it can be written."""
@@ -286,14 +295,14 @@ class Writer:
         self._undo()
         if self._failing_since is None:
             self._failing_since = now
+        self._dropped += self._pending.drop_oldest()
         locked, why = "locked" in str(error), reason(error, self.path)
-        if not locked or now - self._failing_since > LOCKED_SECONDS:
+        if not locked or self._dropped or now - self._failing_since > LOCKED_SECONDS:
             if self.problem is None:
                 self.event(now, "storage", f"the recording could not be written: {why}")
             self.problem = f"{self.path}: can't be written: {why}"
         if not locked:
             self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
-        self._dropped += self._pending.drop_oldest()
 
     def finish(self, now: float, exit_code: int | None, state: str, ended_at: float) -> bool:
         """Close the rollups, record the end, commit and seal the file: afterwards it is one plain file that opens from
@@ -301,14 +310,16 @@ class Writer:
         if self._rollups is not None:
             self._take_added(self._rollups)
             self._rollups.close_all()
-        if self.commit(now):  # before the end is written: a recording that has ended does not change, it may be merged
+        if self._commit_all(
+            now
+        ):  # before the end is written: a recording that has ended does not change, it may be merged
             self._roll_up_use(all_of_it=True)
             if self._thinner is not None:
                 self._thin_all()
         for table in ("processes", "runs"):
             self._pending.update(table, {"ended_at": ended_at, "exit_code": exit_code, "state": state})
         self._connection.execute(f"PRAGMA busy_timeout={LAST_BUSY_MS}")
-        written = self.commit(now)
+        written = self._commit_all(now)
         if not written:
             problem = self.problem or f"{self.path}: can't be written: somebody else holds it locked"
             # No space for all: how it ended still finds room.

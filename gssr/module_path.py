@@ -1,0 +1,32 @@
+"""Where a process of our own imports modules from, whatever the job's PYTHONPATH holds.
+
+PYTHONPATH is for the user's program, and comes before Python's own library: a file ``sqlite3.py`` in it would be imported
+in place of Python's. This file imports nothing that could be hidden like that itself.
+"""
+
+import os
+import sys
+
+
+def put_python_library_first() -> None:
+    """Move Python's own library to the front of the module path of this process."""
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    sys.path[:] = reordered(sys.path, os.path.dirname(os.__file__), package)
+
+
+def reordered(path: list[str], library: str, package: str) -> list[str]:
+    """Put Python's own ``library`` first on a module path, then the packages installed for it, and last what the environment
+    had put before them. Nothing is left out: DCGM's bindings may be found through PYTHONPATH alone.
+
+    If ``package``, the folder with GSSR, is itself found through the environment (EasyBuild, Spack), what GSSR needs is
+    there as well, and must be found before what is installed: then only the library moves."""
+    if library not in path:
+        return path
+    begin = path.index(library)
+    end = begin + 1
+    if end < len(path) and os.path.basename(path[end]) == "lib-dynload":  # the part of the library that is not Python
+        end += 1
+    from_environment, own, installed = path[:begin], path[begin:end], path[end:]
+    if package in map(os.path.abspath, from_environment):
+        return own + from_environment + installed
+    return own + installed + from_environment
