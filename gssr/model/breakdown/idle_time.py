@@ -70,7 +70,10 @@ def _explained_part(rate: Floats, idle: Floats, inside: Flags, least: float) -> 
     none anywhere if it is hardly higher in idle time than at work. ``inside``: the cells that count. ``least``: the rate
     that counts for a cause.
     """
-    rate = np.broadcast_to(rate, idle.shape)
+    if rate.ndim == 1:  # of the nodes: what their GPUs wait on average is held against it
+        count = inside.sum(axis=0)
+        mean = np.where(inside, idle, 0.0).sum(axis=0) / np.maximum(count, 1)
+        return np.broadcast_to(_explained_part(rate[None], mean[None], count[None] > 0, least), idle.shape)
     own, waits = rate[inside], idle[inside]
     total = float(waits.sum())
     if not total > 0:
