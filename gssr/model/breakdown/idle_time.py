@@ -11,12 +11,12 @@ from gssr.model.breakdown.activity import Activity
 from gssr.model.breakdown.compare_gpus import longer_than_others
 from gssr.model.breakdown.link_traffic import FABRIC, host_link_bytes, weighted_median
 from gssr.model.evidence.evidence import Evidence
+from gssr.model.evidence.gather import MOVED
 
 COPY_BYTES = 3e9
 """GPUs that wait for copies see about so many bytes a second, if memory is pageable; several times as many, if pinned."""
 MOVED_BYTES = 5e7
 """Nodes whose disks and network move less than this (B/s) hold up nobody."""
-MOVED = ("read_bytes", "write_bytes", "net_rx_bytes", "net_tx_bytes")
 SEEN_SHARE = 0.1
 """A rate that stays below this share of what counts for a cause, on average over the idle time, is no cause."""
 MORE_WHEN_IDLE = 1.3
@@ -48,8 +48,7 @@ def split_idle_time(evidence: Evidence, activity: Activity) -> dict[str, Floats]
         found[name] = np.minimum(left, seconds)
         left = left - found[name]
 
-    moved = _rate_of_nodes(evidence, MOVED)
-    claim("idle.input_output", idle * _explained_part(moved, idle, inside, MOVED_BYTES))
+    claim("idle.input_output", idle * _waiting_for_files(evidence, idle, inside))
     claim("idle.copies", idle * _copying_part(evidence, idle, inside))
     is_snapshot = activity.engine == "gpu_utilization"
     claim("idle.imbalance", longer_than_others(idle, inside, evidence, is_snapshot))
@@ -96,6 +95,20 @@ def _rise_together(rate: Floats, idle: Floats, n_bins: int) -> bool:
         return False
     correlation = float(np.corrcoef(rate, idle)[0, 1])
     return bool(correlation > max(CORRELATED, STANDARD_ERRORS / np.sqrt(min(len(rate), n_bins))))
+
+
+def _waiting_for_files(evidence: Evidence, idle: Floats, inside: Flags) -> Floats:
+    """How much (0-1) of the idle time of each bin what the GPU's node moves explains, or what all nodes move on average."""
+    if not evidence.by_node:
+        return _explained_part(_rate_of_nodes(evidence, MOVED), idle, inside, MOVED_BYTES)
+    moved = np.zeros((len(evidence.nodes), idle.shape[1]))
+    for values in evidence.by_node.values():
+        moved += [_held_a_second(evidence, row) for row in values]
+    waits, counts = np.zeros(moved.shape), np.zeros(moved.shape)
+    np.add.at(waits, evidence.node_of, np.where(inside, idle, 0.0))
+    np.add.at(counts, evidence.node_of, inside)
+    part = _explained_part(moved, waits / np.maximum(counts, 1), counts > 0, MOVED_BYTES)
+    return np.asarray(part[evidence.node_of], np.float64)
 
 
 def _copying_part(evidence: Evidence, idle: Floats, inside: Flags) -> Floats:

@@ -4,7 +4,7 @@ A part of the evidence, cut out of what was gathered: without another look at th
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +49,8 @@ class Evidence:
     ``n_rows``, ``first_time``, ``last_time`` [n_gpus]. ``host`` and ``workload``: [n_bins] by column of
     ``host_samples`` and ``workload_samples``, the mean over nodes, and over ranks; only what was measured.
     ``node_of`` [n_gpus] numbers ``nodes``. ``peaks``: what the GPUs can do at most, None where they are unknown, or not
-    all of one model, or parts of a GPU.
+    all of one model, or parts of a GPU. ``by_node``: what each node moved [n_nodes, n_bins] by column of ``host_samples``;
+    empty where there is one node, or nodes and bins are too many to keep.
     """
 
     run: Run
@@ -75,6 +76,7 @@ class Evidence:
     workload: Mapping[str, Floats]
     peaks: Peaks | None
     events: tuple[Event, ...]
+    by_node: Mapping[str, Floats] = field(default_factory=dict)
 
     @property
     def n_gpus(self) -> int:
@@ -243,6 +245,7 @@ def excerpt(evidence: Evidence, part: Window) -> Evidence | None:
         course=_course(evidence.course, part),
         host={name: values[first:last] for name, values in evidence.host.items()},
         workload={name: values[first:last] for name, values in evidence.workload.items()},
+        by_node={name: values[:, first:last] for name, values in evidence.by_node.items()},
         events=tuple(event for event in evidence.events if part.start <= event.time < part.end),
     )
 

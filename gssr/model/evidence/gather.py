@@ -3,7 +3,9 @@ GPUs and some stretches of the time are looked at closer."""
 
 from dataclasses import replace
 
-from gssr.arrays import Ints
+import numpy as np
+
+from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME
 from gssr.model.evidence.evidence import METRICS, Evidence, evidence_of
 from gssr.model.statistics import series
@@ -25,6 +27,8 @@ from gssr.store.read.window_edges import ALL_TIME, Window
 MOST_ROWS = 200_000
 """A window of up to this many rows is gathered from them."""
 MOVED = ("read_bytes", "write_bytes", "net_rx_bytes", "net_tx_bytes")
+MOST_OF_NODES = 100_000
+"""Nodes times bins for which it is kept what each node moved: some megabytes."""
 USE = {
     HOST: ("cpu_utilization", "read_bytes", "write_bytes", "net_rx_bytes", "net_tx_bytes",
            "fabric_rx_bytes", "fabric_tx_bytes"),
@@ -65,7 +69,20 @@ def gather(
         evidence,
         host=reader.use_over_time(HOST, window, bins, USE[HOST]),
         workload=reader.use_over_time(WORKLOAD, window, bins, USE[WORKLOAD]),
+        by_node=_by_node(evidence, reader, window, bins),
     )
+
+
+def _by_node(evidence: Evidence, reader: RunReader, window: Window, bins: series.Bins) -> dict[str, Floats]:
+    """``Evidence.by_node``, where nodes and bins are not too many."""
+    if not 1 < len(evidence.nodes) <= MOST_OF_NODES / bins.n:
+        return {}
+    own = reader.nodes_over_time(window, bins, MOVED)
+    nothing = np.zeros((bins.n, len(MOVED), 2))
+    sums = np.stack([own.get(node, nothing) for node in evidence.nodes])
+    count = sums[..., 0]
+    means = np.divide(sums[..., 1], count, out=np.full(count.shape, np.nan), where=count > 0)
+    return {name: means[:, :, column] for column, name in enumerate(MOVED) if count[:, :, column].any()}
 
 
 def few_rows(reader: RunReader, positions: Ints, window: Window) -> Samples | None:
