@@ -52,7 +52,7 @@ CATEGORIES: tuple[Category, ...] = (
     ),
     Category("startup", "start-up", "before the first work", "before the first work", False),
     Category("end", "end", "after the last work", "after the last work", False),
-    Category("unused", "unused", "GPUs that did nothing", "of GPUs that did nothing", True),
+    Category("unused", "unused", "GPUs that did nothing", "time of GPUs that did nothing", True),
     Category("unmeasured", "-", "not measured", "not measured", False),
 )  # fmt: skip
 """In the order in which bars are drawn: work first, then what is lost, then what lies outside the job's work."""
