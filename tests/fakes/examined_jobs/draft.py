@@ -102,6 +102,7 @@ class Draft:
         shape = (n, self.n_steps)
         self.factor: Floats = rng.normal(0, rng.uniform(0.003, 0.012), shape).clip(-0.03, 0.05) + 1
         self.factor *= 1 + rng.normal(0, 0.004, (n, 1))
+        self.jitters = False
         self.normal_clock = 1.0
         if self.application in ("llm", "moe", "diffusion", "vision", "fp64") and rng.random() < 0.75:
             self.normal_clock = float(rng.uniform(0.88, 0.95))
@@ -132,9 +133,11 @@ class Draft:
         self.last_step: Ints = np.full(n, self.n_steps, np.int64)
         self.end_seconds = spread(rng, 0.5, max(0.6, min(12, 0.01 * self.duration)))
         self.idle_gpus: Ints = np.zeros(0, np.int64)
-        self.memory_share: Floats = np.full(n, rng.uniform(0.35, 0.9)) + rng.normal(0, 0.004, n)
-        self.memory_restarts: Floats | None = None
+        self.memory_share: Floats = np.full(n, rng.uniform(0.35, 0.94)) + rng.normal(0, 0.004, n)
+        self.overlap = float(rng.uniform(0.02, 0.25))
+        self.cooling: Floats = np.ones(n)
         self.lost_extra = 0.0
+        self.lost_leaf: str | None = None
         self.missing: list[tuple[int, float, float]] = []
         self.python_cores = float(rng.uniform(0.95, 1.1)) if rng.random() < 0.8 else float(rng.uniform(1.1, 2.5))
 
@@ -155,9 +158,14 @@ class Draft:
             varied = varied._replace(double_tensor=varied.tensor)
         return _with_rates(varied, changes)
 
-    def series(self, low: float, high: float, gpus: int | None = None) -> Floats:
-        """Seconds of each step, drawn between two shares of a step: float64[1 or gpus, step]."""
-        return self.rng.uniform(low, high, (gpus or 1, self.n_steps)) * self.step
+    def series(self, low: float, high: float, of_each_gpu: float = 0.0) -> Floats:
+        """Seconds of each step: a share of the step that is drawn between two for the whole job, and differs a little from
+        step to step, and by ``of_each_gpu`` from GPU to GPU: float64[1 or GPU, step]."""
+        rng = self.rng
+        steps = rng.lognormal(0, rng.uniform(0.02, 0.3), (1, self.n_steps)) * spread(rng, low, high) * self.step
+        if of_each_gpu and self.n_gpus > 1:
+            steps = steps * rng.lognormal(0, of_each_gpu, (self.n_gpus, self.n_steps))
+        return np.asarray(steps)
 
     def transfer_activity(self, bound_by: str) -> Activity:
         """A collective's kernels: over NVLink, InfiniBand (GPUDirect, through PCIe) or PCIe alone."""
@@ -196,6 +204,19 @@ class Draft:
             seconds[0, at] = length
             self.before.append((act.SAVING._replace(write=1.5e9 / self.model.gpus_per_node), seconds, False))
 
+    def _with_overlapped_collectives(self, kernel: Activity) -> Activity:
+        """The kernel with the traffic of collectives that run beside it."""
+        link = self.default_link()
+        if link == "nvlink":
+            return kernel._replace(nvlink=self.overlap * self.model.nvlink_speed)
+        if link == "pcie":
+            speed = self.overlap * self.model.pcie_speed
+            return kernel._replace(pcie_tx=kernel.pcie_tx + speed, pcie_rx=kernel.pcie_rx + speed)
+        speed = self.overlap * self.model.fabric_speed
+        return kernel._replace(
+            nvlink=2 * speed, fabric=speed, pcie_tx=kernel.pcie_tx + speed, pcie_rx=kernel.pcie_rx + speed
+        )
+
     def script(self) -> Script:
         """Write the script of the whole job."""
         script = Script(self.n_gpus, self.n_steps)
@@ -209,20 +230,13 @@ class Draft:
         for activity, share in self.work:
             slower = (self.normal_clock / self.clock) ** activity.clock_bound
             seconds = share * self.step * kernels * self.factor * slower * working
-            overlapped = 0.0
-            if (
-                self.n_gpus > 1
-                and self.application in ("llm", "vision", "moe")
-                and activity.heavy
-                and self.model.nvlink_speed
-            ):
-                overlapped = 0.06 * self.model.nvlink_speed
             used = activity._replace(
                 duty=activity.duty * duty,
-                nvlink=overlapped,
                 cpu=self.python_cores,
                 power=activity.power * (0.25 + 0.75 * duty),
             )
+            if self.n_gpus > 1 and self.application in ("llm", "vision", "moe") and activity.heavy:
+                used = self._with_overlapped_collectives(used)
             script.do(used, seconds, False)
             if self.gaps_lost:
                 self.lost_extra += float((seconds * self.gaps).sum())

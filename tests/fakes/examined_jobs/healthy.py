@@ -13,6 +13,13 @@ ALL_GPUS = (1, 2, 4, 8, 8, 16, 32, 64, 128)
 def healthy_llm(draft: Draft) -> None:
     """Train a language model in step, with checkpoints now and then."""
     draft.choose(("llm",), ALL_GPUS)
+    rng = draft.rng
+    if rng.random() < 0.15:  # activations go to the host and come back behind the kernels
+        speed = rng.uniform(0.05, 0.3) * draft.model.pcie_speed
+        draft.work = [(kernel._replace(pcie_tx=speed, pcie_rx=speed), share) for kernel, share in draft.work]
+    compiling = np.zeros((1, draft.n_steps))
+    compiling[0, 0] = rng.uniform(0, 0.012) * draft.n_steps * draft.step
+    draft.before.append((act.HOST_COMPUTES._replace(cpu=1.5), compiling, False))
     draft.add_ordinary_checkpoints()
 
 
@@ -55,15 +62,18 @@ def healthy_serving(draft: Draft) -> None:
     draft.choose(("serving",), (1, 2, 4, 8))
     rng = draft.rng
     share = rng.uniform(0.05, 0.09)
-    wait = rng.exponential(1, (draft.n_gpus, draft.n_steps)) * share * draft.step
-    draft.before.append((act.NOTHING._replace(cpu=1.0), wait.clip(0, 4.0), False))
+    wait = (rng.exponential(1, (draft.n_gpus, draft.n_steps)) * share * draft.step).clip(0, 4.0)
+    wait *= share * draft.step / wait.mean(axis=1, keepdims=True)  # all GPUs serve until the same moment
+    draft.before.append((act.NOTHING._replace(cpu=1.0), wait, False))
     draft.gaps = rng.uniform(0.03, 0.05)
     draft.factor = rng.lognormal(0, 0.4, draft.factor.shape)
+    draft.factor /= draft.factor.mean(axis=1, keepdims=True)
 
 
 def healthy_diffusion(draft: Draft) -> None:
     """Make images, one batch after the other."""
     draft.choose(("diffusion",), (1, 1, 2, 4, 8))
+    draft.factor /= draft.factor.mean(axis=1, keepdims=True)
     draft.add_ordinary_checkpoints()
 
 

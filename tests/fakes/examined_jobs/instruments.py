@@ -59,6 +59,8 @@ HOST_COLUMNS = (
     "fabric_tx_bytes",
 )
 SM_CLOCK_STEP = 15.0
+HOTTEST = 91.0
+"""Degrees at which cooler and throttling hold a GPU."""
 IDLE_CLOCK_SHARE = 0.17
 POWER_WINDOW_SECONDS = 1.0
 """NVIDIA's power readings are means of a second from Ampere on, GA100 (A100) and older GPUs excepted."""
@@ -74,10 +76,10 @@ class Setting:
     node_of: Ints
     normal_clock: float
     memory_share: Floats
+    cooling: Floats
     pcie_noise: float
     n_processes: int
     gaps: list[tuple[int, float, float]] = field(default_factory=list)
-    memory_restarts: Floats | None = None
 
 
 def sample_times(timeline: Timeline, setting: Setting, rng: np.random.Generator) -> list[Floats]:
@@ -113,9 +115,9 @@ def sample_gpu(
     duty = timeline.values("duty")
 
     def ratio(name: str, scale: float = 0.008) -> Floats:
-        value: Floats = mean @ (timeline.values(name) * duty)
+        value = mean @ (timeline.values(name) * duty)
         noisy = value * (1 + rng.normal(0, scale, n)) + np.where(value > 1e-4, rng.normal(0, 0.0008, n), 0)
-        return np.round(np.clip(noisy, 0, 1), 4)
+        return np.asarray(np.round(np.clip(noisy, 0, 1), 4), np.float64)
 
     def traffic(name: str, floor: float) -> Floats:
         noise = floor * rng.lognormal(0, 0.7, n)
@@ -148,13 +150,11 @@ def sample_gpu(
         "memory_copy_utilization": np.round(np.clip(brief @ (timeline.values("memory_busy") * duty), 0, 1) * 100) / 100,
         "power_usage": np.round(mean_power(window) * (1 + rng.normal(0, 0.008, n)), 3).clip(0),
         "energy": np.round(energy_until(times) + 1e6 + 3333 * gpu, 3),
-        "temperature": np.round(ambient + 38 * heat),
-        "memory_temperature": np.round(ambient + 5 + 44 * heat),
+        "temperature": np.round(np.minimum(ambient + 38 * heat * setting.cooling[gpu], HOTTEST)),
+        "memory_temperature": np.round(np.minimum(ambient + 5 + 44 * heat * setting.cooling[gpu], HOTTEST + 4)),
         "sm_clock": np.minimum(clock, model.max_clock),
     }
     loaded = np.where(is_on, setting.memory_share[gpu], 0.0065) * (1 + np.where(is_on, rng.normal(0, 0.0004, n), 0))
-    if setting.memory_restarts is not None:
-        loaded = np.where(is_on, np.interp(times, *setting.memory_restarts), loaded)
     values["memory_used"] = np.round(np.minimum(loaded, 0.997) * model.memory_total / 2**20) * 2**20
     if "clock_event_reasons" in VIEWS[setting.view]:
         values["clock_event_reasons"] = np.where(is_on, timeline.reasons[gpu][at], 1).astype(float)

@@ -169,8 +169,6 @@ def _finish(seed: int, kind: str, draft: Draft) -> ExaminedJob | None:
     total = timeline.n_gpus * timeline.seconds
     if not SHORTEST_SECONDS <= timeline.seconds <= LONGEST_SECONDS:
         return None
-    if draft.planted and draft.has_cost and lost < LEAST_PLANTED_SHARE * total:
-        return None
     fitting = [
         interval
         for interval in INTERVALS[view]
@@ -184,21 +182,29 @@ def _finish(seed: int, kind: str, draft: Draft) -> ExaminedJob | None:
         draft.node_of,
         draft.normal_clock,
         draft.memory_share,
+        draft.cooling,
         float(10 ** rng.uniform(4.5, 7.6)),
         int(rng.choice((1, 1, 2, 5, 9))),
-        memory_restarts=draft.memory_restarts,
     )
     if rng.random() < 0.15 and not draft.missing:
         gpu, length = int(rng.integers(timeline.n_gpus)), max(4 * interval, 0.02 * timeline.seconds)
         begin = float(rng.uniform(0.2, 0.7)) * timeline.seconds
         which = [gpu] if rng.random() < 0.5 else np.flatnonzero(draft.node_of == draft.node_of[gpu]).tolist()
-        setting.gaps.extend((one, begin, begin + length) for one in which)
+        setting.gaps.extend((one, begin, min(begin + length, timeline.seconds)) for one in which)
     setting.gaps.extend(draft.missing)
     shares = timeline.books(setting.gaps)
+    if draft.lost_leaf:
+        lost += shares[draft.lost_leaf] * total
+    if draft.planted and draft.has_cost and lost < LEAST_PLANTED_SHARE * total:
+        return None
     allowed = set(draft.allowed)
     for leaf, code in (("startup", "start_up"), ("end", "tear_down")):
         if shares[leaf] >= LEAST_ALLOWED_SHARE:
             allowed.add(code)
+    if draft.jitters and shares["idle.imbalance"] + shares["communication.waiting"] >= LEAST_ALLOWED_SHARE:
+        allowed |= {"rotating_stragglers", "imbalance"}
+    if timeline.finished_seconds() >= LEAST_ALLOWED_SHARE * total:
+        allowed |= {"early_end", "imbalance"}
     hours = lost / 3600 if draft.planted and draft.has_cost and draft.knows_cost else None
     return ExaminedJob(
         seed,

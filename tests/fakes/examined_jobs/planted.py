@@ -38,7 +38,10 @@ def disk_input_each_step(draft: Draft) -> None:
     """Every step waits for files of the local disk."""
     draft.choose(TRAINING, (1, 2, 4, 8), step=(0.5, 8))
     speed = spread(draft.rng, 3e8, 3e9) / min(draft.n_gpus, draft.model.gpus_per_node)
-    draft.before.append((act.READS_DISK._replace(read=speed), draft.series(0.25, 0.9), True))
+    draft.before.append((act.READS_DISK._replace(read=speed), draft.series(0.1, 1.2, of_each_gpu=0.05), True))
+    draft.waits_lost = draft.jitters = True
+    if draft.rng.random() < 0.4:  # loaders read ahead: the disk is as busy while the GPUs work
+        draft.work = [(kernel._replace(read=0.95 * speed), share) for kernel, share in draft.work]
     draft.planted = [_codes("io_wait")]
 
 
@@ -46,7 +49,7 @@ def disk_input_each_nth_step(draft: Draft) -> None:
     """The loader runs dry each nth step and the job waits for the disk for longer."""
     draft.choose(TRAINING, (1, 2, 4, 8), step=(0.3, 3))
     nth = int(draft.rng.integers(3, 25))
-    seconds = draft.series(0.15, 0.6) * nth * (np.arange(draft.n_steps) % nth == nth - 1)
+    seconds = draft.series(0.15, 0.8) * nth * (np.arange(draft.n_steps) % nth == nth - 1)
     speed = spread(draft.rng, 5e8, 3e9) / min(draft.n_gpus, draft.model.gpus_per_node)
     draft.before.append((act.READS_DISK._replace(read=speed), seconds, True))
     draft.planted = [_codes("io_wait")]
@@ -56,7 +59,10 @@ def network_input_each_step(draft: Draft) -> None:
     """Every step waits for data that comes over the network."""
     draft.choose(TRAINING, (1, 2, 4, 8, 16), step=(0.5, 8))
     speed = spread(draft.rng, 1e8, 1.2e9) / min(draft.n_gpus, draft.model.gpus_per_node)
-    draft.before.append((act.READS_NETWORK._replace(net_rx=speed), draft.series(0.25, 0.9), True))
+    draft.before.append((act.READS_NETWORK._replace(net_rx=speed), draft.series(0.1, 1.2, of_each_gpu=0.05), True))
+    draft.waits_lost = draft.jitters = True
+    if draft.rng.random() < 0.4:  # loaders read ahead: the network is as busy while the GPUs work
+        draft.work = [(kernel._replace(net_rx=0.95 * speed), share) for kernel, share in draft.work]
     draft.planted = [_codes("io_wait")]
 
 
@@ -64,7 +70,7 @@ def input_of_one_rank(draft: Draft) -> None:
     """One rank's files come late in every step, and all others wait for it in the collective."""
     draft.choose(TRAINING, (4, 8, 8, 16), step=(0.6, 8))
     seconds = np.zeros((draft.n_gpus, draft.n_steps))
-    seconds[int(draft.rng.integers(draft.n_gpus))] = draft.series(0.2, 0.7)[0]
+    seconds[int(draft.rng.integers(draft.n_gpus))] = draft.series(0.1, 1.0)[0]
     disk = draft.rng.random() < 0.5
     waiting = act.READS_DISK._replace(read=9e8) if disk else act.READS_NETWORK._replace(net_rx=4e8)
     draft.before.append((waiting, seconds, True))
@@ -87,7 +93,11 @@ def file_server_stalls(draft: Draft) -> None:
 
 def checkpoints_of_all(draft: Draft) -> None:
     """All ranks write checkpoints too often."""
-    draft.choose(("llm", "vision", "cfd"), (1, 4, 8, 16, 32), step=(0.3, 6), shortest=300)
+    _frequent_checkpoints(draft, (1, 4, 8, 16, 32))
+
+
+def _frequent_checkpoints(draft: Draft, gpus: tuple[int, ...]) -> None:
+    draft.choose(("llm", "vision", "cfd"), gpus, step=(0.3, 6), shortest=300)
     count = int(draft.rng.integers(4, 18))
     at = np.linspace(0, draft.n_steps - 1, count + 2)[1:-1].astype(int)
     seconds = np.zeros((1, draft.n_steps))
@@ -119,7 +129,10 @@ def checkpoints_of_rank_0(draft: Draft) -> None:
 def _preprocessing(draft: Draft, cores: float) -> None:
     draft.choose(TRAINING, (1, 2, 4, 8), step=(0.5, 6))
     most = draft.model.cores_per_node / min(draft.n_gpus, draft.model.gpus_per_node)
-    draft.before.append((act.HOST_COMPUTES._replace(cpu=min(cores, most)), draft.series(0.3, 1.1), True))
+    draft.before.append(
+        (act.HOST_COMPUTES._replace(cpu=min(cores, most)), draft.series(0.12, 1.5, of_each_gpu=0.05), True)
+    )
+    draft.waits_lost = draft.jitters = True
     draft.planted = [_codes("cpu_starved")]
 
 
@@ -130,7 +143,10 @@ def preprocessing_on_one_core(draft: Draft) -> None:
 
 def preprocessing_on_few_cores(draft: Draft) -> None:
     """A few workers per rank prepare the data of each step."""
-    _preprocessing(draft, draft.rng.uniform(2, 6))
+    cores = draft.rng.uniform(2, 6)
+    _preprocessing(draft, cores)
+    if draft.rng.random() < 0.5:  # workers prepare the next batch while the GPU works
+        draft.python_cores += cores
 
 
 def preprocessing_on_all_cores(draft: Draft) -> None:
@@ -143,10 +159,10 @@ def optimizer_on_cpu(draft: Draft) -> None:
     """Gradients go to the host, whose cores update the weights, which come back."""
     draft.choose(("llm",), (1, 2, 4, 8), step=(1.5, 15), models=("A100", "A100x4", "H100", "H200", "L40S", "MI300X"))
     speed = 0.75 * draft.model.pcie_speed
-    draft.after.append((act.COPIES._replace(name="gradients", pcie_tx=speed), draft.series(0.02, 0.04), False))
+    draft.after.append((act.COPIES._replace(name="gradients", pcie_tx=speed), draft.series(0.015, 0.03), False))
     cores = 0.7 * draft.model.cores_per_node / min(draft.n_gpus, draft.model.gpus_per_node)
-    draft.after.append((act.HOST_COMPUTES._replace(cpu=cores), draft.series(0.25, 0.9), True))
-    draft.after.append((act.COPIES._replace(name="weights", pcie_rx=speed), draft.series(0.02, 0.04), False))
+    draft.after.append((act.HOST_COMPUTES._replace(cpu=cores), draft.series(0.12, 1.2), True))
+    draft.after.append((act.COPIES._replace(name="weights", pcie_rx=speed), draft.series(0.015, 0.03), False))
     draft.planted = [_codes("cpu_starved")]
     draft.allowed |= {"transfer_bound"}
 
@@ -156,7 +172,7 @@ def physics_on_cpu(draft: Draft) -> None:
     draft.choose(("cfd", "md", "fp64"), (1, 2, 4, 8), step=(1.0, 12))
     per_rank = draft.model.cores_per_node / min(draft.n_gpus, draft.model.gpus_per_node)
     cores = float(draft.rng.choice((1.0, 0.25 * per_rank, 0.95 * per_rank)))
-    draft.before.append((act.HOST_COMPUTES._replace(cpu=cores), draft.series(0.6, 3.0), True))
+    draft.before.append((act.HOST_COMPUTES._replace(cpu=cores), draft.series(0.3, 6.0), True))
     draft.planted = [_codes("cpu_starved")]
 
 
@@ -173,11 +189,11 @@ def _copies(draft: Draft, low: float, high: float, cpu: float) -> None:
         )
     else:
         copying = act.COPIES._replace(pcie_rx=share * model.pcie_speed, pcie_tx=0.2 * share * model.pcie_speed, cpu=cpu)
-    draft.before.append((copying, draft.series(0.25, 0.8), True))
-    draft.planted = [
-        _codes("transfer_bound") if draft.view not in ("nvml", "amd") else _codes("transfer_bound", "cpu_starved")
-    ]
-    draft.allowed |= {"cpu_starved"}
+    draft.before.append((copying, draft.series(0.1, 1.2), True))
+    draft.planted = [_codes("transfer_bound")]
+    if draft.view in ("nvml", "amd"):  # no counter of PCIe there: a rank keeps its core busy, and the GPU idles
+        draft.planted = [_codes("transfer_bound", "cpu_starved", "unexplained")]
+    draft.allowed |= {"cpu_starved", *draft.planted[0]}
 
 
 def pageable_copies(draft: Draft) -> None:
@@ -199,7 +215,7 @@ def unified_memory(draft: Draft) -> None:
         faulting = act.FAULTING._replace(c2c_rx=3 * rate, c2c_tx=2.5 * rate)
     else:
         faulting = act.FAULTING._replace(pcie_rx=rate, pcie_tx=0.85 * rate)
-    draft.after.append((draft.vary(faulting), draft.series(0.6, 3.0), True))
+    draft.after.append((draft.vary(faulting), draft.series(0.3, 4.0), True))
     draft.memory_share[:] = 0.985
     draft.knows_cost = False
     draft.planted = [_codes("unified_memory", "transfer_bound")]
@@ -325,12 +341,18 @@ def thermal_throttling(draft: Draft) -> None:
     hot = int(draft.rng.integers(draft.n_gpus))
     begin = int(draft.rng.uniform(0.02, 0.5) * draft.n_steps)
     draft.clock[hot, begin:] *= draft.rng.uniform(0.55, 0.8)
-    draft.reasons[hot, begin:] |= int(
-        draft.rng.choice((REASON_SOFTWARE_THERMAL, REASON_HARDWARE_THERMAL | REASON_HARDWARE_SLOWDOWN))
-    )
+    draft.cooling[hot] = 2.2
+    by_hardware = draft.rng.random() < 0.5
+    reasons = REASON_HARDWARE_THERMAL | REASON_HARDWARE_SLOWDOWN if by_hardware else REASON_SOFTWARE_THERMAL
+    draft.reasons[hot, begin:] |= reasons
     draft.waits_lost = draft.excess_lost = True
-    draft.planted = [_codes("throttled_thermal", "slow_clock", "straggler")]
-    draft.allowed |= {"throttled_thermal", "throttled_hardware", "slow_clock", "straggler", "slow_down"}
+    names = {"throttled_thermal", "slow_clock"}
+    if by_hardware:
+        names |= {"throttled_hardware"}
+    if draft.n_gpus > 1:
+        names |= {"straggler"}
+    draft.planted = [frozenset(names)]
+    draft.allowed |= names | {"slow_down"}
 
 
 def power_brake(draft: Draft) -> None:
@@ -341,8 +363,11 @@ def power_brake(draft: Draft) -> None:
     draft.clock[braked, begin:] *= draft.rng.uniform(0.45, 0.7)
     draft.reasons[braked, begin:] |= REASON_BRAKE | REASON_HARDWARE_SLOWDOWN
     draft.waits_lost = draft.excess_lost = True
-    draft.planted = [_codes("throttled_power_brake", "throttled_hardware", "slow_clock", "slow_node")]
-    draft.allowed |= {*draft.planted[0], "slow_down", "straggler"}
+    names = {"throttled_power_brake", "throttled_hardware", "slow_clock"}
+    if not braked.all():
+        names |= {"slow_node", "straggler"}
+    draft.planted = [frozenset(names)]
+    draft.allowed |= names | {"slow_down"}
 
 
 def one_at_low_clock(draft: Draft) -> None:
@@ -407,7 +432,8 @@ def one_node_at_61_percent(draft: Draft) -> None:
 def _exposed(draft: Draft, gpus: tuple[int, ...], models: tuple[str, ...], link: str) -> None:
     draft.choose(("llm", "moe", "vision"), gpus, models=models)
     draft.exposed = 0.0
-    draft.after.append((draft.transfer_activity(link), draft.series(0.95, 1.05) * draft.rng.uniform(0.15, 0.9), True))
+    draft.through_pcie = link == "pcie"
+    draft.after.append((draft.transfer_activity(link), draft.series(0.08, 1.2), True))
     draft.planted = [_codes("communication_bound")]
     if draft.view in ("nvml", "amd"):
         draft.planted = [_codes("communication_bound", "low_power")]
@@ -524,7 +550,7 @@ def early_enders(draft: Draft) -> None:
     draft.synchronous = False
     early = draft.rng.permutation(draft.n_gpus)[: int(draft.rng.integers(1, draft.n_gpus // 2 + 1))]
     draft.last_step[early] = (draft.rng.uniform(0.35, 0.75, len(early)) * draft.n_steps).astype(int)
-    draft.lost_extra += float(((draft.n_steps - draft.last_step[early]) * draft.step).sum())
+    draft.lost_leaf = "idle.imbalance"
     draft.planted = [_codes("early_end")]
     draft.allowed |= {"early_end", "imbalance"}
 
@@ -533,15 +559,24 @@ def unused_gpus(draft: Draft) -> None:
     """The job has more GPUs than it uses."""
     draft.choose((*TRAINING, "md", "cfd"), (2, 4, 8, 8, 16))
     draft.idle_gpus = draft.rng.permutation(draft.n_gpus)[: int(draft.rng.integers(1, draft.n_gpus))]
-    draft.lost_extra += float(len(draft.idle_gpus) * draft.n_steps * draft.step)
+    draft.lost_leaf = "unused"
     draft.planted = [_codes("gpus_unused")]
+
+
+def unused_gpus_and_launches(draft: Draft) -> None:
+    """The job leaves GPUs unused, and launches its kernels too slowly for the others."""
+    draft.choose(("md", "gnn", "cfd"), (2, 4, 8))
+    draft.idle_gpus = draft.rng.permutation(draft.n_gpus)[: draft.n_gpus // 2]
+    draft.lost_leaf = "unused"
+    draft.gaps = float(draft.rng.uniform(0.25, 0.45))
+    draft.planted = [_codes("gpus_unused"), _codes("launch_gaps")]
 
 
 def long_start(draft: Draft) -> None:
     """The job loads and prepares for long before its first kernel."""
     draft.choose((*TRAINING, "diffusion", "serving"), (1, 2, 4, 8))
     draft.start_seconds[:] = draft.rng.uniform(0.12, 1.0) * draft.n_steps * draft.step
-    draft.lost_extra += float(draft.start_seconds.sum())
+    draft.lost_leaf = "startup"
     draft.planted = [_codes("start_up")]
 
 
@@ -549,7 +584,7 @@ def long_end(draft: Draft) -> None:
     """The job writes its results for long after its last kernel."""
     draft.choose(("md", "cfd", "fp64", "llm"), (1, 2, 4, 8))
     draft.end_seconds = draft.rng.uniform(0.12, 0.8) * draft.n_steps * draft.step
-    draft.lost_extra += draft.n_gpus * draft.end_seconds
+    draft.lost_leaf = "end"
     draft.planted = [_codes("tear_down")]
 
 
@@ -578,15 +613,13 @@ def low_occupancy(draft: Draft) -> None:
 
 
 def slowing_down(draft: Draft) -> None:
-    """Steps take longer and longer, since the work grows."""
-    draft.choose(("cfd", "md", "llm", "gnn"), (1, 2, 4, 8), shortest=600)
-    growth = draft.rng.uniform(0.4, 1.5)
+    """The host's part of each step grows, since its lists do, so that the GPUs have less and less to do."""
+    draft.choose(("cfd", "md", "llm", "gnn"), (1, 2, 4, 8), step=(0.4, 4), shortest=600)
     begin = draft.rng.uniform(0, 0.4)
-    position = np.linspace(0, 1, draft.n_steps)
-    draft.factor *= 1 + growth * ((position - begin) / (1 - begin)).clip(0)[None, :]
-    draft.excess_lost = True
-    draft.knows_cost = False
-    draft.planted = [_codes("slow_down")]
+    position = (np.linspace(0, 1, draft.n_steps) - begin).clip(0)[None, :] / (1 - begin)
+    draft.before.append((act.HOST_COMPUTES, draft.series(0.5, 1.5) * position, True))
+    draft.planted = [_codes("slow_down", "cpu_starved")]
+    draft.allowed |= draft.planted[0]
 
 
 def out_of_memory_restarts(draft: Draft) -> None:
@@ -611,6 +644,17 @@ def memory_full(draft: Draft) -> None:
     draft.gaps_lost = True
     draft.planted = [_codes("memory_full", "launch_gaps")]
     draft.allowed |= {"memory_full", "launch_gaps"}
+
+
+# Two causes in one job -----------------------------------------------------------------------------------------------
+
+
+def checkpoints_and_straggler(draft: Draft) -> None:
+    """All ranks write checkpoints too often, and one GPU is slower than the others."""
+    _frequent_checkpoints(draft, (4, 8, 16))
+    draft.factor[int(draft.rng.integers(draft.n_gpus))] *= draft.rng.uniform(1.3, 1.6)
+    draft.planted.append(_codes("straggler"))
+    draft.allowed |= {"straggler"}
 
 
 PLANTED: dict[str, Callable[[Draft], None]] = {
@@ -664,5 +708,7 @@ PLANTED: dict[str, Callable[[Draft], None]] = {
         slowing_down,
         out_of_memory_restarts,
         memory_full,
+        checkpoints_and_straggler,
+        unused_gpus_and_launches,
     )
 }

@@ -112,6 +112,13 @@ class Timeline:
             found.append(spent)
         return found
 
+    def finished_seconds(self) -> float:
+        """How long GPUs have finished while others of the job go on, all added up."""
+        if FINISHED not in self.activities:
+            return 0.0
+        which = self.kind == self.activities.index(FINISHED)
+        return float(np.diff(self.bounds, axis=1)[:, which].sum())
+
     def segment_at(self, gpu: int, times: Floats) -> Ints:
         """The segment in which a GPU is at these times."""
         at = np.searchsorted(self.bounds[gpu], times, "right") - 1
@@ -121,10 +128,10 @@ class Timeline:
         """Share of the GPU time by leaf. ``gaps``: (GPU, begin, end) without samples, none of which overlap."""
         leaves = [activity.leaf for activity in self.activities]
         duty = self.values("duty")
-        works: Flags = np.asarray(duty[self.kind] > 0)
+        works: Flags = np.greater(duty[self.kind], 0)
         duration = np.diff(self.bounds, axis=1)
-        ran: Flags = works & (duration > 0)
-        active = ran.any(axis=1)
+        ran: Flags = np.logical_and(works, duration > 0)
+        active: Flags = np.any(ran, axis=1)
         account = dict.fromkeys(LEAVES, 0.0)
         if not active.any():
             account["unused"] = 1.0
