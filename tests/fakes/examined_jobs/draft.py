@@ -14,6 +14,8 @@ from tests.fakes.examined_jobs.timeline import Script
 LONGEST_SECONDS = 6 * 3600.0
 MOST_GPU_SECONDS = 45_000.0
 """Rows of ranks are a second apart: more of them take too long to write for an examination of hundreds of jobs."""
+LOW_CLOCK = 0.97
+"""Clocks differ by 1 to 2 % from node to node: from this share of the normal clock on they are nobody's fault."""
 MOST_ROWS = 45_000
 MOST_STEPS = 60_000
 """GPUs times steps: what is simulated at most."""
@@ -61,6 +63,7 @@ def _with_rates(activity: Activity, rates: Mapping[str, float]) -> Activity:
 class Draft:
     """A job in the making. The functions of kinds change its attributes before ``script`` is called:
 
+    ``neighbours`` are other jobs on the node: their share of its cores, and the bytes per second that they read;
     ``before`` activities at the beginning of each step, ``after`` at its end, behind the collective, both as (activity,
     seconds, whether the planted cause has them on its account); ``factor`` float64[GPU, step] how much longer a GPU's
     kernels take; ``clock``, ``reasons`` as Timeline has them; ``exposed`` the share of the step in exposed collectives."""
@@ -135,6 +138,10 @@ class Draft:
         self.idle_gpus: Ints = np.zeros(0, np.int64)
         self.memory_share: Floats = np.full(n, rng.uniform(0.35, 0.94)) + rng.normal(0, 0.004, n)
         self.overlap = float(rng.uniform(0.02, 0.25))
+        self.neighbours: tuple[float, float] = (0.0, 0.0)
+        if n < self.model.gpus_per_node and rng.random() < 0.3:
+            self.neighbours = (float(rng.uniform(0.05, 0.3)), spread(rng, 1e7, 3e8))
+        self.exit_code, self.state = 0, "completed"
         self.cooling: Floats = np.ones(n)
         self.lost_extra = 0.0
         self.lost_leaf: str | None = None
@@ -241,7 +248,8 @@ class Draft:
             if self.gaps_lost:
                 self.lost_extra += float((seconds * self.gaps).sum())
             if self.excess_lost:
-                self.lost_extra += float((seconds - share * self.step * kernels * working).clip(0).sum())
+                below = np.where(self.clock < LOW_CLOCK * self.normal_clock, 1 - self.clock / self.normal_clock, 0)
+                self.lost_extra += float((seconds * used.duty * below).sum())
         if self.n_gpus > 1 and self.synchronous:
             script.wait(self.peer_wait, self.waits_lost)
             if self.exposed:

@@ -90,6 +90,16 @@ def healthy_moe(draft: Draft) -> None:
     draft.exposed = draft.rng.uniform(0.03, 0.08)
 
 
+def healthy_pipeline(draft: Draft) -> None:
+    """Train with a pipeline of so many micro-batches that its bubbles are short."""
+    draft.choose(("llm",), (4, 8), step=(2, 15))
+    draft.exposed = 0.0
+    bubbles = draft.rng.uniform(0.02, 0.05) * draft.step
+    position = np.arange(draft.n_gpus)[:, None] / (draft.n_gpus - 1)
+    draft.before.append((draft.peer_wait, bubbles * position * np.ones((1, draft.n_steps)), False))
+    draft.add_ordinary_checkpoints()
+
+
 HEALTHY: dict[str, Callable[[Draft], None]] = {
     function.__name__: function
     for function in (
@@ -102,5 +112,6 @@ HEALTHY: dict[str, Callable[[Draft], None]] = {
         healthy_diffusion,
         healthy_gnn,
         healthy_moe,
+        healthy_pipeline,
     )
 }

@@ -77,9 +77,16 @@ class Setting:
     normal_clock: float
     memory_share: Floats
     cooling: Floats
+    neighbours: tuple[float, float]
+    exit_code: int
+    state: str
     pcie_noise: float
     n_processes: int
     gaps: list[tuple[int, float, float]] = field(default_factory=list)
+
+    def first_seen(self, gpu: int) -> float:
+        """When the rank of a GPU appears, in seconds since the job's begin."""
+        return max((end for which, begin, end in self.gaps if which == gpu and begin == 0), default=0.0)
 
 
 def sample_times(timeline: Timeline, setting: Setting, rng: np.random.Generator) -> list[Floats]:
@@ -214,9 +221,13 @@ def host_rows(timeline: Timeline, node: int, setting: Setting, seed: int) -> tup
         workload[:, position, 0] = np.round((cores * (1 + rng.normal(0, 0.015, n))).clip(0, model.cores_per_node), 3)
         workload[:, position, 1] = np.round(6e9 + 1e9 * position + 1e7 * rng.random(n).cumsum() / 50)
         workload[:, position, 2] = setting.n_processes
+        workload[times < setting.first_seen(gpu), position] = np.nan
     columns = np.zeros((n, len(HOST_COLUMNS)))
     cpu = (sums["cpu"] + 0.4 * rng.lognormal(0, 0.5, n)) / model.cores_per_node
-    columns[:, 0] = np.round(np.clip(cpu, 0, 1), 4)
+    busy_beside, reads_beside = setting.neighbours
+    swing = 1 + 0.4 * np.sin(times / rng.uniform(20, 200) + rng.uniform(0, 6)) + rng.normal(0, 0.05, n)
+    columns[:, 0] = np.round(np.clip(cpu + busy_beside * swing, 0, 1), 4)
+    sums["read"] += reads_beside * rng.lognormal(-0.5, 1.0, n)
     columns[:, 1] = np.round(np.convolve(sums["cpu"], np.full(60, 1 / 60), "full")[:n] + 0.5, 2)
     columns[:, 2] = np.round(len(gpus) * 9e9 + 2e10 + 1e8 * rng.random(n))
     columns[:, 3] = model.cores_per_node * 8 * GIB

@@ -66,7 +66,7 @@ class ExaminedJob:
                 "node": nodes[node],
                 "hostname": nodes[node],
                 "pid": 4000 + gpu,
-                "started_at": begin,
+                "started_at": begin + setting.first_seen(gpu),
                 "state": "running",
             }
             for gpu, node in enumerate(setting.node_of.tolist())
@@ -120,9 +120,15 @@ class ExaminedJob:
                 writer.add_use(WORKLOAD, ranks, begin + seconds, workload)
         end = begin + timeline.seconds
         writer.tell(
-            {}, [{**process, "state": "completed", "exit_code": 0, "ended_at": end} for process in processes[1:]]
+            {},
+            [
+                {**process, "state": setting.state, "exit_code": setting.exit_code, "ended_at": end}
+                for process in processes[1:]
+            ],
         )
-        writer.finish(end, 0, "completed", end)
+        writer.event(begin, "start", "the workload was started")
+        writer.event(end, "end", f"the workload ended: {setting.state}, exit code {setting.exit_code}")
+        writer.finish(end, setting.exit_code, setting.state, end)
 
 
 def comparable(shares: dict[str, float], view: str) -> dict[str, float]:
@@ -183,6 +189,9 @@ def _finish(seed: int, kind: str, draft: Draft) -> ExaminedJob | None:
         draft.normal_clock,
         draft.memory_share,
         draft.cooling,
+        draft.neighbours,
+        draft.exit_code,
+        draft.state,
         float(10 ** rng.uniform(4.5, 7.6)),
         int(rng.choice((1, 1, 2, 5, 9))),
     )

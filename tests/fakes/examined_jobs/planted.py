@@ -269,11 +269,16 @@ def _hang_seconds(draft: Draft) -> Floats:
     return seconds
 
 
+def _is_killed(draft: Draft) -> None:
+    draft.end_seconds = 0.0
+    draft.exit_code, draft.state = 143, "killed"
+
+
 def hang_spinning(draft: Draft) -> None:
     """A collective never ends: all kernels spin until the job is killed."""
     draft.choose(("llm", "moe", "vision"), SEVERAL_GPUS, step=(0.3, 6), shortest=400)
     draft.after.append((draft.vary(act.SPIN), _hang_seconds(draft), True))
-    draft.end_seconds = 0.0
+    _is_killed(draft)
     draft.planted = [_codes("hang")]
 
 
@@ -281,7 +286,7 @@ def hang_idle(draft: Draft) -> None:
     """The job stops for good, and nothing moves until it is killed."""
     draft.choose(("llm", "cfd", "fp64", "md"), (1, 2, 4, 8), step=(0.3, 6), shortest=400)
     draft.after.append((act.NOTHING, _hang_seconds(draft), True))
-    draft.end_seconds = 0.0
+    _is_killed(draft)
     draft.planted = [_codes("hang", "tear_down")]
     draft.allowed |= {"tear_down"}
 
@@ -296,7 +301,7 @@ def hang_of_one_rank(draft: Draft) -> None:
     seconds[np.arange(draft.n_gpus) != gone] = 0
     draft.after.append((draft.vary(act.SPIN), others, True))
     draft.after.append((act.FINISHED._replace(name="gone"), seconds, True))
-    draft.end_seconds = 0.0
+    _is_killed(draft)
     draft.planted = [_codes("hang", "early_end", "straggler")]
     draft.allowed |= {"hang", "early_end", "straggler"}
 
