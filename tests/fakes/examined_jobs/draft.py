@@ -129,7 +129,9 @@ class Draft:
         self.work: list[tuple[Activity, float]] = [
             (self.vary(kernel), share) for kernel, share in APPLICATIONS[self.application]
         ]
-        self.peer_wait = act.PEER_WAIT if self.application in MPI_APPLICATIONS else self.vary(act.SPIN)
+        self.peer_wait = self.vary(act.SPIN)
+        if self.application in MPI_APPLICATIONS:  # most MPI libraries poll while they wait, some sleep
+            self.peer_wait = act.PEER_WAIT._replace(cpu=1.0 if rng.random() < 0.8 else 0.15)
         self.through_pcie = self.model.nvlink_speed == 0
         self.start_seconds = np.full(n, spread(rng, 2, max(2.1, min(50, 0.03 * self.duration))))
         self.late_seconds: Floats = np.zeros(n)

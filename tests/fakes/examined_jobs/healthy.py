@@ -18,7 +18,7 @@ def healthy_llm(draft: Draft) -> None:
         speed = rng.uniform(0.05, 0.3) * draft.model.pcie_speed
         draft.work = [(kernel._replace(pcie_tx=speed, pcie_rx=speed), share) for kernel, share in draft.work]
     compiling = np.zeros((1, draft.n_steps))
-    compiling[0, 0] = rng.uniform(0, 0.012) * draft.n_steps * draft.step
+    compiling[0, 1] = rng.uniform(0, 0.012) * draft.n_steps * draft.step
     draft.before.append((act.HOST_COMPUTES._replace(cpu=1.5), compiling, False))
     draft.add_ordinary_checkpoints()
 

@@ -29,6 +29,8 @@ INTERVALS = {
     "amd": (0.5, 1.0, 1.0, 10.0),
 }
 """How often samples are taken, in seconds."""
+MUCH_OF_THE_TIME = 0.25
+"""Kernels that draw little power for so much of the time make it true that the GPUs are busy at little power."""
 LEAST_SAMPLES = 20
 SHORTEST_SECONDS = 60.0
 
@@ -212,6 +214,9 @@ def _finish(seed: int, kind: str, draft: Draft) -> ExaminedJob | None:
             allowed.add(code)
     if draft.jitters and shares["idle.imbalance"] + shares["communication.waiting"] >= LEAST_ALLOWED_SHARE:
         allowed |= {"rotating_stragglers", "imbalance"}
+    little = sum(shares[leaf] for leaf in ("communication.transferring", "communication.waiting", "working.few_sms"))
+    if view in ("nvml", "amd") and little >= MUCH_OF_THE_TIME:
+        allowed.add("low_power")
     if timeline.finished_seconds() >= LEAST_ALLOWED_SHARE * total:
         allowed |= {"early_end", "imbalance"}
     hours = lost / 3600 if draft.planted and draft.has_cost and draft.knows_cost else None

@@ -106,7 +106,7 @@ def _frequent_checkpoints(draft: Draft, gpus: tuple[int, ...]) -> None:
     local = draft.rng.random() < 0.5
     writing = act.SAVING._replace(write=speed) if local else act.SAVING._replace(write=0.0, net_tx=speed)
     draft.after.append((writing, seconds, True))
-    draft.planted = [_codes("io_wait", "pauses")]
+    draft.planted = [_codes("io_wait")]
     draft.allowed |= {"pauses", "recurring_dips", "io_wait"}
 
 
@@ -119,7 +119,7 @@ def checkpoints_of_rank_0(draft: Draft) -> None:
     seconds[0, at] = draft.rng.uniform(0.1, 0.35) * draft.n_steps * draft.step / count
     draft.after.append((act.SAVING._replace(write=spread(draft.rng, 4e8, 2e9)), seconds, True))
     draft.waits_lost = True
-    draft.planted = [_codes("io_wait", "straggler", "pauses")]
+    draft.planted = [_codes("io_wait", "straggler")]
     draft.allowed |= {"pauses", "recurring_dips", "io_wait", "straggler"}
 
 
@@ -233,6 +233,23 @@ def launch_bound(draft: Draft) -> None:
     draft.choose(("md", "gnn", "cfd", "serving"), (1, 1, 2, 4))
     draft.gaps = float(draft.rng.uniform(0.2, 0.75))
     draft.gaps_lost = True
+    if draft.rng.random() < 0.5:  # kernels so short that their first and last blocks leave SMs empty
+        part = draft.rng.uniform(0.45, 0.75)
+        draft.work = [
+            (
+                kernel._replace(
+                    leaf="working.other",
+                    sm=part * kernel.sm,
+                    tensor=part * kernel.tensor,
+                    dram=0.6 * part * kernel.dram,
+                    fp32=part * kernel.fp32,
+                    fp64=part * kernel.fp64,
+                    power=0.7 * kernel.power,
+                ),
+                share,
+            )
+            for kernel, share in draft.work
+        ]
     draft.planted = [_codes("launch_gaps", "low_use") if draft.gaps > 0.5 else _codes("launch_gaps")]
     if 0.4 < draft.gaps <= 0.5:
         draft.allowed |= {"low_use"}
@@ -415,7 +432,7 @@ def imbalance(draft: Draft) -> None:
     draft.factor *= draft.rng.permutation(np.linspace(1 - draft.rng.uniform(0.2, 0.5), 1.0, draft.n_gpus))[:, None]
     draft.waits_lost = True
     draft.planted = [_codes("imbalance")]
-    draft.allowed |= {"imbalance"}
+    draft.allowed |= {"imbalance", "straggler"} if draft.n_gpus <= 4 else {"imbalance"}  # of a few, one is well behind
 
 
 def one_node_at_61_percent(draft: Draft) -> None:
@@ -583,6 +600,7 @@ def long_start(draft: Draft) -> None:
     draft.start_seconds[:] = draft.rng.uniform(0.12, 1.0) * draft.n_steps * draft.step
     draft.lost_leaf = "startup"
     draft.planted = [_codes("start_up")]
+    draft.allowed |= {"io_wait"}
 
 
 def long_end(draft: Draft) -> None:
@@ -591,6 +609,7 @@ def long_end(draft: Draft) -> None:
     draft.end_seconds = draft.rng.uniform(0.12, 0.8) * draft.n_steps * draft.step
     draft.lost_leaf = "end"
     draft.planted = [_codes("tear_down")]
+    draft.allowed |= {"io_wait"}
 
 
 # Kernels that use little, and what grows -----------------------------------------------------------------------------
@@ -604,7 +623,7 @@ def _use_little(draft: Draft, activity: act.Activity, codes: frozenset[str]) -> 
     draft.has_cost = draft.knows_cost = False
     draft.exposed = 0.0
     draft.planted = [codes | {"low_power"} if draft.view in ("nvml", "amd", "exporter") else codes]
-    draft.allowed |= {"small_kernels", "low_occupancy", *draft.planted[0]}
+    draft.allowed |= {"small_kernels", "low_occupancy", "launch_gaps", *draft.planted[0]}
 
 
 def small_kernels(draft: Draft) -> None:
@@ -638,7 +657,7 @@ def out_of_memory_restarts(draft: Draft) -> None:
     draft.before.append((act.LOADING._replace(name="loading_again", read=reading), 0.5 * seconds, True))
     draft.memory_share[:] = 0.985
     draft.planted = [_codes("pauses", "recurring_dips", "memory_full", "cpu_starved", "io_wait")]
-    draft.allowed |= draft.planted[0] | {"unexplained"}
+    draft.allowed |= draft.planted[0] | {"unexplained", "start_up"}
 
 
 def memory_full(draft: Draft) -> None:
