@@ -63,7 +63,8 @@ def _with_rates(activity: Activity, rates: Mapping[str, float]) -> Activity:
 class Draft:
     """A job in the making. The functions of kinds change its attributes before ``script`` is called:
 
-    ``neighbours`` are other jobs on the node: their share of its cores, and the bytes per second that they read;
+    ``vanishes`` is a GPU that no longer answers, and for how many seconds before the end, ``missing`` other times without
+    samples; ``neighbours`` are other jobs on the node: their share of its cores, and the bytes per second that they read;
     ``before`` activities at the beginning of each step, ``after`` at its end, behind the collective, both as (activity,
     seconds, whether the planted cause has them on its account); ``factor`` float64[GPU, step] how much longer a GPU's
     kernels take; ``clock``, ``reasons`` as Timeline has them; ``exposed`` the share of the step in exposed collectives."""
@@ -147,6 +148,7 @@ class Draft:
         self.cooling: Floats = np.ones(n)
         self.lost_extra = 0.0
         self.lost_leaf: str | None = None
+        self.vanishes: tuple[int, float] | None = None
         self.missing: list[tuple[int, float, float]] = []
         self.python_cores = float(rng.uniform(0.95, 1.1)) if rng.random() < 0.8 else float(rng.uniform(1.1, 2.5))
 

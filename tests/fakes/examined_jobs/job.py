@@ -129,6 +129,9 @@ class ExaminedJob:
             ],
         )
         writer.event(begin, "start", "the workload was started")
+        for gpu, since, until in setting.gaps:
+            if until == timeline.seconds:
+                writer.event(begin + since, "gpu_lost", "the GPU no longer answers", gpu)
         writer.event(end, "end", f"the workload ended: {setting.state}, exit code {setting.exit_code}")
         writer.finish(end, setting.exit_code, setting.state, end)
 
@@ -197,7 +200,10 @@ def _finish(seed: int, kind: str, draft: Draft) -> ExaminedJob | None:
         float(10 ** rng.uniform(4.5, 7.6)),
         int(rng.choice((1, 1, 2, 5, 9))),
     )
-    if rng.random() < 0.15 and not draft.missing:
+    if draft.vanishes:
+        gpu, length = draft.vanishes
+        setting.gaps.append((gpu, timeline.seconds - length, timeline.seconds))
+    elif rng.random() < 0.15 and not draft.missing:
         gpu, length = int(rng.integers(timeline.n_gpus)), max(4 * interval, 0.02 * timeline.seconds)
         begin = float(rng.uniform(0.2, 0.7)) * timeline.seconds
         which = [gpu] if rng.random() < 0.5 else np.flatnonzero(draft.node_of == draft.node_of[gpu]).tolist()
@@ -229,7 +235,7 @@ def _finish(seed: int, kind: str, draft: Draft) -> ExaminedJob | None:
         hours,
         {leaf: float(share) for leaf, share in shares.items()},
         interval,
-        script.mean_step_seconds() if draft.synchronous else None,
+        script.median_step_seconds() if draft.synchronous else None,
         timeline,
         setting,
     )

@@ -318,6 +318,8 @@ def hang_of_one_rank(draft: Draft) -> None:
     seconds[np.arange(draft.n_gpus) != gone] = 0
     draft.after.append((draft.vary(act.SPIN), others, True))
     draft.after.append((act.FINISHED._replace(name="gone"), seconds, True))
+    if draft.rng.random() < 0.3:  # the GPU itself has fallen off the bus
+        draft.vanishes = gone, float(seconds.sum())
     _is_killed(draft)
     draft.planted = [_codes("hang", "early_end", "straggler")]
     draft.allowed |= {"hang", "early_end", "straggler"}
