@@ -55,7 +55,7 @@ class SparseKernels(NamedTuple):
 
 def find_sparse_kernels(evidence: Evidence, activity: Activity) -> SparseKernels:
     """Find how long kernels ran that use few SMs, by SM activity, else by power; none where neither was measured."""
-    cells = activity.is_known & activity.is_used[:, None] & (activity.active > _CLEARLY_ACTIVE)
+    cells = activity.is_measured & activity.is_used[:, None] & (activity.active > _CLEARLY_ACTIVE)
     nothing = SparseKernels(np.zeros_like(activity.active), False)
     if not cells.any():
         return nothing

@@ -14,7 +14,7 @@ from gssr.model.breakdown.result import Breakdown, positions_of
 from gssr.model.evidence.evidence import Evidence, over_gpus
 from gssr.model.evidence.gather import MOVED
 from gssr.model.verdicts import words
-from gssr.model.verdicts.table import Table
+from gssr.model.verdicts.table import REGISTERED, Table
 
 _WORKS = 0.5
 """A GPU is at work in a bin in which it is at least this share as active as in its busiest ones."""
@@ -100,6 +100,9 @@ class Job:
         if self.evidence.state not in _ENDED_BADLY or not self.used.any():
             return False
         late = self.breakdown.times >= self.last_work
+        works = over_gpus(np.where(late, self.account.working, np.nan)[self.used].T)
+        if (np.nan_to_num(works) >= _STOPPED).any():
+            return False  # a GPU works on alone
         moved = [self.evidence.host[name][late] for name in MOVED if name in self.evidence.host]
         rates = np.array([np.nanmedian(each) for each in moved if np.isfinite(each).any()])
         return bool(late.any() and rates.sum() < _QUIET_BYTES)
@@ -182,6 +185,14 @@ class Job:
         if metric not in self.evidence.series or not self.used.any():
             return np.full(len(self.evidence.times), np.nan)
         return over_gpus(self.evidence.series[metric][self.used])
+
+
+def holds(job: Job, code: str) -> bool:
+    """Whether another rule, which says more, holds of this job too."""
+    rule = next((rule for rule in job.table.rules if rule.code == code), None)
+    if rule is None or not all(any(job.evidence.has(name) for name in group) for group in rule.needs):
+        return False
+    return REGISTERED[code][1](job, rule) is not None
 
 
 def stretches(bins: Flags) -> list[tuple[int, int]]:

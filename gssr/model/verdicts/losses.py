@@ -9,9 +9,11 @@ import numpy as np
 from gssr.arrays import Flags, Floats
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.breakdown.late_gpus import LateGpus, working_spans
+from gssr.model.breakdown.link_traffic import is_nvlink_quiet
+from gssr.model.evidence.evidence import over_gpus
 from gssr.model.results import Finding
 from gssr.model.verdicts import words
-from gssr.model.verdicts.job import Job, group, kendall, positions, stretches
+from gssr.model.verdicts.job import Job, group, holds, kendall, positions, stretches
 from gssr.model.verdicts.table import CSCS, LEAD, Found, Rule, Threshold, finding, rule, told
 
 CRITICAL = 0.25
@@ -155,7 +157,13 @@ _EVEN = (
 
 def _late(job: Job, rule: Rule, code: str, text: str = "waiting for other GPUs") -> tuple[LateGpus, Found] | None:
     late = job.late_gpus
-    if late is None or late.code != code or job.is_late_for_files or (late.gpus and set(late.gpus) <= job.slowed_gpus):
+    if (
+        late is None
+        or late.code != code
+        or job.is_late_for_files
+        or holds(job, "hang")
+        or (late.gpus and set(late.gpus) <= job.slowed_gpus)
+    ):
         return None  # what waits for GPUs at lower clocks, or for files, is told with these
     title = group(job, late.gpus) if late.gpus else {}
     title["who"] = words.named(job.evidence.gpus, late.gpus) if late.gpus else ""
@@ -253,6 +261,8 @@ def taking_turns(job: Job, rule: Rule) -> Found | None:
 def communication_bound(job: Job, rule: Rule) -> Found | None:
     """Kernels that run are collectives: those that transfer, and those that wait without a GPU that is late."""
     breakdown = job.breakdown
+    if holds(job, "hang"):
+        return None  # they wait for good
     share = breakdown.share("communication.transferring")
     links = job.evidence.has("sm_active") or any(job.evidence.has(name) for name in _LINKS)
     if not links and share < CRITICAL:
@@ -267,7 +277,7 @@ def communication_bound(job: Job, rule: Rule) -> Found | None:
         more
         and more[0].metric == "pcie_tx_bytes"
         and nvlink is not None
-        and nvlink < 1e6
+        and is_nvlink_quiet(job.evidence)
         and len(job.evidence.nodes) == 1
     ):
         more.append(told("nvlink_tx_bytes", nvlink, "NVLink carries nothing"))
@@ -324,7 +334,8 @@ def _not_together(job: Job, rule: Rule, edge: Floats, usual: float, word: str) -
     """GPUs whose begin or end of work [n_gpus] is far from that of the quarter that begins first or ends last."""
     apart = np.nan_to_num(edge - usual if word == "late" else usual - edge)
     least = max(rule.at("share") * job.evidence.seconds, rule.at("seconds"), 3.5 * job.evidence.width)
-    which = positions(apart >= least)
+    lost = {event.gpu for event in job.evidence.events if event.kind == "gpu_lost"}
+    which = tuple(at for at in positions(apart >= least) if job.evidence.gpus[at].gpu not in lost)
     if not which or job.is_hanging or (job.late_gpus is not None and job.late_gpus.code == "taking_turns"):
         return None
     seconds = float(np.median(apart[list(which)]))
@@ -491,8 +502,10 @@ def slow_down(job: Job, rule: Rule) -> Found | None:
     parts = min(int(rule.at("parts")), len(inside) // 2)
     if parts < _FEWEST_PARTS:
         return None
-    works = job.breakdown.share_over_time("working")
-    levels = np.array([float(works[part].mean()) for part in np.array_split(inside, parts)])
+    begins, ends = working_spans(job.account)
+    times = job.breakdown.times  # GPUs that begin late or end early don't slow the others down
+    works = np.where((times >= begins[:, None]) & (times < ends[:, None]), job.account.working, np.nan)[job.used]
+    levels = np.array([float(np.nanmean(over_gpus(works)[part])) for part in np.array_split(inside, parts)])
     quarter = max(parts // 4, 1)
     first, last = float(levels[:quarter].mean()), float(levels[-quarter:].mean())
     trend = kendall(levels)
