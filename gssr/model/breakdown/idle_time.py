@@ -53,7 +53,8 @@ def split_idle_time(evidence: Evidence, activity: Activity, awaited: Flags) -> d
     claim("idle.input_output", idle * _waiting_for_files(evidence, idle, inside))
     claim("idle.copies", idle * _copying_part(evidence, idle, inside))
     is_snapshot = activity.engine == "gpu_utilization"
-    claim("idle.imbalance", np.where(awaited[:, None], 0.0, longer_than_others(idle, inside & activity.is_measured, evidence, is_snapshot)))
+    longer = longer_than_others(idle, inside & activity.is_measured, evidence, is_snapshot)
+    claim("idle.imbalance", np.where(awaited[:, None], 0.0, longer))
     runs_kernels = activity.active >= SOME_ACTIVITY
     cores = _held_a_second(evidence, evidence.workload.get("cpu"))
     all_busy = _held_a_second(evidence, evidence.host.get("cpu_utilization")) >= ALL_CORES

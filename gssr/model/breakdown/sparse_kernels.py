@@ -98,7 +98,7 @@ def _densest(measured: Floats, known: Floats) -> float:
     if dense >= MIXED_SM:
         return dense
     in_bin = np.nan_to_num(measured).max(axis=0)
-    busiest = float(np.median(in_bin[in_bin > 0]))
+    busiest = float(np.median(in_bin[in_bin > 0])) if in_bin.any() else 0.0
     return busiest if busiest >= MIXED_SM else dense
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from gssr.arrays import Flags, Floats
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
+from gssr.model.breakdown.compare_gpus import LONGEST_INTERVAL
 from gssr.model.breakdown.late_gpus import LateGpus, working_spans
 from gssr.model.breakdown.link_traffic import is_nvlink_quiet
 from gssr.model.evidence.evidence import over_gpus
@@ -21,6 +22,8 @@ CRITICAL = 0.25
 _MOVED = ("read_bytes", "write_bytes", "net_rx_bytes", "net_tx_bytes")
 _COPIED = ("pcie_rx_bytes", "pcie_tx_bytes", "c2c_rx_bytes", "c2c_tx_bytes")
 _LINKS = ("nvlink_tx_bytes", "pcie_tx_bytes")
+_RESTARTED = 0.3
+"""A program that has less than this share of its usual memory in use has just begun."""
 _GOING_ON = ("running", "lost")
 _TRACE = (
     "see one step in a trace: nsys profile --trace=cuda,nvtx,osrt -o step PROGRAM on one rank, or torch.profiler; then "
@@ -91,12 +94,20 @@ def io_wait(job: Job, rule: Rule) -> Found | None:
     share = job.breakdown.share("idle.input_output")
     bins = job.breakdown.share_over_time("idle.input_output")
     more = _rates(job, "idle.input_output", _MOVED)
+    advice = ""
+    memory, at_work = _mean_then(job.in_time("memory_used"), bins), job.at_work("memory_used")
+    if memory is not None and memory < _RESTARTED * at_work:
+        more.append(told("memory_used", memory, f"{words.amount(memory, 'memory_used')} of memory in use then"))
+        advice = (
+            "The GPUs' memory is nearly empty meanwhile: the program starts anew each time. See in its log why it ended "
+            "before (out of memory?), or keep it running between pieces of work."
+        )
     gpus: tuple[int, ...] = ()
     if job.is_late_for_files and job.late_gpus is not None:
         share += job.late_gpus.share
         gpus = job.late_gpus.gpus
         more.append(told("share", job.late_gpus.share, f"{words.percent(job.late_gpus.share)} others wait for these"))
-    return _graded(job, rule, share, "idle meanwhile", {}, *more, gpus=gpus, bins=bins)
+    return _graded(job, rule, share, "idle meanwhile", {}, *more, gpus=gpus, bins=bins, advice=advice)
 
 
 @rule(
@@ -178,9 +189,12 @@ def _least_waiting(job: Job) -> list[Finding]:
     if not np.isfinite(shares).any():
         return []
     low, high = int(np.nanargmin(shares)), int(np.nanargmax(shares))
-    names = [words.place(job.evidence.gpus[at]) for at in (low, high)]
+    gpus = [job.evidence.gpus[at] for at in (low, high)]
+    names = [words.place(gpu) for gpu in gpus]
     least, most = (words.percent(float(shares[at])) for at in (low, high))
     text = f"{names[0]} waits {least} of its time, {names[1]} {most}"
+    if gpus[0].name != gpus[1].name:
+        text += f"; they are {gpus[0].name} and {gpus[1].name}"
     return [told("share", float(shares[low]), text)]
 
 
@@ -336,7 +350,7 @@ def _not_together(job: Job, rule: Rule, edge: Floats, usual: float, word: str) -
     least = max(rule.at("share") * job.evidence.seconds, rule.at("seconds"), 3.5 * job.evidence.width)
     lost = {event.gpu for event in job.evidence.events if event.kind == "gpu_lost"}
     which = tuple(at for at in positions(apart >= least) if job.evidence.gpus[at].gpu not in lost)
-    if not which or job.is_hanging or (job.late_gpus is not None and job.late_gpus.code == "taking_turns"):
+    if not which or holds(job, "hang") or (job.late_gpus is not None and job.late_gpus.code == "taking_turns"):
         return None
     seconds = float(np.median(apart[list(which)]))
     share = float(apart[list(which)].sum()) / job.evidence.n_gpus / job.evidence.seconds
@@ -417,7 +431,7 @@ def start_up(job: Job, rule: Rule) -> Found | None:
 def tear_down(job: Job, rule: Rule) -> Found | None:
     """The whole job stops working before it ends."""
     found = _outside(job, rule, job.span[1], job.evidence.end, "end")
-    if found is None or job.is_hanging:
+    if found is None or holds(job, "hang"):
         return None
     if job.evidence.state in _GOING_ON:
         advice = (
@@ -567,7 +581,8 @@ _REGULAR = 0.15
 def unexplained(job: Job, rule: Rule) -> Found | None:
     """Idle time in which nothing that was measured moves."""
     found = _pauses(job)
-    return None if found else _unexplained(job, rule, "")
+    is_told = bool(found) and (_period(found) is None or not _may_beat(job))
+    return None if is_told else _unexplained(job, rule, "")
 
 
 @rule(
@@ -598,7 +613,7 @@ def recurring_dips(job: Job, rule: Rule) -> Found | None:
     """All GPUs together do nothing for a while, again and again after the same time."""
     found = _pauses(job)
     period = _period(found)
-    if period is None:
+    if period is None or _may_beat(job):
         return None
     own = _unexplained(job, rule, "")
     length = float(np.median([end - first for first, end in found]))
@@ -616,6 +631,11 @@ def _pauses(job: Job) -> list[tuple[float, float]]:
     idle = (job.breakdown.share_over_time("idle.unexplained") >= 0.5) & job.steady
     times, width = job.breakdown.times, job.breakdown.width
     return [(float(times[first]), float(times[end - 1]) + width) for first, end in stretches(idle) if end - first >= 2]
+
+
+def _may_beat(job: Job) -> bool:
+    """Whether a rhythm may be the beat of steps with samples that each show a moment only."""
+    return job.account.activity.engine == "gpu_utilization" or job.evidence.interval > LONGEST_INTERVAL
 
 
 def _period(found: list[tuple[float, float]]) -> float | None:
