@@ -255,7 +255,7 @@ def test_collectives_that_do_not_use_nvlink_are_told_so(tell: Tell) -> None:
     plain = Recipe("plain", ((healthy.LLM._replace(nvlink=0.0), 1.0),))
     told = tell(causes.communication(0.4, ring, 1.0, 1.6), recipe=plain)
     assert "NVLink carries nothing" in told.texts("communication_bound")
-    assert told.verdicts["communication_bound"].advice.startswith("NCCL does not use NVLink")
+    assert told.verdicts["communication_bound"].advice.startswith("NCCL leaves NVLink unused")
 
 
 def test_models_of_which_the_slower_is_waited_for_are_named(tell: Tell) -> None:

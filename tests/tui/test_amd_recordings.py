@@ -33,7 +33,7 @@ from gssr.tui import shell
 from gssr.tui.order import metric_called
 from gssr.tui.view import Scene, View
 
-NVIDIAS = re.compile(r"nvidia-smi|dcgmi|DCGM|CUDA|\bNCCL|NVLink|\bSMs?\b|Hopper|GPM|nsys|\bMIG\b|cudaMem")
+NVIDIAS = re.compile(r"nvidia-smi|dcgmi|DCGM|CUDA|\bNCCL(?!_)|NVLink|\bSMs?\b|Hopper|GPM|nsys|\bMIG\b|cudaMem")
 TOLD = {metric.name for metric in METRICS if metric.amd}
 CAP = {"AMD Instinct MI300X": 750.0, "AMD Instinct MI250X": 560.0, "NVIDIA H100 80GB HBM3": 700.0}
 BY_MI300X, BY_MI250X, BY_H100 = CAP

@@ -25,8 +25,8 @@ _SLOWED = 0.9
 _FEW = 0.34
 """Up to this share of the GPUs are an exception; what most of them do is none."""
 _MOSTLY = 0.5
-_STOPPED = 0.25
-"""All GPUs have stopped working where less than this share of their usual work is done."""
+_STOPPED = 0.35
+"""GPUs have stopped working where less than this share of the usual work is done: power takes spinning for up to 0.3."""
 _QUIET_BYTES = 5e7
 """A node that moves more than this (B/s) after the last work is still reading or writing: it does not hang."""
 _ENDED_BADLY = ("running", "lost", "failed", "killed", "timeout")

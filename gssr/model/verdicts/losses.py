@@ -296,7 +296,7 @@ def communication_bound(job: Job, rule: Rule) -> Found | None:
     ):
         more.append(told("nvlink_tx_bytes", nvlink, "NVLink carries nothing"))
         advice = (
-            "NCCL does not use NVLink: see NCCL_DEBUG=INFO, NCCL_P2P_DISABLE, and nvidia-smi topo -m within the job."
+            "NCCL leaves NVLink unused: see NCCL_DEBUG=INFO, NCCL_P2P_DISABLE, and nvidia-smi topo -m within the job."
         )
     return _graded(job, rule, share, "in communication kernels", {}, *more, bins=bins, advice=advice)
 
