@@ -10,7 +10,7 @@ from evidences import HEALTHY, START, during, evidence, scaled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gssr.model.breakdown.account import account_for
+from gssr.model.account.book import account_for
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.evidence.evidence import Evidence

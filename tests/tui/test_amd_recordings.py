@@ -16,8 +16,8 @@ from looking import frame_of
 from gssr.api.writing import from_pandas
 from gssr.makers import AMD, BOTH, NVIDIA, WORDS, maker_of, say
 from gssr.metrics import BY_NAME, METRICS
+from gssr.model.account.book import account_for
 from gssr.model.analyze import Options, analyze
-from gssr.model.breakdown.account import account_for
 from gssr.model.evidence.gather import gather
 from gssr.model.results import Analysis
 from gssr.model.verdicts.rules import SUBJECTS, TABLE

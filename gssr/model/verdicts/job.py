@@ -7,9 +7,9 @@ import numpy as np
 
 from gssr.arrays import Flags, Floats
 from gssr.metrics import DETECTION_METRICS
-from gssr.model.breakdown.account import Account, account_for
+from gssr.model.account.book import Account, account_for
+from gssr.model.account.late_gpus import LateGpus, find_late_gpus
 from gssr.model.breakdown.categories import POSITIONS
-from gssr.model.breakdown.late_gpus import LateGpus, find_late_gpus
 from gssr.model.breakdown.result import Breakdown, positions_of
 from gssr.model.evidence.evidence import Evidence, over_gpus
 from gssr.model.evidence.gather import MOVED

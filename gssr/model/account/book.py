@@ -10,10 +10,10 @@ from functools import cached_property
 import numpy as np
 
 from gssr.arrays import Flags, Floats
-from gssr.model.breakdown.active_time import split_active_time
-from gssr.model.breakdown.activity import Activity, measure_activity
+from gssr.model.account.active_time import split_active_time
+from gssr.model.account.activity import Activity, measure_activity
+from gssr.model.account.idle_time import split_idle_time
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
-from gssr.model.breakdown.idle_time import split_idle_time
 from gssr.model.breakdown.result import Breakdown, Confidence
 from gssr.model.evidence.evidence import Evidence
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Flags, Floats
-from gssr.model.breakdown.activity import Activity
-from gssr.model.breakdown.compare_gpus import mean_of_groups
-from gssr.model.breakdown.link_traffic import gpu_link_bytes
+from gssr.model.account.activity import Activity
+from gssr.model.account.compare_gpus import mean_of_groups
+from gssr.model.account.link_traffic import gpu_link_bytes
 from gssr.model.evidence.evidence import Evidence, over_gpus
 
 COLLECTIVE_SM = 0.16

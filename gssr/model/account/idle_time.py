@@ -7,9 +7,9 @@ is left. What nobody claims is the gap between kernels in bins in which some run
 import numpy as np
 
 from gssr.arrays import Flags, Floats
-from gssr.model.breakdown.activity import Activity
-from gssr.model.breakdown.compare_gpus import longer_than_others
-from gssr.model.breakdown.link_traffic import FABRIC, host_link_bytes, weighted_median
+from gssr.model.account.activity import Activity
+from gssr.model.account.compare_gpus import longer_than_others
+from gssr.model.account.link_traffic import FABRIC, host_link_bytes, weighted_median
 from gssr.model.evidence.evidence import Evidence
 from gssr.model.evidence.gather import MOVED
 

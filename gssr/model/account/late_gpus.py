@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
-from gssr.model.breakdown.account import FEW_GPUS, WAITS_CLEARLY, Account
-from gssr.model.breakdown.activity import IDLE_ACTIVITY
+from gssr.model.account.activity import IDLE_ACTIVITY
+from gssr.model.account.book import FEW_GPUS, WAITS_CLEARLY, Account
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 
 ORDINARY_WAITS = CATEGORIES[POSITIONS["idle.imbalance"]].ordinary

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from gssr.arrays import Flags, Floats
-from gssr.model.breakdown.activity import Activity
-from gssr.model.breakdown.compare_gpus import longer_than_others
+from gssr.model.account.activity import Activity
+from gssr.model.account.compare_gpus import longer_than_others
 from gssr.model.evidence.evidence import Evidence
 
 NVLINK = ("nvlink_tx_bytes", "nvlink_rx_bytes")
