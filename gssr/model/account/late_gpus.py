@@ -65,7 +65,7 @@ def find_late_gpus(account: Account, node_of: Ints, interval: float) -> LateGpus
     how_often = (is_late[:, busy] * weight[busy]).sum(axis=1) / weight[busy].sum()
     late = np.asarray(how_often >= ALWAYS_LATE, bool)
     idles, spins = (
-        float(np.nansum(np.where(inside, cells, 0.0) * activity.seconds)) / breakdown.gpu_seconds
+        float(np.nansum(np.where(inside, cells, 0.0) * activity.seconds)) / max(breakdown.gpu_seconds, 1e-9)
         for cells in (account.idling, account.spinning)
     )
     share = min(idles, breakdown.share("idle.imbalance")) + min(spins, breakdown.share("communication.waiting"))

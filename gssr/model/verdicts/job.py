@@ -223,7 +223,12 @@ def whole(job: Job) -> tuple[float, float]:
     return job.evidence.start, job.evidence.end
 
 
+def finite(values: Floats) -> Floats:
+    """Those of values [n] that are known."""
+    return np.asarray(values[np.isfinite(values)], np.float64)
+
+
 def median(values: Floats) -> float:
     """Of what is not NaN; NaN where nothing is."""
-    known = values[np.isfinite(values)]
+    known = finite(values)
     return float(np.median(known)) if len(known) else np.nan

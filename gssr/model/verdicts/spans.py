@@ -7,7 +7,7 @@ from gssr.arrays import Floats
 from gssr.model.account.late_gpus import working_spans
 from gssr.model.evidence.evidence import over_gpus
 from gssr.model.verdicts import words
-from gssr.model.verdicts.job import Job, group, holds, kendall, positions
+from gssr.model.verdicts.job import Job, finite, group, holds, kendall, positions
 from gssr.model.verdicts.table import CSCS, LEAD, Found, Rule, Threshold, finding, rule, told
 
 _GOING_ON = ("running", "lost")
@@ -228,7 +228,11 @@ def slow_down(job: Job, rule: Rule) -> Found | None:
     begins, ends = working_spans(job.account)
     times = job.breakdown.times  # GPUs that begin late or end early don't slow the others down
     works = np.where((times >= begins[:, None]) & (times < ends[:, None]), job.account.working, np.nan)[job.used]
-    levels = np.array([float(np.nanmean(over_gpus(works)[part])) for part in np.array_split(inside, parts)])
+    mean = over_gpus(works)
+    levels = np.array([np.mean(known) for part in np.array_split(inside, parts) if len(known := finite(mean[part]))])
+    if len(levels) < _FEWEST_PARTS:
+        return None
+    parts = len(levels)
     quarter = max(parts // 4, 1)
     first, last = float(levels[:quarter].mean()), float(levels[-quarter:].mean())
     trend = kendall(levels)
