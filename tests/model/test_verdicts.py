@@ -71,7 +71,7 @@ CAUSES: dict[str, list[Evidence]] = {
     "low_power": [evidence(without=NO_COUNTERS, gpu_utilization=1.0, power_usage=220.0, memory_copy_utilization=0.02)],
     "memory_peak": [evidence(dram_active=0.78)],
     "memory_bound": [evidence(dram_active=0.6, sm_active=0.45), evidence(dram_active=0.6, tensor_active=0.1)],
-    "compute_bound": [evidence(tensor_active=0.6), evidence(fp32_active=0.7, tensor_active=0.0)],
+    "compute_bound": [evidence(tensor_active=0.6), evidence(fp64_active=0.7, tensor_active=0.0)],
     "fp64": [evidence(fp64_active=0.3, tensor_active=0.0)],
     "tensor_unused": [evidence(tensor_active=0.0, fp32_active=0.4)],
     "little_arithmetic": [evidence(tensor_active=0.02, fp32_active=0.03)],
