@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.table import Figure
 from gssr.arrays import Ints
-from gssr.model.breakdown.account import account_for
+from gssr.model.account.book import account_for
 from gssr.model.breakdown.categories import BRANCHES, CATEGORIES
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.evidence.gather import evidence_names, gather

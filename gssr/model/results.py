@@ -124,8 +124,7 @@ class GpuSeries:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The time looked at, unix s. ``leading`` and ``trailing`` are the seconds that --detect-outliers left out at each
-    end; ``whole`` is True when it is the whole run."""
+    """The time looked at, unix s; ``leading`` and ``trailing``: seconds that --detect-outliers left out; ``whole``: all."""
 
     start: float
     end: float
@@ -172,8 +171,7 @@ SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One number that a verdict rests on. ``metric``: a metric of the catalogue, a clock event reason, or what else was
-    measured; ``value`` in its unit; ``threshold``: what it was held against, None where it is only told; ``text``: both in
-    words."""
+    measured; ``value`` in its unit; ``threshold``: what it was held against, None if nothing; ``text``: both in words."""
 
     metric: str
     value: float
@@ -259,8 +257,7 @@ NEAR = 0.4
 
 @dataclass(frozen=True, slots=True)
 class Pipe:
-    """One pipe's part: ``metric`` its activity's name, ``label``, ``active`` (ratio), ``peak`` (FLOP/s), None where it is
-    unknown."""
+    """One pipe's part: ``metric`` its activity's name, ``label``, ``active`` (ratio), ``peak`` (FLOP/s) or None."""
 
     metric: str
     label: str
@@ -317,8 +314,7 @@ Kind = Literal["start-up", "steady", "recurring", "idle", "tail"]
 class Phase:
     """A stretch of a run. ``start`` and ``end`` in unix s; ``share`` of the window's GPU-hours; ``score`` and ``means`` over
     it, None where unknown; ``place`` under the roofline; ``verdicts`` are those that hold in it. ``cycle``: the dips of a
-    recurring phase, in the metric that tells work from waiting (the first measured of
-    gssr.metrics.DETECTION_METRICS)."""
+    recurring phase, in the first of gssr.metrics.DETECTION_METRICS that was measured."""
 
     kind: Kind
     start: float

@@ -138,7 +138,10 @@ def _clocks(job: Job) -> tuple[Floats, Floats]:
 
 @rule(
     "warning", "{some} ran at a slower clock; no reason was recorded",
-    (Threshold("clock", 0.9, "the SM clock, at work, is below this share of the median GPU's, or of its model's highest"),),
+    (
+        Threshold("clock", 0.9, "the SM clock, at work, is below this share of the median GPU's, or of its model's highest"),
+        Threshold("critical", 0.25, "it is critical where at least this share of the GPU time is lost to it"),
+    ),
     "Compare nvidia-smi -q -d CLOCK on this node with another: application clocks may have been left set.",
     needs=(("sm_clock",), LEAD),
 )  # fmt: skip
@@ -155,7 +158,8 @@ def slow_clock(job: Job, rule: Rule) -> Found | None:
     of_what = "the others'" if pace[slow].mean() <= share + 0.02 else "the highest"
     text = f"SM clock {own:,.0f} MHz, {words.percent(share)} of {of_what}"
     evidence = (told("sm_clock", own, text, rule.at("clock") * own / share),)
-    return Found(group(job, which), evidence, rule.severity, job.span, which, lost=_slowed(job, which))
+    lost = _slowed(job, which)
+    return Found(group(job, which), evidence, rule.graded(lost), job.span, which, lost=lost)
 
 
 def _has_reason(job: Job) -> Flags:

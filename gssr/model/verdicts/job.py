@@ -7,14 +7,14 @@ import numpy as np
 
 from gssr.arrays import Flags, Floats
 from gssr.metrics import DETECTION_METRICS
-from gssr.model.breakdown.account import Account, account_for
+from gssr.model.account.book import Account, account_for
+from gssr.model.account.late_gpus import LateGpus, find_late_gpus
 from gssr.model.breakdown.categories import POSITIONS
-from gssr.model.breakdown.late_gpus import LateGpus, find_late_gpus
 from gssr.model.breakdown.result import Breakdown, positions_of
 from gssr.model.evidence.evidence import Evidence, over_gpus
 from gssr.model.evidence.gather import MOVED
 from gssr.model.verdicts import words
-from gssr.model.verdicts.table import Table
+from gssr.model.verdicts.table import REGISTERED, Table
 
 _WORKS = 0.5
 """A GPU is at work in a bin in which it is at least this share as active as in its busiest ones."""
@@ -25,8 +25,8 @@ _SLOWED = 0.9
 _FEW = 0.34
 """Up to this share of the GPUs are an exception; what most of them do is none."""
 _MOSTLY = 0.5
-_STOPPED = 0.25
-"""All GPUs have stopped working where less than this share of their usual work is done."""
+_STOPPED = 0.35
+"""GPUs have stopped working where less than this share of the usual work is done: power takes spinning for up to 0.3."""
 _QUIET_BYTES = 5e7
 """A node that moves more than this (B/s) after the last work is still reading or writing: it does not hang."""
 _ENDED_BADLY = ("running", "lost", "failed", "killed", "timeout")
@@ -100,6 +100,9 @@ class Job:
         if self.evidence.state not in _ENDED_BADLY or not self.used.any():
             return False
         late = self.breakdown.times >= self.last_work
+        works = over_gpus(np.where(late, self.account.working, np.nan)[self.used].T)
+        if (np.nan_to_num(works) >= _STOPPED).any():
+            return False  # a GPU works on alone
         moved = [self.evidence.host[name][late] for name in MOVED if name in self.evidence.host]
         rates = np.array([np.nanmedian(each) for each in moved if np.isfinite(each).any()])
         return bool(late.any() and rates.sum() < _QUIET_BYTES)
@@ -184,6 +187,14 @@ class Job:
         return over_gpus(self.evidence.series[metric][self.used])
 
 
+def holds(job: Job, code: str) -> bool:
+    """Whether another rule, which says more, holds of this job too."""
+    rule = next((rule for rule in job.table.rules if rule.code == code), None)
+    if rule is None or not all(any(job.evidence.has(name) for name in group) for group in rule.needs):
+        return False
+    return REGISTERED[code][1](job, rule) is not None
+
+
 def stretches(bins: Flags) -> list[tuple[int, int]]:
     """Find runs of True in [n]: (first, end) of each, end exclusive."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], bins, [False])).astype(np.int8)))
@@ -212,7 +223,12 @@ def whole(job: Job) -> tuple[float, float]:
     return job.evidence.start, job.evidence.end
 
 
+def finite(values: Floats) -> Floats:
+    """Those of values [n] that are known."""
+    return np.asarray(values[np.isfinite(values)], np.float64)
+
+
 def median(values: Floats) -> float:
     """Of what is not NaN; NaN where nothing is."""
-    known = values[np.isfinite(values)]
+    known = finite(values)
     return float(np.median(known)) if len(known) else np.nan

@@ -5,7 +5,7 @@ import numpy as np
 from gssr.arrays import Floats
 from gssr.model.results import Finding
 from gssr.model.verdicts import words
-from gssr.model.verdicts.job import Job, group, positions, whole
+from gssr.model.verdicts.job import Job, group, holds, positions, whole
 from gssr.model.verdicts.table import (
     CSCS,
     DCGM,
@@ -127,7 +127,8 @@ def compute_bound(job: Job, rule: Rule) -> Found | None:
     """One pipe is busy most of the time."""
     sm = job.at_work("sm_active")
     over = {name: job.at_work(name) for name in _PIPES if job.at_work(name) >= rule.at(name)}
-    if not over or not sm >= rule.at("sm_active"):
+    told_already = any(holds(job, code) for code in ("tensor_unused", "memory_bound", "memory_peak"))
+    if not over or not sm >= rule.at("sm_active") or told_already:
         return None
     name = max(over, key=lambda each: over[each])
     return _found(
@@ -150,7 +151,7 @@ def compute_bound(job: Job, rule: Rule) -> Found | None:
 def memory_bound(job: Job, rule: Rule) -> Found | None:
     """The memory is busier than what computes."""
     dram, sm = job.at_work("dram_active"), job.at_work("sm_active")
-    if not dram >= rule.at("dram_active"):
+    if not dram >= rule.at("dram_active") or holds(job, "memory_peak"):
         return None
     pipes = [job.at_work(name) for name in _PIPES]
     busiest = max((value for value in pipes if np.isfinite(value)), default=np.nan)

@@ -7,19 +7,22 @@ second. What a sentence says of rates holds on average over the time that it cla
 import numpy as np
 
 from gssr.arrays import Flags, Floats
+from gssr.model.account.compare_gpus import LONGEST_INTERVAL
+from gssr.model.account.late_gpus import LateGpus
+from gssr.model.account.link_traffic import is_nvlink_quiet
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
-from gssr.model.breakdown.late_gpus import LateGpus, working_spans
 from gssr.model.results import Finding
 from gssr.model.verdicts import words
-from gssr.model.verdicts.job import Job, group, kendall, positions, stretches
-from gssr.model.verdicts.table import CSCS, LEAD, Found, Rule, Threshold, finding, rule, told
+from gssr.model.verdicts.job import Job, group, holds, stretches
+from gssr.model.verdicts.table import LEAD, Found, Rule, Threshold, finding, rule, told
 
 CRITICAL = 0.25
 """A quarter of the GPU time lost is critical: a job on four GPUs would do with three."""
 _MOVED = ("read_bytes", "write_bytes", "net_rx_bytes", "net_tx_bytes")
 _COPIED = ("pcie_rx_bytes", "pcie_tx_bytes", "c2c_rx_bytes", "c2c_tx_bytes")
 _LINKS = ("nvlink_tx_bytes", "pcie_tx_bytes")
-_GOING_ON = ("running", "lost")
+_RESTARTED = 0.3
+"""A program that has less than this share of its usual memory in use has just begun."""
 _TRACE = (
     "see one step in a trace: nsys profile --trace=cuda,nvtx,osrt -o step PROGRAM on one rank, or torch.profiler; then "
     "gssr analyze it."
@@ -89,12 +92,20 @@ def io_wait(job: Job, rule: Rule) -> Found | None:
     share = job.breakdown.share("idle.input_output")
     bins = job.breakdown.share_over_time("idle.input_output")
     more = _rates(job, "idle.input_output", _MOVED)
+    advice = ""
+    memory, at_work = _mean_then(job.in_time("memory_used"), bins), job.at_work("memory_used")
+    if memory is not None and memory < _RESTARTED * at_work:
+        more.append(told("memory_used", memory, f"{words.amount(memory, 'memory_used')} of memory in use then"))
+        advice = (
+            "The GPUs' memory is nearly empty meanwhile: the program starts anew each time. See in its log why it ended "
+            "before (out of memory?), or keep it running between pieces of work."
+        )
     gpus: tuple[int, ...] = ()
     if job.is_late_for_files and job.late_gpus is not None:
         share += job.late_gpus.share
         gpus = job.late_gpus.gpus
         more.append(told("share", job.late_gpus.share, f"{words.percent(job.late_gpus.share)} others wait for these"))
-    return _graded(job, rule, share, "idle meanwhile", {}, *more, gpus=gpus, bins=bins)
+    return _graded(job, rule, share, "idle meanwhile", {}, *more, gpus=gpus, bins=bins, advice=advice)
 
 
 @rule(
@@ -155,7 +166,13 @@ _EVEN = (
 
 def _late(job: Job, rule: Rule, code: str, text: str = "waiting for other GPUs") -> tuple[LateGpus, Found] | None:
     late = job.late_gpus
-    if late is None or late.code != code or job.is_late_for_files or (late.gpus and set(late.gpus) <= job.slowed_gpus):
+    if (
+        late is None
+        or late.code != code
+        or job.is_late_for_files
+        or holds(job, "hang")
+        or (late.gpus and set(late.gpus) <= job.slowed_gpus)
+    ):
         return None  # what waits for GPUs at lower clocks, or for files, is told with these
     title = group(job, late.gpus) if late.gpus else {}
     title["who"] = words.named(job.evidence.gpus, late.gpus) if late.gpus else ""
@@ -170,9 +187,12 @@ def _least_waiting(job: Job) -> list[Finding]:
     if not np.isfinite(shares).any():
         return []
     low, high = int(np.nanargmin(shares)), int(np.nanargmax(shares))
-    names = [words.place(job.evidence.gpus[at]) for at in (low, high)]
+    gpus = [job.evidence.gpus[at] for at in (low, high)]
+    names = [words.place(gpu) for gpu in gpus]
     least, most = (words.percent(float(shares[at])) for at in (low, high))
     text = f"{names[0]} waits {least} of its time, {names[1]} {most}"
+    if gpus[0].name != gpus[1].name:
+        text += f"; they are {gpus[0].name} and {gpus[1].name}"
     return [told("share", float(shares[low]), text)]
 
 
@@ -253,6 +273,8 @@ def taking_turns(job: Job, rule: Rule) -> Found | None:
 def communication_bound(job: Job, rule: Rule) -> Found | None:
     """Kernels that run are collectives: those that transfer, and those that wait without a GPU that is late."""
     breakdown = job.breakdown
+    if holds(job, "hang"):
+        return None  # they wait for good
     share = breakdown.share("communication.transferring")
     links = job.evidence.has("sm_active") or any(job.evidence.has(name) for name in _LINKS)
     if not links and share < CRITICAL:
@@ -267,243 +289,14 @@ def communication_bound(job: Job, rule: Rule) -> Found | None:
         more
         and more[0].metric == "pcie_tx_bytes"
         and nvlink is not None
-        and nvlink < 1e6
+        and is_nvlink_quiet(job.evidence)
         and len(job.evidence.nodes) == 1
     ):
         more.append(told("nvlink_tx_bytes", nvlink, "NVLink carries nothing"))
         advice = (
-            "NCCL does not use NVLink: see NCCL_DEBUG=INFO, NCCL_P2P_DISABLE, and nvidia-smi topo -m within the job."
+            "NCCL leaves NVLink unused: see NCCL_DEBUG=INFO, NCCL_P2P_DISABLE, and nvidia-smi topo -m within the job."
         )
     return _graded(job, rule, share, "in communication kernels", {}, *more, bins=bins, advice=advice)
-
-
-# Time of single GPUs, and of all
-
-
-@rule(
-    "warning", "{some} began to work {late} after the others",
-    (
-        Threshold("share", 0.05, "a GPU begins later than the first quarter of them by at least this share of the time"),
-        Threshold("seconds", 5.0, "and by at least this many seconds"),
-    ),
-    "See what these nodes did meanwhile: a slow file system, an image being pulled, a rank waiting for its data.",
-    needs=(LEAD,),
-)  # fmt: skip
-def late_start(job: Job, rule: Rule) -> Found | None:
-    """Some GPUs begin after the others."""
-    begin = working_spans(job.account)[0]
-    return _not_together(job, rule, begin, _quartile(begin, 0.25), "late")
-
-
-@rule(
-    "warning", "{some} stopped working {early} before the others",
-    (
-        Threshold("share", 0.05, "a GPU stops earlier than the last quarter of them by at least this share of the time"),
-        Threshold("seconds", 5.0, "and by at least this many seconds"),
-    ),
-    "Look for a rank that died, or share the work out in smaller pieces so that all end together.",
-    needs=(LEAD,),
-)  # fmt: skip
-def early_end(job: Job, rule: Rule) -> Found | None:
-    """Some GPUs stop before the others."""
-    end = working_spans(job.account)[1]
-    return _not_together(job, rule, end, _quartile(end, 0.75), "early")
-
-
-_LEAST_LOST = 0.01
-"""What costs less of the GPU time is no loss that anybody would look for."""
-
-
-def _quartile(values: Floats, share: float) -> float:
-    """A quartile of what is known: one of the values; NaN without any."""
-    known = np.sort(values[np.isfinite(values)])
-    return float(known[round(share * (len(known) - 1))]) if len(known) else np.nan
-
-
-def _not_together(job: Job, rule: Rule, edge: Floats, usual: float, word: str) -> Found | None:
-    """GPUs whose begin or end of work [n_gpus] is far from that of the quarter that begins first or ends last."""
-    apart = np.nan_to_num(edge - usual if word == "late" else usual - edge)
-    least = max(rule.at("share") * job.evidence.seconds, rule.at("seconds"), 3.5 * job.evidence.width)
-    which = positions(apart >= least)
-    if not which or job.is_hanging or (job.late_gpus is not None and job.late_gpus.code == "taking_turns"):
-        return None
-    seconds = float(np.median(apart[list(which)]))
-    share = float(apart[list(which)].sum()) / job.evidence.n_gpus / job.evidence.seconds
-    if share < _LEAST_LOST:
-        return None
-    evidence = (
-        finding("seconds", seconds, "apart from the others", rule, "seconds"),
-        told("share", share, f"{words.percent(share)} of the GPU time"),
-    )
-    own = float(np.median(edge[list(which)]))
-    return Found(
-        {**group(job, which), word: words.duration(seconds)}, evidence, rule.severity,
-        (min(usual, own), max(usual, own)), which, lost=share,
-    )  # fmt: skip
-
-
-@rule(
-    "critical", "{some} {were} {ever} used",
-    (
-        Threshold("seconds", 20.0, "in a job of at least this many seconds"),
-        Threshold("memory", 1e9, "where each has more bytes in use than a driver takes, the program found them"),
-    ),
-    "Ask for fewer GPUs, or let the program use all it gets: check the ranks per node, CUDA_VISIBLE_DEVICES and the "
-    "launcher's GPU binding (srun --ntasks-per-node=4 --gpus-per-task=1 nvidia-smi -L).",
-    needs=(LEAD,),
-)  # fmt: skip
-def gpus_unused(job: Job, rule: Rule) -> Found | None:
-    """k of n GPUs do nothing in the whole run."""
-    unused = positions(job.known & ~job.used)
-    if not unused or job.evidence.seconds < rule.at("seconds"):
-        return None
-    share = job.breakdown.share("unused")
-    evidence = [told("share", share, f"{words.percent(share)} of the GPU time")]
-    title, n = {**group(job, unused), "ever": "never"}, job.evidence.n_gpus
-    advice = ""
-    if len(unused) == n:
-        advice = (
-            "Is the program built for GPUs, and does it find them? Try within the job: nvidia-smi; python -c 'import torch; "
-            "print(torch.cuda.is_available())'. Work that needs no GPU runs as well on a node without."
-        )
-        if n > 1:
-            title |= {"some": f"None of the {n} GPUs", "were": "was", "ever": "ever"}
-    greatest = job.evidence.greatest.get("memory_used")
-    held = np.nan if greatest is None else float(greatest[list(unused)].min())
-    if held >= rule.at("memory"):
-        evidence.append(told("memory_used", held, f"at least {words.amount(held, 'memory_used')} in use on each"))
-        advice = (
-            "The program found these GPUs, as the memory in use shows, and computes nothing on them: it may wait for its "
-            "first step (py-spy dump --pid PID shows where), for requests, or compute on the CPU."
-        )
-    return Found(title, tuple(evidence), rule.severity, job.evidence.window, unused, advice=advice, lost=share)
-
-
-@rule(
-    "info", "The first {idle} ({share} of the time) went by before the GPUs worked",
-    (
-        Threshold("share", 0.05, "at least this share of the time passes before the GPUs work", CSCS),
-        Threshold("seconds", 5.0, "and at least this many seconds"),
-    ),
-    "Stage data and environments to node-local storage, cache compiled kernels, and do preparation that needs no GPU in "
-    "a job of its own.",
-    needs=(LEAD,),
-)  # fmt: skip
-def start_up(job: Job, rule: Rule) -> Found | None:
-    """The whole job begins late."""
-    return _outside(job, rule, job.evidence.start, job.span[0], "startup")
-
-
-@rule(
-    "info", "The GPUs did nothing in the last {idle} ({share} of the time)",
-    (
-        Threshold("share", 0.05, "the GPUs do nothing in at least this share of the time, at its end"),
-        Threshold("seconds", 5.0, "and for at least this many seconds"),
-    ),
-    "Let the job end when its work is done; move what needs no GPU (output, evaluation on the CPU) to a job of its own.",
-    needs=(LEAD,),
-)  # fmt: skip
-def tear_down(job: Job, rule: Rule) -> Found | None:
-    """The whole job stops working before it ends."""
-    found = _outside(job, rule, job.span[1], job.evidence.end, "end")
-    if found is None or job.is_hanging:
-        return None
-    if job.evidence.state in _GOING_ON:
-        advice = (
-            "The job still runs: see the last lines of its output. It may wait for data, write a checkpoint, or hang."
-        )
-        return found._replace(advice=advice)
-    return found
-
-
-def _outside(job: Job, rule: Rule, start: float, end: float, category: str) -> Found | None:
-    share = job.breakdown.share(category)
-    if share < rule.at("share") or end - start < rule.at("seconds"):
-        return None
-    title = {"idle": words.duration(end - start), "share": words.percent(share)}
-    evidence = (finding("share", share, "of the GPU time", rule, "share"),)
-    return Found(title, evidence, rule.severity, (start, end), (), job.breakdown.share_over_time(category), lost=share)
-
-
-@rule(
-    "critical", "Nothing has been computed for the last {idle}{who}",
-    (
-        Threshold("seconds", 120.0, "no GPU works for at least this many seconds to the end of a job that still runs, ..."),
-        Threshold("ended", 60.0, "... or this many of one that did not complete"),
-        Threshold("share", 0.1, "and for at least this share of the time"),
-    ),
-    "Look where the ranks are: py-spy dump --pid PID (Python) or gdb -p PID on each node; NCCL's flight recorder "
-    "(TORCH_NCCL_TRACE_BUFFER_SIZE) tells which rank did not join which collective. Results may be complete: see the log.",
-    needs=(LEAD,),
-)  # fmt: skip
-def hang(job: Job, rule: Rule) -> Found | None:
-    """All GPUs idle or spin to the end of a job that does not complete."""
-    since = job.last_work
-    idle = job.evidence.end - since
-    if not job.is_hanging or idle < rule.at("seconds" if job.evidence.state in _GOING_ON else "ended"):
-        return None
-    share = idle / job.evidence.seconds
-    if share < rule.at("share"):
-        return None
-    late = job.breakdown.times >= since
-    engine = np.where(job.used, _row_means(job.account.activity.active[:, late]), np.nan)
-    idles, spins = engine < 0.1, engine >= 0.5
-    which: tuple[int, ...] = ()
-    who = ""
-    if idles.any() and spins.any() and 2 * idles.sum() <= spins.sum():
-        which = positions(idles)
-        verb = "is" if len(which) == 1 else "are"
-        who = f"; {words.named(job.evidence.gpus, which)} {verb} idle while the others spin"
-    found = (finding("seconds", idle, "without work", rule, "ended"),)
-    return Found(
-        {"idle": words.duration(idle), "who": who},
-        found,
-        rule.severity,
-        (since, job.evidence.end),
-        which,
-        late,
-        lost=share,
-    )
-
-
-_FEWEST_PARTS = 6
-"""Of fewer parts in a row each lower than the one before, chance makes one in hundreds."""
-
-
-def _row_means(values: Floats) -> Floats:
-    return values.mean(axis=1) if values.shape[1] else np.full(len(values), np.nan)
-
-
-@rule(
-    "warning", "The job grows slower: {first} of the GPU time works at its beginning, {last} at its end",
-    (
-        Threshold("drop", 0.1, "the share that works falls by at least this from the first quarter to the last"),
-        Threshold("trend", 0.7, "and it falls steadily: Kendall's correlation with time is at least this, negative"),
-        Threshold("parts", 12.0, "looked at in this many parts of the time", least=2.0),
-    ),
-    "Look for something that grows: a list of results, a fragmented heap, logs, files per folder; compare the time of "
-    "a step at the beginning and the end.",
-    needs=(LEAD,),
-)  # fmt: skip
-def slow_down(job: Job, rule: Rule) -> Found | None:
-    """The share of the time in which GPUs work falls steadily."""
-    inside = np.flatnonzero(job.steady)
-    parts = min(int(rule.at("parts")), len(inside) // 2)
-    if parts < _FEWEST_PARTS:
-        return None
-    works = job.breakdown.share_over_time("working")
-    levels = np.array([float(works[part].mean()) for part in np.array_split(inside, parts)])
-    quarter = max(parts // 4, 1)
-    first, last = float(levels[:quarter].mean()), float(levels[-quarter:].mean())
-    trend = kendall(levels)
-    if first - last < rule.at("drop") or trend > -rule.at("trend"):
-        return None
-    title = {"first": words.percent(first), "last": words.percent(last)}
-    evidence = (
-        told("share", last, f"{title['first']} at first, {title['last']} at last"),
-        told("trend", trend, f"rank correlation with time {trend:.2f}", -rule.at("trend")),
-    )
-    return Found(title, evidence, rule.severity, job.span, lost=max(first - float(levels.mean()), 0.0))
 
 
 @rule(
@@ -554,7 +347,8 @@ _REGULAR = 0.15
 def unexplained(job: Job, rule: Rule) -> Found | None:
     """Idle time in which nothing that was measured moves."""
     found = _pauses(job)
-    return None if found else _unexplained(job, rule, "")
+    is_told = bool(found) and (_period(found) is None or not _may_beat(job))
+    return None if is_told else _unexplained(job, rule, "")
 
 
 @rule(
@@ -585,7 +379,7 @@ def recurring_dips(job: Job, rule: Rule) -> Found | None:
     """All GPUs together do nothing for a while, again and again after the same time."""
     found = _pauses(job)
     period = _period(found)
-    if period is None:
+    if period is None or _may_beat(job):
         return None
     own = _unexplained(job, rule, "")
     length = float(np.median([end - first for first, end in found]))
@@ -603,6 +397,11 @@ def _pauses(job: Job) -> list[tuple[float, float]]:
     idle = (job.breakdown.share_over_time("idle.unexplained") >= 0.5) & job.steady
     times, width = job.breakdown.times, job.breakdown.width
     return [(float(times[first]), float(times[end - 1]) + width) for first, end in stretches(idle) if end - first >= 2]
+
+
+def _may_beat(job: Job) -> bool:
+    """Whether a rhythm may be the beat of steps with samples that each show a moment only."""
+    return job.account.activity.engine == "gpu_utilization" or job.evidence.interval > LONGEST_INTERVAL
 
 
 def _period(found: list[tuple[float, float]]) -> float | None:

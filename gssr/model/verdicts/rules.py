@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gssr.model.results import SEVERITIES
-from gssr.model.verdicts import clocks, errors, limits, losses
+from gssr.model.verdicts import clocks, errors, limits, losses, spans
 from gssr.model.verdicts.table import JOBSTATS, KEMPNER, TRACES, Rule, Table, Threshold, rules_of
 from gssr.similar import did_you_mean, similar
 
@@ -43,7 +43,7 @@ COMMON = Rule(
     "", (),
 )  # fmt: skip
 
-SUBJECTS = (errors, losses, clocks, limits)
+SUBJECTS = (errors, spans, losses, clocks, limits)
 TABLE = Table(COMMON, tuple(rule for subject in SUBJECTS for rule in rules_of(subject)))
 
 VARIABLE = "GSSR_RULES"

@@ -10,7 +10,7 @@ import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
 from gssr.metrics import DETECTION_METRICS
-from gssr.model.breakdown.late_gpus import LATE_CODES
+from gssr.model.account.late_gpus import LATE_CODES
 from gssr.model.findings.imbalance import BEHIND
 from gssr.model.live.attention import as_the_median, attention, by_index, by_node
 from gssr.model.live.frame import Frame

@@ -3,9 +3,9 @@
 import numpy as np
 
 from gssr.arrays import Floats
-from gssr.model.breakdown.activity import Activity
-from gssr.model.breakdown.link_traffic import transferring_share
-from gssr.model.breakdown.sparse_kernels import SMALL_SM, find_sparse_kernels
+from gssr.model.account.activity import Activity
+from gssr.model.account.link_traffic import transferring_share
+from gssr.model.account.sparse_kernels import SMALL_SM, find_sparse_kernels
 from gssr.model.evidence.evidence import Evidence
 
 ONE_WARP_PER_SCHEDULER = 0.0625

@@ -9,11 +9,11 @@ from functools import cached_property
 
 import numpy as np
 
-from gssr.arrays import Floats
-from gssr.model.breakdown.active_time import split_active_time
-from gssr.model.breakdown.activity import Activity, measure_activity
+from gssr.arrays import Flags, Floats
+from gssr.model.account.active_time import split_active_time
+from gssr.model.account.activity import Activity, measure_activity
+from gssr.model.account.idle_time import split_idle_time
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
-from gssr.model.breakdown.idle_time import split_idle_time
 from gssr.model.breakdown.result import Breakdown, Confidence
 from gssr.model.evidence.evidence import Evidence
 
@@ -22,19 +22,24 @@ MOST_ERROR = 0.05
 half of itself, is too unstable to be told: its time stays unexplained."""
 _LONG_SAMPLES = 5.0
 """Samples further apart than this (s) hold many steps of most programs: causes are told from how they vary."""
+WAITS_CLEARLY = 0.1
+"""GPUs wait if they do so for this share of the time on average: less is noise of the counters."""
+FEW_GPUS = 0.2
+"""Up to this share of the GPUs, or of the nodes, are late ones; if more are, the load is uneven."""
 _CAUSES = ("idle.input_output", "idle.copies", "idle.host", "idle.imbalance")
 
 
 @dataclass(frozen=True)
 class Account:
-    """The breakdown of a window and what it was made from. ``working`` and ``waiting`` [n_gpus, n_bins] are the shares of
-    each bin in which a GPU computes, and in which it waits for other GPUs (idle or in a communication kernel); NaN where it
-    was not measured."""
+    """The breakdown of a window and what it was made from. ``working``, ``idling`` and ``spinning`` [n_gpus, n_bins] are the
+    shares of each bin in which a GPU computes, and in which it waits for other GPUs, idle or in a communication kernel; NaN
+    where it was not measured."""
 
     breakdown: Breakdown
     activity: Activity
     working: Floats
-    waiting: Floats
+    idling: Floats
+    spinning: Floats
 
 
 class _Book:
@@ -71,7 +76,7 @@ def account_for(evidence: Evidence) -> Account:
     seconds = activity.seconds
     n_gpus, n_bins = seconds.shape
     book = _Book(n_gpus, n_bins)
-    working, waiting = np.zeros(seconds.shape), np.zeros(seconds.shape)
+    working, idling, spinning = (np.zeros(seconds.shape) for _ in range(3))
     known = np.where(activity.is_known, seconds, 0.0)
     book.add("unmeasured", seconds - known)
     used = np.where(activity.is_used[:, None], known, 0.0)
@@ -79,16 +84,17 @@ def account_for(evidence: Evidence) -> Account:
     outside = activity.is_startup | activity.is_end
     for name, bins in (("startup", activity.is_startup), ("end", activity.is_end)):
         book.add(name, np.where(bins, used * (1 - activity.active), 0.0))
-    for name, share in split_idle_time(evidence, activity).items():
-        book.add(name, np.where(outside, 0.0, used * share))
-        if name == "idle.imbalance":
-            waiting += np.where(outside, 0.0, share)
     for name, share in split_active_time(evidence, activity).items():
         book.add(name, used * share)
         if name.startswith("working."):
             working += share
         elif name == "communication.waiting":
-            waiting += share
+            spinning = share
+    awaited = _find_awaited_gpus(spinning, activity)
+    for name, share in split_idle_time(evidence, activity, awaited).items():
+        book.add(name, np.where(outside, 0.0, used * share))
+        if name == "idle.imbalance":
+            idling = np.where(outside, 0.0, share)
     error, total = book.error, max(float(book.by_gpu.sum()), 1e-9)
     for name in _CAUSES:
         own = float(book.by_gpu[:, POSITIONS[name]].sum()) / total
@@ -99,7 +105,20 @@ def account_for(evidence: Evidence) -> Account:
         max(evidence.interval, evidence.width), error, tuple(_confidence(each.name, evidence) for each in CATEGORIES),
     )  # fmt: skip
     cells = activity.is_known & activity.is_used[:, None]
-    return Account(breakdown, activity, np.where(cells, working, np.nan), np.where(cells, waiting, np.nan))
+    return Account(breakdown, activity, *(np.where(cells, each, np.nan) for each in (working, idling, spinning)))
+
+
+def _find_awaited_gpus(spinning: Floats, activity: Activity) -> Flags:
+    """Find the few GPUs [n_gpus] that the others wait for in communication kernels: they spin less than half as long. If
+    they idle, then not for the others."""
+    used = activity.is_used
+    if not used.any():
+        return used
+    by_gpu = spinning.mean(axis=1)
+    usual = float(by_gpu[used].mean())
+    awaited = used & (by_gpu < usual / 2)
+    is_clear = usual >= WAITS_CLEARLY and awaited.sum() <= FEW_GPUS * used.sum()
+    return awaited if is_clear else np.zeros_like(awaited)
 
 
 def _confidence(name: str, evidence: Evidence) -> Confidence:

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Flags, Floats
-from gssr.model.breakdown.activity import Activity
-from gssr.model.breakdown.compare_gpus import mean_of_groups
-from gssr.model.breakdown.link_traffic import gpu_link_bytes
-from gssr.model.evidence.evidence import Evidence
+from gssr.model.account.activity import Activity
+from gssr.model.account.compare_gpus import mean_of_groups
+from gssr.model.account.link_traffic import gpu_link_bytes
+from gssr.model.evidence.evidence import Evidence, over_gpus
 
 COLLECTIVE_SM = 0.16
 """SM activity per engine activity of a collective: NCCL's kernels occupy up to 24 of an H100's 132 SMs."""
@@ -55,7 +55,7 @@ class SparseKernels(NamedTuple):
 
 def find_sparse_kernels(evidence: Evidence, activity: Activity) -> SparseKernels:
     """Find how long kernels ran that use few SMs, by SM activity, else by power; none where neither was measured."""
-    cells = activity.is_known & activity.is_used[:, None] & (activity.active > _CLEARLY_ACTIVE)
+    cells = activity.is_measured & activity.is_used[:, None] & (activity.active > _CLEARLY_ACTIVE)
     nothing = SparseKernels(np.zeros_like(activity.active), False)
     if not cells.any():
         return nothing
@@ -98,7 +98,7 @@ def _densest(measured: Floats, known: Floats) -> float:
     if dense >= MIXED_SM:
         return dense
     in_bin = np.nan_to_num(measured).max(axis=0)
-    busiest = float(np.median(in_bin[in_bin > 0]))
+    busiest = float(np.median(in_bin[in_bin > 0])) if in_bin.any() else 0.0
     return busiest if busiest >= MIXED_SM else dense
 
 
@@ -114,7 +114,12 @@ def _by_power(evidence: Evidence, activity: Activity, cells: Flags) -> Floats:
         n = max(n, int(np.ceil(_SNAPSHOTS * evidence.interval / evidence.width)))
     known = np.where(activity.is_known, activity.active, np.nan)
     effort = mean_of_groups(_power_at_work(evidence, activity), n) / np.maximum(mean_of_groups(known, n), 1e-2)
-    ratio = _with_usual_values(np.where(cells, effort, np.nan))
+    effort = np.where(cells, effort, np.nan)
+    unknown = ~np.isfinite(effort).any(axis=1)
+    if unknown.all():
+        return np.zeros_like(effort)
+    effort[unknown] = over_gpus(effort[~unknown])  # of a card with two dies only the first tells its power
+    ratio = _with_usual_values(effort)
     dense = float(np.percentile(ratio[cells], 90))
     if "tensor_active" in evidence.series:
         tensor = np.where(cells, evidence.series["tensor_active"] / np.maximum(activity.active, 1e-9), np.nan)

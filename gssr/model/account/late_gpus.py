@@ -9,24 +9,24 @@ from dataclasses import dataclass
 import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
-from gssr.model.breakdown.account import Account
-from gssr.model.breakdown.activity import IDLE_ACTIVITY
+from gssr.model.account.activity import IDLE_ACTIVITY
+from gssr.model.account.book import FEW_GPUS, WAITS_CLEARLY, Account
+from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 
-WAITS_CLEARLY = 0.1
-"""GPUs wait in a bin if they do so for this share of it on average: less is noise of the counters."""
+ORDINARY_WAITS = CATEGORIES[POSITIONS["idle.imbalance"]].ordinary
 WAITS_LITTLE = 0.5
 """A GPU is late in a bin if it waits less than this share of what all wait there on average."""
 ALWAYS_LATE = 0.7
 """The same GPU is late if it is so in this share of the time in which others wait; by chance it would be so in half."""
-FEW_GPUS = 0.2
-"""Up to this share of the GPUs, or of the nodes, are late ones; if more are, the load is uneven."""
 UNEVEN = 0.25
 """GPUs whose waits over the whole window differ by this share of their mean have unequal shares of the work."""
 TURN_SHARE = 0.2
 """Groups that take turns hold at least this share of the GPUs: a single late one is no group."""
+TURNS_TIME = 0.8
+"""GPUs that take turns wait in this share of the time; those that are late in a long step begin it together."""
 WHOLE_TURNS = 0.7
 """GPUs that take turns wait for a whole bin or not at all in this share of the cells; stragglers are late by parts of it."""
-_SECONDS = 2.0
+_SECONDS = 1.0
 """Bins are put together to this length: shorter ones show parts of a step."""
 
 
@@ -52,31 +52,41 @@ def find_late_gpus(account: Account, node_of: Ints, interval: float) -> LateGpus
     used = np.flatnonzero(activity.is_used)
     if len(used) < 2:
         return None
+    begins, ends = working_spans(account)
+    times = breakdown.times  # what lies before a GPU's own work, or after it, is that of late_start and early_end
+    inside = (times >= begins[:, None]) & (times < ends[:, None]) & ~(activity.is_startup | activity.is_end)
     n_together = max(1, int(np.ceil(max(_SECONDS, interval) / breakdown.width)))
-    waits = _in_groups(np.where(activity.is_startup | activity.is_end, np.nan, account.waiting[used]), n_together)
+    waits = _in_groups(np.where(inside, account.idling + account.spinning, np.nan)[used], n_together)
     weight = np.nan_to_num(_mean(waits))
-    busy = weight >= WAITS_CLEARLY
+    busy = weight >= ORDINARY_WAITS
     if not busy.any():
         return None
     is_late = np.nan_to_num(waits, nan=np.inf) < WAITS_LITTLE * weight
     how_often = (is_late[:, busy] * weight[busy]).sum(axis=1) / weight[busy].sum()
     late = np.asarray(how_often >= ALWAYS_LATE, bool)
-    share = breakdown.share("idle.imbalance") + breakdown.share("communication.waiting")
+    idles, spins = (
+        float(np.nansum(np.where(inside, cells, 0.0) * activity.seconds)) / max(breakdown.gpu_seconds, 1e-9)
+        for cells in (account.idling, account.spinning)
+    )
+    share = min(idles, breakdown.share("idle.imbalance")) + min(spins, breakdown.share("communication.waiting"))
     is_waiting = np.asarray(np.repeat(busy, n_together)[: len(breakdown.times)], bool)
     by_gpu = _mean(np.where(busy, waits, np.nan).T)
-    if late.any():
+    if late.any() and not late.all():
         code = _code_of_late_ones(late, node_of[used])
         return LateGpus(code, () if code == "imbalance" else tuple(used[late].tolist()), share, is_waiting)
     usual = float(np.nanmean(by_gpu))
     n_late = float(np.median(is_late[:, busy].mean(axis=0)))
     if n_late == 0.0:  # nobody waits clearly less than the others
         is_uneven = float(np.nanmax(by_gpu) - np.nanmin(by_gpu)) > max(WAITS_CLEARLY, 2 * UNEVEN * usual)
-        return LateGpus("imbalance", (), share, is_waiting) if is_uneven else None
+        if not is_uneven and idles <= spins:
+            return None
+        return LateGpus("imbalance" if is_uneven else "rotating_stragglers", (), share, is_waiting)
     if float(np.nanstd(by_gpu)) > UNEVEN * usual:
         return LateGpus("imbalance", (), share, is_waiting)
     cells = np.nan_to_num(waits[:, busy])
     is_whole = ((cells > 0.8) | (cells < 0.2)).mean() > WHOLE_TURNS
-    code = "taking_turns" if n_late >= TURN_SHARE and is_whole else "rotating_stragglers"
+    in_turn = min(n_late, usual) >= TURN_SHARE and busy.mean() >= TURNS_TIME
+    code = "taking_turns" if in_turn and is_whole else "rotating_stragglers"
     return LateGpus(code, (), share, is_waiting)
 
 

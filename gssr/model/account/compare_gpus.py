@@ -11,7 +11,7 @@ from gssr.model.evidence.evidence import Evidence
 
 LEAST_EXCESS = 0.03
 """What a GPU waits longer by less than this share of a bin is within the noise of the counters."""
-FINE_SECONDS, SNAPSHOT_SECONDS = 2.0, 5.0
+FINE_SECONDS, SNAPSHOT_SECONDS = 1.0, 5.0
 """GPUs of a node are compared over so many seconds at least: counters of one moment; snapshots of up to a second (NVML)."""
 SAMPLES_BETWEEN_NODES = 8
 """Nodes are compared over so many samples, unless what differs lasts."""

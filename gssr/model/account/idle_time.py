@@ -7,9 +7,9 @@ is left. What nobody claims is the gap between kernels in bins in which some run
 import numpy as np
 
 from gssr.arrays import Flags, Floats
-from gssr.model.breakdown.activity import Activity
-from gssr.model.breakdown.compare_gpus import longer_than_others
-from gssr.model.breakdown.link_traffic import FABRIC, host_link_bytes, weighted_median
+from gssr.model.account.activity import Activity
+from gssr.model.account.compare_gpus import longer_than_others
+from gssr.model.account.link_traffic import FABRIC, host_link_bytes, weighted_median
 from gssr.model.evidence.evidence import Evidence
 from gssr.model.evidence.gather import MOVED
 
@@ -27,6 +27,8 @@ FULL_LINK = 0.8
 """Copies from pinned memory reach this share of a link's bandwidth."""
 STEADY_COPIES = 0.1
 """If copies take at least this share of the time by the bytes they move, they are seen even where they never change."""
+MIXED_SPREAD = 0.3
+"""Samples that mix whole steps differ by less than this in how idle they are."""
 BUSY_CORES = 1.5
 """A rank whose processes keep more cores busy than this computes on the CPU: one core spins in any synchronisation."""
 ONE_CORE, ALL_CORES = 0.9, 0.9
@@ -35,9 +37,9 @@ SOME_ACTIVITY = 0.05
 """In bins with less engine activity than this no kernel of the program runs."""
 
 
-def split_idle_time(evidence: Evidence, activity: Activity) -> dict[str, Floats]:
-    """Split the time in which no kernel runs. Returns shares [n_gpus, n_bins] of each bin by category, which add up to
-    1 - ``activity.active``."""
+def split_idle_time(evidence: Evidence, activity: Activity, awaited: Flags) -> dict[str, Floats]:
+    """Split the time in which no kernel runs. ``awaited`` [n_gpus]: GPUs that the others wait for. Returns shares
+    [n_gpus, n_bins] of each bin by category, which add up to 1 - ``activity.active``."""
     idle = np.asarray(1 - activity.active, np.float64)
     inside = np.asarray(activity.is_known & activity.is_used[:, None] & ~(activity.is_startup | activity.is_end), bool)
     left = idle
@@ -51,7 +53,8 @@ def split_idle_time(evidence: Evidence, activity: Activity) -> dict[str, Floats]
     claim("idle.input_output", idle * _waiting_for_files(evidence, idle, inside))
     claim("idle.copies", idle * _copying_part(evidence, idle, inside))
     is_snapshot = activity.engine == "gpu_utilization"
-    claim("idle.imbalance", longer_than_others(idle, inside, evidence, is_snapshot))
+    longer = longer_than_others(idle, inside & activity.is_measured, evidence, is_snapshot)
+    claim("idle.imbalance", np.where(awaited[:, None], 0.0, longer))
     runs_kernels = activity.active >= SOME_ACTIVITY
     cores = _held_a_second(evidence, evidence.workload.get("cpu"))
     all_busy = _held_a_second(evidence, evidence.host.get("cpu_utilization")) >= ALL_CORES
@@ -122,6 +125,8 @@ def _copying_part(evidence: Evidence, idle: Floats, inside: Flags) -> Floats:
     seconds = copied / (FULL_LINK * bandwidth)
     if not inside.any() or float(seconds[inside].mean()) < STEADY_COPIES:
         return part
+    if float(np.ptp(np.percentile(idle[inside], (5, 95)))) > MIXED_SPREAD:
+        return part  # samples tell waits from work, and no more is copied in waits
     return np.asarray(np.clip(seconds / np.maximum(idle, 1e-9), 0.0, 1.0), np.float64)
 
 

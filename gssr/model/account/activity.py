@@ -26,6 +26,7 @@ class Activity:
     """How active the GPUs of a window were, bin by bin.
 
     ``active`` [n_gpus, n_bins]: the share of each bin in which kernels run; 0 where ``is_known`` [n_gpus, n_bins] is False.
+    ``is_measured`` [n_gpus, n_bins]: known from a sample of its own, not from one nearby.
     ``seconds`` [n_gpus, n_bins]: how much of the window lies in each bin. ``is_used`` [n_gpus]: the GPU did something.
     ``is_startup`` and ``is_end`` [n_bins]: before the first work of any GPU, and after the last. ``engine``: the metric that
     told of most GPUs; empty if nothing was measured.
@@ -33,6 +34,7 @@ class Activity:
 
     active: Floats
     is_known: Flags
+    is_measured: Flags
     seconds: Floats
     is_used: Flags
     is_startup: Flags
@@ -51,6 +53,7 @@ def measure_activity(evidence: Evidence) -> Activity:
             active[lacks] = evidence.series[name][lacks]
     if "sm_active" in evidence.series:  # an SM is active only while the engine is
         active = np.where(np.isfinite(active), np.fmax(active, evidence.series["sm_active"]), np.nan)
+    is_measured = np.isfinite(active)
     active = _without_short_holes(_with_missing_values(np.clip(active, 0.0, 1.0), evidence), evidence)
     is_known = np.isfinite(active)
     active = np.where(is_known, active, 0.0)
@@ -58,7 +61,7 @@ def measure_activity(evidence: Evidence) -> Activity:
     ends = np.minimum(evidence.times + evidence.width, evidence.end)
     seconds = np.broadcast_to(np.maximum(ends - begins, 0.0), shape)
     is_used = (active >= IDLE_ACTIVITY).sum(axis=1) > UNUSED_SHARE * is_known.sum(axis=1)
-    return Activity(active, is_known, seconds, is_used, *_outside_work(active, is_known, is_used), engine)
+    return Activity(active, is_known, is_measured, seconds, is_used, *_outside_work(active, is_known, is_used), engine)
 
 
 def _with_missing_values(active: Floats, evidence: Evidence) -> Floats:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from gssr.arrays import Flags, Floats
-from gssr.model.breakdown.activity import Activity
-from gssr.model.breakdown.compare_gpus import longer_than_others
+from gssr.model.account.activity import Activity
+from gssr.model.account.compare_gpus import longer_than_others
 from gssr.model.evidence.evidence import Evidence
 
 NVLINK = ("nvlink_tx_bytes", "nvlink_rx_bytes")
@@ -17,6 +17,8 @@ LEAST_BYTES = 3e9
 """A collective that transfers moves at least so many bytes a second, ..."""
 NVLINK_SHARE, PCIE_SHARE = 0.1, 0.2
 """... and this share of NVLink, or of PCIe where that joins the GPUs of one node (NCCL's bus bandwidth is 0.3 to 0.9)."""
+QUIET_BYTES = 1e6
+"""A link that carries less than this (B/s) on average carries no data of the program."""
 _PURE_SPREAD = 0.3
 """Traffic beside the work is told from that of collectives if the work's share differs by this from bin to bin."""
 
@@ -25,9 +27,14 @@ def gpu_link_bytes(evidence: Evidence) -> Floats:
     """Add up what a GPU's links carry to other GPUs, B/s and direction [n_gpus, n_bins]: NVLink; also PCIe if there is no
     NVLink, or there are several nodes, since network adapters lie behind it. 0 where it is not known."""
     total = _sum(evidence, NVLINK) / 2
-    if len(evidence.nodes) > 1 or not total.any():
+    if len(evidence.nodes) > 1 or is_nvlink_quiet(evidence):
         total = total + _sum(evidence, PCIE) / 2
     return np.asarray(total, np.float64)
+
+
+def is_nvlink_quiet(evidence: Evidence) -> bool:
+    """Whether NVLink carries nothing, or is not there: then what GPUs of a node exchange passes PCIe."""
+    return not any((evidence.mean(name) or 0.0) >= QUIET_BYTES for name in NVLINK)
 
 
 def host_link_bytes(evidence: Evidence, fabric: Floats) -> Floats:
@@ -53,7 +60,7 @@ def transferring_share(evidence: Evidence, activity: Activity, communication: Fl
         return np.zeros_like(communication)
     rate, weight = links[busy] / communication[busy], links[busy]
     least = LEAST_BYTES
-    if evidence.peaks is not None and evidence.peaks.nvlink_bandwidth:
+    if evidence.peaks is not None and evidence.peaks.nvlink_bandwidth and not is_nvlink_quiet(evidence):
         least = max(least, NVLINK_SHARE * evidence.peaks.nvlink_bandwidth)
     elif evidence.peaks is not None and len(evidence.nodes) == 1:
         least = max(least, PCIE_SHARE * evidence.peaks.pcie_bandwidth)

@@ -1,0 +1,246 @@
+"""Verdicts on when GPUs work: those that begin late, end early or do nothing; the job's own begin and end; hangs; whether it
+grows slower."""
+
+import numpy as np
+
+from gssr.arrays import Floats
+from gssr.model.account.late_gpus import working_spans
+from gssr.model.evidence.evidence import over_gpus
+from gssr.model.verdicts import words
+from gssr.model.verdicts.job import Job, finite, group, holds, kendall, positions
+from gssr.model.verdicts.table import CSCS, LEAD, Found, Rule, Threshold, finding, rule, told
+
+_GOING_ON = ("running", "lost")
+
+
+@rule(
+    "warning", "{some} began to work {late} after the others",
+    (
+        Threshold("share", 0.05, "a GPU begins later than the first quarter of them by at least this share of the time"),
+        Threshold("seconds", 5.0, "and by at least this many seconds"),
+    ),
+    "See what these nodes did meanwhile: a slow file system, an image being pulled, a rank waiting for its data.",
+    needs=(LEAD,),
+)  # fmt: skip
+def late_start(job: Job, rule: Rule) -> Found | None:
+    """Some GPUs begin after the others."""
+    begin = working_spans(job.account)[0]
+    return _not_together(job, rule, begin, _quartile(begin, 0.25), "late")
+
+
+@rule(
+    "warning", "{some} stopped working {early} before the others",
+    (
+        Threshold("share", 0.05, "a GPU stops earlier than the last quarter of them by at least this share of the time"),
+        Threshold("seconds", 5.0, "and by at least this many seconds"),
+    ),
+    "Look for a rank that died, or share the work out in smaller pieces so that all end together.",
+    needs=(LEAD,),
+)  # fmt: skip
+def early_end(job: Job, rule: Rule) -> Found | None:
+    """Some GPUs stop before the others."""
+    end = working_spans(job.account)[1]
+    return _not_together(job, rule, end, _quartile(end, 0.75), "early")
+
+
+_LEAST_LOST = 0.01
+"""What costs less of the GPU time is no loss that anybody would look for."""
+
+
+def _quartile(values: Floats, share: float) -> float:
+    """A quartile of what is known: one of the values; NaN without any."""
+    known = np.sort(values[np.isfinite(values)])
+    return float(known[round(share * (len(known) - 1))]) if len(known) else np.nan
+
+
+def _not_together(job: Job, rule: Rule, edge: Floats, usual: float, word: str) -> Found | None:
+    """GPUs whose begin or end of work [n_gpus] is far from that of the quarter that begins first or ends last."""
+    apart = np.nan_to_num(edge - usual if word == "late" else usual - edge)
+    least = max(rule.at("share") * job.evidence.seconds, rule.at("seconds"), 3.5 * job.evidence.width)
+    lost = {event.gpu for event in job.evidence.events if event.kind == "gpu_lost"}
+    which = tuple(at for at in positions(apart >= least) if job.evidence.gpus[at].gpu not in lost)
+    if not which or holds(job, "hang") or (job.late_gpus is not None and job.late_gpus.code == "taking_turns"):
+        return None
+    seconds = float(np.median(apart[list(which)]))
+    share = float(apart[list(which)].sum()) / job.evidence.n_gpus / job.evidence.seconds
+    if share < _LEAST_LOST:
+        return None
+    evidence = (
+        finding("seconds", seconds, "apart from the others", rule, "seconds"),
+        told("share", share, f"{words.percent(share)} of the GPU time"),
+    )
+    own = float(np.median(edge[list(which)]))
+    return Found(
+        {**group(job, which), word: words.duration(seconds)}, evidence, rule.severity,
+        (min(usual, own), max(usual, own)), which, lost=share,
+    )  # fmt: skip
+
+
+@rule(
+    "critical", "{some} {were} {ever} used",
+    (
+        Threshold("seconds", 20.0, "in a job of at least this many seconds"),
+        Threshold("memory", 1e9, "where each has more bytes in use than a driver takes, the program found them"),
+    ),
+    "Ask for fewer GPUs, or let the program use all it gets: check the ranks per node, CUDA_VISIBLE_DEVICES and the "
+    "launcher's GPU binding (srun --ntasks-per-node=4 --gpus-per-task=1 nvidia-smi -L).",
+    needs=(LEAD,),
+)  # fmt: skip
+def gpus_unused(job: Job, rule: Rule) -> Found | None:
+    """k of n GPUs do nothing in the whole run."""
+    unused = positions(job.known & ~job.used)
+    if not unused or job.evidence.seconds < rule.at("seconds"):
+        return None
+    share = job.breakdown.share("unused")
+    evidence = [told("share", share, f"{words.percent(share)} of the GPU time")]
+    title, n = {**group(job, unused), "ever": "never"}, job.evidence.n_gpus
+    advice = ""
+    if len(unused) == n:
+        advice = (
+            "Is the program built for GPUs, and does it find them? Try within the job: nvidia-smi; python -c 'import torch; "
+            "print(torch.cuda.is_available())'. Work that needs no GPU runs as well on a node without."
+        )
+        if n > 1:
+            title |= {"some": f"None of the {n} GPUs", "were": "was", "ever": "ever"}
+    greatest = job.evidence.greatest.get("memory_used")
+    held = np.nan if greatest is None else float(greatest[list(unused)].min())
+    if held >= rule.at("memory"):
+        evidence.append(told("memory_used", held, f"at least {words.amount(held, 'memory_used')} in use on each"))
+        advice = (
+            "The program found these GPUs, as the memory in use shows, and computes nothing on them: it may wait for its "
+            "first step (py-spy dump --pid PID shows where), for requests, or compute on the CPU."
+        )
+    return Found(title, tuple(evidence), rule.severity, job.evidence.window, unused, advice=advice, lost=share)
+
+
+@rule(
+    "info", "The first {idle} ({share} of the time) went by before the GPUs worked",
+    (
+        Threshold("share", 0.05, "at least this share of the time passes before the GPUs work", CSCS),
+        Threshold("seconds", 5.0, "and at least this many seconds"),
+    ),
+    "Stage data and environments to node-local storage, cache compiled kernels, and do preparation that needs no GPU in "
+    "a job of its own.",
+    needs=(LEAD,),
+)  # fmt: skip
+def start_up(job: Job, rule: Rule) -> Found | None:
+    """The whole job begins late."""
+    return _outside(job, rule, job.evidence.start, job.span[0], "startup")
+
+
+@rule(
+    "info", "The GPUs did nothing in the last {idle} ({share} of the time)",
+    (
+        Threshold("share", 0.05, "the GPUs do nothing in at least this share of the time, at its end"),
+        Threshold("seconds", 5.0, "and for at least this many seconds"),
+    ),
+    "Let the job end when its work is done; move what needs no GPU (output, evaluation on the CPU) to a job of its own.",
+    needs=(LEAD,),
+)  # fmt: skip
+def tear_down(job: Job, rule: Rule) -> Found | None:
+    """The whole job stops working before it ends."""
+    found = _outside(job, rule, job.span[1], job.evidence.end, "end")
+    if found is None or holds(job, "hang"):
+        return None
+    if job.evidence.state in _GOING_ON:
+        advice = (
+            "The job still runs: see the last lines of its output. It may wait for data, write a checkpoint, or hang."
+        )
+        return found._replace(advice=advice)
+    return found
+
+
+def _outside(job: Job, rule: Rule, start: float, end: float, category: str) -> Found | None:
+    share = job.breakdown.share(category)
+    if share < rule.at("share") or end - start < rule.at("seconds"):
+        return None
+    title = {"idle": words.duration(end - start), "share": words.percent(share)}
+    evidence = (finding("share", share, "of the GPU time", rule, "share"),)
+    return Found(title, evidence, rule.severity, (start, end), (), job.breakdown.share_over_time(category), lost=share)
+
+
+@rule(
+    "critical", "Nothing has been computed for the last {idle}{who}",
+    (
+        Threshold("seconds", 120.0, "no GPU works for at least this many seconds to the end of a job that still runs, ..."),
+        Threshold("ended", 60.0, "... or this many of one that did not complete"),
+        Threshold("share", 0.1, "and for at least this share of the time"),
+    ),
+    "Look where the ranks are: py-spy dump --pid PID (Python) or gdb -p PID on each node; NCCL's flight recorder "
+    "(TORCH_NCCL_TRACE_BUFFER_SIZE) tells which rank did not join which collective. Results may be complete: see the log.",
+    needs=(LEAD,),
+)  # fmt: skip
+def hang(job: Job, rule: Rule) -> Found | None:
+    """All GPUs idle or spin to the end of a job that does not complete."""
+    since = job.last_work
+    idle = job.evidence.end - since
+    if not job.is_hanging or idle < rule.at("seconds" if job.evidence.state in _GOING_ON else "ended"):
+        return None
+    share = idle / job.evidence.seconds
+    if share < rule.at("share"):
+        return None
+    late = job.breakdown.times >= since
+    engine = np.where(job.used, _row_means(job.account.activity.active[:, late]), np.nan)
+    idles, spins = engine < 0.1, engine >= 0.5
+    which: tuple[int, ...] = ()
+    who = ""
+    if idles.any() and spins.any() and 2 * idles.sum() <= spins.sum():
+        which = positions(idles)
+        verb = "is" if len(which) == 1 else "are"
+        who = f"; {words.named(job.evidence.gpus, which)} {verb} idle while the others spin"
+    found = (finding("seconds", idle, "without work", rule, "ended"),)
+    return Found(
+        {"idle": words.duration(idle), "who": who},
+        found,
+        rule.severity,
+        (since, job.evidence.end),
+        which,
+        late,
+        lost=share,
+    )
+
+
+_FEWEST_PARTS = 6
+"""Of fewer parts in a row each lower than the one before, chance makes one in hundreds."""
+
+
+def _row_means(values: Floats) -> Floats:
+    return values.mean(axis=1) if values.shape[1] else np.full(len(values), np.nan)
+
+
+@rule(
+    "warning", "The job grows slower: {first} of the GPU time works at its beginning, {last} at its end",
+    (
+        Threshold("drop", 0.1, "the share that works falls by at least this from the first quarter to the last"),
+        Threshold("trend", 0.7, "and it falls steadily: Kendall's correlation with time is at least this, negative"),
+        Threshold("parts", 12.0, "looked at in this many parts of the time", least=2.0),
+    ),
+    "Look for something that grows: a list of results, a fragmented heap, logs, files per folder; compare the time of "
+    "a step at the beginning and the end.",
+    needs=(LEAD,),
+)  # fmt: skip
+def slow_down(job: Job, rule: Rule) -> Found | None:
+    """The share of the time in which GPUs work falls steadily."""
+    inside = np.flatnonzero(job.steady)
+    parts = min(int(rule.at("parts")), len(inside) // 2)
+    if parts < _FEWEST_PARTS:
+        return None
+    begins, ends = working_spans(job.account)
+    times = job.breakdown.times  # GPUs that begin late or end early don't slow the others down
+    works = np.where((times >= begins[:, None]) & (times < ends[:, None]), job.account.working, np.nan)[job.used]
+    mean = over_gpus(works)
+    levels = np.array([np.mean(known) for part in np.array_split(inside, parts) if len(known := finite(mean[part]))])
+    if len(levels) < _FEWEST_PARTS:
+        return None
+    parts = len(levels)
+    quarter = max(parts // 4, 1)
+    first, last = float(levels[:quarter].mean()), float(levels[-quarter:].mean())
+    trend = kendall(levels)
+    if first - last < rule.at("drop") or trend > -rule.at("trend"):
+        return None
+    title = {"first": words.percent(first), "last": words.percent(last)}
+    evidence = (
+        told("share", last, f"{title['first']} at first, {title['last']} at last"),
+        told("trend", trend, f"rank correlation with time {trend:.2f}", -rule.at("trend")),
+    )
+    return Found(title, evidence, rule.severity, job.span, lost=max(first - float(levels.mean()), 0.0))

@@ -1,0 +1,146 @@
+"""The account of GPU time adds up whatever a recording holds, and says the same of a job however it is read."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from evidences import HEALTHY, START, during, evidence, scaled
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gssr.model.account.book import account_for
+from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
+from gssr.model.breakdown.result import Breakdown
+from gssr.model.evidence.evidence import Evidence
+from gssr.model.evidence.gather import gather
+from gssr.model.verdicts import judge
+from gssr.model.window import extent
+from gssr.store.read.recording import open_recording
+from gssr.store.read.window_edges import ALL_TIME, Window
+from tests.fakes.jobs.draw import draw
+from tests.fakes.jobs.write import write
+
+BRANCHES = ("idle", "communication", "working")
+"""What is judged in any window: the others need the whole run."""
+
+
+def breakdown_of(found: Evidence) -> Breakdown:
+    return account_for(found).breakdown
+
+
+def _any_evidence(seed: int, n_gpus: int, n: int, width: float) -> Evidence:
+    """Of anything: values beyond their scale, with holes in GPUs, times and metrics, cut at both ends."""
+    random = np.random.default_rng(seed)
+    holes = random.random((n_gpus, 1)) < 0.2, random.random((1, n)) < 0.2, random.random((n_gpus, n)) < random.random()
+    values: dict[str, Any] = {}
+    for name, usual in HEALTHY.items():
+        values[name] = 1.4 * usual * random.random((n_gpus, n)) * (random.random((n_gpus, 1)) < 0.8)
+        for where in holes if random.random() < 0.8 else ():
+            values[name][np.broadcast_to(where, (n_gpus, n))] = np.nan
+    without = tuple(name for name in HEALTHY if random.random() < 0.3)
+    host = {name: None if random.random() < 0.3 else 2e9 * random.random(n) for name in ("read_bytes", "net_rx_bytes")}
+    found = evidence(
+        n_gpus, n, without=without, host=host, workload={"cpu": 3 * random.random(n)}, width=width, **values
+    )
+    cut = width * random.random(2)
+    return replace(found, start=found.start + cut[0], end=max(found.end - cut[1], found.start + cut[0] + 1e-3))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 9), st.integers(1, 70), st.sampled_from([0.1, 1.0, 10.0]))
+def test_every_second_of_every_gpu_is_in_one_category(seed: int, n_gpus: int, n: int, width: float) -> None:
+    found = _any_evidence(seed, n_gpus, n, width)
+    account = account_for(found)
+    breakdown = account.breakdown
+    assert (breakdown.by_gpu >= -1e-9).all() and (breakdown.over_time >= -1e-9).all()
+    rounding = 3e-7 * (n + 2)  # of unix times
+    np.testing.assert_allclose(breakdown.by_gpu.sum(axis=1), found.seconds, rtol=1e-9, atol=rounding)
+    np.testing.assert_allclose(breakdown.over_time.sum(axis=0), breakdown.by_gpu.sum(axis=0), atol=1e-6)
+    assert breakdown.shares.sum() == pytest.approx(1.0, abs=1e-9)
+    for cells in (account.working, account.idling, account.spinning):
+        known = cells[np.isfinite(cells)]
+        assert ((known >= -1e-9) & (known <= 1 + 1e-9)).all()
+    efficiency = breakdown.efficiency
+    if efficiency is not None:
+        assert all(0 <= factor <= 1 + 1e-9 for factor in efficiency)
+
+
+@pytest.mark.parametrize("width", [1.0, 10.0])
+def test_efficiencies_multiply_up_to_the_share_that_computes(width: float) -> None:
+    found = evidence(width=width, **scaled(np.linspace(1.0, 0.5, 8)[:, None]))
+    breakdown = breakdown_of(found)
+    efficiency = breakdown.efficiency
+    assert efficiency is not None and efficiency.parallel == pytest.approx(breakdown.share("working"))
+    assert efficiency.load_balance < 0.9
+
+
+def test_unused_gpus_start_up_and_end_are_told_apart() -> None:
+    load = np.tile(during(300, 60, 240, 1.0, 0.0), (8, 1))
+    load[3] = 0.0
+    shares = breakdown_of(evidence(**scaled(load))).shares_by_gpu
+    own = {name: shares[:, POSITIONS[name]] for name in ("unused", "startup", "end")}
+    assert own["unused"].tolist() == [float(gpu == 3) for gpu in range(8)]
+    for name in ("startup", "end"):
+        assert own[name] == pytest.approx(np.where(np.arange(8) == 3, 0.0, 0.2), abs=0.01)
+
+
+def test_time_without_samples_is_unmeasured_and_a_single_lost_sample_is_not() -> None:
+    found = evidence()
+    series = {name: values.copy() for name, values in found.series.items()}
+    for values in series.values():
+        values[2, 100:160] = np.nan
+        values[5, 200] = np.nan
+    unmeasured = breakdown_of(replace(found, series=series)).shares_by_gpu[:, POSITIONS["unmeasured"]]
+    assert unmeasured[2] == pytest.approx(0.2, abs=0.02) and not unmeasured[[0, 1, 3, 4, 5, 6, 7]].any()
+
+
+def test_a_gpu_that_was_never_sampled_is_unmeasured_in_all() -> None:
+    whole = breakdown_of(evidence(4)).with_unmeasured_gpus(np.array([0, 1, 3, 4]), 5, 300.0)
+    assert whole.shares_by_gpu[2, POSITIONS["unmeasured"]] == 1.0 and whole.gpu_seconds == pytest.approx(1500)
+
+
+def test_a_cause_that_comes_and_goes_from_bin_to_bin_is_not_told() -> None:
+    """Traffic that is there in every second bin by chance of the sampling makes no cause of idle time in these."""
+    every_second = np.arange(300) % 2 * 4e9
+    breakdown = breakdown_of(evidence(host={"read_bytes": every_second}, **scaled(0.7)))
+    assert breakdown.share("idle.input_output") == 0.0 and breakdown.share("idle") == pytest.approx(0.35, abs=0.02)
+
+
+def _inner(by_category: Any) -> Any:
+    """Shares of BRANCHES in their sum."""
+    own = np.array(
+        [sum(by_category[POSITIONS[each.name]] for each in CATEGORIES if each.branch == name) for name in BRANCHES]
+    )
+    return own / own.sum()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["slow_input", "copies", "straggler", "communication", "healthy"],
+)
+def test_rows_rollups_and_halves_say_the_same(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = draw(11, is_healthy=True) if name == "healthy" else draw(11, name=name)
+    write(job, str(tmp_path / "job.sql"))
+    reader = open_recording(tmp_path / "job.sql").runs[0]
+    span, positions = extent(reader), np.arange(len(reader.gpus))
+
+    def seconds(window: Window = ALL_TIME) -> Any:
+        return breakdown_of(gather(reader, positions, window)).by_gpu.sum(axis=0)
+
+    whole = seconds()
+    middle = (span.start + span.end) / 2
+    halves = seconds(Window(span.start, middle)) + seconds(Window(middle, span.end))
+    assert np.abs(_inner(whole) - _inner(halves)).max() <= 0.03
+    monkeypatch.setattr("gssr.model.evidence.gather.MOST_ROWS", 0)
+    assert np.abs(_inner(whole) - _inner(seconds())).max() <= 0.03
+
+
+def test_a_window_of_the_rows_is_judged_by_itself() -> None:
+    """Nothing outside a window is in its account."""
+    found = evidence(**scaled(during(300, 150, 300, 0.4)))
+    first = replace(found, end=START + 150)
+    assert breakdown_of(first).gpu_seconds == pytest.approx(8 * 150)
+    assert breakdown_of(first).share("idle") == pytest.approx(0.07, abs=0.02)
+    assert judge(first).breakdown is not None

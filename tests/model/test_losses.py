@@ -1,0 +1,385 @@
+"""What is lost of the GPU time is named by its cause, and sentences that can't be true are never said."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from evidences import GIB, HEALTHY, during, evidence, scaled
+from ticks import Record, ticks
+
+from gssr.model.analyze import analyze
+from gssr.model.evidence.evidence import Evidence
+from gssr.model.results import Verdict
+from gssr.model.verdicts import judge
+from gssr.store.read.recording import open_recording
+from tests.fakes.jobs import causes, healthy
+from tests.fakes.jobs.hardware import A100, H100, Gpu
+from tests.fakes.jobs.job import IDLE, Cause, Draft, Lap, Plan, Recipe
+from tests.fakes.jobs.labels import Job
+from tests.fakes.jobs.phases import Kind
+from tests.fakes.jobs.samplers import DCGM, GPM, NVML, TEN, TEN_OF_ONE, Sampling
+from tests.fakes.jobs.write import write
+
+N = 300
+COUNTERS = tuple(
+    name for name in HEALTHY if not name.startswith(("gpu_util", "memory_", "power", "temperature", "sm_clock"))
+)
+"""What NVML alone does not tell."""
+
+
+class Told(NamedTuple):
+    """What was said: verdicts by code, in their order, and those that are worse than information."""
+
+    verdicts: dict[str, Verdict]
+    shares: Callable[[str], float]
+
+    @property
+    def warned(self) -> list[str]:
+        return [code for code, verdict in self.verdicts.items() if verdict.severity != "info"]
+
+    def texts(self, code: str) -> str:
+        return "; ".join(finding.text for finding in self.verdicts[code].evidence)
+
+
+Tell = Callable[..., Told]
+
+
+def of(made: Evidence) -> Told:
+    judged = judge(made)
+    assert judged.breakdown is not None
+    return Told({verdict.code: verdict for verdict in judged.verdicts}, judged.breakdown.share)
+
+
+def training(seconds: float) -> Recipe:
+    """Healthy steps of so many seconds, in which ranks wait for each other."""
+    return healthy.recipe("llm", np.random.default_rng(1), seconds, healthy.RING)
+
+
+@pytest.fixture
+def tell(tmp_path: Path) -> Tell:
+    """What is said of a simulated job with these causes."""
+
+    def told(
+        *found: Cause,
+        step: float = 1.6,
+        sampling: Sampling = DCGM,
+        n: int = 8,
+        seconds: float = 240.0,
+        gpus: tuple[Gpu, ...] = (),
+        recipe: Recipe | None = None,
+    ) -> Told:
+        recipe = recipe or training(step)
+        plan = Plan(gpus or (H100,) * n, 8, recipe, max(round(seconds / recipe.step), 3), seconds, found, 7).lasting()
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.sql"
+        write(Job(7, "job", plan, sampling), str(path))
+        made = analyze(open_recording(path).runs[0])
+        assert made.breakdown is not None
+        return Told({verdict.code: verdict for verdict in made.verdicts}, made.breakdown.share)
+
+    return told
+
+
+def unfinished(cause: Cause) -> Cause:
+    """The same of a job that was killed."""
+
+    def apply(draft: Draft) -> None:
+        cause.apply(draft)
+        draft.state, draft.exit_code = "timeout", 143
+
+    return cause._replace(apply=apply)
+
+
+def before_each_step(kind: Kind, seconds: float, node: int | None = None) -> Cause:
+    """All ranks, or those of a node, do this first."""
+
+    def apply(draft: Draft) -> None:
+        column = draft.column(kind, seconds)
+        column.seconds[:, [node is not None and own != node for own in draft.plan.nodes]] = 0.0
+        draft.own.insert(0, column)
+
+    return Cause("before", "", apply)
+
+
+def uneven_batches(spread: float) -> Cause:
+    """In each step some ranks are ahead while others are behind."""
+
+    def apply(draft: Draft) -> None:
+        factors = draft.rng.uniform(1 - spread, 1 + spread, (draft.variants, draft.n))
+        for column in draft.own:
+            column.seconds = column.seconds * factors
+
+    return Cause("uneven", "rotating_stragglers", apply)
+
+
+def stalls(draft: Draft) -> None:
+    """At irregular times all wait for a file system over the network."""
+    at = 0.0
+    while (at := at + float(draft.rng.exponential(20.0)) + 4) < 230:
+        kinds = draft.everybody(IDLE._replace(net_rx=4e7, cores=0.2))
+        draft.between.append(Lap(int(at / 240 * len(draft.laps)), float(draft.rng.uniform(1.5, 6)), ((kinds, 1.0),)))
+
+
+def in_turn(seconds: int, n: int = 4) -> Evidence:
+    """Stages of a pipeline that holds one batch at a time."""
+    stage = np.arange(N) // seconds % n
+    return evidence(n, workload={"cpu": 1.0}, **scaled(np.where(np.arange(n)[:, None] == stage, 1.0, 0.02)))
+
+
+# Kinds of loss that are found, each first of what is told
+
+
+SIMULATED: dict[str, tuple[list[str], Any]] = {
+    "collectives in half of each step": (
+        ["communication_bound"], lambda tell: tell(causes.communication(0.55, healthy.RING, 1.0, 1.6), step=0.72, n=16)),
+    "collectives over NVLink": (
+        ["communication_bound"], lambda tell: tell(causes.communication(0.5, healthy.NVLINK, 1.0, 1.6), step=0.8)),
+    "one rank has more to do": (
+        ["straggler"], lambda tell: tell(causes.uneven(np.array([1.0] * 7 + [1.6]), "straggler", True))),
+    "uneven load": (["imbalance"], lambda tell: tell(causes.uneven(np.repeat([1.0, 1.6], 8), "imbalance", True), n=16)),
+    "uneven batches, steps of 1 s": (["rotating_stragglers"], lambda tell: tell(uneven_batches(0.5), step=1.0, n=16)),
+    "uneven batches, steps of 10 s": (
+        ["rotating_stragglers"], lambda tell: tell(uneven_batches(0.5), step=10.0, n=16, seconds=400)),
+    "ranks slow in turn": (["rotating_stragglers"], lambda tell: tell(causes.rotating(1.8, 6), seconds=480)),
+    "groups in turn": (["taking_turns"], lambda tell: tell(causes.turns(np.arange(8) % 2, 30, False), seconds=480)),
+    "pipeline that spins": (["taking_turns"], lambda tell: tell(causes.turns(np.arange(4), 3.0, True), n=4, step=1.0)),
+    "a node that its host holds up": (
+        ["slow_node"], lambda tell: tell(before_each_step(IDLE._replace(cores=1.0), 1.0, 3), n=64, seconds=120)),
+    "heat": (["throttled_thermal"], lambda tell: tell(causes.slow_clock((2,), 0.45, 0x20, 0.0, "throttled_thermal"))),
+    "files, all wait": (["io_wait"], lambda tell: tell(causes.slow_input(0.33, 4, False, False), step=1.5, seconds=400)),
+    "files at irregular times": (["io_wait"], lambda tell: tell(Cause("nfs", "io_wait", stalls))),
+    "copies": (["transfer_bound"], lambda tell: tell(causes.copies(0.35, True), sampling=TEN, step=1.5, seconds=600)),
+    "mostly on many cores": (
+        ["cpu_starved"], lambda tell: tell(before_each_step(IDLE._replace(cores=24.0), 2.5), step=1.0)),
+    "a kernel on one SM": (["small_kernels"], lambda tell: tell(causes.kernels("one_sm"))),
+    "pages to and fro": (["unified_memory"], lambda tell: tell(causes.kernels("thrashing"))),
+    "spinning for ever": (["hang"], lambda tell: tell(causes.hang(200, None, True, False), sampling=NVML, seconds=400)),
+    "a barrier that is never left": (["hang"], lambda tell: tell(causes.hang(400, None, True, True), seconds=400)),
+    "one evaluates alone to the end": (
+        ["straggler"], lambda tell: tell(unfinished(causes.evaluation_alone(1.0, 200, 3)), n=16, seconds=600)),
+    "two models": ([], lambda tell: tell(gpus=(A100,) * 8 + (H100,) * 8)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_a_simulated_job_is_told_its_cause_and_no_other(name: str, tell: Tell) -> None:
+    codes, job = SIMULATED[name]
+    assert job(tell).warned == codes
+
+
+def _slower(position: int, value: float, n_gpus: int) -> Any:
+    """[n_gpus, 1]: this for one GPU, 1 for the others."""
+    return np.where(np.arange(n_gpus) == position, value, 1.0)[:, None]
+
+
+_NODE = (np.arange(64) // 4 == 9)[:, None]
+BY_HAND: dict[str, tuple[str, Evidence, float]] = {
+    "an unused GPU": ("gpus_unused", evidence(**scaled(_slower(3, 0.0, 8))), 1 / 8),
+    "a late beginning": ("start_up", evidence(**scaled(during(N, 0, 80, 0.01))), 80 / 300),
+    "an idle end": ("tear_down", evidence(**scaled(during(N, 220, N, 0.0))), 80 / 300),
+    "one that ends early": ("early_end", evidence(**scaled(np.where(_slower(2, 0, 8), 1, during(N, 240, N, 0)))), 0.025),
+    "half begin late": ("late_start", evidence(**scaled(np.where(np.arange(8)[:, None] < 4, during(N, 0, 60, 0), 1))), 0.1),
+    "a hang": ("hang", evidence(n=600, state="running", **scaled(during(600, 300, 600, 0.0))), 0.5),
+    "one node's engine at 61 %": ("slow_node", evidence(64, gr_engine_active=np.where(_NODE, 0.61, 0.97),
+                                                        sm_active=np.where(_NODE, 0.56, 0.6)), 0.36),
+    "one works, seven idle": ("straggler", evidence(**scaled(0.5 * _slower(3, 2.0, 8))), 0.5 * 0.93 * 7 / 8),
+    "a slope": ("imbalance", evidence(**scaled(np.linspace(1.0, 0.5, 8)[:, None])), 0.25 * 0.93),
+    "a pipeline, stages of 1 s": ("taking_turns", in_turn(1), 0.68),
+    "a pipeline, stages of 5 s": ("taking_turns", in_turn(5), 0.68),
+    "one GPU idles, in turn": ("rotating_stragglers", evidence(**scaled(
+        np.where(np.arange(N) // 10 % 8 == np.arange(8)[:, None], 0.2, 1.0))), 0.09),
+    "one clock without reason": ("slow_clock", evidence(16, sm_clock=np.where(_slower(5, 0, 16) == 0, 1252, 1975)), 0.02),
+    "all clocks without reason": ("slow_clock", evidence(sm_clock=1252.0), 0.34),
+    "reading": ("io_wait", evidence(
+        host={"read_bytes": during(N, 100, 160, 2e9, 5e6)}, **scaled(during(N, 100, 160, 0.1))), 0.18),
+    "copying": ("transfer_bound", evidence(**scaled(during(N, 100, 160, 0.1)) | {
+        "pcie_rx_bytes": during(N, 100, 160, 20e9, 0.5e9)}), 0.18),
+    "all cores busy": ("cpu_starved", evidence(host={"cpu_utilization": 0.98}, **scaled(0.3)), 0.72),
+    "gaps between kernels": ("launch_gaps", evidence(**scaled(0.7)), 0.35),
+    "little use": ("low_use", evidence(**scaled(0.4)), 0.63),
+    "few warps": ("low_occupancy", evidence(
+        gr_engine_active=0.97, sm_active=0.9, sm_occupancy=0.045, tensor_active=0.0), 0.19),
+    "small kernels": ("small_kernels", evidence(**scaled(0.2) | {"gr_engine_active": 0.8}), 0.8),
+    "pauses": ("pauses", evidence(workload={"cpu": 0.1}, **scaled(during(N, 100, 160, 0.01))), 0.2),
+    "a rhythm of pauses": ("recurring_dips", evidence(workload={"cpu": 0.1}, **scaled(
+        np.where(np.arange(N) % 30 >= 25, 0.02, 1.0))), 0.16),
+    "steps that grow": ("slow_down", evidence(**scaled(np.linspace(1.0, 0.6, N))), 0.14),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_a_loss_is_told_with_the_share_that_it_costs(name: str) -> None:
+    code, made, share = BY_HAND[name]
+    told = of(made).verdicts
+    assert code in told, list(told)
+    assert told[code].lost == pytest.approx(share, rel=0.12, abs=0.012)
+    assert told[code].severity == "info" or told[code].gpu_hours == pytest.approx(
+        (told[code].lost or 0) * made.n_gpus * made.seconds / 3600
+    )
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_no_second_is_told_twice(name: str) -> None:
+    """Slower steps are seen in whatever they lose; the others add up to no more than all."""
+    told = of(BY_HAND[name][1]).verdicts.values()
+    losses = [verdict.lost or 0.0 for verdict in told if verdict.code != "slow_down"]
+    assert sum(losses) <= 1.0 + 1e-6 and len(losses) <= 2
+
+
+@pytest.mark.parametrize("n_gpus", [1, 2, 8, 64])
+@pytest.mark.parametrize("n", [20, 300])
+def test_a_healthy_job_gives_no_warning(n_gpus: int, n: int) -> None:
+    assert not of(evidence(n_gpus, n)).warned
+
+
+def test_all_that_end_early_are_named_and_nobody_waits_for_them(tell: Tell) -> None:
+    told = tell(causes.partial((1, 4, 6), 0.4, False))
+    assert told.warned == ["early_end"] and told.verdicts["early_end"].gpus == (1, 4, 6)
+    assert told.verdicts["early_end"].lost == pytest.approx(0.4 * 3 / 8, rel=0.05)
+
+
+def test_the_rank_that_never_came_is_named(tell: Tell) -> None:
+    hang = tell(causes.hang(200, 5, True, False), seconds=400).verdicts["hang"]
+    assert hang.gpus == (5,) and "gpu001:5" in hang.title
+
+
+@pytest.mark.parametrize("cause", [causes.evaluation_alone(1.0, 200, 3), causes.tear_down(150, 0.5e9)])
+def test_a_job_is_not_hung_while_a_rank_evaluates_or_writes(cause: Cause, tell: Tell) -> None:
+    assert "hang" not in tell(unfinished(cause), n=16, seconds=600).verdicts
+
+
+def test_collectives_that_do_not_use_nvlink_are_told_so(tell: Tell) -> None:
+    ring = healthy.NVLINK._replace(nvlink=0.0, host_tx=0.6, host_rx=0.6)
+    plain = Recipe("plain", ((healthy.LLM._replace(nvlink=0.0), 1.0),))
+    told = tell(causes.communication(0.4, ring, 1.0, 1.6), recipe=plain)
+    assert "NVLink carries nothing" in told.texts("communication_bound")
+    assert told.verdicts["communication_bound"].advice.startswith("NCCL leaves NVLink unused")
+
+
+def test_models_of_which_the_slower_is_waited_for_are_named(tell: Tell) -> None:
+    slower = causes.uneven(np.repeat([1.6, 1.0], 8), "imbalance", True)
+    texts = tell(slower, gpus=(A100,) * 8 + (H100,) * 8).texts("imbalance")
+    assert A100.name in texts and H100.name in texts
+
+
+def test_values_that_are_missing_make_no_stragglers(tell: Tell) -> None:
+    """Steps of work and of waiting, of which 40 % of the values are there."""
+    told = tell(causes.starved(0.6, False, 128), step=0.6 * 3.0, sampling=DCGM._replace(nulls=0.4))
+    assert told.warned == ["launch_gaps"]
+
+
+def test_nodes_that_are_sampled_in_other_parts_of_a_step_take_no_turns() -> None:
+    """Each GPU works for 65 % of every step; one node's samples are 40 % of a step later than the other's."""
+    part = (0.13 * np.arange(100) + np.repeat([0.0, 0.4], 4)[:, None]) % 1
+    assert "taking_turns" not in of(evidence(8, 100, width=30.0, **scaled(np.where(part < 0.65, 1.0, 0.05)))).verdicts
+
+
+def test_traffic_of_the_network_is_no_copy_from_the_host() -> None:
+    """Over PCIe as much is sent as received, and a kernel runs all the time: it goes to the adapters."""
+    links = {"pcie_tx_bytes": 24e9, "pcie_rx_bytes": 24e9, "nvlink_tx_bytes": 2e9, "nvlink_rx_bytes": 2e9}
+    kernels = {
+        "gr_engine_active": 0.97,
+        "sm_active": 0.25,
+        "tensor_active": 0.08,
+        "fp32_active": 0.02,
+        "dram_active": 0.2,
+    }
+    told = of(evidence(16, host={"fabric_rx_bytes": 96e9, "fabric_tx_bytes": 96e9}, **links, **kernels))
+    assert told.warned == ["communication_bound"]
+
+
+@pytest.mark.parametrize("n", [1, 4, 5])
+def test_of_fewer_than_five_samples_a_gpu_nothing_is_told_but_that(record: Record, n: int) -> None:
+    gpu, time = ticks(4, n)
+    made = analyze(record(gpu, time, {"sm_active": np.where(gpu == 0, 0.9, 0.6), "gr_engine_active": 0.97 + 0.0 * gpu}))
+    reason = f"no GPU has more than {n} sample{'s' if n > 1 else ''}"
+    assert (f"not judged: {reason}" in made.notes) == (not made.verdicts) == (n < 5)
+
+
+# Sentences that can't be true
+
+
+def test_what_is_claimed_at_a_rate_is_no_more_than_was_moved() -> None:
+    """Share times rate is at most the mean rate: of copies in the first seconds, of constant ones, and of checkpoints."""
+    second = np.arange(N)
+    early = np.where(second < 8, 2.14e9, 0.0)
+    loads: list[dict[str, Any]] = [
+        {"gr_engine_active": 0.9, "pcie_rx_bytes": early},
+        {"gr_engine_active": 0.31, "sm_active": 0.3, "pcie_rx_bytes": 3.3e9},
+        {
+            "gr_engine_active": np.where(second % 80 == 0, 0.0, 0.82),
+            "pcie_tx_bytes": np.where(second % 80 == 0, 4.8e9, 0),
+        },
+        scaled(np.where(second % 60 < 12, 0.05, 1.0), "pcie_rx_bytes") | {"pcie_rx_bytes": 20e9},
+    ]
+    for number, load in enumerate(loads):
+        assert "transfer_bound" not in of(evidence(noise=0.0, **load)).verdicts, number
+    waits = np.where(second % 20 < 5, 0.1, 1.0)
+    for metric, extra in (("pcie_rx_bytes", {}), ("read_bytes", {"read_bytes": np.where(waits < 1, 9e9, 1e9)})):
+        made = evidence(host=extra, **scaled(waits) | {"pcie_rx_bytes": np.where(waits < 1, 9e9, 1e9)})
+        code = "io_wait" if extra else "transfer_bound"
+        told = of(made).verdicts[code]
+        rate = next(each.value for each in told.evidence if each.metric == metric)
+        assert (told.lost or 0) * rate <= 3e9 * 1.02
+
+
+def test_gpus_that_were_busy_are_not_said_to_have_done_nothing() -> None:
+    """The last two samples: utilization of 94 %, at little power."""
+    power = during(30, 28, 30, 70.0, 600.0)
+    told = of(evidence(8, 30, width=10.0, without=COUNTERS, gpu_utilization=0.94, power_usage=power))
+    assert "tear_down" not in told.verdicts and told.shares("end") == 0.0
+
+
+def test_beats_of_steps_with_samples_are_no_rhythm_of_pauses(tell: Tell) -> None:
+    """Steps of 9.63 s, a third of which all wait, sampled for a second every 10 s."""
+    told = tell(before_each_step(IDLE._replace(cores=0.1), 3.2), step=6.43, sampling=TEN_OF_ONE, seconds=3000)
+    assert "recurring_dips" not in told.verdicts and "unexplained" in told.warned
+    shape = np.where(np.arange(N) % 30 >= 25, 0.02, 1.0)
+    assert "recurring_dips" not in of(evidence(width=10.0, workload={"cpu": 0.1}, **scaled(shape))).verdicts
+
+
+def test_pauses_at_random_have_no_rhythm() -> None:
+    for seed in range(6):
+        random, shape, at = np.random.default_rng(seed), np.ones(1800), 0.0
+        while (at := at + random.uniform(33, 122)) < 1780:
+            shape[int(at) : int(at) + 22] = 0.02
+        told = of(evidence(n=1800, workload={"cpu": 0.1}, **scaled(shape))).verdicts
+        assert "recurring_dips" not in told and "pauses" in told, seed
+
+
+def test_more_workers_are_not_advised_where_all_cores_are_busy_or_the_program_starts_anew() -> None:
+    busy = of(evidence(host={"cpu_utilization": 0.98}, **scaled(0.3))).verdicts["cpu_starved"]
+    assert "more workers would not help" in busy.advice
+    load = np.where(np.arange(N) % 60 < 25, 0.0, 1.0)  # killed, read again, killed again
+    read = {"read_bytes": np.where(load > 0, 1e6, 2e9)}
+    anew = of(evidence(host=read, **scaled(load) | {"memory_used": np.where(load > 0, 70 * GIB, 2 * GIB)})).verdicts
+    assert "workers" not in anew["io_wait"].advice and "starts anew" in anew["io_wait"].advice
+    assert "workers" in of(evidence(host=read, **scaled(load))).verdicts["io_wait"].advice
+
+
+def test_arithmetic_beside_unused_tensor_cores_is_not_what_the_gpu_is_for() -> None:
+    told = of(evidence(tensor_active=0.0, fp32_active=0.7))
+    assert "tensor_unused" in told.verdicts and "compute_bound" not in told.verdicts and not told.warned
+
+
+def test_a_job_is_bound_by_one_thing() -> None:
+    for dram, tensor in ((0.66, 0.55), (0.78, 0.55), (0.3, 0.6)):
+        told = of(evidence(tensor_active=tensor, dram_active=dram, sm_active=0.8)).verdicts
+        assert len(told.keys() & {"memory_bound", "compute_bound", "memory_peak"}) == 1
+
+
+def test_what_has_ended_does_not_pause() -> None:
+    load = np.where(np.arange(8)[:, None] < 3, during(N, 200, N, 0.0), 1.0)
+    assert not {"pauses", "slow_down"} & of(evidence(workload={"cpu": 0.1}, **scaled(load))).verdicts.keys()
+    quiet = evidence(workload={"cpu": 0.1}, **scaled(during(N, N - 60, N, 0.0)))
+    for state, said in (("running", "may wait"), ("lost", "may wait"), ("completed", "Let the job end")):
+        told = of(replace(quiet, state=state)).verdicts
+        assert said in told["tear_down"].advice and "pauses" not in told, state
+    assert "hang" not in of(evidence(n=600, state="completed", **scaled(during(600, 300, 600, 0.0)))).verdicts
+
+
+def test_heat_that_slows_each_step_is_no_rhythm_of_its_own(tell: Tell) -> None:
+    slow = causes.slow_clock((2,), 0.45, 0x20, 0.0, "throttled_thermal")
+    assert tell(slow, step=3.0, sampling=GPM, seconds=90).warned == ["throttled_thermal"]
