@@ -32,7 +32,7 @@ def breakdown_section(analysis: Analysis, options: PageOptions) -> list[Row]:
 
 def _table(breakdown: Breakdown, options: PageOptions, marks: Glyphs) -> list[Row]:
     columns = (
-        Column(""), Column("share", align="right"), Column("±", align="right", drop=2),
+        Column(""), Column("share", align="right"), Column("+-" if options.ascii else "±", align="right", drop=2),
         Column("GPU time", align="right", drop=1), Column("known by", drop=3),
     )  # fmt: skip
     shares, seconds = breakdown.shares, breakdown.by_gpu.sum(axis=0)
