@@ -493,6 +493,7 @@ def _drawing(options: argparse.Namespace) -> _Drawing:
 
 
 def _draw_pictures(analyses: Sequence[tuple[str, "Analysis"]], drawing: _Drawing, folder: str | None) -> None:
+    from gssr.report.png.breakdown import breakdown_png
     from gssr.report.png.figure import NothingToDrawError
     from gssr.report.png.over_time import heat_map_png, phases_png
     from gssr.report.png.png import load_balancing_png, roofline_png, time_series_png
@@ -509,6 +510,7 @@ def _draw_pictures(analyses: Sequence[tuple[str, "Analysis"]], drawing: _Drawing
         if several:
             stem += f".{number}"
         for wanted, suffix, draw in (
+            (drawing.time_series, "breakdown", breakdown_png),
             (drawing.time_series, "time-series", time_series_png),
             (drawing.time_series, "phases", phases_png),
             (drawing.load_balancing, "load-balancing", load_balancing_png),

@@ -48,7 +48,7 @@ LOOKS: dict[str, CategoryLook] = {
     "startup": CategoryLook("outside1", "#8a97a6", "·", "."),
     "end": CategoryLook("outside2", "#a7b1bd", "·", "."),
     "unused": CategoryLook("outside3", "#5b6570", "x", "x"),
-    "unmeasured": CategoryLook("outside4", "#c9ced4", "?", "?"),
+    "unmeasured": CategoryLook("outside4", "#c9ced4", "?", "/"),
 }
 """Work is green, communication blue to violet, idle time red to pink, time outside the work grey."""
 

@@ -78,5 +78,5 @@ def in_ascii(text: str) -> str:
     """Text in ASCII, with a stand-in of as many cells for every other character; ``?`` for each cell without one."""
     if text.isascii():
         return text
-    text = text.replace("°C", "C ").translate(TO_ASCII)
+    text = text.replace("°C", "C ").replace("± ", "+-").translate(TO_ASCII)
     return "".join(char if char.isascii() else "?" * cell_width(char) for char in text)

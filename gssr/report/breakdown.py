@@ -26,13 +26,13 @@ def breakdown_section(analysis: Analysis, options: PageOptions) -> list[Row]:
     rows += wrap(headline(breakdown), width, role="value")
     rows += [breakdown_bar(breakdown, width, options.ascii), *_table(breakdown, options, marks)]
     if options.verbosity != "low":
-        rows += [row for text in _remarks(breakdown) for row in wrap(text, width, role="dim")]
+        rows += [row for text in breakdown_remarks(breakdown) for row in wrap(text, width, role="dim")]
     return rows
 
 
 def _table(breakdown: Breakdown, options: PageOptions, marks: Glyphs) -> list[Row]:
     columns = (
-        Column(""), Column("share", align="right"), Column("±", align="right", drop=2),
+        Column(""), Column("share", align="right"), Column("+-" if options.ascii else "±", align="right", drop=2),
         Column("GPU time", align="right", drop=1), Column("known by", drop=3),
     )  # fmt: skip
     shares, seconds = breakdown.shares, breakdown.by_gpu.sum(axis=0)
@@ -49,7 +49,8 @@ def _table(breakdown: Breakdown, options: PageOptions, marks: Glyphs) -> list[Ro
     return table(columns, rows, options.width, marks)
 
 
-def _remarks(breakdown: Breakdown) -> list[str]:
+def breakdown_remarks(breakdown: Breakdown) -> list[str]:
+    """Say what the shares multiply up to, and what samples that are far apart leave open."""
     found = []
     efficiency = breakdown.efficiency
     if efficiency is not None:

@@ -10,9 +10,24 @@ from gssr.peaks import Peaks
 from gssr.render.clock import duration, moment
 from gssr.render.roofline import engineering
 from gssr.render.scale import count, fixed, metric_of, percent, quantity, unit_of
+from gssr.report.breakdown_drawing import BreakdownDrawing
 from gssr.report.load_balancing import outliers_of
 from gssr.report.page import time_axis
 from gssr.report.phases import bound_text, intensity_text, letters, places
+
+
+def breakdown_shares(drawing: BreakdownDrawing) -> str:
+    """Where the GPU time went."""
+    return f"Shares of the GPU time: {', '.join(each.text for each in drawing.named)}"
+
+
+def breakdown_over_time(drawing: BreakdownDrawing) -> str:
+    """Between what each category's share of the GPU time was along time."""
+    told = []
+    for each in drawing.named:
+        shares = each.top - each.bottom
+        told.append(f"{each.label} from {percent(float(np.nanmin(shares)))} to {percent(float(np.nanmax(shares)))}")
+    return f"Shares of the GPU time over time: {', '.join(told)}"
 
 
 def course(analysis: Analysis, series: Series, whose: str) -> str:

@@ -195,7 +195,7 @@ def test_a_stream_that_is_not_utf8_gets_ascii(recorded, environment):
 def test_plots_without_a_terminal_become_pictures_beside_the_recording(folder):
     done = analyze("a.sql", "-pts", "-plb", cwd=folder)
     assert done.returncode == 0, done.stderr
-    for name in ("a.time-series.png", "a.phases.png", "a.load-balancing.png", "a.heat-map.png"):
+    for name in ("a.breakdown.png", "a.time-series.png", "a.phases.png", "a.load-balancing.png", "a.heat-map.png"):
         assert (folder / name).read_bytes().startswith(b"\x89PNG")
     assert "When not?" not in done.stdout
 
@@ -203,7 +203,7 @@ def test_plots_without_a_terminal_become_pictures_beside_the_recording(folder):
 def test_pictures_go_where_they_are_wanted(folder):
     done = analyze("a.sql", "gaps.sql", "--png", "out/pictures", cwd=folder)
     said = [line.removeprefix("gssr: ") for line in done.stderr.splitlines()]
-    assert done.returncode == 0 and len(said) == 10
+    assert done.returncode == 0 and len(said) == 12
     assert {line for line in said if ":" not in line} == {
         f"out/pictures/{name}" for name in os.listdir(folder / "out/pictures")
     }
@@ -215,8 +215,8 @@ def test_pictures_go_where_they_are_wanted(folder):
 def test_a_picture_that_would_be_empty_is_left_out_with_a_sentence(tmp_path):
     for scenario in ("train", "idle"):
         generate(Request(str(tmp_path / f"{scenario}.sql"), scenario, 2, 1 / 60, 0.5))
-    assert len(analyze("train.sql", "--png", "full", cwd=tmp_path).stderr.splitlines()) == 5
-    names = ("time-series", "phases", "load-balancing", "heat-map", "roofline")
+    assert len(analyze("train.sql", "--png", "full", cwd=tmp_path).stderr.splitlines()) == 6
+    names = ("breakdown", "time-series", "phases", "load-balancing", "heat-map", "roofline")
     assert sorted(os.listdir(tmp_path / "full")) == sorted(f"train.{name}.png" for name in names)
     done = analyze("idle.sql", "--png", "idle", cwd=tmp_path)
     left_out = "gssr: idle/idle.roofline.png: left out, there is nothing to draw: no arithmetic: no pipe was active"
@@ -225,7 +225,7 @@ def test_a_picture_that_would_be_empty_is_left_out_with_a_sentence(tmp_path):
     done = analyze("train.sql", "--metrics", "c2c_tx_bytes", "--png", "none", cwd=tmp_path)
     assert done.returncode == 0 and done.stderr.count("none of these metrics was measured") == 2
     assert sorted(os.listdir(tmp_path / "none")) == [
-        f"train.{name}.png" for name in ("phases", "roofline", "time-series")
+        f"train.{name}.png" for name in ("breakdown", "phases", "roofline", "time-series")
     ]
 
 

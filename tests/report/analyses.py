@@ -4,6 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.metrics import CLOCK_EVENT_REASONS, DERIVED, METRICS
+from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
+from gssr.model.breakdown.result import Breakdown
 from gssr.model.results import (
     Abstention,
     Analysis,
@@ -121,6 +123,29 @@ def _series(name: str, values: NDArray[np.float64], width: float) -> Series:
     return Series(name, START, width, mean, low, high, n.astype(np.int64))
 
 
+BOOKED = {
+    "working.tensor": 0.6, "working.memory": 0.3, "working.few_sms": 0.1, "communication.transferring": 0.25,
+    "idle.imbalance": 0.5, "idle.between_kernels": 0.25,
+}  # fmt: skip
+"""How the account of these analyses divides SM activity into kinds of work, and the rest into losses."""
+
+
+def breakdown(base: NDArray[np.float64], width: float, node_of: list[int]) -> Breakdown | None:
+    """An account of the time of GPUs with these SM activities [n_gpus, n_bins]; None without samples."""
+    if not np.isfinite(base).any():
+        return None
+    cells = np.zeros((*base.shape, len(CATEGORIES)))
+    for name, share in BOOKED.items():
+        active = np.nan_to_num(base) if name.startswith("working") else np.nan_to_num(1 - base)
+        cells[:, :, POSITIONS[name]] = width * share * active
+    cells[:, :, POSITIONS["unmeasured"]] = width * ~np.isfinite(base)
+    nodes = tuple(f"nid{node + 1:06d}" for node in range(max(node_of) + 1))
+    return Breakdown(
+        cells.sum(axis=1), cells.sum(axis=0), nodes, np.array(node_of), START + width * np.arange(base.shape[1]), width,
+        0.5, np.full(len(CATEGORIES), 0.002), ("inferred",) * len(CATEGORIES),
+    )  # fmt: skip
+
+
 def analysis(
     n_gpus: int = 16, n_nodes: int = 4, n_bins: int = 240, seconds: float = 300.0, base: NDArray[np.float64] | None = None,
     missing: tuple[str, ...] = (), **changes: object,
@@ -158,6 +183,7 @@ def analysis(
         ) if n_samples else (),
         "notes": ("nid000004:3 has no samples after 4:00.",) if n_samples else (),
         "imbalance": balance("sm_active", gpus).imbalance, "host": HOST,
+        "breakdown": breakdown(base, width, [gpu // per_node for gpu in range(n_gpus)]),
     }  # fmt: skip
     return Analysis(**(fields | changes))  # type: ignore[arg-type]
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from analyses import analysis, judged, one_sample, run, without_counters, without_gpus, without_samples
+from analyses import START, analysis, judged, one_sample, run, without_counters, without_gpus, without_samples
 
 from gssr.metrics import METRICS
+from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.results import Analysis
 from gssr.report.document import document, to_json
 
@@ -34,7 +35,12 @@ ADDED = {
     "load_balancing",
     "roofline",
     "why_no_score",
+    "breakdown",
 }
+BREAKDOWN = {"gpu_seconds", "resolution_s", "categories", "efficiency", "by_gpu", "by_node"}
+CATEGORY = {
+    "name", "label", "gpu_seconds", "share", "error", "confidence", "is_loss", "ordinary", "gpus", "spans"
+}  # fmt: skip
 VERDICT = {"code", "severity", "title", "evidence", "advice", "source", "start", "end", "gpus", "gpu_hours"}
 ALL = [analysis(), judged(), without_gpus(), without_samples(), one_sample(), without_counters()]
 
@@ -59,9 +65,34 @@ def test_keys_are_those_of_the_contract(found: Analysis) -> None:
         assert set(balance) == {"imbalance", "lowest", "highest"}
         for end in (balance["lowest"], balance["highest"]):
             assert end is None or set(end) == {"gpu", "node", "rank", "mean"}
+    told = only["breakdown"]
+    assert (told is None) == (found.breakdown is None)
+    if told is not None:
+        assert set(told) == BREAKDOWN
+        assert all(set(category) == CATEGORY for category in told["categories"])
+        assert set(told["efficiency"]) == {"load_balance", "communication", "orchestration", "parallel"}
+        assert set(told["by_gpu"]) == {"gpus", "shares"} and set(told["by_node"]) == {"nodes", "shares"}
     for verdict in only["verdicts"]:
         assert set(verdict) == VERDICT
         assert all(set(number) == {"metric", "value", "threshold", "text"} for number in verdict["evidence"])
+
+
+def test_the_breakdown_names_every_category_and_its_shares_add_up() -> None:
+    found = analysis()
+    told, breakdown = _run(found)["breakdown"], found.breakdown
+    assert breakdown is not None
+    assert [category["name"] for category in told["categories"]] == [category.name for category in CATEGORIES]
+    assert sum(category["share"] for category in told["categories"]) == pytest.approx(1, abs=1e-9)
+    assert sum(category["gpu_seconds"] for category in told["categories"]) == pytest.approx(told["gpu_seconds"])
+    assert told["gpu_seconds"] == pytest.approx(16 * 300)
+    assert told["by_gpu"]["gpus"] == list(range(16)) and told["by_node"]["nodes"][0] == "nid000001"
+    for shares in (*told["by_gpu"]["shares"], *told["by_node"]["shares"]):
+        assert len(shares) == len(CATEGORIES) and sum(shares) == pytest.approx(1, abs=1e-4)
+    efficiency = told["efficiency"]
+    product = efficiency["load_balance"] * efficiency["communication"] * efficiency["orchestration"]
+    assert efficiency["parallel"] == pytest.approx(product)
+    imbalance = next(category for category in told["categories"] if category["name"] == "idle.imbalance")
+    assert all(START <= begin < end <= START + 300 for begin, end in imbalance["spans"]) and imbalance["spans"]
 
 
 def test_every_metric_is_there_measured_or_not() -> None:

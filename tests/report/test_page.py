@@ -22,6 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gssr.model.results import Analysis, Window
+from gssr.render.breakdown import LOOKS, breakdown_bar
 from gssr.render.cells import cell_width
 from gssr.render.roles import text_of
 from gssr.report.page import PageOptions, Parts, Verbosity, series_needed
@@ -128,17 +129,39 @@ def test_the_closing_imbalance_is_of_sm_active_or_unknown() -> None:
     assert _text(found).endswith("GSSR score=unknown imbalance=unknown gpus=16 gaps=16\n")
 
 
-def test_a_short_page_begins_with_what_it_comes_to() -> None:
-    whole, short = _text(judged(), verbosity="medium"), _text(judged(), verbosity="low")
-    assert whole.index("How well used?") < whole.index("Notes")
-    assert short.index("GPUs on") < short.index("Notes") < short.index("How well used?")
-    assert short.count("Notes") == 1 and short.splitlines()[-1].startswith("GSSR score=")
-
-
-def test_the_questions_are_answered_in_order() -> None:
-    text = _text(analysis())
-    places = [text.index(question) for question in ("How well used?", "When not?", "Which GPUs differ?", "Notes")]
+@pytest.mark.parametrize("verbosity", VERBOSITIES)
+def test_a_page_begins_with_where_the_time_goes_and_then_why(verbosity: Verbosity) -> None:
+    text = _text(judged(), verbosity=verbosity)
+    parts = ("GPUs on", "Where the GPU time goes", "Notes", "How well used?", "When not?", "Which GPUs differ?")
+    places = [text.index(part) for part in parts]
     assert places == sorted(places)
+    assert text.count("Notes") == 1 and text.splitlines()[-1].startswith("GSSR score=")
+
+
+@pytest.mark.parametrize("width", [20, 40, 79, 80, 133])
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_the_bar_adds_up_to_the_width(width: int, ascii_only: bool) -> None:
+    found = analysis().breakdown
+    assert found is not None
+    bar = breakdown_bar(found, width, ascii_only)
+    assert cell_width(text_of(bar)) == width and " " not in text_of(bar)
+    cells = dict.fromkeys(LOOKS, 0)
+    roles = {look.role: name for name, look in LOOKS.items()}
+    for span in bar:
+        cells[roles[span.role]] += cell_width(span.text)
+    for name, n in cells.items():
+        assert n / width == pytest.approx(found.share(name), abs=1 / width), name
+
+
+def test_the_headline_gives_the_numbers_of_the_breakdown() -> None:
+    found = analysis()
+    assert found.breakdown is not None
+    share, text = found.breakdown.share, " ".join(_text(found).split())
+    computes = share("working") - share("working.few_sms") - share("working.slowed")
+    assert f"{100 * computes:.1f} % of the GPU time computes" in text
+    assert f"; {100 * share('idle.imbalance'):.1f} % is idle while other GPUs work." in text
+    rows = [line for line in _text(found).splitlines() if " % " in line and line[:2] in ("█ ", "▓ ", "▒ ", "░ ", "? ")]
+    assert sum(float(re.search(r"([\d.]+) %", row)[1]) for row in rows) == pytest.approx(100, abs=0.5)  # type: ignore[index]
 
 
 @pytest.mark.parametrize("name", RUNS)

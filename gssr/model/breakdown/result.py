@@ -81,7 +81,10 @@ class Breakdown:
         by_gpu, node_of = np.zeros((n_gpus, len(CATEGORIES))), np.full(n_gpus, -1, np.int64)
         by_gpu[:, positions_of("unmeasured")] = seconds
         by_gpu[places], node_of[places] = self.by_gpu, self.node_of
-        return replace(self, by_gpu=by_gpu, node_of=node_of)
+        over_time, of_bins = self.over_time.copy(), self.over_time.sum(axis=1)
+        added = by_gpu.sum() - self.gpu_seconds
+        over_time[:, positions_of("unmeasured")] += (added * of_bins / max(self.gpu_seconds, 1e-9))[:, None]
+        return replace(self, by_gpu=by_gpu, over_time=over_time, node_of=node_of)
 
     def share(self, name: str) -> float:
         """The share of a category, or of a branch: the sum over its leaves."""

@@ -22,6 +22,7 @@ from gssr.report.content import (
     where,
 )
 from gssr.report.html.balance import balance_part, meter, rank_data
+from gssr.report.html.breakdown import breakdown_part
 from gssr.report.html.markup import Markup, data, drawn_table, fragment, scrolling, sentence, tag
 from gssr.report.html.over_time import chart_data, charts, charts_of_nodes, map_data
 from gssr.report.html.roofline import roofline_part
@@ -94,7 +95,9 @@ def _run(analysis: Analysis, number: int, of: int) -> Markup:
         "charts": chart_data(analysis), "map": map_data(analysis), "ranks": rank_data(analysis),
     })  # fmt: skip
     parts = [
+        ("Where does the GPU time go?", breakdown_part(analysis)),
         ("Why?", _verdicts(analysis)),
+        ("How well were the GPUs used?", _summary(analysis)),
         ("When were the GPUs not used?", fragment(_legend(analysis), charts(analysis), _events(analysis))),
         ("Which GPUs differ?", balance_part(analysis)),
         ("What did the nodes and the processes do?", _nodes(analysis)),
@@ -153,22 +156,22 @@ def _header(analysis: Analysis, which: str) -> Markup:
         tag("p", "GSSR, GPU saturation report", f" ({which})" if which else "", class_="brand"),
         tag("h1", title(analysis), " ", tag("span", state, class_="state bad" if bad else "state")),
         tag("dl", *rows),
-        _summary(analysis),
     )
 
 
 def _summary(analysis: Analysis) -> Markup:
-    """How well used: the numbers that stand out."""
+    """The numbers that stand out."""
     tiles = [
         tag("div", tag("dt", figure.name), tag("dd", figure.text, class_="big"),
             tag("dd", meter(figure.share), figure.about, class_="dim"), class_="tile score" if i == 0 else "tile")
         for i, figure in enumerate(figures(analysis))
     ]  # fmt: skip
     told = _pairs(beside_texts(analysis))
-    return tag(
-        "div", tag("dl", *tiles, class_="tiles"), tag("p", f"The score is {CAVEAT}.", class_="dim"),
-        tag("dl", *told, class_="plain") if told else Markup(), class_="card",
-    )  # fmt: skip
+    return fragment(
+        tag("dl", *tiles, class_="tiles"),
+        tag("p", f"The score is {CAVEAT}.", class_="dim"),
+        tag("dl", *told, class_="plain") if told else Markup(),
+    )
 
 
 def _verdicts(analysis: Analysis) -> Markup:

@@ -24,7 +24,7 @@ from gssr.report.content import (
     where,
 )
 from gssr.report.page import drawn, events, happened
-from gssr.report.pdf.pictures import draw_along_time, draw_balance, draw_nodes, draw_roofline
+from gssr.report.pdf.pictures import draw_along_time, draw_balance, draw_breakdown, draw_nodes, draw_roofline
 from gssr.report.pdf.sheet import BODY, DIM, LABEL, MARGIN, SMALL, WIDE, Font, Sheet, write_pdf
 from gssr.report.png.figure import BLUE, FAINT, INK, ORANGE
 from gssr.report.summary import host_texts
@@ -50,7 +50,8 @@ def pdf_report(analyses: Sequence[Analysis], file: BinaryIO) -> None:
 
 @in_its_words
 def written(analysis: Analysis) -> Sheet:
-    """The pages of one run: who ran what, the numbers that stand out, why, and what that rests on."""
+    """The pages of one run: who ran what, where the GPU time went, why, the numbers that stand out, and what that rests
+    on."""
     sheet = Sheet()
     sheet.write("GSSR, GPU saturation report", Font(9.0, FAINT, bold=True))
     sheet.write(title(analysis), Font(19.0, INK, bold=True), most=2)
@@ -58,9 +59,9 @@ def written(analysis: Analysis) -> Sheet:
     for label, value in facts(analysis):
         sheet.put(label, DIM, MARGIN, sheet.y)
         sheet.write(value, _MONO if label == "Command" else SMALL, indent=0.85, most=_COMMAND_LINES)
-    sheet.y += 0.15
-    _summary(sheet, analysis)
+    draw_breakdown(sheet, analysis)
     _verdicts(sheet, analysis)
+    _summary(sheet, analysis)
     if drawn(analysis):
         draw_along_time(sheet, analysis)
         _events(sheet, analysis)
@@ -79,22 +80,24 @@ def written(analysis: Analysis) -> Sheet:
 def _summary(sheet: Sheet, analysis: Analysis) -> None:
     wide = (WIDE - 2 * MARGIN) / _FIGURES_A_ROW
     found = figures(analysis)
-    for begin in range(0, len(found), _FIGURES_A_ROW):
-        top = lowest = sheet.y
-        for i, figure in enumerate(found[begin : begin + _FIGURES_A_ROW]):
+    abouts = [sheet.lines(figure.about, _ABOUT, wide - 0.25) for figure in found]
+    firsts = range(0, len(found), _FIGURES_A_ROW)
+    talls = [0.7 + 0.13 * max(len(about) for about in abouts[first : first + _FIGURES_A_ROW]) for first in firsts]
+    sheet.heading("How well were the GPUs used?", sum(talls) + DIM.line)
+    for first, tall in zip(firsts, talls, strict=True):
+        top = sheet.y
+        for i, figure in enumerate(found[first : first + _FIGURES_A_ROW]):
             x = MARGIN + i * wide
             sheet.put(figure.name, DIM, x, top)
-            font, below = (_SCORE, 0.13) if begin + i == 0 else (_FIGURE, 0.2)
+            font, below = (_SCORE, 0.13) if first + i == 0 else (_FIGURE, 0.2)
             sheet.put(figure.text, font, x, top + below)
             sheet.y = top + 0.47
             if figure.share is not None:
                 sheet.bar(x, wide - 0.3, 0.055, "#e8ebf0")
                 sheet.bar(x, (wide - 0.3) * min(max(figure.share, 0.0), 1.0), 0.055, BLUE)
-            about = sheet.lines(figure.about, _ABOUT, wide - 0.25)
-            for line, text in enumerate(about):
+            for line, text in enumerate(abouts[first + i]):
                 sheet.put(text, _ABOUT, x, top + 0.57 + 0.13 * line)
-            lowest = max(lowest, top + 0.7 + 0.13 * len(about))
-        sheet.y = lowest
+        sheet.y = top + tall
     sheet.write(f"The score is {CAVEAT}.", DIM)
     _labelled(sheet, beside_texts(analysis))
 

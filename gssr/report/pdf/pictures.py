@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 from gssr.model.results import Analysis, Series
 from gssr.render.scale import metric_of
+from gssr.report.breakdown import breakdown_remarks
+from gssr.report.breakdown_drawing import breakdown_drawing
 from gssr.report.content import along_time, compared_by, nodes_drawn, uneven_texts
 from gssr.report.page import imbalance_text, time_axis
-from gssr.report.pdf.sheet import DIM, MARGIN, SMALL, TALL, WIDE, Sheet
+from gssr.report.pdf.sheet import BODY, DIM, MARGIN, SMALL, TALL, WIDE, Sheet
 from gssr.report.phases import letters, places
+from gssr.report.png.breakdown import draw_bar, draw_legend, draw_shares_over_time, legend_lines
 from gssr.report.png.figure import time_labels
 from gssr.report.png.over_time import COLOURS, gpu_map
 from gssr.report.png.png import CAVEAT, band, histogram_of_means, means_in_order, roofline
@@ -27,11 +30,32 @@ _SMALL, _SMALL_AROUND = (0.75, 1.2), 0.55
 _MEANS, _MEANS_AROUND = (1.1, 2.3), 0.85
 _MAP_AROUND = 1.0
 _ROOFLINE, _ROOFLINE_AROUND = (1.5, 3.0), 0.85
+_BAR, _SHARES, _SHARES_AROUND = 0.32, 1.5, 0.85
 """Inches: how tall a picture is at least and at best, and what its title and its axis take."""
+_LEGEND = 7.0
+"""Points: the longest label with its share and its GPU time is then half as wide as the page."""
 _LONGEST_PLACE, _LABEL = 20, 0.13
 """Characters that a GPU's name has left of a picture, and inches that its line takes."""
 _TICKS = 40
 """Characters of the labels of half a page's axis."""
+
+
+def draw_breakdown(sheet: Sheet, analysis: Analysis) -> None:
+    """Where the GPU time went: the bar that adds up to 100 %, its legend, and the shares along time."""
+    drawing = breakdown_drawing(analysis)
+    if drawing is None or analysis.breakdown is None:
+        return
+    remarks = breakdown_remarks(analysis.breakdown)
+    legend = SMALL.line * (legend_lines(drawing) + len(remarks))
+    tall = BODY.line + _BAR + legend + _SHARES + _SHARES_AROUND
+    sheet.heading("Where does the GPU time go?", tall)
+    sheet.write(drawing.headline, BODY)
+    draw_bar(panel_of(sheet, MARGIN, _RIGHT, sheet.y + 0.04, _BAR), drawing)
+    sheet.y += _BAR + 0.1
+    draw_legend(panel_of(sheet, MARGIN, _RIGHT, sheet.y, legend), drawing, _LEGEND, remarks)
+    sheet.y += legend
+    draw_shares_over_time(panel_of(sheet, _LEFT, _RIGHT, sheet.y + 0.3, _SHARES), analysis, drawing)
+    sheet.y += _SHARES + _SHARES_AROUND
 
 
 def draw_along_time(sheet: Sheet, analysis: Analysis) -> None:
