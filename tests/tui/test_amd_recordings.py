@@ -19,7 +19,6 @@ from gssr.metrics import BY_NAME, METRICS
 from gssr.model.analyze import Options, analyze
 from gssr.model.evidence.gather import gather
 from gssr.model.results import Analysis
-from gssr.model.verdicts.gpu_class import gpu_classes
 from gssr.model.verdicts.job import Job
 from gssr.model.verdicts.rules import SUBJECTS, TABLE
 from gssr.render.glyphs import glyphs
@@ -157,12 +156,6 @@ def test_the_document_says_why_there_is_no_score(files: dict[str, str]) -> None:
     )
     run = json.loads(done.stdout)["runs"][0]
     assert run["score"] is None and NOT_ON_AMD in run["why_no_score"]
-
-
-def test_a_busy_gpu_at_little_power_has_a_class_without_memory_copies() -> None:
-    means = {"gpu_utilization": [1.0, 1.0], "power_usage": [150.0, 150.0], "dram_active": [0.1, 0.4]}
-    found = gpu_classes(lambda name: np.array(means.get(name, [np.nan] * 2)), lambda _: 700.0, False)
-    assert found == ["low power", "busy"]
 
 
 def test_words_are_said_of_no_name_and_of_both_makers_as_both() -> None:
