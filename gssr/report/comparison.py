@@ -82,8 +82,8 @@ def _page(
         letters = LETTERS[first + 1 : first + 1 + len(part)]
         rows += section("Better or worse?", width, marks, _about(part))
         rows += _numbers(letters, part, options, marks)
-        rows += _breakdown(letters, part, options, marks)
         rows += _phases(letters, part, width, marks)
+        rows += _breakdown(letters, part, options, marks)
     rows += _course(runs, width, marks)
     rows += _verdicts(comparisons, width, marks)
     rows += _notes(comparisons, width, marks)

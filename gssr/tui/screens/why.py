@@ -15,6 +15,7 @@ from gssr.model.results import Judgement, Verdict
 from gssr.model.statistics.grid import fold
 from gssr.model.traces.nesting import within
 from gssr.model.verdicts.words import named
+from gssr.render.breakdown import breakdown_bar, headline
 from gssr.render.cells import clean, clip, fit, flow
 from gssr.render.clock import exact
 from gssr.render.columns import area
@@ -282,6 +283,10 @@ def _judgement(scene: Scene, room: int) -> _Said:
     if room >= _TITLED:
         above.append(rule("what the rules say", width, scene.glyphs, (Span(_judged_when(scene), "dim"),)))
         room -= 1
+    account = account_rows(scene, width)
+    if room >= _TITLED + len(account):
+        above += account
+        room -= len(account)
     if found is None:
         return _said([*above, (Span(not_judged(scene), "dim"),)][: room + len(above)], [], [])
     short: list[Row] = [
@@ -398,6 +403,16 @@ def _abstained(found: Judgement) -> str:
     reason, n = reasons.most_common(1)[0]
     rest = len(found.abstentions) - n
     return f"not judged: {count(n, 'rule')} ({reason})" + (f", {rest} more for other reasons" if rest else "")
+
+
+def account_rows(scene: Scene, width: int) -> list[Row]:
+    """Say where the GPU time of the window went: a sentence, and under it a bar that adds up to all of it; nothing before it
+    was judged, or without samples."""
+    breakdown = None if scene.frame.judgement is None else scene.frame.judgement.breakdown
+    if breakdown is None or not breakdown.gpu_seconds > 0:
+        return []
+    sentence = fit(headline(breakdown), width, scene.glyphs.ellipsis)
+    return [(Span(sentence, "value"),), breakdown_bar(breakdown, width, scene.glyphs.levels.isascii())]
 
 
 def headlines(scene: Scene, n_rows: int, label: str) -> list[Row]:
