@@ -15,15 +15,15 @@ def _codes(path: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> list
     """The verdicts on a run, as each way to ask for them says."""
     assert main(["analyze", "--json", str(path)]) == 0
     printed = json.loads(capsys.readouterr().out)["runs"][0]["verdicts"]
-    assert main(["fleet", "--json", "--by", "verdict", str(path)]) == 0
-    fleet = json.loads(capsys.readouterr().out)["groups"]["verdict"]
+    assert main(["fleet", "--json", "--by", "cause", str(path)]) == 0
+    fleet = json.loads(capsys.readouterr().out)["runs"][0]["verdicts"]
     assert main(["export", str(path), "-o", str(folder), "--tables", "verdicts"]) == 0
     capsys.readouterr()
     exported = pq.read_table(folder / "verdicts").column("code").to_pylist()
     with gssr.open(path) as recording:
         run = recording[0]
         return [
-            {each["code"] for each in printed}, {each["key"] for each in fleet}, set(exported), set(run.verdicts().code),
+            {each["code"] for each in printed}, set(fleet), set(exported), set(run.verdicts().code),
             {each.code for each in gssr.analyze(run).verdicts},
         ]  # fmt: skip
 
