@@ -47,7 +47,7 @@ from gssr.tui.axis import (
     window_text,
 )
 from gssr.tui.gpu_rows import MARKS, folded_to, mark_row, mean_of, strips_of
-from gssr.tui.screens.why import account_rows, headlines
+from gssr.tui.screens.why import ACCOUNT_HEIGHT, account_rows, headlines
 from gssr.tui.steady_order import SteadyOrders
 from gssr.tui.view import Scene, View, with_cursor
 
@@ -63,8 +63,8 @@ _WORDS = (
     f"from the mean SM activity A, occupancy O and pipe activity F of all GPUs and samples: {DEFINITION}; {CAVEAT}",
 )
 _MOST_CAUSES, _USUAL_CAUSES = 5, 3
-_ACCOUNT_HEIGHT, _ACCOUNT_ROWS = 20, 2
-"""A box of so many rows says in so many of them where the GPU time went."""
+_ACCOUNT_ROWS = 2
+"""Where the GPU time went is said in so many rows."""
 _BESIDE = 8
 """Cells that a GPU's mean takes beside its name."""
 _TALL = 30
@@ -200,7 +200,7 @@ def _samples(means: Means, gpus: Ints | None) -> int:
 
 def _has_account(scene: Scene) -> bool:
     """Whether there is room to say where the GPU time went."""
-    return scene.width >= SMALL_WIDTH and scene.height >= _ACCOUNT_HEIGHT
+    return scene.width >= SMALL_WIDTH and scene.height >= ACCOUNT_HEIGHT
 
 
 def _account(scene: Scene) -> list[Row]:

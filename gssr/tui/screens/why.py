@@ -34,6 +34,8 @@ from gssr.tui.view import Scene, View, with_cursor
 _WIDE = 120
 _STRIPS, _LEGEND = 15, 9
 """Rows beside the verdicts from which the course over time is shown, and rows from which the legend is."""
+ACCOUNT_HEIGHT = 20
+"""A screen of so many rows has room to say where the GPU time went."""
 _SHARE, _SMALL, _TITLED = 0.6, 0.15, 5
 """Of the rows at most so large a share is the verdicts', or, where an interval was chosen, so small a one; from so many on
 they have a title."""
@@ -407,9 +409,9 @@ def _abstained(found: Judgement) -> str:
 
 def account_rows(scene: Scene, width: int) -> list[Row]:
     """Say where the GPU time of the window went: a sentence, and under it a bar that adds up to all of it; nothing before it
-    was judged, or without samples."""
+    was judged, without samples, or where the screen is too small."""
     breakdown = None if scene.frame.judgement is None else scene.frame.judgement.breakdown
-    if breakdown is None or not breakdown.gpu_seconds > 0:
+    if breakdown is None or not breakdown.gpu_seconds > 0 or scene.height < ACCOUNT_HEIGHT:
         return []
     sentence = fit(headline(breakdown), width, scene.glyphs.ellipsis)
     return [(Span(sentence, "value"),), breakdown_bar(breakdown, width, scene.glyphs.levels.isascii())]
