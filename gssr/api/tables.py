@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 from gssr.gpu_name import place
 from gssr.metrics import BY_NAME
+from gssr.model.breakdown.categories import CATEGORIES
+from gssr.model.breakdown.result import Breakdown
 from gssr.model.results import Analysis, GpuSummary, Phase, Series, Verdict
 from gssr.store.format.rows import Event, Gpu
 from gssr.store.read.recording import Samples
@@ -124,6 +126,20 @@ def verdicts(found: Sequence[Verdict], start: float) -> "pd.DataFrame":
     ]
     names = ["code", "severity", "title", "evidence", "advice", "source", "start", "end", "gpus", "gpu_hours"]
     return _table(rows, names)
+
+
+def breakdown(found: Breakdown | None) -> "pd.DataFrame":
+    """See gssr.api.recording.Run.breakdown."""
+    names = ["label", "is_loss", "gpu_seconds", "share", "error", "confidence"]
+    if found is None:
+        return _table([], names, "category")
+    seconds, shares = found.by_gpu.sum(axis=0).tolist(), found.shares.tolist()
+    columns = (CATEGORIES, seconds, shares, found.error.tolist(), found.confidence)
+    rows = [
+        dict(zip(["category", *names], (each.name, each.label, each.is_loss, *rest), strict=True))
+        for each, *rest in zip(*columns, strict=True)
+    ]
+    return _table(rows, ["category", *names]).set_index("category")
 
 
 def phases(found: Sequence[Phase], start: float) -> "pd.DataFrame":

@@ -12,7 +12,9 @@ from gssr.commands.inputs import fleet_at, open_index
 if TYPE_CHECKING:
     from gssr.model.fleet.fleet import Fleet
 
-BY = ("user", "label", "command", "job", "node", "gpu", "week", "verdict")
+BY = ("user", "label", "command", "job", "node", "gpu", "week")
+JUDGED_BY = ("cause", "verdict")
+"""By these every run has to be judged, which takes several times as long; the second one is the old name of the first."""
 SORTS = (
     "wasted", "idle", "unused", "uneven", "throttled", "hours", "energy", "wasted-energy", "score", "runs", "name",
 )  # fmt: skip
@@ -26,9 +28,9 @@ OPTIONS = (
     Option(
         ("--by",),
         {
-            "choices": BY,
+            "choices": (*BY, *JUDGED_BY),
             "metavar": "WHAT",
-            "help": f"rank by {', '.join(BY[:-1])} or {BY[-1]} (default: a page of it all)",
+            "help": f"rank by {', '.join(BY)} or {JUDGED_BY[0]} (default: a page of it all)",
         },
     ),
     Option(
@@ -112,7 +114,7 @@ def _handle(options: argparse.Namespace, named: Sequence[str]) -> int:
         return fail(str(error), USAGE)
 
     from gssr.commands.printing import Bar
-    from gssr.model.fleet.fleet import NEEDS_VERDICTS, Request
+    from gssr.model.fleet.fleet import Request
     from gssr.store.index import WrongIndexError
 
     try:
@@ -124,7 +126,7 @@ def _handle(options: argparse.Namespace, named: Sequence[str]) -> int:
     bar, collected = Bar("reading"), gc.isenabled()
     gc.disable()  # of all that is kept in the index nothing goes before the end
     try:
-        found = fleet_at(named, Request(since, options.by == NEEDS_VERDICTS, rules), index, bar.show)
+        found = fleet_at(named, Request(since, options.by in JUDGED_BY, rules), index, bar.show)
     finally:
         bar.clear()
         gc.freeze()
@@ -146,24 +148,24 @@ def _handle(options: argparse.Namespace, named: Sequence[str]) -> int:
 def _show(found: "Fleet", options: argparse.Namespace) -> int:
     from gssr.model.fleet.fleet import groups
 
+    by: str | None = options.by
     if options.json:
         from gssr.report.fleet import to_json
 
-        by = (options.by,) if options.by else BY[:-1]
-        return put(to_json(found, by, options.sort, options.most))
+        return put(to_json(found, (by,) if by else BY, options.sort, options.most))
     if options.csv:
         from gssr.report.fleet import groups_csv, runs_csv
 
         for sentence in found.unreadable:
             tell(sentence)
-        if options.by:
-            return put(groups_csv(groups(found.runs, options.by, options.sort)[: options.most]))
+        if by:
+            return put(groups_csv(groups(found.runs, by, options.sort)[: options.most]))
         return put(runs_csv(found.runs[: options.most]))
     from gssr.report.fleet import FleetPageOptions, fleet_page
     from gssr.report.terminal import to_text
 
     ascii_only = page_options.ascii_only(options)
-    page = FleetPageOptions(options.by, options.sort, options.most or MOST, options.width, ascii_only)
+    page = FleetPageOptions(by, options.sort, options.most or MOST, options.width, ascii_only)
     return put(to_text(fleet_page(options.places, found, page), page_options.wants_color(options), ascii_only)) or OK
 
 

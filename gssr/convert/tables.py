@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from gssr.gpu_name import place
 from gssr.model.analyze import Options, analyze
+from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.fleet.figures import GPU_COLUMNS, RUN_COLUMNS, RunFigures, figures
 from gssr.model.results import Analysis
 from gssr.model.verdicts.table import Table as Rules
@@ -82,6 +83,14 @@ _VERDICTS = (
     Column("end", "REAL NOT NULL", "when it ended, unix s"),
     Column("gpus", "TEXT", "numbers of the GPUs concerned: a JSON array; NULL for all of them"),
     Column("gpu_hours", "REAL", "GPU-hours that its cure would save; NULL if unknown"),
+)
+
+_BREAKDOWN = (
+    RUN_OF,
+    GPU,
+    Column("category", "TEXT NOT NULL", "what the GPU's time went to: a category of `gssr analyze`"),
+    Column("gpu_seconds", "REAL NOT NULL", "the GPU's time in it, s; the categories add up to all of its time"),
+    Column("share", "REAL", "the same as a share of the GPU's time, 0-1; NULL where it has none"),
 )
 
 
@@ -204,6 +213,21 @@ def _verdicts(own: Exported) -> Rows:
     ]  # fmt: skip
 
 
+def _breakdown(own: Exported) -> Rows:
+    run_id, breakdown = own.reader.run.run_id, own.analysis.breakdown
+    if breakdown is None:
+        return
+    names = [category.name for category in CATEGORIES]
+    pairs = zip(breakdown.by_gpu, breakdown.shares_by_gpu, strict=True)
+    rows = (
+        (run_id, gpu, *row)
+        for gpu, (seconds, shares) in enumerate(pairs)
+        for row in zip(names, seconds.tolist(), shares.tolist(), strict=True)
+    )
+    while batch := list(islice(rows, _AT_ONCE)):
+        yield batch
+
+
 def _use(name: str) -> Callable[[Exported], Rows]:
     names = [column.name for column in TABLES[name]]
     return lambda own: (sound_rows(name, names, batch) for batch in use_rows(own.reader, name))
@@ -220,6 +244,7 @@ EXPORTED: dict[str, Table] = {
         Table("gpu_summary", "one GPU of a run in figures", GPU_COLUMNS, _gpu_summary),
         Table("statistics", "one metric of a run, as `gssr analyze` prints it", _STATISTICS, _statistics),
         Table("verdicts", "one verdict on a run, as `gssr analyze` prints it", _VERDICTS, _verdicts),
+        Table("breakdown", "one category of one GPU's time", _BREAKDOWN, _breakdown),
         Table("host_samples", "one node and second", TABLES["host_samples"], _use("host_samples"), per_node=True),
         Table("workload_samples", "one rank and second", TABLES["workload_samples"], _use("workload_samples")),
         Table("gpu_processes", "one process on a GPU and look", (RUN_OF, *_like_the_recording("gpu_processes")),

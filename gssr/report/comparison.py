@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 from gssr.makers import maker_of, say, speaking_of, spoken
 from gssr.metrics import best_measured
-from gssr.model.compare.comparison import Change, Comparison, Outcome, PhaseTotal, Turn, turned
+from gssr.model.compare.comparison import CategoryChange, Change, Comparison, Outcome, PhaseTotal, Turn, turned
 from gssr.model.compare.pairs import By
 from gssr.model.results import Analysis, Verdict
+from gssr.render.breakdown import LOOKS
 from gssr.render.cells import clean, clip, fit, wrap
 from gssr.render.clock import axis_text, duration
 from gssr.render.columns import SAME, columns, difference_strip, strip
@@ -23,7 +24,7 @@ from gssr.render.glyphs import Glyphs, glyphs
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import NONE, fixed, metric_of, percent, scale_text, signed, unit_of
 from gssr.render.table import Cell, Column, table
-from gssr.report.document import number
+from gssr.report.document import efficiency_object, number
 from gssr.report.page import PageOptions, drawn, full_scale, place, section
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -82,6 +83,7 @@ def _page(
         rows += section("Better or worse?", width, marks, _about(part))
         rows += _numbers(letters, part, options, marks)
         rows += _phases(letters, part, width, marks)
+        rows += _breakdown(letters, part, options, marks)
     rows += _course(runs, width, marks)
     rows += _verdicts(comparisons, width, marks)
     rows += _notes(comparisons, width, marks)
@@ -188,6 +190,38 @@ def _several(letters: str, lines: Sequence[tuple[_Line, list[Change]]], width: i
             cells.append((Span(line.text(change.b), "value"), Span(f" {sign}", role)))
         rows.append(cells)
     return table(head, rows, width, marks, gap=2)
+
+
+def _breakdown(letters: str, part: Sequence[Comparison], options: PageOptions, marks: Glyphs) -> list[Row]:
+    """List the categories of GPU time whose share changed by more than both errors in any of the runs, the one that changed
+    most first; nothing where no run has a breakdown."""
+    known = {letter: each.breakdown for letter, each in zip(letters, part, strict=True) if each.breakdown}
+    if not known:
+        return []
+    rows = section("Where did the GPU time go?", options.width, marks, "shares that changed by more than their errors")
+    by_category = [found for found in zip(*known.values(), strict=True) if any(each.is_certain for each in found)]
+    if not by_category:
+        return [*rows, *wrap("No share of the GPU time changed by more than its error.", options.width)]
+    by_category.sort(key=lambda found: -max(abs(each.change) for each in found if each.is_certain))
+    head = [Column(""), Column("A", "right")]
+    for letter in known:
+        head += [Column(letter, "right"), Column(f"{letter} - A", "right"), Column("±", "right", drop=1)]
+    lines: list[list[Cell]] = []
+    for found in by_category:
+        look = LOOKS[found[0].category.name]
+        name = (Span(f"{look.marked(options.ascii)} ", look.role), Span(found[0].category.label))
+        lines.append([name, percent(found[0].before), *(cell for each in found for cell in _category_cells(each))])
+    return [*rows, *table(head, lines, options.width, marks)]
+
+
+def _category_cells(each: CategoryChange) -> list[Cell]:
+    """The share after the change, the change in points, and the error of both shares."""
+    role: Role = "dim"
+    if each.is_certain:
+        role = "value" if not each.category.is_loss else "bad" if each.change > 0 else "good"
+    return [
+        percent(each.after), (Span(f"{signed(100 * each.change, 1)} %", role),), (Span(percent(each.error), "dim"),)
+    ]  # fmt: skip
 
 
 def _phases(letters: str, part: Sequence[Comparison], width: int, marks: Glyphs) -> list[Row]:
@@ -324,9 +358,28 @@ def _comparison(at: int, each: Comparison) -> dict[str, Any]:
         "metrics": {name: _change(change) for name, change in each.metrics.items()},
         "phases": {kind: {"a": _phase(a), "b": _phase(b)} for kind, (a, b) in each.phases.items()},
         "verdicts": {"gained": _codes(each.gained), "lost": _codes(each.lost), "kept": _kept(each)},
+        "breakdown": _breakdown_object(each),
         "notes": list(each.notes),
         "pairs": None if each.pairs is None else each.pairs.by,
     }
+
+
+def _breakdown_object(each: Comparison) -> dict[str, Any] | None:
+    """None where a run has no breakdown. ``changed`` says whether a share changed by more than both errors."""
+    if not each.breakdown:
+        return None
+    runs = {"before": each.a.breakdown, "after": each.b.breakdown}
+    return {
+        "categories": [
+            {
+                "name": own.category.name, "label": own.category.label, "is_loss": own.category.is_loss,
+                "before": number(own.before), "after": number(own.after), "change": number(own.change),
+                "error": number(own.error), "changed": own.is_certain,
+            }
+            for own in each.breakdown
+        ],
+        "efficiency": {when: None if run is None else efficiency_object(run.efficiency) for when, run in runs.items()},
+    }  # fmt: skip
 
 
 def _codes(verdicts: Sequence[Verdict]) -> list[dict[str, str]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from gssr.arrays import Floats
 from gssr.model.breakdown.categories import CATEGORIES
-from gssr.model.breakdown.result import Breakdown
+from gssr.model.breakdown.result import Breakdown, Efficiency
 from gssr.model.results import Analysis, GpuSummary, Phase, Place, Statistics, StepTime, Unplaced, Verdict
 from gssr.model.traced import Traced
 from gssr.report.page import why_no_score
@@ -146,7 +146,7 @@ def _breakdown(breakdown: Breakdown | None) -> dict[str, Any] | None:
     """None without samples. Times are unix s, GPUs positions in the run's list of them."""
     if breakdown is None or not breakdown.gpu_seconds > 0:
         return None
-    seconds, shares, efficiency = breakdown.by_gpu.sum(axis=0), breakdown.shares, breakdown.efficiency
+    seconds, shares = breakdown.by_gpu.sum(axis=0), breakdown.shares
     return {
         "gpu_seconds": number(breakdown.gpu_seconds),
         "resolution_s": number(breakdown.resolution),
@@ -159,10 +159,15 @@ def _breakdown(breakdown: Breakdown | None) -> dict[str, Any] | None:
             }
             for at, each in enumerate(CATEGORIES)
         ],
-        "efficiency": None if efficiency is None else efficiency._asdict() | {"parallel": efficiency.parallel},
+        "efficiency": efficiency_object(breakdown.efficiency),
         "by_gpu": {"gpus": list(range(len(breakdown.by_gpu))), "shares": _rounded(breakdown.shares_by_gpu)},
         "by_node": {"nodes": list(breakdown.nodes), "shares": _rounded(breakdown.shares_by_node)},
     }  # fmt: skip
+
+
+def efficiency_object(efficiency: Efficiency | None) -> dict[str, float | None] | None:
+    """None where no GPU worked."""
+    return None if efficiency is None else numbers(efficiency._asdict() | {"parallel": efficiency.parallel})
 
 
 def _rounded(shares: Floats) -> list[list[float | None]]:

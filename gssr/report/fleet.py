@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from gssr.makers import words_of
+from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.fleet import fleet
 from gssr.model.fleet.bad_nodes import BadNode
 from gssr.model.fleet.figures import RUN_COLUMNS, RunFigures
@@ -50,8 +51,8 @@ _PEOPLE = ("user", "label", "command")
 
 
 class FleetPageOptions(NamedTuple):
-    """What a page shows: ``by``: one of fleet.BY alone, or everything (None); ``sort``: one of fleet.SORTS; ``most`` lines
-    of each table; ``width`` in cells; ``ascii`` for pure ASCII."""
+    """What a page shows: ``by``: one of fleet.BY, or fleet.CAUSE, alone, or everything (None); ``sort``: one of fleet.SORTS;
+    ``most`` lines of each table; ``width`` in cells; ``ascii`` for pure ASCII."""
 
     by: str | None = None
     sort: str = "wasted"
@@ -71,7 +72,9 @@ def fleet_page(places: Sequence[str], found: Fleet, options: FleetPageOptions) -
     if runs:
         rows += [(), *page.totals(whole)]
         if options.by is not None:
-            rows += page.ranking(options.by, fleet.groups(runs, options.by, options.sort))
+            found_groups = fleet.groups(runs, options.by, options.sort)
+            by_cause = fleet.is_by_cause(options.by)
+            rows += page.causes(found_groups) if by_cause else page.ranking(options.by, found_groups)
         else:
             rows += page.scores(fleet.scores(runs))
             for by in _PEOPLE:
@@ -206,6 +209,24 @@ class _Page:
         ]  # fmt: skip
         return self._section(f"By {by}", columns, rows, len(groups), f"by {options.sort}")
 
+    def causes(self, groups: Sequence[Group]) -> list[Row]:
+        """What the GPU-hours went to, a line each, and their share of all of them."""
+        columns = [
+            Column("cause", drop=3), Column("what"), Column("runs", "right", drop=2), Column("GPU-h", "right"),
+            Column("lost", "right"), Column("%", "right", drop=1),
+        ]  # fmt: skip
+        total = sum(group.gpu_hours for group in groups)
+        rows: list[list[Cell]] = [
+            [
+                self._name(group.key), CATEGORIES[POSITIONS[group.key]].label if group.key in POSITIONS else "computes",
+                f"{group.n_runs:,}", self._hours(group.gpu_hours),
+                (Span(self._hours(group.wasted_gpu_hours) if group.wasted_gpu_hours else "-", "value"),),
+                fixed(100 * group.gpu_hours / total if total else None, 1),
+            ]
+            for group in groups[: self._options.most]
+        ]  # fmt: skip
+        return self._section("Where do the GPU-hours go?", columns, rows, len(groups), f"by {self._options.sort}")
+
     def runs(self, title: str, runs: Sequence[RunFigures]) -> list[Row]:
         """Runs, a line each; nothing without any."""
         shown = runs[: self._options.most]
@@ -334,6 +355,7 @@ def document(found: Fleet, by: Sequence[str], sort: str, most: int | None) -> di
     (None: all)."""
     totals = _plain(fleet.together(found.runs)._asdict())
     del totals["key"]
+    totals["hours_by_category"] = fleet.hours_by_category(found.runs)
     return {
         "schema": SCHEMA,
         "n_recordings": found.n_recordings,
@@ -376,7 +398,7 @@ def _csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 def _run(run: RunFigures) -> dict[str, Any]:
     own = {column.name: getattr(run, column.name) for column in RUN_COLUMNS}
     verdicts = None if run.verdicts is None else [verdict.code for verdict in run.verdicts]
-    return _plain(own) | {"verdicts": verdicts}
+    return _plain(own) | {"verdicts": verdicts, "hours_by_category": fleet.hours_by_category([run])}
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:

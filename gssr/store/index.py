@@ -76,7 +76,9 @@ class Index:
         """``named``: by somebody, so what is there and is no index stays as it is. Raises WrongIndexError then."""
         self.path, self.notice = path, ""
         self._tables = tables
-        self._create = [_RECORDINGS, *(_statement(name, columns) for name, columns in tables.items())]
+        self._create = {name: _statement(name, columns) for name, columns in tables.items()}
+        self._missing: set[str] = set()
+        """Tables that an earlier version's index has not: they have no rows, and are added when something is kept."""
         self._current: dict[str, int | None] = {}
         """Of recordings that were looked at in this look: their numbers, None of those that are not in it as they are."""
         self._kept: dict[bytes, tuple[int, str]] = {}
@@ -104,7 +106,9 @@ class Index:
             try:
                 with closing(self._connect("ro")) as connection:
                     found = connection.execute("SELECT sql FROM sqlite_master WHERE sql NOT NULL").fetchall()
-                if {sql for (sql,) in found} == {*self._create, _SEQUENCE}:
+                present = {sql for (sql,) in found}
+                if {_RECORDINGS, _SEQUENCE} <= present <= {_RECORDINGS, _SEQUENCE, *self._create.values()}:
+                    self._missing = {name for name, sql in self._create.items() if sql not in present}
                     return True
             except sqlite3.Error as error:
                 if _is_busy(error):
@@ -117,6 +121,7 @@ class Index:
         """Throw away what is there: it can't be true. Whether a new one can be made."""
         self.notice = f"{self.path}: was damaged, or another version's: it is made anew"
         self._kept.clear()
+        self._missing.clear()
         try:
             for suffix in ("", *COMPANIONS):
                 with suppress(FileNotFoundError):
@@ -145,7 +150,7 @@ class Index:
             new = os.path.join(folder, "index")
             os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, FILE))
             with closing(sqlite3.connect(new, isolation_level=None)) as connection:
-                for statement in self._create:
+                for statement in (_RECORDINGS, *self._create.values()):
                     connection.execute(statement)
                 connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
             with suppress(FileExistsError):
@@ -195,7 +200,7 @@ class Index:
         """The rows of a table by the numbers of their recordings, which each row begins with; none where it holds what was
         never written by us."""
         columns = self._tables[table]
-        if not self._usable or not os.path.lexists(self.path):
+        if not self._usable or table in self._missing or not os.path.lexists(self.path):
             return {}
         wanted = f"SELECT recording, {', '.join(column.name for column in columns)} FROM {table}"
         found: list[tuple[Any, ...]] = []
@@ -225,6 +230,7 @@ class Index:
             with closing(self._connect("rw")) as connection:
                 connection.set_authorizer(not_by_itself)
                 connection.execute("BEGIN IMMEDIATE")
+                self._add_missing_tables(connection)
                 for path in gone:
                     self._forget(connection, path)
                 for path, now, rows in changed:
@@ -237,6 +243,13 @@ class Index:
                 connection.execute("COMMIT")
         except (sqlite3.Error, UnicodeError, OverflowError, OSError) as error:
             self._failed(error)
+
+    def _add_missing_tables(self, connection: sqlite3.Connection) -> None:
+        """Add the tables that an earlier version's index has not, unless another process has done so meanwhile."""
+        for table in self._missing:
+            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
+                connection.execute(self._create[table])
+        self._missing.clear()
 
     def _forget(self, connection: sqlite3.Connection, path: bytes) -> None:
         found = connection.execute("SELECT id FROM recordings WHERE path = ?", (path,)).fetchone()

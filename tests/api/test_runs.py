@@ -147,6 +147,15 @@ def test_verdicts_and_phases_have_times_after_the_start(run: gssr.Run) -> None:
     assert run.phases().share.sum() == pytest.approx(1, abs=0.05)
 
 
+def test_the_breakdown_is_a_table_whose_shares_add_up_to_all_of_the_gpu_time(run: gssr.Run) -> None:
+    found = run.breakdown()
+    assert found.index.name == "category" and {"label", "is_loss", "confidence"} <= set(found.columns)
+    assert found.share.sum() == pytest.approx(1) and found.share.idxmax().startswith("working.")
+    assert found.gpu_seconds.sum() == pytest.approx(run.analysis.breakdown.gpu_seconds)
+    half = run.breakdown(gpus=[0, 1])
+    assert half.share.sum() == pytest.approx(1) and half.gpu_seconds.sum() < found.gpu_seconds.sum()
+
+
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
@@ -180,6 +189,9 @@ def test_tables_without_rows_have_their_columns(tmp_path: Path) -> None:
     (run,) = gssr.open(tmp_path / "a.sql").runs
     assert run.score is None and isinstance(run.verdicts(), pd.DataFrame)
     assert {"code", "gpus"} <= set(run.verdicts().columns) and {"kind", "share"} <= set(run.phases().columns)
+    assert {"gpu_seconds", "share", "error"} <= set(
+        run.breakdown().columns
+    ) and run.breakdown().index.name == "category"
     assert run.statistics().loc["sm_active", "n"] == 0 and np.isnan(run.statistics().loc["sm_active", "mean"])
     assert "unknown" in run._repr_html_()
 

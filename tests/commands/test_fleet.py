@@ -86,7 +86,9 @@ def test_damaged_files_are_named_at_the_end_and_copies_count_once(
     assert page.splitlines()[-1].endswith(" unreadable=1")
 
 
-@pytest.mark.parametrize("words", [[], ["--by", "verdict"], ["--by", "node", "-n", "1"], ["--ascii"]])
+@pytest.mark.parametrize(
+    "words", [[], ["--by", "cause"], ["--by", "verdict"], ["--by", "node", "-n", "1"], ["--ascii"]]
+)
 @pytest.mark.parametrize("width", [20, 80, 130])
 def test_no_line_is_wider_than_the_page_nor_does_a_name_steer_the_terminal(
     folder: Path, capsys: pytest.CaptureFixture[str], words: list[str], width: int

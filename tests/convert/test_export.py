@@ -21,6 +21,7 @@ from gssr.convert.parquet import ParquetSink
 from gssr.convert.tables import EXPORTED
 from gssr.metrics import BY_NAME, NAMES
 from gssr.model.analyze import analyze
+from gssr.model.breakdown.categories import CATEGORIES
 from gssr.store.read.recording import RunReader, Samples, open_recording
 
 HOSTILE = ("../../../escaped", "a/b", "..", "x=1&y%2F", "ünï ☃", "-rf", "run_id=1", "\x1b[31m\n")
@@ -143,6 +144,13 @@ def test_a_question_in_sql_has_the_answer_of_analyze(recording: Path, folder: Pa
         (name, found.mean, found.n) for name, found in analysis.metrics.items()
     ]
     assert [code for (code,) in query("SELECT code FROM {verdicts}", folder)] == [v.code for v in analysis.verdicts]
+    by_category = dict(query("SELECT category, sum(gpu_seconds) FROM {breakdown} GROUP BY category", folder))
+    seconds = analysis.breakdown.by_gpu.sum(axis=0).tolist()
+    assert by_category == pytest.approx(dict(zip((each.name for each in CATEGORIES), seconds, strict=True)))
+    assert all(
+        total == pytest.approx(1)
+        for (total,) in query("SELECT sum(share) FROM {breakdown} GROUP BY gpu HAVING sum(gpu_seconds) > 0", folder)
+    )
     assert query("SELECT score, n_gpus FROM {summary}", folder) == [(pytest.approx(analysis.score, abs=1e-9), 9)]
     assert query("SELECT node, load1 FROM {host_samples} ORDER BY node", folder) == [
         ("node0000", 0.5),

@@ -92,7 +92,9 @@ def test_every_key_of_a_fleet_is_explained(exported: Exported, capsys: pytest.Ca
     explained = set(re.findall(r"`(\w+)`", section))
     assert {*found, *found["groups"], *found["groups"]["label"][0], *found["totals"], *found["scores"][0]} <= explained
     assert {"node", "n_runs", "n_slow", "gpu_hours", "devices", "throttled", "lowest_clock"} <= explained
-    assert set(found["runs"][0]) == {column.name for column in EXPORTED["summary"].columns} | {"verdicts"}
+    assert set(found["runs"][0]) == {column.name for column in EXPORTED["summary"].columns} | {
+        "verdicts", "hours_by_category",
+    }  # fmt: skip
     assert found["schema"] == "gssr.fleet/1" and len(found["runs"]) == 3
 
 

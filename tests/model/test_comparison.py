@@ -10,9 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
+from gssr.model.breakdown.result import Breakdown
 from gssr.model.compare.comparison import TENTHS, Change, Comparison, compare, judged, turned
 from gssr.model.compare.pairs import Pairs, pairs
 from gssr.model.results import Analysis, Finding, Phase, Unplaced, Verdict
+from gssr.render.roles import text_of
+from gssr.report.comparison import comparison_page, document
+from gssr.report.page import PageOptions
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 from analyses import activity, analysis, one_sample, run, without_counters, without_gpus, without_samples
@@ -241,3 +246,39 @@ def test_a_gap_leaves_tenths_out_and_nothing_breaks() -> None:
     base[:, : N_BINS * 6 // TENTHS] = np.nan
     found = compare(analysis(4, 1, N_BINS, 300.0, base), job(n_gpus=4)).metrics["sm_active"]
     assert isinstance(found, Change) and found.noise is not None
+
+
+def with_breakdown(found: Analysis, error: float = 0.01, **shares: float) -> Analysis:
+    """The analysis with these shares of the GPU time, all with this error; the rest of the time is other work."""
+    by_gpu = np.zeros((len(found.gpus), len(CATEGORIES)))
+    for name, share in shares.items():
+        by_gpu[:, POSITIONS[name.replace("__", ".")]] = 100.0 * share
+    by_gpu[:, POSITIONS["working.other"]] = 100.0 * (1 - sum(shares.values()))
+    breakdown = Breakdown(
+        by_gpu=by_gpu, over_time=by_gpu.sum(axis=0, keepdims=True), nodes=("node0",),
+        node_of=np.zeros(len(by_gpu), np.int64), times=np.zeros(1), width=100.0, resolution=1.0,
+        error=np.full(len(CATEGORIES), error), confidence=("inferred",) * len(CATEGORIES),
+    )  # fmt: skip
+    return replace(found, breakdown=breakdown)
+
+
+def test_categories_that_changed_by_more_than_both_errors_are_told_the_largest_first() -> None:
+    a = with_breakdown(job(), idle__imbalance=0.10, idle__copies=0.05, communication__waiting=0.20)
+    b = with_breakdown(job(seed=1), idle__imbalance=0.35, idle__copies=0.065, communication__waiting=0.10)
+    found = compare(a, b)
+    changes = {each.category.name: each for each in found.breakdown}
+    assert sum(each.change for each in found.breakdown) == pytest.approx(0, abs=1e-12)
+    assert changes["idle.imbalance"].change == pytest.approx(0.25) and changes["idle.imbalance"].is_certain
+    assert not changes["idle.copies"].is_certain  # 1.5 % more, with 1 % of error in each run
+    page = "\n".join(text_of(row) for row in comparison_page(["a", "b"], [found], PageOptions()))
+    where = [page.index(CATEGORIES[POSITIONS[name]].label) for name in ("idle.imbalance", "communication.waiting")]
+    assert where == sorted(where) and CATEGORIES[POSITIONS["idle.copies"]].label not in page
+    (told,) = document(["a", "b"], [found], [])["comparisons"]
+    (grown,) = [own for own in told["breakdown"]["categories"] if own["name"] == "idle.imbalance"]
+    assert grown["change"] == pytest.approx(grown["after"] - grown["before"]) and grown["changed"] is True
+
+
+def test_runs_without_a_breakdown_are_not_compared_by_it() -> None:
+    found = compare(replace(job(), breakdown=None), with_breakdown(job(seed=1), idle__copies=0.1))
+    assert found.breakdown == ()
+    assert document(["a", "b"], [found], [])["comparisons"][0]["breakdown"] is None

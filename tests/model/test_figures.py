@@ -10,11 +10,13 @@ import pytest
 from gssr.backends.synthetic.bulk import Request, generate
 from gssr.metrics import CLOCK_EVENT_REASONS
 from gssr.model.analyze import analyze
+from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.fleet import fleet
 from gssr.model.fleet.figures import GPU_COLUMNS, RUN_COLUMNS, GpuFigures, RunFigures, figures, program_of
 from gssr.model.fleet.fleet import (
     BY,
     groups,
+    hours_by_category,
     job_of,
     read_fleet,
     scores,
@@ -90,7 +92,7 @@ def test_the_columns_that_are_explained_are_the_fields() -> None:
     assert tuple(column.name for column in RUN_COLUMNS) == RunFigures._fields[: len(RUN_COLUMNS)]
 
 
-@pytest.mark.parametrize("by", [by for by in BY if by != "verdict"])
+@pytest.mark.parametrize("by", list(BY))
 def test_groups_add_up_to_all_runs(recorded: Recorded, by: str) -> None:
     runs = [figures_of(recorded(scenario)) for scenario in RUNS]
     whole, parts = together(runs), groups(runs, by)
@@ -102,13 +104,27 @@ def test_groups_add_up_to_all_runs(recorded: Recorded, by: str) -> None:
     assert wasted == sorted(wasted, reverse=True)
 
 
-def test_a_run_counts_once_for_each_of_its_verdicts_with_the_gpus_concerned(recorded: Recorded) -> None:
-    run = figures_of(recorded(HOT), verdicts=True)
-    parts = {part.key: part for part in groups([run], "verdict")}
-    assert set(parts) == {verdict.code for verdict in run.verdicts}
-    for verdict in run.verdicts:
-        share = len(verdict.gpus) / run.n_gpus if verdict.gpus else 1.0
-        assert parts[verdict.code].gpu_hours == pytest.approx(run.gpu_hours * share)
+def test_hours_by_cause_add_up_to_the_breakdowns_of_the_runs(recorded: Recorded) -> None:
+    runs = [figures_of(recorded(scenario), verdicts=True) for scenario in RUNS]
+    breakdowns = [analyze(open_recording(recorded(scenario)).runs[0]).breakdown for scenario in RUNS]
+    parts = {part.key: part for part in groups(runs, "cause")}
+    hours = hours_by_category(runs)
+    assert sum(part.gpu_hours for part in parts.values()) == pytest.approx(sum(run.gpu_hours for run in runs))
+    assert sum(hours.values()) == pytest.approx(sum(run.gpu_hours for run in runs))
+    for at, category in enumerate(CATEGORIES):
+        expected = sum(own.shares[at] * run.gpu_hours for own, run in zip(breakdowns, runs, strict=True))
+        assert hours[category.name] == pytest.approx(expected, rel=1e-6, abs=1e-9), category.name
+        if category.is_loss and expected > 0:
+            assert parts[category.name].wasted_gpu_hours == pytest.approx(expected)
+    lost = sum(hours[category.name] for category in CATEGORIES if category.is_loss)
+    assert sum(part.wasted_gpu_hours for part in parts.values()) == pytest.approx(lost)
+    assert parts["computing"].gpu_hours > 0 and parts["computing"].wasted_gpu_hours == 0
+    assert groups(runs, "verdict") == groups(runs, "cause")
+
+
+def test_runs_that_were_not_judged_have_no_hours_by_cause(recorded: Recorded) -> None:
+    run = figures_of(recorded(HOT))
+    assert run.hours_by_category is None and hours_by_category([run]) is None and groups([run], "cause") == []
 
 
 def test_what_stands_out_is_found(recorded: Recorded) -> None:

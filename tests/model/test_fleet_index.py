@@ -17,8 +17,8 @@ from gssr.cli import main
 from gssr.commands.inputs import fleet_at
 from gssr.model.fleet import fleet
 from gssr.model.fleet.fleet import ALL, Fleet, Request
-from gssr.model.fleet.index import TABLES
-from gssr.store.index import Index, WrongIndexError, default_index
+from gssr.model.fleet.index import TABLES, digest, kept, rows_of
+from gssr.store.index import Index, WrongIndexError, default_index, state
 from gssr.store.read.open import recordings_in
 
 JUDGED = Request(verdicts=True)
@@ -125,6 +125,24 @@ def test_nothing_is_read_twice_nor_beside_the_recordings(tmp_path: Path, templat
     assert sorted(index.known(names)) == sorted(names)
     index.load([str(tmp_path / "elsewhere")])
     assert index.known(names) == {}
+
+
+def test_an_index_without_the_hours_by_category_is_read_and_completed(tmp_path: Path, templates: list[bytes]) -> None:
+    folder, where = tmp_path / "runs", tmp_path / "index"
+    put(folder / "0.sql", templates[0], 1e6)
+    earlier = {name: columns for name, columns in TABLES.items() if name != "categories"}
+    index = Index(str(where), earlier)
+    path = str(folder / "0.sql")
+    (run,) = looked(folder, None, JUDGED).runs
+    rows = rows_of([run], digest(JUDGED.rules))
+    index.keep([(path, state(path), {name: rows[name] for name in earlier})])
+    index = Index(str(where), TABLES)
+    assert not index.notice and looked(folder, index).runs == looked(folder, None).runs
+    index = Index(str(where), TABLES)
+    assert looked(folder, index, JUDGED).runs == (run,) and not index.notice
+    index = Index(str(where), TABLES)
+    index.load([str(folder)])
+    assert kept(index, index.known([path]), digest(JUDGED.rules)) == {path: [run]}
 
 
 def test_a_run_that_goes_on_is_never_kept(tmp_path: Path, templates: list[bytes]) -> None:

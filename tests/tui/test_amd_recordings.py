@@ -16,8 +16,9 @@ from looking import frame_of
 from gssr.api.writing import from_pandas
 from gssr.makers import AMD, BOTH, NVIDIA, WORDS, maker_of, say
 from gssr.metrics import BY_NAME, METRICS
-from gssr.model.account.book import account_for
 from gssr.model.analyze import Options, analyze
+from gssr.model.breakdown.account import account_for
+from gssr.model.breakdown.result import positions_of
 from gssr.model.evidence.gather import gather
 from gssr.model.results import Analysis
 from gssr.model.verdicts.rules import SUBJECTS, TABLE
@@ -33,7 +34,7 @@ from gssr.tui import shell
 from gssr.tui.order import metric_called
 from gssr.tui.view import Scene, View
 
-NVIDIAS = re.compile(r"nvidia-smi|dcgmi|DCGM|CUDA|\bNCCL(?!_)|NVLink|\bSMs?\b|Hopper|GPM|nsys|\bMIG\b|cudaMem")
+NVIDIAS = re.compile(r"nvidia-smi|dcgmi|DCGM|CUDA|\bNCCL|NVLink|\bSMs?\b|Hopper|GPM|nsys|\bMIG\b|cudaMem")
 TOLD = {metric.name for metric in METRICS if metric.amd}
 CAP = {"AMD Instinct MI300X": 750.0, "AMD Instinct MI250X": 560.0, "NVIDIA H100 80GB HBM3": 700.0}
 BY_MI300X, BY_MI250X, BY_H100 = CAP
@@ -127,8 +128,10 @@ def test_kernels_that_only_spin_are_a_hang(files: dict[str, str], name: str) -> 
 def test_the_second_die_of_a_card_is_no_busier_than_the_first(files: dict[str, str]) -> None:
     """Its power is unknown, being told of the first: by utilization alone it would seem to do more."""
     with closing(open_recording(files["dies"])) as recording:
-        account = account_for(gather(recording.runs[0], np.arange(4)))
-    assert np.ptp(np.nanmean(account.working, axis=1)) < 0.05
+        evidence = gather(recording.runs[0], np.arange(4))
+    assert not np.isfinite(evidence.series["power_usage"][1]).any()
+    works = account_for(evidence).breakdown.shares_by_gpu[:, positions_of("working")].sum(axis=1)
+    assert np.ptp(works) < 0.05
 
 
 def test_a_screen_says_it_in_the_words_of_its_gpus(files: dict[str, str]) -> None:

@@ -23,7 +23,12 @@ class Answer(NamedTuple):
 
 
 ANSWERS = (
-    Answer("job-checkpoints", ("checkpoint",), (), ("score", "0.705", "lowest GPUs", "The GPUs wait 9 % of the time")),
+    Answer(
+        "job-checkpoints",
+        ("checkpoint",),
+        (),
+        ("score", "0.705", "lowest GPUs", "8.7 % of the GPU time is spent waiting for copies"),
+    ),
     Answer("gpus-straggler", ("straggler",), ("2",), ("!", "007:2", "11")),
     Answer("gpus-gap", ("gap",), ("2", "n"), ("g", "nid000002:2", "without samples")),
     Answer("map-slow-node", ("slow_node",), ("3", "n"), ("nid000003", "!51", "t 4 throttled")),

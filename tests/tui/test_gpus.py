@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from looking import text_rows
+from looking import frame_of, text_rows
 
-from gssr.model.live.watch import Watch
+from gssr.model.verdicts.rules import TABLE
 from gssr.render.cells import cell_width
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.roles import text_of
@@ -29,8 +29,8 @@ def scene_of(values: np.ndarray, view: View | None = None, width: int = 80, heig
 
 
 def look(path: str, view: View, width: int, height: int, glyphs: Glyphs = UTF8) -> Scene:
-    frame = Watch(path).look(view.query(gpus.columns(view, width, height)))
-    return Scene(frame, None, view, width, height, glyphs)
+    query = replace(view.query(gpus.columns(view, width, height)), causes=TABLE)
+    return Scene(frame_of(path, query), None, view, width, height, glyphs)
 
 
 def lines(scene: Scene) -> list[str]:
@@ -108,7 +108,7 @@ def test_a_silent_gpu_says_how_old_its_last_sample_is() -> None:
 
 def test_a_gap_says_how_long_it_was(plants: dict[str, str]) -> None:
     shown = lines(look(plants["gap"], View(screen="gpus", gpu=6), 80, 22))
-    assert any(line.startswith("g nid000002:2") for line in shown)
+    assert any(line.startswith("g!nid000002:2") for line in shown)
     found = re.search(r"nid000002:2  at least (\d+) s without samples", "\n".join(shown))
     assert found and 30 <= int(found[1]) <= 60  # whole columns of it
 

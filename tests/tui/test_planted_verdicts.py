@@ -14,16 +14,16 @@ from gssr.store.read.recording import RunReader, open_recording
 
 EXPECTED = {
     "healthy": set(),
-    "straggler": {"straggler"},
+    "straggler": set(),  # the others go on without it: 1.5 % of the GPU time is lost
     "late_start": {"late_start"},
-    "slow_node": {"slow_node", "throttled_thermal"},
+    "slow_node": {"throttled_thermal"},
     "rotating": set(),  # 5 % of the time is lost: told as an info
     "io_dip": set(),  # 3.7 % of the time: told as an info
     "idle_gpus": {"gpus_unused"},
     "gap": {"gpu_lost"},
-    "checkpoint": {"recurring_dips", "transfer_bound"},
-    "before": {"recurring_dips", "straggler"},
-    "after": {"recurring_dips"},
+    "checkpoint": {"transfer_bound"},
+    "before": {"launch_gaps"},  # 22 % of the GPU time: in its waits the engine is active 23 % of the time
+    "after": set(),  # the same for 15 %, as healthy jobs have it
 }
 """Verdicts of severity warning and critical."""
 

@@ -32,6 +32,8 @@ import numpy as np
 from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME, SCORE_INPUTS
 from gssr.model.analyze import Options
+from gssr.model.breakdown.categories import CATEGORIES, Category
+from gssr.model.breakdown.result import Breakdown
 from gssr.model.compare.contrast import METRICS, told
 from gssr.model.compare.pairs import Pairs, pairs
 from gssr.model.results import SEVERITIES, Analysis, GpuSeries, Kind, Phase, Series, Verdict, Window
@@ -93,12 +95,33 @@ class PhaseTotal:
 
 
 @dataclass(frozen=True, slots=True)
+class CategoryChange:
+    """The shares (0-1) of the GPU time that a category has in both runs. ``error``: the errors of both shares together."""
+
+    category: Category
+    before: float
+    after: float
+    error: float
+
+    @property
+    def change(self) -> float:
+        """By how much the share has grown; negative where it has shrunk."""
+        return self.after - self.before
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the share changed by more than both errors, and by enough to be worth a word."""
+        return abs(self.change) > max(self.error, LEAST_TOLD)
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """``b`` compared with ``a``. ``totals``: the score, the imbalance of SM activity, duration, GPU-hours and energy, in the
     order of BETTER; ``metrics``: those that either run has samples of, in the order of gssr.model.compare.contrast.METRICS.
     ``phases``: by kind, of a and of b, None where it has none. Verdicts are told apart by their codes: ``gained`` b alone
     has, ``lost`` a alone, ``kept`` both (as b has them, and in ``kept_before`` as a has them). ``notes`` say in what else
-    the two differ. ``pairs``: which GPU of a was compared with which of b, None where there are no pairs."""
+    the two differ. ``pairs``: which GPU of a was compared with which of b, None where there are no pairs.
+    ``breakdown``: how the shares of the GPU time changed, a change for each category; empty where a run has none."""
 
     a: Analysis
     b: Analysis
@@ -111,6 +134,7 @@ class Comparison:
     notes: tuple[str, ...]
     pairs: Pairs | None
     kept_before: tuple[Verdict, ...]
+    breakdown: tuple[CategoryChange, ...] = ()
 
     @property
     def score(self) -> Change:
@@ -141,7 +165,18 @@ def compare(a: Analysis, b: Analysis, letter: str = "B") -> Comparison:
         notes=tuple(_notes(a, b, letter)),
         pairs=paired,
         kept_before=tuple(before[verdict.code] for verdict in kept),
+        breakdown=_category_changes(a.breakdown, b.breakdown),
     )
+
+
+def _category_changes(before: Breakdown | None, after: Breakdown | None) -> tuple[CategoryChange, ...]:
+    """Compare where the GPU time of two runs went, a change for each category in their order; empty where a run has no
+    samples."""
+    if before is None or after is None or not (before.gpu_seconds > 0 and after.gpu_seconds > 0):
+        return ()
+    errors = np.nan_to_num(before.error) + np.nan_to_num(after.error)
+    columns = (CATEGORIES, before.shares.tolist(), after.shares.tolist(), errors.tolist())
+    return tuple(CategoryChange(*values) for values in zip(*columns, strict=True))
 
 
 def turned(before: Verdict, now: Verdict) -> Turn:

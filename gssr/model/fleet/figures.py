@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Floats
 from gssr.metrics import DETECTION_METRICS, HELD_DOWN, SCORE_INPUTS
+from gssr.model.breakdown.categories import CATEGORIES
+from gssr.model.breakdown.result import Breakdown
 from gssr.model.statistics.aggregate import total
 from gssr.model.statistics.balance import imbalance
 from gssr.model.verdicts import judge_window
@@ -155,7 +157,8 @@ class Held(NamedTuple):
 
 class RunFigures(NamedTuple):
     """One run: RUN_COLUMNS; None is unknown. Beside these its GPUs, when it began (unix s, by its samples where its start is
-    unknown) and, where they were asked for, its verdicts and how long a step took, s."""
+    unknown) and, where they were asked for, its verdicts, how long a step took (s), and its GPU-hours by category, in the
+    order of CATEGORIES, which add up to ``gpu_hours``."""
 
     run_id: str
     file: str
@@ -185,6 +188,7 @@ class RunFigures(NamedTuple):
     began: float = 0.0
     verdicts: tuple[Held, ...] | None = None
     step_s: float | None = None
+    hours_by_category: tuple[float, ...] | None = None
 
 
 def figures(reader: RunReader, file: str, verdicts: bool = False, rules: Table = TABLE) -> RunFigures:
@@ -226,15 +230,26 @@ def figures(reader: RunReader, file: str, verdicts: bool = False, rules: Table =
         imbalance_gpu_hours=None if own is None else own * gpu_hours,
         gpus=gpus,
         began=start,
-        **(_judged(reader, rules) if verdicts else {}),
+        **(_judged(reader, rules, gpu_hours) if verdicts else {}),
     )
 
 
-def _judged(reader: RunReader, rules: Table) -> dict[str, Any]:
-    """Verdicts, and the step's length."""
+def _judged(reader: RunReader, rules: Table, gpu_hours: float) -> dict[str, Any]:
+    """Verdicts, the step's length, and the ``gpu_hours`` by category."""
     judgement = judge_window(reader, np.arange(len(reader.gpus)), ALL_TIME, rules).in_all()
     held = tuple(Held(verdict.code, verdict.gpus) for verdict in judgement.verdicts)
-    return {"verdicts": held, "step_s": None if judgement.step is None else judgement.step.seconds}
+    return {
+        "verdicts": held,
+        "step_s": None if judgement.step is None else judgement.step.seconds,
+        "hours_by_category": _hours_by_category(judgement.breakdown, gpu_hours),
+    }
+
+
+def _hours_by_category(breakdown: Breakdown | None, gpu_hours: float) -> tuple[float, ...]:
+    """Divide a run's GPU-hours by the shares of its breakdown; without samples all of them are unmeasured."""
+    if breakdown is None or not breakdown.gpu_seconds > 0:
+        return tuple(gpu_hours if each.name == "unmeasured" else 0.0 for each in CATEGORIES)
+    return tuple((breakdown.shares * gpu_hours).tolist())
 
 
 def _wasted(amount: float | None, score: float | None) -> float | None:

@@ -1,4 +1,4 @@
-"""What the runs of many recordings add up to: by user, label, command, job, node, GPU model, week or verdict.
+"""What the runs of many recordings add up to: by user, label, command, job, node, GPU model, week or cause.
 
 Reading the figures of many recordings, by several processes where there are many of them. What can't be read is told and
 never stops the rest.
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from gssr.arrays import Floats
+from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.fleet.bad_nodes import BadNode, bad_nodes
 from gssr.model.fleet.figures import COMMON, GpuFigures, RunFigures, figures
 from gssr.model.fleet.index import ENDED, digest, kept, rows_of
@@ -50,7 +51,8 @@ class Group(NamedTuple):
 
     ``score`` is the mean of their scores by GPU-hours, over the ``scored_gpu_hours``, so that ``wasted_gpu_hours`` =
     ``scored_gpu_hours`` (1 - ``score``). ``unused_gpu_hours`` are those of GPUs that were never used, ``idle_gpu_hours`` all
-    in which a GPU did nothing; ``imbalance_gpu_hours`` are known of whole runs alone."""
+    in which a GPU did nothing; ``imbalance_gpu_hours`` are known of whole runs alone. A group by cause has hours alone: all
+    of a loss are wasted."""
 
     key: str
     n_runs: int
@@ -124,17 +126,6 @@ def _of_gpus(key: Callable[[GpuFigures], str | None]) -> _Divide:
     return portions
 
 
-def _of_verdicts(runs: Sequence[RunFigures]) -> _Portions:
-    found: list[tuple[str, int, RunFigures, float]] = []
-    for number, run in enumerate(runs):
-        codes: dict[str, float] = {}
-        for verdict in run.verdicts or ():
-            share = len(verdict.gpus) / run.n_gpus if verdict.gpus and run.n_gpus else 1.0
-            codes[verdict.code] = max(share, codes.get(verdict.code, 0.0))
-        found += [(code, number, run, share) for code, share in (codes or {"none": 1.0}).items()]
-    return _Portions(*map(list, zip(*found, strict=True))) if found else _Portions([], [], [])
-
-
 BY: dict[str, _Divide] = {
     "user": _of_runs(lambda run: run.user),
     "label": _of_runs(lambda run: run.label),
@@ -143,11 +134,14 @@ BY: dict[str, _Divide] = {
     "node": _of_gpus(lambda gpu: gpu.node),
     "gpu": _of_gpus(lambda gpu: gpu.name),
     "week": _of_runs(lambda run: week_of(run.started_at)),
-    "verdict": _of_verdicts,
 }
-"""What runs can be grouped by. By node and by GPU model, each GPU counts with its own score; by verdict, a run counts once
-for each of its verdicts, with the GPUs concerned."""
-NEEDS_VERDICTS = "verdict"
+"""What runs can be grouped by, besides by cause. By node and by GPU model, each GPU counts with its own score."""
+CAUSE, ALIAS_OF_CAUSE = "cause", "verdict"
+"""By what the GPU-hours went to; it was called by verdict."""
+COMPUTING = "computing"
+"""What the hours of work that is no loss are called: they are one group."""
+LEAST_SHARE_OF_CAUSE = 0.005
+"""A run counts among the runs of a cause from this share of its GPU time on: as much as its own page shows."""
 
 SORTS: dict[str, tuple[str, bool]] = {
     "wasted": ("wasted_gpu_hours", True), "idle": ("idle_gpu_hours", True), "unused": ("unused_gpu_hours", True),
@@ -158,13 +152,49 @@ SORTS: dict[str, tuple[str, bool]] = {
 """What groups can be sorted by: a field, and whether the greatest comes first."""
 
 
+def is_by_cause(by: str | None) -> bool:
+    """Whether this groups runs by cause, which needs runs that were judged."""
+    return by in (CAUSE, ALIAS_OF_CAUSE)
+
+
 def groups(runs: Sequence[RunFigures], by: str, sort: str = "wasted") -> list[Group]:
-    """The runs grouped by one of BY, sorted by one of SORTS; of equals the name decides, and what is unknown comes last."""
+    """The runs grouped by one of BY, by CAUSE or its alias, sorted by one of SORTS; of equals the name decides, and what is
+    unknown comes last."""
     field, falling = SORTS[sort]
-    found = sorted(_summed(BY[by](runs)), key=lambda group: group.key)
+    divided = _causes(runs) if is_by_cause(by) else _summed(BY[by](runs))
+    found = sorted(divided, key=lambda group: group.key)
     known = [group for group in found if getattr(group, field) is not None]
     known.sort(key=lambda group: getattr(group, field), reverse=falling)
     return known + [group for group in found if getattr(group, field) is None]
+
+
+def hours_by_category(runs: Sequence[RunFigures]) -> dict[str, float] | None:
+    """Add up the GPU-hours of runs by category, by name; None where none of them was judged."""
+    judged = [run.hours_by_category for run in runs if run.hours_by_category is not None]
+    if not judged:
+        return None
+    return {each.name: math.fsum(hours) for each, hours in zip(CATEGORIES, zip(*judged, strict=True), strict=True)}
+
+
+def _causes(runs: Sequence[RunFigures]) -> list[Group]:
+    """Divide the GPU-hours of the runs that were judged into what was lost, by category; the computing, and the time outside
+    the work. They add up to all of them. Of a loss all hours are wasted, of the others none; the score and energy of a run
+    can't be divided so."""
+    keys = [COMPUTING if each.branch == "working" and not each.is_loss else each.name for each in CATEGORIES]
+    is_loss = {key: each.is_loss for key, each in zip(keys, CATEGORIES, strict=True)}
+    hours, n_runs = dict.fromkeys(keys, 0.0), dict.fromkeys(keys, 0)
+    for run in runs:
+        own = dict.fromkeys(keys, 0.0)
+        for key, value in zip(keys, run.hours_by_category or (), strict=False):
+            own[key] += value
+        for key, value in own.items():
+            hours[key] += value
+            n_runs[key] += value > 0 and value >= LEAST_SHARE_OF_CAUSE * run.gpu_hours
+    return [
+        Group(key, n_runs[key], own, 0.0, None, own if is_loss[key] else 0.0, *[None] * 6)
+        for key, own in hours.items()
+        if own > 0
+    ]
 
 
 def together(runs: Sequence[RunFigures]) -> Group:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from hashlib import sha256
 from typing import Any
 
+from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.fleet.figures import GPU_COLUMNS, RUN_COLUMNS, GpuFigures, Held, RunFigures
 from gssr.model.verdicts.table import Table
 from gssr.store.format.schema import STATES, Column
@@ -25,9 +26,15 @@ _OWN = (
 _RUN_COLUMNS = [column for column in RUN_COLUMNS if column.name != "file"]
 _GPU_COLUMNS = [column for column in GPU_COLUMNS if column.name != "run_id"]
 _FILE = [column.name for column in RUN_COLUMNS].index("file")
+_RUN = Column("run", "INTEGER NOT NULL", "the run's number in its recording")
 TABLES = {
     "runs": (*_RUN_COLUMNS, *_OWN),
-    "gpus": (Column("run", "INTEGER NOT NULL", "the run's number in its recording"), *_GPU_COLUMNS),
+    "gpus": (_RUN, *_GPU_COLUMNS),
+    "categories": (
+        _RUN,
+        Column("category", "TEXT NOT NULL", "a category of GPU time"),
+        Column("gpu_hours", "REAL NOT NULL", "the run's GPU-hours in it, h"),
+    ),
 }
 ENDED = frozenset(STATES) - {"running"}
 
@@ -45,7 +52,12 @@ def rows_of(runs: Sequence[RunFigures], rules: str) -> Rows:
         judged = (None, None) if run.verdicts is None else (rules, json.dumps(run.verdicts))
         kept.append((*figures[:_FILE], *figures[_FILE + 1 :], run.began, run.step_s, *judged))
     gpus = [(number, *gpu[1:]) for number, run in enumerate(runs) for gpu in run.gpus]
-    return {"runs": kept, "gpus": gpus}
+    hours = [
+        (number, category.name, hours)
+        for number, run in enumerate(runs)
+        for category, hours in zip(CATEGORIES, run.hours_by_category or (), strict=False)
+    ]
+    return {"runs": kept, "gpus": gpus, "categories": hours}
 
 
 def kept(index: Index, numbers: dict[str, int], rules: str | None) -> dict[str, list[RunFigures]]:
@@ -57,10 +69,11 @@ def kept(index: Index, numbers: dict[str, int], rules: str | None) -> dict[str, 
     gc.disable()  # of the millions of values that are made none goes
     try:
         gpus, runs = index.rows("gpus", numbers.values()), index.rows("runs", numbers.values())
+        hours = {} if rules is None else index.rows("categories", numbers.values())
         found = {}
         for name, number in numbers.items():
             with suppress(LookupError):
-                found[name] = _runs(name, runs[number], gpus.get(number, []), rules)
+                found[name] = _runs(name, runs[number], gpus.get(number, []), hours.get(number, []), rules)
         return found
     except ValueError:
         index.discard()
@@ -71,10 +84,17 @@ def kept(index: Index, numbers: dict[str, int], rules: str | None) -> dict[str, 
 
 
 def _runs(
-    name: str, rows: Sequence[tuple[Any, ...]], gpu_rows: Sequence[tuple[Any, ...]], rules: str | None
+    name: str,
+    rows: Sequence[tuple[Any, ...]],
+    gpu_rows: Sequence[tuple[Any, ...]],
+    hour_rows: Sequence[tuple[Any, ...]],
+    rules: str | None,
 ) -> list[RunFigures]:
     """Raises LookupError where they were not judged so, ValueError for what we never wrote."""
     runs = []
+    hours: dict[int, dict[str, float]] = {}
+    for _, number, category, own_hours in hour_rows:
+        hours.setdefault(number, {})[category] = own_hours
     for number, row in enumerate(rows):
         began, step, judged_by, verdicts = row[-len(_OWN) :]
         if rules is not None and judged_by != rules:
@@ -82,8 +102,9 @@ def _runs(
         own = gpu_rows if len(rows) == 1 else [each for each in gpu_rows if each[1] == number]
         gpus = tuple([GpuFigures._make((row[1], *each[2:])) for each in own])
         held = None if rules is None else _held(verdicts, len(gpus))
+        by_category = None if rules is None else tuple(hours[number][each.name] for each in CATEGORIES)
         figures = (*row[1 : _FILE + 1], name, *row[_FILE + 1 : -len(_OWN)])
-        runs.append(RunFigures._make((*figures, gpus, began, held, None if rules is None else step)))
+        runs.append(RunFigures._make((*figures, gpus, began, held, None if rules is None else step, by_category)))
     return runs
 
 

@@ -47,7 +47,7 @@ from gssr.tui.axis import (
     window_text,
 )
 from gssr.tui.gpu_rows import MARKS, folded_to, mark_row, mean_of, strips_of
-from gssr.tui.screens.why import headlines
+from gssr.tui.screens.why import ACCOUNT_HEIGHT, account_rows, headlines
 from gssr.tui.steady_order import SteadyOrders
 from gssr.tui.view import Scene, View, with_cursor
 
@@ -63,6 +63,8 @@ _WORDS = (
     f"from the mean SM activity A, occupancy O and pipe activity F of all GPUs and samples: {DEFINITION}; {CAVEAT}",
 )
 _MOST_CAUSES, _USUAL_CAUSES = 5, 3
+_ACCOUNT_ROWS = 2
+"""Where the GPU time went is said in so many rows."""
 _BESIDE = 8
 """Cells that a GPU's mean takes beside its name."""
 _TALL = 30
@@ -70,7 +72,8 @@ _TALL = 30
 
 
 class JobLayout(NamedTuple):
-    """Rows of each part, from the top down; 0 leaves it out. ``causes``: the worst verdicts; ``score`` with its definition;
+    """Rows of each part, from the top down; 0 leaves it out. ``causes``: where the GPU time went and
+    the worst verdicts; ``score`` with its definition;
     ``bars`` and ``lowest`` with their headings, ``chart`` with its title and its times."""
 
     causes: int
@@ -106,9 +109,9 @@ def layout(scene: Scene) -> JobLayout:
     few = min(max(min(n_culprits, _MOST_CULPRITS) + 1, LOWEST_FEW) if height >= 21 else LOWEST_FEW, listed)
     score = 3 if height >= _TALL or frame.part is not None else 1 + (scene.by_gpus().frame.whole.score() is None)
     most = min(2 + (height >= 20) + spare // 4, _MOST_CAUSES)
-    causes = len(headlines(scene, most, " ")) + (height >= _TALL)
-    if frame.judgement is None and frame.query.causes is not None:
-        causes = min(most, _USUAL_CAUSES + (height >= _TALL)) + (height >= _TALL)  # then little moves once it is judged
+    causes = len(_account(scene)) + len(headlines(scene, most, " ")) + (height >= _TALL)
+    if frame.judgement is None and frame.query.causes is not None:  # then little moves once it is judged
+        causes = min(most, _USUAL_CAUSES + (height >= _TALL)) + (height >= _TALL) + _ACCOUNT_ROWS * _has_account(scene)
     rest = height - score - causes - (bars + 1 if bars else 0) - few - 1 - events
     return JobLayout(causes, score, bars + 1 if bars else 0, rest, few + 1, events)
 
@@ -195,9 +198,19 @@ def _samples(means: Means, gpus: Ints | None) -> int:
 # What the rules say
 
 
+def _has_account(scene: Scene) -> bool:
+    """Whether there is room to say where the GPU time went."""
+    return scene.width >= SMALL_WIDTH and scene.height >= ACCOUNT_HEIGHT
+
+
+def _account(scene: Scene) -> list[Row]:
+    return [(Span(" "), *row) for row in account_rows(scene, scene.width - 2)] if _has_account(scene) else []
+
+
 def _causes(scene: Scene, n_rows: int) -> list[Row]:
-    """The worst verdicts on the window; the rest of them is on Why."""
-    rows = headlines(scene, n_rows, " ") if n_rows else []
+    """Where the GPU time went, and the worst verdicts on the window; the rest of them is on Why."""
+    account = _account(scene)
+    rows = [*account, *headlines(scene, n_rows - len(account), " ")] if n_rows else []
     return rows + [()] * (n_rows - len(rows))
 
 

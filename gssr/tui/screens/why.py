@@ -15,6 +15,7 @@ from gssr.model.results import Judgement, Verdict
 from gssr.model.statistics.grid import fold
 from gssr.model.traces.nesting import within
 from gssr.model.verdicts.words import named
+from gssr.render.breakdown import breakdown_bar, headline
 from gssr.render.cells import clean, clip, fit, flow
 from gssr.render.clock import exact
 from gssr.render.columns import area
@@ -33,6 +34,8 @@ from gssr.tui.view import Scene, View, with_cursor
 _WIDE = 120
 _STRIPS, _LEGEND = 15, 9
 """Rows beside the verdicts from which the course over time is shown, and rows from which the legend is."""
+ACCOUNT_HEIGHT = 20
+"""A screen of so many rows has room to say where the GPU time went."""
 _SHARE, _SMALL, _TITLED = 0.6, 0.15, 5
 """Of the rows at most so large a share is the verdicts', or, where an interval was chosen, so small a one; from so many on
 they have a title."""
@@ -282,6 +285,10 @@ def _judgement(scene: Scene, room: int) -> _Said:
     if room >= _TITLED:
         above.append(rule("what the rules say", width, scene.glyphs, (Span(_judged_when(scene), "dim"),)))
         room -= 1
+    account = account_rows(scene, width)
+    if room >= _TITLED + len(account):
+        above += account
+        room -= len(account)
     if found is None:
         return _said([*above, (Span(not_judged(scene), "dim"),)][: room + len(above)], [], [])
     short: list[Row] = [
@@ -398,6 +405,16 @@ def _abstained(found: Judgement) -> str:
     reason, n = reasons.most_common(1)[0]
     rest = len(found.abstentions) - n
     return f"not judged: {count(n, 'rule')} ({reason})" + (f", {rest} more for other reasons" if rest else "")
+
+
+def account_rows(scene: Scene, width: int) -> list[Row]:
+    """Say where the GPU time of the window went: a sentence, and under it a bar that adds up to all of it; nothing before it
+    was judged, without samples, or where the screen is too small."""
+    breakdown = None if scene.frame.judgement is None else scene.frame.judgement.breakdown
+    if breakdown is None or not breakdown.gpu_seconds > 0 or scene.height < ACCOUNT_HEIGHT:
+        return []
+    sentence = fit(headline(breakdown), width, scene.glyphs.ellipsis)
+    return [(Span(sentence, "value"),), breakdown_bar(breakdown, width, scene.glyphs.levels.isascii())]
 
 
 def headlines(scene: Scene, n_rows: int, label: str) -> list[Row]:
