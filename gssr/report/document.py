@@ -105,7 +105,7 @@ def _run(analysis: Analysis, gpus: list[dict[str, Any]]) -> dict[str, Any]:
             for name, balance in analysis.balance.items()
         },
         "events": [event._asdict() | {"time": number(event.time)} for event in analysis.events],
-        "breakdown": _breakdown(analysis.breakdown),
+        "breakdown": breakdown_object(analysis.breakdown),
         "verdicts": [verdict_object(verdict) for verdict in analysis.verdicts],
         "abstentions": [{"code": each.code, "reason": each.reason} for each in analysis.abstentions],
         "phases": [_phase(each) for each in analysis.phases],
@@ -142,8 +142,8 @@ MOST_SPANS = 100
 """Spans of time of a category, the longest: one of short waits has thousands."""
 
 
-def _breakdown(breakdown: Breakdown | None) -> dict[str, Any] | None:
-    """None without samples. Times are unix s, GPUs positions in the run's list of them."""
+def breakdown_object(breakdown: Breakdown | None) -> dict[str, Any] | None:
+    """None without samples. Times are unix s, of a trace s from its zero; GPUs are positions in the run's list of them."""
     if breakdown is None or not breakdown.gpu_seconds > 0:
         return None
     seconds, shares, efficiency = breakdown.by_gpu.sum(axis=0), breakdown.shares, breakdown.efficiency
