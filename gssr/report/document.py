@@ -14,6 +14,7 @@ from typing import Any
 from gssr.arrays import Floats
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.breakdown.result import Breakdown
+from gssr.model.joined.estimates import compare_estimates
 from gssr.model.results import Analysis, GpuSummary, Phase, Place, Statistics, StepTime, Unplaced, Verdict
 from gssr.model.traced import Traced
 from gssr.report.page import why_no_score
@@ -123,7 +124,13 @@ def _run(analysis: Analysis, gpus: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _traced(trace: Traced) -> dict[str, Any]:
     """``gpus`` are positions in the run's list of them; times are unix s, by the recording's clock."""
-    return asdict(trace) | {"window_s": number(trace.seconds), "split": trace.split or None}
+    found = asdict(trace) | {"window_s": number(trace.seconds), "split": trace.split or None}
+    del found["estimate"]
+    return found | {"breakdown": [_compared(*each) for each in compare_estimates([trace])] or None}
+
+
+def _compared(name: str, estimate: float, share: float) -> dict[str, Any]:
+    return {"name": name, "estimate": number(estimate), "trace": number(share), "difference": number(estimate - share)}
 
 
 def _step(step: StepTime | None) -> dict[str, Any] | None:

@@ -81,7 +81,7 @@ def test_the_object_says_how_typical_each_trace_is(folder: Path, capsys: pytest.
         .partition("\n## ")[0]
     )
     explained = set(re.findall("`(\\w+)`", section.partition("In the JSON object")[2]))
-    lists = ("idle", "gaps", "by_gpu", "kernels", "verdicts")
+    lists = ("idle", "gaps", "by_gpu", "kernels", "verdicts", "breakdown")
     inner = {key for trace in run["traces"] for name in lists for each in trace[name] for key in each}
     steps = {field.name for field in fields(TracedSteps)}
     assert {*run["traces"][0], *run["traces"][0]["split"], *inner, *steps} == explained - {"null", "traces"}

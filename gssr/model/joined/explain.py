@@ -10,6 +10,8 @@ import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.metrics import SCORE_INPUTS
+from gssr.model.breakdown.categories import CATEGORIES
+from gssr.model.breakdown.result import Breakdown
 from gssr.model.joined.match import NS, Match
 from gssr.model.results import Analysis, Finding, Verdict
 from gssr.model.statistics.aggregate import Aggregate
@@ -170,8 +172,15 @@ def shown(match: Match, positions: Collection[int], window: Window) -> Traced | 
         kernel_seconds=int(kernels.total.sum()) / NS,
         steps=_steps(found.steps),
         verdicts=tuple(TracedVerdict(each.code, each.severity, each.title) for each in found.verdicts),
-        notes=match.said,
+        notes=match.said, breakdown=_seconds_by_category(found.breakdown),
     )  # fmt: skip
+
+
+def _seconds_by_category(breakdown: Breakdown | None) -> dict[str, float]:
+    if breakdown is None:
+        return {}
+    seconds = breakdown.by_gpu.sum(axis=0).tolist()
+    return {each.name: spent for each, spent in zip(CATEGORIES, seconds, strict=True)}
 
 
 def in_run(traces: Sequence[Traced], place: Mapping[int, int], scores: Scores) -> list[Traced]:
