@@ -37,8 +37,8 @@ from gssr.store.read.recording import RunReader
 from gssr.store.read.window_edges import Window
 
 WAITING = (
-    "io_wait", "communication_bound", "transfer_bound", "cpu_starved", "recurring_dips", "pauses", "gaps",
-    "small_kernels", "low_power", "low_use",
+    "io_wait", "communication_bound", "transfer_bound", "cpu_starved", "recurring_dips", "pauses", "launch_gaps",
+    "small_kernels", "low_power", "low_use", "unexplained",
 )  # fmt: skip
 """Verdicts that say that GPUs wait, or seem to: what for, a trace tells."""
 MOST_KERNELS = 20
