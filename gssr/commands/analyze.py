@@ -361,6 +361,7 @@ def _with_traces(
     if not (options.attach or rows):
         return analysis
     from gssr.model.joined.digest import digested
+    from gssr.model.joined.estimates import with_estimates
     from gssr.model.joined.explain import Scores, looked_at, traced, with_traces
     from gssr.store.disk import traces_beside
     from gssr.store.read.window_edges import Window
@@ -378,7 +379,7 @@ def _with_traces(
             found.append(own)
         else:
             refused.append(f"{match.path}: does not overlap the window, or has none of these GPUs")
-    return with_traces(analysis, found, refused)
+    return with_traces(analysis, with_estimates(found, reader, place), refused)
 
 
 def _wanted(

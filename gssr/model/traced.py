@@ -1,7 +1,7 @@
 """What is known of the parts of a run that were traced: gssr.model.joined finds it out."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 SPLIT = ("compute", "exposed_communication", "exposed_copy", "idle")
@@ -113,6 +113,11 @@ class Traced:
     verdicts: tuple[TracedVerdict, ...]
     notes: tuple[str, ...]
     digest: bool = False
+    breakdown: Mapping[str, float] = field(default_factory=dict)
+    """GPU-seconds by category (gssr.model.breakdown) as the kernels tell, each trace alone: what waits for the GPUs of other
+    traces is not told apart. Empty where that is not known."""
+    estimate: Mapping[str, float] = field(default_factory=dict)
+    """Shares by category that the samples tell of the same GPUs and time. Empty where that is not known."""
 
     @property
     def seconds(self) -> float:

@@ -2,7 +2,6 @@
 
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.breakdown.result import Breakdown
-from gssr.model.results import Analysis
 from gssr.render.breakdown import LOOKS, breakdown_bar, headline, shown_categories
 from gssr.render.cells import wrap
 from gssr.render.clock import duration
@@ -16,9 +15,8 @@ _ABOUT_SECONDS = 5.0
 """Samples further apart than this (s) only tell a mixture of what happens in a step."""
 
 
-def breakdown_section(analysis: Analysis, options: PageOptions) -> list[Row]:
-    """The part of the page that says where the GPU time went; nothing without samples."""
-    breakdown = analysis.breakdown
+def breakdown_section(breakdown: Breakdown | None, options: PageOptions) -> list[Row]:
+    """Draw the part of the page that says where the GPU time went; nothing without GPU time."""
     if breakdown is None or not breakdown.gpu_seconds > 0:
         return []
     width, marks = options.width, glyphs(options.ascii)
@@ -31,8 +29,10 @@ def breakdown_section(analysis: Analysis, options: PageOptions) -> list[Row]:
 
 
 def _table(breakdown: Breakdown, options: PageOptions, marks: Glyphs) -> list[Row]:
+    has_error = bool(breakdown.error.any())  # kernels of a trace are exact
     columns = (
-        Column(""), Column("share", align="right"), Column("+-" if options.ascii else "±", align="right", drop=2),
+        Column(""), Column("share", align="right"),
+        *([Column("+-" if options.ascii else "±", align="right", drop=2)] if has_error else []),
         Column("GPU time", align="right", drop=1), Column("known by", drop=3),
     )  # fmt: skip
     shares, seconds = breakdown.shares, breakdown.by_gpu.sum(axis=0)
@@ -42,8 +42,8 @@ def _table(breakdown: Breakdown, options: PageOptions, marks: Glyphs) -> list[Ro
         rows.append(
             [
                 (Span(f"{look.marked(options.ascii)} ", look.role), Span(CATEGORIES[at].label)),
-                percent(float(shares[at])), percent(float(breakdown.error[at])), duration(float(seconds[at])),
-                breakdown.confidence[at],
+                percent(float(shares[at])), *([percent(float(breakdown.error[at]))] if has_error else []),
+                duration(float(seconds[at])), breakdown.confidence[at],
             ]
         )  # fmt: skip
     return table(columns, rows, options.width, marks)

@@ -14,6 +14,7 @@ from typing import Any
 from gssr.arrays import Floats
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.breakdown.result import Breakdown, Efficiency
+from gssr.model.joined.estimates import compare_estimates
 from gssr.model.results import Analysis, GpuSummary, Phase, Place, Statistics, StepTime, Unplaced, Verdict
 from gssr.model.traced import Traced
 from gssr.report.page import why_no_score
@@ -105,7 +106,7 @@ def _run(analysis: Analysis, gpus: list[dict[str, Any]]) -> dict[str, Any]:
             for name, balance in analysis.balance.items()
         },
         "events": [event._asdict() | {"time": number(event.time)} for event in analysis.events],
-        "breakdown": _breakdown(analysis.breakdown),
+        "breakdown": breakdown_object(analysis.breakdown),
         "verdicts": [verdict_object(verdict) for verdict in analysis.verdicts],
         "abstentions": [{"code": each.code, "reason": each.reason} for each in analysis.abstentions],
         "phases": [_phase(each) for each in analysis.phases],
@@ -123,7 +124,13 @@ def _run(analysis: Analysis, gpus: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _traced(trace: Traced) -> dict[str, Any]:
     """``gpus`` are positions in the run's list of them; times are unix s, by the recording's clock."""
-    return asdict(trace) | {"window_s": number(trace.seconds), "split": trace.split or None}
+    found = asdict(trace) | {"window_s": number(trace.seconds), "split": trace.split or None}
+    del found["estimate"]
+    return found | {"breakdown": [_compared(*each) for each in compare_estimates([trace])] or None}
+
+
+def _compared(name: str, estimate: float, share: float) -> dict[str, Any]:
+    return {"name": name, "estimate": number(estimate), "trace": number(share), "difference": number(estimate - share)}
 
 
 def _step(step: StepTime | None) -> dict[str, Any] | None:
@@ -142,8 +149,8 @@ MOST_SPANS = 100
 """Spans of time of a category, the longest: one of short waits has thousands."""
 
 
-def _breakdown(breakdown: Breakdown | None) -> dict[str, Any] | None:
-    """None without samples. Times are unix s, GPUs positions in the run's list of them."""
+def breakdown_object(breakdown: Breakdown | None) -> dict[str, Any] | None:
+    """None without samples. Times are unix s, of a trace s from its zero; GPUs are positions in the run's list of them."""
     if breakdown is None or not breakdown.gpu_seconds > 0:
         return None
     seconds, shares = breakdown.by_gpu.sum(axis=0), breakdown.shares

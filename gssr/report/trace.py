@@ -27,8 +27,9 @@ from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import NONE, count, fixed, percent, quantity
 from gssr.render.table import Cell, Column, table
 from gssr.report.about import note_rows
+from gssr.report.breakdown import breakdown_section
 from gssr.report.call_tree import call_rows, shares_of
-from gssr.report.document import number, verdict_object
+from gssr.report.document import breakdown_object, number, verdict_object
 from gssr.report.exchange import exchange_rows, io_rows
 from gssr.report.page import LABEL, PageOptions, labelled, remark, section
 
@@ -61,6 +62,7 @@ def trace_page(trace: TraceAnalysis, options: PageOptions) -> list[Row]:
     """The rows of the page, at most ``options.width`` cells each but for the closing line."""
     width, marks = options.width, glyphs(options.ascii)
     rows, told = _head(trace, width, marks), note_rows(trace.verdicts, trace.abstentions, _sentences(trace), options)
+    rows += breakdown_section(trace.breakdown, options)
     if options.verbosity == "low":
         rows, told = [*rows, *told], []
     if trace.gpus:
@@ -476,6 +478,7 @@ def _document(trace: TraceAnalysis) -> dict[str, Any]:
         "facts": dict(trace.facts),
         **tables,
         "launches": launch_numbers(trace),
+        "breakdown": breakdown_object(trace.breakdown),
         "calltree": None if trace.tree is None else tables["calltree"],
         "verdicts": iter([verdict_object(verdict) for verdict in trace.verdicts]),
         "abstentions": iter([{"code": each.code, "reason": each.reason} for each in trace.abstentions]),

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gssr.model.breakdown.categories import BRANCHES, CATEGORIES, POSITIONS
+from gssr.model.joined.estimates import compare_estimates
 from gssr.model.joined.explain import causes, kernels
 from gssr.model.results import Analysis
 from gssr.model.traced import LATE, SPLIT, Traced
 from gssr.model.verdicts.words import took
+from gssr.render.breakdown import LEAST_SHOWN
 from gssr.render.cells import clean, fit, wrap
 from gssr.render.clock import moment
 from gssr.render.glyphs import glyphs
@@ -108,6 +111,28 @@ def _together(traces: Sequence[Traced]) -> tuple[str, str, str]:
     return waits(traces), worked(traces), judged(traces)
 
 
+def _compared(traces: Sequence[Traced], options: PageOptions) -> list[Row]:
+    """Where the GPU time went while traced, as the samples and as the kernels tell: a row for each branch of the categories,
+    and for each cause of idle time. What a kernel waits for in communication no single rank's trace tells."""
+    found = compare_estimates(traces)
+    if not found:
+        return []
+    rows: list[tuple[str, float, float]] = []
+    for branch in BRANCHES:
+        own = [(name, estimate, share) for name, estimate, share in found if name.partition(".")[0] == branch]
+        rows.append((branch, sum(each[1] for each in own), sum(each[2] for each in own)))
+        if branch == "idle":
+            rows += [(f"  {CATEGORIES[POSITIONS[name]].label}", estimate, share) for name, estimate, share in own]
+    columns = [Column("while traced")]
+    columns += [Column(title, "right") for title in ("by samples", "by the trace", "difference")]
+    shown = [
+        (label, percent(estimate), percent(share), f"{100 * (estimate - share):+.1f}")
+        for label, estimate, share in rows
+        if max(estimate, share) >= LEAST_SHOWN
+    ]
+    return [(), *table(columns, shown, options.width, glyphs(options.ascii))]
+
+
 def traced(analysis: Analysis, options: PageOptions) -> list[Row]:
     """The part of the page."""
     found = traced_table(analysis)
@@ -130,6 +155,7 @@ def traced(analysis: Analysis, options: PageOptions) -> list[Row]:
         rows += wrap(f"and {count(len(traces) - len(shown), 'more trace')}: -v high", width, role="dim")
     for text in _together(traces):
         rows += wrap(text, width) if text else []
+    rows += _compared(traces, options)
     axis, n_gaps = time_axis(analysis), _MOST[options.verbosity] // 2
     gaps = sorted((gap for trace in shown for gap in trace.gaps), key=lambda gap: -gap.seconds)[:n_gaps]
     for gap in gaps:

@@ -81,11 +81,17 @@ def test_the_object_says_how_typical_each_trace_is(folder: Path, capsys: pytest.
         .partition("\n## ")[0]
     )
     explained = set(re.findall("`(\\w+)`", section.partition("In the JSON object")[2]))
-    lists = ("idle", "gaps", "by_gpu", "kernels", "verdicts")
+    lists = ("idle", "gaps", "by_gpu", "kernels", "verdicts", "breakdown")
     inner = {key for trace in run["traces"] for name in lists for each in trace[name] for key in each}
     steps = {field.name for field in fields(TracedSteps)}
     assert {*run["traces"][0], *run["traces"][0]["split"], *inner, *steps} == explained - {"null", "traces"}
-    idle = [verdict for verdict in run["verdicts"] if verdict["code"] in ("gaps", "low_use")]
+    for trace in run["traces"]:
+        assert sum(each["trace"] for each in trace["breakdown"]) == pytest.approx(1)
+        assert sum(each["estimate"] for each in trace["breakdown"]) == pytest.approx(1)
+        assert sum(each["difference"] for each in trace["breakdown"] if each["name"][:4] == "work") == pytest.approx(
+            0, abs=0.03
+        )
+    idle = [verdict for verdict in run["verdicts"] if verdict["code"] in ("cpu_starved", "launch_gaps", "low_use")]
     assert idle and all(f"host late: {ITEM}" in verdict["evidence"][-1]["text"] for verdict in idle)
     with_none = document(capsys, folder / "run.sql")
     assert with_none["traces"] == [] and all(

@@ -15,6 +15,7 @@ from functools import cache
 from types import UnionType
 from typing import Any, Literal
 
+from gssr.model.breakdown.categories import POSITIONS
 from gssr.model.joined.explain import Scores, in_run, renamed
 from gssr.model.traced import LATE, SPLIT, IdleTime, Traced, TracedGap, TracedGpu, TracedKernel
 from gssr.store.format.limits import LATEST, MOST_DIGEST, number
@@ -57,7 +58,7 @@ def traced_of(text: str | None, positions: Mapping[Identity, int], path: str) ->
         if not isinstance(content, dict) or content.get("version") != _VERSION:
             return None
         own = _reader(tuple[Identity, ...])(content["gpus_of"])
-        found: Traced = _reader(Traced)(content | {"digest": True, "path": path})
+        found: Traced = _reader(Traced)({"breakdown": {}} | content | {"digest": True, "path": path, "estimate": {}})
         at = [positions[identity] for identity in own]
         return replace(found, **renamed(found, dict(enumerate(at)))) if _is_sound(found) else None
     except (ValueError, KeyError, RecursionError):
@@ -90,6 +91,7 @@ def _is_sound(found: Traced) -> bool:
     splits = [found.split, *(each.split for each in found.by_gpu)]
     timed: tuple[TracedGpu | IdleTime | TracedGap | TracedKernel, ...]
     timed = (*found.by_gpu, *found.idle, *found.gaps, *found.kernels)
+    booked = found.breakdown
     causes = {*(each.cause for each in found.idle), *(gap.cause for gap in found.gaps)}
     return (
         0 <= found.start < found.end <= LATEST
@@ -98,6 +100,8 @@ def _is_sound(found: Traced) -> bool:
         and all(each.seconds >= 0 for each in timed)
         and sum(each.seconds for each in found.kernels) <= found.kernel_seconds * (1 + 1e-6)
         and causes <= LATE.keys()
+        and booked.keys() <= POSITIONS.keys()
+        and all(0 <= seconds <= found.seconds * (1 + 1e-6) * len(found.gpus) for seconds in booked.values())
         and (found.steps is None or found.steps.count > 0)
     )  # fmt: skip
 

@@ -10,6 +10,8 @@ import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.metrics import SCORE_INPUTS
+from gssr.model.breakdown.categories import CATEGORIES
+from gssr.model.breakdown.result import Breakdown
 from gssr.model.joined.match import NS, Match
 from gssr.model.results import Analysis, Finding, Verdict
 from gssr.model.statistics.aggregate import Aggregate
@@ -35,8 +37,8 @@ from gssr.store.read.recording import RunReader
 from gssr.store.read.window_edges import Window
 
 WAITING = (
-    "io_wait", "communication_bound", "transfer_bound", "cpu_starved", "recurring_dips", "pauses", "gaps",
-    "small_kernels", "low_power", "low_use",
+    "io_wait", "communication_bound", "transfer_bound", "cpu_starved", "recurring_dips", "pauses", "launch_gaps",
+    "small_kernels", "low_power", "low_use", "unexplained",
 )  # fmt: skip
 """Verdicts that say that GPUs wait, or seem to: what for, a trace tells."""
 MOST_KERNELS = 20
@@ -170,8 +172,15 @@ def shown(match: Match, positions: Collection[int], window: Window) -> Traced | 
         kernel_seconds=int(kernels.total.sum()) / NS,
         steps=_steps(found.steps),
         verdicts=tuple(TracedVerdict(each.code, each.severity, each.title) for each in found.verdicts),
-        notes=match.said,
+        notes=match.said, breakdown=_seconds_by_category(found.breakdown),
     )  # fmt: skip
+
+
+def _seconds_by_category(breakdown: Breakdown | None) -> dict[str, float]:
+    if breakdown is None:
+        return {}
+    seconds = breakdown.by_gpu.sum(axis=0).tolist()
+    return {each.name: spent for each, spent in zip(CATEGORIES, seconds, strict=True)}
 
 
 def in_run(traces: Sequence[Traced], place: Mapping[int, int], scores: Scores) -> list[Traced]:

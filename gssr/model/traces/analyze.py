@@ -14,6 +14,7 @@ from gssr.gpu_name import place
 from gssr.model.custom_metrics import Custom, custom
 from gssr.model.traces import idle as idling
 from gssr.model.traces.as_metrics import levels_of
+from gssr.model.traces.booking import book_gpu
 from gssr.model.traces.call_tree import TIME, tree_of
 from gssr.model.traces.call_tree import together as one_tree
 from gssr.model.traces.gpu_names import gpus_of, names_of
@@ -225,6 +226,8 @@ def combined(
         trees += [] if part.tree is None else [part.tree]
         apart = booted_apart(((found.clock, found.sources), (part.clock, part.sources)))
         later = part = _without_lengths(_moved(part, found.clock))  # none is kept while the next is read
+        if apart or found.clock.unix_ns is None or part.clock.unix_ns is None:
+            later = part = replace(part, gpus=tuple(_with_own_clock(gpu, len(found.sources)) for gpu in part.gpus))
         found = replace(
             found,
             clock=Clock() if apart else found.clock,
@@ -256,6 +259,11 @@ def combined(
     )
     found = _with_outside(_named(found, [*known, *found.places]))
     return found if rules is None else judge_trace(found, rules)
+
+
+def _with_own_clock(gpu: GpuUse, number: int) -> GpuUse:
+    """Mark the GPU's times as not to be compared with those of GPUs from other files."""
+    return gpu._replace(book=gpu.book and gpu.book._replace(clock=number))
 
 
 def _without_lengths(part: TraceAnalysis) -> TraceAnalysis:
@@ -310,6 +318,7 @@ def _moved(part: TraceAnalysis, clock: Clock) -> TraceAnalysis:
         gpus=tuple(
             gpu._replace(
                 begin_ns=gpu.begin_ns + by,
+                book=gpu.book and gpu.book.moved(by),
                 course=gpu.course._replace(begin=gpu.course.begin + by, end=gpu.course.end + by),
             )
             for gpu in part.gpus
@@ -413,6 +422,7 @@ def _of_gpu(part: Part, gpu: int, links: Links, found: Beside, of_two: Flags | N
         tuple(types.tolist()), under / communication_ns if communication_ns else None,
         meanwhile.waits, Course(begin, stop, shares[0], tuple(shares[1:])),
         0 if of_two is None else int(types[2] + types[6]) - exposed_collectives,
+        None if part.like_hta else book_gpu(part, links),
     )  # fmt: skip
     return _OfGpu(use, _added(causes), idling.described(part, gpu, idling.longest(*longest), links), in_steps)
 

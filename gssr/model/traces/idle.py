@@ -44,7 +44,7 @@ class Idle(NamedTuple):
 
 
 NO_GAPS = Idle(*(np.empty(0, np.int64) for _ in Idle._fields))
-_HOST, _LAUNCH, _DEPENDENCY, _COPY, _UNKNOWN = (
+_HOST, LAUNCHING, _DEPENDENCY, _COPY, _UNKNOWN = (
     CAUSES.index(name) for name in ("host", "launch", "dependency", "copy", "unknown")
 )
 
@@ -62,7 +62,7 @@ def causes_as_hta(part: Part, links: Links) -> dict[Cause, tuple[int, int]]:
     call, start = links.call[rows[next_]], part.end(before)
     length = part.start[after] - start
     is_late = (call >= 0) & (part.start[call] > start)
-    return _added_up(np.where(is_late, _HOST, np.where(length < LAUNCH, _LAUNCH, _UNKNOWN)), length)
+    return _added_up(np.where(is_late, _HOST, np.where(length < LAUNCH, LAUNCHING, _UNKNOWN)), length)
 
 
 def idle_of(part: Part, start: Ints, end: Ints, after: Ints, call: Ints) -> Idle:
@@ -70,7 +70,7 @@ def idle_of(part: Part, start: Ints, end: Ints, after: Ints, call: Ints) -> Idle
     host = np.where(call < 0, 0, np.clip(part.start[call] - start, 0, end - start))
     rest = np.full(len(start), _DEPENDENCY)
     rest[part.category[after] == Category.COPY] = _COPY
-    rest[end - start - host < LAUNCH] = _LAUNCH
+    rest[end - start - host < LAUNCH] = LAUNCHING
     rest[call < 0] = _UNKNOWN
     return Idle(start, end, after, host, rest)
 

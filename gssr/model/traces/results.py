@@ -7,8 +7,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from gssr.arrays import Floats, Ints
+from gssr.model.breakdown.result import Breakdown
 from gssr.model.results import Abstention, Verdict
+from gssr.model.traces.breakdown import breakdown_of
 from gssr.model.traces.call_tree import CallTree
+from gssr.model.traces.gpu_book import GpuBook
 from gssr.model.traces.io import FileCalls
 from gssr.model.traces.lengths import Lengths, Statistics
 from gssr.model.traces.messages import CollectiveUse, Exchange
@@ -76,6 +79,8 @@ class GpuUse(NamedTuple):
     waits: Waits
     course: Course
     exposed_p2p_ns: int = 0
+    book: GpuBook | None = None
+    """Its time by category, None as HolisticTraceAnalysis counts."""
 
     @property
     def idle_ns(self) -> int:
@@ -268,6 +273,13 @@ class TraceAnalysis:
     def idle_ns(self) -> int:
         """How long the GPUs did nothing of that time, together."""
         return self.span_ns - sum(gpu.busy_ns for gpu in self.gpus)
+
+    @property
+    def breakdown(self) -> Breakdown | None:
+        """Where the GPU time of the window went, with times in seconds from the trace's zero; None without GPUs, or as
+        HolisticTraceAnalysis counts."""
+        books = [gpu.book for gpu in self.gpus if gpu.book is not None]
+        return breakdown_of(books, [gpu.node for gpu in self.gpus if gpu.book is not None])
 
     @property
     def types(self) -> Ints:

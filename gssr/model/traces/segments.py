@@ -101,6 +101,21 @@ def common(a: Segments, b: Segments) -> Segments:
     return Segments(np.maximum(few.start[own], many.start[other]), np.minimum(few.end[own], many.end[other]))
 
 
+def covered_by(*parts: Segments) -> Segments:
+    """What any of these cover; stretches of one may touch or overlap."""
+    start, end = map(np.concatenate, zip(NONE, *parts, strict=True))
+    order = np.argsort(start, kind="stable")
+    return union(start[order], end[order]).some
+
+
+def without(a: Segments, b: Segments) -> Segments:
+    """What ``a`` covers and ``b`` does not."""
+    if not len(b.start):
+        return a.some
+    beyond = np.iinfo(np.int64).max
+    return common(a, Segments(np.append(-beyond, b.end), np.append(b.start, beyond))).some
+
+
 def subsets(unions: tuple[Segments, Segments, Segments]) -> tuple[int, ...]:
     """How many ns belong to exactly these of three unions [8], by the sum of 1, 2 and 4 for those that belong; the first,
     for none of them, is 0."""

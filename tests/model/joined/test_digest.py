@@ -56,6 +56,14 @@ def test_it_comes_back_as_it_was_by_the_gpus_own_names() -> None:
     assert digest_of(FOUND, alike) is None  # which nothing tells apart
 
 
+def test_a_digest_from_before_breakdowns_is_still_read() -> None:
+    content = json.loads(TEXT)
+    del content["breakdown"], content["estimate"]
+    assert traced_of(json.dumps(content), PLACES, FOUND.path) == FOUND
+    for wrong in ({"idle.host": -1.0}, {"idle.host": 9.0}, {"idle.other": 1.0}):
+        assert traced_of(json.dumps(content | {"breakdown": wrong}), PLACES, FOUND.path) is None
+
+
 WRONG = (
     None,
     True,
