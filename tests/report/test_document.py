@@ -34,8 +34,9 @@ ADDED = {
     "load_balancing",
     "roofline",
     "why_no_score",
+    "breakdown",
 }
-VERDICT = {"code", "severity", "title", "evidence", "advice", "source", "start", "end", "gpus", "gpu_hours"}
+VERDICT = {"code", "severity", "title", "evidence", "advice", "source", "start", "end", "gpus", "gpu_hours", "aliases"}
 ALL = [analysis(), judged(), without_gpus(), without_samples(), one_sample(), without_counters()]
 
 
