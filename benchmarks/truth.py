@@ -30,7 +30,7 @@ from gssr.store.read.window_edges import ALL_TIME, Window
 
 JOBS_VARIABLE, JOBS, HEALTHY_JOBS = "GSSR_EXAM_JOBS", 300, 300
 SEED_VARIABLE = "GSSR_EXAM_SEED"
-"""Environment variables: how many jobs with a planted cause (and as many healthy ones), and what seeds are drawn from."""
+"""Environment variables: how many jobs with a planted cause (and as many healthy ones), and what draws the seeds."""
 BLAMES = ("warning", "critical")
 NEAR_HOURS = 0.25
 """GPU-hours are right within this share of the books'."""
@@ -39,7 +39,7 @@ INVARIANT = 40
 
 
 class BookedJob(Protocol):
-"""Environment variables: how many jobs with a planted cause (and as many healthy ones), and what seeds are drawn by."""
+    """A simulated job with its truth. ``planted``: for each cause the codes that name it; ``allowed``: codes of what follows;
     ``shares``: the books, by category; ``lost_gpu_hours``: what the first cause costs, None if nobody can know."""
 
     seed: int

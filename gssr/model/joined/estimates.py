@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gssr.model.breakdown.account import account_for
+from gssr.model.account.book import account_for
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.evidence.gather import gather
 from gssr.model.traced import Traced
