@@ -11,13 +11,13 @@ from contextlib import closing, suppress
 import pytest
 from sample_rows import START, rows_of, write
 
+from gssr.guarded_sqlite import OPERATIONS, Guarded
 from gssr.metrics import NAMES
 from gssr.model.analyze import Options, analyze
 from gssr.store.format.schema import TABLES
 from gssr.store.live_block.read import BlockReader
 from gssr.store.merge import merge
 from gssr.store.read import guarded_file
-from gssr.store.read.guard import OPERATIONS, Guarded
 from gssr.store.read.guarded_file import GuardedFile
 from gssr.store.read.open import RecordingError, connect
 from gssr.store.read.recording import open_recording

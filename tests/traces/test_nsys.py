@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from benchmarks.nsys_report import OLD, PID, TABLES, TID, UUID, small_tables, strings, write_report
+from gssr.guarded_sqlite import Guarded
 from gssr.model.traces.io import file_calls
 from gssr.model.traces.part import part_of
 from gssr.store.read import database
-from gssr.store.read.guard import Guarded
 from gssr.traces.nsys import rank_of, read_nsys
 from gssr.traces.timeline import NO_LINK, OPERATIONS, Category, Kind, Timeline, TraceError
 
