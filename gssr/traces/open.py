@@ -18,6 +18,12 @@ __all__ = ["MOST_BYTES", "TraceError", "Traces", "open_traces"]
 
 _RANKS = re.compile(r"(\d{1,9})(?:(?:-|:|\.\.)(\d{1,9}))?")
 _OVERLAP = 4096
+MOST_GPUS = 1 << 14
+"""Of one file: as many as the largest training jobs have together. Each takes half a millisecond to look at."""
+MOST_TRACKS = 1 << 18
+"""Threads and streams of one file: as many as a recording may have ranks."""
+MOST_COUNTERS = 1 << 16
+"""Series of one file. Each takes a tenth of a millisecond to look at."""
 _ALONE = {"nsys": "reports of Nsight Systems", "rocpd": "databases of rocprofv3"}
 """What is not opened together with others."""
 BY_PLACE = "by its place among the files: it tells none"
@@ -73,13 +79,13 @@ class Traces:
         """One after the other, each from its own first beginning on; an archive from where it begins, whichever part of it
         is read. Raises TraceError."""
         for source in self.sources:
-            yield from_zero(self._read(source), 0 if source.format == "otf2" else None)
+            yield from_zero(_bounded(self._read(source)), 0 if source.format == "otf2" else None)
 
     def timeline(self) -> Timeline:
         """All of them as one. Raises TraceError."""
         if len(self.sources) == 1:
             return next(self.timelines())
-        return join([self._read(source) for source in self.sources])
+        return join([_bounded(self._read(source)) for source in self.sources])
 
     def _read(self, source: Source) -> Timeline:
         if source.format == "otf2":
@@ -104,6 +110,22 @@ class Traces:
         notes = source.notes if rank == source.rank else ()
         sources = tuple(one._replace(rank=rank, notes=(*notes, *one.notes)) for one in timeline.sources)
         return replace(timeline, sources=sources, tracks=tuple(one._replace(rank=rank) for one in timeline.tracks))
+
+
+def _bounded(timeline: Timeline) -> Timeline:
+    """Return a timeline that can be looked at in seconds. Raises TraceError for one of more GPUs, threads or series than any
+    tool writes into one file."""
+    streams = (track for track in timeline.tracks if track.kind == "gpu_stream")
+    gpus = {(track.rank, track.node, track.uuid or (track.pid, track.device)) for track in streams}
+    for noun, n, most in (
+        ("GPUs", len(gpus), MOST_GPUS), ("threads and streams", len(timeline.tracks), MOST_TRACKS),
+        ("counters", len(timeline.counters), MOST_COUNTERS),
+    ):  # fmt: skip
+        if n > most:
+            raise TraceError(
+                f"{timeline.sources[0].path}: names {n:,} {noun}, and no file of a trace has more than {most:,}"
+            )
+    return timeline
 
 
 def _noted(timeline: Timeline, notes: Sequence[str]) -> Timeline:
