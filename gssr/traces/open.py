@@ -35,7 +35,7 @@ def open_traces(
     window: tuple[int | None, int | None] = (None, None),
 ) -> "Traces":  # fmt: skip
     """The traces in these files and folders, in order of their ranks. ``most_bytes``: what one file may unpack to; None:
-    MOST_BYTES, and 200 times its size. ``ranks``: only these are read, as "0-7,12"; ``window``: no more need be kept than
+    MOST_BYTES, and 60 times its size. ``ranks``: only these are read, as "0-7,12"; ``window``: no more need be kept than
     what reaches into this time, ns. Of folders what is no trace is passed over. Raises TraceError for a file that is none,
     and for two of one rank; ValueError, a sentence, for ranks that are none."""
     wanted = None if ranks is None else ranks_of(ranks)

@@ -32,6 +32,8 @@ _TELL_NONE = ("kineto", "chrome", "nsys", "rocpd")
 """Formats that tell no paradigms: there the category of an interval stands for it."""
 _NS = {"sec": 1e9, "s": 1e9, "msec": 1e6, "ms": 1e6, "usec": 1e3, "us": 1e3, "nsec": 1.0, "ns": 1.0}
 _ON_THREADS = tuple(kind for kind in Kind if kind >= Kind.RUNTIME and kind != Kind.MARK)
+_FEW_CELLS, _KEPT = 1 << 20, 2
+"""Of a tree with more nodes times places only the values of so many metrics are kept besides those asked for last."""
 _ROUNDING = 1e-9
 """A difference below 0 of no more than this share of what it was taken from comes of rounding."""
 
@@ -76,6 +78,8 @@ class CallTree:
     def values(self, metric: str) -> Values:
         """Read when they are first asked for; of what was not measured all unknown. Raises TraceError."""
         if metric not in self._made:
+            if len(self) * len(self.places) > _FEW_CELLS and len(self._made) > _KEPT:
+                del self._made[next(each for each in self._made if each not in (TIME, VISITS))]
             unknown = np.full((len(self), len(self.places)), np.nan)
             self._made[metric] = self.make(metric) if self.has(metric) else Values(unknown, unknown)
         return self._made[metric]
