@@ -400,6 +400,8 @@ def of_tables(tables: set[str]) -> Found:
 
 def _of_folder(path: str) -> Found:
     names = sorted(os.listdir(path))[:_MOST_FILES]
+    if any(is_recording(os.path.join(path, name)) for name in names if not name.endswith(".sql.d")):
+        return Found("recording")  # whatever else is beside it
     archive = _of_score_p(path, names)
     if archive is not None and not archive.problem:
         return archive

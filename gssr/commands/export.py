@@ -128,10 +128,10 @@ def _folder(options: argparse.Namespace, called: Mapping[str, str]) -> int:
     except OSError as error:
         return fail(f"-o {options.output}: can't be written: {error.strerror}", BAD_INPUT)
     try:
+        problems: Sequence[str] = ()
         if traces:
-            export_traces(
-                traces, sink, [table for name, table in TRACE_TABLES.items() if name in names], options.metric
-            )
+            chosen = [table for name, table in TRACE_TABLES.items() if name in names]
+            problems = export_traces(traces, sink, chosen, options.metric)
     except (TraceError, ExportError, ValueError) as error:
         return fail(str(error), BAD_INPUT)
     except OSError as error:
@@ -139,6 +139,8 @@ def _folder(options: argparse.Namespace, called: Mapping[str, str]) -> int:
     tables = [table for name, table in EXPORTED.items() if name in names]
     n_runs, code = _export({name: called.get(name, name) for name in found.names}, sink, tables, rules, options.output)
     n_runs += bool(traces)
+    for problem in problems:
+        code = fail(problem, BAD_INPUT)
     code = _said(options.output, n_runs) or code
     return BAD_INPUT if found.unreadable else code
 

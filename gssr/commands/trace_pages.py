@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from gssr.commands import BAD_INPUT, USAGE, fail, page_options, put, tell
+from gssr.commands import BAD_INPUT, OK, USAGE, fail, page_options, put, tell
 
 if TYPE_CHECKING:
     from gssr.model.traces.results import TraceAnalysis
@@ -50,8 +50,11 @@ def analyze_traces(names: Sequence[str], options: argparse.Namespace) -> int:
         return fail(str(error), BAD_INPUT)
     except ValueError as error:
         return fail(str(error), USAGE)
+    code = OK
+    for problem in traces.problems:
+        code = fail(problem, BAD_INPUT)
     try:
-        return _show(trace, names, options)
+        return _show(trace, names, options) or code
     except TraceError as error:  # the values of a profile are read when they are asked for
         return fail(str(error), BAD_INPUT)
     except OSError as error:

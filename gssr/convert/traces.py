@@ -20,13 +20,14 @@ TRACE_TABLES: dict[str, Table] = {
 """All tables of traces. Times are ns from the trace's zero."""
 
 
-def export_traces(paths: Sequence[str], sink: Sink, tables: Sequence[Table], metrics: Sequence[str] = ()) -> None:
-    """Write these tables of the traces of one run's ranks, judged by the site's rules; ``metrics``: of one's own. Raises
-    TraceError, ExportError, OSError and, for a mistake in the rules or a metric, ValueError; then the sink has undone what
-    it began."""
-    trace = analyze_timelines(
-        open_traces(paths).timelines(), Wanted(metrics=metrics), rules=from_environment(table=TABLE)
-    )
+def export_traces(
+    paths: Sequence[str], sink: Sink, tables: Sequence[Table], metrics: Sequence[str] = ()
+) -> list[str]:  # fmt: skip
+    """Write these tables of the traces of one run's ranks, judged by the site's rules; ``metrics``: of one's own. Returns
+    sentences about those that can't be read. Raises TraceError where none can be, ExportError, OSError and, for a mistake in
+    the rules or a metric, ValueError; then the sink has undone what it began."""
+    traces = open_traces(paths)
+    trace = analyze_timelines(traces.timelines(), Wanted(metrics=metrics), rules=from_environment(table=TABLE))
     run_id = os.path.basename(os.path.abspath(paths[0])).encode("utf-8", "backslashreplace").decode()
     sink.begin(run_id, tables)
     try:
@@ -36,6 +37,7 @@ def export_traces(paths: Sequence[str], sink: Sink, tables: Sequence[Table], met
     except BaseException:
         sink.undo()
         raise
+    return traces.problems
 
 
 def _columns(trace: TraceAnalysis, run_id: str, table: Table) -> Columns:

@@ -4,7 +4,7 @@ import itertools
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from gssr.launch import rank_told
@@ -36,16 +36,25 @@ def open_traces(
 ) -> "Traces":  # fmt: skip
     """The traces in these files and folders, in order of their ranks. ``most_bytes``: what one file may unpack to; None:
     MOST_BYTES, and 60 times its size. ``ranks``: only these are read, as "0-7,12"; ``window``: no more need be kept than
-    what reaches into this time, ns. Of folders what is no trace is passed over. Raises TraceError for a file that is none,
-    and for two of one rank; ValueError, a sentence, for ranks that are none."""
+    what reaches into this time, ns. Of folders what is no trace is passed over, and of several traces what can't be read:
+    see ``Traces.problems``. Raises TraceError for a file that is none, for two of one rank, and where none can be read;
+    ValueError, a sentence, for ranks that are none."""
     wanted = None if ranks is None else ranks_of(ranks)
-    files = [file for path in paths for file in _files_of(path)]
+    problems: list[str] = []
+    files = [file for path in paths for file in _files_of(path, problems)]
     if not files:
-        raise TraceError("no trace is named")
+        raise TraceError(problems[0] if problems else "no trace is named")
     profiles = [path for path, kind in files if kind == "cube"]
     if profiles and len(files) > 1:
         raise TraceError(f"{profiles[0]}: is a profile of all ranks: look at it alone")
-    sources = [_looked_at(path, kind, len(files) > 1, most_bytes) for path, kind in files]
+    sources: list[Source] = []
+    for path, kind in files:
+        try:
+            sources.append(_looked_at(path, kind, len(files) > 1, most_bytes))
+        except TraceError as error:
+            problems.append(str(error))
+    if not sources:
+        raise TraceError(problems[0])
     if len(sources) > 1 and (archive := next((one for one in sources if one.format == "otf2"), None)):
         raise TraceError(f"{archive.path}: is a trace of Score-P (OTF2), which holds all ranks of a run: name it alone")
     ranked = _ranked(sources)
@@ -55,7 +64,7 @@ def open_traces(
         ranked = tuple(one for one in ranked if any(one.rank in each for each in wanted))
         if not ranked:
             raise TraceError(f"{paths[0]}: --ranks {ranks}: none of these ranks is there")
-    return Traces(ranked, most_bytes, wanted, window)
+    return Traces(ranked, most_bytes, wanted, window, problems)
 
 
 def ranks_of(text: str) -> list[range]:
@@ -68,24 +77,43 @@ def ranks_of(text: str) -> list[range]:
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """Traces of one run, not yet read. ``sources``: what is known of each before that, in order of their ranks."""
+    """Traces of one run, not yet read. ``sources``: what is known of each before that, in order of their ranks;
+    ``problems``: sentences, why others of them can't be read, all once the others were."""
 
     sources: tuple[Source, ...]
     most_bytes: int | None = None
     ranks: Sequence[range] | None = None
     window: tuple[int | None, int | None] = (None, None)
+    problems: list[str] = field(default_factory=list)
 
     def timelines(self) -> Iterator[Timeline]:
         """One after the other, each from its own first beginning on; an archive from where it begins, whichever part of it
-        is read. Raises TraceError."""
-        for source in self.sources:
-            yield from_zero(_bounded(self._read(source)), 0 if source.format == "otf2" else None)
+        is read. Raises TraceError where none can be read."""
+        for source, timeline in self._readable():
+            yield from_zero(timeline, 0 if source.format == "otf2" else None)
 
     def timeline(self) -> Timeline:
-        """All of them as one. Raises TraceError."""
+        """All of them as one. Raises TraceError where none can be read."""
         if len(self.sources) == 1:
             return next(self.timelines())
-        return join([_bounded(self._read(source)) for source in self.sources])
+        timelines = [timeline for _, timeline in self._readable()]
+        return _noted(join(timelines), self.problems)
+
+    def _readable(self) -> Iterator[tuple[Source, Timeline]]:
+        """Read each, and remember why one can't be. Raises TraceError where none can be."""
+        n = 0
+        for source in self.sources:
+            try:
+                timeline = _bounded(self._read(source))
+            except TraceError as error:
+                if str(error) not in self.problems:  # read again
+                    self.problems.append(str(error))
+            else:
+                n += 1
+                yield source, timeline
+                del timeline  # before the next is read
+        if not n:
+            raise TraceError(self.problems[-1])
 
     def _read(self, source: Source) -> Timeline:
         if source.format == "otf2":
@@ -133,8 +161,9 @@ def _noted(timeline: Timeline, notes: Sequence[str]) -> Timeline:
     return replace(timeline, sources=tuple(own))
 
 
-def _files_of(path: str) -> list[tuple[str, Format]]:
-    """The traces at a path, and what they are."""
+def _files_of(path: str, problems: list[str]) -> list[tuple[str, Format]]:
+    """The traces at a path, and what they are; ``problems`` get a sentence for each database of a folder of others' traces
+    that can't be read: it does not matter that it is none of theirs."""
     if not os.path.isdir(path):
         found = recognise(path)
         if found.kind not in TRACES:
@@ -149,10 +178,23 @@ def _files_of(path: str) -> list[tuple[str, Format]]:
     traces = sorted(((file, cast(Format, kind)) for file, kind in inside), key=lambda each: _by_number(each[0]))
     if not traces:
         raise TraceError(f"{path}: {whole.problem or 'holds a recording, not a trace'}")
+    if len({kind for _, kind in traces}) > 1:
+        traces = [each for each in traces if _can_be_opened(*each, problems)]
     tools = [tool for kind, tool in _ALONE.items() if any(kind == own for _, own in traces)]
     if tools and len({kind if kind in _ALONE else "" for _, kind in traces}) > 1:
         raise TraceError(f"{path}: holds {' and '.join(tools)} and traces of others: name the files of one kind")
     return traces
+
+
+def _can_be_opened(path: str, kind: Format, problems: list[str]) -> bool:
+    """Return whether a database can be opened as what it seems to be; all else is read before that is known."""
+    try:
+        if kind in _ALONE:
+            _looked_at(path, kind, True, None)
+    except TraceError as error:
+        problems.append(str(error))
+        return False
+    return True
 
 
 def _by_number(name: str) -> list[tuple[int, str]]:
@@ -172,6 +214,10 @@ def _looked_at(path: str, kind: Format, has_others: bool, most_bytes: int | None
 
         rank = rank_of(path) if has_others else None
     elif kind == "rocpd":
+        if has_others:
+            from gssr.traces.rocpd import check_rocpd
+
+            check_rocpd(path)
         rank = rank_told(environments_in(path))[0]
     else:
         rank = _rank_in(path, has_others, most_bytes)
