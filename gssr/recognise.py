@@ -21,6 +21,8 @@ FOREIGN = (
     "kempnerpulse",
 )  # fmt: skip
 """Metric files of other tools: gssr.foreign."""
+DAMAGED = "damaged"
+"""The kind of a database that can't be read: of a folder it is said, and not passed over as what is no trace."""
 READABLE = ("recording", *TRACES, *FOREIGN)
 """Kinds that gssr reads as they are."""
 
@@ -164,15 +166,17 @@ def recognise(path: str) -> Found:
 
 
 def traces_in(folder: str) -> list[tuple[str, str]]:
-    """The traces in a folder, and what each is; where there are none those of rocprofv3, which puts them into one folder for
-    each node below it. Raises OSError."""
+    """The traces in a folder, and what each is, and what is DAMAGED; where there are none those of rocprofv3, which puts
+    them into one folder for each node below it. Raises OSError."""
     names = (os.path.join(folder, name) for name in sorted(os.listdir(folder)) if not name.startswith("."))
     inside = [
         (file, recognise(file).kind) for file in itertools.islice(names, 10 * _MOST_FILES) if os.path.isfile(file)
     ]
     below = ((file, recognise(file).kind) for file in _files_below(folder))
-    found = [(file, kind) for file, kind in inside if kind in TRACES]
-    return found or [(file, kind) for file, kind in below if kind == "rocpd"]
+    found = [(file, kind) for file, kind in inside if kind in (*TRACES, DAMAGED)]
+    if any(kind in TRACES for _, kind in found):
+        return found
+    return found + [(file, kind) for file, kind in below if kind == "rocpd"]
 
 
 def rank_in(text: bytes) -> int | None:
@@ -374,7 +378,7 @@ def _of_database(path: str, head: bytes) -> Found:
         with closing(_guarded(path)) as connection:
             names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
     except sqlite3.Error as error:
-        return Found("", f"is a damaged SQLite database: {in_one_line(error)}")
+        return Found(DAMAGED, f"is a damaged SQLite database: {in_one_line(error)}")
     return of_tables({str(name).lower() for (name,) in names})
 
 

@@ -3,12 +3,13 @@
 import itertools
 import os
 import re
+from collections import Counter as Counts
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
 from gssr.launch import rank_told
-from gssr.recognise import RANK_IN_NAME, TRACES, environments_in, rank_in, recognise, traces_in
+from gssr.recognise import DAMAGED, RANK_IN_NAME, TRACES, environments_in, rank_in, recognise, traces_in
 from gssr.traces.join import from_zero, join
 from gssr.traces.json_events import MOST_BYTES, PIECE, Pieces
 from gssr.traces.kineto import read_kineto
@@ -24,7 +25,7 @@ MOST_TRACKS = 1 << 18
 """Threads and streams of one file: as many as a recording may have ranks."""
 MOST_COUNTERS = 1 << 16
 """Series of one file. Each takes a tenth of a millisecond to look at."""
-_ALONE = {"nsys": "reports of Nsight Systems", "rocpd": "databases of rocprofv3"}
+_ALONE = {"nsys": "reports of Nsight Systems", "rocpd": "databases of rocprofv3", "cube": "profiles"}
 """What is not opened together with others."""
 BY_PLACE = "by its place among the files: it tells none"
 """How the note of a file ends whose rank nobody knows."""
@@ -175,15 +176,31 @@ def _files_of(path: str, problems: list[str]) -> list[tuple[str, Format]]:
         inside = traces_in(path)
     except OSError as error:
         raise TraceError(f"{path}: can't be read: {error.strerror}") from None
-    traces = sorted(((file, cast(Format, kind)) for file, kind in inside), key=lambda each: _by_number(each[0]))
+    problems += [f"{file}: {recognise(file).problem}" for file, kind in inside if kind == DAMAGED]
+    traces = sorted(
+        ((file, cast(Format, kind)) for file, kind in inside if kind != DAMAGED), key=lambda each: _by_number(each[0])
+    )
     if not traces:
-        raise TraceError(f"{path}: {whole.problem or 'holds a recording, not a trace'}")
-    if len({kind for _, kind in traces}) > 1:
-        traces = [each for each in traces if _can_be_opened(*each, problems)]
-    tools = [tool for kind, tool in _ALONE.items() if any(kind == own for _, own in traces)]
-    if tools and len({kind if kind in _ALONE else "" for _, kind in traces}) > 1:
+        raise TraceError(problems[0] if problems else f"{path}: {whole.problem or 'holds a recording, not a trace'}")
+    return traces if len({kind for _, kind in traces}) < 2 else _of_most(path, traces, problems)
+
+
+def _of_most(path: str, traces: Sequence[tuple[str, Format]], problems: list[str]) -> list[tuple[str, Format]]:
+    """Return those of a folder's traces that can be looked at together: others are passed over where they are fewer."""
+    traces = [each for each in traces if _can_be_opened(*each, problems)]
+    if not traces:
+        raise TraceError(problems[-1])
+    together = Counts(kind if kind in _ALONE else "" for _, kind in traces)
+    (most, n), *others = together.most_common()
+    if others and others[0][1] == n:
+        tools = [tool for kind, tool in _ALONE.items() if kind in together]
         raise TraceError(f"{path}: holds {' and '.join(tools)} and traces of others: name the files of one kind")
-    return traces
+    problems += [
+        f"{file}: is passed over, the folder holds more traces of another kind: name it to see it"
+        for file, kind in traces
+        if (kind if kind in _ALONE else "") != most
+    ]
+    return [(file, kind) for file, kind in traces if (kind if kind in _ALONE else "") == most]
 
 
 def _can_be_opened(path: str, kind: Format, problems: list[str]) -> bool:

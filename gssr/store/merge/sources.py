@@ -15,6 +15,7 @@ from gssr.store.disk import COMPANIONS
 from gssr.store.format.columns import columns_of
 from gssr.store.format.rows import Gpu, Run, missing_ranks
 from gssr.store.liveness import CLOCK, silent_seconds, time_in
+from gssr.store.read.guard import check_rowid
 from gssr.store.read.open import RecordingError, connect, copy_whole, is_left, missing_end
 from gssr.store.read.small_tables import ends_of, read_gpus, read_processes, read_runs, read_thinned, state_in
 from gssr.store.write.starts import ASIDE, FRESH_SECONDS
@@ -125,6 +126,7 @@ def _look_at(path: str) -> tuple[RankFile, str]:
             state = state_in(connection, run, path, lambda: time_in(os.path.dirname(path)))
             columns = columns_of(connection, "samples")
             first, last = ends_of(connection)
+            check_rowid(last)
             thinned = any(row.end_time is not None for row in read_thinned(connection))
             source = RankFile(
                 path=path,

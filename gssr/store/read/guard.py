@@ -14,7 +14,15 @@ import sqlite3
 from collections.abc import Container
 
 from gssr.guarded_sqlite import Guarded, UnsafeError, check_table
-from gssr.store.format.limits import LEAST_BYTES, MOST_GPUS, MOST_KEYS, MOST_RANKS, MOST_RUNS, MOST_TRACES
+from gssr.store.format.limits import (
+    LEAST_BYTES,
+    MOST_GPUS,
+    MOST_KEYS,
+    MOST_RANKS,
+    MOST_ROWIDS,
+    MOST_RUNS,
+    MOST_TRACES,
+)  # fmt: skip
 from gssr.store.format.schema import GPU_KEYS_PER_RANK, SKETCHES, TABLES, create_statements
 
 _MOST = {
@@ -45,6 +53,14 @@ def check_sizes(connection: sqlite3.Connection, to_write: bool = False) -> None:
             continue
         if beyond:
             raise UnsafeError(f"it has more than {bound:,} rows in {table}")
+    if to_write:
+        check_rowid(connection.execute("SELECT max(rowid) FROM samples").fetchone()[0])
+
+
+def check_rowid(highest: int | None) -> None:
+    """Check that more samples can follow the one with this rowid, None for no sample. Raises UnsafeError."""
+    if highest is not None and highest >= MOST_ROWIDS:
+        raise UnsafeError(f"it has a sample under the rowid {highest}, behind which there is no room")
 
 
 def highest_key(connection: sqlite3.Connection) -> int | None:
