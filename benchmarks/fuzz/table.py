@@ -27,6 +27,7 @@ from benchmarks.fuzz import (
     recordings,
     reports,
     texts,
+    tool_traces,
     traces,
 )
 from benchmarks.table import Figure, head, machine
@@ -38,6 +39,7 @@ READERS: tuple[Reader | Parser, ...] = (
     *blobs.READERS,
     *texts.READERS,
     *traces.READERS,
+    *tool_traces.READERS,
     *metric_files.READERS,
     *metric_texts.READERS,
 )
