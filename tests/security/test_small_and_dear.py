@@ -152,6 +152,16 @@ def test_of_very_many_steps_and_gpus_it_is_unknown_how_busy_they_were(
     assert {step.busy_ns is None for step in analyze_timeline(timeline).steps} == {True}
 
 
+def test_names_and_threads_of_their_own_for_each_call_make_no_table_of_all_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    amplify.many_names(tmp_path / "a.json", 100)
+    timeline = open_traces([str(tmp_path / "a.json")]).timeline()
+    assert analyze_timeline(timeline).tree is not None
+    monkeypatch.setattr("gssr.model.traces.call_tree._NEVER_TOO_MANY", 1000)
+    assert analyze_timeline(timeline).tree is None
+
+
 # What is packed
 
 
