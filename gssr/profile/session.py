@@ -125,7 +125,7 @@ def profile(request: Request) -> int:
         from gssr.profile.finish import finish
 
         page = request.summary and not plan.summary  # of several ranks; of one the sampler tells the result
-        finish(plan, recorder.pid, request.overwrite, page, told_to_end)
+        finish(plan, recorder.pid, place, request.overwrite, page, told_to_end)
     return code
 
 
@@ -273,6 +273,8 @@ def _run_columns(request: Request, place: launch.Place, run_id: str) -> "dict[st
         "command": None if request.redact else json.dumps([_text(word) for word in request.command]),
         "job_id": place.job_id,
         "step_id": place.step_id,
+        "array_job_id": place.array_job_id,
+        "array_task_id": place.array_task_id,
         "launcher": None if request.attach else place.launcher,  # of the job, and not of who records beside it
         "cluster": place.cluster,
         "user": place.user or None,

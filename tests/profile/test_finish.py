@@ -100,7 +100,11 @@ def test_without_a_summary_nothing_is_said(tmp_path):
 def test_a_second_command_of_a_step_is_another_run_and_f_leaves_the_last(tmp_path):
     for word in ("-a", "-a", "-f"):
         ranks = [start(tmp_path, number, "--no-summary", word, "-o", "a.sql", "--", "true") for number in range(3)]
-        assert ended(ranks) == [""] * 3
+        deleted = [f"{name} is deleted: it was over when c-7.0-3 began" for name in ("c-7.0", "c-7.0-2")] * (
+            word == "-f"
+        )
+        said = "".join(ended(ranks))
+        assert all(text in said for text in deleted) and said.count("\n") == len(deleted)
         runs = [reader.run.run_id for reader in open_recording(tmp_path / "a.sql").runs]
         assert runs == {"-a": ["c-7.0", "c-7.0-2"][: len(runs)], "-f": ["c-7.0-3"]}[word]
     assert os.listdir(tmp_path) == ["a.sql"]
