@@ -14,7 +14,6 @@ from shlex import quote
 from types import FrameType
 from typing import NamedTuple, NoReturn
 
-from gssr.launch import Place
 from gssr.profile.sampling.plan import Plan
 from gssr.profile.stderr import say
 from gssr.store.disk import FILE, is_local
@@ -47,18 +46,26 @@ class Finishing(NamedTuple):
     run_id: str
     rank: int
     world_size: int
-    node: str
-    local_size: int | None
     target: str
     folder: str
     overwrite: bool
     summary: bool
+    node: str = ""
+    local_size: int | None = None
 
 
-def finish(plan: Plan, sampler: int | None, place: Place, overwrite: bool, summary: bool, told_to_end: bool) -> None:
+def finish(
+    plan: Plan,
+    sampler: int | None,
+    overwrite: bool,
+    summary: bool,
+    told_to_end: bool,
+    local_size: int | None = None,
+) -> None:
     """If this process recorded a rank's file, and all others are through: merge their files, and show the page where
     ``summary`` says so. Never raises. ``sampler`` is the pid of the process that recorded; ``overwrite``: an older
-    recording is deleted; ``told_to_end``: a signal has asked for the end."""
+    recording is deleted; ``told_to_end``: a signal has asked for the end; ``local_size``: ranks of this node, where that is
+    known."""
     folder, world_size = os.path.dirname(plan.path), plan.run["world_size"]
     if not folder.endswith(".d"):
         return
@@ -69,8 +76,8 @@ def finish(plan: Plan, sampler: int | None, place: Place, overwrite: bool, summa
         if summary and rank == 0 and os.path.exists(plan.path):
             say(f"recorded into {folder}; when all ranks have ended: gssr merge {quote(folder[:-2])}")
         return
-    run_id, node = str(plan.run["run_id"]), str(plan.process["node"])
-    run = Finishing(run_id, rank, world_size, node, place.local_size, folder[:-2], folder, overwrite, summary)
+    run_id, node = str(plan.run["run_id"]), str(plan.process.get("node"))
+    run = Finishing(run_id, rank, world_size, folder[:-2], folder, overwrite, summary, node, local_size)
     try:
         _Waiting(told_to_end).for_child_of(run)
     except OSError as error:

@@ -33,13 +33,15 @@ that is within the 255 bytes of a file's name."""
 
 class Output(NamedTuple):
     """The file to record into, and the run's name in it. ``append``: a run is added to the recording that is there.
-    ``overwrite``: that recording is deleted first. ``shard``: it is one rank's share of a recording."""
+    ``overwrite``: that recording is deleted first. ``shard``: it is one rank's share of a recording, which holds other runs
+    (``beside_others``)."""
 
     path: str
     run_id: str
     append: bool
     overwrite: bool
     shard: bool
+    beside_others: bool = False
 
 
 class _Attempt(NamedTuple):
@@ -191,11 +193,12 @@ def _shard_output(output: str, request: Request, place: launch.Place, make: bool
             start = _agreed(output, run_id, decide)
     if start.refused:
         raise UsageError(_holds_another(output, request))
-    if make and not may_add and not place.local_rank and seen.holds_another(start.run_id, ()):
+    beside_others = seen.holds_another(start.run_id, ())
+    if make and not may_add and not place.local_rank and beside_others:
         say(
             f"-o {request.output}: holds another run: this one is added to it, because ranks on other nodes may not see that"
         )
-    return _shard(output, place, start.run_id, make)
+    return _shard(output, place, start.run_id, make)._replace(beside_others=beside_others)
 
 
 def _nameless(output: str, request: Request, place: launch.Place, seen: _Seen, adds: bool, make: bool) -> Start:

@@ -125,7 +125,7 @@ def profile(request: Request) -> int:
         from gssr.profile.finish import finish
 
         page = request.summary and not plan.summary  # of several ranks; of one the sampler tells the result
-        finish(plan, recorder.pid, place, request.overwrite, page, told_to_end)
+        finish(plan, recorder.pid, request.overwrite, page, told_to_end, place.local_size)
     return code
 
 
@@ -223,7 +223,8 @@ def plan_of(request: Request, place: launch.Place, make: bool = True) -> Plan:
     if request.live is not None:
         from gssr.profile.copier import check_log
 
-        check_log(whole_of(output.path), ours=output.append or request.overwrite or (output.shard and request.append))
+        adds = output.append or (output.shard and (request.append or output.beside_others))
+        check_log(whole_of(output.path), ours=adds or request.overwrite)
     return Plan(
         path=output.path,
         append=output.append,

@@ -56,7 +56,8 @@ def _sentences(
     elif analysis.state == "running":
         yield f"the run is still going{last}"
     yield from dict.fromkeys(event.message for event in analysis.events if event.kind in _TROUBLE)
-    yield from dict.fromkeys(event.message for event in analysis.events if event.message.startswith(ALL_GPUS))
+    if any(ALL_GPUS in event.message for event in analysis.events):
+        yield ALL_GPUS
     if not analysis.gpus:
         yield "".join(["no GPU was recorded, only the host", *why_no_gpu(analysis.events)])
     elif not analysis.n_samples:

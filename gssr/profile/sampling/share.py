@@ -27,7 +27,7 @@ from gssr.backends.base import Backend, BackendError, Device, Look, News, Row
 from gssr.launch import RUNTIMES
 from gssr.metrics import BY_NAME, NAMES, SCORE_INPUTS
 from gssr.profile.sampling.plan import Plan
-from gssr.store.format.schema import ALL_GPUS, NO_GPU
+from gssr.store.format.schema import NO_GPU
 from gssr.store.liveness import process_start
 from gssr.store.write.writer import COMMIT_SECONDS, Writer
 
@@ -451,21 +451,13 @@ class Share:
         missing = [name for name in NAMES if name in plan.metrics and name not in measured]
         lacks = f"; not measured: {', '.join(BY_NAME[name].label for name in missing)}" if missing else ""
         what = f"{found.backend}: {len(gpus)} GPU{'s' * (len(gpus) != 1)}{lacks}"
-        writer.event(now, "backend", "; ".join([what, *found.remarks, *found.passed_over]))
-        if self._may_be_others(found) and self.host:
-            writer.event(now, "backend", f"{ALL_GPUS}: the job's scheduler gave this step none by name, and hides none")
+        writer.event(now, "backend", "; ".join([what, *plan.whose(gpus), *found.remarks, *found.passed_over]))
         for remark in found.remarks:
             self._tell(remark)
         if set(SCORE_INPUTS).intersection(missing):
             why = "; ".join(["the score will be unknown, its inputs are not measured", *found.passed_over])
             self._tell(f"{found.backend}: {why}")
         return found
-
-    def _may_be_others(self, found: BackendOffer) -> bool:
-        """Whether these are all GPUs that the node has, in a job whose scheduler says nothing about its own."""
-        plan = self._plan
-        in_job = plan.visible_gpus is None and plan.gpus == "all" and plan.run["job_id"] is not None
-        return in_job and bool(found.devices) and plan.backend.partition(":")[0] not in ("synthetic", "replay")
 
     def _sample_too(self, uuids: Sequence[str], now: float, late: bool = False) -> bool:
         """These GPUs are ours from now on. False while the backend is being opened: ask again then."""

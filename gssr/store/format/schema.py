@@ -38,8 +38,8 @@ STATES = ("running", "completed", "failed", "timeout", "killed")
 """How a run stands. ``lost`` is never stored: readers derive it (gssr.store.read.recording)."""
 
 RANKS_MISSING = "ranks_missing"
-ALL_GPUS = "all GPUs of the node are recorded, those of other jobs as well"
-"""How the event of the kind backend begins that says so: the scheduler named none, and hides none."""
+ALL_GPUS = "all GPUs of the node are recorded, others' as well: the scheduler names none as this step's, and hides none"
+"""A part of an event of the kind backend."""
 NO_GPU = "no GPU is sampled"
 """How the line from the sampler, and its event of the kind backend, begins that says so, and why."""
 
