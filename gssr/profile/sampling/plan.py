@@ -53,4 +53,4 @@ class Plan(NamedTuple):
         which are the job's, that they are all of the node."""
         chosen = self.visible_gpus is not None or self.gpus != "all"
         is_real = self.backend.partition(":")[0] not in ("synthetic", "replay")
-        return (ALL_GPUS,) if gpus and is_real and not chosen and self.run["job_id"] is not None else ()
+        return (ALL_GPUS,) if gpus and is_real and not chosen and self.run.get("job_id") is not None else ()
