@@ -2,6 +2,8 @@
 
 import shutil
 import sqlite3
+import tempfile
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -58,12 +60,19 @@ def test_of_a_job_without_gpus_on_a_node_that_hides_none_a_note_says_whose_they_
     assert "all GPUs of the node are recorded, others' as well" in page
 
 
+@pytest.fixture
+def own() -> Iterator[Path]:
+    """A folder's name on a disk that nodes may have of their own."""
+    folder = Path(tempfile.mkdtemp(prefix="disk-of-nodes-", dir="/dev/shm"))
+    yield folder
+    shutil.rmtree(folder)
+
+
 def test_what_one_nodes_own_disk_was_left_with_tears_no_job_and_the_end_says_how_to_merge(
-    slurm, tmp_path: Path
+    slurm, own: Path, tmp_path: Path
 ) -> None:
     are_private = len(set(slurm.srun("-wnode[1-2]", "-N2", "readlink", "/proc/self/ns/mnt"))) == 2
-    own = f"/dev/shm/{tmp_path.name}"
-    slurm.srun("-wnode[1-2]", "-N2", "mkdir", "-p", own)
+    slurm.srun("-wnode[1-2]", "-N2", "mkdir", "-p", str(own))
     left = f"cd {own} && {PROFILE} --no-summary -o run.sql -- true"
     slurm.srun("-wnode2", "-n1", "env", "SLURM_STEP_NUM_TASKS=2", "bash", "-c", left)  # one of two ranks: not merged
     ranks = f"cd {own} && {PROFILE} -o run.sql -- sh -c 'echo ran; exit $SLURM_PROCID'"
@@ -72,8 +81,9 @@ def test_what_one_nodes_own_disk_was_left_with_tears_no_job_and_the_end_says_how
     assert done.returncode == 3 and done.stdout == "ran\n" * 4, done.stderr
     assert done.stderr.count("holds another run: this one is added to it") == (1 if are_private else 2)
     assert done.stderr.count("2 of 4 ranks; other nodes keep theirs on their own disks") == (2 if are_private else 0)
-    slurm.srun("-wnode[1-2]", "-N2", "cp", "-r", own, f"{tmp_path}/")  # into one folder
-    shutil.copytree(tmp_path / tmp_path.name, tmp_path / "all")
+    (tmp_path / "all").mkdir()
+    for node in ("node1", "node2"):  # into one folder
+        slurm.srun(f"-w{node}", "-n1", "cp", "-r", f"{own}/.", f"{tmp_path}/all")
     slurm.run("gssr", "merge", "all/run.sql", cwd=tmp_path)
     with closing(sqlite3.connect(tmp_path / "all" / "run.sql")) as connection:
         n_ranks = connection.execute("SELECT count(*) FROM processes GROUP BY run_id ORDER BY 1").fetchall()
