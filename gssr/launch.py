@@ -25,11 +25,10 @@ class Launcher(NamedTuple):
     It is present when ``rank`` is a number, all of ``needs`` are set, one of ``one_of`` is (if any are named), and, with
     ``in_step``, the process is in a Slurm step that srun made. ``local_ranks`` lists the ranks of the node, where nothing
     counts them. ``run_id`` is its own name for the launch, which the user may have chosen (``run_id_is_users``);
-    ``restarts`` counts its ranks' restarts. ``inherits_step``:
-    all ranks see the same SLURM_STEP_ID, so that it may name the run; under mpirun those on the first node can lack it.
-    ``inherits_node``: SLURMD_NODENAME is this node's; hydra hands the first node's to all ranks. ``launch``: variables that
-    tell a launch without a run id from others; ``below_proxy``: the process that started its ranks does. ``pods``: each
-    rank is a pod, which is started again by itself.
+    ``restarts`` counts its ranks' restarts. ``inherits_step``: all ranks see the same SLURM_STEP_ID, so that it may name the
+    run; under mpirun those on the first node can lack it. ``inherits_node``: SLURMD_NODENAME is this node's; hydra hands the
+    first node's to all ranks. ``launch``: variables that tell a launch without a run id from others; ``below_proxy``: the
+    process that started its ranks does. ``pods``: each rank is a pod, which is started again by itself.
     """
 
     name: str

@@ -76,8 +76,8 @@ def merge(
 ) -> Outcome:
     """Merge what can be merged of the recording at ``path``, either of its names, and delete the ranks' files that were.
     ``patience``: how long to wait for another merge, s; a tenth of it for readers (``seal_again``). ``own``: the run at
-    whose end this is, by itself: other runs are merged only when they are over. ``overwrite``: it was to take
-    the place of others, so it is said which of them stay.
+    whose end this is, by itself: other runs are merged only when they are over. ``overwrite``: it was to
+    take the place of others, so it is said which of them stay.
 
     Whatever run is merged, those that it replaces are deleted, as its first rank has written down
     (gssr.store.write.starts).
