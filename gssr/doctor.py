@@ -65,7 +65,8 @@ def _sqlite() -> Advice:
 def _place() -> Advice:
     place = launch.where_am_i()
     if place.launcher == launch.ALONE:
-        job = f", in job {place.job_id}" if place.job_id else ""
+        shown = launch.shown_job(place.job_id, place.array_job_id, place.array_task_id)
+        job = f", in job {shown}" if shown else ""
         return Advice("ok", "launcher", f"none: one process on {place.node}{job}")
     size = place.world_size if place.world_size is not None else "an unknown number"
     return Advice("ok", "launcher", f"{place.launcher}: rank {place.rank} of {size} on {place.node}")

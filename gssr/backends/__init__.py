@@ -69,6 +69,10 @@ def open_backend(spec: str, node: str, visible: Sequence[str] | None, sampling_s
         from gssr.backends.replay import open_replay
 
         return Opened(open_replay(spec))
+    if visible is not None and not visible:
+        raise BackendError(
+            "the launcher gives this process no GPU: ask for some when the job, or its step, is submitted"
+        )
     from gssr.backends.auto import open_best, open_real
 
     return open_best(spec, visible, sampling_seconds) if name == "auto" else open_real(spec, visible, sampling_seconds)

@@ -16,7 +16,7 @@ from typing import NamedTuple, NoReturn
 
 from gssr.profile.sampling.plan import Plan
 from gssr.profile.stderr import say
-from gssr.store.disk import FILE
+from gssr.store.disk import FILE, is_local
 from gssr.store.format.schema import ENDED_SUFFIX
 from gssr.store.liveness import process_start, time_in
 
@@ -40,7 +40,8 @@ _MOST_LOST = 8
 
 
 class Finishing(NamedTuple):
-    """What there is to finish: the run, its recording ``NAME.sql``, and the folder of its ranks' files."""
+    """What there is to finish: the run, its recording ``NAME.sql``, and the folder of its ranks' files. ``local_size``: so
+    many ranks are on this ``node``; None where that, or whether there are other nodes, is not known."""
 
     run_id: str
     rank: int
@@ -49,12 +50,22 @@ class Finishing(NamedTuple):
     folder: str
     overwrite: bool
     summary: bool
+    node: str = ""
+    local_size: int | None = None
 
 
-def finish(plan: Plan, sampler: int | None, overwrite: bool, summary: bool, told_to_end: bool) -> None:
+def finish(
+    plan: Plan,
+    sampler: int | None,
+    overwrite: bool,
+    summary: bool,
+    told_to_end: bool,
+    local_size: int | None = None,
+) -> None:
     """If this process recorded a rank's file, and all others are through: merge their files, and show the page where
     ``summary`` says so. Never raises. ``sampler`` is the pid of the process that recorded; ``overwrite``: an older
-    recording is deleted; ``told_to_end``: a signal has asked for the end."""
+    recording is deleted; ``told_to_end``: a signal has asked for the end; ``local_size``: ranks of this node, where that is
+    known."""
     folder, world_size = os.path.dirname(plan.path), plan.run["world_size"]
     if not folder.endswith(".d"):
         return
@@ -65,7 +76,8 @@ def finish(plan: Plan, sampler: int | None, overwrite: bool, summary: bool, told
         if summary and rank == 0 and os.path.exists(plan.path):
             say(f"recorded into {folder}; when all ranks have ended: gssr merge {quote(folder[:-2])}")
         return
-    run = Finishing(str(plan.run["run_id"]), rank, world_size, folder[:-2], folder, overwrite, summary)
+    run_id, node = str(plan.run["run_id"]), str(plan.process.get("node"))
+    run = Finishing(run_id, rank, world_size, folder[:-2], folder, overwrite, summary, node, local_size)
     try:
         _Waiting(told_to_end).for_child_of(run)
     except OSError as error:
@@ -127,6 +139,13 @@ def _finish(run: Finishing, is_last: int, seconds: float) -> NoReturn:
             path = _merge(run, seconds)
             if path is not None and run.summary:
                 _show(path, run.run_id)
+        elif run.summary and _has_only_this_node(run) and _is_first_to_say(run):
+            name = os.path.basename(run.folder)
+            say(
+                f"recorded into {run.folder} on {run.node}: {run.local_size} of {run.world_size} ranks; other nodes keep"
+                f" theirs on their own disks: copy what is in all these folders into one {name}, then: gssr merge"
+                f" {quote(os.path.basename(run.target))}"
+            )
     except Exception as error:
         if os.path.isdir(run.folder):  # else another rank has merged it
             say(f"{run.folder}: is not merged: {error}; it can be read as it is")
@@ -148,6 +167,17 @@ def _everybody_is_through(run: Finishing) -> bool:
     files = [name for name in names if name.endswith(f".{run.run_id}.sql")]
     others = [name for name in files if name.removesuffix(f".{run.run_id}.sql").rpartition(".")[2] not in through]
     return len(others) == missing and all(_is_lost(os.path.join(run.folder, name)) for name in others)
+
+
+def _has_only_this_node(run: Finishing) -> bool:
+    """Whether all ranks of this node are through, and none of another node has left anything in the folder, which is on a
+    disk of this node's own."""
+    if run.local_size is None or run.local_size >= run.world_size or not is_local(run.folder):
+        return False
+    names = os.listdir(run.folder)
+    files = [name for name in names if name.endswith(f".{run.run_id}.sql")]
+    through = [name for name in names if name.endswith(f".{run.run_id}{ENDED_SUFFIX}")]
+    return len(files) == run.local_size <= len(through) and all(name.startswith(f"{run.node}.") for name in files)
 
 
 def _is_first_to_say(run: Finishing) -> bool:
@@ -206,6 +236,8 @@ def _merge(run: Finishing, seconds: float) -> str | None:
             return None  # another rank has just done it, or failed as well
         say(f"recorded into {run.folder}: {files} are not merged: {error}")
         return run.target
+    for sentence in outcome.replaced:
+        say(sentence)
     left = [*outcome.left, *(why for run_id, why in outcome.waiting.items() if run_id == run.run_id)]
     if not (outcome.n_files or left):
         return None  # another rank had the lock, and has done it

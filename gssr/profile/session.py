@@ -141,7 +141,7 @@ def profile(request: Request) -> int:
         from gssr.profile.finish import finish
 
         page = request.summary and not plan.summary  # of several ranks; of one the sampler tells the result
-        finish(plan, recorder.pid, request.overwrite, page, told_to_end)
+        finish(plan, recorder.pid, request.overwrite, page, told_to_end, place.local_size)
     return code
 
 
@@ -239,7 +239,8 @@ def plan_of(request: Request, place: launch.Place, make: bool = True) -> Plan:
     if request.live is not None:
         from gssr.profile.copier import check_log
 
-        check_log(whole_of(output.path), ours=output.append or request.overwrite or (output.shard and request.append))
+        adds = output.append or (output.shard and (request.append or output.beside_others))
+        check_log(whole_of(output.path), ours=adds or request.overwrite)
     return Plan(
         path=output.path,
         append=output.append,
@@ -289,6 +290,8 @@ def _run_columns(request: Request, place: launch.Place, run_id: str) -> "dict[st
         "command": None if request.redact else json.dumps([_text(word) for word in request.command]),
         "job_id": place.job_id,
         "step_id": place.step_id,
+        "array_job_id": place.array_job_id,
+        "array_task_id": place.array_task_id,
         "launcher": None if request.attach else place.launcher,  # of the job, and not of who records beside it
         "cluster": place.cluster,
         "user": place.user or None,

@@ -50,6 +50,10 @@ def _field(name: str, value: str, width: int) -> list[Row]:
     return wrap(value, width, f"{name:<{_LABEL}}", " " * _LABEL)
 
 
+_OF_ARRAYS = ("array_job_id", "array_task_id")
+"""Shown together, and only of a job that is a task of an array."""
+
+
 def _fields(analysis: Analysis) -> list[tuple[str, str]]:
     run, window = analysis.run, analysis.window
     shown = {
@@ -61,7 +65,10 @@ def _fields(analysis: Analysis) -> list[tuple[str, str]]:
     fields = [
         (name, UNKNOWN if (value := shown.get(name, getattr(run, name))) is None else str(value))
         for name in run._fields
+        if name not in _OF_ARRAYS
     ]
+    if run.array_job_id is not None:
+        fields.append(("array task", run.shown_job or UNKNOWN))
     part = "the whole run" if window.whole else "a part of the run"
     fields.append(("window", f"{_date(window.start)} to {_date(window.end)}: {duration(window.duration)}, {part}"))
     left_out = f"{fixed(window.leading, 1)} s leading, {fixed(window.trailing, 1)} s trailing"

@@ -70,6 +70,8 @@ def _run(analysis: Analysis, gpus: list[dict[str, Any]]) -> dict[str, Any]:
         "run_id": run.run_id,
         "label": run.label,
         "job_id": run.job_id,
+        "array_job_id": run.array_job_id,
+        "array_task_id": run.array_task_id,
         "command": list(run.command),
         "state": analysis.state,
         "exit_code": run.exit_code,

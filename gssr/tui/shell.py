@@ -328,7 +328,7 @@ def header(scene: Scene) -> Row:
     """Which run this is, how it stands, and where in time the view is."""
     frame, view = scene.frame, scene.view
     run = frame.run
-    names = [run.job_id, run.label] if run else []
+    names = [run.shown_job, run.label] if run else []
     name = " ".join(part for part in names if part) or frame.path.rsplit("/", 1)[-1]
     pieces: list[Row] = [(state_text(frame),)]
     if run is not None and frame.ranks_missing:

@@ -19,6 +19,8 @@ RUN = {
     "gpu_hours",
 }  # fmt: skip
 ADDED = {
+    "array_job_id",
+    "array_task_id",
     "world_size",
     "ranks_missing",
     "window",

@@ -21,7 +21,7 @@ from gssr.model.results import Analysis, GpuSummary
 from gssr.model.statistics.aggregate import is_within_a_bin
 from gssr.store.format.layout import RELATIVE_BIN_WIDTH
 from gssr.store.format.rows import Event, Process, without_ranks
-from gssr.store.format.schema import GAP_INTERVALS, LEVELS, NO_GPU, YOUNG_SECONDS
+from gssr.store.format.schema import ALL_GPUS, GAP_INTERVALS, LEVELS, NO_GPU, YOUNG_SECONDS
 from gssr.store.read.recording import RunReader
 
 _NAMED = 6
@@ -56,6 +56,8 @@ def _sentences(
     elif analysis.state == "running":
         yield f"the run is still going{last}"
     yield from dict.fromkeys(event.message for event in analysis.events if event.kind in _TROUBLE)
+    if any(ALL_GPUS in event.message for event in analysis.events):
+        yield ALL_GPUS
     if not analysis.gpus:
         yield "".join(["no GPU was recorded, only the host", *why_no_gpu(analysis.events)])
     elif not analysis.n_samples:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Floats
+from gssr.launch import shown_job
 from gssr.metrics import DETECTION_METRICS, HELD_DOWN, SCORE_INPUTS
 from gssr.model.statistics.aggregate import total
 from gssr.model.statistics.balance import imbalance
@@ -103,6 +104,8 @@ RUN_COLUMNS = (
     Column("unused_gpus", "INTEGER", "GPUs that did something in less than 2 % of their samples"),
     Column("imbalance", "REAL", "1 - mean/max of the GPUs' mean SM active; NULL of fewer than two GPUs"),
     Column("imbalance_gpu_hours", "REAL", "gpu_hours * imbalance, h"),
+    Column("array_job_id", "TEXT", "id of the array of jobs that the job is a task of; NULL outside of an array"),
+    Column("array_task_id", "TEXT", "the task's number in its array"),
 )  # fmt: skip
 GPU_COLUMNS = (
     Column("run_id", "TEXT NOT NULL", "the run"),
@@ -181,10 +184,17 @@ class RunFigures(NamedTuple):
     unused_gpus: int | None
     imbalance: float | None
     imbalance_gpu_hours: float | None
+    array_job_id: str | None = None
+    array_task_id: str | None = None
     gpus: tuple[GpuFigures, ...] = ()
     began: float = 0.0
     verdicts: tuple[Held, ...] | None = None
     step_s: float | None = None
+
+    @property
+    def shown_job(self) -> str | None:
+        """The job's id as its scheduler shows it: see gssr.launch."""
+        return shown_job(self.job_id, self.array_job_id, self.array_task_id)
 
 
 def figures(reader: RunReader, file: str, verdicts: bool = False, rules: Table = TABLE) -> RunFigures:
@@ -224,6 +234,8 @@ def figures(reader: RunReader, file: str, verdicts: bool = False, rules: Table =
         unused_gpus=sum(unused) if unused else None,
         imbalance=own,
         imbalance_gpu_hours=None if own is None else own * gpu_hours,
+        array_job_id=run.array_job_id,
+        array_task_id=run.array_task_id,
         gpus=gpus,
         began=start,
         **(_judged(reader, rules) if verdicts else {}),

@@ -141,8 +141,10 @@ class _Sampler:
         assert isinstance(planned, float)
         self._marks = Marks(marks, self._clock, self._clock.of_system(planned))
         self._hearing = Hearing([*self._marks.fds, inbox])
-        with overwriting(plan.path) if plan.overwrite else nullcontext():
+        with overwriting(plan.path) if plan.overwrite else nullcontext(frozenset[str]()) as deleted:
             self._writer = _begun(plan, self._clock)
+        for run_id in sorted(deleted):
+            _say(outbox, f"{plan.path}: {run_id} is deleted: it was over when this run began, which replaces it (-f)")
         self._unread = heard
         self.orphaned = False
         """The supervisor is gone."""

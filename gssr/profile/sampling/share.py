@@ -451,7 +451,7 @@ class Share:
         missing = [name for name in NAMES if name in plan.metrics and name not in measured]
         lacks = f"; not measured: {', '.join(BY_NAME[name].label for name in missing)}" if missing else ""
         what = f"{found.backend}: {len(gpus)} GPU{'s' * (len(gpus) != 1)}{lacks}"
-        writer.event(now, "backend", "; ".join([what, *found.remarks, *found.passed_over]))
+        writer.event(now, "backend", "; ".join([what, *plan.whose(gpus), *found.remarks, *found.passed_over]))
         for remark in found.remarks:
             self._tell(remark)
         if set(SCORE_INPUTS).intersection(missing):

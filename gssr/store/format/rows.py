@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from gssr.launch import shown_job
 from gssr.store.format.limits import MOST_RANKS
 
 _LONGEST = 60
@@ -32,6 +33,18 @@ class Run(NamedTuple):
     world_size: int | None
     n_nodes: int | None
     gssr_version: str | None
+    array_job_id: str | None = None
+    array_task_id: str | None = None
+
+    @property
+    def shown_job(self) -> str | None:
+        """The job's id as its scheduler shows it: see gssr.launch."""
+        return shown_job(self.job_id, self.array_job_id, self.array_task_id)
+
+    def is_in_array_of(self, other: "Run") -> bool:
+        """Whether both are tasks of one array of jobs."""
+        own = (self.cluster, self.array_job_id)
+        return self.array_job_id is not None and own == (other.cluster, other.array_job_id)
 
 
 class Process(NamedTuple):

@@ -38,6 +38,8 @@ STATES = ("running", "completed", "failed", "timeout", "killed")
 """How a run stands. ``lost`` is never stored: readers derive it (gssr.store.read.recording)."""
 
 RANKS_MISSING = "ranks_missing"
+ALL_GPUS = "all GPUs of the node are recorded, others' as well: the scheduler names none as this step's, and hides none"
+"""A part of an event of the kind backend."""
 NO_GPU = "no GPU is sampled"
 """How the line from the sampler, and its event of the kind backend, begins that says so, and why."""
 
@@ -133,6 +135,8 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("command", "TEXT", "the workload: a JSON array of its arguments"),
         Column("job_id", "TEXT", "the launcher's job id"),
         Column("step_id", "TEXT", "the launcher's step id"),
+        Column("array_job_id", "TEXT", "id of the array of jobs that the job is a task of; NULL outside of an array"),
+        Column("array_task_id", "TEXT", "the task's number in its array"),
         Column(
             "launcher",
             "TEXT",
