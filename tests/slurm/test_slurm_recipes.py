@@ -3,6 +3,7 @@ synthetic."""
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -120,14 +121,18 @@ def test_workers_of_torchrun_are_recorded_on_all_nodes(cluster: Cluster, folder:
     assert reader.run.launcher == "torchrun"
 
 
-def test_a_sites_srun_records_every_step_of_a_job_with_gpus(cluster: Cluster, folder: Path) -> None:
+@pytest.fixture
+def sites_srun(cluster: Cluster, folder: Path) -> Cluster:
+    """The cluster, with the ``srun`` of docs/sites.md in front of Slurm's."""
     (text,) = scripts("Every GPU step", "sites.md")
     wrapper = folder / "tools" / "srun"
-    wrapper.write_text(text)
+    wrapper.write_text(with_paths_of(folder, text))
     wrapper.chmod(0o755)
-    assert subprocess.run(["which", "srun"], env=cluster.environ, capture_output=True, text=True).stdout.strip() == str(
-        wrapper
-    )
+    assert shutil.which("srun", path=cluster.environ["PATH"]) == str(wrapper)
+    return cluster
+
+
+def test_a_sites_srun_records_every_step_of_a_job_with_gpus(sites_srun: Cluster, folder: Path) -> None:
     steps = """srun -N 2 --ntasks-per-node=2 --gres gpu:2 -l -J 'first step' python train.py
 srun -n1 -N1 -- sh -c 'exit 7'
 echo "code $?"
@@ -137,7 +142,7 @@ GSSR_RECORD=no srun -n1 -N1 true
 for task in 1 2; do srun -n1 -N1 --exact --gres=gpu:1 python train.py & done; wait
 ls
 """
-    log = cluster.sbatch(steps, "--nodes=2", "--ntasks-per-node=2", "--gres=gpu:2", cwd=folder)
+    log = sites_srun.sbatch(steps, "--nodes=2", "--ntasks-per-node=2", "--gres=gpu:2", cwd=folder)
     assert "tools" in log.split() and "job.sh" in log.split() and ".sql.d" not in log
     assert "['two words', '*']" in log and re.findall(r"^code (\d)", log, re.MULTILINE) == ["7", "5"]
     (recording,) = folder.glob("*.sql")
@@ -149,6 +154,22 @@ ls
     ]
     assert len(runs[0].processes) == 4 and len(runs[0].gpus) == 4
     assert runs[0].run.command == ("python", "train.py")
+
+
+@pytest.mark.parametrize("slurm", kinds_of_nodes()[:1], indirect=True)
+def test_a_sites_srun_runs_what_it_does_not_know_as_slurms_own_does(sites_srun: Cluster, folder: Path) -> None:
+    (folder / "programs.conf").write_text("0-1 echo program %t\n")
+    known = ["--label --ntasks 2 --cpu-bind none -J nm", "-n1 --cpu-bind=none -u", "-K -B1:1:1 --mpi=none -n1 --"]
+    other = ["-n1 -lu", "-n1 --comment x", "-n1 --no-such x", "-n1 --time", "-n1 --export=ALL,A=b"]
+    other += ["-n2 --multi-prog programs.conf", f"-n1 --bcast={folder}/copy"]
+    both = [f"srun {options} /bin/echo {number} 'a b'" for number, options in enumerate((*known, *other))]
+    each = "\n".join(f"{command} 2>&1 | sort; echo code ${{PIPESTATUS[0]}}; echo ---" for command in both)
+    steps = f"run() {{\n{each}\n}}\nrun; export GSSR_RECORD=no; echo ===; run\n"
+    log = sites_srun.sbatch(steps, "-n2", "--gres=gpu:1", cwd=folder)
+    wrapped, plain = (half.split("---\n") for half in log.split("===\n"))
+    assert wrapped == plain and len(plain) == len(both) + 1
+    (recording,) = folder.glob("*.sql")
+    assert {run.run.command[1] for run in open_recording(recording).runs} == set(map(str, range(len(known))))
 
 
 @pytest.mark.parametrize("slurm", kinds_of_nodes()[:1], indirect=True)
