@@ -14,6 +14,7 @@ from shlex import quote
 from types import FrameType
 from typing import NamedTuple, NoReturn
 
+from gssr.profile.sampling.one_voice import leave_sign
 from gssr.profile.sampling.plan import Plan
 from gssr.profile.stderr import say
 from gssr.store.disk import FILE
@@ -29,8 +30,6 @@ TOLD_SECONDS = 2.0
 """The same once a signal has asked for the end: who sent it will not wait."""
 
 _BYTES_PER_SECOND = 50e6  # merged, on a slow filesystem
-_SAID = "said"
-"""In place of a rank's number, in the sign of a run of which it was said that it can't be merged."""
 _PAUSE = 0.01  # s
 _LONGEST_PAUSE = 0.1
 """As what a pause counts at most, s: a job that was suspended, or a machine that stood still, has not made anybody wait."""
@@ -141,7 +140,7 @@ def _everybody_is_through(run: Finishing) -> bool:
     mark = os.path.join(run.folder, f"{run.rank}{suffix}")
     os.close(os.open(mark, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, FILE))
     names = os.listdir(run.folder)
-    through = {name.removesuffix(suffix) for name in names if name.endswith(suffix)} - {_SAID}
+    through = {rank for name in names if name.endswith(suffix) and (rank := name.removesuffix(suffix)).isdigit()}
     missing = run.world_size - len(through)
     if not 0 < missing <= _MOST_LOST:
         return missing <= 0
@@ -152,12 +151,7 @@ def _everybody_is_through(run: Finishing) -> bool:
 
 def _is_first_to_say(run: Finishing) -> bool:
     """Of ranks that end at once each may find all others through: one of them says what went wrong."""
-    sign = os.path.join(run.folder, f"{_SAID}.{run.run_id}{ENDED_SUFFIX}")
-    try:
-        os.close(os.open(sign, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, FILE))
-    except FileExistsError:
-        return False
-    return True
+    return leave_sign(run.folder, run.run_id, "not merged") is not False
 
 
 def _is_lost(path: str) -> bool:

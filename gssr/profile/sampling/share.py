@@ -17,6 +17,7 @@ from gssr.backends.base import Backend, BackendError, Device, Look, News, Row
 from gssr.launch import RUNTIMES
 from gssr.metrics import BY_NAME, NAMES, SCORE_INPUTS
 from gssr.profile.sampling.claims import Claims
+from gssr.profile.sampling.one_voice import say_from_sampler
 from gssr.profile.sampling.plan import Plan
 from gssr.store.format.schema import NO_GPU
 from gssr.store.liveness import process_start
@@ -339,7 +340,7 @@ class Share:
         if self._opening is not None:
             what = "what another rank sampled can't be taken over" if self._settled else NO_GPU
             asked = f"{self._plan.backend}, asked {monotonic() - self._asked:.1f} s ago"
-            self._announce(now, "backend", f"{what}: {asked}, has not answered by the end of the workload")
+            self._announce(now, "backend", f"{what}: {asked}, has not answered by the end of the workload", what)
         backend, self._backend = self._backend, None
         if backend is not None:
             rows = backend.close()
@@ -348,13 +349,14 @@ class Share:
             self._claims.close()
             self._claims = None
 
-    def _tell(self, text: str) -> None:
+    def _tell(self, text: str, subject: str | None = None) -> None:
+        """Say a line for the node, and for the nodes that have the same to say: see ``say_from_sampler``."""
         if self.host:
-            self._say(text)
+            say_from_sampler(self._plan, self._say, text, subject)
 
-    def _announce(self, now: float, kind: str, message: str) -> None:
+    def _announce(self, now: float, kind: str, message: str, subject: str | None = None) -> None:
         self._writer.event(now, kind, message)
-        self._tell(message)
+        self._tell(message, subject)
 
 
 def _view(plan: Plan) -> str:
