@@ -104,6 +104,67 @@ def test_steps_of_a_job_add_to_one_file(cluster: Cluster, folder: Path) -> None:
     assert [run.run.label for run in open_recording(recording).runs] == ["preparation", "training"]
 
 
+def test_the_tasks_of_an_array_are_runs_of_one_recording(cluster: Cluster, folder: Path) -> None:
+    job, look = scripts("An array of jobs")
+    cluster.sbatch(job.removeprefix("#!/bin/bash\n"), "--array=0-3", cwd=folder)
+    (recording,) = folder.glob("*.sql")
+    runs = open_recording(recording).runs
+    assert sorted((run.run.label, run.state, len(run.processes), len(run.gpus)) for run in runs) == [
+        (f"seed {task}", "completed", 4, 4) for task in range(4)
+    ]
+    shown = cluster.run("bash", "-ec", look, cwd=folder).stdout
+    assert re.search(r"^GSSR fleet runs=4 .*^GSSR  seed 3 .*job \d+_3 ", shown, re.MULTILINE | re.DOTALL), shown
+
+
+def test_components_of_a_heterogeneous_job_are_one_run(cluster: Cluster, folder: Path) -> None:
+    (job,) = scripts("A heterogeneous job")
+    log = cluster.sbatch(job.removeprefix("#!/bin/bash\n"), cwd=folder)
+    reader = only_run(folder)
+    assert (reader.state, [process.rank for process in reader.processes]) == ("completed", list(range(6)))
+    assert len({process.node for process in reader.processes}) == 2
+    assert {gpu.node for gpu in reader.gpus} == {reader.processes[0].node}  # the other component has none
+    assert log.splitlines()[-1].startswith("GSSR score=") and "gpus=4" in log
+
+
+def test_a_requeued_job_adds_a_run_and_its_program_may_ask_for_that(cluster: Cluster, folder: Path) -> None:
+    (folder / "train.py").write_text(
+        "import os, signal, sys, time\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: sys.exit(85))\n"
+        "again = os.environ.get('SLURM_RESTART_COUNT', '0') != '0'\n"
+        "open(f'begun{os.environ[\"SLURM_PROCID\"]}', 'w').close()\n"
+        "time.sleep(0.5 if again else 60)\n"
+    )
+    (job,) = scripts("A job that is requeued")
+    (folder / "job.sh").write_text(job)
+    number = cluster.run("sbatch", "--parsable", "--output=log", "job.sh", cwd=folder).stdout.strip()
+    until(lambda: len(list(folder.glob("begun*"))) == 8)
+    cluster.run("scancel", "--signal=USR1", number)  # what Slurm does 300 s before the limit
+    until(lambda: "Restarts=1" in cluster.run("scontrol", "show", "job", number).stdout)
+    cluster.run("scontrol", "update", f"jobid={number}", "starttime=now", check=False)  # else it waits for two minutes
+    cluster.wait_for_end(number)
+    (recording,) = folder.glob("*.sql")
+    runs = open_recording(recording).runs
+    assert [(run.state, run.run.exit_code, len(run.processes)) for run in runs] == [
+        ("failed", 85, 8),
+        ("completed", 0, 8),
+    ]
+    assert "JobState=COMPLETED" in cluster.run("scontrol", "show", "job", number).stdout
+
+
+@pytest.mark.parametrize("slurm", kinds_of_nodes()[1:], indirect=True)
+def test_files_of_nodes_that_share_no_folder_are_collected(cluster: Cluster, folder: Path) -> None:
+    (job,) = scripts("Folders that nodes do not share")
+    own = job.replace("/tmp/", "/dev/shm/")  # which each node has for itself here
+    log = cluster.sbatch(own.removeprefix("#!/bin/bash\n"), "--nodelist=node[1-2]", cwd=folder)
+    reader = only_run(folder)
+    look_at(reader, 8, 8)
+    said = re.findall(r"^gssr: recorded into /dev/shm/(run_\d+\.sql\.d) on (node\d): 4 of 8 ranks", log, re.MULTILINE)
+    assert sorted(node for _, node in said) == ["node1", "node2"]
+    left = cluster.srun("--nodelist=node[1-2]", "--ntasks-per-node=1", "ls", "/dev/shm")
+    assert not [name for name in left if name.startswith("run_")]
+    assert not list(folder.glob("*.traces"))
+
+
 @pytest.mark.parametrize("which", [0, 1], ids=["mpirun", "pmi2"])
 def test_mpi_ranks_are_recorded_on_all_nodes(cluster: Cluster, folder: Path, which: int, requires) -> None:
     requires("mpirun", package="openmpi-bin")
