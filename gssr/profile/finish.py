@@ -14,7 +14,6 @@ from shlex import quote
 from types import FrameType
 from typing import NamedTuple, NoReturn
 
-from gssr.profile.sampling.one_voice import leave_sign
 from gssr.profile.sampling.plan import Plan
 from gssr.profile.stderr import say
 from gssr.store.disk import FILE
@@ -151,6 +150,8 @@ def _everybody_is_through(run: Finishing) -> bool:
 
 def _is_first_to_say(run: Finishing) -> bool:
     """Of ranks that end at once each may find all others through: one of them says what went wrong."""
+    from gssr.profile.sampling.one_voice import leave_sign  # only here, because it is seldom needed
+
     return leave_sign(run.folder, run.run_id, "not merged") is not False
 
 
