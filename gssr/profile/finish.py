@@ -98,7 +98,7 @@ class _Waiting:
                 told = min(told, waited + TOLD_SECONDS)
             if waited > min(seconds, told):
                 os.kill(pid, signal.SIGKILL)
-                if seconds == MERGE_SECONDS:
+                if seconds == MERGE_SECONDS and not _readable(last):
                     say(f"{run.folder}: merging took too long; it is finished by: gssr merge {quote(run.target)}")
                 return
             time.sleep(_PAUSE)
@@ -115,7 +115,8 @@ def _readable(descriptor: int) -> bool:
 
 
 def _finish(run: Finishing, is_last: int, seconds: float) -> NoReturn:
-    """In the child: all of it, within ``seconds``."""
+    """In the child: all of it, within ``seconds``. A byte in ``is_last`` says that this rank is last, another one that only
+    the page is left to do."""
     try:
         signal.set_wakeup_fd(-1)
         for sig in _ENDING:
@@ -123,6 +124,7 @@ def _finish(run: Finishing, is_last: int, seconds: float) -> NoReturn:
         if _everybody_is_through(run):
             os.write(is_last, b"!")
             path = _merge(run, seconds)
+            os.write(is_last, b"!")
             if path is not None and run.summary:
                 _show(path, run.run_id)
     except Exception as error:

@@ -236,3 +236,20 @@ def pid_that_is_gone() -> int:
     done.wait()
     assert process_start(done.pid) is None
     return done.pid
+
+
+def test_a_page_that_takes_too_long_is_no_merge_that_did(tmp_path):
+    slow = "import sys, time\nif 'analyze' in sys.orig_argv:\n    time.sleep(30)\n"
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "sitecustomize.py").write_text(slow)
+    slow_page = {"PYTHONPATH": f"{tmp_path / 'own'}:{ROOT}"}
+    ranks = [
+        start(tmp_path, rank, "-o", "a.sql", "--", "sleep", "60", environ=rank_of(rank, 2) | slow_page)
+        for rank in range(2)
+    ]
+    until(lambda: all_are_recording(tmp_path, 2))
+    for rank in ranks:
+        rank.terminate()
+    said = "".join(ended(ranks))
+    assert said.count("gssr: ") == 1 and f"gssr: recorded into {tmp_path}/a.sql; see it with: " in said
+    assert not os.path.exists(tmp_path / "a.sql.d")

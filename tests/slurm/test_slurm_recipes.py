@@ -35,6 +35,19 @@ for local in range(each):
 sys.exit(max([worker.wait() for worker in workers]))
 """
 """What torchrun does to those it starts, without PyTorch."""
+_SAVES_WHEN_TOLD = """\
+import os, signal, sys, time
+told = []
+signal.signal(signal.SIGUSR1, lambda *_: told.append(True))
+attempt = os.environ.get("SLURM_RESTART_COUNT", "0")
+open(f"begun-{attempt}.{os.environ['SLURM_PROCID']}", "w").close()
+until = time.monotonic() + (60 if attempt == "0" else 0.5)
+while time.monotonic() < until and not told:
+    time.sleep(0.1)
+time.sleep(0.5)
+sys.exit(85 if told else 0)
+"""
+"""A program that saves its state on SIGUSR1, and is through with its work when it is started again."""
 
 
 def scripts(section: str, page: str = "recipes.md", language: str = "bash") -> list[str]:
@@ -81,9 +94,9 @@ def only_run(folder: Path) -> RunReader:
     return reader
 
 
-def look_at(reader: RunReader, ranks: int, gpus: int) -> None:
-    """Everybody ended well, and each GPU was sampled by one."""
-    assert reader.state == "completed"
+def look_at(reader: RunReader, ranks: int, gpus: int, state: str = "completed") -> None:
+    """Everybody ended like this, and each GPU was sampled by one."""
+    assert reader.state == state
     assert [process.rank for process in reader.processes] == list(range(ranks))
     assert len({(gpu.node, gpu.uuid) for gpu in reader.gpus}) == len(reader.gpus) == gpus
     assert {gpu.node for gpu in reader.gpus} == {"node1", "node2"}
@@ -95,6 +108,19 @@ def test_a_batch_job_is_recorded_and_its_log_ends_with_the_page(cluster: Cluster
     log = cluster.sbatch(job.removeprefix("#!/bin/bash\n"), "--nodelist=node[1-2]", cwd=folder)
     look_at(only_run(folder), 8, 8)
     assert log.splitlines()[-1].startswith("GSSR score=") and "gpus=8" in log
+
+
+@pytest.mark.parametrize("slurm", kinds_of_nodes()[:1], indirect=True)
+def test_a_job_at_its_time_limit_is_merged(cluster: Cluster, folder: Path) -> None:
+    (folder / "train.py").write_text("import time; time.sleep(60)")
+    (folder / "job.sh").write_text(scripts("A batch job")[0])
+    number = cluster.run("sbatch", "--parsable", "--output=log", "job.sh", cwd=folder).stdout.strip()
+    until(lambda: len(list(folder.glob("*.sql.d/*.sql"))) == 8)
+    cluster.run("scontrol", "update", f"jobid={number}", "EndTime=now+1")
+    cluster.wait_for_end(number)
+    look_at(only_run(folder), 8, 8, state="killed")
+    log = (folder / "log").read_text()  # with the page, unless that took more than 2 s
+    assert "gssr: recorded into " in log and "merging took too long" not in log
 
 
 def test_steps_of_a_job_add_to_one_file(cluster: Cluster, folder: Path) -> None:
@@ -127,20 +153,18 @@ def test_components_of_a_heterogeneous_job_are_one_run(cluster: Cluster, folder:
 
 
 def test_a_requeued_job_adds_a_run_and_its_program_may_ask_for_that(cluster: Cluster, folder: Path) -> None:
-    (folder / "train.py").write_text(
-        "import os, signal, sys, time\n"
-        "signal.signal(signal.SIGUSR1, lambda *_: sys.exit(85))\n"
-        "again = os.environ.get('SLURM_RESTART_COUNT', '0') != '0'\n"
-        "open(f'begun{os.environ[\"SLURM_PROCID\"]}', 'w').close()\n"
-        "time.sleep(0.5 if again else 60)\n"
-    )
+    (folder / "train.py").write_text(_SAVES_WHEN_TOLD)
     (job,) = scripts("A job that is requeued")
     (folder / "job.sh").write_text(job)
     number = cluster.run("sbatch", "--parsable", "--output=log", "job.sh", cwd=folder).stdout.strip()
-    until(lambda: len(list(folder.glob("begun*"))) == 8)
+    until(lambda: len(list(folder.glob("begun-0.*"))) == 8)
     cluster.run("scancel", "--signal=USR1", number)  # what Slurm does 300 s before the limit
-    until(lambda: "Restarts=1" in cluster.run("scontrol", "show", "job", number).stdout)
-    cluster.run("scontrol", "update", f"jobid={number}", "starttime=now", check=False)  # else it waits for two minutes
+
+    def begins_again() -> bool:
+        cluster.run("scontrol", "update", f"jobid={number}", "starttime=now", check=False)  # not in two minutes
+        return any(folder.glob("begun-1.*"))
+
+    until(begins_again)
     cluster.wait_for_end(number)
     (recording,) = folder.glob("*.sql")
     runs = open_recording(recording).runs
