@@ -161,7 +161,10 @@ def test_a_requeued_job_adds_a_run_and_its_program_may_ask_for_that(cluster: Clu
     cluster.run("scancel", "--signal=USR1", number)  # what Slurm does 300 s before the limit
 
     def begins_again() -> bool:
-        cluster.run("scontrol", "update", f"jobid={number}", "starttime=now", check=False)  # not in two minutes
+        if set(cluster.run("sinfo", "--noheader", "--format=%t").stdout.split()) == {
+            "idle"
+        }:  # the first attempt is gone
+            cluster.run("scontrol", "update", f"jobid={number}", "starttime=now", check=False)  # not in two minutes
         return any(folder.glob("begun-1.*"))
 
     until(begins_again)
