@@ -2,7 +2,7 @@
 
 import argparse
 
-from gssr.commands import USAGE, Command, Option, fail, put
+from gssr.commands import USAGE, Command, Option, fail, put, tell
 
 OPTIONS = (
     Option(
@@ -179,7 +179,11 @@ def handle(options: argparse.Namespace, workload: list[str] | None) -> int:
             return put(dry_run(request))
         leave(profile(request))
     except UsageError as error:
-        return fail(str(error), USAGE)
+        from gssr.launch import where_am_i
+        from gssr.profile.sampling.one_voice import say_refusal
+
+        say_refusal(str(error), where_am_i(), options.output, tell)
+        return USAGE
 
 
 def _digest(recording: str) -> None:

@@ -29,8 +29,6 @@ TOLD_SECONDS = 2.0
 """The same once a signal has asked for the end: who sent it will not wait."""
 
 _BYTES_PER_SECOND = 50e6  # merged, on a slow filesystem
-_SAID = "said"
-"""In place of a rank's number, in the sign of a run of which it was said that it can't be merged."""
 _PAUSE = 0.01  # s
 _LONGEST_PAUSE = 0.1
 """As what a pause counts at most, s: a job that was suspended, or a machine that stood still, has not made anybody wait."""
@@ -112,7 +110,7 @@ class _Waiting:
                 told = min(told, waited + TOLD_SECONDS)
             if waited > min(seconds, told):
                 os.kill(pid, signal.SIGKILL)
-                if seconds == MERGE_SECONDS:
+                if seconds == MERGE_SECONDS and not _readable(last):
                     say(f"{run.folder}: merging took too long; it is finished by: gssr merge {quote(run.target)}")
                 return
             time.sleep(_PAUSE)
@@ -129,7 +127,8 @@ def _readable(descriptor: int) -> bool:
 
 
 def _finish(run: Finishing, is_last: int, seconds: float) -> NoReturn:
-    """In the child: all of it, within ``seconds``."""
+    """In the child: all of it, within ``seconds``. A byte in ``is_last`` says that this rank is last, another one that only
+    the page is left to do."""
     try:
         signal.set_wakeup_fd(-1)
         for sig in _ENDING:
@@ -137,6 +136,7 @@ def _finish(run: Finishing, is_last: int, seconds: float) -> NoReturn:
         if _everybody_is_through(run):
             os.write(is_last, b"!")
             path = _merge(run, seconds)
+            os.write(is_last, b"!")
             if path is not None and run.summary:
                 _show(path, run.run_id)
         elif run.summary and _has_only_this_node(run) and _is_first_to_say(run):
@@ -160,7 +160,7 @@ def _everybody_is_through(run: Finishing) -> bool:
     mark = os.path.join(run.folder, f"{run.rank}{suffix}")
     os.close(os.open(mark, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, FILE))
     names = os.listdir(run.folder)
-    through = {name.removesuffix(suffix) for name in names if name.endswith(suffix)} - {_SAID}
+    through = {rank for name in names if name.endswith(suffix) and (rank := name.removesuffix(suffix)).isdigit()}
     missing = run.world_size - len(through)
     if not 0 < missing <= _MOST_LOST:
         return missing <= 0
@@ -182,12 +182,9 @@ def _has_only_this_node(run: Finishing) -> bool:
 
 def _is_first_to_say(run: Finishing) -> bool:
     """Of ranks that end at once each may find all others through: one of them says what went wrong."""
-    sign = os.path.join(run.folder, f"{_SAID}.{run.run_id}{ENDED_SUFFIX}")
-    try:
-        os.close(os.open(sign, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, FILE))
-    except FileExistsError:
-        return False
-    return True
+    from gssr.profile.sampling.one_voice import leave_sign  # only here, because it is seldom needed
+
+    return leave_sign(run.folder, run.run_id, "not merged") is not False
 
 
 def _is_lost(path: str) -> bool:

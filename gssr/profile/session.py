@@ -23,6 +23,8 @@ from gssr.profile.detach import open_descriptors
 from gssr.profile.output import choose, whole_of
 from gssr.profile.recorder import NoRecorder, Recorder
 from gssr.profile.request import Request, UnrecordedError, UsageError
+from gssr.profile.sampling import one_voice
+from gssr.profile.sampling.one_voice import say_for_all
 from gssr.profile.sampling.plan import Plan
 from gssr.profile.stderr import say
 from gssr.profile.supervise import FINISH_SECONDS, Attendant, supervise
@@ -86,6 +88,13 @@ SHORTEST_SAMPLING_MS, LONGEST_SAMPLING_MS = 1.0, 3_600_000.0
 
 def profile(request: Request) -> int:
     """Run the command, recording; the exit code to exit with. Raises UsageError before anything is started."""
+    try:
+        return _profile(request)
+    finally:
+        one_voice.end()
+
+
+def _profile(request: Request) -> int:
     most, n_open = os.sysconf("SC_OPEN_MAX"), len(open_descriptors())
     if 0 <= most < n_open + DESCRIPTORS and not request.attach:  # -1: as many as one likes
         say(f"nothing is recorded: only {most} files may be open (ulimit -n), {n_open + DESCRIPTORS} are needed")
@@ -108,13 +117,17 @@ def profile(request: Request) -> int:
     try:
         plan = plan_of(request, place)._replace(hidden=hidden)
     except UnrecordedError as error:
+        one_voice.begin(place, None, None)
         return _unrecorded(request, place, str(error))
     except UsageError:
         raise
     except Exception as error:  # of a Python without SQLite, for one
         if os.environ.get("GSSR_DEBUG"):
             raise
+        one_voice.begin(place, None, None)
         return _unrecorded(request, place, f"an error in gssr: {error!r}; gssr --debug shows where")
+    shards = None if whole_of(plan.path) == plan.path else os.path.dirname(plan.path)
+    one_voice.begin(place, str(plan.run["run_id"]), shards)
     traces = Traces(plan)
     status: Status | None = None
     recorder: Recorder | NoRecorder
@@ -123,7 +136,7 @@ def profile(request: Request) -> int:
             status = _status(plan, every)
         recorder = Recorder(plan)
     except OSError as error:
-        say(f"nothing is recorded: the sampler can't be started: {error.strerror}")
+        say_for_all(f"nothing is recorded: the sampler can't be started: {error.strerror}")
         recorder = NoRecorder()
     if request.attach:
         code = attach(recorder, str(place.job_id), request.max_runtime)
@@ -157,7 +170,7 @@ def _supervised(
 
 def _unrecorded(request: Request, place: launch.Place, why: str) -> int:
     """Run the command, and nothing else; the exit code to exit with."""
-    say(f"nothing is recorded: {why}")
+    say_for_all(f"nothing is recorded: {why}")
     if not request.attach:
         return supervise(request.command, NoRecorder(), request.max_runtime)
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 from gssr.profile.output import whole_of
 from gssr.profile.sampling.clock import Clock, against_files
 from gssr.profile.sampling.marks import Ear, Hearing, Marks
+from gssr.profile.sampling.one_voice import say_from_sampler
 from gssr.profile.sampling.plan import SEPARATOR, Plan
 from gssr.profile.sampling.share import Share
 from gssr.profile.sampling.summary import whole_run
@@ -47,7 +48,7 @@ def run_sampler(plan: Plan, inbox: int, outbox: int, ear: Ear | None = None) -> 
             heard = _wait_for_start(inbox) if replaces else b""
             code = 0 if heard is None else _record(plan, inbox, outbox, None if ear is None else ear.fd, heard)
         except RecordingError as error:
-            _say(outbox, f"nothing is recorded: {error}")
+            say_from_sampler(plan, lambda text: _say(outbox, text), f"nothing is recorded: {error}")
         except Exception as error:
             _say(outbox, f"recording stopped: {error!r}")
             if os.environ.get("GSSR_DEBUG"):
@@ -253,12 +254,15 @@ class _Sampler:
         if values is not None:
             self._writer.add_workload(now, values)
 
+    def _say_for_all(self, text: str) -> None:
+        say_from_sampler(self._plan, lambda line: _say(self._outbox, line), text)
+
     def _check_storage(self, now: float) -> None:
         if self._plan.most_bytes is not None and sum(sizes(self._plan.path)) > self._plan.most_bytes:
             self.full, self._end = True, (0, "completed", now)
         problem = self._writer.problem
         if problem and not self._problem:
-            _say(self._outbox, f"{problem}; samples are kept in memory and tried again")
+            self._say_for_all(f"{problem}; samples are kept in memory and tried again")
         self._problem = problem
 
     def _wait(self, seconds: float) -> None:
@@ -323,10 +327,10 @@ class _Sampler:
         self._share.close(now)
         written = self._writer.finish(now, code, state, when)
         if self._writer.moved:
-            _say(self._outbox, f"{self._plan.path}: was deleted or moved while it was recorded into")
+            self._say_for_all(f"{self._plan.path}: was deleted or moved while it was recorded into")
             return EXIT_SAID_WHY
         if not written:
-            _say(self._outbox, f"{self._writer.problem}; the last samples are lost")
+            self._say_for_all(f"{self._writer.problem}; the last samples are lost")
             return EXIT_SAID_WHY
         if self._plan.summary:
             _say(self._outbox, whole_run(self._writer.totals.values()))
