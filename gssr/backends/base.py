@@ -45,12 +45,16 @@ class Device(NamedTuple):
 class Offer(NamedTuple):
     """What a backend could do on this machine: looked up cheaply and without side effects.
 
-    ``details`` is one line; ``cure`` says what to do where it doesn't work, "" when there is nothing to do."""
+    ``details`` is one line; ``cure`` says what to do where it doesn't work, "" when there is nothing to do. ``profiles``:
+    all GPUs have profiling metrics this way, as far as was looked at, so that the score is known. ``profiles_already``:
+    DCGM's hostengine samples them now, for somebody else."""
 
     name: str
     works: bool
     details: str
     cure: str = ""
+    profiles: bool = True
+    profiles_already: bool = False
 
 
 class Change(NamedTuple):

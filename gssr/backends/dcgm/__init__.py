@@ -50,8 +50,8 @@ def open_dcgm(spec: str, visible: Sequence[str] | None, sampling_seconds: float)
     return backend
 
 
-def offer() -> Offer:
-    """What DCGM could do here; takes a few seconds with a hostengine that hangs."""
+def offer(try_out: bool = False) -> Offer:
+    """What DCGM could do here; takes a few seconds with a hostengine that hangs. ``try_out`` as in ``look``."""
     from gssr.backends.dcgm.availability import look
 
-    return look()
+    return look(try_out)
