@@ -26,7 +26,8 @@ PACKAGES = {"4": "datacenter-gpu-manager-4-core", "3": "datacenter-gpu-manager"}
 """NVIDIA's system packages that hold bindings, library and nv-hostengine, by DCGM's major version. Source: NVIDIA/DCGM,
 scripts/verify_package_contents."""
 _INSTALL = (
-    f"install DCGM's system package ({PACKAGES['4']}, of DCGM 3 {PACKAGES['3']}), which holds them: pip has no package of them"
+    f"install DCGM's system package ({PACKAGES['4']}, of DCGM 3 {PACKAGES['3']}), which holds them: "
+    "pip has no package of them"
 )
 
 _MODULES = ("dcgm_agent", "dcgm_structs", "dcgm_fields")
