@@ -5,10 +5,14 @@ Hopper and newer GPM takes its place where the hostengine would have to begin sa
 inside the sampler: it measures the same for about a twelfth.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from gssr.backends.aside import Aside
-from gssr.backends.base import Backend, BackendError, Offer, Opened
+from gssr.backends.base import Backend, BackendError, Device, Offer, Opened
+
+if TYPE_CHECKING:
+    from gssr.backends.dcgm.backend import DcgmBackend
 
 _DRIVER, _LIBRARY = "NVIDIA's driver", "libnvidia-ml.so.1"
 
@@ -18,18 +22,18 @@ time."""
 _COSTS = f"8 GPUs at 10 Hz cost about {DCGM_COSTS} with dcgm, {GPM_COSTS} with gpm"
 
 
-def open_best(spec: str, visible: Sequence[str] | None, sampling_seconds: float) -> Opened:
+def open_best(spec: str, visible: Sequence[str] | None, sampling_seconds: float, among_ranks: bool = False) -> Opened:
     """The best backend that works here, and why each better one is passed over: of ``auto:beside`` none that takes something
-    from others. Raises BackendError when none does."""
+    from others. ``among_ranks`` as in ``open_real``. Raises BackendError when none does."""
     from gssr.backends import amd
 
     if is_amds():
         return open_real("amd", visible, sampling_seconds)
     n_amd = amd.shown()
     if not n_amd:
-        return _open_nvidias(spec, visible, sampling_seconds)
+        return _open_nvidias(spec, visible, sampling_seconds, among_ranks)
     try:
-        opened = _open_nvidias(spec, visible, sampling_seconds)
+        opened = _open_nvidias(spec, visible, sampling_seconds, among_ranks)
     except BackendError as error:
         try:
             opened = open_real("amd", visible, sampling_seconds)
@@ -55,7 +59,7 @@ def is_amds() -> bool:
         return True
 
 
-def _open_nvidias(spec: str, visible: Sequence[str] | None, sampling_seconds: float) -> Opened:
+def _open_nvidias(spec: str, visible: Sequence[str] | None, sampling_seconds: float, among_ranks: bool) -> Opened:
     from gssr.backends.nvml import open_gpm_of_all, open_gpm_or_nvml
 
     dcgm = _offer_dcgm()
@@ -68,7 +72,7 @@ def _open_nvidias(spec: str, visible: Sequence[str] | None, sampling_seconds: fl
             passed_over.append(f"gpm not used: {error}")
     if dcgm.works:
         try:
-            opened = open_real(spec.replace("auto", "dcgm"), visible, sampling_seconds)
+            opened = open_real(spec.replace("auto", "dcgm"), visible, sampling_seconds, among_ranks)
             if dcgm.profiles_already:
                 passed_over.append(_WHY_NOT_GPM)
             return opened._replace(passed_over=[*passed_over, *opened.passed_over])
@@ -98,15 +102,17 @@ def _why_not_dcgm(dcgm: Offer) -> str:
     return f"dcgm not used: it would only begin to sample profiling metrics, and gpm measures the same ({_COSTS})"
 
 
-def open_real(spec: str, visible: Sequence[str] | None, sampling_seconds: float) -> Opened:
-    """The backend ``dcgm[:pause|:beside]``, ``gpm``, ``nvml`` or ``amd``. Raises BackendError."""
+def open_real(spec: str, visible: Sequence[str] | None, sampling_seconds: float, among_ranks: bool = False) -> Opened:
+    """The backend ``dcgm[:pause|:beside]``, ``gpm``, ``nvml`` or ``amd``. ``among_ranks``: other ranks are on this node, so
+    that of a hostengine the GPUs are only looked up (Opened.at_engine). Raises BackendError."""
     if spec.startswith("dcgm"):
-        from gssr.backends.dcgm import open_dcgm
+        from gssr.backends.dcgm import find_at_engine
 
-        dcgm = open_dcgm(spec, visible, sampling_seconds)
-        slower = dcgm.interval if dcgm.interval > sampling_seconds else None
-        backend, without = _with_driver(dcgm)
-        return Opened(backend, sampling_seconds=slower, passed_over=without, by_itself=True)
+        found = find_at_engine(spec, visible) if among_ranks else None
+        if found is None:
+            return _open_dcgm(spec, visible, sampling_seconds)
+        backend, without = _with_driver(found.backend)
+        return found._replace(backend=backend, passed_over=without, by_itself=True)
     if spec == "amd":
         from gssr.backends.amd.backend import open_amd
 
@@ -114,6 +120,27 @@ def open_real(spec: str, visible: Sequence[str] | None, sampling_seconds: float)
     from gssr.backends.nvml import open_gpm, open_nvml
 
     return _aside(lambda: open_gpm(visible) if spec == "gpm" else open_nvml(visible), sampling_seconds)
+
+
+def open_at_engine(spec: str, chosen: Mapping[str, Device], sampling_seconds: float) -> Opened:
+    """The GPUs ``chosen`` by their names in the hostengine, for it to sample, whichever process of the node uses them.
+    Raises BackendError."""
+    from gssr.backends.dcgm import open_dcgm
+
+    return _opened(open_dcgm(spec, None, sampling_seconds, chosen), sampling_seconds)
+
+
+def _open_dcgm(spec: str, visible: Sequence[str] | None, sampling_seconds: float) -> Opened:
+    from gssr.backends.dcgm import open_dcgm
+
+    opened = _opened(open_dcgm(spec, visible, sampling_seconds), sampling_seconds)
+    backend, without = _with_driver(opened.backend)
+    return opened._replace(backend=backend, passed_over=without)
+
+
+def _opened(dcgm: "DcgmBackend", sampling_seconds: float) -> Opened:
+    slower = dcgm.interval if dcgm.interval > sampling_seconds else None
+    return Opened(dcgm, sampling_seconds=slower, by_itself=True)
 
 
 def _aside(opener: Callable[[], Opened], sampling_seconds: float) -> Opened:

@@ -31,7 +31,9 @@ def diagnosis(folder: Path, environ: dict[str, str]) -> dict[str, str]:
     done = subprocess.run([*GSSR, "doctor"], cwd=folder, env=environ, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
     lines = [" ".join(line.split()) for line in done.stdout.replace("\n     ", " ").splitlines()]
-    return {line.split()[2]: line.replace(" ".join(line.split()[1:3]) + " ", "") for line in lines if " backend " in line}
+    return {
+        line.split()[2]: line.replace(" ".join(line.split()[1:3]) + " ", "") for line in lines if " backend " in line
+    }
 
 
 def query(path: Path, sql: str) -> list[tuple]:
@@ -135,8 +137,10 @@ def test_a_library_that_can_not_be_loaded_is_not_called_missing(tmp_path, fake_d
     (tmp_path / "lib" / "libdcgm.so.4").write_text("made for another machine")
     environ = fake_driver.environ(gpus=2) | {"DCGM_BINDINGS": str(bindings), "FAKEDCGM_NO_LIBRARY": "1"}
     found = diagnosis(tmp_path, environ)["dcgm"]
-    assert "their library can't be loaded: " in found and f"{tmp_path}/lib/libdcgm.so.4" in found and "missing" not in (
-        found.partition(" -> ")[0]
+    assert (
+        "their library can't be loaded: " in found
+        and f"{tmp_path}/lib/libdcgm.so.4" in found
+        and "missing" not in (found.partition(" -> ")[0])
     )
 
 

@@ -9,18 +9,21 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from gssr.backends.base import BackendError, Offer
+from gssr.backends.base import AtEngine, BackendError, Device, News, Offer, Opened, Row
 from gssr.backends.dcgm import codes
 from gssr.backends.dcgm.bindings import Bindings, find_bindings, load_bindings
 from gssr.backends.dcgm.codes import GPU, DcgmError, blank_reason
 from gssr.backends.dcgm.engine import Address, Engine, EngineError, address_of, probe, reach
-from gssr.backends.dcgm.entities import Sampled, discover
+from gssr.backends.dcgm.entities import Sampled, choose_mine, discover
 from gssr.backends.dcgm.watch import NoRoomError, group_name, keep_seconds
 
 ANSWER_SECONDS = 5.0
 """A hostengine that has not answered after this has hung."""
+FIND_SECONDS = 15.0
+"""As long as that is waited for a hostengine to be watched (dcgm.backend): the driver is asked beside it, which first
+initialises every GPU where no persistence daemon runs."""
 FRESH_SECONDS = 60.0
 """A value that is younger is being sampled: dcgm-exporter samples every 30 s unless it is told otherwise."""
 _MISSED, _LATE_SECONDS = 3, 1.0
@@ -74,7 +77,9 @@ def _offer_of_engine(address: Address, try_out: bool) -> Offer:
         version = engine.version()
     finally:
         engine.disconnect()
-    details = f"{n_gpus} GPU{'s' * (n_gpus != 1)} at the hostengine on {address} (DCGM {version or 'of unknown version'}, "
+    details = (
+        f"{n_gpus} GPU{'s' * (n_gpus != 1)} at the hostengine on {address} (DCGM {version or 'of unknown version'}, "
+    )
     details += f"{_named(engine.bindings)})"
     if already:
         details += ", which samples profiling metrics already"
@@ -219,9 +224,54 @@ def _try_watch(engine: Engine, found: Sequence[Sampled], group: Any, field_group
     return Lacking(f"no profiling metrics, so no score: {why}", cure)
 
 
-def _in_time(ask: Callable[[], Offer]) -> Offer:
-    """What ``ask`` returns. Raises DcgmError, also when the hostengine hangs."""
-    answers: list[Offer | BackendError] = []
+class UnsampledGpus:
+    """A ``Backend`` that knows its GPUs and samples none."""
+
+    name = "dcgm"
+    measures: Sequence[str] = ()
+
+    def __init__(self, gpus: Sequence[Device]) -> None:
+        self.gpus = gpus
+
+    def sample(self, now: float) -> Sequence[Row]:
+        """Nothing."""
+        del now
+        return ()
+
+    def changes(self) -> Sequence[News]:
+        """Nothing."""
+        return ()
+
+    def close(self) -> Sequence[Row]:
+        """Nothing."""
+        return ()
+
+
+def find_gpus(spec: str, visible: Sequence[str] | None) -> Opened | None:
+    """This process's GPUs (``visible``: gssr.launch.gpu_ids) at the hostengine that listens, for ``spec`` to sample; None
+    where none does. Raises BackendError, also when it hangs."""
+    address = address_of()
+    if probe(address) == "silent":
+        return None
+
+    def find() -> Opened:
+        engine = reach(embed=False)
+        try:
+            mine, remarks = choose_mine(discover(engine), visible)
+        finally:
+            engine.disconnect()
+        names = {each.device.uuid: each.engine_name for each in mine}
+        return Opened(UnsampledGpus([each.device for each in mine]), remarks, at_engine=AtEngine(spec, names))
+
+    return _in_time(find, FIND_SECONDS)
+
+
+_Answer = TypeVar("_Answer")
+
+
+def _in_time(ask: Callable[[], _Answer], seconds: float = ANSWER_SECONDS) -> _Answer:
+    """What ``ask`` returns. Raises DcgmError, also when the hostengine has not answered after ``seconds``."""
+    answers: list[_Answer | BackendError] = []
 
     def run() -> None:
         try:
@@ -234,7 +284,7 @@ def _in_time(ask: Callable[[], Offer]) -> Offer:
 
     thread = threading.Thread(target=run, name="dcgm-offer", daemon=True)
     thread.start()
-    thread.join(ANSWER_SECONDS)
+    thread.join(seconds)
     if not answers:
         raise DcgmError(f"the hostengine on {address_of()} doesn't answer", "restart nv-hostengine")
     if isinstance(answers[0], BackendError):
