@@ -158,7 +158,7 @@ def test_ranks_that_come_late_or_end_early_cost_the_others_no_sample(tmp_path, e
     ended(tmp_path, first, second, third)
     reader = reader_of(tmp_path)
     of_first, of_second, _ = times_of(reader)
-    assert of_second[-1] < left + 1.0
+    assert left - 1.0 < of_second[-1] < left + 1.0, "up to its end, as far as the machine's load lets it be known"
     taken = sorted({stamp for uuid, field, stamp, _, _ in engine.logged() if (uuid, field) == (UUIDS[0], 1002)})
     told = [stamp / 1e6 for stamp in taken if of_first[0] + 0.2 < stamp / 1e6 < of_first[-1] - 0.2]
     lacking = [stamp for stamp in told if min(abs(stamp - time) for time in of_first) > 0.06]

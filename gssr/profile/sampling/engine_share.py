@@ -13,7 +13,7 @@ out. When the node's sampler ends, another rank takes the claim over.
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic, sleep
 from typing import NamedTuple
 
@@ -23,6 +23,12 @@ from gssr.backends.base import AtEngine, Backend, BackendError, Change, Device, 
 from gssr.profile.sampling.backend_offer import BackendOffer, read_offer, write_offer
 from gssr.profile.sampling.claims import Claims
 
+TOGETHER_SECONDS = 1.0
+"""So long the first opening waits for ranks whose workloads run and that have not told their GPUs yet: to open it anew for
+them takes longer. A rank without a GPU never tells any."""
+OVERLAP_SECONDS = 1.0
+"""A backend on more GPUs samples so long before the one that it replaces is closed, which on a busy machine reads late what
+the hostengine has sampled. Its own rows wait in its thread meanwhile."""
 RETRY_SECONDS = 5.0
 """After this time GPUs of ranks that came later are tried again, where the hostengine could not be asked for them."""
 _WAIT_SECONDS = 0.02
@@ -44,8 +50,15 @@ class EngineShare:
     those of other ranks in the order in which this one began to sample them."""
 
     def __init__(
-        self, claims: Claims, rank: int, devices: Sequence[Device], engine: AtEngine, sampling_seconds: float
+        self,
+        claims: Claims,
+        rank: int,
+        devices: Sequence[Device],
+        engine: AtEngine,
+        sampling_seconds: float,
+        n_workloads: Callable[[], int],
     ) -> None:
+        """``n_workloads`` counts the node's ranks whose workloads run, as far as they have said so."""
         self.offer: BackendOffer | None = None
         self.gpus = [UsedGpu(rank, device) for device in devices]
         self._claims = claims
@@ -54,13 +67,19 @@ class EngineShare:
         self._own = {engine.names[gpu.device.uuid]: gpu for gpu in self.gpus}
         self._claim = f"{_USES}-{rank}-{os.getpid()}"
         self._has_told = self._samples_for_node = self._has_failed = False
+        self._n_workloads = n_workloads
+        self._n_telling = 1
+        self._wait_until = monotonic() + TOGETHER_SECONDS
         self._used = self._own
+        self._left: dict[str, float] = {}  # unix s, when the rank of a GPU was seen to have ended
         self._settled: frozenset[str] = frozenset()
         self._position = {name: position for position, name in enumerate(self._own)}
         self._n_taken = len(devices)
         self._opening: Opening | None = None
         self._asked_at = self._retry_at = -math.inf
         self._opening_gpus: dict[str, UsedGpu] = {}
+        self._successor: Backend | None = None
+        self._replaced_at = math.inf
         self._backend: Backend | None = None
         self._names: tuple[str, ...] = ()
         self._newest: dict[int, float] = {}
@@ -84,9 +103,9 @@ class EngineShare:
         """Whether this rank is the node's sampler."""
         return self._samples_for_node
 
-    def look(self) -> None:
-        """Tell which GPUs this rank uses, and be the node's sampler if no other rank is. Raises OSError where claims don't
-        work."""
+    def look(self, now: float) -> None:
+        """Tell which GPUs this rank uses, and be the node's sampler if no other rank is. ``now``: unix s. Raises OSError
+        where claims don't work."""
         claims = self._claims
         if not self._has_told and claims.take([self._claim]):
             rows = [[gpu.rank, list(gpu.device), name] for name, gpu in self._own.items()]
@@ -97,11 +116,14 @@ class EngineShare:
             if self.offer is not None:
                 self._news.append(Change("backend", None, _TAKEN_OVER))
         if self._samples_for_node:
-            self._used = self._own | self._others()
-            if self._opening is None:
-                self._begin_opening()
-            else:
+            before, self._used = self._used, self._own | self._others()
+            self._left |= {name: now for name in before if name not in self._used}
+            if self._opening is not None:
                 self._finish_opening(self._opening)
+            elif self._successor is None:
+                self._begin_opening()
+            elif monotonic() >= self._replaced_at:
+                self._replace()
         elif self.offer is None:
             self.offer = read_offer(claims.text_of(_SAMPLER))
 
@@ -118,21 +140,24 @@ class EngineShare:
             except Exception as error:  # a fault in the bindings, say: another rank may have more luck
                 self._news.append(Change("backend_lost", None, f"dcgm failed: {error!r}"))
                 self._keep(self._backend.close(), ())
+                self._close_successor()
                 self._backend, self._names, self._has_failed, self._samples_for_node = None, (), True, False
                 self._claims.release(_SAMPLER)
         rows, news = self._rows, self._news
         self._rows, self._news = [], []
         return rows, news
 
-    def wait(self, seconds: float) -> None:
+    def wait(self, seconds: float, now: float) -> None:
         """Wait until it is known what the node's sampler has, but no longer than this. Raises OSError as ``look`` does."""
         end = monotonic() + seconds
         while self.offer is None and monotonic() < end:
             sleep(_WAIT_SECONDS)
-            self.look()
+            self._wait_until = -math.inf
+            self.look(now)
 
     def close(self) -> tuple[list[Row], list[News]]:
         """Close the backend, where this rank is the node's sampler; its last rows and news."""
+        self._close_successor()
         if self._backend is not None:
             rows = self._backend.close()
             self._keep(rows, self._backend.changes())
@@ -148,7 +173,9 @@ class EngineShare:
     def _others(self) -> dict[str, UsedGpu]:
         """The GPUs of the other ranks that live, by their names in the hostengine; of what can't be read yet none."""
         found: dict[str, UsedGpu] = {}
-        for text in self._claims.texts(f"{_USES}-"):
+        texts = self._claims.texts(f"{_USES}-")
+        self._n_telling = 1 + len(texts)
+        for text in texts:
             try:
                 gpus = {str(name): UsedGpu(int(rank), Device(*device)) for rank, device, name in json.loads(text)}
             except (ValueError, TypeError):
@@ -159,6 +186,8 @@ class EngineShare:
     def _begin_opening(self) -> None:
         names = frozenset(self._used)
         if names.issubset(self._names) or monotonic() < self._retry_at:
+            return
+        if self.offer is None and self._n_telling < self._n_workloads() and monotonic() < self._wait_until:
             return
         if names != self._settled and (self._backend is not None or self.offer is None):
             self._settled = names  # other ranks may be about to tell theirs: once nobody has for the time of a look
@@ -183,30 +212,43 @@ class EngineShare:
         if opened is None:
             return
         self._opening = None
+        self._successor, self._replaced_at = opened.backend, monotonic() + OVERLAP_SECONDS
+        if self._backend is None:
+            self._replace()
+        about = (opened.sampling_seconds, list(opened.remarks), list(opened.passed_over))
+        self._tell(BackendOffer((), opened.backend.name, list(opened.backend.measures), *about))
+
+    def _replace(self) -> None:
+        """Go over to the successor: close the backend, and go on with the newest rows that it has given."""
         if self._backend is not None:
             last = self._backend.close()
             self._keep(last, self._backend.changes())
             self._not_before = {gpu: time + self._interval / 2 for gpu, time in self._newest.items()}
-        self._backend, self._names = opened.backend, tuple(self._opening_gpus)
+        self._backend, self._successor, self._names = self._successor, None, tuple(self._opening_gpus)
         for name, gpu in self._opening_gpus.items():
             if name not in self._position:
                 self._position[name] = len(self.gpus)
                 self.gpus.append(gpu)
-        about = (opened.sampling_seconds, list(opened.remarks), list(opened.passed_over))
-        self._tell(BackendOffer((), opened.backend.name, list(opened.backend.measures), *about))
+
+    def _close_successor(self) -> None:
+        if self._successor is not None:
+            self._successor.close()
+            self._successor = None
 
     def _tell(self, offer: BackendOffer) -> None:
         self.offer = self.offer or offer
         self._claims.tell(_SAMPLER, write_offer(offer))
 
     def _keep(self, rows: Sequence[Row], news: Sequence[News]) -> None:
-        """Rows and news by the positions of ``gpus``, without GPUs that no living rank uses, and without what the backend
-        before has told already."""
-        places = [self._position[name] if name in self._used else None for name in self._names]
+        """Rows and news by the positions of ``gpus``, without what the backend before has told already, and without what
+        is of a GPU after its rank has ended."""
+        places = [self._position[name] for name in self._names]
+        ends = [math.inf if name in self._used else self._left.get(name, -math.inf) for name in self._names]
         for row in rows:
-            place, time = places[row[0]], row[1]  # type: ignore[index]
-            if place is not None and time >= self._not_before.get(place, -math.inf):  # type: ignore[operator]
-                self._newest[place] = time  # type: ignore[assignment]
+            gpu = int(row[0] or 0)
+            place, time = places[gpu], float(row[1] or 0.0)
+            if self._not_before.get(place, -math.inf) <= time <= ends[gpu]:
+                self._newest[place] = time
                 self._rows.append((place, *row[1:]))
         for each in news:
             if each.gpu is None:
@@ -215,5 +257,5 @@ class EngineShare:
                         continue  # each backend says it anew
                     self._said.add(each.message)
                 self._news.append(each)
-            elif (place := places[each.gpu]) is not None:
-                self._news.append(each._replace(gpu=place))
+            elif ends[each.gpu] == math.inf:
+                self._news.append(each._replace(gpu=places[each.gpu]))

@@ -166,7 +166,7 @@ class Share:
             if late:
                 self._writer.event(now, "backend", "the host is sampled by this rank from now on: another has ended")
         if self._engine is not None:
-            self._engine.look()
+            self._engine.look(now)
         if self._found is None:
             offered = self._offered or self._ask(claims)
             if offered is None:
@@ -214,8 +214,9 @@ class Share:
             from gssr.profile.sampling.engine_share import EngineShare
 
             rank, every = int(str(self._plan.process["rank"] or 0)), self._plan.sampling_seconds
-            self._engine = EngineShare(claims, rank, offered.devices, engine, every)
-            self._engine.look()
+            workloads = self._all_workloads
+            self._engine = EngineShare(claims, rank, offered.devices, engine, every, lambda: len(set(workloads())))
+            self._engine.look(now)
             self.by_itself = True
         told = self._engine.offer
         if told is None:
@@ -406,7 +407,7 @@ class Share:
         """As ``look``, at the end: a driver that is being asked may still answer, but is not waited for long."""
         if self._engine is not None and self._found is None:
             try:
-                self._engine.wait(OPENING_SECONDS)
+                self._engine.wait(OPENING_SECONDS, now)
             except OSError:
                 pass  # as in ``look``, which says so
             return self.look(now)
