@@ -94,7 +94,7 @@ def test_doctor_with_bindings_but_no_engine_says_what_to_start(tmp_path, fake_dr
     found = diagnosis(tmp_path, environ)
     assert found["backend dcgm"] == (
         f"no no hostengine answers on unix://{tmp_path}/none "
-        "-> start nv-hostengine on this node, or name another place in DCGM_HOST"
+        "-> start nv-hostengine there, or unset DCGM_HOST"
     )
     assert found["backend auto"].endswith("here: gpm")
 

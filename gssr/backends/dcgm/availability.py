@@ -15,7 +15,7 @@ from gssr.backends.base import AtEngine, BackendError, Device, News, Offer, Open
 from gssr.backends.dcgm import codes
 from gssr.backends.dcgm.bindings import Bindings, find_bindings, load_bindings
 from gssr.backends.dcgm.codes import GPU, DcgmError, blank_reason
-from gssr.backends.dcgm.engine import Address, Engine, EngineError, address_of, probe, reach
+from gssr.backends.dcgm.engine import NAMED_CURE, Address, Engine, EngineError, address_of, probe, reach
 from gssr.backends.dcgm.entities import Sampled, choose_mine, discover
 from gssr.backends.dcgm.watch import NoRoomError, group_name, keep_seconds
 
@@ -26,8 +26,8 @@ FIND_SECONDS = 15.0
 initialises every GPU where no persistence daemon runs."""
 FRESH_SECONDS = 60.0
 """A value that is younger is being sampled: dcgm-exporter samples every 30 s unless it is told otherwise."""
-_MISSED, _LATE_SECONDS = 3, 1.0
-"""A watch is taken for ended once so many of its samples, but at least so many seconds of them, are overdue."""
+_OVERDUE_SAMPLES = 3
+"""A watch is taken for ended once so many of its samples are missing: one or two may be late on a busy node."""
 DEVICES = "/dev/nvidiactl"
 _START = "start nv-hostengine on this node, or name another place in DCGM_HOST"
 
@@ -63,7 +63,8 @@ def look(try_out: bool = False) -> Offer:
     if not address.named and os.path.exists(DEVICES):
         details = f"no hostengine answers on {address}: the sampler starts an engine of its own ({_named(bindings)})"
         return Offer("dcgm", True, details, "better: start nv-hostengine on this node")
-    return Offer("dcgm", False, f"no hostengine answers on {address}", _START)
+    cure = NAMED_CURE if address.named else _START
+    return Offer("dcgm", False, f"no hostengine answers on {address}", cure)
 
 
 def _offer_of_engine(address: Address, try_out: bool) -> Offer:
@@ -109,7 +110,7 @@ def samples_profiling(engine: Engine, found: Sequence[Sampled]) -> bool:
     stamps = _stamps(engine, (newest.entityGroupId, newest.entityId), newest.fieldId, now - 3 * FRESH_SECONDS)
     if len(stamps) < 2:
         return True  # its watcher keeps one sample
-    return time.time() - stamps[-1] <= max(_MISSED * (stamps[-1] - stamps[-2]), _LATE_SECONDS)
+    return time.time() - stamps[-1] <= _OVERDUE_SAMPLES * (stamps[-1] - stamps[-2])
 
 
 def _stamps(engine: Engine, entity: tuple[int, int], field: int, since: float) -> list[float]:
