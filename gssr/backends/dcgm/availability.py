@@ -108,14 +108,16 @@ def samples_profiling(engine: Engine, found: Sequence[Sampled]) -> bool:
     if newest is None or now - newest.ts / 1e6 > FRESH_SECONDS:
         return False
     stamps = _stamps(engine, (newest.entityGroupId, newest.entityId), newest.fieldId, now - 3 * FRESH_SECONDS)
+    if stamps is None:
+        return False
     if len(stamps) < 2:
         return True  # its watcher keeps one sample
     return time.time() - stamps[-1] <= _OVERDUE_SAMPLES * (stamps[-1] - stamps[-2])
 
 
-def _stamps(engine: Engine, entity: tuple[int, int], field: int, since: float) -> list[float]:
-    """When the engine sampled a field, as far as it remembers: unix s, in order. Empty where it doesn't tell. Raises
-    EngineError when the connection is lost."""
+def _stamps(engine: Engine, entity: tuple[int, int], field: int, since: float) -> list[float] | None:
+    """When the engine sampled a field, as far as it remembers: unix s, in order. Empty where it doesn't tell, None where it
+    says that nobody watches the field. Raises EngineError when the connection is lost."""
     stamps: list[float] = []
     group = field_group = None
 
@@ -132,6 +134,8 @@ def _stamps(engine: Engine, entity: tuple[int, int], field: int, since: float) -
     except EngineError as error:
         if error.code == codes.CONNECTION_NOT_VALID:
             raise
+        if error.code == codes.NOT_WATCHED:
+            return None
     finally:
         if field_group is not None:
             engine.quietly("dcgmFieldGroupDestroy", field_group)
