@@ -68,10 +68,10 @@ def test_an_engine_that_samples_nothing_is_left_alone_where_gpm_measures_the_sam
         engine.log.unlink()  # what doctor has tried
     backend, message = recorded(tmp_path, environ)
     if of_driver == "gpm":
-        assert backend == "gpm" and "dcgm not used: it would only begin to sample" in message
-        assert "1.3 % of a core and 5 to 6 % in the hostengine with dcgm, 0.6 % with gpm" in message
+        assert backend == "gpm" and "dcgm not used: its engine would only begin to sample" in message
+        assert "1.3 % of a core and 5 to 6 % in its engine with dcgm, 0.6 % with gpm" in message
         assert not engine.log.exists(), "nothing was sampled by the engine"
-        assert "; here: gpm; dcgm not used: it would only begin" in lines["auto"]
+        assert "; here: gpm; dcgm not used: its engine would only begin" in lines["auto"]
     else:
         assert backend == "dcgm" and "gpm not used: gpm: " in message
         assert lines["auto"].endswith("; here: dcgm")
