@@ -16,10 +16,8 @@ if TYPE_CHECKING:
 
 _DRIVER, _LIBRARY = "NVIDIA's driver", "libnvidia-ml.so.1"
 
-DCGM_COSTS, GPM_COSTS = "1.3 % of a core and 5 to 6 % in its engine", "0.6 %"
-"""For 8 GPUs at 10 Hz. Source: DCGM 4.6.0 and GPM in one run over a stand-in for the driver, so without the driver's own
-time."""
-_COSTS = f"8 GPUs at 10 Hz cost about {DCGM_COSTS} with dcgm, {GPM_COSTS} with gpm"
+_COSTS = "8 GPUs at 10 Hz cost about 1.3 % of a core and 5 to 6 % in its engine with dcgm, 0.6 % with gpm"
+"""Source: DCGM 4.6.0 and GPM in one run over a stand-in for the driver, so without the driver's own time."""
 
 
 def open_best(spec: str, visible: Sequence[str] | None, sampling_seconds: float, among_ranks: bool = False) -> Opened:
@@ -99,7 +97,9 @@ _WHY_NOT_GPM = f"gpm not used: the hostengine samples profiling metrics already 
 def _why_not_dcgm(dcgm: Offer) -> str:
     if not dcgm.works:
         return f"dcgm not used: {dcgm.details}"
-    return f"dcgm not used: its engine would only begin to sample profiling metrics, and gpm measures the same ({_COSTS})"
+    return (
+        f"dcgm not used: its engine would only begin to sample profiling metrics, and gpm measures the same ({_COSTS})"
+    )
 
 
 def open_real(spec: str, visible: Sequence[str] | None, sampling_seconds: float, among_ranks: bool = False) -> Opened:

@@ -34,8 +34,10 @@ _START = "start nv-hostengine on this node, or name another place in DCGM_HOST"
 _ALWAYS_PROFILED = (1001, 1002, 1003, 1004, 1005)
 """The profiling fields that whoever watches any of them watches some of: graphics engine, SM, occupancy, tensor, DRAM."""
 _SM_ACTIVE = 1002
-_TRY_INTERVAL, _TRY_SECONDS = 0.1, 1.0
-"""A trial watch samples as often as DCGM can, and ends with the first value, which comes after two or three samples."""
+_TRY_INTERVAL = 0.1
+"""A trial watch samples as often as DCGM can, s."""
+_TRY_SECONDS = 1.0
+"""It ends with the first value, which comes after two or three samples, and after this time where none comes."""
 _HOPPER = 9
 _BLANK = (
     "the values stay blank: the hostengine's user may not read the counters",
