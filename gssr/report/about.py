@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 
 from gssr.model.results import Abstention, Analysis, GpuSummary, Verdict
-from gssr.render.cells import wrap
+from gssr.render.cells import clean, wrap
 from gssr.render.clock import duration
 from gssr.render.glyphs import Glyphs, glyphs
 from gssr.render.roles import Row
@@ -73,8 +73,15 @@ def _fields(analysis: Analysis) -> list[tuple[str, str]]:
     fields.append(("window", f"{_date(window.start)} to {_date(window.end)}: {duration(window.duration)}, {part}"))
     left_out = f"{fixed(window.leading, 1)} s leading, {fixed(window.trailing, 1)} s trailing"
     fields.append(("left out", left_out))
-    fields.append(("backend", analysis.backend or UNKNOWN))
+    fields.append(("backend", _backend(analysis)))
     return fields
+
+
+def _backend(analysis: Analysis) -> str:
+    """The backend, as the first rank that opened it tells: with why no other was taken, and what each costs."""
+    name = analysis.backend or UNKNOWN
+    told = (event.message for event in analysis.events if event.kind == "backend")
+    return next((clean(message) for message in told if message.startswith(f"{name}: ")), name)
 
 
 def _date(seconds: float | None) -> str | None:

@@ -510,3 +510,29 @@ def test_keep_age_is_whole_seconds_and_long_enough():
     assert keep_seconds(0.1) == 10.0
     assert keep_seconds(2.5) == 13.0
     assert keep_seconds(12.0) == 60.0
+
+
+@pytest.mark.parametrize("interval", [0.1, 30.0])
+def test_whether_an_engine_samples_profiling_metrics_for_others_is_read_from_its_cache(bench, monkeypatch, interval):
+    """30 s is how often dcgm-exporter samples, unless it is told otherwise."""
+    from types import SimpleNamespace
+
+    from gssr.backends.dcgm.availability import samples_profiling
+    from gssr.backends.dcgm.engine import reach
+    from gssr.backends.dcgm.entities import discover
+
+    engine = bench.start_engine()
+    monkeypatch.setattr("gssr.backends.dcgm.availability.time", SimpleNamespace(time=bench.clock))
+    asking = reach()
+    found = discover(asking)
+    assert not samples_profiling(asking, found) and not engine.log and engine.left_behind == 0
+    theirs = bench.session(interval)
+    for _ in range(4):
+        bench.clock.now += interval
+        engine.update_all(0)
+    bench.clock.now += 0.9 * interval
+    left = engine.left_behind
+    assert samples_profiling(asking, found) and engine.left_behind == left
+    theirs.close()
+    bench.clock.now += 3 * interval
+    assert not samples_profiling(asking, found)

@@ -226,7 +226,7 @@ def test_the_drivers_view_decides_which_gpus_are_ours(monkeypatch):
     from gssr.backends.base import Device
     from gssr.backends.dcgm.entities import Sampled, choose_mine
 
-    found = [Sampled(Device(index, uuid), uuid, index, ((1, index),)) for index, uuid in enumerate(UUIDS)]
+    found = [Sampled(Device(index, uuid), uuid, index, ((1, index),), uuid) for index, uuid in enumerate(UUIDS)]
     seen = [driver.DriverGpu(Device(index, uuid, sm_count=132), uuid, None, None, None)
             for index, uuid in enumerate(["GPU-e", "GPU-f"])]  # fmt: skip
     monkeypatch.setattr(driver, "start", lambda: None)

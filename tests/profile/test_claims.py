@@ -156,3 +156,17 @@ def test_without_the_folder_of_it_all_there_are_no_claims_and_that_is_said(envir
     with pytest.raises(OSError):
         claims.take(["a"])
     claims.close()
+
+
+def test_texts_are_read_as_long_as_those_who_wrote_them_live(environ):
+    first, second = Claims("n", "r", environ), Claims("n", "r", environ)
+    for claims, name in ((first, "uses-0-1"), (second, "uses-1-2")):
+        claims.take([name])
+        claims.tell(name, f"of {name}")
+    first.tell("uses-0-1", "anew")
+    assert (first.texts("uses-"), second.texts("uses-")) == (["of uses-1-2"], ["anew"])
+    assert second.text_of("uses-0-1") == "anew" and second.text_of("nothing") == ""
+    first.release("uses-0-1")
+    assert second.texts("uses-") == [] and second.text_of("uses-0-1") == "anew"
+    first.close()
+    second.close()

@@ -9,7 +9,7 @@ one that is stuck: it ends by itself when its call returns, and gives back what 
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from gssr.backends.aside import END_SECONDS, LONGEST_SECONDS, Patience, Silence
 from gssr.backends.base import BackendError, Change, Device, Row
@@ -132,16 +132,19 @@ class DcgmBackend:
 
     name = "dcgm"
 
-    def __init__(self, visible: Sequence[str] | None, options: SessionOptions) -> None:
-        """Connect and watch the GPUs that are this process's (``visible``: gssr.launch.gpu_ids). Raises BackendError, also
-        when the hostengine doesn't answer within OPEN_SECONDS."""
+    def __init__(
+        self, visible: Sequence[str] | None, options: SessionOptions, chosen: Mapping[str, Device] | None = None
+    ) -> None:
+        """Connect and watch the GPUs that are this process's (``visible``: gssr.launch.gpu_ids), or the ``chosen`` ones, by
+        their names in the engine. Raises BackendError, also when the hostengine doesn't answer within OPEN_SECONDS."""
         self.interval = options.interval
-        self.gpus: Sequence[Device] = ()
+        self.gpus: Sequence[Device] = tuple((chosen or {}).values())
+        self._names = tuple(chosen or ())
         self._visible = visible
         self._options = options
         self._bindings: Bindings | None = None
-        self._embeds = not options.beside  # and never in place of a hostengine that was there
-        self._lost_gpus: list[bool] = []
+        self._embeds = not options.beside and chosen is None  # and never in place of a hostengine that was there
+        self._lost_gpus = [False] * len(self.gpus)
         self._changes: list[Change] = []
         self._shift = time.time() - _ticks()
         self._down = False
@@ -234,15 +237,18 @@ class DcgmBackend:
         try:
             found = discover(engine)
             if self.gpus:
-                there = {each.device.uuid: each for each in found}
-                wanted = [there.get(device.uuid) for device in self.gpus]
+                there = {each.engine_name: each for each in found}
+                wanted = [there.get(name) for name in self._names]
                 if not any(wanted):
                     raise BackendError(f"the {engine.where} has none of this run's GPUs")
             else:
                 chosen, remarks = choose_mine(found, self._visible)
                 self.say(*remarks)
                 self._lost_gpus = [False] * len(chosen)
-                self.gpus = tuple(each.device for each in chosen)
+                self.gpus, self._names = (
+                    tuple(each.device for each in chosen),
+                    tuple(each.engine_name for each in chosen),
+                )
                 wanted = list(chosen)
             return Session(engine, wanted, self._lost_gpus, self._options, lambda: _ticks() + self._shift)
         except (BackendError, EngineError) as error:

@@ -23,6 +23,8 @@ from gssr.backends.dcgm.codes import (
 PORT = 5555
 UNIX_PREFIX = "unix://"
 _PROBE_SECONDS = 1.0
+NAMED_CURE = "start nv-hostengine there, or unset DCGM_HOST"
+"""Where nothing answers at the address that the user has named."""
 
 
 class Address(NamedTuple):
@@ -201,9 +203,7 @@ def connect(bindings: Bindings, embed: bool = True) -> Engine:
     if probe(address) != "silent":
         return attach(bindings, address)
     if address.named:
-        raise DcgmError(
-            f"no hostengine answers on {address} (DCGM_HOST)", "start nv-hostengine there, or unset DCGM_HOST"
-        )
+        raise DcgmError(f"no hostengine answers on {address} (DCGM_HOST)", NAMED_CURE)
     if not embed:
         raise DcgmError(f"no hostengine answers on {address}", "start nv-hostengine")
     return _embed(bindings, address)

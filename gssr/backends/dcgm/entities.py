@@ -24,12 +24,14 @@ Entity = tuple[int, int]
 
 
 class Sampled(NamedTuple):
-    """One row to be: a GPU or a MIG instance, the UUID and DCGM id of its GPU, and the entities measured for it."""
+    """One row to be: a GPU or a MIG instance, the UUID and DCGM id of its GPU, the entities measured for it, and its name
+    in the engine, which is the same for every process and after a restart."""
 
     device: Device
     gpu_uuid: str
     gpu: int
     entities: tuple[Entity, ...]
+    engine_name: str
 
     @property
     def model(self) -> str:
@@ -49,7 +51,7 @@ def discover(engine: Engine) -> list[Sampled]:
         if gpu in instances:
             found += instances[gpu]
         elif device.uuid:
-            found.append(Sampled(device, device.uuid, gpu, ((GPU, gpu),)))
+            found.append(Sampled(device, device.uuid, gpu, ((GPU, gpu),), device.uuid))
     return found
 
 
@@ -128,8 +130,9 @@ def _instances(engine: Engine, devices: Mapping[int, Device]) -> dict[int, list[
         gpu = parents[holder].parent.entityId
         whole, numbers = devices[gpu], (entry.info.nvmlInstanceId, entry.info.nvmlComputeInstanceId)
         total = memory.get((COMPUTE_INSTANCE, compute), {}).get(codes.MEMORY_TOTAL)
+        name = f"MIG-{whole.uuid}/{numbers[0]}/{numbers[1]}"
         device = whole._replace(
-            uuid=uuids.get((whole.uuid, *numbers)) or f"MIG-{whole.uuid}/{numbers[0]}/{numbers[1]}",
+            uuid=uuids.get((whole.uuid, *numbers)) or name,
             memory_total=None if total is None else total * _MIB,
             power_limit=None,
             mig=f"GI {numbers[0]} CI {numbers[1]}",
@@ -137,7 +140,7 @@ def _instances(engine: Engine, devices: Mapping[int, Device]) -> dict[int, list[
         entities: tuple[Entity, ...] = ((COMPUTE_INSTANCE, compute),)
         if sum(other.parent.entityId == holder for other in children) == 1:
             entities += ((GPU_INSTANCE, holder),)  # shared by several, its memory traffic is nobody's own
-        found.setdefault(gpu, []).append(Sampled(device, whole.uuid, gpu, entities))
+        found.setdefault(gpu, []).append(Sampled(device, whole.uuid, gpu, entities, name))
     return found
 
 

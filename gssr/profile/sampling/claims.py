@@ -10,7 +10,7 @@ import os
 import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from errno import EPERM
+from errno import ENOSPC, EPERM
 
 STALE_SECONDS = 86_400.0
 """What runs that were killed have left behind is looked for when it is older than this."""
@@ -67,6 +67,42 @@ class Claims:
         if os.pwrite(descriptor, data, 0) != len(data):
             os.ftruncate(descriptor, 0)  # no space: everybody finds out for himself
         fcntl.flock(descriptor, fcntl.LOCK_SH)
+
+    def tell(self, name: str, text: str) -> None:
+        """Write a text under a claim that this process has, for the others to read. Raises OSError, also when there is no
+        space."""
+        descriptor = self._held[name]
+        os.ftruncate(descriptor, 0)
+        data = text.encode()
+        if os.pwrite(descriptor, data, 0) != len(data):
+            os.ftruncate(descriptor, 0)
+            raise OSError(ENOSPC, os.strerror(ENOSPC))
+
+    def text_of(self, name: str) -> str:
+        """The text under a claim, whoever has or had it; "" when there is none."""
+        try:
+            descriptor = os.open(f"{self._folder}/{_safe(name)}", _FILE, dir_fd=self._root)
+        except OSError:
+            return ""
+        try:
+            return os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode(errors="replace")
+        finally:
+            os.close(descriptor)
+
+    def texts(self, prefix: str) -> list[str]:
+        """The texts under all claims whose names begin so and whose processes live, this one's apart."""
+        found = []
+        for name in sorted(self.names()):
+            if not name.startswith(prefix) or name in self._held:
+                continue
+            try:
+                descriptor = os.open(f"{self._folder}/{name}", _FILE, dir_fd=self._root)
+            except OSError:
+                continue  # removed meanwhile
+            if not _locked(descriptor, fcntl.LOCK_SH):
+                found.append(os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode(errors="replace"))
+            os.close(descriptor)
+        return found
 
     def close(self) -> None:
         """Give everything up. The last process of the run removes what is left. Never raises."""

@@ -1,21 +1,22 @@
 """This process's share of what is to be sampled on its node: the GPUs and the host that no other rank of the run samples.
 
 Ranks that see the same GPUs need only one of them to ask the driver: it leaves a note of what it found. The others load no
-driver, until a rank ends early and they take over what it sampled.
+driver, until a rank ends early and they take over what it sampled. Through DCGM's hostengine one rank samples the GPUs of
+all (``gssr.profile.sampling.engine_share``); then a rank's own backend only asks the driver for processes and errors.
 """
 
-import json
 import os
 from binascii import crc32
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from gssr.backends import open_backend, select_gpus
 from gssr.backends.aside import Opening
-from gssr.backends.base import Backend, BackendError, Device, Look, News, Row
+from gssr.backends.base import AtEngine, Backend, BackendError, Look, News, Row
 from gssr.launch import RUNTIMES
 from gssr.metrics import BY_NAME, NAMES, SCORE_INPUTS
+from gssr.profile.sampling.backend_offer import BackendOffer, read_offer, write_offer
 from gssr.profile.sampling.claims import Claims
 from gssr.profile.sampling.one_voice import say_from_sampler
 from gssr.profile.sampling.plan import Plan
@@ -25,6 +26,7 @@ from gssr.store.write.writer import COMMIT_SECONDS, Writer
 
 if TYPE_CHECKING:
     from gssr.backends.host import WorkloadSampler
+    from gssr.profile.sampling.engine_share import EngineShare
     from gssr.profile.sampling.gpu_processes import GpuProcesses
     from gssr.profile.sampling.low_score import LowScore
     from gssr.profile.sampling.textfile import Textfile
@@ -38,18 +40,6 @@ OPENING_SECONDS = 0.5
 
 _HOST = "host"
 _WORKLOAD = "workload"
-
-
-class BackendOffer(NamedTuple):
-    """What a backend offers a process: its GPUs, and what it says of itself; ``error`` is why there is none."""
-
-    devices: Sequence[Device] = ()
-    backend: str = ""
-    measures: Sequence[str] = ()
-    sampling_seconds: float | None = None
-    remarks: Sequence[str] = ()
-    passed_over: Sequence[str] = ()
-    error: str = ""
 
 
 class Share:
@@ -66,7 +56,11 @@ class Share:
         self._say = say
         self._node = str(plan.process["node"])
         self._claims: Claims | None = None
+        self._offered: BackendOffer | None = None
+        """What this process's own backend offers; ``_found`` is what it comes to, with what the node's sampler tells."""
         self._found: BackendOffer | None = None
+        self._engine: EngineShare | None = None
+        self._without_engine = False
         self._backend: Backend | None = None
         self._opening: Opening | None = None
         self._asked = 0.0  # monotonic, s: when that began
@@ -110,8 +104,8 @@ class Share:
 
     @property
     def sampling(self) -> bool:
-        """Whether there are GPUs that are ours to sample."""
-        return self._backend is not None
+        """Whether there are GPUs that are ours to sample, or whose processes and errors are ours to look for."""
+        return self._backend is not None or (self._engine is not None and self._engine.n_sampled > 0)
 
     @property
     def settled(self) -> bool:
@@ -132,16 +126,22 @@ class Share:
     @property
     def look_seconds(self) -> float | None:
         """When to ``look`` again; None when there is nothing left to take."""
-        if self._found is None or self._opening is not None:
+        if self._found is None or self._opening is not None or (self._engine is not None and self._engine.is_opening):
             return WAIT_SECONDS
+        if self._engine is not None and self._claims is not None:
+            return LOOK_SECONDS
         waits_for_gpus = not self._failed and len(self._mine) < len(self._found.devices)
         return LOOK_SECONDS if self._claims is not None and (waits_for_gpus or not self.host) else None
 
     def look(self, now: float) -> int:
         """Take what no other rank samples, or samples any more; the number of GPUs that are ours only now."""
-        before = len(self._mine)
+        before = self._n_ours
         self._look(now)
-        return len(self._mine) - before
+        return max(0, self._n_ours - before)
+
+    @property
+    def _n_ours(self) -> int:
+        return len(self._mine) + (self._engine.n_sampled if self._engine is not None else 0)
 
     def _look(self, now: float) -> None:
         if self._claims is not None:
@@ -166,27 +166,93 @@ class Share:
             self.host = True
             if late:
                 self._writer.event(now, "backend", "the host is sampled by this rank from now on: another has ended")
-        note = None
+        if self._engine is not None:
+            self._engine.look(now)
         if self._found is None:
-            note = claims.note(self._view)
-            if note is None:
-                return  # another rank is just asking the driver
-            opened = _read(note) or self._open()
-            if opened is None:
-                return
-            self._learn(now, opened)
+            offered = self._offered or self._ask(claims)
+            if offered is None:
+                return  # the driver is being asked, by this rank or another
+            if offered.at_engine is not None:
+                offered = self._at_engine(claims, now, offered, offered.at_engine)
+                if offered is None:
+                    return  # the hostengine is being asked
+            self._learn(now, offered)
+        self._add_gpus_of_others()
         found = self._found
         assert found is not None
         wanted = [] if self._failed else [device.uuid for device in found.devices if device.uuid not in self._mine]
         new = claims.take(wanted)
-        if note == "":
-            claims.write(self._view, _written(found))
         if not self._sample_too(new, now, late):
             return
-        if len(new) < len(wanted) and not late:
+        if self._engine is not None:
+            if not late and not self._engine.samples_for_node:
+                self._writer.event(
+                    now, "backend", "another rank of the node samples the GPUs of all, at the hostengine"
+                )
+        elif len(new) < len(wanted) and not late:
             who = "none of them" if not new else f"{len(new)} of them"
             self._writer.event(now, "backend", f"{who} sampled by this rank, the others by other ranks of the node")
         self._settled = True
+
+    def _ask(self, claims: Claims) -> BackendOffer | None:
+        """What a backend offers this rank, or another one that sees the same GPUs; None while it is being asked."""
+        note = claims.note(self._view)
+        if note is None:
+            return None
+        offered = (None if self._without_engine else read_offer(note)) or self._open()
+        if offered is None:
+            return None
+        claims.take([device.uuid for device in offered.devices])  # before the others know of them
+        if note == "":
+            claims.write(self._view, write_offer(offered))
+        self._offered = offered
+        return offered
+
+    def _at_engine(self, claims: Claims, now: float, offered: BackendOffer, engine: AtEngine) -> BackendOffer | None:
+        """The offer, with what the node's sampler measures; None as long as that isn't known. Where it could not watch the
+        GPUs, each rank goes on without it."""
+        if self._engine is None:
+            from gssr.profile.sampling.engine_share import EngineShare
+
+            rank, every = int(str(self._plan.process["rank"] or 0)), self._plan.sampling_seconds
+            workloads = self._all_workloads
+            self._engine = EngineShare(claims, rank, offered.devices, engine, every, lambda: len(set(workloads())))
+            self._engine.look(now)
+            self.by_itself = True
+        told = self._engine.offer
+        if told is None:
+            return None
+        if told.error:
+            self._leave_engine(now)
+            return None
+        return offered._replace(
+            measures=told.measures,
+            sampling_seconds=told.sampling_seconds,
+            remarks=[*offered.remarks, *told.remarks],
+            passed_over=[*offered.passed_over, *told.passed_over],
+        )
+
+    def _leave_engine(self, now: float) -> None:
+        """Open a backend of this rank's own, because no rank samples for the node."""
+        if self._engine is not None:
+            rows, news = self._engine.close()
+            self._record(now, rows, news)
+        self._engine, self._offered, self._without_engine = None, None, True
+        if self._backend is not None:
+            self._backend.close()
+            self._backend = None
+
+    def _add_gpus_of_others(self) -> None:
+        """Record the GPUs of other ranks that this one samples from now on at the hostengine."""
+        new = self._engine.take_new_gpus() if self._engine is not None else ()
+        if not new or self._found is None:
+            return
+        every = self._found.sampling_seconds or self._plan.sampling_seconds
+        measured = [name for name in self._found.measures if name in self._plan.metrics]
+        gpus = [gpu.device._asdict() | {"backend": self._found.backend, "rank": gpu.rank} for gpu in new]
+        self._writer.add_gpus(gpus, measured, every)
+        if self._textfile is not None:
+            self._textfile.add_gpus([gpu.device for gpu in new], measured, every, [gpu.rank for gpu in new])
 
     def _do_without(self, now: float, error: OSError) -> None:
         """No claims are to be had here: unless it is settled already, sample everything, as every other rank then does."""
@@ -196,25 +262,32 @@ class Share:
         why = "the ranks of this node can't agree on who samples what"
         self._writer.event(now, "backend", f"{why}: each samples all GPUs it sees ({error.strerror or error})")
         self.host = self._plan.host
+        if self._offered is not None and self._offered.at_engine is not None:
+            self._leave_engine(now)
 
     def _open(self) -> BackendOffer | None:
         """Open the backend; None as long as that goes on."""
         plan = self._plan
         if self._opening is None:
-            how = (plan.backend, self._node, plan.visible_gpus, plan.sampling_seconds)
+            among_ranks = self._claims is not None and not self._without_engine
+            how = (plan.backend, self._node, plan.visible_gpus, plan.sampling_seconds, among_ranks)
             self._opening, self._asked = Opening(plan.backend, lambda: open_backend(*how)), monotonic()
         try:
             opened = self._opening.opened()
             if opened is None:
                 return None
             self._opening = None
+            if opened.at_engine is not None and self._claims is None:
+                opened.backend.close()  # nobody can sample for the node any more
+                return None
             backend = self._backend = select_gpus(opened.backend, plan.gpus)
         except BackendError as error:
             self._opening = None
             return BackendOffer(error=str(error))
         self.by_itself = opened.by_itself
         about = (opened.sampling_seconds, list(opened.remarks), list(opened.passed_over))
-        return BackendOffer(list(backend.gpus), backend.name, list(backend.measures), *about)
+        gpus, measures = list(backend.gpus), list(backend.measures)
+        return BackendOffer(gpus, backend.name, measures, *about, at_engine=opened.at_engine)
 
     def _learn(self, now: float, found: BackendOffer) -> BackendOffer:
         """Record which GPUs there are, whoever samples them."""
@@ -260,7 +333,7 @@ class Share:
         place = {device.uuid: index for index, device in enumerate(self._found.devices)}
         self._place = {where[uuid]: place[uuid] for uuid in self._mine if uuid in where}
         self._renumbered = self._place != {index: index for index in range(len(self._backend.gpus))}
-        for uuid in uuids if late else ():
+        for uuid in uuids if late and self._engine is None else ():
             self._writer.event(
                 now, "backend", "sampled by this rank from now on: the one before has ended", place[uuid]
             )
@@ -279,6 +352,8 @@ class Share:
 
     def sample(self, now: float) -> None:
         """Ask the backend, and add what it says to the recording."""
+        if self._engine is not None:
+            self._record(now, *self._engine.sample(now))
         backend = self._backend
         if backend is None:
             return
@@ -288,30 +363,38 @@ class Share:
             why = str(error) if isinstance(error, BackendError) else f"{backend.name} failed: {error!r}"
             self._announce(now, "backend_lost", why)
             self._backend = None
-            self._keep(now, backend, backend.close(), ())
+            self._keep(now, backend.close(), ())
             self._give_up(list(self._mine))
             return
-        self._keep(now, backend, rows, changes)
+        self._keep(now, rows, changes)
 
-    def _keep(self, now: float, backend: Backend, rows: Sequence[Row], changes: Sequence[News]) -> None:
+    def _keep(self, now: float, rows: Sequence[Row], changes: Sequence[News]) -> None:
+        """Add what the backend says of the GPUs that are ours."""
+        ours = self._place
         if self._renumbered:
-            ours = self._place
             rows = [(ours[row[0]], *row[1:]) for row in rows if row[0] in ours]  # type: ignore[index]
+        told = [change for change in changes if change.gpu is None or change.gpu in ours]
+        self._record(now, rows, [each if each.gpu is None else each._replace(gpu=ours[each.gpu]) for each in told])
+
+    def _record(self, now: float, rows: Sequence[Row], changes: Sequence[News]) -> None:
+        """Add rows and news to the recording, by the positions of its GPUs."""
         self._writer.add(rows)
         if self._textfile is not None:
             self._textfile.add(rows)
         if self.low_score is not None:
             self.low_score.add(rows)
         for change in changes:
-            if change.gpu is None or change.gpu in self._place:
-                place = None if change.gpu is None else self._place[change.gpu]
-                if isinstance(change, Look):
-                    self._keep_processes(change, now)
-                    continue
-                self._writer.event(now, change.kind, change.message, place)
-                whose = "" if change.gpu is None else f"GPU {backend.gpus[change.gpu].device_index}: "
-                if change.kind != "gap":  # the reader sees that in the rows
-                    self._say(whose + change.message)
+            if isinstance(change, Look):
+                self._keep_processes(change, now)
+                continue
+            self._writer.event(now, change.kind, change.message, change.gpu)
+            if change.kind != "gap":  # the reader sees that in the rows
+                self._say(("" if change.gpu is None else f"{self._name_of(change.gpu)}: ") + change.message)
+
+    def _name_of(self, position: int) -> str:
+        if self._engine is not None:
+            return self._engine.place_of(position)
+        return f"GPU {self._found.devices[position].device_index if self._found is not None else position}"
 
     def _keep_processes(self, look: Look, now: float) -> None:
         if self._processes is None:
@@ -319,10 +402,16 @@ class Share:
 
             self._processes = GpuProcesses(self._plan, self._writer, self._all_workloads, self._say)
         self._processes.workload = self._members
-        self._processes.keep(look, self._place[look.gpu], now)
+        self._processes.keep(look, look.gpu, now)
 
     def last_look(self, now: float) -> int:
         """As ``look``, at the end: a driver that is being asked may still answer, but is not waited for long."""
+        if self._engine is not None and self._found is None:
+            try:
+                self._engine.wait(OPENING_SECONDS, now)
+            except OSError:
+                pass  # as in ``look``, which says so
+            return self.look(now)
         if self._opening is None:
             return 0
         self._opening.wait(self._asked + OPENING_SECONDS - monotonic())
@@ -341,10 +430,15 @@ class Share:
             what = "what another rank sampled can't be taken over" if self._settled else NO_GPU
             asked = f"{self._plan.backend}, asked {monotonic() - self._asked:.1f} s ago"
             self._announce(now, "backend", f"{what}: {asked}, has not answered by the end of the workload", what)
+        if self._engine is not None:
+            if self._found is None:
+                told = f"{NO_GPU}: the hostengine has not answered by the end of the workload"
+                self._announce(now, "backend", told, NO_GPU)
+            self._record(now, *self._engine.close())
         backend, self._backend = self._backend, None
         if backend is not None:
             rows = backend.close()
-            self._keep(now, backend, rows, backend.changes())
+            self._keep(now, rows, backend.changes())
         if self._claims is not None:
             self._claims.close()
             self._claims = None
@@ -369,16 +463,3 @@ def _view(plan: Plan) -> str:
         except OSError:
             words.append(os.getpid())
     return f"view-{crc32(repr(words).encode()):08x}"
-
-
-def _written(found: BackendOffer) -> str:
-    return json.dumps(found._asdict() | {"devices": [list(device) for device in found.devices]})
-
-
-def _read(note: str) -> BackendOffer | None:
-    """What ``_written`` wrote; None of anything else."""
-    try:
-        values: Mapping[str, Any] = json.loads(note)
-        return BackendOffer(**values)._replace(devices=[Device(*device) for device in values["devices"]])
-    except (ValueError, TypeError, KeyError):
-        return None

@@ -245,12 +245,15 @@ class Copier:
         )
 
     def _copy_gpus(self, keys: Mapping[int, int], shared: Sequence[int]) -> None:
-        """``shared`` are the file's keys of GPUs that another rank listed before: they are no single rank's."""
+        """``shared`` are the file's keys of GPUs that another file listed before. Where that was for another rank, they are
+        no single rank's; a rank that samples for the node lists the others' GPUs as theirs."""
         self._copy_table("gpus", {"gpu": mapped(keys)}, f"WHERE gpu NOT IN ({_list(shared)})")
-        self._connection.execute(
-            f"UPDATE main.gpus SET rank = NULL WHERE gpu IN ({_list([keys[gpu] for gpu in shared])})"
+        self._connection.executemany(
+            "UPDATE main.gpus SET rank = NULL WHERE gpu = ? AND rank IS NOT (SELECT rank FROM shard.gpus WHERE gpu = ?)",
+            [(keys[gpu], gpu) for gpu in shared],
         )
-        self._copy_table("process_gpus", {"gpu": mapped(keys)})
+        listed = f"(run_id, rank, {mapped(keys)}) IN (SELECT run_id, rank, gpu FROM main.process_gpus)"
+        self._copy_table("process_gpus", {"gpu": mapped(keys)}, f"WHERE {listed} IS NOT 1")
 
     def _copy_table(self, table: str, changed: Mapping[str, str] | None = None, rest: str = "") -> int:
         """Copy the rows of a table; how many. ``changed``: SQL expressions for columns that don't stay as they are."""
