@@ -33,6 +33,7 @@ DEFAULTS: dict[str, Any] = {
     "field_groups": 0,  # field groups that others have made
     "start": 0.0,  # s it takes to start, as a process
     "hang": False,  # as a process: it answers nobody
+    "busy": 0.0,  # 0-1: how often others have all the processors of its node
 }
 
 C2C = {1076, 1077, 1078, 1079}
@@ -50,6 +51,8 @@ LONGEST_SLEEP = 10 * MICRO
 """Its loop sleeps until something watched is due, at most so long."""
 STOPPED = 1.0
 """A process that was not seen for so many s was stopped."""
+TURN, LONGEST_WAIT = MICRO // 2, 0.4
+"""us of a busy node's time in which others get their turn once or not at all, and up to how much of a second that lasts."""
 
 Entity = tuple[int, int]
 Value = tuple[int, int, int, int, int, int, Any]
@@ -182,6 +185,14 @@ class HostEngine:
             series.samples.clear()
         self._woken += seconds * MICRO
         self.knobs["ahead"] += seconds
+
+    def runs_at(self, moment: int) -> int:
+        """When it gets to do what is due at this moment, us: at once, or on a busy node when others have had their turn."""
+        begin = moment // TURN * TURN
+        turn = random.Random(begin)
+        if turn.random() >= self.knobs["busy"]:
+            return moment
+        return max(moment, begin + round(turn.random() * LONGEST_WAIT * MICRO))
 
     @property
     def left_behind(self) -> int:
@@ -446,18 +457,24 @@ class HostEngine:
         if not series.watchers or series.due > now:
             return
         period = series.period
-        kept = max(kept for _, kept in series.watchers.values())
+        ages = [kept for _, kept in series.watchers.values()]
+        kept = max(ages) if self.knobs["major"] >= 4 else min(ages)
         gpu, name = self.uuid(series.entity)
         while series.due <= now:
+            runs = self.runs_at(series.due)
+            if runs > now:
+                break
             off = int(series.random.random() * self.knobs["jitter"] * MICRO)
-            stamp = series.due + (off if series.taken else 0)
+            stamp = runs + (off if series.taken else 0)
+            held_up = bool(series.taken) and stamp - series.queried > 3 * period
+            # Held up by others, it counts from then on; its own lateness it makes up for.
+            series.due = stamp + period if runs > series.due else max(series.due + period, stamp - period // 2)
             series.queried = stamp
-            series.due = max(series.due + period, stamp - period // 2)
             series.taken += 1
             profiled = series.field in PROFILING
             value = self._value(gpu, series.field, stamp)
             if gpu in self.knobs["lost"] or (
-                profiled and (series.taken == 1 or series.blank or self.paused or self.knobs["hidden"])
+                profiled and (series.taken == 1 or held_up or series.blank or self.paused or self.knobs["hidden"])
             ):
                 value = blank(series.field)
             delay = int(series.random.random() * self.knobs["late"] * MICRO)
