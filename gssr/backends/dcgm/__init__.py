@@ -36,8 +36,7 @@ def open_dcgm(spec: str, visible: Sequence[str] | None, sampling_seconds: float)
     """The backend of ``dcgm`` or a variant, connected and watching. ``visible``: gssr.launch.gpu_ids. Raises BackendError
     with the reason and the cure."""
     from gssr.backends.dcgm.backend import DcgmBackend
-    from gssr.backends.dcgm.read import SHORTEST_SECONDS
-    from gssr.backends.dcgm.session import SessionOptions
+    from gssr.backends.dcgm.session import SHORTEST_SECONDS, SessionOptions
 
     check_spec(spec)
     options = SessionOptions(max(sampling_seconds, SHORTEST_SECONDS), spec == PAUSE, spec == BESIDE)
