@@ -357,6 +357,28 @@ def test_a_lost_gpu_leaves_the_others_and_comes_back(bench):
     assert values_of(rows, 1, "power_usage")
 
 
+def test_a_gpu_that_dcgm_says_is_lost_is_so_until_it_has_values(bench, monkeypatch):
+    """Also at reads between two samples, at which nothing is new."""
+    bench.start_engine()
+    session = bench.session(4.0)
+    bench.run(session, 10)
+    latest, second = session._latest, {number for number, each in enumerate(session._series) if each.entity == (1, 1)}
+
+    def said_to_be_lost():
+        return [
+            reading._replace(statuses=[-18 if number in second else 0 for number in reading.numbers])
+            for reading in read()
+        ]
+
+    read = latest.read
+    monkeypatch.setattr(latest, "read", said_to_be_lost)
+    _, changes = bench.run(session, 12)
+    assert [(change.kind, change.gpu) for change in changes] == [("gpu_lost", 1)]
+    monkeypatch.setattr(latest, "read", read)
+    _, changes = bench.run(session, 12)
+    assert [(change.kind, change.gpu) for change in changes] == [("gpu_back", 1)]
+
+
 def test_gpus_are_not_lost_while_their_engine_tells_nothing(bench):
     """Once 10 hangs of 3 to 5 s were 21 broken GPUs: the first answer after one still has the old stamps."""
     engine = bench.start_engine(gpus=UUIDS)

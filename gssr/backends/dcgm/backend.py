@@ -87,7 +87,7 @@ class Worker:
                 session.close()
         except (BackendError, EngineError) as error:
             lost = isinstance(error, EngineError) and error.code == CONNECTION_NOT_VALID
-            self.error = f"DCGM's hostengine has hung up ({CONNECTION_NOT_VALID})" if lost else str(error)
+            self.error = f"DCGM's hostengine is gone ({CONNECTION_NOT_VALID})" if lost else str(error)
         except Exception as error:  # whatever the bindings may throw must not pass unseen in a thread
             self.error = f"DCGM's bindings failed: {error!r}"
         finally:
@@ -167,7 +167,7 @@ class DcgmBackend:
         worker = self._worker
         rows = self._collect(worker)
         if worker in self._stuck or worker.ended:
-            self._lose(f"{worker.error or 'DCGM hung up'}; the connection is tried again")
+            self._lose(f"{worker.error or 'DCGM is gone'}; the connection is tried again")
         elif worker.stuck_seconds > HANG_SECONDS:
             worker.abandon()
             self._stuck.append(worker)

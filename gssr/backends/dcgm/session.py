@@ -141,6 +141,7 @@ class Session:
         self._quiet_since: float | None = None
         self._lost = lost
         self._gone: set[int] = set()
+        """Positions of GPUs that DCGM says to be lost."""
         self._reasons: dict[int, str] = {}
         self._valued: set[int] = set()
         self._explained = False
@@ -164,7 +165,6 @@ class Session:
         if not self._watches.live:
             self._due_at = self._now() + POLL_SECONDS
             return [], changes
-        self._gone = set()
         readings = self._latest.read()
         self._follow_clock(max(max(reading.stamps) for reading in readings), self._now())
         now = round(self._now() * _MICRO)
@@ -276,6 +276,7 @@ class Session:
                     continue
             self._valued.add(column)
             self._valued_at[position] = self._told
+            self._gone.discard(position)
             if not rows.add(position, column, time, value * factor) and time < now - LATE_SECONDS * _MICRO:
                 self._late += 1
 
