@@ -379,22 +379,28 @@ def test_a_gpu_that_dcgm_says_is_lost_is_so_until_it_has_values(bench, monkeypat
     assert [(change.kind, change.gpu) for change in changes] == [("gpu_back", 1)]
 
 
+def hold_back(engine, gpus):
+    """From now on have the engine answer with nothing newer of these GPUs."""
+    latest, newest = type(engine)._latest, engine.now()
+    engine._latest = lambda entity, field, now: latest(engine, entity, field, newest if entity[1] in gpus else now)
+
+
 def test_gpus_are_not_lost_while_their_engine_tells_nothing(bench):
-    """Once 10 hangs of 3 to 5 s were 21 broken GPUs: the first answer after one still has the old stamps."""
+    """Once 10 hangs of 3 to 5 s were 21 broken GPUs: the first answer after one still has the old stamps, and then one GPU
+    is sampled after the other."""
     engine = bench.start_engine(gpus=UUIDS)
     session = bench.session(0.1)
     bench.run(session, 5)
+    changes = []
     for seconds in (3.2, 3.9, 4.8):
-        stamped = engine.now()
-        bench.clock.now += seconds  # and nothing answers
-        monkey = engine._latest
-        engine._latest = lambda entity, field, now: monkey(entity, field, stamped)
-        _, changes = bench.run(session, 0.05)
-        # Then GPU after GPU is sampled.
-        engine._latest = lambda entity, field, now: monkey(entity, field, now if entity[1] < 4 else stamped)
-        more = bench.run(session, 1)[1]
+        hold_back(engine, range(8))
+        bench.clock.now += seconds
+        changes += bench.run(session, 0.05)[1]
+        hold_back(engine, range(4, 8))
+        changes += bench.run(session, 1)[1]
         del engine._latest
-        assert not [*changes, *more, *bench.run(session, 5)[1]]
+        changes += bench.run(session, 5)[1]
+    assert not changes
 
 
 def test_an_engine_that_answers_and_samples_nothing_is_lost_and_not_its_gpus(bench):
@@ -403,8 +409,7 @@ def test_an_engine_that_answers_and_samples_nothing_is_lost_and_not_its_gpus(ben
     engine = bench.start_engine()
     session = bench.session(0.1)
     bench.run(session, 2)
-    stamped, latest = engine.now(), engine._latest
-    engine._latest = lambda entity, field, now: latest(entity, field, stamped)
+    hold_back(engine, range(8))
     assert not bench.run(session, 4.5)[1]
     with pytest.raises(BackendError, match="answers, but has sampled nothing for 5 s"):
         bench.run(session, 2)

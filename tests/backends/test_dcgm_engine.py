@@ -400,7 +400,7 @@ def test_only_pause_can_be_asked_for():
     ("text", "shown"),
     [
         ("", "127.0.0.1:5555"), ("node1", "node1:5555"), ("node1:77", "node1:77"), ("unix:///run/x", "unix:///run/x"),
-        ("::1", "[::1]:5555"), ("[::1]:77", "[::1]:77"), 
+        ("::1", "[::1]:5555"), ("[::1]:77", "[::1]:77"),
     ],
 )  # fmt: skip
 def test_dcgm_host_takes_what_nvidias_tools_take(text, shown):

@@ -48,7 +48,7 @@ class Rows:
             self._edge += move if move <= interval // 2 else move - interval
 
     def next_edge(self, now: int, step: int) -> int:
-        """Return the time of the next edge, or with a shorter ``step`` (us) of the next that is some of them after an edge."""
+        """Return the time of the next edge, or of the next of the equal parts of an interval, of ``step`` us each."""
         soonest = now + (round(_TOO_SOON * step) if step == self._interval else 1)
         return now + step if self._edge is None else soonest + (self._edge - soonest) % step
 
