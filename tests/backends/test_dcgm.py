@@ -92,16 +92,16 @@ def test_values_that_an_engine_inserts_much_later_are_right_or_missing(bench):
         assert len(recorded(rows, engine, 0, metric, 0.1)) > 40
 
 
-@pytest.mark.parametrize("busy", [0.2, 0.5, 0.8])
+@pytest.mark.parametrize("busy", [0.2, 0.8])
 def test_on_a_busy_node_few_of_the_engines_samples_are_missed(bench, busy):
     """The engine itself takes 60 to 90 % there."""
-    engine = bench.start_engine(busy=busy)
+    engine = bench.start_engine(gpus=UUIDS[:1], busy=busy)
     session = bench.session(0.1)
-    rows, changes = bench.run(session, 120)
+    rows, changes = bench.run(session, 60)
     assert not changes, "a held-up engine is no lost GPU"
     for metric in ("sm_active", "dram_active", "power_usage"):
         theirs = expected(engine, UUIDS[0], metric, START)
-        assert 400 < len(theirs) < 1150
+        assert 360 < len(theirs) < 580
         assert len(recorded(rows, engine, 0, metric, 0.1)) > 0.9 * len(theirs)
 
 

@@ -1,7 +1,9 @@
 """The simulated hostengine: what is watched, when it is sampled, and what a client gets to see of it."""
 
 import random
+from collections import deque
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from fakedcgm.fields import PROFILING, TYPES
@@ -82,7 +84,7 @@ class _Series:
         self.queried = 0
         self.inserted = 0
         self.taken = 0
-        self.samples: list[tuple[int, int, Any]] = []
+        self.samples: deque[tuple[int, int, Any]] = deque()
         self.blank = False
 
     @property
@@ -120,6 +122,13 @@ def value_at(uuid: str, field: int, stamp: int) -> Any:
     if kind_of(field) == "d":
         return share if field in PROFILING else 100 + 500 * share
     return round(share * (100 if field in (203, 204) else 80 if field in (140, 150) else 50_000))
+
+
+@cache
+def _turn_of_others(begin: int) -> tuple[float, float]:
+    """Two shares, of chance and of the longest wait, for the turn that begins then."""
+    drawn = random.Random(begin)
+    return drawn.random(), drawn.random()
 
 
 class HostEngine:
@@ -188,11 +197,11 @@ class HostEngine:
 
     def runs_at(self, moment: int) -> int:
         """When it gets to do what is due at this moment, us: at once, or on a busy node when others have had their turn."""
-        begin = moment // TURN * TURN
-        turn = random.Random(begin)
-        if turn.random() >= self.knobs["busy"]:
+        if not self.knobs["busy"]:
             return moment
-        return max(moment, begin + round(turn.random() * LONGEST_WAIT * MICRO))
+        begin = moment // TURN * TURN
+        chance, length = _turn_of_others(begin)
+        return max(moment, begin + round(length * LONGEST_WAIT * MICRO)) if chance < self.knobs["busy"] else moment
 
     @property
     def left_behind(self) -> int:
@@ -412,10 +421,11 @@ class HostEngine:
     def _latest(self, entity: Entity, field: int, now: int) -> list[Value]:
         major = self.knobs["major"]
         series = self._series.get((entity, field))
-        there = self._there(series, now) if series else []
-        if there:
-            stamp, value = there[-1]
-            return [(*entity, field, ord(kind_of(field)), 0, stamp, value)]
+        if series:
+            self._advance(series, now)
+            for inserted, stamp, value in reversed(series.samples):
+                if inserted <= now and stamp <= now:
+                    return [(*entity, field, ord(kind_of(field)), 0, stamp, value)]
         if not self.knows(0, field):
             # 4 leaves it out, and the library finds that there are too few.
             return [] if major >= 4 else [(*entity, field, ord("i"), UNKNOWN_FIELD, 0, 0)]
@@ -483,4 +493,5 @@ class HostEngine:
             self.log.append(
                 (name, series.field, stamp, None if is_blank(series.field, value) else value, series.inserted)
             )
-        series.samples = [sample for sample in series.samples if sample[1] > now - kept * MICRO]
+        while series.samples and series.samples[0][1] <= now - kept * MICRO:
+            series.samples.popleft()
