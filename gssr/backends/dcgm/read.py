@@ -112,7 +112,7 @@ class _Request:
             self._known = identity
         statuses = self._statuses.tolist()
         if codes.NOT_WATCHED in statuses:
-            raise EngineError(codes.NOT_WATCHED, "it does not watch any more what it was told to")
+            raise EngineError(codes.NOT_WATCHED, "DCGM's hostengine does not watch any more what it was told to")
         values = [
             double if is_double else integer
             for is_double, double, integer in zip(
