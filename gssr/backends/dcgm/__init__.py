@@ -38,8 +38,7 @@ def open_dcgm(
     """The backend of ``dcgm`` or a variant, connected and watching. ``visible``: gssr.launch.gpu_ids; ``chosen``: in their
     place GPUs by their names in the hostengine. Raises BackendError with the reason and the cure."""
     from gssr.backends.dcgm.backend import DcgmBackend
-    from gssr.backends.dcgm.read import SHORTEST_SECONDS
-    from gssr.backends.dcgm.session import SessionOptions
+    from gssr.backends.dcgm.session import SHORTEST_SECONDS, SessionOptions
 
     check_spec(spec)
     options = SessionOptions(max(sampling_seconds, SHORTEST_SECONDS), spec == PAUSE, spec == BESIDE)

@@ -103,7 +103,7 @@ def samples_profiling(engine: Engine, found: Sequence[Sampled]) -> bool:
     that reaches no driver, makes no watch and takes no counters; a field that nobody watched has no value there. Blank
     values don't count, because nothing would be gained by them. What was sampled stays in the cache when the watch ends,
     so where there is a fresh value, the spacing of the samples before it says whether the next one is overdue."""
-    entities = dict.fromkeys(entity for each in found for entity in ((GPU, each.gpu), *each.entities))
+    entities = dict.fromkeys(entity for each in found for entity in ((GPU, each.gpu), each.entity))
     fresh = _latest(engine, list(entities), _ALWAYS_PROFILED)
     newest = max(fresh, key=lambda value: int(value.ts), default=None)
     now = time.time()
@@ -173,7 +173,7 @@ def _lacking(engine: Engine, found: Sequence[Sampled], already: bool) -> Lacking
         newer = all(int((each.device.compute_capability or "0").partition(".")[0]) >= _HOPPER for each in found)
         if already or not newer or not found:
             return None
-        for entity in (entity for each in found for entity in each.entities):
+        for entity in (each.entity for each in found):
             engine.call("dcgmGroupAddEntity", group, *entity)
         return _try_watch(engine, found, group, field_groups[0])
     except NoRoomError as error:
@@ -210,8 +210,8 @@ def _created(engine: Engine, what: str, name: str, *arguments: Any) -> Any:
 
 def _try_watch(engine: Engine, found: Sequence[Sampled], group: Any, field_group: Any) -> Lacking | None:
     """Watch SM activity until it has a value; why it gets none. Raises EngineError when the connection is lost."""
-    entities = [entity for each in found for entity in each.entities]
-    kept = keep_seconds(_TRY_INTERVAL)
+    entities = [each.entity for each in found]
+    kept = keep_seconds(_TRY_INTERVAL, engine.version(), shared=not engine.embedded)
     try:
         engine.call("dcgmWatchFields", group, field_group, round(_TRY_INTERVAL * 1e6), kept, 0)
         engine.ask("dcgmUpdateAllFields", 1)
