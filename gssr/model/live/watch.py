@@ -77,6 +77,7 @@ REREAD_SECONDS, REREAD_COSTS = 60.0, 100
 class _Opened(NamedTuple):
     """A run that was opened: what does not change while it grows."""
 
+    run_id: str
     gpus: tuple[Gpu, ...]
     nodes: tuple[str, ...]
     node_of: Ints
@@ -84,6 +85,10 @@ class _Opened(NamedTuple):
     timelines: Timelines
     host: Nodes
     following: Following
+
+
+class _ChangedError(Exception):
+    """What is read now is not what was opened: GPUs have other positions in it."""
 
 
 class Watch:
@@ -146,12 +151,12 @@ class Watch:
         columns of a large run may be wider than asked for (``refined`` is False then)."""
         begun = time.monotonic()
         try:
-            self._look_for_files()
-            opened = self._opened
-            # What came since the files were opened just now is for the next look: no column read from them would hold it.
-            if opened is not None and self.growing and (self._reader is None or opened.following.crowded):
-                self._follow(opened.following)
-            frame = self._shown = self._frame(query, quick)
+            try:
+                frame = self._look(query, quick)
+            except _ChangedError:  # all of the frame is read anew, from the files as they are at one moment
+                self._open(identities(self.path))
+                frame = self._frame(query, quick)
+            self._shown = frame
         except (RecordingError, OSError) as error:
             frame = self._unread(query, str(error))
         if self._reader is not None:
@@ -159,6 +164,15 @@ class Watch:
         if self.growing:
             self._let_go()
         return frame
+
+    def _look(self, query: Query, quick: bool) -> Frame:
+        """Read what is new, and draw up the frame. Raises _ChangedError."""
+        self._look_for_files()
+        opened = self._opened
+        # What came since the files were opened just now is for the next look: no column read from them would hold it.
+        if opened is not None and self.growing and (self._reader is None or opened.following.crowded):
+            self._follow(opened.following)
+        return self._frame(query, quick)
 
     # Files
 
@@ -193,7 +207,7 @@ class Watch:
         self._gone, self._problem = False, None
         before = marks(files)
         try:
-            reader = self._read()
+            reader = self._read_anew()
         except RecordingError as error:
             if self._opened is None and all(size == 0 for _, _, size in files):
                 return  # made, and nothing in it yet
@@ -207,6 +221,7 @@ class Watch:
         following = Following(reader, self.growing)
         self._problem = reader.damage
         self._opened = _Opened(
+            reader.run.run_id,
             reader.gpus,
             without_domains(nodes),
             node_of,
@@ -222,15 +237,24 @@ class Watch:
         self._arrived = time.monotonic()
 
     def _read(self) -> RunReader:
-        """The run; while it grows, as it is at this look."""
+        """The opened run; while it grows, as it is at this look. Raises _ChangedError where it has other GPUs by now, because
+        ranks have begun, or their files were merged: then the positions in what is known and in what is read don't agree."""
         if self._reader is None:
-            self._recording = open_recording(self.path)
-            runs = self._recording.runs
-            wanted = self._run_id or (self._run.run_id if self._run else None)
-            found = next((run for run in runs if run.run.run_id == wanted), None)
-            if self._run_id is not None and found is None:
-                raise RecordingError(f"{self.path}: holds no run {self._run_id}")
-            self._reader = found or runs[-1]
+            reader, opened = self._read_anew(), self._opened
+            if opened is not None and (reader.run.run_id, reader.gpus) != (opened.run_id, opened.gpus):
+                raise _ChangedError
+        assert self._reader is not None
+        return self._reader
+
+    def _read_anew(self) -> RunReader:
+        """The run as it is now, whatever was opened before."""
+        self._recording = open_recording(self.path)
+        runs = self._recording.runs
+        wanted = self._run_id or (self._run.run_id if self._run else None)
+        found = next((run for run in runs if run.run.run_id == wanted), None)
+        if self._run_id is not None and found is None:
+            raise RecordingError(f"{self.path}: holds no run {self._run_id}")
+        self._reader = found or runs[-1]
         return self._reader
 
     # What is new
