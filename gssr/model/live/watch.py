@@ -237,8 +237,8 @@ class Watch:
         self._arrived = time.monotonic()
 
     def _read(self) -> RunReader:
-        """Return the opened run; while it grows, as it is at this look. Raises _ChangedError where it has other GPUs by now:
-        ranks have begun, or their files were merged, and positions of GPUs in what is read are not those of what is known."""
+        """Return the opened run; while it grows, as it is at this look. Raises _ChangedError where it has other GPUs by
+        now: ranks have begun, or their files were merged, and positions in what is read are not those in what is known."""
         if self._reader is None:
             reader, opened = self._read_anew(), self._opened
             if opened is not None and (reader.run.run_id, reader.gpus) != (opened.run_id, opened.gpus):
