@@ -166,6 +166,9 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
         host=host_use(reader, bounds),
         **causes._asdict(),
         ranks_missing=reader.ranks_missing,
+        n_ranks=len(reader.processes),
+        ranks_stopped=reader.stopped_ranks,
+        gpu_hours_unmeasured=_unmeasured(reader, positions, total, window) / 3600,
         node_series=node_series(reader, span, bounds, options.bins // 2) if options.host else {},
         processes=processes_on_gpus(reader, positions, bounds) if options.host else (),
     )
@@ -304,6 +307,19 @@ def _n_nodes(reader: RunReader, gpus: Sequence[GpuSummary], selected: bool) -> i
         return len(seen)
     seen |= {process.node for process in reader.processes}
     return reader.run.n_nodes or len(seen)
+
+
+def _unmeasured(reader: RunReader, positions: Ints, total: Aggregate, window: Window) -> float:
+    """Add up the GPU-seconds of a window after the last samples of GPUs whose rank was lost."""
+    lost = {end.rank for end in reader.stopped_ranks if end.how == "lost"}
+    if not lost:
+        return 0.0
+    used = {gpu for rank in lost for gpu in reader.gpus_of_ranks.get(rank, ())}
+    own = np.array([reader.gpus[at].rank in lost or at in used for at in positions.tolist()], bool)
+    last = np.fmax(total.last_time[own], window.start)  # of a GPU without samples in the window all of it
+    silence = window.end - last
+    patience = GAP_INTERVALS * (reader.sampling_seconds or 1.0)  # a GPU that others went on sampling lost nothing
+    return float(silence[silence > patience].sum())
 
 
 def _missing(total: Aggregate, interval: float) -> float:

@@ -17,6 +17,7 @@ from statistics import median_low
 
 from gssr.makers import words_of
 from gssr.metrics import BY_NAME
+from gssr.model.findings.stopped_ranks import describe_stopped_ranks
 from gssr.model.results import Analysis, GpuSummary
 from gssr.model.statistics.aggregate import is_within_a_bin
 from gssr.store.format.layout import RELATIVE_BIN_WIDTH
@@ -51,7 +52,12 @@ def _sentences(
         yield damage
     if analysis.ranks_missing:
         yield f"not in the recording: {without_ranks(analysis.ranks_missing, analysis.run.world_size)}"
-    if analysis.state == "lost":
+    ranks_lost = [end for end in analysis.ranks_stopped if end.how == "lost"]
+    if analysis.n_ranks > 1:
+        yield from describe_stopped_ranks(
+            analysis.ranks_stopped, analysis.gpu_hours_unmeasured, lambda time: _local(time, "%H:%M:%S")
+        )
+    if analysis.state == "lost" and not (ranks_lost and analysis.n_ranks > 1):
         yield f"the recording stopped without an end: its sampler is gone{last}"
     elif analysis.state == "running":
         yield f"the run is still going{last}"

@@ -198,8 +198,8 @@ class Following:
         self._run_id = reader.run.run_id
         self._stands: dict[int, Run] = {}
         """How each file that was asked says that the run stands, by its number."""
-        self.happened: dict[int, int] = {}
-        """The newest event of each file that was asked, by its number."""
+        self.happened: dict[int, tuple[int, str]] = {}
+        """The newest event of each file that was asked, and its state, by its number."""
         self.looks: dict[int, GpuLook] = {}
         """The newest at each GPU, where files are asked."""
         self.arrived = time.monotonic()
@@ -276,7 +276,7 @@ class Following:
                 self._add(rows, low, position)
             if news.processes and self._crowd is None:
                 newest_looks(process_rows([row[1:] for row in news.processes], _by_key(low, position)), self.looks)
-        self.happened[number] = news.event
+        self.happened[number] = news.event, news.state
         self._stands.pop(number, None)
         if news.run is not None and not more:
             self._stands[number] = news.run._replace(state=news.state)

@@ -25,6 +25,7 @@ from gssr.model.live.nodes import Nodes
 from gssr.model.live.timeline import Timelines
 from gssr.model.results import Grid, Judgement, Means, nodes_of, over_space
 from gssr.store.disk import beside
+from gssr.store.format.rank_ends import RankEnd
 from gssr.store.format.rows import SILENT_SECONDS, Event, Gpu, GpuLook, Run
 from gssr.store.read.open import RecordingError, files_of
 from gssr.store.read.recording import Recording, RunReader, open_recording
@@ -106,12 +107,13 @@ class Watch:
         self._run: Run | None = None
         self._recorded = "waiting"
         self._events: tuple[Event, ...] = ()
-        self._told: dict[int, int] | None = None
+        self._told: dict[int, tuple[int, str]] | None = None
         """Following.happened, of what is in ``_events``."""
         self._reread = -math.inf
         self._cost = 0.0
         """When all files were read last, and how long that took."""
         self._ranks_missing: tuple[int, ...] = ()
+        self._ranks_stopped: tuple[RankEnd, ...] = ()
         self._problem: str | None = None
         self._gone = False
         self._shown: Frame | None = None
@@ -188,11 +190,13 @@ class Watch:
             following = self._opened.following
             if self.growing and following.crowded:
                 if now - self._reread > max(REREAD_SECONDS, REREAD_COSTS * self._cost):
-                    self._events, self._reread = self._read().events, now
+                    self._take_small_tables(self._read())
+                    self._reread = now
                     following.lens.renew()
                     self._opened.host.renew()
             elif self.growing and following.happened != self._told:
-                self._events, self._told = self._read().events, dict(following.happened)
+                self._take_small_tables(self._read())
+                self._told = dict(following.happened)
                 self._let_go()  # what is read for columns has to hold all rows that were followed
             elif not self.growing and self._marks and self._marks != marks(files):
                 self._open(files)
@@ -215,8 +219,8 @@ class Watch:
             raise
         assert self._recording is not None
         self.run_ids = tuple(run.run.run_id for run in self._recording.runs)
-        self._run, self._recorded, self._events = reader.run, reader.state, reader.events
-        self._ranks_missing = reader.ranks_missing or ()
+        self._run, self._recorded = reader.run, reader.state
+        self._take_small_tables(reader)
         nodes, node_of = nodes_of(reader.gpus)
         following = Following(reader, self.growing)
         self._problem = reader.damage
@@ -235,6 +239,10 @@ class Watch:
         found_again = self._recorded == "lost" and reader is self._recording.runs[-1]
         self._marks = before if found_again else ()
         self._arrived = time.monotonic()
+
+    def _take_small_tables(self, reader: RunReader) -> None:
+        self._events, self._ranks_stopped = reader.events, reader.stopped_ranks
+        self._ranks_missing = reader.ranks_missing or ()
 
     def _read(self) -> RunReader:
         """Return the opened run; while it grows, as it is at this look. Raises _ChangedError where it has other GPUs by
@@ -338,6 +346,7 @@ class Watch:
             coming=opened.following.coming if late else None,
             thinned=tally.thinned,
             ranks_missing=self._ranks_missing,
+            ranks_stopped=self._ranks_stopped,
             processes=tuple(process for look in looks for process in look.processes),
             without_process=frozenset(look.gpu for look in looks if not look.processes),
             reread=time.monotonic() - self._reread if self.growing and opened.following.crowded else None,

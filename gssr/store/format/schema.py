@@ -62,6 +62,7 @@ EVENT_KINDS: dict[str, str] = {
     "import": "what is uncertain, or was left out, of files that another tool wrote",
     "trace": "a note about traces beside the recording: some were left out, or a trace was asked for",
     RANKS_MISSING: "the run was merged without some of its ranks",
+    "out_of_memory": "the workload was killed while its memory was at the limit of its cgroup, or by the kernel for that",
 }
 
 

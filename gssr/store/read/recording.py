@@ -20,12 +20,14 @@ from gssr.store.format.columns import columns_of, selected
 from gssr.store.format.host_rollups import HOST, WORKLOAD, Extent, UseTable, extents_of
 from gssr.store.format.layout import Layout, layout_of, part_of
 from gssr.store.format.limits import sound_rows
+from gssr.store.format.rank_ends import RankEnd, event_of_loss, stopped_ranks
 from gssr.store.format.rows import (
     AttachedTrace,
     Event,
     Gpu,
     Process,
     Run,
+    first_failure,
     gpu_order,
     missing_ranks,
     one_row_a_trace,
@@ -159,8 +161,14 @@ class RunReader:
     def __init__(self, run_id: str, shards: Sequence[RecordingFile]) -> None:
         holders = [shard for shard in shards if any(run.run_id == run_id for run in shard.file.runs)]
         self.run: Run = one_run([run for shard in holders for run in shard.file.runs if run.run_id == run_id])
+        self.run_id = run_id
         self.state = self.run.state
         self._shards = holders
+        ends = [(process.ended_at, process.exit_code) for process in self.processes]
+        if len(ends) > 1 and any(
+            code is not None for _, code in ends
+        ):  # a merged run's row has no more than one of them
+            self.run = self.run._replace(exit_code=first_failure(ends))
         self._places = _places_of(run_id, holders, self.sampling_seconds)
         self.gpus = self._places.gpus
         self._parts = [self._part(shard, found) for shard, found in self._places.positions.items() if found]
@@ -192,11 +200,41 @@ class RunReader:
             "takes longer; gssr merge FILE.sql repairs them"
         )
 
-    @property
+    @cached_property
     def processes(self) -> tuple[Process, ...]:
-        """One row per rank."""
-        rows = (row for each in self._shards for row in each.file.processes(self.run.run_id))
+        """One row per rank. Of one that was lost ``state`` is that, and ``ended_at`` its last sign of life."""
+        rows: list[Process] = []
+        for shard in self._shards:
+            own = shard.file.processes(self.run_id)
+            is_lost = any(run.run_id == self.run_id and run.state == "lost" for run in shard.file.runs)
+            if is_lost and any(process.state == "running" for process in own):
+                last = self._last_signs(shard)
+                own = [
+                    process._replace(state="lost", ended_at=last.get(process.rank, process.started_at))
+                    if process.state == "running"
+                    else process
+                    for process in own
+                ]
+            rows += own
         return tuple(sorted(rows, key=lambda process: process.rank))
+
+    def _last_signs(self, shard: RecordingFile) -> dict[int, float]:
+        """When each rank that a file holds was recorded last (unix s), as far as that is known."""
+        columns = ("rank", "time")
+        found: dict[int, float] = {}
+        query = "SELECT rank, max(time) FROM workload_samples WHERE run_id = ? GROUP BY rank"
+        for rows in shard.file.rows(query, (self.run_id,)):
+            found.update(sound_rows("workload_samples", columns, rows))
+        ranks = {process.rank for process in shard.file.processes(self.run_id)}
+        if len(ranks) == 1:  # the samples of its GPUs, which come more often
+            times = [*shard.times_at(self.run_id, 1), *found.values()]
+            return dict.fromkeys(ranks, max(times)) if times else {}
+        return found
+
+    @cached_property
+    def stopped_ranks(self) -> tuple[RankEnd, ...]:
+        """The ranks that were lost or failed, the first of them first."""
+        return stopped_ranks(self.processes)
 
     @cached_property
     def gpus_of_ranks(self) -> dict[int, tuple[int, ...]]:
@@ -218,13 +256,16 @@ class RunReader:
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """Everything that happened, by time. GPU keys are those of ``gpus``."""
+        """Everything that happened, by time, with the losses of ranks where there are several. GPU keys are those of
+        ``gpus``."""
         rows = (
             event if event.gpu is None else event._replace(gpu=self._places.key(shard, event.gpu))
             for shard in self._shards
             for event in shard.file.events(self.run.run_id)
         )
-        return tuple(sorted(rows, key=lambda event: event.time))
+        several = len(self.processes) > 1 or (self.run.world_size or 1) > 1
+        lost = [event_of_loss(end, self.run.started_at) for end in self.stopped_ranks if several and end.how == "lost"]
+        return tuple(sorted([*rows, *lost], key=lambda event: event.time))
 
     def traces(self) -> list[AttachedTrace]:
         """The traces attached to the run, by rank and path; gssr.traces.attached opens them."""
