@@ -21,6 +21,8 @@ RUN = {
 ADDED = {
     "world_size",
     "ranks_missing",
+    "ranks_stopped",
+    "gpu_hours_unmeasured",
     "window",
     "clock_event_reasons",
     "host",

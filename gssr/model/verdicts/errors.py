@@ -31,9 +31,9 @@ _PROGRAM = (
 @rule(
     "critical", "{who} lost, {when}",
     (Threshold("ranks", 1, "at least this many ranks stopped, and nobody recorded their end", least=1.0),),
-    "The job's own log and the scheduler's (Slurm: sacct -j JOB --format=JobID,State,ExitCode,NodeList) tell "
-    "whether the rank was killed or its node failed. Ranks that wait for it in a collective never go on: end the job, and leave out a node "
-    "that failed.",
+    "The job's own log and the scheduler's (Slurm: sacct -j JOB --format=JobID,State,ExitCode,NodeList) tell whether "
+    "the rank was killed or its node failed. Ranks that wait for it in a collective never go on: end the job, and leave "
+    "out a node that failed.",
     needs=(),
 )  # fmt: skip
 def rank_lost(job: Job, rule: Rule) -> Found | None:

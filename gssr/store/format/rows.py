@@ -181,11 +181,11 @@ def one_run(runs: Sequence[Run]) -> Run:
 
 
 def first_failure(ends: Iterable[tuple[float | None, int | None]]) -> int | None:
-    """The exit code of a run whose ranks ended at these times (unix s) with these exit codes: that of the first to fail; 0
-    where none did, None where that of any is unknown."""
+    """The exit code of a run whose ranks ended at these times (unix s) with these exit codes: that of the first to fail, the
+    highest where several failed at once; 0 where none did, None where that of any is unknown."""
     ends = list(ends)
-    failed = [(math.inf if time is None else time, code) for time, code in ends if code]
-    return min(failed)[1] if failed else 0 if ends and all(code == 0 for _, code in ends) else None
+    failed = [(math.inf if time is None else time, -code) for time, code in ends if code]
+    return -min(failed)[1] if failed else 0 if ends and all(code == 0 for _, code in ends) else None
 
 
 def missing_ranks(world_size: int | None, ranks: Iterable[int]) -> tuple[int, ...] | None:
