@@ -34,6 +34,7 @@ from gssr.model.statistics.gpu_time_counts import BITS
 from gssr.model.statistics.roofline import place
 from gssr.model.statistics.series import over_space
 from gssr.model.statistics.sources import Rollups, Rows, Source, host_use, node_series, processes_on_gpus
+from gssr.model.statistics.unmeasured import unmeasured_seconds
 from gssr.model.verdicts import judge_window, too_few
 from gssr.model.verdicts.engine import Judged, judge_phases
 from gssr.model.verdicts.rules import TABLE
@@ -142,6 +143,7 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
         del judged
     means = {name: statistics.mean for name, statistics in total.statistics.items()}
     compared = [name for name in asked if has_balance(BY_NAME[name])]
+    unmeasured = unmeasured_seconds(reader, positions, total.last_time, window.start, window.end)
     analysis = Analysis(
         run=reader.run,
         state=reader.state,
@@ -168,7 +170,7 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
         ranks_missing=reader.ranks_missing,
         n_ranks=len(reader.processes),
         ranks_stopped=reader.stopped_ranks,
-        gpu_hours_unmeasured=_unmeasured(reader, positions, total, window) / 3600,
+        gpu_hours_unmeasured=float(unmeasured.sum()) / 3600,
         node_series=node_series(reader, span, bounds, options.bins // 2) if options.host else {},
         processes=processes_on_gpus(reader, positions, bounds) if options.host else (),
     )
@@ -307,19 +309,6 @@ def _n_nodes(reader: RunReader, gpus: Sequence[GpuSummary], selected: bool) -> i
         return len(seen)
     seen |= {process.node for process in reader.processes}
     return reader.run.n_nodes or len(seen)
-
-
-def _unmeasured(reader: RunReader, positions: Ints, total: Aggregate, window: Window) -> float:
-    """Add up the GPU-seconds of a window after the last samples of GPUs whose rank was lost."""
-    lost = {end.rank for end in reader.stopped_ranks if end.how == "lost"}
-    if not lost:
-        return 0.0
-    used = {gpu for rank in lost for gpu in reader.gpus_of_ranks.get(rank, ())}
-    own = np.array([reader.gpus[at].rank in lost or at in used for at in positions.tolist()], bool)
-    last = np.fmax(total.last_time[own], window.start)  # of a GPU without samples in the window all of it
-    silence = window.end - last
-    patience = GAP_INTERVALS * (reader.sampling_seconds or 1.0)  # a GPU that others went on sampling lost nothing
-    return float(silence[silence > patience].sum())
 
 
 def _missing(total: Aggregate, interval: float) -> float:

@@ -9,6 +9,7 @@ from merging import record
 from sample_rows import START, STEP
 
 from gssr.model.analyze import analyze
+from gssr.model.fleet.figures import figures
 from gssr.model.live.frame import Query
 from gssr.model.live.watch import Watch
 from gssr.store.format.rank_ends import RankEnd
@@ -73,6 +74,10 @@ def test_a_lost_rank_is_named_and_its_gpus_are_unmeasured_from_then_on(tmp_path:
         (event,) = [event for event in reader.events if event.kind == "rank_lost"]
         assert (event.rank, event.node, event.time) == (3, "node1", lost.time)
         analysis = analyze(reader)
+        of_fleet = figures(reader, "run.sql")
+    assert of_fleet.score is not None
+    unused = 0.5 / 60 * 2 + (of_fleet.gpu_hours - 0.5 / 60 * 2) * (1 - of_fleet.score)
+    assert of_fleet.wasted_gpu_hours == pytest.approx(unused, rel=0.02)
     assert analysis.gpu_hours == pytest.approx(8 * 60 / 3600, rel=0.02)
     assert analysis.gpu_hours_unmeasured == pytest.approx(2 * 30 / 3600, rel=0.05)
     assert [verdict.code for verdict in analysis.verdicts][:1] == ["rank_lost"]
