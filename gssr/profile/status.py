@@ -17,7 +17,7 @@ from gssr.profile.request import UsageError
 from gssr.profile.sampling.plan import Plan
 from gssr.profile.sampling.summary import whole_run
 from gssr.profile.stderr import say
-from gssr.store.format.rank_ends import RankEnd, place_of, stopped_ranks
+from gssr.store.format.rank_ends import WHY_LOST, RankEnd, place_of, stopped_ranks
 from gssr.store.format.rollup import Vector, empty_vector, merge, unpack_vector
 from gssr.store.format.schema import GAP_INTERVALS, LEVELS
 from gssr.store.read.open import RecordingError, connect, files_of
@@ -46,7 +46,7 @@ def seconds_of(text: str, option: str = "--status-every") -> float:
 def _sentence(end: RankEnd) -> str:
     at = "" if end.time is None else f" at {time.strftime('%H:%M:%S', time.localtime(end.time))}"
     if end.how == "lost":
-        return f"{place_of(end)} was lost{at}: it was killed together with GSSR, or its node failed"
+        return f"{place_of(end)} was lost{at}: {WHY_LOST}"
     return f"{place_of(end)} ended{at} with exit code {end.exit_code}"
 
 

@@ -5,17 +5,20 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from merging import record
+from merging import RUN, record
 from sample_rows import START, STEP
 
 from gssr.model.analyze import analyze
 from gssr.model.fleet.figures import figures
 from gssr.model.live.frame import Query
 from gssr.model.live.watch import Watch
+from gssr.profile.recorder import Afterword
 from gssr.store.format.rank_ends import RankEnd
 from gssr.store.format.rows import first_failure
+from gssr.store.format.schema import RECORDING_STOPPED
 from gssr.store.merge import merge
 from gssr.store.read.recording import open_recording
+from tests.waiting import until
 
 END = START + 60 * STEP
 
@@ -105,3 +108,19 @@ def test_a_loss_is_on_the_next_frame_while_the_others_go_on(tmp_path: Path) -> N
     assert frame.state in ("live", "stalled")
     assert [(end.rank, end.node, end.how) for end in frame.ranks_stopped] == [(1, "node0", "lost")]
     assert [event.rank for event in frame.events if event.kind == "rank_lost"] == [1]
+
+
+def test_a_rank_whose_supervisor_has_seen_its_sampler_die_is_lost_at_once(tmp_path: Path) -> None:
+    recording = tmp_path / "run.sql"
+    record(recording, 0, world_size=2)
+    path = record(recording, 1, world_size=2, lost=True)
+    os.utime(path)  # written just now
+    with closing(open_recording(recording)) as found:
+        assert found.runs[0].state == "running"
+    Afterword(str(path), RUN, 1, "node0").add("backend_lost", f"{RECORDING_STOPPED}was killed by signal 9")
+    until(lambda: _state(recording) == "lost", "the loss")
+
+
+def _state(recording: Path) -> str:
+    with closing(open_recording(recording)) as found:
+        return found.runs[0].state

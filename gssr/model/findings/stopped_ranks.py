@@ -4,7 +4,7 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
-from gssr.store.format.rank_ends import RankEnd, place_of
+from gssr.store.format.rank_ends import WHY_LOST, RankEnd, place_of
 from gssr.store.format.rows import ranges
 
 _NODES_NAMED = 4
@@ -34,7 +34,7 @@ def describe_stopped_ranks(
         if len(ends) > 1:
             who = f"ranks {ranges(end.rank for end in ends)}" + (f" on {first.node}" if first.node else "")
         were = "was" if len(ends) == 1 else "were"
-        yield f"{who} {were} lost{at(first)}: killed together with GSSR, or the node failed; nobody knows the exit code"
+        yield f"{who} {were} lost{at(first)}: {WHY_LOST}"
     if len(nodes) > _NODES_NAMED:
         yield f"{len(nodes) - _NODES_NAMED} more nodes lost ranks"
     if unmeasured_gpu_hours > 0:

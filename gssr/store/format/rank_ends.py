@@ -36,9 +36,10 @@ def place_of(end: RankEnd) -> str:
 def event_of_loss(end: RankEnd, started_at: float | None) -> Event:
     """Describe a lost rank as an event of the run: no recording holds one, for nobody was left to write it."""
     time = end.time if end.time is not None else started_at or 0.0
-    message = f"{place_of(end)} was lost: nobody recorded its end. It was killed together with GSSR, or its node failed"
+    message = f"{place_of(end)} was lost: {WHY_LOST}"
     return Event(time, end.node, None, end.rank, RANK_LOST, message)
 
 
 RANK_LOST = "rank_lost"
 """The kind of such an event."""
+WHY_LOST = "nobody recorded its end, because it was killed, or its sampler alone, or its node failed"

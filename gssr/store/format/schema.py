@@ -37,6 +37,8 @@ that hold it, also those of a GPU that fell silent."""
 STATES = ("running", "completed", "failed", "timeout", "killed")
 """How a run stands. ``lost`` is never stored: readers derive it (gssr.store.read.recording)."""
 
+RECORDING_STOPPED = "recording stopped: the sampler "
+"""How the event of the kind backend_lost begins that the supervisor adds when its sampler has died."""
 RANKS_MISSING = "ranks_missing"
 NO_GPU = "no GPU is sampled"
 """How the line from the sampler, and its event of the kind backend, begins that says so, and why."""
