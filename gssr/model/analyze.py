@@ -174,7 +174,7 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
         node_series=node_series(reader, span, bounds, options.bins // 2) if options.host else {},
         processes=processes_on_gpus(reader, positions, bounds) if options.host else (),
     )
-    clocks = disagreement(reader.processes, interval)
+    clocks = disagreement(reader)
     unjudged = few and f"not judged: {few}"
     others = [sentence for sentence in (thinning(reader), reader.recounted, clocks, unjudged) if sentence]
     missing, thinned = _missing(total, interval), reader.keep != "raw"
