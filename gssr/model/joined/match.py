@@ -1,7 +1,7 @@
 """Laying a trace over the run that it is of: whose GPUs its GPUs are, and what its times are by the recording's clock.
 
-Samples and traces of a node are by that node's clock: where the reader corrects it (gssr.store.read.run_clocks), the trace is
-moved as well.
+Samples and traces of a node are by that node's clock: where the reader corrects it (gssr.store.read.run_clocks), the trace
+is moved as well.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
