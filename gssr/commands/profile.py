@@ -61,6 +61,15 @@ OPTIONS = (
         {"action": "store_true", "help": "show the live screen while the command runs; its output goes to FILE.log"},
     ),
     Option(
+        ("--linger",),
+        {
+            "metavar": "SECONDS",
+            "type": float,
+            "default": 30.0,
+            "help": "how long the live screen stays after the end of the run, or the last key since (default: 30)",
+        },
+    ),
+    Option(
         ("--status-every",),
         {
             "metavar": "TIME",
@@ -165,6 +174,7 @@ def handle(options: argparse.Namespace, workload: list[str] | None) -> int:
         summary=options.summary,
         status_every=options.status_every,
         live=show if options.live else None,
+        linger=options.linger,
         attach=options.attach_job,
         redact=options.redact,
         textfile=options.textfile,

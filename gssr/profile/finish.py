@@ -14,6 +14,7 @@ from shlex import quote
 from types import FrameType
 from typing import NamedTuple, NoReturn
 
+from gssr.profile.output import whole_of
 from gssr.profile.sampling.plan import Plan
 from gssr.profile.stderr import say
 from gssr.store.disk import FILE, is_local
@@ -80,6 +81,28 @@ def finish(
         _Waiting(told_to_end).for_child_of(run)
     except OSError as error:
         say(f"{run.folder}: is not merged: {error.strerror or error}")
+
+
+def stand_in_for_screen(plan: Plan) -> None:
+    """Show the page in the place of a live screen that left by itself, if the run has not shown it yet, and say how to come
+    back. Never raises."""
+    path, run_id = whole_of(plan.path), str(plan.run["run_id"])
+    try:
+        if path == plan.path:
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    _show(path, run_id)
+                finally:
+                    os._exit(1)
+            deadline = time.monotonic() + MERGE_SECONDS
+            while os.waitpid(pid, os.WNOHANG)[0] == 0:
+                if time.monotonic() > deadline:
+                    os.kill(pid, signal.SIGKILL)
+                time.sleep(_PAUSE)
+    except OSError as error:
+        say(f"the page can't be shown: {error.strerror or error}")
+    say(f"the screen left by itself; it opens again with: gssr tui {quote(path)}")
 
 
 class _Waiting:

@@ -130,6 +130,7 @@ def _profile(request: Request) -> int:
     one_voice.begin(place, str(plan.run["run_id"]), shards)
     traces = Traces(plan)
     status: Status | None = None
+    live: Live | None = None
     recorder: Recorder | NoRecorder
     try:
         if every is not None and place.rank == 0 and request.live is None:  # a screen says it all
@@ -141,7 +142,8 @@ def _profile(request: Request) -> int:
     if request.attach:
         code = attach(recorder, str(place.job_id), request.max_runtime)
     else:
-        live = _live(request.live, plan, request) if request.live is not None else None
+        if request.live is not None:
+            live = _live(request.live, plan, request)
         code = _supervised(request, recorder, live, traces.folder, place.rank)
     if status is not None:
         status.stop()
@@ -155,6 +157,10 @@ def _profile(request: Request) -> int:
 
         page = request.summary and not plan.summary  # of several ranks; of one the sampler tells the result
         finish(plan, recorder.pid, request.overwrite, page, told_to_end, place.local_size)
+    if live is not None and live.left_by_itself and request.summary:
+        from gssr.profile.finish import stand_in_for_screen
+
+        stand_in_for_screen(plan)
     return code
 
 
@@ -209,7 +215,8 @@ def _live(show: "Show", plan: Plan, request: Request) -> "Live | None":
 
     path = whole_of(plan.path)
     try:
-        return Live(show, path, str(plan.run["run_id"]), open_log(path, request.overwrite), request.summary)
+        log = open_log(path, request.overwrite)
+        return Live(show, path, str(plan.run["run_id"]), log, request.summary, request.linger)
     except OSError as error:
         what = "no pseudo-terminal is to be had" if error.filename is None else f"{error.filename}: can't be written"
         say(f"{what}: {error.strerror}: recording without a screen")
@@ -224,6 +231,8 @@ def plan_of(request: Request, place: launch.Place, make: bool = True) -> Plan:
         raise UsageError(f"--sampling-time: {request.sampling_ms:g} ms is not between {limits}")
     if request.max_runtime is not None and not 0 < request.max_runtime < math.inf:
         raise UsageError(f"--max-runtime: {request.max_runtime:g} s is no length of time")
+    if not request.linger >= 0:
+        raise UsageError(f"--linger: {request.linger:g} s is no length of time")
     if request.append and request.overwrite:
         raise UsageError("-f overwrites a recording, -a adds to it: give one of them")
     if request.textfile is not None and request.redact:

@@ -27,6 +27,7 @@ from gssr.profile.workload import (
     start_failure,
     wait_plainly,
 )
+from gssr.store.format.schema import RECORDING_STOPPED
 
 if TYPE_CHECKING:
     from gssr.profile.live import Live
@@ -144,8 +145,8 @@ class Attendant:
         self._no_result = code != 0
         if code not in (0, SAID_WHY):
             how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
-            say(f"recording stopped: the sampler {how}{meanwhile}")
-            self._recorder.event("backend_lost", f"recording stopped: the sampler {how}")
+            say(f"{RECORDING_STOPPED}{how}{meanwhile}")
+            self._recorder.event("backend_lost", f"{RECORDING_STOPPED}{how}")
 
     def _asks_for_end(self, sig: int) -> bool:
         """Whoever sent this signal will not wait for long."""

@@ -23,6 +23,8 @@ ADDED = {
     "array_task_id",
     "world_size",
     "ranks_missing",
+    "ranks_stopped",
+    "gpu_hours_unmeasured",
     "window",
     "clock_event_reasons",
     "host",

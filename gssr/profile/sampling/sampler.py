@@ -30,11 +30,14 @@ from gssr.store.write.writer import Writer
 
 if TYPE_CHECKING:
     from gssr.backends.host import HostSampler, WorkloadSampler
+    from gssr.backends.memory_cgroup import MemoryCgroup
 
 HOST_SECONDS = 1.0
 """The host and the workload's processes are looked at, and what was added is committed, at least this often."""
 COLLECT_SECONDS = 60.0
 """Garbage is collected this often, right after a tick, and at no other time."""
+_KILLED = 128 + 9
+"""Exit code of a command that was ended by SIGKILL, the kernel's when memory is out."""
 EXIT_SAID_WHY = 3
 
 
@@ -153,6 +156,9 @@ class _Sampler:
         self._workload: int | None = None
         self._workload_start: int | None = None
         self._workload_sampler: WorkloadSampler | None = None
+        self._memory: MemoryCgroup | None = None
+        self._resident: int | None = None
+        """Bytes that the workload had in memory when it was looked at last."""
         self._problem: str | None = None
         self.full = False
         """The recording has become as large as it may."""
@@ -252,6 +258,7 @@ class _Sampler:
     def _sample_workload(self, now: float) -> None:
         values = self._workload_sampler.sample(now) if self._workload_sampler is not None else None
         if values is not None:
+            self._resident = values[1]
             self._writer.add_workload(now, values)
 
     def _say_for_all(self, text: str) -> None:
@@ -300,7 +307,9 @@ class _Sampler:
             writer.started(when)
             writer.event(when, "start", f"the workload was started as process {words[1]}")
             from gssr.backends.host import WorkloadSampler
+            from gssr.backends.memory_cgroup import MemoryCgroup
 
+            self._memory = MemoryCgroup()
             self._workload_sampler = WorkloadSampler(self._workload)
             self._share.started(self._workload, self._workload_sampler)
             self._sample_workload(self._clock.now())
@@ -311,6 +320,16 @@ class _Sampler:
             self._end = (None if self._plan.attached else code, state, when)  # what is recorded from beside has its own
             what = "the recording ended" if self._plan.attached else f"the workload ended: {state}, exit code {code}"
             writer.event(when, "end", what)
+            if state == "killed" and code == _KILLED and self._memory is not None:
+                self._keep_out_of_memory(when)
+
+    def _keep_out_of_memory(self, when: float) -> None:
+        assert self._memory is not None
+        why = self._memory.explain_kill(self._resident)
+        if why is not None:
+            process = self._plan.process
+            who = f"rank {process['rank']} on {process['node']}" if self._plan.siblings else "the workload"
+            self._writer.event(when, "out_of_memory", f"{who} ran {why}")
 
     def _check_workload(self, now: float) -> None:
         """Without a supervisor: is the workload still there?"""

@@ -1,5 +1,6 @@
 """The rows of the small tables as Python sees them: runs, processes, GPUs, events, and what they say together."""
 
+import math
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import NamedTuple
@@ -179,18 +180,25 @@ def gpu_order(gpu: Gpu) -> tuple[str, int, str]:
 
 
 def one_run(runs: Sequence[Run]) -> Run:
-    """One run from the rows its ranks wrote into their own files: first start, last end, highest exit code, worst state
-    (``state`` of each must have been derived before)."""
+    """One run from the rows its ranks wrote into their own files: first start, last end, the exit code of the rank that
+    failed first, worst state (``state`` of each must have been derived before)."""
     first = runs[0]
     starts = [run.started_at for run in runs if run.started_at is not None]
     ends = [run.ended_at for run in runs]
-    codes = [run.exit_code for run in runs if run.exit_code is not None]
     return first._replace(
         started_at=min(starts, default=None),
         ended_at=None if None in ends else max(end for end in ends if end is not None),
-        exit_code=max(codes, default=None),
+        exit_code=first_failure((run.ended_at, run.exit_code) for run in runs),
         state=min((run.state for run in runs), key=_STATE_ORDER.index),
     )
+
+
+def first_failure(ends: Iterable[tuple[float | None, int | None]]) -> int | None:
+    """The exit code of a run whose ranks ended at these times (unix s) with these exit codes: that of the first to fail, the
+    highest where several failed at once; 0 where none did, None where that of any is unknown."""
+    ends = list(ends)
+    failed = [(math.inf if time is None else time, -code) for time, code in ends if code]
+    return -min(failed)[1] if failed else 0 if ends and all(code == 0 for _, code in ends) else None
 
 
 def missing_ranks(world_size: int | None, ranks: Iterable[int]) -> tuple[int, ...] | None:
