@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from gssr.model.traces.rules import IN_TORCH
 from gssr.model.traces.rules import TABLE as OF_TRACES
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Rule, Threshold
@@ -21,15 +22,16 @@ def _thresholds(rule: Rule) -> str:
     return "| Name | Value | What it means | Source |\n| --- | --- | --- | --- |\n" + lines
 
 
-def _rule(rule: Rule) -> str:
+def _rule(rule: Rule, more: str = "") -> str:
     needs = "; ".join(" or ".join(f"`{name}`" for name in group) for group in rule.needs)
     hides = ", ".join(f"`{code}`" for code in rule.explains)
     about = f"Severity: {rule.severity}. Needs {needs}." + (f" Hides {hides}." if hides else "")
     if rule.delays:
         delays = ", ".join(f"`{code}`" for code in rule.delays)
         about += f" {'Also hides' if hides else 'Hides'}, on all GPUs (they wait for these GPUs): {delays}."
+    advice = f"{rule.advice} {more}".rstrip()
     title = rule.title.replace("{", "*").replace("}", "*")
-    return f"### {rule.code}\n\n> {title}\n\n{rule.advice}\n\n{about}\n\n{_thresholds(rule)}\n"
+    return f"### {rule.code}\n\n> {title}\n\n{advice}\n\n{about}\n\n{_thresholds(rule)}\n"
 
 
 def sections() -> dict[str, str]:
@@ -37,7 +39,8 @@ def sections() -> dict[str, str]:
     return {
         "common": _thresholds(TABLE.common),
         "rules": "".join(_rule(rule) for rule in TABLE.rules).rstrip("\n") + "\n",
-        "rules for traces": "".join(_rule(rule) for rule in OF_TRACES.rules).rstrip("\n") + "\n",
+        "rules for traces": "".join(_rule(rule, IN_TORCH.get(rule.code, "")) for rule in OF_TRACES.rules).rstrip()
+        + "\n",
     }
 
 

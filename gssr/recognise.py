@@ -120,6 +120,12 @@ _ROCPROF = re.compile(
 )
 _OF_ROCPROF = "which this version can't read: gssr reads the database that rocprofv3 writes by default"
 _OF_PERFETTO = "of rocprofv3 it reads the database that is written by default"
+_PLANE = re.compile(
+    rb"\x0a[\x80-\xff]{0,5}[\x01-\x7f](?:\x08[\x80-\xff]{0,9}[\0-\x7f])?\x12[\x01-\x7f](?:/(?:host|device):|Task E)"
+)
+"""How a profile of XLA begins: a plane of so many bytes, its number, and its name. In a trace of Perfetto a packet stands
+there, whose second field holds no text."""
+_OF_XLA = "is a profile of XLA (XSpace), which this version can't read: name the .trace.json.gz that lies beside it"
 _PACKETS = 8
 _RANGE = (
     rb'\{\s*"status"\s*:\s*(?:"error"\s*,|"success"\s*,\s*(?:"(?:isPartial|warnings|infos)"[^{}]{0,4000},\s*)?"data"\s*:\s*'
@@ -328,6 +334,8 @@ def _of_text(text: bytes) -> Found | None:
         text, begin = text[: len(text) // 2 * 2].decode("utf-16", "replace").encode().lstrip(), 0
     if _ROCPROF.match(text, begin):
         return Found("rocprof", f"is CSV of rocprofv3, {_OF_ROCPROF}")
+    if _PLANE.match(text):
+        return Found("xplane", _OF_XLA)
     if _is_protobuf(text):
         return Found("perfetto", f"is a trace of Perfetto, which this version can't read; {_OF_PERFETTO}")
     for pattern, kind in _TEXTS:

@@ -127,18 +127,19 @@ def _folder(options: argparse.Namespace, called: Mapping[str, str]) -> int:
         return fail(MISSING, BAD_INPUT)
     except OSError as error:
         return fail(f"-o {options.output}: can't be written: {error.strerror}", BAD_INPUT)
+    n_traced = 0
     try:
         problems: Sequence[str] = ()
         if traces:
             chosen = [table for name, table in TRACE_TABLES.items() if name in names]
-            problems = export_traces(traces, sink, chosen, options.metric)
+            n_traced, problems = export_traces(traces, sink, chosen, options.metric)
     except (TraceError, ExportError, ValueError) as error:
         return fail(str(error), BAD_INPUT)
     except OSError as error:
         return fail(f"{error.filename or options.output}: can't be written: {error.strerror}", BAD_INPUT)
     tables = [table for name, table in EXPORTED.items() if name in names]
     n_runs, code = _export({name: called.get(name, name) for name in found.names}, sink, tables, rules, options.output)
-    n_runs += bool(traces)
+    n_runs += n_traced
     for problem in problems:
         code = fail(problem, BAD_INPUT)
     code = _said(options.output, n_runs) or code

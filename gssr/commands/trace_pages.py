@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from gssr.commands import BAD_INPUT, OK, USAGE, fail, page_options, put, tell
+from gssr.commands import BAD_INPUT, USAGE, fail, page_options, put, tell
 
 if TYPE_CHECKING:
     from gssr.model.traces.results import TraceAnalysis
+    from gssr.render.roles import Row
     from gssr.traces.open import Traces
 
 ONLY_RECORDINGS = (
@@ -24,8 +25,8 @@ _POWER = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 def analyze_traces(names: Sequence[str], options: argparse.Namespace) -> int:
-    """``gssr analyze`` of these traces, the ranks of one run; the exit code."""
-    from gssr.model.traces.analyze import analyze_timelines
+    """``gssr analyze`` of these traces, the ranks of one run, or of several, one after the other; the exit code."""
+    from gssr.model.traces.each_run import each_readable
     from gssr.model.traces.rules import TABLE
     from gssr.model.traces.tables import ALIASES, NSYS, TABLES
     from gssr.model.traces.window import Wanted
@@ -44,19 +45,18 @@ def analyze_traces(names: Sequence[str], options: argparse.Namespace) -> int:
         report = NSYS.get(ALIASES.get(options.csv, options.csv))
         page = ["verdicts"] if options.csv is None or options.png is not None else []
         only = None if options.json else [*page, *filter(None, [options.csv if report is None else report.table])]
-        traces = opened(names, options.max_size, options.ranks, (_known(wanted.start), _known(wanted.end)))
-        trace = analyze_timelines(traces.timelines(), wanted, rules, only)
-    except TraceError as error:
-        return fail(str(error), BAD_INPUT)
+        runs = opened(names, options.max_size, options.ranks, (_known(wanted.start), _known(wanted.end)))
+        for flag, value in (("--csv", options.csv), ("--report", options.report)):
+            if len(runs) > 1 and value is not None:
+                return fail(f"{flag}: is of one run: {runs[1].sources[0].path} {runs[1].why_apart}", USAGE)
+        code = _show(_said(each_readable(runs, wanted, rules, only)), len(runs) == 1, names, options)
+        return BAD_INPUT if runs[0].problems else code
     except ValueError as error:
         return fail(str(error), USAGE)
-    code = OK
-    for problem in traces.problems:
-        code = fail(problem, BAD_INPUT)
-    try:
-        return _show(trace, names, options) or code
     except TraceError as error:  # the values of a profile are read when they are asked for
         return fail(str(error), BAD_INPUT)
+    except BrokenPipeError:  # who reads has seen enough
+        raise
     except OSError as error:
         what = f"{error.filename or options.report or options.png}: can't be written: {error.strerror}"
         return fail(what, BAD_INPUT)
@@ -71,41 +71,71 @@ def _known(time: str | None) -> int | None:
 
 def opened(
     names: Sequence[str], max_size: str | None, ranks: str | None, window: tuple[int | None, int | None]
-) -> "Traces":
-    """The traces, opened. Raises gssr.traces.open.TraceError, and ValueError for a size and for ranks that are none."""
-    from gssr.traces.open import open_traces
+) -> "list[Traces]":
+    """The traces, opened, by run. Raises gssr.traces.open.TraceError, and ValueError for a size and for ranks that are
+    none."""
+    from gssr.traces.open import open_runs
 
     if max_size is None:
-        return open_traces(names, ranks=ranks, window=window)
+        return open_runs(names, ranks=ranks, window=window)
     found = _SIZE.fullmatch(max_size.strip())
     if found is None:
         raise ValueError(f"--max-size: {max_size!r} is not a size: give bytes, 500M or 100G")
-    return open_traces(names, most_bytes=int(float(found[1]) * 1024 ** _POWER[found[2]]), ranks=ranks, window=window)
+    return open_runs(names, most_bytes=int(float(found[1]) * 1024 ** _POWER[found[2]]), ranks=ranks, window=window)
 
 
-def _show(trace: "TraceAnalysis", names: Sequence[str], options: argparse.Namespace) -> int:
+def _said(analyses: "Iterator[tuple[Traces, TraceAnalysis]]") -> "Iterator[tuple[Traces, TraceAnalysis]]":
+    """Say what of these runs can't be read, once they were."""
+    problems: list[str] = []
+    for run, trace in analyses:
+        problems = run.problems  # those of all runs together
+        yield run, trace
+    for problem in problems:
+        fail(problem, BAD_INPUT)
+
+
+def _show(
+    analyses: "Iterator[tuple[Traces, TraceAnalysis]]", is_one: bool, names: Sequence[str], options: argparse.Namespace
+) -> int:
+    """Print the analyses of runs, each made when it is its turn; ``is_one``: of one run. Nothing is printed before all are
+    there."""
     from dataclasses import replace
 
     from gssr.commands.printing import Spool
     from gssr.render.verdicts import naming
     from gssr.report.page import PageOptions
     from gssr.report.terminal import to_text
-    from gssr.report.trace import pieces, trace_page
+    from gssr.report.trace import pieces, pieces_of_runs, trace_page
 
-    if options.png is not None:
-        _draw(trace, options.png)
-    if options.report is not None:
-        _report(trace, options.report)
+    def drawn() -> "Iterator[tuple[Traces, TraceAnalysis]]":
+        for run, trace in analyses:
+            if options.png is not None:
+                _draw(trace, options.png)
+            if options.report is not None:
+                _report(trace, options.report)
+            yield run, trace
+
     if options.csv is None and not options.json:
         asked = PageOptions(options.width, page_options.ascii_only(options), options.verbosity)
-        rows = trace_page(replace(trace, verdicts=naming(trace.verdicts, names)), asked)
+        rows: list[Row] = []
+        for run, trace in drawn():
+            own = names if is_one else [source.path for source in run.sources]
+            rows += [
+                *([(), ()] if rows else []),
+                *trace_page(replace(trace, verdicts=naming(trace.verdicts, own)), asked),
+            ]
         return put(to_text(rows, page_options.wants_color(options), asked.ascii))
     with Spool() as spool:
-        try:
-            for piece in pieces(trace) if options.json else _csv(trace, options.csv):
+        if not is_one:
+            found = pieces_of_runs(trace for _, trace in drawn())
+        else:
+            ((_, trace),) = drawn()
+            found = pieces(trace) if options.json else _csv(trace, options.csv)
+        for piece in found:
+            try:
                 spool.write(piece)
-        except OSError as error:
-            return fail(f"what is to be printed can't be kept: {error.strerror}", BAD_INPUT)
+            except OSError as error:
+                return fail(f"what is to be printed can't be kept: {error.strerror}", BAD_INPUT)
         return spool.print()
 
 

@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gssr.commands import BAD_INPUT, USAGE, Command, Option, fail, screen
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from gssr.model.live.watch import Watch
     from gssr.model.live.watch_trace import Watched
     from gssr.profile.screen import Beside
+    from gssr.traces.timeline import Timeline
     from gssr.tui.app import LiveScreen
 
 
@@ -30,7 +32,7 @@ def show(beside: "Beside") -> int:
 
     from gssr.model.live.watch import Watch
     from gssr.model.verdicts.rules import TABLE, from_environment
-    from gssr.profile.screen import DRAWN, REQUESTS
+    from gssr.profile.screen import DRAWN, OVER, REQUESTS, USED
     from gssr.profile.terminal import SavedModes
     from gssr.render.glyphs import glyphs
     from gssr.tui.job import Job, JobScreen
@@ -49,7 +51,8 @@ def show(beside: "Beside") -> int:
         except OSError:
             pass  # it has gone
 
-    job = Job(beside.log, beside.log_start, beside.notices, lambda: tell(DRAWN), REQUESTS, tell, leave)
+    said = (lambda: tell(DRAWN), lambda: tell(OVER), lambda: tell(USED))
+    job = Job(beside.log, beside.log_start, beside.notices, *said, REQUESTS, tell, leave)
     watch = Watch(beside.recording, beside.run_id)
     table, wrong = TABLE, ""
     try:
@@ -174,8 +177,8 @@ def watches_of(
     own: "Sequence[Custom]" = (),
 ) -> "list[Watched]":
     """What is to be watched: each recording, the first with its traces and those to ``attach`` (``offset``: s to add to
-    their times), and each trace, of it only these ``ranks``, with metrics of one's ``own``; files of several ranks are one
-    trace. Raises ValueError, a sentence, for both at once."""
+    their times), and the traces of each run, of them only these ``ranks``, with metrics of one's ``own``. Raises ValueError,
+    a sentence, for both at once."""
     from gssr.model.live.watch import Watch
 
     traces = traces_among(name for name in names if os.path.exists(name))
@@ -192,16 +195,18 @@ def watches_of(
     if run_id is not None:
         raise ValueError(f"--run: is for recordings: {names[0]} is a trace")
     from gssr.model.live.watch_trace import WatchTrace
-    from gssr.traces.open import TraceError, open_traces
-
-    def watch(files: Sequence[str]) -> WatchTrace:
-        return WatchTrace(files[0], lambda: open_traces(files, ranks=ranks).timeline(), own)
+    from gssr.traces.open import TraceError, open_runs
 
     try:
-        open_traces(traces, ranks=ranks)
-    except TraceError:  # two of one rank: runs to compare
-        return [watch([name]) for name in traces]
-    return [watch(traces)]
+        return [WatchTrace(run.name, run.timeline, own) for run in open_runs(traces, ranks=ranks)]
+    except TraceError:  # the screen says of which
+        return [WatchTrace(name, partial(_timeline, name, ranks), own) for name in traces]
+
+
+def _timeline(name: str, ranks: str | None) -> "Timeline":
+    from gssr.traces.open import open_traces
+
+    return open_traces([name], ranks=ranks).timeline()
 
 
 def _joined(watch: "Watch", run_id: str | None, attach: Sequence[str], offset: float | None) -> "Watched":

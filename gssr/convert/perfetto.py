@@ -102,7 +102,7 @@ def _intervals(timeline: Timeline, base: int, ids: Iterator[int]) -> Iterator[st
             who = f"rank {track.rank}" if track.rank is not None else f"process {track.pid}"
             yield _event("M", (processes[key],) * 2, "process_name", args={"name": f"{who}, traced"})
         thread = processes[key], next(ids)
-        of_gpu = track.kind == "gpu_stream"
+        of_gpu = track.kind in ("gpu_stream", "host_wait")
         name = track.name or (f"stream {track.stream}" if of_gpu else f"thread {track.tid}")
         where = f"{track.node or '?'}:{track.device} " if of_gpu else ""
         yield _event("M", thread, "thread_name", args={"name": f"{where}{name}"})

@@ -4,14 +4,14 @@ import os
 from collections.abc import Sequence
 
 from gssr.convert.tables import Columns, Sink, Table
-from gssr.model.traces.analyze import analyze_timelines
+from gssr.model.traces.each_run import each_readable
 from gssr.model.traces.results import TraceAnalysis
 from gssr.model.traces.rules import TABLE
 from gssr.model.traces.tables import TABLES
 from gssr.model.traces.window import Wanted
 from gssr.model.verdicts.rules import from_environment
 from gssr.store.format.schema import Column
-from gssr.traces.open import open_traces
+from gssr.traces.open import open_runs
 
 RUN = Column("run_id", "TEXT NOT NULL", "the run: the name of its file or folder")
 TRACE_TABLES: dict[str, Table] = {
@@ -22,13 +22,21 @@ TRACE_TABLES: dict[str, Table] = {
 
 def export_traces(
     paths: Sequence[str], sink: Sink, tables: Sequence[Table], metrics: Sequence[str] = ()
-) -> list[str]:  # fmt: skip
-    """Write these tables of the traces of one run's ranks, judged by the site's rules; ``metrics``: of one's own. Returns
-    sentences about those that can't be read. Raises TraceError where none can be, ExportError, OSError and, for a mistake in
-    the rules or a metric, ValueError; then the sink has undone what it began."""
-    traces = open_traces(paths)
-    trace = analyze_timelines(traces.timelines(), Wanted(metrics=metrics), rules=from_environment(table=TABLE))
-    run_id = os.path.basename(os.path.abspath(paths[0])).encode("utf-8", "backslashreplace").decode()
+) -> tuple[int, Sequence[str]]:  # fmt: skip
+    """Write these tables of the traces of each run, judged by the site's rules; ``metrics``: of one's own. Returns how many
+    runs there are, and sentences about traces that can't be read. Raises TraceError where none can be, ExportError, OSError
+    and, for a mistake in the rules or a metric, ValueError; then the sink has undone what it began of a run."""
+    runs, rules, n = open_runs(paths), from_environment(table=TABLE), 0
+    names = [os.path.basename(os.path.abspath(run.name)) for run in runs]
+    for run, trace in each_readable(runs, Wanted(metrics=metrics), rules):
+        name = os.path.basename(os.path.abspath(run.name))
+        called = name if names.count(name) == 1 else run.name
+        _export(trace, called.encode("utf-8", "backslashreplace").decode(), sink, tables)
+        n += 1
+    return n, runs[0].problems
+
+
+def _export(trace: TraceAnalysis, run_id: str, sink: Sink, tables: Sequence[Table]) -> None:
     sink.begin(run_id, tables)
     try:
         for table in tables:
@@ -37,7 +45,6 @@ def export_traces(
     except BaseException:
         sink.undo()
         raise
-    return traces.problems
 
 
 def _columns(trace: TraceAnalysis, run_id: str, table: Table) -> Columns:

@@ -9,6 +9,7 @@ SPLIT = ("compute", "exposed_communication", "exposed_copy", "idle")
 LATE: Mapping[str, str] = {
     "host": "host late", "launch": "between launches", "dependency": "waiting for other work",
     "copy": "waiting for a copy", "unknown": "not launched by what was traced",
+    "outside": "before its first work or after its last",
 }  # fmt: skip
 """The causes of gaps (gssr.model.traces.idle) in few words."""
 

@@ -6,7 +6,7 @@ The object's keys are a contract (docs/traces.md): they are only ever added to. 
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,11 +16,12 @@ from gssr.arrays import Floats
 from gssr.metrics import Metric
 from gssr.model.traces.call_tree import CallTree, places_text
 from gssr.model.traces.idle import MOST_GAPS
-from gssr.model.traces.results import CAUSES, Cause, Course, Gap, GpuUse, OwnMetric, Step, TraceAnalysis
+from gssr.model.traces.results import CAUSES, Cause, Gap, GpuUse, OwnMetric, Step, TraceAnalysis
 from gssr.model.traces.tables import TABLES, launch_numbers, rows_of
 from gssr.model.verdicts.words import took
-from gssr.render.cells import clean, clip, fit, flow, wrap
-from gssr.render.columns import bar, columns, strip
+from gssr.render.cells import cell_width, clean, clip, fit, flow, wrap
+from gssr.render.columns import bar, strip
+from gssr.render.function_names import distinct_names, short_name
 from gssr.render.glyphs import Glyphs, glyphs
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import NONE, count, fixed, percent, quantity
@@ -32,18 +33,27 @@ from gssr.report.exchange import exchange_rows, io_rows
 from gssr.report.page import LABEL, PageOptions, labelled, remark, section
 
 SCHEMA = "gssr.trace/1"
+SCHEMA_OF_RUNS = "gssr.traces/1"
+"""Of the object that holds those of several runs."""
 _MOST = {"low": 3, "medium": 10, "high": 50}
 """Rows of a table."""
 _TOLD = 1000
 """Gaps are told from this part of the time on."""
+_MOST_OF_IT = 0.99
+"""Where a GPU works for less of the job's time than this share, the page shows for how long each does."""
 _ROOMY = 64
 """From so many cells on a table of names has all its numbers."""
+_LONGEST_NAME = 60
+"""Cells of a name in a sentence."""
+_LEAST_NAME = 12
+"""Cells of a name, for which numbers give way."""
 _CAUSES: dict[Cause, str] = {
-    "host": "the host was late: it launched the next work after the gap had begun",
+    "host": "the host was late: until it launched the next work",
     "launch": "from one piece of work to the next, less than 30 µs",
-    "dependency": "launched in time, waiting for something else: an event, another GPU",
-    "copy": "a copy launched in time, waiting for its data",
+    "dependency": "launched, waiting for something else: an event, another GPU",
+    "copy": "a copy launched, waiting for its data",
     "unknown": "the trace does not tell what launched the next work",
+    "outside": "before a GPU's first work and after its last",
 }
 
 
@@ -105,7 +115,8 @@ def _sum(trace: TraceAnalysis, key: str) -> int:
 
 
 def _share(trace: TraceAnalysis, key: str) -> float:
-    return _sum(trace, key) / max(trace.span_ns, 1)
+    """Of the time of all GPUs together."""
+    return (trace.idle_ns if key == "idle_ns" else _sum(trace, key)) / max(trace.span_ns, 1)
 
 
 def _head(trace: TraceAnalysis, width: int, marks: Glyphs) -> list[Row]:
@@ -135,7 +146,7 @@ def describe(trace: TraceAnalysis) -> list[str]:
         "".join([*paths[:1], more]),
         *places,
         gpus + (f" on {count(len(nodes), 'node')}" if nodes and trace.gpus else ""),
-        *sorted({clean(value) for name, value in trace.facts.items() if re.match("GPU |gpu$", name)})[:2],
+        *sorted({clean(value) for name, value in trace.facts.items() if re.match("GPU |gpu$", name)} - {""})[:2],
         took(trace.window[1] - trace.window[0]),
         *([count(_sum(trace, "n_kernels"), "kernel")] if trace.gpus or not places else []),
         f"{count(events, 'event')} by {clean(', '.join(tools))}",
@@ -165,7 +176,7 @@ def _split(trace: TraceAnalysis, width: int, marks: Glyphs) -> list[Row]:
     """The split as a bar, and the share busy over time."""
     rows = section("How well used?", width, marks)
     room = max(width - LABEL, 8)
-    rows.append(labelled("split", width, *split_bar(trace.gpus, room, marks)))
+    rows.append(labelled("split", width, *split_bar([_share(trace, key) for _, key, _ in PARTS], room, marks)))
     legend = [
         (Span(f"{fill or ' '} ", role), Span(f"{name} {percent(_share(trace, key))}"))
         for fill, (name, key, role) in zip(_fills(marks), PARTS, strict=True)
@@ -176,8 +187,8 @@ def _split(trace: TraceAnalysis, width: int, marks: Glyphs) -> list[Row]:
         rows += remark(
             f"{percent(hidden)} of the communication lies under computation", width, "plain", label="overlap"
         )
-    values = over_time([gpu.course for gpu in trace.gpus], room)
-    begin, end = extent(trace.gpus)
+    values = over_time(trace, room)
+    begin, end = trace.extent or (0, 0)
     left, right = took(begin), took(end)
     axis = f"{left}{right:>{max(room - len(left), len(right) + 1)}}"
     return [
@@ -187,55 +198,53 @@ def _split(trace: TraceAnalysis, width: int, marks: Glyphs) -> list[Row]:
     ]  # fmt: skip
 
 
-def split_bar(gpus: Sequence[GpuUse], width: int, marks: Glyphs) -> Row:
-    """The split of these GPUs in exactly ``width`` cells: computation, exposed communication, exposed copies; blank for
-    idle."""
-    span = max(sum(gpu.span_ns for gpu in gpus), 1)
-    ends = np.cumsum([sum(getattr(gpu, key) for gpu in gpus) for _, key, _ in PARTS]) * width / span
+def split_bar(shares: Sequence[float], width: int, marks: Glyphs) -> Row:
+    """A split, the shares of PARTS, in exactly ``width`` cells: computation, exposed communication, exposed copies; blank
+    for idle."""
+    ends = np.cumsum(shares) * width
     cells = np.diff(np.rint(ends).astype(int), prepend=0).tolist()
     fills = zip(_fills(marks), cells, PARTS, strict=True)
     return tuple(Span(fill * n, role) for fill, n, (_, _, role) in fills if n > 0)
 
 
-def extent(gpus: Sequence[GpuUse]) -> tuple[int, int]:
-    """From the first start to the last end of their work, ns."""
-    return min(gpu.course.begin for gpu in gpus), max(gpu.course.end for gpu in gpus)
-
-
-def over_time(courses: Sequence[Course], n: int, name: str = "busy") -> Floats:
-    """[n]: the share ``busy`` or in ``compute``, the mean of the GPUs, in equal columns of their time; NaN where none had
-    begun or all had ended."""
-    begin, end = min(course.begin for course in courses), max(course.end for course in courses)
-    found = np.full((len(courses), n), np.nan)
-    for at, course in enumerate(courses):
-        values = course.busy if name == "busy" else course.types[0]
-        width = max(course.end - course.begin, 1) / len(values)
-        found[at] = columns(values, course.begin - begin, width, 0, max(end - begin, 1), n)
-    known = np.isfinite(found)
-    total = np.where(known, found, 0).sum(axis=0)
-    return np.where(known.any(axis=0), total / np.maximum(known.sum(axis=0), 1), np.nan)
+def over_time(trace: TraceAnalysis, n: int, name: str = "busy") -> Floats:
+    """[n]: the share ``busy`` or in ``compute``, the mean of all GPUs, in equal columns of the job's time."""
+    found = np.zeros(n)
+    for course in (gpu.course for gpu in trace.gpus):
+        found += course.between(course.busy if name == "busy" else course.types[0], *(trace.extent or (0, 0)), n)
+    return found / max(len(trace.gpus), 1)
 
 
 def _gpus(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
+    length = trace.span_ns / max(len(trace.gpus), 1)
+    apart = any(gpu.span_ns < _MOST_OF_IT * length for gpu in trace.gpus)
     head = (
-        Column("GPU"), Column("split", least=8, most=30, drop=2), Column("busy", "right"), Column("compute", "right"),
-        Column("exp.comm", "right"), Column("exp.copy", "right", drop=3), Column("overlap", "right", drop=4),
-        Column("comm.", "right", drop=1), Column("kernels", "right", drop=5),
+        Column("GPU"), Column("split", least=8, most=30, drop=2), *([Column("span", "right")] if apart else []),
+        Column("busy", "right"), Column("compute", "right"), Column("exp.comm", "right"),
+        Column("exp.copy", "right", drop=3), Column("overlap", "right", drop=4), Column("comm.", "right", drop=1),
+        Column("kernels", "right", drop=5),
     )  # fmt: skip
 
-    def share(gpu: GpuUse, key: str) -> str:
-        return f"{100 * getattr(gpu, key) / max(gpu.span_ns, 1):.1f}"
+    def share(gpu: GpuUse, key: str) -> float:
+        return float(getattr(gpu, key) / max(gpu.span_ns, 1))
+
+    def shown(gpu: GpuUse, key: str) -> str:
+        return f"{100 * share(gpu, key):.1f}" if gpu.span_ns else NONE
 
     most = {"low": 4, "medium": 16, "high": 4096}[options.verbosity]
     lines: list[list[Cell]] = [
-        [clean(gpu.place), partial(split_bar, [gpu], marks=marks), share(gpu, "busy_ns"),
-         share(gpu, "compute_ns"), share(gpu, "exposed_communication_ns"), share(gpu, "exposed_copy_ns"),
+        [clean(gpu.place), partial(split_bar, [share(gpu, key) for _, key, _ in PARTS], marks=marks),
+         *([took(gpu.span_ns)] if apart else []),
+         *(shown(gpu, f"{key}_ns") for key in ("busy", "compute", "exposed_communication", "exposed_copy")),
          NONE if gpu.overlap is None else f"{100 * gpu.overlap:.1f}", took(gpu.communication_ns), f"{gpu.n_kernels:,}"]
         for gpu in trace.gpus[:most]
     ]  # fmt: skip
     rows = [(), *table(head, lines, options.width, marks)]
     if len(trace.gpus) > most:
         rows += wrap(f"and {count(len(trace.gpus) - most, 'more GPU')}", options.width, role="dim")
+    if apart:
+        rows += wrap("shares of each GPU's span, from its first work to its last; above, of the job's", options.width,
+                     role="dim")  # fmt: skip
     return rows
 
 
@@ -243,18 +252,14 @@ def _tops(trace: TraceAnalysis, name: str, options: PageOptions, marks: Glyphs, 
     """The first rows of a table of lengths; names are cut to what the numbers leave."""
     fifth = {"copies": "GB/s"} | ({"ranges": "GPU time", "operators": "GPU time"} if trace.gpus else {})
     drop = 0 if options.width >= _ROOMY else 1
-    head = (
-        Column(label), Column("%", "right"), Column("total", "right"), Column("count", "right"),
-        Column(fifth.get(name, "median"), "right"), Column("mean", "right", drop),
-        Column("max", "right", drop),
-    )  # fmt: skip
     names, found = rows_of(name, trace)
     most, n = _MOST[options.verbosity], 0
+    shown: list[str] = []
     lines: list[list[Cell]] = []
     for values in found:
         row, n = dict(zip(names, values, strict=True)), n + 1
         if len(lines) < most:
-            shown = clean(row["name"] if "name" in row else row["operation"])
+            shown.append(clean(row["name"] if "name" in row else row["operation"]))
             rate = row.get("bytes_per_s")
             own = (
                 took(row["gpu_ns" if fifth.get(name) == "GPU time" else "median_ns"])
@@ -262,13 +267,25 @@ def _tops(trace: TraceAnalysis, name: str, options: PageOptions, marks: Glyphs, 
                 else fixed(rate / 1e9, 2)
             )
             numbers = [f"{100 * row['share']:.1f}", took(row["total_ns"]), f"{row['count']:,}", own]
-            lines.append([shown, *numbers, took(row["mean_ns"]), took(row["max_ns"])])
+            cell = partial(_name_cell, shown, len(lines), marks=marks)
+            lines.append([cell, *numbers, took(row["mean_ns"]), took(row["max_ns"])])
     if not lines:
         return []
+    longest = max(cell_width(each) for each in (label, *shown))
+    head = (
+        Column(label, least=min(longest, _LEAST_NAME), most=longest), Column("%", "right"), Column("total", "right"),
+        Column("count", "right"), Column(fifth.get(name, "median"), "right"), Column("mean", "right", drop),
+        Column("max", "right", drop),
+    )  # fmt: skip
     rows = [(), *table(head, lines, options.width, marks)]
     if n > len(lines):
         rows += wrap(f"and {count(n - len(lines), 'more name')}: --csv {name}", options.width, role="dim")
     return rows
+
+
+def _name_cell(names: Sequence[str], at: int, width: int, marks: Glyphs) -> Row:
+    """One of different names in ``width`` cells, told apart from the others."""
+    return (Span(distinct_names(names, width, marks.ellipsis)[at]),)
 
 
 def _kernels(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
@@ -316,10 +333,15 @@ def _idle(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row
 
 def _gap(trace: TraceAnalysis, gap: Gap, width: int) -> list[Row]:
     on = "" if len(trace.gpus) == 1 else f" on {clean(gap.place)}"
-    doing = ", ".join(fit(each, 60, "…") for each in (gap.python, gap.range, gap.call) if each)
-    text = f"at {took(gap.start_ns)}{on}: {gap.cause}; next {fit(gap.after, 60, '…')}"
+    doing = ", ".join(_fit_name(each) for each in (gap.python, gap.range, gap.call) if each)
+    late = f" for {took(gap.host_ns)}" if gap.cause == "host" and gap.host_ns < gap.length_ns else ""
+    text = f"at {took(gap.start_ns)}{on}: {gap.cause}{late}; next {_fit_name(gap.after)}"
     text += f"; meanwhile {doing}" if doing else ""
     return wrap(text, width, f"{took(gap.length_ns):>10}  ", " " * 12)
+
+
+def _fit_name(name: str) -> str:
+    return fit(name if cell_width(name) <= _LONGEST_NAME else short_name(name), _LONGEST_NAME, "…")
 
 
 def _steps(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
@@ -406,6 +428,15 @@ def _sentences(trace: TraceAnalysis) -> list[str]:
             said.setdefault(note, []).append(clean(os.path.basename(source.path)))
     more = {note: f" and {count(len(names) - 1, 'other')}" if names[1:] else "" for note, names in said.items()}
     return [f"{names[0]}{more[note]}: {note}" for note, names in said.items()]
+
+
+def pieces_of_runs(traces: Iterable[TraceAnalysis]) -> Iterator[str]:
+    """Yield the JSON object of several runs' traces, each analysed when it is its turn."""
+    yield f'{{"schema": "{SCHEMA_OF_RUNS}",\n "runs": ['
+    for place, trace in enumerate(traces):
+        yield ",\n" if place else "\n"
+        yield from pieces(trace)
+    yield "]}\n"
 
 
 def pieces(trace: TraceAnalysis) -> Iterator[str]:

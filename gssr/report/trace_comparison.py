@@ -12,6 +12,7 @@ from gssr.model.compare.traces import Calls, Name, Number, calls, names, numbers
 from gssr.model.traces.results import TraceAnalysis
 from gssr.model.verdicts.words import took
 from gssr.render.cells import clean, clip, fit, wrap
+from gssr.render.function_names import distinct_names
 from gssr.render.glyphs import Glyphs, glyphs
 from gssr.render.roles import Row, Span
 from gssr.render.scale import NONE, fixed, percent, signed
@@ -83,12 +84,13 @@ def _names(letter: str, found: Sequence[Name], width: int, marks: Glyphs) -> lis
     is_even = all(one.imbalance is None for each in found for one in (each.a, each.b))
     head += () if is_even else tuple(Column(f"imbal {which}", "right", drop=1) for which in ("A", letter))
     lines: list[list[Cell]] = []
-    for each in found[:_MOST]:
+    shown = [each.name for each in found[:_MOST]]
+    for each, name in zip(found, distinct_names(shown, max(width - _NUMBERS, 20), marks.ellipsis), strict=False):
         both = (each.a, each.b)
         change = _change(each.a.total_ns, each.b.total_ns)
         change = f"only {letter}" if not each.a.n else "only A" if not each.b.n else change
         lines.append(
-            [fit(clean(each.name), max(width - _NUMBERS, 20), marks.ellipsis), each.table,
+            [name, each.table,
              *(took(one.total_ns) if one.n else NONE for one in both), change, *(f"{one.n:,}" for one in both),
              *(NONE if one.mean_ns is None else took(one.mean_ns) for one in both),
              *(() if is_even else (_imbalance(one) for one in both))]

@@ -131,11 +131,12 @@ def join(timelines: Sequence[Timeline]) -> Timeline:
         tuple(names),
         intervals,
         tuple(counters),
-        _pageable(timelines, order),
+        _moved_places([one.pageable for one in timelines], timelines, order),
         facts,
         {name: domain for one in timelines for name, domain in one.domains.items()},
         replace(_in_a_row(messages), collectives=_in_a_row(collectives)) if messages else None,
         _in_a_row(io) if io else None,
+        start_end=_moved_places([one.start_end for one in timelines], timelines, order),
     )
     return from_zero(joined)
 
@@ -213,14 +214,14 @@ def _moved_links(link: Ints, first: int) -> tuple[Ints, int]:
     return moved, first + top + 1
 
 
-def _pageable(timelines: Sequence[Timeline], order: NDArray[np.intp]) -> Ints | None:
-    """Where the copies are now; None where no file tells."""
-    if all(one.pageable is None for one in timelines):
+def _moved_places(places: Sequence[Ints | None], timelines: Sequence[Timeline], order: NDArray[np.intp]) -> Ints | None:
+    """Where intervals at these places of each timeline are now; None where no file tells."""
+    if all(own is None for own in places):
         return None
-    is_pageable = np.zeros(len(order), np.bool_)
+    chosen = np.zeros(len(order), np.bool_)
     begin = 0
-    for one in timelines:
-        if one.pageable is not None:
-            is_pageable[begin + one.pageable] = True
+    for own, one in zip(places, timelines, strict=True):
+        if own is not None:
+            chosen[begin + own] = True
         begin += len(one.intervals)
-    return np.flatnonzero(is_pageable[order])
+    return np.flatnonzero(chosen[order])

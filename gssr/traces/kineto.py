@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from gssr.arrays import Ints
 from gssr.traces.categories import KINDS, category_of, operation_of
 from gssr.traces.event_columns import COLUMNS, FLOW, Columns, Numbers, Open, columns_of, whole
+from gssr.traces.host_waits import host_waits_apart
 from gssr.traces.timeline import (
     NO_LINK,
     Category,
@@ -60,6 +61,7 @@ def read_kineto(path: str, most_bytes: int | None = None) -> Timeline:
     before = len(intervals)
     if is_kineto:
         intervals = _of_gpus(intervals, tracks, names, keys, notes)
+    tracks, intervals = host_waits_apart(tracks, names, intervals)
     source = Source(
         path, "kineto" if is_kineto else "chrome", "torch.profiler" if is_kineto else "",
         rank=rank_of(keys), host=_host_of(keys), n_events=found.n_events,
@@ -100,7 +102,8 @@ def _named_tracks(found: Columns, used: Sequence[int], is_kineto: bool) -> tuple
         pid, tid = threads[number // 2]
         process = found.labels.get(("process_name", pid, None), "")
         thread = found.labels.get(("thread_name", pid, tid), "").strip()
-        device, stream = found.streams.get(number, (pid, tid))
+        device, stream = found.streams.get(number, (pid, None if is_kineto else tid))
+        device = pid if device is None else device
         kind: TrackKind = "gpu_stream" if number % 2 else "cpu_thread"
         if not is_kineto and (device_of := _GPU_PROCESS.search(process)):
             of_stream = _STREAM.search(thread)
@@ -110,7 +113,11 @@ def _named_tracks(found: Columns, used: Sequence[int], is_kineto: bool) -> tuple
         elif isinstance(pid, str):
             kind = "other"
         if kind == "gpu_stream":
-            name = thread if thread.lower().startswith(("stream", "xla")) else f"stream {stream}"
+            name = (
+                thread
+                if thread.lower().startswith(("stream", "xla"))
+                else f"stream {tid if stream is None else stream}"
+            )
             track = Track(kind, name, None, None, whole(pid), None, whole(device), None, whole(stream))
         else:
             name = thread or f"{process} {'' if tid is None else tid}".strip()
@@ -240,6 +247,6 @@ def _facts_of(keys: Mapping[str, Any]) -> dict[str, str]:
     facts = {name: str(keys[name]) for name in _FACTS if isinstance(keys.get(name), int | str)}
     devices = keys.get("deviceProperties")
     for device in devices if isinstance(devices, list) else ():
-        if isinstance(device, dict) and isinstance(device.get("name"), str):
+        if isinstance(device, dict) and isinstance(device.get("name"), str) and device["name"].strip():
             facts[f"GPU {device.get('id')}"] = device["name"]
     return facts

@@ -17,10 +17,12 @@ from gssr.store.read.database import Database
 from gssr.store.read.open import Readable
 from gssr.traces.categories import category_of
 from gssr.traces.database import read_database
+from gssr.traces.host_waits import host_waits_apart
 from gssr.traces.nsys_about import MOST_ROWS, OF_A_PROCESS, TABLES, TID_BITS, About
 from gssr.traces.nsys_columns import Columns, Key, all_alike, placed
 from gssr.traces.nsys_files import TABLES as FILE_TABLES
 from gssr.traces.nsys_files import files_of
+from gssr.traces.runs import Told
 from gssr.traces.timeline import (
     NO_LINK,
     OPERATIONS,
@@ -102,9 +104,11 @@ _TABLES = (
 )
 _NVTX = _Table("NVTX_EVENTS", Kind.RANGE, False, ("textId", "text", "domainId", "process"))
 _NVTX_MARK = _NVTX._replace(kind=Kind.MARK)
-_RANGES, _MARKS, _DOMAIN = (59, 60, 70, 71), (34, 65), 75
+_NVTX_TABLES = (_NVTX, _NVTX_MARK, _NVTX)
+"""Ranges that nest, marks, and ranges that end by a handle."""
+_RANGES, _MARKS, _DOMAIN, _BY_HANDLE = (59, 60, 70, 71), (34, 65), 75, (60, 71)
 """Values of eventType: push/pop and start/end ranges, written while it ran or brought from a text; marks; the name of a
-domain."""
+domain; which ranges end by a handle."""
 _NETWORK_METRICS = ("TARGET_INFO_NETWORK_METRICS", "metricsListId", "metricsIdx", "name", "unit")
 _CARDS = ("TARGET_INFO_NIC_INFO", "nicId", "name")
 _CARD_NUMBERS = ("NIC_ID_MAP", "globalId", "nicId")
@@ -144,9 +148,16 @@ def read_nsys(path: str, rank: int | None = None) -> Timeline:
     return read_database(path, REPORT, _READ, lambda database: _Reading(database, rank).timeline())
 
 
-def rank_of(path: str) -> int | None:
-    """The rank that a report tells without being read. Raises TraceError."""
-    return read_database(path, REPORT, _READ, lambda database: About(database).rank()[0])
+def told_by_report(path: str) -> Told:
+    """Read what a report tells of its run, without its events. Raises TraceError."""
+
+    def read(database: Database) -> Told:
+        about = About(database)
+        begin, gpus = about.unix_ns, frozenset(about.gpus)
+        end = None if begin is None or about.duration_ns is None else begin + about.duration_ns
+        return Told(about.rank()[0], about.host, gpus, begin, end)
+
+    return read_database(path, REPORT, _READ, read)
 
 
 _DETAILS = (
@@ -172,7 +183,8 @@ def details_at(path: str, kind: Kind, start: int, end: int) -> dict[str, int]:
 
 class _Names(NamedTuple):
     """``texts``, and the ``domains`` of those that have one; by place in ``_Reading._keys``: the name's place, kind,
-    category, operation, and whether it copies from or to pageable memory."""
+    category, operation, and whether it copies from or to pageable memory, and whether it is a range that ends by a
+    handle."""
 
     texts: tuple[str, ...]
     domains: dict[str, str]
@@ -181,6 +193,7 @@ class _Names(NamedTuple):
     category: NDArray[np.int8]
     operation: NDArray[np.int8]
     pageable: Flags
+    start_end: Flags
 
 
 class _Reading:
@@ -190,13 +203,15 @@ class _Reading:
         self._database, self._rank = database, rank
         self._keys: dict[Key, int] = {}
         """What names are made of: the table's place in ``_all``, and the values of its key."""
-        self._all = (*_TABLES, _NVTX, _NVTX_MARK)
+        self._all = (*_TABLES, *_NVTX_TABLES)
         self._tracks: dict[Key, int] = {}
         """Of GPUs (globalPid, deviceId, contextId, streamId), of threads (globalTid,)."""
+        self._device_of: dict[Key, int] = {}
+        """The device of each (globalPid, contextId) of work."""
         self._processes: dict[int, int] = {}
         self._process_of_track: list[int] = []
         self._domains: dict[tuple[int, int], int | str] = {}
-        self._columns = Columns(sum(database.most_rows(table.name) for table in self._all[:-1]))
+        self._columns = Columns(sum(database.most_rows(table.name) for table in (*_TABLES, _NVTX)))
         self._n_events = self._left_out = 0
         self._notes: list[str] = []
 
@@ -213,6 +228,10 @@ class _Reading:
         names = self._named(strings)
         io, more, calls = files_of(self._database, self._sound, (*tracks, *added), names.texts, about.host)
         intervals, pageable = self._intervals(names)
+        start_end = (
+            np.flatnonzero(names.start_end[self._columns.name]) if _NVTX.name in self._database.columns else None
+        )
+        all_tracks, intervals = host_waits_apart((*tracks, *added, *more), names.texts, intervals)
         kinds = {Kind(kind) for kind in np.unique(intervals.kind).tolist()}
         if not kinds & {Kind.KERNEL, Kind.GRAPH}:
             told = ", ".join(kind.name.lower().replace("_", " ") for kind in sorted(kinds))
@@ -227,8 +246,8 @@ class _Reading:
         clock = Clock() if about.unix_ns is None else Clock(about.unix_ns, "unix")
         series = tuple(one if one.track < 0 else one._replace(track=places[one.track]) for one in counters)
         return Timeline(
-            (source,), clock, (*tracks, *added, *more), (*names.texts, *calls), intervals, series, pageable, about.facts,
-            names.domains, io=io,
+            (source,), clock, all_tracks, (*names.texts, *calls), intervals, series, pageable, about.facts,
+            names.domains, io=io, start_end=start_end,
         )  # fmt: skip
 
     def _read(self, place: int, table: _Table) -> None:
@@ -242,6 +261,8 @@ class _Reading:
             if not len(start):
                 continue
             on, (correlation, *rest) = rest[: len(where)], rest[len(where) :]
+            if table.kind is Kind.GPU_SYNC:
+                on[1] = self._devices(*on[:3])
             track = self._track(on)
             name = placed([all_alike(place, len(start)), *rest[: len(key)]], self._keys)
             size = np.maximum(rest[-1], -1) if table.size else None
@@ -263,11 +284,20 @@ class _Reading:
         """The places of the tracks at these values."""
         track = placed(where, self._tracks)
         for key in islice(self._tracks, len(self._process_of_track), None):
+            if len(key) > 1:
+                self._device_of[key[0], key[2]] = key[1]
             process = key[0] if len(key) > 1 or key[0] == NULL else key[0] & OF_A_PROCESS
             if process == NULL and len(self._processes) == 1:
                 process = next(iter(self._processes))
             self._process_of_track.append(self._processes.setdefault(process, len(self._processes)))
         return track
+
+    def _devices(self, process: Ints, device: Ints, context: Ints) -> Ints:
+        """The devices of waits: CUPTI tells their context, which is of one device, but often 0 as their device."""
+        pairs: dict[Key, int] = {}
+        pair = placed([process, context], pairs)
+        known = np.array([self._device_of.get(key, NULL) for key in pairs], np.int64)[pair]
+        return np.where(known == NULL, device, known)
 
     def _links(self, correlation: Ints, track: NDArray[np.int32]) -> Ints | None:
         """What is unique within a process made unique within the report. 0 is that of copies that nobody called for."""
@@ -300,7 +330,8 @@ class _Reading:
             is_open = end == NULL
             n_open += int(np.count_nonzero(is_open))
             track, process = self._track([thread]), thread & OF_A_PROCESS
-            name = placed([place + is_mark, text_id, text, number, np.where(number == NULL, 0, process)], self._keys)
+            table = place + np.where(np.isin(kind, _BY_HANDLE), 2, is_mark)
+            name = placed([table, text_id, text, number, np.where(number == NULL, 0, process)], self._keys)
             self._columns.add(start, np.where(is_open, -1, end - start), track, name, None, None)
         if n_open:
             self._notes.append(f"{n_open:,} ranges were open at the end: they last until it")
@@ -340,6 +371,7 @@ class _Reading:
         return _Names(
             tuple(places), domains, np.array(own, np.int32), np.array(kinds, np.int8), np.array(categories, np.int8),
             np.array(operations, np.int8), np.array(pageables, np.bool_),
+            np.array([key[0] == len(self._all) - 1 for key in self._keys], np.bool_),
         )  # fmt: skip
 
     def _range_name(self, key: Sequence[int], texts: Sequence[str], strings: _Strings, domains: dict[str, str]) -> str:

@@ -12,7 +12,7 @@ from gssr.store.read.database import Database
 
 TABLES = (
     "TARGET_INFO_SESSION_START_TIME", "TARGET_INFO_SYSTEM_ENV", "TARGET_INFO_GPU", "TARGET_INFO_CUDA_DEVICE", "ThreadNames",
-    "META_DATA_EXPORT", "EXPORT_META_DATA", "DIAGNOSTIC_EVENT",
+    "META_DATA_EXPORT", "EXPORT_META_DATA", "DIAGNOSTIC_EVENT", "ANALYSIS_DETAILS",
 )  # fmt: skip
 """Those that are read here."""
 MOST_ROWS = 100_000
@@ -61,9 +61,11 @@ class About:
         self._uuid_of_id: dict[tuple[int, int], str] = {}
         self._uuid_of_device: dict[tuple[int, int | None, int], str] = {}
         gpus = rows("TARGET_INFO_GPU", "vmId", "id", "cuDevice", "uuid", "name")
-        names = dict.fromkeys(name for *_, name in gpus if isinstance(name, str))
-        if names:
-            self.facts["gpu"] = ", ".join(names)
+        self.gpus = tuple(dict.fromkeys(name for *_, name in gpus if isinstance(name, str) and name.strip()))
+        if self.gpus:
+            self.facts["gpu"] = ", ".join(self.gpus)
+        lasted = [ns for (ns,) in rows("ANALYSIS_DETAILS", "duration") if isinstance(ns, int) and ns > 0]
+        self.duration_ns = max(lasted, default=None)
         numbered = Counter((_machine(machine), device) for machine, _, device, _, _ in gpus)
         for machine, number, device, uuid, _ in gpus:
             if isinstance(uuid, str) and uuid and isinstance(number, int):

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from gssr.launch import rank_told
-from gssr.recognise import DAMAGED, RANK_IN_NAME, TRACES, environments_in, rank_in, recognise, traces_in
+from gssr.recognise import DAMAGED, RANK_IN_NAME, TRACES, environments_in, recognise, traces_in
 from gssr.traces.join import from_zero, join
-from gssr.traces.json_events import MOST_BYTES, PIECE, Pieces
+from gssr.traces.json_events import MOST_BYTES
 from gssr.traces.kineto import read_kineto
+from gssr.traces.runs import Told, apart, by_run, told_by_json
 from gssr.traces.timeline import Format, Source, Timeline, TraceError
 
-__all__ = ["MOST_BYTES", "TraceError", "Traces", "open_traces"]
+__all__ = ["MOST_BYTES", "TraceError", "Traces", "open_runs", "open_traces"]
 
 _RANKS = re.compile(r"(\d{1,9})(?:(?:-|:|\.\.)(\d{1,9}))?")
-_OVERLAP = 4096
 MOST_GPUS = 1 << 14
 """Of one file: as many as the largest training jobs have together. Each takes half a millisecond to look at."""
 MOST_TRACKS = 1 << 18
@@ -27,6 +27,11 @@ MOST_COUNTERS = 1 << 16
 """Series of one file. Each takes a tenth of a millisecond to look at."""
 _ALONE = {"nsys": "reports of Nsight Systems", "rocpd": "databases of rocprofv3", "cube": "profiles"}
 """What is not opened together with others."""
+_OF_ALL_RANKS: dict[Format, str] = {
+    "cube": "is a profile of all ranks: look at it alone",
+    "otf2": "is a trace of Score-P (OTF2), which holds all ranks of a run: name it alone",
+}
+"""What is not opened together with anything, and what is said of it."""
 BY_PLACE = "by its place among the files: it tells none"
 """How the note of a file ends whose rank nobody knows."""
 
@@ -35,37 +40,71 @@ def open_traces(
     paths: Sequence[str], *, most_bytes: int | None = None, ranks: str | None = None,
     window: tuple[int | None, int | None] = (None, None),
 ) -> "Traces":  # fmt: skip
-    """The traces in these files and folders, in order of their ranks. ``most_bytes``: what one file may unpack to; None:
-    MOST_BYTES, and 60 times its size. ``ranks``: only these are read, as "0-7,12"; ``window``: no more need be kept than
-    what reaches into this time, ns. Of folders what is no trace is passed over, and of several traces what can't be read:
-    see ``Traces.problems``. Raises TraceError for a file that is none, for two of one rank, and where none can be read;
-    ValueError, a sentence, for ranks that are none."""
+    """Open the traces of one run. See ``open_runs``; raises TraceError for those of several, too."""
+    runs = open_runs(paths, most_bytes=most_bytes, ranks=ranks, window=window)
+    if len(runs) > 1:
+        raise TraceError(f"{runs[1].sources[0].path}: {runs[1].why_apart}")
+    return runs[0]
+
+
+def open_runs(
+    paths: Sequence[str], *, most_bytes: int | None = None, ranks: str | None = None,
+    window: tuple[int | None, int | None] = (None, None),
+) -> list["Traces"]:  # fmt: skip
+    """The traces in these files and folders, run by run, each in order of its ranks. ``most_bytes``: what one file may
+    unpack to; None: MOST_BYTES, and 60 times its size. ``ranks``: only these are read, as "0-7,12"; ``window``: no more
+    need be kept than what reaches into this time, ns. Of folders what is no trace is passed over, and of several traces
+    what can't be read: see ``Traces.problems``. Raises TraceError for a file that is none, for what holds all ranks of a
+    run beside others, and where none can be read; ValueError, a sentence, for ranks that are none."""
     wanted = None if ranks is None else ranks_of(ranks)
     problems: list[str] = []
     files = [file for path in paths for file in _files_of(path, problems)]
     if not files:
         raise TraceError(problems[0] if problems else "no trace is named")
-    profiles = [path for path, kind in files if kind == "cube"]
-    if profiles and len(files) > 1:
-        raise TraceError(f"{profiles[0]}: is a profile of all ranks: look at it alone")
-    sources: list[Source] = []
+    looked_at: list[tuple[Source, Told]] = []
     for path, kind in files:
         try:
-            sources.append(_looked_at(path, kind, len(files) > 1, most_bytes))
+            looked_at.append(_looked_at(path, kind, len(files) > 1, most_bytes))
         except TraceError as error:
             problems.append(str(error))
-    if not sources:
+    if not looked_at:
         raise TraceError(problems[0])
-    if len(sources) > 1 and (archive := next((one for one in sources if one.format == "otf2"), None)):
-        raise TraceError(f"{archive.path}: is a trace of Score-P (OTF2), which holds all ranks of a run: name it alone")
-    ranked = _ranked(sources)
-    if wanted is not None and profiles:
-        raise TraceError(f"{profiles[0]}: is a profile of all ranks: look at it without --ranks")
-    if wanted is not None and ranked[0].format != "otf2":
-        ranked = tuple(one for one in ranked if any(one.rank in each for each in wanted))
-        if not ranked:
-            raise TraceError(f"{paths[0]}: --ranks {ranks}: none of these ranks is there")
-    return Traces(ranked, most_bytes, wanted, window, problems)
+    whole = next((source for source, _ in looked_at if source.format in _OF_ALL_RANKS), None)
+    if whole is not None and len(looked_at) > 1:
+        raise TraceError(f"{whole.path}: {_OF_ALL_RANKS[whole.format]}")
+    if whole is not None and whole.format == "cube" and wanted is not None:
+        raise TraceError(f"{whole.path}: is a profile of all ranks: look at it without --ranks")
+    readable = [source.path for source, _ in looked_at]
+    told = [own._replace(rank=source.rank) for source, own in looked_at]
+    found, runs = by_run(readable, told), []
+    for run in found:
+        ranked = _ranked([looked_at[at][0] for at in run])
+        if wanted is not None and whole is None:
+            ranked = tuple(one for one in ranked if any(one.rank in each for each in wanted))
+        if ranked:
+            why = "" if run is found[0] else _why_apart(found[0], run[0], readable, told)
+            runs.append(Traces(ranked, most_bytes, wanted, window, problems, _name_of(ranked, paths), why))
+    if not runs:
+        raise TraceError(f"{paths[0]}: --ranks {ranks}: none of these ranks is there")
+    names = [run.name for run in runs]
+    return [replace(run, name=run.sources[0].path) if names.count(run.name) > 1 else run for run in runs]
+
+
+def _why_apart(first: Sequence[int], own: int, paths: Sequence[str], told: Sequence[Told]) -> str:
+    """A clause about a file that says why it is of another run than the ``first`` one's files."""
+    other, why = next((at, why) for at in first if (why := apart(told[own], told[at])))
+    if told[own].rank is not None and told[own].rank == told[other].rank:
+        return f"is of rank {told[own].rank}, as {paths[other]} is: give one of the two"
+    return f"is of another run than {paths[other]}: it {why}; open one of them"
+
+
+def _name_of(sources: Sequence[Source], paths: Sequence[str]) -> str:
+    """What was named that holds a run's files, all of them if anything does."""
+
+    def n_within(path: str) -> int:
+        return sum(f"{one.path}/".startswith(f"{path.rstrip('/')}/") for one in sources)
+
+    return max(paths, key=n_within)
 
 
 def ranks_of(text: str) -> list[range]:
@@ -78,43 +117,54 @@ def ranks_of(text: str) -> list[range]:
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """Traces of one run, not yet read. ``sources``: what is known of each before that, in order of their ranks;
-    ``problems``: sentences, why others of them can't be read, all once the others were."""
+    """Traces of one run, not yet read. ``sources``: what is known of each before that, in order of their ranks.
+    ``problems``: sentences, why others of them can't be read, all once the others were; those of all runs that were opened
+    together. ``name``: the file or folder that was named, and of a folder that holds several runs the first file;
+    ``why_apart``: why they are of another run than the first of several."""
 
     sources: tuple[Source, ...]
     most_bytes: int | None = None
     ranks: Sequence[range] | None = None
     window: tuple[int | None, int | None] = (None, None)
     problems: list[str] = field(default_factory=list)
+    name: str = ""
+    why_apart: str = ""
 
     def timelines(self) -> Iterator[Timeline]:
         """One after the other, each from its own first beginning on; an archive from where it begins, whichever part of it
         is read. Raises TraceError where none can be read."""
-        for source, timeline in self._readable():
+        for source, timeline in self._readable([]):
             yield from_zero(timeline, 0 if source.format == "otf2" else None)
 
     def timeline(self) -> Timeline:
         """All of them as one. Raises TraceError where none can be read."""
+        wrong = [] if self.why_apart else [*self.problems]  # what can't be opened is noted of the first run
         if len(self.sources) == 1:
-            return next(self.timelines())
-        timelines = [timeline for _, timeline in self._readable()]
-        return _noted(join(timelines), self.problems)
+            found = next(self.timelines())
+        else:
+            found = join([timeline for _, timeline in self._readable(wrong)])
+        if not wrong:
+            return found
+        first, *others = found.sources
+        return replace(found, sources=(first._replace(notes=(*dict.fromkeys(wrong), *first.notes)), *others))
 
-    def _readable(self) -> Iterator[tuple[Source, Timeline]]:
-        """Read each, and remember why one can't be. Raises TraceError where none can be."""
-        n = 0
+    def _readable(self, wrong: list[str]) -> Iterator[tuple[Source, Timeline]]:
+        """Read each, and remember why one can't be, in ``wrong``, too. Raises TraceError where none can be."""
+        last, n = None, 0
         for source in self.sources:
             try:
                 timeline = _bounded(self._read(source))
             except TraceError as error:
+                last = error
+                wrong.append(str(error))
                 if str(error) not in self.problems:  # read again
                     self.problems.append(str(error))
             else:
                 n += 1
                 yield source, timeline
                 del timeline  # before the next is read
-        if not n:
-            raise TraceError(self.problems[-1])
+        if last is not None and not n:
+            raise last
 
     def _read(self, source: Source) -> Timeline:
         if source.format == "otf2":
@@ -219,63 +269,35 @@ def _by_number(name: str) -> list[tuple[int, str]]:
     return [(int(digits or 0), text) for text, digits in re.findall(r"(\D*)(\d{0,18})", name)]
 
 
-def _looked_at(path: str, kind: Format, has_others: bool, most_bytes: int | None) -> Source:
-    """What is known of a file before it is read."""
+def _looked_at(path: str, kind: Format, has_others: bool, most_bytes: int | None) -> tuple[Source, Told]:
+    """What is known of a file before it is read, and what it tells of its run."""
     if kind == "otf2" and os.path.isdir(path):
         beside = sorted(name for name in os.listdir(path) if name.endswith(".cubex"))
-        return Source(path, kind, notes=tuple(f"{name} beside it is a profile: name it to see it" for name in beside))
-    if kind in ("cube", "otf2"):
-        return Source(path, kind)
-    if kind == "nsys":
-        from gssr.traces.nsys import rank_of
+        notes = tuple(f"{name} beside it is a profile: name it to see it" for name in beside)
+        return Source(path, kind, notes=notes), Told()
+    told = Told()
+    if kind == "nsys" and has_others:
+        from gssr.traces.nsys import told_by_report
 
-        rank = rank_of(path) if has_others else None
+        told = told_by_report(path)
     elif kind == "rocpd":
         if has_others:
             from gssr.traces.rocpd import check_rocpd
 
             check_rocpd(path)
-        rank = rank_told(environments_in(path))[0]
-    else:
-        rank = _rank_in(path, has_others, most_bytes)
+        told = Told(rank_told(environments_in(path))[0])
+    elif kind in ("kineto", "chrome"):
+        told = told_by_json(path, has_others, most_bytes)
     named = RANK_IN_NAME.search(os.path.basename(path))
-    if rank is not None or not named:
-        return Source(path, kind, rank=rank)
-    return Source(path, kind, rank=int(named[1]), notes=(f"rank {int(named[1])} by the name of the file",))
-
-
-def _rank_in(path: str, has_others: bool, most_bytes: int | None) -> int | None:
-    """As torch.profiler writes it, before the events or behind them. A packed file must be unpacked to its end for that:
-    only where it is to be told from others."""
-    pieces = Pieces(path, most_bytes)
-    text = b""
-    for number, piece in enumerate(pieces):
-        text = text[-_OVERLAP:] + piece
-        if (rank := rank_in(text)) is not None:
-            return rank
-        if number == 0 and not pieces.is_packed:
-            return rank_in(_end_of(path))
-        if not has_others:
-            break
-    return None
-
-
-def _end_of(path: str) -> bytes:
-    with open(path, "rb") as stream:
-        stream.seek(max(0, os.fstat(stream.fileno()).st_size - PIECE))
-        return stream.read()
+    if told.rank is not None or not named or kind in _OF_ALL_RANKS:
+        return Source(path, kind, rank=told.rank), told
+    return Source(path, kind, rank=int(named[1]), notes=(f"rank {int(named[1])} by the name of the file",)), told
 
 
 def _ranked(sources: Sequence[Source]) -> tuple[Source, ...]:
-    """In order of their ranks; those that tell none get what is free, in the order in which they are named."""
-    of_rank: dict[int, Source] = {}
-    for source in sources:
-        if source.rank is None:
-            continue
-        if source.rank in of_rank:
-            first = of_rank[source.rank].path
-            raise TraceError(f"{source.path}: is of rank {source.rank}, as {first} is: give one of the two")
-        of_rank[source.rank] = source
+    """In order of their ranks, of which each is there once; those that tell none get what is free, in the order in which
+    they are named."""
+    of_rank = {source.rank: source for source in sources if source.rank is not None}
     free = (rank for rank in itertools.count() if rank not in of_rank)
     if len(sources) == 1:
         return tuple(sources)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gssr.arrays import Floats, Ints
 
 Format = Literal["kineto", "chrome", "nsys", "rocpd", "cube", "otf2"]
-TrackKind = Literal["gpu_stream", "cpu_thread", "process", "other"]
+TrackKind = Literal["gpu_stream", "cpu_thread", "host_wait", "process", "other"]
 ClockOrigin = Literal["unix", "by comparison", "boot", "unknown"]
 NO_LINK = -1
 
@@ -27,7 +27,7 @@ class Kind(IntEnum):
     GRAPH = 1  # a CUDA graph traced as a whole: it stands for its kernels
     MEMCPY = 2
     MEMSET = 3
-    GPU_SYNC = 4  # a stream that waits: Kineto's cuda_sync
+    GPU_SYNC = 4  # a stream that waits; on a track of the kind "host_wait" the host: Kineto's cuda_sync
     GPU_RANGE = 5  # a range as the tool has projected it onto a stream
     RUNTIME = 6  # a call of the CUDA or HIP runtime
     DRIVER = 7
@@ -58,8 +58,9 @@ class Category(IntEnum):
 
 class Track(NamedTuple):
     """Where intervals lie: a stream of a GPU, or a thread. ``device`` is the GPU's number in that process; ``source``
-    that of the file in ``Timeline.sources``. None: not told. A "process" is one that was not read, to which others have
-    sent messages: nothing lies on it."""
+    that of the file in ``Timeline.sources``. None: not told. On a "host_wait" lies how long threads waited for a stream,
+    as the tool has it beside their calls: no time of the stream (gssr.traces.host_waits). A "process" is one that was not
+    read, to which others have sent messages: nothing lies on it."""
 
     kind: TrackKind
     name: str
@@ -243,3 +244,6 @@ class Timeline:
     io: FileUse | None = None
     profile: Profile | None = None
     """In place of intervals."""
+    start_end: Ints | None = None
+    """Places in ``intervals`` of NVTX ranges that end wherever their handle is given, "StartEnd" for ``nsys``; all others
+    nest, "PushPop". None where the format does not tell."""

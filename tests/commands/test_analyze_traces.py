@@ -5,6 +5,7 @@ import io
 import json
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,47 @@ def test_the_page_says_how_much_and_why(traces: Path, capsys: pytest.CaptureFixt
     for text in ("compute 35.3 %", "exposed communication 11.8 %", "exposed copies 5.9 %", "idle 47.1 %",
                  "rank:1 ", "50.0 % of the communication", "AllGather", "host", "ProfilerStep#4"):  # fmt: skip
         assert text in page, (text, page)
+
+
+def test_traces_of_two_runs_are_two_pages_two_objects_and_two_exported_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = []
+    for name in ("before", "after"):
+        (tmp_path / name).mkdir()
+        paths.append(write(tmp_path / name, 0, f"gemm_{name}"))
+    alone = [said(capsys, "analyze", path)[1].rstrip().splitlines() for path in paths]
+    code, page, wrong = said(capsys, "analyze", *paths)
+    assert code == 0 and not wrong
+    assert page.rstrip().splitlines() == [*alone[0], "", "", *alone[1]]
+    assert page.rstrip().splitlines()[-1].startswith("GSSR busy=") and page.count("\nGSSR busy=") == 2
+    objects = [json.loads(said(capsys, "analyze", "--json", path)[1]) for path in paths]
+    found = json.loads(said(capsys, "analyze", "--json", *paths)[1])
+    assert found == {"schema": "gssr.traces/1", "runs": objects}
+    assert all(each["schema"] == "gssr.trace/1" for each in objects)
+    for option in (["--csv", "kernels"], ["--report", tmp_path / "r.html"]):
+        code, out, wrong = said(capsys, "analyze", *option, *paths)
+        assert code == 2 and not out and f"{option[0]}: is of one run" in wrong and "give one of the two" in wrong
+    code, out, wrong = said(capsys, "export", "-o", tmp_path / "out", *paths)
+    assert code == 0 and "2 runs exported" in out
+    names = {path.name for path in (tmp_path / "out" / "trace_kernels").iterdir()}
+    assert len(names) == 2 and all(name.startswith("run_id=") for name in names)
+    with pytest.raises(Exception, match="give one of the two"):
+        gssr.open([str(path) for path in paths])
+
+
+def test_who_has_read_enough_of_a_table_is_told_nothing(tmp_path: Path) -> None:
+    events = [{"ph": "X", "cat": "kernel", "name": f"kernel number {n}", "pid": 0, "tid": 7, "ts": n, "dur": 1,
+               "args": {"device": 0, "stream": 7}} for n in range(30_000)]  # fmt: skip
+    path = tmp_path / "many.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    for words in (["--csv", "kernels"], ["--json"]):
+        command = [sys.executable, "-m", "gssr", "analyze", *words, str(path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+            assert run.stdout is not None and run.stderr is not None
+            assert run.stdout.readline()
+            run.stdout.close()
+            assert run.stderr.read() == ""
 
 
 def test_the_object_is_the_same_numbers(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:

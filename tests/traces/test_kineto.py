@@ -13,6 +13,8 @@ from chrome import UNIX_US, kernel, read, rows, span, spans, text
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gssr.model.traces.analyze import analyze_timeline
+from gssr.model.traces.as_metrics import levels_of
 from gssr.traces import event_columns, json_events
 from gssr.traces.timeline import NO_LINK, OPERATIONS, Category, Kind, Timeline, TraceError
 
@@ -331,6 +333,39 @@ def test_accelerators_of_other_makers(tmp_path: Path) -> None:
     timeline = read(tmp_path, events)
     assert [row[3] for row in rows(timeline)] == [Kind.MEMCPY, Kind.GPU_SYNC, Kind.KERNEL]
     assert timeline.tracks[0].stream == 108 and timeline.intervals.size[0] == 64
+
+
+def test_a_request_without_a_stream_is_of_the_gpu_of_the_others(tmp_path: Path) -> None:
+    events = [
+        span("dma_request", 0, 10, "mtia_ccp_events", 9, 3, size=64),
+        span("add-dtype_Float", 20, 40, "mtia_ccp_events", 9, 4, stream=108),
+        span("mul-dtype_Float", 80, 20, "mtia_ccp_events", 9, 4, stream=108),
+    ]
+    timeline = read(tmp_path, events)
+    (gpu,) = analyze_timeline(timeline).gpus
+    assert (gpu.gpu, gpu.span_ns, gpu.compute_ns, gpu.copy_ns) == (9, 100_000, 60_000, 10_000)
+    assert len(levels_of(timeline)["gpus"].gpus) == 1
+    (gpu,) = analyze_timeline(timeline, like_hta=True).gpus  # which leaves out what is on no stream
+    assert (gpu.span_ns, gpu.compute_ns, gpu.copy_ns) == (80_000, 60_000, 0)
+
+
+def test_what_a_thread_waits_in_is_no_wait_of_a_stream(tmp_path: Path) -> None:
+    """The waits are listed by stream; one of an older torch's has device 0, whichever GPU the process uses."""
+    events = [
+        kernel("gemm", 100, 50, device=1), kernel("gemm", 200, 50, device=1),
+        span("Stream Wait Event", 150, 20, "cuda_sync", 1, 7, device=1, stream=7),
+        span("Stream Sync", 10, 300, "cuda_sync", 1, 7, device=1, stream=7),
+        span("Context Sync", 50, 300, "cuda_sync", 0, -1, device=0, stream=-1),
+        span("cudaStreamSynchronize", 5, 310, "cuda_runtime", 5, 5),
+    ]  # fmt: skip
+    timeline = read(tmp_path, events)
+    levels = levels_of(timeline)
+    assert [each.device_index for each in levels["gpus"].gpus] == [1]
+    assert "streams" not in levels and len(levels["threads"].gpus) == 1
+    means = levels["gpus"].means(5_000, 315_000)
+    assert means.overall()["waiting"] == pytest.approx(20 / 150) and means.overall()["busy"] == pytest.approx(100 / 150)
+    split, time = levels["gpus"].split(None, 1, 5_000, 310_000, 1)
+    assert split.sum() == 120_000 and time.sum() == 150_000
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,16 @@ import numpy as np
 import pytest
 
 from benchmarks.nsys_report import OLD, PID, TABLES, TID, UUID, small_tables, strings, write_report
+from gssr.gpu_name import place
 from gssr.guarded_sqlite import Guarded
+from gssr.model.traces.analyze import analyze_timeline
+from gssr.model.traces.as_metrics import levels_of
 from gssr.model.traces.io import file_calls
-from gssr.model.traces.part import part_of
+from gssr.model.traces.part import Only, only, part_of
+from gssr.model.traces.tables import as_nsys
 from gssr.store.read import database
-from gssr.traces.nsys import rank_of, read_nsys
+from gssr.traces.join import join
+from gssr.traces.nsys import read_nsys, told_by_report
 from gssr.traces.timeline import NO_LINK, OPERATIONS, Category, Kind, Timeline, TraceError
 
 NEW = {
@@ -182,10 +187,65 @@ def test_ranges_begin_before_0_last_to_the_end_and_are_of_the_thread_that_began_
     assert any("1 ranges were open" in note for note in timeline.sources[0].notes)
 
 
+def test_the_table_of_ranges_is_that_of_nsys_and_pytorchs_running_numbers_are_one_range(tmp_path):
+    """``nsys stats`` groups by style and name; torch.autograd.profiler.emit_nvtx numbers each call."""
+    ranges = [(59, "aten::mm, op_id = 1", 0, 10), (59, "aten::mm, op_id = 27", 20, 40), (60, "step", 0, 100),
+              (59, "step", 100, 200), (71, "old", 5, 6), (59, "aten::add, seq = 3, op_id = 4", 50, 60)]  # fmt: skip
+    rows = [{"eventType": kind, "text": text, "start": start, "end": end, "globalTid": TID, "domainId": 0}
+            for kind, text, start, end in ranges]  # fmt: skip
+    timeline = read_nsys(report(tmp_path / "r.sqlite", KERNEL=[KERNEL], NVTX_EVENTS=rows))
+    for read in (timeline, join([timeline, timeline])):
+        heads, found = as_nsys("nvtx_sum", analyze_timeline(read))
+        n = 1 if read is timeline else 2
+        assert heads[-2:] == ["Style", "Range"] and heads[:3] == ["Time (%)", "Total Time (ns)", "Instances"]
+        assert sorted((*row[-2:], row[1], row[2]) for row in found) == [
+            ("PushPop", "aten::add", 10 * n, n), ("PushPop", "aten::mm", 30 * n, 2 * n), ("PushPop", "step", 100 * n, n),
+            ("StartEnd", "old", n, n), ("StartEnd", "step", 100 * n, n),
+        ]  # fmt: skip
+    some = only(timeline, Only(names=(("step",),)))
+    assert sorted(row[-2:] for row in as_nsys("nvtx_sum", analyze_timeline(some))[1]) == [
+        ["PushPop", "step"], ["StartEnd", "step"],
+    ]  # fmt: skip
+
+
+def test_gpus_without_a_name_are_not_named(tmp_path):
+    for names in (["", "  "], ["", "NVIDIA H100"]):
+        gpus = [{"vmId": 0, "id": at, "cuDevice": at, "name": name} for at, name in enumerate(names)]
+        path = tmp_path / f"{len(names[1])}.sqlite"
+        timeline = read_nsys(report(path, KERNEL=[KERNEL], TARGET_INFO_GPU=gpus))
+        assert timeline.facts.get("gpu") == (names[1].strip() or None)
+
+
 def test_a_graph_that_was_traced_as_a_whole_is_busy_time(tmp_path):
     timeline = read_nsys(report(tmp_path / "a.sqlite", GRAPH_TRACE=[{**KERNEL, "graphId": 12, "correlationId": 3}]))
     assert rows_of(timeline, Kind.GRAPH) == [(100, 50, "CUDA graph 12", -1, 3)]
     assert not any("no kernels" in note for note in timeline.sources[0].notes)
+
+
+def test_waits_are_of_their_contexts_gpu_and_those_of_threads_of_no_stream(tmp_path):
+    """CUPTI tells no device of a wait, so that nsys writes 0: a third GPU, and waits of threads, are none of the two."""
+    other = PID + (1 << 24)
+    second = {**KERNEL, "deviceId": 1, "contextId": 2, "globalPid": other}
+    wait = {"deviceId": 0, "contextId": 2, "streamId": 7, "globalPid": other}
+    path = report(
+        tmp_path / "r.sqlite",
+        KERNEL=[KERNEL, second],
+        SYNCHRONIZATION=[
+            {**wait, "start": 40, "end": 190, "syncType": 3},
+            {**wait, "start": 120, "end": 149, "syncType": 2, "streamId": 9},
+            {**wait, "start": 140, "end": 190, "syncType": 2, "streamId": 9},
+            {**wait, "start": 0, "end": 500, "syncType": 4, "contextId": 5, "globalPid": other + (1 << 24)},
+        ],
+    )
+    timeline = read_nsys(path)
+    level = levels_of(timeline)["gpus"]
+    assert [place(gpu) for gpu in level.gpus] == ["gpu:0", "gpu:1"]
+    split, time = level.split(None, 2, 0, 600, 1)
+    assert time.tolist() == [[50.0], [50.0]] and split.sum(axis=2).tolist() == [[50.0], [50.0]]
+    assert [track.kind for track in tracks_of(timeline, Kind.GPU_SYNC)] == [
+        "host_wait", "host_wait", "gpu_stream", "gpu_stream",
+    ]  # fmt: skip
+    assert [gpu.place for gpu in analyze_timeline(timeline).gpus] == ["gpu:0", "gpu:1"]
 
 
 def test_gpus_are_told_by_uuid_as_each_process_counts_them(tmp_path):
@@ -220,7 +280,8 @@ def test_the_rank_is_that_of_the_launcher_else_of_the_file_unless_several_use_gp
     several = read_nsys(report(tmp_path / "c.sqlite", SYSTEM_ENV=step, KERNEL=kernels))
     assert several.sources[0].rank == 3 and {track.rank for track in several.tracks} == {None}
     assert any("2 processes used GPUs" in note for note in several.sources[0].notes)
-    assert rank_of(str(tmp_path / "c.sqlite")) == 3 and rank_of(str(tmp_path / "b.sqlite")) is None
+    assert told_by_report(str(tmp_path / "c.sqlite")).rank == 3
+    assert told_by_report(str(tmp_path / "b.sqlite")).rank is None
 
 
 def test_the_clock_is_the_sessions_unless_there_are_several(tmp_path):

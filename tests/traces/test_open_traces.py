@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from chrome import kernel, span, spans, text
 
-from gssr.traces.open import Traces, open_traces
+from gssr.traces.open import Traces, open_runs, open_traces
 from gssr.traces.timeline import TraceError
 
 
@@ -57,6 +57,60 @@ def test_two_files_of_one_rank_are_refused(tmp_path: Path) -> None:
     one, other = wrote(tmp_path, "a.json", rank=1), wrote(tmp_path, "b_rank1.json")
     with pytest.raises(TraceError, match=r"b_rank1\.json: is of rank 1, as .*a\.json is: give one of the two"):
         open_traces([one, other])
+
+
+BASE = 1_760_000_000 * 10**9
+DAY = 86_400 * 10**9
+H100, A100 = ({"deviceProperties": [{"id": 0, "name": name}]} for name in ("NVIDIA H100", "NVIDIA A100"))
+
+
+def runs(*paths: object) -> list[list[str]]:
+    found = open_runs([str(path) for path in paths])
+    if len(found) > 1:
+        with pytest.raises(TraceError, match=r"give one of the two|is of another run than .*; open one of them"):
+            open_traces([str(path) for path in paths])
+    return [[Path(source.path).name for source in run.sources] for run in found]
+
+
+@pytest.mark.parametrize(("one", "other", "n"), [
+    ({}, {}, 1),
+    ({"host_name": "n1"}, {"host_name": "n2"}, 2),
+    ({"host_name": "n1"}, {"host_name": "n1.cluster"}, 1),
+    ({"host_name": "n1", "rank": 0}, {"host_name": "n2", "rank": 1}, 1),  # of several nodes
+    ({"rank": 0}, {"rank": 0}, 2),
+    (H100, A100, 2),
+    ({**H100, "rank": 0}, {**A100, "rank": 1}, 2),
+    ({"baseTimeNanoseconds": BASE}, {"baseTimeNanoseconds": BASE + DAY // 18}, 2),  # 80 minutes
+    ({"baseTimeNanoseconds": BASE}, {"baseTimeNanoseconds": BASE + 60 * 10**9}, 2),  # a minute, and each takes some µs
+    ({"baseTimeNanoseconds": BASE}, {"baseTimeNanoseconds": BASE + 1000}, 1),
+    ({"baseTimeNanoseconds": BASE, "rank": 0}, {"baseTimeNanoseconds": BASE + DAY // 18, "rank": 1}, 1),
+    ({"baseTimeNanoseconds": BASE, "rank": 0}, {"baseTimeNanoseconds": BASE + 2 * DAY, "rank": 1}, 2),
+])  # fmt: skip
+@pytest.mark.parametrize("behind", [False, True])
+def test_what_sets_runs_apart(one: dict[str, Any], other: dict[str, Any], n: int, behind: bool, tmp_path: Path) -> None:
+    paths = [wrote(tmp_path, name, behind=behind, **keys) for name, keys in (("b.json", one), ("a.json", other))]
+    assert len(runs(*paths)) == n
+
+
+def test_files_of_two_runs_come_together_by_folder_or_by_their_order(tmp_path: Path) -> None:
+    for folder in ("before", "after"):
+        (tmp_path / folder).mkdir()
+        for rank in range(2):
+            wrote(tmp_path / folder, f"{folder}-{rank}.json", rank=rank)
+    (before, before1), (after, after1) = (sorted((tmp_path / name).iterdir()) for name in ("before", "after"))
+    expected = [["before-0.json", "before-1.json"], ["after-0.json", "after-1.json"]]
+    assert runs(tmp_path / "before", tmp_path / "after") == runs(before, after, after1, before1) == expected
+    assert runs(before, after, before1, after1) == runs(before, before1, after1, after) == expected
+    for rank, seconds in ((1, 0), (1, 600), (0, 600), (0, 0)):  # two moments of one run
+        wrote(tmp_path, f"{rank}-{seconds}.json", rank=rank, baseTimeNanoseconds=BASE + seconds * 10**9)
+    named = [tmp_path / name for name in ("1-0.json", "1-600.json", "0-600.json", "0-0.json")]
+    assert runs(*named) == [["0-0.json", "1-0.json"], ["0-600.json", "1-600.json"]]
+    assert [run.name for run in open_runs([str(tmp_path)])] == [
+        str(tmp_path / "0-0.json"),
+        str(tmp_path / "0-600.json"),
+    ]
+    assert [run.name for run in open_runs([str(tmp_path / "before"), str(after1)])] == [
+        str(tmp_path / "before"), str(after1)]  # fmt: skip
 
 
 def test_what_is_no_trace_is_passed_over_in_a_folder_and_refused_alone(tmp_path: Path) -> None:

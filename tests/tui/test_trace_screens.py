@@ -509,6 +509,47 @@ def test_files_of_several_ranks_are_one_trace_and_those_of_one_are_compared(tmp_
     assert [len(watch.look(Query()).gpus) for watch in watches_of([one, again])] == [1, 1]
 
 
+def test_traces_of_runs_at_different_times_are_compared_and_not_drawn_as_one(tmp_path: Path, tmux: Tmux) -> None:
+    """Without ranks, 80 minutes apart: once drawn as one run of twice the GPUs and 80 minutes."""
+    paths = []
+    for name, minutes in (("before", 0), ("after", 80)):
+        path = kineto(tmp_path / f"{name}.json", 0)
+        found = json.loads(path.read_text())
+        del found["distributedInfo"]
+        path.write_text(json.dumps(found | {"baseTimeNanoseconds": 1_767_225_600 * 10**9 + minutes * 60 * 10**9}))
+        paths.append(str(path))
+    before, after = watches_of(paths)
+    assert (before.path, after.path) == (paths[0], paths[1])
+    assert [len(watch.look(Query()).gpus) for watch in (before, after)] == [1, 1]
+    tmux.start(*paths, TERM="xterm-256color")
+    tmux.shows(r"before\.json .* 1 GPU .*Job 1/8")
+    tmux.press("7")
+    tmux.shows(r"Compare 7/8\n(.*\n)*.*B-A")
+    tmux.press("q")
+    assert gone(tmux.pid)
+
+
+def test_of_gpus_that_take_turns_no_screen_says_that_all_is_well(tmp_path: Path) -> None:
+    events = [
+        {"ph": "X", "cat": "kernel", "name": "gemm", "pid": at // 5, "tid": 7, "ts": 1000 * at, "dur": 990,
+         "args": {"device": at // 5, "stream": 7}}
+        for at in range(10)
+    ]  # fmt: skip
+    path = tmp_path / "stages.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    (watch,) = watches_of([str(path)])
+    with closing(watch):
+        frame = watch.look(Query(columns=60, rows=20, causes=TABLE, tables=True))
+    assert frame.whole.overall()["busy"] == pytest.approx(0.4952, abs=1e-3)
+    assert frame.judgement is not None
+    assert [each.code for each in frame.judgement.verdicts][:1] == ["gpus_in_turn"]
+    for screen in ("job", "balance", "why", "time"):
+        text = "\n".join(text_of(row) for row in shell.draw(Scene(frame, None, View(screen=screen), 120, 40, UTF8)))
+        assert "nothing stands out" not in text and "balanced:" not in text
+        if screen == "balance":
+            assert "in turn: alike over time" in text
+
+
 def test_a_recording_and_a_trace_are_not_looked_at_together(tmp_path: Path, plants: dict[str, str]) -> None:
     path = str(kineto(tmp_path / "a.json", 0))
     with pytest.raises(ValueError, match=r"is no trace, and .*a\.json is one"):

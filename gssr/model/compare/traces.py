@@ -1,6 +1,5 @@
 """Two traces number by number, and name by name: what took longer, what is new and what is gone."""
 
-import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -8,13 +7,12 @@ import numpy as np
 
 from gssr.model.statistics.balance import imbalance
 from gssr.model.traces.call_tree import CallTree, by_paradigm, functions, spread
+from gssr.model.traces.lengths import without_running_numbers
 from gssr.model.traces.results import TraceAnalysis
 from gssr.model.traces.tables import TABLES
 
 NAMED = ("kernels", "copies", "ranges", "operators", "api", "os")
 """Tables of names that are compared."""
-_RUNNING = re.compile(r", (?:op_id|seq) = \d+")
-"""What PyTorch adds to the name of each range that it gives to NVTX, another number each time."""
 
 
 class Number(NamedTuple):
@@ -82,7 +80,7 @@ def _numbers(trace: TraceAnalysis) -> dict[tuple[str, str], float | None]:
         return sum(int(getattr(gpu, key)) for gpu in gpus) / span if span else None
 
     def uneven(key: str) -> float | None:
-        return imbalance(np.array([getattr(gpu, key) / max(gpu.span_ns, 1) for gpu in gpus])) if gpus[1:] else None
+        return imbalance(np.array([getattr(gpu, key) for gpu in gpus], np.float64)) if gpus[1:] else None
 
     steps = [step.length_ns for step in trace.steps]
     return {
@@ -92,7 +90,7 @@ def _numbers(trace: TraceAnalysis) -> dict[tuple[str, str], float | None]:
         ("compute", "1"): share("compute_ns"),
         ("exposed communication", "1"): share("exposed_communication_ns"),
         ("exposed copies", "1"): share("exposed_copy_ns"),
-        ("idle", "1"): share("idle_ns"),
+        ("idle", "1"): trace.idle_ns / span if span else None,
         ("imbalance of busy", "1"): uneven("busy_ns"),
         ("imbalance of compute", "1"): uneven("compute_ns"),
         ("imbalance of communication", "1"): uneven("communication_ns"),
@@ -111,7 +109,7 @@ ByName = Mapping[tuple[str, str], Calls]
 
 def calls(trace: TraceAnalysis) -> ByName:
     """What the tables NAMED say, of ranges without the steps, which have names of their own; where no GPU did anything what
-    functions take themselves instead. Of names that differ in a running number alone it is that of all."""
+    functions take themselves instead."""
     if trace.tree is not None and not trace.gpus:
         return _functions(trace, trace.tree)
     steps = {step.name for step in trace.steps}
@@ -121,7 +119,7 @@ def calls(trace: TraceAnalysis) -> ByName:
         columns = (np.asarray(values[column]).tolist() for column in ("count", "total_ns"))
         for name, count, total in zip(values["operation" if table == "copies" else "name"], *columns, strict=True):
             if name not in steps:
-                key = table, _RUNNING.sub("", name)
+                key = table, name
                 known = found.get(key, Calls())  # a kernel can be of two categories
                 found[key] = Calls(known.n + count, known.total_ns + total)
     return found
@@ -130,7 +128,9 @@ def calls(trace: TraceAnalysis) -> ByName:
 def _functions(trace: TraceAnalysis, tree: CallTree) -> ByName:
     own, steps = functions(tree), {step.name for step in trace.steps}
     at: dict[str, int] = {}
-    of = np.array([at.setdefault(_RUNNING.sub("", name), len(at)) for name in own.names], np.int64)  # of two paradigms
+    of = np.array(
+        [at.setdefault(without_running_numbers(name), len(at)) for name in own.names], np.int64
+    )  # of two paradigms
     time, visits = np.zeros((2, len(at), len(tree.places)))
     np.add.at(time, of, own.exclusive)
     np.add.at(visits, of, own.visits)

@@ -148,9 +148,11 @@ def shown(match: Match, positions: Collection[int], window: Window) -> Traced | 
     return Traced(
         path=match.path, rank=match.rank, gpus=gpus, start=start, end=end, share_of_run=0.0,
         score_inside=None, score_outside=None, clock=match.clock, clock_check=match.check, offset_s=match.offset,
-        split=_split(found.gpus),
+        split=_split(found.span_ns, found.gpus),
         by_gpu=tuple(
-            TracedGpu(at_of[gpu.track], gpu.span_ns / NS, _split([gpu])) for gpu in found.gpus if gpu.track in at_of
+            TracedGpu(at_of[gpu.track], gpu.span_ns / NS, _split(gpu.span_ns, [gpu]))
+            for gpu in found.gpus
+            if gpu.track in at_of and gpu.span_ns
         ),
         idle=tuple(IdleTime(cause, n, ns / NS) for cause, (n, ns) in found.idle.items() if found.gpus),
         gaps=tuple(
@@ -195,9 +197,10 @@ def renamed(found: Traced, place: Mapping[int, int]) -> dict[str, Any]:
     }
 
 
-def _split(gpus: Sequence[GpuUse]) -> dict[str, float]:
-    span = max(sum(gpu.span_ns for gpu in gpus), 1)
-    return {name: sum(getattr(gpu, f"{name}_ns") for gpu in gpus) / span for name in SPLIT} if gpus else {}
+def _split(span_ns: int, gpus: Sequence[GpuUse]) -> dict[str, float]:
+    """Shares of the time ``span_ns`` of these GPUs together; what nothing else takes is idle."""
+    busy = {name: sum(getattr(gpu, f"{name}_ns") for gpu in gpus) / max(span_ns, 1) for name in SPLIT if name != "idle"}
+    return {**busy, "idle": 1 - sum(busy.values())} if gpus else {}
 
 
 def _steps(steps: Sequence[Step]) -> TracedSteps | None:

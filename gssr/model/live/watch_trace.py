@@ -272,7 +272,9 @@ class WatchTrace:
         own, tracks = trace.intervals, trace.tracks
         chosen = level.owner_of >= 0 if not query.gpus else np.isin(level.owner_of, np.array(query.gpus))
         ranks = {(tracks[at].source, tracks[at].rank) for at in np.flatnonzero(chosen).tolist()}
-        beside = [track.kind != "gpu_stream" and (track.source, track.rank) in ranks for track in tracks]
+        beside = [
+            track.kind not in ("gpu_stream", "host_wait") and (track.source, track.rank) in ranks for track in tracks
+        ]
         found = open_at(own.start, own.length, own.track, chosen | np.array(beside, bool), round(query.cursor * NS))
         found = dict(sorted(found.items(), key=lambda each: (tracks[each[0]].kind != "gpu_stream", each[0])))
         innermost = next((places[0] for places in found.values()), -1)

@@ -1,5 +1,6 @@
 """What a trace says: of one file, and of all ranks' files together."""
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -7,7 +8,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from gssr.arrays import Ints
+from gssr.arrays import Flags, Ints
 from gssr.gpu_name import place
 from gssr.model.custom_metrics import Custom, custom
 from gssr.model.traces import idle as idling
@@ -27,10 +28,13 @@ from gssr.model.traces.lengths import (
     one_table,
     statistics,
     together,
+    without_running_numbers,
 )  # fmt: skip
 from gssr.model.traces.messages import all_collectives, both, collectives_of, exchange_of
 from gssr.model.traces.part import Part, are, part_of
+from gssr.model.traces.point_to_point import point_to_point
 from gssr.model.traces.results import (
+    BINS,
     CAUSES,
     CallTotals,
     Cause,
@@ -51,11 +55,14 @@ from gssr.model.verdicts.table import Table
 from gssr.traces.join import booted_apart
 from gssr.traces.timeline import BUSY, OPERATIONS, Category, Clock, Counter, Kind, Timeline, Track
 
-BINS, FEWER_BINS, MANY_GPUS = 600, 60, 1000
-"""Columns of a GPU's course, and of each of more than MANY_GPUS: they take 20 KB a GPU."""
+FEWER_BINS, MANY_GPUS = 60, 1000
+"""Columns of the course of each of more than MANY_GPUS, where BINS would take 20 KB a GPU."""
 MOST_STEP_TIMES = 1 << 23
 """Steps times GPUs: of more it is not worked out how busy the GPUs were in each step, which would take a minute."""
 _WORK = (Kind.KERNEL, Kind.GRAPH)
+_OF_TORCH = re.compile(r"^aten::|\bat::native::")
+"""Names of operators and kernels of PyTorch, whichever tool has traced them."""
+_CAPTURES = re.compile(r"StreamBeginCapture|StreamEndCapture|GraphInstantiate")
 _BY_GPU = ("ranks", "kernel_types", "idle", "gaps", "steps")
 """The tables that are made GPU by GPU."""
 _OF_TREE = ("calltree", "calltree_metrics", "functions", "paradigms_by_rank")
@@ -84,9 +91,10 @@ def analyze_timeline(
     links = links_of(timeline, part.by_kind, rows)
     own_steps = steps_of(part)
     covered, work_of = CoveredTimes(part, beside(part, own_steps)), _WorkByGpu(part, links)
+    of_two = None if like_hta else point_to_point(part, links)
     timed = own_steps if len(own_steps) * len(part.gpus) <= MOST_STEP_TIMES else own_steps[:0]
     asked = range(len(part.gpus)) if _asks(tables, *_BY_GPU) else ()
-    gpus = [_of_gpu(part, gpu, work_of.gpu(gpu), covered, timed) for gpu in asked]
+    gpus = [_of_gpu(part, gpu, work_of.gpu(gpu), covered, timed, of_two) for gpu in asked]
     work = links
     if like_hta:
         is_work = timeline.intervals.kind[rows] != Kind.GPU_SYNC
@@ -118,8 +126,9 @@ def analyze_timeline(
         collectives=collectives_of(part) if _asks(tables, "collectives") else (),
         io=file_calls(part) if _asks(tables, "io") else None,
         tree=tree,
+        extent=part.worked,
     )
-    found = _named(found, there)
+    found = _with_outside(_named(found, there))
     return judge_trace(found, rules) if judged else found
 
 
@@ -241,6 +250,7 @@ def combined(
             exchange=both(found.exchange, later.exchange),
             collectives=all_collectives(found.collectives, later.collectives),
             io=all_calls(found.io, later.io),
+            extent=_both_extents(found.extent, later.extent),
         )  # fmt: skip
     found = replace(
         found,
@@ -248,7 +258,7 @@ def combined(
         launches=found.launches._replace(delay=delays.all()),
         tree=one_tree(trees) if trees else None,
     )
-    found = _named(found, [*known, *found.places])
+    found = _with_outside(_named(found, [*known, *found.places]))
     return found if rules is None else judge_trace(found, rules)
 
 
@@ -300,6 +310,7 @@ def _moved(part: TraceAnalysis, clock: Clock) -> TraceAnalysis:
     return replace(
         part,
         window=(part.window[0] + by, part.window[1] + by),
+        extent=part.extent and (part.extent[0] + by, part.extent[1] + by),
         gpus=tuple(
             gpu._replace(
                 begin_ns=gpu.begin_ns + by,
@@ -319,6 +330,20 @@ def _longest(gaps: Sequence[Gap]) -> tuple[Gap, ...]:
 
 def _added(parts: Sequence[Mapping[Cause, tuple[int, int]]]) -> dict[Cause, tuple[int, int]]:
     return {cause: (sum(part[cause][0] for part in parts), sum(part[cause][1] for part in parts)) for cause in CAUSES}
+
+
+def _both_extents(a: tuple[int, int] | None, b: tuple[int, int] | None) -> tuple[int, int] | None:
+    return (min(a[0], b[0]), max(a[1], b[1])) if a and b else a or b
+
+
+def _with_outside(trace: TraceAnalysis) -> TraceAnalysis:
+    """With the idle time before each GPU's first work and after its last, which no gap between its work is: while others
+    of the job worked, or at the edges of the window."""
+    if not trace.gpus or trace.like_hta or trace.extent is None:
+        return trace
+    length = trace.extent[1] - trace.extent[0]
+    n = sum(gpu.span_ns < length for gpu in trace.gpus)
+    return replace(trace, idle={**trace.idle, "outside": (n, trace.span_ns - sum(gpu.span_ns for gpu in trace.gpus))})
 
 
 class _WorkByGpu:
@@ -341,7 +366,7 @@ class _WorkByGpu:
 def _described(part: Part, longest: Sequence[idling.Idle], work_of: _WorkByGpu) -> list[Gap]:
     """The longest gaps of all GPUs, of whose longest gaps these are: only those that are kept are described, which means to
     look at what every thread did."""
-    length = np.concatenate([np.empty(0, np.int64), *(idle.end - idle.start for idle in longest)])
+    length = np.concatenate([np.empty(0, np.int64), *(idle.length for idle in longest)])
     start = np.concatenate([np.empty(0, np.int64), *(idle.start for idle in longest)])
     gpu = np.repeat(np.arange(len(longest)), np.array([len(idle.start) for idle in longest], np.int64))
     place = np.concatenate([np.empty(0, np.int64), *(np.arange(len(idle.start)) for idle in longest)])
@@ -362,17 +387,20 @@ class _OfGpu(NamedTuple):
     in_steps: Ints
 
 
-def _of_gpu(part: Part, gpu: int, links: Links, covered: CoveredTimes, own_steps: Ints) -> _OfGpu:
+def _of_gpu(
+    part: Part, gpu: int, links: Links, covered: CoveredTimes, own_steps: Ints, of_two: Flags | None
+) -> _OfGpu:  # fmt: skip
     """Gone through in parts between which the GPU was idle, whose figures add up. What is on it and of no type, as
-    HolisticTraceAnalysis' syncs, is busy and no more."""
+    HolisticTraceAnalysis' syncs, is busy and no more. ``of_two`` [n intervals]: communication of two ranks."""
     kind = part.timeline.intervals.kind
-    begin, stop = part.extent(links.rows)
+    begin, stop = part.extent(links.rows) if len(links.rows) else (part.window[0],) * 2
     bins = BINS if len(part.gpus) <= MANY_GPUS else FEWER_BINS
     edges = begin + np.arange(bins + 1) * (stop - begin) // bins
     in_steps = np.zeros(len(own_steps), np.int64)
     step_times = part.times(own_steps)
     meanwhile = covered.meanwhile(gpu, links)
-    n_kernels = under = 0
+    n_kernels = under = exposed_collectives = 0
+    last_collective: int | None = None
     ns, before, types = np.zeros(4, np.int64), np.zeros((4, bins + 1), np.int64), np.zeros(8, np.int64)
     ends: list[int | None] = [None] * 4
     causes, longest = [], []
@@ -391,6 +419,11 @@ def _of_gpu(part: Part, gpu: int, links: Links, covered: CoveredTimes, own_steps
             for mine, last in zip((category == one for one in _TYPED), ends[1:], strict=True)
         ]
         under += common(*of_types[:2]).length
+        if of_two is not None:
+            mine = (category == Category.COMMUNICATION) & ~of_two[rows]
+            collectives = union(start[mine], end[mine], last_collective)
+            exposed_collectives += collectives.length - common(of_types[0], collectives).length
+            last_collective = int(collectives.end[-1]) if len(collectives.end) else last_collective
         types += subsets((of_types[0].some, of_types[1].some, of_types[2].some))
         for at, each in enumerate((busy, *of_types)):
             if len(each.start):
@@ -399,13 +432,14 @@ def _of_gpu(part: Part, gpu: int, links: Links, covered: CoveredTimes, own_steps
                 ends[at] = int(each.end[-1])
         in_steps += busy.before(step_times[1]) - busy.before(step_times[0])
     if part.like_hta:
-        causes = [idling.by_cause(idling.idle_of_streams(part, links))]
+        causes = [idling.causes_as_hta(part, links)]
     busy_ns, compute_ns, communication_ns, copy_ns = ns.tolist()
     shares = np.diff(before) / np.maximum(np.diff(edges), 1)
     use = GpuUse(
         part.gpus[gpu], "", n_kernels, begin, stop - begin, busy_ns, compute_ns, communication_ns, copy_ns,
         tuple(types.tolist()), under / communication_ns if communication_ns else None,
         meanwhile.waits, Course(begin, stop, shares[0], tuple(shares[1:])),
+        0 if of_two is None else int(types[2] + types[6]) - exposed_collectives,
     )  # fmt: skip
     return _OfGpu(use, _added(causes), idling.longest(*longest), in_steps)
 
@@ -427,6 +461,9 @@ def _holds(part: Part, links: Links, own_steps: Ints) -> frozenset[str]:
         ),
         "steps": len(own_steps) > 1,
         "pageable": part.timeline.pageable is not None,
+        "torch": any(source.tool == "torch.profiler" for source in part.timeline.sources)
+        or any(_OF_TORCH.search(name) for name in part.timeline.names),
+        "captures": len(part.named(_CAPTURES.search, Kind.RUNTIME, Kind.DRIVER)),
     }
     return frozenset(name for name, yes in there.items() if yes)
 
@@ -454,7 +491,13 @@ def _lengths(part: Part, links: Links, tables: Collection[str] | None) -> tuple[
         return [(names[code],) for code in codes]
 
     def of_domains(codes: Sequence[int]) -> list[Key]:
-        return [(names[code], part.timeline.domains.get(names[code])) for code in codes]
+        of, n = part.timeline.domains, len(names)
+        styles = (None, None) if part.timeline.start_end is None else ("PushPop", "StartEnd")
+        found = [(names[code % n], styles[code // n]) for code in codes]
+        return [(without_running_numbers(name), of.get(name), style) for name, style in found]
+
+    def of_operators(codes: Sequence[int]) -> list[Key]:
+        return [(without_running_numbers(names[code]),) for code in codes]
 
     def operations(codes: Sequence[int]) -> list[Key]:
         return [(OPERATIONS[code],) for code in codes]
@@ -486,7 +529,10 @@ def _lengths(part: Part, links: Links, tables: Collection[str] | None) -> tuple[
     def marked(kind: Kind, as_keys: Callable[[Sequence[int]], list[Key]]) -> Lengths:
         rows = part.rows(kind)
         within = {"gpu_ns": launched().within(rows) if len(rows) else rows}
-        return lengths_of(own.name[rows], length[rows], as_keys, within)
+        code = own.name[rows].astype(np.int64)
+        if kind is Kind.RANGE and part.timeline.start_end is not None:
+            code += len(names) * np.isin(rows, part.timeline.start_end)
+        return lengths_of(code, length[rows], as_keys, within)
 
     def called(*kinds: Kind) -> Lengths:
         rows = part.rows(*kinds)
@@ -494,7 +540,7 @@ def _lengths(part: Part, links: Links, tables: Collection[str] | None) -> tuple[
 
     made: dict[str, Callable[[], Lengths]] = {
         "kernels": of_kernels, "copies": of_copies, "copy_sizes": of_sizes,
-        "ranges": lambda: marked(Kind.RANGE, of_domains), "operators": lambda: marked(Kind.CPU_OP, named),
+        "ranges": lambda: marked(Kind.RANGE, of_domains), "operators": lambda: marked(Kind.CPU_OP, of_operators),
         "api": lambda: called(Kind.RUNTIME, Kind.DRIVER), "os": lambda: called(Kind.OS),
     }  # fmt: skip
     ranks = statistics(by_rank()) if _asks(tables, "kernels_by_rank") else NO_STATISTICS

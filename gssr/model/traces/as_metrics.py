@@ -216,9 +216,21 @@ class Level:
         found.setdefault("kernels", found["compute"])
         found.setdefault("busy", found["kernels"])
         found["occupied"] = by_owner.union() if sync.any() else found["busy"]
+        begin, end = self._worked(found["busy"])
+        for name in ("sync", "occupied") if sync.any() else ():
+            found[name] = _cut(found[name], begin, end)
         if self._spans is None:
-            found["time"] = _spans_of(found["busy"])
+            n = len(self.gpus) if end > begin else 0
+            found["time"] = Pieces(np.full(n, begin), np.full(n, end), np.arange(n, dtype=np.int32))
         return found
+
+    def _worked(self, busy: Pieces) -> tuple[int, int]:
+        """From the first start to the last end of the work of all rows: the time that each has, so that one which begins
+        late or ends early is idle meanwhile. Rows of other levels have the time of those they belong to."""
+        if self._spans is not None:
+            time = self._spans.layer("time")
+            return (int(time.start[0]), int(time.end[0])) if len(time.start) else (0, 0)
+        return (int(busy.start.min()), int(busy.end.max())) if len(busy.start) else (0, 0)
 
     def _innermost(self) -> dict[str, Pieces]:
         """What each category has of a thread's time where nothing lies within: an interval, less those that lie in it."""
@@ -415,6 +427,13 @@ def _spans_of(covered: Pieces) -> Pieces:
     return Pieces(start[some], end[some], covered.owner[first][some])
 
 
+def _cut(pieces: Pieces, begin: int, end: int) -> Pieces:
+    """What of them lies between these times."""
+    start, stop = np.maximum(pieces.start, begin), np.minimum(pieces.end, end)
+    some = stop > start
+    return Pieces(start[some], stop[some], pieces.owner[some])
+
+
 class Group(Level):
     """Rows of another level, ``base``, put together: the mean of them. ``tracks`` may be more than the base has."""
 
@@ -496,7 +515,7 @@ def levels_of(timeline: Timeline, own: Iterable[Custom] = ()) -> dict[LevelName,
     """The levels that a trace has, that of GPUs first, with metrics of one's ``own``."""
     tracks = timeline.tracks
     streams = [at for at, track in enumerate(tracks) if track.kind == "gpu_stream"]
-    threads = [at for at, track in enumerate(tracks) if track.kind not in ("gpu_stream", "process")]
+    threads = [at for at, track in enumerate(tracks) if track.kind not in ("gpu_stream", "host_wait", "process")]
     found: dict[LevelName, Level] = {}
     if streams:
         gpu = _gpu_of(timeline)
@@ -513,12 +532,12 @@ def levels_of(timeline: Timeline, own: Iterable[Custom] = ()) -> dict[LevelName,
     if threads or not streams:
         numbers = {at: number for number, at in enumerate(threads)}
         found["threads"] = Level("threads", timeline, threads, lambda at: _thread(tracks[at], numbers[at]), None)
-    base, every = next(iter(found.values())), list(range(len(tracks)))
+    base, every = next(iter(found.values())), [at for at, track in enumerate(tracks) if track.kind != "host_wait"]
     ranks = {tracks[at].rank for at in threads} - {None}
     if (streams and threads) or 0 < len(ranks) < len(threads):
         of_report = {at for at, source in enumerate(timeline.sources) if source.format == "nsys"}
         found["processes"] = Group("processes", timeline, every, lambda at: _process(tracks[at], of_report), base)
-    if len({track.node for track in tracks}) > 1:
+    if len({tracks[at].node for at in every}) > 1:
         found["nodes"] = Group("nodes", timeline, every, lambda at: _Key("node", 0, tracks[at].node or "unknown"), base)
     for level in found.values():
         level.own = tuple(own)

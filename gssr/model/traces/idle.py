@@ -1,12 +1,13 @@
 """When a GPU was idle, why, and what the program did meanwhile.
 
-A GPU is idle between two pieces of work of any of its streams. The cause is read off what comes next:
+A GPU is idle between two pieces of work of any of its streams. The causes are read off what comes next:
 
-- host: its launch began after the gap had begun. The host was late.
-- launch: it was launched in time, and the gap is below 30 µs: what it takes to get from one piece of work to the next.
-- copy: it was launched in time and is a copy or set, which waited for its data.
-- dependency: it was launched in time and waited for something else: an event, another GPU, another stream.
+- host: the part of a gap before that was launched. The host was late.
+- launch: the rest, where it is below 30 µs: what it takes to get from one piece of work to the next.
+- copy: the rest before a copy or set, which waited for its data.
+- dependency: the rest before other work, which waited for something else: an event, another GPU, another stream.
 - unknown: the trace does not tell what launched it.
+- outside: before a GPU's first work and after its last, in the time that is looked at.
 """
 
 from collections.abc import Callable
@@ -27,51 +28,69 @@ _BLOCK = 256
 
 
 class Idle(NamedTuple):
-    """The gaps [n] of a GPU: from ``start`` to ``end``, the row that ``after`` each begins, its ``cause`` (a place in
-    CAUSES)."""
+    """The gaps [n] of a GPU: from ``start`` to ``end``, and the row that ``after`` each begins. For the first ``host`` ns of
+    it that was not launched; the ``rest`` has another cause (a place in CAUSES)."""
 
     start: Ints
     end: Ints
     after: Ints
-    cause: Ints
+    host: Ints
+    rest: Ints
+
+    @property
+    def length(self) -> Ints:
+        """How long each is, ns."""
+        return self.end - self.start
 
 
-def idle_of_streams(part: Part, links: Links) -> Idle:
-    """As HolisticTraceAnalysis counts it: stream by stream, from each end to the next start, what overlaps as less than
-    nothing; and of three causes only, its "other" as "unknown"."""
+NO_GAPS = Idle(*(np.empty(0, np.int64) for _ in Idle._fields))
+_HOST, _LAUNCH, _DEPENDENCY, _COPY, _UNKNOWN = (
+    CAUSES.index(name) for name in ("host", "launch", "dependency", "copy", "unknown")
+)
+
+
+def causes_as_hta(part: Part, links: Links) -> dict[Cause, tuple[int, int]]:
+    """How many gaps there are of each cause, and how many ns, as HolisticTraceAnalysis counts: stream by stream, from each
+    end to the next start, what overlaps as less than nothing; all of a gap has one of three causes, its "other" as
+    "unknown"."""
     rows = np.flatnonzero(np.isin(part.timeline.intervals.kind[links.rows], BUSY))
     track = part.timeline.intervals.track[links.rows[rows]]
     rows = rows[np.argsort(track, kind="stable")]
     track = np.sort(track, kind="stable")
     next_ = np.flatnonzero(track[1:] == track[:-1]) + 1
     after, before = links.rows[rows[next_]], links.rows[rows[next_ - 1]]
-    found = idle_of(part, part.end(before), part.start[after], after, links.call[rows[next_]])
-    host, short = found.cause == CAUSES.index("host"), found.end - found.start < LAUNCH
-    cause = np.where(host, found.cause, np.where(short, CAUSES.index("launch"), CAUSES.index("unknown")))
-    return found._replace(cause=cause)
+    call, start = links.call[rows[next_]], part.end(before)
+    length = part.start[after] - start
+    is_late = (call >= 0) & (part.start[call] > start)
+    return _added_up(np.where(is_late, _HOST, np.where(length < LAUNCH, _LAUNCH, _UNKNOWN)), length)
 
 
 def idle_of(part: Part, start: Ints, end: Ints, after: Ints, call: Ints) -> Idle:
     """Gaps of a GPU [n] with their causes: each is ended by the row ``after`` it, which the row ``call`` launched."""
-    cause = np.full(len(start), CAUSES.index("dependency"))
-    cause[part.category[after] == Category.COPY] = CAUSES.index("copy")
-    cause[end - start < LAUNCH] = CAUSES.index("launch")
-    cause[part.start[call] > start] = CAUSES.index("host")
-    cause[call < 0] = CAUSES.index("unknown")
-    return Idle(start, end, after, cause)
+    host = np.where(call < 0, 0, np.clip(part.start[call] - start, 0, end - start))
+    rest = np.full(len(start), _DEPENDENCY)
+    rest[part.category[after] == Category.COPY] = _COPY
+    rest[end - start - host < LAUNCH] = _LAUNCH
+    rest[call < 0] = _UNKNOWN
+    return Idle(start, end, after, host, rest)
 
 
 def by_cause(idle: Idle) -> dict[Cause, tuple[int, int]]:
-    """How many gaps there are of each cause, and how many ns."""
-    count = np.bincount(idle.cause, minlength=len(CAUSES))
-    total = np.bincount(idle.cause, idle.end - idle.start, len(CAUSES))
-    return {cause: (int(count[at]), int(total[at])) for at, cause in enumerate(CAUSES)}
+    """How many gaps have a part of each cause, and how many ns these parts take."""
+    has_rest = idle.host < idle.length
+    found = _added_up(idle.rest[has_rest], (idle.length - idle.host)[has_rest])
+    return found | {"host": (int(np.count_nonzero(idle.host)), int(idle.host.sum()))}
+
+
+def _added_up(cause: Ints, length: Ints) -> dict[Cause, tuple[int, int]]:
+    count, total = np.bincount(cause, minlength=len(CAUSES)), np.bincount(cause, length, len(CAUSES))
+    return {name: (int(count[at]), int(total[at])) for at, name in enumerate(CAUSES)}
 
 
 def longest(*parts: Idle) -> Idle:
     """The MOST_GAPS longest of them, of the same length the first."""
-    both = Idle(*map(np.concatenate, zip(*parts, strict=True)))
-    length = both.end - both.start
+    both = Idle(*map(np.concatenate, zip(NO_GAPS, *parts, strict=True)))
+    length = both.length
     if len(length) > MOST_GAPS:
         near = np.flatnonzero(length >= np.partition(length, -MOST_GAPS)[-MOST_GAPS])
         near = near[np.argsort(-length[near], kind="stable")[:MOST_GAPS]]
@@ -81,7 +100,8 @@ def longest(*parts: Idle) -> Idle:
 
 def described(part: Part, gpu: int, idle: Idle, links: Links) -> list[Gap]:
     """Gaps of a GPU (not yet with its name), with what the program did in their middle."""
-    length = idle.end - idle.start
+    length, is_late = idle.length, 2 * idle.host > idle.length
+    cause = np.where(is_late, _HOST, idle.rest)
     open_ = _Open(part)
     own = part.timeline.intervals
     usual = open_.thread_of(links)
@@ -93,7 +113,7 @@ def described(part: Part, gpu: int, idle: Idle, links: Links) -> list[Gap]:
         middle = (int(idle.start[at]) + int(idle.end[at])) // 2
         found.append(
             Gap(
-                int(idle.start[at]), int(length[at]), part.gpus[gpu], "", CAUSES[int(idle.cause[at])],
+                int(idle.start[at]), int(length[at]), part.gpus[gpu], "", CAUSES[int(cause[at])], int(idle.host[at]),
                 _before(part, links, place, int(idle.start[at])), part.timeline.names[own.name[idle.after[at]]],
                 *(open_.name(thread, kinds, middle) for kinds in _SHOWN),
             )

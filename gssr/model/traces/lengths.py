@@ -6,6 +6,7 @@ number is bounded by the different lengths, not by the files: a hundred ranks th
 files that have more than a million different ones together, those that are nearly the same become one.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,6 +20,14 @@ from gssr.traces.timeline import Track
 
 Key = tuple[str | Track | None, ...]
 """What a row of a table is of: a name, or a name with its category, or a GPU's."""
+
+
+_RUNNING = re.compile(r", (?:op_id|seq) = \d+")
+
+
+def without_running_numbers(name: str) -> str:
+    """Strip what PyTorch adds to the name of each range that it gives to NVTX, another number each time."""
+    return _RUNNING.sub("", name) if " = " in name else name
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,8 @@ _PROFILER_STEP = re.compile("ProfilerStep")
 class Part:
     """``start``, ``length``, ``category`` [n] are those of all of the timeline's intervals, but cut to the window;
     ``chosen`` [n] tells which of them are looked at, None for all. ``gpus``: the first track of each GPU that did
-    something, ``gpu_of`` [n tracks] the place of each track's GPU among them, -1 of a thread."""
+    something at any time, ``gpu_of`` [n tracks] the place of each track's GPU among them, -1 of a thread. ``worked``: from
+    the first start to the last end of what any of them did, cut to the window; None without GPUs."""
 
     timeline: Timeline
     window: tuple[int, int]
@@ -37,6 +38,7 @@ class Part:
     gpus: tuple[Track, ...]
     gpu_of: Ints
     by_kind: "ByKind"
+    worked: tuple[int, int] | None
     on: Flags | None = None
 
     def rows(self, *kinds: Kind) -> Ints:
@@ -57,7 +59,7 @@ class Part:
 
     def extent(self, rows: Ints) -> tuple[int, int]:
         """From the first start to the last end of these, of which there are some."""
-        return int(self.start[rows[0]]), max(int(self.end(rows[part]).max()) for part in in_parts(len(rows)))
+        return _extent(self.start, self.length, rows)
 
     def is_named(self, rows: Ints, holds: Callable[[str], object]) -> Flags:
         """[n rows]: whether their name is such."""
@@ -116,6 +118,17 @@ def part_of(
     if like_hta:
         start, length = _in_whole_us(timeline)
         chosen, category = _without_last_step(timeline, start), _categories_as_hta(timeline)
+        chosen = _on_streams(timeline, chosen)
+    on = None if tracks is None else _among(tracks, len(timeline.tracks))
+    named = None if names is None else _among(names, len(timeline.names))
+    for column, yes in ((own.track, on), (own.name, named)):
+        if yes is not None:
+            chosen = yes[column] if chosen is None else chosen & yes[column]
+    by_kind = ByKind(timeline)
+    busy = by_kind.rows(BUSY)
+    busy = busy if chosen is None else busy[chosen[busy]]
+    gpus, gpu_of = _gpus(timeline, busy)
+    worked = _extent(start, length, busy[gpu_of[own.track[busy]] >= 0]) if gpus else None
     if window is not None:
         begin, stop = window
         end = start + length
@@ -123,18 +136,18 @@ def part_of(
         chosen = inside if chosen is None else chosen & inside
         start = np.clip(start, begin, stop)
         length = np.clip(end, begin, stop) - start
-    on = None if tracks is None else _among(tracks, len(timeline.tracks))
-    named = None if names is None else _among(names, len(timeline.names))
-    for column, yes in ((own.track, on), (own.name, named)):
-        if yes is not None:
-            chosen = yes[column] if chosen is None else chosen & yes[column]
+        worked = worked and (min(max(worked[0], begin), stop), min(max(worked[1], begin), stop))
     ends = [int((start[part] + length[part]).max()) for part in in_parts(len(own))]
     extent = (int(start[0]), max(ends)) if ends else (0, 0)
-    by_kind = ByKind(timeline)
-    gpus, gpu_of = _gpus(timeline, by_kind.rows(BUSY), chosen)
     return Part(
-        timeline, window or extent, window is None, like_hta, start, length, category, chosen, gpus, gpu_of, by_kind, on
+        timeline, window or extent, window is None, like_hta, start, length, category, chosen, gpus, gpu_of, by_kind,
+        worked, on,
     )  # fmt: skip
+
+
+def _extent(start: Ints, length: Ints, rows: Ints) -> tuple[int, int]:
+    """From the first start to the last end of these rows, ascending by start, of which there are some."""
+    return int(start[rows[0]]), max(int((start[rows[at]] + length[rows[at]]).max()) for at in in_parts(len(rows)))
 
 
 def _among(places: Sequence[int] | Ints, n: int) -> Flags:
@@ -150,10 +163,9 @@ def are(kind: NDArray[np.int8], kinds: Sequence[Kind]) -> Flags:
     return yes[kind]
 
 
-def _gpus(timeline: Timeline, busy: Ints, chosen: Flags | None) -> tuple[tuple[Track, ...], Ints]:
-    """GPUs by rank, node and number."""
-    rows = busy if chosen is None else busy[chosen[busy]]
-    used = counted(timeline.intervals.track, len(timeline.tracks), rows) > 0
+def _gpus(timeline: Timeline, busy: Ints) -> tuple[tuple[Track, ...], Ints]:
+    """The GPUs that did this work, by rank, node and number."""
+    used = counted(timeline.intervals.track, len(timeline.tracks), busy) > 0
     gpus = gpus_of(timeline.tracks)
     there = sorted({gpu for at in np.flatnonzero(used).tolist() if (gpu := gpus[at]) is not None}, key=_order)
     place: dict[Track | None, int] = {gpu: at for at, gpu in enumerate(there)}
@@ -179,6 +191,17 @@ def _without_last_step(timeline: Timeline, start: Ints) -> Flags | None:
     kept = cpu & (start < last[source[own.track]])
     launched = np.isin(own.link, own.link[kept & (own.link != NO_LINK)])
     return np.asarray(kept | (launched & ~cpu), np.bool_)
+
+
+def _on_streams(timeline: Timeline, chosen: Flags | None) -> Flags | None:
+    """Without a GPU's rows that are on none of its streams: waits for a whole context, requests of MTIA without one."""
+    without = np.array(
+        [one.kind in ("gpu_stream", "host_wait") and one.stream in (None, -1) for one in timeline.tracks]
+    )
+    if not without.any():
+        return chosen
+    on_stream = ~without[timeline.intervals.track]
+    return on_stream if chosen is None else chosen & on_stream
 
 
 def _in_whole_us(timeline: Timeline) -> tuple[Ints, Ints]:
@@ -252,7 +275,8 @@ def only(timeline: Timeline, wanted: Only) -> Timeline:
         messages = replace(messages, **{name: getattr(messages, name)[sent] for name in columns})
     at = np.flatnonzero(kept)
     own = replace(own, **{name: getattr(own, name)[at] for name in own.__slots__})
-    pageable = timeline.pageable
-    if pageable is not None:
-        pageable = np.searchsorted(at, pageable[kept[pageable]])
-    return replace(timeline, intervals=own, pageable=pageable, messages=messages)
+    pageable, start_end = (
+        None if places is None else np.searchsorted(at, places[kept[places]])
+        for places in (timeline.pageable, timeline.start_end)
+    )
+    return replace(timeline, intervals=own, pageable=pageable, start_end=start_end, messages=messages)

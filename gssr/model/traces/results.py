@@ -14,11 +14,15 @@ from gssr.model.traces.lengths import Lengths, Statistics
 from gssr.model.traces.messages import CollectiveUse, Exchange
 from gssr.traces.timeline import Clock, Source, Track
 
-Cause = Literal["host", "launch", "dependency", "copy", "unknown"]
-CAUSES: tuple[Cause, ...] = ("host", "launch", "dependency", "copy", "unknown")
+Cause = Literal["host", "launch", "dependency", "copy", "unknown", "outside"]
+CAUSES: tuple[Cause, ...] = ("host", "launch", "dependency", "copy", "unknown", "outside")
 """Why a GPU was idle (gssr.model.traces.idle), in the order of tables."""
 TYPES = ("compute", "communication", "copy")
 """What a GPU's work is for; a subset of them is the sum of 1, 2 and 4."""
+
+
+BINS = 600
+"""Columns of a GPU's course."""
 
 
 class Course(NamedTuple):
@@ -28,6 +32,14 @@ class Course(NamedTuple):
     end: int
     busy: Floats
     types: tuple[Floats, ...]
+
+    def between(self, values: Floats, begin: int, end: int, n: int) -> Floats:
+        """Shares ``values`` of it [n_bins], ``busy`` or one of ``types``, in ``n`` equal bins from ``begin`` to ``end``; 0
+        where it has not begun or has ended."""
+        edges = np.arange(n + 1) * max(end - begin, 1) / n
+        own = np.arange(len(values) + 1) * (self.end - self.begin) / len(values) + (self.begin - begin)
+        spent = np.concatenate([[0.0], np.cumsum(values * np.diff(own))])
+        return np.asarray(np.diff(np.interp(edges, own, spent)) / edges[1], np.float64)
 
 
 class Waits(NamedTuple):
@@ -44,9 +56,11 @@ class Waits(NamedTuple):
 
 class GpuUse(NamedTuple):
     """One GPU of one rank, by the first of its tracks; it is called ``place`` (gssr.model.traces.gpu_names). ``span_ns``:
-    from the first start to the last end of its kernels, copies and sets; ``busy_ns``: what these cover; ``types``: ns in
+    from the first start to the last end of its kernels, copies and sets, 0 of a GPU that did nothing in the window;
+    ``busy_ns``: what these cover; ``types``: ns in
     exactly each subset of TYPES [8]. ``overlap``: the share of the communication that lies under computation, None without
-    communication."""
+    communication. ``exposed_p2p_ns``: the part of the exposed communication in which it did nothing but send to or receive
+    from single ranks."""
 
     track: Track
     place: str
@@ -61,6 +75,7 @@ class GpuUse(NamedTuple):
     overlap: float | None
     waits: Waits
     course: Course
+    exposed_p2p_ns: int = 0
 
     @property
     def idle_ns(self) -> int:
@@ -99,7 +114,8 @@ class GpuUse(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """A time in which the GPU called ``place`` was idle. ``before``, ``after``: the work at its ends; ``call``, ``range``,
+    """A time in which the GPU called ``place`` was idle. ``cause``: that of the longer part, where the host was late for
+    ``host_ns`` of it. ``before``, ``after``: the work at its ends; ``call``, ``range``,
     ``python``: what was innermost on the thread that launched the work after it, in its middle; None where there was
     nothing."""
 
@@ -108,6 +124,7 @@ class Gap(NamedTuple):
     track: Track
     place: str
     cause: Cause
+    host_ns: int
     before: str
     after: str
     call: str | None
@@ -203,7 +220,8 @@ class CallTotals(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class TraceAnalysis:
     """All that is found out. ``holds``: which of "kernels", "copies", "calls", "launches", "ranges", "communication",
-    "steps", "pageable" the trace has, and "tree" where it has calls and no kernels; ``tree``: the calls. ``calls``:
+    "steps", "pageable" the trace has, "torch" of a program in PyTorch, "captures" of one that captures CUDA graphs, and
+    "tree" where it has calls and no kernels; ``tree``: the calls. ``calls``:
     totals of those calls that rules look at. ``whole``: no window was asked for. ``idle``: count and ns by cause.
     ``lengths``: tables of lengths by their names; ``kernels_by_rank``: that of the kernels of each GPU. ``metrics``: those
     of one's own. ``places``: what each GPU is called. Empty is what was not asked for (gssr.model.traces.analyze)."""
@@ -235,11 +253,21 @@ class TraceAnalysis:
     collectives: tuple[CollectiveUse, ...] = ()
     io: tuple[FileCalls, ...] | None = None
     tree: CallTree | None = None
+    extent: tuple[int, int] | None = None
+    """From the first start to the last end of the work of any GPU, cut to the window; None without GPUs."""
 
     @property
     def span_ns(self) -> int:
-        """The spans of all GPUs together: what their shares are of."""
-        return sum(gpu.span_ns for gpu in self.gpus)
+        """The time of all GPUs together, which their shares are of: that of the job times their number, so that GPUs that
+        work one after another are not busy all the time. As HolisticTraceAnalysis counts, each GPU's own span."""
+        if self.extent is None or self.like_hta:
+            return sum(gpu.span_ns for gpu in self.gpus)
+        return len(self.gpus) * (self.extent[1] - self.extent[0])
+
+    @property
+    def idle_ns(self) -> int:
+        """How long the GPUs did nothing of that time, together."""
+        return self.span_ns - sum(gpu.busy_ns for gpu in self.gpus)
 
     @property
     def types(self) -> Ints:

@@ -18,11 +18,12 @@ from gssr.makers import AMD, NVIDIA, say
 from gssr.model.results import Finding, Severity
 from gssr.model.traces import call_tree
 from gssr.model.traces.idle import LAUNCH
-from gssr.model.traces.results import GpuUse, TraceAnalysis
+from gssr.model.traces.results import BINS, TraceAnalysis
 from gssr.model.traces.waits import SHORT
 from gssr.model.verdicts.table import (
     NSYS,
     OURS,
+    REGISTERED,
     TRACES,
     Found,
     Rule,
@@ -57,10 +58,23 @@ _PARTS = 30
 
 def judge_trace(trace: TraceAnalysis, table: Table) -> TraceAnalysis:
     """The analysis with its verdicts."""
+    table = _in_torch(table) if "torch" in trace.holds else table
     said = partial(say, AMD if {str(source.format) for source in trace.sources} == {"rocpd"} else NVIDIA)
     missing = partial(_missing, trace=trace)
     verdicts, abstentions = decide(table, trace, len(trace.gpus), missing, same_gpus, said=said)
     return replace(trace, verdicts=verdicts, abstentions=abstentions)
+
+
+def _in_torch(table: Table) -> Table:
+    """With advice for PyTorch, but where a site gives advice of its own."""
+    return table._replace(
+        rules=tuple(
+            rule._replace(advice=f"{rule.advice} {IN_TORCH[rule.code]}")
+            if rule.code in IN_TORCH and rule.advice == REGISTERED[rule.code][0].advice
+            else rule
+            for rule in table.rules
+        )
+    )
 
 
 def _missing(rule: Rule, trace: TraceAnalysis) -> str | None:
@@ -113,8 +127,8 @@ def _shares(what: str, warning: float, critical: float, source: str = OURS) -> t
 @rule(
     "warning", "The GPUs wait for data: idle for {lost} while the next batch is loaded",
     _shares("idle while data is loaded", 0.02, 0.2),
-    "Load ahead: DataLoader(num_workers=…, prefetch_factor=…, persistent_workers=True, pin_memory=True); decode and augment "
-    "once, beforehand; keep the data on fast, local storage.",
+    "Load ahead in other processes, into pinned memory; decode and augment once, beforehand; keep the data on fast, local "
+    "storage.",
     needs=(("kernels",), ("ranges",)), explains=("gpu_gaps", "low_utilization", "empty_between_steps"),
 )  # fmt: skip
 def loader_waits(trace: TraceAnalysis, rule: Rule) -> Found | None:
@@ -183,8 +197,8 @@ def straggling_rank(trace: TraceAnalysis, rule: Rule) -> Found | None:
 @rule(
     "warning", "Between steps the GPUs are idle for {lost}",
     _shares("idle between two steps", 0.02, 0.2),
-    "See what runs between the steps (logging, checkpoints, .item(), validation): do it less often, later, or in another "
-    "thread; copy with non_blocking=True.",
+    "See what runs between the steps (logging, checkpoints, results that are fetched, validation): do it less often, later, "
+    "or in another thread.",
     needs=(("kernels",), ("steps",)), explains=("gpu_gaps",),
 )  # fmt: skip
 def empty_between_steps(trace: TraceAnalysis, rule: Rule) -> Found | None:
@@ -199,8 +213,7 @@ def empty_between_steps(trace: TraceAnalysis, rule: Rule) -> Found | None:
         Threshold("calls", 20, "and this many in all"),
         *_shares("idle because the host is late", 0.1, 0.4),
     ),
-    "Find what asks for results at each step: .item(), .cpu(), print of a tensor, torch.cuda.synchronize(), nonzero(); keep "
-    "results on the GPU and fetch them rarely; torch.cuda.set_sync_debug_mode('warn') names the lines.",
+    "Find what asks for results at each step, or waits without need; keep results on the GPU and fetch them rarely.",
     needs=(("kernels",), ("calls",), ("launches",)), explains=("blocking_calls",),
 )  # fmt: skip
 def sync_storm(trace: TraceAnalysis, rule: Rule) -> Found | None:
@@ -246,8 +259,7 @@ def blocking_calls(trace: TraceAnalysis, rule: Rule) -> Found | None:
 @rule(
     "warning", "{count} asynchronous copies from or to pageable memory take {time}",
     _shares("in such copies", 0.005, 0.1, NSYS),
-    "Pageable memory is copied twice, and the call waits: pin it (DataLoader(pin_memory=True), tensor.pin_memory(), "
-    "cudaMallocHost), then copy with non_blocking=True.",
+    "Pageable memory is copied twice, and the call waits: pin it (cudaMallocHost, cudaHostRegister).",
     needs=(("kernels",), ("pageable",)),
 )  # fmt: skip
 def pageable_copies(trace: TraceAnalysis, rule: Rule) -> Found | None:
@@ -258,7 +270,7 @@ def pageable_copies(trace: TraceAnalysis, rule: Rule) -> Found | None:
 @rule(
     "warning", "{count} copies make their thread wait; they take {time}",
     _shares("in such copies", 0.005, 0.1, NSYS),
-    "Take cudaMemcpyAsync on a stream of its own with pinned memory (torch: tensor.to(device, non_blocking=True)).",
+    "Take cudaMemcpyAsync on a stream of its own with pinned memory.",
     needs=(("kernels",), ("copies",), ("launches",)),
 )  # fmt: skip
 def sync_copies(trace: TraceAnalysis, rule: Rule) -> Found | None:
@@ -297,8 +309,7 @@ def _copies(trace: TraceAnalysis, rule: Rule, name: str, waits: str | None) -> F
         Threshold("short", 0.5, f"at least this share of the kernels takes less than {took(SHORT)}, as a ratio"),
         *_shares("idle because a launch is late or takes its time", 0.1, 0.4),
     ),
-    "Launch them together: CUDA graphs (torch.compile(mode='reduce-overhead'), torch.cuda.graphs), fused kernels "
-    "(torch.compile), fused optimizers (fused=True), larger batches.",
+    "Launch them together: CUDA graphs, fused kernels, larger batches.",
     needs=(("kernels",), ("launches",)), explains=("low_utilization",),
 )  # fmt: skip
 def short_kernels(trace: TraceAnalysis, rule: Rule) -> Found | None:
@@ -315,19 +326,26 @@ def short_kernels(trace: TraceAnalysis, rule: Rule) -> Found | None:
         _of_time(trace, lost, rule, f"idle: the host was late, or gaps below {took(LAUNCH)}"),
         _won(trace, lost, "were each launched in time"),
     )  # fmt: skip
-    return Found({"share": percent(share), "lost": percent(_share(trace, lost))}, evidence, severity, _span(trace))
+    words = {"share": percent(share), "lost": percent(_share(trace, lost))}
+    return Found(words, evidence, severity, _span(trace), advice=_CAPTURED if "captures" in trace.holds else "")
+
+
+_CAPTURED = (
+    "The program captures CUDA graphs here: look at a later part of it, where it launches them (--from, --steps), or "
+    "trace one."
+)
 
 
 @rule(
     "warning", "Communication is not hidden: for {lost} of the time the GPUs do nothing else",
-    _shares("in communication, and no computation meanwhile", 0.1, 0.3),
-    "Overlap it: DistributedDataParallel's buckets (bucket_cap_mb), FSDP's prefetch, gradient accumulation with no_sync(); "
-    "communicate on a stream of its own; send less (compression, larger batches).",
+    _shares("in communication of all ranks, and no computation meanwhile", 0.1, 0.3),
+    "Overlap it: communicate on a stream of its own while the next part is computed; send less, or less often (compression, "
+    "larger batches).",
     needs=(("kernels",), ("communication",)),
 )  # fmt: skip
 def exposed_communication(trace: TraceAnalysis, rule: Rule) -> Found | None:
-    """Communication without computation at the same time."""
-    lost = sum(gpu.exposed_communication_ns for gpu in trace.gpus)
+    """Communication of all ranks without computation at the same time."""
+    lost = sum(gpu.exposed_communication_ns - gpu.exposed_p2p_ns for gpu in trace.gpus)
     severity = _graded(trace, lost, rule)
     if severity is None:
         return None
@@ -338,6 +356,57 @@ def exposed_communication(trace: TraceAnalysis, rule: Rule) -> Found | None:
         _won(trace, lost, "were all of it hidden"),
     )
     return Found({"lost": percent(_share(trace, lost))}, evidence, severity, _span(trace))
+
+
+@rule(
+    "warning", "The GPUs wait for one another: for {lost} of the time they only send to or receive from a neighbour",
+    _shares("in sends and receives, and neither computation nor communication of all ranks meanwhile", 0.1, 0.3),
+    "Such a kernel spins until the other side is there: these are mostly a pipeline's bubbles. Take more micro-batches for "
+    "each step, an interleaved schedule, and stages of equal work.",
+    needs=(("kernels",), ("communication",)),
+)  # fmt: skip
+def pipeline_bubbles(trace: TraceAnalysis, rule: Rule) -> Found | None:
+    """Sends and receives between two ranks that nothing hides."""
+    lost = sum(gpu.exposed_p2p_ns for gpu in trace.gpus)
+    severity = _graded(trace, lost, rule)
+    if severity is None:
+        return None
+    evidence = [_of_time(trace, lost, rule, "in nothing but sends and receives")]
+    if len(trace.gpus) > 1:
+        waits = np.array([gpu.exposed_p2p_ns for gpu in trace.gpus], np.float64)
+        least, most = trace.gpus[int(waits.argmin())], trace.gpus[int(waits.argmax())]
+        text = f"{most.place} longest ({took(waits.max())}), {least.place} shortest ({took(waits.min())})"
+        evidence.append(told("p2p", float(waits.max() / 1e9), text))
+    evidence.append(_won(trace, lost, "were the other side always there"))
+    return Found({"lost": percent(_share(trace, lost))}, tuple(evidence), severity, _span(trace))
+
+
+@rule(
+    "warning", "The GPUs work one after another: {at_once} of {all} at a time, while any works",
+    _shares("by which the time would be shorter if they worked at once", 0.1, 0.3),
+    "Let them work at the same time: give each a part of every batch, or send micro-batches through the stages as through "
+    "a pipeline.",
+    needs=(("kernels",),), explains=("low_utilization",),
+)  # fmt: skip
+def gpus_in_turn(trace: TraceAnalysis, rule: Rule) -> Found | None:
+    """One GPU works while the others do nothing, and then another."""
+    if len(trace.gpus) < 2:
+        raise Unknown("there is one GPU")
+    extent = trace.extent or (0, 0)
+    busy = np.array([gpu.course.between(gpu.course.busy, *extent, BINS) for gpu in trace.gpus])
+    any_busy = float(busy.max(axis=0).mean())  # at least: what takes turns within a bin is not seen
+    lost = int((any_busy - float(busy.mean(axis=1).max())) * trace.span_ns)
+    severity = _graded(trace, lost, rule)
+    if severity is None:
+        return None
+    at_once = float(busy.mean()) * len(trace.gpus) / any_busy
+    evidence = (
+        told("any", any_busy, f"some GPU is busy for {percent(any_busy)} of the time, the busiest for "
+             f"{percent(float(busy.mean(axis=1).max()))}"),
+        _of_time(trace, lost, rule, "others work in turn"),
+        _won(trace, lost, "did they work at once"),
+    )  # fmt: skip
+    return Found({"at_once": f"{at_once:.2g}", "all": f"{len(trace.gpus):,}"}, evidence, severity, _span(trace))
 
 
 @rule(
@@ -372,7 +441,8 @@ def gpu_gaps(trace: TraceAnalysis, rule: Rule) -> Found | None:
 )  # fmt: skip
 def low_utilization(trace: TraceAnalysis, rule: Rule) -> Found | None:
     """Parts of the run in which a GPU does little (nsys: gpu_time_util)."""
-    busy = np.concatenate([_in_parts(gpu) for gpu in trace.gpus])
+    extent = trace.extent or (0, 0)
+    busy = np.concatenate([gpu.course.between(gpu.course.busy, *extent, _PARTS) for gpu in trace.gpus])
     low = busy < rule.at("busy")
     if not low.any():
         return None
@@ -383,10 +453,6 @@ def low_utilization(trace: TraceAnalysis, rule: Rule) -> Found | None:
     )  # fmt: skip
     words = {"parts": f"{int(low.sum()):,}", "all": f"{len(busy):,}", "least": percent(rule.at("busy"))}
     return Found(words, evidence, rule.severity, _span(trace))
-
-
-def _in_parts(gpu: GpuUse) -> Floats:
-    return np.asarray(gpu.course.busy.reshape(_PARTS, -1).mean(axis=1), np.float64)
 
 
 @rule(
@@ -484,5 +550,19 @@ def openmp_waits(trace: TraceAnalysis, rule: Rule) -> Found | None:
     )
     return Found({"share": percent(share)}, evidence, rule.graded(share), _span(trace))
 
+
+IN_TORCH = {
+    "loader_waits": "In PyTorch: DataLoader(num_workers=…, prefetch_factor=…, persistent_workers=True, pin_memory=True).",
+    "empty_between_steps": "In PyTorch: .item() waits for a result; copy with non_blocking=True.",
+    "sync_storm": "In PyTorch these are .item(), .cpu(), print of a tensor, torch.cuda.synchronize(), nonzero(); "
+    "torch.cuda.set_sync_debug_mode('warn') names the lines.",
+    "pageable_copies": "In PyTorch: DataLoader(pin_memory=True) or tensor.pin_memory(), then copy with non_blocking=True.",
+    "sync_copies": "In PyTorch: tensor.to(device, non_blocking=True).",
+    "short_kernels": "In PyTorch: torch.compile(mode='reduce-overhead'), torch.cuda.graphs, optimizers with fused=True.",
+    "exposed_communication": "In PyTorch: DistributedDataParallel's buckets (bucket_cap_mb), FSDP's prefetch, no_sync() "
+    "while gradients accumulate.",
+    "pipeline_bubbles": "In PyTorch: the schedules Interleaved1F1B and ZBVZeroBubble of torch.distributed.pipelining.",
+}
+"""What is added to the advice for programs in PyTorch."""
 
 TABLE = Table(Rule("common", "info", "", (), "", ()), rules_of(sys.modules[__name__]), TRACES)

@@ -31,6 +31,7 @@ _COUNT = Column("count", "INTEGER NOT NULL", "how many")
 _TOTAL = Column("total_ns", "INTEGER NOT NULL", "together")
 _NAME = Column("name", "TEXT NOT NULL", "the name in the file")
 _DOMAIN = Column("domain", "TEXT", "the NVTX domain; NULL for the usual one")
+_STYLE = Column("style", "TEXT", "PushPop or StartEnd, as NVTX has them; NULL where the format does not tell")
 _CATEGORY = Column("category", "TEXT NOT NULL", "compute, communication or copy")
 _OPERATION = Column(
     "operation", "TEXT NOT NULL", "HtoD, DtoH, DtoD, PtoP, HtoH, memset, unified HtoD, unified DtoH, other"
@@ -66,11 +67,13 @@ def _of_lengths(name: str, keys: tuple[Column, ...], unit: str = "ns", own: tupl
             columns["bytes_per_s"] = np.where(known, found.sums["bytes"] * 1e9 / np.maximum(found.total, 1), np.nan)
         return {**columns, **found.sums}
 
+    keys_first = tuple(key for key in keys if key is not _STYLE)  # columns that were added later stand behind
     about = {"kernels": "one kernel, by name", "kernels_by_rank": "one kernel on one GPU of one rank",
              "copies": "one kind of copy, by time", "copy_sizes": "one kind of copy, by size",
              "api": "one call of CUDA or HIP", "ranges": "one range that the program marked",
              "operators": "one operator of the framework", "os": "one call of the operating system"}[name]  # fmt: skip
-    return TraceTable(about, (*keys, *_numbers(unit, own), *([PLACE] if RANK in keys else [])), values)
+    added = [*([PLACE] if RANK in keys else []), *([_STYLE] if _STYLE in keys else [])]
+    return TraceTable(about, (*keys_first, *_numbers(unit, own), *added), values)
 
 
 def _on_gpu(places: Mapping[Track | None, str], gpu: Any, *key: Any) -> Sequence[Any]:
@@ -110,7 +113,9 @@ _RANKS = (
          ("communication_ns", "covered by communication"), ("copy_ns", "covered by copies and sets"),
          ("exposed_communication_ns", "communication, and no computation meanwhile"),
          ("exposed_copy_ns", "a copy, and neither computation nor communication meanwhile")),
-    Column("overlap", "REAL", "share of the communication under computation, 0-1; NULL without communication"), PLACE,
+    Column("overlap", "REAL", "share of the communication under computation, 0-1; NULL without communication"),
+    *_ns(("exposed_p2p_ns", "the part of the exposed communication that only sends to or receives from single ranks")),
+    PLACE,
 )  # fmt: skip
 
 
@@ -273,12 +278,14 @@ TABLES: dict[str, TraceTable] = {
     "api": _of_lengths("api", (_NAME,)),
     "copies": _of_lengths("copies", (_OPERATION,), own=(_BYTES, _RATE)),
     "copy_sizes": _of_lengths("copy_sizes", (_OPERATION,), "bytes"),
-    "ranges": _of_lengths("ranges", (_NAME, _DOMAIN), own=(_GPU_NS,)),
+    "ranges": _of_lengths("ranges", (_NAME, _DOMAIN, _STYLE), own=(_GPU_NS,)),
     "operators": _of_lengths("operators", (_NAME,), own=(_GPU_NS,)),
     "os": _of_lengths("os", (_NAME,)),
     "idle": _rows(
-        "one cause of idle time", (Column("cause", "TEXT NOT NULL", "host, launch, dependency, copy or unknown"), _COUNT,
-                                   _TOTAL), lambda trace: [(cause, *own) for cause, own in trace.idle.items()]),
+        "one cause of idle time",
+        (Column("cause", "TEXT NOT NULL", "host, launch, dependency, copy, unknown or outside"),
+         _COUNT._replace(meaning="how many gaps have a part of it"), _TOTAL),
+        lambda trace: [(cause, *own) for cause, own in trace.idle.items()]),
     "gaps": _like(
         "one of the longest times in which a GPU was idle",
         (*_ns(("start_ns", "when it began"), ("length_ns", "how long it was")), RANK, GPU,
@@ -286,7 +293,8 @@ TABLES: dict[str, TraceTable] = {
          Column("after", "TEXT NOT NULL", "the work that came next"),
          Column("call", "TEXT", "the call in which the launching thread was, in its middle"),
          Column("range", "TEXT", "the innermost operator or range"),
-         Column("python", "TEXT", "the innermost Python function"), PLACE), "gaps"),
+         Column("python", "TEXT", "the innermost Python function"),
+         *_ns(("host_ns", "the part of it before the work that came next was launched")), PLACE), "gaps"),
     "launches": _rows(
         "all launches together",
         (_COUNT, Column("delay_mean_ns", "REAL", "from the call's end to the work's begin, the mean"),
@@ -430,5 +438,7 @@ def as_nsys(name: str, trace: TraceAnalysis) -> tuple[list[str], list[list[Any]]
     labels = values["operation" if report.name == "Operation" else "name"]
     if report.name == "Operation":
         labels = [f"[CUDA memcpy {_OPERATIONS[each]}]" if each in _OPERATIONS else f"[CUDA {each}]" for each in labels]
+    if report.name == "Range":
+        columns["Style"] = [style or "" for style in values["style"]]
     columns[report.name] = labels
     return list(columns), [list(row) for row in zip(*columns.values(), strict=True)]

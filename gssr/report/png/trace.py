@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from gssr.model.traces.results import TraceAnalysis
-from gssr.model.verdicts.words import took
 from gssr.report.png.figure import BLANK, BLUE, FAINT, ORANGE, NothingToDrawError, picture
-from gssr.report.trace import PARTS, describe, extent, over_time
+from gssr.report.trace import PARTS, describe, over_time
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,14 +38,14 @@ def trace_png(trace: TraceAnalysis, file: BinaryIO) -> None:
         panels[1].set(xlim=(0, 100), xlabel="%")
         panels[1].invert_yaxis()
         panels[1].legend(**_LEGEND, ncols=len(PARTS))
-        panels[1].set_title(f"share of the time of each GPU, {took(trace.span_ns / len(trace.gpus))}")
+        panels[1].set_title("share of the time from each GPU's first work to its last")
 
 
 def draw_over_time(panel: Axes, trace: TraceAnalysis) -> None:
     """What the GPUs did along time, as the mean of all."""
-    begin, end = (at / 1e9 for at in extent(trace.gpus))
+    begin, end = (at / 1e9 for at in trace.extent or (0, 0))
     time = np.linspace(begin, end, _COLUMNS + 1)
-    compute, busy = (over_time([gpu.course for gpu in trace.gpus], _COLUMNS, name) for name in ("compute", "busy"))
+    compute, busy = (over_time(trace, _COLUMNS, name) for name in ("compute", "busy"))
     panel.stairs(busy * 100, time, fill=True, color=ORANGE, label="only communication or copies")
     panel.stairs(compute * 100, time, fill=True, color=BLUE, label="computation")
     panel.set(xlim=(begin, end), ylim=(0, 100), ylabel="%", xlabel="s after the trace's zero")

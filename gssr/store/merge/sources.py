@@ -17,7 +17,15 @@ from gssr.store.format.rows import Gpu, Run, missing_ranks
 from gssr.store.liveness import CLOCK, silent_seconds, time_in
 from gssr.store.read.guard import check_rowid
 from gssr.store.read.open import RecordingError, connect, copy_whole, is_left, missing_end
-from gssr.store.read.small_tables import ends_of, read_gpus, read_processes, read_runs, read_thinned, state_in
+from gssr.store.read.small_tables import (
+    ends_of,
+    read_events,
+    read_gpus,
+    read_processes,
+    read_runs,
+    read_thinned,
+    state_in,
+)
 from gssr.store.write.starts import ASIDE, FRESH_SECONDS
 
 SUFFIX = ".sql"
@@ -25,7 +33,7 @@ SUFFIX = ".sql"
 
 class RankFile(NamedTuple):
     """One rank's file. ``run`` is its row as it is stored; ``last`` is 0 when it has no samples. ``lost``: nobody wrote its
-    end. ``thinned``: samples between ``first`` and ``last`` are gone."""
+    end. ``thinned``: samples between ``first`` and ``last`` are gone. ``began``: its command was found and started."""
 
     path: str
     run: Run
@@ -36,6 +44,7 @@ class RankFile(NamedTuple):
     last: int
     lost: bool
     thinned: bool
+    began: bool
 
     @property
     def name(self) -> str:
@@ -45,14 +54,14 @@ class RankFile(NamedTuple):
 
 class ShardsToMerge(NamedTuple):
     """``sources`` can be merged now, run by run; ``merged`` names the files that were; ``left`` says what can't be merged,
-    and why; ``waiting`` says it of each run that is still being recorded, by its id; ``begun`` is when each run began, unix
-    s."""
+    and why; ``waiting`` says it of each run that is still being recorded, by its id; ``runs`` are all of which there is a
+    file that was not merged, by their ids."""
 
     sources: list[RankFile]
     merged: list[str]
     left: list[str]
     waiting: dict[str, str]
-    begun: dict[str, float]
+    runs: dict[str, Run]
 
 
 def look(
@@ -78,8 +87,7 @@ def look(
             found.left.append(str(error))
             continue
         run_id = source.run.run_id
-        begin = source.run.started_at or 0.0
-        found.begun[run_id] = min(begin, found.begun.get(run_id, begin))
+        found.runs.setdefault(run_id, source.run)
         if state == "running":
             recording[run_id] = recording.get(run_id, 0) + 1
         elif ranks.setdefault(run_id, set()).intersection(source.ranks):
@@ -138,6 +146,7 @@ def _look_at(path: str) -> tuple[RankFile, str]:
                 last=last or 0,
                 lost=run.state == "running",
                 thinned=thinned,
+                began=any(event.kind == "start" for event in read_events(connection, run.run_id)),
             )
         except sqlite3.DatabaseError as error:
             raise RecordingError(f"{path}: is damaged: {error}") from None

@@ -70,18 +70,17 @@ def finished_runs(path: str) -> frozenset[str]:
 
 
 @contextmanager
-def overwriting(path: str) -> Iterator[None]:
-    """Delete a recording; inside, the one in its place is begun, while other processes that are to overwrite it as well
-    wait, and then find it taken. Raises TakenError when somebody is recording into it by now, RecordingError when it
-    can't be deleted."""
+def overwriting(path: str) -> Iterator[frozenset[str]]:
+    """Delete a recording; gives the ids of the runs it held. Inside, the one in its place is begun, while other processes
+    that are to overwrite it as well wait, and then find it taken. Raises TakenError when somebody is recording into it by
+    now, RecordingError when it can't be deleted."""
     try:
         folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise RecordingError(f"{path}: can't be overwritten: {error.strerror}") from None
     try:
         _lock(folder, path)
-        _delete(path)
-        yield
+        yield _delete(path)
     finally:
         os.close(folder)
 
@@ -116,9 +115,10 @@ def _lock(folder: int, path: str) -> None:
     raise TakenError(path)
 
 
-def _delete(path: str) -> None:
+def _delete(path: str) -> frozenset[str]:
+    runs = frozenset[str]()
     try:
-        finished_runs(path)
+        runs = finished_runs(path)
     except TakenError:
         raise
     except RecordingError:
@@ -127,6 +127,7 @@ def _delete(path: str) -> None:
         remove(path)
     except OSError as error:
         raise RecordingError(f"{path}: can't be overwritten: {error.strerror}") from None
+    return runs
 
 
 def create(path: str, shrinks: bool = False) -> sqlite3.Connection:

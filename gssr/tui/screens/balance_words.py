@@ -32,6 +32,9 @@ at least so many GPUs at some time (thresholds of our own)."""
 INDEX_SHARE, INDEX_BELOW = 0.8, 0.05
 """A place in the node is slow where the GPUs there are below their node's mean in at least this share of the nodes, and on
 average by this share of the full scale (thresholds of our own)."""
+IN_TURN = 0.25
+"""Rows of a trace take turns where the imbalance column by column is this much above that of their means (a threshold of our
+own): two that work one after another differ by half."""
 _BALANCE = frozenset(rule.code for rule in rules_of(balance))
 """Verdicts about how work is shared out."""
 _FEW_HOURS = 0.01
@@ -85,7 +88,7 @@ def reads_as(scene: Scene, found: Imbalance) -> Row:
         return (Span(f"one {frame.noun}: nothing to balance" if known.any() else "no samples in this window", "dim"),)
     if frame.is_live and frame.query.causes is not None and frame.grid.metric in DETECTION_METRICS:
         return _as_judged(scene)
-    for kind in (_rotating, _by_index, _some_gpus, _everywhere):
+    for kind in (_rotating, _by_index, _some_gpus, _everywhere, _in_turn):
         text = kind(scene, found)
         if text:
             return (Span("! ", "outlier"), Span(text, "value"))
@@ -116,6 +119,15 @@ def _rotating(_scene: Scene, found: Imbalance) -> str:
         f"rotates: some GPU is behind (below {percent(BEHIND)} of the median GPU) in {percent(found.behind_any)} of the "
         f"columns, no GPU in more than {percent(found.behind_most)}; time means hide it"
     )
+
+
+def _in_turn(scene: Scene, found: Imbalance) -> str:
+    """Of a trace, whose columns are exact: busy alike, but at different times."""
+    if scene.frame.part is None or found.resolved is None or found.of_means is None:
+        return ""
+    if found.resolved - found.of_means < IN_TURN:
+        return ""
+    return f"in turn: alike over time ({percent(found.of_means)}), but not at the same time ({percent(found.resolved)})"
 
 
 def _by_index(scene: Scene, found: Imbalance) -> str:

@@ -17,8 +17,9 @@ from gssr.model.traces.part import named
 from gssr.model.traces.results import TraceAnalysis
 from gssr.model.traces.tables import TABLES
 from gssr.model.verdicts.words import took
-from gssr.render.cells import clean, clip, fit, flow, pad
+from gssr.render.cells import clip, flow, pad
 from gssr.render.clock import exact
+from gssr.render.function_names import distinct_names
 from gssr.render.glyphs import drawable
 from gssr.render.roles import CATEGORIES, Role, Row, Span
 from gssr.render.scale import NONE, count, fixed
@@ -177,7 +178,10 @@ def draw(scene: Scene) -> list[Row]:
     rows = [rule(_TITLES[listed.name], width, scene.glyphs, tuple(about), (Span(counted, "dim"),))]
     rows.append(clip((Span("  "), *(_title(listed, at) for at in range(len(listed.columns)))), width))
     room, top, picked = _places(scene, n)
-    rows += [_row(scene, listed, at, at == picked) for at in range(top, min(top + room, n))]
+    places = range(top, min(top + room, n))
+    cells = max(scene.width - 4 - sum(column.size for column in listed.columns), 1)
+    names = distinct_names([listed.values["name"][int(listed.rows[at])] for at in places], cells, scene.glyphs.ellipsis)
+    rows += [_row(scene, listed, at, name, at == picked) for at, name in zip(places, names, strict=True)]
     if not n:
         rows.append((Span("  no name passes; / changes what is looked for, Esc removes it", "dim"),))
     rows += [()] * (scene.height - _FOOT - len(rows))
@@ -213,13 +217,11 @@ def _title(listed: Listed, at: int) -> Span:
     return Span(text, "value" if at == listed.sorted_by else "dim")
 
 
-def _row(scene: Scene, listed: Listed, at: int, picked: bool) -> Row:
+def _row(scene: Scene, listed: Listed, at: int, name: str, picked: bool) -> Row:
     row = int(listed.rows[at])
     texts = [f"{_text(key, listed.values[key][row]):>{size}}" for key, _, size, _ in listed.columns[:-1]]
     category = listed.values["category"][row] if "category" in listed.values else ""
     role: Role = "picked" if picked else _CATEGORY.get(category, "plain")
-    room = max(scene.width - 4 - sum(column.size for column in listed.columns), 1)
-    name = fit(clean(listed.values["name"][row]), room, scene.glyphs.ellipsis)
     return pad(
         (Span("> " if picked else "  ", "value"), Span("".join(texts)), Span("  "), Span(name, role)), scene.width
     )

@@ -15,6 +15,7 @@ from gssr.model.traces.results import TraceAnalysis
 from gssr.render.cells import clean, clip, fit, flow
 from gssr.render.clock import axis_text, duration, exact, moment
 from gssr.render.columns import SAME, area, difference_strip
+from gssr.render.function_names import distinct_names
 from gssr.render.glyphs import drawable
 from gssr.render.roles import Row, Span
 from gssr.render.scale import count, fixed, metric_of, percent, plural, quantity, signed
@@ -22,7 +23,6 @@ from gssr.render.scale import energy as energy_text
 from gssr.render.table import rule
 from gssr.score import CAVEAT
 from gssr.tui.axis import GUTTER, columns_until, framed, full_scale, is_growing, lasting, seconds_text
-from gssr.tui.screens.lanes import short
 from gssr.tui.screens.pairs import Sizes, chosen_metrics, metric_row, sizes_for, text_row, titles
 from gssr.tui.view import Scene, View, with_cursor
 
@@ -100,7 +100,7 @@ def _at(scene: Scene, zeros: tuple[Origin, Origin]) -> str:
 
 def _name(frame: Frame) -> str:
     run = frame.run
-    label = (run.label or run.job_id or run.run_id) if run else ""
+    label = (run.label or run.shown_job or run.run_id) if run else ""
     return clean(label or frame.path.rsplit("/", 1)[-1])
 
 
@@ -187,18 +187,15 @@ def _names(scene: Scene, one: Frame, other: Frame, sizes: Sizes) -> list[Row]:
             return "-"
         return f"{exact(own.total_ns / 1e9)} {own.n:,}x" + (f" {exact(own.mean_ns / 1e9)}" if sizes.wide else "")
 
-    rows = []
-    for each in _compared(*analyses)[:_MOST_NAMES]:
+    rows, shown = [], _compared(*analyses)[:_MOST_NAMES]
+    texts = distinct_names([each.name for each in shown], sizes.name - 1, "")
+    for each, name in zip(shown, texts, strict=True):
         relative = each.difference_ns / each.a.total_ns if each.a.total_ns else 0.0
         large = not (each.a.n and each.b.n) or abs(relative) >= LARGE_RATIO
         text = "only A" if not each.b.n else "only B" if not each.a.n else f"{signed(100 * relative, 1)} %"
         if each.a.total_ns and relative >= _TIMES:
             text = f"x {1 + relative:,.0f}"
-        rows.append(
-            text_row(
-                fit(short(each.name), sizes.name - 1, ""), said(each.a), said(each.b), text, large, sizes, scene.glyphs
-            )
-        )
+        rows.append(text_row(name, said(each.a), said(each.b), text, large, sizes, scene.glyphs))
     return rows
 
 

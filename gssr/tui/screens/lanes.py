@@ -4,7 +4,6 @@ known of the one under the cursor. From there to the next of its name, and from 
 Counters, as strips under any timeline of a trace.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal, NamedTuple
@@ -20,6 +19,7 @@ from gssr.model.traces.messages import other_end
 from gssr.model.traces.nesting import Lanes, lanes, within
 from gssr.render.cells import as_many, clean, clip, fit, pad
 from gssr.render.clock import axis_text, exact, moment
+from gssr.render.function_names import short_name
 from gssr.render.glyphs import MISSING, in_ascii
 from gssr.render.marks import Marks, bars, blank, code, marks
 from gssr.render.roles import CATEGORIES, Row, Span
@@ -106,19 +106,12 @@ def _lane_rows(scene: Scene, part: TracePart, lanes: Lanes, sight: _Sight) -> li
             item = int(items[y, begin])
             picked = lane == row and column is not None and begin <= column < end
             if item >= 0 and end - begin >= _LEAST_NAME:
-                name = fit(short(names[int(own.name[item])]), end - begin - 1, "").ljust(end - begin - 1)
+                name = fit(in_ascii(short_name(names[int(own.name[item])])), end - begin - 1, "").ljust(end - begin - 1)
                 flat.write(y * tall, begin, scene.glyphs.cursor + name, CATEGORIES[int(own.category[item])])
             if item >= 0 and picked:
                 flat.codes[y * tall, begin:end] = code("picked")
         labels += [_label(scene, part, lanes, lane, lane == row, left), *[()] * (tall - 1)]
     return [(*pad(label, left), *line) for label, line in zip(labels, flat.rows(), strict=True)]
-
-
-def short(name: str) -> str:
-    """What tells a function of C++ apart from others: its name, in ASCII, and what it is in, without its arguments."""
-    text = in_ascii(clean(name)).removeprefix("void ")
-    body = re.split(r"[<(]", text, maxsplit=1)[0] or text
-    return "::".join(body.split("::")[-2:])
 
 
 def _label(scene: Scene, part: TracePart, lanes: Lanes, lane: int, here: bool, left: int) -> Row:

@@ -18,14 +18,15 @@ from gssr.model.verdicts.words import named
 from gssr.render.cells import clean, clip, fit, flow
 from gssr.render.clock import exact
 from gssr.render.columns import area
-from gssr.render.glyphs import drawable
+from gssr.render.function_names import short_name
+from gssr.render.glyphs import drawable, in_ascii
 from gssr.render.roles import Row, Span
 from gssr.render.scale import count, metric_of
 from gssr.render.table import rule
 from gssr.render.verdicts import LOOKS, abstention_rows, advice_rows, is_told_whole, verdict_rows
 from gssr.tui.axis import GUTTER, age_text, at_text, full_scale, gpus_text, seconds_text, time_labels, window_text
 from gssr.tui.judge import LEAST_SECONDS
-from gssr.tui.screens.lanes import context_rows, partner, short
+from gssr.tui.screens.lanes import context_rows, partner
 from gssr.tui.screens.pairs import chosen_metrics, metric_row, sizes_for, titles
 from gssr.tui.view import Scene, View, with_cursor
 
@@ -191,7 +192,7 @@ def _context(scene: Scene) -> list[Row]:
     own, tracks, around_it = part.trace.intervals, part.trace.tracks, part.around
 
     def names(places: list[int]) -> str:
-        return " < ".join(short(part.trace.names[int(own.name[at])]) for at in places)
+        return " < ".join(in_ascii(short_name(part.trace.names[int(own.name[at])])) for at in places)
 
     rows: list[Row] = []
     for track, places in around_it.tracks.items():

@@ -6,6 +6,7 @@ names with most time only and, in place of each, the first 12 digits of its SHA-
 
 import hashlib
 import json
+import re
 import sqlite3
 import sys
 from pathlib import Path
@@ -116,10 +117,16 @@ def stripped(name: str | None) -> str | None:
     return name
 
 
+def without_running_numbers(name: str | None) -> str | None:
+    """A range's name without what PyTorch adds to it at each call: ``aten::mm, op_id = 7`` is aten::mm."""
+    return name and re.sub(", (?:op_id|seq) = [0-9]+", "", name)
+
+
 def figures_of(path: str | Path) -> dict[str, Any]:
     """All figures of one report; a table that it lacks is null."""
     report = Report(path)
     report.db.create_function("stripped", 1, stripped, deterministic=True)
+    report.db.create_function("without_running_numbers", 1, without_running_numbers, deterministic=True)
     head = ["name", *STATISTICS]
     out: dict[str, Any] = {}
 
@@ -159,7 +166,7 @@ def figures_of(path: str | Path) -> dict[str, Any]:
     coalesced = f"coalesce(text, {string_of('textId')})" if report.has("NVTX_EVENTS", "textId") else "text"
     table(
         "ranges", "NVTX_EVENTS", ("eventType", "domainId"), ["type", "domain", *head], "eventType, domainId, name",
-        f"select eventType, domainId, {coalesced} as name, end - start as length from NVTX_EVENTS "
+        f"select eventType, domainId, without_running_numbers({coalesced}) as name, end - start as length from NVTX_EVENTS "
         f"where eventType in (59, 60, 70, 71) and end >= start",
     )  # fmt: skip
     out["open_ranges"] = (

@@ -51,22 +51,27 @@ def test_the_split_adds_up() -> None:
 
 def test_idle_time_has_causes_and_what_the_program_did() -> None:
     found = analyze_timeline(training().timeline())
-    assert found.idle == {"host": (1, 190 * US), "launch": (4, 40 * US), "dependency": (0, 0), "copy": (0, 0),
-                          "unknown": (0, 0)}  # fmt: skip
+    assert found.idle == {"host": (1, 181 * US), "launch": (5, 49 * US), "dependency": (0, 0), "copy": (0, 0),
+                          "unknown": (0, 0), "outside": (0, 0)}  # fmt: skip
     gap = found.gaps[0]
-    assert (gap.start_ns, gap.length_ns, gap.cause) == (320 * US, 190 * US, "host")
+    assert (gap.start_ns, gap.length_ns, gap.cause, gap.host_ns) == (320 * US, 190 * US, "host", 181 * US)
     assert (gap.before, gap.after) == ("ncclDevKernel_AllReduce", "Memcpy HtoD (Pageable -> Device)")
     first = found.gaps[-1]
     assert first.length_ns == 10 * US and first.python == "train.py(12): forward"
     assert sum(gap.length_ns for gap in found.gaps) == found.gpus[0].idle_ns
 
 
-@pytest.mark.parametrize(("call", "length", "kind", "cause"), [
-    (200 * US, 500 * US, Kind.KERNEL, "host"), (10 * US, 20 * US, Kind.KERNEL, "launch"),
-    (10 * US, 50 * US, Kind.KERNEL, "dependency"), (10 * US, 50 * US, Kind.MEMCPY, "copy"),
-    (None, 50 * US, Kind.KERNEL, "unknown"),
+@pytest.mark.parametrize(("call", "length", "kind", "causes"), [
+    (200 * US, 500 * US, Kind.KERNEL, {"host": 100 * US, "dependency": 400 * US}),
+    (500 * US, 500 * US, Kind.MEMCPY, {"host": 400 * US, "copy": 100 * US}),
+    (590 * US, 500 * US, Kind.KERNEL, {"host": 490 * US, "launch": 10 * US}),
+    (100 * US, 500 * US, Kind.KERNEL, {"dependency": 500 * US}),
+    (600 * US, 500 * US, Kind.KERNEL, {"host": 500 * US}),
+    (10 * US, 20 * US, Kind.KERNEL, {"launch": 20 * US}),
+    (10 * US, 50 * US, Kind.KERNEL, {"dependency": 50 * US}), (10 * US, 50 * US, Kind.MEMCPY, {"copy": 50 * US}),
+    (None, 50 * US, Kind.KERNEL, {"unknown": 50 * US}),
 ])  # fmt: skip
-def test_each_cause(call: int | None, length: int, kind: Kind, cause: str) -> None:
+def test_each_cause_has_its_part_of_a_gap(call: int | None, length: int, kind: Kind, causes: dict[str, int]) -> None:
     events = Events().launched("a", 0, 5 * US, 95 * US)
     name = "Memcpy DtoH" if kind == Kind.MEMCPY else "b"
     if call is None:
@@ -74,7 +79,45 @@ def test_each_cause(call: int | None, length: int, kind: Kind, cause: str) -> No
     else:
         events.launched(name, call, 100 * US + length, 10, kind=kind)
     found = analyze_timeline(events.timeline())
-    assert {each: own for each, own in found.idle.items() if own[0]} == {cause: (1, length)}
+    assert {each: own for each, own in found.idle.items() if own[0]} == {each: (1, ns) for each, ns in causes.items()}
+    (gap,) = found.gaps
+    assert gap.length_ns == length and gap.host_ns == causes.get("host", 0)
+    assert gap.cause == max(causes, key=lambda each: causes[each])
+
+
+def in_turn() -> Events:
+    """Two stages of a model on two GPUs of one process, of which one works at a time."""
+    events = Events()
+    for at in range(10):
+        events.launched("gemm", at * 1_000 * US, (at * 1_000 + 10) * US, 980 * US, gpu(device=at // 5))
+    return events
+
+
+@pytest.mark.parametrize("files", [1, 2])
+def test_gpus_used_one_after_another_are_busy_half_of_the_time(files: int) -> None:
+    timelines = [in_turn().timeline()]
+    if files == 2:
+        timelines = []
+        for rank in range(2):
+            events = in_turn()
+            events.rows = [row for row in events.rows if (row[0] >= 5_000 * US) == bool(rank)]
+            timelines.append(events.timeline(unix_ns=10**18))
+    found = analyze_timelines(timelines)
+    length = 9_990 * US - 10 * US
+    assert found.extent == (10 * US, 9_990 * US) and found.span_ns == 2 * length
+    assert [each.span_ns for each in found.gpus] == [4_980 * US] * 2  # its own, in its row
+    assert sum(each.busy_ns for each in found.gpus) == 9_800 * US and found.idle_ns == 2 * length - 9_800 * US
+    assert sum(ns for _, ns in found.idle.values()) == found.idle_ns
+    assert found.idle["outside"] == (2, 2 * (length - 4_980 * US))
+    page = trace_page(found, PageOptions(80, False, "medium"))
+    assert "".join(span.text for span in page[-1]) == (
+        "GSSR busy=0.491 compute=0.491 exposed_communication=0.000 gpus=2 kernels=10"
+    )
+    assert [each.code for each in found.verdicts] == ["gpus_in_turn"]
+    first = analyze_timelines(timelines[:1], Wanted("0", "5ms"))  # where one of them does nothing
+    assert len(first.gpus) == (2 if files == 1 else 1) and first.idle_ns == first.span_ns - 4_900 * US
+    alone = analyze_timelines(timelines, Wanted(like_hta=True))
+    assert alone.span_ns == sum(each.span_ns for each in alone.gpus)
 
 
 def test_ranges_have_the_time_of_what_was_launched_in_them() -> None:
@@ -154,7 +197,7 @@ def test_what_rules_say_of_it() -> None:
     of_calls = dict.fromkeys(
         ("uneven_ranks", "communication_share", "openmp_waits"), "a GPU's work is judged, or no calls are in the trace"
     )
-    assert missing == {"straggling_rank": "there is one GPU", **of_calls,
+    assert missing == {"straggling_rank": "there is one GPU", "gpus_in_turn": "there is one GPU", **of_calls,
                        "pageable_copies": "the trace does not tell which memory is pageable"}  # fmt: skip
 
 
@@ -317,9 +360,43 @@ def test_of_any_trace_the_parts_add_up(found: list[tuple[int, int, int, int, int
             assert use.compute_ns + use.exposed_communication_ns + use.exposed_copy_ns + use.idle_ns == use.span_ns
         assert 0 <= use.busy_ns <= use.span_ns or like_hta
     if not like_hta:
-        assert sum(ns for _, ns in own.idle.values()) == sum(use.idle_ns for use in own.gpus)
+        assert sum(ns for _, ns in own.idle.values()) == own.idle_ns
+        parts = [(use.compute_ns, use.exposed_communication_ns, use.exposed_copy_ns) for use in own.gpus]
+        assert sum(map(sum, parts)) + own.idle_ns == own.span_ns
+        assert own.idle["host"][1] >= sum(gap.host_ns for gap in own.gaps)
         assert int(own.kernels_by_rank.count.sum()) == sum(use.n_kernels for use in own.gpus)
     assert own.launches.n == len(found)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(work, min_size=1, max_size=12), st.integers(-20, 500), st.integers(1, 300))
+def test_of_any_window_the_parts_add_up(found: list[tuple[int, int, int, int, int]], begin: int, length: int) -> None:
+    """The time of all GPUs, counted nanosecond by nanosecond: those that do nothing in the window have it, too."""
+    events, busy = Events(), np.zeros((2, 600), bool)
+    for start, took, kind, stream, ahead in found:
+        name = ("gemm", "ncclDevKernel_SendRecv", "Memcpy DtoH")[kind]
+        events.launched(name, start - ahead, start, took, gpu(device=stream % 2, stream=stream), took=ahead // 2,
+                        kind=Kind.MEMCPY if kind == 2 else Kind.KERNEL)  # fmt: skip
+        busy[stream % 2, start : start + took] = True
+    first, last = min(row[0] for row in found), max(row[0] + row[1] for row in found)
+    window = max(begin, first), min(begin + length, last)
+    own = analyze_timeline(events.timeline(), (begin, begin + length))
+    n_gpus = len({row[3] % 2 for row in found})
+    assert len(own.gpus) == n_gpus and own.span_ns == n_gpus * max(window[1] - window[0], 0)
+    parts = [(use.compute_ns, use.exposed_communication_ns, use.exposed_copy_ns) for use in own.gpus]
+    assert sum(map(sum, parts)) + own.idle_ns == own.span_ns
+    assert sum(ns for _, ns in own.idle.values()) == own.idle_ns and min(ns for _, ns in own.idle.values()) >= 0
+    assert own.span_ns - own.idle_ns == busy[:, max(begin, 0) : max(begin + length, 0)].sum()
+    assert all(0 <= use.exposed_p2p_ns <= use.exposed_communication_ns for use in own.gpus)
+
+
+def test_a_frame_of_python_keeps_its_function_and_line() -> None:
+    events = training()
+    frame = "/opt/venv/lib/python3.12/site-packages/torch/nn/modules/module.py(1739): _wrapped_call_impl"
+    events.add(Kind.PYTHON, frame, 0, 1_000 * US)
+    page = "\n".join("".join(span.text for span in row) for row in trace_page(
+        analyze_timeline(events.timeline()), PageOptions(200, False, "medium")))  # fmt: skip
+    assert "meanwhile module.py(1739): _wrapped_call_impl" in page
 
 
 def results(found: TraceAnalysis) -> str:

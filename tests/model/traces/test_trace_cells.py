@@ -116,6 +116,45 @@ def test_a_gpus_split_adds_up_whatever_overlaps() -> None:
     assert "waiting" not in means.names
 
 
+WORK = ((Kind.KERNEL, Category.COMPUTE), (Kind.KERNEL, Category.COMMUNICATION), (Kind.MEMCPY, Category.COPY),
+        (Kind.GPU_SYNC, Category.SYNC))  # fmt: skip
+works = st.lists(
+    st.tuples(st.integers(0, TIME), st.integers(0, 30), st.integers(0, 1), st.integers(0, 1), st.integers(0, 3)),
+    min_size=1, max_size=20,
+)  # fmt: skip
+
+
+@given(works, st.integers(-5, 70), st.integers(1, 20), st.integers(1, 5))
+def test_of_any_work_and_waits_the_split_adds_up_nanosecond_by_nanosecond(
+    found: list[tuple[int, int, int, int, int]], begin: int, width: int, n: int
+) -> None:
+    made = Made()
+    streams = [made.track(Track("gpu_stream", "s", 0, device=at // 2, stream=at % 2)) for at in range(4)]
+    for start, length, device, stream, what in found:
+        made.add(streams[2 * device + stream], str(what), *WORK[what], start, length)
+    level = levels_of(made.timeline())["gpus"]
+    of_kind = [[(row[0], row[1], row[2]) for row in found if row[4] == what] for what in range(4)]
+    compute, communication, copy, sync = (covered(rows) for rows in of_kind)
+    busy = compute | communication | copy
+    worked = [row for row in found if row[4] < 3 and row[1] > 0]
+    job = np.zeros(TIME + 31, bool)
+    if worked:
+        job[min(row[0] for row in worked) : max(row[0] + row[1] for row in worked)] = True
+    expected = [compute, communication & ~compute, copy & ~compute & ~communication, sync & ~busy & job]
+    split, time = level.split(None, 2, begin, width, n)
+    for column in range(n):
+        part = slice(max(begin + column * width, 0), max(begin + (column + 1) * width, 0))
+        for line in range(2):
+            assert time[line, column] == job[part].sum()
+            own = [each[line, part].sum() for each in expected]
+            assert split[line, column, :4].tolist() == own and sum(own) <= time[line, column]
+    means = level.means(0, TIME + 31)
+    if worked:
+        shares = means.overall()
+        parts = (shares.get(name) or 0.0 for name in ("compute", "exposed_communication", "exposed_copy", "idle"))
+        assert sum(parts) == pytest.approx(1.0)
+
+
 def test_streams_are_apart_and_a_name_is_a_metric() -> None:
     timeline = training(2)
     levels = levels_of(timeline)

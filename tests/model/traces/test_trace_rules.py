@@ -1,5 +1,6 @@
 """Each rule for traces finds its cause, and nothing in a program that keeps its GPU busy."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,7 @@ from timelines import CPU, Events, gpu
 
 from gssr.model.traces.analyze import analyze_timeline, combined
 from gssr.model.traces.results import TraceAnalysis
-from gssr.model.traces.rules import TABLE, judge_trace
+from gssr.model.traces.rules import IN_TORCH, TABLE, judge_trace
 from gssr.model.verdicts.table import REGISTERED
 from gssr.traces.timeline import Clock, Kind, Measured, Profile, Timeline
 
@@ -76,6 +77,18 @@ def naked_communication() -> Timeline:
     return events.timeline()
 
 
+def sends_and_receives(operation: str = "") -> Events:
+    """A stage of a pipeline: for half of the time its kernel waits for the other stage; launched within ``operation``."""
+    events = busy(Events(), 10)
+    for at in range(10):
+        call = 1 + at * MS
+        if operation:
+            events.add(Kind.CPU_OP, operation, call, 50 * US)
+        events.launched("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", call + 10 * US, (200 + at * 10) * MS,
+                        9_990 * US, gpu(stream=20))  # fmt: skip
+    return events
+
+
 def long_gap() -> Timeline:
     events = busy(Events(), 300)
     events.launched("gemm", 4 * S, 4 * S + 10 * US, 2 * S)
@@ -115,7 +128,16 @@ def profile(*ranks: tuple[float, float, float]) -> TraceAnalysis:
     return analyze_timeline(Timeline((), Clock(), tracks, names, Events().timeline().intervals, profile=calls))
 
 
+def one_after_another(apart: bool = True) -> TraceAnalysis:
+    events = Events()
+    for at in range(40):
+        track = gpu(device=at // 20 if apart else at % 2)
+        events.launched("gemm", at * 10 * MS, at * 10 * MS + 20 * US, 9_900 * US, track)
+    return analyze_timeline(events.timeline())
+
+
 CAUSES = {
+    "gpus_in_turn": one_after_another,
     "uneven_ranks": lambda: profile((10, 10, 0), (20, 0, 0), (10, 10, 0)),
     "communication_share": lambda: profile((10, 9, 0), (10, 10, 0)),
     "openmp_waits": lambda: profile((10, 0, 4)),
@@ -129,6 +151,7 @@ CAUSES = {
     "sync_memsets": lambda: analyze_timeline(copies("cudaMemset", "Memset (Device)", Kind.MEMSET)),
     "short_kernels": lambda: analyze_timeline(one_by_one()),
     "exposed_communication": lambda: analyze_timeline(naked_communication()),
+    "pipeline_bubbles": lambda: analyze_timeline(sends_and_receives("nccl:recv 0<-1").timeline()),
     "gpu_gaps": lambda: analyze_timeline(long_gap()),
     "low_utilization": lambda: analyze_timeline(low()),
 }
@@ -170,6 +193,76 @@ def test_what_a_graph_launches_is_not_launched_one_by_one() -> None:
         for place in range(10):
             events.add(Kind.KERNEL, "add", start + (20 + place * 8) * US, 4 * US, link=at + 1)
     assert "short_kernels" not in {verdict.code for verdict in analyze_timeline(events.timeline()).verdicts}
+
+
+def codes_of(events: Events) -> set[str]:
+    return {verdict.code for verdict in analyze_timeline(events.timeline()).verdicts}
+
+
+def test_a_pipelines_bubbles_are_no_communication_of_all_ranks_and_an_all_to_all_is() -> None:
+    collective, single = {"exposed_communication"}, {"pipeline_bubbles"}
+    assert codes_of(sends_and_receives()) & (collective | single) == single
+    assert codes_of(sends_and_receives("nccl:all_to_all")) & (collective | single) == collective
+    assert codes_of(sends_and_receives("c10d::alltoall_base_")) & (collective | single) == collective
+    both = sends_and_receives()
+    for at in range(10):
+        both.launched("ncclDevKernel_AllReduce", 1, (205 + at * 10) * MS, 2_000 * US, gpu(stream=21))
+    (use,) = analyze_timeline(both.timeline()).gpus
+    assert use.exposed_p2p_ns == 10 * (9_990 - 2_000) * US and use.exposed_communication_ns == 10 * 9_990 * US
+    assert analyze_timeline(naked_communication()).gpus[0].exposed_p2p_ns == 0
+
+
+@pytest.mark.parametrize("code", CAUSES)
+def test_advice_for_pytorch_is_for_programs_in_pytorch_alone(code: str) -> None:
+    found = CAUSES[code]()
+    is_torch = "torch" in found.holds
+    assert is_torch == bool(found.sources)  # all of these were traced by torch.profiler, but profiles of Score-P
+    others = judge_trace(replace(found, holds=found.holds - {"torch"}), TABLE).verdicts
+    for own, other in zip(found.verdicts, others, strict=True):
+        assert not re.search(r"torch|DataLoader|DistributedData|FSDP|tensor|\.item|non_blocking", other.advice)
+        assert (own.advice != other.advice) == (is_torch and own.code in IN_TORCH)
+        assert own.advice.startswith(other.advice)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_torch"), [("void at::native::add<4>(int)", True), ("aten::mm", True), ("gemm", False)]
+)
+def test_a_program_in_pytorch_is_known_by_its_names_in_other_tools_traces(name: str, is_torch: bool) -> None:
+    timeline = one_by_one()
+    source = timeline.sources[0]._replace(format="nsys", tool="Nsight Systems")
+    timeline = replace(timeline, sources=(source,), names=("cudaLaunchKernel", name))
+    assert ("torch" in analyze_timeline(timeline).holds) == is_torch
+
+
+def test_a_program_that_captures_graphs_is_not_told_to_use_graphs() -> None:
+    events = Events()
+    events.add(Kind.RUNTIME, "cudaStreamBeginCapture", 0, 5 * US)
+    for at in range(200):
+        events.launched("add", at * 20 * US + 10 * US, at * 20 * US + 18 * US, 4 * US, took=6 * US)
+    events.add(Kind.RUNTIME, "cudaGraphInstantiate", 5 * MS, 5 * US)
+    (found,) = (each for each in analyze_timeline(events.timeline()).verdicts if each.code == "short_kernels")
+    assert "captures CUDA graphs here" in found.advice and "Launch them together" not in found.advice
+
+
+def test_gpus_that_work_at_the_same_time_or_unevenly_do_not_work_in_turn() -> None:
+    assert "gpus_in_turn" in {each.code for each in one_after_another(apart=False).verdicts}
+    (found,) = one_after_another().verdicts
+    assert found.title == "The GPUs work one after another: 1 of 2 at a time, while any works"
+    assert found.evidence[1].value == pytest.approx(0.5, abs=0.01)
+    for busy_of in ((20, 20), (20, 4)):
+        events = Events()
+        for device, n in enumerate(busy_of):
+            for at in range(n):
+                events.launched("gemm", at * 10 * MS, at * 10 * MS + MS, 9 * MS, gpu(device=device))
+        assert "gpus_in_turn" not in codes_of(events)
+    assert "gpus_in_turn" not in {each.code for each in ranks(20 * MS).verdicts}
+
+
+def test_a_sites_own_advice_is_all_that_is_said() -> None:
+    rules = tuple(rule._replace(advice="Ask us.") for rule in TABLE.rules)
+    assert {
+        each.advice for each in judge_trace(analyze_timeline(one_by_one()), TABLE._replace(rules=rules)).verdicts
+    } == {"Ask us."}
 
 
 def test_of_rocprofv3s_traces_it_is_said_in_amds_words() -> None:

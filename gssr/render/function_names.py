@@ -1,0 +1,113 @@
+"""Names of functions in few cells: C++ without templates and namespaces, Python without folders, and still told apart."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from itertools import zip_longest
+
+from gssr.render.cells import cell_width, clean, fit
+
+_PYTHON = re.compile(r"(?:.*/)?([^/]+\(\d+\): .+)")
+"""A frame as torch.profiler writes it: file, line and function."""
+_CALLED = re.compile(r"[\w>~][<(]")
+_BEHIND = re.compile(r"(?: const| \[clone [^\]]*\])*")
+_ANONYMOUS = re.compile(r"\(anonymous namespace\)::|\{anonymous\}::")
+_TOKEN = re.compile(r"\b(?!(?:unnamed|lambda|operator|const|void)\b)[A-Za-z_]\w*\b(?!::)|\b\d+\b")
+"""Words that may tell kernels apart: types, functions and numbers, but no namespaces."""
+_MOST_CUTS = 3
+"""Times that names are cut anew which are alike once cut."""
+
+
+def short_name(name: str) -> str:
+    """Strip templates, namespaces, arguments and the type of what a C++ function returns, and of a frame of Python the
+    folders. What is neither stays as it is."""
+    text = clean(name)
+    frame = _PYTHON.fullmatch(text)
+    if frame:
+        return frame[1]
+    bare = _ANONYMOUS.sub("", text)
+    if not _CALLED.search(bare):
+        return text
+    outside: list[str] = []
+    depth, arguments = 0, -1
+    for at, char in enumerate(bare):
+        if char in "<(":
+            if char == "(" and depth == 0 and arguments < 0:
+                arguments = len(outside)
+            depth += 1
+        elif char in ">)" and depth:
+            depth -= 1
+        elif depth == 0:
+            outside.append(char)
+            if arguments >= 0 and not _BEHIND.fullmatch(bare[at:]):
+                return text  # it goes on: no function of C++
+            if arguments >= 0:
+                break
+    words = "".join(outside[: len(outside) if arguments < 0 else arguments]).split()
+    return words[-1].rpartition("::")[2] or text if words else text
+
+
+def distinct_names(names: Sequence[str], width: int, ellipsis: str) -> list[str]:
+    """Fit different names into ``width`` cells each: as they are where that is enough, else short, with what tells those
+    apart that are then alike."""
+    found = [clean(name) for name in names]
+    long = [at for at, name in enumerate(found) if cell_width(name) > width]
+    by_short: dict[str, list[int]] = {}
+    for at in long:
+        by_short.setdefault(short_name(found[at]), []).append(at)
+    for short, places in by_short.items():
+        for at, label in zip(places, _with_arguments(short, [found[at] for at in places]), strict=True):
+            found[at] = label
+    cut = [fit(name, width, ellipsis) for name in found]
+    for _ in range(_MOST_CUTS):  # those that differ late are alike once more
+        count = Counter(cut)
+        alike: dict[str, list[int]] = {}
+        for at, text in enumerate(cut):
+            if count[text] > 1:
+                alike.setdefault(text, []).append(at)
+        for places in alike.values():
+            differ = _first_difference([found[at] for at in places])
+            for at in places:
+                cut[at] = _cut_before(found[at], differ, width, ellipsis)
+    return cut
+
+
+def _first_difference(names: Sequence[str]) -> int:
+    """Find the place of the first character that is not the same in all names; in sorted names the first and the last differ
+    first."""
+    one, other = min(names), max(names)
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def _with_arguments(short: str, names: Sequence[str]) -> list[str]:
+    """Append the words in which the full names differ, rare ones first and numbers last, and no more than that takes."""
+    arguments: list[list[str]] = [[] for _ in names]
+    _tell_apart(range(len(names)), [_TOKEN.findall(name) for name in names], arguments)
+    return [f"{short}<{', '.join(own)}>" if own else short for own in arguments]
+
+
+def _tell_apart(places: Sequence[int], tokens: Sequence[Sequence[str]], arguments: Sequence[list[str]]) -> None:
+    """Give each of the names at these places one more of its ``tokens`` as an argument, until all are different."""
+    n_with = Counter(token for at in places for token in set(tokens[at]))
+    alike: dict[str, list[int]] = {}
+    for at in places:
+        own = [token for token in tokens[at] if n_with[token] < len(places)]
+        told = min(own, key=lambda token: (token.isdigit(), n_with[token]), default="")
+        arguments[at].extend([told] if told else [])
+        alike.setdefault(told, []).append(at)
+    if len(alike) == 1:  # the same words, in another order
+        columns = zip_longest(*(tokens[at] for at in places))
+        differ = next((column for column in columns if len(set(column)) > 1), None)
+        for at, told in zip(places, differ or (), strict=False):
+            arguments[at].append(told or "-")
+    for same in alike.values():
+        if 1 < len(same) < len(places):
+            _tell_apart(same, tokens, arguments)
+
+
+def _cut_before(name: str, differ: int, width: int, ellipsis: str) -> str:
+    """Cut out the middle, so that the beginning stays, and what is at ``differ``."""
+    head = min(max(width // 3, 1), differ)
+    room = width - head - len(ellipsis)
+    begin = max(min(differ - room // 3, len(name) - room), head)
+    return fit(f"{name[:head]}{ellipsis}{name[begin:]}", width, "") if room > 0 else fit(name, width, ellipsis)
