@@ -10,11 +10,12 @@ from contextlib import closing, contextmanager, suppress
 from typing import NamedTuple
 from urllib.parse import quote
 
+from gssr.guarded_sqlite import open_guarded
 from gssr.store.disk import COMPANIONS
 from gssr.store.format.columns import columns_of
 from gssr.store.format.rows import Gpu, Run, missing_ranks
 from gssr.store.liveness import CLOCK, silent_seconds, time_in
-from gssr.store.read.guard import distrust
+from gssr.store.read.guard import check_rowid
 from gssr.store.read.open import RecordingError, connect, copy_whole, is_left, missing_end
 from gssr.store.read.small_tables import (
     ends_of,
@@ -133,6 +134,7 @@ def _look_at(path: str) -> tuple[RankFile, str]:
             state = state_in(connection, run, path, lambda: time_in(os.path.dirname(path)))
             columns = columns_of(connection, "samples")
             first, last = ends_of(connection)
+            check_rowid(last)
             thinned = any(row.end_time is not None for row in read_thinned(connection))
             source = RankFile(
                 path=path,
@@ -194,8 +196,7 @@ def _private_copy(path: str) -> str:
     copy = scratch(os.path.dirname(os.path.abspath(path)), "copy")
     try:
         copy_whole(path, copy)
-        with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
-            distrust(connection)
+        with closing(open_guarded(copy, [copy])) as connection:
             connection.execute("PRAGMA journal_mode=DELETE").fetchall()  # rolls back, or takes over what was committed
     except BaseException:
         _remove(copy)

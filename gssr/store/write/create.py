@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from errno import EPERM
 
+from gssr.guarded_sqlite import LONGEST_VALUE, Guarded, UnsafeError, distrust, not_by_itself
 from gssr.store.disk import COMPANIONS, FILE, PLANTED, beside, is_file_or_none, is_planted, journal_mode, make_folder
 from gssr.store.format.columns import columns_of
 from gssr.store.format.schema import APPLICATION_ID, LIVE_SUFFIX, SCHEMA_VERSION, TABLES, create_statements
-from gssr.store.read.guard import UnsafeError, check_schema, check_sizes, distrust, not_by_itself
+from gssr.store.read.guard import check_schema, check_sizes
 from gssr.store.read.open import RecordingError, connect, journal_names_another
 
 _BUSY_SECONDS = 5.0
@@ -230,7 +231,9 @@ def reopen(path: str) -> sqlite3.Connection:
 
 def _open_for_writing(path: str, shrinks: bool = False) -> sqlite3.Connection:
     # uri: for the names of files to attach, not for this one.
-    connection = sqlite3.connect(path, isolation_level=None, timeout=_BUSY_SECONDS, check_same_thread=False, uri=True)
+    connection = sqlite3.connect(
+        path, isolation_level=None, timeout=_BUSY_SECONDS, check_same_thread=False, uri=True, factory=Guarded
+    )
     if _is_empty_file(path):
         connection.execute("PRAGMA synchronous=OFF")  # nothing is in it yet that a loss of power could take
         if shrinks:
@@ -253,7 +256,7 @@ def _open_for_writing(path: str, shrinks: bool = False) -> sqlite3.Connection:
     return connection
 
 
-def _distrust(connection: sqlite3.Connection, path: str) -> None:
+def _distrust(connection: Guarded, path: str) -> None:
     """Nothing that somebody else put into the file runs when it is written. Raises sqlite3.Error."""
     try:
         for suffix in COMPANIONS:
@@ -269,6 +272,7 @@ def _distrust(connection: sqlite3.Connection, path: str) -> None:
         raise UnsafeError(str(error.strerror)) from None
     finally:
         connection.set_progress_handler(None, 0)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
     check_sizes(connection, to_write=True)
     connection.set_authorizer(not_by_itself)
 

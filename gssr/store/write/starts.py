@@ -18,7 +18,7 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from gssr.launch import is_name
-from gssr.store.disk import FILE, make_folder, small_text
+from gssr.store.disk import FILE, is_file_or_none, make_folder, small_text
 from gssr.store.format.schema import START_NAME
 from gssr.store.liveness import time_in
 
@@ -144,9 +144,10 @@ def _look(folder: str, reading: _Reading, ours: Ours, decide: Callable[[Sequence
 
 
 def started_in(folder: str) -> dict[str, Start]:
-    """What the files say that are there, by their names, the newest first; what is no line of theirs is left out. Raises
-    OSError."""
+    """What the files say that are there, by their names, the newest first; what is no line of theirs, or no file, is left
+    out. Raises OSError."""
     names = [name for name in os.listdir(folder) if name.partition(".")[0] == START_NAME]
+    names = [name for name in names if is_file_or_none(os.path.join(folder, name))]
     reading, found = _Reading(folder), {}
     for name in sorted(names, key=lambda name: (len(name), name), reverse=True):
         path = os.path.join(folder, name)
