@@ -158,10 +158,11 @@ def _finish(run: Finishing, is_last: int, seconds: float) -> NoReturn:
             signal.signal(sig, signal.SIG_IGN)  # the parent decides
         if _everybody_is_through(run):
             os.write(is_last, b"!")
-            path = _merge(run, seconds)
+            shows = run.summary and _is_first_to_show(run)
+            is_readable = _merge(run, seconds, shows)
             os.write(is_last, b"!")
-            if path is not None and run.summary:
-                _show(path, run.run_id)
+            if is_readable and shows:
+                _show(run.target, run.run_id)
         elif run.summary and _has_only_this_node(run) and _is_first_to_say(run):
             name = os.path.basename(run.folder)
             say(
@@ -180,8 +181,7 @@ def _everybody_is_through(run: Finishing) -> bool:
     """Leave the sign that this rank is through; is there one of every rank, or was it killed on this node? One that has
     written its end leaves its sign, too, and may then be the last."""
     suffix = f".{run.run_id}{ENDED_SUFFIX}"
-    mark = os.path.join(run.folder, f"{run.rank}{suffix}")
-    os.close(os.open(mark, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, FILE))
+    os.close(os.open(_sign(run), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, FILE))
     names = os.listdir(run.folder)
     through = {rank for name in names if name.endswith(suffix) and (rank := name.removesuffix(suffix)).isdigit()}
     missing = run.world_size - len(through)
@@ -210,6 +210,22 @@ def _is_first_to_say(run: Finishing) -> bool:
     return leave_sign(run.folder, run.run_id, "not merged") is not False
 
 
+def _is_first_to_show(run: Finishing) -> bool:
+    """Of the ranks that find all others through one shows the page, whoever merges: it may be the end of another run.
+    Where this rank's sign is gone, the run was merged meanwhile, and shown by a rank that was sooner."""
+    from gssr.profile.sampling.one_voice import leave_sign  # only here, because only the last rank needs it
+
+    if run.world_size == 1:
+        return True
+    first = leave_sign(run.folder, run.run_id, "shown") is not False
+    return first and os.path.exists(_sign(run))
+
+
+def _sign(run: Finishing) -> str:
+    """The file which says that this rank is through."""
+    return os.path.join(run.folder, f"{run.rank}.{run.run_id}{ENDED_SUFFIX}")
+
+
 def _is_lost(path: str) -> bool:
     from contextlib import closing
     from sqlite3 import DatabaseError
@@ -226,46 +242,58 @@ def _is_lost(path: str) -> bool:
         return False
 
 
-def _merge(run: Finishing, seconds: float) -> str | None:
-    """Merge; where the page is to be read from, None when another rank sees to that."""
-    from gssr.store.merge import BusyError, GoneError, merge
+def _merge(run: Finishing, seconds: float, shows: bool) -> bool:
+    """Merge; whether the run can be read, merged or not. ``shows``: this rank shows the page, so it says where that is."""
+    from gssr.store.merge import BusyError, GoneError, Outcome, merge
     from gssr.store.read.open import RecordingError
     from gssr.store.write.create import TakenError
 
+    outcome: Outcome | None = None
+    files = "the files of its ranks"
     try:
         names = [name for name in os.listdir(run.folder) if name.endswith(f".{run.run_id}.sql")]
         size = sum(os.path.getsize(os.path.join(run.folder, name)) for name in names)
-    except FileNotFoundError:
-        return None  # another rank is merging them
-    files = f"the files of {len(names)} ranks"
-    if size / _BYTES_PER_SECOND > seconds:
-        say(f"recorded into {run.folder}: {files} are too big to merge now: gssr merge {quote(run.target)}")
-        return run.target
-    try:
+        files = f"the files of {len(names)} ranks"
+        if size / _BYTES_PER_SECOND > seconds:
+            say(f"recorded into {run.folder}: {files} are too big to merge now: gssr merge {quote(run.target)}")
+            return True
         outcome = merge(run.target, patience=seconds, own=run.run_id, overwrite=run.overwrite)
-    except (BusyError, GoneError):
-        return None
+    except (FileNotFoundError, BusyError, GoneError):
+        pass  # another rank, perhaps of another run, is merging them, or has done it
     except TakenError:
-        if run.summary:
+        if shows:
             say(
                 f"recorded into {run.folder}: {run.target} is being recorded into; later: gssr merge {quote(run.target)}"
             )
-        return run.target
+        return True
     except RecordingError as error:
         if not os.path.isdir(run.folder) or not _is_first_to_say(run):
-            return None  # another rank has just done it, or failed as well
+            return False  # another rank has just done it, or failed as well
         say(f"recorded into {run.folder}: {files} are not merged: {error}")
-        return run.target
-    for sentence in outcome.replaced:
+        return True
+    sentences = list(outcome.replaced) if outcome else []
+    if outcome:
+        sentences += [*outcome.left, *(why for run_id, why in outcome.waiting.items() if run_id == run.run_id)]
+    for sentence in sentences:
         say(sentence)
-    left = [*outcome.left, *(why for run_id, why in outcome.waiting.items() if run_id == run.run_id)]
-    if not (outcome.n_files or left):
-        return None  # another rank had the lock, and has done it
-    for sentence in left:
-        say(sentence)
-    if run.summary:
+    if not (sentences or _is_merged(run)):
+        return False
+    if shows:
         say(f"recorded into {run.target}; see it with: gssr analyze {quote(run.target)}")
-    return run.target
+    return True
+
+
+def _is_merged(run: Finishing) -> bool:
+    from contextlib import closing
+
+    from gssr.store.read.open import RecordingError, connect
+    from gssr.store.read.small_tables import read_runs
+
+    try:
+        with closing(connect(run.target)) as connection:
+            return any(found.run_id == run.run_id for found in read_runs(connection))
+    except RecordingError:
+        return False
 
 
 def _show(path: str, run_id: str) -> None:

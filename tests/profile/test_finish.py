@@ -19,6 +19,8 @@ from gssr.store.write.writer import Writer
 from tests.waiting import until
 
 ROOT = Path(__file__).parent.parent.parent
+CODES = (0, 2, 1)
+"""Exit codes of ranks: the first to fail has the highest, so that it is the run's however far apart they end."""
 
 
 def rank_of(number: int, n_ranks: int = 3, job: int = 7) -> dict[str, str]:
@@ -55,13 +57,13 @@ def all_are_recording(folder: Path, n_ranks: int = 3) -> bool:
 def workload(number: int) -> tuple[str, ...]:
     """Ranks end one after the other."""
     before = f"until [ -e a.sql.d/{number - 1}.c-7.0.ended ]; do sleep 0.02; done; " if number else ""
-    return ("--", "sh", "-c", f"{before}exit {number}")
+    return ("--", "sh", "-c", f"{before}exit {CODES[number]}")
 
 
 def test_the_last_rank_merges_and_shows_the_page_and_the_others_say_nothing(tmp_path):
     ranks = [start(tmp_path, number, "-o", "a.sql", *workload(number)) for number in range(3)]
     *others, last = ended(ranks)
-    assert others == ["", ""] and [rank.returncode for rank in ranks] == [0, 1, 2]
+    assert others == ["", ""] and [rank.returncode for rank in ranks] == [*CODES]
     assert f"recorded into {tmp_path}/a.sql" in last and "How well used?" in last
     assert last.splitlines()[-1].startswith("GSSR score=") and "gpus=3" in last.splitlines()[-1]
     assert os.listdir(tmp_path) == ["a.sql"]
@@ -89,6 +91,21 @@ def test_steps_at_the_same_time_add_their_runs_to_one_file_and_none_is_kept_from
         (str(step), step) for step in range(4)
     }
     assert all(reader.n_rows for reader in readers)
+
+
+def test_runs_that_end_together_show_their_pages_whoever_merges_them(tmp_path):
+    def task(job: int, rank: int) -> subprocess.Popen[str]:
+        environ = rank_of(rank, 2, job) | {"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": str(job)}
+        return start(tmp_path, rank, "-o", "a.sql", "--wrap", UNTIL_GO, environ=environ)
+
+    tasks = [[task(job, rank) for rank in range(2)] for job in (7, 8, 9)]
+    until(lambda: len(list(tmp_path.glob("a.sql.d/n1.*.sql"))) == 6)
+    (tmp_path / "go").touch()
+    for ranks in tasks:
+        said = "".join(ended(ranks))
+        assert said.count(f"gssr: recorded into {tmp_path}/a.sql;") == said.count("\nGSSR score=") == 1, said
+    assert sorted(os.listdir(tmp_path)) == ["a.sql", "go"]
+    assert len(open_recording(tmp_path / "a.sql").runs) == 3
 
 
 def test_without_a_summary_nothing_is_said(tmp_path):
@@ -230,7 +247,7 @@ def test_a_machine_that_stood_still_has_not_made_anybody_wait(plan, monkeypatch)
 def test_a_merge_that_takes_too_long_is_given_up(plan, monkeypatch, capfd):
     monkeypatch.setattr(finish, "MERGE_SECONDS", 0.5)
     monkeypatch.setattr(finish, "_everybody_is_through", lambda _run: True)
-    monkeypatch.setattr(finish, "_merge", lambda _run, _seconds: time.sleep(60))
+    monkeypatch.setattr(finish, "_merge", lambda _run, _seconds, _shows: time.sleep(60))
     finish.finish(plan, pid_that_is_gone(), False, True, False)
     assert "it is finished by: gssr merge" in capfd.readouterr().err
 

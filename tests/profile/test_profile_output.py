@@ -4,6 +4,7 @@ import os
 import random
 import sqlite3
 from itertools import count
+from pathlib import Path
 
 import pytest
 
@@ -66,10 +67,17 @@ def begin(environ, output="a.sql", **flags):
 
 
 def record(environ, output="a.sql", code=0, **flags):
-    """Choose an output and record a short run into it."""
+    """Choose an output and record a short run into it; a rank leaves the sign that it is through."""
     found, writer = begin(environ, output, **flags)
-    assert writer.finish(1.0, code, "failed" if code else "completed", 1.0)
+    end_of(found, writer, environ, code)
     return found
+
+
+def end_of(found, writer, environ, code=0):
+    assert writer.finish(1.0, code, "failed" if code else "completed", 1.0)
+    if found.path.endswith(f".{found.run_id}.sql"):
+        rank = where_am_i({"USER": "me", **environ}).rank
+        Path(found.path).with_name(f"{rank}.{found.run_id}.ended").touch()
 
 
 def runs(path="a.sql"):
@@ -375,7 +383,7 @@ def test_a_run_that_goes_on_is_not_replaced_although_it_is_over_at_the_end():
     before, writer = begin(slurm(0, ranks=1), append=True)
     for rank in range(2):
         record(slurm(rank, job=3), overwrite=True)
-    assert writer.finish(1.0, 0, "completed", 1.0)
+    end_of(before, writer, slurm(0, ranks=1))
     outcome = merge("a.sql", own="c-3.0", overwrite=True)
     assert set(runs()) == {before.run_id, "c-3.0"} and outcome.replaced == ()
     assert outcome.left == (f"a.sql: {before.run_id} is not overwritten: it was not over yet when this run began",)

@@ -15,7 +15,7 @@ from gssr.metrics import NAMES
 from gssr.model.analyze import Options, analyze
 from gssr.report.document import to_json
 from gssr.store import merge as package
-from gssr.store.format.schema import RANKS_MISSING
+from gssr.store.format.schema import ENDED_SUFFIX, RANKS_MISSING
 from gssr.store.merge import merge
 from gssr.store.merge.lock import Lock
 from gssr.store.read.recording import open_recording
@@ -75,6 +75,12 @@ def record(
     else:
         assert writer.finish(end, code, "failed" if code else "completed", end)
     return path
+
+
+def leave_signs(recording: Path, run_id: str, n_ranks: int) -> None:
+    """Say that these ranks are through, as each does after its end."""
+    for rank in range(n_ranks):
+        Path(f"{recording}.d", f"{rank}.{run_id}{ENDED_SUFFIX}").touch()
 
 
 def files(recording: Path) -> list[Path]:

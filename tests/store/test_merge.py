@@ -15,7 +15,7 @@ import merging
 import numpy as np
 import pytest
 import sample_rows
-from merging import RUN, close_to, content, files, json_of, record, rollups_are_those_of_the_rows
+from merging import RUN, close_to, content, files, json_of, leave_signs, record, rollups_are_those_of_the_rows
 from sample_rows import START, rows_of, write
 
 from gssr.model.analyze import analyze
@@ -506,8 +506,9 @@ def replaces(recording, run_id, *replaced):
 
 def test_what_a_run_replaces_is_deleted_when_it_is_merged_and_nothing_else_whenever_that_began(recording):
     write(recording, rows_of(20, 1), 1, run_id="old")
-    record(recording, 0, run_id="c-0.9", begin=-1000, world_size=1)
-    record(recording, 0, run_id="c-0.8", begin=-1000, world_size=1)
+    for run_id in ("c-0.9", "c-0.8"):
+        record(recording, 0, run_id=run_id, begin=-1000, world_size=1)
+        leave_signs(recording, run_id, 1)
     replaces(recording, "c-2.0", "old", "c-0.9")
     for rank in range(2):
         record(recording, rank, world_size=2)
@@ -525,6 +526,7 @@ def test_what_a_run_replaces_is_deleted_when_it_is_merged_and_nothing_else_whene
 def test_a_run_that_replaces_all_others_takes_the_place_of_their_file(recording):
     write(recording, rows_of(20, 1), 1, run_id="a run of % another tool's")
     record(recording, 0, run_id="c-0.9", begin=-1000, world_size=1)
+    leave_signs(recording, "c-0.9", 1)
     record(recording, 0, run_id="c-2.0", begin=1000, world_size=1)
     replaces(recording, "c-2.0", "a run of % another tool's", "c-0.9")
     assert merge(str(recording), own="c-2.0", overwrite=True).left == ()
@@ -577,6 +579,23 @@ def test_ranks_of_a_run_that_are_through_while_others_have_not_begun_are_left_to
     assert merge(str(recording), own=RUN).n_files == 4
     readers = {reader.run.run_id: reader for reader in open_recording(recording).runs}
     assert set(readers) == {own, RUN} and len(readers[RUN].processes) == 4
+
+
+def test_a_run_that_ended_just_now_is_left_to_its_last_rank_until_all_have_said_that_they_are_through(recording):
+    for rank in range(4):
+        record(recording, rank)
+    leave_signs(recording, RUN, 3)
+    for number in (2, 3, 4):
+        record(recording, 0, run_id=f"c-{number}.0", begin=1000 * number, world_size=1)
+    assert set(merge(str(recording), own="c-2.0").waiting) == {RUN, "c-3.0", "c-4.0"}
+    leave_signs(recording, "c-3.0", 1)
+    killed = next(Path(f"{recording}.d").glob("*.c-4.0.sql"))
+    os.utime(killed, (time.time() - 6,) * 2)
+    outcome = merge(str(recording), own="c-5.0")
+    assert (outcome.n_files, set(outcome.waiting)) == (2, {RUN})
+    leave_signs(recording, RUN, 4)
+    assert merge(str(recording), own="c-5.0").n_files == 4
+    merged_file(recording)
 
 
 def test_a_run_that_lacks_ranks_says_so_and_no_more_when_they_have_come(recording):

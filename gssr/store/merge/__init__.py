@@ -218,7 +218,7 @@ class _Merge:
         replaced = self._replaced_by(found)
         for run in (*self._there(), *found.runs.values()):
             if run.run_id in found.waiting and not run.is_in_array_of(own):
-                self._keep(run.run_id, "ranks of it are still being recorded, or may be about to begin")
+                self._keep(run.run_id, "ranks of it are being recorded, ended just now, or may be about to begin")
             elif run.run_id not in (own.run_id, *replaced) and not run.is_in_array_of(own):
                 self._keep(run.run_id, "it was not over yet when this run began")
 
@@ -365,7 +365,8 @@ def _remove_folder(target: str, folder: str, overwritten: Collection[str]) -> No
     try:
         names = os.listdir(folder)
         gone = finished_runs(target).union(overwritten) if names else frozenset()
-        signs = [name for name in names if name.endswith(ENDED_SUFFIX) and _run_of(name) in gone]
+        # By name, so that a rank whose own sign is there knows that what was said of its run is there as well.
+        signs = [name for name in sorted(names) if name.endswith(ENDED_SUFFIX) and _run_of(name) in gone]
         for name in signs:
             os.unlink(os.path.join(folder, name))
         starts = started_in(folder)

@@ -14,6 +14,7 @@ from gssr.guarded_sqlite import open_guarded
 from gssr.store.disk import COMPANIONS
 from gssr.store.format.columns import columns_of
 from gssr.store.format.rows import Gpu, Run, missing_ranks
+from gssr.store.format.schema import ENDED_SUFFIX
 from gssr.store.liveness import CLOCK, silent_seconds, time_in
 from gssr.store.read.guard import check_rowid
 from gssr.store.read.open import RecordingError, connect, copy_whole, is_left, missing_end
@@ -29,6 +30,8 @@ from gssr.store.read.small_tables import (
 from gssr.store.write.starts import ASIDE, FRESH_SECONDS
 
 SUFFIX = ".sql"
+THROUGH_SECONDS = 5.0
+"""A rank has left its sign so soon after the end of its file, unless it was killed: it ends in tenths of a second."""
 
 
 class RankFile(NamedTuple):
@@ -107,16 +110,22 @@ def look(
 
 
 def _leave_those_to_come(folder: str, found: ShardsToMerge, own: str, there: Mapping[str, Collection[int]]) -> None:
-    """Leave runs to themselves of which ranks may yet begin: some are not there, and the others ended just now."""
+    """Leave runs to themselves that ended just now and of which ranks may yet begin, or are still about to leave the sign
+    that they are through: the last of these merges them, and shows the page where its user looks for it."""
     now = time_in(folder)
+    signs = {name for name in os.listdir(folder) if name.endswith(ENDED_SUFFIX)}
     for run_id in dict.fromkeys(source.run.run_id for source in found.sources if source.run.run_id != own):
         sources = [source for source in found.sources if source.run.run_id == run_id]
         ranks = {rank for source in sources for rank in source.ranks}.union(there.get(run_id, ()))
         missing = missing_ranks(sources[0].run.world_size, ranks)
-        if missing == () or min(silent_seconds(source.path, now) for source in sources) > FRESH_SECONDS:
+        written = {rank for source in sources if not source.lost for rank in source.ranks}
+        through = all(f"{rank}.{run_id}{ENDED_SUFFIX}" in signs for rank in written)
+        silent = min(silent_seconds(source.path, now) for source in sources)
+        if silent > (THROUGH_SECONDS if missing == () else FRESH_SECONDS) or (missing == () and through):
             continue
         found.sources[:] = [source for source in found.sources if source.run.run_id != run_id]
-        found.waiting[run_id] = f"{folder}: {run_id} is not merged: ranks of it may be about to begin"
+        doing = "ended just now" if missing == () else "may be about to begin"
+        found.waiting[run_id] = f"{folder}: {run_id} is not merged: ranks of it {doing}"
 
 
 def _look_at(path: str) -> tuple[RankFile, str]:
