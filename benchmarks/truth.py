@@ -39,7 +39,7 @@ INVARIANT = 40
 
 
 class BookedJob(Protocol):
-    """A simulated job with its truth. ``planted``: for each cause the codes that name it; ``allowed``: codes of what follows;
+    """A simulated job with its truth. ``planted``: by cause the codes that name it; ``allowed``: codes of what follows;
     ``shares``: the books, by category; ``lost_gpu_hours``: what the first cause costs, None if nobody can know."""
 
     seed: int

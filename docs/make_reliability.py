@@ -168,12 +168,24 @@ NEVER: tuple[Guarantee, ...] = (
         ],
     ),
     Guarantee(
-        "`-f` deletes a part of a run, or a run still going on.",
-        "store/test_merge.py",
+        "`-f` deletes a part of a run, or a run that was not over when the new run's first rank looked, whatever clocks "
+        "say, or another task of the same job array.",
+        "profile/test_profile_output.py",
         [
-            "test_ranks_of_a_run_that_are_through_while_others_have_not_begun_are_left_to_it",
-            "test_what_began_later_or_was_just_merged_without_all_ranks_is_kept_and_said",
+            "test_what_is_to_be_replaced_is_what_was_over_when_the_first_rank_looked_and_no_clock_is_asked",
+            "test_a_run_whose_ranks_have_not_all_begun_is_not_over_before_a_minute_has_passed",
+            "test_tasks_of_an_array_spare_each_other_and_replace_what_was_before",
         ],
+    ),
+    Guarantee(
+        "A task of a job array is refused or lost because of another one, with one `-o`, with or without `-f` and `-a`.",
+        "slurm/test_slurm_races.py",
+        ["test_all_tasks_of_an_array_with_one_name_run_and_are_recorded"],
+    ),
+    Guarantee(
+        "A rank is refused for what its own node's disk was left with, so that the others wait for it.",
+        "slurm/test_slurm_runs.py",
+        ["test_what_one_nodes_own_disk_was_left_with_tears_no_job_and_the_end_says_how_to_merge"],
     ),
     Guarantee(
         "A recording with samples can't be opened because its writer was killed.",

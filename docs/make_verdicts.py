@@ -1,6 +1,7 @@
 """Writes the tables of docs/verdicts.md from the account of GPU time and the rules: run it after every change there."""
 
 import ast
+import itertools
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -49,7 +50,7 @@ STEPS = {
     "idle_time": "Idle time",
     "compare_gpus": "Comparing GPUs",
     "late_gpus": "Who is late",
-    "account": "How certain a cause is",
+    "book": "How certain a cause is",
 }
 """The modules of gssr/model/account that infer, in the order in which they do, with what each splits."""
 
@@ -82,7 +83,7 @@ def _constants(module_name: str) -> Iterator[tuple[str, ...]]:
     """The numbers of a module of the account, with the sentence that stands below each."""
     module = import_module(f"gssr.model.account.{module_name}")
     body = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")).body
-    for statement, below in zip(body, body[1:], strict=False):
+    for statement, below in itertools.pairwise(body):
         if not (isinstance(statement, ast.Assign) and isinstance(below, ast.Expr)):
             continue
         target = statement.targets[0]

@@ -8,7 +8,7 @@ import time
 from typing import Literal, NamedTuple
 
 from gssr import launch
-from gssr.backends import BACKENDS
+from gssr.backends import BACKENDS, auto
 from gssr.backends.amd.cards import NONE_SHOWN, n_intels
 from gssr.backends.aside import InquiryError, inquire
 from gssr.backends.base import Offer
@@ -65,7 +65,8 @@ def _sqlite() -> Advice:
 def _place() -> Advice:
     place = launch.where_am_i()
     if place.launcher == launch.ALONE:
-        job = f", in job {place.job_id}" if place.job_id else ""
+        shown = launch.shown_job(place.job_id, place.array_job_id, place.array_task_id)
+        job = f", in job {shown}" if shown else ""
         return Advice("ok", "launcher", f"none: one process on {place.node}{job}")
     size = place.world_size if place.world_size is not None else "an unknown number"
     return Advice("ok", "launcher", f"{place.launcher}: rank {place.rank} of {size} on {place.node}")
@@ -80,8 +81,10 @@ def _real_gpus() -> list[Advice]:
     driver = next(offer for offer in nvidias if offer.name == "nvml")
     given = launch.gpu_ids()
     mine = "" if given is None else f"; the launcher gives this process {', '.join(given) or 'none'}"
-    best = next((offer.name for offer in offers if offer.works), None)
+    taken, why = auto.preferred(*nvidias[:2])
+    best = taken or next((offer.name for offer in offers if offer.works), None)
     here = f"here: {best}" if best else "here: host metrics only"
+    here += f"; {why}" if why else ""
     gpus = amd if not driver.works and amd.details != NONE_SHOWN else driver
     found = [
         Advice("ok" if gpus.works else "no", "GPUs", gpus.details + mine, gpus.cure),
@@ -89,8 +92,10 @@ def _real_gpus() -> list[Advice]:
     ]
     for offer in nvidias:
         what = f"backend {offer.name}"
-        if offer.works:
-            found.append(Advice("ok", what, _WHAT["nvml"] if offer is driver else offer.details, offer.cure))
+        if offer is driver and offer.works:
+            found.append(Advice("ok", what, _WHAT["nvml"], offer.cure))
+        elif offer.works:
+            found.append(Advice("ok" if offer.profiles else "note", what, offer.details, offer.cure))
         elif offer.details == driver.details:
             found.append(Advice("no", what, "needs NVIDIA's driver" + ": see GPUs" * (gpus is driver)))
         else:
@@ -112,9 +117,7 @@ def _offers() -> list[Offer] | str:
     """What the backends offer, or what became of asking."""
 
     def ask() -> object:
-        from gssr.backends.auto import offers
-
-        return offers()
+        return auto.offers(try_out=True)
 
     try:
         return [Offer(*offer) for offer in inquire(ask)]

@@ -24,11 +24,11 @@ class Launcher(NamedTuple):
 
     It is present when ``rank`` is a number, all of ``needs`` are set, one of ``one_of`` is (if any are named), and, with
     ``in_step``, the process is in a Slurm step that srun made. ``local_ranks`` lists the ranks of the node, where nothing
-    counts them. ``run_id`` is its own name for the launch, ``restarts`` counts its ranks' restarts. ``inherits_step``:
-    all ranks see the same SLURM_STEP_ID, so that it may name the run; under mpirun those on the first node can lack it.
-    ``inherits_node``: SLURMD_NODENAME is this node's; hydra hands the first node's to all ranks. ``launch``: variables that
-    tell a launch without a run id from others; ``below_proxy``: the process that started its ranks does. ``pods``: each
-    rank is a pod, which is started again by itself.
+    counts them. ``run_id`` is its own name for the launch, which the user may have chosen (``run_id_is_users``);
+    ``restarts`` counts its ranks' restarts. ``inherits_step``: all ranks see the same SLURM_STEP_ID, so that it may name the
+    run; under mpirun those on the first node can lack it. ``inherits_node``: SLURMD_NODENAME is this node's; hydra hands the
+    first node's to all ranks. ``launch``: variables that tell a launch without a run id from others; ``below_proxy``: the
+    process that started its ranks does. ``pods``: each rank is a pod, which is started again by itself.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Launcher(NamedTuple):
     local_ranks: str = ""
     n_nodes: str = ""
     run_id: str = ""
+    run_id_is_users: bool = False
     restarts: str = ""
     needs: tuple[str, ...] = ()
     one_of: tuple[str, ...] = ()
@@ -72,7 +73,7 @@ LAUNCHERS: tuple[Launcher, ...] = (
     # Before Slurm: srun starts one torchrun per node, whose workers all inherit its SLURM_PROCID.
     Launcher(
         "torchrun", "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", n_nodes="GROUP_WORLD_SIZE",
-        run_id="TORCHELASTIC_RUN_ID", restarts="TORCHELASTIC_RESTART_COUNT",
+        run_id="TORCHELASTIC_RUN_ID", run_id_is_users=True, restarts="TORCHELASTIC_RESTART_COUNT",
         needs=("LOCAL_RANK", "TORCHELASTIC_RUN_ID"), inherits_step=True, launch=("MASTER_ADDR", "MASTER_PORT"),
     ),
     Launcher(
@@ -87,6 +88,7 @@ LAUNCHERS: tuple[Launcher, ...] = (
     # scripts set it for one rank and start many.
     Launcher(
         "pytorch", "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", needs=("WORLD_SIZE", "MASTER_ADDR"),
+        launch=("MASTER_ADDR", "MASTER_PORT"),
     ),
 )  # fmt: skip
 """In the order in which they are asked."""
@@ -101,8 +103,9 @@ class Place(NamedTuple):
     ``restart_count`` says how often the job was requeued or its ranks were restarted: above 0 an earlier recording may
     exist. ``run_id`` is the same for all ranks and safe in file names; None when the launcher gives its ranks nothing to
     agree on. ``launch`` then tells their launch from others as far as that can be told: the same for all ranks, "" for
-    nothing. So it does with ``shares_run_id``: other launches of the job have the same. ``pod``: this rank is one, and may
-    be started again while the others run on.
+    nothing. So it does with ``shares_run_id``: other launches, of this job or another one, may have the same, and the first
+    rank that records adds to it what no other has (gssr.profile.output). ``pod``: this rank is one, and may be started again
+    while the others run on.
     """
 
     launcher: str
@@ -132,6 +135,11 @@ class Place(NamedTuple):
         """True unless this is known to be the only rank: others may record beside it."""
         return self.world_size != 1
 
+    @property
+    def in_array(self) -> bool:
+        """Whether this is a task of an array of jobs, which its user has submitted as one."""
+        return self.array_task_id is not None
+
 
 ALONE = "alone"
 """What ``launcher`` says when none is present: a command by itself, a batch script, the shell of an interactive job."""
@@ -154,6 +162,9 @@ _NONE, _BATCH = "none", "batch"
 """What a part of a name is called that is not to be had, and the step of a batch script."""
 
 _LONGEST_NAME = 200
+_LONGEST_LAUNCHERS_ID = 64
+"""As much of a launcher's own id goes into a run's: torchrun's users may choose one of any length, and a file is called
+after the run."""
 _GENERATIONS = 32
 """So far up hydra's proxy is looked for."""
 
@@ -178,7 +189,7 @@ def where_am_i(environ: Mapping[str, str] = os.environ) -> Place:
     step_id = _step_id(environ)
     launcher = next((row for row in LAUNCHERS if _present(row, environ, step_id)), None)
     hostname = os.uname().nodename
-    cluster = environ.get("SLURM_CLUSTER_NAME") or None
+    cluster = _cluster(environ)
     job_id = next((environ[name] for name in JOB_IDS if environ.get(name)), None)
     array_job_id, array_task_id = _array(environ)
     if array_task_id is not None and job_id == environ.get("LSB_JOBID"):
@@ -198,6 +209,9 @@ def where_am_i(environ: Mapping[str, str] = os.environ) -> Place:
         restarts[1] = _number(environ, launcher.restarts) or 0
     step_id = step_id if launcher and launcher.inherits_step else None
     pod = launcher is not None and (launcher.pods or (launcher.name == "pytorch" and _in_kubernetes(environ)))
+    launchers_id = environ.get(launcher.run_id, "") if launcher else ""
+    if launchers_id in (_NO_RUN_ID, job_id):
+        launchers_id = ""
     return Place(
         launcher=launcher.name if launcher else ALONE,
         rank=rank,
@@ -216,19 +230,19 @@ def where_am_i(environ: Mapping[str, str] = os.environ) -> Place:
         restart_count=sum(restarts),
         user=_user(environ),
         run_id=_run_id(
-            environ.get(launcher.run_id) if launcher else None,
             "-".join(part for part in (cluster, job_id) if part) if job_id else None,
             step_id,
+            launchers_id,
             restarts,
             None if launcher else node,
         ),
         called=next((environ[name] for name in _JOB_NAMES if job_id and environ.get(name)), None),
-        launch=_launch(environ, launcher, world_size, n_nodes, hostname, sum(restarts)) if launcher else "",
+        launch=_launch(environ, launcher, job_id, step_id, launchers_id, world_size, n_nodes, hostname, sum(restarts))
+        if launcher
+        else "",
         shares_run_id=launcher is not None
-        and bool(launcher.launch or launcher.below_proxy)
-        and step_id is None
-        and job_id is not None
-        and environ.get(launcher.run_id, _NO_RUN_ID) == _NO_RUN_ID,
+        and (job_id is not None or launchers_id != "")
+        and not _names_one_launch(launcher, cluster, job_id, step_id, launchers_id),
         pod=pod,
     )
 
@@ -253,9 +267,13 @@ def gpu_ids(environ: Mapping[str, str] = os.environ) -> tuple[str, ...] | None:
     SLURM_STEP_GPUS in a step; in a batch script, and only there (in a step it is the batch node's), SLURM_JOB_GPUS: both
     hold indices of the whole node. Else CUDA_VISIBLE_DEVICES, which ends at its first invalid entry as CUDA reads it:
     empty, ``-1`` and ``NoDevFiles`` are no GPU; or ROCm's variables, which are read alike. Their indices may count from 0 in
-    every task of a node.
+    every task of a node. None at all are a step's of a job that has GPUs, to which Slurm gave none of them (``srun
+    --gres=none``, a component of a heterogeneous job without GPUs): then none of these variables is set, but the job's.
     """
-    return _slurms_gpus(environ) or _runtimes_gpus(environ)
+    found = _slurms_gpus(environ) or _runtimes_gpus(environ)
+    if found is None and environ.get("SLURM_STEP_ID") and environ.get("SLURM_JOB_GPUS"):
+        return ()
+    return found
 
 
 def gpu_ids_are_slurms(environ: Mapping[str, str] = os.environ) -> bool:
@@ -311,6 +329,14 @@ def _listed(variable: str | None) -> tuple[str, ...] | None:
     return tuple(seen)
 
 
+def shown_job(job_id: str | None, array_job_id: str | None, array_task_id: str | None) -> str | None:
+    """The id of a job as its scheduler shows it to its user: squeue calls a task of an array ``124_0``. PBS and LSF have the
+    task in the job's own id (``124[0]``)."""
+    if job_id is None or array_job_id is None or array_task_id is None or "[" in job_id:
+        return job_id
+    return f"{array_job_id}_{array_task_id}"
+
+
 def default_output(place: Place) -> str:
     """Name of the recording when none was given: after the job, or after the date and time outside of one."""
     return f"gssr_{_safe(place.job_id)}.sql" if place.job_id else time.strftime("gssr_%Y%m%dT%H%M%S.sql")
@@ -325,18 +351,24 @@ def _present(launcher: Launcher, environ: Mapping[str, str], step_id: str | None
     )
 
 
+def _cluster(environ: Mapping[str, str]) -> str | None:
+    """The name of the Slurm cluster. A step of another job (srun --jobid) is told only the cluster that srun talks to, by
+    ``NAME:HOST:PORT:VERSION``."""
+    name = environ.get("SLURM_CLUSTER_NAME") or environ.get("SLURM_WORKING_CLUSTER", "").partition(":")[0]
+    return name or None
+
+
 def _run_id(
-    own: str | None, job: str | None, step_id: str | None, restarts: list[int], alone_on: str | None
+    job: str | None, step_id: str | None, launchers_id: str, restarts: list[int], alone_on: str | None
 ) -> str | None:
-    """``CLUSTER-JOB.STEP[.RESTART]`` or the launcher's own; alone, the start time and pid tell the runs of a job or of a
-    host apart. ``restarts`` are those of the job and those of its ranks, told apart as ``.1`` and ``.0.1``."""
-    if own and own != _NO_RUN_ID:
-        name = own
-    elif job:
-        name = f"{job}.{step_id}" if step_id is not None else job
-    elif alone_on is not None:
-        name = alone_on
-    else:
+    """``CLUSTER-JOB.STEP-LAUNCHERS_ID[.RESTART]``, of which there may be only some; alone, the start time and pid tell the
+    runs of a job or of a host apart. ``restarts`` are those of the job and those of its ranks, told apart as ``.1`` and
+    ``.0.1``."""
+    name = (f"{job}.{step_id}" if step_id is not None else job) if job else None
+    if launchers_id:
+        name = "-".join(part for part in (name, launchers_id[:_LONGEST_LAUNCHERS_ID]) if part)
+    name = name or alone_on
+    if name is None:
         return None
     if restarts[1]:
         name += f".{restarts[0]}.{restarts[1]}"
@@ -347,9 +379,23 @@ def _run_id(
     return _safe(name)
 
 
+def _names_one_launch(
+    launcher: Launcher, cluster: str | None, job_id: str | None, step_id: str | None, launchers_id: str
+) -> bool:
+    """Whether no other launch has this run id, on whatever cluster and at whatever time. A job's number is one of its
+    cluster's: PBS has the server in it. An id of the launcher's own comes from a process's number or the user, and tells
+    apart only what one job starts; a user may give the same one to everything that a job starts."""
+    if job_id is None or (cluster is None and "." not in job_id):
+        return False
+    return step_id is not None or (launchers_id != "" and not launcher.run_id_is_users)
+
+
 def _launch(
     environ: Mapping[str, str],
     launcher: Launcher,
+    job_id: str | None,
+    step_id: str | None,
+    launchers_id: str,
     world_size: int | None,
     n_nodes: int | None,
     hostname: str,
@@ -360,6 +406,7 @@ def _launch(
         words = [words[0], _job_of_pod(environ, hostname)]
     if launcher.below_proxy:
         words.append(_proxy(n_nodes == 1))
+    words = [job_id or "", step_id or "", launchers_id[:_LONGEST_LAUNCHERS_ID], *words]
     return _safe("-".join(word for word in words if word))[:_LONGEST_NAME]
 
 

@@ -7,9 +7,13 @@ import re
 import shlex
 import zlib
 from collections.abc import Iterator
-from typing import Any, BinaryIO, NamedTuple
+from contextlib import closing
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from gssr.similar import did_you_mean, similar
+
+if TYPE_CHECKING:
+    from gssr.guarded_sqlite import Guarded
 
 TRACES = ("kineto", "chrome", "nsys", "rocpd", "cube", "otf2")
 FOREIGN = (
@@ -17,6 +21,8 @@ FOREIGN = (
     "kempnerpulse",
 )  # fmt: skip
 """Metric files of other tools: gssr.foreign."""
+DAMAGED = "damaged"
+"""The kind of a database that can't be read: of a folder it is said, and not passed over as what is no trace."""
 READABLE = ("recording", *TRACES, *FOREIGN)
 """Kinds that gssr reads as they are."""
 
@@ -42,6 +48,10 @@ _OF_KINETO = re.compile(
 _OF_CUBE = re.compile(rb"anchor\.xml|remapping\.spec|\d+\.(?:index|data)")
 _MOST_FILES = 10_000
 """Of a folder that are looked at."""
+_MOST_SESSIONS = 100
+"""Of a database of rocprofv3 whose environments are looked at: it writes one for each process, tools that merge more."""
+_LONGEST_ENVIRONMENT = 1 << 20
+"""Bytes of the environment of a process: Linux starts none with more than a quarter of the stack, mostly 2 MB."""
 
 
 class Found(NamedTuple):
@@ -162,15 +172,17 @@ def recognise(path: str) -> Found:
 
 
 def traces_in(folder: str) -> list[tuple[str, str]]:
-    """The traces in a folder, and what each is; where there are none those of rocprofv3, which puts them into one folder for
-    each node below it. Raises OSError."""
+    """The traces in a folder, and what each is, and what is DAMAGED; where there are none those of rocprofv3, which puts
+    them into one folder for each node below it. Raises OSError."""
     names = (os.path.join(folder, name) for name in sorted(os.listdir(folder)) if not name.startswith("."))
     inside = [
         (file, recognise(file).kind) for file in itertools.islice(names, 10 * _MOST_FILES) if os.path.isfile(file)
     ]
     below = ((file, recognise(file).kind) for file in _files_below(folder))
-    found = [(file, kind) for file, kind in inside if kind in TRACES]
-    return found or [(file, kind) for file, kind in below if kind == "rocpd"]
+    found = [(file, kind) for file, kind in inside if kind in (*TRACES, DAMAGED)]
+    if any(kind in TRACES for _, kind in found):
+        return found
+    return found + [(file, kind) for file, kind in below if kind == "rocpd"]
 
 
 def rank_in(text: bytes) -> int | None:
@@ -194,14 +206,33 @@ def rank_and_size(path: str) -> tuple[int | None, int | None]:
 
 
 def environments_in(path: str) -> list[dict[str, str]]:
-    """Those of the processes that a database of rocprofv3 is of, as far as it has noted them; of many only some."""
+    """Return those of the processes that a database of rocprofv3 is of, as far as it has noted them; of many only some.
+    Never raises, whatever the file holds."""
     import json
+    import sqlite3
 
-    tables = [name for name in _tables_of(path) if re.fullmatch(r"rocpd_info_process\w*", name, re.ASCII)]
+    from gssr.guarded_sqlite import check_table, only_reads
+
+    texts: list[object] = []
+    try:
+        with closing(_guarded(path)) as connection:
+            schema = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall()
+            statements = {str(name).lower(): str(statement) for name, statement in schema}
+            names = (name for name in statements if re.fullmatch(r"rocpd_info_process\w*", name, re.ASCII))
+            tables = list(itertools.islice(names, _MOST_SESSIONS))
+            for table in tables:
+                check_table(connection, table, "table", statements[table])
+            connection.bound()
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_ENVIRONMENT)
+            connection.set_authorizer(only_reads(tables))
+            for table in tables:
+                texts += [text for (text,) in connection.execute(f"SELECT environment FROM {table} LIMIT 2")]
+    except sqlite3.Error:
+        pass  # its reader says what is wrong with it
     found = []
-    for (text,) in (row for table in tables for row in _rows(path, f"SELECT environment FROM {table} LIMIT 2")):
+    for text in texts:
         try:
-            told = json.loads(text).items()
+            told = json.loads(text).items()  # type: ignore[arg-type]
         except (ValueError, TypeError, AttributeError, RecursionError):
             continue
         found.append({name: value for name, value in told if isinstance(value, str)})
@@ -345,9 +376,25 @@ def _of_archive(head: bytes) -> Found:
 
 
 def _of_database(path: str, head: bytes) -> Found:
+    import sqlite3
+
+    from gssr.guarded_sqlite import in_one_line
+
     if head[68:72] == _OURS:
         return Found("recording")
-    return of_tables(_tables_of(path))
+    try:
+        with closing(_guarded(path)) as connection:
+            names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    except sqlite3.Error as error:
+        return Found(DAMAGED, f"is a damaged SQLite database: {in_one_line(error)}")
+    return of_tables({str(name).lower() for (name,) in names})
+
+
+def _guarded(path: str) -> "Guarded":
+    """Open a database as it lies there. Raises sqlite3.Error."""
+    from gssr.guarded_sqlite import open_guarded, uri_of
+
+    return open_guarded(f"{uri_of(path, 'ro')}&immutable=1", [path], uri=True)
 
 
 def of_tables(tables: set[str]) -> Found:
@@ -363,31 +410,10 @@ def of_tables(tables: set[str]) -> Found:
     return Found("", "is an SQLite database of something else, not a recording")
 
 
-def _tables_of(path: str) -> set[str]:
-    """The names of the tables of a database, in small letters; none where it can't be read."""
-    return {
-        str(name).lower() for (name,) in _rows(path, "SELECT name FROM sqlite_master WHERE type='table' LIMIT 10000")
-    }
-
-
-def _rows(path: str, query: str) -> list[tuple[Any, ...]]:
-    """What a database answers; nothing where it can't be read."""
-    import sqlite3
-    from contextlib import closing
-    from urllib.parse import quote
-
-    uri = f"file:{quote(os.fsencode(os.path.abspath(path)))}?mode=ro&immutable=1"
-    try:
-        with closing(sqlite3.connect(uri, uri=True)) as connection:
-            connection.text_factory = lambda data: data.decode("utf-8", "replace")
-            connection.execute("PRAGMA trusted_schema=OFF")
-            return connection.execute(query).fetchall()
-    except sqlite3.Error:
-        return []
-
-
 def _of_folder(path: str) -> Found:
     names = sorted(os.listdir(path))[:_MOST_FILES]
+    if any(is_recording(os.path.join(path, name)) for name in names if not name.endswith(".sql.d")):
+        return Found("recording")  # whatever else is beside it
     archive = _of_score_p(path, names)
     if archive is not None and not archive.problem:
         return archive

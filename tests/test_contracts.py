@@ -61,8 +61,3 @@ def test_no_text_that_may_be_printed_names_a_page_that_is_not_installed(source: 
     told = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}  # docstrings
     texts = [each for each in ast.walk(tree) if isinstance(each, ast.Constant) and isinstance(each.value, str)]
     assert not [text.value for text in texts if re.search(r"docs/\w+\.md", text.value) and id(text) not in told]
-
-
-@pytest.mark.parametrize("source", SOURCES, ids=[str(source.relative_to(ROOT)) for source in SOURCES])
-def test_a_file_is_short_enough_to_have_one_subject(source: Path) -> None:
-    assert len(source.read_text().splitlines()) <= 600

@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gssr.launch import LAUNCHERS, Place, default_output, gpu_ids, gpu_ids_are_the_nodes, where_am_i
+from gssr.launch import (
+    LAUNCHERS,
+    Place,
+    default_output,
+    gpu_ids,
+    gpu_ids_are_the_nodes,
+    is_name,
+    shown_job,
+    where_am_i,
+)
 
 HOST = os.uname().nodename
 
@@ -51,11 +60,11 @@ PYTORCHJOB = {"RANK": "1", "WORLD_SIZE": "4", "PET_NODE_RANK": "1", "PET_NNODES"
         (STEP | {"SLURM_RESTART_COUNT": "2"}, "slurm", 5, 1, 8, 4, 2, "alps-77.3.2"),
         (OPENMPI, "openmpi", 2, 1, 4, 2, None, "prterun-node1-4711_1"),
         (HYDRA, "mpich", 3, 1, 4, 2, None, None),
-        (PALS, "pals", 9, 1, 16, 8, None, "a-b-c"),
+        (PALS, "pals", 9, 1, 16, 8, None, "12_3_.pbs-a-b-c"),
         (FLUX, "flux", 1, 1, 2, None, None, "f2Q8"),
         (TORCHRUN, "torchrun", 6, 2, 8, 4, 2, "3f2a"),
         (TORCHRUN | {"TORCHELASTIC_RESTART_COUNT": "1"}, "torchrun", 6, 2, 8, 4, 2, "3f2a.0.1"),
-        (JSRUN, "jsrun", 4, 0, 6, None, None, "jsm-1"),
+        (JSRUN, "jsrun", 4, 0, 6, None, None, "31-jsm-1"),
         ({"JOB_COMPLETION_INDEX": "3"}, "kubernetes", 3, None, None, None, None, None),
         ({"PET_NODE_RANK": "1", "PET_NNODES": "4"}, "kubernetes", 1, None, 4, None, 4, None),
         (PYTORCHJOB, "kubernetes", 1, None, 4, None, 4, None),
@@ -68,10 +77,11 @@ PYTORCHJOB = {"RANK": "1", "WORLD_SIZE": "4", "PET_NODE_RANK": "1", "PET_NNODES"
         ({"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "0", "OMPI_COMM_WORLD_SIZE": "4",
           "OMPI_COMM_WORLD_LOCAL_SIZE": "4", "PMIX_NAMESPACE": "3394043905"}, "openmpi", 2, 0, 4, 4, 1, "3394043905"),
         # nested: the nearest launcher wins
-        (STEP | OPENMPI, "openmpi", 2, 1, 4, 2, None, "prterun-node1-4711_1"),
+        (STEP | OPENMPI, "openmpi", 2, 1, 4, 2, None, "alps-77-prterun-node1-4711_1"),
         (STEP | HYDRA, "mpich", 3, 1, 4, 2, None, "alps-77.3"),
         (BATCH | HYDRA, "mpich", 3, 1, 4, 2, None, "alps-77"),
-        (STEP | TORCHRUN, "torchrun", 6, 2, 8, 4, 2, "3f2a"),
+        (STEP | TORCHRUN, "torchrun", 6, 2, 8, 4, 2, "alps-77.3-3f2a"),
+        (BATCH | TORCHRUN, "torchrun", 6, 2, 8, 4, 2, "alps-77-3f2a"),
         (STEP | TORCHRUN | {"TORCHELASTIC_RUN_ID": "none"}, "torchrun", 6, 2, 8, 4, 2, "alps-77.3"),
         (TORCHRUN | {"TORCHELASTIC_RUN_ID": "none"}, "torchrun", 6, 2, 8, 4, 2, None),
         # look-alikes: a launcher's name for a rank is not enough
@@ -88,6 +98,62 @@ def test_every_launcher_is_recognised(
     assert (place.world_size, place.local_size, place.n_nodes) == (world_size, local_size, n_nodes)
     assert place.run_id == run_id
     assert place.parallel
+
+
+@pytest.mark.parametrize(
+    ("environ", "shared"),
+    [
+        (STEP, False),
+        (STEP | OPENMPI, False),
+        (BATCH | OPENMPI, False),  # each mpirun has an id of its own within the job
+        (PALS, False),  # PBS's ids name their server
+        (STEP | TORCHRUN, False),
+        (BATCH | TORCHRUN, True),  # --rdzv-id=$SLURM_JOB_ID, for everything that the script starts
+        (BATCH | HYDRA, True),
+        (BATCH | DEEPSPEED, True),
+        (TORCHRUN, True),
+        (OPENMPI, True),  # a hash of a process's number
+        (JSRUN, True),  # another cluster's jobs have the same numbers
+        (FLUX, True),
+        ({name: value for name, value in STEP.items() if name != "SLURM_CLUSTER_NAME"}, True),
+        ({}, False),
+    ],
+)
+def test_an_id_that_another_launch_may_have_is_known_for_one(environ: dict[str, str], shared: bool) -> None:
+    assert where_am_i(environ).shares_run_id is shared
+
+
+def test_a_step_of_another_job_knows_its_cluster_by_whom_srun_talks_to() -> None:
+    step = {name: value for name, value in STEP.items() if name != "SLURM_CLUSTER_NAME"}
+    place = where_am_i(step | {"SLURM_WORKING_CLUSTER": "alps:10.0.0.1:6817:9728:109"})
+    assert (place.cluster, place.run_id, place.shares_run_id) == ("alps", "alps-77.3", False)
+
+
+def test_launches_with_one_id_are_told_apart_by_their_job_and_its_step() -> None:
+    jobs = [where_am_i(BATCH | TORCHRUN | {"SLURM_JOB_ID": job}) for job in ("77", "78")]
+    steps = [where_am_i(STEP | {"SLURM_CLUSTER_NAME": "", "SLURM_STEP_ID": step}) for step in ("1", "2")]
+    assert all(place.shares_run_id for place in (*jobs, *steps))
+    assert len({place.launch for place in (*jobs, *steps)}) == 4
+
+
+def test_a_users_id_of_any_length_fits_into_a_files_name() -> None:
+    place = where_am_i(STEP | TORCHRUN | {"TORCHELASTIC_RUN_ID": "x" * 4000})
+    assert is_name(place.run_id or "") and is_name(place.launch)
+
+
+@pytest.mark.parametrize(
+    ("environ", "shown"),
+    [
+        (STEP | {"SLURM_ARRAY_JOB_ID": "70", "SLURM_ARRAY_TASK_ID": "7"}, "70_7"),
+        (PALS | {"PBS_ARRAY_ID": "12[].pbs", "PBS_ARRAY_INDEX": "3"}, "12[3].pbs"),
+        (JSRUN | {"LSB_JOBINDEX": "2"}, "31[2]"),
+        (STEP, "77"),
+        ({}, None),
+    ],
+)
+def test_a_task_of_an_array_is_shown_as_its_scheduler_shows_it(environ: dict[str, str], shown: str | None) -> None:
+    place = where_am_i(environ)
+    assert shown_job(place.job_id, place.array_job_id, place.array_task_id) == shown
 
 
 @pytest.mark.parametrize(
@@ -209,8 +275,9 @@ def test_an_array_task_is_told() -> None:
         ({"CUDA_VISIBLE_DEVICES": "GPU-8932f937-d72c,MIG-1a2b,3"}, 3),
         (STEP | {"SLURM_STEP_GPUS": "2,3", "CUDA_VISIBLE_DEVICES": "0"}, 2),
         (STEP | {"SLURM_STEP_GPUS": "0-3,6"}, 5),
-        # in a step the job's list is the batch node's
-        (STEP | {"SLURM_JOB_GPUS": "0,1,2,3"}, None),
+        # in a step the job's list is the batch node's, and a step that has none of its own was given none
+        (STEP | {"SLURM_JOB_GPUS": "0,1,2,3"}, 0),
+        (STEP, None),
         (STEP | {"SLURM_JOB_GPUS": "0,1,2,3", "CUDA_VISIBLE_DEVICES": "0"}, 1),
         (BATCH | {"SLURM_JOB_GPUS": "0,1", "CUDA_VISIBLE_DEVICES": "0"}, 2),
         ({"SLURM_JOB_GPUS": "0,1"}, None),

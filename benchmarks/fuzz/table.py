@@ -18,6 +18,7 @@ from typing import NamedTuple, NoReturn
 from benchmarks.fuzz import (
     Parser,
     Reader,
+    amplify,
     blobs,
     guided,
     large,
@@ -26,9 +27,10 @@ from benchmarks.fuzz import (
     recordings,
     reports,
     texts,
+    tool_traces,
     traces,
 )
-from benchmarks.table import head, machine
+from benchmarks.table import Figure, head, machine
 from benchmarks.table import line as row_of
 
 READERS: tuple[Reader | Parser, ...] = (
@@ -37,6 +39,7 @@ READERS: tuple[Reader | Parser, ...] = (
     *blobs.READERS,
     *texts.READERS,
     *traces.READERS,
+    *tool_traces.READERS,
     *metric_files.READERS,
     *metric_texts.READERS,
 )
@@ -145,10 +148,10 @@ def _guided(chosen: Sequence[Reader | Parser], seconds: float, seed: int) -> int
     return 1 if any(row.crash is not None for row in rows) else 0
 
 
-def _large(names: Sequence[str]) -> int:
+def _measured(figures: Iterator[Figure]) -> int:
     print(machine(), head(), sep="\n\n", flush=True)
     missed = 0
-    for figure in large.measure(names):
+    for figure in figures:
         print(row_of(figure), flush=True)
         missed += figure.missed
     return 1 if missed else 0
@@ -169,14 +172,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         action="store_true",
         help=f"recordings that list very much: memory and CPU of every command; --only: {'; '.join(large.FILES)}",
     )
+    parser.add_argument(
+        "--amplify",
+        action="store_true",
+        help=f"small files made to be dear: memory and CPU of every command; --only: {'; '.join(amplify.FILES)}",
+    )
     parser.add_argument("--again", type=Path, metavar="FILE", help="only the input that --guided has kept in this file")
     options = parser.parse_args(arguments)
-    names = list(large.FILES) if options.large else [reader.name for reader in READERS]
+    names = [reader.name for reader in READERS]
+    if options.large or options.amplify:
+        names = list(large.FILES if options.large else amplify.FILES)
     for name in options.only or ():
         if name not in names:
             parser.error(f"unknown reader {name!r}; known: {', '.join(names)}")
-    if options.large:
-        return _large(options.only or names)
+    if options.large or options.amplify:
+        return _measured((large if options.large else amplify).measure(options.only or names))
     chosen = [reader for reader in READERS if not options.only or reader.name in options.only]
     if options.again:
         return _again(chosen, options.again)

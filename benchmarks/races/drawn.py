@@ -4,6 +4,7 @@ import random
 from typing import NamedTuple
 
 RANKS = 4
+_SEVERAL = 3
 KINDS = {
     "slurm-array": "tasks of a job array, in a real Slurm",
     "slurm-steps": "steps of one job, in a real Slurm",
@@ -57,6 +58,21 @@ class Race(NamedTuple):
     def label(self, job: int) -> str:
         """The label of a job's run, which no other one of any round has."""
         return f"{self.seed}-{job}"
+
+    @property
+    def in_array(self) -> bool:
+        """Whether the jobs are tasks of one job array."""
+        return self.kind == "slurm-array" or (self.kind == "step" and self.named and not self.ids)
+
+    @property
+    def refuses(self) -> bool:
+        """Whether a job may be refused for what stands at its name: not the default name, not a task of an array, and not
+        where its ranks are on several nodes, which need not have a disk in common."""
+        return self.named and self.nodes == 1 and not self.in_array and self.kind != "kubernetes"
+
+    def each_has(self, option: str) -> bool:
+        """Whether these are three jobs or more with one ``-o``, all of them with this option."""
+        return self.named and len(self.jobs) >= _SEVERAL and {job.option for job in self.jobs} == {option}
 
     @property
     def label_of_earlier(self) -> str:

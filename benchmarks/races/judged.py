@@ -186,7 +186,9 @@ def _state(race: Race, outcome: Outcome, job: int) -> str:
         attempts = outcome.ranks[job, rank]
         own = race.jobs[job].ranks[rank]
         expected = [own.code] if (job, rank) != race.killed else [KILLED, *[own.code] * (len(own.works) - 1)]
-        if [(attempt.code, len(attempt.began)) for attempt in attempts] == [(code, 1) for code in expected]:
+        if not all(attempt.is_output_whole for attempt in attempts):
+            did.append("did not print what its workload did")
+        elif [(attempt.code, len(attempt.began)) for attempt in attempts] == [(code, 1) for code in expected]:
             did.append(RAN)
         elif [(attempt.code, len(attempt.began)) for attempt in attempts] == [(REFUSED, 0)]:
             did.append(ALL_REFUSED)
@@ -208,9 +210,9 @@ def _wrongly(race: Race, outcome: Outcome, ran: Sequence[int], recorded: Sequenc
     """Jobs that were refused or let in against the rules of docs/profile.md."""
     problems = []
     for job, (option, _) in enumerate(race.jobs):
-        if job not in ran and (option == "-a" or not race.named):
-            problems.append(f"job {job} was refused, though {option or 'the default name'} never is")
-    if not race.named:
+        if job not in ran and (option == "-a" or not race.refuses):
+            problems.append(f"job {job} was refused, though {option or 'such a job'} never is")
+    if not race.refuses:
         return problems
     if not race.earlier and not ran:
         problems.append("all jobs were refused, though there was no recording")
@@ -235,22 +237,18 @@ def _labels(held: Held) -> Counter[str]:
     return Counter(label for label, *_ in held.processes)
 
 
-def _work_of(outcome: Outcome, job: int) -> tuple[float, float, float]:
-    """When the first workload of a job began, when the last one ended, and when its last rank did; unix times, s. One
-    that was killed ended with its rank."""
+def _work_of(outcome: Outcome, job: int) -> tuple[float, float]:
+    """When the first workload of a job began, and when the last one ended; unix times, s. One that was killed ended with
+    its rank."""
     attempts = [attempt for rank in range(RANKS) for attempt in outcome.ranks[job, rank]]
     began = [time for attempt in attempts for time in attempt.began]
     ended = [time for attempt in attempts for time in (attempt.ended or (attempt.stop or 0.0,)) if attempt.began]
-    return (
-        min(began, default=0.0),
-        max(ended, default=0.0),
-        max((attempt.stop or 0.0 for attempt in attempts), default=0.0),
-    )
+    return min(began, default=0.0), max(ended, default=0.0)
 
 
 def _replaced(race: Race, outcome: Outcome, held: Held, recorded: Sequence[int]) -> set[int]:
-    """The jobs of which nothing is left because one with ``-f``, which ended after all of their workloads had, took their
-    place, or another one that took the place of that one in turn."""
+    """The jobs of which nothing is left because one with ``-f``, whose first workload began after all of theirs had ended,
+    took their place, or another one that took the place of that one in turn. Tasks of an array replace none of it."""
     labels = _labels(held) + Counter(label for label, *_ in held.gpus)
     gone = {job for job in recorded if race.label(job) not in labels}
     if race.earlier and race.label_of_earlier not in labels:
@@ -262,7 +260,8 @@ def _replaced(race: Race, outcome: Outcome, held: Held, recorded: Sequence[int])
             job
             for job in gone - replaced
             if any(
-                other != job and (job == _NO_JOB or _work_of(outcome, job)[1] <= _work_of(outcome, other)[2])
+                other != job
+                and (job == _NO_JOB or (not race.in_array and _work_of(outcome, job)[1] <= _work_of(outcome, other)[0]))
                 for other in took
             )
         }

@@ -18,6 +18,8 @@ from benchmarks.races.drawn import IN_SLURM, RANKS, Race
 
 PATIENCE = 60.0
 """A rank that has not ended so many seconds after the last workload has never ended."""
+LINES = 300
+"""So many lines a workload prints at once."""
 _SEEN = 10.0
 """Seconds in which a rank that is to be killed should turn up in its recording."""
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "LOGNAME", "XDG_RUNTIME_DIR")
@@ -39,7 +41,7 @@ attempt=0
 for work in "${works[@]}"; do
   at=$seen.$attempt
   echo "$EPOCHREALTIME" > "$at.start"
-  "${command[@]}" -- bash "$here/work.sh" "$at" "$work" "$code" 2> "$at.err"
+  "${command[@]}" -- bash "$here/work.sh" "$at" "$work" "$code" > "$at.out" 2> "$at.err"
   echo "$? $EPOCHREALTIME" > "$at.end"
   [ "$(cut -d ' ' -f 1 "$at.end")" = 137 ] || break
   attempt=$((attempt + 1))
@@ -49,7 +51,9 @@ done 2> /dev/null  # where bash tells of the one that was killed
 _WORK = """\
 # FILE SECONDS CODE: the workload
 echo "$PPID $EPOCHREALTIME" >> "$1.began"
+for line in {1..%d}; do echo "$line of $1"; done
 sleep "$2"
+echo "the end of $1"
 echo "$EPOCHREALTIME" >> "$1.ended"
 exit "$3"
 """
@@ -59,7 +63,7 @@ _LAUNCHER = 'for rank in %s; do bash rank.sh "$1" "$rank" & done; wait'
 
 class Attempt(NamedTuple):
     """One start of a rank. ``began`` and ``ended``: of its workload, each time that it ran; ``stop`` and ``code`` are None
-    when it never ended. Unix times, s."""
+    when it never ended. Unix times, s. ``is_output_whole``: what it printed is what its workload did."""
 
     start: float
     stop: float | None
@@ -67,6 +71,7 @@ class Attempt(NamedTuple):
     began: tuple[float, ...]
     ended: tuple[float, ...]
     said: str
+    is_output_whole: bool = True
 
 
 class Outcome(NamedTuple):
@@ -103,7 +108,7 @@ def run(race: Race, folder: Path, environment: Mapping[str, str] = ENVIRONMENT, 
     (folder / "records").mkdir()
     (folder / "runtime").mkdir(mode=0o700)
     (folder / "rank.sh").write_text(_RANK)
-    (folder / "work.sh").write_text(_WORK)
+    (folder / "work.sh").write_text(_WORK % LINES)
     os.mkfifo(folder / "go")
     for job in range(len(race.jobs)):
         for rank in range(RANKS):
@@ -158,12 +163,12 @@ def _variables(race: Race, job: int, rank: int) -> dict[str, object]:
         case "step":
             each = RANKS // race.nodes
             node = rank // each
-            number = {"SLURM_JOB_ID": 1000 + job, "SLURM_STEP_ID": 0}
-            if not race.named or race.ids:
-                number = {"SLURM_JOB_ID": 1000, "SLURM_STEP_ID": job}
-            else:
+            number = {"SLURM_JOB_ID": 1000, "SLURM_STEP_ID": job}
+            if race.in_array:
+                number = {"SLURM_JOB_ID": 1000 + job, "SLURM_STEP_ID": 0}
                 number |= {"SLURM_ARRAY_JOB_ID": 1000, "SLURM_ARRAY_TASK_ID": job}
             return number | {
+                "SLURM_CLUSTER_NAME": "races",
                 "SLURM_PROCID": rank, "SLURM_LOCALID": rank % each, "SLURM_STEP_NUM_TASKS": RANKS,
                 "SLURM_STEP_NUM_NODES": race.nodes, "SLURM_NODEID": node, "SLURMD_NODENAME": f"node{node + 1}",
                 "SLURM_GTIDS": ",".join(str(node * each + local) for local in range(each)),
@@ -323,7 +328,7 @@ def _attempts(folder: Path, job: int, rank: int) -> list[Attempt]:
     found = []
     for number in range(len(list((folder / "seen").glob(f"{job}.{rank}.*.start")))):
         texts = {}
-        for what in ("start", "err", "end", "began", "ended"):
+        for what in ("start", "err", "end", "began", "ended", "out"):
             path = folder / "seen" / f"{job}.{rank}.{number}.{what}"
             texts[what] = path.read_text(errors="replace") if path.exists() else ""
         code, stop = texts["end"].split() if texts["end"] else (None, None)
@@ -335,9 +340,16 @@ def _attempts(folder: Path, job: int, rank: int) -> list[Attempt]:
                 tuple(float(line.split()[1]) for line in texts["began"].splitlines()),
                 tuple(map(float, texts["ended"].splitlines())),
                 texts["err"],
+                texts["out"] == _printed(folder / "seen" / f"{job}.{rank}.{number}", texts["began"], texts["ended"]),
             )
         )
     return found
+
+
+def _printed(path: Path, began: str, ended: str) -> str:
+    """What a workload prints that began and ended so often."""
+    lines = [f"{number} of {path}\n" for number in range(1, LINES + 1)] * len(began.splitlines())
+    return "".join([*lines, *[f"the end of {path}\n"] * len(ended.splitlines())])
 
 
 def gssr(words: Sequence[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:

@@ -86,6 +86,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="N", help=f"how many (default: {ROUNDS})")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the first round (default: 0)")
     parser.add_argument("--only", action="append", choices=KINDS, help="only rounds of this kind; may be given again")
+    parser.add_argument(
+        "--each",
+        choices=("", "-f", "-a"),
+        metavar="OPTION",
+        help="only rounds of three jobs or more with one -o that all have this option: --each=-f, --each=-a, or --each= for"
+        " none",
+    )
     parser.add_argument("--without-slurm", action="store_true", help="pass over the rounds that need a real Slurm")
     options = parser.parse_args(arguments)
     kinds = set(options.only or KINDS)
@@ -106,7 +113,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not kinds:
             parser.error("no kind of rounds is left")
         races = itertools.islice(
-            (race for race in map(drawn, itertools.count(options.seed)) if race.kind in kinds), options.rounds
+            (
+                race
+                for race in map(drawn, itertools.count(options.seed))
+                if race.kind in kinds and (options.each is None or race.each_has(options.each))
+            ),
+            options.rounds,
         )
         return _table(races, environment)
 

@@ -1,6 +1,6 @@
 """Where samples come from: one table of backends, checked and opened by name. See ``base`` for the interface."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from gssr.backends.base import Backend, BackendError, Device, News, Opened, Row
@@ -53,9 +53,12 @@ def check(spec: str) -> None:
         raise BackendError(f"backend {name} takes no {spec[len(name) :]!r}")
 
 
-def open_backend(spec: str, node: str, visible: Sequence[str] | None, sampling_seconds: float) -> Opened:
+def open_backend(
+    spec: str, node: str, visible: Sequence[str] | None, sampling_seconds: float, among_ranks: bool = False
+) -> Opened:
     """The backend that ``spec`` asks for, open. ``visible`` are the GPUs the launcher gives this process
-    (gssr.launch.gpu_ids), None if it doesn't say. Raises BackendError."""
+    (gssr.launch.gpu_ids), None if it doesn't say. ``among_ranks``: other ranks of the run may be on this node, and this
+    process can agree with them on who samples (Opened.at_engine). Raises BackendError."""
     name = spec.partition(":")[0]
     if name == "synthetic":
         from gssr.backends.synthetic import DEFAULT_GPUS, SyntheticBackend, parse
@@ -69,9 +72,22 @@ def open_backend(spec: str, node: str, visible: Sequence[str] | None, sampling_s
         from gssr.backends.replay import open_replay
 
         return Opened(open_replay(spec))
+    if visible is not None and not visible:
+        raise BackendError(
+            "the launcher gives this process no GPU: ask for some when the job, or its step, is submitted"
+        )
     from gssr.backends.auto import open_best, open_real
 
-    return open_best(spec, visible, sampling_seconds) if name == "auto" else open_real(spec, visible, sampling_seconds)
+    open_it = open_best if name == "auto" else open_real
+    return open_it(spec, visible, sampling_seconds, among_ranks)
+
+
+def open_at_engine(spec: str, chosen: Mapping[str, Device], sampling_seconds: float) -> Opened:
+    """The backend that samples GPUs ``chosen`` by their names in a hostengine (Opened.at_engine), whichever process of the
+    node uses them. Raises BackendError."""
+    from gssr.backends.auto import open_at_engine
+
+    return open_at_engine(spec, chosen, sampling_seconds)
 
 
 class Selection:

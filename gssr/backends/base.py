@@ -4,7 +4,7 @@ A backend is opened and used by the sampler process only. It imports nothing hea
 raises only ``BackendError``: one sentence that says what is wrong and what to do.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 Row = tuple[int | float | None, ...]
@@ -45,12 +45,16 @@ class Device(NamedTuple):
 class Offer(NamedTuple):
     """What a backend could do on this machine: looked up cheaply and without side effects.
 
-    ``details`` is one line; ``cure`` says what to do where it doesn't work, "" when there is nothing to do."""
+    ``details`` is one line; ``cure`` says what to do where it doesn't work, "" when there is nothing to do. ``profiles``:
+    all GPUs have profiling metrics this way, as far as was looked at, so that the score is known. ``profiles_already``:
+    DCGM's hostengine samples them now, for somebody else."""
 
     name: str
     works: bool
     details: str
     cure: str = ""
+    profiles: bool = True
+    profiles_already: bool = False
 
 
 class Change(NamedTuple):
@@ -116,15 +120,27 @@ class Backend(Protocol):
         ...
 
 
+class AtEngine(NamedTuple):
+    """GPUs of a hostengine that runs outside the processes that use them, so that one process can sample those of all.
+
+    ``spec`` asks for the backend that does; ``names`` are what the engine calls the GPUs, by their UUIDs: the same in every
+    process of the node, while a process may not see the UUIDs of others' MIG instances."""
+
+    spec: str
+    names: Mapping[str, str]
+
+
 class Opened(NamedTuple):
     """A backend that was opened, and sentences about what is not as one might expect.
 
     ``sampling_seconds`` is the interval it samples at where that is not the one asked for, else None. ``passed_over``
     says of each better backend why it is not used. ``by_itself``: it keeps deadlines of its own, ``sample`` only
-    collects."""
+    collects. ``at_engine``: the backend only tells what happens to its GPUs; to be sampled they are opened with
+    gssr.backends.open_at_engine, by one process for the whole node. None for every other backend."""
 
     backend: Backend
     remarks: Sequence[str] = ()
     sampling_seconds: float | None = None
     passed_over: Sequence[str] = ()
     by_itself: bool = False
+    at_engine: AtEngine | None = None

@@ -209,6 +209,11 @@ def open_gpm(visible: Sequence[str] | None) -> Opened:
     return _open(visible, _with_gpm)
 
 
+def open_gpm_of_all(visible: Sequence[str] | None) -> Opened:
+    """``gpm`` on this process's GPUs, if all of them have it. Raises BackendError, also when one of them hasn't."""
+    return _open(visible, _with_gpm_of_all)
+
+
 def open_gpm_or_nvml(visible: Sequence[str] | None) -> Opened:
     """``gpm`` where it works, else ``nvml``, with the reason why. Raises BackendError."""
     driver.start()  # once for all that follows: without a persistence daemon it takes seconds
@@ -261,6 +266,12 @@ def _with_gpm(gpus: Sequence[DriverGpu]) -> tuple[NvmlBackend, list[str]]:
     return NvmlBackend("gpm", gpus, begun), remarks
 
 
+def _with_gpm_of_all(gpus: Sequence[DriverGpu]) -> tuple[NvmlBackend, list[str]]:
+    if not all(has_gpm(gpu) for gpu in gpus):
+        raise BackendError(f"gpm: {_NO_GPM if not any(has_gpm(gpu) for gpu in gpus) else 'not every GPU here has it'}")
+    return _with_gpm(gpus)
+
+
 def _offer(name: str, look: Callable[[Sequence[DriverGpu], Sequence[str]], Offer]) -> Offer:
     try:
         driver.start()
@@ -279,7 +290,7 @@ def _show_gpus(gpus: Sequence[DriverGpu], silent: Sequence[str]) -> Offer:
         return Offer("nvml", False, "; ".join(["NVIDIA's driver shows no GPU", *silent]), _NO_GPU_CURE)
     names = ", ".join(sorted({gpu.device.name or "unknown" for gpu in gpus}))
     details = f"{_count(len(gpus))} ({names}), driver {gpus[0].device.driver_version or 'unknown'}"
-    return Offer("nvml", True, "; ".join([details, *silent]))
+    return Offer("nvml", True, "; ".join([details, *silent]), profiles=False)
 
 
 def _try_gpm(gpus: Sequence[DriverGpu], _silent: Sequence[str]) -> Offer:
@@ -291,7 +302,7 @@ def _try_gpm(gpus: Sequence[DriverGpu], _silent: Sequence[str]) -> Offer:
     except pynvml.NVMLError as error:
         return Offer("gpm", False, *refused(error))
     some = f"{len(able)} of {_count(len(gpus))}" if len(able) < len(gpus) else _count(len(gpus))
-    return Offer("gpm", True, f"profiling metrics of {some}, without a daemon")
+    return Offer("gpm", True, f"profiling metrics of {some}, without a daemon", profiles=len(able) == len(gpus))
 
 
 def _count(n: int) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
-from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, page_options, put
+from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, page_options, put, tell
 from gssr.commands.inputs import RULES, chosen_runs, looking_at, traces_among, with_run
 from gssr.commands.printing import Bar
 
@@ -188,7 +188,10 @@ def _compare_traces(options: argparse.Namespace) -> int:
     wanted, found = Wanted(options.start, options.end, options.steps), []
     for name in names:
         try:
-            found.append(analyze_timelines(open_traces([name]).timelines(), wanted, tables=("verdicts",)))
+            traces = open_traces([name])
+            found.append(analyze_timelines(traces.timelines(), wanted, tables=("verdicts",)))
+            for problem in traces.problems:
+                tell(problem)
         except TraceError as error:
             return fail(str(error), BAD_INPUT)
         except ValueError as error:

@@ -129,9 +129,10 @@ def _folder(options: argparse.Namespace, called: Mapping[str, str]) -> int:
         return fail(f"-o {options.output}: can't be written: {error.strerror}", BAD_INPUT)
     n_traced = 0
     try:
+        problems: Sequence[str] = ()
         if traces:
-            wanted = [table for name, table in TRACE_TABLES.items() if name in names]
-            n_traced = export_traces(traces, sink, wanted, options.metric)
+            chosen = [table for name, table in TRACE_TABLES.items() if name in names]
+            n_traced, problems = export_traces(traces, sink, chosen, options.metric)
     except (TraceError, ExportError, ValueError) as error:
         return fail(str(error), BAD_INPUT)
     except OSError as error:
@@ -139,6 +140,8 @@ def _folder(options: argparse.Namespace, called: Mapping[str, str]) -> int:
     tables = [table for name, table in EXPORTED.items() if name in names]
     n_runs, code = _export({name: called.get(name, name) for name in found.names}, sink, tables, rules, options.output)
     n_runs += n_traced
+    for problem in problems:
+        code = fail(problem, BAD_INPUT)
     code = _said(options.output, n_runs) or code
     return BAD_INPUT if found.unreadable else code
 

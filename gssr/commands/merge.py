@@ -2,7 +2,7 @@
 
 import argparse
 
-from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, put
+from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, put, tell
 from gssr.commands.attached import DIGEST, write_digests
 from gssr.commands.printing import Bar
 
@@ -60,6 +60,8 @@ def _merge(file: str) -> int:
         bar.clear()
         return fail(str(error), BAD_INPUT)
     bar.clear()
+    for sentence in outcome.replaced:
+        tell(sentence)
     left = [*outcome.left, *outcome.waiting.values()]
     for sentence in left:
         fail(sentence, BAD_INPUT)

@@ -2,7 +2,7 @@
 
 import argparse
 
-from gssr.commands import USAGE, Command, Option, fail, put
+from gssr.commands import USAGE, Command, Option, fail, put, tell
 
 OPTIONS = (
     Option(
@@ -59,6 +59,15 @@ OPTIONS = (
     Option(
         ("--live",),
         {"action": "store_true", "help": "show the live screen while the command runs; its output goes to FILE.log"},
+    ),
+    Option(
+        ("--linger",),
+        {
+            "metavar": "SECONDS",
+            "type": float,
+            "default": 30.0,
+            "help": "how long the live screen stays after the end of the run, or the last key since (default: 30)",
+        },
     ),
     Option(
         ("--status-every",),
@@ -165,6 +174,7 @@ def handle(options: argparse.Namespace, workload: list[str] | None) -> int:
         summary=options.summary,
         status_every=options.status_every,
         live=show if options.live else None,
+        linger=options.linger,
         attach=options.attach_job,
         redact=options.redact,
         textfile=options.textfile,
@@ -179,7 +189,11 @@ def handle(options: argparse.Namespace, workload: list[str] | None) -> int:
             return put(dry_run(request))
         leave(profile(request))
     except UsageError as error:
-        return fail(str(error), USAGE)
+        from gssr.launch import where_am_i
+        from gssr.profile.sampling.one_voice import say_refusal
+
+        say_refusal(str(error), where_am_i(), options.output, tell)
+        return USAGE
 
 
 def _digest(recording: str) -> None:

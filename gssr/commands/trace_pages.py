@@ -26,7 +26,7 @@ _POWER = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
 
 def analyze_traces(names: Sequence[str], options: argparse.Namespace) -> int:
     """``gssr analyze`` of these traces, the ranks of one run, or of several, one after the other; the exit code."""
-    from gssr.model.traces.analyze import analyze_timelines
+    from gssr.model.traces.each_run import each_readable
     from gssr.model.traces.rules import TABLE
     from gssr.model.traces.tables import ALIASES, NSYS, TABLES
     from gssr.model.traces.window import Wanted
@@ -49,10 +49,11 @@ def analyze_traces(names: Sequence[str], options: argparse.Namespace) -> int:
         for flag, value in (("--csv", options.csv), ("--report", options.report)):
             if len(runs) > 1 and value is not None:
                 return fail(f"{flag}: is of one run: {runs[1].sources[0].path} {runs[1].why_apart}", USAGE)
-        return _show((analyze_timelines(run.timelines(), wanted, rules, only) for run in runs), runs, names, options)
+        code = _show(_said(each_readable(runs, wanted, rules, only)), len(runs) == 1, names, options)
+        return BAD_INPUT if runs[0].problems else code
     except ValueError as error:
         return fail(str(error), USAGE)
-    except TraceError as error:
+    except TraceError as error:  # the values of a profile are read when they are asked for
         return fail(str(error), BAD_INPUT)
     except BrokenPipeError:  # who reads has seen enough
         raise
@@ -83,10 +84,21 @@ def opened(
     return open_runs(names, most_bytes=int(float(found[1]) * 1024 ** _POWER[found[2]]), ranks=ranks, window=window)
 
 
+def _said(analyses: "Iterator[tuple[Traces, TraceAnalysis]]") -> "Iterator[tuple[Traces, TraceAnalysis]]":
+    """Say what of these runs can't be read, once they were."""
+    problems: list[str] = []
+    for run, trace in analyses:
+        problems = run.problems  # those of all runs together
+        yield run, trace
+    for problem in problems:
+        fail(problem, BAD_INPUT)
+
+
 def _show(
-    analyses: "Iterator[TraceAnalysis]", runs: "Sequence[Traces]", names: Sequence[str], options: argparse.Namespace
+    analyses: "Iterator[tuple[Traces, TraceAnalysis]]", is_one: bool, names: Sequence[str], options: argparse.Namespace
 ) -> int:
-    """Print the analyses of these runs, each made when it is its turn. Nothing is printed before all are there."""
+    """Print the analyses of runs, each made when it is its turn; ``is_one``: of one run. Nothing is printed before all are
+    there."""
     from dataclasses import replace
 
     from gssr.commands.printing import Spool
@@ -95,29 +107,29 @@ def _show(
     from gssr.report.terminal import to_text
     from gssr.report.trace import pieces, pieces_of_runs, trace_page
 
-    def drawn() -> "Iterator[TraceAnalysis]":
-        for trace in analyses:
+    def drawn() -> "Iterator[tuple[Traces, TraceAnalysis]]":
+        for run, trace in analyses:
             if options.png is not None:
                 _draw(trace, options.png)
             if options.report is not None:
                 _report(trace, options.report)
-            yield trace
+            yield run, trace
 
     if options.csv is None and not options.json:
         asked = PageOptions(options.width, page_options.ascii_only(options), options.verbosity)
         rows: list[Row] = []
-        for trace, run in zip(drawn(), runs, strict=True):
-            own = names if len(runs) == 1 else [source.path for source in run.sources]
+        for run, trace in drawn():
+            own = names if is_one else [source.path for source in run.sources]
             rows += [
                 *([(), ()] if rows else []),
                 *trace_page(replace(trace, verdicts=naming(trace.verdicts, own)), asked),
             ]
         return put(to_text(rows, page_options.wants_color(options), asked.ascii))
     with Spool() as spool:
-        if len(runs) > 1:
-            found = pieces_of_runs(drawn())
+        if not is_one:
+            found = pieces_of_runs(trace for _, trace in drawn())
         else:
-            (trace,) = drawn()
+            ((_, trace),) = drawn()
             found = pieces(trace) if options.json else _csv(trace, options.csv)
         for piece in found:
             try:

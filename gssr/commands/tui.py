@@ -32,7 +32,7 @@ def show(beside: "Beside") -> int:
 
     from gssr.model.live.watch import Watch
     from gssr.model.verdicts.rules import TABLE, from_environment
-    from gssr.profile.screen import DRAWN, REQUESTS
+    from gssr.profile.screen import DRAWN, OVER, REQUESTS, USED
     from gssr.profile.terminal import SavedModes
     from gssr.render.glyphs import glyphs
     from gssr.tui.job import Job, JobScreen
@@ -51,7 +51,8 @@ def show(beside: "Beside") -> int:
         except OSError:
             pass  # it has gone
 
-    job = Job(beside.log, beside.log_start, beside.notices, lambda: tell(DRAWN), REQUESTS, tell, leave)
+    said = (lambda: tell(DRAWN), lambda: tell(OVER), lambda: tell(USED))
+    job = Job(beside.log, beside.log_start, beside.notices, *said, REQUESTS, tell, leave)
     watch = Watch(beside.recording, beside.run_id)
     table, wrong = TABLE, ""
     try:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 
 from gssr.convert.tables import Columns, Sink, Table
-from gssr.model.traces.analyze import analyze_timelines
+from gssr.model.traces.each_run import each_readable
 from gssr.model.traces.results import TraceAnalysis
 from gssr.model.traces.rules import TABLE
 from gssr.model.traces.tables import TABLES
@@ -20,17 +20,20 @@ TRACE_TABLES: dict[str, Table] = {
 """All tables of traces. Times are ns from the trace's zero."""
 
 
-def export_traces(paths: Sequence[str], sink: Sink, tables: Sequence[Table], metrics: Sequence[str] = ()) -> int:
+def export_traces(
+    paths: Sequence[str], sink: Sink, tables: Sequence[Table], metrics: Sequence[str] = ()
+) -> tuple[int, Sequence[str]]:  # fmt: skip
     """Write these tables of the traces of each run, judged by the site's rules; ``metrics``: of one's own. Returns how many
-    runs there are. Raises TraceError, ExportError, OSError and, for a mistake in the rules or a metric, ValueError; then the
-    sink has undone what it began of a run."""
-    runs, rules = open_runs(paths), from_environment(table=TABLE)
+    runs there are, and sentences about traces that can't be read. Raises TraceError where none can be, ExportError, OSError
+    and, for a mistake in the rules or a metric, ValueError; then the sink has undone what it began of a run."""
+    runs, rules, n = open_runs(paths), from_environment(table=TABLE), 0
     names = [os.path.basename(os.path.abspath(run.name)) for run in runs]
-    for run, name in zip(runs, names, strict=True):
-        trace = analyze_timelines(run.timelines(), Wanted(metrics=metrics), rules=rules)
+    for run, trace in each_readable(runs, Wanted(metrics=metrics), rules):
+        name = os.path.basename(os.path.abspath(run.name))
         called = name if names.count(name) == 1 else run.name
         _export(trace, called.encode("utf-8", "backslashreplace").decode(), sink, tables)
-    return len(runs)
+        n += 1
+    return n, runs[0].problems
 
 
 def _export(trace: TraceAnalysis, run_id: str, sink: Sink, tables: Sequence[Table]) -> None:

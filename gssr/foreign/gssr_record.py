@@ -111,7 +111,7 @@ class _Table:
     Raises ForeignError."""
 
     def __init__(self, path: str) -> None:
-        head, _, body = contents(path).removeprefix(b"\xef\xbb\xbf").partition(b"\n")
+        head, _, body = b"".join(contents(path)).removeprefix(b"\xef\xbb\xbf").partition(b"\n")
         names = head.decode("utf-8", "replace").strip().split(",")
         if tuple(names[:2]) != _HEAD or len(set(names)) < len(names):
             raise ForeignError(f"{path}: is no file of gssr-record: its first line is not timestamp,gpuId,...")
@@ -175,7 +175,7 @@ def _added_up(rises: Floats, position: Ints) -> Floats:
 def _meta(path: str) -> Mapping[str, str]:
     """What ``proc_0.meta.txt`` says. Its arguments are not escaped, so that it may be no sound JSON."""
     try:
-        said = contents(path).decode("utf-8", "replace")
+        said = b"".join(contents(path)).decode("utf-8", "replace")
     except ForeignError:
         return {}
     with suppress(ValueError, RecursionError):

@@ -1,10 +1,11 @@
-"""A whole file of JSON, which other tools write in one go."""
+"""Files of JSON that other tools write in one go: as a whole, or one element of a long list after the other."""
 
+import codecs
 import json
 import math
-import os
+import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,49 +13,174 @@ import numpy as np
 from gssr.arrays import Floats
 from gssr.foreign.series import ForeignError
 
-_MOST = 4 << 30
-"""Bytes of a file, and of what it unpacks to: decoded they take some times as much memory."""
+MOST_UNPACKED, MOST_TIMES = 64 << 20, 4
+"""Bytes that a packed file may unpack to, and sizes of the file: of more than both, reading it would take longer, and more
+memory, than a file of its size may. Who trusts it unpacks it."""
+_MOST_DECODED, _MOST_DECODED_TIMES = 400 << 20, 20
+"""Bytes of memory that the objects of a text may take decoded, and sizes of the text: files of metrics take 7 times theirs,
+but of "{},{}," each character can become 24 bytes."""
+_LONGEST_ELEMENT = 32 << 20
+"""Bytes of one element of a list: a series of Prometheus has 11,000 points at most, in some 300 KB."""
+_MOST_ELEMENTS = 1 << 20
+"""Of a list: as many series as are told apart (gssr.foreign.prometheus_series)."""
+_WORTH_COUNTING = 4 << 20
+"""Bytes of text from which on it is looked at how much memory it takes decoded."""
 _PIECE = 1 << 20
 _GZIP = b"\x1f\x8b"
+_GAP = re.compile(r"[\s,]*")
+_NEAR_END = 16
+"""Characters: what is cut off makes the decoder complain so near to the end of the text, or of a string that goes on."""
 
 
 def load(path: str) -> Any:
-    """What a file says, packed with gzip or not. Raises ForeignError."""
-    return decode(contents(path), path)
+    """Return what a file says, packed with gzip or not. Raises ForeignError."""
+    return decode(b"".join(contents(path)), path)
 
 
-def decode(data: bytes, name: str) -> Any:
-    """What a text says, of which ``name`` is the name. Raises ForeignError."""
+def decode(data: bytes | str, name: str) -> Any:
+    """Return what a text says, of which ``name`` is the name. Raises ForeignError."""
+    _check_decoded_size(data, name)
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
-        where = f" ({error.msg} at character {error.pos:,})" if isinstance(error, json.JSONDecodeError) else ""
-        raise ForeignError(f"{name}: is cut off, or no sound JSON{where}") from None
+        raise _unsound(name, error) from None
 
 
-def contents(path: str) -> bytes:
-    """The bytes of a file, unpacked. Raises ForeignError."""
+def _unsound(name: str, error: Exception, before: int = 0) -> ForeignError:
+    """Return the error to be raised for text that is no JSON, ``before`` which so many characters were read."""
+    where = f" ({error.msg} at character {before + error.pos:,})" if isinstance(error, json.JSONDecodeError) else ""
+    return ForeignError(f"{name}: is cut off, or no sound JSON{where}")
+
+
+def _check_decoded_size(text: bytes | str, name: str) -> None:
+    """Raise ForeignError where the objects of a text can take too much memory, counted by the characters they begin with."""
+    if len(text) < _WORTH_COUNTING:
+        return
+
+    def count(character: str) -> int:
+        return text.count(character) if isinstance(text, str) else text.count(character.encode())
+
+    most = 232 * count("{") + 88 * count("[") + 25 * count('"') + 40 * count(",")
+    if most > max(_MOST_DECODED, _MOST_DECODED_TIMES * len(text)):
+        raise ForeignError(
+            f"{name}: would take {most / 1e9:.1f} GB of memory, {most // len(text)} times its size: no tool writes that"
+        )
+
+
+class JsonElements:
+    """The elements of the list under ``key`` of a file of JSON, decoded one after the other: the list may be long. ``rest``
+    is what the file says besides, with that list empty, once all were taken; of a file without it all that it says."""
+
+    def __init__(self, path: str, key: str) -> None:
+        self._path = path
+        self._list = re.compile(rf'"{key}"\s*:\s*\[')
+        self.rest: Any = None
+
+    def __iter__(self) -> Iterator[Any]:
+        """Raises ForeignError."""
+        texts = self._texts()
+        text, found = "", None
+        for piece in texts:
+            looked = max(0, len(text) - 100)
+            text += piece
+            found = self._list.search(text, looked)
+            if found:
+                break
+        if found is None:
+            self.rest = decode(text, self._path)
+            return
+        head, at, before, n = text[: found.end()], found.end(), 0, 0
+        scan = json.JSONDecoder().raw_decode
+        while True:
+            gap = _GAP.match(text, at)
+            at = gap.end() if gap else at
+            if text[at : at + 1] == "]":
+                break
+            try:
+                value, end = scan(text, at)
+                is_whole = end < len(text)  # else it may be a number that goes on
+            except (ValueError, RecursionError) as error:
+                is_whole, problem = False, error
+                if not self._may_go_on(error, len(text)):
+                    raise _unsound(self._path, error, before) from None
+            else:
+                problem = ValueError()
+            if is_whole:
+                n += 1
+                if n > _MOST_ELEMENTS:
+                    raise ForeignError(f"{self._path}: has more than {_MOST_ELEMENTS:,} series: no tool writes that")
+                yield value
+                at = end
+                continue
+            before += at
+            text, at = text[at:], 0
+            more = self._as_long(texts, len(text))
+            if not more:
+                raise _unsound(self._path, problem, before) from None
+            text += more
+            _check_decoded_size(text, self._path)
+        tail = text[at:] + "".join(texts)
+        self.rest = decode(head + tail, self._path)
+
+    @staticmethod
+    def _may_go_on(error: Exception, length: int) -> bool:
+        """Whether a text of this length may be sound, but cut off here."""
+        if not isinstance(error, json.JSONDecodeError):
+            return False
+        return error.pos + _NEAR_END >= length or error.msg.startswith("Unterminated string")
+
+    def _as_long(self, texts: Iterator[str], length: int) -> str:
+        """Return as much more text as there is already, so that a long element is not gone through often."""
+        if length > _LONGEST_ELEMENT:
+            raise ForeignError(
+                f"{self._path}: has a series of more than {_LONGEST_ELEMENT >> 20} MB: no tool writes that"
+            )
+        parts, size = [], 0
+        while size < max(length, 1) and (piece := next(texts, "")):
+            parts.append(piece)
+            size += len(piece)
+        return "".join(parts)
+
+    def _texts(self) -> Iterator[str]:
+        decoder = codecs.getincrementaldecoder("utf-8-sig")("surrogatepass")
+        try:
+            for data in contents(self._path):
+                yield decoder.decode(data)
+            yield decoder.decode(b"", True)
+        except UnicodeDecodeError as error:
+            raise _unsound(self._path, error) from None
+
+
+def contents(path: str) -> Iterator[bytes]:
+    """Give the bytes of a file, unpacked. Raises ForeignError."""
     try:
         with open(path, "rb") as stream:
             is_packed = stream.read(2) == _GZIP
             stream.seek(0)
-            if os.fstat(stream.fileno()).st_size > _MOST:
-                raise ForeignError(f"{path}: is larger than {_MOST >> 30} GiB")
-            if not is_packed:
-                return stream.read()
-            unpack, parts, size = zlib.decompressobj(wbits=31), [], 0
+            unpack, size, n_read = zlib.decompressobj(wbits=31), 0, 0
             while piece := stream.read(_PIECE):
-                while piece:
-                    parts.append(unpack.decompress(piece, _PIECE))
+                if not is_packed:
+                    yield piece
+                    continue
+                n_read += len(piece)
+                while piece and not unpack.eof:
+                    data = unpack.decompress(piece, _PIECE)
                     piece = unpack.unconsumed_tail
-                    size += len(parts[-1])
-                    if size > _MOST:
-                        raise ForeignError(f"{path}: unpacks to more than {_MOST >> 30} GiB")
-            return b"".join(parts)
+                    size += len(data)
+                    check_unpacked(path, size, n_read)
+                    yield data
     except OSError as error:
         raise ForeignError(f"{path}: can't be read: {error.strerror}") from None
     except zlib.error:
         raise ForeignError(f"{path}: is packed with gzip, and damaged") from None
+
+
+def check_unpacked(path: str, size: int, packed: int) -> None:
+    """Raise ForeignError where a file unpacks to ``size`` bytes so far, of ``packed`` bytes, and that is too much."""
+    if size > MOST_UNPACKED and size > MOST_TIMES * packed:
+        raise ForeignError(
+            f"{path}: unpacks to more than {MOST_UNPACKED >> 20} MB and {MOST_TIMES} times its size: unpack it first"
+        )
 
 
 def number(value: object) -> float | None:

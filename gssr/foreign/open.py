@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from gssr.foreign.json_file import check_unpacked
 from gssr.foreign.series import ForeignError, Note, Piece, Series, Source, Told
 from gssr.foreign.write import Named, write
 from gssr.recognise import FOREIGN, recognise
@@ -31,9 +32,6 @@ WHOLE = {
     "prometheus-range": "prometheus_range",
 }
 """Kinds of which several files make a series; ``read(paths, told)`` reads them all."""
-MOST_BYTES, MOST_TIMES = 64 << 30, 1000
-"""A packed file that unpacks to more than this, and to more than so many times its size, is refused: it is none that a tool
-wrote."""
 LONGEST_LINE = 16 << 20
 _AT_ONCE = 1 << 20
 _DIGITS = re.compile("[0-9]+")
@@ -93,8 +91,7 @@ class Bytes:
                     self.problem = f"{self._path}: is packed with gzip, and damaged after {n_out:,} bytes of text"
                     return
                 n_out += len(piece)
-                if n_out > MOST_BYTES and n_out > MOST_TIMES * n_in:
-                    raise ForeignError(f"{self._path}: unpacks to more than {MOST_BYTES >> 30} GB: no tool wrote that")
+                check_unpacked(self._path, n_out, n_in)
                 data, begun = unpack.unconsumed_tail, True
                 if unpack.eof:  # another one may follow
                     data, unpack, begun = unpack.unused_data, zlib.decompressobj(wbits=31), False

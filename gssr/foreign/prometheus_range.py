@@ -1,13 +1,13 @@
 """Answers of Prometheus to range queries, and to others, as JSON: ``/api/v1/query_range``. Values are texts; all series of
 an answer have times of one grid, those of several answers of grids that begin elsewhere."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from gssr.arrays import Floats, Ints
-from gssr.foreign.json_file import floats, load, text
+from gssr.foreign.json_file import JsonElements, floats, text
 from gssr.foreign.prometheus_series import NOTHING, Table
 from gssr.foreign.series import ForeignError, Note, Series, Told, plain
 from gssr.store.format.limits import LATEST
@@ -30,7 +30,7 @@ def read(paths: Sequence[str], told: Told) -> list[Series]:
     for path in paths:
         try:
             said: list[str] = []
-            answers.append((_sampled(load(path), path, said), said))
+            answers.append((_sampled(path, said), said))
         except ForeignError as error:
             problems.append(str(error))
     found = []
@@ -95,11 +95,16 @@ def answer_of(found: Any, name: str, said: list[str]) -> list[Any]:
     return result
 
 
-def _sampled(found: Any, name: str, said: list[str]) -> list[_Sampled]:
-    return sampled(answer_of(found, name, said), said)
+def _sampled(path: str, said: list[str]) -> list[_Sampled]:
+    """Return the series of an answer in a file; ``said`` as of ``answer_of`` and ``sampled``. Raises ForeignError."""
+    elements, left_out = JsonElements(path, "result"), list[str]()
+    kept = sampled(elements, left_out)
+    answer_of(elements.rest, path, said)
+    said += left_out
+    return kept
 
 
-def sampled(result: Sequence[Any], said: list[str]) -> list[_Sampled]:
+def sampled(result: Iterable[Any], said: list[str]) -> list[_Sampled]:
     """The series of an answer, without those that have no values; what is left out goes into ``said``."""
     kept = []
     n_histograms = n_bad = 0

@@ -166,7 +166,7 @@ class Table:
         order = np.argsort(time, kind="stable")
         begin = 0
         while begin < len(order):
-            end = min(begin + _ROWS * 16, len(order))
+            end = min(begin + _ROWS * 4, len(order))
             while end < len(order) and time[order[end]] == time[order[end - 1]]:
                 end += 1
             rows = order[begin:end]

@@ -35,6 +35,7 @@ from gssr.model.statistics.gpu_time_counts import BITS
 from gssr.model.statistics.roofline import place
 from gssr.model.statistics.series import over_space
 from gssr.model.statistics.sources import Rollups, Rows, Source, host_use, node_series, processes_on_gpus
+from gssr.model.statistics.unmeasured import unmeasured_seconds
 from gssr.model.verdicts import judge_window, too_few
 from gssr.model.verdicts.engine import Judged, judge_phases
 from gssr.model.verdicts.rules import TABLE
@@ -143,6 +144,7 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
         del judged
     means = {name: statistics.mean for name, statistics in total.statistics.items()}
     compared = [name for name in asked if has_balance(BY_NAME[name])]
+    unmeasured = unmeasured_seconds(reader, positions, total.last_time, window.start, window.end)
     analysis = Analysis(
         run=reader.run,
         state=reader.state,
@@ -167,10 +169,13 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
         host=host_use(reader, bounds),
         **causes._asdict(),
         ranks_missing=reader.ranks_missing,
+        n_ranks=len(reader.processes),
+        ranks_stopped=reader.stopped_ranks,
+        gpu_hours_unmeasured=float(unmeasured.sum()) / 3600,
         node_series=node_series(reader, span, bounds, options.bins // 2) if options.host else {},
         processes=processes_on_gpus(reader, positions, bounds) if options.host else (),
     )
-    clocks = disagreement(reader.processes, interval)
+    clocks = disagreement(reader)
     unjudged = few and f"not judged: {few}"
     others = [sentence for sentence in (thinning(reader), reader.recounted, clocks, unjudged) if sentence]
     missing, thinned = _missing(total, interval), reader.keep != "raw"

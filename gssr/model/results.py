@@ -16,6 +16,7 @@ from gssr.model.standing import History
 from gssr.model.traced import Traced
 from gssr.peaks import Peaks
 from gssr.score import score_of_means
+from gssr.store.format.rank_ends import RankEnd
 from gssr.store.format.rows import Event, Gpu, GpuProcesses, Run
 
 
@@ -559,6 +560,8 @@ class Analysis:
     ``step``: how long a step took, None where nothing tells. ``breakdown``: where the GPU time went; None where nothing was
     sampled, or causes were not asked for.
     ``ranks_missing`` are those that are not in the recording, None where nobody knows how many there are.
+    ``n_ranks``: those that are. ``ranks_stopped``: those that were lost or failed, the first of them first;
+    ``gpu_hours_unmeasured``: those of ``gpu_hours`` that come after a GPU's rank was lost, of which nothing is known.
     ``history`` is None where nobody asked for it, or where only a part of the run is looked at. ``traces``: those of it.
     ``node_series``: the metrics of the nodes (gssr.metrics.HOST_METRICS) over the nodes, where metrics are drawn that were
     measured; ``processes`` on the GPUs, most memory first, where they were asked for.
@@ -594,6 +597,9 @@ class Analysis:
     step: StepTime | None = None
     breakdown: Breakdown | None = None
     ranks_missing: tuple[int, ...] | None = None
+    n_ranks: int = 1
+    ranks_stopped: tuple[RankEnd, ...] = ()
+    gpu_hours_unmeasured: float = 0.0
     history: History | None = None
     traces: tuple[Traced, ...] = ()
     node_series: Mapping[str, Series] = field(default_factory=dict)

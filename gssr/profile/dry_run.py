@@ -167,24 +167,26 @@ def _found(plan: Plan) -> WouldSample:
 def _real(name: str, plan: Plan) -> Opened | WouldSample:
     """GPUs as the driver shows them: DCGM is only asked whether it is there, because it would begin to sample. It may be
     where the driver is not."""
-    from gssr.backends.auto import is_amds, offers, open_real
+    from gssr.backends.auto import is_amds, offers, open_real, preferred
 
     if name == "amd" or (name == "auto" and is_amds()):
         return open_real("amd", plan.visible_gpus, plan.sampling_seconds)
     from gssr.backends.nvml import open_gpm, open_gpm_or_nvml, open_nvml
 
     if name in ("auto", "dcgm"):
-        dcgm = next(offer for offer in offers() if offer.name == "dcgm")
-        if dcgm.works:
+        dcgm, gpm, *_ = offers()
+        taken, why = preferred(dcgm, gpm) if name == "auto" else ("dcgm", "")
+        if dcgm.works and taken == "dcgm":
+            said = [dcgm.details, *filter(None, [why])]
             try:
                 opened = open_nvml(plan.visible_gpus)
             except BackendError:
-                return WouldSample("dcgm", (), _AsDcgm.measures, [dcgm.details], None)
-            return opened._replace(backend=_AsDcgm(opened), remarks=[*opened.remarks, dcgm.details])
+                return WouldSample("dcgm", (), _AsDcgm.measures, said, None)
+            return opened._replace(backend=_AsDcgm(opened), remarks=[*opened.remarks, *said])
         if name == "dcgm":
             raise BackendError(f"dcgm: {dcgm.details}; {dcgm.cure}")
         opened = open_gpm_or_nvml(plan.visible_gpus)
-        return opened._replace(passed_over=[f"dcgm not used: {dcgm.details}", *opened.passed_over])
+        return opened._replace(passed_over=[why or f"dcgm not used: {dcgm.details}", *opened.passed_over])
     return (open_gpm if name == "gpm" else open_nvml)(plan.visible_gpus)
 
 

@@ -14,9 +14,10 @@ from shlex import quote
 from types import FrameType
 from typing import NamedTuple, NoReturn
 
+from gssr.profile.output import whole_of
 from gssr.profile.sampling.plan import Plan
 from gssr.profile.stderr import say
-from gssr.store.disk import FILE
+from gssr.store.disk import FILE, is_local
 from gssr.store.format.schema import ENDED_SUFFIX
 from gssr.store.liveness import process_start, time_in
 
@@ -29,8 +30,6 @@ TOLD_SECONDS = 2.0
 """The same once a signal has asked for the end: who sent it will not wait."""
 
 _BYTES_PER_SECOND = 50e6  # merged, on a slow filesystem
-_SAID = "said"
-"""In place of a rank's number, in the sign of a run of which it was said that it can't be merged."""
 _PAUSE = 0.01  # s
 _LONGEST_PAUSE = 0.1
 """As what a pause counts at most, s: a job that was suspended, or a machine that stood still, has not made anybody wait."""
@@ -40,7 +39,8 @@ _MOST_LOST = 8
 
 
 class Finishing(NamedTuple):
-    """What there is to finish: the run, its recording ``NAME.sql``, and the folder of its ranks' files."""
+    """What there is to finish: the run, its recording ``NAME.sql``, and the folder of its ranks' files. ``local_size``: so
+    many ranks are on this ``node``; None where that, or whether there are other nodes, is not known."""
 
     run_id: str
     rank: int
@@ -49,12 +49,22 @@ class Finishing(NamedTuple):
     folder: str
     overwrite: bool
     summary: bool
+    node: str = ""
+    local_size: int | None = None
 
 
-def finish(plan: Plan, sampler: int | None, overwrite: bool, summary: bool, told_to_end: bool) -> None:
+def finish(
+    plan: Plan,
+    sampler: int | None,
+    overwrite: bool,
+    summary: bool,
+    told_to_end: bool,
+    local_size: int | None = None,
+) -> None:
     """If this process recorded a rank's file, and all others are through: merge their files, and show the page where
     ``summary`` says so. Never raises. ``sampler`` is the pid of the process that recorded; ``overwrite``: an older
-    recording is deleted; ``told_to_end``: a signal has asked for the end."""
+    recording is deleted; ``told_to_end``: a signal has asked for the end; ``local_size``: ranks of this node, where that is
+    known."""
     folder, world_size = os.path.dirname(plan.path), plan.run["world_size"]
     if not folder.endswith(".d"):
         return
@@ -65,11 +75,34 @@ def finish(plan: Plan, sampler: int | None, overwrite: bool, summary: bool, told
         if summary and rank == 0 and os.path.exists(plan.path):
             say(f"recorded into {folder}; when all ranks have ended: gssr merge {quote(folder[:-2])}")
         return
-    run = Finishing(str(plan.run["run_id"]), rank, world_size, folder[:-2], folder, overwrite, summary)
+    run_id, node = str(plan.run["run_id"]), str(plan.process.get("node"))
+    run = Finishing(run_id, rank, world_size, folder[:-2], folder, overwrite, summary, node, local_size)
     try:
         _Waiting(told_to_end).for_child_of(run)
     except OSError as error:
         say(f"{run.folder}: is not merged: {error.strerror or error}")
+
+
+def stand_in_for_screen(plan: Plan) -> None:
+    """Show the page in the place of a live screen that left by itself, if the run has not shown it yet, and say how to come
+    back. Never raises."""
+    path, run_id = whole_of(plan.path), str(plan.run["run_id"])
+    try:
+        if path == plan.path:
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    _show(path, run_id)
+                finally:
+                    os._exit(1)
+            deadline = time.monotonic() + MERGE_SECONDS
+            while os.waitpid(pid, os.WNOHANG)[0] == 0:
+                if time.monotonic() > deadline:
+                    os.kill(pid, signal.SIGKILL)
+                time.sleep(_PAUSE)
+    except OSError as error:
+        say(f"the page can't be shown: {error.strerror or error}")
+    say(f"the screen left by itself; it opens again with: gssr tui {quote(path)}")
 
 
 class _Waiting:
@@ -100,7 +133,7 @@ class _Waiting:
                 told = min(told, waited + TOLD_SECONDS)
             if waited > min(seconds, told):
                 os.kill(pid, signal.SIGKILL)
-                if seconds == MERGE_SECONDS:
+                if seconds == MERGE_SECONDS and not _readable(last):
                     say(f"{run.folder}: merging took too long; it is finished by: gssr merge {quote(run.target)}")
                 return
             time.sleep(_PAUSE)
@@ -117,16 +150,26 @@ def _readable(descriptor: int) -> bool:
 
 
 def _finish(run: Finishing, is_last: int, seconds: float) -> NoReturn:
-    """In the child: all of it, within ``seconds``."""
+    """In the child: all of it, within ``seconds``. A byte in ``is_last`` says that this rank is last, another one that only
+    the page is left to do."""
     try:
         signal.set_wakeup_fd(-1)
         for sig in _ENDING:
             signal.signal(sig, signal.SIG_IGN)  # the parent decides
         if _everybody_is_through(run):
             os.write(is_last, b"!")
-            path = _merge(run, seconds)
-            if path is not None and run.summary:
-                _show(path, run.run_id)
+            shows = run.summary and _is_first_to_show(run)
+            is_readable = _merge(run, seconds, shows)
+            os.write(is_last, b"!")
+            if is_readable and shows:
+                _show(run.target, run.run_id)
+        elif run.summary and _has_only_this_node(run) and _is_first_to_say(run):
+            name = os.path.basename(run.folder)
+            say(
+                f"recorded into {run.folder} on {run.node}: {run.local_size} of {run.world_size} ranks; other nodes keep"
+                f" theirs on their own disks: copy what is in all these folders into one {name}, then: gssr merge"
+                f" {quote(os.path.basename(run.target))}"
+            )
     except Exception as error:
         if os.path.isdir(run.folder):  # else another rank has merged it
             say(f"{run.folder}: is not merged: {error}; it can be read as it is")
@@ -138,10 +181,9 @@ def _everybody_is_through(run: Finishing) -> bool:
     """Leave the sign that this rank is through; is there one of every rank, or was it killed on this node? One that has
     written its end leaves its sign, too, and may then be the last."""
     suffix = f".{run.run_id}{ENDED_SUFFIX}"
-    mark = os.path.join(run.folder, f"{run.rank}{suffix}")
-    os.close(os.open(mark, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, FILE))
+    os.close(os.open(_sign(run), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, FILE))
     names = os.listdir(run.folder)
-    through = {name.removesuffix(suffix) for name in names if name.endswith(suffix)} - {_SAID}
+    through = {rank for name in names if name.endswith(suffix) and (rank := name.removesuffix(suffix)).isdigit()}
     missing = run.world_size - len(through)
     if not 0 < missing <= _MOST_LOST:
         return missing <= 0
@@ -150,14 +192,38 @@ def _everybody_is_through(run: Finishing) -> bool:
     return len(others) == missing and all(_is_lost(os.path.join(run.folder, name)) for name in others)
 
 
+def _has_only_this_node(run: Finishing) -> bool:
+    """Whether all ranks of this node are through, and none of another node has left anything in the folder, which is on a
+    disk of this node's own."""
+    if run.local_size is None or run.local_size >= run.world_size or not is_local(run.folder):
+        return False
+    names = os.listdir(run.folder)
+    files = [name for name in names if name.endswith(f".{run.run_id}.sql")]
+    through = [name for name in names if name.endswith(f".{run.run_id}{ENDED_SUFFIX}")]
+    return len(files) == run.local_size <= len(through) and all(name.startswith(f"{run.node}.") for name in files)
+
+
 def _is_first_to_say(run: Finishing) -> bool:
     """Of ranks that end at once each may find all others through: one of them says what went wrong."""
-    sign = os.path.join(run.folder, f"{_SAID}.{run.run_id}{ENDED_SUFFIX}")
-    try:
-        os.close(os.open(sign, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, FILE))
-    except FileExistsError:
-        return False
-    return True
+    from gssr.profile.sampling.one_voice import leave_sign  # only here, because it is seldom needed
+
+    return leave_sign(run.folder, run.run_id, "not merged") is not False
+
+
+def _is_first_to_show(run: Finishing) -> bool:
+    """Of the ranks that find all others through one shows the page, whoever merges: it may be the end of another run.
+    Where this rank's sign is gone, the run was merged meanwhile, and shown by a rank that was sooner."""
+    from gssr.profile.sampling.one_voice import leave_sign  # only here, because only the last rank needs it
+
+    if run.world_size == 1:
+        return True
+    first = leave_sign(run.folder, run.run_id, "shown") is not False
+    return first and os.path.exists(_sign(run))
+
+
+def _sign(run: Finishing) -> str:
+    """The file which says that this rank is through."""
+    return os.path.join(run.folder, f"{run.rank}.{run.run_id}{ENDED_SUFFIX}")
 
 
 def _is_lost(path: str) -> bool:
@@ -176,44 +242,58 @@ def _is_lost(path: str) -> bool:
         return False
 
 
-def _merge(run: Finishing, seconds: float) -> str | None:
-    """Merge; where the page is to be read from, None when another rank sees to that."""
-    from gssr.store.merge import BusyError, GoneError, merge
+def _merge(run: Finishing, seconds: float, shows: bool) -> bool:
+    """Merge; whether the run can be read, merged or not. ``shows``: this rank shows the page, so it says where that is."""
+    from gssr.store.merge import BusyError, GoneError, Outcome, merge
     from gssr.store.read.open import RecordingError
     from gssr.store.write.create import TakenError
 
+    outcome: Outcome | None = None
+    files = "the files of its ranks"
     try:
         names = [name for name in os.listdir(run.folder) if name.endswith(f".{run.run_id}.sql")]
         size = sum(os.path.getsize(os.path.join(run.folder, name)) for name in names)
-    except FileNotFoundError:
-        return None  # another rank is merging them
-    files = f"the files of {len(names)} ranks"
-    if size / _BYTES_PER_SECOND > seconds:
-        say(f"recorded into {run.folder}: {files} are too big to merge now: gssr merge {quote(run.target)}")
-        return run.target
-    try:
+        files = f"the files of {len(names)} ranks"
+        if size / _BYTES_PER_SECOND > seconds:
+            say(f"recorded into {run.folder}: {files} are too big to merge now: gssr merge {quote(run.target)}")
+            return True
         outcome = merge(run.target, patience=seconds, own=run.run_id, overwrite=run.overwrite)
-    except (BusyError, GoneError):
-        return None
+    except (FileNotFoundError, BusyError, GoneError):
+        pass  # another rank, perhaps of another run, is merging them, or has done it
     except TakenError:
-        if run.summary:
+        if shows:
             say(
                 f"recorded into {run.folder}: {run.target} is being recorded into; later: gssr merge {quote(run.target)}"
             )
-        return run.target
+        return True
     except RecordingError as error:
         if not os.path.isdir(run.folder) or not _is_first_to_say(run):
-            return None  # another rank has just done it, or failed as well
+            return False  # another rank has just done it, or failed as well
         say(f"recorded into {run.folder}: {files} are not merged: {error}")
-        return run.target
-    left = [*outcome.left, *(why for run_id, why in outcome.waiting.items() if run_id == run.run_id)]
-    if not (outcome.n_files or left):
-        return None  # another rank had the lock, and has done it
-    for sentence in left:
+        return True
+    sentences = list(outcome.replaced) if outcome else []
+    if outcome:
+        sentences += [*outcome.left, *(why for run_id, why in outcome.waiting.items() if run_id == run.run_id)]
+    for sentence in sentences:
         say(sentence)
-    if run.summary:
+    if not (sentences or _is_merged(run)):
+        return False
+    if shows:
         say(f"recorded into {run.target}; see it with: gssr analyze {quote(run.target)}")
-    return run.target
+    return True
+
+
+def _is_merged(run: Finishing) -> bool:
+    from contextlib import closing
+
+    from gssr.store.read.open import RecordingError, connect
+    from gssr.store.read.small_tables import read_runs
+
+    try:
+        with closing(connect(run.target)) as connection:
+            return any(found.run_id == run.run_id for found in read_runs(connection))
+    except RecordingError:
+        return False
 
 
 def _show(path: str, run_id: str) -> None:

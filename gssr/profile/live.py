@@ -4,6 +4,7 @@ The screen is a process of its own, in our process group, and has the terminal; 
 third process copies to NAME.log (gssr.profile.copier). None of them is waited for while the workload runs.
 """
 
+import math
 import os
 import signal
 import termios
@@ -11,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from gssr.profile.copier import Copier, Log, last_lines
-from gssr.profile.screen import DRAWN, REQUESTS, Beside, Show, become_screen
+from gssr.profile.screen import DRAWN, OVER, REQUESTS, USED, Beside, Show, become_screen
 from gssr.profile.stderr import Relay, hold_back, put, release, say
 from gssr.profile.terminal import SavedModes
 from gssr.profile.workload import ENDING
@@ -20,13 +21,16 @@ from gssr.render.scale import pane_height
 _LEAVING = 1.0  # s, from the SIGTERM to the SIGKILL for the screen, and from there on as long again
 _OUTPUT_PATIENCE = 10.0  # s without a sign of life, while the last output is copied
 _COPIERS = 3  # at most, one after another
+_COUNT_AGAIN = 4.0
+"""Seconds after a key in which no countdown covers the footer, whose keys are perhaps wanted next."""
 
 
 class Live:
     """The pty, the process that copies, and the screen. Only ``__init__`` raises (OSError)."""
 
-    def __init__(self, show: Show, recording: str, run_id: str, log: Log, summary: bool) -> None:
-        """``summary``: say in the end where the output is."""
+    def __init__(self, show: Show, recording: str, run_id: str, log: Log, summary: bool, linger: float) -> None:
+        """``summary``: say in the end where the output is. ``linger``: how many seconds after the run's end, or after the
+        last key since, the screen stays."""
         self._show = show
         self._recording, self._run_id, self._log = recording, run_id, log
         self._terminal = 1 if os.isatty(1) else 2
@@ -47,6 +51,10 @@ class Live:
         self._screen = 0
         self._drawn = self._lost = self._given_back = False
         self._told = not summary
+        self._linger = linger
+        self._over_at = self._used_at = math.inf  # monotonic, s: when the run's end was shown, and the last key since
+        self.left_by_itself = False
+        """The screen was closed because nobody used it after the run's end."""
 
     @property
     def up(self) -> bool:
@@ -128,6 +136,10 @@ class Live:
         except OSError:
             return
         self._drawn = self._drawn or DRAWN in data
+        if OVER in data:
+            self._over_at = self._used_at = time.monotonic()
+        if USED in data and self._over_at < math.inf:
+            self._used_at = time.monotonic()
         self._asked += [byte for byte in data if byte in REQUESTS]
         if not data:  # the screen is ending
             os.close(self._requests)
@@ -226,9 +238,10 @@ class Live:
             hold_back()
 
     def finish(self, wait: Callable[[float | None], list[int]], heard: Sequence[int], at_once: bool) -> None:
-        """Leave the result on the screen until its user leaves, unless it is to end ``at_once``; then show what is left of
-        the output, and say what was held back. ``wait`` sleeps until something happens or that monotonic time; it returns
-        the signals that came. ``heard``: those that have come since the workload's end."""
+        """Leave the result on the screen until its user leaves, or has not used it for ``linger`` seconds, unless it is to
+        end ``at_once``; then show what is left of the output, and say what was held back. ``wait`` sleeps until something
+        happens or that monotonic time; it returns the signals that came. ``heard``: those that have come since the
+        workload's end."""
         try:
             if at_once:
                 self.close_screen()
@@ -239,10 +252,11 @@ class Live:
                         self.lose()
                     elif sig in ENDING:
                         self.close_screen()
+                again = self._count_down()
                 self.follow(running=False)  # before each wait: its user may have left by now
                 if not self.up:
                     break
-                signals = wait(None)
+                signals = wait(again)
             self.give_back(running=False)
             self._copier.end()
             self._sign_of_life = time.monotonic()
@@ -260,6 +274,22 @@ class Live:
         release()
         if printed and not (self._told or self._lost):
             say(f"the output of the command is in {self._log.path}")
+
+    def _count_down(self) -> float | None:
+        """Close the screen when its time is up, else say on it how much is left; when to look again (monotonic s), None for
+        only when something happens."""
+        if not self.up or self._over_at == math.inf:
+            return None
+        now = time.monotonic()
+        left = self._used_at + self._linger - now
+        if left <= 0:
+            self.left_by_itself = True
+            self.close_screen()
+            return None
+        if self._used_at > self._over_at and now < self._used_at + min(_COUNT_AGAIN, self._linger / 2):
+            return self._used_at + min(_COUNT_AGAIN, self._linger / 2)
+        self.note(f"the job has ended; without a key this screen leaves in {math.ceil(left)} s; q leaves now".encode())
+        return now + (left % 1 or 1.0)
 
 
 def _pass_untouched(pty: int) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from gssr.marks import ENVIRONMENT as MARKS
 from gssr.profile import beneath
 from gssr.profile.request import UsageError
+from gssr.profile.sampling.one_voice import say_for_all
 from gssr.profile.stderr import say
 from gssr.profile.supervise import FINISH_SECONDS, GRACE, Recorder, Supervisor, supervise
 from gssr.profile.workload import ENDING, start
@@ -66,7 +67,7 @@ def supervise_traced(
         report = _unused(os.path.join(folder, f"nsys.rank{rank}"))
         traced = TracedSupervisor(recorder, max_runtime, nsys, seconds_of(trace), report, marks)
         return traced.run(argv, FINISH_SECONDS)
-    say(f"--trace nsys: {why}: the command runs without it")
+    say_for_all(f"--trace nsys: {why}: the command runs without it")
     return supervise(argv, recorder, max_runtime)
 
 
@@ -114,7 +115,7 @@ class TracedSupervisor(Supervisor):
             if any(os.path.lexists(self._report + ending) for ending in _REPORTS):
                 os.unlink(self._log)
             else:
-                say(f"--trace nsys: there is no report; nsys said: {self._log}")
+                say_for_all(f"--trace nsys: there is no report; nsys said: {self._log}", "--trace nsys: no report")
         return code
 
     @property
@@ -273,7 +274,9 @@ class TracedSupervisor(Supervisor):
 
     def _give_up(self, why: str) -> None:
         """Run the command without nsys."""
-        say(f"--trace nsys: {why}: the command runs without it")
+        say_for_all(
+            f"--trace nsys: {why}: the command runs without it", f"--trace nsys: {why.partition(', and said ')[0]}"
+        )
         self._traced = False
         self._stop_listening()
         if self._talk >= 0:

@@ -3,9 +3,13 @@
 One rank records into ``NAME.sql``. Where there may be several, each records into a file of its own in ``NAME.sql.d``; and
 so does one that adds its run (-a) where others may do so at the same time: each step of a job.
 
-All ranks of a run decide alike, though each looks at another moment and jobs begin and end meanwhile. With -f, -a and the
-default name nothing is to be decided where the launcher names the run. Where it doesn't, or where a recording that is there
-must not be touched, the first rank decides for all (gssr.store.write.starts).
+All ranks of a run decide alike, though each looks at another moment and jobs begin and end meanwhile. With -a and the
+default name nothing is to be decided where the launcher names the run. Where it doesn't, where a recording that is there
+must not be touched, or where it is to be replaced (-f), the first rank decides for all (gssr.store.write.starts).
+
+The tasks of an array of jobs add their runs to one recording, as with -a: their user has submitted them as one. So do the
+ranks of several nodes in a folder of which nobody knows whether they share it: what a rank finds there may be what its own
+node was left with, and were it to refuse, the others would wait for it.
 """
 
 import os
@@ -17,19 +21,27 @@ from typing import NamedTuple
 
 from gssr import launch
 from gssr.profile.request import Request, UnrecordedError, UsageError
-from gssr.store.disk import FILE, PLANTED, is_planted, make_folder
+from gssr.profile.stderr import say
+from gssr.store.disk import FILE, PLANTED, is_local, is_planted, make_folder
+from gssr.store.format.schema import ENDED_SUFFIX
 from gssr.store.write.starts import Ours, Start, UnagreedError, agree
+
+_LONGEST_GIVEN = 80
+"""As much of what a launcher calls a run goes into its name, of which files are called: with the node's name and the time
+that is within the 255 bytes of a file's name."""
 
 
 class Output(NamedTuple):
     """The file to record into, and the run's name in it. ``append``: a run is added to the recording that is there.
-    ``overwrite``: that recording is deleted first. ``shard``: it is one rank's share of a recording."""
+    ``overwrite``: that recording is deleted first. ``shard``: it is one rank's share of a recording, which holds other runs
+    (``beside_others``)."""
 
     path: str
     run_id: str
     append: bool
     overwrite: bool
     shard: bool
+    beside_others: bool = False
 
 
 class _Attempt(NamedTuple):
@@ -65,7 +77,8 @@ def choose(request: Request, place: launch.Place, make: bool = True) -> Output:
         raise UsageError("several ranks need one name for their recording: give it with -o FILE.sql")
     if request.output is not None:
         request = request._replace(output=launch.named(request.output, place))
-    shard = place.parallel and named  # a name after the time is each process's own
+    # A name after the time is each process's own, and one after the job is a task's own.
+    shard = (place.parallel and named) or (place.in_array and request.output is not None)
     output = launch.default_output(place) if request.output is None else request.output
     if request.output is None and not (shard or request.append or request.overwrite or place.restart_count):
         output = _reserved(output, make)
@@ -77,7 +90,7 @@ def choose(request: Request, place: launch.Place, make: bool = True) -> Output:
     if shard:
         return _shard_output(output, request, place, make)
     append, overwrite, taken = _what_to_do(output, request, place) if there else (False, request.overwrite, False)
-    run_id = place.run_id or _own_run_id(place)
+    run_id = _own_run_id(place) if place.run_id is None or place.shares_run_id else place.run_id
     if request.append and (taken or place.step_id is not None):
         return _shard(output, place, _unused(run_id, _Seen(output, place).uses), make)
     if request.output is not None and not request.append and _shards(output):
@@ -95,7 +108,7 @@ class _Seen:
     """What there is, at one moment, at an output where ranks write a file each."""
 
     def __init__(self, output: str, place: launch.Place) -> None:
-        self._place, self._folder = place, output + ".d"
+        self._place, self._output, self._folder = place, output, output + ".d"
         self._shards = _shards(output)  # first: they may just be merged into the file
         self._merged = _runs_in(output) if os.path.exists(output) else []
         self._is_taken = os.path.exists(output) and os.path.getsize(output) > 0
@@ -121,10 +134,26 @@ class _Seen:
         merged = [run for run in self._merged if run.run_id != run_id]
         starts = [start for start in begun if start.fresh and not start.refused and start.run_id != run_id]
         if again:
-            shards = [name for name in shards if f".{job}." not in name]
+            shards = [name for name in shards if not self._is_of_this_job(name)]
             merged = [run for run in merged if run.job_id is None or run.job_id != self._place.job_id]
             starts = [start for start in starts if start.run_id.partition(".")[0] != job]
         return bool(shards or merged or starts or (self._is_taken and not self._merged))
+
+    def _is_of_this_job(self, shard: str) -> bool:
+        return any(run.job_id == self._place.job_id for run in _runs_in(f"{self._folder}/{shard}"))
+
+    def replaceable(self, run_id: str) -> tuple[str, ...]:
+        """Ids of the runs that this one, which is given -f, replaces: all that are over, but those of its own array."""
+        from gssr.store.write.replaced import find_runs_that_are_over
+
+        signs = [name for name in os.listdir(self._folder) if name.endswith(ENDED_SUFFIX)]
+        place = self._place
+        return tuple(
+            run.run_id
+            for run in find_runs_that_are_over(self._output, self._shards, signs)
+            if run.run_id != run_id
+            and (not place.in_array or (run.cluster, run.array_job_id) != (place.cluster, place.array_job_id))
+        )
 
     def attempt(self) -> str | None:
         """How this pod's newest attempt stands, or ended; None before its first."""
@@ -146,22 +175,30 @@ class _Seen:
 
 def _shard_output(output: str, request: Request, place: launch.Place, make: bool) -> Output:
     seen = _Seen(output, place)
-    adds = request.append or request.overwrite or request.output is None
+    may_add = request.append or request.overwrite or request.output is None or place.in_array
+    adds = may_add or not _all_ranks_see(output, place)
     if place.run_id is None or place.shares_run_id:
         start = _nameless(output, request, place, seen, adds, make)
     else:
         run_id = _unused(place.run_id, seen.uses)
         second = run_id != place.run_id  # command of the same ranks
         start = Start(run_id, "", not adds and (second or seen.holds_another(run_id, ())))
-        if make and not adds and (os.path.isdir(output + ".d") or not start.refused):
-            start = _agreed(
-                output,
-                run_id,
-                lambda begun: Start(run_id, "", second or _Seen(output, place).holds_another(run_id, begun)),
-            )
+
+        def decide(begun: Sequence[Start]) -> Start:
+            now = _Seen(output, place)
+            refused = not adds and (second or now.holds_another(run_id, begun))
+            return Start(run_id, "", refused, replaces=now.replaceable(run_id) if request.overwrite else ())
+
+        if make and (request.overwrite or not adds) and (os.path.isdir(output + ".d") or not start.refused):
+            start = _agreed(output, run_id, decide)
     if start.refused:
         raise UsageError(_holds_another(output, request))
-    return _shard(output, place, start.run_id, make)
+    beside_others = seen.holds_another(start.run_id, ())
+    if make and not may_add and not place.local_rank and beside_others:
+        say(
+            f"-o {request.output}: holds another run: this one is added to it, because ranks on other nodes may not see that"
+        )
+    return _shard(output, place, start.run_id, make)._replace(beside_others=beside_others)
 
 
 def _nameless(output: str, request: Request, place: launch.Place, seen: _Seen, adds: bool, make: bool) -> Start:
@@ -170,7 +207,7 @@ def _nameless(output: str, request: Request, place: launch.Place, seen: _Seen, a
     if last == "completed" and not adds:  # and a pod that was through is not started again
         raise UsageError(_holds_another(output, request))
     adds = adds or place.restart_count > 0 or last is not None
-    own = Start(place.run_id or _own_run_id(place), place.launch, not adds and seen.holds_another("", ()))
+    own = Start(_own_run_id(place), place.launch, not adds and seen.holds_another("", ()))
     if not make:
         return own
 
@@ -185,9 +222,16 @@ def _nameless(output: str, request: Request, place: launch.Place, seen: _Seen, a
         now, names = _Seen(output, place), {start.run_id for start in begun}
         # In a pod every command may have the same pid, and another attempt may have begun within this second.
         run_id = _unused(own.run_id, lambda name: name in names or now.holds(name))
-        return Start(run_id, place.launch, not adds and now.holds_another(run_id, begun))
+        refused = not adds and now.holds_another(run_id, begun)
+        return Start(run_id, place.launch, refused, replaces=now.replaceable(run_id) if request.overwrite else ())
 
     return _agreed(output, is_ours, decide)
+
+
+def _all_ranks_see(output: str, place: launch.Place) -> bool:
+    """Whether what stands at the output is there for every rank of the run: on one node it is, and so it is on a filesystem
+    that nodes share. A node's own disk may be any of theirs."""
+    return place.n_nodes == 1 or not is_local(output)
 
 
 def _agreed(output: str, ours: Ours, decide: Callable[[Sequence[Start]], Start]) -> Start:
@@ -332,4 +376,11 @@ def _unused(run_id: str, is_used: Callable[[str], bool]) -> str:
 
 
 def _own_run_id(place: launch.Place) -> str:
-    return f"{place.hostname}-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.getpid()}"
+    """A name for the run that no other has: what its launcher calls it, and which process gave it this name when."""
+    parts = [
+        (place.run_id or "")[:_LONGEST_GIVEN],
+        place.hostname,
+        time.strftime("%Y%m%dT%H%M%S", time.gmtime()),
+        str(os.getpid()),
+    ]
+    return "-".join(part for part in parts if part)

@@ -22,8 +22,9 @@ class UnrecordedError(Exception):
 
 class Request(NamedTuple):
     """What the user asked for. ``sampling_ms``, ``max_runtime`` (s) and ``status_every`` as in the options of the
-    same names. ``live``: what draws the live screen, where one is wanted. ``attach``: there is no command; a job is recorded
-    from beside. ``redact``: who runs what where is left out. ``processes``: which of those on the GPUs are recorded.
+    same names. ``live``: what draws the live screen, where one is wanted; it stays ``linger`` s after the run's end, or the
+    last key since. ``attach``: there is no command; a job is recorded from beside. ``redact``: who runs what where is left
+    out. ``processes``: which of those on the GPUs are recorded.
     ``textfile``: the folder for node_exporter to read from. ``trace``: the tool that traces the command, and ``trace_when``
     when traces are asked for, as in the options of these names. ``digest``: what keeps in a recording what its traces say;
     it may take its time, and raise what it wants."""
@@ -42,6 +43,7 @@ class Request(NamedTuple):
     summary: bool = True
     status_every: str | None = None
     live: "Show | None" = None
+    linger: float = 30.0
     attach: bool = False
     redact: bool = False
     processes: Processes = "own"

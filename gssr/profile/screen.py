@@ -14,14 +14,15 @@ from gssr.profile.workload import FORWARDED
 
 REQUESTS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 """Signals that the screen may ask to send to the workload, in the order of their force."""
-DRAWN = 0
-"""What the screen says, beside those, once it draws."""
+DRAWN, OVER, USED = 0, 1, 3
+"""What the screen says, beside those: it draws; it shows the end of the run, of all its ranks; its user has pressed a key or
+moved the mouse since."""
 
 
 class Beside(NamedTuple):
     """What the screen's process is told: the recording and the run in it, the log and the byte at which this run's output
     begins, the descriptor at which lines for the user arrive and where the supervisor's end shows, and the one that takes
-    requests, a byte each: one of REQUESTS, or DRAWN."""
+    requests, a byte each: one of REQUESTS, or DRAWN, OVER, USED."""
 
     recording: str
     run_id: str

@@ -23,6 +23,8 @@ from gssr.profile.detach import open_descriptors
 from gssr.profile.output import choose, whole_of
 from gssr.profile.recorder import NoRecorder, Recorder
 from gssr.profile.request import Request, UnrecordedError, UsageError
+from gssr.profile.sampling import one_voice
+from gssr.profile.sampling.one_voice import say_for_all
 from gssr.profile.sampling.plan import Plan
 from gssr.profile.stderr import say
 from gssr.profile.supervise import FINISH_SECONDS, Attendant, supervise
@@ -86,6 +88,13 @@ SHORTEST_SAMPLING_MS, LONGEST_SAMPLING_MS = 1.0, 3_600_000.0
 
 def profile(request: Request) -> int:
     """Run the command, recording; the exit code to exit with. Raises UsageError before anything is started."""
+    try:
+        return _profile(request)
+    finally:
+        one_voice.end()
+
+
+def _profile(request: Request) -> int:
     most, n_open = os.sysconf("SC_OPEN_MAX"), len(open_descriptors())
     if 0 <= most < n_open + DESCRIPTORS and not request.attach:  # -1: as many as one likes
         say(f"nothing is recorded: only {most} files may be open (ulimit -n), {n_open + DESCRIPTORS} are needed")
@@ -108,27 +117,33 @@ def profile(request: Request) -> int:
     try:
         plan = plan_of(request, place)._replace(hidden=hidden)
     except UnrecordedError as error:
+        one_voice.begin(place, None, None)
         return _unrecorded(request, place, str(error))
     except UsageError:
         raise
     except Exception as error:  # of a Python without SQLite, for one
         if os.environ.get("GSSR_DEBUG"):
             raise
+        one_voice.begin(place, None, None)
         return _unrecorded(request, place, f"an error in gssr: {error!r}; gssr --debug shows where")
+    shards = None if whole_of(plan.path) == plan.path else os.path.dirname(plan.path)
+    one_voice.begin(place, str(plan.run["run_id"]), shards)
     traces = Traces(plan)
     status: Status | None = None
+    live: Live | None = None
     recorder: Recorder | NoRecorder
     try:
         if every is not None and place.rank == 0 and request.live is None:  # a screen says it all
             status = _status(plan, every)
         recorder = Recorder(plan)
     except OSError as error:
-        say(f"nothing is recorded: the sampler can't be started: {error.strerror}")
+        say_for_all(f"nothing is recorded: the sampler can't be started: {error.strerror}")
         recorder = NoRecorder()
     if request.attach:
         code = attach(recorder, str(place.job_id), request.max_runtime)
     else:
-        live = _live(request.live, plan, request) if request.live is not None else None
+        if request.live is not None:
+            live = _live(request.live, plan, request)
         code = _supervised(request, recorder, live, traces.folder, place.rank)
     if status is not None:
         status.stop()
@@ -141,7 +156,11 @@ def profile(request: Request) -> int:
         from gssr.profile.finish import finish
 
         page = request.summary and not plan.summary  # of several ranks; of one the sampler tells the result
-        finish(plan, recorder.pid, request.overwrite, page, told_to_end)
+        finish(plan, recorder.pid, request.overwrite, page, told_to_end, place.local_size)
+    if live is not None and live.left_by_itself and request.summary:
+        from gssr.profile.finish import stand_in_for_screen
+
+        stand_in_for_screen(plan)
     return code
 
 
@@ -157,7 +176,7 @@ def _supervised(
 
 def _unrecorded(request: Request, place: launch.Place, why: str) -> int:
     """Run the command, and nothing else; the exit code to exit with."""
-    say(f"nothing is recorded: {why}")
+    say_for_all(f"nothing is recorded: {why}")
     if not request.attach:
         return supervise(request.command, NoRecorder(), request.max_runtime)
 
@@ -196,7 +215,8 @@ def _live(show: "Show", plan: Plan, request: Request) -> "Live | None":
 
     path = whole_of(plan.path)
     try:
-        return Live(show, path, str(plan.run["run_id"]), open_log(path, request.overwrite), request.summary)
+        log = open_log(path, request.overwrite)
+        return Live(show, path, str(plan.run["run_id"]), log, request.summary, request.linger)
     except OSError as error:
         what = "no pseudo-terminal is to be had" if error.filename is None else f"{error.filename}: can't be written"
         say(f"{what}: {error.strerror}: recording without a screen")
@@ -211,6 +231,8 @@ def plan_of(request: Request, place: launch.Place, make: bool = True) -> Plan:
         raise UsageError(f"--sampling-time: {request.sampling_ms:g} ms is not between {limits}")
     if request.max_runtime is not None and not 0 < request.max_runtime < math.inf:
         raise UsageError(f"--max-runtime: {request.max_runtime:g} s is no length of time")
+    if not request.linger >= 0:
+        raise UsageError(f"--linger: {request.linger:g} s is no length of time")
     if request.append and request.overwrite:
         raise UsageError("-f overwrites a recording, -a adds to it: give one of them")
     if request.textfile is not None and request.redact:
@@ -239,7 +261,8 @@ def plan_of(request: Request, place: launch.Place, make: bool = True) -> Plan:
     if request.live is not None:
         from gssr.profile.copier import check_log
 
-        check_log(whole_of(output.path), ours=output.append or request.overwrite or (output.shard and request.append))
+        adds = output.append or (output.shard and (request.append or output.beside_others))
+        check_log(whole_of(output.path), ours=adds or request.overwrite)
     return Plan(
         path=output.path,
         append=output.append,
@@ -289,6 +312,8 @@ def _run_columns(request: Request, place: launch.Place, run_id: str) -> "dict[st
         "command": None if request.redact else json.dumps([_text(word) for word in request.command]),
         "job_id": place.job_id,
         "step_id": place.step_id,
+        "array_job_id": place.array_job_id,
+        "array_task_id": place.array_task_id,
         "launcher": None if request.attach else place.launcher,  # of the job, and not of who records beside it
         "cluster": place.cluster,
         "user": place.user or None,

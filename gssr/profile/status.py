@@ -17,9 +17,11 @@ from gssr.profile.request import UsageError
 from gssr.profile.sampling.plan import Plan
 from gssr.profile.sampling.summary import whole_run
 from gssr.profile.stderr import say
+from gssr.store.format.rank_ends import WHY_LOST, RankEnd, place_of, stopped_ranks
 from gssr.store.format.rollup import Vector, empty_vector, merge, unpack_vector
 from gssr.store.format.schema import GAP_INTERVALS, LEVELS
 from gssr.store.read.open import RecordingError, connect, files_of
+from gssr.store.read.small_tables import read_processes, read_runs, state_in
 
 SHORTEST, LONGEST = 1.0, 86_400.0  # s
 _UNITS = {"s": 1, "m": 60, "h": 3600}
@@ -39,6 +41,13 @@ def seconds_of(text: str, option: str = "--status-every") -> float:
     if not SHORTEST <= seconds <= LONGEST:
         raise UsageError(f"{option}: {text!r} is no length of time from 1s to 24h, such as 30s or 10m")
     return seconds
+
+
+def _sentence(end: RankEnd) -> str:
+    at = "" if end.time is None else f" at {time.strftime('%H:%M:%S', time.localtime(end.time))}"
+    if end.how == "lost":
+        return f"{place_of(end)} was lost{at}: {WHY_LOST}"
+    return f"{place_of(end)} ended{at} with exit code {end.exit_code}"
 
 
 class Status:
@@ -70,7 +79,10 @@ def _print_lines(plan: Plan, seconds: float, hear: int, alive: int) -> NoReturn:
         began = time.monotonic()
         due = began + seconds
         while not select.select([hear], [], [], max(0.0, due - time.monotonic()))[0]:
-            say(progress.line(time.monotonic() - began))
+            line = progress.line(time.monotonic() - began)
+            for sentence in progress.stops_not_told():
+                say(sentence)
+            say(line)
             due = max(due + seconds, time.monotonic())
     finally:
         os._exit(0)
@@ -86,11 +98,15 @@ class Progress:
         self._gap_seconds = GAP_INTERVALS * plan.sampling_seconds
         self._settled: dict[_Gpu, Vector] = {}
         self._until: dict[str, int] = {}  # file → bucket up to which all is settled
+        self._stopped: dict[int, RankEnd] = {}
+        """The ranks that were lost or failed when the last line was made, and those of them that were told."""
+        self._told: set[tuple[int, str]] = set()
 
     def line(self, elapsed: float) -> str:
         """``GSSR score=0.609 imbalance=0.207 gpus=16 gaps=0 elapsed=600``: up to the last buckets that were closed, some 10
-        to 30 s ago."""
+        to 30 s ago. Behind it how many ranks were lost, and how many failed, where any did: ``lost=1 failed=2``."""
         newest: dict[_Gpu, Vector] = {}
+        self._stopped = {}
         try:
             names = files_of(self._path)
         except RecordingError:
@@ -103,12 +119,22 @@ class Progress:
                 pass  # not begun yet, or just being merged: the next line will tell
         for gpu, vector in self._settled.items():
             self._merge(newest, gpu, vector)
-        return f"{whole_run(newest.values())} elapsed={elapsed:.0f}"
+        n_lost = sum(end.how == "lost" for end in self._stopped.values())
+        counts = {"lost": n_lost, "failed": len(self._stopped) - n_lost}
+        stopped = "".join(f" {how}={n}" for how, n in counts.items() if n)
+        return f"{whole_run(newest.values())} elapsed={elapsed:.0f}{stopped}"
+
+    def stops_not_told(self) -> list[str]:
+        """Say of each rank that was found lost or failed since the last call where and when that was."""
+        new = [end for end in self._stopped.values() if (end.rank, end.how) not in self._told]
+        self._told.update((end.rank, end.how) for end in new)
+        return [_sentence(end) for end in sorted(new, key=lambda end: (end.time or 0.0, end.rank))]
 
     def _merge(self, into: dict[_Gpu, Vector], gpu: _Gpu, vector: Vector) -> None:
         merge(into.setdefault(gpu, empty_vector()), vector, self._gap_seconds)
 
     def _read(self, connection: sqlite3.Connection, name: str, newest: dict[_Gpu, Vector]) -> None:
+        self._look_for_stops(connection, name)
         gpus: dict[int, _Gpu] = {}
         for key, node, uuid in connection.execute("SELECT gpu, node, uuid FROM gpus WHERE run_id = ?", (self._run_id,)):
             gpus[key] = (node, uuid or f"key {key}")
@@ -124,6 +150,19 @@ class Progress:
                 if key in gpus and bucket >= behind[key]:
                     end[key] = max(end[key], bucket + level)
                     self._merge(newest, gpus[key], unpack_vector(data))
+
+    def _look_for_stops(self, connection: sqlite3.Connection, name: str) -> None:
+        """Find out whether the rank that writes this file was lost, or has failed."""
+        runs = [run for run in read_runs(connection) if run.run_id == self._run_id]
+        processes = read_processes(connection, self._run_id)
+        if any(state_in(connection, run, name) == "lost" for run in runs):
+            query = "SELECT max(time) FROM workload_samples WHERE run_id = ?"
+            (last,) = connection.execute(query, (self._run_id,)).fetchone()
+            processes = [
+                process._replace(state="lost", ended_at=last) if process.state == "running" else process
+                for process in processes
+            ]
+        self._stopped.update((end.rank, end) for end in stopped_ranks(processes))
 
     def _settle(self, connection: sqlite3.Connection, name: str, gpus: dict[int, _Gpu]) -> int:
         """Keep what will not change any more, so that it needs no reading again; up to which bucket that is."""

@@ -61,14 +61,15 @@ def release() -> None:
 
 
 class Relay:
-    """Says the lines that arrive at the non-blocking descriptor ``fd`` (-1: none; it becomes -1 at its end)."""
+    """Hands the lines that arrive at the non-blocking descriptor ``fd`` (-1: none; it becomes -1 at its end) to ``tell``."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, tell: Callable[[bytes], None] = say) -> None:
         self.fd = fd
+        self._tell = tell
         self._rest = b""  # not yet a whole line
 
     def pump(self) -> bool:
-        """Say what has arrived; False when there is nothing more for now. Never raises, never waits."""
+        """Hand on what has arrived; False when there is nothing more for now. Never raises, never waits."""
         if self.fd < 0:
             return False
         try:
@@ -85,5 +86,5 @@ class Relay:
             self._rest = b""
         for line in lines:
             if line:
-                say(line)
+                self._tell(line)
         return bool(data)

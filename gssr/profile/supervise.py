@@ -15,6 +15,7 @@ from math import ceil
 from types import FrameType
 from typing import TYPE_CHECKING, Protocol
 
+from gssr.profile.sampling.one_voice import say_for_all, say_line_of_sampler
 from gssr.profile.stderr import Relay, say
 from gssr.profile.terminal import Terminal
 from gssr.profile.workload import (
@@ -26,6 +27,7 @@ from gssr.profile.workload import (
     start_failure,
     wait_plainly,
 )
+from gssr.store.format.schema import RECORDING_STOPPED
 
 if TYPE_CHECKING:
     from gssr.profile.live import Live
@@ -86,7 +88,7 @@ class Attendant:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._sampler = recorder.pid
-        self._relay = Relay(recorder.fd)
+        self._relay = Relay(recorder.fd, say_line_of_sampler)
         self._wake = -1  # where signals are read
         self._no_result = recorder.pid is None  # there is nothing, or not all, to be seen on a live screen
 
@@ -143,8 +145,8 @@ class Attendant:
         self._no_result = code != 0
         if code not in (0, SAID_WHY):
             how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
-            say(f"recording stopped: the sampler {how}{meanwhile}")
-            self._recorder.event("backend_lost", f"recording stopped: the sampler {how}")
+            say(f"{RECORDING_STOPPED}{how}{meanwhile}")
+            self._recorder.event("backend_lost", f"{RECORDING_STOPPED}{how}")
 
     def _asks_for_end(self, sig: int) -> bool:
         """Whoever sent this signal will not wait for long."""
@@ -238,7 +240,7 @@ class Supervisor(Attendant):
                 self._status = wait_plainly(self._pid)
         if self._start_error:
             code, line = start_failure(argv[0] if argv else "", self._start_error)
-            say(line)
+            say_for_all(line)
             return code, "failed"
         code = os.waitstatus_to_exitcode(self._status or 0)
         state = "killed" if code < 0 or code in SHELLS_KILLED else "failed" if code else "completed"
@@ -378,7 +380,7 @@ class Supervisor(Attendant):
         self._signal_group(signal.SIGTERM)
         self._signal_group(signal.SIGCONT)  # stopped processes get it as well
         self._recorder.event("timeout", f"SIGTERM sent after the {self._max_runtime:g} s of --max-runtime")
-        say(f"--max-runtime of {self._max_runtime:g} s reached: the workload is being ended")
+        say_for_all(f"--max-runtime of {self._max_runtime:g} s reached: the workload is being ended", running=True)
 
     def _asks_for_end(self, sig: int) -> bool:
         """A terminal that hangs up under the live screen leaves the job, and does not end it."""

@@ -132,6 +132,8 @@ class Traces:
 
 def _note(plan: Plan, folder: str, since: float, workload: int | None) -> None:
     """In the child."""
+    from gssr.recognise import DAMAGED
+
     begin = time.monotonic()
     deadline = begin + LOOK_SECONDS
     if whole_of(plan.path) == plan.path and not os.path.lexists(plan.path + ".d"):
@@ -141,18 +143,38 @@ def _note(plan: Plan, folder: str, since: float, workload: int | None) -> None:
     files = sorted((own.order(file), file) for file in _files(folder, since, begin + LOOK_SECONDS / 2))
     rows: list[tuple[object, ...]] = []
     left: list[str] = []
+    unreadable: list[str] = []
+    signal.signal(signal.SIGALRM, _stop_looking)
     for place, (order, file) in enumerate(files):
         if order == _OTHERS:
             break
-        if time.monotonic() > deadline or len(rows) >= MOST:
+        remaining = deadline - time.monotonic()
+        if remaining <= 0 or len(rows) >= MOST:
             left.append(f"{len(files) - place:,} files are not looked at: there are too many")
             break
-        found = _kind_of(os.path.join(folder, file.path), file)
-        if found is None:
-            left.append(f"{file.path} is not whole yet")
-        elif found in _FORMATS and (row := own.row(folder, file, found)) is not None:
-            rows.append(row)
-    _write(plan, rows, left)
+        signal.setitimer(signal.ITIMER_REAL, remaining)
+        try:
+            kind, problem = _kind_of(os.path.join(folder, file.path), file)
+            if kind is None:
+                left.append(f"{file.path} is not whole yet")
+            elif kind == DAMAGED:
+                unreadable.append(f"{file.path} {problem}")
+            elif kind in _FORMATS and (row := own.row(folder, file, kind)) is not None:
+                rows.append(row)
+        except Exception as error:  # whatever lies there: the other traces are kept
+            why = "takes too long to look at" if isinstance(error, _TooLongError) else f"can't be looked at: {error!r}"
+            unreadable.append(f"{file.path} {why}")
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    _write(plan, rows, left, unreadable)
+
+
+class _TooLongError(Exception):
+    pass
+
+
+def _stop_looking(_signal: int, _frame: FrameType | None) -> None:
+    raise _TooLongError
 
 
 _MINE, _ANYBODYS, _OTHERS = range(3)
@@ -245,21 +267,21 @@ def _files(folder: str, since: float, deadline: float) -> Iterator[_File]:
             return
 
 
-def _kind_of(path: str, file: _File) -> str | None:
-    """What gssr.recognise says; None of a trace that is still being written."""
-    from gssr.recognise import recognise
+def _kind_of(path: str, file: _File) -> tuple[str | None, str]:
+    """Return what gssr.recognise says of a file: its kind, None of a trace that is still being written, and its problem."""
+    from gssr.recognise import DAMAGED, recognise
 
-    kind = recognise(path).kind
+    kind, problem = recognise(path)
     try:
-        if kind in ("nsys", "rocpd"):
+        if kind in ("nsys", "rocpd", DAMAGED):
             is_whole = not any(os.path.lexists(path + left) for left in ("-journal", "-wal"))
         elif kind in ("kineto", "chrome") and not _is_packed(path):
             is_whole = _end_of(path).rstrip().endswith((b"}", b"]"))
         else:
             is_whole = True
-        return kind if is_whole and os.stat(path).st_size == file.size else None
+        return (kind if is_whole and os.stat(path).st_size == file.size else None), problem
     except OSError:
-        return ""
+        return "", problem
 
 
 def _is_packed(path: str) -> bool:
@@ -273,8 +295,9 @@ def _end_of(path: str) -> bytes:
         return stream.read(_TAIL)
 
 
-def _write(plan: Plan, rows: list[tuple[object, ...]], left: list[str]) -> None:
-    if not (rows or left):
+def _write(plan: Plan, rows: list[tuple[object, ...]], left: list[str], unreadable: list[str]) -> None:
+    """Write the rows, and one event of what has none: what is ``left`` can be attached later."""
+    if not (rows or left or unreadable):
         return
     import sqlite3
 
@@ -286,10 +309,15 @@ def _write(plan: Plan, rows: list[tuple[object, ...]], left: list[str]) -> None:
                 connection.execute(_INSERT, (*row, run_id, run_id, row[3]))
             except UnicodeEncodeError:
                 left.append("a file whose name is no UTF-8 is left out")
-        if left:
-            more = f", and {len(left) - 1} more" if len(left) > 1 else ""
-            folder = os.path.basename(traces_beside(plan.path))
-            text = f"of what lies in {folder}: {left[0]}{more}; gssr merge --attach adds it"
+        if left or unreadable:
+            said = [f"{_first_of(left)}; gssr merge --attach adds it"] if left else []
+            said += [_first_of(unreadable)] if unreadable else []
+            text = f"of what lies in {os.path.basename(traces_beside(plan.path))}: {'; '.join(said)}"
             safe = text.encode("utf-8", "backslashreplace").decode()
             connection.execute(_TELL, (run_id, node, rank, time.time(), safe, run_id))
     connection.close()
+
+
+def _first_of(sentences: list[str]) -> str:
+    more = f", and {len(sentences) - 1} more" if len(sentences) > 1 else ""
+    return f"{sentences[0]}{more}"

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 
 from gssr.model.results import Abstention, Analysis, GpuSummary, Verdict
-from gssr.render.cells import wrap
+from gssr.render.cells import clean, wrap
 from gssr.render.clock import duration
 from gssr.render.glyphs import Glyphs, glyphs
 from gssr.render.roles import Row
@@ -50,6 +50,10 @@ def _field(name: str, value: str, width: int) -> list[Row]:
     return wrap(value, width, f"{name:<{_LABEL}}", " " * _LABEL)
 
 
+_OF_ARRAYS = ("array_job_id", "array_task_id")
+"""Shown together, and only of a job that is a task of an array."""
+
+
 def _fields(analysis: Analysis) -> list[tuple[str, str]]:
     run, window = analysis.run, analysis.window
     shown = {
@@ -61,13 +65,23 @@ def _fields(analysis: Analysis) -> list[tuple[str, str]]:
     fields = [
         (name, UNKNOWN if (value := shown.get(name, getattr(run, name))) is None else str(value))
         for name in run._fields
+        if name not in _OF_ARRAYS
     ]
+    if run.array_job_id is not None:
+        fields.append(("array task", run.shown_job or UNKNOWN))
     part = "the whole run" if window.whole else "a part of the run"
     fields.append(("window", f"{_date(window.start)} to {_date(window.end)}: {duration(window.duration)}, {part}"))
     left_out = f"{fixed(window.leading, 1)} s leading, {fixed(window.trailing, 1)} s trailing"
     fields.append(("left out", left_out))
-    fields.append(("backend", analysis.backend or UNKNOWN))
+    fields.append(("backend", _backend(analysis)))
     return fields
+
+
+def _backend(analysis: Analysis) -> str:
+    """The backend, as the first rank that opened it tells: with why no other was taken, and what each costs."""
+    name = analysis.backend or UNKNOWN
+    told = (event.message for event in analysis.events if event.kind == "backend")
+    return next((clean(message) for message in told if message.startswith(f"{name}: ")), name)
 
 
 def _date(seconds: float | None) -> str | None:

@@ -87,7 +87,7 @@ def facts(analysis: Analysis) -> list[tuple[str, str]]:
     started = None if run.started_at is None else f"{datetime.fromtimestamp(run.started_at, UTC):%Y-%m-%d %H:%M:%S} UTC"
     found = [
         ("State", text_of(ending(analysis))),
-        ("Job", clean(run.job_id or "")),
+        ("Job", clean(run.shown_job or "")),
         ("Run", clean(run.run_id)),
         ("Cluster", clean(run.cluster or "")),
         ("User", clean(run.user or "")),

@@ -230,7 +230,7 @@ class _Page:
     def runs(self, title: str, runs: Sequence[RunFigures]) -> list[Row]:
         """Runs, a line each; nothing without any."""
         shown = runs[: self._options.most]
-        users, jobs = any(run.user for run in shown), any(run.job_id for run in shown)
+        users, jobs = any(run.user for run in shown), any(run.shown_job for run in shown)
         columns = [
             Column("run"), *[Column("user", drop=2)] * users, *[Column("job", drop=4)] * jobs, Column("GPUs", "right"),
             Column("unused", "right", drop=3), Column("GPU-h", "right"), Column("wasted", "right"),
@@ -240,7 +240,7 @@ class _Page:
         for run in shown:
             uneven = None if run.imbalance is None else 100 * run.imbalance
             rows.append([
-                self._name(_called(run)), *[clean(run.user or "-")] * users, *[clean(run.job_id or "-")] * jobs,
+                self._name(_called(run)), *[clean(run.user or "-")] * users, *[clean(run.shown_job or "-")] * jobs,
                 f"{run.n_gpus:,}", "-" if run.unused_gpus is None else f"{run.unused_gpus:,}", self._hours(run.gpu_hours),
                 (Span(self._hours(run.wasted_gpu_hours), "value"),), self._hours(run.idle_gpu_hours), fixed(uneven, 0),
                 fixed(run.score, 3),
@@ -303,7 +303,7 @@ class _Page:
 
 def _called(run: RunFigures) -> str:
     """What a reader knows a run by."""
-    return run.label or (f"job {run.job_id}" if run.job_id else run.run_id)
+    return run.label or (f"job {run.shown_job}" if run.shown_job else run.run_id)
 
 
 def _bar_of(share: float, marks: Glyphs) -> Callable[[int], Row]:

@@ -43,8 +43,8 @@ def head(analysis: Analysis, width: int, glyphs: Glyphs) -> list[Row]:
     """Who ran what, where, for how long and how it ended, and what was recorded of it."""
     run = analysis.run
     name: list[Row] = [(Span("GSSR", "title"),), (Span(clean(run.label or run.run_id), "value"),)]
-    if run.job_id:
-        name.append((Span(f"job {clean(run.job_id)}"),))
+    if run.shown_job:
+        name.append((Span(f"job {clean(run.shown_job)}"),))
     name.append(ending(analysis))
     rows = flow(name, width, glyphs.ellipsis, indent="  ")
     if run.command:

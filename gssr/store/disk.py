@@ -78,17 +78,18 @@ def identity_of(path: str) -> Identity | None:
 
 
 _SMALL = 4096
+"""Bytes of a small file beside recordings, at most."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def small_text(path: str) -> str:
-    """What stands in a small file beside recordings, whatever its encoding. Raises OSError, also for what is no file: a
-    pipe might never answer."""
+def small_text(path: str, most: int = _SMALL) -> str:
+    """What stands in a small file beside recordings, ``most`` bytes of it, whatever its encoding. Raises OSError, also for
+    what is no file: a pipe might never answer."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(EINVAL, f"{path} is not a file")
-        return os.read(descriptor, _SMALL).decode("utf-8", "replace")
+        return os.read(descriptor, most).decode("utf-8", "replace")
     finally:
         os.close(descriptor)
 
@@ -184,10 +185,16 @@ def filesystem_of(path: str, mountinfo: str = "/proc/self/mountinfo") -> str:
     return "overlay"
 
 
-def journal_mode(path: str) -> str:
-    """``WAL`` or ``TRUNCATE``. An overlay whose upper directory can't be seen is a container's own disk: local."""
+def is_local(path: str) -> bool:
+    """Whether the filesystem is this host's own. An overlay whose upper directory can't be seen is a container's own
+    disk."""
     kind = filesystem_of(path)
-    return "WAL" if kind in LOCAL or kind == "overlay" else "TRUNCATE"
+    return kind in LOCAL or kind == "overlay"
+
+
+def journal_mode(path: str) -> str:
+    """``WAL`` or ``TRUNCATE``."""
+    return "WAL" if is_local(path) else "TRUNCATE"
 
 
 FILE, FOLDER = 0o600, 0o700

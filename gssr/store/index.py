@@ -15,11 +15,10 @@ import time
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from typing import Any
-from urllib.parse import quote
 
+from gssr.guarded_sqlite import Guarded, not_by_itself, only_reads, open_guarded, uri_of
 from gssr.store.disk import COMPANIONS, FILE, FOLDER, beside
 from gssr.store.format.schema import Column
-from gssr.store.read.guard import Guarded, distrust, not_by_itself, only_reads
 from gssr.version import __version__
 
 APPLICATION_ID = 0x47535349  # "GSSI"
@@ -132,16 +131,8 @@ class Index:
         return True
 
     def _connect(self, mode: str) -> Guarded:
-        uri = f"file:{quote(os.fsencode(os.path.abspath(self.path)))}?mode={mode}"
-        connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_PATIENCE, factory=Guarded)
-        try:
-            connection.budget.files = [self.path]
-            distrust(connection)
-            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            connection.bound()
-        except BaseException:
-            connection.close()
-            raise
+        connection = open_guarded(uri_of(self.path, mode), [self.path], uri=True, timeout=_PATIENCE)
+        connection.bound()
         return connection
 
     def _make(self) -> None:

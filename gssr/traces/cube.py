@@ -22,7 +22,12 @@ _BLOCK = 512
 _MOST_MEMBERS = 100_000
 _MOST_VALUES = 1 << 27
 """Of one metric: a GiB."""
-_MOST_XML = 1 << 30
+_NEVER_TOO_MANY, _LEAST_VALUE = 1 << 23, 2
+"""Values of one metric, and bytes of the file for each of more: unpacked a value takes 8, and to look at them 40."""
+_MOST_XML, _NEVER_TOO_LONG, _MOST_XML_RATIO = 1 << 30, 32 << 20, 2
+"""Bytes of the XML; of a packed one so many, or twice those of the file: it is a small part of it."""
+_MOST_UNPACKED, _MOST_RATIO = 64 << 20, 64
+"""Bytes that all values together may unpack to, or sizes of the file: values that are mostly 0 pack to a twentieth."""
 _TYPES: dict[str, str] = {
     "DOUBLE": "f8", "FLOAT": "f8", "MINDOUBLE": "f8", "MAXDOUBLE": "f8", "CHAR": "u1", "INT8": "i1", "UINT8": "u1",
     "INT16": "i2", "UINT16": "u2", "SHORT INT": "i2", "SIGNED SHORT INT": "i2", "UNSIGNED SHORT INT": "u2", "INT": "i4",
@@ -55,8 +60,10 @@ def read_cube(path: str) -> Timeline:
             members = _members(stream)
             if "anchor.xml" not in members:
                 raise TraceError(f"{path}: holds no anchor.xml: it is cut, or still being written")
-            anchor = read_anchor(path, _text(path, stream, members["anchor.xml"]))
-            if len(anchor.parent) * len(anchor.tracks) > _MOST_VALUES:
+            size = os.fstat(stream.fileno()).st_size
+            anchor = read_anchor(path, _text(path, stream, members["anchor.xml"], size))
+            most = min(_MOST_VALUES, max(_NEVER_TOO_MANY, size // _LEAST_VALUE))
+            if len(anchor.parent) * len(anchor.tracks) > most:
                 values = f"{len(anchor.parent):,} call paths on {len(anchor.tracks):,} places"
                 raise TraceError(
                     f"{path}: {values} are more than fit into memory: cube_remap2 or cube_cut make it less"
@@ -104,13 +111,13 @@ def _size(field: bytes) -> int | None:
     return int(digits, 8) if re.fullmatch(rb"[0-7]+", digits) else None
 
 
-def _text(path: str, stream: BinaryIO, member: _Member) -> bytes:
+def _text(path: str, stream: BinaryIO, member: _Member, size: int) -> bytes:
     """The XML, which may be packed."""
     stream.seek(member.at)
     text = stream.read(min(member.size, _MOST_XML + 1))
     if text[:2] == b"\x1f\x8b":
         unpack = zlib.decompressobj(wbits=31)
-        most = min(_MOST_XML, 200 * len(text) + (64 << 20))
+        most = min(_MOST_XML, max(_NEVER_TOO_LONG, _MOST_XML_RATIO * size))
         try:
             text = unpack.decompress(text, most)
         except zlib.error:
@@ -131,6 +138,7 @@ def _metrics(
     notes: list[str] = []
     unread: list[str] = []
     orders: dict[bool, Ints] = {}
+    room = max(_MOST_UNPACKED, _MOST_RATIO * os.fstat(stream.fileno()).st_size)
     for metric in anchor.metrics:
         index, data = members.get(f"{metric.number}.index"), members.get(f"{metric.number}.data")
         if index is None or data is None:
@@ -154,8 +162,13 @@ def _metrics(
         rows = partial(_rows, path, metric, data, nodes, (len(nodes), len(anchor.tracks)), dtype)
         stream.seek(data.at)
         try:
-            if stream.read(len(_PACKED)) == _PACKED:  # what is packed may be anything
-                rows = partial(_known, rows())
+            is_packed = stream.read(len(_PACKED)) == _PACKED
+            if is_packed:
+                room -= len(nodes) * len(anchor.tracks) * dtype.itemsize
+                if room < 0:
+                    notes.append(f"{metric.name} left out: the values unpack to {_MOST_RATIO} times the file's size")
+                    continue
+                rows()  # what is packed may be anything
             elif data.size < len(_DATA) + len(nodes) * len(anchor.tracks) * dtype.itemsize:
                 raise TraceError
             if dtype.kind == "f" and metric.type not in _COMBINE and not _sound(rows()[1]).all():
@@ -208,10 +221,6 @@ def _index(stream: BinaryIO, member: _Member, n_nodes: int) -> tuple[Literal["<"
     if n and (places.min() < 0 or places.max() >= n_nodes or len(np.unique(places)) < n):
         raise ValueError
     return order, places
-
-
-def _known(read: tuple[Ints, Floats]) -> tuple[Ints, Floats]:
-    return read
 
 
 def _rows(

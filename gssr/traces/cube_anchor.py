@@ -11,6 +11,10 @@ from gssr.traces.timeline import TraceError, Track, TrackKind
 
 _DEEPEST = 10_000
 """Calls within calls: each level costs a pass over the tree."""
+_DEEPEST_ELEMENT = 100
+"""Metrics, nodes and groups within each other: systems have some ten levels, and each place is told by all around it."""
+_MOST_PLACES = 1 << 18
+"""Threads and streams of one file: as many as a recording may have ranks."""
 _HAVE_TEXTS = ("metric", "region", "systemtreenode", "locationgroup", "location")
 _GPU = ("gpu", "accelerator stream")
 
@@ -96,8 +100,8 @@ class _Reader:
             self._calls.append(len(self.callee))
             self.callee.append(_number(attributes.get("calleeId")))
         elif tag in _HAVE_TEXTS:
-            if len(self._open) >= _DEEPEST:
-                raise ValueError(f"has elements deeper than {_DEEPEST:,} in each other")
+            if len(self._open) >= _DEEPEST_ELEMENT:
+                raise ValueError(f"has elements deeper than {_DEEPEST_ELEMENT:,} in each other")
             if tag == "metric" and self._open:
                 self._metric(self._open[-1])  # of those below it the texts come behind its own
             self._open.append({"": tag, **{f"@{name.lower()}": value for name, value in attributes.items()}})
@@ -133,6 +137,8 @@ class _Reader:
             self.metrics.append(Metric(_number(own.get("@id")), name, title, own.get("uom", ""), kind, type_))
 
     def _location(self, own: dict[str, str]) -> None:
+        if len(self.locations) >= _MOST_PLACES:
+            raise ValueError(f"names more than {_MOST_PLACES:,} threads and streams")
         groups = [each for each in self._open if each[""] == "locationgroup"]
         group: dict[str, str] = groups[-1] if groups else {}
         nodes = [each for each in self._open if each[""] == "systemtreenode"]

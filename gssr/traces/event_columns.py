@@ -212,6 +212,7 @@ class _Reader:
     def read(self) -> Columns:
         for batch in self._events:
             self._add(batch)
+            self._events.check_number(self._found.n_events)
         found = self._found
         found.keys, found.n_broken = self._events.keys, self._events.left_out
         found.notes += self._events.notes

@@ -18,8 +18,11 @@ Time = str | int | float | None
 PIECE = 2 << 20
 """Bytes that are decoded at once."""
 MOST_BYTES = 16 << 30
-_MOST_RATIO, _NEVER_TOO_MUCH = 200, 64 << 20
-"""What is unpacked may be so many times as long as what is packed, beyond so many bytes."""
+_MOST_RATIO, _NEVER_TOO_MUCH = 60, 64 << 20
+"""What is unpacked may be so many times as long as what is packed, beyond so many bytes: traces of torch.profiler are 10 to
+25 times as long."""
+_LEAST_PACKED, _NEVER_TOO_MANY = 6, 2_000_000
+"""Bytes of a packed file that an event takes at least, beyond so many events: those of torch.profiler take 9 and more."""
 _MOST_BESIDES = 64 << 20
 """Bytes of what stands before the events, and behind them."""
 _GAP = re.compile(rb"[, \t\r\n]*")
@@ -172,6 +175,12 @@ class JsonEvents:
         self._pieces = Pieces(path, most_bytes, begin, end)
         self._is_mended = False
         self._between = b""
+
+    def check_number(self, n_events: int) -> None:
+        """Raise TraceError where so many events are more than a packed file of this size may hold."""
+        most = self._pieces.most_events
+        if most is not None and n_events > most:
+            raise TraceError(f"{self.path}: unpacks to more than {most:,} events: --max-size SIZE allows more")
 
     def want_digits(self) -> None:
         """From now on the times of events are texts."""
@@ -374,6 +383,8 @@ class Pieces:
         self._asked = most
         self.problem = ""
         self.is_packed = False
+        self.most_events: int | None = None
+        """How many events it may hold, None for any number; known with the first piece."""
 
     def __iter__(self) -> Iterator[bytes]:
         try:
@@ -383,6 +394,8 @@ class Pieces:
                 size = os.fstat(stream.fileno()).st_size
                 sound = max(_NEVER_TOO_MUCH, _MOST_RATIO * size) if is_packed else MOST_BYTES
                 most = self._asked or min(MOST_BYTES, sound)
+                if is_packed and self._asked is None:
+                    self.most_events = max(_NEVER_TOO_MANY, size // _LEAST_PACKED)
                 done = 0
                 for piece in self._unpacked(stream) if is_packed else self._plain(stream):
                     done += len(piece)

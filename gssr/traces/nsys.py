@@ -206,6 +206,8 @@ class _Reading:
         self._all = (*_TABLES, *_NVTX_TABLES)
         self._tracks: dict[Key, int] = {}
         """Of GPUs (globalPid, deviceId, contextId, streamId), of threads (globalTid,)."""
+        self._device_of: dict[Key, int] = {}
+        """The device of each (globalPid, contextId) of work."""
         self._processes: dict[int, int] = {}
         self._process_of_track: list[int] = []
         self._domains: dict[tuple[int, int], int | str] = {}
@@ -282,6 +284,8 @@ class _Reading:
         """The places of the tracks at these values."""
         track = placed(where, self._tracks)
         for key in islice(self._tracks, len(self._process_of_track), None):
+            if len(key) > 1:
+                self._device_of[key[0], key[2]] = key[1]
             process = key[0] if len(key) > 1 or key[0] == NULL else key[0] & OF_A_PROCESS
             if process == NULL and len(self._processes) == 1:
                 process = next(iter(self._processes))
@@ -290,11 +294,10 @@ class _Reading:
 
     def _devices(self, process: Ints, device: Ints, context: Ints) -> Ints:
         """The devices of waits: CUPTI tells their context, which is of one device, but often 0 as their device."""
-        of_context = {(key[0], key[2]): key[1] for key in self._tracks if len(key) > 1}
-        found = device.copy()
-        for own, number in set(zip(process.tolist(), context.tolist(), strict=True)) & of_context.keys():
-            found[(process == own) & (context == number)] = of_context[own, number]
-        return found
+        pairs: dict[Key, int] = {}
+        pair = placed([process, context], pairs)
+        known = np.array([self._device_of.get(key, NULL) for key in pairs], np.int64)[pair]
+        return np.where(known == NULL, device, known)
 
     def _links(self, correlation: Ints, track: NDArray[np.int32]) -> Ints | None:
         """What is unique within a process made unique within the report. 0 is that of copies that nobody called for."""

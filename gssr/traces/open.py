@@ -3,12 +3,13 @@
 import itertools
 import os
 import re
+from collections import Counter as Counts
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from gssr.launch import rank_told
-from gssr.recognise import RANK_IN_NAME, TRACES, environments_in, recognise, traces_in
+from gssr.recognise import DAMAGED, RANK_IN_NAME, TRACES, environments_in, recognise, traces_in
 from gssr.traces.join import from_zero, join
 from gssr.traces.json_events import MOST_BYTES
 from gssr.traces.kineto import read_kineto
@@ -18,7 +19,13 @@ from gssr.traces.timeline import Format, Source, Timeline, TraceError
 __all__ = ["MOST_BYTES", "TraceError", "Traces", "open_runs", "open_traces"]
 
 _RANKS = re.compile(r"(\d{1,9})(?:(?:-|:|\.\.)(\d{1,9}))?")
-_ALONE = {"nsys": "reports of Nsight Systems", "rocpd": "databases of rocprofv3"}
+MOST_GPUS = 1 << 14
+"""Of one file: as many as the largest training jobs have together. Each takes half a millisecond to look at."""
+MOST_TRACKS = 1 << 18
+"""Threads and streams of one file: as many as a recording may have ranks."""
+MOST_COUNTERS = 1 << 16
+"""Series of one file. Each takes a tenth of a millisecond to look at."""
+_ALONE = {"nsys": "reports of Nsight Systems", "rocpd": "databases of rocprofv3", "cube": "profiles"}
 """What is not opened together with others."""
 _OF_ALL_RANKS: dict[Format, str] = {
     "cube": "is a profile of all ranks: look at it alone",
@@ -45,29 +52,38 @@ def open_runs(
     window: tuple[int | None, int | None] = (None, None),
 ) -> list["Traces"]:  # fmt: skip
     """The traces in these files and folders, run by run, each in order of its ranks. ``most_bytes``: what one file may
-    unpack to; None: MOST_BYTES, and 200 times its size. ``ranks``: only these are read, as "0-7,12"; ``window``: no more
-    need be kept than what reaches into this time, ns. Of folders what is no trace is passed over. Raises TraceError for a
-    file that is none, and for what holds all ranks of a run beside others; ValueError, a sentence, for ranks that are
-    none."""
+    unpack to; None: MOST_BYTES, and 60 times its size. ``ranks``: only these are read, as "0-7,12"; ``window``: no more
+    need be kept than what reaches into this time, ns. Of folders what is no trace is passed over, and of several traces
+    what can't be read: see ``Traces.problems``. Raises TraceError for a file that is none, for what holds all ranks of a
+    run beside others, and where none can be read; ValueError, a sentence, for ranks that are none."""
     wanted = None if ranks is None else ranks_of(ranks)
-    files = [file for path in paths for file in _files_of(path)]
+    problems: list[str] = []
+    files = [file for path in paths for file in _files_of(path, problems)]
     if not files:
-        raise TraceError("no trace is named")
-    whole = next(((path, kind) for path, kind in files if kind in _OF_ALL_RANKS), None)
-    if whole is not None and len(files) > 1:
-        raise TraceError(f"{whole[0]}: {_OF_ALL_RANKS[whole[1]]}")
-    if whole is not None and whole[1] == "cube" and wanted is not None:
-        raise TraceError(f"{whole[0]}: is a profile of all ranks: look at it without --ranks")
-    looked_at = [_looked_at(path, kind, len(files) > 1, most_bytes) for path, kind in files]
+        raise TraceError(problems[0] if problems else "no trace is named")
+    looked_at: list[tuple[Source, Told]] = []
+    for path, kind in files:
+        try:
+            looked_at.append(_looked_at(path, kind, len(files) > 1, most_bytes))
+        except TraceError as error:
+            problems.append(str(error))
+    if not looked_at:
+        raise TraceError(problems[0])
+    whole = next((source for source, _ in looked_at if source.format in _OF_ALL_RANKS), None)
+    if whole is not None and len(looked_at) > 1:
+        raise TraceError(f"{whole.path}: {_OF_ALL_RANKS[whole.format]}")
+    if whole is not None and whole.format == "cube" and wanted is not None:
+        raise TraceError(f"{whole.path}: is a profile of all ranks: look at it without --ranks")
+    readable = [source.path for source, _ in looked_at]
     told = [own._replace(rank=source.rank) for source, own in looked_at]
-    found, runs = by_run([path for path, _ in files], told), []
+    found, runs = by_run(readable, told), []
     for run in found:
         ranked = _ranked([looked_at[at][0] for at in run])
         if wanted is not None and whole is None:
             ranked = tuple(one for one in ranked if any(one.rank in each for each in wanted))
         if ranked:
-            why = "" if run is found[0] else _why_apart(found[0], run[0], [path for path, _ in files], told)
-            runs.append(Traces(ranked, most_bytes, wanted, window, _name_of(ranked, paths), why))
+            why = "" if run is found[0] else _why_apart(found[0], run[0], readable, told)
+            runs.append(Traces(ranked, most_bytes, wanted, window, problems, _name_of(ranked, paths), why))
     if not runs:
         raise TraceError(f"{paths[0]}: --ranks {ranks}: none of these ranks is there")
     names = [run.name for run in runs]
@@ -101,28 +117,54 @@ def ranks_of(text: str) -> list[range]:
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """Traces of one run, not yet read. ``sources``: what is known of each before that, in order of their ranks. ``name``:
-    the file or folder that was named, and of a folder that holds several runs the first file; ``why_apart``: why they are of
-    another run than the first of several."""
+    """Traces of one run, not yet read. ``sources``: what is known of each before that, in order of their ranks.
+    ``problems``: sentences, why others of them can't be read, all once the others were; those of all runs that were opened
+    together. ``name``: the file or folder that was named, and of a folder that holds several runs the first file;
+    ``why_apart``: why they are of another run than the first of several."""
 
     sources: tuple[Source, ...]
     most_bytes: int | None = None
     ranks: Sequence[range] | None = None
     window: tuple[int | None, int | None] = (None, None)
+    problems: list[str] = field(default_factory=list)
     name: str = ""
     why_apart: str = ""
 
     def timelines(self) -> Iterator[Timeline]:
         """One after the other, each from its own first beginning on; an archive from where it begins, whichever part of it
-        is read. Raises TraceError."""
-        for source in self.sources:
-            yield from_zero(self._read(source), 0 if source.format == "otf2" else None)
+        is read. Raises TraceError where none can be read."""
+        for source, timeline in self._readable([]):
+            yield from_zero(timeline, 0 if source.format == "otf2" else None)
 
     def timeline(self) -> Timeline:
-        """All of them as one. Raises TraceError."""
+        """All of them as one. Raises TraceError where none can be read."""
+        wrong = [] if self.why_apart else [*self.problems]  # what can't be opened is noted of the first run
         if len(self.sources) == 1:
-            return next(self.timelines())
-        return join([self._read(source) for source in self.sources])
+            found = next(self.timelines())
+        else:
+            found = join([timeline for _, timeline in self._readable(wrong)])
+        if not wrong:
+            return found
+        first, *others = found.sources
+        return replace(found, sources=(first._replace(notes=(*dict.fromkeys(wrong), *first.notes)), *others))
+
+    def _readable(self, wrong: list[str]) -> Iterator[tuple[Source, Timeline]]:
+        """Read each, and remember why one can't be, in ``wrong``, too. Raises TraceError where none can be."""
+        last, n = None, 0
+        for source in self.sources:
+            try:
+                timeline = _bounded(self._read(source))
+            except TraceError as error:
+                last = error
+                wrong.append(str(error))
+                if str(error) not in self.problems:  # read again
+                    self.problems.append(str(error))
+            else:
+                n += 1
+                yield source, timeline
+                del timeline  # before the next is read
+        if last is not None and not n:
+            raise last
 
     def _read(self, source: Source) -> Timeline:
         if source.format == "otf2":
@@ -149,13 +191,30 @@ class Traces:
         return replace(timeline, sources=sources, tracks=tuple(one._replace(rank=rank) for one in timeline.tracks))
 
 
+def _bounded(timeline: Timeline) -> Timeline:
+    """Return a timeline that can be looked at in seconds. Raises TraceError for one of more GPUs, threads or series than any
+    tool writes into one file."""
+    streams = (track for track in timeline.tracks if track.kind == "gpu_stream")
+    gpus = {(track.rank, track.node, track.uuid or (track.pid, track.device)) for track in streams}
+    for noun, n, most in (
+        ("GPUs", len(gpus), MOST_GPUS), ("threads and streams", len(timeline.tracks), MOST_TRACKS),
+        ("counters", len(timeline.counters), MOST_COUNTERS),
+    ):  # fmt: skip
+        if n > most:
+            raise TraceError(
+                f"{timeline.sources[0].path}: names {n:,} {noun}, and no file of a trace has more than {most:,}"
+            )
+    return timeline
+
+
 def _noted(timeline: Timeline, notes: Sequence[str]) -> Timeline:
     own = (one._replace(notes=(*notes, *one.notes)) for one in timeline.sources)
     return replace(timeline, sources=tuple(own))
 
 
-def _files_of(path: str) -> list[tuple[str, Format]]:
-    """The traces at a path, and what they are."""
+def _files_of(path: str, problems: list[str]) -> list[tuple[str, Format]]:
+    """The traces at a path, and what they are; ``problems`` get a sentence for each database of a folder of others' traces
+    that can't be read: it does not matter that it is none of theirs."""
     if not os.path.isdir(path):
         found = recognise(path)
         if found.kind not in TRACES:
@@ -167,13 +226,42 @@ def _files_of(path: str) -> list[tuple[str, Format]]:
         inside = traces_in(path)
     except OSError as error:
         raise TraceError(f"{path}: can't be read: {error.strerror}") from None
-    traces = sorted(((file, cast(Format, kind)) for file, kind in inside), key=lambda each: _by_number(each[0]))
+    problems += [f"{file}: {recognise(file).problem}" for file, kind in inside if kind == DAMAGED]
+    traces = sorted(
+        ((file, cast(Format, kind)) for file, kind in inside if kind != DAMAGED), key=lambda each: _by_number(each[0])
+    )
     if not traces:
-        raise TraceError(f"{path}: {whole.problem or 'holds a recording, not a trace'}")
-    tools = [tool for kind, tool in _ALONE.items() if any(kind == own for _, own in traces)]
-    if tools and len({kind if kind in _ALONE else "" for _, kind in traces}) > 1:
+        raise TraceError(problems[0] if problems else f"{path}: {whole.problem or 'holds a recording, not a trace'}")
+    return traces if len({kind for _, kind in traces}) < 2 else _of_most(path, traces, problems)
+
+
+def _of_most(path: str, traces: Sequence[tuple[str, Format]], problems: list[str]) -> list[tuple[str, Format]]:
+    """Return those of a folder's traces that can be looked at together: others are passed over where they are fewer."""
+    traces = [each for each in traces if _can_be_opened(*each, problems)]
+    if not traces:
+        raise TraceError(problems[-1])
+    together = Counts(kind if kind in _ALONE else "" for _, kind in traces)
+    (most, n), *others = together.most_common()
+    if others and others[0][1] == n:
+        tools = [tool for kind, tool in _ALONE.items() if kind in together]
         raise TraceError(f"{path}: holds {' and '.join(tools)} and traces of others: name the files of one kind")
-    return traces
+    problems += [
+        f"{file}: is passed over, the folder holds more traces of another kind: name it to see it"
+        for file, kind in traces
+        if (kind if kind in _ALONE else "") != most
+    ]
+    return [(file, kind) for file, kind in traces if (kind if kind in _ALONE else "") == most]
+
+
+def _can_be_opened(path: str, kind: Format, problems: list[str]) -> bool:
+    """Return whether a database can be opened as what it seems to be; all else is read before that is known."""
+    try:
+        if kind in _ALONE:
+            _looked_at(path, kind, True, None)
+    except TraceError as error:
+        problems.append(str(error))
+        return False
+    return True
 
 
 def _by_number(name: str) -> list[tuple[int, str]]:
@@ -193,6 +281,10 @@ def _looked_at(path: str, kind: Format, has_others: bool, most_bytes: int | None
 
         told = told_by_report(path)
     elif kind == "rocpd":
+        if has_others:
+            from gssr.traces.rocpd import check_rocpd
+
+            check_rocpd(path)
         told = Told(rank_told(environments_in(path))[0])
     elif kind in ("kineto", "chrome"):
         told = told_by_json(path, has_others, most_bytes)

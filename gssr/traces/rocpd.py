@@ -6,7 +6,7 @@ import json
 import re
 import sqlite3
 from collections import Counter as Counts
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -21,6 +21,7 @@ from gssr.traces.database import read_database
 from gssr.traces.nsys_columns import Columns, Key, all_alike, placed
 from gssr.traces.timeline import NO_LINK, OPERATIONS, Clock, Intervals, Kind, Source, Timeline, Track
 
+_One = TypeVar("_One")
 _INTERVALS = ("kernel_dispatch", "memory_copy", "region", "sample")
 _OTHERS = (
     "event", "string", "track", "info_node", "info_process", "info_thread", "info_agent", "info_kernel_symbol",
@@ -35,6 +36,8 @@ _FARTHEST = 1 << 60
 _MOST_LINK = 1 << 32
 _MOST_ROWS = 1_000_000
 """Of tables that are looked at row by row: strings, threads, marks."""
+_LONGEST_JSON = 1 << 20
+"""Bytes of an object: the environment of a process is the longest."""
 _KINDS = (
     (re.compile("(?:rocm_)?(?:marker|roctx)", re.IGNORECASE), Kind.RANGE),
     (re.compile("(?:rocm_|__)?hip", re.IGNORECASE), Kind.RUNTIME),
@@ -64,6 +67,15 @@ class _Process(NamedTuple):
 def read_rocpd(path: str, rank: int | None = None) -> Timeline:
     """The database at ``path``; ``rank`` where it is known better than by it. Times are ns since the node was booted. Raises
     TraceError."""
+    return _read(path, lambda database: _Reading(database, rank).timeline())
+
+
+def check_rocpd(path: str) -> None:
+    """Raise TraceError where the file at ``path`` is no database that can be read."""
+    _read(path, lambda _: None)
+
+
+def _read(path: str, read: Callable[[Database], _One]) -> _One:
     tables: dict[str, str] = {}
 
     def look(connection: sqlite3.Connection) -> str | None:
@@ -73,7 +85,7 @@ def read_rocpd(path: str, rank: int | None = None) -> Timeline:
         return None if tables else "is an SQLite database of something else, not of rocprofv3"
 
     readable = Readable("a database of rocprofv3", "rocprofv3", tables, look)
-    return read_database(path, readable, tables.values(), lambda database: _Reading(database, rank).timeline())
+    return read_database(path, readable, tables.values(), read)
 
 
 _ON_TRACK = ("pid", "tid", "agent_id", "queue_id", "stream_id")
@@ -355,9 +367,9 @@ class _Reading:
 
 
 def _object(text: Any) -> dict[str, Any]:
-    """What JSON says, if it is an object."""
+    """What JSON says, if it is an object, and not longer than any that rocprofv3 writes."""
     try:
-        found = json.loads(text) if isinstance(text, str) else None
+        found = json.loads(text) if isinstance(text, str) and len(text) <= _LONGEST_JSON else None
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
@@ -365,9 +377,6 @@ def _object(text: Any) -> dict[str, Any]:
 
 def _whole(value: Any) -> int | None:
     return value if type(value) is int else None
-
-
-_One = TypeVar("_One")
 
 
 def _one(values: Iterable[_One | None]) -> _One | None:

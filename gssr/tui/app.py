@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ClassVar
@@ -152,7 +153,7 @@ class LiveScreen(App[int]):
     def on_arrived(self, event: Arrived) -> None:
         """Show the new frames."""
         if not event.frames:
-            self.exit(1, message=Text(clean(f"gssr: an error while reading: {self._producer.problem!r}")))
+            self.exit(1, message=Text(_explain(self._producer.problem)))
             return
         self.frames = (self._advising(event.frames[0]), *event.frames[1:])
         if self.wanted_gpus is not None and event.frames[0].n_gpus:
@@ -470,6 +471,14 @@ class LiveScreen(App[int]):
         if scene is not None:
             self._look(move_by(self._body(scene), 0, step * _WHEEL))
             self._draw()
+
+
+def _explain(problem: BaseException | None) -> str:
+    """Name the error that ended the reading; under ``gssr --debug`` with its traceback."""
+    text = clean(f"gssr: an error while reading: {problem!r}")
+    if problem is None or not os.environ.get("GSSR_DEBUG"):
+        return text if problem is None else f"{text}; gssr --debug shows where"
+    return "\n".join([*map(clean, "".join(traceback.format_exception(problem)).splitlines()), text])
 
 
 def filtered(scene: Scene) -> str:

@@ -7,6 +7,8 @@ from dataclasses import replace
 from signal import Signals
 from typing import NamedTuple
 
+from textual import events
+
 from gssr.model.live.watch import Watch
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Table
@@ -24,12 +26,15 @@ _WIDTH = 46
 class Job(NamedTuple):
     """What the job prints is in ``log``, from the byte ``log_start`` on. At the descriptor ``notices`` lines for the user
     arrive; its end means that nobody watches over the job any more: ``leave`` is called then, and does not come back.
-    ``drawn`` is called once something is drawn. ``send`` has one of ``signals`` sent to the job; they are tried in turn."""
+    ``drawn`` is called once something is drawn, ``over`` once the end of the run is, and ``used`` at each key since.
+    ``send`` has one of ``signals`` sent to the job; they are tried in turn."""
 
     log: str
     log_start: int
     notices: int
     drawn: Callable[[], None]
+    over: Callable[[], None]
+    used: Callable[[], None]
     signals: Sequence[int]
     send: Callable[[int], None]
     leave: Callable[[], None]
@@ -61,9 +66,15 @@ class JobScreen(LiveScreen):
         if not data:
             self._job.leave()
         *lines, self._unheard = (self._unheard + data).split(b"\n")
-        if lines and not self._ended:
+        if lines:
             self._message = clean(lines[-1].decode("utf-8", "replace"))
             self._draw()
+
+    async def on_event(self, event: events.Event) -> None:
+        """Tell that somebody is there, who may want to stay."""
+        if self._ended and isinstance(event, events.InputEvent):
+            self._job.used()
+        await super().on_event(event)
 
     def _job_runs(self) -> bool:
         return not self.frames or self.frames[0].state not in ("ended", "lost")
@@ -75,6 +86,7 @@ class JobScreen(LiveScreen):
         if not self._ended and not self._job_runs():
             self._ended, self._asking = True, False
             self._message = "the job has ended; q leaves"
+            self._job.over()
         rows = super()._rows(scene)
         if not self._asking:
             return rows

@@ -6,7 +6,9 @@ What lies over a screen until Esc closes it: the help, made from the table of ac
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
+from time import localtime, strftime
 from typing import NamedTuple
 
 import numpy as np
@@ -16,11 +18,12 @@ from gssr.model.cached import once
 from gssr.model.live.frame import Frame, Query
 from gssr.model.verdicts.table import Table
 from gssr.render import clock
-from gssr.render.cells import cell_width, clip, fit, flow, pad, wrap
+from gssr.render.cells import cell_width, clean, clip, fit, flow, pad, wrap
 from gssr.render.clock import duration
 from gssr.render.glyphs import drawable
 from gssr.render.roles import Role, Row, Span, text_of
 from gssr.render.scale import UNKNOWN, count, fixed, metric_of, pane_height, quantity, unit_of
+from gssr.store.format.rank_ends import RankEnd, place_of
 from gssr.tui.actions import BY_NAME as ACTION
 from gssr.tui.actions import footer_of, offered, shown_keys
 from gssr.tui.axis import age_text, event_text, is_growing, lasting, shown_metrics, told, window_text
@@ -324,15 +327,25 @@ def state_text(frame: Frame) -> Span:
     return Span(text, role)
 
 
+def _stopped(ranks: Sequence[RankEnd]) -> str:
+    """Name the first rank that was lost or failed, with its node and the time, and count the others."""
+    first = ranks[0]
+    at = "" if first.time is None else f" {strftime('%H:%M:%S', localtime(first.time))}"
+    more = f", {len(ranks) - 1} more" if len(ranks) > 1 else ""
+    return f"{clean(place_of(first))} {first.how}{at}{more}"
+
+
 def header(scene: Scene) -> Row:
     """Which run this is, how it stands, and where in time the view is."""
     frame, view = scene.frame, scene.view
     run = frame.run
-    names = [run.job_id, run.label] if run else []
+    names = [run.shown_job, run.label] if run else []
     name = " ".join(part for part in names if part) or frame.path.rsplit("/", 1)[-1]
     pieces: list[Row] = [(state_text(frame),)]
     if run is not None and frame.ranks_missing:
         pieces.append((Span(f"lacks {len(frame.ranks_missing):,} of {run.world_size:,} ranks", "bad"),))
+    if run is not None and frame.ranks_stopped and (run.world_size or 1) > 1:
+        pieces.append((Span(_stopped(frame.ranks_stopped), "bad"),))
     if frame.n_rows:
         elapsed = (frame.now if frame.following else frame.last) - frame.first
         since = frame.first if frame.since is None else frame.since

@@ -55,24 +55,30 @@ class Bench:
         return self.engine
 
     def session(
-        self, interval: float = 0.1, pause: bool = False, choose: Callable[..., Any] | None = None, beside: bool = False
-    ) -> Any:
-        """A session on all GPUs of the engine, or on those that ``choose`` makes of them."""
+        self, interval: float = 0.1, pause: bool = False, choose: Callable[..., Any] | None = None, beside: bool = False,
+        shared: bool = False,
+    ) -> Any:  # fmt: skip
+        """A session on all GPUs of the engine, or on those that ``choose`` makes of them; ``shared`` as on one that is not
+        in this process."""
         from gssr.backends.dcgm.engine import reach
         from gssr.backends.dcgm.entities import discover
         from gssr.backends.dcgm.session import Session, SessionOptions
 
         engine = reach()
+        engine.embedded = not shared
         found = discover(engine)
         chosen = choose(found) if choose else found
         return Session(engine, chosen, [False] * len(chosen), SessionOptions(interval, pause, beside), self.clock)
 
     def run(self, session: Any, seconds: float, poll: float | None = None) -> tuple[list[Any], list[Any]]:
-        """Rows and changes of this many seconds; polled when it is due, or every ``poll`` s."""
+        """Rows and changes of this many seconds; polled when it is due, or every ``poll`` s, and on a busy node when the
+        engine gets to answer."""
         rows, changes = [], []
         end = self.clock.now + seconds
         while self.clock.now < end - 1e-6:
             self.clock.now += min(poll or session.due_in, end - self.clock.now)
+            answered = self.engine.runs_at(self.engine.now()) / 1e6 - self.engine.knobs["ahead"]
+            self.clock.now = max(self.clock.now, answered)
             new_rows, new_changes = session.poll()
             rows += new_rows
             changes += new_changes
@@ -80,10 +86,7 @@ class Bench:
 
     def rest(self, session: Any) -> list[Any]:
         """The last rows, as at the end of a recording."""
-        session.end()
         rows, _ = session.poll()
-        while session.incomplete:
-            rows += session.poll()[0]
         return [*rows, *session.flush()]
 
 

@@ -367,7 +367,8 @@ def test_doctor_shows_amds_gpus_and_says_why_not_intels(tree, tmp_path, monkeypa
     assert found["backend amd"].verdict == "ok" and "untested on hardware" in found["backend amd"].details
     assert "Intel GPUs" not in found
     machine.put(7, "vendor", "0x8086")
-    monkeypatch.setattr(doctor, "_offers", lambda: [Offer("nvml", False, "no driver"), amd.offer()])
+    nvidias = [Offer(name, False, "no driver") for name in ("dcgm", "gpm", "nvml")]
+    monkeypatch.setattr(doctor, "_offers", lambda: [*nvidias, amd.offer()])
     found = {advice.what: advice for advice in doctor._real_gpus()}
     assert found["GPUs"].details.startswith("2 GPUs (AMD Instinct MI300X), driver unknown, untested on hardware")
     assert found["Intel GPUs"].verdict == "note" and "root only" in found["Intel GPUs"].details

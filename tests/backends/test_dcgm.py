@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 from dcgm_bench import START, UUIDS, Bench, bindings_folder, fake_modules, messages, values_of
 
-from gssr.metrics import BY_NAME, INDEX, METRICS
+from gssr.metrics import BY_NAME, INDEX, METRICS, SCORE_INPUTS
 
 PROFILED = [metric.name for metric in METRICS if metric.dcgm and metric.dcgm > 1000]
 BASE = [metric.name for metric in METRICS if metric.dcgm and metric.dcgm < 1000]
@@ -53,7 +53,7 @@ def expected(engine, uuid: str, metric: str, since: float) -> list:
 
 @pytest.mark.parametrize(("gpus", "seconds"), [(2, 40), (8, 10)])
 def test_no_sample_is_lost_or_doubled_with_late_insertions(bench, gpus, seconds):
-    engine = bench.start_engine(gpus=UUIDS[:gpus], late=0.8)
+    engine = bench.start_engine(gpus=UUIDS[:gpus], late=0.04)
     session = bench.session(0.1)
     rows, changes = bench.run(session, seconds)
     rows += bench.rest(session)
@@ -67,6 +67,42 @@ def test_no_sample_is_lost_or_doubled_with_late_insertions(bench, gpus, seconds)
         }
         assert 10 * seconds - 8 < len(inserted) == len([row for row in rows if row[0] == gpu])
     assert [change for change in changes if "late" in change.message] == []
+
+
+def recorded(rows, engine, gpu, metric, interval):
+    """The values that rows hold, after checking that each is a sample of its row's interval and none is there twice."""
+    stamps = {
+        value: stamp / 1e6
+        for name, field, stamp, value, _ in engine.log
+        if name == UUIDS[gpu] and field == BY_NAME[metric].dcgm and value is not None
+    }
+    column = 2 + INDEX[metric]
+    mine = [(row[1], row[column]) for row in rows if row[0] == gpu and row[column] is not None]
+    assert all(abs(stamps[value] - time) < 0.51 * interval for time, value in mine)
+    assert len({value for _, value in mine}) == len(mine)
+    return [value for _, value in mine]
+
+
+def test_values_that_an_engine_inserts_much_later_are_right_or_missing(bench):
+    engine = bench.start_engine(late=0.8)
+    session = bench.session(0.1)
+    rows, changes = bench.run(session, 40)
+    assert not changes
+    for metric in ("sm_active", "dram_active", "power_usage"):
+        assert len(recorded(rows, engine, 0, metric, 0.1)) > 40
+
+
+@pytest.mark.parametrize("busy", [0.2, 0.8])
+def test_on_a_busy_node_few_of_the_engines_samples_are_missed(bench, busy):
+    """The engine itself takes 60 to 90 % there."""
+    engine = bench.start_engine(gpus=UUIDS[:1], busy=busy)
+    session = bench.session(0.1)
+    rows, changes = bench.run(session, 60)
+    assert not changes, "a held-up engine is no lost GPU"
+    for metric in ("sm_active", "dram_active", "power_usage"):
+        theirs = expected(engine, UUIDS[0], metric, START)
+        assert 360 < len(theirs) < 580
+        assert len(recorded(rows, engine, 0, metric, 0.1)) > 0.9 * len(theirs)
 
 
 @pytest.mark.parametrize(("interval", "gpus"), [(0.1, 8), (0.5, 8), (1.0, 2)])
@@ -84,21 +120,23 @@ def test_a_tick_is_one_call_whatever_the_number_of_gpus(bench, interval, gpus):
     assert len(rows) == pytest.approx(gpus * n, abs=2 * gpus)
 
 
-@pytest.mark.parametrize("seconds", [0.13, 0.35, 2.6])
-def test_what_was_sampled_while_reading_was_held_up_is_fetched(bench, seconds):
+@pytest.mark.parametrize("seconds", [0.13, 0.35, 2.6, 4.0])
+def test_only_what_was_sampled_while_reading_was_held_up_is_missing(bench, seconds):
     engine = bench.start_engine()
     session = bench.session(0.1)
-    rows, _ = bench.run(session, 5)
+    rows, changes = bench.run(session, 5)
     for _ in range(4):
         bench.clock.now += seconds
-        rows += bench.run(session, 3)[0]
+        new_rows, new_changes = bench.run(session, 3)
+        rows, changes = rows + new_rows, changes + new_changes
     rows += bench.rest(session)
+    assert not changes
     for gpu, uuid in enumerate(UUIDS[:2]):
         for metric in session.measures:
-            assert values_of(rows, gpu, metric) == expected(engine, uuid, metric, START), (uuid, metric)
-    engine.calls.clear()
-    bench.run(session, 3)
-    assert "samples" not in engine.calls, "what was fetched is not fetched again"
+            mine, theirs = values_of(rows, gpu, metric), expected(engine, uuid, metric, START)
+            missing = 4 * (10 * seconds - 1)
+            assert len(theirs) - len(mine) == pytest.approx(missing, abs=4)
+        assert len(recorded(rows, engine, gpu, "sm_active", 0.1)) > 150
 
 
 @pytest.mark.parametrize("interval", [0.1, 0.5, 1.5, 30.0])
@@ -112,14 +150,14 @@ def test_an_engine_is_asked_at_least_once_a_second(bench, interval):
 
 def test_values_in_another_order_are_told_apart(bench, monkeypatch):
     """DCGM promises no order; a structure may come with others' types."""
-    from gssr.backends.dcgm.read import Latest, SampledSeries
+    from gssr.backends.dcgm.read import LatestValues, Series
 
     bench.start_engine()
     session = bench.session(0.1)
     bench.run(session, 2)
     engine = session._engine
-    series = [SampledSeries((1, gpu), field) for gpu in (0, 1) for field in (155, 203, 1002)]
-    latest = Latest(engine, series)
+    series = [Series((1, gpu), field) for gpu in (0, 1) for field in (155, 203, 1002)]
+    latest = LatestValues(engine, series)
     (first,) = latest.read()
     original = engine.call_library
 
@@ -132,6 +170,20 @@ def test_values_in_another_order_are_told_apart(bench, monkeypatch):
     (second,) = latest.read()
     assert list(first.numbers) == list(range(6)) and list(second.numbers) == [5, 4, 3, 2, 1, 0]
     assert list(zip(*first, strict=True)) == list(zip(*second, strict=True))[::-1]
+
+
+def test_records_of_another_version_are_refused(bench, monkeypatch):
+    """Their layout is another one: what was read from them would be garbage."""
+    from gssr.backends.base import BackendError
+    from gssr.backends.dcgm.read import LatestValues, Series
+
+    bench.start_engine()
+    session = bench.session(0.1)
+    bench.run(session, 1)
+    engine = session._engine
+    monkeypatch.setattr(engine.bindings.structs, "dcgmFieldValue_version2", 3 << 24)
+    with pytest.raises(BackendError, match="other records than its Python bindings describe"):
+        LatestValues(engine, [Series((1, 0), 155)]).read()
 
 
 def test_a_chain_of_the_engines_own_next_times_would_lose_samples(bench):
@@ -189,35 +241,31 @@ def test_units_are_the_catalogues(bench):
     assert engine.log
 
 
-@pytest.mark.parametrize(("since", "metric", "noticed"), [(0.0, "gpu_utilization", 1), (3.21, "sm_active", 4)])
-def test_others_that_sample_faster_double_nothing(bench, since, metric, noticed):
-    """The fastest watcher sets the rate for all: a bin holds the mean of what came. One that begins to is noticed within two
-    seconds."""
+@pytest.mark.parametrize(
+    ("since", "metric", "period"), [(0.0, "power_usage", 0.1), (3.21, "sm_active", 0.1), (3.21, "sm_active", 0.3)]
+)
+def test_others_that_sample_faster_double_nothing(bench, since, metric, period):
+    """The fastest watcher sets the rate for all: of several samples in an interval the newest is recorded."""
     engine = bench.start_engine(gpus=UUIDS[:1])
     known = BY_NAME[metric]
 
     def watch():
         other = engine.group_create(99, 1, "other")
         engine.group_add(99, other, 1, 0)
-        engine.watch(99, other, engine.fields_create(99, [known.dcgm], "other"), 100_000, 60.0, 0)
+        engine.watch(99, other, engine.fields_create(99, [known.dcgm], "other"), round(period * 1e6), 60.0, 0)
 
     if not since:
         watch()
     session = bench.session(0.5)
+    rows = []
     if since:
-        bench.run(session, since)
+        rows, _ = bench.run(session, since)
         watch()
-    rows, _ = bench.run(session, 20)
-    logged = [
-        (stamp / 1e6, value * known.dcgm_factor)
-        for _, field, stamp, value, _ in engine.log
-        if field == known.dcgm and value is not None
-    ]
-    assert len(rows) == pytest.approx(40, abs=3)
-    for row in rows[noticed:]:
-        several = [value for stamp, value in logged if abs(stamp - row[1]) < 0.25]
-        assert len(several) in (4, 5, 6)
-        assert row[2 + INDEX[metric]] == pytest.approx(sum(several) / len(several))
+    rows += bench.run(session, 20)[0]
+    n = round((20 + since) / 0.5)
+    assert len(rows) == pytest.approx(n, abs=3)
+    assert len(recorded(rows, engine, 0, metric, 0.5)) == pytest.approx(n, abs=3)
+    assert values_of(rows, 0, "energy") == expected(engine, UUIDS[0], "energy", START)[: len(rows)]
 
 
 @pytest.mark.parametrize("ahead", [0.0, 60.0])
@@ -257,21 +305,23 @@ def test_refused_profiling_leaves_the_base_fields_and_one_line(bench, code, cure
     assert not [change for change in changes if change.kind == "gpu_lost"]
 
 
-def test_a_failing_profiling_field_costs_only_itself(bench):
-    bench.start_engine(failing=[1015])
+def test_a_failing_profiling_field_costs_no_metric_that_the_score_needs(bench):
+    engine = bench.start_engine(failing=[1015])
     session = bench.session()
-    assert set(PROFILED) - set(session.measures) - {"c2c_tx_bytes", "c2c_rx_bytes"} == {"tensor_dfma_active"}
-    assert any("Tensor DFMA" in note for note in session.notes)
+    assert {name for name in session.measures if name in PROFILED} == set(SCORE_INPUTS)
+    (note,) = session.notes
+    assert "NVIDIA H100 can't measure all metrics together, left out are" in note and "Tensor DFMA" in note
     rows, _ = bench.run(session, 3)
     assert values_of(rows, 0, "sm_active") and values_of(rows, 0, "power_usage")
+    session.close()
+    assert engine.left_behind == 0
 
 
-def test_where_few_fields_go_together_the_scores_inputs_come_first(bench):
-    bench.start_engine(together=6)
-    session = bench.session()
-    assert {name for name in session.measures if name in PROFILED} == {
-        "sm_active", "sm_occupancy", "fp64_active", "fp32_active", "fp16_active", "tensor_active"
-    }  # fmt: skip
+@pytest.mark.parametrize(("code", "calls"), [(-37, 3), (-3, 9)])
+def test_an_engine_that_refuses_profiling_is_not_asked_field_by_field(bench, code, calls):
+    engine = bench.start_engine(gpus=UUIDS[:1], profiling=code)
+    bench.session()
+    assert sum(name in ("watch", "unwatch", "fields_create", "fields_destroy") for name in engine.calls) <= calls
 
 
 def test_gpus_of_two_models_are_watched_apart(bench):
@@ -307,14 +357,62 @@ def test_a_lost_gpu_leaves_the_others_and_comes_back(bench):
     assert values_of(rows, 1, "power_usage")
 
 
-def test_dropped_watches_are_set_again(bench):
-    engine = bench.start_engine()
-    session = bench.session()
+def test_a_gpu_that_dcgm_says_is_lost_is_so_until_it_has_values(bench, monkeypatch):
+    """Also at reads between two samples, at which nothing is new."""
+    bench.start_engine()
+    session = bench.session(4.0)
+    bench.run(session, 10)
+    latest, second = session._latest, {number for number, each in enumerate(session._series) if each.entity == (1, 1)}
+
+    def said_to_be_lost():
+        return [
+            reading._replace(statuses=[-18 if number in second else 0 for number in reading.numbers])
+            for reading in read()
+        ]
+
+    read = latest.read
+    monkeypatch.setattr(latest, "read", said_to_be_lost)
+    _, changes = bench.run(session, 12)
+    assert [(change.kind, change.gpu) for change in changes] == [("gpu_lost", 1)]
+    monkeypatch.setattr(latest, "read", read)
+    _, changes = bench.run(session, 12)
+    assert [(change.kind, change.gpu) for change in changes] == [("gpu_back", 1)]
+
+
+def hold_back(engine, gpus):
+    """From now on have the engine answer with nothing newer of these GPUs."""
+    latest, newest = type(engine)._latest, engine.now()
+    engine._latest = lambda entity, field, now: latest(engine, entity, field, newest if entity[1] in gpus else now)
+
+
+def test_gpus_are_not_lost_while_their_engine_tells_nothing(bench):
+    """Once 10 hangs of 3 to 5 s were 21 broken GPUs: the first answer after one still has the old stamps, and then one GPU
+    is sampled after the other."""
+    engine = bench.start_engine(gpus=UUIDS)
+    session = bench.session(0.1)
     bench.run(session, 5)
-    engine.knobs["unwatch"] = True
-    rows, changes = bench.run(session, 5)
-    assert messages(changes, "backend") == ["dcgm: its hostengine had dropped the watches; they were set again"]
-    assert len(values_of(rows, 0, "sm_active")) > 30
+    changes = []
+    for seconds in (3.2, 3.9, 4.8):
+        hold_back(engine, range(8))
+        bench.clock.now += seconds
+        changes += bench.run(session, 0.05)[1]
+        hold_back(engine, range(4, 8))
+        changes += bench.run(session, 1)[1]
+        del engine._latest
+        changes += bench.run(session, 5)[1]
+    assert not changes
+
+
+def test_an_engine_that_answers_and_samples_nothing_is_lost_and_not_its_gpus(bench):
+    from gssr.backends.base import BackendError
+
+    engine = bench.start_engine()
+    session = bench.session(0.1)
+    bench.run(session, 2)
+    hold_back(engine, range(8))
+    assert not bench.run(session, 4.5)[1]
+    with pytest.raises(BackendError, match="answers, but has sampled nothing for 5 s"):
+        bench.run(session, 2)
 
 
 @pytest.mark.parametrize("ahead", [-3600.0, 5.0, 3600.0])
@@ -363,7 +461,8 @@ def test_mig_instances_are_rows_with_what_is_measured_there(bench):
     session = bench.session(choose=lambda found: found)
     rows, _ = bench.run(session, 5)
     rows += session.flush()
-    names = ["MIG-GPU-a/1/0", "MIG-GPU-a/2/0", "MIG-GPU-a/2/1", "GPU-b"]
+    # One that is alone is measured by its GPU instance; what shares one, by itself.
+    names = ["GPU-a/1", "MIG-GPU-a/2/0", "MIG-GPU-a/2/1", "GPU-b"]
     for position, name in enumerate(names):
         assert values_of(rows, position, "sm_active") == expected(engine, name, "sm_active", START)
     assert values_of(rows, 0, "dram_active"), "an instance alone on its GPU instance has its memory traffic"
@@ -426,7 +525,7 @@ def test_counters_that_are_forbidden_are_said_within_two_seconds_permission_firs
     session = bench.session(0.5)
     _, changes = bench.run(session, 2)
     (said,) = messages(changes, "backend")
-    assert "SM active" in said and "not be permitted" in said
+    assert "all profiling metrics (SM, tensor, memory activity)" in said and "not be permitted" in said
     assert said.index("permitted") < said.index("another profiler") and "before Hopper" in said
 
 
@@ -447,7 +546,7 @@ def test_a_session_takes_one_group_where_it_can(bench, models):
     engine = bench.start_engine(models=models)
     session = bench.session()
     bench.run(session, 3)
-    assert len(engine._groups) == (1 if not models else 3), "and one a model where they can't be profiled together"
+    assert len(engine._groups) == (1 if not models else 2), "one for each model"
     rows, _ = bench.run(session, 2)
     assert values_of(rows, 1, "power_usage")
 
@@ -507,6 +606,45 @@ def test_beside_others_no_counters_are_taken_that_they_may_need(bench, capabilit
 def test_keep_age_is_whole_seconds_and_long_enough():
     from gssr.backends.dcgm.watch import keep_seconds
 
-    assert keep_seconds(0.1) == 10.0
-    assert keep_seconds(2.5) == 13.0
-    assert keep_seconds(12.0) == 60.0
+    assert keep_seconds(0.1, "4.6.0", shared=True) == 10.0
+    assert keep_seconds(2.5, "4.6.0", shared=True) == 13.0
+    assert keep_seconds(12.0, "4.6.0", shared=True) == 60.0
+    assert keep_seconds(0.1, "4.1.0", shared=True) == keep_seconds(0.1, "", shared=True) == 3600.0
+    assert keep_seconds(0.1, "3.3.9", shared=False) == 10.0, "nobody else can use an engine in this process"
+
+
+def test_other_clients_keep_their_history(bench):
+    """On DCGM 3 the shortest age of all watchers holds: ours once cut an hour's history to 10 s."""
+    engine = bench.start_engine(gpus=UUIDS[:1])
+    other = engine.group_create(99, 1, "other")
+    engine.group_add(99, other, 1, 0)
+    engine.watch(99, other, engine.fields_create(99, [155], "other"), 100_000, 75.0, 0)
+    session = bench.session(0.1, shared=True)
+    bench.run(session, 16)
+    assert len(engine.samples(99, (1, 0), 155, 0, engine.now())) == pytest.approx(160, abs=2)
+
+
+@pytest.mark.parametrize("interval", [0.1, 30.0])
+def test_whether_an_engine_samples_profiling_metrics_for_others_is_read_from_its_cache(bench, monkeypatch, interval):
+    """30 s is how often dcgm-exporter samples, unless it is told otherwise."""
+    from types import SimpleNamespace
+
+    from gssr.backends.dcgm.availability import samples_profiling
+    from gssr.backends.dcgm.engine import reach
+    from gssr.backends.dcgm.entities import discover
+
+    engine = bench.start_engine()
+    monkeypatch.setattr("gssr.backends.dcgm.availability.time", SimpleNamespace(time=bench.clock))
+    asking = reach()
+    found = discover(asking)
+    assert not samples_profiling(asking, found) and not engine.log and engine.left_behind == 0
+    theirs = bench.session(interval)
+    for _ in range(4):
+        bench.clock.now += interval
+        engine.update_all(0)
+    bench.clock.now += 0.9 * interval
+    left = engine.left_behind
+    assert samples_profiling(asking, found) and engine.left_behind == left
+    theirs.close()
+    bench.clock.now += 3 * interval
+    assert not samples_profiling(asking, found)

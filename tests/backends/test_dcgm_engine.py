@@ -69,7 +69,7 @@ class Run:
 @pytest.fixture
 def impatient(monkeypatch):
     monkeypatch.setattr("gssr.backends.dcgm.backend.RETRY_SECONDS", 0.2)
-    monkeypatch.setattr("gssr.backends.dcgm.read.POLL_SECONDS", 0.2)
+    monkeypatch.setattr("gssr.backends.dcgm.session.POLL_SECONDS", 0.2)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -118,6 +118,41 @@ def test_a_hung_engine_is_left_behind_and_holds_up_nobody(engine, monkeypatch):
     assert run.close() < 30
     mine = values_of(run.rows, 0, "sm_active")
     assert len(mine) == len(set(mine)), "nothing twice"
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_slow_engine_is_a_gap_and_no_lost_gpu(engine):
+    """Stopped for less than what counts as hung: once 7 of 8 GPUs were said to be broken."""
+    engine.start(gpus=UUIDS)
+    run = Run(open_dcgm("dcgm", None, 0.1))
+    run.until(lambda: len(run.rows) > 80)
+    for _ in range(2):
+        engine.signal(signal.SIGSTOP)
+        end = time.monotonic() + 3.6
+        run.until(lambda end=end: time.monotonic() > end)
+        engine.signal(signal.SIGCONT)
+        before = len(run.rows)
+        run.until(lambda before=before: len(run.rows) > before + 80)
+    run.close()
+    assert not run.said("gpu_lost")
+    assert len(run.said("gap")) + len(run.said("backend_lost")) >= 2
+    assert all("to answer" in line for line in run.said("gap"))
+    mine = values_of(run.rows, 0, "sm_active")
+    assert len(mine) == len(set(mine)), "nothing twice"
+
+
+@pytest.mark.usefixtures("impatient")
+def test_dropped_watches_are_set_again(engine):
+    engine.start()
+    run = Run(open_dcgm("dcgm", None, 0.1))
+    run.until(lambda: len(run.rows) > 10)
+    engine.set(unwatch=True)
+    run.until(lambda: run.said("backend_lost"))
+    engine.set(unwatch=False)
+    before = len(values_of(run.rows, 0, "sm_active"))
+    run.until(lambda: run.said("backend_back") and len(values_of(run.rows, 0, "sm_active")) > before + 10)
+    run.close()
+    assert "does not watch any more" in run.said("backend_lost")[0]
 
 
 @pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL])
@@ -226,7 +261,7 @@ def test_the_drivers_view_decides_which_gpus_are_ours(monkeypatch):
     from gssr.backends.base import Device
     from gssr.backends.dcgm.entities import Sampled, choose_mine
 
-    found = [Sampled(Device(index, uuid), uuid, index, ((1, index),)) for index, uuid in enumerate(UUIDS)]
+    found = [Sampled(Device(index, uuid), uuid, index, (1, index), uuid) for index, uuid in enumerate(UUIDS)]
     seen = [driver.DriverGpu(Device(index, uuid, sm_count=132), uuid, None, None, None)
             for index, uuid in enumerate(["GPU-e", "GPU-f"])]  # fmt: skip
     monkeypatch.setattr(driver, "start", lambda: None)
@@ -365,7 +400,7 @@ def test_only_pause_can_be_asked_for():
     ("text", "shown"),
     [
         ("", "127.0.0.1:5555"), ("node1", "node1:5555"), ("node1:77", "node1:77"), ("unix:///run/x", "unix:///run/x"),
-        ("::1", "[::1]:5555"), ("[::1]:77", "[::1]:77"), ("node1:²", "[node1:²]:5555"), ("x:65536", "[x:65536]:5555"),
+        ("::1", "[::1]:5555"), ("[::1]:77", "[::1]:77"),
     ],
 )  # fmt: skip
 def test_dcgm_host_takes_what_nvidias_tools_take(text, shown):
@@ -374,7 +409,15 @@ def test_dcgm_host_takes_what_nvidias_tools_take(text, shown):
     assert str(address_of({"DCGM_HOST": text})) == shown
 
 
-@pytest.mark.parametrize("text", ["é" * 300, "node1:" + "9" * 5000, "a..b", "unix://" + "x" * 300])
+@pytest.mark.parametrize("text", ["127.0.0.1:55x5", "node1:²", "x:65536", "node1:", "[::1]:x", "node1:" + "9" * 5000])
+def test_dcgm_host_with_a_port_that_is_none_is_refused_as_it_was_typed(monkeypatch, text):
+    monkeypatch.setenv("DCGM_HOST", text)
+    monkeypatch.setenv("DCGM_BINDINGS", bindings_folder(4))
+    assert f"DCGM_HOST={text} " in refusal() and "no port" in refusal()
+    assert (offer().works, offer().details) == (False, f"DCGM_HOST={text} ends in no port")
+
+
+@pytest.mark.parametrize("text", ["é" * 300, "a..b", "unix://" + "x" * 300])
 def test_dcgm_host_that_can_be_no_address_is_a_host_that_is_silent(text):
     from gssr.backends.dcgm.engine import address_of, probe
 

@@ -63,6 +63,26 @@ def test_gpu_instances_and_their_compute_instances_make_up_the_mig_devices(drive
     assert found == devices == [(7, 0), (8, 0), (9, 0)]
 
 
+def test_whoever_counts_up_the_profiles_comes_to_an_end(driver):
+    """DCGM asks for one profile after another until an index is invalid; "not supported" is one that this GPU lacks."""
+    library = driver()
+    profile, compute = pynvml.c_nvmlGpuInstanceProfileInfo_t(), pynvml.c_nvmlComputeInstanceProfileInfo_t()
+    instances, count = (c_void_p * 7)(), c_uint()
+    whole = gpu(library, 0)
+    assert library.nvmlDeviceGetGpuInstances(whole, 19, instances, byref(count)) == 0
+
+    def of_the_gpu(index):
+        return library.nvmlDeviceGetGpuInstanceProfileInfo(whole, index, byref(profile))
+
+    def of_an_instance(index):
+        return library.nvmlGpuInstanceGetComputeInstanceProfileInfo(c_void_p(instances[0]), index, 0, byref(compute))
+
+    for ask in (of_the_gpu, of_an_instance):
+        answers = [ask(index) for index in range(40)]
+        assert answers[0] == 0 and pynvml.NVML_ERROR_NOT_SUPPORTED in answers
+        assert answers[-1] == pynvml.NVML_ERROR_INVALID_ARGUMENT
+
+
 def test_a_gpu_without_mig_has_no_instances(driver):
     library = driver()
     handles, count = (c_void_p * 7)(), c_uint()

@@ -18,13 +18,16 @@ from benchmarks.fuzz import (
     reports,
     table,
     texts,
+    tool_traces,
     traces,
 )
 from benchmarks.fuzz.table import READERS, attempts
 from benchmarks.processes import ENVIRONMENT
 
 HERE = "on this machine"
-INPUTS = {recordings: 6, reports: 60, blobs: 12, texts: 150, traces: 10_000, metric_texts: 700, metric_files: 250}
+INPUTS = {
+    recordings: 6, reports: 60, blobs: 12, texts: 150, traces: 10_000, tool_traces: 10, metric_texts: 700, metric_files: 250,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,18 @@ def test_who_is_refused_or_let_in_against_the_rules() -> None:
     assert not verdict(race("-f", "-a"), ran(0) | ran(1, 0.7), recorded(0, 1)).wrongly
 
 
+def test_tasks_of_an_array_and_jobs_on_several_nodes_may_all_be_let_in_and_are_not_refused() -> None:
+    for other in (race("", "")._replace(kind="slurm-array"), race("", "")._replace(nodes=2)):
+        assert verdict(other, ran(0) | ran(1), recorded(0, 1)).problems == []
+        assert verdict(other, ran(0) | refused(1), recorded(0)).wrongly
+
+
+def test_a_workload_that_does_not_print_what_is_its_own_is_noticed() -> None:
+    ranks = ran(0) | refused(1)
+    ranks[0, 2] = [ranks[0, 2][0]._replace(is_output_whole=False)]
+    assert len(verdict(race("", ""), ranks, recorded(0)).torn) == 1
+
+
 def test_a_rank_is_lost_that_lacks_in_any_place() -> None:
     whole = recorded(0, 1)
     both = ran(0) | ran(1)
@@ -130,13 +142,16 @@ def test_a_rank_that_said_it_could_not_sample_yet_needs_no_samples() -> None:
     assert (found.problems, found.unsampled, found.unrecorded) == ([], 1, 0)
 
 
-def test_a_run_may_be_replaced_whole_by_one_with_f_that_ended_after_it() -> None:
-    found = verdict(race("-a", "-f"), ran(0) | ran(1, 0.5), recorded(1))
+def test_a_run_may_be_replaced_whole_by_one_with_f_that_began_after_it() -> None:
+    found = verdict(race("-a", "-f"), ran(0) | ran(1, 1.2), recorded(1))
     assert (found.problems, found.replaced) == ([], 1)
-    assert verdict(race("-f", "-f"), ran(0) | ran(1, 0.5), recorded()).lost  # but not by one that is gone as well
-    assert verdict(race("-a", "-f"), ran(0, 0.5) | ran(1), recorded(1)).lost  # nor while it runs
+    assert verdict(race("-f", "-f"), ran(0) | ran(1, 1.2), recorded()).lost  # but not by one that is gone as well
+    assert verdict(race("-a", "-f"), ran(0, 0.5) | ran(1), recorded(1)).lost  # nor one that goes on after it
+    assert verdict(race("-a", "-f"), ran(0) | ran(1, 0.5), recorded(1)).lost  # nor one that was going on when it began
+    array = race("-a", "-f")._replace(kind="slurm-array")
+    assert verdict(array, ran(0) | ran(1, 1.2), recorded(1)).lost  # nor a task of its own array
     part = Held(recorded(0, 1).processes[3:], recorded(0, 1).gpus[3:], [])
-    assert len(verdict(race("-a", "-f"), ran(0) | ran(1, 0.5), part, missing=3).lost) == 3  # nor in part
+    assert len(verdict(race("-a", "-f"), ran(0) | ran(1, 1.2), part, missing=3).lost) == 3  # nor in part
     assert verdict(race("-f", "-a", earlier=True), ran(0) | ran(1), recorded(0, 1)).replaced == 1
     assert verdict(race("-a", "-a", earlier=True), ran(0) | ran(1), recorded(0, 1)).lost
 

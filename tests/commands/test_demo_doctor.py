@@ -93,8 +93,7 @@ def test_doctor_with_bindings_but_no_engine_says_what_to_start(tmp_path, fake_dr
     environ = fake_driver.environ(gpus=2) | {"DCGM_BINDINGS": str(bindings), "DCGM_HOST": f"unix://{tmp_path}/none"}
     found = diagnosis(tmp_path, environ)
     assert found["backend dcgm"] == (
-        f"no no hostengine answers on unix://{tmp_path}/none "
-        "-> start nv-hostengine on this node, or name another place in DCGM_HOST"
+        f"no no hostengine answers on unix://{tmp_path}/none -> start nv-hostengine there, or unset DCGM_HOST"
     )
     assert found["backend auto"].endswith("here: gpm")
 

@@ -173,6 +173,8 @@ def test_weeks_and_jobs_of_strange_runs_are_unknown_or_their_own(recorded: Recor
     run = figures_of(recorded("train"))
     assert job_of(run) == run.run_id
     assert job_of(run._replace(job_id="7")) == "7" and job_of(run._replace(job_id="7", cluster="c")) == "c/7"
+    task = run._replace(job_id="7", array_job_id="6", array_task_id="0", cluster="c")
+    assert job_of(task) == "c/6_0"
 
 
 def _die_at_the_third(name: str, _request: fleet.Request) -> fleet._Read:

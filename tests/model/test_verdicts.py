@@ -55,7 +55,17 @@ def _lost(*losses: tuple[int, float, float], of: Evidence | None = None) -> Evid
     return replace(found, events=tuple(events), series=series)
 
 
+def _happened(kind: str, *ranks: int) -> Evidence:
+    """Ranks of which a kind of event is recorded, ten seconds apart; each has the GPU of its number."""
+    events = [Event(START + 10 * (k + 1), "n0", None, rank, kind, "what it says") for k, rank in enumerate(ranks)]
+    found = evidence()
+    gpus = tuple(gpu._replace(rank=place) for place, gpu in enumerate(found.gpus))
+    return replace(found, events=tuple(events), gpus=gpus)
+
+
 CAUSES: dict[str, list[Evidence]] = {
+    "rank_lost": [_happened("rank_lost", 5), _happened("rank_lost", 4, 5, 6, 7)],
+    "out_of_memory": [_happened("out_of_memory", 1), _happened("out_of_memory", 1, 2)],
     "gpu_errors": [_errors((3, "xid", "XID 79: the GPU has fallen off the bus")), _errors((0, "xid", "XID 31: a fault")),
                    _errors((0, "ecc", "2 more uncorrectable memory errors (ECC)"))],
     "gpu_lost": [_lost((5, 40, 90)), _lost((5, 40, math.inf))],
@@ -96,6 +106,14 @@ def test_every_rule_has_a_code_of_its_own_and_says_where_its_numbers_come_from()
     for rule in TABLE.rules:
         names = [threshold.name for threshold in rule.thresholds]
         assert len(names) == len(set(names)) and rule.advice and rule.source
+
+
+def test_a_lost_rank_is_named_with_its_node_its_time_and_its_gpus() -> None:
+    verdict = verdicts(_happened("rank_lost", 5))["rank_lost"]
+    assert verdict.title == "Rank 5 on n0 was lost, 10 s after the start" and verdict.gpus == (5,)
+    assert verdict.severity == "critical"
+    assert verdicts(_happened("rank_lost", 4, 5))["rank_lost"].title == "2 ranks on n0 were lost, 10 s after the start"
+    assert verdicts(_happened("out_of_memory", 1))["out_of_memory"].title == "Rank 1 on n0 ran out of memory"
 
 
 EDGES: list[tuple[str, Any, float, float]] = [

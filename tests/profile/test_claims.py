@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from gssr.profile.sampling.share import STALE_SECONDS, Claims
+from gssr.profile.sampling.claims import STALE_SECONDS, Claims
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_a_note_is_written_once_and_waited_for(environ):
 
 HOLD = """
 import sys, time
-from gssr.profile.sampling.share import Claims
+from gssr.profile.sampling.claims import Claims
 claims = Claims("n", "r", {"XDG_RUNTIME_DIR": sys.argv[1]})
 print(*claims.take(["a"]), flush=True)
 time.sleep(60)
@@ -89,7 +89,7 @@ def test_a_claim_dies_with_its_holder(environ, tmp_path):
 
 RACE = """
 import os, random, sys, time
-from gssr.profile.sampling.share import Claims
+from gssr.profile.sampling.claims import Claims
 random.seed(sys.argv[2])
 won = 0
 while won < 40:
@@ -128,7 +128,7 @@ def test_a_folder_that_others_could_have_prepared_is_not_used(tmp_path, trap):
             if uid:
                 pytest.skip("on this machine we are not root: only root can give a folder away")
             os.chown(folder, 12345, -1)
-    from gssr.profile.sampling.share import _open_private
+    from gssr.profile.sampling.claims import _open_private
 
     with pytest.raises(OSError):
         _open_private(str(folder))
@@ -156,3 +156,17 @@ def test_without_the_folder_of_it_all_there_are_no_claims_and_that_is_said(envir
     with pytest.raises(OSError):
         claims.take(["a"])
     claims.close()
+
+
+def test_texts_are_read_as_long_as_those_who_wrote_them_live(environ):
+    first, second = Claims("n", "r", environ), Claims("n", "r", environ)
+    for claims, name in ((first, "uses-0-1"), (second, "uses-1-2")):
+        claims.take([name])
+        claims.tell(name, f"of {name}")
+    first.tell("uses-0-1", "anew")
+    assert (first.texts("uses-"), second.texts("uses-")) == (["of uses-1-2"], ["anew"])
+    assert second.text_of("uses-0-1") == "anew" and second.text_of("nothing") == ""
+    first.release("uses-0-1")
+    assert second.texts("uses-") == [] and second.text_of("uses-0-1") == "anew"
+    first.close()
+    second.close()

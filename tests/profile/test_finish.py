@@ -19,6 +19,8 @@ from gssr.store.write.writer import Writer
 from tests.waiting import until
 
 ROOT = Path(__file__).parent.parent.parent
+CODES = (0, 2, 1)
+"""Exit codes of ranks: the first to fail has the highest, so that it is the run's however far apart they end."""
 
 
 def rank_of(number: int, n_ranks: int = 3, job: int = 7) -> dict[str, str]:
@@ -55,13 +57,13 @@ def all_are_recording(folder: Path, n_ranks: int = 3) -> bool:
 def workload(number: int) -> tuple[str, ...]:
     """Ranks end one after the other."""
     before = f"until [ -e a.sql.d/{number - 1}.c-7.0.ended ]; do sleep 0.02; done; " if number else ""
-    return ("--", "sh", "-c", f"{before}exit {number}")
+    return ("--", "sh", "-c", f"{before}exit {CODES[number]}")
 
 
 def test_the_last_rank_merges_and_shows_the_page_and_the_others_say_nothing(tmp_path):
     ranks = [start(tmp_path, number, "-o", "a.sql", *workload(number)) for number in range(3)]
     *others, last = ended(ranks)
-    assert others == ["", ""] and [rank.returncode for rank in ranks] == [0, 1, 2]
+    assert others == ["", ""] and [rank.returncode for rank in ranks] == [*CODES]
     assert f"recorded into {tmp_path}/a.sql" in last and "How well used?" in last
     assert last.splitlines()[-1].startswith("GSSR score=") and "gpus=3" in last.splitlines()[-1]
     assert os.listdir(tmp_path) == ["a.sql"]
@@ -91,6 +93,21 @@ def test_steps_at_the_same_time_add_their_runs_to_one_file_and_none_is_kept_from
     assert all(reader.n_rows for reader in readers)
 
 
+def test_runs_that_end_together_show_their_pages_whoever_merges_them(tmp_path):
+    def task(job: int, rank: int) -> subprocess.Popen[str]:
+        environ = rank_of(rank, 2, job) | {"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": str(job)}
+        return start(tmp_path, rank, "-o", "a.sql", "--wrap", UNTIL_GO, environ=environ)
+
+    tasks = [[task(job, rank) for rank in range(2)] for job in (7, 8, 9)]
+    until(lambda: len(list(tmp_path.glob("a.sql.d/n1.*.sql"))) == 6)
+    (tmp_path / "go").touch()
+    for ranks in tasks:
+        said = "".join(ended(ranks))
+        assert said.count(f"gssr: recorded into {tmp_path}/a.sql;") == said.count("\nGSSR score=") == 1, said
+    assert sorted(os.listdir(tmp_path)) == ["a.sql", "go"]
+    assert len(open_recording(tmp_path / "a.sql").runs) == 3
+
+
 def test_without_a_summary_nothing_is_said(tmp_path):
     ranks = [start(tmp_path, number, "--no-summary", "-o", "a.sql", "--", "sleep", "0.3") for number in range(3)]
     assert ended(ranks) == [""] * 3
@@ -100,7 +117,11 @@ def test_without_a_summary_nothing_is_said(tmp_path):
 def test_a_second_command_of_a_step_is_another_run_and_f_leaves_the_last(tmp_path):
     for word in ("-a", "-a", "-f"):
         ranks = [start(tmp_path, number, "--no-summary", word, "-o", "a.sql", "--", "true") for number in range(3)]
-        assert ended(ranks) == [""] * 3
+        deleted = [f"{name} is deleted: it was over when c-7.0-3 began" for name in ("c-7.0", "c-7.0-2")] * (
+            word == "-f"
+        )
+        said = "".join(ended(ranks))
+        assert all(text in said for text in deleted) and said.count("\n") == len(deleted)
         runs = [reader.run.run_id for reader in open_recording(tmp_path / "a.sql").runs]
         assert runs == {"-a": ["c-7.0", "c-7.0-2"][: len(runs)], "-f": ["c-7.0-3"]}[word]
     assert os.listdir(tmp_path) == ["a.sql"]
@@ -127,7 +148,7 @@ def test_of_jobs_that_begin_together_at_one_name_one_is_recorded_whole_and_the_o
     said = {job: ended(ranks) for job, ranks in jobs.items()}
     codes = {job: [rank.returncode for rank in ranks] for job, ranks in jobs.items()}
     (refused,) = [job for job in jobs if codes[job] == [2, 2]]
-    assert said[refused] == ["gssr: -o a.sql: a.sql.d holds another run; use -a to add a run to it\n"] * 2
+    assert sorted(said[refused]) == ["", "gssr: -o a.sql: a.sql.d holds another run; use -a to add a run to it\n"]
     assert codes[15 - refused] == [0, 0] and sorted(os.listdir(tmp_path)) == ["a.sql", "go"]
     (reader,) = open_recording(tmp_path / "a.sql").runs
     assert reader.run.job_id == str(15 - refused) and len(reader.processes) == 2
@@ -226,7 +247,7 @@ def test_a_machine_that_stood_still_has_not_made_anybody_wait(plan, monkeypatch)
 def test_a_merge_that_takes_too_long_is_given_up(plan, monkeypatch, capfd):
     monkeypatch.setattr(finish, "MERGE_SECONDS", 0.5)
     monkeypatch.setattr(finish, "_everybody_is_through", lambda _run: True)
-    monkeypatch.setattr(finish, "_merge", lambda _run, _seconds: time.sleep(60))
+    monkeypatch.setattr(finish, "_merge", lambda _run, _seconds, _shows: time.sleep(60))
     finish.finish(plan, pid_that_is_gone(), False, True, False)
     assert "it is finished by: gssr merge" in capfd.readouterr().err
 
@@ -236,3 +257,36 @@ def pid_that_is_gone() -> int:
     done.wait()
     assert process_start(done.pid) is None
     return done.pid
+
+
+def test_jobs_of_torchrun_with_one_rdzv_id_are_both_exported(tmp_path):
+    def worker(job: int, rank: int) -> dict[str, str]:
+        return dict(os.environ) | {
+            "PYTHONPATH": str(ROOT), "SLURM_JOB_ID": str(job), "SLURM_CLUSTER_NAME": "c", "RANK": str(rank),
+            "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "GROUP_WORLD_SIZE": "1",
+            "TORCHELASTIC_RUN_ID": "100", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500",
+        }  # fmt: skip
+
+    options = ("--no-summary", "-o", "%j.sql", "--", "true")
+    ranks = [start(tmp_path, rank, *options, environ=worker(job, rank)) for job in (1, 2) for rank in range(2)]
+    assert ended(ranks) == [""] * 4
+    export = [sys.executable, "-m", "gssr", "export", "--format", "csv", "-o", "ex", "1.sql", "2.sql"]
+    done = subprocess.run(export, cwd=tmp_path, env=worker(1, 0), text=True, capture_output=True, timeout=60)
+    assert done.returncode == 0 and "2 runs exported" in done.stdout + done.stderr, done
+
+
+def test_a_page_that_takes_too_long_is_no_merge_that_did(tmp_path):
+    slow = "import sys, time\nif 'analyze' in sys.orig_argv:\n    time.sleep(30)\n"
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "sitecustomize.py").write_text(slow)
+    slow_page = {"PYTHONPATH": f"{tmp_path / 'own'}:{ROOT}"}
+    ranks = [
+        start(tmp_path, rank, "-o", "a.sql", "--", "sleep", "60", environ=rank_of(rank, 2) | slow_page)
+        for rank in range(2)
+    ]
+    until(lambda: all_are_recording(tmp_path, 2))
+    for rank in ranks:
+        rank.terminate()
+    said = "".join(ended(ranks))
+    assert said.count("gssr: ") == 1 and f"gssr: recorded into {tmp_path}/a.sql; see it with: " in said
+    assert not os.path.exists(tmp_path / "a.sql.d")

@@ -90,6 +90,60 @@ def test_the_result_stays_on_screen_until_its_user_leaves(live: Open, tmp_path: 
     terminal.nothing_is_left()
 
 
+def test_a_screen_that_nobody_uses_leaves_by_itself_and_the_page_takes_its_place(live: Open, tmp_path: Path) -> None:
+    terminal = live("echo out; exit 7", "--linger", "3")
+    before = terminal.modes()
+    terminal.on_screen()
+    terminal.expect("this screen leaves in ")
+    terminal.expect(OFF_SCREEN)
+    terminal.expect("out\r\n")
+    terminal.expect(f"gssr: recorded into {tmp_path}/x.sql")
+    terminal.expect("Notes")
+    terminal.expect(f"gssr tui {tmp_path}/x.sql")
+    assert terminal.code() == 7
+    assert terminal.modes() == before
+    terminal.nothing_is_left()
+
+
+def test_a_screen_that_is_used_stays(live: Open) -> None:
+    terminal = live("exit 0", "--linger", "2")
+    terminal.on_screen()
+    terminal.expect("this screen leaves in ")
+    for key in "123451234512345":  # 6 s
+        terminal.type(key)
+        time.sleep(0.4)
+        assert OFF_SCREEN not in terminal.text()
+    terminal.expect("this screen leaves in ")
+    terminal.expect(OFF_SCREEN)
+    assert terminal.code() == 0
+
+
+@pytest.mark.parametrize("linger", ["-1", "nan"])
+def test_a_linger_that_is_no_time_is_refused(live: Open, linger: str, tmp_path: Path) -> None:
+    terminal = live("touch ran", f"--linger={linger}")
+    terminal.expect("--linger: ")
+    assert terminal.code() == 2 and not (tmp_path / "ran").exists()
+
+
+BROKEN = """
+import sys
+from gssr.cli import main
+from gssr.model.live.watch import Watch
+def look_at_nothing(*_): raise ValueError("made up")
+Watch.look = look_at_nothing
+sys.exit(main([*sys.argv[1:], "tui", "x.sql", "--wait"]))
+"""
+
+
+def test_debug_tells_where_the_reading_failed(tmp_path: Path) -> None:
+    for options in ([], ["--debug"]):
+        terminal = LiveTerminal(tmp_path, [PYTHON, "-c", BROKEN, *options])
+        assert terminal.code() == 1
+        assert "gssr: an error while reading: ValueError('made up')" in terminal.text()
+        assert ("in look_at_nothing" in terminal.text()) == bool(options)
+        terminal.close()
+
+
 def test_status_lines_are_not_drawn_over_the_screen(live: Open) -> None:
     terminal = live("sleep 1.5", "--status-every", "1s")
     terminal.on_screen()

@@ -111,16 +111,16 @@ def test_pods_that_are_not_told_how_many_they_are_say_what_is_left_to_do(rights,
     assert again.run.label == "again" and [process.rank for process in again.processes] == [1]
 
 
-def test_pods_that_fail_and_are_started_again_together_add_a_run_and_another_job_is_refused(
+def test_pods_that_fail_and_are_started_again_together_add_a_run_and_so_does_another_job_on_disks_of_their_own(
     rights, tmp_path: Path
 ) -> None:
     failing = ("--", "sh", "-c", "exit 7")
     run(rights, [indexed_job(index) for index in range(N)], tmp_path, *failing, code=7)
     other = [{"HOSTNAME": f"other-{index}", "JOB_COMPLETION_INDEX": str(index)} for index in range(2)]
-    said = run(rights, other, tmp_path, "--", "true", code=2)
-    assert all("use -a to add a run to it" in text for text in said)
+    said = run(rights, other, tmp_path, "--", "true", code=0)
+    assert all("holds another run: this one is added to it" in text for text in said)
     run(rights, [indexed_job(index) for index in (0, 2)], tmp_path, *failing, code=7)
     run(rights, [indexed_job(2)], tmp_path, "--", "sleep", "0.2")
     merge(str(tmp_path / "a.sql"))
     ranks = [[process.rank for process in reader.processes] for reader in open_recording(tmp_path / "a.sql").runs]
-    assert ranks == [[0, 1, 2], [0, 2], [2]] and os.listdir(tmp_path) == ["a.sql"]
+    assert ranks == [[0, 1, 2], [0, 1], [0, 2], [2]] and os.listdir(tmp_path) == ["a.sql"]

@@ -4,6 +4,7 @@ import os
 import random
 import sqlite3
 from itertools import count
+from pathlib import Path
 
 import pytest
 
@@ -39,7 +40,9 @@ def array_task(task, rank, step=0):
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
+    """An empty folder on a filesystem that all nodes share."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("gssr.profile.output.is_local", lambda _: False)
     monkeypatch.setattr(os, "getpid", count(1000).__next__)  # each is another process
     return tmp_path
 
@@ -53,15 +56,28 @@ def begin(environ, output="a.sql", **flags):
     found = chosen(environ, output, **flags)
     writer = Writer(found.path, found.append)
     place = where_am_i({"USER": "me", **environ})
-    writer.begin({"run_id": found.run_id, "job_id": place.job_id, "state": "running"}, {"rank": place.rank})
+    run = {
+        "run_id": found.run_id, "job_id": place.job_id, "cluster": place.cluster, "world_size": place.world_size,
+        "array_job_id": place.array_job_id, "array_task_id": place.array_task_id, "state": "running",
+        "sampling_ms": 3.6e6,  # so long without a word, and it is still going on
+    }  # fmt: skip
+    writer.begin(run, {"rank": place.rank})
+    writer.event(0.0, "start", "the workload was started")
     return found, writer
 
 
 def record(environ, output="a.sql", code=0, **flags):
-    """Choose an output and record a short run into it."""
+    """Choose an output and record a short run into it; a rank leaves the sign that it is through."""
     found, writer = begin(environ, output, **flags)
-    assert writer.finish(1.0, code, "failed" if code else "completed", 1.0)
+    end_of(found, writer, environ, code)
     return found
+
+
+def end_of(found, writer, environ, code=0):
+    assert writer.finish(1.0, code, "failed" if code else "completed", 1.0)
+    if found.path.endswith(f".{found.run_id}.sql"):
+        rank = where_am_i({"USER": "me", **environ}).rank
+        Path(found.path).with_name(f"{rank}.{found.run_id}.ended").touch()
 
 
 def runs(path="a.sql"):
@@ -221,7 +237,7 @@ def test_ranks_of_jobs_that_begin_in_any_order_and_end_meanwhile_are_refused_who
         begun, refused = {}, []
         for task, rank in ranks:
             try:
-                begun.setdefault(task, []).append(begin(array_task(task, rank), name)[1])
+                begun.setdefault(task, []).append(begin(slurm(rank, job=70 + task, ranks=4), name)[1])
             except UsageError:
                 refused.append(task)
             if rng.random() < 0.3:
@@ -304,3 +320,151 @@ def test_unknown_ranks_without_a_name_in_common_record_each_for_itself():
     assert not any(one.shard for one in found) and len({one.path for one in found}) == 2
     with pytest.raises(UsageError, match="several ranks need one name"):
         chosen(hydra(0), output=None)
+
+
+def end(output="a.sql"):
+    """Merge what is there."""
+    return merge(output) if os.path.isdir(output + ".d") else None
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+@pytest.mark.parametrize("option", [{}, {"append": True}, {"overwrite": True}])
+def test_tasks_of_an_array_are_never_refused_and_add_their_runs_whatever_began_or_ended_meanwhile(option, ranks):
+    for seed in range(6):
+        rng = random.Random(seed)
+        name = f"{seed}.sql"
+        everybody = [(task, rank) for task in range(3) for rank in range(ranks)]
+        rng.shuffle(everybody)
+        begun = {}
+        for task, rank in everybody:
+            task_of_many = array_task(task, rank) | {"SLURM_STEP_NUM_TASKS": str(ranks)}
+            begun.setdefault(task, []).append(begin(task_of_many, name, **option)[1])
+            if len(begun[task]) == ranks and rng.random() < 0.5:
+                for writer in begun[task]:
+                    assert writer.finish(1.0, 0, "completed", 1.0)
+                end(name)
+                begun[task] = []
+        for writer in [writer for writers in begun.values() for writer in writers]:
+            assert writer.finish(1.0, 0, "completed", 1.0)
+        end(name)
+        found = {reader.run.shown_job: len(reader.processes) for reader in open_recording(name).runs}
+        assert found == {"70_0": ranks, "70_1": ranks, "70_2": ranks}, seed
+
+
+def test_a_task_of_an_array_runs_also_where_there_is_an_earlier_recording():
+    record(ALONE)
+    for rank in range(2):
+        record(array_task(0, rank))
+    assert len(runs()) == 2
+
+
+def test_what_is_to_be_replaced_is_what_was_over_when_the_first_rank_looked_and_no_clock_is_asked():
+    record(slurm(0, ranks=1), append=True)
+    end()
+    going_on, writer = begin(slurm(0, job=2, ranks=1), append=True)
+    first = record(slurm(0, job=3), overwrite=True)
+    assert writer.finish(-1e9, 0, "completed", -1e9)  # by a clock that is wrong
+    late = record(slurm(1, job=3), overwrite=True)  # by now the other one is over as well
+    outcome = end()
+    assert set(runs()) == {going_on.run_id, first.run_id} and late.run_id == first.run_id
+    assert outcome.replaced == ("a.sql: c-1.0 is deleted: it was over when c-3.0 began, which replaces it (-f)",)
+
+
+def test_a_run_that_is_merged_by_another_replaces_what_it_was_to_replace_too():
+    record(ALONE)
+    for rank in range(2):
+        record(slurm(rank), overwrite=True)
+    record(slurm(0, job=2, ranks=1), append=True)
+    merge("a.sql", own="c-2.0")  # by the end of the other one
+    assert sorted(runs()) == ["c-1.0", "c-2.0"] and not os.path.exists("a.sql.d")
+
+
+def test_a_run_that_goes_on_is_not_replaced_although_it_is_over_at_the_end():
+    before, writer = begin(slurm(0, ranks=1), append=True)
+    for rank in range(2):
+        record(slurm(rank, job=3), overwrite=True)
+    end_of(before, writer, slurm(0, ranks=1))
+    outcome = merge("a.sql", own="c-3.0", overwrite=True)
+    assert set(runs()) == {before.run_id, "c-3.0"} and outcome.replaced == ()
+    assert outcome.left == (f"a.sql: {before.run_id} is not overwritten: it was not over yet when this run began",)
+
+
+def test_a_run_whose_ranks_have_not_all_begun_is_not_over_before_a_minute_has_passed(folder):
+    record(slurm(0, job=1, ranks=2), append=True)
+    record(slurm(0, job=2), overwrite=True)
+    record(slurm(1, job=2), overwrite=True)
+    merge("a.sql", own="c-2.0", overwrite=True)
+    assert set(runs()) == {"c-1.0", "c-2.0"}
+    old = os.stat(folder).st_mtime - 100
+    for name in ("a.sql", *(f"a.sql.d/{name}" for name in os.listdir("a.sql.d"))):
+        os.utime(name, (old, old))
+    for rank in range(2):
+        record(slurm(rank, job=3), overwrite=True)
+    merge("a.sql", own="c-3.0", overwrite=True)
+    assert runs() == ["c-3.0"]
+
+
+def test_tasks_of_an_array_spare_each_other_and_replace_what_was_before():
+    record(ALONE)
+    for task in range(2):  # one after the other
+        for rank in range(4):
+            record(array_task(task, rank), overwrite=True)
+        merge("a.sql", own=f"c-{70 + task}.0", overwrite=True)
+    assert runs() == ["c-70.0", "c-71.0"]
+
+
+def test_a_command_that_was_mistyped_replaces_nothing_whoever_merges_it():
+    record(ALONE)
+    found = chosen(slurm(0, ranks=2), overwrite=True)
+    writer = Writer(found.path)
+    writer.begin({"run_id": found.run_id, "state": "running"}, {"rank": 0})
+    assert writer.finish(1.0, 127, "failed", 1.0)
+    assert merge("a.sql").replaced == () and len(runs()) == 2
+
+
+def test_a_run_is_deleted_from_among_others_which_stay_as_they_are():
+    record(slurm(0, ranks=1), append=True)
+    end()
+    going_on, writer = begin(slurm(0, job=2, ranks=1), append=True)
+    chosen(slurm(0, job=3), overwrite=True)
+    assert writer.finish(1.0, 0, "completed", 1.0)
+    end()  # in which the one that is to be deleted and the one that is not are together
+    before = [reader.run for reader in open_recording("a.sql").runs][1]
+    for rank in range(2):
+        record(slurm(rank, job=3), overwrite=True)
+    end()
+    assert runs() == [going_on.run_id, "c-3.0"]
+    assert open_recording("a.sql").runs[0].run == before
+
+
+@pytest.mark.parametrize("launcher", [slurm, hydra, indexed_job])
+def test_on_several_nodes_own_disks_a_rank_is_not_refused_for_what_its_node_was_left_with(launcher, monkeypatch, capfd):
+    monkeypatch.setattr("gssr.profile.output.is_local", lambda _: True)
+    for rank in range(2):
+        record(launcher(rank))
+    capfd.readouterr()
+    later = [slurm(rank, job=2) if launcher is slurm else launcher(rank) for rank in range(2)]
+    for environ in later:
+        record(environ)
+    assert len(runs()) == 2
+    assert "-o a.sql: holds another run: this one is added to it" in capfd.readouterr().err
+    if launcher is slurm:
+        with pytest.raises(UsageError, match="holds another run"):
+            chosen(slurm(0, job=3, SLURM_STEP_NUM_NODES="1"))  # all of them see it
+
+
+def test_jobs_that_their_launcher_calls_alike_have_names_of_their_own():
+    worker = {"LOCAL_RANK": "0", "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "100"}
+    names = set()
+    for number in range(3):
+        job = {"SLURM_JOB_ID": str(number), "SLURM_CLUSTER_NAME": "c"} if number else {}
+        found = [record(job | worker | {"RANK": str(rank)}, f"{number}.sql") for rank in range(2)]
+        assert len({one.run_id for one in found}) == 1 and "100" in found[0].run_id
+        names.add(found[0].run_id)
+    assert len(names) == 3
+
+
+def test_a_rank_of_a_launch_whose_name_is_made_here_is_found_again_by_the_others():
+    mpirun = {"OMPI_COMM_WORLD_LOCAL_RANK": "0", "OMPI_COMM_WORLD_SIZE": "3", "PMIX_NAMESPACE": "3626696705"}
+    found = [record(mpirun | {"OMPI_COMM_WORLD_RANK": str(rank)}) for rank in range(3)]
+    assert len({one.run_id for one in found}) == 1 and found[0].run_id.startswith("3626696705-")

@@ -113,7 +113,10 @@ def test_lines_come_from_rank_0_alone_and_end_with_the_run(tmp_path):
             assert process.wait(timeout=60) == 5
         said.append((tmp_path / rank).read_text().splitlines())
     assert said[0] == [] and 2 <= len(said[1]) < 30
-    assert all(line.startswith("gssr: GSSR score=") and "elapsed=" in line for line in said[1])
+    told, *lines = said[1]  # rank 1 had failed before
+    assert told.startswith("gssr: rank 1 on n ended at ") and told.endswith(" with exit code 5")
+    assert all(line.startswith("gssr: GSSR score=") and line.endswith(" failed=1") for line in lines)
+    assert all(" elapsed=" in line for line in lines)
 
 
 def test_a_supervisor_that_is_killed_takes_the_lines_with_it(tmp_path):

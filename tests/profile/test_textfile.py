@@ -260,6 +260,19 @@ def test_all_metrics_have_a_column(tmp_path: Path) -> None:
     assert sorted(found.values()) == sorted(INDEX[name] * (1e6 if name == "sm_clock" else 1.0) for name in NAMES)
 
 
+def test_gpus_of_other_ranks_come_later_with_their_ranks(tmp_path: Path) -> None:
+    own = textfile(tmp_path, [])
+    own.add_gpus([GPUS[0]._replace(uuid="GPU-of-5")], list(ROW), 0.5, [5])
+    own.add([row(0, 1.0), row(len(GPUS), 1.0)])
+    own.tick(1.0)
+    text = (tmp_path / "gssr_n1_-_3.prom").read_text()
+    assert {('rank="5"' in line, "GPU-of-5" in line) for line in text.splitlines() if "{" in line and line[0] != "#"} == {
+        (True, True), (False, False),
+    }  # fmt: skip
+    heads = [line for line in text.splitlines() if line.startswith("# TYPE")]
+    assert len(heads) == len(set(heads)), "each family once"
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

@@ -245,3 +245,43 @@ def test_what_is_no_folder_is_left_alone(tmp_path: Path, what: str) -> None:
     place.touch() if what == "file" else place.symlink_to(tmp_path)
     assert Traces(plan_of(tmp_path / "a.sql", 0, 1)).folder is None and ENVIRONMENT not in os.environ
     assert os.listdir(tmp_path) == ["a.traces"]
+
+
+def test_a_bad_trace_is_one_event_and_the_others_are_kept(tmp_path: Path) -> None:
+    from benchmarks.fuzz import amplify
+
+    for name in ("virtual table", "computed column", "schema in a loop", "schema that is no text"):
+        amplify.FILES[name][1](tmp_path / f"{name.replace(' ', '-')}.db")
+    kineto(tmp_path / "good.json")
+    words = ("profile", "--no-summary", *QUICK, "-o", "run.sql", "--", "sh", "-c")
+    done = gssr(*words, 'cp *.db good.json "$GSSR_TRACES"; exit 7', cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (7, "")
+    (run,) = open_recording(tmp_path / "run.sql").runs
+    assert {row.path for row in run.traces()} == {"good.json", "virtual-table.db", "computed-column.db"}
+    (event,) = [event for event in run.events if event.kind == "trace"]
+    assert event.message.startswith("of what lies in run.traces: schema-") and "and 1 more" in event.message
+    page = gssr("analyze", "run.sql", cwd=tmp_path)
+    said = " ".join(page.stdout.split())
+    assert "rocpd_info_process is no plain table" in said and "impossible column, 'environment'" in said
+
+
+def test_a_trace_that_takes_too_long_to_look_at_costs_the_others_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = Writer(str(tmp_path / "run.sql"))
+    writer.begin({"run_id": RUN, "started_at": 1.0, "state": "running"}, {"rank": 0, "node": "node0"})
+    writer.finish(2.0, 0, "completed", 2.0)
+    traces = Traces(plan_of(tmp_path / "run.sql", 0, 1))
+    assert traces.folder is not None
+    kineto(Path(traces.folder) / "b.json")
+    kineto(Path(traces.folder) / "a.json")
+    kind_of = subject._kind_of
+    monkeypatch.setattr(
+        subject, "_kind_of", lambda path, file: time.sleep(60) if path.endswith("b.json") else kind_of(path, file)
+    )
+    monkeypatch.setattr(subject, "LOOK_SECONDS", 0.3)
+    monkeypatch.setattr(subject, "SECONDS", 20.0)
+    traces.note(None)
+    (run,) = open_recording(tmp_path / "run.sql").runs
+    assert [row.path for row in run.traces()] == ["a.json"]
+    assert any("b.json takes too long to look at" in event.message for event in run.events)

@@ -20,8 +20,12 @@ RUN = {
     "gpu_hours",
 }  # fmt: skip
 ADDED = {
+    "array_job_id",
+    "array_task_id",
     "world_size",
     "ranks_missing",
+    "ranks_stopped",
+    "gpu_hours_unmeasured",
     "window",
     "clock_event_reasons",
     "host",

@@ -25,6 +25,7 @@ from gssr.model.results import Analysis, Window
 from gssr.render.breakdown import LOOKS, breakdown_bar
 from gssr.render.cells import cell_width
 from gssr.render.roles import text_of
+from gssr.report.document import document
 from gssr.report.page import PageOptions, Parts, Verbosity, series_needed
 from gssr.report.terminal import page, pages, to_text
 from gssr.store.format.rows import Event
@@ -253,11 +254,23 @@ def test_metadata_shows_every_field_of_the_run() -> None:
     found = analysis(run=run(user=None))
     text = _text(found, Parts(metadata=True))
     for field, value in found.run._asdict().items():
+        if field.startswith("array_"):
+            continue  # of a task of an array alone, see below
         assert re.search(rf"^{field} +\S", text, re.MULTILINE), field
         if isinstance(value, str):
             assert value in text
     assert re.search(r"^user +unknown$", text, re.MULTILINE)
     assert "nid000003: 0-3 (NVIDIA H100), ranks 8-11" in text
+
+
+def test_a_task_of_an_array_is_called_as_squeue_calls_it() -> None:
+    task = analysis(run=run(job_id="125", array_job_id="124", array_task_id="0"))
+    text = _text(task, Parts(metadata=True))
+    assert "job 124_0" in text.splitlines()[0]
+    assert re.search(r"^job_id +125$", text, re.MULTILINE) and re.search(r"^array task +124_0$", text, re.MULTILINE)
+    assert "array" not in _text(analysis(), Parts(metadata=True))
+    (told,) = document([task])["runs"]
+    assert (told["job_id"], told["array_job_id"], told["array_task_id"]) == ("125", "124", "0")
 
 
 def test_a_window_says_what_it_leaves_out() -> None:

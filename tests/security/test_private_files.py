@@ -14,8 +14,8 @@ from gssr.launch import where_am_i
 from gssr.profile.copier import check_log, open_log
 from gssr.profile.output import choose
 from gssr.profile.request import Request, UsageError
+from gssr.profile.sampling.claims import Claims
 from gssr.profile.sampling.marks import listen
-from gssr.profile.sampling.share import Claims
 from gssr.store.live_block.write import LiveBlock
 from gssr.store.read.open import RecordingError
 from gssr.store.write.create import create

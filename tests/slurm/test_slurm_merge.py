@@ -33,7 +33,11 @@ def test_steps_of_a_job_add_to_its_file_and_the_last_word_is_f(slurm, tmp_path: 
     script = f"{step} -l one -- true\n{step} -l two -- true\nls -d gssr_*\n{step} -f -l three -- true\nls -d gssr_*\n"
     log = slurm.sbatch(script, *RANKS, cwd=tmp_path)
     (recording,) = tmp_path.glob("gssr_*")
-    assert log.splitlines() == [recording.name] * 2
+    names, deleted = (
+        [line for line in log.splitlines() if "is deleted" not in line],
+        log.count("is deleted: it was over"),
+    )
+    assert (names, deleted) == ([recording.name] * 2, 2)
     assert [run.run.label for run in open_recording(recording).runs] == ["three"]
 
 

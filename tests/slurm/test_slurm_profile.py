@@ -107,6 +107,20 @@ def test_sixteen_ranks_of_four_nodes_record_a_gpu_each_and_no_tick_twice(slurm, 
     assert max(n_host) <= 4 * (samples.time.max() - samples.time.min() + 3)  # by one rank of each node
 
 
+def test_sixteen_ranks_say_in_one_line_what_all_have_to_say(slurm, tmp_path: Path) -> None:
+    command = ("gssr", "profile", "--no-summary", "-o", "a.sql")
+    options = ("--backend", "synthetic", "--trace", "nsys", "--", "true")
+    not_traced = "--trace nsys: nsys is not found on PATH: the command runs without it"
+    for step, code, said in (
+        (("-N4", "--ntasks-per-node=4"), 0, not_traced),
+        (("-N1", "--ntasks=16", "--overcommit"), 2, "-o a.sql: exists; "),
+    ):
+        done = slurm.run("srun", *step, *command, *options, cwd=tmp_path, check=False)
+        (line,) = [line for line in done.stderr.splitlines() if not line.startswith("srun: ")]
+        assert line.startswith(f"gssr: {said}") and done.returncode == code
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["a.sql"]
+
+
 def test_tasks_that_share_their_nodes_gpus_sample_each_once_to_the_end(slurm, tmp_path: Path) -> None:
     options = "--no-summary --backend synthetic -t 200 -o a.sql"
     command = f"gssr profile {options} --wrap 'sleep 2; [ $SLURM_LOCALID = 0 ] || sleep 2'"

@@ -1,5 +1,6 @@
 """A round of ``python -m benchmarks races`` in a job array, whose tasks share one ``-o`` and have two nodes each."""
 
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,13 @@ from benchmarks.races.drawn import drawn
 pytestmark = pytest.mark.xdist_group("slurm")
 
 
-def test_of_an_array_with_one_name_one_task_is_recorded_and_the_other_refused_whole(
-    slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("option", ["", "-f", "-a"])
+def test_all_tasks_of_an_array_with_one_name_run_and_are_recorded(
+    slurm, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table, "CACHE", tmp_path)
-    race = drawn(309)
-    assert (race.kind, race.nodes, [job.option for job in race.jobs]) == ("slurm-array", 2, ["", ""])
+    races = (race for race in map(drawn, count()) if race.kind == "slurm-array" and race.each_has(option))
+    race = next(race for race in races if not race.killed)
     ((_, verdict),) = table.verdicts([race], slurm.environ)
     assert verdict.problems == []
-    assert (verdict.jobs_refused, verdict.ranks) == (1, 4)
+    assert (verdict.jobs_refused, verdict.ranks) == (0, 4 * len(race.jobs))

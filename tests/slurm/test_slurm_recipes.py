@@ -3,6 +3,7 @@ synthetic."""
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -34,6 +35,19 @@ for local in range(each):
 sys.exit(max([worker.wait() for worker in workers]))
 """
 """What torchrun does to those it starts, without PyTorch."""
+_SAVES_WHEN_TOLD = """\
+import os, signal, sys, time
+told = []
+signal.signal(signal.SIGUSR1, lambda *_: told.append(True))
+attempt = os.environ.get("SLURM_RESTART_COUNT", "0")
+open(f"begun-{attempt}.{os.environ['SLURM_PROCID']}", "w").close()
+until = time.monotonic() + (60 if attempt == "0" else 0.5)
+while time.monotonic() < until and not told:
+    time.sleep(0.1)
+time.sleep(0.5)
+sys.exit(85 if told else 0)
+"""
+"""A program that saves its state on SIGUSR1, and is through with its work when it is started again."""
 
 
 def scripts(section: str, page: str = "recipes.md", language: str = "bash") -> list[str]:
@@ -80,9 +94,9 @@ def only_run(folder: Path) -> RunReader:
     return reader
 
 
-def look_at(reader: RunReader, ranks: int, gpus: int) -> None:
-    """Everybody ended well, and each GPU was sampled by one."""
-    assert reader.state == "completed"
+def look_at(reader: RunReader, ranks: int, gpus: int, state: str = "completed") -> None:
+    """Everybody ended like this, and each GPU was sampled by one."""
+    assert reader.state == state
     assert [process.rank for process in reader.processes] == list(range(ranks))
     assert len({(gpu.node, gpu.uuid) for gpu in reader.gpus}) == len(reader.gpus) == gpus
     assert {gpu.node for gpu in reader.gpus} == {"node1", "node2"}
@@ -96,11 +110,87 @@ def test_a_batch_job_is_recorded_and_its_log_ends_with_the_page(cluster: Cluster
     assert log.splitlines()[-1].startswith("GSSR score=") and "gpus=8" in log
 
 
+@pytest.mark.parametrize("slurm", kinds_of_nodes()[:1], indirect=True)
+def test_a_job_at_its_time_limit_is_merged(cluster: Cluster, folder: Path) -> None:
+    (folder / "train.py").write_text("import time; time.sleep(60)")
+    (folder / "job.sh").write_text(scripts("A batch job")[0])
+    number = cluster.run("sbatch", "--parsable", "--output=log", "job.sh", cwd=folder).stdout.strip()
+    until(lambda: len(list(folder.glob("*.sql.d/*.sql"))) == 8)
+    cluster.run("scontrol", "update", f"jobid={number}", "EndTime=now+1")
+    cluster.wait_for_end(number)
+    look_at(only_run(folder), 8, 8, state="killed")
+    log = (folder / "log").read_text()  # with the page, unless that took more than 2 s
+    assert "gssr: recorded into " in log and "merging took too long" not in log
+
+
 def test_steps_of_a_job_add_to_one_file(cluster: Cluster, folder: Path) -> None:
     _, job = scripts("A batch job")
     cluster.sbatch(job.removeprefix("#!/bin/bash\n"), cwd=folder)
     (recording,) = folder.glob("*.sql")
     assert [run.run.label for run in open_recording(recording).runs] == ["preparation", "training"]
+
+
+def test_the_tasks_of_an_array_are_runs_of_one_recording(cluster: Cluster, folder: Path) -> None:
+    job, look = scripts("An array of jobs")
+    cluster.sbatch(job.removeprefix("#!/bin/bash\n"), "--array=0-3", cwd=folder)
+    (recording,) = folder.glob("*.sql")
+    runs = open_recording(recording).runs
+    assert sorted((run.run.label, run.state, len(run.processes), len(run.gpus)) for run in runs) == [
+        (f"seed {task}", "completed", 4, 4) for task in range(4)
+    ]
+    shown = cluster.run("bash", "-ec", look, cwd=folder).stdout
+    assert re.search(r"^GSSR fleet runs=4 .*^GSSR  seed 3 .*job \d+_3 ", shown, re.MULTILINE | re.DOTALL), shown
+
+
+def test_components_of_a_heterogeneous_job_are_one_run(cluster: Cluster, folder: Path) -> None:
+    (job,) = scripts("A heterogeneous job")
+    log = cluster.sbatch(job.removeprefix("#!/bin/bash\n"), cwd=folder)
+    reader = only_run(folder)
+    assert (reader.state, [process.rank for process in reader.processes]) == ("completed", list(range(6)))
+    assert len({process.node for process in reader.processes}) == 2
+    assert {gpu.node for gpu in reader.gpus} == {reader.processes[0].node}  # the other component has none
+    assert log.splitlines()[-1].startswith("GSSR score=") and "gpus=4" in log
+
+
+@pytest.mark.parametrize("slurm", kinds_of_nodes()[:1], indirect=True)
+def test_a_requeued_job_adds_a_run_and_its_program_may_ask_for_that(cluster: Cluster, folder: Path) -> None:
+    (folder / "train.py").write_text(_SAVES_WHEN_TOLD)
+    (job,) = scripts("A job that is requeued")
+    (folder / "job.sh").write_text(job)
+    number = cluster.run("sbatch", "--parsable", "--output=log", "job.sh", cwd=folder).stdout.strip()
+    until(lambda: len(list(folder.glob("begun-0.*"))) == 8)
+    cluster.run("scancel", "--signal=USR1", number)  # what Slurm does 300 s before the limit
+
+    def begins_again() -> bool:
+        if set(cluster.run("sinfo", "--noheader", "--format=%t").stdout.split()) == {
+            "idle"
+        }:  # the first attempt is gone
+            cluster.run("scontrol", "update", f"jobid={number}", "starttime=now", check=False)  # not in two minutes
+        return any(folder.glob("begun-1.*"))
+
+    until(begins_again)
+    cluster.wait_for_end(number)
+    (recording,) = folder.glob("*.sql")
+    runs = open_recording(recording).runs
+    assert [(run.state, run.run.exit_code, len(run.processes)) for run in runs] == [
+        ("failed", 85, 8),
+        ("completed", 0, 8),
+    ]
+    assert "JobState=COMPLETED" in cluster.run("scontrol", "show", "job", number).stdout
+
+
+@pytest.mark.parametrize("slurm", kinds_of_nodes()[1:], indirect=True)
+def test_files_of_nodes_that_share_no_folder_are_collected(cluster: Cluster, folder: Path) -> None:
+    (job,) = scripts("Folders that nodes do not share")
+    own = job.replace("/tmp/", "/dev/shm/")  # which each node has for itself here
+    log = cluster.sbatch(own.removeprefix("#!/bin/bash\n"), "--nodelist=node[1-2]", cwd=folder)
+    reader = only_run(folder)
+    look_at(reader, 8, 8)
+    said = re.findall(r"^gssr: recorded into /dev/shm/(run_\d+\.sql\.d) on (node\d): 4 of 8 ranks", log, re.MULTILINE)
+    assert sorted(node for _, node in said) == ["node1", "node2"]
+    left = cluster.srun("--nodelist=node[1-2]", "--ntasks-per-node=1", "ls", "/dev/shm")
+    assert not [name for name in left if name.startswith("run_")]
+    assert not list(folder.glob("*.traces"))
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["mpirun", "pmi2"])
@@ -120,14 +210,18 @@ def test_workers_of_torchrun_are_recorded_on_all_nodes(cluster: Cluster, folder:
     assert reader.run.launcher == "torchrun"
 
 
-def test_a_sites_srun_records_every_step_of_a_job_with_gpus(cluster: Cluster, folder: Path) -> None:
+@pytest.fixture
+def sites_srun(cluster: Cluster, folder: Path) -> Cluster:
+    """The cluster, with the ``srun`` of docs/sites.md in front of Slurm's."""
     (text,) = scripts("Every GPU step", "sites.md")
     wrapper = folder / "tools" / "srun"
-    wrapper.write_text(text)
+    wrapper.write_text(with_paths_of(folder, text))
     wrapper.chmod(0o755)
-    assert subprocess.run(["which", "srun"], env=cluster.environ, capture_output=True, text=True).stdout.strip() == str(
-        wrapper
-    )
+    assert shutil.which("srun", path=cluster.environ["PATH"]) == str(wrapper)
+    return cluster
+
+
+def test_a_sites_srun_records_every_step_of_a_job_with_gpus(sites_srun: Cluster, folder: Path) -> None:
     steps = """srun -N 2 --ntasks-per-node=2 --gres gpu:2 -l -J 'first step' python train.py
 srun -n1 -N1 -- sh -c 'exit 7'
 echo "code $?"
@@ -137,7 +231,7 @@ GSSR_RECORD=no srun -n1 -N1 true
 for task in 1 2; do srun -n1 -N1 --exact --gres=gpu:1 python train.py & done; wait
 ls
 """
-    log = cluster.sbatch(steps, "--nodes=2", "--ntasks-per-node=2", "--gres=gpu:2", cwd=folder)
+    log = sites_srun.sbatch(steps, "--nodes=2", "--ntasks-per-node=2", "--gres=gpu:2", cwd=folder)
     assert "tools" in log.split() and "job.sh" in log.split() and ".sql.d" not in log
     assert "['two words', '*']" in log and re.findall(r"^code (\d)", log, re.MULTILINE) == ["7", "5"]
     (recording,) = folder.glob("*.sql")
@@ -149,6 +243,22 @@ ls
     ]
     assert len(runs[0].processes) == 4 and len(runs[0].gpus) == 4
     assert runs[0].run.command == ("python", "train.py")
+
+
+@pytest.mark.parametrize("slurm", kinds_of_nodes()[:1], indirect=True)
+def test_a_sites_srun_runs_what_it_does_not_know_as_slurms_own_does(sites_srun: Cluster, folder: Path) -> None:
+    (folder / "programs.conf").write_text("0-1 echo program %t\n")
+    known = ["--label --ntasks 2 --cpu-bind none -J nm", "-n1 --cpu-bind=none -u", "-K -B1:1:1 --mpi=none -n1 --"]
+    other = ["-n1 -lu", "-n1 --comment x", "-n1 --no-such x", "-n1 --time", "-n1 --export=ALL,A=b"]
+    other += ["-n2 --multi-prog programs.conf", f"-n1 --bcast={folder}/copy"]
+    both = [f"srun {options} /bin/echo {number} 'a b'" for number, options in enumerate((*known, *other))]
+    each = "\n".join(f"{command} 2>&1 | sort; echo code ${{PIPESTATUS[0]}}; echo ---" for command in both)
+    steps = f"run() {{\n{each}\n}}\nrun; export GSSR_RECORD=no; echo ===; run\n"
+    log = sites_srun.sbatch(steps, "-n2", "--gres=gpu:1", cwd=folder)
+    wrapped, plain = (half.split("---\n") for half in log.split("===\n"))
+    assert wrapped == plain and len(plain) == len(both) + 1
+    (recording,) = folder.glob("*.sql")
+    assert {run.run.command[1] for run in open_recording(recording).runs} == set(map(str, range(len(known))))
 
 
 @pytest.mark.parametrize("slurm", kinds_of_nodes()[:1], indirect=True)

@@ -15,7 +15,7 @@ from gssr.metrics import NAMES
 from gssr.model.analyze import Options, analyze
 from gssr.report.document import to_json
 from gssr.store import merge as package
-from gssr.store.format.schema import RANKS_MISSING
+from gssr.store.format.schema import ENDED_SUFFIX, RANKS_MISSING
 from gssr.store.merge import merge
 from gssr.store.merge.lock import Lock
 from gssr.store.read.recording import open_recording
@@ -61,6 +61,7 @@ def record(
             writer.add([(gpu, time + begin, *values)])
         writer.tick(time + begin)
     end = START + begin + n_ticks * STEP
+    writer.event(START + begin, "start", "the workload was started")
     writer.add_host(end, [0.5, 1.0, 10, 20, 0.0, 0.0, 0.0, float(rank), 0.0, float(rank)])
     writer.add_workload(end, [1.0, 1000 + rank, 3])
     writer.event(end, "backend", f"rank {rank} of {run_id}", 0 if uuids else None)
@@ -74,6 +75,12 @@ def record(
     else:
         assert writer.finish(end, code, "failed" if code else "completed", end)
     return path
+
+
+def leave_signs(recording: Path, run_id: str, n_ranks: int) -> None:
+    """Say that these ranks are through, as each does after its end."""
+    for rank in range(n_ranks):
+        Path(f"{recording}.d", f"{rank}.{run_id}{ENDED_SUFFIX}").touch()
 
 
 def files(recording: Path) -> list[Path]:

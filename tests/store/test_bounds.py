@@ -10,12 +10,12 @@ from sample_rows import START, rows_of, write
 
 from gssr.backends.base import BackendError
 from gssr.backends.replay import open_replay
+from gssr.guarded_sqlite import Guarded
 from gssr.model.analyze import Options, analyze
 from gssr.store.format.limits import MOST_EVENTS, MOST_GPUS, MOST_RANKS, MOST_RUNS
 from gssr.store.pages.file import NotPlainError
 from gssr.store.read import guard
 from gssr.store.read.everything import in_pieces
-from gssr.store.read.guard import Guarded
 from gssr.store.read.guarded_file import GuardedFile
 from gssr.store.read.open import RecordingError, connect
 from gssr.store.read.recording import open_recording

@@ -11,13 +11,13 @@ from contextlib import closing, suppress
 import pytest
 from sample_rows import START, rows_of, write
 
+from gssr.guarded_sqlite import OPERATIONS, Guarded
 from gssr.metrics import NAMES
 from gssr.model.analyze import Options, analyze
 from gssr.store.format.schema import TABLES
 from gssr.store.live_block.read import BlockReader
 from gssr.store.merge import merge
 from gssr.store.read import guarded_file
-from gssr.store.read.guard import OPERATIONS, Guarded
 from gssr.store.read.guarded_file import GuardedFile
 from gssr.store.read.open import RecordingError, connect
 from gssr.store.read.recording import open_recording
@@ -328,3 +328,26 @@ def test_what_it_takes_to_open_a_file_grows_with_its_runs_and_no_faster(tmp_path
     ranks = {run.run.run_id: [process.rank for process in run.processes] for run in recording.runs}
     assert all(ranks[f"x{number}"] == [number] for number in range(100))
     assert len(listings) == 1
+
+
+def test_nothing_is_added_behind_the_last_rowid_there_can_be(tmp_path):
+    path = tmp_path / "a.sql"
+    write(path, rows_of(5, 1), 1)
+    change(path, f"UPDATE samples SET rowid = {(1 << 63) - 1} WHERE rowid = 5")
+    assert len(open_recording(path).runs) == 1  # it is read
+    said = f"it has a sample under the rowid {(1 << 63) - 1}, behind which there is no room"
+    with pytest.raises(RecordingError, match=f"can't be written: {said}"):
+        add_a_run(path)
+    (tmp_path / "all.sql.d").mkdir()
+    os.rename(path, tmp_path / "all.sql.d" / "n0.0.r0.sql")
+    write(tmp_path / "all.sql.d" / "n0.0.r1.sql", rows_of(5, 1), 1, rank=1)
+    left = merge(str(tmp_path / "all.sql")).left
+    assert len(left) == 1 and left[0].endswith(said)
+    assert open_recording(tmp_path / "all.sql").runs[0].n_rows >= 5
+
+
+def test_a_schema_that_is_no_text_is_a_sentence(tmp_path):
+    path = tmp_path / "a.sql"
+    write(path, rows_of(5, 1), 1)
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE runs (", b"CREATE TABLE runs \xff", 1))
+    assert "is damaged: malformed database schema" in refused(path)

@@ -15,11 +15,12 @@ import merging
 import numpy as np
 import pytest
 import sample_rows
-from merging import RUN, close_to, content, files, json_of, record, rollups_are_those_of_the_rows
+from merging import RUN, close_to, content, files, json_of, leave_signs, record, rollups_are_those_of_the_rows
 from sample_rows import START, rows_of, write
 
 from gssr.model.analyze import analyze
-from gssr.store.format.schema import RANKS_MISSING
+from gssr.store.format.columns import columns_of
+from gssr.store.format.schema import RANKS_MISSING, TABLES
 from gssr.store.merge import BusyError, GoneError, merge
 from gssr.store.merge.copy import all_full, missing_from
 from gssr.store.merge.lock import acquire
@@ -28,6 +29,7 @@ from gssr.store.read.recording import open_recording
 from gssr.store.read.small_tables import read_merged
 from gssr.store.read.window_edges import Window
 from gssr.store.write.create import seal
+from gssr.store.write.starts import Start, agree
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -497,23 +499,71 @@ def test_a_lock_of_somebody_who_was_killed_before_writing_in_it_is_taken_over_wh
     assert lock is not None and lock.held
 
 
-def test_the_older_recording_is_overwritten_by_the_merge_alone_and_only_where_it_has_what_replaces_it(recording):
+def replaces(recording, run_id, *replaced):
+    """Write down what the first rank of a run has found to be over."""
+    agree(f"{recording}.d", run_id, lambda _: Start(run_id, "", False, replaces=replaced))
+
+
+def test_what_a_run_replaces_is_deleted_when_it_is_merged_and_nothing_else_whenever_that_began(recording):
     write(recording, rows_of(20, 1), 1, run_id="old")
-    record(recording, 0, run_id="c-0.9", begin=-1000, world_size=1)
+    for run_id in ("c-0.9", "c-0.8"):
+        record(recording, 0, run_id=run_id, begin=-1000, world_size=1)
+        leave_signs(recording, run_id, 1)
+    replaces(recording, "c-2.0", "old", "c-0.9")
     for rank in range(2):
         record(recording, rank, world_size=2)
-    assert merge(str(recording), own="c-7.0", overwrite=True).n_files == 3
-    assert {run.run.run_id for run in open_recording(recording).runs} == {"old", "c-0.9", RUN}
+    outcome = merge(str(recording), own=RUN)
+    assert outcome.n_files == 4 and not outcome.replaced  # the one that replaces them isn't there yet
+    record(recording, 0, run_id="c-2.0", begin=-2000, world_size=1)
+    replaces(recording, "c-2.0", "old", "c-0.9")
+    outcome = merge(str(recording), own="c-2.0", overwrite=True)
+    assert [text.split(": ")[1] for text in outcome.replaced] == ["c-0.9 is deleted", "old is deleted"]
+    assert [text.split(": ")[1] for text in outcome.left] == ["c-0.8 is not overwritten", f"{RUN} is not overwritten"]
+    assert {run.run.run_id for run in open_recording(recording).runs} == {RUN, "c-0.8", "c-2.0"}
+    merged_file(recording)
+
+
+def test_a_run_that_replaces_all_others_takes_the_place_of_their_file(recording):
+    write(recording, rows_of(20, 1), 1, run_id="a run of % another tool's")
+    record(recording, 0, run_id="c-0.9", begin=-1000, world_size=1)
+    leave_signs(recording, "c-0.9", 1)
     record(recording, 0, run_id="c-2.0", begin=1000, world_size=1)
-    merge(str(recording), own="c-2.0", overwrite=True)
+    replaces(recording, "c-2.0", "a run of % another tool's", "c-0.9")
+    assert merge(str(recording), own="c-2.0", overwrite=True).left == ()
     assert [run.run.run_id for run in open_recording(recording).runs] == ["c-2.0"]
     merged_file(recording)
 
 
-def long_ago(recording, run_id):
-    """Nobody has written into this run's files for a while."""
-    for path in Path(f"{recording}.d").glob(f"*{run_id}.sql"):
-        os.utime(path, (START, START))
+def test_a_chain_of_runs_that_replace_each_other_leaves_the_last(recording):
+    write(recording, rows_of(20, 1), 1, run_id="old")
+    for number, replaced in ((1, ["old"]), (2, ["c-1.0", "old"]), (3, ["c-2.0"])):
+        record(recording, 0, run_id=f"c-{number}.0", world_size=1)
+        replaces(recording, f"c-{number}.0", *replaced)
+    merge(str(recording))
+    assert [run.run.run_id for run in open_recording(recording).runs] == ["c-3.0"]
+    merged_file(recording)
+
+
+def test_runs_are_deleted_from_among_others_which_are_read_as_before(recording):
+    for number in range(4):
+        for rank in range(2):
+            record(recording, rank, run_id=f"c-{number}.0", begin=1000 * number, world_size=2, n_ticks=60 + 30 * number)
+        merge(str(recording))
+    before = {run["run_id"]: run for run in json_of(recording, keys=False)}
+    record(recording, 0, run_id="c-9.0", begin=9000, world_size=1)
+    replaces(recording, "c-9.0", "c-0.0", "c-2.0")
+    before |= {run["run_id"]: run for run in json_of(recording, keys=False) if run["run_id"] == "c-9.0"}
+    merge(str(recording), own="c-9.0")
+    after = {run["run_id"]: run for run in json_of(recording, keys=False)}
+    assert after == {run_id: before[run_id] for run_id in ("c-1.0", "c-3.0", "c-9.0")}
+    with closing(sqlite3.connect(recording)) as connection:
+        for table in TABLES:
+            columns = columns_of(connection, table)
+            owner = "run_id" if "run_id" in columns else "gpu"
+            of = "runs" if owner == "run_id" else "gpus"
+            query = f"SELECT count(*) FROM {table} WHERE {owner} NOT IN (SELECT {owner} FROM {of})"
+            assert connection.execute(query).fetchone() == (0,), table
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
 @pytest.mark.parametrize("own, overwrite", [("c-9.0", False), ("c-9.0", True)])
@@ -531,25 +581,21 @@ def test_ranks_of_a_run_that_are_through_while_others_have_not_begun_are_left_to
     assert set(readers) == {own, RUN} and len(readers[RUN].processes) == 4
 
 
-def test_a_run_of_which_ranks_never_came_is_overwritten_when_it_was_silent_for_a_while(recording):
-    record(recording, 0)
-    long_ago(recording, RUN)
-    record(recording, 0, run_id="c-9.0", begin=1000, world_size=1)
-    assert merge(str(recording), own="c-9.0", overwrite=True).left == ()
-    assert [reader.run.run_id for reader in open_recording(recording).runs] == ["c-9.0"]
-
-
-def test_what_began_later_or_was_just_merged_without_all_ranks_is_kept_and_said(recording):
-    record(recording, 0)
-    merge(str(recording))  # by hand: 1 of 4
-    record(recording, 0, run_id="c-9.0", begin=1000, world_size=1)
-    (said,) = merge(str(recording), own="c-9.0", overwrite=True).left
-    assert said.endswith(f"{RUN} is not overwritten: ranks of it may be about to begin")
-    record(recording, 0, run_id="c-8.0", begin=500, world_size=1)
-    os.utime(recording, (START, START))
-    (said,) = merge(str(recording), own="c-8.0", overwrite=True).left
-    assert said.endswith("c-9.0 is not overwritten: it began later")
-    assert {reader.run.run_id for reader in open_recording(recording).runs} == {RUN, "c-8.0", "c-9.0"}
+def test_a_run_that_ended_just_now_is_left_to_its_last_rank_until_all_have_said_that_they_are_through(recording):
+    for rank in range(4):
+        record(recording, rank)
+    leave_signs(recording, RUN, 3)
+    for number in (2, 3, 4):
+        record(recording, 0, run_id=f"c-{number}.0", begin=1000 * number, world_size=1)
+    assert set(merge(str(recording), own="c-2.0").waiting) == {RUN, "c-3.0", "c-4.0"}
+    leave_signs(recording, "c-3.0", 1)
+    killed = next(Path(f"{recording}.d").glob("*.c-4.0.sql"))
+    os.utime(killed, (time.time() - 6,) * 2)
+    outcome = merge(str(recording), own="c-5.0")
+    assert (outcome.n_files, set(outcome.waiting)) == (2, {RUN})
+    leave_signs(recording, RUN, 4)
+    assert merge(str(recording), own="c-5.0").n_files == 4
+    merged_file(recording)
 
 
 def test_a_run_that_lacks_ranks_says_so_and_no_more_when_they_have_come(recording):

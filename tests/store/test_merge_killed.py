@@ -9,6 +9,7 @@ from merging import RUN, close_to, content, files, json_of, merge_killed_at, rec
 from sample_rows import rows_of, write
 
 from gssr.store.merge import merge
+from gssr.store.write.starts import Start, agree
 
 EVERY = int(os.environ.get("GSSR_TEST_KILL_EVERY", "12"))
 """1 kills at every moment there is, which takes minutes."""
@@ -36,35 +37,51 @@ def added_on_a_shared_filesystem(folder: Path) -> Path:
     return added_to_another_run(folder)
 
 
+def replaces_what_was_before(recording: Path) -> Path:
+    agree(f"{recording}.d", RUN, lambda _: Start(RUN, "", False, replaces=("before",)))
+    return recording
+
+
 def overwriting(folder: Path) -> Path:
-    return added_to_another_run(folder)
+    return replaces_what_was_before(added_to_another_run(folder))
+
+
+def overwriting_one_of_two(folder: Path) -> Path:
+    recording = folder / "run.sql"
+    write(recording, rows_of(40, 2), 2, run_id="before")
+    record(recording, 0, run_id="c-0.5", world_size=1)
+    merge(str(recording))
+    return replaces_what_was_before(several_ranks(folder))
 
 
 @pytest.mark.parametrize(
-    "made", [several_ranks, added_to_another_run, added_on_a_shared_filesystem, overwriting], ids=lambda f: f.__name__
+    "made",
+    [several_ranks, added_to_another_run, added_on_a_shared_filesystem, overwriting, overwriting_one_of_two],
+    ids=lambda f: f.__name__,
 )
 def test_a_merge_killed_at_any_moment_is_as_if_it_had_not_begun_or_had_ended(tmp_path, made, monkeypatch):
     if made is added_on_a_shared_filesystem:
         monkeypatch.setattr("gssr.store.write.create.journal_mode", lambda _path: "TRUNCATE")
-    only = "c-1.0" if made is overwriting else None
+    only = "c-1.0" if made in (overwriting, overwriting_one_of_two) else None
     template = tmp_path / "template"
     template.mkdir()
     recording = made(template)
     before, rows = json_of(recording, keys=False), content(files(recording))
+    stays = before if only is None else before[1:]
     moment, ended = 1, False
     while not ended:
         recording = Path(shutil.copytree(template, tmp_path / str(moment))) / recording.name
-        ended = not merge_killed_at(recording, moment, own=only, overwrite=only is not None)
+        ended = not merge_killed_at(recording, moment, own=only)
         seen = json_of(recording, keys=False)
         if only is None:
             assert close_to(seen, before), moment
         else:  # the new run is there at any moment, the old one until it is overwritten
-            assert close_to(seen[-1:], before[-1:]) and len(seen) <= 2, moment
+            assert close_to(seen[-len(stays) :], stays) and len(seen) <= len(before), moment
         if os.path.exists(f"{recording}.d"):
-            assert merge(str(recording), own=only, overwrite=only is not None).left == ()
+            assert merge(str(recording), own=only).left == ()
         if only is None:
             assert content([recording]) == rows, moment
-        assert close_to(json_of(recording, keys=False), before if only is None else before[-1:]), moment
+        assert close_to(json_of(recording, keys=False), stays), moment
         rollups_are_those_of_the_rows(recording)
         assert os.listdir(recording.parent) == [recording.name], moment
         shutil.rmtree(recording.parent)

@@ -258,3 +258,20 @@ def test_a_full_disk_keeps_the_rows_and_writes_them_when_there_is_space_again(tm
     assert reader.n_rows == 600 and reader.buckets().vectors[:, 0].sum() == 600
     messages = [event.message for event in reader.events if event.kind == "storage"]
     assert len(messages) == 2 and "could not be written" in messages[0] and "again" in messages[1]
+
+
+def test_numbers_too_large_for_the_tables_beside_the_samples_cost_nothing_else(tmp_path):
+    writer = write(tmp_path / "a.sql", rows_of(20, 1), 1, finish=False)
+    writer.add_workload(START + 11, (1.0, 1 << 70, 3))
+    assert writer.commit(START + 11) and writer.problem is None
+    assert writer.finish(START + 12, 0, "completed", START + 12)
+    with closing(sqlite3.connect(tmp_path / "a.sql")) as connection:
+        assert connection.execute("SELECT cpu, rss, n_processes FROM workload_samples").fetchall() == [(1.0, None, 3)]
+
+
+def test_a_number_that_is_still_too_large_is_a_failure_of_the_disk_and_no_end_of_sampling(tmp_path):
+    writer = write(tmp_path / "a.sql", rows_of(20, 1), 1, finish=False)
+    writer.sampled_every(1 << 70)
+    writer.add([rows_of(21, 1)[-1]])
+    assert not writer.commit(START + 11)
+    assert writer.problem is not None and writer.problem.startswith(f"{tmp_path}/a.sql: can't be written: ")

@@ -129,7 +129,7 @@ REFUSED = {
     "no threads": ({"anchor_xml": with_anchor(lambda text: text.replace("<location ", "<place ")
                                               .replace("</location>", "</place>"))}, "names no threads"),
     "deep": ({"anchor_xml": b"<cube>" + b'<cnode id="0" calleeId="0">' * 20_000}, "calls deeper than 10,000"),
-    "deep nodes": ({"anchor_xml": b"<cube>" + b"<systemtreenode>" * 20_000}, "elements deeper than 10,000"),
+    "deep nodes": ({"anchor_xml": b"<cube>" + b"<systemtreenode>" * 20_000}, "elements deeper than 100"),
     "no values": ({f"{number}_index": None for number in (0, 1, 2, 3, 4, 6)}, "no values of any metric"),
 }  # fmt: skip
 

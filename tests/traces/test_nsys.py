@@ -13,13 +13,13 @@ import pytest
 
 from benchmarks.nsys_report import OLD, PID, TABLES, TID, UUID, small_tables, strings, write_report
 from gssr.gpu_name import place
+from gssr.guarded_sqlite import Guarded
 from gssr.model.traces.analyze import analyze_timeline
 from gssr.model.traces.as_metrics import levels_of
 from gssr.model.traces.io import file_calls
 from gssr.model.traces.part import Only, only, part_of
 from gssr.model.traces.tables import as_nsys
 from gssr.store.read import database
-from gssr.store.read.guard import Guarded
 from gssr.traces.join import join
 from gssr.traces.nsys import read_nsys, told_by_report
 from gssr.traces.timeline import NO_LINK, OPERATIONS, Category, Kind, Timeline, TraceError

@@ -136,7 +136,7 @@ def test_databases_are_told_by_their_tables(tmp_path: Path) -> None:
     assert "something else" in recognise(str(database(tmp_path / "d", "StringIds"))).problem
     cut = tmp_path / "e"
     cut.write_bytes(report.read_bytes()[:200])
-    assert recognise(str(cut)).kind == "" and recognise(str(cut)).problem
+    assert recognise(str(cut)).kind == "damaged" and recognise(str(cut)).problem
 
 
 def test_a_folder_is_what_is_in_it(tmp_path: Path) -> None:

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from gssr.model.account.book import account_for
 from looking import frame_of
 
 from gssr.api.writing import from_pandas
 from gssr.makers import AMD, BOTH, NVIDIA, WORDS, maker_of, say
 from gssr.metrics import BY_NAME, METRICS
+from gssr.model.account.book import account_for
 from gssr.model.analyze import Options, analyze
 from gssr.model.breakdown.result import positions_of
 from gssr.model.evidence.gather import gather

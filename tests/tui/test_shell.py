@@ -152,6 +152,7 @@ def test_the_footer_always_says_how_to_leave_and_where_help_is() -> None:
         ({"run": frames.run(exit_code=7)}, "ended (exit 7)"),
         ({"state": "lost"}, "x lost"),
         ({"run": frames.run(world_size=4), "ranks_missing": (1, 3)}, "lacks 2 of 4 ranks"),
+        ({"run": frames.run(job_id="125", array_job_id="124", array_task_id="0")}, "124_0 job"),
     ],
 )
 def test_the_header_says_how_the_run_stands(changes: dict[str, object], said: str) -> None:

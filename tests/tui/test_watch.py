@@ -3,6 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from gssr.model.live.attention import attention
 from gssr.model.live.frame import Frame, Query
 from gssr.model.live.watch import STALLED_SECONDS, Watch
 from gssr.model.results import over_space
+from gssr.store.merge import merge
 from gssr.tui.order import passing
 
 WHOLE = Query(columns=40)
@@ -428,6 +430,59 @@ def test_ranks_whose_files_appear_later_join(tmp_path, clock, watching):
     frame = watch.look(WHOLE)
     assert frame.state == "ended" and frame.run.exit_code == 3
     Truth(*runs).agrees(frame)
+
+
+_STEPS = st.tuples(st.sampled_from(("join", "grow", "end", "wait")), st.integers(0, 9), st.sampled_from(QUERIES))
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.lists(_STEPS, min_size=2, max_size=7), st.permutations(range(8)), st.booleans())
+def test_every_frame_is_of_one_moment_while_ranks_appear_and_end(tmp_path_factory, steps, nodes, merged):
+    """Ranks join between, before and behind those that are known, whatever is asked of the frame just then."""
+    path = tmp_path_factory.mktemp("r") / "a.sql"
+    (folder := path.with_suffix(".sql.d")).mkdir()
+    runs: list[Growing] = []
+
+    def join() -> None:
+        if len(runs) < len(nodes):
+            node, rank = f"n{nodes[len(runs)]}", len(runs)
+            runs.append(Growing(folder / f"{node}.{rank}.r.sql", 1 + rank % 3, node, rank, seed=rank))
+            runs[-1].grow(20)
+
+    def agrees(frame: Frame) -> None:
+        there = [run for run in runs if run.node in frame.nodes]
+        assert frame.problem is None and frame.n_gpus == sum(run.n_gpus for run in there)
+        Truth(*there).agrees_on_grid(frame)
+        if frame.query.end is None and frame.state == "live":
+            Truth(*there).agrees(frame)
+
+    join()
+    clock, ended = Clock(), 0
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("watch", "following", "answers"):
+            patch.setattr(f"gssr.model.live.{module}.time", clock)
+        with closing(Watch(str(path))) as watch:
+            agrees(watch.look(WHOLE))
+            for what, amount, query in steps:
+                if what == "join":
+                    join()
+                elif what == "grow":
+                    for run in runs[ended:]:
+                        run.grow(1 + amount)
+                elif what == "end" and ended < len(runs) - 1:
+                    runs[ended].end()
+                    ended += 1
+                else:
+                    clock.seconds += amount
+                agrees(watch.look(query))
+            for run in runs[ended:]:
+                run.end()
+            if merged:
+                merge(str(path))
+            agrees(watch.look(COARSE))
+            clock.seconds += 60.0
+            watch.look(WHOLE)
+            assert watch.look(WHOLE).n_gpus == sum(run.n_gpus for run in runs)
 
 
 def test_a_run_that_says_nothing_is_stalled_and_lives_again(tmp_path, clock, watching):

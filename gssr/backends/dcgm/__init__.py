@@ -14,10 +14,10 @@ paused, and nothing is.
 Hopper watches no profiling fields, which would take the counters from a recording or a profiler.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gssr.backends.base import BackendError, Offer
+from gssr.backends.base import BackendError, Device, Offer, Opened
 
 if TYPE_CHECKING:
     from gssr.backends.dcgm.backend import DcgmBackend
@@ -32,16 +32,17 @@ def check_spec(spec: str) -> None:
         raise BackendError(f"{spec!r}: after dcgm: only pause can be asked for, as in {PAUSE}")
 
 
-def open_dcgm(spec: str, visible: Sequence[str] | None, sampling_seconds: float) -> "DcgmBackend":
-    """The backend of ``dcgm`` or a variant, connected and watching. ``visible``: gssr.launch.gpu_ids. Raises BackendError
-    with the reason and the cure."""
+def open_dcgm(
+    spec: str, visible: Sequence[str] | None, sampling_seconds: float, chosen: Mapping[str, Device] | None = None
+) -> "DcgmBackend":
+    """The backend of ``dcgm`` or a variant, connected and watching. ``visible``: gssr.launch.gpu_ids; ``chosen``: in their
+    place GPUs by their names in the hostengine. Raises BackendError with the reason and the cure."""
     from gssr.backends.dcgm.backend import DcgmBackend
-    from gssr.backends.dcgm.read import SHORTEST_SECONDS
-    from gssr.backends.dcgm.session import SessionOptions
+    from gssr.backends.dcgm.session import SHORTEST_SECONDS, SessionOptions
 
     check_spec(spec)
     options = SessionOptions(max(sampling_seconds, SHORTEST_SECONDS), spec == PAUSE, spec == BESIDE)
-    backend = DcgmBackend(visible, options)
+    backend = DcgmBackend(visible, options, chosen)
     if sampling_seconds < SHORTEST_SECONDS:
         backend.say(
             f"dcgm: samples are taken every {1000 * SHORTEST_SECONDS:g} ms, not every {1000 * sampling_seconds:g} ms: "
@@ -50,8 +51,17 @@ def open_dcgm(spec: str, visible: Sequence[str] | None, sampling_seconds: float)
     return backend
 
 
-def offer() -> Offer:
-    """What DCGM could do here; takes a few seconds with a hostengine that hangs."""
+def find_at_engine(spec: str, visible: Sequence[str] | None) -> Opened | None:
+    """This process's GPUs as the hostengine that runs on the node knows them, without sampling any; None where no
+    hostengine listens. Raises BackendError."""
+    from gssr.backends.dcgm.availability import find_gpus
+
+    check_spec(spec)
+    return find_gpus(spec, visible)
+
+
+def offer(try_out: bool = False) -> Offer:
+    """What DCGM could do here; takes a few seconds with a hostengine that hangs. ``try_out`` as in ``look``."""
     from gssr.backends.dcgm.availability import look
 
-    return look()
+    return look(try_out)

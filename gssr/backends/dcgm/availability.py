@@ -1,51 +1,297 @@
-"""What DCGM could do on this machine, without starting or watching anything."""
+"""What DCGM could do on this machine: which engine there is, what it samples already, and what it can't do.
+
+``look`` watches nothing and takes no counters. With ``try_out``, as ``gssr doctor`` asks, it also makes sure that there is
+room for another client's groups and, on Hopper and newer, where nobody's counters are taken, that profiling metrics have
+values: by a watch of about 0.3 s.
+"""
 
 import os
 import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
-from gssr.backends.base import BackendError, Offer
-from gssr.backends.dcgm.bindings import find_bindings, load_bindings
-from gssr.backends.dcgm.codes import DcgmError
-from gssr.backends.dcgm.engine import EngineError, address_of, probe, reach
+from gssr.backends.base import AtEngine, BackendError, Device, News, Offer, Opened, Row
+from gssr.backends.dcgm import codes
+from gssr.backends.dcgm.bindings import Bindings, find_bindings, load_bindings
+from gssr.backends.dcgm.codes import GPU, DcgmError, blank_reason
+from gssr.backends.dcgm.engine import NAMED_CURE, Address, Engine, EngineError, address_of, probe, reach
+from gssr.backends.dcgm.entities import Sampled, choose_mine, discover
+from gssr.backends.dcgm.watch import NoRoomError, group_name, keep_seconds
 
 ANSWER_SECONDS = 5.0
+"""A hostengine that has not answered after this has hung."""
+FIND_SECONDS = 15.0
+"""As long as that is waited for a hostengine to be watched (dcgm.backend): the driver is asked beside it, which first
+initialises every GPU where no persistence daemon runs."""
+FRESH_SECONDS = 60.0
+"""A value that is younger is being sampled: dcgm-exporter samples every 30 s unless it is told otherwise."""
+_OVERDUE_SAMPLES = 3
+"""A watch is taken for ended once so many of its samples are missing: one or two may be late on a busy node."""
 DEVICES = "/dev/nvidiactl"
 _START = "start nv-hostengine on this node, or name another place in DCGM_HOST"
 
+_ALWAYS_PROFILED = (1001, 1002, 1003, 1004, 1005)
+"""The profiling fields that whoever watches any of them watches some of: graphics engine, SM, occupancy, tensor, DRAM."""
+_SM_ACTIVE = 1002
+_TRY_INTERVAL = 0.1
+"""A trial watch samples as often as DCGM can, s."""
+_TRY_SECONDS = 1.0
+"""It ends with the first value, which comes after two or three samples, and after this time where none comes."""
+_HOPPER = 9
+_BLANK = (
+    "the values stay blank: the hostengine's user may not read the counters",
+    "have nv-hostengine started by root, or ask for profiling counters to be opened to all users "
+    "(the driver's option NVreg_RestrictProfilingToAdminUsers=0)",
+)
 
-def look() -> Offer:
+
+class Lacking(NamedTuple):
+    """Why a recording would lack something, and what to do."""
+
+    why: str
+    cure: str
+
+
+def look(try_out: bool = False) -> Offer:
     """DCGM's offer: a hostengine that answers these bindings, or a driver and a library to start an engine with."""
     try:
         folders, address = find_bindings(), address_of()
         if probe(address) != "silent":
-            return Offer("dcgm", True, f"{_count_gpus()} GPUs at the hostengine on {address}")
-        load_bindings(folders[0])
+            return _in_time(lambda: _offer_of_engine(address, try_out))
+        bindings = load_bindings(folders[0])
     except DcgmError as error:
         return Offer("dcgm", False, error.what, error.cure)
     if not address.named and os.path.exists(DEVICES):
-        details = f"no hostengine answers on {address}: the sampler starts an engine of its own"
+        details = f"no hostengine answers on {address}: the sampler starts an engine of its own ({_named(bindings)})"
         return Offer("dcgm", True, details, "better: start nv-hostengine on this node")
-    return Offer("dcgm", False, f"no hostengine answers on {address}", _START)
+    cure = NAMED_CURE if address.named else _START
+    return Offer("dcgm", False, f"no hostengine answers on {address}", cure)
 
 
-def _count_gpus() -> int:
-    """How many GPUs the hostengine has. Raises DcgmError, also when it hangs."""
-    answers: list[int | BackendError] = []
+def _offer_of_engine(address: Address, try_out: bool) -> Offer:
+    """What the hostengine that listens there offers. Raises BackendError and EngineError."""
+    engine = reach(embed=False)
+    try:
+        n_gpus = len(engine.call("dcgmGetAllDevices"))
+        found = discover(engine)
+        already = samples_profiling(engine, found)
+        lacking = _lacking(engine, found, already) if try_out else None
+        version = engine.version()
+    finally:
+        engine.disconnect()
+    details = (
+        f"{n_gpus} GPU{'s' * (n_gpus != 1)} at the hostengine on {address} (DCGM {version or 'of unknown version'}, "
+    )
+    details += f"{_named(engine.bindings)})"
+    if already:
+        details += ", which samples profiling metrics already"
+    if lacking is None:
+        return Offer("dcgm", True, details, profiles_already=already)
+    return Offer("dcgm", True, f"{details}; {lacking.why}", lacking.cure, profiles=False, profiles_already=already)
 
-    def ask() -> None:
+
+def _named(bindings: Bindings) -> str:
+    return f"bindings of {bindings.version or 'unknown version'} in {bindings.folder}"
+
+
+def samples_profiling(engine: Engine, found: Sequence[Sampled]) -> bool:
+    """Tell whether the hostengine samples profiling metrics for somebody else by now. Raises EngineError.
+
+    This process has watched nothing yet, so a fresh value of one of the fields 1001-1005 was sampled for another client:
+    dcgm-exporter, a site's setting, another recording. The newest ones are read from the engine's cache, in one request
+    that reaches no driver, makes no watch and takes no counters; a field that nobody watched has no value there. Blank
+    values don't count, because nothing would be gained by them. What was sampled stays in the cache when the watch ends,
+    so where there is a fresh value, the spacing of the samples before it says whether the next one is overdue."""
+    entities = dict.fromkeys(entity for each in found for entity in ((GPU, each.gpu), each.entity))
+    fresh = _latest(engine, list(entities), _ALWAYS_PROFILED)
+    newest = max(fresh, key=lambda value: int(value.ts), default=None)
+    now = time.time()
+    if newest is None or now - newest.ts / 1e6 > FRESH_SECONDS:
+        return False
+    stamps = _stamps(engine, (newest.entityGroupId, newest.entityId), newest.fieldId, now - 3 * FRESH_SECONDS)
+    if stamps is None:
+        return False
+    if len(stamps) < 2:
+        return True  # its watcher keeps one sample
+    return time.time() - stamps[-1] <= _OVERDUE_SAMPLES * (stamps[-1] - stamps[-2])
+
+
+def _stamps(engine: Engine, entity: tuple[int, int], field: int, since: float) -> list[float] | None:
+    """When the engine sampled a field, as far as it remembers: unix s, in order. Empty where it doesn't tell, None where it
+    says that nobody watches the field. Raises EngineError when the connection is lost."""
+    stamps: list[float] = []
+    group = field_group = None
+
+    def take(_group: int, _entity: int, values: Any, count: int, _data: Any) -> int:
+        stamps.extend(values[at].ts / 1e6 for at in range(count) if values[at].ts)
+        return 0
+
+    try:
+        group = engine.call("dcgmGroupCreate", codes.EMPTY_GROUP, group_name())
+        engine.call("dcgmGroupAddEntity", group, *entity)
+        field_group = engine.call("dcgmFieldGroupCreate", [field], group_name())
+        callback = engine.bindings.agent.dcgmFieldValueEntityEnumeration_f(take)
+        engine.call("dcgmGetValuesSince_v2", group, field_group, int(since * 1e6), callback, None)
+    except EngineError as error:
+        if error.code == codes.CONNECTION_NOT_VALID:
+            raise
+        if error.code == codes.NOT_WATCHED:
+            return None
+    finally:
+        if field_group is not None:
+            engine.quietly("dcgmFieldGroupDestroy", field_group)
+        if group is not None:
+            engine.quietly("dcgmGroupDestroy", group)
+    return sorted(stamps)
+
+
+def _latest(engine: Engine, entities: Sequence[tuple[int, int]], fields: Sequence[int]) -> list[Any]:
+    """The newest values in the engine's cache that are not blank. Raises EngineError."""
+    pairs = [engine.entity(*entity) for entity in entities[: codes.MOST_ENTITIES]]
+    wanted = [field for field in fields if engine.knows_field(field)]
+    values = engine.ask("dcgmEntitiesGetLatestValues", pairs, wanted, 0) if pairs else ()
+    return [value for value in values or () if not value.status and not blank_reason(value.value.dbl)]
+
+
+def _lacking(engine: Engine, found: Sequence[Sampled], already: bool) -> Lacking | None:
+    """What a recording would lack here; None when it would have everything. Raises EngineError when the connection is
+    lost."""
+    refusals = _refusals(engine, found)
+    if refusals:
+        code = next(iter(refusals.values()))
+        why, cure = codes.REFUSALS.get(code, codes.NO_REASON)
+        gpus = list(dict.fromkeys(each.gpu for each in found))
+        whose = "" if len(refusals) == len(gpus) else f" of GPU {', '.join(map(str, refusals))}"
+        return Lacking(f"no profiling metrics{whose}, so no score: {why} (error {code})", cure)
+    group, field_groups = None, []
+    try:
+        group = _created(engine, "group", "dcgmGroupCreate", codes.EMPTY_GROUP, group_name())
+        for _ in range(2):  # a recording has one for the base fields and one for profiling
+            made = _created(engine, "field group", "dcgmFieldGroupCreate", [_SM_ACTIVE], group_name())
+            field_groups.append(made)
+        newer = all(int((each.device.compute_capability or "0").partition(".")[0]) >= _HOPPER for each in found)
+        if already or not newer or not found:
+            return None
+        for entity in (each.entity for each in found):
+            engine.call("dcgmGroupAddEntity", group, *entity)
+        return _try_watch(engine, found, group, field_groups[0])
+    except NoRoomError as error:
+        return Lacking(f"a recording would lack metrics: {error.what}", error.cure)
+    finally:
+        for made in field_groups:
+            engine.quietly("dcgmFieldGroupDestroy", made)
+        if group is not None:
+            engine.quietly("dcgmGroupDestroy", group)
+
+
+def _refusals(engine: Engine, found: Sequence[Sampled]) -> dict[int, int]:
+    """By GPU the code with which the engine says that it has no profiling metrics. Raises EngineError when the connection is
+    lost."""
+    refused: dict[int, int] = {}
+    for gpu in dict.fromkeys(each.gpu for each in found):
         try:
-            engine = reach(embed=False)
-            answers.append(len(engine.call("dcgmGetAllDevices")))
+            engine.call("dcgmProfGetSupportedMetricGroups", gpu)
+        except EngineError as error:
+            if error.code == codes.CONNECTION_NOT_VALID:
+                raise
+            refused[gpu] = error.code
+    return refused
+
+
+def _created(engine: Engine, what: str, name: str, *arguments: Any) -> Any:
+    try:
+        return engine.call(name, *arguments)
+    except EngineError as error:
+        if error.code == codes.MAX_LIMIT:
+            raise NoRoomError(what) from None
+        raise
+
+
+def _try_watch(engine: Engine, found: Sequence[Sampled], group: Any, field_group: Any) -> Lacking | None:
+    """Watch SM activity until it has a value; why it gets none. Raises EngineError when the connection is lost."""
+    entities = [each.entity for each in found]
+    kept = keep_seconds(_TRY_INTERVAL, engine.version(), shared=not engine.embedded)
+    try:
+        engine.call("dcgmWatchFields", group, field_group, round(_TRY_INTERVAL * 1e6), kept, 0)
+        engine.ask("dcgmUpdateAllFields", 1)
+        end = time.monotonic() + _TRY_SECONDS
+        while time.monotonic() < end:
+            time.sleep(_TRY_INTERVAL)
+            if _latest(engine, entities, [_SM_ACTIVE]):
+                return None
+    except EngineError as error:
+        if error.code == codes.CONNECTION_NOT_VALID:
+            raise
+        why, cure = codes.REFUSALS.get(error.code, codes.NO_REASON)
+        return Lacking(f"no profiling metrics, so no score: {why} (error {error.code})", cure)
+    finally:
+        engine.quietly("dcgmUnwatchFields", group, field_group)
+    why, cure = _BLANK
+    return Lacking(f"no profiling metrics, so no score: {why}", cure)
+
+
+class UnsampledGpus:
+    """A ``Backend`` that knows its GPUs and samples none."""
+
+    name = "dcgm"
+    measures: Sequence[str] = ()
+
+    def __init__(self, gpus: Sequence[Device]) -> None:
+        self.gpus = gpus
+
+    def sample(self, now: float) -> Sequence[Row]:
+        """Nothing."""
+        del now
+        return ()
+
+    def changes(self) -> Sequence[News]:
+        """Nothing."""
+        return ()
+
+    def close(self) -> Sequence[Row]:
+        """Nothing."""
+        return ()
+
+
+def find_gpus(spec: str, visible: Sequence[str] | None) -> Opened | None:
+    """This process's GPUs (``visible``: gssr.launch.gpu_ids) at the hostengine that listens, for ``spec`` to sample; None
+    where none does. Raises BackendError, also when it hangs."""
+    address = address_of()
+    if probe(address) == "silent":
+        return None
+
+    def find() -> Opened:
+        engine = reach(embed=False)
+        try:
+            mine, remarks = choose_mine(discover(engine), visible)
+        finally:
             engine.disconnect()
+        names = {each.device.uuid: each.engine_name for each in mine}
+        return Opened(UnsampledGpus([each.device for each in mine]), remarks, at_engine=AtEngine(spec, names))
+
+    return _in_time(find, FIND_SECONDS)
+
+
+_Answer = TypeVar("_Answer")
+
+
+def _in_time(ask: Callable[[], _Answer], seconds: float = ANSWER_SECONDS) -> _Answer:
+    """What ``ask`` returns. Raises DcgmError, also when the hostengine has not answered after ``seconds``."""
+    answers: list[_Answer | BackendError] = []
+
+    def run() -> None:
+        try:
+            answers.append(ask())
         except EngineError as error:
             what = f"the hostengine on {address_of()} answers with an error: {error}"
             answers.append(DcgmError(what, "restart nv-hostengine"))
         except BackendError as error:
             answers.append(error)
 
-    thread = threading.Thread(target=ask, name="dcgm-offer", daemon=True)
+    thread = threading.Thread(target=run, name="dcgm-offer", daemon=True)
     thread.start()
-    thread.join(ANSWER_SECONDS)
+    thread.join(seconds)
     if not answers:
         raise DcgmError(f"the hostengine on {address_of()} doesn't answer", "restart nv-hostengine")
     if isinstance(answers[0], BackendError):

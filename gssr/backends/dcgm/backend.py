@@ -9,9 +9,9 @@ one that is stuck: it ends by itself when its call returns, and gives back what 
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from gssr.backends.aside import END_SECONDS, LONGEST_SECONDS, Patience, Silence
+from gssr.backends.aside import END_SECONDS, Patience, Silence
 from gssr.backends.base import BackendError, Change, Device, Row
 from gssr.backends.dcgm import codes
 from gssr.backends.dcgm.bindings import Bindings
@@ -19,8 +19,11 @@ from gssr.backends.dcgm.codes import CONNECTION_NOT_VALID, DcgmError
 from gssr.backends.dcgm.engine import EngineError, mismatch, reach
 from gssr.backends.dcgm.entities import choose_mine, discover
 from gssr.backends.dcgm.session import Session, SessionOptions
+from gssr.store.format.schema import GAP_INTERVALS
 
 _LOOK_SECONDS = 0.02
+SLOW_SECONDS = 1.0
+"""An answer that takes longer, and long enough to leave a gap, is said."""
 
 
 class Worker:
@@ -59,7 +62,7 @@ class Worker:
         self._stop.set()
 
     def read_rest(self) -> bool:
-        """Have it read what is left; has it? One that hangs is not waited for, one that is slow up to LONGEST_SECONDS."""
+        """Have it read what is left; has it? One that hangs is not waited for, one that is slow some seconds at most."""
         self._stop.set()
         patience = self._patience.seconds
         while not self._through.wait(_LOOK_SECONDS):
@@ -84,7 +87,7 @@ class Worker:
                 session.close()
         except (BackendError, EngineError) as error:
             lost = isinstance(error, EngineError) and error.code == CONNECTION_NOT_VALID
-            self.error = f"the connection to DCGM's hostengine is lost: {error}" if lost else str(error)
+            self.error = f"DCGM's hostengine is gone ({CONNECTION_NOT_VALID})" if lost else str(error)
         except Exception as error:  # whatever the bindings may throw must not pass unseen in a thread
             self.error = f"DCGM's bindings failed: {error!r}"
         finally:
@@ -97,11 +100,7 @@ class Worker:
         try:
             while not self._stop.wait(session.due_in):
                 self._once(session)
-            session.end()
             self._once(session)
-            until = time.monotonic() + LONGEST_SECONDS
-            while session.incomplete and time.monotonic() < until:
-                self._once(session)
         finally:
             self.rows.extend(session.flush())
             self._through.set()
@@ -112,7 +111,10 @@ class Worker:
         self.rows.extend(rows)
         self.changes.extend(changes)
         self._busy = None
-        self._patience.took(time.monotonic() - began)
+        took = time.monotonic() - began
+        self._patience.took(took)
+        if took > max(SLOW_SECONDS, GAP_INTERVALS * session.interval):
+            self.changes.append(Change("gap", None, f"DCGM's hostengine took {took:.3g} s to answer"))
 
 
 OPEN_SECONDS = 15.0
@@ -132,16 +134,19 @@ class DcgmBackend:
 
     name = "dcgm"
 
-    def __init__(self, visible: Sequence[str] | None, options: SessionOptions) -> None:
-        """Connect and watch the GPUs that are this process's (``visible``: gssr.launch.gpu_ids). Raises BackendError, also
-        when the hostengine doesn't answer within OPEN_SECONDS."""
+    def __init__(
+        self, visible: Sequence[str] | None, options: SessionOptions, chosen: Mapping[str, Device] | None = None
+    ) -> None:
+        """Connect and watch the GPUs that are this process's (``visible``: gssr.launch.gpu_ids), or the ``chosen`` ones, by
+        their names in the engine. Raises BackendError, also when the hostengine doesn't answer within OPEN_SECONDS."""
         self.interval = options.interval
-        self.gpus: Sequence[Device] = ()
+        self.gpus: Sequence[Device] = tuple((chosen or {}).values())
+        self._names = tuple(chosen or ())
         self._visible = visible
         self._options = options
         self._bindings: Bindings | None = None
-        self._embeds = not options.beside  # and never in place of a hostengine that was there
-        self._lost_gpus: list[bool] = []
+        self._embeds = not options.beside and chosen is None  # and never in place of a hostengine that was there
+        self._lost_gpus = [False] * len(self.gpus)
         self._changes: list[Change] = []
         self._shift = time.time() - _ticks()
         self._down = False
@@ -165,12 +170,12 @@ class DcgmBackend:
         worker = self._worker
         rows = self._collect(worker)
         if worker in self._stuck or worker.ended:
-            self._lose(f"{worker.error or 'DCGM hung up'}; the connection is tried again")
+            self._lose(f"{worker.error or 'DCGM is gone'}; the connection is tried again")
         elif worker.stuck_seconds > HANG_SECONDS:
             worker.abandon()
             self._stuck.append(worker)
             self._lose(f"DCGM's hostengine has not answered for {HANG_SECONDS:g} s; the connection is tried again")
-        elif self._down and worker.session is not None:
+        elif self._down and worker.session is not None and worker.session.heard:
             self._down = False
             self._changes.append(Change("backend_back", None, "DCGM's hostengine answers again"))
             self.say(*worker.session.notes)
@@ -234,15 +239,18 @@ class DcgmBackend:
         try:
             found = discover(engine)
             if self.gpus:
-                there = {each.device.uuid: each for each in found}
-                wanted = [there.get(device.uuid) for device in self.gpus]
+                there = {each.engine_name: each for each in found}
+                wanted = [there.get(name) for name in self._names]
                 if not any(wanted):
                     raise BackendError(f"the {engine.where} has none of this run's GPUs")
             else:
                 chosen, remarks = choose_mine(found, self._visible)
                 self.say(*remarks)
                 self._lost_gpus = [False] * len(chosen)
-                self.gpus = tuple(each.device for each in chosen)
+                self.gpus, self._names = (
+                    tuple(each.device for each in chosen),
+                    tuple(each.engine_name for each in chosen),
+                )
                 wanted = list(chosen)
             return Session(engine, wanted, self._lost_gpus, self._options, lambda: _ticks() + self._shift)
         except (BackendError, EngineError) as error:

@@ -1,10 +1,12 @@
 """DCGM's own Python bindings: where they are, and loading them with their library.
 
-They are on no package index: they come with DCGM. Searched are DCGM_BINDINGS, Python's own path, and the folders DCGM
-installs them into, newest first. Only the three modules that wrap the C interface are used. Those of two major versions may
-be installed side by side: they have the same names, so that only one of them is loaded at a time.
+They are on no package index: they come with DCGM, as the module pydcgm and the ones below it. Searched are DCGM_BINDINGS,
+Python's own path, and the folders DCGM installs them into, newest first. Only the three modules that wrap the C interface
+are used. Those of two major versions may be installed side by side: they have the same names, so that only one of them is
+loaded at a time.
 """
 
+import ctypes
 import importlib
 import os
 import sys
@@ -19,6 +21,14 @@ FOLDERS = (
 )
 LIBRARY_FOLDERS = ("/usr/local/lib", "/usr/lib", "/opt/nvidia/dcgm/lib", "/usr/local/dcgm/lib", "/usr/local/dcgm/lib64")
 """Where a library may be that the bindings' own search (LD_LIBRARY_PATH and the system's folders) misses."""
+
+PACKAGES = {"4": "datacenter-gpu-manager-4-core", "3": "datacenter-gpu-manager"}
+"""NVIDIA's system packages that hold bindings, library and nv-hostengine, by DCGM's major version. Source: NVIDIA/DCGM,
+scripts/verify_package_contents."""
+_INSTALL = (
+    f"install DCGM's system package ({PACKAGES['4']}, of DCGM 3 {PACKAGES['3']}), which holds them: "
+    "pip has no package of them"
+)
 
 _MODULES = ("dcgm_agent", "dcgm_structs", "dcgm_fields")
 
@@ -46,8 +56,8 @@ def find_bindings() -> list[str]:
     if folders:
         return folders
     raise DcgmError(
-        f"DCGM's Python bindings are neither in PYTHONPATH nor in {' or '.join(FOLDERS)}",
-        f"install DCGM on this machine, or set DCGM_BINDINGS to the folder that holds {_MODULES[0]}.py",
+        f"DCGM's Python bindings (pydcgm) are neither in PYTHONPATH nor in {' or '.join(FOLDERS)}",
+        f"{_INSTALL}, or set DCGM_BINDINGS to the folder that holds {_MODULES[0]}.py",
     )
 
 
@@ -100,10 +110,32 @@ def _load_library(structs: Any, folder: str) -> None:
         except structs.DCGMError as error:
             if error.value != LIBRARY_NOT_FOUND:
                 raise _unusable(error) from None
+    broken = _why_not_loadable(folder)
+    if broken:
+        raise DcgmError(
+            f"DCGM's Python bindings are in {folder}, but their library can't be loaded: {broken}",
+            "install the DCGM that NVIDIA builds for this system (ldd shows which library is missing)",
+        )
     raise DcgmError(
         f"DCGM's Python bindings are in {folder}, but their library libdcgm.so is missing",
-        "install DCGM on this machine, or put the library's folder into LD_LIBRARY_PATH",
+        f"install DCGM's system package ({PACKAGES['4']}, of DCGM 3 {PACKAGES['3']}), or put the library's folder into "
+        "LD_LIBRARY_PATH",
     )
+
+
+def _why_not_loadable(folder: str) -> str:
+    """The loader's reason, if there is a library and the loader refuses it; "" when there is none. The bindings keep this
+    reason to themselves, and say that there is no library."""
+    search_path = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
+    for place in (*search_path, *_library_folders(folder)):
+        for major in PACKAGES:
+            path = os.path.join(place, f"libdcgm.so.{major}")
+            if place and os.path.exists(path):
+                try:
+                    ctypes.CDLL(path)
+                except OSError as error:
+                    return str(error) if path in str(error) else f"{path}: {error}"
+    return ""
 
 
 def _library_folders(folder: str) -> Iterator[str]:

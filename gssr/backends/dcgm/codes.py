@@ -73,9 +73,9 @@ IDENTITY = (DRIVER_VERSION, NAME, NVML_INDEX, UUID, COMPUTE_CAPABILITY, MAX_SM_C
 
 PROFILING = range(1001, 1100)
 COMPUTE_INSTANCE_FIELDS = frozenset({1001, 1002, 1003, 1004, 1006, 1007, 1008, 1013, 1014, 1015, 1016, 252})
-GPU_INSTANCE_FIELDS = frozenset({1005})
-"""What MIG measures per compute instance, and per GPU instance beside it. PCIe, NVLink, power, temperature, clocks and
-utilization exist on the whole GPU only."""
+GPU_INSTANCE_FIELDS = COMPUTE_INSTANCE_FIELDS | {1005}
+"""What MIG measures per compute instance and per GPU instance. PCIe, NVLink, power, temperature, clocks and utilization
+exist on the whole GPU only."""
 
 INT64_BLANK = 0x7FFFFFFFFFFFFFF0
 DOUBLE_BLANK = 140737488355328.0

@@ -4,16 +4,20 @@ Where the hostengine is: DCGM_HOST, else this machine's usual port.
 """
 
 import ctypes
+import math
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 from gssr.backends.dcgm.bindings import Bindings, find_bindings, load_bindings, major_of, version_in
 from gssr.backends.dcgm.codes import (
     AUTOMATIC,
     CONNECTION_NOT_VALID,
+    GPU,
+    LIVE_DATA,
     MISMATCHES,
+    NAME,
     NVML_NOT_LOADED,
     REQUIRES_ROOT,
     DcgmError,
@@ -23,6 +27,8 @@ from gssr.backends.dcgm.codes import (
 PORT = 5555
 UNIX_PREFIX = "unix://"
 _PROBE_SECONDS = 1.0
+NAMED_CURE = "start nv-hostengine there, or unset DCGM_HOST"
+"""Where nothing answers at the address that the user has named."""
 
 
 class Address(NamedTuple):
@@ -41,15 +47,18 @@ class Address(NamedTuple):
 
 
 def address_of(environ: Mapping[str, str] = os.environ) -> Address:
-    """The address in DCGM_HOST (``host``, ``host:port``, ``[IPv6]:port`` or ``unix:///path``), else localhost:5555."""
+    """Return the address in DCGM_HOST (``host``, ``host:port``, ``[IPv6]:port`` or ``unix:///path``), else localhost:5555.
+    Raises DcgmError where it has a port that can't be one."""
     text = environ.get("DCGM_HOST", "").strip()
     if not text:
         return Address("127.0.0.1", PORT, False, False)
     if text.startswith(UNIX_PREFIX):
         return Address(text[len(UNIX_PREFIX) :], 0, True, True)
     host, colon, port = text.rpartition(":")
-    if not colon or not _is_port(port) or (":" in host and not host.startswith("[")):
+    if not colon or text.endswith("]") or (":" in host and not host.startswith("[")):
         return Address(text.strip("[]"), PORT, False, True)
+    if not _is_port(port):
+        raise DcgmError(f"DCGM_HOST={text} ends in no port", "name it as host, host:port, [IPv6]:port or unix:///path")
     return Address(host.strip("[]"), int(port), False, True)
 
 
@@ -152,6 +161,36 @@ class Engine:
         self.quietly("dcgmStopEmbedded" if self.embedded else "dcgmDisconnect")
 
 
+class EngineClock:
+    """The hostengine's clock against the recording's. ``offset`` is their difference in s, engine minus recording, as
+    small a change as what was seen allows: 0 on a machine whose clock nobody sets. ``looked_at`` is when it was looked at
+    last, by the recording's."""
+
+    def __init__(self, engine: Engine, gpu: int | None, clock: Callable[[], float]) -> None:
+        """``gpu`` is DCGM's id of any of its GPUs, None where it has none; ``clock`` the recording's, unix s."""
+        self.offset = 0.0
+        self.looked_at = -math.inf
+        self._engine = engine
+        self._entities = [] if gpu is None else [engine.entity(GPU, gpu)]
+        self._now = clock
+
+    def look(self) -> None:
+        """Ask what time it is there: by the stamp of what it reads from the driver now. Raises EngineError when the
+        connection is lost."""
+        if not self._entities:
+            return
+        before = self.looked_at = self._now()
+        answer = self._engine.ask("dcgmEntitiesGetLatestValues", self._entities, [NAME], LIVE_DATA)
+        stamp = max((value.ts for value in answer or ()), default=0)
+        if stamp:
+            self.see(before, stamp / 1e6, self._now())
+
+    def see(self, before: float, engine: float, after: float) -> None:
+        """Note that it showed ``engine`` somewhere between two times of the recording's clock, all in s. Afterwards the
+        offset is wrong by at most ``after - before``."""
+        self.offset = min(max(self.offset, engine - after), engine - before)
+
+
 def reach(embed: bool = True, before: Bindings | None = None) -> Engine:
     """A connection to the hostengine by those of the installed bindings that understand it: the ones used ``before``, else
     the first that do. Raises DcgmError, and EngineError when the connection is lost at once. ``embed`` as in ``connect``."""
@@ -201,9 +240,7 @@ def connect(bindings: Bindings, embed: bool = True) -> Engine:
     if probe(address) != "silent":
         return attach(bindings, address)
     if address.named:
-        raise DcgmError(
-            f"no hostengine answers on {address} (DCGM_HOST)", "start nv-hostengine there, or unset DCGM_HOST"
-        )
+        raise DcgmError(f"no hostengine answers on {address} (DCGM_HOST)", NAMED_CURE)
     if not embed:
         raise DcgmError(f"no hostengine answers on {address}", "start nv-hostengine")
     return _embed(bindings, address)

@@ -24,12 +24,14 @@ Entity = tuple[int, int]
 
 
 class Sampled(NamedTuple):
-    """One row to be: a GPU or a MIG instance, the UUID and DCGM id of its GPU, and the entities measured for it."""
+    """One row to be: a GPU or a MIG instance, the UUID and DCGM id of its GPU, the entity that is measured for it, and its
+    name in the engine, which is the same for every process and after a restart."""
 
     device: Device
     gpu_uuid: str
     gpu: int
-    entities: tuple[Entity, ...]
+    entity: Entity
+    engine_name: str
 
     @property
     def model(self) -> str:
@@ -49,7 +51,7 @@ def discover(engine: Engine) -> list[Sampled]:
         if gpu in instances:
             found += instances[gpu]
         elif device.uuid:
-            found.append(Sampled(device, device.uuid, gpu, ((GPU, gpu),)))
+            found.append(Sampled(device, device.uuid, gpu, (GPU, gpu), device.uuid))
     return found
 
 
@@ -116,28 +118,31 @@ def _instances(engine: Engine, devices: Mapping[int, Device]) -> dict[int, list[
         return {}
     parents = {entry.entity.entityId: entry for entry in entries if entry.entity.entityGroupId == GPU_INSTANCE}
     children = [entry for entry in entries if entry.entity.entityGroupId == COMPUTE_INSTANCE]
-    memory = live_values(
-        engine, [(COMPUTE_INSTANCE, entry.entity.entityId) for entry in children], [codes.MEMORY_TOTAL]
-    )
+    holders = [entry.parent.entityId for entry in children]
+    # A GPU instance with one compute instance is measured as a whole, as dcgm-exporter does: DCGM reads it by the driver's
+    # call for instances, a compute instance by that for whole GPUs, which may refuse it. Of one that several share
+    # only the compute instances can be told apart, and memory traffic is nobody's own.
+    measured: list[Entity] = [
+        (GPU_INSTANCE, holder) if holders.count(holder) == 1 else (COMPUTE_INSTANCE, entry.entity.entityId)
+        for entry, holder in zip(children, holders, strict=True)
+    ]
+    memory = live_values(engine, measured, [codes.MEMORY_TOTAL])
     uuids = _mig_uuids()
     found: dict[int, list[Sampled]] = {}
-    for entry in children:
-        compute, holder = entry.entity.entityId, entry.parent.entityId
+    for entry, holder, entity in zip(children, holders, measured, strict=True):
         if holder not in parents or parents[holder].parent.entityId not in devices:
             continue
         gpu = parents[holder].parent.entityId
         whole, numbers = devices[gpu], (entry.info.nvmlInstanceId, entry.info.nvmlComputeInstanceId)
-        total = memory.get((COMPUTE_INSTANCE, compute), {}).get(codes.MEMORY_TOTAL)
+        total = memory.get(entity, {}).get(codes.MEMORY_TOTAL)
+        name = f"MIG-{whole.uuid}/{numbers[0]}/{numbers[1]}"
         device = whole._replace(
-            uuid=uuids.get((whole.uuid, *numbers)) or f"MIG-{whole.uuid}/{numbers[0]}/{numbers[1]}",
+            uuid=uuids.get((whole.uuid, *numbers)) or name,
             memory_total=None if total is None else total * _MIB,
             power_limit=None,
             mig=f"GI {numbers[0]} CI {numbers[1]}",
         )
-        entities: tuple[Entity, ...] = ((COMPUTE_INSTANCE, compute),)
-        if sum(other.parent.entityId == holder for other in children) == 1:
-            entities += ((GPU_INSTANCE, holder),)  # shared by several, its memory traffic is nobody's own
-        found.setdefault(gpu, []).append(Sampled(device, whole.uuid, gpu, entities))
+        found.setdefault(gpu, []).append(Sampled(device, whole.uuid, gpu, entity, name))
     return found
 
 

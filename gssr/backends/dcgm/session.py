@@ -2,28 +2,40 @@
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import repeat
-from operator import mul
 from typing import NamedTuple
 
 from gssr.backends.base import BackendError, Change, Row
 from gssr.backends.dcgm import codes
-from gssr.backends.dcgm.bins import LATE_SECONDS, Bins, Value
-from gssr.backends.dcgm.engine import Engine, EngineError
-from gssr.backends.dcgm.entities import Entity, Sampled
-from gssr.backends.dcgm.read import Reader, Sample, sample_of
+from gssr.backends.dcgm.codes import DOUBLE_BLANK, DcgmError, blank_reason
+from gssr.backends.dcgm.engine import Engine, EngineClock, EngineError
+from gssr.backends.dcgm.entities import Sampled
+from gssr.backends.dcgm.read import LatestValues, Reading, Series
+from gssr.backends.dcgm.rows import Rows
 from gssr.backends.dcgm.watch import Watches
 from gssr.metrics import INDEX, METRICS
 
+SHORTEST_SECONDS = 0.1
+"""Profiling fields that are sampled faster than this are blank."""
+POLL_SECONDS = 1.0
+"""With a longer interval the hostengine is asked this often all the same: what it sampled is soon on the disk."""
+CLOCK_SECONDS = 10.0
+"""How often the hostengine's clock is looked at; one that was set shows in the stamps at once."""
+LATE_SECONDS = 2.0
+"""A row is not held open for a field that has been silent this long."""
 LOST_SECONDS = 3.0
 LOST_INTERVALS = 5
-"""A GPU without any value for the longer of the two is lost."""
-STEP_SECONDS = 0.5
-"""A hostengine's clock that moves this much was set."""
+"""A GPU is lost when it has no value for the longer of the two, while its hostengine goes on sampling others or tells that
+it has none. The time in which the hostengine itself tells nothing new doesn't count."""
+HANG_SECONDS = 5.0
+HANG_INTERVALS = 5
+"""A hostengine that answers and tells nothing new for the longer of the two is lost: a new connection is tried."""
 TELLING_SECONDS = 1.5
 TELLING_INTERVALS = 3
 """After the longer of the two, metrics that never had a value are named with their reason: of profiling metrics the first
 value comes after two intervals at most."""
+
+_MISSED = 1.3
+"""A step between two samples of a series that is longer than this many intervals tells that one was missed in between."""
 
 _MICRO = 1_000_000
 _BY_FIELD = {metric.dcgm: metric for metric in METRICS if metric.dcgm is not None}
@@ -64,7 +76,8 @@ class SessionOptions(NamedTuple):
 
 
 class Session:
-    """The watches on one engine. ``notes`` are lines to be said; ``measures`` what can have values."""
+    """The watches on one engine. ``notes`` are lines to be said; ``measures`` what can have values; ``heard``: the engine
+    has told something that it sampled for this session; ``interval`` is in s."""
 
     def __init__(
         self,
@@ -78,42 +91,62 @@ class Session:
         are known to be lost, and is kept up to date. ``clock`` is the recording's, unix s. Raises EngineError, and leaves
         nothing behind."""
         self.notes: list[str] = []
+        self.heard = False
         self._engine = engine
-        self._options = options
+        self._now = clock
+        self.interval = options.interval
+        self._interval = round(options.interval * _MICRO)
         self._there = [each for each in found if each is not None]
-        self._positions: dict[Entity, int] = {}
-        for position, each in enumerate(found):
-            if each is not None:
-                self._positions |= dict.fromkeys(each.entities, position)
+        self._clock = EngineClock(engine, self._there[0].gpu if self._there else None, clock)
         self._watches = Watches(engine, options.interval)
-        self._places: list[tuple[int, int, float, float]] = []
-        self._factors: list[float] = []
-        self._percents: list[int] = []
-        self._spans: list[tuple[int, list[int], int]] = []
-        anyone = self._there[0].gpu if self._there else None
-        self._reader = Reader(engine, self, clock, options.interval, anyone)
         self._paused = False
         try:
             self._paused = options.pause and self._pause()
-            self._profiles = not self._paused and not (options.beside and self._would_take_counters())
-            self._start = self._reader.start()
-            self._watch()
+            profiles = not self._paused and not (options.beside and self._would_take_counters())
+            self._clock.look()
+            self._start = round(clock() * _MICRO)
+            self._watches.make(self._there, profiles)
         except (BackendError, EngineError):
             self.close()
             raise
         self.notes += self._watches.notes
-        self._watched = [self._columns(each) for each in found]
-        measured = set().union(*self._watched) if self._watched else set()
+        self._positions = {each.entity: position for position, each in enumerate(found) if each is not None}
+        self._series = [
+            Series(entity, field)
+            for entity in self._positions
+            for watch in self._watches.live
+            if entity in watch.entities
+            for field in watch.fields
+        ]
+        self._places = [self._place(each) for each in self._series]
+        self._spans = [
+            (position, slice(numbers[0], numbers[-1] + 1))
+            for position in range(len(found))
+            if (numbers := [number for number, place in enumerate(self._places) if place[0] == position])
+        ]
+        measured = {column for _, column, _, _ in self._places}
         self.measures: Sequence[str] = tuple(metric.name for metric in METRICS if INDEX[metric.name] in measured)
-        self._bins = Bins(self._watched, options.interval, self._start)
-        self._last_value = [self._start if each is not None else -math.inf for each in found]
-        self._last_row = [-math.inf] * len(found)
+        self._latest = LatestValues(engine, self._series)
+        self._rows = Rows(len(found), self._interval)
+        self._stamps = [0] * len(self._series)
+        """By series, the stamp that was seen last, us of the hostengine's clock."""
+        self._times = [0] * len(self._series)
+        """By series, the same in us of the recording's."""
+        self._newest_stamp, self._newest_time = 0, self._start
+        """Of all series, the newest stamp, and the same by the recording's clock, us."""
+        self._told = 0
+        """How long the hostengine has been telling news, us: no time passes in it while it tells none."""
+        self._valued_at = [0 if each is not None else -math.inf for each in found]
+        """By position, when in that time the GPU had its last value."""
+        self._quiet_since: float | None = None
         self._lost = lost
         self._gone: set[int] = set()
+        """Positions of GPUs that DCGM says to be lost."""
         self._reasons: dict[int, str] = {}
         self._valued: set[int] = set()
-        self._told = False
-        self._late = self._late_told = 0
+        self._explained = False
+        self._late = self._late_said = 0
+        self._due_at = clock() + min(options.interval / 2, POLL_SECONDS)
 
     @property
     def paused(self) -> bool:
@@ -123,47 +156,33 @@ class Session:
     @property
     def due_in(self) -> float:
         """Seconds until the next ``poll`` is due."""
-        return self._reader.due_in
-
-    def end(self) -> None:
-        """The end is near: the next ``poll`` brings what is new since the one before, and more are needed as long as the
-        session is ``incomplete``."""
-        self._reader.end()
-
-    @property
-    def incomplete(self) -> bool:
-        """Is something known to be missing that there is?"""
-        return self._reader.complete_until is not None
+        return max(self._due_at - self._now(), 0.0)
 
     def poll(self) -> tuple[list[Row], list[Change]]:
-        """New rows, in the recording's time, and what happened. Raises EngineError when the connection is lost."""
+        """Read what is new. Returns rows, in the recording's time, and what happened. Raises EngineError when the connection
+        is lost, and DcgmError when the hostengine answers and samples nothing any more."""
         changes: list[Change] = []
         if not self._watches.live:
+            self._due_at = self._now() + POLL_SECONDS
             return [], changes
-        self._gone = set()
-        offset = self._reader.clock.offset
-        try:
-            now = self._reader.read()
-        except EngineError as error:
-            if error.code != codes.NOT_WATCHED:
-                raise
-            self._watches.destroy()
-            self._watch()
-            changes.append(Change("backend", None, "dcgm: its hostengine had dropped the watches; they were set again"))
-            now = self._reader.read()
-        stepped = abs(self._reader.clock.offset - offset) > STEP_SECONDS
-        rows = self._start_again(now, offset) if stepped else self._take(now)
-        self._look_for_lost(now, changes)
-        self._tell(now, changes)
+        readings = self._latest.read()
+        self._follow_clock(max(max(reading.stamps) for reading in readings), self._now())
+        now = round(self._now() * _MICRO)
+        self._sort_in(readings, now)
+        rows = self._complete_rows(now)
+        self._look_for_lost(changes)
+        self._explain(changes)
+        step = self._interval // math.ceil(self._interval / (POLL_SECONDS * _MICRO))
+        self._due_at = self._rows.next_edge(round(self._now() * _MICRO), step) / _MICRO
         return rows, changes
 
     def flush(self) -> list[Row]:
         """All rows there are, complete or not: nothing more will come from this connection."""
-        return self._take(self._reader.time(), everything=True)
+        now = round(self._now() * _MICRO)
+        return [row for position, _ in self._spans for row in self._rows.take(position, now + self._interval, now)]
 
     def close(self) -> None:
         """Give back the counters, the watches and the groups, and hang up. Never raises EngineError."""
-        self._reader.close()
         self._watches.destroy()
         if self._paused:
             self._engine.quietly("dcgmProfResume")
@@ -198,112 +217,84 @@ class Session:
         self.notes.append(_NOT_BESIDE)
         return True
 
-    def _watch(self) -> None:
-        """Watch everything, and find out where the values of each series go."""
-        self._watches.make(self._there, self._profiles)
-        self._watches.update()
-        self._reader.follow(self._watches.live)
-        places, factors, percents = [], [], []
-        spans: list[tuple[int, list[int], int]] = []
-        for number, (entity, field) in enumerate(self._reader.series):
-            metric, position = _BY_FIELD[field], self._positions[entity]
-            factor = int(metric.dcgm_factor) if metric.integral else metric.dcgm_factor
-            column = INDEX[metric.name]
-            places.append((position, column, factor, 100 if field in _PERCENT else math.inf))
-            factors.append(factor)
-            if field in _PERCENT:
-                percents.append(number)
-            if not number or entity != self._reader.series[number - 1].entity:
-                spans.append((number, [], position))
-            spans[-1][1].append(column)
-        self._places, self._factors, self._percents, self._spans = places, factors, percents, spans
+    def _place(self, series: Series) -> tuple[int, int, int | float, float]:
+        """Return where the values of a series go and what they are: position, column, factor, and the largest possible."""
+        metric = _BY_FIELD[series.field]
+        factor = int(metric.dcgm_factor) if metric.integral else metric.dcgm_factor
+        return self._positions[series.entity], INDEX[metric.name], factor, 100 if series.field in _PERCENT else math.inf
 
-    def _columns(self, found: Sampled | None) -> list[int]:
-        if found is None:
-            return []
-        mine = [field for entity, field in self._reader.series if entity in found.entities]
-        return sorted({INDEX[_BY_FIELD[field].name] for field in mine})
+    def _follow_clock(self, newest: int, now: float) -> None:
+        """Keep up with the hostengine's clock, whose newest stamp is given in us: it is looked at now and then, and when a
+        new stamp is far from now. Raises DcgmError when there has been no new one for long."""
+        moment = newest / _MICRO
+        if newest == self._newest_stamp:
+            self._quiet_since = now if self._quiet_since is None else self._quiet_since
+            limit = max(HANG_SECONDS, HANG_INTERVALS * self.interval)
+            if now - self._quiet_since > limit:
+                raise DcgmError(f"DCGM's hostengine answers, but has sampled nothing for {limit:g} s", "see its log")
+        else:
+            self._quiet_since = None
+            behind = now + self._clock.offset - moment > self.interval + POLL_SECONDS
+            if behind or now - self._clock.looked_at > CLOCK_SECONDS:
+                self._clock.look()
+        if moment > now + self._clock.offset:
+            self._clock.see(-math.inf, moment, now)
+        self._newest_stamp = newest
+        time = newest - round(self._clock.offset * _MICRO)
+        self._told += min(max(time - self._newest_time, 0), 2 * self._interval)
+        self._newest_time = time
 
-    def deliver_tick(self, first: int, stamps: Sequence[int], values: Sequence[int | float], step: int) -> None:
-        """See ``Sink``."""
-        place = slice(first, first + len(values))
-        blanks = not max(values) < codes.DOUBLE_BLANK or sum(values) != sum(values)  # not a number
-        percents = [values[number - first] for number in self._percents if place.start <= number < place.stop]
-        if not self._told or any(100 < value < codes.DOUBLE_BLANK for value in percents):
-            numbers = range(place.start, place.stop)
-            self.deliver([sample_of(*each, step) for each in zip(numbers, repeat(0), stamps, values, strict=False)])
-            return
-        plain: list[int | float | None] = list(map(mul, values, self._factors[place]))
-        if blanks:
-            plain = [None if codes.blank_reason(value) else own for value, own in zip(values, plain, strict=True)]
-        for begin, columns, position in self._spans:
-            if place.start <= begin < place.stop:
-                part = slice(begin - first, begin - first + len(columns))
-                own = plain[part]
-                self._bins.add_together(position, columns, stamps[part], own, step)
-                if own.count(None) < len(own):
-                    self._last_value[position] = max(stamps[part])
-
-    def deliver(self, samples: Sequence[Sample]) -> None:
-        """See ``Sink``."""
-        places, valued, last_value = self._places, self._valued, self._last_value
-        binned: list[Value] = []
-        for number, stamp, value, reason, step in samples:
+    def _sort_in(self, readings: Sequence[Reading], now: int) -> None:
+        """Put what is new into rows, and remember which GPUs and metrics have values, and why others have none."""
+        offset, start, interval = round(self._clock.offset * _MICRO), self._start, self._interval
+        places, stamps, times, rows = self._places, self._stamps, self._times, self._rows
+        new: list[tuple[int, int, int, int | float]] = []
+        missed = not self.heard
+        for reading in readings:
+            for number, status, stamp, value in zip(*reading, strict=True):
+                if stamp == stamps[number]:
+                    continue
+                stamps[number], time = stamp, stamp - offset
+                if time < start:
+                    continue  # sampled for others, before this session; or, stamped 0, nothing has come yet
+                missed = missed or time - times[number] > _MISSED * interval
+                times[number] = time
+                new.append((number, time, status, value))
+        if new and missed:
+            rows.lay_edges([time for time in times if time > now - 2 * interval] or [new[0][1]])
+        self.heard = self.heard or bool(new)
+        for number, time, status, value in new:
             position, column, factor, most = places[number]
-            if value is not None and value > most:
-                value, reason = None, "out of range"
-            if value is None:
-                self._reasons[column] = reason or ""
-                if reason in _LOST:
-                    self._gone.add(position)
-            else:
-                value *= factor
-                valued.add(column)
-                if stamp > last_value[position]:
-                    last_value[position] = stamp
-            binned.append((position, column, stamp, value, step))
-        self._bins.add(binned)
+            if status or not value < DOUBLE_BLANK or value > most:  # the smaller of the blanks, or not a number
+                reason = (
+                    f"error {status}" if status else blank_reason(value) or ("out of range" if value > most else None)
+                )
+                if reason is not None:
+                    self._reasons[column] = reason
+                    if reason in _LOST:
+                        self._gone.add(position)
+                    continue
+            self._valued.add(column)
+            self._valued_at[position] = self._told
+            self._gone.discard(position)
+            if not rows.add(position, column, time, value * factor) and time < now - LATE_SECONDS * _MICRO:
+                self._late += 1
 
-    def _take(self, now: int, everything: bool = False) -> list[Row]:
-        ready = self._bins.take(now, everything, self._reader.complete_until)
-        self._late += ready.late
-        offset = self._reader.clock.offset
-        return self._in_order([(row[0], row[1] / _MICRO - offset, *row[2:]) for row in ready.rows])  # type: ignore[operator]
-
-    def _in_order(self, rows: list[Row]) -> list[Row]:
-        """The rows, none of a GPU earlier than the one before: where a clock was set its time is known to a millisecond."""
-        for place, row in enumerate(rows):
-            gpu, time = row[:2]
-            before = self._last_row[gpu]  # type: ignore[index]
-            if time < before:  # type: ignore[operator]
-                rows[place] = (gpu, before, *row[2:])
-            else:
-                self._last_row[gpu] = time  # type: ignore[index, assignment]
-        return rows
-
-    def _start_again(self, now: int, before: float) -> list[Row]:
-        """The hostengine's clock was set: give out what was stamped by the old one (``before`` was its offset), and begin
-        new bins."""
-        after, present = self._reader.clock.offset, now / _MICRO - self._reader.clock.offset
+    def _complete_rows(self, now: int) -> list[Row]:
+        """Give out the rows that no field of the GPU can have another value for: all that speak have one as new."""
         rows: list[Row] = []
-        for row in self._bins.take(now, everything=True).rows:
-            stamp = row[1] / _MICRO  # type: ignore[operator]
-            time = min(stamp - before, stamp - after, key=lambda time: abs(present - time))
-            rows.append((row[0], time, *row[2:]))
-        rows = self._in_order(rows)
-        if after < before:
-            self._reader.forget()
-        self._bins = Bins(self._watched, self._options.interval, now)
-        self._start = now
-        self._last_value = [last if last == -math.inf else now for last in self._last_value]
+        earliest = now - LATE_SECONDS * _MICRO
+        for position, span in self._spans:
+            until: float = min(self._times[span])
+            if until < earliest:
+                until = min((time for time in self._times[span] if time >= earliest), default=earliest)
+            rows += self._rows.take(position, until, now)
         return rows
 
-    def _look_for_lost(self, now: int, changes: list[Change]) -> None:
-        if self._reader.complete_until is not None:
-            return  # something of it is still to be read
-        limit = max(LOST_SECONDS, LOST_INTERVALS * self._options.interval) * _MICRO
-        for position, last in enumerate(self._last_value):
-            lost = position in self._gone or now - last > limit
+    def _look_for_lost(self, changes: list[Change]) -> None:
+        limit = max(LOST_SECONDS, LOST_INTERVALS * self.interval) * _MICRO
+        for position, valued_at in enumerate(self._valued_at):
+            lost = position in self._gone or self._told - valued_at > limit
             if lost != self._lost[position]:
                 self._lost[position] = lost
                 kind, what = (
@@ -311,19 +302,21 @@ class Session:
                 )
                 changes.append(Change(kind, position, what))
 
-    def _tell(self, now: int, changes: list[Change]) -> None:
+    def _explain(self, changes: list[Change]) -> None:
         """Say once which metrics stay without a value, and why; and that values came too late."""
-        interval = self._options.interval
-        if not self._told and now - self._start > max(TELLING_SECONDS, TELLING_INTERVALS * interval) * _MICRO:
-            self._told = True
+        if not self._explained and self._told > max(TELLING_SECONDS, TELLING_INTERVALS * self.interval) * _MICRO:
+            self._explained = True
+            profiled = {column for _, column, _, _ in self._places if METRICS[column].dcgm in codes.PROFILING}
             for reason in sorted(set(self._reasons.values())):
                 columns = [c for c, why in sorted(self._reasons.items()) if why == reason and c not in self._valued]
-                if columns:
-                    labels = ", ".join(METRICS[column].label for column in columns)
-                    profiled = all(METRICS[column].dcgm in codes.PROFILING for column in columns)
-                    cure = _CURES.get(reason, "") if profiled else ""
-                    changes.append(Change("backend", None, f"dcgm: {reason} for {labels}{cure}"))
-        if self._late >= max(2 * self._late_told, 1):
-            self._late_told = self._late
+                if not columns:
+                    continue
+                labels = ", ".join(METRICS[column].label for column in columns)
+                if set(columns) == profiled:
+                    labels = "all profiling metrics (SM, tensor, memory activity)"
+                cure = _CURES.get(reason, "") if profiled.issuperset(columns) else ""
+                changes.append(Change("backend", None, f"dcgm: {reason} for {labels}{cure}"))
+        if self._late >= max(2 * self._late_said, 1):
+            self._late_said = self._late
             text = f"dcgm: {self._late} values so far came over {LATE_SECONDS:g} s late and are left out"
             changes.append(Change("backend", None, text))

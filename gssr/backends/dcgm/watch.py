@@ -1,9 +1,9 @@
 """What the hostengine is asked to sample: groups of entities, groups of fields, and watches on them.
 
-An engine has room for some 60 groups, for all its clients together: one holds all that is of one kind here, whatever the
-models. Base and profiling fields are watched apart, because one profiling field that fails takes everything watched with
-it down; GPUs that can't be profiled together are then watched by model, and GPU by GPU where that fails as well. Whatever
-fails, the base fields go on.
+An engine has room for some 60 groups, for all its clients together: one holds all GPUs of a model. Base and profiling
+fields are watched apart, because one profiling field that fails takes everything watched with it down. Where not all
+profiling fields can be watched together, those are that the score needs; where they are refused for a group, each of its
+GPUs is tried alone, as one of them may lack them. Whatever fails, the base fields go on.
 """
 
 import itertools
@@ -20,18 +20,19 @@ from gssr.backends.dcgm.entities import Entity, Sampled, unsupported
 from gssr.metrics import BY_NAME, METRICS, SCORE_INPUTS
 
 KEPT_SECONDS = 10.0
+"""How long the hostengine is asked to keep samples, of which only the newest is read here. Much shorter ages leave
+profiling fields of DCGM 3.3.9 to 4.2.3 blank."""
+SHARED_KEPT_SECONDS = 3600.0
+"""Before DCGM 4.2 the shortest age of all watchers holds for everybody: there it is an hour, the default of NVIDIA's own job
+statistics (dcgmi stats), so that no other client's history is cut. It costs the hostengine 24 bytes a sample, 5 MB a GPU at
+500 ms and 23 MB at 100 ms."""
+_LONGEST_AGE_HOLDS = (4, 2)
+"""The DCGM from which on the longest age of all watchers holds."""
 _MICRO = 1_000_000
 _FIELDS = tuple(metric.dcgm for metric in METRICS if metric.dcgm is not None)
 _SCORED = tuple(field for name in SCORE_INPUTS if (field := BY_NAME[name].dcgm) is not None)
 _BY_IMPORTANCE = (*_SCORED, *(field for field in _FIELDS if field not in _SCORED))
 _serial = itertools.count()
-
-
-class Member(NamedTuple):
-    """Something that is watched: the entity, and the GPU that it is, or is a part of."""
-
-    entity: Entity
-    found: Sampled
 
 
 class Watch(NamedTuple):
@@ -53,10 +54,12 @@ class NoRoomError(DcgmError):
         )
 
 
-def keep_seconds(interval: float) -> float:
-    """How long the hostengine keeps samples, whole seconds (it truncates): never so short that profiling fields of DCGM
-    3.3.9 to 4.2.3 stay blank, nor that a late read loses some."""
-    return float(math.ceil(max(KEPT_SECONDS, 5 * interval)))
+def keep_seconds(interval: float, version: str, shared: bool) -> float:
+    """Choose how long a hostengine of this version, which others may use as well if it is ``shared``, is to keep samples
+    that are taken every ``interval`` s. Returns whole seconds, to which it would cut them."""
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    kept = SHARED_KEPT_SECONDS if shared and numbers < _LONGEST_AGE_HOLDS else KEPT_SECONDS
+    return float(math.ceil(max(kept, 5 * interval)))
 
 
 class Watches:
@@ -67,10 +70,10 @@ class Watches:
         self.notes: list[str] = []
         self._engine = engine
         self._period = round(interval * _MICRO)
-        self._kept = keep_seconds(interval)
+        self._kept = keep_seconds(interval, engine.version(), shared=not engine.embedded)
         self._groups: list[Any] = []
         self._field_groups: dict[tuple[int, ...], Any] = {}
-        self._refused: dict[str, list[Member]] = {}
+        self._refused: dict[str, list[Sampled]] = {}
         self._n_of_model: dict[str, int] = {}
 
     def make(self, found: Sequence[Sampled], profiling: bool) -> None:
@@ -78,14 +81,13 @@ class Watches:
         and DcgmError when nothing at all can be watched."""
         engine = self._engine
         known = [field for field in _BY_IMPORTANCE if engine.knows_field(field)]
-        members = [Member(entity, each) for each in found for entity in each.entities]
-        self._n_of_model = {model: len(part) for model, part in _sorted_out(members, _model)}
+        self._n_of_model = {model: len(part) for model, part in _sorted_out(found, _model)}
         full: NoRoomError | None = None
         groups = []
-        for kind, all_of_it in _sorted_out(members, lambda member: member.entity[0]):
-            fields = [field for field in known if _measured(kind, field)]
-            for at in range(0, len(all_of_it), codes.MOST_ENTITIES):
-                part = all_of_it[at : at + codes.MOST_ENTITIES]
+        for (kind, _), alike in _sorted_out(found, lambda each: (each.entity[0], each.model)):
+            fields = [field for field in known if _is_measured(kind, field)]
+            for at in range(0, len(alike), codes.MOST_ENTITIES):
+                part = alike[at : at + codes.MOST_ENTITIES]
                 try:
                     groups.append((part, self._group(part), fields))
                 except NoRoomError as error:
@@ -95,7 +97,7 @@ class Watches:
             self._profile(part, group, [field for field in fields if field in codes.PROFILING])
         for part, group, fields in groups:
             base = [field for field in fields if field not in codes.PROFILING]
-            lacking = unsupported(engine, [member.entity for member in part], base)
+            lacking = unsupported(engine, [each.entity for each in part], base)
             try:
                 self._watch(part, group, [field for field in base if field not in lacking])
             except NoRoomError as error:
@@ -105,12 +107,9 @@ class Watches:
                 raise full
             self.notes.append(f"dcgm: not everything is sampled: {full}")
         self.notes += [f"dcgm: {why.format(self._named(whose))}" for why, whose in self._refused.items()]
-        self._refused = {}
-
-    def update(self) -> None:
-        """Have everything sampled now: a MIG instance that was watched before is otherwise left until the hostengine next
-        looks round, every 10 s."""
-        self._engine.ask("dcgmUpdateAllFields", 1)
+        if any(each.entity[0] != GPU for each in found):
+            # A MIG instance that was watched before is otherwise left until the hostengine next looks round, every 10 s.
+            engine.ask("dcgmUpdateAllFields", 1)
 
     def destroy(self) -> None:
         """Stop watching and delete every group. Never raises EngineError."""
@@ -122,7 +121,7 @@ class Watches:
             self._engine.quietly("dcgmGroupDestroy", group)
         self._groups, self._field_groups = [], {}
 
-    def _group(self, members: Sequence[Member]) -> Any:
+    def _group(self, members: Sequence[Sampled]) -> Any:
         group = self._created("group", "dcgmGroupCreate", codes.EMPTY_GROUP, group_name())
         self._groups.append(group)
         for member in members:
@@ -143,7 +142,7 @@ class Watches:
                 raise NoRoomError(what) from None
             raise
 
-    def _watch(self, members: Sequence[Member], group: Any, fields: Sequence[int]) -> None:
+    def _watch(self, members: Sequence[Sampled], group: Any, fields: Sequence[int]) -> None:
         if not fields:
             return
         entities = tuple(member.entity for member in members)
@@ -155,22 +154,20 @@ class Watches:
             raise
         self.live.append(watch)
 
-    def _profile(self, members: Sequence[Member], group: Any, fields: Sequence[int]) -> None:
-        """Watch what can be watched of all together, then of parts of them."""
+    def _profile(self, members: Sequence[Sampled], group: Any, fields: Sequence[int]) -> None:
+        """Watch what can be watched of all together, else of each GPU."""
+        gpus = _sorted_out(members, lambda member: member.gpu)
         try:
             code = self._watch_offered(members, group, fields)
             if not code:
                 return
-            models = _sorted_out(members, _model)
-            gpus = _sorted_out(members, lambda member: member.found.gpu)
-            parts = [part for _, part in (models if len(models) > 1 else gpus)]
-            if len(parts) == 1:
+            if len(gpus) == 1:
                 self._refuse(members, code)
                 return
         except NoRoomError as error:
             self._no_profiling(members, str(error))
             return
-        for part in parts:
+        for _, part in gpus:
             try:
                 smaller = self._group(part)
             except NoRoomError as error:
@@ -178,40 +175,35 @@ class Watches:
                 continue
             self._profile(part, smaller, fields)
 
-    def _watch_offered(self, members: Sequence[Member], group: Any, fields: Sequence[int]) -> int:
-        """Watch those of the fields that the GPUs have; 0, or the code with which DCGM refuses it."""
+    def _watch_offered(self, members: Sequence[Sampled], group: Any, fields: Sequence[int]) -> int:
+        """Watch those of the fields that the GPUs have, or of these those that the score needs. Returns 0, or the code with
+        which DCGM refuses both."""
+        offered: Sequence[int] = fields
         try:
-            offered = self._offered(members)
-            self._watch(members, group, [field for field in fields if offered is None or field in offered])
+            has = self._offered(members)
+            offered = [field for field in fields if has is None or field in has]
+            self._watch(members, group, offered)
         except EngineError as error:
             _unless_lost(error)
-            if error.code in codes.REFUSALS or error.code == codes.GROUP_INCOMPATIBLE:
+            scored = [field for field in offered if field in _SCORED]
+            if error.code in codes.REFUSALS or not scored or scored == offered:
                 return error.code
-            return 0 if self._watch_one_by_one(members, group, fields) else error.code
+            try:
+                self._watch(members, group, scored)
+            except EngineError as again:
+                _unless_lost(again)
+                return again.code
+            left = ", ".join(metric.label for metric in METRICS if metric.dcgm in offered and metric.dcgm not in scored)
+            self._refused.setdefault(f"{{}} can't measure all metrics together, left out are {left}", []).extend(
+                members
+            )
         return 0
 
-    def _watch_one_by_one(self, members: Sequence[Member], group: Any, fields: Sequence[int]) -> bool:
-        """The largest set that can be watched together, most important fields first; False if that is none."""
-        good: list[int] = []
-        for field in fields:
-            try:
-                self._watch(members, group, [*good, field])
-            except EngineError as error:
-                _unless_lost(error)
-                continue
-            good.append(field)
-            self._drop(self.live.pop())
-        self._watch(members, group, good)
-        if good:
-            left = ", ".join(metric.label for metric in METRICS if metric.dcgm in fields and metric.dcgm not in good)
-            self._refused.setdefault(f"{{}} can't measure together with the others: {left}", []).extend(members)
-        return bool(good)
-
-    def _offered(self, members: Sequence[Member]) -> set[int] | None:
+    def _offered(self, members: Sequence[Sampled]) -> set[int] | None:
         """The profiling fields that all these GPUs have; None when DCGM doesn't tell. (On Hopper and newer it lists all.)
         Raises EngineError where one has none."""
         common: set[int] | None = None
-        for gpu in dict.fromkeys(member.found.gpu for member in members):
+        for gpu in dict.fromkeys(member.gpu for member in members):
             answer = self._engine.call("dcgmProfGetSupportedMetricGroups", gpu)
             groups = [answer.metricGroups[position] for position in range(answer.numMetricGroups)]
             offered = {field for group in groups for field in list(group.fieldIds)[: group.numFieldIds]}
@@ -219,22 +211,22 @@ class Watches:
                 common = offered if common is None else common & offered
         return common
 
-    def _refuse(self, members: Sequence[Member], code: int) -> None:
+    def _refuse(self, members: Sequence[Sampled], code: int) -> None:
         why, cure = codes.REFUSALS.get(code, codes.NO_REASON)
         self._no_profiling(members, f"{why} (error {code}); {cure}")
 
-    def _no_profiling(self, members: Sequence[Member], why: str) -> None:
+    def _no_profiling(self, members: Sequence[Sampled], why: str) -> None:
         text = (
             f"no profiling metrics (SM, tensor, memory activity) of {{}}: {why}. Utilization, power, memory and clocks are "
             "recorded"
         )
         self._refused.setdefault(text, []).extend(members)
 
-    def _named(self, members: Sequence[Member]) -> str:
+    def _named(self, members: Sequence[Sampled]) -> str:
         """The GPUs' models; where only some of a model are meant, which."""
         words = []
         for model, part in _sorted_out(list(dict.fromkeys(members)), _model):
-            indices = sorted({member.found.device.device_index for member in part})
+            indices = sorted({member.device.device_index for member in part})
             some = f" {', '.join(map(str, indices))}" if len(part) < self._n_of_model[model] else ""
             words.append(f"{model}{some and ' (GPU' + some + ')'}")
         return ", ".join(words)
@@ -247,25 +239,21 @@ class Watches:
             self._field_groups.pop(watch.fields, None)
 
 
-def _model(member: Member) -> str:
-    return member.found.model
+def _model(member: Sampled) -> str:
+    return member.model
 
 
-def _sorted_out(members: Sequence[Member], by: Callable[[Member], Hashable]) -> list[tuple[Any, list[Member]]]:
+def _sorted_out(members: Sequence[Sampled], by: Callable[[Sampled], Hashable]) -> list[tuple[Any, list[Sampled]]]:
     """The members by what they have in common, in their order."""
-    parts: dict[Hashable, list[Member]] = {}
+    parts: dict[Hashable, list[Sampled]] = {}
     for member in members:
         parts.setdefault(by(member), []).append(member)
     return list(parts.items())
 
 
-def _measured(entity_group: int, field: int) -> bool:
-    if entity_group == GPU:
-        return True
-    return (
-        field
-        in {GPU_INSTANCE: codes.GPU_INSTANCE_FIELDS, COMPUTE_INSTANCE: codes.COMPUTE_INSTANCE_FIELDS}[entity_group]
-    )
+def _is_measured(entity_group: int, field: int) -> bool:
+    fields_of_instances = {GPU_INSTANCE: codes.GPU_INSTANCE_FIELDS, COMPUTE_INSTANCE: codes.COMPUTE_INSTANCE_FIELDS}
+    return entity_group == GPU or field in fields_of_instances[entity_group]
 
 
 def group_name() -> str:

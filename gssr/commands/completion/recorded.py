@@ -20,7 +20,7 @@ def values(kind: str, files: Sequence[str]) -> dict[str, str]:
     import sqlite3
 
     from gssr.commands.inputs import own_recordings, with_run
-    from gssr.store.read.guard import UnsafeError
+    from gssr.guarded_sqlite import UnsafeError
     from gssr.store.read.open import RecordingError, files_of
 
     found: dict[str, str] = {}

@@ -4,24 +4,22 @@ What is said of a recording of whose samples not all were kept.
 
 Do the nodes of a run agree on what time it is?
 
-Each was compared with one clock, that of the shared filesystem, when its recording began. Times are stored, and shown, as
-each node's own clock told them: the comparison is made once and has an error, and the recording's buckets, its events and
-the job's own logs are all in that clock.
+Times are stored as each node's own clock told them, and corrected when they are read: gssr.store.format.node_clocks.
 """
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
-from statistics import median_low
 
 from gssr.makers import words_of
 from gssr.metrics import BY_NAME
+from gssr.model.findings.stopped_ranks import describe_stopped_ranks
 from gssr.model.results import Analysis, GpuSummary
 from gssr.model.statistics.aggregate import is_within_a_bin
 from gssr.store.format.layout import RELATIVE_BIN_WIDTH
-from gssr.store.format.rows import Event, Process, without_ranks
-from gssr.store.format.schema import GAP_INTERVALS, LEVELS, NO_GPU, YOUNG_SECONDS
+from gssr.store.format.rows import Event, without_ranks
+from gssr.store.format.schema import ALL_GPUS, GAP_INTERVALS, LEVELS, NO_GPU, YOUNG_SECONDS
 from gssr.store.read.recording import RunReader
 
 _NAMED = 6
@@ -51,11 +49,18 @@ def _sentences(
         yield damage
     if analysis.ranks_missing:
         yield f"not in the recording: {without_ranks(analysis.ranks_missing, analysis.run.world_size)}"
-    if analysis.state == "lost":
+    ranks_lost = [end for end in analysis.ranks_stopped if end.how == "lost"]
+    if analysis.n_ranks > 1:
+        yield from describe_stopped_ranks(
+            analysis.ranks_stopped, analysis.gpu_hours_unmeasured, lambda time: _local(time, "%H:%M:%S")
+        )
+    if analysis.state == "lost" and not (ranks_lost and analysis.n_ranks > 1):
         yield f"the recording stopped without an end: its sampler is gone{last}"
     elif analysis.state == "running":
         yield f"the run is still going{last}"
     yield from dict.fromkeys(event.message for event in analysis.events if event.kind in _TROUBLE)
+    if any(ALL_GPUS in event.message for event in analysis.events):
+        yield ALL_GPUS
     if not analysis.gpus:
         yield "".join(["no GPU was recorded, only the host", *why_no_gpu(analysis.events)])
     elif not analysis.n_samples:
@@ -165,30 +170,25 @@ def thinning(reader: RunReader) -> str | None:
 _NODES_NAMED = 4
 
 
-def disagreement(processes: Iterable[Process], sampling_seconds: float) -> str | None:
-    """A sentence about the nodes whose clocks are more than a sampling interval (and the error of the comparison) away from
-    most others'; None when there are none, or it isn't known."""
-    offsets = {
-        process.node or "": (process.clock_offset, process.clock_error or 0.0)
-        for process in processes
-        if process.clock_offset is not None
-    }
-    if len(offsets) < 2:
-        return None
-    usual, usual_error = offsets[median_low((offset, node) for node, (offset, _) in offsets.items())[1]]
-    ahead = {node: (offset - usual, error + usual_error) for node, (offset, error) in sorted(offsets.items())}
-    away = {node: pair for node, pair in ahead.items() if abs(pair[0]) > max(sampling_seconds, pair[1])}
+def disagreement(reader: RunReader) -> str | None:
+    """Say which nodes' clocks are off, and whether that was corrected; None when they agree, or it isn't known."""
+    away = reader.clocks_ahead
     if not away:
         return None
     named = [
-        f"{node} is {_seconds(abs(by))} {'ahead' if by > 0 else 'behind'}"
-        for node, (by, _) in list(away.items())[:_NODES_NAMED]
+        f"{node} is {_seconds(abs(clock.seconds))} {'ahead' if clock.seconds > 0 else 'behind'}"
+        for node, clock in list(away.items())[:_NODES_NAMED]
     ]
     others = [f"{len(away) - _NODES_NAMED} more nodes differ"] if len(away) > _NODES_NAMED else []
-    error = max(error for _, error in away.values())
+    error = max(clock.error for clock in away.values())
+    corrected = (
+        "their times are corrected by that"
+        if reader.clocks
+        else "every time is by its own node's clock, as not all samples were kept"
+    )
     return (
         f"clocks differ by more than a sampling interval: {', '.join([*named, *others])} (within {_seconds(error)}); "
-        "every time is by its own node's clock"
+        f"{corrected}"
     )
 
 

@@ -14,11 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Floats
+from gssr.launch import shown_job
 from gssr.metrics import DETECTION_METRICS, HELD_DOWN, SCORE_INPUTS
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.statistics.aggregate import total
 from gssr.model.statistics.balance import imbalance
+from gssr.model.statistics.unmeasured import unmeasured_seconds
 from gssr.model.verdicts import judge_window
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Table
@@ -80,7 +82,7 @@ _FIELDS = {
 COMMON = (
     Column("gpu_hours", "REAL", "GPUs times the duration, h"),
     Column("score", "REAL", "saturation score, 0-1; NULL where it can't be known"),
-    Column("wasted_gpu_hours", "REAL", "gpu_hours * (1 - score), h"),
+    Column("wasted_gpu_hours", "REAL", "gpu_hours * (1 - score), with all hours after a GPU's rank was lost, h"),
     Column("idle_gpu_hours", "REAL", "gpu_hours times the share of samples with SM active below 2 %, h"),
     Column("throttled_gpu_hours", "REAL", "gpu_hours times the share of samples slowed down by heat or hardware, h"),
     Column("energy_j", "REAL", "energy used, J"),
@@ -105,6 +107,8 @@ RUN_COLUMNS = (
     Column("unused_gpus", "INTEGER", "GPUs that did something in less than 2 % of their samples"),
     Column("imbalance", "REAL", "1 - mean/max of the GPUs' mean SM active; NULL of fewer than two GPUs"),
     Column("imbalance_gpu_hours", "REAL", "gpu_hours * imbalance, h"),
+    Column("array_job_id", "TEXT", "id of the array of jobs that the job is a task of; NULL outside of an array"),
+    Column("array_task_id", "TEXT", "the task's number in its array"),
 )  # fmt: skip
 GPU_COLUMNS = (
     Column("run_id", "TEXT NOT NULL", "the run"),
@@ -184,11 +188,18 @@ class RunFigures(NamedTuple):
     unused_gpus: int | None
     imbalance: float | None
     imbalance_gpu_hours: float | None
+    array_job_id: str | None = None
+    array_task_id: str | None = None
     gpus: tuple[GpuFigures, ...] = ()
     began: float = 0.0
     verdicts: tuple[Held, ...] | None = None
     step_s: float | None = None
     hours_by_category: tuple[float, ...] | None = None
+
+    @property
+    def shown_job(self) -> str | None:
+        """The job's id as its scheduler shows it: see gssr.launch."""
+        return shown_job(self.job_id, self.array_job_id, self.array_task_id)
 
 
 def figures(reader: RunReader, file: str, verdicts: bool = False, rules: Table = TABLE) -> RunFigures:
@@ -197,7 +208,10 @@ def figures(reader: RunReader, file: str, verdicts: bool = False, rules: Table =
     run, (start, end) = reader.run, extent(reader)
     hours = (end - start) / 3600
     counted = _Counted(reader)
-    gpus = tuple(_gpu(counted, reader, position, hours) for position in range(len(reader.gpus)))
+    unmeasured = unmeasured_seconds(reader, np.arange(len(reader.gpus)), counted.last_time, start, end) / 3600
+    gpus = tuple(
+        _gpu(counted, reader, position, hours, float(unmeasured[position])) for position in range(len(reader.gpus))
+    )
     gpu_hours = len(gpus) * hours
     score = score_of_means(counted.means())
     own = imbalance(counted.lead[np.isfinite(counted.lead)]) if len(gpus) > 1 else None
@@ -220,7 +234,7 @@ def figures(reader: RunReader, file: str, verdicts: bool = False, rules: Table =
         n_gaps=sum(gpu.n_gaps for gpu in gpus),
         gpu_hours=gpu_hours,
         score=score,
-        wasted_gpu_hours=_wasted(gpu_hours, score),
+        wasted_gpu_hours=_wasted(gpu_hours, score, float(unmeasured.sum())),
         idle_gpu_hours=total(gpu.idle_gpu_hours for gpu in gpus),
         throttled_gpu_hours=total(gpu.throttled_gpu_hours for gpu in gpus),
         energy_j=energy,
@@ -228,6 +242,8 @@ def figures(reader: RunReader, file: str, verdicts: bool = False, rules: Table =
         unused_gpus=sum(unused) if unused else None,
         imbalance=own,
         imbalance_gpu_hours=None if own is None else own * gpu_hours,
+        array_job_id=run.array_job_id,
+        array_task_id=run.array_task_id,
         gpus=gpus,
         began=start,
         **(_judged(reader, rules, gpu_hours) if verdicts else {}),
@@ -252,8 +268,9 @@ def _hours_by_category(breakdown: Breakdown | None, gpu_hours: float) -> tuple[f
     return tuple((breakdown.shares * gpu_hours).tolist())
 
 
-def _wasted(amount: float | None, score: float | None) -> float | None:
-    return None if amount is None or score is None else amount * (1 - score)
+def _wasted(amount: float | None, score: float | None, unmeasured: float = 0.0) -> float | None:
+    """Return what of an amount was not used at this score; all of what is ``unmeasured`` of it."""
+    return None if amount is None or score is None else unmeasured + (amount - unmeasured) * (1 - score)
 
 
 class _Counted:
@@ -264,6 +281,7 @@ class _Counted:
         self._columns: dict[tuple[str, str], Floats] = {}
         """One number of each GPU's block of a metric, where it is not 0."""
         self.n_rows, self.n_gaps = np.zeros(n_gpus), np.zeros(n_gpus)
+        self.last_time = np.full(n_gpus, np.nan)
         for own in totals(reader, _READ, None, ALL_TIME, reader.gap_seconds):
             self._take_in(own.gpus, own.vectors, own.layout)
         name = next((name for name in DETECTION_METRICS if self._column(name, "n").any()), None)
@@ -286,6 +304,7 @@ class _Counted:
     def _take_in(self, gpus: NDArray[np.int64], vectors: Floats, layout: Layout) -> None:
         """Keep of the rollups of some GPUs, each one's of the whole run [n, layout.width], what is asked for."""
         self.n_rows[gpus], self.n_gaps[gpus] = vectors[:, 0], vectors[:, 1]
+        self.last_time[gpus] = vectors[:, 3]
         for metric, start, _ in layout.blocks:
             for field in _FIELDS[metric.kind]:
                 column = vectors[:, start + FIELDS[metric.kind].index(field)]
@@ -322,7 +341,7 @@ def _quotient(total: NDArray[np.generic], n: NDArray[np.generic]) -> Floats:
     return quotient
 
 
-def _gpu(counted: _Counted, reader: RunReader, position: int, hours: float) -> GpuFigures:
+def _gpu(counted: _Counted, reader: RunReader, position: int, hours: float, unmeasured: float) -> GpuFigures:
     def of(values: Floats) -> float | None:
         value = float(values[position])
         return value if value == value else None
@@ -342,7 +361,7 @@ def _gpu(counted: _Counted, reader: RunReader, position: int, hours: float) -> G
         n_gaps=int(counted.n_gaps[position]),
         gpu_hours=hours,
         score=score,
-        wasted_gpu_hours=_wasted(hours, score),
+        wasted_gpu_hours=_wasted(hours, score, unmeasured),
         idle_gpu_hours=None if idle is None else idle * hours,
         throttled_gpu_hours=None if throttled is None else throttled * hours,
         energy_j=energy,

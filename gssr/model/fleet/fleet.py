@@ -105,9 +105,9 @@ def week_of(time: float | None) -> str:
 
 def job_of(run: RunFigures) -> str:
     """The launcher's job, with its cluster where that is known; of a run without one, the run itself."""
-    if run.job_id is None:
+    if run.shown_job is None:
         return run.run_id
-    return f"{run.cluster}/{run.job_id}" if run.cluster else run.job_id
+    return f"{run.cluster}/{run.shown_job}" if run.cluster else run.shown_job
 
 
 _Divide = Callable[[Sequence[RunFigures]], _Portions]

@@ -1,7 +1,7 @@
 """Laying a trace over the run that it is of: whose GPUs its GPUs are, and what its times are by the recording's clock.
 
-Samples and traces of a node are by that node's clock, so that what its clock is off another node's (``clock_offset``)
-moves neither against the other.
+Samples and traces of a node are by that node's clock: where the reader corrects it (gssr.store.read.run_clocks), the trace
+is moved as well.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -73,7 +73,11 @@ def matched(reader: RunReader, timeline: Timeline, offset: float | None = None) 
             raise NotJoinedError(str(error)) from None
     since_boot = offset is None and timeline.clock.origin == "boot" and timeline.clock.unix_ns is not None
     said: list[str] = []
-    there = _Gpus(reader, _ranks(reader, timeline, said), timeline)
+    ranks = _ranks(reader, timeline, said)
+    if reader.clocks and timeline.clock.unix_ns is not None and not since_boot:
+        ahead = next((reader.clocks.of(process.node) for process in ranks if process is not None), 0.0)
+        timeline = replace(timeline, clock=timeline.clock._replace(unix_ns=timeline.clock.unix_ns - round(ahead * NS)))
+    there = _Gpus(reader, ranks, timeline)
     first, last = _extent(reader)
     extent = int(own.start[0]), int((own.start + own.length).max())
     zero = timeline.clock.unix_ns

@@ -54,11 +54,13 @@ def is_crowd(n_files: int) -> bool:
 
 
 class ManyFiles:
-    """Follows the files of ``tails`` (RunReader.tails) with ``n_gpus`` GPUs, sampled every ``interval`` s."""
+    """Follows the files of ``tails`` (RunReader.tails) with GPUs that are sampled every ``interval`` s, by clocks that are
+    ``ahead`` [n_gpus] s of the run's."""
 
-    def __init__(self, tails: Sequence[tuple[str, int, dict[int, int]]], n_gpus: int, interval: float) -> None:
+    def __init__(self, tails: Sequence[tuple[str, int, dict[int, int]]], ahead: Floats, interval: float) -> None:
+        self._ahead = ahead
         self._reader = BlockReader([path for path, _, _ in tails])
-        self._places = _Places([position for _, _, position in tails], n_gpus)
+        self._places = _Places([position for _, _, position in tails], len(ahead))
         self._interval = interval
         self._patience = max(LOST_SECONDS, LOST_INTERVALS * interval)
         self._looked = -math.inf
@@ -116,11 +118,11 @@ class ManyFiles:
         if not len(new):
             return None
         rows = (counts.rows - before.rows)[new]
-        end = blocks["last"][new]
+        end = blocks["last"][new] - self._ahead[gpu[new]]
         start = tally.last_time[gpu[new]]
         if self._interval:
             start = np.maximum(start, end - rows * self._interval)  # where nothing was sampled there is nothing
-        start = np.where(np.isnan(start), blocks["first"][new], start)
+        start = np.where(np.isnan(start), blocks["first"][new] - self._ahead[gpu[new]], start)
         return Spans(
             gpu[new],
             np.minimum(start, end),
@@ -184,7 +186,10 @@ class Following:
 
     def __init__(self, reader: RunReader, growing: bool) -> None:
         tails, n_gpus, interval = reader.tails, len(reader.gpus), reader.sampling_seconds
-        self._crowd = ManyFiles(tails, n_gpus, interval) if growing and is_crowd(len(tails)) else None
+        ahead = np.array([reader.clocks.of(gpu.node) for gpu in reader.gpus])
+        self._ahead = ahead
+        """How far each GPU's clock is ahead of the run's, s."""
+        self._crowd = ManyFiles(tails, ahead, interval) if growing and is_crowd(len(tails)) else None
         self.tally = RunTotals(reader, growing, None if self._crowd is None else self._crowd.others())
         self.lens = Answers(self.tally, interval, n_gpus, seldom=self.crowded)
         self._tails = (
@@ -198,8 +203,8 @@ class Following:
         self._run_id = reader.run.run_id
         self._stands: dict[int, Run] = {}
         """How each file that was asked says that the run stands, by its number."""
-        self.happened: dict[int, int] = {}
-        """The newest event of each file that was asked, by its number."""
+        self.happened: dict[int, tuple[int, str]] = {}
+        """The newest event of each file that was asked, and its state, by its number."""
         self.looks: dict[int, GpuLook] = {}
         """The newest at each GPU, where files are asked."""
         self.arrived = time.monotonic()
@@ -275,8 +280,9 @@ class Following:
                 rows, _ = sound_samples(news.rows)
                 self._add(rows, low, position)
             if news.processes and self._crowd is None:
-                newest_looks(process_rows([row[1:] for row in news.processes], _by_key(low, position)), self.looks)
-        self.happened[number] = news.event
+                found = process_rows([row[1:] for row in news.processes], _by_key(low, position))
+                newest_looks(((gpu, when - self._ahead[gpu], *rest) for gpu, when, *rest in found), self.looks)
+        self.happened[number] = news.event, news.state
         self._stands.pop(number, None)
         if news.run is not None and not more:
             self._stands[number] = news.run._replace(state=news.state)
@@ -290,8 +296,9 @@ class Following:
             self.outdated = True
             rows, gpu = rows[gpu >= 0], gpu[gpu >= 0]
         if len(gpu):
-            values = self.tally.add(gpu, rows[:, 1], rows[:, 2:])
-            self.lens.add(gpu, rows[:, 1], values)
+            moment = rows[:, 1] - self._ahead[gpu]
+            values = self.tally.add(gpu, moment, rows[:, 2:])
+            self.lens.add(gpu, moment, values)
             self._came[gpu] = self.arrived = time.monotonic()
 
 

@@ -16,6 +16,7 @@ from gssr.model.traces.nesting import Lanes
 from gssr.model.traces.part import NOTHING, Only
 from gssr.model.traces.results import TraceAnalysis
 from gssr.model.verdicts.table import Table
+from gssr.store.format.rank_ends import RankEnd
 from gssr.store.format.rows import Event, Gpu, GpuProcess, Run
 from gssr.traces.timeline import Timeline as Trace
 
@@ -139,7 +140,8 @@ class Frame:
     run does not grow, or the past is looked at. ``reread``: seconds since all that is no newest sample was read from the
     files (events, host, means of a window other than the whole run), None where that is as new as the samples. ``thinned``:
     of the time before this (unix s) nothing finer than 10 s is known, because samples were not kept. ``ranks_missing``: of
-    the run's ranks those that are not in the recording (yet), as far as is known. ``judgement``: the newest on this window
+    the run's ranks those that are not in the recording (yet), as far as is known; ``ranks_stopped``: those that were lost or
+    failed, the first of them first. ``judgement``: the newest on this window
     and the GPUs asked for, of a growing run some seconds old; None where there is none yet. ``part``: None but of a trace,
     whose times are seconds after the trace's own zero. ``newest`` [n_metrics, n_gpus]: the newest value of each of
     ``whole.names``, NaN without any; None where the run does not grow. ``by_node``: a metric of the nodes is shown, and
@@ -184,6 +186,7 @@ class Frame:
     energy_j: float | None = None
     thinned: float = -math.inf
     ranks_missing: tuple[int, ...] = ()
+    ranks_stopped: tuple[RankEnd, ...] = ()
     judgement: Judgement | None = None
     part: TracePart | None = None
     newest: Floats | None = None

@@ -25,6 +25,7 @@ from gssr.model.live.nodes import Nodes
 from gssr.model.live.timeline import Timelines
 from gssr.model.results import Grid, Judgement, Means, nodes_of, over_space
 from gssr.store.disk import beside
+from gssr.store.format.rank_ends import RankEnd
 from gssr.store.format.rows import SILENT_SECONDS, Event, Gpu, GpuLook, Run
 from gssr.store.read.open import RecordingError, files_of
 from gssr.store.read.recording import Recording, RunReader, open_recording
@@ -77,6 +78,7 @@ REREAD_SECONDS, REREAD_COSTS = 60.0, 100
 class _Opened(NamedTuple):
     """A run that was opened: what does not change while it grows."""
 
+    run_id: str
     gpus: tuple[Gpu, ...]
     nodes: tuple[str, ...]
     node_of: Ints
@@ -84,6 +86,10 @@ class _Opened(NamedTuple):
     timelines: Timelines
     host: Nodes
     following: Following
+
+
+class _ChangedError(Exception):
+    """What is read now is not what was opened: GPUs have other positions in it."""
 
 
 class Watch:
@@ -101,12 +107,13 @@ class Watch:
         self._run: Run | None = None
         self._recorded = "waiting"
         self._events: tuple[Event, ...] = ()
-        self._told: dict[int, int] | None = None
+        self._told: dict[int, tuple[int, str]] | None = None
         """Following.happened, of what is in ``_events``."""
         self._reread = -math.inf
         self._cost = 0.0
         """When all files were read last, and how long that took."""
         self._ranks_missing: tuple[int, ...] = ()
+        self._ranks_stopped: tuple[RankEnd, ...] = ()
         self._problem: str | None = None
         self._gone = False
         self._shown: Frame | None = None
@@ -146,12 +153,12 @@ class Watch:
         columns of a large run may be wider than asked for (``refined`` is False then)."""
         begun = time.monotonic()
         try:
-            self._look_for_files()
-            opened = self._opened
-            # What came since the files were opened just now is for the next look: no column read from them would hold it.
-            if opened is not None and self.growing and (self._reader is None or opened.following.crowded):
-                self._follow(opened.following)
-            frame = self._shown = self._frame(query, quick)
+            try:
+                frame = self._look(query, quick)
+            except _ChangedError:  # all of the frame is read anew, from the files as they are at one moment
+                self._open(identities(self.path))
+                frame = self._frame(query, quick)
+            self._shown = frame
         except (RecordingError, OSError) as error:
             frame = self._unread(query, str(error))
         if self._reader is not None:
@@ -159,6 +166,15 @@ class Watch:
         if self.growing:
             self._let_go()
         return frame
+
+    def _look(self, query: Query, quick: bool) -> Frame:
+        """Read what is new, and draw up the frame. Raises _ChangedError."""
+        self._look_for_files()
+        opened = self._opened
+        # What came since the files were opened just now is for the next look: no column read from them would hold it.
+        if opened is not None and self.growing and (self._reader is None or opened.following.crowded):
+            self._follow(opened.following)
+        return self._frame(query, quick)
 
     # Files
 
@@ -174,11 +190,13 @@ class Watch:
             following = self._opened.following
             if self.growing and following.crowded:
                 if now - self._reread > max(REREAD_SECONDS, REREAD_COSTS * self._cost):
-                    self._events, self._reread = self._read().events, now
+                    self._take_small_tables(self._read())
+                    self._reread = now
                     following.lens.renew()
                     self._opened.host.renew()
             elif self.growing and following.happened != self._told:
-                self._events, self._told = self._read().events, dict(following.happened)
+                self._take_small_tables(self._read())
+                self._told = dict(following.happened)
                 self._let_go()  # what is read for columns has to hold all rows that were followed
             elif not self.growing and self._marks and self._marks != marks(files):
                 self._open(files)
@@ -193,7 +211,7 @@ class Watch:
         self._gone, self._problem = False, None
         before = marks(files)
         try:
-            reader = self._read()
+            reader = self._read_anew()
         except RecordingError as error:
             if self._opened is None and all(size == 0 for _, _, size in files):
                 return  # made, and nothing in it yet
@@ -201,12 +219,13 @@ class Watch:
             raise
         assert self._recording is not None
         self.run_ids = tuple(run.run.run_id for run in self._recording.runs)
-        self._run, self._recorded, self._events = reader.run, reader.state, reader.events
-        self._ranks_missing = reader.ranks_missing or ()
+        self._run, self._recorded = reader.run, reader.state
+        self._take_small_tables(reader)
         nodes, node_of = nodes_of(reader.gpus)
         following = Following(reader, self.growing)
         self._problem = reader.damage
         self._opened = _Opened(
+            reader.run.run_id,
             reader.gpus,
             without_domains(nodes),
             node_of,
@@ -221,16 +240,29 @@ class Watch:
         self._marks = before if found_again else ()
         self._arrived = time.monotonic()
 
+    def _take_small_tables(self, reader: RunReader) -> None:
+        self._events, self._ranks_stopped = reader.events, reader.stopped_ranks
+        self._ranks_missing = reader.ranks_missing or ()
+
     def _read(self) -> RunReader:
-        """The run; while it grows, as it is at this look."""
+        """Return the opened run; while it grows, as it is at this look. Raises _ChangedError where it has other GPUs by
+        now: ranks have begun, or their files were merged, and positions in what is read are not those in what is known."""
         if self._reader is None:
-            self._recording = open_recording(self.path)
-            runs = self._recording.runs
-            wanted = self._run_id or (self._run.run_id if self._run else None)
-            found = next((run for run in runs if run.run.run_id == wanted), None)
-            if self._run_id is not None and found is None:
-                raise RecordingError(f"{self.path}: holds no run {self._run_id}")
-            self._reader = found or runs[-1]
+            reader, opened = self._read_anew(), self._opened
+            if opened is not None and (reader.run.run_id, reader.gpus) != (opened.run_id, opened.gpus):
+                raise _ChangedError
+        assert self._reader is not None
+        return self._reader
+
+    def _read_anew(self) -> RunReader:
+        """The run as it is now, whatever was opened before."""
+        self._recording = open_recording(self.path)
+        runs = self._recording.runs
+        wanted = self._run_id or (self._run.run_id if self._run else None)
+        found = next((run for run in runs if run.run.run_id == wanted), None)
+        if self._run_id is not None and found is None:
+            raise RecordingError(f"{self.path}: holds no run {self._run_id}")
+        self._reader = found or runs[-1]
         return self._reader
 
     # What is new
@@ -314,6 +346,7 @@ class Watch:
             coming=opened.following.coming if late else None,
             thinned=tally.thinned,
             ranks_missing=self._ranks_missing,
+            ranks_stopped=self._ranks_stopped,
             processes=tuple(process for look in looks for process in look.processes),
             without_process=frozenset(look.gpu for look in looks if not look.processes),
             reread=time.monotonic() - self._reread if self.growing and opened.following.crowded else None,

@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -51,12 +50,16 @@ from gssr.model.traces.results import (
 from gssr.model.traces.rules import TABLE, judge_trace
 from gssr.model.traces.segments import common, in_parts, stretches, subsets, union
 from gssr.model.traces.steps import steps, steps_of
-from gssr.model.traces.waits import Beside, Meanwhile, beside, call_totals
+from gssr.model.traces.waits import CoveredTimes, beside, call_totals
 from gssr.model.traces.window import WHOLE, Wanted, tracks_of, window_of
 from gssr.model.verdicts.table import Table
 from gssr.traces.join import booted_apart
 from gssr.traces.timeline import BUSY, OPERATIONS, Category, Clock, Counter, Kind, Timeline, Track
 
+FEWER_BINS, MANY_GPUS = 60, 1000
+"""Columns of the course of each of more than MANY_GPUS, where BINS would take 20 KB a GPU."""
+MOST_STEP_TIMES = 1 << 23
+"""Steps times GPUs: of more it is not worked out how busy the GPUs were in each step, which would take a minute."""
 _WORK = (Kind.KERNEL, Kind.GRAPH)
 _OF_TORCH = re.compile(r"^aten::|\bat::native::")
 """Names of operators and kernels of PyTorch, whichever tool has traced them."""
@@ -88,12 +91,11 @@ def analyze_timeline(
     rows = part.rows(*BUSY, Kind.GPU_SYNC) if like_hta else part.rows(*BUSY)
     links = links_of(timeline, part.by_kind, rows)
     own_steps = steps_of(part)
-    meanwhile, of_two = beside(part, own_steps), None if like_hta else point_to_point(part, links)
-    gpus = (
-        [_of_gpu(part, gpu, mine, meanwhile, of_two) for gpu, mine in _by_gpu(part, links)]
-        if _asks(tables, *_BY_GPU)
-        else []
-    )
+    covered, work_of = CoveredTimes(part, beside(part, own_steps)), _WorkByGpu(part, links)
+    of_two = None if like_hta else point_to_point(part, links)
+    timed = own_steps if len(own_steps) * len(part.gpus) <= MOST_STEP_TIMES else own_steps[:0]
+    asked = range(len(part.gpus)) if _asks(tables, *_BY_GPU) else ()
+    gpus = [_of_gpu(part, gpu, work_of.gpu(gpu), covered, timed, of_two) for gpu in asked]
     work = links
     if like_hta:
         is_work = timeline.intervals.kind[rows] != Kind.GPU_SYNC
@@ -113,9 +115,11 @@ def analyze_timeline(
         kernels_by_rank=by_rank,
         calls=call_totals(part, work) if judged else {},
         idle=_added([gpu.causes for gpu in gpus]),
-        gaps=_longest([gap for gpu in gpus for gap in gpu.gaps]),
+        gaps=_longest(_described(part, [gpu.longest for gpu in gpus], work_of)),
         launches=launches(part, work if _asks(tables, "launches") else NONE_LINKED),
-        steps=steps(part, own_steps, [gpu.in_steps for gpu in gpus]) if _asks(tables, "steps") else (),
+        steps=steps(part, own_steps, [gpu.in_steps for gpu in gpus] if len(timed) else [])
+        if _asks(tables, "steps")
+        else (),
         counters=tuple(each for counter in timeline.counters if (each := _counter(part, counter, there)) is not None),
         facts=timeline.facts,
         metrics=_own_metrics(timeline, part, tracks, own) if own and _asks(tables, "metrics") else (),
@@ -351,16 +355,36 @@ def _with_outside(trace: TraceAnalysis) -> TraceAnalysis:
     return replace(trace, idle={**trace.idle, "outside": (n, trace.span_ns - sum(gpu.span_ns for gpu in trace.gpus))})
 
 
-def _by_gpu(part: Part, links: Links) -> Iterator[tuple[int, Links]]:
-    """Each GPU, and its rows."""
-    if len(part.gpus) == 1:
-        yield 0, links
-        return
-    gpu = part.gpu_of[part.timeline.intervals.track[links.rows]]
-    order = np.argsort(gpu, kind="stable")
-    edges = np.searchsorted(gpu[order], np.arange(len(part.gpus) + 1))
-    for at, (low, high) in enumerate(pairwise(edges.tolist())):
-        yield at, Links(links.rows[order[low:high]], links.call[order[low:high]])
+class _WorkByGpu:
+    """The rows of each GPU among those of all (``links``)."""
+
+    def __init__(self, part: Part, links: Links) -> None:
+        self._links = links
+        gpu = part.gpu_of[part.timeline.intervals.track[links.rows]] if len(part.gpus) > 1 else None
+        self._order = None if gpu is None else np.argsort(gpu, kind="stable")
+        self._edges = [] if gpu is None else np.searchsorted(np.sort(gpu), np.arange(len(part.gpus) + 1)).tolist()
+
+    def gpu(self, at: int) -> Links:
+        """Return those of one GPU."""
+        if self._order is None:
+            return self._links
+        own = self._order[self._edges[at] : self._edges[at + 1]]
+        return Links(self._links.rows[own], self._links.call[own])
+
+
+def _described(part: Part, longest: Sequence[idling.Idle], work_of: _WorkByGpu) -> list[Gap]:
+    """The longest gaps of all GPUs, of whose longest gaps these are: only those that are kept are described, which means to
+    look at what every thread did."""
+    length = np.concatenate([np.empty(0, np.int64), *(idle.length for idle in longest)])
+    start = np.concatenate([np.empty(0, np.int64), *(idle.start for idle in longest)])
+    gpu = np.repeat(np.arange(len(longest)), np.array([len(idle.start) for idle in longest], np.int64))
+    place = np.concatenate([np.empty(0, np.int64), *(np.arange(len(idle.start)) for idle in longest)])
+    kept = np.sort(np.lexsort((start, -length))[: idling.MOST_GAPS])
+    gaps: list[Gap] = []
+    for at in np.unique(gpu[kept]).tolist():
+        own = idling.Idle(*(column[place[kept[gpu[kept] == at]]] for column in longest[at]))
+        gaps += idling.described(part, at, own, work_of.gpu(at))
+    return gaps
 
 
 class _OfGpu(NamedTuple):
@@ -368,22 +392,25 @@ class _OfGpu(NamedTuple):
 
     use: GpuUse
     causes: Mapping[Cause, tuple[int, int]]
-    gaps: list[Gap]
+    longest: idling.Idle
     in_steps: Ints
 
 
-def _of_gpu(part: Part, gpu: int, links: Links, found: Beside, of_two: Flags | None) -> _OfGpu:
+def _of_gpu(
+    part: Part, gpu: int, links: Links, covered: CoveredTimes, own_steps: Ints, of_two: Flags | None
+) -> _OfGpu:  # fmt: skip
     """Gone through in parts between which the GPU was idle, whose figures add up. What is on it and of no type, as
     HolisticTraceAnalysis' syncs, is busy and no more. ``of_two`` [n intervals]: communication of two ranks."""
     kind = part.timeline.intervals.kind
     begin, stop = part.extent(links.rows) if len(links.rows) else (part.window[0],) * 2
-    edges = begin + np.arange(BINS + 1) * (stop - begin) // BINS
-    in_steps = np.zeros(len(found.steps), np.int64)
-    step_times = part.times(found.steps)
-    meanwhile = Meanwhile(part, gpu, links, found)
+    bins = BINS if len(part.gpus) <= MANY_GPUS else FEWER_BINS
+    edges = begin + np.arange(bins + 1) * (stop - begin) // bins
+    in_steps = np.zeros(len(own_steps), np.int64)
+    step_times = part.times(own_steps)
+    meanwhile = covered.meanwhile(gpu, links)
     n_kernels = under = exposed_collectives = 0
     last_collective: int | None = None
-    ns, before, types = np.zeros(4, np.int64), np.zeros((4, BINS + 1), np.int64), np.zeros(8, np.int64)
+    ns, before, types = np.zeros(4, np.int64), np.zeros((4, bins + 1), np.int64), np.zeros(8, np.int64)
     ends: list[int | None] = [None] * 4
     causes, longest = [], []
     for some, busy, first in stretches(len(links.rows), lambda some: part.times(links.rows[some])):
@@ -424,7 +451,7 @@ def _of_gpu(part: Part, gpu: int, links: Links, found: Beside, of_two: Flags | N
         0 if of_two is None else int(types[2] + types[6]) - exposed_collectives,
         None if part.like_hta else book_gpu(part, links),
     )  # fmt: skip
-    return _OfGpu(use, _added(causes), idling.described(part, gpu, idling.longest(*longest), links), in_steps)
+    return _OfGpu(use, _added(causes), idling.longest(*longest), in_steps)
 
 
 _TYPED = (Category.COMPUTE, Category.COMMUNICATION, Category.COPY)

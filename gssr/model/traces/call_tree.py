@@ -32,6 +32,10 @@ _TELL_NONE = ("kineto", "chrome", "nsys", "rocpd")
 """Formats that tell no paradigms: there the category of an interval stands for it."""
 _NS = {"sec": 1e9, "s": 1e9, "msec": 1e6, "ms": 1e6, "usec": 1e3, "us": 1e3, "nsec": 1.0, "ns": 1.0}
 _ON_THREADS = tuple(kind for kind in Kind if kind >= Kind.RUNTIME and kind != Kind.MARK)
+_NEVER_TOO_MANY, _MOST_CELLS = 1 << 23, 8
+"""Nodes times places of a trace's tree, or so many for each call: of more nearly all would be 0, and there is no tree."""
+_FEW_CELLS, _KEPT = 1 << 20, 2
+"""Of a tree with more nodes times places only the values of so many metrics are kept besides those asked for last."""
 _ROUNDING = 1e-9
 """A difference below 0 of no more than this share of what it was taken from comes of rounding."""
 
@@ -76,6 +80,8 @@ class CallTree:
     def values(self, metric: str) -> Values:
         """Read when they are first asked for; of what was not measured all unknown. Raises TraceError."""
         if metric not in self._made:
+            if len(self) * len(self.places) > _FEW_CELLS and len(self._made) > _KEPT:
+                del self._made[next(each for each in self._made if each not in (TIME, VISITS))]
             unknown = np.full((len(self), len(self.places)), np.nan)
             self._made[metric] = self.make(metric) if self.has(metric) else Values(unknown, unknown)
         return self._made[metric]
@@ -105,7 +111,8 @@ def places_text(tree: CallTree) -> str:
 
 
 def tree_of(part: Part, steps: Sequence[int] | Ints = ()) -> CallTree | None:
-    """None where nothing was called. The rows that are ``steps`` are calls of one name, whatever their numbers."""
+    """None where nothing was called, or where nearly every call has a name and a thread of its own. The rows that are
+    ``steps`` are calls of one name, whatever their numbers."""
     profile = part.timeline.profile
     return _of_intervals(part, steps) if profile is None else _of_profile(part.timeline, profile)
 
@@ -228,6 +235,8 @@ def _of_intervals(part: Part, steps: Sequence[int] | Ints) -> CallTree | None:
     node, parent, name_of, first = _merged(found.parent, found.depth, name, len(called))
     place_of, places = _places([tracks[at] for at in used.tolist()])
     shape = (len(parent), len(places))
+    if shape[0] * shape[1] > max(_NEVER_TOO_MANY, _MOST_CELLS * len(rows)):
+        return None
     cell = node * shape[1] + place_of[track]
     visits = np.bincount(cell, minlength=shape[0] * shape[1]).astype(np.float64).reshape(shape)
     time = np.bincount(cell, length, shape[0] * shape[1]).astype(np.float64).reshape(shape)

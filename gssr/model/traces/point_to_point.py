@@ -27,12 +27,20 @@ def point_to_point(part: Part, links: Links) -> Flags | None:
     rows, call = links.rows[is_one], links.call[is_one]
     of_all = np.zeros(len(rows), np.bool_)
     operations = part.named(_ALL_TO_ALL.search, Kind.CPU_OP, Kind.RANGE)
-    for thread in np.unique(own.track[operations]).tolist():
-        covered = union(*part.times(operations[own.track[operations] == thread]))
-        mine = np.flatnonzero((call >= 0) & (own.track[call] == thread))
+    operations = operations[np.argsort(own.track[operations], kind="stable")]
+    linked = np.flatnonzero(call >= 0)
+    linked = linked[np.argsort(own.track[call[linked]], kind="stable")]
+    threads = np.unique(own.track[operations])
+    edges = [*zip(*(np.searchsorted(own.track[operations], threads, side) for side in ("left", "right")), strict=True)]
+    called = [
+        *zip(*(np.searchsorted(own.track[call[linked]], threads, side) for side in ("left", "right")), strict=True)
+    ]
+    for (first, last), (low, high) in zip(edges, called, strict=True):
+        covered = union(*part.times(operations[first:last]))
+        mine = linked[low:high]
         begins = part.start[call[mine]]
-        at = np.searchsorted(covered.start, begins, "right") - 1
-        of_all[mine] = (at >= 0) & (covered.end[at] > begins)
+        place = np.searchsorted(covered.start, begins, "right") - 1
+        of_all[mine] = (place >= 0) & (covered.end[place] > begins)
     found = np.zeros(len(own), np.bool_)
     found[rows[~of_all]] = True
     return found

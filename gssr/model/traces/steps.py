@@ -23,18 +23,20 @@ def steps_of(part: Part) -> Ints:
 
 def steps(part: Part, rows: Ints, covered: Sequence[Ints]) -> tuple[Step, ...]:
     """The steps; how long each GPU was busy in each of them is ``covered``. A step's GPUs are those of its rank;
-    where none is shown that is not known."""
+    where none is shown, or nothing is covered, that is not known."""
     own, names = part.timeline.intervals, part.timeline.names
     begin, length = part.start[rows], part.length[rows]
+    busy_of: dict[tuple[int | None, int], Ints] = {}
+    n_of: dict[tuple[int | None, int], int] = {}
+    for gpu, ns in zip(part.gpus, covered, strict=False):
+        key = gpu.rank, gpu.source
+        n_of[key] = n_of.get(key, 0) + 1
+        busy_of[key] = busy_of[key] + ns if key in busy_of else ns
     found = []
     for at, row in enumerate(rows.tolist()):
         track = part.timeline.tracks[own.track[row]]
-        mine = [
-            int(ns[at])
-            for gpu, ns in zip(part.gpus, covered, strict=True)
-            if (gpu.rank, gpu.source) == (track.rank, track.source)
-        ]
-        busy = sum(mine) // len(mine) if mine else None
+        key = track.rank, track.source
+        busy = int(busy_of[key][at]) // n_of[key] if key in busy_of else None
         found.append(Step(names[own.name[row]], track.rank, int(begin[at]), int(length[at]), busy))
     return tuple(found)
 

@@ -1,14 +1,14 @@
 """What went on beside a GPU while it was idle: data being loaded, calls that wait for the GPU, the time between steps."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from gssr.arrays import Flags, Ints
+from gssr.arrays import Ints
 from gssr.model.traces.launches import Links
-from gssr.model.traces.part import Part, counted
+from gssr.model.traces.part import Part
 from gssr.model.traces.results import CallTotals, Waits
 from gssr.model.traces.segments import Segments, common, union
 from gssr.model.traces.steps import between
@@ -53,19 +53,12 @@ def beside(part: Part, steps: Ints) -> Beside:
 
 
 class Meanwhile:
-    """How much of the time in which a GPU is idle they take, on threads of the processes that launch its work (``links``),
-    or where none is known of its rank."""
+    """How much of the time in which a GPU is idle is covered by the calls and ranges in question, on some threads.
+    ``covered``: what each of them covers there, and the times between steps; None where none of their kind were traced."""
 
-    def __init__(self, part: Part, gpu: int, links: Links, found: Beside) -> None:
-        threads = _threads(part, gpu, links)
-        track = part.timeline.intervals.track
-
-        def covered(rows: Ints | None) -> Segments | None:
-            return None if rows is None else union(*part.times(rows[threads[track[rows]]]))
-
-        steps = found.steps[threads[track[found.steps]]]
-        self._covered = (*map(covered, found[:4]), between(part, steps) if len(steps) > 1 else None)
-        self.waits = Waits(*(None if each is None else 0 for each in self._covered))
+    def __init__(self, covered: Sequence[Segments | None]) -> None:
+        self._covered = covered
+        self.waits = Waits(*(None if each is None else 0 for each in covered))
         """So far."""
 
     def add(self, idle: Segments) -> None:
@@ -76,21 +69,71 @@ class Meanwhile:
         )
 
 
-def _threads(part: Part, gpu: int, links: Links) -> Flags:
-    tracks, own = part.timeline.tracks, part.gpus[gpu]
-    launching = np.flatnonzero(
-        counted(part.timeline.intervals.track, len(tracks), links.call[links.call >= 0])
-    ).tolist()
-    processes = {(tracks[at].source, tracks[at].pid) for at in launching}
-    return np.array(
-        [
-            (track.source, track.pid) in processes
-            if processes
-            else (track.source, track.rank) == (own.source, own.rank)
-            for track in tracks
-        ],
-        np.bool_,
-    )
+class CoveredTimes:
+    """What the calls and ranges in question cover on the threads of some processes, worked out once for each set of them: a
+    file can name very many GPUs and threads."""
+
+    def __init__(self, part: Part, found: Beside) -> None:
+        self._part, self._found = part, found
+        tracks = part.timeline.tracks
+        self._process = _numbered([(track.source, track.pid) for track in tracks])
+        self._rank = _numbered([(track.source, track.rank) for track in tracks])
+        self._by: dict[str, list[_RowsByNumber | None]] = {}
+        self._covered: dict[tuple[str, tuple[int, ...]], tuple[Segments | None, ...]] = {}
+
+    def meanwhile(self, gpu: int, links: Links) -> Meanwhile:
+        """Return the times on the threads of the processes that launch the work of a GPU (``links``), or where none is known
+        of its rank."""
+        launching = np.unique(self._part.timeline.intervals.track[links.call[links.call >= 0]])
+        if len(launching):
+            return Meanwhile(self._of("process", tuple(np.unique(self._process.of_track[launching]).tolist())))
+        own = self._part.gpus[gpu]
+        return Meanwhile(self._of("rank", (self._rank.number[own.source, own.rank],)))
+
+    def _of(self, kind: str, numbers: tuple[int, ...]) -> tuple[Segments | None, ...]:
+        if (kind, numbers) not in self._covered:
+            rows = [None if each is None else each.of(numbers) for each in self._rows_by(kind)]
+            steps = rows.pop()
+            covered = [None if each is None else union(*self._part.times(each)) for each in rows]
+            covered.append(between(self._part, steps) if steps is not None and len(steps) > 1 else None)
+            self._covered[kind, numbers] = tuple(covered)
+        return self._covered[kind, numbers]
+
+    def _rows_by(self, kind: str) -> "list[_RowsByNumber | None]":
+        """Return the rows of each field of Beside by process, or by rank."""
+        if kind not in self._by:
+            of_track = (self._process if kind == "process" else self._rank).of_track
+            track = self._part.timeline.intervals.track
+            self._by[kind] = [
+                None if rows is None else _RowsByNumber(rows, of_track[track[rows]]) for rows in self._found
+            ]
+        return self._by[kind]
+
+
+class _Numbered(NamedTuple):
+    """``number`` of each key, and ``of_track`` [n tracks] that of each track's."""
+
+    number: dict[tuple[int, int | None], int]
+    of_track: Ints
+
+
+def _numbered(keys: Sequence[tuple[int, int | None]]) -> _Numbered:
+    number: dict[tuple[int, int | None], int] = {}
+    return _Numbered(number, np.array([number.setdefault(key, len(number)) for key in keys], np.int64))
+
+
+class _RowsByNumber:
+    """Rows, ascending, by the number that each has."""
+
+    def __init__(self, rows: Ints, number: Ints) -> None:
+        order = np.argsort(number, kind="stable")
+        self._rows, self._number = rows[order], number[order]
+
+    def of(self, numbers: Sequence[int]) -> Ints:
+        """Return the rows that have one of these numbers, ascending."""
+        low, high = (np.searchsorted(self._number, numbers, side) for side in ("left", "right"))
+        parts = [self._rows[begin:end] for begin, end in zip(low.tolist(), high.tolist(), strict=True)]
+        return np.sort(np.concatenate(parts))
 
 
 def call_totals(part: Part, links: Links) -> Mapping[str, CallTotals]:

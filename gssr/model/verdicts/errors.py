@@ -1,4 +1,5 @@
-"""Rules about errors: what the driver reported of the GPUs themselves, and GPUs that it had nothing more to say of."""
+"""Rules about errors: ranks that were lost or ran out of memory, what the driver reported of the GPUs themselves, and GPUs
+that it had nothing more to say of."""
 
 import math
 import re
@@ -11,7 +12,8 @@ from gssr.model.results import Finding
 from gssr.model.verdicts import words
 from gssr.model.verdicts.job import Job
 from gssr.model.verdicts.table import XID, Found, Rule, Threshold, rule, told
-from gssr.store.format.rows import Event
+from gssr.store.format.rank_ends import RANK_LOST
+from gssr.store.format.rows import Event, ranges
 
 _KINDS = ("xid", "ecc")
 _LATE = 5.0
@@ -24,6 +26,69 @@ _PROGRAM = (
     "Commonly the program's own fault: compute-sanitizer finds where. If other programs fail on the same GPU as well, "
     "tell the operators."
 )
+
+
+@rule(
+    "critical", "{who} lost, {when}",
+    (Threshold("ranks", 1, "at least this many ranks stopped, and nobody recorded their end", least=1.0),),
+    "The job's own log and the scheduler's (Slurm: sacct -j JOB --format=JobID,State,ExitCode,NodeList) tell whether "
+    "the rank was killed or its node failed. Ranks that wait for it in a collective never go on: end the job, and leave "
+    "out a node that failed.",
+    needs=(),
+)  # fmt: skip
+def rank_lost(job: Job, rule: Rule) -> Found | None:
+    """Ranks whose recorder is gone without having recorded an end."""
+    evidence = job.evidence
+    losses = [event for event in evidence.events if event.kind == RANK_LOST]
+    ranks = {event.rank for event in losses}
+    if not losses or len(ranks) < rule.at("ranks"):
+        return None
+    gpus = tuple(place for place, gpu in enumerate(evidence.gpus) if gpu.rank is not None and gpu.rank in ranks)
+    nodes = sorted({event.node for event in losses if event.node})
+    where = f" on {nodes[0]}" if len(nodes) == 1 else f" on {len(nodes)} nodes" if nodes else ""
+    numbers = ranges(rank for rank in ranks if rank is not None)
+    first = min(event.time for event in losses)
+    return Found(
+        {
+            "who": f"Rank {numbers}{where} was" if len(ranks) == 1 else f"{len(ranks):,} ranks{where} were",
+            "when": _since_start(job, first),
+        },
+        tuple(
+            told("ranks", 1.0, f"{_place_of_rank(event)}: last heard of {_since_start(job, event.time)}")
+            for event in losses[:_MOST]
+        ),
+        rule.severity,
+        (first, max(evidence.end, first)),
+        gpus,
+    )
+
+
+@rule(
+    "critical", "{who} ran out of memory",
+    (Threshold("ranks", 1, "at least this many ranks were killed for want of the node's memory", least=1.0),),
+    "Ask for more memory (Slurm: --mem, --mem-per-gpu), or let the program keep less on the host: fewer workers that load "
+    "data, smaller caches. It is the node's memory, not the GPU's.",
+    needs=(),
+)  # fmt: skip
+def out_of_memory(job: Job, rule: Rule) -> Found | None:
+    """Commands that the kernel killed because their cgroup had no memory left."""
+    evidence = job.evidence
+    kills = [event for event in evidence.events if event.kind == "out_of_memory"]
+    if not kills or len({event.rank for event in kills}) < rule.at("ranks"):
+        return None
+    ranks = {event.rank for event in kills}
+    who = _place_of_rank(kills[0])
+    return Found(
+        {"who": who[:1].upper() + who[1:] if len(ranks) == 1 else f"{len(ranks):,} ranks"},
+        tuple(told("ranks", 1.0, f"{event.message}, {_since_start(job, event.time)}") for event in kills[:_MOST]),
+        rule.severity,
+        (min(event.time for event in kills), max(evidence.end, max(event.time for event in kills))),
+    )
+
+
+def _place_of_rank(event: Event) -> str:
+    where = f" on {event.node}" if event.node else ""
+    return f"rank {event.rank}{where}" if event.rank is not None else f"a rank{where}"
 
 
 @rule(

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from gssr.store.format.schema import ALL_GPUS
+
 if TYPE_CHECKING:
     from gssr.profile.request import Processes
     from gssr.profile.sampling.low_score import Low
@@ -45,3 +47,10 @@ class Plan(NamedTuple):
     most_bytes: int | None = None
     textfile: str | None = None
     trace_when: "Low | None" = None
+
+    def whose(self, gpus: Sequence[object]) -> Sequence[str]:
+        """What is to be said about whose these GPUs are, which the backend has found: where a job's scheduler doesn't say
+        which are the job's, that they are all of the node."""
+        chosen = self.visible_gpus is not None or self.gpus != "all"
+        is_real = self.backend.partition(":")[0] not in ("synthetic", "replay")
+        return (ALL_GPUS,) if gpus and is_real and not chosen and self.run.get("job_id") is not None else ()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 from gssr.profile.output import whole_of
 from gssr.profile.sampling.clock import Clock, against_files
 from gssr.profile.sampling.marks import Ear, Hearing, Marks
+from gssr.profile.sampling.one_voice import say_from_sampler
 from gssr.profile.sampling.plan import SEPARATOR, Plan
 from gssr.profile.sampling.share import Share
 from gssr.profile.sampling.summary import whole_run
@@ -29,11 +30,14 @@ from gssr.store.write.writer import Writer
 
 if TYPE_CHECKING:
     from gssr.backends.host import HostSampler, WorkloadSampler
+    from gssr.backends.memory_cgroup import MemoryCgroup
 
 HOST_SECONDS = 1.0
 """The host and the workload's processes are looked at, and what was added is committed, at least this often."""
 COLLECT_SECONDS = 60.0
 """Garbage is collected this often, right after a tick, and at no other time."""
+_KILLED = 128 + 9
+"""Exit code of a command that was ended by SIGKILL, the kernel's when memory is out."""
 EXIT_SAID_WHY = 3
 
 
@@ -47,7 +51,7 @@ def run_sampler(plan: Plan, inbox: int, outbox: int, ear: Ear | None = None) -> 
             heard = _wait_for_start(inbox) if replaces else b""
             code = 0 if heard is None else _record(plan, inbox, outbox, None if ear is None else ear.fd, heard)
         except RecordingError as error:
-            _say(outbox, f"nothing is recorded: {error}")
+            say_from_sampler(plan, lambda text: _say(outbox, text), f"nothing is recorded: {error}")
         except Exception as error:
             _say(outbox, f"recording stopped: {error!r}")
             if os.environ.get("GSSR_DEBUG"):
@@ -141,8 +145,10 @@ class _Sampler:
         assert isinstance(planned, float)
         self._marks = Marks(marks, self._clock, self._clock.of_system(planned))
         self._hearing = Hearing([*self._marks.fds, inbox])
-        with overwriting(plan.path) if plan.overwrite else nullcontext():
+        with overwriting(plan.path) if plan.overwrite else nullcontext(frozenset[str]()) as deleted:
             self._writer = _begun(plan, self._clock)
+        for run_id in sorted(deleted):
+            _say(outbox, f"{plan.path}: {run_id} is deleted: it was over when this run began, which replaces it (-f)")
         self._unread = heard
         self.orphaned = False
         """The supervisor is gone."""
@@ -150,6 +156,9 @@ class _Sampler:
         self._workload: int | None = None
         self._workload_start: int | None = None
         self._workload_sampler: WorkloadSampler | None = None
+        self._memory: MemoryCgroup | None = None
+        self._resident: int | None = None
+        """Bytes that the workload had in memory when it was looked at last."""
         self._problem: str | None = None
         self.full = False
         """The recording has become as large as it may."""
@@ -249,14 +258,18 @@ class _Sampler:
     def _sample_workload(self, now: float) -> None:
         values = self._workload_sampler.sample(now) if self._workload_sampler is not None else None
         if values is not None:
+            self._resident = values[1]
             self._writer.add_workload(now, values)
+
+    def _say_for_all(self, text: str) -> None:
+        say_from_sampler(self._plan, lambda line: _say(self._outbox, line), text)
 
     def _check_storage(self, now: float) -> None:
         if self._plan.most_bytes is not None and sum(sizes(self._plan.path)) > self._plan.most_bytes:
             self.full, self._end = True, (0, "completed", now)
         problem = self._writer.problem
         if problem and not self._problem:
-            _say(self._outbox, f"{problem}; samples are kept in memory and tried again")
+            self._say_for_all(f"{problem}; samples are kept in memory and tried again")
         self._problem = problem
 
     def _wait(self, seconds: float) -> None:
@@ -294,7 +307,9 @@ class _Sampler:
             writer.started(when)
             writer.event(when, "start", f"the workload was started as process {words[1]}")
             from gssr.backends.host import WorkloadSampler
+            from gssr.backends.memory_cgroup import MemoryCgroup
 
+            self._memory = MemoryCgroup()
             self._workload_sampler = WorkloadSampler(self._workload)
             self._share.started(self._workload, self._workload_sampler)
             self._sample_workload(self._clock.now())
@@ -305,6 +320,16 @@ class _Sampler:
             self._end = (None if self._plan.attached else code, state, when)  # what is recorded from beside has its own
             what = "the recording ended" if self._plan.attached else f"the workload ended: {state}, exit code {code}"
             writer.event(when, "end", what)
+            if state == "killed" and code == _KILLED and self._memory is not None:
+                self._keep_out_of_memory(when)
+
+    def _keep_out_of_memory(self, when: float) -> None:
+        assert self._memory is not None
+        why = self._memory.explain_kill(self._resident)
+        if why is not None:
+            process = self._plan.process
+            who = f"rank {process['rank']} on {process['node']}" if self._plan.siblings else "the workload"
+            self._writer.event(when, "out_of_memory", f"{who} ran {why}")
 
     def _check_workload(self, now: float) -> None:
         """Without a supervisor: is the workload still there?"""
@@ -321,10 +346,10 @@ class _Sampler:
         self._share.close(now)
         written = self._writer.finish(now, code, state, when)
         if self._writer.moved:
-            _say(self._outbox, f"{self._plan.path}: was deleted or moved while it was recorded into")
+            self._say_for_all(f"{self._plan.path}: was deleted or moved while it was recorded into")
             return EXIT_SAID_WHY
         if not written:
-            _say(self._outbox, f"{self._writer.problem}; the last samples are lost")
+            self._say_for_all(f"{self._writer.problem}; the last samples are lost")
             return EXIT_SAID_WHY
         if self._plan.summary:
             _say(self._outbox, whole_run(self._writer.totals.values()))

@@ -1,31 +1,24 @@
 """This process's share of what is to be sampled on its node: the GPUs and the host that no other rank of the run samples.
 
 Ranks that see the same GPUs need only one of them to ask the driver: it leaves a note of what it found. The others load no
-driver, until a rank ends early and they take over what it sampled.
-
-Claims: which process of a node samples what, so that nothing is sampled twice.
-
-A claim is an exclusive flock on the file ``<private folder>/<node>/<run id>/<what>``. It dies with the process that holds
-it, and another that asks again takes it over. Nodes may share the private folder (containers, virtual nodes), and users
-never meet: nobody else can put anything into it. Where another user has taken its name in a shared one, it has the next.
+driver, until a rank ends early and they take over what it sampled. Through DCGM's hostengine one rank samples the GPUs of
+all (``gssr.profile.sampling.engine_share``); then a rank's own backend only asks the driver for processes and errors.
 """
 
-import fcntl
-import json
 import os
-import stat
-import time
 from binascii import crc32
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from errno import EPERM
+from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from gssr.backends import open_backend, select_gpus
 from gssr.backends.aside import Opening
-from gssr.backends.base import Backend, BackendError, Device, Look, News, Row
+from gssr.backends.base import AtEngine, Backend, BackendError, Look, News, Row
 from gssr.launch import RUNTIMES
 from gssr.metrics import BY_NAME, NAMES, SCORE_INPUTS
+from gssr.profile.sampling.backend_offer import BackendOffer, read_offer, write_offer
+from gssr.profile.sampling.claims import Claims
+from gssr.profile.sampling.one_voice import say_from_sampler
 from gssr.profile.sampling.plan import Plan
 from gssr.store.format.schema import NO_GPU
 from gssr.store.liveness import process_start
@@ -33,218 +26,10 @@ from gssr.store.write.writer import COMMIT_SECONDS, Writer
 
 if TYPE_CHECKING:
     from gssr.backends.host import WorkloadSampler
+    from gssr.profile.sampling.engine_share import EngineShare
     from gssr.profile.sampling.gpu_processes import GpuProcesses
     from gssr.profile.sampling.low_score import LowScore
     from gssr.profile.sampling.textfile import Textfile
-
-STALE_SECONDS = 86_400.0
-"""What runs that were killed have left behind is looked for when it is older than this."""
-
-_TRIES, _TURNS = 5, 100
-_NAMES = 32
-"""So many names the private folder may have in a place that is everybody's."""
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-class Claims:
-    """This process's claims of one run on one node. The methods raise OSError where locks don't work."""
-
-    def __init__(self, node: str, run_id: str, environ: Mapping[str, str] = os.environ) -> None:
-        """Raises OSError when there is no private folder to be had."""
-        self._root = _private_folder(environ)
-        self._node = _safe(node)
-        self._folder = f"{self._node}/{_safe(run_id)}"
-        self._held: dict[str, int] = {}
-        try:
-            self._make_folder()
-        except OSError:
-            os.close(self._root)
-            raise
-
-    def take(self, names: Iterable[str]) -> list[str]:
-        """Claim what nobody else holds; those of ``names`` that are this process's now."""
-        return [name for name in names if name in self._held or self._lock(name, fcntl.LOCK_EX)]
-
-    def release(self, name: str) -> None:
-        """Give a claim up: from now on somebody else may take it."""
-        os.close(self._held.pop(name))
-
-    def names(self) -> list[str]:
-        """Names of all that is claimed on this node, or was by a process that is gone."""
-        return [name for name, _ in _entries(self._root, self._folder)]
-
-    def note(self, name: str) -> str | None:
-        """What one of the processes has written under this name; "" when it is this one's turn to write, and the others
-        wait; None while another one's turn is."""
-        if name not in self._held and not (self._lock(name, fcntl.LOCK_EX) or self._lock(name, fcntl.LOCK_SH)):
-            return None
-        descriptor = self._held[name]
-        text = os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode()
-        if text:
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
-        return text
-
-    def write(self, name: str, text: str) -> None:
-        """Write the note for the others to read, when ``note`` has said that it is this process's turn."""
-        descriptor = self._held[name]
-        data = text.encode()
-        if os.pwrite(descriptor, data, 0) != len(data):
-            os.ftruncate(descriptor, 0)  # no space: everybody finds out for himself
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
-
-    def close(self) -> None:
-        """Give everything up. The last process of the run removes what is left. Never raises."""
-        for name in list(self._held):
-            self.release(name)
-        _remove(self._root, self._folder)
-        try:
-            os.rmdir(self._node, dir_fd=self._root)
-        except OSError:
-            pass  # there are other runs
-        os.close(self._root)
-
-    def _lock(self, name: str, kind: int) -> bool:
-        """Lock the file of this name, if that is possible at once."""
-        path = f"{self._folder}/{_safe(name)}"
-        for _ in range(_TRIES):
-            try:
-                descriptor = os.open(path, _FILE | os.O_CREAT, 0o600, dir_fd=self._root)
-            except FileNotFoundError:
-                self._make_folder()  # the last process but us has just removed it
-                continue
-            if _locked(descriptor, kind) and _is_at(path, descriptor, self._root):
-                self._held[name] = descriptor
-                return True
-            taken = _is_at(path, descriptor, self._root)
-            os.close(descriptor)
-            if taken:
-                return False
-        return False
-
-    def _make_folder(self) -> None:
-        """Raises OSError, FileNotFoundError when the folder of it all has been deleted."""
-        for turn in range(_TURNS):
-            try:
-                for folder in (self._node, self._folder):
-                    try:
-                        os.mkdir(folder, 0o700, dir_fd=self._root)
-                    except FileExistsError:
-                        continue
-                    if folder == self._folder:
-                        self._sweep()
-                return
-            except FileNotFoundError:  # another process has just removed what was made
-                if turn == _TURNS - 1:
-                    raise
-
-    def _sweep(self) -> None:
-        """Remove what killed runs left on this node."""
-        oldest = time.time() - STALE_SECONDS
-        for name, status in _entries(self._root, self._node):
-            if status.st_mtime < oldest:
-                _remove(self._root, f"{self._node}/{name}")
-
-
-def _private_folder(environ: Mapping[str, str]) -> int:
-    """A folder of this user's alone, as a descriptor: the same for all processes of a node. Raises OSError."""
-    runtime, own = environ.get("XDG_RUNTIME_DIR", ""), f"gssr-{os.geteuid()}"
-    names = [own, *(f"{own}-{number}" for number in range(2, _NAMES + 1))]
-    places = [
-        [os.path.join(folder, name) for name in names] for folder in ("/dev/shm", environ.get("TMPDIR") or "/tmp")
-    ]
-    if os.path.isabs(runtime):
-        try:
-            os.close(_open_private(runtime))
-            places.insert(0, [os.path.join(runtime, "gssr")])
-        except OSError:
-            pass  # one of another user, or of the login node
-    problem: OSError | None = None
-    for paths in places:
-        for path in paths:  # what is there counts, even if a name before it has become free
-            try:
-                return _open_private(path)
-            except OSError:
-                pass
-        for path in paths:
-            try:
-                _make(path)
-                return _open_private(path)
-            except OSError as error:
-                problem = problem or error
-    assert problem is not None
-    raise problem
-
-
-def _make(path: str) -> None:
-    try:
-        os.mkdir(path, 0o700)
-    except FileExistsError:
-        pass
-
-
-def _open_private(path: str) -> int:
-    """Open a folder. Raises OSError when it is a link, or others could have put something into it."""
-    descriptor = os.open(path, _FOLDER)
-    status = os.fstat(descriptor)
-    if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o777 != 0o700:
-        os.close(descriptor)
-        raise OSError(EPERM, "is not this user's alone", path)
-    return descriptor
-
-
-def _locked(descriptor: int, kind: int) -> bool:
-    """Whether the lock was to be had. Raises OSError, and closes the descriptor, where there are no locks."""
-    try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-        return True
-    except BlockingIOError:
-        return False
-    except OSError:
-        os.close(descriptor)
-        raise
-
-
-def _is_at(path: str, descriptor: int, root: int) -> bool:
-    """Whether the open file still has this name, and was not removed by somebody who left."""
-    try:
-        return os.path.samestat(os.stat(path, dir_fd=root, follow_symlinks=False), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
-
-
-def _entries(root: int, folder: str) -> Iterator[tuple[str, os.stat_result]]:
-    try:
-        descriptor = os.open(folder, _FOLDER, dir_fd=root)
-    except OSError:
-        return
-    try:
-        for name in os.listdir(descriptor):
-            try:
-                yield name, os.stat(name, dir_fd=descriptor, follow_symlinks=False)
-            except OSError:
-                pass  # removed meanwhile
-    finally:
-        os.close(descriptor)
-
-
-def _remove(root: int, folder: str) -> None:
-    """Remove the files of a run that nobody holds, and its folder if none is left. Never raises."""
-    try:
-        for name, _ in _entries(root, folder):
-            descriptor = os.open(f"{folder}/{name}", _FILE, dir_fd=root)
-            if _locked(descriptor, fcntl.LOCK_EX) and _is_at(f"{folder}/{name}", descriptor, root):
-                os.unlink(f"{folder}/{name}", dir_fd=root)
-            os.close(descriptor)
-        os.rmdir(folder, dir_fd=root)
-    except OSError:
-        pass  # others of the run are still there
-
-
-def _safe(name: str) -> str:
-    """A name as one of a file: UUIDs of MIG instances hold slashes."""
-    return "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in name)[:200].lstrip(".") or "_"
-
 
 LOOK_SECONDS = 0.5
 """What another rank sampled is taken over this long after its end at most."""
@@ -255,18 +40,6 @@ OPENING_SECONDS = 0.5
 
 _HOST = "host"
 _WORKLOAD = "workload"
-
-
-class BackendOffer(NamedTuple):
-    """What a backend offers a process: its GPUs, and what it says of itself; ``error`` is why there is none."""
-
-    devices: Sequence[Device] = ()
-    backend: str = ""
-    measures: Sequence[str] = ()
-    sampling_seconds: float | None = None
-    remarks: Sequence[str] = ()
-    passed_over: Sequence[str] = ()
-    error: str = ""
 
 
 class Share:
@@ -283,7 +56,11 @@ class Share:
         self._say = say
         self._node = str(plan.process["node"])
         self._claims: Claims | None = None
+        self._offered: BackendOffer | None = None
+        """What this process's own backend offers; ``_found`` is what it comes to, with what the node's sampler tells."""
         self._found: BackendOffer | None = None
+        self._engine: EngineShare | None = None
+        self._without_engine = False
         self._backend: Backend | None = None
         self._opening: Opening | None = None
         self._asked = 0.0  # monotonic, s: when that began
@@ -327,8 +104,8 @@ class Share:
 
     @property
     def sampling(self) -> bool:
-        """Whether there are GPUs that are ours to sample."""
-        return self._backend is not None
+        """Whether there are GPUs that are ours to sample, or whose processes and errors are ours to look for."""
+        return self._backend is not None or (self._engine is not None and self._engine.n_sampled > 0)
 
     @property
     def settled(self) -> bool:
@@ -349,16 +126,22 @@ class Share:
     @property
     def look_seconds(self) -> float | None:
         """When to ``look`` again; None when there is nothing left to take."""
-        if self._found is None or self._opening is not None:
+        if self._found is None or self._opening is not None or (self._engine is not None and self._engine.is_opening):
             return WAIT_SECONDS
+        if self._engine is not None and self._claims is not None:
+            return LOOK_SECONDS
         waits_for_gpus = not self._failed and len(self._mine) < len(self._found.devices)
         return LOOK_SECONDS if self._claims is not None and (waits_for_gpus or not self.host) else None
 
     def look(self, now: float) -> int:
         """Take what no other rank samples, or samples any more; the number of GPUs that are ours only now."""
-        before = len(self._mine)
+        before = self._n_ours
         self._look(now)
-        return len(self._mine) - before
+        return max(0, self._n_ours - before)
+
+    @property
+    def _n_ours(self) -> int:
+        return len(self._mine) + (self._engine.n_sampled if self._engine is not None else 0)
 
     def _look(self, now: float) -> None:
         if self._claims is not None:
@@ -383,27 +166,93 @@ class Share:
             self.host = True
             if late:
                 self._writer.event(now, "backend", "the host is sampled by this rank from now on: another has ended")
-        note = None
+        if self._engine is not None:
+            self._engine.look(now)
         if self._found is None:
-            note = claims.note(self._view)
-            if note is None:
-                return  # another rank is just asking the driver
-            opened = _read(note) or self._open()
-            if opened is None:
-                return
-            self._learn(now, opened)
+            offered = self._offered or self._ask(claims)
+            if offered is None:
+                return  # the driver is being asked, by this rank or another
+            if offered.at_engine is not None:
+                offered = self._at_engine(claims, now, offered, offered.at_engine)
+                if offered is None:
+                    return  # the hostengine is being asked
+            self._learn(now, offered)
+        self._add_gpus_of_others()
         found = self._found
         assert found is not None
         wanted = [] if self._failed else [device.uuid for device in found.devices if device.uuid not in self._mine]
         new = claims.take(wanted)
-        if note == "":
-            claims.write(self._view, _written(found))
         if not self._sample_too(new, now, late):
             return
-        if len(new) < len(wanted) and not late:
+        if self._engine is not None:
+            if not late and not self._engine.samples_for_node:
+                self._writer.event(
+                    now, "backend", "another rank of the node samples the GPUs of all, at the hostengine"
+                )
+        elif len(new) < len(wanted) and not late:
             who = "none of them" if not new else f"{len(new)} of them"
             self._writer.event(now, "backend", f"{who} sampled by this rank, the others by other ranks of the node")
         self._settled = True
+
+    def _ask(self, claims: Claims) -> BackendOffer | None:
+        """What a backend offers this rank, or another one that sees the same GPUs; None while it is being asked."""
+        note = claims.note(self._view)
+        if note is None:
+            return None
+        offered = (None if self._without_engine else read_offer(note)) or self._open()
+        if offered is None:
+            return None
+        claims.take([device.uuid for device in offered.devices])  # before the others know of them
+        if note == "":
+            claims.write(self._view, write_offer(offered))
+        self._offered = offered
+        return offered
+
+    def _at_engine(self, claims: Claims, now: float, offered: BackendOffer, engine: AtEngine) -> BackendOffer | None:
+        """The offer, with what the node's sampler measures; None as long as that isn't known. Where it could not watch the
+        GPUs, each rank goes on without it."""
+        if self._engine is None:
+            from gssr.profile.sampling.engine_share import EngineShare
+
+            rank, every = int(str(self._plan.process["rank"] or 0)), self._plan.sampling_seconds
+            workloads = self._all_workloads
+            self._engine = EngineShare(claims, rank, offered.devices, engine, every, lambda: len(set(workloads())))
+            self._engine.look(now)
+            self.by_itself = True
+        told = self._engine.offer
+        if told is None:
+            return None
+        if told.error:
+            self._leave_engine(now)
+            return None
+        return offered._replace(
+            measures=told.measures,
+            sampling_seconds=told.sampling_seconds,
+            remarks=[*offered.remarks, *told.remarks],
+            passed_over=[*offered.passed_over, *told.passed_over],
+        )
+
+    def _leave_engine(self, now: float) -> None:
+        """Open a backend of this rank's own, because no rank samples for the node."""
+        if self._engine is not None:
+            rows, news = self._engine.close()
+            self._record(now, rows, news)
+        self._engine, self._offered, self._without_engine = None, None, True
+        if self._backend is not None:
+            self._backend.close()
+            self._backend = None
+
+    def _add_gpus_of_others(self) -> None:
+        """Record the GPUs of other ranks that this one samples from now on at the hostengine."""
+        new = self._engine.take_new_gpus() if self._engine is not None else ()
+        if not new or self._found is None:
+            return
+        every = self._found.sampling_seconds or self._plan.sampling_seconds
+        measured = [name for name in self._found.measures if name in self._plan.metrics]
+        gpus = [gpu.device._asdict() | {"backend": self._found.backend, "rank": gpu.rank} for gpu in new]
+        self._writer.add_gpus(gpus, measured, every)
+        if self._textfile is not None:
+            self._textfile.add_gpus([gpu.device for gpu in new], measured, every, [gpu.rank for gpu in new])
 
     def _do_without(self, now: float, error: OSError) -> None:
         """No claims are to be had here: unless it is settled already, sample everything, as every other rank then does."""
@@ -413,25 +262,32 @@ class Share:
         why = "the ranks of this node can't agree on who samples what"
         self._writer.event(now, "backend", f"{why}: each samples all GPUs it sees ({error.strerror or error})")
         self.host = self._plan.host
+        if self._offered is not None and self._offered.at_engine is not None:
+            self._leave_engine(now)
 
     def _open(self) -> BackendOffer | None:
         """Open the backend; None as long as that goes on."""
         plan = self._plan
         if self._opening is None:
-            how = (plan.backend, self._node, plan.visible_gpus, plan.sampling_seconds)
+            among_ranks = self._claims is not None and not self._without_engine
+            how = (plan.backend, self._node, plan.visible_gpus, plan.sampling_seconds, among_ranks)
             self._opening, self._asked = Opening(plan.backend, lambda: open_backend(*how)), monotonic()
         try:
             opened = self._opening.opened()
             if opened is None:
                 return None
             self._opening = None
+            if opened.at_engine is not None and self._claims is None:
+                opened.backend.close()  # nobody can sample for the node any more
+                return None
             backend = self._backend = select_gpus(opened.backend, plan.gpus)
         except BackendError as error:
             self._opening = None
             return BackendOffer(error=str(error))
         self.by_itself = opened.by_itself
         about = (opened.sampling_seconds, list(opened.remarks), list(opened.passed_over))
-        return BackendOffer(list(backend.gpus), backend.name, list(backend.measures), *about)
+        gpus, measures = list(backend.gpus), list(backend.measures)
+        return BackendOffer(gpus, backend.name, measures, *about, at_engine=opened.at_engine)
 
     def _learn(self, now: float, found: BackendOffer) -> BackendOffer:
         """Record which GPUs there are, whoever samples them."""
@@ -451,7 +307,7 @@ class Share:
         missing = [name for name in NAMES if name in plan.metrics and name not in measured]
         lacks = f"; not measured: {', '.join(BY_NAME[name].label for name in missing)}" if missing else ""
         what = f"{found.backend}: {len(gpus)} GPU{'s' * (len(gpus) != 1)}{lacks}"
-        writer.event(now, "backend", "; ".join([what, *found.remarks, *found.passed_over]))
+        writer.event(now, "backend", "; ".join([what, *plan.whose(gpus), *found.remarks, *found.passed_over]))
         for remark in found.remarks:
             self._tell(remark)
         if set(SCORE_INPUTS).intersection(missing):
@@ -477,7 +333,7 @@ class Share:
         place = {device.uuid: index for index, device in enumerate(self._found.devices)}
         self._place = {where[uuid]: place[uuid] for uuid in self._mine if uuid in where}
         self._renumbered = self._place != {index: index for index in range(len(self._backend.gpus))}
-        for uuid in uuids if late else ():
+        for uuid in uuids if late and self._engine is None else ():
             self._writer.event(
                 now, "backend", "sampled by this rank from now on: the one before has ended", place[uuid]
             )
@@ -496,6 +352,8 @@ class Share:
 
     def sample(self, now: float) -> None:
         """Ask the backend, and add what it says to the recording."""
+        if self._engine is not None:
+            self._record(now, *self._engine.sample(now))
         backend = self._backend
         if backend is None:
             return
@@ -505,30 +363,38 @@ class Share:
             why = str(error) if isinstance(error, BackendError) else f"{backend.name} failed: {error!r}"
             self._announce(now, "backend_lost", why)
             self._backend = None
-            self._keep(now, backend, backend.close(), ())
+            self._keep(now, backend.close(), ())
             self._give_up(list(self._mine))
             return
-        self._keep(now, backend, rows, changes)
+        self._keep(now, rows, changes)
 
-    def _keep(self, now: float, backend: Backend, rows: Sequence[Row], changes: Sequence[News]) -> None:
+    def _keep(self, now: float, rows: Sequence[Row], changes: Sequence[News]) -> None:
+        """Add what the backend says of the GPUs that are ours."""
+        ours = self._place
         if self._renumbered:
-            ours = self._place
             rows = [(ours[row[0]], *row[1:]) for row in rows if row[0] in ours]  # type: ignore[index]
+        told = [change for change in changes if change.gpu is None or change.gpu in ours]
+        self._record(now, rows, [each if each.gpu is None else each._replace(gpu=ours[each.gpu]) for each in told])
+
+    def _record(self, now: float, rows: Sequence[Row], changes: Sequence[News]) -> None:
+        """Add rows and news to the recording, by the positions of its GPUs."""
         self._writer.add(rows)
         if self._textfile is not None:
             self._textfile.add(rows)
         if self.low_score is not None:
             self.low_score.add(rows)
         for change in changes:
-            if change.gpu is None or change.gpu in self._place:
-                place = None if change.gpu is None else self._place[change.gpu]
-                if isinstance(change, Look):
-                    self._keep_processes(change, now)
-                    continue
-                self._writer.event(now, change.kind, change.message, place)
-                whose = "" if change.gpu is None else f"GPU {backend.gpus[change.gpu].device_index}: "
-                if change.kind != "gap":  # the reader sees that in the rows
-                    self._say(whose + change.message)
+            if isinstance(change, Look):
+                self._keep_processes(change, now)
+                continue
+            self._writer.event(now, change.kind, change.message, change.gpu)
+            if change.kind != "gap":  # the reader sees that in the rows
+                self._say(("" if change.gpu is None else f"{self._name_of(change.gpu)}: ") + change.message)
+
+    def _name_of(self, position: int) -> str:
+        if self._engine is not None:
+            return self._engine.place_of(position)
+        return f"GPU {self._found.devices[position].device_index if self._found is not None else position}"
 
     def _keep_processes(self, look: Look, now: float) -> None:
         if self._processes is None:
@@ -536,10 +402,16 @@ class Share:
 
             self._processes = GpuProcesses(self._plan, self._writer, self._all_workloads, self._say)
         self._processes.workload = self._members
-        self._processes.keep(look, self._place[look.gpu], now)
+        self._processes.keep(look, look.gpu, now)
 
     def last_look(self, now: float) -> int:
         """As ``look``, at the end: a driver that is being asked may still answer, but is not waited for long."""
+        if self._engine is not None and self._found is None:
+            try:
+                self._engine.wait(OPENING_SECONDS, now)
+            except OSError:
+                pass  # as in ``look``, which says so
+            return self.look(now)
         if self._opening is None:
             return 0
         self._opening.wait(self._asked + OPENING_SECONDS - monotonic())
@@ -557,22 +429,28 @@ class Share:
         if self._opening is not None:
             what = "what another rank sampled can't be taken over" if self._settled else NO_GPU
             asked = f"{self._plan.backend}, asked {monotonic() - self._asked:.1f} s ago"
-            self._announce(now, "backend", f"{what}: {asked}, has not answered by the end of the workload")
+            self._announce(now, "backend", f"{what}: {asked}, has not answered by the end of the workload", what)
+        if self._engine is not None:
+            if self._found is None:
+                told = f"{NO_GPU}: the hostengine has not answered by the end of the workload"
+                self._announce(now, "backend", told, NO_GPU)
+            self._record(now, *self._engine.close())
         backend, self._backend = self._backend, None
         if backend is not None:
             rows = backend.close()
-            self._keep(now, backend, rows, backend.changes())
+            self._keep(now, rows, backend.changes())
         if self._claims is not None:
             self._claims.close()
             self._claims = None
 
-    def _tell(self, text: str) -> None:
+    def _tell(self, text: str, subject: str | None = None) -> None:
+        """Say a line for the node, and for the nodes that have the same to say: see ``say_from_sampler``."""
         if self.host:
-            self._say(text)
+            say_from_sampler(self._plan, self._say, text, subject)
 
-    def _announce(self, now: float, kind: str, message: str) -> None:
+    def _announce(self, now: float, kind: str, message: str, subject: str | None = None) -> None:
         self._writer.event(now, kind, message)
-        self._tell(message)
+        self._tell(message, subject)
 
 
 def _view(plan: Plan) -> str:
@@ -585,16 +463,3 @@ def _view(plan: Plan) -> str:
         except OSError:
             words.append(os.getpid())
     return f"view-{crc32(repr(words).encode()):08x}"
-
-
-def _written(found: BackendOffer) -> str:
-    return json.dumps(found._asdict() | {"devices": [list(device) for device in found.devices]})
-
-
-def _read(note: str) -> BackendOffer | None:
-    """What ``_written`` wrote; None of anything else."""
-    try:
-        values: Mapping[str, Any] = json.loads(note)
-        return BackendOffer(**values)._replace(devices=[Device(*device) for device in values["devices"]])
-    except (ValueError, TypeError, KeyError):
-        return None

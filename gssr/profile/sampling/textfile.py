@@ -66,12 +66,20 @@ class Textfile:
         self._unseen: Iterator[os.DirEntry[str]] | None = None
         """The files of the folder that were not looked at yet; None before the first look."""
 
-    def add_gpus(self, gpus: Sequence[Device], measured: Sequence[str], sampling_seconds: float) -> None:
-        """The GPUs, in the order of the positions that rows will name, and the metrics that may have values."""
-        own = [labels(self._labels | {"gpu": g.device_index, "uuid": g.uuid, "mig": g.mig}) for g in gpus]
+    def add_gpus(
+        self, gpus: Sequence[Device], measured: Sequence[str], sampling_seconds: float, ranks: Sequence[int] = ()
+    ) -> None:
+        """The GPUs, in the order of the positions that rows will name, and the metrics that may have values. Called again it
+        adds GPUs to those before; ``ranks`` are the ones that use them, where they are not this process's."""
+        whose = [self._labels | {"rank": rank} for rank in ranks] or [self._labels] * len(gpus)
+        placed = zip(whose, gpus, strict=True)
+        own = [labels(who | {"gpu": g.device_index, "uuid": g.uuid, "mig": g.mig}) for who, g in placed]
         self._fresh_seconds = max(EVERY_SECONDS, GAP_INTERVALS * sampling_seconds)
+        before = {column: begins for column, _, _, begins in self._columns}
         for name in NAMES:
-            if name in measured:
+            if name in measured and INDEX[name] + 2 in before:
+                before[INDEX[name] + 2] += [FAMILIES[name].sample + each for each in own]
+            elif name in measured:
                 family = FAMILIES[name]
                 head = f"# HELP {family.sample} {family.help}\n# TYPE {family.sample} {family.type}\n"
                 self._columns.append((INDEX[name] + 2, family.factor, head, [family.sample + each for each in own]))

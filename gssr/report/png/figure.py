@@ -106,8 +106,8 @@ def picture(
 def _subtitle(analysis: Analysis) -> str:
     run = analysis.run
     pieces = [fit(run.label or run.run_id, _LONGEST_TITLE, "…")]
-    if run.job_id:
-        pieces.append(f"job {fit(run.job_id, _LONGEST_JOB, '…')}")
+    if run.shown_job:
+        pieces.append(f"job {fit(run.shown_job, _LONGEST_JOB, '…')}")
     pieces.append(place(analysis))
     pieces.append(duration(analysis.window.duration))
     best = best_measured(compared(analysis))

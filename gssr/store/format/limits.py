@@ -13,6 +13,9 @@ LATEST = 1e11
 """Unix times, s, are from 0 to this: some three thousand years."""
 MOST_KEYS = 1 << 24
 """Keys of GPUs are below this: 64 for each of 262,144 ranks."""
+MOST_ROWIDS = 1 << 62
+"""Rowids of samples are below this in a file that is added to: SQLite's end at twice as many, which no writer of ours comes
+near, and a file that has the last one takes no more."""
 MOST_RUNS = 1 << 12
 MOST_GPUS = 1 << 17
 """Of all runs in a file. The largest machines have half as many."""

@@ -1,9 +1,11 @@
 """The rows of the small tables as Python sees them: runs, processes, GPUs, events, and what they say together."""
 
+import math
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from gssr.launch import shown_job
 from gssr.store.format.limits import MOST_RANKS
 
 _LONGEST = 60
@@ -32,6 +34,18 @@ class Run(NamedTuple):
     world_size: int | None
     n_nodes: int | None
     gssr_version: str | None
+    array_job_id: str | None = None
+    array_task_id: str | None = None
+
+    @property
+    def shown_job(self) -> str | None:
+        """The job's id as its scheduler shows it: see gssr.launch."""
+        return shown_job(self.job_id, self.array_job_id, self.array_task_id)
+
+    def is_in_array_of(self, other: "Run") -> bool:
+        """Whether both are tasks of one array of jobs."""
+        own = (self.cluster, self.array_job_id)
+        return self.array_job_id is not None and own == (other.cluster, other.array_job_id)
 
 
 class Process(NamedTuple):
@@ -166,18 +180,25 @@ def gpu_order(gpu: Gpu) -> tuple[str, int, str]:
 
 
 def one_run(runs: Sequence[Run]) -> Run:
-    """One run from the rows its ranks wrote into their own files: first start, last end, highest exit code, worst state
-    (``state`` of each must have been derived before)."""
+    """One run from the rows its ranks wrote into their own files: first start, last end, the exit code of the rank that
+    failed first, worst state (``state`` of each must have been derived before)."""
     first = runs[0]
     starts = [run.started_at for run in runs if run.started_at is not None]
     ends = [run.ended_at for run in runs]
-    codes = [run.exit_code for run in runs if run.exit_code is not None]
     return first._replace(
         started_at=min(starts, default=None),
         ended_at=None if None in ends else max(end for end in ends if end is not None),
-        exit_code=max(codes, default=None),
+        exit_code=first_failure((run.ended_at, run.exit_code) for run in runs),
         state=min((run.state for run in runs), key=_STATE_ORDER.index),
     )
+
+
+def first_failure(ends: Iterable[tuple[float | None, int | None]]) -> int | None:
+    """The exit code of a run whose ranks ended at these times (unix s) with these exit codes: that of the first to fail, the
+    highest where several failed at once; 0 where none did, None where that of any is unknown."""
+    ends = list(ends)
+    failed = [(math.inf if time is None else time, -code) for time, code in ends if code]
+    return -min(failed)[1] if failed else 0 if ends and all(code == 0 for _, code in ends) else None
 
 
 def missing_ranks(world_size: int | None, ranks: Iterable[int]) -> tuple[int, ...] | None:

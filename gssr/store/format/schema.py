@@ -37,7 +37,11 @@ that hold it, also those of a GPU that fell silent."""
 STATES = ("running", "completed", "failed", "timeout", "killed")
 """How a run stands. ``lost`` is never stored: readers derive it (gssr.store.read.recording)."""
 
+RECORDING_STOPPED = "recording stopped: the sampler "
+"""How the event of the kind backend_lost begins that the supervisor adds when its sampler has died."""
 RANKS_MISSING = "ranks_missing"
+ALL_GPUS = "all GPUs of the node are recorded, others' as well: the scheduler names none as this step's, and hides none"
+"""A part of an event of the kind backend."""
 NO_GPU = "no GPU is sampled"
 """How the line from the sampler, and its event of the kind backend, begins that says so, and why."""
 
@@ -62,6 +66,7 @@ EVENT_KINDS: dict[str, str] = {
     "import": "what is uncertain, or was left out, of files that another tool wrote",
     "trace": "a note about traces beside the recording: some were left out, or a trace was asked for",
     RANKS_MISSING: "the run was merged without some of its ranks",
+    "out_of_memory": "the workload was killed while its memory was at the limit of its cgroup, or by the kernel for that",
 }
 
 
@@ -133,6 +138,8 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("command", "TEXT", "the workload: a JSON array of its arguments"),
         Column("job_id", "TEXT", "the launcher's job id"),
         Column("step_id", "TEXT", "the launcher's step id"),
+        Column("array_job_id", "TEXT", "id of the array of jobs that the job is a task of; NULL outside of an array"),
+        Column("array_task_id", "TEXT", "the task's number in its array"),
         Column(
             "launcher",
             "TEXT",

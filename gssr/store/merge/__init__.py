@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from gssr.on_demand import REQUEST
 from gssr.store.disk import COMPANIONS, PLANTED, beside, is_planted, remove_unused, traces_beside
-from gssr.store.format.rows import Merged, Run, missing_ranks
+from gssr.store.format.rows import Merged, Run
 from gssr.store.format.schema import ENDED_SUFFIX
-from gssr.store.liveness import silent_seconds, time_in
 from gssr.store.merge.copy import Copier, HolesError, UnfitError, all_full, missing_from
+from gssr.store.merge.delete import delete_runs
 from gssr.store.merge.lock import Lock, acquire
 from gssr.store.merge.sources import RankFile, ShardsToMerge, clear, look, scratch
 from gssr.store.read.open import RecordingError, connect
@@ -31,7 +31,7 @@ from gssr.store.write.create import (
     seal,
     seal_again,
 )
-from gssr.store.write.starts import FRESH_SECONDS, started_in
+from gssr.store.write.starts import started_in
 
 OPERATIONS = 1_000_000
 """SQLite shows that the merge is at work after so many of its operations: some tenths of a second."""
@@ -50,12 +50,13 @@ class GoneError(RecordingError):
 
 class Outcome(NamedTuple):
     """``n_files`` were merged into the recording at ``path``; ``left`` says what was not, and why, in sentences; ``waiting``
-    does so of runs that are still being recorded, by their ids."""
+    does so of runs that are still being recorded, by their ids; ``replaced`` says which runs were deleted, and why."""
 
     path: str
     n_files: int
     left: tuple[str, ...]
     waiting: Mapping[str, str]
+    replaced: tuple[str, ...]
 
 
 def names_of(path: str) -> tuple[str, str]:
@@ -75,8 +76,11 @@ def merge(
 ) -> Outcome:
     """Merge what can be merged of the recording at ``path``, either of its names, and delete the ranks' files that were.
     ``patience``: how long to wait for another merge, s; a tenth of it for readers (``seal_again``). ``own``: the run at
-    whose end this is, by itself: other runs are merged only when they are over. ``overwrite``: they are deleted in its
-    favour, if they began before it.
+    whose end this is, by itself: other runs are merged only when they are over. ``overwrite``: it was to
+    take the place of others, so it is said which of them stay.
+
+    Whatever run is merged, those that it replaces are deleted, as its first rank has written down
+    (gssr.store.write.starts).
 
     Raises BusyError, GoneError, and RecordingError when nothing can be merged or written: then the ranks' files are as they
     were.
@@ -104,7 +108,7 @@ def merge(
             return outcome
         finally:
             lock.release()
-            _remove_folder(target, folder, work.overwritten)
+            _remove_folder(target, folder, work.replaced)
     except OSError as error:
         raise RecordingError(f"{target}: can't be merged: {error.strerror or error}") from None
     except sqlite3.Error as error:
@@ -119,7 +123,7 @@ class _Merge:
         self._lock, self._progress = lock, progress
         self._own, self._overwrite = own, overwrite
         self._kept: dict[str, None] = {}  # what is not overwritten, in sentences
-        self.overwritten: set[str] = set()  # ids of runs
+        self.replaced: dict[str, str] = {}  # ids of runs that were deleted → of the run in whose favour
         self._refused: dict[str, str] = {}  # file → why
         self._holes: set[str] = set()
         self._copied: dict[str, int] = {}  # file → samples, where it is still to be verified
@@ -132,12 +136,10 @@ class _Merge:
             if not found.sources:
                 break
             try:
-                own = [source for source in found.sources if source.run.run_id == self._own]
-                old = self._overwritten(found, own) if self._overwrite and own else []
-                if old:
-                    there = {run.run_id for run, _ in self._there()} if self._target in old else set[str]()
-                    self._build(own, old)
-                    self.overwritten |= there.union(source.run.run_id for source in found.sources if source.path in old)
+                if self._overwrite:
+                    self._tell_what_is_kept(found)
+                if self._replace(found):
+                    pass  # what is left is looked at anew
                 elif os.path.lexists(self._target):
                     self._add(found.sources)
                 else:
@@ -149,7 +151,11 @@ class _Merge:
         if any(os.path.exists(beside(self._target, suffix)) for suffix in COMPANIONS) and found.merged:
             self._add([])  # a merge was killed before it had all of it on the disk
         n_files = self._delete_merged([ledger[name] for name in found.merged], found.left)
-        return Outcome(self._target, n_files, (*found.left, *self._kept), found.waiting)
+        replaced = tuple(
+            f"{self._target}: {run_id} is deleted: it was over when {by} began, which replaces it (-f)"
+            for run_id, by in self.replaced.items()
+        )
+        return Outcome(self._target, n_files, (*found.left, *self._kept), found.waiting, replaced)
 
     def _ledger(self) -> list[Merged]:
         if not _has_content(self._target):
@@ -159,46 +165,73 @@ class _Merge:
 
     def _ranks(self) -> dict[str, list[int]]:
         """The ranks of each run that is in the recording already."""
-        return {run.run_id: ranks for run, ranks in self._there()}
+        if not _has_content(self._target):
+            return {}
+        with closing(connect(self._target)) as connection:
+            return {
+                run.run_id: [process.rank for process in read_processes(connection, run.run_id)]
+                for run in read_runs(connection)
+            }
 
-    def _there(self) -> list[tuple[Run, list[int]]]:
+    def _there(self) -> list[Run]:
+        """The runs that are in the recording already."""
         if not _has_content(self._target):
             return []
         with closing(connect(self._target)) as connection:
-            return [
-                (run, [process.rank for process in read_processes(connection, run.run_id)])
-                for run in read_runs(connection)
-            ]
+            return read_runs(connection)
 
-    def _overwritten(self, found: ShardsToMerge, own: Sequence[RankFile]) -> list[str]:
-        """The files that are deleted in favour of our own run: those of whole runs that are over and began before it. What
-        is kept is told. Raises TakenError when one is being recorded into."""
-        begin = found.begun[own[0].run.run_id]
-        before = {run_id for run_id, other in found.begun.items() if other < begin}
-        for run_id in before.intersection(found.waiting):
-            self._keep(self._folder, run_id, "ranks of it are still being recorded, or may be about to begin")
-        old = [source.path for source in found.sources if source.run.run_id in before]
-        if not _has_content(self._target):
-            return old
-        finished_runs(self._target)
-        there = self._there()
-        if any(run.run_id == self._own for run, _ in there):
-            return []  # a merge was killed, or ranks came late: then what was to be overwritten was
-        for run, ranks in there:
-            if run.run_id in found.waiting or self._may_go_on(run, ranks):
-                return self._keep(self._target, run.run_id, "ranks of it may be about to begin")
-            if (run.started_at or 0.0) > begin:
-                return self._keep(self._target, run.run_id, "it began later")
-        return [self._target, *old]
+    def _replace(self, found: ShardsToMerge) -> bool:
+        """Delete the runs that those to be merged replace; whether there were any. Where these are all that is in the
+        recording, what replaces them takes its place. Raises TakenError when it is being recorded into."""
+        there = {run.run_id for run in self._there()}
+        replaced = self._replaced_by(found)
+        old = [source for source in found.sources if source.run.run_id in replaced]
+        gone = there.intersection(replaced) - found.waiting.keys()
+        if not (old or gone):
+            return False
+        if there:
+            finished_runs(self._target)
+        paths = [source.path for source in old]
+        if gone == there:
+            new = set(replaced.values()).difference(replaced)
+            sources = [source for source in found.sources if source.run.run_id in new]
+            self._build(sources, [self._target, *paths] if there else paths)
+        else:
+            self._drop(gone)
+            for path in paths:
+                remove(path)
+        run_ids = dict.fromkeys((*sorted(gone), *(source.run.run_id for source in old)))
+        self.replaced |= {run_id: replaced[run_id] for run_id in run_ids}
+        return True
 
-    def _keep(self, path: str, run_id: str, why: str) -> list[str]:
-        self._kept[f"{path}: {run_id} is not overwritten: {why}"] = None
-        return []
+    def _replaced_by(self, found: ShardsToMerge) -> dict[str, str]:
+        """Ids of the runs that are replaced by one that can be merged now, and of that one: those that were over when its
+        first rank looked. A command that was mistyped replaces nothing."""
+        began = {source.run.run_id for source in found.sources if source.began}
+        starts = [start for start in started_in(self._folder).values() if start.run_id in began]
+        return {run_id: start.run_id for start in starts for run_id in start.replaces}
 
-    def _may_go_on(self, run: Run, ranks: Sequence[int]) -> bool:
-        """Whether a run that was merged without all of its ranks was so just now."""
-        silent = silent_seconds(self._target, time_in(self._folder))
-        return bool(missing_ranks(run.world_size, ranks)) and silent <= FRESH_SECONDS
+    def _tell_what_is_kept(self, found: ShardsToMerge) -> None:
+        own = next((source.run for source in found.sources if source.run.run_id == self._own), None)
+        if own is None:
+            return
+        replaced = self._replaced_by(found)
+        for run in (*self._there(), *found.runs.values()):
+            if run.run_id in found.waiting and not run.is_in_array_of(own):
+                self._keep(run.run_id, "ranks of it are being recorded, ended just now, or may be about to begin")
+            elif run.run_id not in (own.run_id, *replaced) and not run.is_in_array_of(own):
+                self._keep(run.run_id, "it was not over yet when this run began")
+
+    def _keep(self, run_id: str, why: str) -> None:
+        self._kept[f"{self._target}: {run_id} is not overwritten: {why}"] = None
+
+    def _drop(self, run_ids: Collection[str]) -> None:
+        """Delete runs from the recording that is there, which holds others as well."""
+        connection = reopen(self._target)
+        try:
+            delete_runs(connection, run_ids)
+        finally:
+            seal(connection)
 
     def _build(self, sources: list[RankFile], overwritten: Sequence[str] = ()) -> None:
         """Make the merged file under another name, and give it its own. Raises FileExistsError when that is taken."""
@@ -332,7 +365,8 @@ def _remove_folder(target: str, folder: str, overwritten: Collection[str]) -> No
     try:
         names = os.listdir(folder)
         gone = finished_runs(target).union(overwritten) if names else frozenset()
-        signs = [name for name in names if name.endswith(ENDED_SUFFIX) and _run_of(name) in gone]
+        # By name, so that a rank whose own sign is there knows that what was said of its run is there as well.
+        signs = [name for name in sorted(names) if name.endswith(ENDED_SUFFIX) and _run_of(name) in gone]
         for name in signs:
             os.unlink(os.path.join(folder, name))
         starts = started_in(folder)

@@ -19,7 +19,7 @@ from gssr.store.format.columns import columns_of, own_name, selected
 from gssr.store.format.host_rollups import USE_TABLES, UseTable, add_up, counted, newest_row, roll_up
 from gssr.store.format.limits import GREATEST, LATEST, number
 from gssr.store.format.rollup import RollupRow, Rollups, SketchRow, unpack_sketch, unpack_vector
-from gssr.store.format.rows import Merged, missing_ranks, one_run, without_ranks
+from gssr.store.format.rows import Merged, first_failure, missing_ranks, one_run, without_ranks
 from gssr.store.format.schema import GAP_INTERVALS, LEVELS, RANKS_MISSING, SKETCHES, TABLES
 from gssr.store.merge.gpu_keys import Keys, mapped, unchanged
 from gssr.store.merge.sources import RankFile, attached
@@ -239,18 +239,23 @@ class Copier:
             self._copy_table("runs")
             return
         run = one_run([before[0], source.run])
+        ends = ((process.ended_at, process.exit_code) for process in read_processes(self._connection, run_id))
+        run = run._replace(exit_code=first_failure([*ends, (source.run.ended_at, source.run.exit_code)]))
         self._connection.execute(
             "UPDATE main.runs SET started_at = ?, ended_at = ?, exit_code = ?, state = ? WHERE run_id = ?",
             (run.started_at, run.ended_at, run.exit_code, run.state, run_id),
         )
 
     def _copy_gpus(self, keys: Mapping[int, int], shared: Sequence[int]) -> None:
-        """``shared`` are the file's keys of GPUs that another rank listed before: they are no single rank's."""
+        """``shared`` are the file's keys of GPUs that another file listed before. Where that was for another rank, they are
+        no single rank's; a rank that samples for the node lists the others' GPUs as theirs."""
         self._copy_table("gpus", {"gpu": mapped(keys)}, f"WHERE gpu NOT IN ({_list(shared)})")
-        self._connection.execute(
-            f"UPDATE main.gpus SET rank = NULL WHERE gpu IN ({_list([keys[gpu] for gpu in shared])})"
+        self._connection.executemany(
+            "UPDATE main.gpus SET rank = NULL WHERE gpu = ? AND rank IS NOT (SELECT rank FROM shard.gpus WHERE gpu = ?)",
+            [(keys[gpu], gpu) for gpu in shared],
         )
-        self._copy_table("process_gpus", {"gpu": mapped(keys)})
+        listed = f"(run_id, rank, {mapped(keys)}) IN (SELECT run_id, rank, gpu FROM main.process_gpus)"
+        self._copy_table("process_gpus", {"gpu": mapped(keys)}, f"WHERE {listed} IS NOT 1")
 
     def _copy_table(self, table: str, changed: Mapping[str, str] | None = None, rest: str = "") -> int:
         """Copy the rows of a table; how many. ``changed``: SQL expressions for columns that don't stay as they are."""

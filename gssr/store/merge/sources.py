@@ -10,21 +10,33 @@ from contextlib import closing, contextmanager, suppress
 from typing import NamedTuple
 from urllib.parse import quote
 
+from gssr.guarded_sqlite import open_guarded
 from gssr.store.disk import COMPANIONS
 from gssr.store.format.columns import columns_of
 from gssr.store.format.rows import Gpu, Run, missing_ranks
+from gssr.store.format.schema import ENDED_SUFFIX
 from gssr.store.liveness import CLOCK, silent_seconds, time_in
-from gssr.store.read.guard import distrust
+from gssr.store.read.guard import check_rowid
 from gssr.store.read.open import RecordingError, connect, copy_whole, is_left, missing_end
-from gssr.store.read.small_tables import ends_of, read_gpus, read_processes, read_runs, read_thinned, state_in
+from gssr.store.read.small_tables import (
+    ends_of,
+    read_events,
+    read_gpus,
+    read_processes,
+    read_runs,
+    read_thinned,
+    state_in,
+)
 from gssr.store.write.starts import ASIDE, FRESH_SECONDS
 
 SUFFIX = ".sql"
+THROUGH_SECONDS = 5.0
+"""A rank has left its sign so soon after the end of its file, unless it was killed: it ends in tenths of a second."""
 
 
 class RankFile(NamedTuple):
     """One rank's file. ``run`` is its row as it is stored; ``last`` is 0 when it has no samples. ``lost``: nobody wrote its
-    end. ``thinned``: samples between ``first`` and ``last`` are gone."""
+    end. ``thinned``: samples between ``first`` and ``last`` are gone. ``began``: its command was found and started."""
 
     path: str
     run: Run
@@ -35,6 +47,7 @@ class RankFile(NamedTuple):
     last: int
     lost: bool
     thinned: bool
+    began: bool
 
     @property
     def name(self) -> str:
@@ -44,14 +57,14 @@ class RankFile(NamedTuple):
 
 class ShardsToMerge(NamedTuple):
     """``sources`` can be merged now, run by run; ``merged`` names the files that were; ``left`` says what can't be merged,
-    and why; ``waiting`` says it of each run that is still being recorded, by its id; ``begun`` is when each run began, unix
-    s."""
+    and why; ``waiting`` says it of each run that is still being recorded, by its id; ``runs`` are all of which there is a
+    file that was not merged, by their ids."""
 
     sources: list[RankFile]
     merged: list[str]
     left: list[str]
     waiting: dict[str, str]
-    begun: dict[str, float]
+    runs: dict[str, Run]
 
 
 def look(
@@ -77,8 +90,7 @@ def look(
             found.left.append(str(error))
             continue
         run_id = source.run.run_id
-        begin = source.run.started_at or 0.0
-        found.begun[run_id] = min(begin, found.begun.get(run_id, begin))
+        found.runs.setdefault(run_id, source.run)
         if state == "running":
             recording[run_id] = recording.get(run_id, 0) + 1
         elif ranks.setdefault(run_id, set()).intersection(source.ranks):
@@ -98,16 +110,22 @@ def look(
 
 
 def _leave_those_to_come(folder: str, found: ShardsToMerge, own: str, there: Mapping[str, Collection[int]]) -> None:
-    """Leave runs to themselves of which ranks may yet begin: some are not there, and the others ended just now."""
+    """Leave runs to themselves that ended just now and of which ranks may yet begin, or are still about to leave the sign
+    that they are through: the last of these merges them, and shows the page where its user looks for it."""
     now = time_in(folder)
+    signs = {name for name in os.listdir(folder) if name.endswith(ENDED_SUFFIX)}
     for run_id in dict.fromkeys(source.run.run_id for source in found.sources if source.run.run_id != own):
         sources = [source for source in found.sources if source.run.run_id == run_id]
         ranks = {rank for source in sources for rank in source.ranks}.union(there.get(run_id, ()))
         missing = missing_ranks(sources[0].run.world_size, ranks)
-        if missing == () or min(silent_seconds(source.path, now) for source in sources) > FRESH_SECONDS:
+        written = {rank for source in sources if not source.lost for rank in source.ranks}
+        through = all(f"{rank}.{run_id}{ENDED_SUFFIX}" in signs for rank in written)
+        silent = min(silent_seconds(source.path, now) for source in sources)
+        if silent > (THROUGH_SECONDS if missing == () else FRESH_SECONDS) or (missing == () and through):
             continue
         found.sources[:] = [source for source in found.sources if source.run.run_id != run_id]
-        found.waiting[run_id] = f"{folder}: {run_id} is not merged: ranks of it may be about to begin"
+        doing = "ended just now" if missing == () else "may be about to begin"
+        found.waiting[run_id] = f"{folder}: {run_id} is not merged: ranks of it {doing}"
 
 
 def _look_at(path: str) -> tuple[RankFile, str]:
@@ -125,6 +143,7 @@ def _look_at(path: str) -> tuple[RankFile, str]:
             state = state_in(connection, run, path, lambda: time_in(os.path.dirname(path)))
             columns = columns_of(connection, "samples")
             first, last = ends_of(connection)
+            check_rowid(last)
             thinned = any(row.end_time is not None for row in read_thinned(connection))
             source = RankFile(
                 path=path,
@@ -136,6 +155,7 @@ def _look_at(path: str) -> tuple[RankFile, str]:
                 last=last or 0,
                 lost=run.state == "running",
                 thinned=thinned,
+                began=any(event.kind == "start" for event in read_events(connection, run.run_id)),
             )
         except sqlite3.DatabaseError as error:
             raise RecordingError(f"{path}: is damaged: {error}") from None
@@ -185,8 +205,7 @@ def _private_copy(path: str) -> str:
     copy = scratch(os.path.dirname(os.path.abspath(path)), "copy")
     try:
         copy_whole(path, copy)
-        with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
-            distrust(connection)
+        with closing(open_guarded(copy, [copy])) as connection:
             connection.execute("PRAGMA journal_mode=DELETE").fetchall()  # rolls back, or takes over what was committed
     except BaseException:
         _remove(copy)

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from gssr.arrays import Ints
+from gssr.guarded_sqlite import in_one_line
 from gssr.store.disk import fingerprint, identity_of
 from gssr.store.pages.file import NotPlainError, PageFile
 from gssr.store.pages.integers import integers
 from gssr.store.pages.rows import NULL
-from gssr.store.read.open import Readable, RecordingError, connect, in_one_line, missing_end
+from gssr.store.read.open import Readable, RecordingError, connect, missing_end
 
 _AT_ONCE = 16_384
 """Rows fetched together."""

@@ -21,6 +21,7 @@ from gssr.store.format.schema import LEVELS, TABLES
 from gssr.store.format.vectors import empty_vectors, merge
 from gssr.store.read.histograms import count_below
 from gssr.store.read.recording import VECTORS_AT_ONCE, RunReader, Samples
+from gssr.store.read.run_clocks import moved
 from gssr.store.read.samples import Columns, in_threads, of_metrics, stored_names
 from gssr.store.read.window_edges import ALL_TIME, Window
 
@@ -31,7 +32,7 @@ def in_pieces(reader: RunReader, names: Sequence[str], most: int) -> Iterator[Sa
         for first, last in part.shard.samples.stretches(part.first, part.last, most, most):
             piece = part._replace(first=first, last=last)
             gpu, time, values = piece.raw(list(names), None, -math.inf, math.inf)
-            yield Samples(gpu, time, values)
+            yield Samples(gpu, time - part.ahead, values)
 
 
 def below(reader: RunReader, name: str, limit: float) -> tuple[Ints, Ints]:
@@ -47,9 +48,15 @@ def below(reader: RunReader, name: str, limit: float) -> tuple[Ints, Ints]:
 
 def use_rows(reader: RunReader, table: str) -> Iterator[list[tuple[Any, ...]]]:
     """The run's rows of ``host_samples`` or ``workload_samples`` in batches, in file order; columns are the schema's."""
+    node_of = {process.rank: process.node for process in reader.processes}
+
+    def ahead_of(owner: Any) -> float:
+        return reader.clocks.of(owner if isinstance(owner, str) else node_of.get(owner))
+
     for shard in reader._shards:
         columns = ", ".join(shard.host_use.selected(table, [column.name for column in TABLES[table]]))
-        yield from shard.file.rows(f"SELECT {columns} FROM {table} WHERE run_id = ?", (reader.run.run_id,))
+        for rows in shard.file.rows(f"SELECT {columns} FROM {table} WHERE run_id = ?", (reader.run.run_id,)):
+            yield [(row[0], row[1], row[2] - ahead_of(row[1]), *row[3:]) for row in rows] if reader.clocks else rows
 
 
 Result = TypeVar("Result")
@@ -67,12 +74,17 @@ def each_chunk(
     of ``RunReader.samples``, but that rows of a GPU that ranks sampled in turns come file after file. With ``every`` about
     so many times fewer rows, evenly spread, gssr.store.read.samples.ROWS_TOGETHER at a time."""
 
-    def looked(read: Callable[[], Columns]) -> Result:
-        return look(Samples(*of_metrics(read(), names)))
+    def looked(ahead: float, read: Callable[[], Columns]) -> Result:
+        gpu, time, values = of_metrics(read(), names)
+        return look(Samples(gpu, time - ahead if ahead else time, values))
 
     stored = stored_names(names)
-    pieces = (read for part in reader._parts for read in part.pieces(stored, gpus, *window, every))
-    return in_threads(partial(looked, read) for read in pieces)
+    pieces = (
+        partial(looked, part.ahead, read)
+        for part in reader._parts
+        for read in part.pieces(stored, gpus, *moved(window, part.ahead), every)
+    )
+    return in_threads(pieces)
 
 
 def in_turns(reader: RunReader) -> bool:

@@ -24,6 +24,7 @@ from gssr.store.format.vectors import SketchBins, derive
 from gssr.store.read import check_rollups
 from gssr.store.read.check_rollups import samples_of, stretches_of
 from gssr.store.read.recording_file import Part
+from gssr.store.read.run_clocks import moved
 from gssr.store.read.samples import in_threads, stored_names
 from gssr.store.read.window import cover, near, not_taken, uncounted, uncounted_pieces, uncovered
 from gssr.store.read.window_edges import ALL_TIME, Window, codes_of, positions_of, starts_of
@@ -202,17 +203,18 @@ def histograms(
     """Of the samples of some GPUs (positions; None: all) in a window. Those in a sketch that is
     cut are read, if they still are there, up to ``most_rows`` at each end; ``interval`` is about the time between two of a
     GPU, s."""
-    cut = [edges_of(window, lengths_of(part, window)[-1]) for part in parts]
+    windows = [moved(window, part.ahead) for part in parts]
+    cut = [edges_of(own, lengths_of(part, own)[-1]) for part, own in zip(parts, windows, strict=True)]
     n_rows: Counter[bool] = Counter()
-    for part, edges in zip(parts, cut, strict=True):
+    for part, own, edges in zip(parts, windows, cut, strict=True):
         for edge in edges:
-            n_rows[edge.lower == window.start] += _n_rows(part, edge, interval)
+            n_rows[edge.lower == own.start] += _n_rows(part, edge, interval)
     counts, bounded = no_bins(names), (no_bins(names), no_bins(names), no_bins(names))
     readable = thinned = False
-    for part, edges in zip(parts, cut, strict=True):
-        lower, upper = window
+    for part, own, edges in zip(parts, windows, cut, strict=True):
+        lower, upper = own
         for edge in edges if part.ended else ():
-            is_first = edge.lower == window.start
+            is_first = edge.lower == own.start
             few = n_rows[is_first] <= most_rows or _n_rows(part, edge, interval) <= min(FEW_ROWS, most_rows)
             if few or edge.lower < part.thinned:
                 continue
@@ -250,7 +252,8 @@ def edges_of(window: Window, seconds: int = SKETCH_SECONDS) -> list[Edge]:
 
 def cut_seconds(parts: Sequence[Part], window: Window) -> float:
     """How much of a window lies in sketches that it cuts."""
-    cut = (edges_of(window, lengths_of(part, window)[-1]) for part in parts)
+    windows = ((part, moved(window, part.ahead)) for part in parts)
+    cut = (edges_of(own, lengths_of(part, own)[-1]) for part, own in windows)
     return max((sum(edge.upper - edge.lower for edge in edges) for edges in cut), default=0.0)
 
 

@@ -28,6 +28,15 @@ Window = tuple[float, float]
 """Rows with window[0] <= time < window[1] count, unix s; infinite: open."""
 
 
+Names = Sequence[str] | Sequence[int] | None
+"""Owners of rows: nodes, or ranks; None for all."""
+
+
+def _among(table: UseTable, names: Names) -> tuple[str, Sequence[object]]:
+    """The condition for rows of these owners, and its parameters."""
+    return ("", ()) if names is None else (f" AND {table.owner} IN ({', '.join('?' * len(names))})", names)
+
+
 class HostUseRows:
     """``host_samples`` and ``workload_samples`` of a file."""
 
@@ -35,51 +44,55 @@ class HostUseRows:
         self._file = file
         self._whole: dict[tuple[UseTable, int, str], bool] = {}
 
-    def host(self, run_id: str, window: Window) -> list[tuple[Any, ...]]:
-        """One row: for each value column of ``host_samples`` its count, sum and greatest."""
-        return self._added_up(HOST, run_id, window, "")
+    def host(self, run_id: str, window: Window, nodes: Names = None) -> list[tuple[Any, ...]]:
+        """One row: for each value column of ``host_samples`` its count, sum and greatest, of these nodes (None: all)."""
+        return self._added_up(HOST, run_id, window, "", nodes)
 
-    def workload(self, run_id: str, window: Window) -> list[tuple[Any, ...]]:
+    def workload(self, run_id: str, window: Window, ranks: Names = None) -> list[tuple[Any, ...]]:
         """One row per rank: the same of ``workload_samples``."""
-        return self._added_up(WORKLOAD, run_id, window, " GROUP BY rank")
+        return self._added_up(WORKLOAD, run_id, window, " GROUP BY rank", ranks)
 
-    def _added_up(self, table: UseTable, run_id: str, window: Window, rest: str) -> list[tuple[Any, ...]]:
-        level, window = self._read_at(table, window, together=not rest)
+    def _added_up(self, table: UseTable, run_id: str, window: Window, rest: str, names: Names) -> list[tuple[Any, ...]]:
+        together = not rest and names is None
+        level, window = self._read_at(table, window, together)
+        among, those = _among(table, names)
         wanted = self._sums(table, level, table.values, ("n", "sum", "max"))
         if level is None:
-            query = f"SELECT {wanted} FROM {table.samples} WHERE run_id = ? AND time >= ? AND time < ?{rest}"
+            query = f"SELECT {wanted} FROM {table.samples} WHERE run_id = ? AND time >= ? AND time < ?{among}{rest}"
         else:
-            query = f"SELECT {wanted} FROM {table.rollup} WHERE {self._whose(table, level, not rest)} AND run_id = ?"
-            query += f" AND bucket >= ? AND bucket < ?{rest}"
-        return [_possible(row) for row in self._file.all(query, (run_id, *window))]
+            query = f"SELECT {wanted} FROM {table.rollup} WHERE {self._whose(table, level, together)} AND run_id = ?"
+            query += f" AND bucket >= ? AND bucket < ?{among}{rest}"
+        return [_possible(row) for row in self._file.all(query, (run_id, *window, *those))]
 
     def over_time(
-        self, table: UseTable, names: Sequence[str], run_id: str, window: Window, bins: Bins
+        self, table: UseTable, names: Sequence[str], run_id: str, window: Window, bins: Bins, owners: Names = None
     ) -> tuple[Ints, Floats]:
-        """Bins [n] of a table, and the counts and sums of these value columns [n, 2 * columns], by turns; what lies beyond
-        an end of the bins belongs to the one there. A bin may come more than once."""
+        """Bins [n] of a table, of these ``owners`` of rows (None: all), and the counts and sums of these value columns
+        [n, 2 * columns], by turns; what lies beyond an end of the bins belongs to the one there. A bin may come more than
+        once."""
         start, width, n = bins
-        level, window = self._read_at(table, window, True, (start, width))
+        together = owners is None
+        level, window = self._read_at(table, window, together, (start, width))
+        among, those = _among(table, owners)
         wanted = self._sums(table, level, names, ("n", "sum"))
         if level is not None:
-            query = (
-                f"SELECT bucket, {wanted} FROM {table.rollup} WHERE {self._whose(table, level, True)} AND run_id = ?"
-            )
-            query += " AND bucket >= ? AND bucket < ? GROUP BY bucket"
-            rows = self._rows(query, (run_id, *window), 1 + 2 * len(names))
+            query = f"SELECT bucket, {wanted} FROM {table.rollup} WHERE {self._whose(table, level, together)} AND run_id = ?"
+            query += f" AND bucket >= ? AND bucket < ?{among} GROUP BY bucket"
+            rows = self._rows(query, (run_id, *window, *those), 1 + 2 * len(names))
         else:
             query = f"SELECT min(max(CAST((time - ?) / ? AS INTEGER), 0), ?) AS bin, {wanted} FROM {table.samples}"
-            query += " WHERE run_id = ? AND time >= ? AND time < ? GROUP BY bin"
-            rows = self._rows(query, (start, float(width), n - 1, run_id, *window), 1 + 2 * len(names))
+            query += f" WHERE run_id = ? AND time >= ? AND time < ?{among} GROUP BY bin"
+            rows = self._rows(query, (start, float(width), n - 1, run_id, *window, *those), 1 + 2 * len(names))
         at = rows[:, 0] if level is None else np.clip(np.trunc((rows[:, 0] - start) / width), 0, n - 1)
         sums = rows[:, 1:].reshape(len(rows), len(names), 2)
         sums[~np.isfinite(sums).all(axis=2)] = 0.0  # a sum that can't be is none of anything
         return at.astype(np.int64), sums.reshape(len(rows), 2 * len(names))
 
     def by_owner(
-        self, table: UseTable, names: Sequence[str], run_id: str, window: Window, bins: Bins
+        self, table: UseTable, names: Sequence[str], run_id: str, window: Window, bins: Bins, owners: Names = None
     ) -> list[tuple[str, Ints, Floats]]:
         """The same of each owner of rows."""
+        among, those = _among(table, owners)
         start, width, n = bins
         level, window = self._read_at(table, window, False, (start, width))
         wanted = self._sums(table, level, names, ("n", "sum"))
@@ -89,8 +102,9 @@ class HostUseRows:
         query = (
             f"SELECT {table.owner}, min(max(CAST(({time} - ?) / ? AS INTEGER), 0), ?) AS bin, {wanted} FROM {source}"
         )
-        query += f" WHERE run_id = ? AND {time} >= ? AND {time} < ?{whose} GROUP BY 1, 2"
-        rows = [row for batch in self._file.rows(query, (start, float(width), n - 1, run_id, *window)) for row in batch]
+        query += f" WHERE run_id = ? AND {time} >= ? AND {time} < ?{whose}{among} GROUP BY 1, 2"
+        parameters = (start, float(width), n - 1, run_id, *window, *those)
+        rows = [row for batch in self._file.rows(query, parameters) for row in batch]
         found = []
         for owner, of_it in groupby((row for row in rows if isinstance(row[0], str)), lambda row: row[0]):
             numbers, _ = sound_numbers([row[1:] for row in of_it])
@@ -100,10 +114,11 @@ class HostUseRows:
             found.append((owner, own[:, 0].astype(np.int64), sums.reshape(len(own), 2 * len(names))))
         return found
 
-    def times(self, run_id: str) -> tuple[float, float] | None:
-        """When the first and the newest row of the nodes was written, unix s; None without any."""
-        query = f"SELECT min(time), max(time) FROM {HOST.samples} WHERE run_id = ?"
-        found = self._rows(query, (run_id,), 2)
+    def times(self, run_id: str, nodes: Names = None) -> tuple[float, float] | None:
+        """When the first and the newest row of these nodes (None: all) was written, unix s; None without any."""
+        among, those = _among(HOST, nodes)
+        query = f"SELECT min(time), max(time) FROM {HOST.samples} WHERE run_id = ?{among}"
+        found = self._rows(query, (run_id, *those), 2)
         return None if not len(found) or not np.isfinite(found).all() else (float(found[0, 0]), float(found[0, 1]))
 
     def _sums(self, table: UseTable, level: int | None, names: Sequence[str], parts: Sequence[str]) -> str:

@@ -18,11 +18,12 @@ from contextlib import contextmanager, suppress
 from errno import EINVAL, ENXIO
 from typing import NamedTuple
 
+from gssr.guarded_sqlite import Guarded, UnsafeError, answers, in_one_line, only_reads, open_guarded, uri_of
 from gssr.metrics import NAMES
 from gssr.store.disk import COMPANIONS, FILE, beside, fingerprint, is_file_or_none, is_hollow
 from gssr.store.format.columns import columns_of
 from gssr.store.format.schema import APPLICATION_ID, SCHEMA_VERSION, TABLES, create_view
-from gssr.store.read.guard import Guarded, UnsafeError, answers, check_schema, check_sizes, distrust, only_reads
+from gssr.store.read.guard import check_schema, check_sizes
 
 _AT_ONCE = 1 << 20
 PRIVATE = "recording.sql"
@@ -216,7 +217,7 @@ class Readable(NamedTuple):
 
 
 def connect(path: str, readable: Readable | None = None) -> sqlite3.Connection:
-    """A recording, or what else is ``readable``, open for reading only, and for nothing else (gssr.store.read.guard).
+    """A recording, or what else is ``readable``, open for reading only, and for nothing else (gssr.guarded_sqlite).
     Nothing is written to its folder: where SQLite would have to repair the file first, a private copy is read.
 
     Raises RecordingError when it is missing, empty, not a recording, or of a newer schema.
@@ -225,7 +226,9 @@ def connect(path: str, readable: Readable | None = None) -> sqlite3.Connection:
     files = _check_file(path, readable.what)
     try:
         try:
-            return _checked(_connect_read_only(path, files), path, readable)
+            return _checked(
+                open_guarded(uri_of(path, "ro"), files, uri=True, timeout=2.0, check_same_thread=False), path, readable
+            )
         except sqlite3.OperationalError as error:
             if not os.access(path, os.R_OK):
                 raise RecordingError(f"{path}: permission denied") from None
@@ -234,13 +237,6 @@ def connect(path: str, readable: Readable | None = None) -> sqlite3.Connection:
         raise RecordingError(f"{path}: is damaged, or not made by {readable.maker}: {error}") from None
     except sqlite3.DatabaseError as error:
         raise RecordingError(f"{path}: is damaged: {in_one_line(error)}") from None
-    except UnicodeDecodeError:  # SQLite's message, which quotes the damage
-        raise RecordingError(f"{path}: is damaged: malformed database schema") from None
-
-
-def in_one_line(error: Exception) -> str:
-    """What SQLite says, which quotes the file's statements as they are."""
-    return " ".join(str(error).split())
 
 
 def connect_for_questions(path: str) -> sqlite3.Connection:
@@ -291,33 +287,6 @@ def _check_file(path: str, what: str) -> list[str]:
     return [file, *(file + suffix for suffix in COMPANIONS)]
 
 
-def _connect_read_only(path: str, files: Sequence[str]) -> Guarded:
-    from urllib.parse import quote  # here, because what starts beside a job must start quickly
-
-    uri = f"file:{quote(os.fsencode(os.path.abspath(path)))}?mode=ro"
-    connection = sqlite3.connect(
-        uri, uri=True, isolation_level=None, timeout=2.0, check_same_thread=False, factory=Guarded
-    )
-    return _distrusting(connection, files)
-
-
-def _distrusting(connection: Guarded, files: Sequence[str]) -> Guarded:
-    connection.text_factory = _text
-    connection.budget.files = files
-    try:
-        distrust(connection)
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.Error:
-        connection.close()
-        raise
-    return connection
-
-
-def _text(data: bytes) -> str:
-    """Text of a file that may be damaged."""
-    return data.decode("utf-8", "replace")
-
-
 def _by_copy(
     path: str, files: Sequence[str], why: sqlite3.OperationalError, readable: Readable
 ) -> sqlite3.Connection:  # fmt: skip
@@ -334,8 +303,7 @@ def _connect_copy(path: str, files: Sequence[str]) -> Guarded:
     with private_folder() as folder:  # SQLite keeps reading from the open file
         copy = os.path.join(folder, PRIVATE)
         copy_whole(path, copy)
-        connection = sqlite3.connect(copy, isolation_level=None, check_same_thread=False, factory=Guarded)
-        return _distrusting(connection, files)
+        return open_guarded(copy, files, check_same_thread=False)
 
 
 def missing_end(path: str) -> str | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from shlex import quote
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,25 +20,26 @@ from gssr.store.format.columns import columns_of, selected
 from gssr.store.format.host_rollups import HOST, WORKLOAD, Extent, UseTable, extents_of
 from gssr.store.format.layout import Layout, layout_of, part_of
 from gssr.store.format.limits import sound_rows
+from gssr.store.format.node_clocks import clocks_ahead
+from gssr.store.format.rank_ends import RankEnd, event_of_loss, stopped_ranks
 from gssr.store.format.rows import (
     AttachedTrace,
     Event,
-    Gpu,
     Process,
     Run,
-    gpu_order,
+    first_failure,
     missing_ranks,
     one_row_a_trace,
     one_run,
-    shared_gpu,
 )
 from gssr.store.format.schema import GAP_INTERVALS, LEVELS, SKETCH_SECONDS
 from gssr.store.format.vectors import merge
-from gssr.store.read.gpu_spans import apart
 from gssr.store.read.guarded_file import catalogue_order
 from gssr.store.read.host_use import Bins
 from gssr.store.read.open import RecordingError, files_of
+from gssr.store.read.places import places_of
 from gssr.store.read.recording_file import Part, RecordingFile, positions_by_key
+from gssr.store.read.run_clocks import Owners, RunClocks, corrected, moved, steps_of
 from gssr.store.read.samples import of_metrics, one_after_another, stored_names
 from gssr.store.read.small_tables import LOOK_COLUMNS, process_rows
 from gssr.store.read.window_edges import ALL_TIME, Window, joined_folded
@@ -159,11 +160,31 @@ class RunReader:
     def __init__(self, run_id: str, shards: Sequence[RecordingFile]) -> None:
         holders = [shard for shard in shards if any(run.run_id == run_id for run in shard.file.runs)]
         self.run: Run = one_run([run for shard in holders for run in shard.file.runs if run.run_id == run_id])
+        self.run_id = run_id
         self.state = self.run.state
         self._shards = holders
-        self._places = _places_of(run_id, holders, self.sampling_seconds)
+        rows = self._as_recorded()
+        thinned = any(
+            row.run_id == run_id and row.end_time is not None for shard in holders for row in shard.file.thinned
+        )
+        self.clocks_ahead = clocks_ahead(rows, self.sampling_seconds)
+        """The nodes whose clocks are off those of most nodes."""
+        self.clocks = RunClocks({} if thinned else self.clocks_ahead)  # of what was thinned nothing can be cut anew
+        self.processes = tuple(self.clocks.correct_processes(rows) if self.clocks else rows)
+        """One row per rank. Of one that was lost ``state`` is that, and ``ended_at`` its last sign of life."""
+        if self.clocks:
+            self.run = self.clocks.correct_run(self.run, self.processes)
+        ends = [(process.ended_at, process.exit_code) for process in self.processes]
+        if len(ends) > 1 and any(
+            code is not None for _, code in ends
+        ):  # a merged run's row has no more than one of them
+            self.run = self.run._replace(exit_code=first_failure(ends))
+        self._places = places_of(run_id, holders, self.sampling_seconds)
         self.gpus = self._places.gpus
-        self._parts = [self._part(shard, found) for shard, found in self._places.positions.items() if found]
+        parts = [self._part(shard, found) for shard, found in self._places.positions.items() if found]
+        if self.clocks:
+            parts = [piece for part in parts for piece in self.clocks.split(part, self.gpus, run_id)]
+        self._parts = parts
         self.metrics = catalogue_order(list(dict.fromkeys(name for shard in holders for name in shard.file.metrics)))
         """Metric columns of the files, in the catalogue's order; derived ones apart."""
 
@@ -192,11 +213,40 @@ class RunReader:
             "takes longer; gssr merge FILE.sql repairs them"
         )
 
-    @property
-    def processes(self) -> tuple[Process, ...]:
-        """One row per rank."""
-        rows = (row for each in self._shards for row in each.file.processes(self.run.run_id))
-        return tuple(sorted(rows, key=lambda process: process.rank))
+    def _as_recorded(self) -> list[Process]:
+        """Return the processes by their nodes' own clocks."""
+        rows: list[Process] = []
+        for shard in self._shards:
+            own = shard.file.processes(self.run_id)
+            is_lost = any(run.run_id == self.run_id and run.state == "lost" for run in shard.file.runs)
+            if is_lost and any(process.state == "running" for process in own):
+                last = self._last_signs(shard)
+                own = [
+                    process._replace(state="lost", ended_at=last.get(process.rank, process.started_at))
+                    if process.state == "running"
+                    else process
+                    for process in own
+                ]
+            rows += own
+        return sorted(rows, key=lambda process: process.rank)
+
+    def _last_signs(self, shard: RecordingFile) -> dict[int, float]:
+        """When each rank that a file holds was recorded last (unix s), as far as that is known."""
+        columns = ("rank", "time")
+        found: dict[int, float] = {}
+        query = "SELECT rank, max(time) FROM workload_samples WHERE run_id = ? GROUP BY rank"
+        for rows in shard.file.rows(query, (self.run_id,)):
+            found.update(sound_rows("workload_samples", columns, rows))
+        ranks = {process.rank for process in shard.file.processes(self.run_id)}
+        if len(ranks) == 1:  # the samples of its GPUs, which come more often
+            times = [*shard.times_at(self.run_id, 1), *found.values()]
+            return dict.fromkeys(ranks, max(times)) if times else {}
+        return found
+
+    @cached_property
+    def stopped_ranks(self) -> tuple[RankEnd, ...]:
+        """The ranks that were lost or failed, the first of them first."""
+        return stopped_ranks(self.processes)
 
     @cached_property
     def gpus_of_ranks(self) -> dict[int, tuple[int, ...]]:
@@ -218,13 +268,18 @@ class RunReader:
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """Everything that happened, by time. GPU keys are those of ``gpus``."""
+        """Everything that happened, by time, with the losses of ranks where there are several. GPU keys are those of
+        ``gpus``."""
         rows = (
-            event if event.gpu is None else event._replace(gpu=self._places.key(shard, event.gpu))
+            self.clocks.correct_event(
+                event if event.gpu is None else event._replace(gpu=self._places.key(shard, event.gpu))
+            )
             for shard in self._shards
             for event in shard.file.events(self.run.run_id)
         )
-        return tuple(sorted(rows, key=lambda event: event.time))
+        several = len(self.processes) > 1 or (self.run.world_size or 1) > 1
+        lost = [event_of_loss(end, self.run.started_at) for end in self.stopped_ranks if several and end.how == "lost"]
+        return tuple(sorted([*rows, *lost], key=lambda event: event.time))
 
     def traces(self) -> list[AttachedTrace]:
         """The traces attached to the run, by rank and path; gssr.traces.attached opens them."""
@@ -234,13 +289,15 @@ class RunReader:
     def tails(self) -> list[tuple[str, int, dict[int, int]]]:
         """Where to go on following: for each file its name, the last rowid read here, and the positions of its GPUs by
         their keys in the file."""
-        parts = {part.shard.file.path: part for part in self._parts}
-        found = []
-        for shard in self._shards:
-            part = parts.get(shard.file.path)
-            last = part.last if part else shard.rowids(self.run.run_id)[1]
-            found.append((shard.file.path, last, dict(part.position) if part else {}))
-        return found
+        last = {part.shard.file.path: part.last for part in self._parts}
+        return [
+            (
+                shard.file.path,
+                last[shard.file.path] if shard.file.path in last else shard.rowids(self.run.run_id)[1],
+                dict(self._places.positions[shard]),
+            )
+            for shard in self._shards
+        ]
 
     @property
     def sampling_seconds(self) -> float:
@@ -293,27 +350,50 @@ class RunReader:
         return max(self._times_at(1), default=None)
 
     def _times_at(self, end: int) -> list[float]:
+        if self.clocks:
+            rows = (
+                (part, *part.shard.sample_at(ends[end]))
+                for part in self._parts
+                for ends in part.shard.ends(self.run_id)
+            )
+            return [time - part.ahead for part, key, time in rows if key in part.position and time is not None]
         shards = dict.fromkeys(part.shard for part in self._parts)
         return [time for shard in shards for time in shard.times_at(self.run.run_id, end)]
 
     def host_use(self, window: Window = ALL_TIME) -> dict[str, Extent]:
         """What the nodes did in the window: each value column of ``host_samples``, over all nodes."""
-        return extents_of(
-            HOST.values, [row for each in self._shards for row in each.host_use.host(self.run.run_id, window)]
-        )
+        rows = [
+            row
+            for shard, own in self._owners(by_rank=False)
+            for row in shard.host_use.host(self.run_id, moved(window, own.ahead), own.names)
+        ]
+        return extents_of(HOST.values, rows)
+
+    def _owners(self, by_rank: bool) -> Iterator[tuple[RecordingFile, Owners]]:
+        """Each file with the nodes or ranks of one clock in it."""
+        for shard in self._shards:
+            processes = shard.file.processes(self.run_id) if self.clocks else ()
+            for own in self.clocks.owners(processes, by_rank):
+                yield shard, own
 
     def workload_use(self, window: Window = ALL_TIME) -> list[dict[str, Extent]]:
         """What the workload's processes did in the window: each value column of ``workload_samples``, rank by rank."""
-        rows = [row for shard in self._shards for row in shard.host_use.workload(self.run.run_id, window)]
+        rows = [
+            row
+            for shard, own in self._owners(by_rank=True)
+            for row in shard.host_use.workload(self.run_id, moved(window, own.ahead), own.names)
+        ]
         return [extents_of(WORKLOAD.values, [row]) for row in rows]
 
     def workload_cpu(self, rank: int, window: Window) -> tuple[Floats, Floats]:
         """When the cores that a rank's processes kept busy were counted (unix s), and how many since the time before."""
         query = "SELECT time, cpu FROM workload_samples WHERE run_id = ? AND rank = ? AND time >= ? AND time < ?"
+        ahead = next((self.clocks.of(process.node) for process in self.processes if process.rank == rank), 0.0)
+        window = moved(window, ahead)
         batches = (each for shard in self._shards for each in shard.file.rows(query, (self.run.run_id, rank, *window)))
         rows = [row for batch in batches for row in batch if all(isinstance(value, float) for value in row)]
         found = np.array(sorted(rows), np.float64).reshape(-1, 2)
-        return found[:, 0], found[:, 1]
+        return found[:, 0] - ahead, found[:, 1]
 
     def use_over_time(
         self, table: UseTable, window: Window, bins: Bins, names: Sequence[str] = ()
@@ -322,8 +402,9 @@ class RunReader:
         (of ``names``, or all) mean over nodes or ranks, NaN without samples; columns without any are left out."""
         names = names or table.values
         sums = np.zeros((bins[2], 2 * len(names)))
-        for shard in self._shards:
-            np.add.at(sums, *shard.host_use.over_time(table, names, self.run.run_id, window, bins))
+        for shard, own in self._owners(by_rank=table == WORKLOAD):
+            there = moved(window, own.ahead), (bins[0] + own.ahead, *bins[1:])
+            np.add.at(sums, *shard.host_use.over_time(table, names, self.run_id, *there, own.names))
         count, total = sums[:, ::2], sums[:, 1::2]
         means = np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
         return {name: means[:, column] for column, name in enumerate(names) if count[:, column].any()}
@@ -332,8 +413,9 @@ class RunReader:
         """What each node did in a window, in ``bins``: counts and sums of these value columns of ``host_samples``, by node
         [n, columns, 2]."""
         found: dict[str, Floats] = {}
-        for shard in self._shards:
-            for node, at, sums in shard.host_use.by_owner(HOST, names, self.run.run_id, window, bins):
+        for shard, owners in self._owners(by_rank=False):
+            there = moved(window, owners.ahead), (bins[0] + owners.ahead, *bins[1:])
+            for node, at, sums in shard.host_use.by_owner(HOST, names, self.run_id, *there, owners.names):
                 own = found.setdefault(node, np.zeros((bins[2], len(names), 2)))
                 np.add.at(own, at, sums.reshape(len(sums), len(names), 2))
         return found
@@ -341,7 +423,11 @@ class RunReader:
     @property
     def host_times(self) -> Window | None:
         """When the first and the newest row of the nodes was written; None without any."""
-        times = [found for shard in self._shards if (found := shard.host_use.times(self.run.run_id))]
+        times = [
+            (found[0] - own.ahead, found[1] - own.ahead)
+            for shard, own in self._owners(by_rank=False)
+            if (found := shard.host_use.times(self.run_id, own.names))
+        ]
         return Window(min(first for first, _ in times), max(last for _, last in times)) if times else None
 
     def gpu_processes(self, window: Window = ALL_TIME) -> Iterator[list[tuple[Any, ...]]]:
@@ -351,8 +437,15 @@ class RunReader:
             if columns_of(connection, "gpu_processes"):  # which files of an earlier version lack
                 columns = ", ".join(selected(connection, "gpu_processes", LOOK_COLUMNS))
                 query = f"SELECT {columns} FROM gpu_processes WHERE time >= ? AND time < ?"
-                for rows in shard.file.rows(query, window):
-                    yield process_rows(rows, positions)
+                behind, ahead = self.clocks.widest
+                for rows in shard.file.rows(query, (window[0] + behind, window[1] + ahead)):
+                    found = process_rows(rows, positions)
+                    yield found if not self.clocks else self._within(found, window)
+
+    def _within(self, rows: Sequence[tuple[Any, ...]], window: Window) -> list[tuple[Any, ...]]:
+        """Rows (GPU's position, time, ...) of a window, with their times by the run's clock."""
+        by_run = ((gpu, time - self.clocks.of(self.gpus[gpu].node), *rest) for gpu, time, *rest in rows)
+        return [row for row in by_run if window.start <= row[1] < window.end]
 
     def processes_on_gpus(self, window: Window = ALL_TIME) -> Iterator[tuple[Any, ...]]:
         """Each process on each GPU in a window: the GPU's position, when the process was first and last seen there (unix
@@ -365,15 +458,22 @@ class RunReader:
                     "SELECT gpu, min(time), max(time), pid, name, user, max(memory_used) FROM gpu_processes "
                     "WHERE n_processes > 0 AND time >= ? AND time < ? GROUP BY gpu, pid, name, user"
                 )
-                for rows in shard.file.rows(query, window):
-                    sound = sound_rows("gpu_processes", seen, rows)
-                    yield from ((positions[row[0]], *row[1:]) for row in sound if row[0] in positions)
+                behind, ahead = self.clocks.widest
+                for rows in shard.file.rows(query, (window[0] + behind, window[1] + ahead)):
+                    for key, first, last, *rest in sound_rows("gpu_processes", seen, rows):
+                        if key in positions:
+                            off = self.clocks.of(self.gpus[positions[key]].node)
+                            yield positions[key], first - off, last - off, *rest
 
     def samples(self, names: Sequence[str], gpus: Ints | None = None, window: Window = ALL_TIME) -> Samples:
         """Raw rows of a window, each GPU's in the order of its file. ``names`` may hold derived metrics; ``gpus`` are
         positions (None: all)."""
         stored = stored_names(names)
-        pieces = [part.raw(stored, gpus, *window) for part in self._parts_of(gpus)]
+        pieces = [
+            (gpu, time - part.ahead if part.ahead else time, values)
+            for part in self._parts_of(gpus)
+            for gpu, time, values in (part.raw(stored, gpus, *moved(window, part.ahead)),)
+        ]
         gpu, time, values = of_metrics(one_after_another(pieces, stored), names)
         if self._places.in_turns:
             order = np.argsort(time, kind="stable")
@@ -408,13 +508,13 @@ class RunReader:
             layout = part_of(layout, names)
         window = self.whole_buckets(window)
         how = level or LEVELS[-1], gpus, layout, self.gap_seconds, as_one or level is not None
-        pieces = [cover(part, window, *how) for part in self._parts_of(gpus)]
+        pieces = [corrected(cover(part, moved(window, part.ahead), *how), part.ahead) for part in self._parts_of(gpus)]
         nothing = np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty((0, layout.width))
         gpu, begin, seconds, vectors = joined_folded(pieces or [nothing])
         self._check_thinning(_cut(window, LEVELS[0]))
         # Join the pieces of a bucket that is cut, or not closed, or was sampled by several ranks in turns.
-        if level is not None and (self._places.in_turns or (seconds != level).any()):
-            step = np.floor(begin / level).astype(np.int64)
+        if level is not None and (self._places.in_turns or self.clocks or (seconds != level).any()):
+            step = steps_of(vectors, level) if self.clocks else np.floor(begin / level).astype(np.int64)
             pairs, group = np.unique(np.column_stack([gpu, step]), axis=0, return_inverse=True)
             vectors = merge(vectors, group.reshape(-1), len(pairs), self.gap_seconds, layout)
             gpu, begin, seconds = pairs[:, 0], pairs[:, 1] * float(level), np.full(len(pairs), float(level))
@@ -428,7 +528,7 @@ class RunReader:
         window = self.whole_buckets(window)
         for part in self._parts_of(gpus):
             if part.ended:
-                hold(part, window, gpus, self.gap_seconds, self.sampling_seconds or 1.0)
+                hold(part, moved(window, part.ahead), gpus, self.gap_seconds, self.sampling_seconds or 1.0)
 
     def rows_between(self, window: Window, gpus: Ints | None = None) -> float:
         """About how many samples reading those of some GPUs in a window looks at: of a file in which all GPUs take turns
@@ -473,73 +573,3 @@ class RunReader:
 def _cut(window: Window, step: int) -> list[float]:
     """Where the buckets of ``step`` seconds begin that the ends of a window cut."""
     return [edge - edge % step for edge in window if math.isfinite(edge) and edge % step]
-
-
-Identity = tuple[str | None, str]
-_Entry = tuple[RecordingFile, Gpu]
-
-
-class Places(NamedTuple):
-    """``gpus`` are sorted by node, device index and UUID. ``positions``: for each file, the GPUs whose rows in it count, by
-    key, and their place in ``gpus``; ``whole`` holds the files in which that is every row of the run. ``keys``: what a key
-    of a file is in ``gpus``, where several list the GPU. ``in_turns``: the rows of a GPU are in several files."""
-
-    gpus: tuple[Gpu, ...]
-    positions: dict[RecordingFile, dict[int, int]]
-    whole: frozenset[RecordingFile]
-    keys: dict[tuple[RecordingFile, int], int]
-    in_turns: bool
-
-    def key(self, shard: RecordingFile, key: int) -> int | None:
-        """What a key of a file is in ``gpus``; None where it is none of the run's."""
-        return self.keys.get((shard, key), key if key in self.positions[shard] else None)
-
-
-def _places_of(run_id: str, shards: Sequence[RecordingFile], sampling_seconds: float) -> Places:
-    """Look through the files that hold the run."""
-    # A file may list a hundred thousand GPUs: of those that are listed once as little as can be is kept.
-    listed: dict[Identity, _Entry] = {}
-    several: dict[Identity, list[_Entry]] = {}
-    for shard in shards:
-        for gpu in shard.file.gpus(run_id):
-            first = listed.setdefault(_identity(gpu), (shard, gpu))
-            if first[1] is not gpu:
-                several.setdefault(_identity(gpu), [first]).append((shard, gpu))
-    counting, not_counting = _counting(run_id, several, sampling_seconds)
-    for identity, found in several.items():
-        listed[identity] = (found[0][0], shared_gpu([gpu for _, gpu in found]))
-    order = sorted(listed, key=lambda identity: gpu_order(listed[identity][1]))
-    keys: dict[tuple[RecordingFile, int], int] = {}
-    positions: dict[RecordingFile, dict[int, int]] = {shard: {} for shard in shards}
-    for position, identity in enumerate(order):
-        own = listed[identity]
-        for shard, gpu in several.get(identity, ()):
-            keys[shard, gpu.gpu] = own[1].gpu
-        for shard, gpu in counting.get(identity, (own,)):
-            positions[shard][gpu.gpu] = position
-    whole = frozenset(shard for shard in shards if len(shard.file.runs) == 1 and shard not in not_counting)
-    gpus = tuple(listed[identity][1] for identity in order)
-    return Places(gpus, positions, whole, keys, any(len(found) > 1 for found in counting.values()))
-
-
-def _counting(
-    run_id: str, several: Mapping[Identity, Sequence[_Entry]], sampling_seconds: float
-) -> tuple[dict[Identity, list[_Entry]], set[RecordingFile]]:
-    """Of GPUs that are listed several times where rows that count are, and the files that hold others."""
-    listing: dict[RecordingFile, list[int]] = {}
-    for found in several.values():
-        for shard, gpu in found:
-            listing.setdefault(shard, []).append(gpu.gpu)
-    spans = {shard: shard.spans(run_id, keys) for shard, keys in listing.items()}
-    counting, not_counting = dict[Identity, list[_Entry]](), set[RecordingFile]()
-    for identity, found in several.items():
-        sampled = [(shard, gpu) for shard, gpu in found if gpu.gpu in spans[shard]]
-        chosen = apart([spans[shard][gpu.gpu] for shard, gpu in sampled], sampling_seconds)
-        counting[identity] = [sampled[index] for index in chosen]
-        not_counting |= {sampled[index][0] for index in set(range(len(sampled))) - set(chosen)}
-    return counting, not_counting
-
-
-def _identity(gpu: Gpu) -> Identity:
-    """What makes it this GPU within a run, whatever file it is in."""
-    return (gpu.node, gpu.uuid or f"key {gpu.gpu}")

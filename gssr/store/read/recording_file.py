@@ -174,6 +174,12 @@ class RecordingFile:
             found += [times[end] for (data,) in self.file.all(query, (LEVELS[0],)) if (times := times_of(data))]
         return [float(time) for time in found if time is not None and 0 <= time <= LATEST]
 
+    def sample_at(self, rowid: int) -> tuple[int | None, float | None]:
+        """GPU key and unix time, s, of a sample; None where it has none."""
+        for key, time in self.file.all("SELECT gpu, time FROM samples WHERE rowid = ?", (rowid,)):
+            return key, float(time) if time is not None and 0 <= time <= LATEST else None
+        return None, None
+
     def thinned_until(self, run_id: str) -> float:
         """Samples of the run from before this (unix s) were thinned; minus infinity when none were."""
         ends = (row.end_time for row in self.file.thinned if row.run_id == run_id)
@@ -234,6 +240,8 @@ class Part(NamedTuple):
     """Rows from before this (unix s) may be gone, or means: what rollups count is all that is known."""
     ended: bool = False
     """Its run has ended: rollups count every row, or are damaged."""
+    ahead: float = 0.0
+    """So many seconds its node's clock, by which all times here are, is ahead of the run's (gssr.store.read.run_clocks)."""
 
     def keys(self, gpus: Ints | None) -> list[int] | None:
         """GPU keys of these positions; None when no row need be filtered out."""

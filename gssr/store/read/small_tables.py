@@ -12,7 +12,7 @@ from typing import Any
 from gssr.store.format.columns import columns_of
 from gssr.store.format.limits import MOST_EVENTS, sound_rows
 from gssr.store.format.rows import _STATE_ORDER, AttachedTrace, Event, Gpu, Merged, Process, Run, Thinned
-from gssr.store.format.schema import TABLES
+from gssr.store.format.schema import RECORDING_STOPPED, TABLES
 
 LOST_SECONDS, LOST_INTERVALS = 15.0, 10
 """A recorder that can't be looked at from here is lost after max(15 s, 10 sampling intervals) of silence."""
@@ -22,6 +22,8 @@ Clock = Callable[[], float]
 LOOK_COLUMNS = tuple(column.name for column in TABLES["gpu_processes"])
 
 _AT_ONCE = 4096
+_NEWEST_EVENTS = 16
+"""The supervisor adds at most 8 to a recording that has stopped (gssr.profile.recorder)."""
 _DAMAGED = "\ufffd"  # in a text that was none
 
 
@@ -122,9 +124,17 @@ def state_in(connection: sqlite3.Connection, run: Run, path: str, clock: Clock =
     then is lost, however lately the merged file was written."""
     if run.state != "running":
         return run.state
-    if any(row.run_id == run.run_id for row in read_merged(connection)):
+    if any(row.run_id == run.run_id for row in read_merged(connection)) or _sampler_is_gone(connection, run.run_id):
         return "lost"
     return state_of(run, read_processes(connection, run.run_id), path, clock)
+
+
+def _sampler_is_gone(connection: sqlite3.Connection, run_id: str) -> bool:
+    """Whether the supervisor has noted as one of the newest events that nobody records any more: this is known before the
+    file was silent for long."""
+    newest = f"SELECT run_id, kind, message FROM events ORDER BY rowid DESC LIMIT {_NEWEST_EVENTS}"
+    rows = connection.execute(f"SELECT kind, message FROM ({newest}) WHERE run_id = ?", (run_id,))
+    return any(kind == "backend_lost" and str(message).startswith(RECORDING_STOPPED) for kind, message in rows)
 
 
 def state_of(run: Run, processes: Iterable[Process], path: str, clock: Clock = time.time) -> str:

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from errno import EPERM
 
+from gssr.guarded_sqlite import LONGEST_VALUE, Guarded, UnsafeError, distrust, not_by_itself
 from gssr.store.disk import COMPANIONS, FILE, PLANTED, beside, is_file_or_none, is_planted, journal_mode, make_folder
 from gssr.store.format.columns import columns_of
 from gssr.store.format.schema import APPLICATION_ID, LIVE_SUFFIX, SCHEMA_VERSION, TABLES, create_statements
-from gssr.store.read.guard import UnsafeError, check_schema, check_sizes, distrust, not_by_itself
+from gssr.store.read.guard import check_schema, check_sizes
 from gssr.store.read.open import RecordingError, connect, journal_names_another
 
 _BUSY_SECONDS = 5.0
@@ -69,18 +70,17 @@ def finished_runs(path: str) -> frozenset[str]:
 
 
 @contextmanager
-def overwriting(path: str) -> Iterator[None]:
-    """Delete a recording; inside, the one in its place is begun, while other processes that are to overwrite it as well
-    wait, and then find it taken. Raises TakenError when somebody is recording into it by now, RecordingError when it
-    can't be deleted."""
+def overwriting(path: str) -> Iterator[frozenset[str]]:
+    """Delete a recording; gives the ids of the runs it held. Inside, the one in its place is begun, while other processes
+    that are to overwrite it as well wait, and then find it taken. Raises TakenError when somebody is recording into it by
+    now, RecordingError when it can't be deleted."""
     try:
         folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise RecordingError(f"{path}: can't be overwritten: {error.strerror}") from None
     try:
         _lock(folder, path)
-        _delete(path)
-        yield
+        yield _delete(path)
     finally:
         os.close(folder)
 
@@ -115,9 +115,10 @@ def _lock(folder: int, path: str) -> None:
     raise TakenError(path)
 
 
-def _delete(path: str) -> None:
+def _delete(path: str) -> frozenset[str]:
+    runs = frozenset[str]()
     try:
-        finished_runs(path)
+        runs = finished_runs(path)
     except TakenError:
         raise
     except RecordingError:
@@ -126,6 +127,7 @@ def _delete(path: str) -> None:
         remove(path)
     except OSError as error:
         raise RecordingError(f"{path}: can't be overwritten: {error.strerror}") from None
+    return runs
 
 
 def create(path: str, shrinks: bool = False) -> sqlite3.Connection:
@@ -229,7 +231,9 @@ def reopen(path: str) -> sqlite3.Connection:
 
 def _open_for_writing(path: str, shrinks: bool = False) -> sqlite3.Connection:
     # uri: for the names of files to attach, not for this one.
-    connection = sqlite3.connect(path, isolation_level=None, timeout=_BUSY_SECONDS, check_same_thread=False, uri=True)
+    connection = sqlite3.connect(
+        path, isolation_level=None, timeout=_BUSY_SECONDS, check_same_thread=False, uri=True, factory=Guarded
+    )
     if _is_empty_file(path):
         connection.execute("PRAGMA synchronous=OFF")  # nothing is in it yet that a loss of power could take
         if shrinks:
@@ -252,7 +256,7 @@ def _open_for_writing(path: str, shrinks: bool = False) -> sqlite3.Connection:
     return connection
 
 
-def _distrust(connection: sqlite3.Connection, path: str) -> None:
+def _distrust(connection: Guarded, path: str) -> None:
     """Nothing that somebody else put into the file runs when it is written. Raises sqlite3.Error."""
     try:
         for suffix in COMPANIONS:
@@ -268,6 +272,7 @@ def _distrust(connection: sqlite3.Connection, path: str) -> None:
         raise UnsafeError(str(error.strerror)) from None
     finally:
         connection.set_progress_handler(None, 0)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
     check_sizes(connection, to_write=True)
     connection.set_authorizer(not_by_itself)
 

@@ -58,6 +58,10 @@ def _only_time(row: Row) -> tuple[Any, ...]:
     return (row[1],)
 
 
+def _fitting(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(None if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63 else value for value in row)
+
+
 class Pending:
     """What is to be written of one run, or of one rank of it.
 
@@ -128,10 +132,8 @@ class Pending:
 
     def null_what_does_not_fit(self) -> None:
         """Make NULL of integers that SQLite can't hold: a driver's -1 without a sign, where it has no value."""
-        self.rows = [
-            tuple(None if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63 else value for value in row)
-            for row in self.rows
-        ]
+        self.rows = list(map(_fitting, self.rows))
+        self.others = {table: list(map(_fitting, rows)) for table, rows in self.others.items()}
 
     def write(self, connection: sqlite3.Connection) -> None:
         """Write all of it in one transaction, or of more than ``rows_at_once`` samples the oldest, and forget what was

@@ -1,9 +1,9 @@
 """How the ranks of a run decide alike, without talking and without waiting for one another: by who was first.
 
 ``NAME.sql.d/run``, then ``run.2``, ``run.3`` … each tell of one run that was to be begun, in one line: its id, what tells
-its launch from others, and whether it is recorded. A rank reads them in turn. Where one is its run's, that counts; where
-they end, it decides by what it sees, and makes the next file, which only one can: it then is what all others of the run
-read. Only ``merge`` removes them, with the folder.
+its launch from others, whether it is recorded, and the ids of the runs that it replaces. A rank reads them in turn. Where
+one is its run's, that counts; where they end, it decides by what it sees, and makes the next file, which only one can: it
+then is what all others of the run read. Only ``merge`` removes them, with the folder.
 
 A file comes into being as a whole, by a link; where there are none, as it is written. Whoever was killed meanwhile has left
 a part: others wait a moment for the rest, then go on without a recording, and after a minute take it for none.
@@ -15,9 +15,10 @@ from collections.abc import Callable, Sequence
 from errno import EEXIST
 from itertools import count
 from typing import NamedTuple
+from urllib.parse import quote, unquote
 
 from gssr.launch import is_name
-from gssr.store.disk import FILE, make_folder, small_text
+from gssr.store.disk import FILE, is_file_or_none, make_folder, small_text
 from gssr.store.format.schema import START_NAME
 from gssr.store.liveness import time_in
 
@@ -26,6 +27,9 @@ PATIENCE = 2.0
 FRESH_SECONDS = 60.0
 """Ranks of one launch begin within this time of each other; what was to begin longer ago, and has left nothing but the word
 of it, has not begun."""
+
+_LONGEST = 1 << 24
+"""Bytes of a line, at most: it names the runs that are replaced, which may be the thousands of an array."""
 
 ASIDE = "start."
 """What is to become one of the files is called so, until it is."""
@@ -40,12 +44,14 @@ class UnagreedError(Exception):
 
 
 class Start(NamedTuple):
-    """One run that was to be begun. ``launch`` as in ``Place``; ``age`` in s, by the filesystem's clock."""
+    """One run that was to be begun. ``launch`` as in ``Place``; ``age`` in s, by the filesystem's clock; ``replaces``: ids
+    of runs that were over when the first rank looked, and are deleted when this run is merged."""
 
     run_id: str
     launch: str
     refused: bool
     age: float = 0.0
+    replaces: tuple[str, ...] = ()
 
     @property
     def fresh(self) -> bool:
@@ -99,7 +105,7 @@ class _Reading:
         OSError."""
         while True:
             try:
-                text = small_text(path)
+                text = small_text(path, _LONGEST)
                 if text.endswith("\n") or self.age(path) > FRESH_SECONDS:
                     return text
             except FileNotFoundError:
@@ -138,13 +144,14 @@ def _look(folder: str, reading: _Reading, ours: Ours, decide: Callable[[Sequence
 
 
 def started_in(folder: str) -> dict[str, Start]:
-    """What the files say that are there, by their names, the newest first; what is no line of theirs is left out. Raises
-    OSError."""
+    """What the files say that are there, by their names, the newest first; what is no line of theirs, or no file, is left
+    out. Raises OSError."""
     names = [name for name in os.listdir(folder) if name.partition(".")[0] == START_NAME]
+    names = [name for name in names if is_file_or_none(os.path.join(folder, name))]
     reading, found = _Reading(folder), {}
     for name in sorted(names, key=lambda name: (len(name), name), reverse=True):
         path = os.path.join(folder, name)
-        start = _parsed(small_text(path))
+        start = _parsed(small_text(path, _LONGEST))
         if start is not None:
             found[name] = start._replace(age=reading.age(path))
     return found
@@ -153,14 +160,17 @@ def started_in(folder: str) -> dict[str, Start]:
 def _parsed(text: str) -> Start | None:
     """None of what gssr has not written."""
     words = text.split()
-    if len(words) != 3 or not (is_name(words[0]) and is_name(words[1])) or words[2] not in (_RECORDED, _REFUSED):
+    if len(words) < 3 or not (is_name(words[0]) and is_name(words[1])) or words[2] not in (_RECORDED, _REFUSED):
         return None
-    return Start(words[0], "" if words[1] == _NOTHING else words[1], words[2] == _REFUSED)
+    launch = "" if words[1] == _NOTHING else words[1]
+    return Start(words[0], launch, words[2] == _REFUSED, replaces=tuple(map(unquote, words[3:])))
 
 
 def _is_first(path: str, start: Start) -> bool:
     """Make the file. Raises OSError where none can be made."""
-    text = f"{start.run_id} {start.launch or _NOTHING} {_REFUSED if start.refused else _RECORDED}\n".encode()
+    words = [start.run_id, start.launch or _NOTHING, _REFUSED if start.refused else _RECORDED]
+    # Quoted: what another tool's file was imported from may have run ids of any form.
+    text = " ".join([*words, *(quote(run_id, safe="") for run_id in start.replaces)]).encode() + b"\n"
     aside = f"{os.path.dirname(path)}/{ASIDE}{os.uname().nodename}-{os.getpid()}"
     try:
         _write(aside, text, os.O_TRUNC)

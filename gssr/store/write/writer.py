@@ -16,7 +16,7 @@ from gssr.store.format.host_rollups import UseRollups
 from gssr.store.format.rollup import Rollups, Row, empty_vector
 from gssr.store.format.schema import GAP_INTERVALS, GPU_KEYS_PER_RANK, LEVELS
 from gssr.store.live_block.write import MANY_FILES, LiveBlock
-from gssr.store.read.guard import highest_key
+from gssr.store.read.guard import check_rowid, highest_key
 from gssr.store.read.open import RecordingError
 from gssr.store.read.small_tables import ends_of
 from gssr.store.write.create import TakenError, create, finished_runs, remove, reopen, seal
@@ -100,7 +100,9 @@ class Writer:
                 self._connection.execute("ROLLBACK")
                 raise TakenError(self.path)
             highest_key(self._connection)
-            self._next_rowid = (ends_of(self._connection)[1] or 0) + 1
+            highest = ends_of(self._connection)[1]
+            check_rowid(highest)
+            self._next_rowid = (highest or 0) + 1
             if pending.run_id not in present:
                 self._connection.execute(*insertion("runs", run))
             self._connection.execute(*insertion("processes", {"run_id": pending.run_id, **process}))
@@ -250,7 +252,7 @@ class Writer:
                 self._connection.execute("ROLLBACK")
                 pending.null_what_does_not_fit()
                 pending.write(self._connection)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OverflowError) as error:  # or the rowids themselves do not fit
             self._failed(now, error)
             return False
         self._failing_since, self._pause = None, COMMIT_SECONDS
@@ -290,13 +292,14 @@ class Writer:
         except sqlite3.Error:
             pass  # the next BEGIN says what is wrong
 
-    def _failed(self, now: float, error: sqlite3.Error) -> None:
+    def _failed(self, now: float, error: sqlite3.Error | OverflowError) -> None:
         """A transaction failed: undo it, and keep what it was to write for the next try."""
         self._undo()
         if self._failing_since is None:
             self._failing_since = now
         self._dropped += self._pending.drop_oldest()
-        locked, why = "locked" in str(error), reason(error, self.path)
+        locked = "locked" in str(error)
+        why = str(error) if isinstance(error, OverflowError) else reason(error, self.path)
         if not locked or self._dropped or now - self._failing_since > LOCKED_SECONDS:
             if self.problem is None:
                 self.event(now, "storage", f"the recording could not be written: {why}")

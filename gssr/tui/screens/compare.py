@@ -100,7 +100,7 @@ def _at(scene: Scene, zeros: tuple[Origin, Origin]) -> str:
 
 def _name(frame: Frame) -> str:
     run = frame.run
-    label = (run.label or run.job_id or run.run_id) if run else ""
+    label = (run.label or run.shown_job or run.run_id) if run else ""
     return clean(label or frame.path.rsplit("/", 1)[-1])
 
 

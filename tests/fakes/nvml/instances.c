@@ -3,6 +3,7 @@
 #include "fakenvml.h"
 
 enum { SLICES = 7, PROFILE = 19, VERSION_MISMATCH = 25 }; /* 19: the id of 1g in what the driver lists */
+enum { PROFILES = 18, COMPUTE_PROFILES = 9 }; /* beyond the last an index is invalid: DCGM counts up until it is told so */
 
 struct placement { u32 start, size; };
 struct gpu_profile { u32 id, p2p, slices, instances, sms, copy, dec, enc, jpeg, ofa; u64 memory_mib; };
@@ -20,6 +21,7 @@ static R enter(D gpu) {
 
 API R nvmlDeviceGetGpuInstanceProfileInfo(D gpu, u32 profile, struct gpu_profile *info) {
     R r = enter(gpu);
+    if (!r && profile >= PROFILES) return INVALID;
     if (r || profile) return r ? r : fake_refuse();
     *info = (struct gpu_profile){.id = PROFILE, .slices = 1, .instances = SLICES, .sms = 16, .copy = 1, .dec = 1, .memory_mib = 9856};
     return OK;
@@ -72,6 +74,7 @@ API R nvmlGpuInstanceGetInfo(D instance, struct gpu_instance *info) {
 }
 API R nvmlGpuInstanceGetComputeInstanceProfileInfo(D instance, u32 profile, u32 engines, struct compute_profile *info) {
     R r = fake_enter(instance);
+    if (!r && profile >= COMPUTE_PROFILES) return INVALID;
     if (r || profile || engines) return r ? r : fake_refuse();
     *info = (struct compute_profile){.slices = 1, .instances = 1, .sms = 16, .copy = 1, .dec = 1};
     return OK;

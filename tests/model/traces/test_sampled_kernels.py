@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pytest
-from gssr.model.account.book import account_for
-from gssr.model.account.activity import IDLE_ACTIVITY
 from timelines import Events, gpu
 
+from gssr.model.account.activity import IDLE_ACTIVITY
+from gssr.model.account.book import account_for
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.traces.analyze import analyze_timeline
 from gssr.model.traces.segments import Segments, union, without

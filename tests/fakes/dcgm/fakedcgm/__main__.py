@@ -66,6 +66,10 @@ class _Client(socketserver.BaseRequestHandler):
             _log()
 
     def _answer(self, client: int, message: bytes) -> tuple[int, bytes]:
+        with _lock:
+            now = ENGINE.now()
+            wait = ENGINE.runs_at(now) - now
+        time.sleep(wait / 1e6)
         while True:
             with _lock:
                 ENGINE.knobs |= KNOBS.read()

@@ -1,7 +1,9 @@
 """The simulated hostengine: what is watched, when it is sampled, and what a client gets to see of it."""
 
 import random
+from collections import deque
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from fakedcgm.fields import PROFILING, TYPES
@@ -33,6 +35,7 @@ DEFAULTS: dict[str, Any] = {
     "field_groups": 0,  # field groups that others have made
     "start": 0.0,  # s it takes to start, as a process
     "hang": False,  # as a process: it answers nobody
+    "busy": 0.0,  # 0-1: how often others have all the processors of its node
 }
 
 C2C = {1076, 1077, 1078, 1079}
@@ -50,6 +53,8 @@ LONGEST_SLEEP = 10 * MICRO
 """Its loop sleeps until something watched is due, at most so long."""
 STOPPED = 1.0
 """A process that was not seen for so many s was stopped."""
+TURN, LONGEST_WAIT = MICRO // 2, 0.4
+"""us of a busy node's time in which others get their turn once or not at all, and up to how much of a second that lasts."""
 
 Entity = tuple[int, int]
 Value = tuple[int, int, int, int, int, int, Any]
@@ -79,7 +84,7 @@ class _Series:
         self.queried = 0
         self.inserted = 0
         self.taken = 0
-        self.samples: list[tuple[int, int, Any]] = []
+        self.samples: deque[tuple[int, int, Any]] = deque()
         self.blank = False
 
     @property
@@ -117,6 +122,13 @@ def value_at(uuid: str, field: int, stamp: int) -> Any:
     if kind_of(field) == "d":
         return share if field in PROFILING else 100 + 500 * share
     return round(share * (100 if field in (203, 204) else 80 if field in (140, 150) else 50_000))
+
+
+@cache
+def _turn_of_others(begin: int) -> tuple[float, float]:
+    """Two shares, of chance and of the longest wait, for the turn that begins then."""
+    drawn = random.Random(begin)
+    return drawn.random(), drawn.random()
 
 
 class HostEngine:
@@ -182,6 +194,14 @@ class HostEngine:
             series.samples.clear()
         self._woken += seconds * MICRO
         self.knobs["ahead"] += seconds
+
+    def runs_at(self, moment: int) -> int:
+        """When it gets to do what is due at this moment, us: at once, or on a busy node when others have had their turn."""
+        if not self.knobs["busy"]:
+            return moment
+        begin = moment // TURN * TURN
+        chance, length = _turn_of_others(begin)
+        return max(moment, begin + round(length * LONGEST_WAIT * MICRO)) if chance < self.knobs["busy"] else moment
 
     @property
     def left_behind(self) -> int:
@@ -401,10 +421,11 @@ class HostEngine:
     def _latest(self, entity: Entity, field: int, now: int) -> list[Value]:
         major = self.knobs["major"]
         series = self._series.get((entity, field))
-        there = self._there(series, now) if series else []
-        if there:
-            stamp, value = there[-1]
-            return [(*entity, field, ord(kind_of(field)), 0, stamp, value)]
+        if series:
+            self._advance(series, now)
+            for inserted, stamp, value in reversed(series.samples):
+                if inserted <= now and stamp <= now:
+                    return [(*entity, field, ord(kind_of(field)), 0, stamp, value)]
         if not self.knows(0, field):
             # 4 leaves it out, and the library finds that there are too few.
             return [] if major >= 4 else [(*entity, field, ord("i"), UNKNOWN_FIELD, 0, 0)]
@@ -446,18 +467,24 @@ class HostEngine:
         if not series.watchers or series.due > now:
             return
         period = series.period
-        kept = max(kept for _, kept in series.watchers.values())
+        ages = [kept for _, kept in series.watchers.values()]
+        kept = max(ages) if self.knobs["major"] >= 4 else min(ages)
         gpu, name = self.uuid(series.entity)
         while series.due <= now:
+            runs = self.runs_at(series.due)
+            if runs > now:
+                break
             off = int(series.random.random() * self.knobs["jitter"] * MICRO)
-            stamp = series.due + (off if series.taken else 0)
+            stamp = runs + (off if series.taken else 0)
+            held_up = bool(series.taken) and stamp - series.queried > 3 * period
+            # Held up by others, it counts from then on; its own lateness it makes up for.
+            series.due = stamp + period if runs > series.due else max(series.due + period, stamp - period // 2)
             series.queried = stamp
-            series.due = max(series.due + period, stamp - period // 2)
             series.taken += 1
             profiled = series.field in PROFILING
             value = self._value(gpu, series.field, stamp)
             if gpu in self.knobs["lost"] or (
-                profiled and (series.taken == 1 or series.blank or self.paused or self.knobs["hidden"])
+                profiled and (series.taken == 1 or held_up or series.blank or self.paused or self.knobs["hidden"])
             ):
                 value = blank(series.field)
             delay = int(series.random.random() * self.knobs["late"] * MICRO)
@@ -466,4 +493,5 @@ class HostEngine:
             self.log.append(
                 (name, series.field, stamp, None if is_blank(series.field, value) else value, series.inserted)
             )
-        series.samples = [sample for sample in series.samples if sample[1] > now - kept * MICRO]
+        while series.samples and series.samples[0][1] <= now - kept * MICRO:
+            series.samples.popleft()

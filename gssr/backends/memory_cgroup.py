@@ -1,0 +1,80 @@
+"""The cgroup whose memory this process may use: its limit, and how often the kernel has killed in it for want of memory.
+Version 1 and 2 of cgroups. Nothing here raises: what can't be read is None."""
+
+import os
+
+_NEAR_LIMIT = 0.9
+"""A command that had more than this share of the limit in memory a second before it was killed had none left: memory is
+looked at once a second, and the limit counts what the kernel keeps for the command as well."""
+_NO_LIMIT = 1 << 60
+"""Version 1 writes no limit as the largest number of whole pages, some 2^63."""
+
+
+class MemoryCgroup:
+    """The memory cgroup of a process: see ``/proc/PID/cgroup``, and for its files the kernel's documentation, cgroup-v2.rst
+    and cgroup-v1/memory.rst. ``listed``: the file that names it; ``root``: where cgroups are mounted."""
+
+    def __init__(self, listed: str = "/proc/self/cgroup", root: str = "/sys/fs/cgroup") -> None:
+        own, self._mount, self._v2 = _find(listed, root)
+        self._folders = [own]
+        while len(own) > len(self._mount):
+            own = os.path.dirname(own)
+            self._folders.append(own)
+        self._kills_before = self._count_kills()
+
+    def explain_kill(self, resident: int | None) -> str | None:
+        """Say how the memory's limit explains that a command was just killed by SIGKILL; None where it does not.
+        ``resident``: bytes that its processes had in memory when they were looked at last."""
+        kills, limit = self._count_kills(), self._read_limit()
+        by_kernel = kills is not None and self._kills_before is not None and kills > self._kills_before
+        at_limit = limit is not None and resident is not None and resident > _NEAR_LIMIT * limit
+        if not (by_kernel or at_limit):
+            return None
+        seen = "" if resident is None else f", last seen with {resident / 2**30:.3g} GiB in memory"
+        bound = "" if limit is None else f"; its cgroup may use {limit / 2**30:.3g} GiB"
+        return f"out of memory: {'the kernel killed it' if by_kernel else 'it was killed'}{seen}{bound}"
+
+    def _count_kills(self) -> int | None:
+        name = "memory.events" if self._v2 else "memory.oom_control"
+        for folder in self._folders:
+            words = _read(f"{folder}/{name}").split()
+            if "oom_kill" in words[::2]:
+                return _whole_number(words[2 * words[::2].index("oom_kill") + 1])
+        return None
+
+    def _read_limit(self) -> int | None:
+        """Return the lowest limit of the cgroup and those around it, bytes."""
+        name = "memory.max" if self._v2 else "memory.limit_in_bytes"
+        limits = [_whole_number(_read(f"{folder}/{name}").strip()) for folder in self._folders]
+        return min((limit for limit in limits if limit is not None and limit < _NO_LIMIT), default=None)
+
+
+def _find(listed: str, root: str) -> tuple[str, str, bool]:
+    """Return the cgroup's folder, where its hierarchy is mounted, and whether that is version 2."""
+    v2 = ""
+    for line in _read(listed).splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if "memory" in controllers.split(","):
+            return _join(f"{root}/memory", path), f"{root}/memory", False
+        if number == "0" and not controllers:
+            v2 = path
+    return _join(root, v2), root, True
+
+
+def _join(mount: str, path: str) -> str:
+    """Join them; a path from outside of the container is not there, and its top stands for it."""
+    own = f"{mount}{path.rstrip('/')}"
+    return own if ".." not in path and os.path.isdir(own) else mount
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="ascii", errors="replace") as stream:
+            return stream.read(1 << 16)
+    except OSError:
+        return ""
+
+
+def _whole_number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdecimal() else None

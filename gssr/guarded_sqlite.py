@@ -1,0 +1,195 @@
+"""Open an SQLite database that came from somebody else. Every reader of such a file uses the connection made here: the
+readers of recordings (gssr.store.read.open, which also knows what a recording may hold), those of traces and metric files
+that are databases, and gssr.recognise, which only asks what a file is.
+
+The connection can do nothing but read the tables it is given, within bounds that grow with the file and with nothing that
+the file says. Views, virtual tables and computed columns do what the file says: one in the place of a table that is read is
+refused (``check_table``). What else a file holds is never looked at.
+"""
+
+import os
+import re
+import sqlite3
+from collections.abc import Callable, Container, Sequence
+from typing import Any
+
+LONGEST_VALUE = 1 << 26
+"""Bytes of one value, or of one row."""
+_LONGEST_STATEMENT = 1 << 16
+"""Bytes of one row of the schema, while it is read: the longest statement of a known tool, GSSR's own, has 4,000. Rows of a
+damaged schema can share their pages, so that a small file holds very many long ones."""
+_MOST_TEXT = 2
+"""Bytes of text that one query may give, in sizes of the file: text in UTF-16 becomes up to one and a half times as long in
+UTF-8. Only where values share their pages, as no tool writes them, there can be more."""
+_LIMITS = {
+    sqlite3.SQLITE_LIMIT_LENGTH: _LONGEST_STATEMENT,
+    sqlite3.SQLITE_LIMIT_COLUMN: 200,
+    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 50,
+    sqlite3.SQLITE_LIMIT_FUNCTION_ARG: 8,
+    sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 1,
+}
+OPERATIONS, OPERATIONS_PER_BYTE = 5_000_000, 50
+"""What one query may take of SQLite's own operations. A row of samples takes some 40, and at least 40 bytes; only where
+pages of a damaged file lead back to themselves are more needed than the file is long."""
+_OPERATIONS_AT_ONCE = 1_000_000
+_STATEMENTS = 16
+_SCHEMA_OPERATIONS, _SCHEMA_STEPS = 1000, 100
+"""Reading a schema takes some ten for each of its tables and indexes: nobody has ten thousand of them."""
+
+_DEFENSIVE, _ENABLE_TRIGGER = 1010, 1003  # SQLITE_DBCONFIG_…
+
+_CATALOGUE = frozenset({"sqlite_master", "sqlite_schema"})
+_FUNCTIONS = frozenset({"count", "total", "sum", "min", "max", "group_concat"})
+_QUESTIONS = frozenset({"application_id", "user_version", "journal_mode"})
+_QUESTIONS_OF_TABLES = frozenset({"table_info", "table_xinfo", "quick_check"})
+_HARMLESS = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_TRANSACTION})
+_QUERIES = _HARMLESS | {
+    sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE, sqlite3.SQLITE_SAVEPOINT,
+}  # fmt: skip
+_LOOKS = _QUESTIONS_OF_TABLES | {
+    "database_list", "foreign_key_list", "index_info", "index_list", "index_xinfo", "table_list",
+}  # fmt: skip
+
+_NAME, _TYPE = re.compile("[A-Za-z_][A-Za-z0-9_]{0,63}"), re.compile("[A-Za-z0-9_]{0,32}")
+
+
+class UnsafeError(sqlite3.DatabaseError):
+    """The file holds what no recording holds; the text goes on after its name."""
+
+
+class Budget:
+    """Count what the query that is running has taken so far. ``files``: the database's, and what is beside it. Knows nothing
+    of its connection: neither could be let go of in a circle."""
+
+    def __init__(self) -> None:
+        self.operations = self.text_bytes = 0
+        self.files: Sequence[str] = ()
+
+    def is_spent(self) -> bool:
+        """Called by SQLite each time that it has taken some more operations: return whether they are too many."""
+        self.operations += _OPERATIONS_AT_ONCE
+        if self.operations <= OPERATIONS:
+            return False
+        return self.operations > OPERATIONS + OPERATIONS_PER_BYTE * sum(map(_size, self.files))
+
+    def text(self, data: bytes) -> str:
+        """Decode text of a file that may be damaged. Raises sqlite3.DatabaseError where the query has given more text than
+        the file can hold."""
+        self.text_bytes += len(data)
+        if self.text_bytes > LONGEST_VALUE and self.text_bytes > _MOST_TEXT * sum(map(_size, self.files)):
+            raise sqlite3.DatabaseError("it gives more text than it is long")
+        return data.decode("utf-8", "replace")
+
+
+class Guarded(sqlite3.Connection):
+    """A connection whose queries end: see OPERATIONS. It keeps few of them ready: a thousand files are open at once."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.budget = Budget()
+        super().__init__(*arguments, **(options | {"cached_statements": _STATEMENTS}))
+
+    def execute(self, *arguments: Any) -> sqlite3.Cursor:
+        """As always, with a bound of its own. A schema whose damage SQLite quotes in a message that is no text is an
+        sqlite3.DatabaseError, too."""
+        self.budget.operations = self.budget.text_bytes = 0
+        try:
+            return super().execute(*arguments)
+        except UnicodeDecodeError:
+            raise sqlite3.DatabaseError("malformed database schema") from None
+
+    def bound(self) -> None:
+        """Bound every query from now on: the schema was read, within bounds of its own."""
+        self.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
+        self.set_progress_handler(self.budget.is_spent, _OPERATIONS_AT_ONCE)
+
+
+def open_guarded(database: str, files: Sequence[str], **options: Any) -> Guarded:
+    """Open a database (a path, or a URI with ``uri=True``) whose schema was read within bounds, and distrust whatever it
+    says. ``files``: its own and those beside it, which bound what a query may take; ``options`` of sqlite3.connect. Raises
+    sqlite3.Error."""
+    connection = sqlite3.connect(database, isolation_level=None, factory=Guarded, **options)
+    connection.budget.files = files
+    connection.text_factory = connection.budget.text
+    try:
+        distrust(connection)
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def uri_of(path: str, mode: str) -> str:
+    """Return the URI under which SQLite opens a file in this mode (ro, rw)."""
+    from urllib.parse import quote  # here, because what starts beside a job must start quickly
+
+    return f"file:{quote(os.fsencode(os.path.abspath(path)))}?mode={mode}"
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def distrust(connection: Guarded) -> None:
+    """Before its first statement: make a connection take nothing for granted that the file says, while its schema is read
+    as well. Raises sqlite3.Error."""
+    for which, most in _LIMITS.items():
+        connection.setlimit(which, most)
+    steps = iter(range(_SCHEMA_STEPS))
+    connection.set_progress_handler(lambda: next(steps, None) is None, _SCHEMA_OPERATIONS)
+    for pragma in ("trusted_schema=OFF", "cell_size_check=ON"):
+        connection.execute(f"PRAGMA {pragma}")
+    configure = getattr(connection, "setconfig", None)  # from Python 3.12 on
+    if configure is not None:
+        configure(_DEFENSIVE, True)
+        configure(_ENABLE_TRIGGER, False)
+
+
+def check_table(connection: Guarded, table: str, kind: str, statement: str) -> None:
+    """Check that a table which is to be read is a plain one, as its row of the schema (``kind``, ``statement``) and its
+    columns say. Raises UnsafeError for a view, a virtual table and computed columns; sqlite3.Error."""
+    if kind != "table" or not statement.startswith("CREATE TABLE "):
+        raise UnsafeError(f"{table} is no plain table")
+    for _, name, type_, _, _, _, hidden in connection.execute(f"PRAGMA table_xinfo({table})").fetchall():
+        if hidden or name.lower() == "rowid" or not (_NAME.fullmatch(name) and _TYPE.fullmatch(type_)):
+            raise UnsafeError(f"{table} has an impossible column, {name[:40]!r}")
+
+
+def in_one_line(error: Exception) -> str:
+    """Return what SQLite says, which quotes the file's statements as they are, in one line."""
+    return " ".join(str(error).split())
+
+
+Authorizer = Callable[[int, str | None, str | None, str | None, str | None], int]
+
+
+def only_reads(tables: Container[str]) -> Authorizer:
+    """An authorizer: only what reading these tables (in lower case) needs, nothing in the name of a view or a trigger."""
+
+    def authorize(action: int, first: str | None, second: str | None, _: str | None, inside: str | None) -> int:
+        name = str(first).lower()
+        allowed = inside is None and (
+            action in _HARMLESS
+            or (action == sqlite3.SQLITE_READ and (name in tables or name in _CATALOGUE))
+            or (action == sqlite3.SQLITE_FUNCTION and second in _FUNCTIONS)
+            or (action == sqlite3.SQLITE_PRAGMA and first in (_QUESTIONS_OF_TABLES if second else _QUESTIONS))
+        )
+        return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
+
+    return authorize
+
+
+def answers(action: int, first: str | None, second: str | None, *_: str | None) -> int:
+    """An authorizer for questions that the user asks in SQL: whatever only reads."""
+    allowed = action in _QUERIES or (
+        action == sqlite3.SQLITE_PRAGMA and first in (_LOOKS if second else _QUESTIONS | _LOOKS)
+    )
+    return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
+
+
+def not_by_itself(*asked: int | str | None) -> int:
+    """An authorizer for writing: nothing in the name of a view or a trigger."""
+    return sqlite3.SQLITE_OK if asked[-1] is None else sqlite3.SQLITE_DENY

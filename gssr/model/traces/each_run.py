@@ -1,0 +1,28 @@
+"""What the traces of several runs say, run by run."""
+
+from collections.abc import Collection, Iterator, Sequence
+
+from gssr.model.traces.analyze import analyze_timelines
+from gssr.model.traces.results import TraceAnalysis
+from gssr.model.traces.rules import TABLE
+from gssr.model.traces.window import WHOLE, Wanted
+from gssr.model.verdicts.table import Table
+from gssr.traces.open import TraceError, Traces
+
+
+def each_readable(
+    runs: Sequence[Traces], wanted: Wanted = WHOLE, rules: Table = TABLE, tables: Collection[str] | None = None
+) -> Iterator[tuple[Traces, TraceAnalysis]]:
+    """Analyze each of these runs when it is its turn (see analyze_timelines); one of which no trace can be read is left out,
+    and why is among its ``problems``. Raises TraceError where none can be, and ValueError."""
+    wrong, n = None, 0
+    for run in runs:
+        try:
+            trace = analyze_timelines(run.timelines(), wanted, rules, tables)
+        except TraceError as error:
+            wrong = error
+            continue
+        n += 1
+        yield run, trace
+    if wrong is not None and not n:
+        raise wrong

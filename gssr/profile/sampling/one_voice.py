@@ -1,0 +1,171 @@
+"""One line on stderr for all ranks of a run that have the same to say, instead of one from each.
+
+The first rank that has it to say leaves a sign where the others look: among the ranks' files in ``NAME.sql.d``, which are
+merged and removed with it, or beside a recording that is refused, as long as other ranks keep coming. Where there can be no
+sign, or a filesystem may not be waited for, the first rank of each node holds a lock in the node's memory and speaks.
+
+Only what does not matter more for being said by several is said this way. What names a GPU or a process is not.
+"""
+
+import os
+import signal
+import time
+from binascii import crc32
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from gssr.launch import Place
+from gssr.profile.sampling.plan import Plan
+from gssr.profile.stderr import say
+from gssr.store.disk import FILE
+from gssr.store.format.schema import ENDED_SUFFIX
+
+if TYPE_CHECKING:
+    from gssr.profile.sampling.claims import Claims
+
+SAID = "said"
+"""In place of a rank's number, in the sign of a run that something was said."""
+FOR_NODE = "\x1e"
+"""Begins a line from the sampler that one rank of the node is to say."""
+LATER_RANK_SECONDS = 2.0
+"""The sign of a refusal stays until no other rank has come for so long."""
+
+_NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+_PAUSE = 0.05  # s
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+
+
+def leave_sign(folder: str, run_id: str, subject: str) -> bool | None:
+    """Leave the sign that ``subject`` was said among the ranks' files. Returns False if another rank of the run has left
+    it before, None if it can't be left."""
+    try:
+        os.close(os.open(os.path.join(folder, f"{_name(subject)}.{run_id}{ENDED_SUFFIX}"), _NEW, FILE))
+    except FileExistsError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def say_from_sampler(plan: Plan, tell: Callable[[str], None], text: str, subject: str | None = None) -> None:
+    """Hand a line to the supervisor by ``tell``, unless another rank of the run has said the same. Of the ranks' own files,
+    which differ, the line names the folder. ``subject`` identifies the line where its text differs as well."""
+    folder = os.path.dirname(plan.path)
+    if plan.siblings and folder.endswith(".sql.d"):
+        text = text.replace(plan.path, folder)
+        first = leave_sign(folder, str(plan.run["run_id"]), subject or text)
+        if first is False:
+            return
+        text = text if first else FOR_NODE + text
+    tell(text)
+
+
+class _Voice:
+    """What the supervisor needs to know of its run, and the lines that it says for its node."""
+
+    def __init__(self, node: str, run_id: str, folder: str | None) -> None:
+        self.run_id, self.folder = run_id, folder
+        self._node = node
+        self._claims: Claims | None = None
+
+    def is_first_on_node(self, subject: str) -> bool:
+        """Whether no rank of this node has said it, of those that still run."""
+        from gssr.profile.sampling.claims import Claims  # only here, because it is seldom needed
+
+        try:
+            self._claims = self._claims or Claims(self._node, self.run_id)
+            return bool(self._claims.take([_name(subject)]))
+        except OSError:
+            return True
+
+    def close(self) -> None:
+        """Let others of the node say it again."""
+        if self._claims is not None:
+            self._claims.close()
+            self._claims = None
+
+
+_voice: _Voice | None = None
+
+
+def begin(place: Place, run_id: str | None, folder: str | None) -> None:
+    """From now on this process is a rank of that run, if there may be others. ``folder``: of the ranks' files."""
+    global _voice
+    run_id = run_id or place.run_id or place.launch
+    _voice = _Voice(place.node, run_id, folder) if place.parallel and run_id else None
+
+
+def end() -> None:
+    """Nothing more is said for others."""
+    if _voice is not None:
+        _voice.close()
+
+
+def say_for_all(text: str, subject: str | None = None, running: bool = False) -> None:
+    """Say a line unless another rank of the run has said the same. ``subject`` identifies the line where its text differs
+    between the ranks. ``running``: the workload runs, so that no filesystem is waited for."""
+    subject, first = subject or text, None
+    if _voice is not None:
+        if _voice.folder is not None and not running:
+            first = leave_sign(_voice.folder, _voice.run_id, subject)
+        if first is None:
+            first = _voice.is_first_on_node(subject)
+    if first is not False:
+        say(text)
+
+
+def say_line_of_sampler(line: bytes) -> None:
+    """Say what the sampler has handed over."""
+    text = line.decode("utf-8", "replace")
+    if text.startswith(FOR_NODE):
+        say_for_all(text.removeprefix(FOR_NODE), running=True)
+    else:
+        say(text)
+
+
+def say_refusal(text: str, place: Place, output: str | None, tell: Callable[[str], None]) -> None:
+    """Say by ``tell`` why nothing was started, unless another rank has done so. Whoever says it waits for the others."""
+    run_id, beside = place.run_id or place.launch, os.path.abspath(output or "gssr.sql")
+    folder, name = os.path.split(beside)
+    sign = os.path.join(folder, f".{name}.{_name(text)}.{run_id}")
+    if not place.parallel or not run_id:
+        tell(text)
+        return
+    mask = signal.pthread_sigmask(
+        signal.SIG_BLOCK, _ENDING
+    )  # whoever ends the other ranks must not leave a sign behind
+    try:
+        os.close(os.open(sign, _NEW, FILE))
+    except FileExistsError:
+        _add_to(sign)
+    except OSError:
+        tell(text)
+    else:
+        tell(text)
+        _wait_for_others(sign, place.world_size)
+        os.unlink(sign)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _add_to(sign: str) -> None:
+    """Another rank has come."""
+    try:
+        descriptor = os.open(sign, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return  # it has just been removed
+    os.write(descriptor, b".")
+    os.close(descriptor)
+
+
+def _wait_for_others(sign: str, world_size: int | None) -> None:
+    """Until all have come, or none comes any more."""
+    came, last = 0, time.monotonic()
+    while came + 1 != world_size and time.monotonic() < last + LATER_RANK_SECONDS:
+        if signal.sigtimedwait(_ENDING, _PAUSE):
+            return
+        before, came = came, os.stat(sign).st_size
+        last = time.monotonic() if came != before else last
+
+
+def _name(subject: str) -> str:
+    return f"{SAID}-{crc32(subject.encode('utf-8', 'surrogateescape')):08x}"

@@ -1,0 +1,37 @@
+"""Which nodes' clocks are off those of most nodes of their run, and by how much.
+
+Each node's clock was compared with one clock, that of the shared filesystem, when its recording began
+(``processes.clock_offset``). What is off by more than a sampling interval, and by more than the comparison may be wrong, is
+taken off when a recording is read (gssr.store.read.run_clocks); less than that changes no picture. Files keep what each
+node's own clock told.
+"""
+
+from collections.abc import Iterable
+from statistics import median_low
+from typing import NamedTuple
+
+from gssr.store.format.rows import Process
+
+
+class ClockAhead(NamedTuple):
+    """A node's clock that is so many ``seconds`` ahead of that of most nodes (negative: behind), within ``error`` s."""
+
+    seconds: float
+    error: float
+
+
+def clocks_ahead(processes: Iterable[Process], sampling_seconds: float) -> dict[str | None, ClockAhead]:
+    """Return the clocks that are off, by node; nothing where they agree, or where that isn't known."""
+    offsets = {
+        process.node: (process.clock_offset, process.clock_error or 0.0)
+        for process in processes
+        if process.clock_offset is not None
+    }
+    if len(offsets) < 2:
+        return {}
+    usual, usual_error = offsets[median_low((offset, node or "", node) for node, (offset, _) in offsets.items())[2]]
+    ahead = {
+        node: ClockAhead(offset - usual, error + usual_error)
+        for node, (offset, error) in sorted(offsets.items(), key=lambda pair: pair[0] or "")
+    }
+    return {node: clock for node, clock in ahead.items() if abs(clock.seconds) > max(sampling_seconds, clock.error)}

@@ -1,0 +1,77 @@
+"""Which GPUs a run has, in which order, and in which of its files the rows of each count."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from gssr.store.format.rows import Gpu, gpu_order, shared_gpu
+from gssr.store.read.gpu_spans import apart
+from gssr.store.read.recording_file import RecordingFile
+
+Identity = tuple[str | None, str]
+_Entry = tuple[RecordingFile, Gpu]
+
+
+class Places(NamedTuple):
+    """``gpus`` are sorted by node, device index and UUID. ``positions``: for each file, the GPUs whose rows in it count, by
+    key, and their place in ``gpus``; ``whole`` holds the files in which that is every row of the run. ``keys``: what a key
+    of a file is in ``gpus``, where several list the GPU. ``in_turns``: the rows of a GPU are in several files."""
+
+    gpus: tuple[Gpu, ...]
+    positions: dict[RecordingFile, dict[int, int]]
+    whole: frozenset[RecordingFile]
+    keys: dict[tuple[RecordingFile, int], int]
+    in_turns: bool
+
+    def key(self, shard: RecordingFile, key: int) -> int | None:
+        """What a key of a file is in ``gpus``; None where it is none of the run's."""
+        return self.keys.get((shard, key), key if key in self.positions[shard] else None)
+
+
+def places_of(run_id: str, shards: Sequence[RecordingFile], sampling_seconds: float) -> Places:
+    """Look through the files that hold the run: which GPUs it has, and in which of them each one's rows count."""
+    # A file may list a hundred thousand GPUs: of those that are listed once as little as can be is kept.
+    listed: dict[Identity, _Entry] = {}
+    several: dict[Identity, list[_Entry]] = {}
+    for shard in shards:
+        for gpu in shard.file.gpus(run_id):
+            first = listed.setdefault(_identity(gpu), (shard, gpu))
+            if first[1] is not gpu:
+                several.setdefault(_identity(gpu), [first]).append((shard, gpu))
+    counting, not_counting = _counting(run_id, several, sampling_seconds)
+    for identity, found in several.items():
+        listed[identity] = (found[0][0], shared_gpu([gpu for _, gpu in found]))
+    order = sorted(listed, key=lambda identity: gpu_order(listed[identity][1]))
+    keys: dict[tuple[RecordingFile, int], int] = {}
+    positions: dict[RecordingFile, dict[int, int]] = {shard: {} for shard in shards}
+    for position, identity in enumerate(order):
+        own = listed[identity]
+        for shard, gpu in several.get(identity, ()):
+            keys[shard, gpu.gpu] = own[1].gpu
+        for shard, gpu in counting.get(identity, (own,)):
+            positions[shard][gpu.gpu] = position
+    whole = frozenset(shard for shard in shards if len(shard.file.runs) == 1 and shard not in not_counting)
+    gpus = tuple(listed[identity][1] for identity in order)
+    return Places(gpus, positions, whole, keys, any(len(found) > 1 for found in counting.values()))
+
+
+def _counting(
+    run_id: str, several: Mapping[Identity, Sequence[_Entry]], sampling_seconds: float
+) -> tuple[dict[Identity, list[_Entry]], set[RecordingFile]]:
+    """Of GPUs that are listed several times where rows that count are, and the files that hold others."""
+    listing: dict[RecordingFile, list[int]] = {}
+    for found in several.values():
+        for shard, gpu in found:
+            listing.setdefault(shard, []).append(gpu.gpu)
+    spans = {shard: shard.spans(run_id, keys) for shard, keys in listing.items()}
+    counting, not_counting = dict[Identity, list[_Entry]](), set[RecordingFile]()
+    for identity, found in several.items():
+        sampled = [(shard, gpu) for shard, gpu in found if gpu.gpu in spans[shard]]
+        chosen = apart([spans[shard][gpu.gpu] for shard, gpu in sampled], sampling_seconds)
+        counting[identity] = [sampled[index] for index in chosen]
+        not_counting |= {sampled[index][0] for index in set(range(len(sampled))) - set(chosen)}
+    return counting, not_counting
+
+
+def _identity(gpu: Gpu) -> Identity:
+    """What makes it this GPU within a run, whatever file it is in."""
+    return (gpu.node, gpu.uuid or f"key {gpu.gpu}")

@@ -1,0 +1,126 @@
+"""The clocks of a run's nodes as its reader corrects them: what to take off which times, and which rows are whose.
+
+A file keeps what each node's own clock told, and its buckets are aligned to that clock. So a window is moved onto the node's
+clock before a file is asked, and what comes back is moved onto the run's.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from gssr.arrays import Floats, Ints
+from gssr.store.format.node_clocks import ClockAhead
+from gssr.store.format.rows import Event, Gpu, Process, Run
+from gssr.store.read.recording_file import Part, positions_by_key
+from gssr.store.read.window_edges import Folded, Window
+
+FIRST_AND_LAST = slice(2, 4)
+"""Where the vector of a rollup has the times of its first and last sample: gssr.store.format.layout."""
+
+
+class Owners(NamedTuple):
+    """Owners of rows of ``host_samples`` (nodes) or ``workload_samples`` (ranks) in a file, whose clock is ``ahead`` s of
+    the run's; ``names``: None for all of the file's."""
+
+    ahead: float
+    names: tuple[str, ...] | tuple[int, ...] | None
+
+
+class RunClocks:
+    """How far the nodes' clocks of one run are ahead of the run's own time, s. ``ahead``: those that are off, by node."""
+
+    def __init__(self, ahead: dict[str | None, ClockAhead]) -> None:
+        self._ahead = {node: clock.seconds for node, clock in ahead.items()}
+
+    def __bool__(self) -> bool:
+        return bool(self._ahead)
+
+    def of(self, node: str | None) -> float:
+        """Return how far a node's clock is ahead, s; 0 where it is not off."""
+        return self._ahead.get(node, 0.0)
+
+    @property
+    def widest(self) -> tuple[float, float]:
+        """The most that any clock is behind (negative or 0) and ahead, s."""
+        return min(0.0, *self._ahead.values(), 0.0), max(0.0, *self._ahead.values(), 0.0)
+
+    def correct_processes(self, processes: Sequence[Process]) -> list[Process]:
+        """Return them with all their times by the run's clock."""
+        return [
+            process._replace(
+                started_at=self._moved(process.started_at, process.node),
+                ended_at=self._moved(process.ended_at, process.node),
+                booted_at=self._moved(process.booted_at, process.node),
+            )
+            for process in processes
+        ]
+
+    def correct_run(self, run: Run, processes: Sequence[Process]) -> Run:
+        """Return the run from the first start of its (corrected) processes to their last end."""
+        starts = [process.started_at for process in processes if process.started_at is not None]
+        ends = [process.ended_at for process in processes if process.ended_at is not None]
+        ended_at = run.ended_at if run.ended_at is None else max(ends, default=run.ended_at)
+        return run._replace(started_at=min(starts, default=run.started_at), ended_at=ended_at)
+
+    def correct_event(self, event: Event) -> Event:
+        """Return it with its time by the run's clock."""
+        return event._replace(time=event.time - self.of(event.node))
+
+    def _moved(self, time: float | None, node: str | None) -> float | None:
+        return None if time is None else time - self.of(node)
+
+    def split(self, part: Part, gpus: Sequence[Gpu], run_id: str) -> list[Part]:
+        """Return a run's share of a file in pieces, one for the GPUs of each clock. In a merged file each rank has its rows
+        in one piece; between those of two ranks with one clock may be others."""
+        ahead = {key: self.of(gpus[at].node) for key, at in part.position.items()}
+        clocks = list(dict.fromkeys(ahead.values()))
+        if len(clocks) <= 1:
+            return [part._replace(ahead=next(iter(clocks), 0.0))]
+        rows: dict[float, list[int]] = {}
+        for first, last in part.shard.ends(run_id):
+            key, _ = part.shard.sample_at(first)
+            for clock in [ahead[key]] if key in ahead else clocks:  # where its first row counts for none, others may
+                rows.setdefault(clock, []).extend((first, last))
+        found = []
+        for clock, own in rows.items():
+            position = {key: at for key, at in part.position.items() if ahead[key] == clock}
+            by_key = positions_by_key(position)
+            piece = part._replace(position=position, by_key=by_key, whole=False, ahead=clock)
+            found.append(piece._replace(first=min(own), last=max(own)))
+        return found
+
+    def owners(self, processes: Sequence[Process], by_rank: bool) -> list[Owners]:
+        """Return the nodes, or the ranks, whose rows a file with these processes has, clock by clock."""
+        if not self:
+            return [Owners(0.0, None)]
+        clocks: dict[float, dict[str | int, None]] = {}
+        for process in processes:
+            name = process.rank if by_rank else process.node
+            if name is not None:
+                clocks.setdefault(self.of(process.node), {})[name] = None
+        if len(clocks) <= 1:
+            return [Owners(next(iter(clocks), 0.0), None)]
+        return [Owners(ahead, tuple(names)) for ahead, names in clocks.items()]  # type: ignore[arg-type]
+
+
+def moved(window: Window, ahead: float) -> Window:
+    """Return the window by a clock that is so many seconds ahead."""
+    return Window(window.start + ahead, window.end + ahead) if ahead else window
+
+
+def corrected(found: Folded, ahead: float) -> Folded:
+    """Return buckets of a clock that is so many seconds ahead with their times by the run's."""
+    if not ahead:
+        return found
+    gpu, begin, seconds, vectors = found
+    vectors = vectors.copy()
+    vectors[:, FIRST_AND_LAST] -= ahead
+    return gpu, begin - ahead, seconds, vectors
+
+
+def steps_of(vectors: Floats, level: int) -> Ints:
+    """Return the number of the step of ``level`` seconds in which the middle of each bucket's samples lies: a bucket of a
+    clock that was corrected lies across two."""
+    steps: Ints = np.floor(vectors[:, FIRST_AND_LAST].mean(axis=1) / level).astype(np.int64)
+    return steps
