@@ -69,7 +69,9 @@ def tmux(tmp_path: Path) -> Iterator[Callable[[int, int], Tmux]]:
     def start(width: int, height: int) -> Tmux:
         opened.append(Tmux(tmp_path, width, height))
         (tmp_path / "job.sh").write_text(BARS)
-        command = f"{PYTHON} -m gssr profile --live --backend synthetic:train:4 -t 100 -o x.sql -- sh job.sh"
+        command = (
+            f"{PYTHON} -m gssr profile --live --linger 600 --backend synthetic:train:4 -t 100 -o x.sql -- sh job.sh"
+        )
         opened[-1].type(f"clear; {command}; echo code $?", "Enter")
         return opened[-1]
 

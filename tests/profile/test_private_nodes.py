@@ -162,7 +162,9 @@ def test_a_rank_that_is_killed_on_its_node_is_taken_over_there(start: Node, tmp_
     for node in nodes:
         node.communicate(timeout=60)
     (reader,) = open_recording(tmp_path / "disk" / "run.sql").runs
-    assert [process.state for process in reader.processes] == ["completed", "completed", "running", "completed"]
+    states = [process.state for process in reader.processes]
+    assert states.pop(2) in ("running", "lost")  # nobody recorded its end; which, depends on how long ago that was
+    assert states == ["completed"] * 3
     samples = reader.samples([])
     for gpu in range(4):
         times = np.sort(samples.time[samples.gpu == gpu])
@@ -192,8 +194,8 @@ def test_a_clock_that_is_wrong_is_measured_and_told(start: Node, tmp_path: Path)
         assert measured[node].clock_offset == pytest.approx(ahead, abs=max(0.1, measured[node].clock_error or 0.0))
     samples = reader.samples([])
     begins = {gpu.node: samples.time[samples.gpu == at].min() - began for at, gpu in enumerate(reader.gpus)}
-    # Each by its own node's clock, as the job's logs are.
-    assert 0 < begins["node0"] < 60 and 120 < begins["node1"] < 180
+    # All by the run's clock: files keep what each node's own clock said, and reading corrects it.
+    assert all(0 < begin < 60 for begin in begins.values()) and set(begins) == {"node0", "node1"}
     assert not unexplained(reader)
     said = subprocess.run(
         [sys.executable, "-m", "gssr", "analyze", tmp_path / "disk" / "run.sql"], capture_output=True, text=True,

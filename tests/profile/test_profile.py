@@ -501,7 +501,7 @@ def test_a_requeued_job_adds_a_run_to_its_own_file(tmp_path):
 
 
 def test_ranks_write_a_file_each_and_leave_one_run_in_one_file(tmp_path):
-    ranks = []
+    ranks, codes = [], [0, 2, 2]  # the run has that of the first to fail, whichever it is
     for rank in range(3):
         environment = os.environ | {
             "SLURM_JOB_ID": "99", "SLURM_STEP_ID": "0", "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank),
@@ -519,10 +519,10 @@ def test_ranks_write_a_file_each_and_leave_one_run_in_one_file(tmp_path):
             "--",
             "sh",
             "-c",
-            f"sleep 0.5; exit {rank}",
+            f"sleep 0.5; exit {codes[rank]}",
         ]
         ranks.append(subprocess.Popen(command, cwd=tmp_path, env=environment))
-    assert [rank.wait(timeout=60) for rank in ranks] == [0, 1, 2]
+    assert [rank.wait(timeout=60) for rank in ranks] == codes
     assert os.listdir(tmp_path) == ["a.sql"]
     (reader,) = open_recording(tmp_path / "a.sql").runs
     assert (reader.state, reader.run.exit_code, len(reader.gpus)) == ("failed", 2, 6)

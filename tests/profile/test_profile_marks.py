@@ -70,7 +70,8 @@ def test_a_long_tmpdir_and_an_unwritable_one_are_passed_over(tmp_path):
     for folder in (tmp_path / ("x" * 100), tmp_path / "none"):
         if len(folder.name) > 50:
             folder.mkdir()
-        done = profiled(tmp_path, f"{GSSR} mark here", "-f", TMPDIR=str(folder))
+        (tmp_path / "a.sql").unlink(missing_ok=True)
+        done = profiled(tmp_path, f"{GSSR} mark here", TMPDIR=str(folder))
         assert done.stderr == "" and [text for _, text in marks_of(tmp_path / "a.sql")] == ["here"]
 
 
