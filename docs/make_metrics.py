@@ -81,6 +81,41 @@ there is no score.
     0.247374
 """
 
+EFFICIENCIES = """
+## Efficiencies
+
+    parallel efficiency = load balance × communication × orchestration
+
+Three ratios from 0 to 1 whose product is the share of the GPU time that computes. They tell which of three things to mend first.
+The page shows them below the [breakdown](verdicts.md#where-the-gpu-time-goes), the JSON object as `efficiency` of `breakdown`. Let
+*C* be the time in which a GPU computes (all of `working` in the breakdown), and *B* that in which it computes or communicates
+(`working` and `communication`), both as shares of the time in which that GPU was measured.
+
+| Name | What it is | What it says when it is low |
+| --- | --- | --- |
+| `load_balance` | mean of *C* over the GPUs / largest *C* | some GPUs compute much longer than others |
+| `communication` | largest *C* / largest *B* | collectives that no computation hides |
+| `orchestration` | largest *B* | the host leaves even the busiest GPU without work |
+| `parallel` | their product: the mean of *C* | |
+
+They follow the efficiencies of POP (the Performance Optimisation and Productivity centre of excellence) and of TALP, which has them
+for GPUs: device parallel efficiency = load balance × communication × orchestration (arXiv 2603.26576). Ours differ from TALP's:
+
+- TALP intercepts the calls of a program and gets exact times of kernels and of copies. Ours are read from samples of counters, with the
+  breakdown's confidence and error; what [a trace](traces.md) tells is exact.
+- Computing is all of `working`, kernels on few SMs and at lower clocks included. Collective kernels are communication here.
+- Copies count as communication in TALP. Here a copy beside a kernel is not seen, and one without a kernel is idle time, so it
+  lowers orchestration.
+- Time that was not measured counts nowhere. GPUs that did nothing, start-up and end count as time without work.
+- The share is that of each GPU, not of each process: several ranks on one GPU are one.
+
+There are none (`null`) if nothing was measured or no GPU computed.
+
+    >>> from gssr.model.breakdown.result import Efficiency
+    >>> round(Efficiency(load_balance=0.71, communication=0.93, orchestration=0.95).parallel, 2)
+    0.63
+"""
+
 CHECKS = ((1.0, 1.0, 1.0), (0.5, 0.1, 0.3), (0.8, 0.4, 0.5), (0.9, 0.02, 0.6), (0.0, 0.4, 0.5))
 
 
@@ -133,6 +168,7 @@ def page() -> str:
         SCORE.format(definition=DEFINITION, alpha=ALPHA, beta=BETA, gamma=GAMMA, lambda_=LAMBDA, caveat=CAVEAT)
     )
     parts.append(table(("A", "F", "O", "Score"), ((*map(str, c), f"{score(*c):.6f}") for c in CHECKS)))
+    parts.append(EFFICIENCIES)
     return "".join(parts)
 
 
