@@ -98,16 +98,15 @@ The page shows them below the [breakdown](verdicts.md#where-the-gpu-time-goes), 
 | `orchestration` | largest *B* | the host leaves even the busiest GPU without work |
 | `parallel` | their product: the mean of *C* | |
 
-They follow the efficiencies of POP (the Performance Optimisation and Productivity centre of excellence) and of TALP, which has them
-for GPUs: device parallel efficiency = load balance × communication × orchestration (arXiv 2603.26576). Ours differ from TALP's:
+They follow the efficiencies of POP (the Performance Optimisation and Productivity centre of excellence) as TALP has them for devices
+(arXiv 2603.26576). Ours differ from TALP's:
 
-- TALP intercepts the calls of a program and gets exact times of kernels and of copies. Ours are read from samples of counters, with the
-  breakdown's confidence and error; what [a trace](traces.md) tells is exact.
-- Computing is all of `working`, kernels on few SMs and at lower clocks included. Collective kernels are communication here.
-- Copies count as communication in TALP. Here a copy beside a kernel is not seen, and one without a kernel is idle time, so it
-  lowers orchestration.
-- Time that was not measured counts nowhere. GPUs that did nothing, start-up and end count as time without work.
-- The share is that of each GPU, not of each process: several ranks on one GPU are one.
+- TALP watches the calls of a program from within. Ours are read from samples of counters, so they have the breakdown's confidence
+  and error, and need nothing of the program.
+- Computing is all of `working`, with kernels that fill few SMs and what lower clocks cost. Communication is collective kernels. A
+  GPU that waits for a copy is idle, so copies lower orchestration.
+- They are by GPU, not by process: several ranks on one GPU are one.
+- Only time that was measured counts. GPUs that did nothing, start-up and end count as time without work.
 
 There are none (`null`) if nothing was measured or no GPU computed.
 

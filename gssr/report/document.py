@@ -216,6 +216,7 @@ def verdict_object(verdict: Verdict) -> dict[str, Any]:
         "end": number(verdict.end),
         "gpus": list(verdict.gpus),
         "gpu_hours": number(verdict.gpu_hours),
+        "aliases": list(verdict.aliases),
     }
 
 
