@@ -49,9 +49,9 @@ STEPS = {
     "idle_time": "Idle time",
     "compare_gpus": "Comparing GPUs",
     "late_gpus": "Who is late",
-    "account": "How certain a cause is",
+    "book": "How certain a cause is",
 }
-"""The modules of gssr/model/breakdown that infer, in the order in which they do, with what each splits."""
+"""The modules of gssr/model/account that infer, in the order in which they do, with what each splits."""
 
 
 def _number(threshold: Threshold) -> str:
@@ -80,7 +80,7 @@ def _category(category: Category) -> tuple[str, ...]:
 
 def _constants(module_name: str) -> Iterator[tuple[str, ...]]:
     """The numbers of a module of the account, with the sentence that stands below each."""
-    module = import_module(f"gssr.model.breakdown.{module_name}")
+    module = import_module(f"gssr.model.account.{module_name}")
     body = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")).body
     for statement, below in zip(body, body[1:], strict=False):
         if not (isinstance(statement, ast.Assign) and isinstance(below, ast.Expr)):
@@ -103,7 +103,7 @@ def _inference() -> str:
     parts = []
     for module_name, title in STEPS.items():
         rows = _table(("Name", "Value", "What it means, and its source"), _constants(module_name))
-        parts.append(f"**{title}** (`gssr/model/breakdown/{module_name}.py`)\n\n{rows}")
+        parts.append(f"**{title}** (`gssr/model/account/{module_name}.py`)\n\n{rows}")
     return "\n".join(parts)
 
 

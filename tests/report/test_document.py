@@ -41,7 +41,7 @@ BREAKDOWN = {"gpu_seconds", "resolution_s", "categories", "efficiency", "by_gpu"
 CATEGORY = {
     "name", "label", "gpu_seconds", "share", "error", "confidence", "is_loss", "ordinary", "gpus", "spans"
 }  # fmt: skip
-VERDICT = {"code", "severity", "title", "evidence", "advice", "source", "start", "end", "gpus", "gpu_hours"}
+VERDICT = {"code", "severity", "title", "evidence", "advice", "source", "start", "end", "gpus", "gpu_hours", "aliases"}
 ALL = [analysis(), judged(), without_gpus(), without_samples(), one_sample(), without_counters()]
 
 
