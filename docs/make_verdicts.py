@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,7 @@ def _constants(module_name: str) -> Iterator[tuple[str, ...]]:
     """The numbers of a module of the account, with the sentence that stands below each."""
     module = import_module(f"gssr.model.account.{module_name}")
     body = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")).body
-    for statement, below in zip(body, body[1:], strict=False):
+    for statement, below in pairwise(body):
         if not (isinstance(statement, ast.Assign) and isinstance(below, ast.Expr)):
             continue
         target = statement.targets[0]
