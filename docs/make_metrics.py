@@ -34,7 +34,6 @@ SOURCES = """
 ## Where they come from
 
 Field ids of NVIDIA DCGM and metric ids of NVML's GPM (Hopper and newer), with the factor that gives the stored unit.
-Both read the same counters: [which of the two is taken](profile.md#dcgm-or-gpm).
 """
 
 ON_AMD = """
@@ -87,13 +86,10 @@ EFFICIENCIES = """
 
     parallel efficiency = load balance × communication × orchestration
 
-Three ratios from 0 to 1 whose product is the share of the GPU time that computes. They tell which of three things to
-mend first.
-The page shows them below the [breakdown](verdicts.md#where-the-gpu-time-goes), the JSON object as `efficiency` of
-`breakdown`. Let
-*C* be the time in which a GPU computes (all of `working` in the breakdown), and *B* that in which it computes or
-communicates
-(`working` and `communication`), both as shares of the time in which that GPU was measured.
+Three ratios from 0 to 1 whose product is the share of the GPU time that computes. They tell which of three things to mend
+first. The page shows them below the [breakdown](verdicts.md#where-the-gpu-time-goes), the JSON object as `efficiency` of
+`breakdown`. Let *C* be the time in which a GPU computes (all of `working` in the breakdown), and *B* that in which it
+computes or communicates (`working` and `communication`), both as shares of the time in which that GPU was measured.
 
 | Name | What it is | What it says when it is low |
 | --- | --- | --- |
@@ -102,16 +98,13 @@ communicates
 | `orchestration` | largest *B* | the host leaves even the busiest GPU without work |
 | `parallel` | their product: the mean of *C* | |
 
-They follow the efficiencies of POP (the Performance Optimisation and Productivity centre of excellence) as TALP has
-them for devices
-(arXiv 2603.26576). Ours differ from TALP's:
+They follow the efficiencies of POP (the Performance Optimisation and Productivity centre of excellence) as TALP has them
+for devices (arXiv 2603.26576). Ours differ from TALP's:
 
 - TALP watches the calls of a program from within. Ours are read from samples of counters, so they have the breakdown's
-confidence
-  and error, and need nothing of the program.
+  confidence and error, and need nothing of the program.
 - Computing is all of `working`, with kernels that fill few SMs and what lower clocks cost. Communication is collective
-kernels. A
-  GPU that waits for a copy is idle, so copies lower orchestration.
+  kernels. A GPU that waits for a copy is idle, so copies lower orchestration.
 - They are by GPU, not by process: several ranks on one GPU are one.
 - Only time that was measured counts. GPUs that did nothing, start-up and end count as time without work.
 

@@ -1,9 +1,9 @@
 """Writes the tables of docs/verdicts.md from the account of GPU time and the rules: run it after every change there."""
 
 import ast
-import itertools
 from collections.abc import Iterator
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,7 @@ def _constants(module_name: str) -> Iterator[tuple[str, ...]]:
     """The numbers of a module of the account, with the sentence that stands below each."""
     module = import_module(f"gssr.model.account.{module_name}")
     body = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")).body
-    for statement, below in itertools.pairwise(body):
+    for statement, below in pairwise(body):
         if not (isinstance(statement, ast.Assign) and isinstance(below, ast.Expr)):
             continue
         target = statement.targets[0]
