@@ -34,6 +34,7 @@ SOURCES = """
 ## Where they come from
 
 Field ids of NVIDIA DCGM and metric ids of NVML's GPM (Hopper and newer), with the factor that gives the stored unit.
+Both read the same counters: [which of the two is taken](profile.md#dcgm-or-gpm).
 """
 
 ON_AMD = """
