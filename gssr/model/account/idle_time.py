@@ -68,8 +68,8 @@ def split_idle_time(evidence: Evidence, activity: Activity, awaited: Flags) -> d
 def _explained_part(rate: Floats, idle: Floats, inside: Flags, least: float) -> Floats:
     """How much (0-1) of the idle time of each bin [n_gpus, n_bins] a rate explains: of the nodes [n_bins] or of each GPU.
 
-    All of it where the rate is as high as it usually is in idle time, none where it is as low as in the busiest bins; and
-    none anywhere if it is hardly higher in idle time than at work. ``inside``: the cells that count. ``least``: the rate
+    As much as moving the bytes takes at the rate that is usual in idle time, none where the rate is as low as in the
+    busiest bins; and none anywhere if it is hardly higher in idle time than at work. ``inside``: the cells that count. ``least``: the rate
     that counts for a cause.
     """
     if rate.ndim == 1:  # of the nodes: what their GPUs wait on average is held against it
@@ -89,7 +89,9 @@ def _explained_part(rate: Floats, idle: Floats, inside: Flags, least: float) -> 
     high = weighted_median(own, waits * own)
     busiest = waits <= np.quantile(waits, 0.25) + 1e-9
     base = min(float(np.median(own[busiest])), high / 2)
-    return np.clip((rate - base) / max(high - base, 1e-9), 0.0, 1.0)
+    # What is moved above the base takes so much of the bin at the usual rate; no more idle time is explained by it.
+    seconds = np.maximum(rate - base, 0.0) / max(high - base, 1e-9)
+    return np.asarray(np.clip(seconds / np.maximum(idle, 1e-9), 0.0, 1.0), np.float64)
 
 
 def _rise_together(rate: Floats, idle: Floats, n_bins: int) -> bool:
