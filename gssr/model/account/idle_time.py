@@ -69,8 +69,8 @@ def _explained_part(rate: Floats, idle: Floats, inside: Flags, least: float) -> 
     """How much (0-1) of the idle time of each bin [n_gpus, n_bins] a rate explains: of the nodes [n_bins] or of each GPU.
 
     As much as moving the bytes takes at the rate that is usual in idle time, none where the rate is as low as in the
-    busiest bins; and none anywhere if it is hardly higher in idle time than at work. ``inside``: the cells that count. ``least``: the rate
-    that counts for a cause.
+    busiest bins; and none anywhere if it is hardly higher in idle time than at work. ``inside``: the cells that count.
+    ``least``: the rate that counts for a cause.
     """
     if rate.ndim == 1:  # of the nodes: what their GPUs wait on average is held against it
         count = inside.sum(axis=0)
