@@ -199,7 +199,8 @@ def _least_waiting(job: Job) -> list[Finding]:
 @rule(
     "warning", "{share} of the GPU time is lost waiting for {who}",
     _loss("idle.imbalance", "communication.waiting"),
-    "See what these GPUs have more of: work, a slower clock, a slower node, output that only one rank writes.",
+    "See what these GPUs have more of: work, a slower clock, a slower node, output that only one rank writes; gssr analyze "
+    "-plb FILE shows which GPUs do most.",
     needs=(LEAD,),
 )  # fmt: skip
 def straggler(job: Job, rule: Rule) -> Found | None:
