@@ -12,8 +12,9 @@ import sqlite3
 import stat
 import tempfile
 import time
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
+from functools import partial
 from typing import Any
 
 from gssr.guarded_sqlite import Guarded, not_by_itself, only_reads, open_guarded, uri_of
@@ -65,6 +66,15 @@ def _statement(table: str, columns: Sequence[Column]) -> str:
         f"CREATE TABLE {table} (recording INTEGER NOT NULL, number INTEGER NOT NULL, {own}"
         "PRIMARY KEY (recording, number)) WITHOUT ROWID"
     )
+
+
+def _strict_text(decode: Callable[[bytes], str], data: bytes) -> str:
+    """Decode text within what ``decode`` allows. Raises sqlite3.DatabaseError for what is no UTF-8, which an index never
+    has: such a file is damaged."""
+    text = decode(data)
+    if text.encode() != data:
+        raise sqlite3.DatabaseError("holds text that is no UTF-8")
+    return text
 
 
 class Index:
@@ -133,6 +143,7 @@ class Index:
     def _connect(self, mode: str) -> Guarded:
         connection = open_guarded(uri_of(self.path, mode), [self.path], uri=True, timeout=_PATIENCE)
         connection.bound()
+        connection.text_factory = partial(_strict_text, connection.budget.text)
         return connection
 
     def _make(self) -> None:

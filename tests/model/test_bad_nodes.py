@@ -58,7 +58,8 @@ def jobs(
             )  # fmt: skip
         run = RunFigures(
             f"r{number}", f"{number}.sql", None, "train.py", str(number), f"u{number % 3}", None, "completed", 1e9, 3600.0,
-            nodes_a_job, nodes_a_job, 800, 0, float(nodes_a_job), 0.5, 4.0, 0.1, 0.0, 1e6, 5e5, 0, 0.1, 0.8, tuple(gpus),
+            nodes_a_job, nodes_a_job, 800, 0, float(nodes_a_job), 0.5, 4.0, 0.1, 0.0, 1e6, 5e5, 0, 0.1, 0.8,
+            gpus=tuple(gpus),
         )  # fmt: skip
         found.append((str(number), run))
     return found

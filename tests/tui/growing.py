@@ -47,7 +47,14 @@ class Growing:
         )
         gpus = [{"device_index": index, "uuid": f"GPU-{node}-{index}"} for index in range(n_gpus)]
         self.writer.add_gpus(gpus, MEASURED, STEP)
-        self.writer.commit(self.now)
+        self._commit_all()
+
+    def _commit_all(self) -> None:
+        """Commit what was added: where much has waited, in several transactions."""
+        n_left = -1
+        while n_left != len(self.writer._pending.rows):
+            n_left = len(self.writer._pending.rows)
+            self.writer.commit(self.now)
 
     def grow(self, n_ticks: int = 1) -> None:
         """More rows, committed."""
@@ -59,7 +66,7 @@ class Growing:
                     self._away[gpu] = self._away[gpu] - 1 if self._away[gpu] else rng.choice((1, 2, 5, 40))
                     continue
                 self._add(gpu, self.now + rng.uniform(0, 0.05))
-        self.writer.commit(self.now)
+        self._commit_all()
 
     def sleep(self, seconds: float) -> None:
         """Nobody is sampled for a while."""
