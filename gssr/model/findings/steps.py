@@ -1,11 +1,10 @@
-"""How long a step of the program takes, from the rhythm of what was sampled, or from marks that count steps.
+"""How long a step of the program takes: from marks that count steps, or from a rhythm of what was sampled that can be
+nothing else.
 
 The rhythm is the lag after which samples come again: their autocorrelation is high after each whole number of steps and low
-half a step later. What makes it a step's is that it is no beat of shorter steps with the sampling. A beat gives itself away:
-each sample holds a whole step, so that samples differ little; nodes are sampled at different moments, and a step meets them
-in the order of these moments, its beat in another; and where there is one node, two readings of the same thing that look
-back for different lengths see a step with the delay that these make, a beat with another. Where none of these tells, nothing
-is said.
+half a step later. Steps shorter than a sample beat with the sampling, and a beat looks the same; but each sample of a beat
+is the mean of a whole step, so that samples differ little. Only where they differ by more than those of any beat could is
+the step told; otherwise nothing is said.
 """
 
 import re
@@ -13,29 +12,18 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gssr.arrays import Flags, Floats, Ints
+from gssr.arrays import Floats, Ints
 from gssr.model.results import StepTime, nodes_of
 from gssr.model.statistics.aggregate import numbers_within
 from gssr.model.window import extent
-from gssr.store.format.rows import Event, Gpu
+from gssr.store.format.rows import Event
 from gssr.store.read.recording import RunReader, Samples
 from gssr.store.read.window_edges import Window
 
-METRICS = (
-    "gr_engine_active", "sm_active", "tensor_active", "dram_active", "fp64_active", "fp32_active", "nvlink_tx_bytes",
-    "pcie_rx_bytes", "power_usage", "gpu_utilization", "memory_copy_utilization",
-)  # fmt: skip
-"""What tells of a step."""
-_SAME = (("gr_engine_active", "gpu_utilization"), ("dram_active", "memory_copy_utilization"))
-"""Two readings of the same thing: DCGM's mean over the interval, and NVML's over a shorter time."""
-_NVML_SECONDS = (1 / 6, 1.0)
-"""That time, by model (NVML API reference, nvmlUtilization_t)."""
-_ACTIVITY = ("gr_engine_active", "sm_active", "power_usage", "gpu_utilization")
-_MEANS = METRICS[:7]
-"""What DCGM says of the whole interval: all but the last, which is bytes/s, as a share, as NVML does of the second ones of
-_SAME."""
+METRICS = ("gr_engine_active", "sm_active", "tensor_active", "dram_active")
+"""What tells of a step: shares of the whole interval. Readings of an instant, as NVML's, beat with steps at full height."""
+_ACTIVITY = ("gr_engine_active", "sm_active")
 AWAKE = 0.4
 """Where these are on average below this share of their usual level, the job does not work, and there are no steps."""
 FEWEST = 5.0
@@ -52,19 +40,9 @@ FIRST = 0.5
 shortest is the step, others are its multiples: an exchange shorter than a sample shows best after whole samples."""
 MARGIN = 1.5
 """Swings so many times those of any beat are a step's: noise adds to them."""
-STRETCH = 0.1
-"""Where so much of the recording in one piece fits no steps of this length, their mean isn't known, unless the windows, too,
-say that it changed."""
-TOGETHER, APART = 0.8, 0.03
-"""Nodes agree, this share at least of what they would if they were one, and so much better than on any beat."""
-SHOWN = 0.2
-"""Only those nodes count that show the rhythm by this share of what the one does that shows it most."""
-LAG, ALIKE, SWING = 0.3, 0.6, 0.03
-"""Radians by which two readings may be out of step, how coherent they are at least, and how much, as a share of its
-highest value, a metric changes in a step: a beat of two or more steps a sample is fainter."""
 WINDOWS, WINDOW, WINDOW_STEPS = 60, 64, 7
 """The series has so many points at most, each of so many samples and steps at least."""
-SEEN, SURE = 0.2, 0.05
+SEEN, SURE = 0.8, 0.05
 """The step shows in this share of the windows at least, and its standard error is not above this share of it."""
 CHANGED, KEPT = 0.03, 3
 """A change is told from this share on, between medians of so many points at least."""
@@ -72,8 +50,6 @@ MOST_APART = 20
 """Rows with more gaps that are longer than a step may last tell of none."""
 MOST_EMPTY = 16
 """Where fewer than one in so many intervals of a node hold a row, they were not sampled at that interval."""
-_GENERATION = re.compile(r"8\.[1-9]\d?|(?:9|[1-9]\d)\.\d\d?")
-"""Compute capabilities above 8.0."""
 _LAGS = 4
 _NO_THIRD = [0, 1, 3]
 """Of one, two and so on times a lag, up to _LAGS."""
@@ -82,16 +58,13 @@ _COUNTED = re.compile(r"^(?:\w+[ :/._-])?(?:step|iter|iteration|batch)[ :_#=-]*(
 
 
 class _Rhythm(NamedTuple):
-    """Node means: ``values`` by metric [n_nodes, n] about their level, 0 where unknown; ``known`` alike; the ``level``
-    [n_nodes] and the ``highest`` mean of each. Samples of index k lie about ``times`` [n] (unix s), a node's ``offset``
-    [n_nodes] intervals later."""
+    """Node means: ``values`` by metric [n_nodes, n] about their ``level`` [n_nodes], 0 where unknown; ``known`` alike.
+    Samples of index k lie about ``times`` [n] (unix s)."""
 
     values: Mapping[str, Floats]
     known: Mapping[str, Floats]
     level: Mapping[str, Floats]
-    highest: Mapping[str, float]
     times: Floats
-    offset: Floats
 
 
 def step_time(reader: RunReader, positions: Ints, window: Window, rows: Samples | None) -> StepTime | None:
@@ -104,7 +77,7 @@ def step_time(reader: RunReader, positions: Ints, window: Window, rows: Samples 
     if rows is None and len(positions) and FEWEST * interval <= LONGEST:
         pieces = [_rows_in_the_middle(reader, positions, window.within(*extent(reader)))]
     events = [event for event in reader.events if window.start <= event.time < window.end]
-    return steps(pieces, nodes, interval, _averaged_watts(gpus), events)
+    return steps(pieces, nodes, interval, events)
 
 
 def _rows_in_the_middle(reader: RunReader, positions: Ints, span: Window) -> Samples:
@@ -118,19 +91,9 @@ def _rows_in_the_middle(reader: RunReader, positions: Ints, span: Window) -> Sam
     return Samples(numbers_within(read.gpu, positions, len(reader.gpus)), read.time, read.values)
 
 
-def _averaged_watts(gpus: Sequence[Gpu]) -> float:
-    """The highest power of GPUs whose reading is its mean over a second: Ampere but GA100, and newer (NVML API reference,
-    nvmlDeviceGetPowerUsage). 0 of others, and where it is unknown."""
-    newer = [_GENERATION.fullmatch(gpu.compute_capability or "") is not None for gpu in gpus]
-    return max((gpu.power_limit or 0.0 for gpu in gpus), default=0.0) if all(newer) else 0.0
-
-
-def steps(
-    pieces: Sequence[Samples], nodes: Ints, interval: float, watts: float = 0.0, events: Sequence[Event] = ()
-) -> StepTime | None:
+def steps(pieces: Sequence[Samples], nodes: Ints, interval: float, events: Sequence[Event] = ()) -> StepTime | None:
     """How long a step took, in stretches of a window one after another, from their rows (GPUs numbered as ``nodes``
-    [n_gpus], the number of each one's node); ``interval`` is that of sampling, s; ``watts`` what power may
-    be at most where it is read as its mean over a second, else 0. Marks that count steps go before; None
+    [n_gpus], the number of each one's node); ``interval`` is that of sampling, s. Marks that count steps go before; None
     where there are none and no rhythm is told."""
     marked = _of_marks(events)
     if marked is not None:
@@ -149,12 +112,10 @@ def steps(
             continue
         lag, shown = found
         seconds = lag * interval
-        if lag < 0.99 * FEWEST or sum(lasted) < times * seconds or not _is_no_beat(rhythm, lag, shown, interval, watts):
+        if lag < 0.99 * FEWEST or sum(lasted) < times * seconds or not _is_no_beat(rhythm, lag, shown):
             return None
         series, n = _series(rhythm, lag, interval)
         if not len(series) or len(series) < SEEN * n:
-            return None
-        if np.ptp(series[:, 1]) < CHANGED * seconds and _other_steps(rhythm, lag, shown) >= STRETCH:
             return None
         told = _told(seconds, series, interval)
         return told if told.accuracy <= SURE else None
@@ -223,7 +184,7 @@ def _rhythm(pieces: Sequence[Samples], nodes: Ints, interval: float, longest: fl
         if name in means:
             level = _smooth(means[name], known[name], width // 4)
             awake *= level >= AWAKE * np.percentile(level, 90, axis=1, keepdims=True)
-    values, levels, highest = {}, {}, {}
+    values, levels = {}, {}
     for name, mean in means.items():
         some = known[name] = known[name] * awake
         if not some.any():
@@ -232,9 +193,9 @@ def _rhythm(pieces: Sequence[Samples], nodes: Ints, interval: float, longest: fl
         usual = float(np.median(np.abs(apart[some > 0]))) or float(apart.std())
         apart = np.clip(apart, -8 * usual, 8 * usual)
         if usual > 0 and not _is_held(apart, some):
-            values[name], highest[name] = apart, float(mean.max())
+            values[name] = apart
             levels[name] = (mean * some).sum(axis=1) / np.maximum(some.sum(axis=1), 1)
-    return _Rhythm(values, known, levels, highest, np.concatenate(time), (first - first.min()) / interval)
+    return _Rhythm(values, known, levels, np.concatenate(time))
 
 
 def _smooth(values: Floats, known: Floats, width: int) -> Floats:
@@ -328,79 +289,27 @@ def _finer(own: Floats, lag: float, n: int) -> float:
     return lag
 
 
-def _is_no_beat(rhythm: _Rhythm, lag: float, metrics: Sequence[str], interval: float, watts: float) -> bool:
-    """Whether a rhythm of so many samples, which these metrics show, is the program's, and not one of shorter steps with the
-    sampling."""
+def _is_no_beat(rhythm: _Rhythm, lag: float, metrics: Sequence[str]) -> bool:
+    """Whether one of the metrics that show a rhythm of so many samples swings by more than it could with a beat of shorter
+    steps with the sampling."""
     n = len(rhythm.times)
     frequency = np.asarray(np.fft.rfftfreq(n), np.float64)
-    bands = [
-        (k, np.abs(frequency - k / lag) <= max(0.04 * k / lag, 1.5 / n)) for k in (1, 2, 3) if k / lag < 0.45
-    ]  # of the fundamental and its harmonics
-    spectra = {name: np.fft.rfft(values) for name, values in rhythm.values.items()}
-    band = bands[0][1]
-    swing = {
-        name: 2 * np.sqrt((np.abs(each[:, band]) ** 2).sum(axis=1) / n / np.maximum(rhythm.known[name].sum(axis=1), 1))
-        for name, each in spectra.items()
-    }  # [n_nodes]
-    windows = dict.fromkeys(_MEANS[:-1], (interval, 1.0)) | {_MEANS[-1]: (interval, np.inf)}
-    windows |= {name: (_NVML_SECONDS[0], 1.0) for _, name in _SAME} | ({"power_usage": (1.0, watts)} if watts else {})
+    band = np.abs(frequency - 1 / lag) <= max(0.04 / lag, 1.5 / n)
     for name in metrics:
-        over, top = windows.get(name, (0.0, 0.0))
-        if over and (swing[name] > MARGIN * _most_of_a_beat(over / interval, lag, rhythm.level[name], top)).any():
-            return True
-    own = np.max([each / rhythm.highest[name] for name, each in swing.items()], axis=0)
-    shown = own >= SHOWN * own.max()
-    if shown.sum() > 1:
-        agree = _agreement(spectra, frequency, bands, rhythm.offset, shown)
-        if agree[0] < TOGETHER:
-            return False
-        if agree[0] - max(agree[1:]) >= APART:
-            return True
-    if own.max() < SWING:
-        return False
-    for one, other in _SAME:
-        if one not in metrics or other not in spectra:
-            continue
-        a, b = spectra[one][:, band], spectra[other][:, band]
-        both = complex((a.conj() * b).sum())
-        if abs(both) < ALIKE * float(np.sqrt((np.abs(a) ** 2).sum() * (np.abs(b) ** 2).sum())):
-            continue
-        late = [np.pi * (interval - each) / (lag * interval) for each in _NVML_SECONDS]
-        if min(late) - LAG <= float(np.angle(both)) <= max(late) + LAG:
+        spectrum = np.fft.rfft(rhythm.values[name])[:, band]
+        known = np.maximum(rhythm.known[name].sum(axis=1), 1)
+        swing = 2 * np.sqrt((np.abs(spectrum) ** 2).sum(axis=1) / n / known)
+        if (swing > MARGIN * _most_of_a_beat(lag, rhythm.level[name])).any():
             return True
     return False
 
 
-def _most_of_a_beat(window: float, lag: float, level: Floats, top: float) -> Floats:
-    """How much something between 0 and ``top``, averaged over so many intervals, swings at most about these levels with a
-    beat, so many samples long, of steps shorter than 5/4 of an interval. In a step it changes at most as a square wave from
-    0 to the top does, or as pulses where there is no top; this is what the mean lets through of its first harmonic."""
-    most = 2 * top / np.pi * np.sin(np.pi * np.minimum(level / top, 1.0)) if np.isfinite(top) else 2 * level
-    steps = (1 - 1 / lag) * window
-    return np.asarray(most * (np.sinc(steps) if steps < 1 else 0.217), np.float64)
-
-
-def _agreement(
-    spectra: Mapping[str, NDArray[np.complex128]],
-    frequency: Floats,
-    bands: Sequence[tuple[int, Flags]],
-    offset: Floats,
-    shown: Flags,
-) -> list[float]:
-    """How well nodes agree (1: fully) if the rhythm is a step's, and if it is a beat of steps that are up to three
-    times the sampling's frequency away from it, either way."""
-    orders = (0, 1, -1, 2, -2, 3, -3)
-    total, whole = np.zeros(len(orders)), 0.0
-    for each in spectra.values():
-        weight = 1 / max(float((np.abs(each[:, 1:]) ** 2).mean()), 1e-300)
-        for k, band in bands:
-            own = each[shown][:, band] * np.exp(-2j * np.pi * frequency[band] * offset[shown, None])
-            alone = float((np.abs(own) ** 2).sum())
-            whole += weight * (float((np.abs(own).sum(axis=0) ** 2).sum()) - alone)
-            for at, order in enumerate(orders):
-                turned = own * np.exp(-2j * np.pi * order * k * offset[shown, None])
-                total[at] += weight * (float((np.abs(turned.sum(axis=0)) ** 2).sum()) - alone)
-    return [float(each) / whole if whole > 0 else 0.0 for each in total]
+def _most_of_a_beat(lag: float, level: Floats) -> Floats:
+    """How much a share, averaged over an interval, swings at most about these levels with a beat, so many samples long, of
+    steps shorter than 5/4 of an interval: in a step it changes at most as a square wave between 0 and 1 does, and this is
+    what the mean lets through of its first harmonic."""
+    square = 2 / np.pi * np.sin(np.pi * np.minimum(level, 1.0))
+    return np.asarray(square * np.sinc(1 - 1 / lag), np.float64)
 
 
 def _series(rhythm: _Rhythm, lag: float, interval: float) -> tuple[Floats, int]:
@@ -420,24 +329,6 @@ def _series(rhythm: _Rhythm, lag: float, interval: float) -> tuple[Floats, int]:
         if own is not None and 0.7 <= own[0] / lag <= 1.4:
             found.append((float(rhythm.times[begin]), own[0] * interval))
     return np.array(found, np.float64).reshape(-1, 2), windows
-
-
-def _other_steps(rhythm: _Rhythm, lag: float, shown: Sequence[str]) -> float:
-    """The longest stretch in which what these metrics show doesn't come again after so many samples: where it is less than
-    half as alike as usual, as a share of all that is known."""
-    known = np.max([rhythm.known[name].max(axis=0) for name in shown], axis=0) > 0
-    whole, rest = int(lag), lag % 1
-    both = np.zeros((2, len(known) - whole - 1))
-    for name in shown:
-        values = rhythm.values[name] / rhythm.values[name].std()
-        now, later = values[:, : both.shape[1]], (1 - rest) * values[:, whole:-1] + rest * values[:, whole + 1 :]
-        both += (now * later).sum(axis=0), (now**2 + later**2).sum(axis=0) / 2
-    product, power = _smooth(both, np.ones(both.shape), int(2 * lag))
-    alike = product / np.maximum(power, 1e-300)
-    there = known[: len(alike)] & known[-len(alike) :]
-    usual = float(np.median(alike[there])) if there.any() else 0.0
-    edges = np.flatnonzero(np.diff(np.pad(there & (alike < usual / 2), 1).astype(np.int8))).reshape(-1, 2)
-    return float(np.diff(edges).max(initial=0)) / max(int(there.sum()), 1)
 
 
 def _told(seconds: float, series: Floats, interval: float) -> StepTime:
