@@ -13,6 +13,7 @@ import frames
 import numpy as np
 import planted
 import pytest
+from growing import commit_all
 from hypothesis import given
 from hypothesis import strategies as st
 from test_watch import Clock
@@ -93,7 +94,7 @@ class Grown:
         until = round(share * self.n_rows)
         self._writer.add(self._rows[self.written : until])  # type: ignore[arg-type]
         self.written = until
-        assert self._writer.commit(self._rows[until - 1][1])  # type: ignore[arg-type]
+        commit_all(self._writer, self._rows[until - 1][1])  # type: ignore[arg-type]
 
     def end(self) -> None:
         assert self._run.ended_at is not None
