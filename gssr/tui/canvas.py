@@ -328,7 +328,8 @@ def _look(role: Role, colors: int, light: bool) -> Style:
     elif colors < 256:
         style = Style.parse(FEW_COLOURS.get(role, "underline" if look.startswith("underline") else "none"))
     else:
-        style = Style.parse(_INDEXED.sub(lambda found: f"color({ON_LIGHT[int(found[1])]})", look) if light else look)
+        on_light = _INDEXED.sub(lambda found: f"color({ON_LIGHT.get(int(found[1]), int(found[1]))})", look)
+        style = Style.parse(on_light if light else look)
     return style if colors else style.without_color
 
 

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from gssr.arrays import Floats, Ints
-from gssr.model.breakdown.categories import CATEGORIES, UNKNOWN_CATEGORY
+from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.cached import once
 from gssr.model.live.attention import attention
 from gssr.model.live.frame import Frame
@@ -149,9 +149,9 @@ def _spare(width: int) -> int:
 
 @once
 def classes(frame: Frame) -> list[str]:
-    """What most of each GPU's time in the window went to, in a word; "-" before the window was judged."""
+    """What most of each GPU's time in the window went to, in a word; empty before the window was judged."""
     breakdown = frame.judgement.breakdown if frame.judgement is not None else None
-    words = [UNKNOWN_CATEGORY] * frame.n_gpus
+    words = [""] * frame.n_gpus
     gpus = frame.query.gpus or range(frame.n_gpus)
     if breakdown is None or len(breakdown.by_gpu) != len(gpus):
         return words

@@ -260,7 +260,7 @@ def test_pictures_and_pdf_reports_hold_texts_as_text(
 ) -> None:
     path = recordings[1]
     code, out, said = gssr("analyze", "--png", str(tmp_path), path)
-    assert code == 0 and said.count("\n") == 5
+    assert code == 0 and said.count("\n") == 6
     harmless(out)
     harmless(said)
     n = len(drawn)

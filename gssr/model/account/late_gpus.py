@@ -17,7 +17,9 @@ ORDINARY_WAITS = CATEGORIES[POSITIONS["idle.imbalance"]].ordinary
 WAITS_LITTLE = 0.5
 """A GPU is late in a bin if it waits less than this share of what all wait there on average."""
 ALWAYS_LATE = 0.7
-"""The same GPU is late if it is so in this share of the time in which others wait; by chance it would be so in half."""
+"""The same GPU is late if it is so in this share of the time in which others wait, ..."""
+BY_CHANCE = 0.5
+"""... and the rest on average in no more than this one: where all wait seldom, and not at one time, nobody is late."""
 UNEVEN = 0.25
 """GPUs whose waits over the whole window differ by this share of their mean have unequal shares of the work."""
 TURN_SHARE = 0.2
@@ -70,8 +72,8 @@ def find_late_gpus(account: Account, node_of: Ints, interval: float) -> LateGpus
     )
     share = min(idles, breakdown.share("idle.imbalance")) + min(spins, breakdown.share("communication.waiting"))
     is_waiting = np.asarray(np.repeat(busy, n_together)[: len(breakdown.times)], bool)
-    by_gpu = _mean(np.where(busy, waits, np.nan).T)
-    if late.any() and not late.all():
+    by_gpu = _mean(waits.T)
+    if late.any() and not late.all() and float(how_often[~late].mean()) <= BY_CHANCE:
         code = _code_of_late_ones(late, node_of[used])
         return LateGpus(code, () if code == "imbalance" else tuple(used[late].tolist()), share, is_waiting)
     usual = float(np.nanmean(by_gpu))

@@ -268,7 +268,7 @@ def taking_turns(job: Job, rule: Rule) -> Found | None:
         Threshold("quiet", 0.5, "waiting is more than this share of it: links are quiet most of the time"),
     ),
     "Overlap it with computation, communicate less often (larger batches, gradient accumulation) or less (sharding, lower "
-    "precision); NCCL_DEBUG=INFO shows which links it takes.",
+    "precision); NCCL's log shows which links it takes.",
     needs=(LEAD,),
 )  # fmt: skip
 def communication_bound(job: Job, rule: Rule) -> Found | None:
@@ -294,9 +294,7 @@ def communication_bound(job: Job, rule: Rule) -> Found | None:
         and len(job.evidence.nodes) == 1
     ):
         more.append(told("nvlink_tx_bytes", nvlink, "NVLink carries nothing"))
-        advice = (
-            "NCCL leaves NVLink unused: see NCCL_DEBUG=INFO, NCCL_P2P_DISABLE, and nvidia-smi topo -m within the job."
-        )
+        advice = "NCCL leaves NVLink unused: its log says why. See also nvidia-smi topo -m within the job."
     return _graded(job, rule, share, "in communication kernels", {}, *more, bins=bins, advice=advice)
 
 
