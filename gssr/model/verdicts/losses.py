@@ -29,6 +29,9 @@ _TRACE = (
 )
 
 
+_CRITICAL = Threshold("critical", CRITICAL, "from this share on it is critical")
+
+
 def _loss(*names: str) -> tuple[Threshold, ...]:
     """The thresholds of a loss: the share that is ordinary for its categories, and from which on it is critical."""
     own = [CATEGORIES[POSITIONS[name]] for name in names]
@@ -37,7 +40,7 @@ def _loss(*names: str) -> tuple[Threshold, ...]:
     what = " and ".join(name.replace("_", " ").replace(".", ", ") for name in names)
     return (
         Threshold("warning", least, f"{what}: at least this share of the GPU time", source or "ours"),
-        Threshold("critical", CRITICAL, "from this share on it is critical"),
+        _CRITICAL,
     )
 
 
@@ -238,14 +241,20 @@ def imbalance(job: Job, rule: Rule) -> Found | None:
 
 @rule(
     "warning", "{share} of the GPU time is lost waiting for other GPUs; who is late changes",
-    _loss("idle.imbalance", "communication.waiting"),
+    (
+        *_loss("idle.imbalance", "communication.waiting"),
+        Threshold("jitter", 0.1, "or this share with what waits in communication", "simulated healthy jobs reach 8 %"),
+    ),
     "Let batches take equally long (sort by length, pad less, pack sequences), or let ranks run ahead of each other.",
     needs=(LEAD,),
 )  # fmt: skip
 def rotating_stragglers(job: Job, rule: Rule) -> Found | None:
     """GPUs wait for each other, for another one each time."""
     found = _late(job, rule, "rotating_stragglers")
-    return found[1] if found else None
+    if found is None:
+        return None
+    is_jitter = job.breakdown.share("idle.imbalance") < rule.at("warning") and found[0].share < rule.at("jitter")
+    return None if is_jitter else found[1]
 
 
 @rule(

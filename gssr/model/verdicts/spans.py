@@ -223,7 +223,7 @@ def slow_down(job: Job, rule: Rule) -> Found | None:
     """The share of the time in which GPUs work falls steadily."""
     inside = np.flatnonzero(job.steady)
     parts = min(int(rule.at("parts")), len(inside) // 2)
-    if parts < _FEWEST_PARTS:
+    if parts < _FEWEST_PARTS or job.is_hanging:
         return None
     begins, ends = working_spans(job.account)
     times = job.breakdown.times  # GPUs that begin late or end early don't slow the others down
