@@ -7,6 +7,7 @@ second. What a sentence says of rates holds on average over the time that it cla
 import numpy as np
 
 from gssr.arrays import Flags, Floats
+from gssr.model.account.activity import does_something
 from gssr.model.account.compare_gpus import LONGEST_INTERVAL
 from gssr.model.account.late_gpus import LateGpus
 from gssr.model.account.link_traffic import is_nvlink_quiet
@@ -342,6 +343,8 @@ _PAUSED = (
     Threshold("warning", 0.05, "idle, unexplained: at least this share of the GPU time, all GPUs at once for seconds"),
     Threshold("critical", CRITICAL, "from this share on it is critical"),
 )
+_MOST_OF_IT = 0.5
+"""A sentence on pauses tells of at least this share of the time that it says is lost."""
 _REGULAR = 0.15
 """Distances between pauses that differ by less than this share are a rhythm."""
 
@@ -401,10 +404,16 @@ def _unexplained(job: Job, rule: Rule, form: str) -> Found | None:
 
 
 def _pauses(job: Job) -> list[tuple[float, float]]:
-    """When (unix s) nearly all GPUs were idle at once for no cause that was found, for at least two bins."""
+    """When (unix s) nearly all GPUs were idle at once for no cause that was found, for at least two bins. Kernels that run
+    for a few per cent of the time are work of a job that never does more, and no pause. Empty if most of the time that is
+    lost for no cause lies outside."""
     idle = (job.breakdown.share_over_time("idle.unexplained") >= 0.5) & job.steady
+    if job.used.any():
+        idle &= ~does_something(np.median(job.account.activity.active[job.used], axis=0))
     times, width = job.breakdown.times, job.breakdown.width
-    return [(float(times[first]), float(times[end - 1]) + width) for first, end in stretches(idle) if end - first >= 2]
+    found = [(float(times[first]), float(times[end - 1]) + width) for first, end in stretches(idle) if end - first >= 2]
+    lost = job.breakdown.share("idle.unexplained") * job.evidence.seconds
+    return found if sum(end - first for first, end in found) >= _MOST_OF_IT * lost else []
 
 
 def _may_beat(job: Job) -> bool:
