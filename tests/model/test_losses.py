@@ -391,7 +391,9 @@ def test_what_a_gpu_did_for_a_moment_is_not_said_to_be_nothing() -> None:
     assert of(glance).verdicts["gpus_unused"].title == "All 8 GPUs were hardly ever used"
     assert of(evidence(**scaled(0.0))).verdicts["gpus_unused"].title == "None of the 8 GPUs was ever used"
     for left, said in ((0.15, "did little in the last"), (0.01, "did nothing in the last")):
-        assert said in of(evidence(workload={"cpu": 0.1}, **scaled(during(N, 200, N, left)))).verdicts["tear_down"].title
+        assert (
+            said in of(evidence(workload={"cpu": 0.1}, **scaled(during(N, 200, N, left)))).verdicts["tear_down"].title
+        )
 
 
 def test_whole_per_cents_of_32_bits_are_what_they_are_in_64() -> None:
@@ -404,5 +406,16 @@ def test_a_job_that_never_does_much_does_not_pause_while_it_works() -> None:
     load = np.where(np.arange(N) % 7 == 0, 0.1, 0.04)
     told = of(evidence(workload={"cpu": 0.1}, **scaled(load))).verdicts
     assert "unexplained" in told and "pauses" not in told
-    load[50:54] = load[150:154] = load[230:234] = 0.0  # these it does make, and they are the smaller part of what is lost
+    load[50:54] = load[150:154] = load[230:234] = (
+        0.0  # these it does make, and they are the smaller part of what is lost
+    )
     assert "pauses" not in of(evidence(workload={"cpu": 0.1}, **scaled(load))).verdicts
+
+
+def test_categories_are_shown_inside_the_window() -> None:
+    made = evidence()
+    cut = replace(made, start=made.start + 0.3, end=made.end - 0.6)
+    breakdown = judge(cut).breakdown
+    assert breakdown is not None
+    ((first, last),) = breakdown.spans("working", 9)
+    assert (first, last) == pytest.approx((cut.start, cut.end), abs=1e-6)
