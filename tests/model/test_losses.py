@@ -419,3 +419,9 @@ def test_categories_are_shown_inside_the_window() -> None:
     assert breakdown is not None
     ((first, last),) = breakdown.spans("working", 9)
     assert (first, last) == pytest.approx((cut.start, cut.end), abs=1e-6)
+
+
+def test_gpus_of_one_model_that_draw_unequal_power_at_the_same_work_do_not_wait() -> None:
+    watts = np.array([387, 424, 389, 371, 386, 373, 378, 376])[:, None]
+    told = of(evidence(without=COUNTERS, noise=0.0, gpu_utilization=1.0, power_usage=watts, gpus={"power_limit": None}))
+    assert told.shares("communication") == 0.0 and not told.warned

@@ -43,6 +43,9 @@ SM_NOISE, POWER_NOISE = 0.03, 0.15
 """A smaller share of sparse kernels may be noise: of the counters; of power, which trails by up to a second."""
 _NEARLY_ALL = 0.8
 """From this share of the active time on sparse kernels are looked at alone."""
+POWER_SPREAD = 0.15
+"""GPUs of one model draw powers at the same work that differ by up to this share (eight of a node that all train at 100 %:
+371 to 424 W)."""
 _CLEARLY_ACTIVE = 0.3
 """Ratios to the engine's activity are taken in bins in which it is at least this."""
 _POWER_SECONDS, _SNAPSHOTS = 5.0, 8
@@ -137,9 +140,9 @@ def _densest(measured: Floats, known: Floats) -> float:
     return busiest if busiest >= MIXED_SM else dense
 
 
-def _unmixed(active: Floats, ratio: Floats, dense: float, sparse: float) -> Floats:
+def _unmixed(active: Floats, ratio: Floats, dense: float | Floats, sparse: float | Floats) -> Floats:
     """The share of each bin that kernels of the ratio ``sparse`` take, if all others are of the ratio ``dense``."""
-    return np.asarray(active * np.clip((dense - ratio) / max(dense - sparse, 1e-9), 0.0, 1.0), np.float64)
+    return np.asarray(active * np.clip((dense - ratio) / np.maximum(dense - sparse, 1e-9), 0.0, 1.0), np.float64)
 
 
 def _by_power(evidence: Evidence, activity: Activity, cells: Flags) -> Floats:
@@ -155,13 +158,15 @@ def _by_power(evidence: Evidence, activity: Activity, cells: Flags) -> Floats:
         return np.zeros_like(effort)
     effort[unknown] = over_gpus(effort[~unknown])  # of a card with two dies only the first tells its power
     ratio = _with_usual_values(effort)
-    dense = float(np.percentile(ratio[cells], 90))
+    most = float(np.percentile(ratio[cells], 90))
+    own = np.array([np.percentile(row[of], 90) if of.any() else 0.0 for row, of in zip(ratio, cells, strict=True)])
+    dense = np.where(own >= (1 - POWER_SPREAD) * most, own, most)[:, None]
     if "tensor_active" in evidence.series:
         tensor = np.where(cells, evidence.series["tensor_active"] / np.maximum(activity.active, 1e-9), np.nan)
         tensor = _with_usual_values(tensor)
-        most = float(np.percentile(tensor[cells], 95))
-        if most > 0.1:
-            ratio = np.maximum(ratio, dense * np.minimum(tensor / most, 1.0))
+        busiest = float(np.percentile(tensor[cells], 95))
+        if busiest > 0.1:
+            ratio = np.maximum(ratio, dense * np.minimum(tensor / busiest, 1.0))
     sparse = _unmixed(activity.active, ratio, dense, COLLECTIVE_POWER * dense)
     return np.where(sparse < POWER_NOISE * activity.active, 0.0, sparse)
 
