@@ -90,9 +90,10 @@ def _nobody_communicates(evidence: Evidence, activity: Activity, sparse: Floats)
     if not float(gpu_link_bytes(evidence).mean()) < QUIET_SHARE * LINK_BYTES * float(sparse.mean()):
         return False
     flops = evidence.series.get("flop_active", evidence.series.get("tensor_active"))
-    alone = sparse > _NEARLY_ALL * activity.active
-    alone &= activity.active > _CLEARLY_ACTIVE
-    return flops is not None and not (alone.any() and float(np.nanmean(flops[alone])) < NO_ARITHMETIC)
+    if flops is None:
+        return False
+    alone = (sparse > _NEARLY_ALL * activity.active) & (activity.active > _CLEARLY_ACTIVE) & np.isfinite(flops)
+    return not (alone.any() and float(flops[alone].mean()) < NO_ARITHMETIC)
 
 
 def _memory_busy(evidence: Evidence) -> Floats:
