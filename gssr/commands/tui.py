@@ -35,7 +35,7 @@ def show(beside: "Beside") -> int:
     from gssr.profile.screen import DRAWN, OVER, REQUESTS, USED
     from gssr.profile.terminal import SavedModes
     from gssr.render.glyphs import glyphs
-    from gssr.tui.job import Job, JobScreen
+    from gssr.tui.beside_job import Job, JobScreen
 
     modes = SavedModes()
 

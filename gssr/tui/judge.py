@@ -61,8 +61,9 @@ def asked_of(frame: Frame) -> tuple[Question, Stand] | None:
         return None
     if frame.state in ("live", "stalled") and frame.last - frame.first < LEAST_SECONDS:
         return None
-    question = Question(frame.path, frame.run.run_id, query.span, query.end, query.gpus, query.causes)
-    start = -math.inf if query.span is None or window.start <= frame.first else window.start
+    span = None if query.width is not None else query.span  # what rolls in is a part of the run that is judged
+    question = Question(frame.path, frame.run.run_id, span, query.end, query.gpus, query.causes)
+    start = -math.inf if span is None or window.start <= frame.first else window.start
     end = math.inf if query.end is None or window.end >= frame.last else window.end
     return question, Stand(frame.state, frame.n_rows, frame.n_gpus, Window(start, end))
 

@@ -17,36 +17,34 @@ from gssr.render.glyphs import Glyphs
 from gssr.tui.output import Output
 from gssr.tui.steady_order import SteadyOrders
 
-ScreenName = Literal["job", "gpus", "map", "time", "balance", "why", "compare", "calls"]
+ScreenName = Literal["job", "gpus", "time", "balance", "why", "compare", "calls"]
+TITLES: dict[ScreenName, str] = {
+    "job": "Job", "gpus": "GPUs", "time": "Time", "balance": "Balance", "why": "Why", "compare": "Compare", "calls": "Calls",
+}  # fmt: skip
+"""The screens, in their order."""
+OF_TRACES: frozenset[ScreenName] = frozenset({"calls"})
 Sort = Literal["place", "now", "mean", "p05", "p95", "memory", "SM", "user"]
-Overlay = Literal["", "help", "events"]
-
-
-LATELY = 300.0
-"""While a run grows its last so many seconds are shown, as long as nobody chose another window."""
-
-
 @dataclass(frozen=True, slots=True)
 class View:
     """Selection, time window and ``metric`` (empty: the best that was measured) are shared by all screens.
 
-    ``span`` s up to ``end`` (unix s) are looked at: None is the whole run, and the newest sample. ``cursor`` (unix s) is the
+    ``span`` s up to ``end`` (unix s) are looked at: None is the whole run, and the newest sample; ``lately``: nobody
+    chose a window, so that the newest columns of a run that grows roll in at the right edge. ``cursor`` (unix s) is the
     time looked at, None for none. ``selection``: positions of the GPUs looked at, named ``selected``; empty is the whole
     job. ``gpu``: the position under the cursor of GPUs and Map, -1 before there is one; ``row``: the line under the cursor
     of the other screens; ``note``: which one Why's table is about while the cursor is in the table. ``density`` cycles
     through what a screen can do about many GPUs, 0 is the screen's own choice.
-    ``speed``: seconds of the recording a second while it is played, 0 when it is not. ``scroll``: the first line in sight of
-    what lies over the screen (``overlay``). ``trail``: where Esc goes back to. Of traces only: ``level``: what is looked at
+    ``speed``: seconds of the recording a second while it is played, 0 when it is not. ``trail``: where Esc goes back to. Of traces only: ``level``: what is looked at
     as GPUs; ``opened``: Time shows the one that is selected track by track; ``name``: what ``f`` looks for; ``sought``:
     the names that Calls shows, ``column``: the one that it sorts by; ``toggled``: which calls of its tree are open that
     were not at first, or closed; ``alike``: Time shows bands of rows that spend their time alike; ``place``: the interval
-    of which Why tells all, -1 for the one at the cursor. ``passing``: what is shown is gone with the screen, unless it is
-    kept (``w``).
+    of which Why tells all, -1 for the one at the cursor.
     """
 
     screen: ScreenName = "job"
     metric: str = ""
     span: float | None = None
+    lately: bool = True
     end: float | None = None
     cursor: float | None = None
     selection: tuple[int, ...] = ()
@@ -63,9 +61,6 @@ class View:
     alike: bool = False
     align: Alignment = "start"
     speed: float = 0.0
-    overlay: Overlay = ""
-    scroll: int = 0
-    output: bool = False
     level: LevelName | None = None
     opened: bool = False
     name: str = ""
@@ -73,7 +68,6 @@ class View:
     column: int = 0
     place: int = -1
     toggled: frozenset[int] = frozenset()
-    passing: bool = False
     trail: tuple["View", ...] = ()
 
     def query(self, columns: int, rows: int = 0) -> Query:

@@ -342,6 +342,7 @@ class Watch:
             refined=shown.refined,
             active_from=shown.active_from,
             energy_j=shown.energy_j,
+            score_curve=shown.score_curve,
             timeline=timeline,
             coming=opened.following.coming if late else None,
             thinned=tally.thinned,

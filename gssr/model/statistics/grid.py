@@ -183,7 +183,7 @@ class Columns:
     def __init__(
         self, metric: str, width: float, first: int, n_columns: int, n_gpus: int, sliding: bool = False
     ) -> None:
-        """``sliding``: the newest column is always in sight (``jumped``)."""
+        """``sliding``: the newest column is always in sight."""
         self.metric = metric
         self.width = width
         self.first = first
@@ -251,7 +251,7 @@ class Columns:
     def _slide(self, time: Floats) -> None:
         """Have the newest of these times in sight."""
         if self._sliding and len(time):
-            newest = jumped(column_of(float(time.max()), self.width), self._cells.n_bins)
+            newest = column_of(float(time.max()), self.width)
             self.move_to(max(self.first, newest - self._cells.n_bins + 1))
 
     def _count(self, gpu: Ints, time: Floats, n: Floats, total: Floats) -> None:
@@ -287,16 +287,6 @@ class Columns:
             )
         self._changed = n_columns
         return Grid(self.metric, self.first * self.width, self.width, self._values, closed), self._space
-
-
-JUMPS = 12
-"""A window that follows a growing run moves on by a twelfth of its columns at once: a chart that moved with every column
-would be sent anew each time."""
-
-
-def jumped(newest: int, n_columns: int) -> int:
-    """The last of so many columns when the ``newest`` one is in sight: some after it are blank yet."""
-    return newest + -(newest + 1) % max(n_columns // JUMPS, 1)
 
 
 def column_of(time: float, width: float) -> int:

@@ -3,24 +3,21 @@
 import asyncio
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from signal import Signals
 from typing import NamedTuple
 
 from textual import events
 
+from gssr.model.live.frame import Frame
 from gssr.model.live.watch import Watch
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Table
-from gssr.render.cells import clean, pad
+from gssr.render.cells import clean
 from gssr.render.glyphs import Glyphs
-from gssr.render.roles import Row, Span
-from gssr.render.table import laid_over
 from gssr.tui.app import LiveScreen
+from gssr.tui.dialogs.ask import AskWhat
 from gssr.tui.output import LogFile
-from gssr.tui.view import Scene
-
-_WIDTH = 46
+from gssr.tui.shared.output_pane import OutputPane
 
 
 class Job(NamedTuple):
@@ -44,14 +41,12 @@ class JobScreen(LiveScreen):
     """The live screen on the recording of ``job``."""
 
     def __init__(
-        self, job: Job, watch: Watch, glyphs: Glyphs, hz: float, colors: int, theme: str = "ansi-dark",
+        self, job: Job, watch: Watch, glyphs: Glyphs, hz: float, colors: int, theme: str = "",
         table: Table = TABLE,
     ) -> None:  # fmt: skip
         super().__init__([watch], glyphs, hz, colors, theme, table)
-        self.view = replace(self.view, output=True)
         self._log_file = LogFile(job.log, job.log_start)
         self._job = job
-        self._asking = False
         self._ended = False
         self._sent = 0  # signals
         self._unheard = b""
@@ -59,6 +54,7 @@ class JobScreen(LiveScreen):
     def on_mount(self) -> None:
         """Begin to listen; Textual calls the other class's method of this name as well."""
         self._job.drawn()
+        self.query_one(OutputPane).display = True
         asyncio.get_running_loop().add_reader(self._job.notices, self._hear)
 
     def _hear(self) -> None:
@@ -67,8 +63,7 @@ class JobScreen(LiveScreen):
             self._job.leave()
         *lines, self._unheard = (self._unheard + data).split(b"\n")
         if lines:
-            self._message = clean(lines[-1].decode("utf-8", "replace"))
-            self._draw()
+            self.say(clean(lines[-1].decode("utf-8", "replace")))
 
     async def on_event(self, event: events.Event) -> None:
         """Tell that somebody is there, who may want to stay."""
@@ -77,59 +72,39 @@ class JobScreen(LiveScreen):
         await super().on_event(event)
 
     def _job_runs(self) -> bool:
-        return not self.frames or self.frames[0].state not in ("ended", "lost")
+        return not self.results or self.results[0].state not in ("ended", "lost")
 
     def _next_signal(self) -> int:
         return self._job.signals[min(self._sent, len(self._job.signals) - 1)]
 
-    def _rows(self, scene: Scene) -> list[Row]:
+    def arrived(self, result: Frame) -> None:
+        """Notice the end of the job."""
         if not self._ended and not self._job_runs():
-            self._ended, self._asking = True, False
-            self._message = "the job has ended; q leaves"
+            self._ended = True
+            self.say("The job has ended; q leaves.")
             self._job.over()
-        rows = super()._rows(scene)
-        if not self._asking:
-            return rows
-        return laid_over(rows, question(self._next_signal(), self._glyphs), scene.width)
 
-    def _interrupt(self) -> None:
+    def action_interrupt(self) -> None:
         """Ask, while there is something to ask about."""
-        if self._job_runs():
-            self._asking = True
-        else:
-            super()._interrupt()
+        if not self._job_runs():
+            self.action_leave()
+            return
+        signal = self._next_signal()
+        answers = [
+            ("s", f"stop it: sends {Signals(signal).name}"), ("d", "leave it running, its output comes here"),
+        ]  # fmt: skip
 
-    def _suspend(self) -> None:
+        def answered(answer: str | None) -> None:
+            if answer == "d":
+                self.action_leave()
+            elif answer == "s":
+                self._job.send(signal)
+                self._sent += 1
+                self.say(f"{Signals(signal).name} sent to the job")
+
+        if not isinstance(self.screen, AskWhat):
+            self.push_screen(AskWhat("the job is running", answers), answered)
+
+    def action_suspend(self) -> None:
         """Who watches over the job would stop with us, and the job as soon as nobody takes what it prints."""
-        self._message = "the job can't wait: q leaves the screen, and the job goes on"
-
-    def _typed(self, key: str) -> bool:
-        """While it is asked, keys are answers."""
-        if not self._asking:
-            return False
-        if key in ("d", "q"):
-            self.leave()
-        elif key == "s":
-            signal = self._next_signal()
-            self._job.send(signal)
-            self._sent += 1
-            self._message = f"{Signals(signal).name} sent to the job"
-        if key in ("s", "escape"):
-            self._asking = False
-        self._draw()
-        return True
-
-
-def question(signal: int, glyphs: Glyphs) -> list[Row]:
-    """The box that asks what to do; ``signal`` is the one that stopping sends next."""
-    edge: Row = (Span(glyphs.heavy * _WIDTH, "heading"),)
-    lines: list[Row] = [
-        edge,
-        (Span("  The job is running.", "title"),),
-        (),
-        (Span("  s    ", "value"), Span(f"stop it: sends {Signals(signal).name}")),
-        (Span("  d    ", "value"), Span("leave it running, its output comes here")),
-        (Span("  Esc  ", "value"), Span("go back to the screen")),
-        edge,
-    ]
-    return [pad(line, _WIDTH) for line in lines]
+        self.say("The job can't wait: q leaves the screen, and the job goes on.")

@@ -1,0 +1,80 @@
+"""The metrics of the job as gauges, in whole words: what they are now, and on average."""
+
+import numpy as np
+
+from gssr.model.live.frame import Frame
+from gssr.render.cells import clip, fit
+from gssr.render.columns import length
+from gssr.render.roles import RAMP, Role, Row, Span
+from gssr.render.scale import NONE, UNKNOWN, metric_of, quantity
+from gssr.tui.axis import full_scale, shown_metrics
+from gssr.tui.shared.panel import RowsPanel
+from gssr.tui.view import View
+
+_LEAST_BAR = 6
+_VALUE = 10
+_TWO_FROM = 50
+"""Cells from which the mean stands beside what is now."""
+
+
+class Gauges(RowsPanel):
+    """Every metric that was measured, the most telling first."""
+
+    def show(self, result: Frame, view: View) -> None:
+        """See Panel."""
+        super().show(result, view)
+        self.border_title = "now" if result.is_live else "mean of the window"
+
+    def rows(self, result: Frame, width: int, height: int) -> list[Row]:
+        """A row for each metric."""
+        gpus = np.array(self.view.selection, np.int64) if self.view.selection else None
+        result = result.of_gpus or result
+        means = result.window.overall(gpus)
+        now = _newest(result, gpus) if result.is_live else means
+        names = shown_metrics(result)
+        two = result.is_live and width >= _TWO_FROM
+        labels = [metric_of(name).label for name in names[:height]]
+        room = width - _VALUE - (_VALUE + 1) * two - 1
+        size = max(map(len, labels), default=0)
+        if size > room - _LEAST_BAR - 1:
+            labels = [_shorter(name, room) for name in names[:height]]
+            size = min(max(map(len, labels), default=0), room)
+        bar = room - size - 1
+        rows: list[Row] = []
+        for name, label in zip(names, labels, strict=False):
+            metric, value = metric_of(name), now.get(name)
+            text = quantity(value, metric)
+            row: Row = (Span(f"{fit(label, size, self.glyphs.ellipsis):<{size}} ", "title" if name == result.grid.metric else "dim"),)
+            row = (*row, *_bar(value, full_scale(result, name), bar if bar >= _LEAST_BAR else 0, self.glyphs))
+            row = (*row, Span(f"{NONE if text == UNKNOWN else text:>{width - size - 1 - max(bar, 0) * (bar >= _LEAST_BAR) - (_VALUE + 1) * two}}", "value"))
+            if two:
+                text = quantity(means.get(name), metric)
+                row = (*row, Span(f" {NONE if text == UNKNOWN else text:>{_VALUE}}", "dim"))
+            rows.append(clip(row, width))
+        return rows
+
+
+def _newest(result: Frame, gpus: object) -> dict[str, float | None]:
+    """The mean over the GPUs of the newest value of each metric."""
+    found: dict[str, float | None] = {}
+    for name in result.whole.names:
+        values = result.lately(name)
+        values = values if gpus is None else values[gpus]  # type: ignore[index]
+        found[name] = float(np.nanmean(values)) if np.isfinite(values).any() else None
+    return found
+
+
+def _shorter(name: str, room: int) -> str:
+    metric = metric_of(name)
+    return metric.label if len(metric.label) <= room else metric.short
+
+
+def _bar(value: float | None, full: float, width: int, glyphs: object) -> Row:
+    if width < 1:
+        return ()
+    if value is None:
+        return (Span(" " * width),)
+    fraction = min(max(value / full, 0.0), 1.0)
+    filled = length(fraction, width, glyphs)  # type: ignore[arg-type]
+    role: Role = RAMP[min(int(fraction * len(RAMP)), len(RAMP) - 1)]
+    return (Span(filled, role), Span(glyphs.track * (width - len(filled)), "track"))  # type: ignore[attr-defined]

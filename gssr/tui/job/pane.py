@@ -1,0 +1,62 @@
+"""Job: how well is the job using its GPUs? The score leads, the sentence says what is wrong, the wall shows all GPUs."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+
+from gssr.model.live.frame import Frame, Query
+from gssr.tui.job.gauges import Gauges
+from gssr.tui.job.score import Score, ScoreHistory
+from gssr.tui.job.sentence import Sentence
+from gssr.tui.job.space_average import SpaceAverage
+from gssr.tui.job.verdict_cards import VerdictCards
+from gssr.tui.shared.pane import ScreenPane
+from gssr.tui.shared.screen_rows import ScreenRows
+from gssr.tui.shared.wall import Wall
+from gssr.tui.view import View
+
+_SCORES = 120
+"""Columns that the score's curve has at most."""
+
+
+class JobPane(ScreenPane):
+    """How well is the job using its GPUs?"""
+
+    screen_name, title, question = "job", "Job", "How well is the job using its GPUs?"
+
+    def compose(self) -> ComposeResult:
+        """Left what it is in numbers, right what is wrong and the pictures."""
+        with Horizontal(id="job-of-recording"):
+            with Vertical(id="job-left"):
+                yield Score(id="score", classes="panel")
+                yield Gauges(id="gauges", classes="panel")
+            with Vertical(id="job-right"):
+                yield Sentence(id="sentence", classes="panel")
+                yield VerdictCards(id="verdicts", classes="panel")
+                yield SpaceAverage(id="space-average", classes="panel")
+                yield Wall(id="wall", classes="panel")
+        yield ScreenRows("job")
+
+    def on_mount(self) -> None:
+        """Name the cards."""
+        self.query_one(VerdictCards).border_title = "what to do first"
+
+    def asks(self, query: Query, width: int, height: int) -> Query:
+        """Besides the score's curve, and what the rules say."""
+        curve = self.query_one(ScoreHistory).content_size.width
+        return replace(query, score_columns=min(max(curve, 20), _SCORES))
+
+    def show(self, results: Sequence[Frame], view: View) -> None:
+        """See ScreenPane; a trace is still one drawing."""
+        result = results[0]
+        trace = result.part is not None
+        self.query_one("#job-of-recording").display = not trace
+        rows = self.query_one(ScreenRows)
+        rows.display = trace
+        if trace:
+            rows.show_all(results, view)
+            return
+        for widget in (Score, Gauges, Sentence, VerdictCards, SpaceAverage, Wall):
+            self.query_one(widget).show(result, view)  # type: ignore[attr-defined]

@@ -1,0 +1,85 @@
+"""The score in big digits, the word beside it, and its curve."""
+
+import numpy as np
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.strip import Strip
+from textual.widgets import Digits, Label
+
+from gssr.metrics import best_measured
+from gssr.model.live.frame import RECENT_SECONDS, Frame
+from gssr.render.clock import duration
+from gssr.render.columns import columns
+from gssr.render.scale import fixed, metric_of, unit_of
+from gssr.score import CAVEAT, DEFINITION, how_to_measure
+from gssr.tui.axis import seconds_text
+from gssr.tui.shared.history import history_rows
+from gssr.tui.shared.panel import Panel
+from gssr.tui.shared.timed import cells_of, rolls
+from gssr.tui.view import View
+
+
+class ScoreHistory(Panel):
+    """The running efficiency score: the score of all GPUs column by column, on a fixed axis from 0 to 1."""
+
+    def render_line(self, y: int) -> Strip:
+        """One row of the curve."""
+        result, (width, height) = self.result, self.content_size
+        if result is None or result.score_curve is None:
+            return Strip.blank(width)
+        curve, cells = result.score_curve, cells_of(result, width)
+        values = columns(curve.values, curve.start, curve.width, cells.start, cells.end, width)
+        known_from = max(cells.at(result.first) or 0, 0) if cells.start < result.first else 0
+        if not rolls(result) or np.isnan(values[-1:]).all():
+            last = np.flatnonzero(np.isfinite(values))
+            values[last[-1] + 1 if len(last) else 0 :] = values[last[-1]] if len(last) else np.nan
+        rows = history_rows(values, height, self.palette, self.glyphs, known_from)
+        return Strip(rows[y]).adjust_cell_length(width)
+
+
+class Score(Vertical):
+    """How well the GPUs were used, in one number."""
+
+    def compose(self) -> ComposeResult:
+        """The number, what it is, and its curve."""
+        with Horizontal(id="score-head"):
+            yield Digits("", id="score-digits")
+            with Vertical(id="score-words"):
+                yield Label("score", id="score-word")
+                yield Label("", id="score-of")
+        yield Label("", id="score-remark")
+        yield ScoreHistory(id="score-curve")
+
+    def on_mount(self) -> None:
+        """Say what the score is where the mouse asks."""
+        self.border_title = "how well the GPUs are used"
+        self.tooltip = f"score: {DEFINITION}, of the mean SM activity A, occupancy O and pipe activity F; {CAVEAT}"
+
+    def show(self, result: Frame, view: View) -> None:
+        """See Panel."""
+        gpus = np.array(view.selection, np.int64) if view.selection else None
+        score, recent = result.whole.score(gpus), result.recent.score(gpus)
+        live = result.is_live
+        word, of, remark = "score", f"whole run, {duration(result.last - result.first)}", ""
+        shown = fixed(recent if live and recent is not None else score, 3, "")
+        if live:
+            lasted = min(RECENT_SECONDS, max(result.last - result.first, 0.0))
+            of = f"last {seconds_text(round(lasted))}\nrun {fixed(score, 3, '-')}"
+        if score is None:
+            known = {name: mean for name, mean in result.recent.overall(gpus).items() if mean is not None}
+            best = best_measured(known)
+            why = how_to_measure(result.gpus[0].backend if result.gpus else None)
+            remark = f"no score: {why or 'SM activity, occupancy or a pipe was not measured'}"
+            word, shown = "score unknown", "-"
+            if best is not None:
+                unit = unit_of(metric_of(best))
+                shown, word = fixed(known[best] * unit.factor, 0), f"{unit.name} {metric_of(best).label}"
+        self.query_one("#score-digits", Digits).update(shown)
+        self.query_one("#score-word", Label).update(word)
+        self.query_one("#score-of", Label).update(of)
+        said = self.query_one("#score-remark", Label)
+        said.update(remark)
+        said.display = bool(remark)
+        curve = self.query_one(ScoreHistory)
+        curve.display = score is not None
+        curve.show(result, view)

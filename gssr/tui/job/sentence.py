@@ -1,0 +1,100 @@
+"""Where the GPU time went: the sentence, the bar that adds up to all of it, and what its colours mean."""
+
+import numpy as np
+
+from gssr.model.breakdown.categories import CATEGORIES
+from gssr.model.breakdown.result import Breakdown
+from gssr.model.live.frame import RECENT_SECONDS, Frame
+from gssr.render.breakdown import LOOKS, breakdown_bar, headline, shown_categories
+from gssr.render.cells import wrap
+from gssr.render.roles import Row, Span
+from gssr.render.scale import percent
+from gssr.render.shares import legend as categories
+from gssr.render.shares import split_bar
+from gssr.tui.judge import LEAST_SECONDS
+from gssr.tui.shared.panel import RowsPanel
+from gssr.tui.view import View
+
+_TALL = 6
+"""Rows from which the bar of the last minute stands below that of the run."""
+
+
+class Sentence(RowsPanel):
+    """The answer in one sentence, and the bar that shows it."""
+
+    def show(self, result: Frame, view: View) -> None:
+        """See Panel."""
+        super().show(result, view)
+        self.border_title = "where the GPU time goes" if result.is_live else "where the GPU time went"
+
+    def rows(self, result: Frame, width: int, height: int) -> list[Row]:
+        """The sentence, then the bars, then as much of the legend as fits."""
+        ascii_only = self.glyphs.levels.isascii()
+        if result.part is not None:
+            shares = result.part.total.tolist()
+            return [split_bar(shares, width, self.glyphs.track), *categories(shares)][:height]
+        breakdown = None if result.judgement is None else result.judgement.breakdown
+        if breakdown is None:
+            return wrap(not_judged(result), width, role="dim")[:height]
+        rows = wrap(headline(breakdown), width, role="value")
+        lately = last_minute(breakdown) if result.is_live and height >= _TALL else None
+        if lately is None:
+            rows.append(breakdown_bar(breakdown, width, ascii_only))
+        else:
+            rows.append((Span("run        ", "dim"), *breakdown_bar(breakdown, width - 11, ascii_only)))
+            rows.append((Span("last minute", "dim"), *bar_of(lately, width - 11, ascii_only)))
+        return [*rows, *legend(breakdown, width, height - len(rows), ascii_only)][:height]
+
+
+def not_judged(result: Frame) -> str:
+    """Why there is no verdict yet."""
+    lasted = result.last - result.first
+    if result.is_live and lasted < LEAST_SECONDS:
+        return f"Where the GPU time goes is told from {LEAST_SECONDS:.0f} s on: in {LEAST_SECONDS - lasted:.0f} s."
+    return "The rules look at this window ..."
+
+
+def last_minute(breakdown: Breakdown) -> np.ndarray | None:  # type: ignore[type-arg]
+    """[n_categories]: the shares of the newest RECENT_SECONDS; None where nothing is known of them."""
+    if not len(breakdown.times):
+        return None
+    end = float(breakdown.times[-1]) + breakdown.width
+    seconds = breakdown.over_time[breakdown.times >= end - RECENT_SECONDS - breakdown.width / 2].sum(axis=0)
+    return np.asarray(seconds / seconds.sum()) if seconds.sum() > 0 else None
+
+
+def bar_of(shares: np.ndarray, width: int, ascii_only: bool) -> Row:  # type: ignore[type-arg]
+    """Shares of categories as a bar of exactly ``width`` cells."""
+    edges = np.round(np.cumsum(shares) * width).astype(int).tolist()
+    spans, start = [], 0
+    for each, end in zip(CATEGORIES, edges, strict=True):
+        if end > start:
+            spans.append(Span(LOOKS[each.name].marked(ascii_only) * (end - start), LOOKS[each.name].role))
+        start = max(start, end)
+    return tuple(spans)
+
+
+def legend(breakdown: Breakdown, width: int, height: int, ascii_only: bool) -> list[Row]:
+    """The categories with their shares, the largest first, in as many columns as fit."""
+    shares = breakdown.shares
+    shown = sorted(shown_categories(breakdown), key=lambda at: -float(shares[at]))
+    if height < 1 or not shown:
+        return []
+    pieces: list[Row] = []
+    for at in shown:
+        look = LOOKS[CATEGORIES[at].name]
+        mark = Span(look.marked(ascii_only) * 2 + " ", look.role)
+        pieces.append((mark, Span(percent(float(shares[at])), "value"), Span(f" {CATEGORIES[at].label}", "dim")))
+    rows: list[Row] = []
+    line: Row = ()
+    used = 0
+    for piece in pieces:
+        size = sum(len(span.text) for span in piece)
+        if used and used + 3 + size > width:
+            rows.append(line)
+            line, used = (), 0
+            if len(rows) == height:
+                return rows
+        line = (*line, Span("   "), *piece) if used else piece
+        used += size + (3 if used else 0)
+    return [*rows, line][:height]

@@ -1,0 +1,38 @@
+"""A tab: what it asks of the recording, and what it does with the results."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from textual.widgets import TabPane
+
+from gssr.model.live.frame import Frame, Query
+from gssr.tui.view import ScreenName, View
+
+
+class ScreenPane(TabPane):
+    """One of the app's screens. ``asks`` adds to the app's query what this screen needs while it is in sight; ``show``
+    draws the newest results: that of the recording, and of the one that it is compared with."""
+
+    screen_name: ScreenName
+    title: str
+    question: str
+
+    def __init__(self) -> None:
+        super().__init__(self.title, id=self.screen_name)
+
+    def columns(self, width: int, height: int) -> int:
+        """How many columns of time the widest widget can show."""
+        return max(width, 1)
+
+    def asks(self, query: Query, width: int, height: int) -> Query:
+        """The app's query with what this screen needs besides."""
+        return query
+
+    def show(self, results: Sequence[Frame], view: View) -> None:
+        """Draw these results."""
+        raise NotImplementedError
+
+    @staticmethod
+    def with_score(query: Query, columns: int) -> Query:
+        """The query that also asks for the score's curve."""
+        return replace(query, score_columns=columns)

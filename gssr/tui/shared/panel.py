@@ -1,0 +1,74 @@
+"""What every widget that shows a part of a result is: a panel with a title in its border, told a result by ``show``."""
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.app import App
+from textual.strip import Strip
+from textual.widget import Widget
+
+from gssr.model.live.frame import Frame
+from gssr.render.glyphs import Glyphs, drawable
+from gssr.render.roles import Row
+from gssr.tui.themes import Palette
+from gssr.tui.view import View
+
+
+class Drawing:
+    """What widgets draw with: the colours of the app's theme, and the characters that its terminal can show."""
+
+    app: App[object]
+
+    @property
+    def palette(self) -> Palette:
+        """The colours of the theme."""
+        return self.app.palette  # type: ignore[attr-defined,no-any-return]
+
+    @property
+    def glyphs(self) -> Glyphs:
+        """The characters that the terminal can show."""
+        return self.app.glyphs  # type: ignore[attr-defined,no-any-return]
+
+    def strip_of(self, row: Row, width: int, base: Style | None = None) -> Strip:
+        """A row of a pure drawing as a line of this widget, cut or filled to ``width`` cells."""
+        style = self.palette.style
+        segments = [Segment(span.text, style(span.role)) for span in drawable(row, self.glyphs)]
+        strip = Strip(segments).adjust_cell_length(width)
+        return strip if base is None else strip.apply_style(base)
+
+
+class Panel(Drawing, Widget, can_focus=True):
+    """A part of a screen that is drawn from a result and a view, and from nothing else.
+
+    ``show`` keeps both and draws anew; a subclass says in ``render_line`` or ``rows`` what is seen. Tab goes from panel to
+    panel, and ``z`` gives one the whole screen.
+    """
+
+    ALLOW_MAXIMIZE = True
+    result: Frame | None = None
+    view: View
+
+    def show(self, result: Frame, view: View) -> None:
+        """Draw from this result from now on."""
+        self.result, self.view = result, view
+        self.refresh()
+
+
+class RowsPanel(Panel):
+    """A panel whose content is rows of a pure drawing, made for its size by ``rows``."""
+
+    _rows: tuple[tuple[object, ...], list[Row]] | None = None
+
+    def rows(self, result: Frame, width: int, height: int) -> list[Row]:
+        """The drawing, at most ``height`` rows of at most ``width`` cells."""
+        raise NotImplementedError
+
+    def render_line(self, y: int) -> Strip:
+        """One row of it."""
+        width, height = self.content_size
+        if self.result is None:
+            return Strip.blank(width)
+        key = (id(self.result), self.view, width, height, self.palette.theme)
+        if self._rows is None or self._rows[0] != key:
+            self._rows = key, self.rows(self.result, width, height)
+        rows = self._rows[1]
+        return self.strip_of(rows[y] if y < len(rows) else (), width)
