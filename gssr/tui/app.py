@@ -112,7 +112,7 @@ class LiveScreen(App[int]):
         key("y", "copy", "Copy", "copy what is seen to the clipboard", "Program", show=False),
         key("T", "change_theme", "Theme", "choose a theme", "Program", show=False),
         key("escape", "back", "Back", "one level up: the filter, the selection, the time cursor", "Program", show=False),
-        key("colon", "command_palette", "Commands", "find anything by its name", "Program", show=False),
+        key("ctrl+p,colon", "command_palette", "Commands", "find anything by its name", "Program", show=False),
         key("question_mark,f1", "help", "Keys", "the keys of the focused panel", "Program"),
         key("ctrl+c", "interrupt", "Leave", "beside a job: stop it, leave it running, or go back; else leave", "Program", show=False),
         key("ctrl+z", "suspend", "Suspend", "to the shell for a while; its fg comes back here", "Program", show=False),

@@ -43,7 +43,7 @@ class Everything(Provider):
     def _actions(self) -> Iterator[Found]:
         """Everything that has a key."""
         for binding in type(self.app).BINDINGS:
-            if binding.key != "colon":  # type: ignore[union-attr]
+            if binding.action != "command_palette":  # type: ignore[union-attr]
                 help = binding.tooltip.partition(": ")[2] or binding.tooltip  # type: ignore[union-attr]
                 yield Found(binding.description, help, partial(self.app.run_action, binding.action))  # type: ignore[union-attr]
 

@@ -148,7 +148,7 @@ class Palette:
 
     def load(self, fraction: float) -> Style:
         """The colour of a load, a fraction of the full scale."""
-        return self._loads[min(max(int(fraction * LOAD_STEPS), 0), LOAD_STEPS - 1)]
+        return self._loads[min(max(round(fraction * (LOAD_STEPS - 1)), 0), LOAD_STEPS - 1)]
 
     @cached_property
     def missing(self) -> Style:
@@ -166,10 +166,10 @@ class Palette:
 _CATEGORY: dict[Role, str] = {look.role: look.colour for look in LOOKS.values()}
 _THEMED: dict[Role, str] = {
     "title": "foreground", "heading": "accent", "good": "success", "bad": "error", "outlier": "warning",
-    "series": "success", "gap": "accent",
+    "series": "success", "gap": "accent", "neutral": "secondary",
 }  # fmt: skip
 _FEW_ROLES: dict[Role, str] = {
-    "series": "green", "band": "bright_black", "fill": "bright_black", "track": "bright_black",
+    "series": "green", "neutral": "white", "band": "bright_black", "fill": "bright_black", "track": "bright_black",
     "working1": "green", "working2": "green", "working3": "green", "working4": "bright_green", "working5": "yellow",
     "working6": "yellow", "communication1": "blue", "communication2": "blue", "idle1": "red", "idle2": "magenta",
     "idle3": "red", "idle4": "bright_red", "idle5": "red", "idle6": "bright_magenta", "outside1": "bright_black",

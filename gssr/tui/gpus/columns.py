@@ -55,7 +55,7 @@ def _columns(result: Frame) -> list[Column]:
             value = float(values(frame)[gpu])
             return NONE if value != value else fixed(value * unit.factor, decimals)
 
-        width = max(len(title), len(unit.name), 5)
+        width = max(len(title) + 1 + len(unit.name), 5)
         return Column(key, title, unit.name, width, values, text, full_scale(result, name), help)
 
     found.append(number(NOW, "now" if result.is_live else "last", lambda frame: frame.latest, shown.name,
@@ -80,7 +80,7 @@ def _columns(result: Frame) -> list[Column]:
 
 
 def _title(label: str, short: str) -> str:
-    return label if len(label) <= 9 else _WORDS.get(label, short)
+    return _WORDS.get(label) or (label.lower() if len(label) <= 9 else short)
 
 
 _WORDS = {

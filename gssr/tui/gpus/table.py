@@ -17,7 +17,7 @@ from gssr.model.live.attention import attention
 from gssr.model.live.frame import Frame
 from gssr.render.cells import fit
 from gssr.tui.axis import age_text
-from gssr.tui.gpus.columns import CLASS, NAME, NOW, Column, columns_of, usual
+from gssr.tui.gpus.columns import CLASS, MEAN, NAME, NOW, Column, columns_of, usual
 from gssr.tui.keys import key
 from gssr.tui.order import passing
 from gssr.tui.shared.history import history_rows
@@ -29,6 +29,8 @@ from gssr.tui.view import View
 _MARK = 2
 _HEAD = 1
 _LEAST_HISTORY = 8
+_MOST_TALL = 4
+"""Rows that a GPU takes at most, where there are few."""
 
 
 class GpuTable(Drawing, ScrollView, can_focus=True):
@@ -111,11 +113,20 @@ class GpuTable(Drawing, ScrollView, can_focus=True):
         if self.gpu not in self.order and len(self.order):
             outliers = attention(result).unlike()
             self._point(int(next((gpu for gpu in self.order if outliers[gpu]), self.order[0])))
-        self.virtual_size = Size(self.size.width, len(self.order) + _HEAD)
+        self.virtual_size = Size(self.size.width, len(self.order) * self.tall + _HEAD)
         self.border_title = f"{result.noun}s"
         hits = f"{len(self.order):,} of {n:,} pass {self._view.filter}, " if self._view.filter else ""
         self.border_subtitle = f"{hits}by {column.title}{', most first' if self.descending else ''}"
         self.refresh()
+
+    @property
+    def tall(self) -> int:
+        """Rows that a GPU takes: more than one where all fit."""
+        return max(min((self.size.height - _HEAD) // max(len(self.order), 1), _MOST_TALL), 1)
+
+    def on_resize(self) -> None:
+        """Other columns, other heights."""
+        self._arrange()
 
     def shown_columns(self) -> list[Column]:
         """The columns in sight; that which is sorted by is always there."""
@@ -144,11 +155,11 @@ class GpuTable(Drawing, ScrollView, can_focus=True):
             return Strip.blank(width)
         if y == 0:
             return self._head(result, width)
-        at = y - _HEAD + self.scroll_offset.y
+        at, part = divmod(y - _HEAD + self.scroll_offset.y, self.tall)
         if at >= len(self.order):
             text = self.problem or (f"no {result.noun} passes the filter" if not len(self.order) and y == 1 else "")
             return Strip([Segment(text, self.palette.style("outlier"))]).adjust_cell_length(width)
-        return self._line(result, int(self.order[at]), width)
+        return self._line(result, int(self.order[at]), width, part)
 
     def _cells(self, result: Frame, width: int) -> tuple[Cells, int]:
         """The cells of the history, and where it begins."""
@@ -179,7 +190,7 @@ class GpuTable(Drawing, ScrollView, can_focus=True):
             segments += list(self.strip_of(axis_row(result, cells), cells.n))
         return Strip(segments).adjust_cell_length(width)
 
-    def _line(self, result: Frame, gpu: int, width: int) -> Strip:
+    def _line(self, result: Frame, gpu: int, width: int, part: int) -> Strip:
         found, palette = attention(result), self.palette
         letters = found.letters(gpu)
         mark = ("!" if self.glyphs.levels.isascii() else "▲") if "!" in letters else letters[:1]
@@ -196,12 +207,12 @@ class GpuTable(Drawing, ScrollView, can_focus=True):
                 style = palette.style("plain")
                 if column.key == NOW and found.age[gpu] > 0:
                     text, style = age_text(float(found.age[gpu])), palette.missing
-                elif column.unit == "%" and column.full:
+                elif column.key in (NOW, MEAN) and column.full:
                     value = float(column.values(result)[gpu])
                     style = palette.load(value / column.full) if value == value else style
                 segments.append(Segment(f"{text:>{size}}", style))
             x = end
-        strip = Strip(segments)
+        strip = Strip(segments) if part == (self.tall - 1) // 2 else Strip.blank(x)
         if gpu == self.gpu:
             strip = strip.apply_style(palette.cursor if self.has_focus else Style(bold=True) + palette.cursor)
         elif gpu == self._hovered:
@@ -211,7 +222,7 @@ class GpuTable(Drawing, ScrollView, can_focus=True):
             return strip.adjust_cell_length(width)
         values = fractions(result, in_cells(result, result.grid.values[gpu], cells))
         known_from = max(cells.at(result.first) or 0, 0) if cells.start < result.first else 0
-        row = history_rows(values, 1, palette, self.glyphs, known_from)[0]
+        row = history_rows(values, self.tall, palette, self.glyphs, known_from)[part]
         return Strip([*strip, Segment(" " * (begin - x)), *row]).adjust_cell_length(width)
 
     # Keys and the mouse
@@ -228,9 +239,9 @@ class GpuTable(Drawing, ScrollView, can_focus=True):
     def point_at(self, gpu: int) -> None:
         """Put the cursor on a GPU, and have it in sight."""
         self._point(gpu)
-        at, room = self._at(), max(self.content_size.height - _HEAD, 1)
+        at, room = self._at() * self.tall, max(self.size.height - _HEAD, 1)
         top = self.scroll_offset.y
-        wanted = min(max(top, at - room + 1), at)
+        wanted = min(max(top, at - room + self.tall), at)
         if wanted != top:
             self.scroll_to(y=wanted, animate=False)
         self.refresh()
@@ -242,7 +253,7 @@ class GpuTable(Drawing, ScrollView, can_focus=True):
 
     def action_page(self, step: int) -> None:
         """A page up or down."""
-        self.action_cursor(step * max(self.content_size.height - _HEAD - 1, 1))
+        self.action_cursor(step * max((self.size.height - _HEAD) // self.tall - 1, 1))
 
     def sort_by(self, name: str) -> None:
         """Sort by a column; again the other way round. Numbers begin with the least, which is what one looks for."""
@@ -288,7 +299,7 @@ class GpuTable(Drawing, ScrollView, can_focus=True):
                 if begin - 1 <= offset.x < end:
                     self.sort_by(column.key)
             return
-        at = offset.y - _HEAD + self.scroll_offset.y
+        at = (offset.y - _HEAD + self.scroll_offset.y) // self.tall
         if at < len(self.order):
             self.point_at(int(self.order[at]))
             if event.chain == 2:

@@ -58,5 +58,6 @@ class JobPane(ScreenPane):
         if trace:
             rows.show_all(results, view)
             return
+        self.query_one(SpaceAverage).gutter = self.query_one(Wall).offset_of(result) - 1
         for widget in (Score, Gauges, Sentence, VerdictCards, SpaceAverage, Wall):
             self.query_one(widget).show(result, view)  # type: ignore[attr-defined]

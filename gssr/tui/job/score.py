@@ -52,7 +52,7 @@ class Score(Vertical):
 
     def on_mount(self) -> None:
         """Say what the score is where the mouse asks."""
-        self.border_title = "how well the GPUs are used"
+        self.border_title = "GPU saturation"
         self.tooltip = f"score: {DEFINITION}, of the mean SM activity A, occupancy O and pipe activity F; {CAVEAT}"
 
     def show(self, result: Frame, view: View) -> None:
@@ -60,7 +60,7 @@ class Score(Vertical):
         gpus = np.array(view.selection, np.int64) if view.selection else None
         score, recent = result.whole.score(gpus), result.recent.score(gpus)
         live = result.is_live
-        word, of, remark = "score", f"whole run, {duration(result.last - result.first)}", ""
+        word, of, remark = "score", f"whole run\n{duration(result.last - result.first)}", ""
         shown = fixed(recent if live and recent is not None else score, 3, "")
         if live:
             lasted = min(RECENT_SECONDS, max(result.last - result.first, 0.0))

@@ -13,12 +13,18 @@ from gssr.tui.shared.timed import cells_of, fractions, in_cells, value_text
 from gssr.tui.view import View
 
 GUTTER = 4
+"""Cells left of the axis, where nothing else says so."""
 _TALL = 9
 """Rows from which a quarter of the scale has a label of its own."""
+_TIMED = 7
+"""Rows from which the times stand under the chart."""
 
 
 class SpaceAverage(RowsPanel):
-    """A chart of one metric, drawn by plotext as on the page."""
+    """A chart of one metric, drawn by plotext as on the page. ``gutter``: cells left of its axis; as many as the names of a
+    wall below it take, so that both have the same times in the same columns."""
+
+    gutter = GUTTER
 
     def show(self, result: Frame, view: View) -> None:
         """See Panel."""
@@ -29,25 +35,30 @@ class SpaceAverage(RowsPanel):
         means = result.window.per_gpu(result.grid.metric)
         if not now and np.isfinite(means).any():
             now = f"mean {value_text(result, float(np.nanmean(means)))}"
-        self.border_title = f"{metric.label}, mean of all {result.noun}s and lowest to highest"
+        self.border_title = f"{metric.label}: mean of all {result.noun}s, lowest to highest"
         self.border_subtitle = now
 
     def rows(self, result: Frame, width: int, height: int) -> list[Row]:
         """The chart, its axis below."""
         from gssr.report.plotext_chart import band_chart  # takes a tenth of a second to import
 
-        cells = cells_of(result, max(width - GUTTER - 1, 1))
+        gutter = self.gutter
+        cells = cells_of(result, max(width - gutter - 1, 1))
         space = result.space
         mean, low, high = (
             fractions(result, in_cells(result, values, cells)) for values in (space.mean, space.low, space.high)
         )
         full, name = full_scale(result, result.grid.metric), result.grid.metric
-        tall = height - 2
+        timed = height >= _TIMED
+        tall = height - 2 * timed
+        if tall < 2:
+            return []
         steps = (0.0, 0.25, 0.5, 0.75, 1.0) if tall >= _TALL else (0.0, 0.5, 1.0) if tall >= 3 else (0.0, 1.0)
         labels = [y_label(step, full, name) for step in steps]
-        labels[-1] = labels[-1] if len(scale_text(metric_of(name), full)) > GUTTER else scale_text(metric_of(name), full)
-        rows = band_chart(mean, low, high, labels, _ticks(result, cells), GUTTER, tall, self.glyphs)
-        return [_coloured(row, mean.tolist(), GUTTER + 1) for row in rows]
+        whole = scale_text(metric_of(name), full)
+        labels[-1] = whole if len(whole) <= gutter else labels[-1]
+        rows = band_chart(mean, low, high, labels, _ticks(result, cells) if timed else (), gutter, tall, self.glyphs)
+        return [_coloured(row, mean.tolist(), gutter + 1) for row in rows[:height]]
 
 
 def _ticks(result: Frame, cells: object) -> list[Tick]:

@@ -20,7 +20,7 @@ def load_codes(values: Floats, known_from: int = 0) -> Floats:
     """``values`` [..., n], fractions of the full scale, as steps of the ramp; -1 where they are missing, and -2 where they
     are missing before the cell ``known_from``."""
     known = np.isfinite(values)
-    steps = np.clip(np.where(known, values, 0.0) * LOAD_STEPS, 0, LOAD_STEPS - 1).astype(np.int64)
+    steps = np.clip(np.round(np.where(known, values, 0.0) * (LOAD_STEPS - 1)), 0, LOAD_STEPS - 1).astype(np.int64)
     codes = np.where(known, steps, _LACKS)
     codes[..., :known_from] = np.where(known[..., :known_from], codes[..., :known_from], _BLANK)
     return np.asarray(codes, np.float64)
@@ -33,7 +33,7 @@ def history_rows(
     free, so that lines one below the other can be told apart."""
     levels = glyphs.levels[:-1] if len(glyphs.levels) > 2 else glyphs.levels
     codes = load_codes(values, known_from).astype(np.int64).tolist()
-    styles = {step: palette.load((step + 0.5) / LOAD_STEPS) for step in range(LOAD_STEPS)}
+    styles = {step: palette.load(step / (LOAD_STEPS - 1)) for step in range(LOAD_STEPS)}
     styles |= {_LACKS: palette.missing, _BLANK: Style.null()}
     per_row = len(glyphs.levels)
     tops = np.clip(np.round(np.nan_to_num(values) * (height * per_row - 1)), 1, height * per_row - 1).astype(int).tolist()
@@ -63,10 +63,10 @@ def pair_row(upper: Floats, lower: Floats, palette: Palette, known_from: int = 0
         text, style = " ", Style.null()
         if top >= 0 and bottom >= 0:
             text = "▀"
-            style = palette.load((top + 0.5) / LOAD_STEPS) + Style(bgcolor=palette.load((bottom + 0.5) / LOAD_STEPS).color)
+            style = palette.load(top / (LOAD_STEPS - 1)) + Style(bgcolor=palette.load(bottom / (LOAD_STEPS - 1)).color)
         elif top >= 0 or bottom >= 0:
-            text, style = ("▀", palette.load((top + 0.5) / LOAD_STEPS)) if top >= 0 else (
-                "▄", palette.load((bottom + 0.5) / LOAD_STEPS)
+            text, style = ("▀", palette.load(top / (LOAD_STEPS - 1))) if top >= 0 else (
+                "▄", palette.load(bottom / (LOAD_STEPS - 1))
             )  # fmt: skip
             if _LACKS in (top, bottom):
                 style += Style(bgcolor=palette.missing.color)

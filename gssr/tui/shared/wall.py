@@ -28,7 +28,7 @@ _LEAST_CELLS = 8
 
 class Line(NamedTuple):
     """One line of the wall: its name, the positions of its GPUs, and where it begins and how many rows it takes. ``paired``:
-    its GPUs are shown two a row."""
+    its GPUs, or parts of them, are shown two a row."""
 
     name: str
     members: Ints
@@ -55,12 +55,19 @@ def lines_of(result: Frame, height: int, in_colour: bool) -> list[Line]:
         parts = [np.arange(first, min(first + together, n)) for first in range(0, n, together)]
         return [Line(result.place(int(part[0])), part, at, 1) for at, part in enumerate(parts)]
     size = min(height // len(nodes), _MOST_ROWS) if together == 1 else 1
+    if in_colour and together == 1 and not result.by_node:
+        return [Line(result.nodes[at], node, at * size, size, True) for at, node in enumerate(nodes)]
     found = []
     for at, first in enumerate(range(0, len(nodes), together)):
         own = nodes[first : first + together]
         name = result.nodes[first] if together == 1 else f"{result.nodes[first]} +{len(own) - 1}"
         found.append(Line(name, np.concatenate(own), at * size, size))
     return found
+
+
+def parts_of(members: Ints, n: int) -> list[Ints]:
+    """GPUs in at most ``n`` parts of neighbours."""
+    return [part for part in np.array_split(members, min(n, len(members))) if len(part)]
 
 
 class Wall(Panel):
@@ -77,7 +84,11 @@ class Wall(Panel):
 
     def cells(self, result: Frame) -> int:
         """Cells of time that fit beside the names."""
-        return max(self.content_size.width - self._label(result) - _VALUE - 2, _LEAST_CELLS)
+        return max(self.content_size.width - self.offset_of(result), _LEAST_CELLS)
+
+    def offset_of(self, result: Frame) -> int:
+        """Cells that names and means take."""
+        return self._label(result) + _VALUE + 2
 
     def _label(self, result: Frame) -> int:
         longest = max((len(result.place(gpu)) for gpu in range(min(result.n_gpus, 64))), default=4)
@@ -116,7 +127,7 @@ class Wall(Panel):
         label = self._label(result)
         strips: list[Strip] = []
         for line in lines:
-            apart = bool(blamed & set(line.members.tolist())) or bool(unlike[line.members].any())
+            apart = 2 * int((unlike[line.members] | np.isin(line.members, list(blamed))).sum()) > len(line.members)
             mean = float(np.nanmean(means[line.members])) if np.isfinite(means[line.members]).any() else float("nan")
             style = palette.style("outlier" if apart else "dim")
             name = fit(clean(line.name), label - 1, glyphs.ellipsis, "end")
@@ -137,10 +148,9 @@ class Wall(Panel):
             own = values[line.members]
             mean = own[0] if len(own) == 1 else over_space(own).mean
             return history_rows(mean, line.height, self.palette, self.glyphs, known_from)
-        own = values[line.members]
-        if len(own) % 2:
-            own = np.concatenate([own, own[-1:]])
-        return [pair_row(own[at], own[at + 1], self.palette, known_from) for at in range(0, len(own), 2)]
+        halves = [values[part].mean(axis=0) for part in parts_of(line.members, 2 * line.height)]  # one lacks: all do
+        halves += [halves[-1]] * (2 * line.height - len(halves))
+        return [pair_row(halves[at], halves[at + 1], self.palette, known_from) for at in range(0, len(halves), 2)]
 
     def _at(self, x: int, y: int) -> tuple[int, int] | None:
         """The GPU and the cell of time under the mouse."""
@@ -151,8 +161,9 @@ class Wall(Panel):
         cell = x - self._label(self.result) - _VALUE - 2
         if line is None or not 0 <= cell < cells.n:
             return None
-        at = min(2 * (y - line.top), len(line.members) - 1) if line.paired else 0
-        return int(line.members[at]), cell
+        parts = parts_of(line.members, 2 * line.height)
+        at = min(2 * (y - line.top), len(parts) - 1) if line.paired else 0
+        return int(parts[at][0] if line.paired else line.members[0]), cell
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """Say what is under the mouse."""
