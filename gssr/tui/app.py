@@ -141,6 +141,7 @@ class LiveScreen(App[int]):
         self.file = ""
         """What the recording is called in commands that a screen advises; empty for one that is gone with the screen."""
         self.results: Frames = ()
+        self._arrived: Frames = ()
         self.orders = SteadyOrders()
         self._said = ""
         self._other = 1
@@ -218,7 +219,9 @@ class LiveScreen(App[int]):
         if not event.results:
             self.exit(1, message=Text(_explain(self._producer.problem)))
             return
-        before = self.results
+        if _are_alike(event.results, self._arrived):
+            return
+        before, self._arrived = self.results, event.results
         self.results = (self._advising(event.results[0]), *event.results[1:])
         result = self.results[0]
         if self.wanted_gpus is not None and result.n_gpus:
@@ -523,6 +526,19 @@ class LiveScreen(App[int]):
     def action_leave(self) -> None:
         """End, without an error."""
         self.exit(0)
+
+
+def _are_alike(some: Frames, others: Frames) -> bool:
+    """Whether two looks say the same: so it is of recordings that no longer grow."""
+
+    def said(result: Frame) -> tuple[object, ...]:
+        return (
+            result.query, result.state, result.n_rows, result.refined, result.problem, id(result.judgement), result.events,
+            result.last, id(result.part), id(result.grid.values),
+        )  # fmt: skip
+
+    alike = len(some) == len(others) and all(said(one) == said(other) for one, other in zip(some, others, strict=True))
+    return alike and not any(result.is_live or result.state == "waiting" for result in some)
 
 
 def rolling_width(result: Frame, columns: int) -> float:
