@@ -90,33 +90,33 @@ class LiveScreen(App[int]):
     VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]]] = [(0, "-flat"), (16, "-short"), (32, "-medium"), (48, "-tall")]
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
-            key(str(at), f"tab('{pane.screen_name}')", pane.title, f"{pane.title}: {pane.question}", "Screens", show=False)
+            key(str(at), f"tab('{pane.screen_name}')", pane.title, f"{pane.title}: {pane.question}", show=False)
             for at, pane in enumerate(PANES, 1)
         ),
-        key("m", "metric", "Metric", "choose the metric that charts show, by its name", "What is shown"),
-        key("M", "move('next_metric')", "Next metric", "the next metric that was measured", "What is shown", show=False),
-        key("w", "window", "Window", "the newest seconds, the whole run, or its last minutes", "Time"),
-        key("space", "move('pause')", "Pause", "hold the view still, or go on with the newest sample", "Time"),
-        key("p", "move('play')", "Play", "play the recording; again: faster, then stop", "Time", show=False),
-        key("plus", "move('zoom_in')", "Zoom in", "less time in a column", "Time", show=False),
-        key("minus", "move('zoom_out')", "Zoom out", "more time in a column", "Time", show=False),
-        key("left_square_bracket", "move('step_back')", "Back", "one column back in time", "Time", show=False),
-        key("right_square_bracket", "move('step_forward')", "On", "one column on in time", "Time", show=False),
-        key("left_curly_bracket", "move('leap_back')", "Leap back", "ten columns back in time", "Time", show=False),
-        key("right_curly_bracket", "move('leap_forward')", "Leap on", "ten columns on in time", "Time", show=False),
-        key("t", "go_to", "Go to", "go to a time: 90, 5m, 1:30 after the start, -60 before the end", "Time", show=False),
-        key("z", "zoom_panel", "Maximise", "give the focused panel the whole screen, or take it back", "Program"),
-        key("e", "events", "Events", "what happened: the list of events", "What is shown", show=False),
-        key("o", "output", "Output", "what the workload prints, below the screen", "What is shown", show=False),
-        key("x", "export", "Export", "write what is seen to a file: SVG, PNG, text or CSV", "Program", show=False),
-        key("y", "copy", "Copy", "copy what is seen to the clipboard", "Program", show=False),
-        key("T", "change_theme", "Theme", "choose a theme", "Program", show=False),
-        key("escape", "back", "Back", "one level up: the filter, the selection, the time cursor", "Program", show=False),
-        key("ctrl+p,colon", "command_palette", "Commands", "find anything by its name", "Program", show=False),
-        key("question_mark,f1", "help", "Keys", "the keys of the focused panel", "Program"),
-        key("ctrl+c", "interrupt", "Leave", "beside a job: stop it, leave it running, or go back; else leave", "Program", show=False),
-        key("ctrl+z", "suspend", "Suspend", "to the shell for a while; its fg comes back here", "Program", show=False),
-        key("q", "leave", "Quit", "leave; a job goes on", "Program"),
+        key("m", "metric", "Metric", "choose the metric that charts show, by its name"),
+        key("M", "move('next_metric')", "Next metric", "the next metric that was measured", show=False),
+        key("w", "window", "Window", "the newest seconds, the whole run, or its last minutes"),
+        key("space", "move('pause')", "Pause", "hold the view still, or go on with the newest sample"),
+        key("p", "move('play')", "Play", "play the recording; again: faster, then stop", show=False),
+        key("plus", "move('zoom_in')", "Zoom in", "less time in a column", show=False),
+        key("minus", "move('zoom_out')", "Zoom out", "more time in a column", show=False),
+        key("left_square_bracket", "move('step_back')", "Back", "one column back in time", show=False),
+        key("right_square_bracket", "move('step_forward')", "On", "one column on in time", show=False),
+        key("left_curly_bracket", "move('leap_back')", "Leap back", "ten columns back in time", show=False),
+        key("right_curly_bracket", "move('leap_forward')", "Leap on", "ten columns on in time", show=False),
+        key("t", "go_to", "Go to", "go to a time: 90, 5m, 1:30 after the start, -60 before the end", show=False),
+        key("z", "zoom_panel", "Maximise", "give the focused panel the whole screen, or take it back"),
+        key("e", "events", "Events", "what happened: the list of events", show=False),
+        key("o", "output", "Output", "what the workload prints, below the screen", show=False),
+        key("x", "export", "Export", "write what is seen to a file: SVG, PNG, text or CSV", show=False),
+        key("y", "copy", "Copy", "copy what is seen to the clipboard", show=False),
+        key("T", "change_theme", "Theme", "choose a theme", show=False),
+        key("escape", "back", "Back", "one level up: the filter, the selection, the time cursor", show=False),
+        key("ctrl+p,colon", "command_palette", "Commands", "find anything by its name", show=False),
+        key("question_mark,f1", "help", "Keys", "the keys of the focused panel"),
+        key("ctrl+c", "interrupt", "Leave", "beside a job: stop it, leave it running, or go back; else leave", show=False),
+        key("ctrl+z", "suspend", "Suspend", "to the shell for a while; its fg comes back here", show=False),
+        key("q", "leave", "Quit", "leave; a job goes on"),
     ]  # fmt: skip
 
     def __init__(
@@ -373,20 +373,31 @@ class LiveScreen(App[int]):
         if first is not None:
             first.focus()
 
+    def go(self, view: View, gpu: int = -1) -> None:
+        """Go to another screen, and there to this GPU. A panel that was clicked takes the focus first, and with it its tab."""
+
+        def arrive() -> None:
+            self.screen.set_focus(None)
+            self.look(view)
+            if gpu >= 0:
+                self.query_one(GpusPane).point_at(gpu)
+            self._focus_first()
+
+        self.call_after_refresh(arrive)
+
     def on_verdict_card_opened(self, event: VerdictCard.Opened) -> None:
         """All about a verdict is on Why."""
-        self.look(replace(self.view, screen="why", row=event.number, note=event.number))
+        self.go(replace(self.view, screen="why", row=event.number, note=event.number))
 
     def on_wall_picked(self, event: Wall.Picked) -> None:
         """All about a GPU is on GPUs."""
-        self.look(replace(self.view, screen="gpus"))
-        self.query_one(GpusPane).point_at(event.gpu)
+        self.go(replace(self.view, screen="gpus"), event.gpu)
 
     def on_gpu_table_opened(self, event: GpuTable.Opened) -> None:
         """Look at one GPU on all screens."""
         if self.results and event.gpu >= 0:
             name = self.results[0].place(event.gpu)
-            self.look(self.view.down(selection=(event.gpu,), selected=name, screen="job"))
+            self.go(self.view.down(selection=(event.gpu,), selected=name, screen="job"))
 
     def filter_gpus(self, text: str) -> None:
         """Show only the GPUs that pass."""

@@ -44,8 +44,7 @@ class Everything(Provider):
         """Everything that has a key."""
         for binding in type(self.app).BINDINGS:
             if binding.action != "command_palette":  # type: ignore[union-attr]
-                help = binding.tooltip.partition(": ")[2] or binding.tooltip  # type: ignore[union-attr]
-                yield Found(binding.description, help, partial(self.app.run_action, binding.action))  # type: ignore[union-attr]
+                yield Found(binding.description, binding.tooltip, partial(self.app.run_action, binding.action))  # type: ignore[union-attr]
 
     def _metrics(self) -> Iterator[Found]:
         scene = self.app.scene()  # type: ignore[attr-defined]
@@ -73,17 +72,14 @@ class Everything(Provider):
 
     def _select(self, gpus: tuple[int, ...], name: str) -> None:
         view = self.app.view  # type: ignore[attr-defined]
-        self.app.look(view.down(selection=gpus, selected=name, screen="gpus"))  # type: ignore[attr-defined]
+        self.app.go(view.down(selection=gpus, selected=name, screen="gpus"))  # type: ignore[attr-defined]
 
     def _point(self, gpu: int) -> None:
-        from gssr.tui.gpus.pane import GpusPane  # the app's screens import what this file is imported with
-
-        self.app.look(replace(self.app.view, screen="gpus"))  # type: ignore[attr-defined]
-        self.app.query_one(GpusPane).point_at(gpu)
+        self.app.go(replace(self.app.view, screen="gpus"), gpu)  # type: ignore[attr-defined]
 
     def _verdicts(self) -> Iterator[Found]:
         scene = self.app.scene()  # type: ignore[attr-defined]
         found = scene.frame.judgement if scene else None
         for number, verdict in enumerate(found.verdicts if found else ()):
             view = replace(self.app.view, screen="why", row=number, note=number)  # type: ignore[attr-defined]
-            yield Found(clean(verdict.title), verdict.severity, partial(self.app.look, view))  # type: ignore[attr-defined]
+            yield Found(clean(verdict.title), verdict.severity, partial(self.app.go, view))  # type: ignore[attr-defined]

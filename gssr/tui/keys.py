@@ -1,9 +1,9 @@
-"""How a key is bound: what it does, the tooltip that tells more, and the group it belongs to in the help."""
+"""How a key is bound: what it is called in the footer, and what the help says of it."""
 
 from textual.binding import Binding
 
 
-def key(keys: str, action: str, label: str, help: str, group: str = "", show: bool = True) -> Binding:
+def key(keys: str, action: str, label: str, help: str, show: bool = True) -> Binding:
     """Bind ``keys`` (Textual's names, comma between) to an action. ``label`` is for the footer, which shows it if ``show``;
     ``help`` is the tooltip and the line in the help panel."""
-    return Binding(keys, action, label, show=show, tooltip=f"{help}" if not group else f"{group}: {help}")
+    return Binding(keys, action, label, show=show, tooltip=help)

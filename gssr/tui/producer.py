@@ -50,7 +50,8 @@ class Producer(threading.Thread):
             self._leaving = True
             self._changed.notify()
         self.judge.leave()
-        self.join(timeout=1.0)
+        if self.is_alive():
+            self.join(timeout=1.0)
 
     def run(self) -> None:
         """The thread itself."""

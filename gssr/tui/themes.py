@@ -6,12 +6,13 @@ the height of its mark, and a theme without colour loses nothing else.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 
 from rich.style import Style
 from textual.app import App
 from textual.color import Color, Gradient
-from textual.theme import Theme
+from textual.theme import BUILTIN_THEMES, Theme
 
 from gssr.render.breakdown import LOOKS
 from gssr.render.roles import ROLES, Role
@@ -57,23 +58,23 @@ def _theme(name: str, like: Theme, **changes: object) -> Theme:
 
 
 def _ansi(name: str, dark: bool) -> Theme:
-    """A theme of the terminal's own 16 colours."""
-    theme = Theme(
+    """A theme of the terminal's own 16 colours: Textual's, where it has one of this name (since 8.2)."""
+    built_in = BUILTIN_THEMES.get(name)
+    if built_in is not None:
+        return replace(built_in, variables={**built_in.variables, **_FEW_VARIABLES})
+    return Theme(
         name=name, primary="ansi_blue", secondary="ansi_cyan", accent="ansi_yellow", warning="ansi_yellow",
         error="ansi_red", success="ansi_green", foreground="ansi_default", background="ansi_default",
-        surface="ansi_default", panel="ansi_default", dark=dark,
-        variables={
-            "block-cursor-background": "ansi_blue", "block-cursor-foreground": "ansi_bright_white",
-            "block-cursor-text-style": "bold", "footer-key-foreground": "ansi_yellow", "border": "ansi_bright_black",
-            "border-blurred": "ansi_bright_black", "text-muted": "ansi_bright_black",
-            "footer-background": "ansi_default", "footer-foreground": "ansi_default",
-        },
+        surface="ansi_default", panel="ansi_default", dark=dark, variables=_FEW_VARIABLES,
     )  # fmt: skip
-    if hasattr(theme, "ansi"):  # since Textual 8.2
-        theme.ansi = True
-    return theme
 
 
+_FEW_VARIABLES = {
+    "block-cursor-background": "ansi_blue", "block-cursor-foreground": "ansi_bright_white",
+    "block-cursor-text-style": "bold", "footer-key-foreground": "ansi_yellow", "border": "ansi_bright_black",
+    "border-blurred": "ansi_bright_black", "text-muted": "ansi_bright_black",
+    "footer-background": "ansi_default", "footer-foreground": "ansi_default",
+}  # fmt: skip
 _GREY = {
     "primary": "#b0b0b0", "secondary": "#909090", "accent": "#e0e0e0", "warning": "#d0d0d0", "error": "#ffffff",
     "success": "#c0c0c0", "foreground": "#d8d8d8", "background": "#101010", "surface": "#141414", "panel": "#202020",

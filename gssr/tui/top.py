@@ -27,7 +27,7 @@ class TopScreen(LiveScreen):
     then, which ``lines`` returns; None at its end. ``leaves``: whether such a line ends the screen, which returns 1 then."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        key("K", "keep", "Keep", "keep what was recorded so far, as a file", "Program")
+        key("K", "keep", "Keep", "keep what was recorded so far, as a file")
     ]
 
     def __init__(

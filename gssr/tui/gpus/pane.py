@@ -26,9 +26,9 @@ class GpusPane(ScreenPane):
 
     screen_name, title, question = "gpus", "GPUs", "Which GPUs differ?"
     BINDINGS: ClassVar[list[BindingType]] = [
-        key("slash", "filter", "Filter", "show only some GPUs: nid0012*  *:0  sm<30  user=ada (several: and)", "Table"),
-        key("v", "next_view", "List | wall", "the next view: list, wall", "Table"),
-        key("c", "columns", "Columns", "choose the columns of the table", "Table"),
+        key("slash", "filter", "Filter", "show only some GPUs: nid0012*  *:0  sm<30  user=ada (several: and)"),
+        key("v", "next_view", "List | wall", "the next view: list, wall"),
+        key("c", "columns", "Columns", "choose the columns of the table"),
     ]
 
     def compose(self) -> ComposeResult:

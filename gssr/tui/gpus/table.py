@@ -38,17 +38,17 @@ class GpuTable(Drawing, ScrollView, can_focus=True):
 
     ALLOW_MAXIMIZE = True
     BINDINGS: ClassVar[list[BindingType]] = [
-        key("up,k", "cursor(-1)", "Up", "the GPU above", "Table", show=False),
-        key("down,j", "cursor(1)", "Down", "the GPU below", "Table", show=False),
-        key("pageup", "page(-1)", "Page up", "a page up", "Table", show=False),
-        key("pagedown", "page(1)", "Page down", "a page down", "Table", show=False),
-        key("home,g", "cursor(-1000000)", "First", "the first GPU", "Table", show=False),
-        key("end,G", "cursor(1000000)", "Last", "the last GPU", "Table", show=False),
-        key("s", "sort", "Sort", "sort by the next column; a click on a head sorts by it", "Table"),
-        key("r", "reverse", "Reverse", "sort the other way round", "Table"),
-        key("n", "outlier(1)", "Next outlier", "the next GPU that is not like the rest", "Table", show=False),
-        key("N", "outlier(-1)", "Previous outlier", "the previous GPU that is not like the rest", "Table", show=False),
-        key("enter", "open", "Look at it", "look at this GPU alone on all screens", "Table", show=False),
+        key("up,k", "cursor(-1)", "Up", "the GPU above", show=False),
+        key("down,j", "cursor(1)", "Down", "the GPU below", show=False),
+        key("pageup", "page(-1)", "Page up", "a page up", show=False),
+        key("pagedown", "page(1)", "Page down", "a page down", show=False),
+        key("home,g", "cursor(-1000000)", "First", "the first GPU", show=False),
+        key("end,G", "cursor(1000000)", "Last", "the last GPU", show=False),
+        key("s", "sort", "Sort", "sort by the next column; a click on a head sorts by it"),
+        key("r", "reverse", "Reverse", "sort the other way round"),
+        key("n", "outlier(1)", "Next outlier", "the next GPU that is not like the rest", show=False),
+        key("N", "outlier(-1)", "Previous outlier", "the previous GPU that is not like the rest", show=False),
+        key("enter", "open", "Look at it", "look at this GPU alone on all screens", show=False),
     ]
 
     class Pointed(Message):

@@ -14,9 +14,13 @@ from gssr.tui.job.space_average import SpaceAverage
 from gssr.tui.job.verdict_cards import VerdictCards
 from gssr.tui.shared.pane import ScreenPane
 from gssr.tui.shared.screen_rows import ScreenRows
-from gssr.tui.shared.wall import Wall
+from gssr.tui.shared.wall import MOST_ROWS, Wall
 from gssr.tui.view import View
 
+_FEW = 8
+"""So many GPUs have a line each on the smallest terminal that has a chart as well."""
+_LOW = 18
+"""Rows from which there is a chart."""
 _SCORES = 120
 """Columns that the score's curve has at most."""
 
@@ -43,6 +47,27 @@ class JobPane(ScreenPane):
         """Name the cards."""
         self.query_one(VerdictCards).border_title = "what to do first"
 
+    def _fit(self, n_gpus: int) -> None:
+        """Give the wall the rows that its GPUs need, and the chart the rest; where both have no room, the wall alone."""
+        wall, chart = self.query_one(Wall), self.query_one(SpaceAverage)
+        small = self.screen.has_class("-tiny") or self.screen.has_class("-flat")
+        wall.lowest = small
+        chart.display = not small and self.size.height >= _LOW
+        around = 2 if wall.styles.border_bottom[0] else 1
+        if small or not chart.display:
+            wall.styles.height = "1fr"
+        elif self.screen.has_class("-short"):
+            wall.styles.height = min(max(n_gpus, 4), _FEW) + 1 + around
+        else:
+            wall.styles.height = "4fr"
+        wall.styles.max_height = n_gpus * MOST_ROWS + 1 + around if n_gpus <= _FEW and chart.display else None
+
+    def on_resize(self) -> None:
+        """Share the rows anew."""
+        result = self.query_one(Wall).result
+        if result is not None:
+            self._fit(result.n_gpus)
+
     def asks(self, query: Query, width: int, height: int) -> Query:
         """Besides the score's curve, and what the rules say."""
         curve = self.query_one(ScoreHistory).content_size.width
@@ -58,6 +83,7 @@ class JobPane(ScreenPane):
         if trace:
             rows.show_all(results, view)
             return
+        self._fit(result.n_gpus)
         self.query_one(SpaceAverage).gutter = self.query_one(Wall).offset_of(result) - 1
         for widget in (Score, Gauges, Sentence, VerdictCards, SpaceAverage, Wall):
             self.query_one(widget).show(result, view)  # type: ignore[attr-defined]

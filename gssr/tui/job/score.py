@@ -44,6 +44,7 @@ class Score(Vertical):
         """The number, what it is, and its curve."""
         with Horizontal(id="score-head"):
             yield Digits("", id="score-digits")
+            yield Label("", id="score-plain")
             with Vertical(id="score-words"):
                 yield Label("score", id="score-word")
                 yield Label("", id="score-of")
@@ -74,7 +75,11 @@ class Score(Vertical):
             if best is not None:
                 unit = unit_of(metric_of(best))
                 shown, word = fixed(known[best] * unit.factor, 0), f"{unit.name} {metric_of(best).label}"
-        self.query_one("#score-digits", Digits).update(shown)
+        ascii_only = self.app.glyphs.levels.isascii()  # type: ignore[attr-defined]
+        digits, plain = self.query_one("#score-digits", Digits), self.query_one("#score-plain", Label)
+        digits.display, plain.display = not ascii_only, ascii_only
+        digits.update(shown)
+        plain.update(shown)
         self.query_one("#score-word", Label).update(word)
         self.query_one("#score-of", Label).update(of)
         said = self.query_one("#score-remark", Label)

@@ -26,7 +26,7 @@ MARKS: dict[Severity, str] = {"critical": "◆", "warning": "▲", "info": "●"
 class VerdictCard(Vertical, can_focus=True):
     """One verdict."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [key("enter", "open", "Why", "all about this verdict", "Panels")]
+    BINDINGS: ClassVar[list[BindingType]] = [key("enter", "open", "Why", "all about this verdict")]
 
     class Opened(Message):
         """Somebody wants to know more about the verdict with this number."""

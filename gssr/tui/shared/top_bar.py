@@ -17,6 +17,7 @@ from gssr.tui.shared.panel import Drawing
 from gssr.tui.shared.timed import rolls
 from gssr.tui.view import View
 
+_ASCII = str.maketrans("○●◌✗■", ".*ox=")
 _STATES: dict[str, tuple[str, Role]] = {
     "waiting": ("○ waiting", "dim"),
     "live": ("● live", "good"),
@@ -33,6 +34,8 @@ class TopBar(Drawing, Static):
         """Tell about this result, as much as fits."""
         ellipsis, width = self.glyphs.ellipsis, self.size.width
         state = state_text(result)
+        if self.glyphs.levels.isascii():
+            state = state._replace(text=state.text.translate(_ASCII))
         room = width - cell_width(state.text) - 3
         line: Row = (Span(" "), state, Span("  "), Span(fit(name_of(result), max(min(room // 3, 40), 6), ellipsis), "title"))
         for piece in pieces_of(result, view):

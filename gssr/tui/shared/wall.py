@@ -20,7 +20,7 @@ from gssr.tui.shared.history import history_rows, pair_row
 from gssr.tui.shared.panel import Panel
 from gssr.tui.shared.timed import Cells, axis_row, cells_of, fractions, in_cells, value_text
 
-_MOST_ROWS = 4
+MOST_ROWS = 4
 """Rows that a line takes at most: more say no more."""
 _VALUE = 6
 _LEAST_CELLS = 8
@@ -42,7 +42,7 @@ def lines_of(result: Frame, height: int, in_colour: bool) -> list[Line]:
     row, else nodes, else neighbouring nodes together."""
     n, nodes = result.n_gpus, [result.on_node(node) for node in range(len(result.nodes))]
     if n <= height:
-        size = min(height // max(n, 1), _MOST_ROWS)
+        size = min(height // max(n, 1), MOST_ROWS)
         return [Line(result.place(gpu), np.array([gpu]), gpu * size, size) for gpu in range(n)]
     pairs = [-(-len(node) // 2) for node in nodes]
     if in_colour and sum(pairs) <= height and not result.by_node:
@@ -54,7 +54,7 @@ def lines_of(result: Frame, height: int, in_colour: bool) -> list[Line]:
     if len(nodes) <= 1:
         parts = [np.arange(first, min(first + together, n)) for first in range(0, n, together)]
         return [Line(result.place(int(part[0])), part, at, 1) for at, part in enumerate(parts)]
-    size = min(height // len(nodes), _MOST_ROWS) if together == 1 else 1
+    size = min(height // len(nodes), MOST_ROWS) if together == 1 else 1
     if in_colour and together == 1 and not result.by_node:
         return [Line(result.nodes[at], node, at * size, size, True) for at, node in enumerate(nodes)]
     found = []
@@ -70,8 +70,18 @@ def parts_of(members: Ints, n: int) -> list[Ints]:
     return [part for part in np.array_split(members, min(n, len(members))) if len(part)]
 
 
+def lowest_of(result: Frame, height: int) -> list[Line]:
+    """The GPUs that do least, a row each."""
+    means = result.window.per_gpu(result.grid.metric)
+    found = np.argsort(means, kind="stable")[: max(height, 0)]
+    return [Line(result.place(int(gpu)), np.array([gpu]), at, 1) for at, gpu in enumerate(found)]
+
+
 class Wall(Panel):
-    """Every GPU over time. A click picks a GPU; the mouse over it says which, when and how much."""
+    """Every GPU over time, or where there is little room the ``lowest``. A click picks a GPU; the mouse over it says which,
+    when and how much."""
+
+    lowest = False
 
     class Picked(Message):
         """Somebody wants to see this GPU."""
@@ -99,7 +109,7 @@ class Wall(Panel):
         super().show(result, view)  # type: ignore[arg-type]
         noun = result.noun if result.n_gpus <= max(self.content_size.height - 1, 1) or result.by_node else "GPU"
         width = cells_of(result, self.cells(result)).width
-        self.border_title = f"every {noun} over time"
+        self.border_title = f"lowest {noun}s" if self.lowest else f"every {noun} over time"
         each = seconds_text(round(width, 1)) if width < 60 else f"{width / 60:.1f} min"
         self.border_subtitle = f"{metric_of(result.grid.metric).label}, {each} a cell"
 
@@ -108,7 +118,7 @@ class Wall(Panel):
         result, (width, height) = self.result, self.content_size
         if result is None or not result.n_gpus:
             return Strip.blank(width)
-        key = (id(result), width, height, self.palette.theme)
+        key = (id(result), width, height, self.palette.theme, self.lowest)
         if self._drawn is None or self._drawn[0] != key:
             self._drawn = (key, *self._draw(result, width, height))
         strips = self._drawn[1]
@@ -117,7 +127,7 @@ class Wall(Panel):
     def _draw(self, result: Frame, width: int, height: int) -> tuple[list[Strip], list[Line], Cells]:
         palette, glyphs = self.palette, self.glyphs
         in_colour = not palette.colourless and not glyphs.levels.isascii()
-        lines = lines_of(result, height - 1, in_colour)
+        lines = lowest_of(result, height - 1) if self.lowest else lines_of(result, height - 1, in_colour)
         cells = cells_of(result, self.cells(result))
         values = fractions(result, in_cells(result, result.grid.values, cells))
         known_from = max(cells.at(result.first) or 0, 0) if cells.start < result.first else 0
