@@ -31,6 +31,7 @@ _CELL_WIDTH, _LINE_HEIGHT = 12.2, 24.4
 _STYLE = re.compile(r"\.([\w-]+-r\d+) \{([^}]*)\}")
 _FILL = re.compile(r"fill: ?(#[0-9a-fA-F]{6})")
 _RECT = re.compile(r'<rect fill="(#[0-9a-fA-F]{6})" x="([\d.]+)" y="([\d.]+)" width="([\d.]+)"')
+_LINE = re.compile(r'-line-0">\s*<rect x="0" y="[\d.]+" width="([\d.]+)"')
 _TEXT = re.compile(r'<text class="([\w-]+)" x="([\d.]+)" y="[\d.]+" textLength="[\d.]+" clip-path="url\(#[\w-]+?-line-(\d+)\)">([^<]*)</text>')
 
 Box = tuple[float, float, float, float]
@@ -76,7 +77,8 @@ def picture_of(svg: str) -> Picture:
         first = round(float(x) / _CELL_WIDTH)
         backs.append((int(float(y) // _LINE_HEIGHT), first, first + round(float(width) / _CELL_WIDTH), fill))
     height = max((line for line, *_ in (*texts, *backs)), default=-1) + 1
-    width = max([end for _, _, end, _ in backs] + [x + cell_width(text) for _, x, text, _ in texts], default=0)
+    line_width = _LINE.search(svg)
+    width = round(float(line_width[1]) / _CELL_WIDTH) if line_width else 0
     nothing = Ink(FOREGROUND, None, False, False)
     cells = [[(" ", nothing)] * width for _ in range(height)]
     for line, first, end, fill in backs:

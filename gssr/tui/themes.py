@@ -124,6 +124,8 @@ class Palette:
         return found
 
     def _made(self, role: Role) -> Style:
+        if role.startswith(("ramp", "low")):
+            return self.load(int(role[-1]) / 4) + Style(underline=role.startswith("low"))
         if self._few:
             return Style.parse(_FEW_ROLES.get(role) or ROLES[role].rich)
         if role in _CATEGORY:
@@ -135,8 +137,6 @@ class Palette:
         named = _THEMED.get(role)
         if named is not None:
             return Style(color=self._named(named), bold=role in ("bad", "heading", "outlier"))
-        if role.startswith(("ramp", "low")):
-            return self.load(int(role[-1]) / 4) + Style(underline=role.startswith("low"))
         return Style.parse(ROLES[role].rich)
 
     @cached_property

@@ -21,7 +21,7 @@ from gssr.tui.gpus.columns import CLASS, MEAN, NAME, NOW, Column, columns_of, us
 from gssr.tui.keys import key
 from gssr.tui.order import passing
 from gssr.tui.shared.history import history_rows
-from gssr.tui.shared.panel import Drawing
+from gssr.tui.shared.panel import LineDrawing
 from gssr.tui.shared.timed import Cells, axis_row, cells_of, fractions, in_cells
 from gssr.tui.steady_order import SteadyOrders
 from gssr.tui.view import View
@@ -33,7 +33,7 @@ _MOST_TALL = 4
 """Rows that a GPU takes at most, where there are few."""
 
 
-class GpuTable(Drawing, ScrollView, can_focus=True):
+class GpuTable(LineDrawing, ScrollView, can_focus=True):
     """All GPUs that pass the filter, in an order that holds still until the reader sorts."""
 
     ALLOW_MAXIMIZE = True
@@ -148,7 +148,7 @@ class GpuTable(Drawing, ScrollView, can_focus=True):
             x += size + 1
         return found
 
-    def render_line(self, y: int) -> Strip:
+    def draw_line(self, y: int) -> Strip:
         """The head, or one GPU."""
         width, result = self.size.width, self.result
         if result is None:

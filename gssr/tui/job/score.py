@@ -22,7 +22,7 @@ from gssr.tui.view import View
 class ScoreHistory(Panel):
     """The running efficiency score: the score of all GPUs column by column, on a fixed axis from 0 to 1."""
 
-    def render_line(self, y: int) -> Strip:
+    def draw_line(self, y: int) -> Strip:
         """One row of the curve."""
         result, (width, height) = self.result, self.content_size
         if result is None or result.score_curve is None:

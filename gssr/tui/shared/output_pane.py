@@ -19,7 +19,7 @@ class OutputPane(Panel):
             self.border_title, self.border_subtitle = "output", output.path
             self.refresh()
 
-    def render_line(self, y: int) -> Strip:
+    def draw_line(self, y: int) -> Strip:
         """One line of it."""
         width, height = self.content_size
         if self.output is None:

@@ -36,10 +36,24 @@ class Drawing:
         return strip if base is None else strip.apply_style(base)
 
 
-class Panel(Drawing, Widget, can_focus=True):
+class LineDrawing(Drawing):
+    """A widget that is drawn line by line (Textual's Line API) by ``draw_line``."""
+
+    rich_style: Style
+
+    def draw_line(self, y: int) -> Strip:
+        """Draw one line of the content."""
+        raise NotImplementedError
+
+    def render_line(self, y: int) -> Strip:
+        """The line, on the widget's own background."""
+        return self.draw_line(y).apply_style(self.rich_style)
+
+
+class Panel(LineDrawing, Widget, can_focus=True):
     """A part of a screen that is drawn from a result and a view, and from nothing else.
 
-    ``show`` keeps both and draws anew; a subclass says in ``render_line`` or ``rows`` what is seen. Tab goes from panel to
+    ``show`` keeps both and draws anew; a subclass says in ``draw_line`` or ``rows`` what is seen. Tab goes from panel to
     panel, and ``z`` gives one the whole screen.
     """
 
@@ -62,7 +76,7 @@ class RowsPanel(Panel):
         """The drawing, at most ``height`` rows of at most ``width`` cells."""
         raise NotImplementedError
 
-    def render_line(self, y: int) -> Strip:
+    def draw_line(self, y: int) -> Strip:
         """One row of it."""
         width, height = self.content_size
         if self.result is None:

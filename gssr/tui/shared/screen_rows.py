@@ -51,7 +51,7 @@ class ScreenRows(Panel):
             n_recordings=app.n_recordings, orders=app.orders,  # type: ignore[attr-defined]
         )  # fmt: skip
 
-    def render_line(self, y: int) -> Strip:
+    def draw_line(self, y: int) -> Strip:
         """One row."""
         width, height = self.content_size
         if not self._results or not height:

@@ -113,7 +113,7 @@ class Wall(Panel):
         each = seconds_text(round(width, 1)) if width < 60 else f"{width / 60:.1f} min"
         self.border_subtitle = f"{metric_of(result.grid.metric).label}, {each} a cell"
 
-    def render_line(self, y: int) -> Strip:
+    def draw_line(self, y: int) -> Strip:
         """One row."""
         result, (width, height) = self.result, self.content_size
         if result is None or not result.n_gpus:
