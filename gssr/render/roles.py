@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 Role = Literal[
-    "plain", "title", "heading", "dim", "value", "neutral", "series", "band", "fill", "track", "good", "bad", "outlier", "gap",
+    "plain", "title", "heading", "dim", "value", "neutral", "series", "band", "fill", "track", "good", "bad",
+    "outlier", "gap",
     "ramp0", "ramp1", "ramp2", "ramp3", "ramp4", "low0", "low1", "low2", "low3", "low4", "cursor", "picked",
     "compute", "network", "copy", "sync", "launch", "range", "io", "other",
     "working1", "working2", "working3", "working4", "working5", "working6", "communication1", "communication2",

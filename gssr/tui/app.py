@@ -1,7 +1,7 @@
 """The program: keys and the mouse change the view, the producer brings results, and the screen in sight draws them.
 
-A widget gets its data in one way: the app hands the newest results to the pane in sight (``ScreenPane.show``), and the pane to its
-widgets. What a screen needs is asked by the app, in one query for the view and the pane in sight.
+A widget gets its data in one way: the app hands the newest results to the pane in sight (``ScreenPane.show``), and the pane
+to its widgets. What a screen needs is asked by the app, in one query for the view and the pane in sight.
 """
 
 import os
@@ -84,10 +84,15 @@ class LiveScreen(App[int]):
     CSS_PATH: ClassVar[list[str]] = ["app.tcss", "job/job.tcss", "gpus/gpus.tcss"]  # type: ignore[assignment]
     TITLE = "GSSR"
     COMMANDS = App.COMMANDS | {Everything}
-    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]]] = [
+    HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 - as Textual declares it
         (0, "-tiny"), (60, "-narrow"), (100, "-normal"), (150, "-wide")
     ]  # fmt: skip
-    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]]] = [(0, "-flat"), (16, "-short"), (32, "-medium"), (48, "-tall")]
+    VERTICAL_BREAKPOINTS = [  # noqa: RUF012
+        (0, "-flat"),
+        (16, "-short"),
+        (32, "-medium"),
+        (48, "-tall"),
+    ]
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
             key(str(at), f"tab('{pane.screen_name}')", pane.title, f"{pane.title}: {pane.question}", show=False)
@@ -111,7 +116,7 @@ class LiveScreen(App[int]):
         key("x", "export", "Export", "write what is seen to a file: SVG, PNG, text or CSV", show=False),
         key("y", "copy", "Copy", "copy what is seen to the clipboard", show=False),
         key("T", "change_theme", "Theme", "choose a theme", show=False),
-        key("escape", "back", "Back", "one level up: the filter, the selection, the time cursor", show=False),
+        key("escape", "up_a_level", "Back", "one level up: the filter, the selection, the time cursor", show=False),
         key("ctrl+p,colon", "command_palette", "Commands", "find anything by its name", show=False),
         key("question_mark,f1", "help", "Keys", "the keys of the focused panel"),
         key("ctrl+c", "interrupt", "Leave", "beside a job: stop it, leave it running, or go back; else leave", show=False),
@@ -184,7 +189,6 @@ class LiveScreen(App[int]):
     def on_mount(self) -> None:
         """Begin to read; notice when the terminal is gone."""
         self.screen.set_class(self.glyphs.levels.isascii(), "-ascii")
-        self.query_one("#output").display = False
         self._offer_screens()
         self._ask()
         self._producer.start()
@@ -233,10 +237,10 @@ class LiveScreen(App[int]):
         if not before or before[0].is_live != result.is_live or self.view.screen == "compare":
             self._ask()
         self._offer_screens()
-        self.arrived(result)
+        self.arrived()
         self.show()
 
-    def arrived(self, result: Frame) -> None:
+    def arrived(self) -> None:
         """Hook for the screens beside a job."""
 
     def show(self) -> None:
@@ -302,13 +306,12 @@ class LiveScreen(App[int]):
         self.call_after_refresh(self.show)
 
     def _ask(self) -> None:
-        width, height = self.size.width, max(self.size.height - 3, 1)
-        if not width:
+        if not self.size.width:
             return
         view, pane = self.view, self.pane
-        columns = max(pane.columns(width, height), 1)
+        columns = max(pane.columns(self.size.width), 1)
         query = replace(view.query(columns), causes=None if view.speed else self._table)
-        query = pane.asks(query, width, height)
+        query = pane.asks(query)
         result = self.results[0] if self.results else None
         if result is not None and result.is_live and view.lately and view.end is None and not view.speed:
             cell = rolling_width(result, columns)
@@ -374,7 +377,7 @@ class LiveScreen(App[int]):
             first.focus()
 
     def go(self, view: View, gpu: int = -1) -> None:
-        """Go to another screen, and there to this GPU. A panel that was clicked takes the focus first, and with it its tab."""
+        """Go to another screen, and there to this GPU: once a panel that was clicked has taken the focus and its tab."""
 
         def arrive() -> None:
             self.screen.set_focus(None)
@@ -417,7 +420,7 @@ class LiveScreen(App[int]):
             self.notify("No more of that name that way, or no name is chosen.")
         self.look(view)
 
-    def action_back(self) -> None:
+    def action_up_a_level(self) -> None:
         """One level up."""
         if self.screen.maximized is not None:
             self.screen.minimize()
@@ -444,6 +447,11 @@ class LiveScreen(App[int]):
         if before != after:
             self._ask()
         self.notify(f"Window: {words}", timeout=2)
+
+    def action_next_other(self) -> None:
+        """Compare with the next one."""
+        self._other = self._other % max(len(self._watches) - 1, 1) + 1
+        self._ask()
 
     def action_metric(self) -> None:
         """Choose a metric."""
@@ -555,7 +563,9 @@ def _are_alike(some: Frames, others: Frames) -> bool:
 def rolling_width(result: Frame, columns: int) -> float:
     """Seconds of a column while the newest roll in: the least that the sampling fills, and of which so many can be read
     row by row; else the length of a rollup."""
-    least = next((width for width in ROLLING_WIDTHS if width >= result.sampling_seconds * (1 - 1e-9)), ROLLING_WIDTHS[-1])
+    least = next(
+        (width for width in ROLLING_WIDTHS if width >= result.sampling_seconds * (1 - 1e-9)), ROLLING_WIDTHS[-1]
+    )
     rows = result.n_gpus * columns * least / max(result.sampling_seconds, 1e-3)
     return least if rows <= MOST_ROWS and result.reread is None else max(least, 10.0)
 
@@ -570,5 +580,3 @@ def _explain(problem: BaseException | None) -> str:
     if problem is None or not os.environ.get("GSSR_DEBUG"):
         return text if problem is None else f"{text}; gssr --debug shows where"
     return "\n".join([*map(clean, "".join(traceback.format_exception(problem)).splitlines()), text])
-
-

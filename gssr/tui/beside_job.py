@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from textual import events
 
-from gssr.model.live.frame import Frame
 from gssr.model.live.watch import Watch
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Table
@@ -77,7 +76,7 @@ class JobScreen(LiveScreen):
     def _next_signal(self) -> int:
         return self._job.signals[min(self._sent, len(self._job.signals) - 1)]
 
-    def arrived(self, result: Frame) -> None:
+    def arrived(self) -> None:
         """Notice the end of the job."""
         if not self._ended and not self._job_runs():
             self._ended = True

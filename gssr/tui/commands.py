@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
@@ -21,7 +21,7 @@ class Found(NamedTuple):
 
     name: str
     help: str
-    call: "partial[object]"
+    call: "partial[Any]"
 
 
 class Everything(Provider):
@@ -65,7 +65,9 @@ class Everything(Provider):
         fits = (at for at, node in enumerate(frame.nodes) if all(word in f"node {node}".lower() for word in words))
         for at in islice(fits, _MOST):
             gpus = tuple(frame.on_node(at).tolist())
-            yield Found(f"Node {clean(frame.nodes[at])}", "look at its GPUs alone", partial(self._select, gpus, frame.nodes[at]))
+            yield Found(
+                f"Node {clean(frame.nodes[at])}", "look at its GPUs alone", partial(self._select, gpus, frame.nodes[at])
+            )
         named = ((gpu, frame.place(gpu)) for gpu in range(frame.n_gpus))
         for gpu, name in islice(((gpu, n) for gpu, n in named if all(w in f"gpu {n}".lower() for w in words)), _MOST):
             yield Found(f"{frame.noun} {clean(name)}", "go to it", partial(self._point, gpu))

@@ -32,7 +32,10 @@ _STYLE = re.compile(r"\.([\w-]+-r\d+) \{([^}]*)\}")
 _FILL = re.compile(r"fill: ?(#[0-9a-fA-F]{6})")
 _RECT = re.compile(r'<rect fill="(#[0-9a-fA-F]{6})" x="([\d.]+)" y="([\d.]+)" width="([\d.]+)"')
 _LINE = re.compile(r'-line-0">\s*<rect x="0" y="[\d.]+" width="([\d.]+)"')
-_TEXT = re.compile(r'<text class="([\w-]+)" x="([\d.]+)" y="[\d.]+" textLength="[\d.]+" clip-path="url\(#[\w-]+?-line-(\d+)\)">([^<]*)</text>')
+_TEXT = re.compile(
+    r'<text class="([\w-]+)" x="([\d.]+)" y="[\d.]+" textLength="[\d.]+" '
+    r'clip-path="url\(#[\w-]+?-line-(\d+)\)">([^<]*)</text>'
+)
 
 Box = tuple[float, float, float, float]
 
@@ -92,9 +95,10 @@ def picture_of(svg: str) -> Picture:
                 if size == 2 and x + 1 < width:
                     cells[line][x + 1] = ("", look)
             x += size
-    rows = []
-    for row in cells:
-        rows.append([Piece("".join(char for char, _ in own), look) for look, own in groupby(row, lambda cell: cell[1])])
+    rows = [
+        [Piece("".join(char for char, _ in own), look) for look, own in groupby(row, lambda cell: cell[1])]
+        for row in cells
+    ]
     return Picture(rows, width)
 
 
@@ -215,7 +219,13 @@ def export(seen: Picture, frame: Frame, path: str, access: Access) -> None:
         if ending == ".png":
             to_png(seen.rows, seen.width, file)
         else:
-            text = to_svg(seen.rows, seen.width) if ending == ".svg" else seen.text() if ending == ".txt" else to_csv(frame)
+            text = (
+                to_svg(seen.rows, seen.width)
+                if ending == ".svg"
+                else seen.text()
+                if ending == ".txt"
+                else to_csv(frame)
+            )
             file.write(text.encode())
 
 

@@ -1,13 +1,14 @@
 """The themes that GSSR adds to Textual's, and the colours that each theme gives to roles and to load.
 
-A drawing in lines of text says roles (gssr.render.roles); here a theme turns them into styles, so that all of Textual's themes
-work. The categories of GPU time have the same colours in every theme. Hue never carries meaning alone: load is also told by
-the height of its mark, and a theme without colour loses nothing else.
+A drawing in lines of text says roles (gssr.render.roles); here a theme turns them into styles, so that all of Textual's
+themes work. The categories of GPU time have the same colours in every theme. Hue never carries meaning alone: load is also
+told by the height of its mark, and a theme without colour loses nothing else.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 from rich.style import Style
 from textual.app import App
@@ -25,6 +26,8 @@ _GREYS = ("#6b6b6b", "#8c8c8c", "#adadad", "#cfcfcf", "#f0f0f0")
 _FEW = ("red", "yellow", "green", "cyan")
 LOAD_STEPS = 10
 """Colours that load can have: fewer changes of colour are fewer bytes."""
+_CURSOR = 0.3
+"""How much of the theme's first colour the cursor's background has: text in the colours of load stays readable on it."""
 _MISSING = "#c061cb"
 
 _GSSR = Theme(
@@ -54,7 +57,7 @@ _GSSR = Theme(
 def _theme(name: str, like: Theme, **changes: object) -> Theme:
     fields = {key: getattr(like, key) for key in ("primary", "secondary", "accent", "warning", "error", "success")}
     fields |= {key: getattr(like, key) for key in ("foreground", "background", "surface", "panel", "dark")}
-    return Theme(name=name, variables=dict(like.variables), **(fields | changes))  # type: ignore[arg-type]
+    return Theme(name=name, variables=dict(like.variables), **(fields | changes))
 
 
 def _ansi(name: str, dark: bool) -> Theme:
@@ -105,7 +108,7 @@ class Palette:
         self._styles: dict[Role, Style] = {}
 
     @classmethod
-    def of(cls, app: App[object], colourless: bool) -> "Palette":
+    def of(cls, app: App[Any], colourless: bool) -> "Palette":
         """The palette of the theme that the app shows now."""
         return cls(app.theme, app.theme_variables, app.current_theme.dark, colourless)
 
@@ -161,7 +164,8 @@ class Palette:
         """What is selected: never the colour of data."""
         if self._few or self.colourless:
             return Style(reverse=True)
-        return Style(bgcolor=Color.parse(self._variables["block-cursor-background"]).hex)
+        ground, selects = (Color.parse(self._variables[name]) for name in ("background", "primary"))
+        return Style(bgcolor=ground.blend(selects, _CURSOR).hex)
 
 
 _CATEGORY: dict[Role, str] = {look.role: look.colour for look in LOOKS.values()}

@@ -26,9 +26,7 @@ class TopScreen(LiveScreen):
     """The live screen on a recording that somebody writes for it alone. At the descriptor ``fd`` it says something now and
     then, which ``lines`` returns; None at its end. ``leaves``: whether such a line ends the screen, which returns 1 then."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        key("K", "keep", "Keep", "keep what was recorded so far, as a file")
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [key("K", "keep", "Keep", "keep what was recorded so far, as a file")]
 
     def __init__(
         self, watch: Watch, fd: int, lines: Callable[[], list[str] | None], leaves: Callable[[str], bool],

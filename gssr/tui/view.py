@@ -24,6 +24,8 @@ TITLES: dict[ScreenName, str] = {
 """The screens, in their order."""
 OF_TRACES: frozenset[ScreenName] = frozenset({"calls"})
 Sort = Literal["place", "now", "mean", "p05", "p95", "memory", "SM", "user"]
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """Selection, time window and ``metric`` (empty: the best that was measured) are shared by all screens.
@@ -31,14 +33,14 @@ class View:
     ``span`` s up to ``end`` (unix s) are looked at: None is the whole run, and the newest sample; ``lately``: nobody
     chose a window, so that the newest columns of a run that grows roll in at the right edge. ``cursor`` (unix s) is the
     time looked at, None for none. ``selection``: positions of the GPUs looked at, named ``selected``; empty is the whole
-    job. ``gpu``: the position under the cursor of GPUs and Map, -1 before there is one; ``row``: the line under the cursor
+    job. ``gpu``: the position under the cursor, -1 before there is one; ``row``: the line under the cursor
     of the other screens; ``note``: which one Why's table is about while the cursor is in the table. ``density`` cycles
     through what a screen can do about many GPUs, 0 is the screen's own choice.
-    ``speed``: seconds of the recording a second while it is played, 0 when it is not. ``trail``: where Esc goes back to. Of traces only: ``level``: what is looked at
-    as GPUs; ``opened``: Time shows the one that is selected track by track; ``name``: what ``f`` looks for; ``sought``:
-    the names that Calls shows, ``column``: the one that it sorts by; ``toggled``: which calls of its tree are open that
-    were not at first, or closed; ``alike``: Time shows bands of rows that spend their time alike; ``place``: the interval
-    of which Why tells all, -1 for the one at the cursor.
+    ``speed``: seconds of the recording a second while it is played, 0 when it is not. ``trail``: where Esc goes back to. Of
+    traces only: ``level``: what is looked at as GPUs; ``opened``: Time shows the one that is selected track by track;
+    ``name``: what ``f`` looks for; ``sought``: the names that Calls shows, ``column``: the one that it sorts by; ``toggled``:
+    which calls of its tree are open that were not at first, or closed; ``alike``: Time shows bands of rows that spend their
+    time alike; ``place``: the interval of which Why tells all, -1 for the one at the cursor.
     """
 
     screen: ScreenName = "job"

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from gssr.tui.palette import choices
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_trace_screens import TRACE, Seat
@@ -18,7 +19,6 @@ from gssr.render.glyphs import ASCII, UTF8
 from gssr.render.roles import text_of
 from gssr.tui import shell
 from gssr.tui.moves import MOVES
-from gssr.tui.palette import choices
 from gssr.tui.screens import SCREENS, screens_of
 from tests.fakes.traces.cube import write_solver
 

@@ -76,7 +76,9 @@ def test_job_says_the_score_as_such_and_what_is_wrong(recording: str) -> None:
     work(app, steps)
 
 
-@pytest.mark.parametrize(("digit", "screen"), [("2", "gpus"), ("3", "time"), ("4", "balance"), ("5", "why"), ("1", "job")])
+@pytest.mark.parametrize(
+    ("digit", "screen"), [("2", "gpus"), ("3", "time"), ("4", "balance"), ("5", "why"), ("1", "job")]
+)
 def test_digits_go_to_screens(recording: str, digit: str, screen: str) -> None:
     app = live_screen(recording)
 
@@ -226,7 +228,7 @@ def test_every_size_says_the_score(recording: str, size: tuple[int, int], glyphs
         assert "score" in seen(app)
         if glyphs is ASCII:
             drawn = seen(app).rpartition("\n m ")[0] if size[1] > 10 else ""
-            assert drawn.isascii(), set(char for char in drawn if ord(char) > 127)
+            assert drawn.isascii(), {char for char in drawn if ord(char) > 127}
         await pilot.resize_terminal(80, 24)
         await pilot.pause(0.2)
         assert "every GPU over time" in seen(app)
@@ -237,7 +239,7 @@ def test_every_size_says_the_score(recording: str, size: tuple[int, int], glyphs
 def test_below_the_least_size_the_lowest_gpus_are_told(recording: str) -> None:
     app = live_screen(recording)
 
-    async def steps(pilot: Pilot[int]) -> None:
+    async def steps(_: Pilot[int]) -> None:
         text = seen(app)
         lowest = int(app.results[0].window.per_gpu("sm_active").argmin())
         assert "lowest GPUs" in text and app.results[0].place(lowest)[-3:] in text
@@ -245,7 +247,9 @@ def test_below_the_least_size_the_lowest_gpus_are_told(recording: str) -> None:
     work(app, steps, (58, 15))
 
 
-@pytest.mark.parametrize("theme", ["gssr", "gssr-viridis", "ansi-dark", "ansi-light", "colourless", "nord", "textual-light"])
+@pytest.mark.parametrize(
+    "theme", ["gssr", "gssr-viridis", "ansi-dark", "ansi-light", "colourless", "nord", "textual-light"]
+)
 def test_every_theme_draws(recording: str, theme: str) -> None:
     app = LiveScreen([Watch(recording)], UTF8, 10.0, 256, theme)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gssr.tui.palette import choices
 from test_trace_screens import Seat
 from training import Made, training
 
@@ -23,7 +24,6 @@ from gssr.traces.open import open_traces
 from gssr.traces.timeline import Category, Kind, Timeline, Track
 from gssr.tui import shell
 from gssr.tui.app import LiveScreen, filtered
-from gssr.tui.palette import choices
 from gssr.tui.view import Scene, View
 from tests.fakes.traces import kineto, loop, nsys
 from tests.fakes.traces.beside import Truth

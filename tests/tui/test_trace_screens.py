@@ -11,6 +11,7 @@ from pathlib import Path
 import frames
 import numpy as np
 import pytest
+from gssr.tui.actions import ACTIONS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_terminal import Tmux, gone
@@ -42,7 +43,6 @@ from gssr.traces.timeline import (
     Track,
 )
 from gssr.tui import shell
-from gssr.tui.actions import ACTIONS
 from gssr.tui.app import LiveScreen
 from gssr.tui.moves import MOVES
 from gssr.tui.screens import SCREENS, lanes

@@ -5,6 +5,7 @@ import math
 import re
 
 import pytest
+from gssr.tui.canvas import Piece, ShortChange, ShortLayout, looks, written
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
@@ -15,7 +16,6 @@ from textual.geometry import Region
 from textual.strip import Strip
 
 from gssr.tui import canvas
-from gssr.tui.canvas import Piece, ShortChange, ShortLayout, looks, written
 
 WIDTH, HEIGHT = 24, 3
 STYLES = [*dict.fromkeys(looks(256).values()), Style.parse("on blue"), Style.parse("bold on #303030"), None]

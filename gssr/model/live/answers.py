@@ -139,7 +139,9 @@ class Answers:
         recent = self._recent(query, end, read, growing)
         active_from = self._active_from(query, read, growing) if query.activity else None
         energy = self._energy(query, shown, read, growing) if query.energy else None
-        curve = self._score_curve(query, Window(grid.start, grid.end), whole, quick, read) if query.score_columns else None
+        curve = (
+            self._score_curve(query, Window(grid.start, grid.end), whole, quick, read) if query.score_columns else None
+        )
         return Shown(metric, grid, space, window, recent, moment, host, refined, active_from, energy, curve)
 
     def _score_curve(self, query: Query, shown: Window, whole: bool, quick: bool, read: Read) -> ScoreCurve | None:

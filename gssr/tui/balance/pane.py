@@ -19,7 +19,7 @@ class BalancePane(ScreenPane):
         """One drawing."""
         yield ScreenRows("balance")
 
-    def asks(self, query: Query, width: int, height: int) -> Query:
+    def asks(self, query: Query) -> Query:
         """See ScreenPane."""
         return query
 

@@ -20,7 +20,7 @@ class CallsPane(ScreenPane):
         """One drawing."""
         yield ScreenRows("calls")
 
-    def asks(self, query: Query, width: int, height: int) -> Query:
+    def asks(self, query: Query) -> Query:
         """See ScreenPane."""
         return replace(query, tables=True)
 

@@ -6,13 +6,12 @@ from gssr.model.live.frame import Frame
 from gssr.render.cells import clean, fit, wrap
 from gssr.render.roles import Row, Span
 from gssr.render.scale import NONE, UNKNOWN, metric_of, percent, quantity, unit_of
-from gssr.tui.axis import full_scale, shown_metrics
+from gssr.tui.axis import full_scale, shown_metrics, y_label
 from gssr.tui.gpu_rows import gap_texts
 from gssr.tui.job.space_average import GUTTER, _coloured, _ticks
 from gssr.tui.order import processes_on
 from gssr.tui.shared.panel import RowsPanel
 from gssr.tui.shared.timed import cells_of, fractions, in_cells
-from gssr.tui.axis import y_label
 
 _VALUE = 11
 _MOST_CHART, _LEAST_CHART = 12, 4
@@ -70,7 +69,9 @@ class Inspector(RowsPanel):
             word = "points" if unit.name == "%" else unit.name
             side = "below" if mean < median else "above"
             texts.append(
-                f"{metric.label} {apart:.0f} {word} {side} the median" if apart >= 1 else f"{metric.label} at the median"
+                f"{metric.label} {apart:.0f} {word} {side} the median"
+                if apart >= 1
+                else f"{metric.label} at the median"
             )
         texts += gap_texts(result, gpu)
         return wrap("; ".join(texts), width, role="value") if texts else []
@@ -124,12 +125,17 @@ class Inspector(RowsPanel):
         found = processes_on(result, [gpu], "", "place", False)
         if not found:
             return [(), (Span("no process on it", "dim"),)] if gpu in result.without_process else []
-        rows: list[Row] = [(), (Span(f"{'process':<{max(width - 34, 8)}} {'user':<10} {'memory':>10} {'SM':>8}", "dim"),)]
+        rows: list[Row] = [
+            (),
+            (Span(f"{'process':<{max(width - 34, 8)}} {'user':<10} {'memory':>10} {'SM':>8}", "dim"),),
+        ]
         for each in found:
             memory = NONE if each.memory_used is None else quantity(each.memory_used, metric_of("memory_used"))
             sm = NONE if each.sm_utilization is None else percent(each.sm_utilization)
             name = fit(clean(f"{each.pid or NONE} {each.name or ''}"), max(width - 34, 8), self.glyphs.ellipsis)
-            rows.append((Span(f"{name:<{max(width - 34, 8)}} {clean(each.user or NONE)[:10]:<10} {memory:>10} {sm:>8}"),))
+            rows.append(
+                (Span(f"{name:<{max(width - 34, 8)}} {clean(each.user or NONE)[:10]:<10} {memory:>10} {sm:>8}"),)
+            )
         return rows
 
 

@@ -51,8 +51,9 @@ class GpusPane(ScreenPane):
     def show(self, results: Sequence[Frame], view: View) -> None:
         """See ScreenPane."""
         result = results[0]
-        for widget in (GpuTable, Wall, Inspector):
-            self.query_one(widget).show(result, view)
+        self.query_one(GpuTable).show(result, view)
+        self.query_one(Wall).show(result, view)
+        self.query_one(Inspector).show(result, view)
 
     def point_at(self, gpu: int) -> None:
         """Put the cursor on a GPU."""

@@ -176,7 +176,9 @@ class GpuTable(LineDrawing, ScrollView, can_focus=True):
             title = column.title if not column.unit or len(column.title) + len(column.unit) >= end - begin else (
                 f"{column.title} {column.unit}"
             )  # fmt: skip
-            arrow = ("v" if self.descending else "^") if self.glyphs.levels.isascii() else "▾" if self.descending else "▴"
+            arrow = (
+                ("v" if self.descending else "^") if self.glyphs.levels.isascii() else "▾" if self.descending else "▴"
+            )
             on = column.key == self.sort
             left = column.key in (NAME, CLASS)
             if on:

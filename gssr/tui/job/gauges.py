@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from gssr.arrays import Ints
 from gssr.metrics import DETECTION_METRICS
 from gssr.model.live.frame import Frame
 from gssr.render.cells import clip, fit
@@ -52,9 +53,17 @@ class Gauges(RowsPanel):
         for name, label in zip(names, labels, strict=False):
             metric, value = metric_of(name), now.get(name)
             text = quantity(value, metric)
-            row: Row = (Span(f"{fit(label, size, self.glyphs.ellipsis):<{size}} ", "title" if name == result.grid.metric else "dim"),)
+            row: Row = (
+                Span(
+                    f"{fit(label, size, self.glyphs.ellipsis):<{size}} ",
+                    "title" if name == result.grid.metric else "dim",
+                ),
+            )
             row = (*row, *_bar(value, full_scale(result, name), bar, self.glyphs, name in DETECTION_METRICS))
-            row = (*row, Span(f"{NONE if text == UNKNOWN else text:>{width - size - 1 - bar - (_VALUE + 1) * two}}", "value"))
+            row = (
+                *row,
+                Span(f"{NONE if text == UNKNOWN else text:>{width - size - 1 - bar - (_VALUE + 1) * two}}", "value"),
+            )
             if two:
                 text = quantity(means.get(name), metric)
                 row = (*row, Span(f" {NONE if text == UNKNOWN else text:>{_VALUE}}", "dim"))
@@ -62,12 +71,12 @@ class Gauges(RowsPanel):
         return rows
 
 
-def _newest(result: Frame, gpus: object) -> dict[str, float | None]:
+def _newest(result: Frame, gpus: Ints | None) -> dict[str, float | None]:
     """The mean over the GPUs of the newest value of each metric."""
     found: dict[str, float | None] = {}
     for name in result.whole.names:
         values = result.lately(name)
-        values = values if gpus is None else values[gpus]  # type: ignore[index]
+        values = values if gpus is None else values[gpus]
         found[name] = float(np.nanmean(values)) if np.isfinite(values).any() else None
     return found
 

@@ -68,7 +68,7 @@ class JobPane(ScreenPane):
         if result is not None:
             self._fit(result.n_gpus)
 
-    def asks(self, query: Query, width: int, height: int) -> Query:
+    def asks(self, query: Query) -> Query:
         """Besides the score's curve, and what the rules say."""
         curve = self.query_one(ScoreHistory).content_size.width
         return replace(query, score_columns=min(max(curve, 20), _SCORES))
@@ -84,6 +84,6 @@ class JobPane(ScreenPane):
             rows.show_all(results, view)
             return
         self._fit(result.n_gpus)
-        self.query_one(SpaceAverage).gutter = self.query_one(Wall).offset_of(result) - 1
+        self.query_one(SpaceAverage).axis_at = self.query_one(Wall).offset_of(result) - 1
         for widget in (Score, Gauges, Sentence, VerdictCards, SpaceAverage, Wall):
             self.query_one(widget).show(result, view)  # type: ignore[attr-defined]

@@ -74,7 +74,7 @@ class Score(Vertical):
             word, shown = "score unknown", "-"
             if best is not None:
                 unit = unit_of(metric_of(best))
-                shown, word = fixed(known[best] * unit.factor, 0), f"{unit.name} {metric_of(best).label}"
+                shown, word = f"{fixed(known[best] * unit.factor, 0)}{unit.name}", metric_of(best).label
         ascii_only = self.app.glyphs.levels.isascii()  # type: ignore[attr-defined]
         digits, plain = self.query_one("#score-digits", Digits), self.query_one("#score-plain", Label)
         digits.display, plain.display = not ascii_only, ascii_only

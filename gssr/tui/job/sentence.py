@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from gssr.arrays import Floats
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.live.frame import RECENT_SECONDS, Frame
@@ -54,7 +55,7 @@ def not_judged(result: Frame) -> str:
     return "The rules look at this window ..."
 
 
-def last_minute(breakdown: Breakdown) -> np.ndarray | None:  # type: ignore[type-arg]
+def last_minute(breakdown: Breakdown) -> Floats | None:
     """[n_categories]: the shares of the newest RECENT_SECONDS; None where nothing is known of them."""
     if not len(breakdown.times):
         return None
@@ -63,7 +64,7 @@ def last_minute(breakdown: Breakdown) -> np.ndarray | None:  # type: ignore[type
     return np.asarray(seconds / seconds.sum()) if seconds.sum() > 0 else None
 
 
-def bar_of(shares: np.ndarray, width: int, ascii_only: bool) -> Row:  # type: ignore[type-arg]
+def bar_of(shares: Floats, width: int, ascii_only: bool) -> Row:
     """Shares of categories as a bar of exactly ``width`` cells."""
     edges = np.round(np.cumsum(shares) * width).astype(int).tolist()
     spans, start = [], 0

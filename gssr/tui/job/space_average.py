@@ -21,10 +21,10 @@ _TIMED = 7
 
 
 class SpaceAverage(RowsPanel):
-    """A chart of one metric, drawn by plotext as on the page. ``gutter``: cells left of its axis; as many as the names of a
+    """A chart of one metric, drawn by plotext as on the page. ``axis_at``: cells left of its axis; as many as the names of a
     wall below it take, so that both have the same times in the same columns."""
 
-    gutter = GUTTER
+    axis_at = GUTTER
 
     def show(self, result: Frame, view: View) -> None:
         """See Panel."""
@@ -42,7 +42,7 @@ class SpaceAverage(RowsPanel):
         """The chart, its axis below."""
         from gssr.report.plotext_chart import band_chart  # takes a tenth of a second to import
 
-        gutter = self.gutter
+        gutter = self.axis_at
         cells = cells_of(result, max(width - gutter - 1, 1))
         space = result.space
         mean, low, high = (

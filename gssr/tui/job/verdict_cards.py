@@ -77,7 +77,7 @@ class VerdictCards(Vertical):
             yield VerdictCard(number)
         yield Label("", id="more-verdicts")
 
-    def show(self, result: Frame, view: View) -> None:
+    def show(self, result: Frame, _view: View) -> None:
         """See Panel."""
         verdicts = () if result.judgement is None else result.judgement.verdicts
         cards = list(self.query(VerdictCard))

@@ -36,7 +36,9 @@ def history_rows(
     styles = {step: palette.load(step / (LOAD_STEPS - 1)) for step in range(LOAD_STEPS)}
     styles |= {_LACKS: palette.missing, _BLANK: Style.null()}
     per_row = len(glyphs.levels)
-    tops = np.clip(np.round(np.nan_to_num(values) * (height * per_row - 1)), 1, height * per_row - 1).astype(int).tolist()
+    tops = (
+        np.clip(np.round(np.nan_to_num(values) * (height * per_row - 1)), 1, height * per_row - 1).astype(int).tolist()
+    )
     hatch = _HATCH_ASCII if glyphs.levels.isascii() else _HATCH
     rows = []
     for y in range(height):
@@ -78,9 +80,7 @@ def pair_row(upper: Floats, lower: Floats, palette: Palette, known_from: int = 0
 
 def _segments(chars: Sequence[str], codes: Sequence[int], styles: dict[int, Style]) -> list[Segment]:
     found = [-3 if char == " " else code for char, code in zip(chars, codes, strict=True)]
-    return [
-        Segment("".join(chars[first:end]), styles.get(found[first], Style.null())) for first, end in _runs(found)
-    ]
+    return [Segment("".join(chars[first:end]), styles.get(found[first], Style.null())) for first, end in _runs(found)]
 
 
 def _runs(values: Sequence[object]) -> list[tuple[int, int]]:

@@ -20,11 +20,11 @@ class ScreenPane(TabPane):
     def __init__(self) -> None:
         super().__init__(self.title, id=self.screen_name)
 
-    def columns(self, width: int, height: int) -> int:
-        """How many columns of time the widest widget can show."""
+    def columns(self, width: int) -> int:
+        """How many columns of time the widest widget can show on a terminal of so many cells."""
         return max(width, 1)
 
-    def asks(self, query: Query, width: int, height: int) -> Query:
+    def asks(self, query: Query) -> Query:
         """The app's query with what this screen needs besides."""
         return query
 

@@ -23,7 +23,26 @@ class ScreenRows(Panel):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *(key(name, f"move('{name}')", name, f"move {name}", show=False) for name in _MOVES),
-        key("enter", "enter", "Open", "one level down"),
+        key("enter", "enter", "Open", "one level down", show=False),
+        key(
+            "v",
+            "app.move('density')",
+            "View",
+            "more or fewer lines; on Time: to the traces and their levels",
+            show=False,
+        ),
+        key("u", "app.move('group')", "Group", "similar GPUs in one band, or each on its own line", show=False),
+        key("f", "app.move('next_found')", "Find next", "of a trace: the next interval of that name", show=False),
+        key("F", "app.move('previous_found')", "Find previous", "of a trace: the interval before", show=False),
+        key(
+            "b",
+            "app.move('cause')",
+            "Cause",
+            "of a trace: from work to its launch, from a send to its receive",
+            show=False,
+        ),
+        key("a", "app.move('align')", "Align", "align two runs at their start, their work, or a mark", show=False),
+        key("c", "app.next_other", "Other run", "compare with the next recording or run", show=False),
     ]
 
     def __init__(self, name: ScreenName) -> None:

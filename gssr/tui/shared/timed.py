@@ -10,10 +10,10 @@ import numpy as np
 
 from gssr.arrays import Floats
 from gssr.model.live.frame import Frame
+from gssr.render import clock
 from gssr.render.columns import columns
 from gssr.render.roles import Row, Span
 from gssr.render.scale import metric_of, quantity
-from gssr.render import clock
 from gssr.tui.axis import full_scale
 
 

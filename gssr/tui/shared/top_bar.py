@@ -37,7 +37,12 @@ class TopBar(Drawing, Static):
         if self.glyphs.levels.isascii():
             state = state._replace(text=state.text.translate(_ASCII))
         room = width - cell_width(state.text) - 3
-        line: Row = (Span(" "), state, Span("  "), Span(fit(name_of(result), max(min(room // 3, 40), 6), ellipsis), "title"))
+        line: Row = (
+            Span(" "),
+            state,
+            Span("  "),
+            Span(fit(name_of(result), max(min(room // 3, 40), 6), ellipsis), "title"),
+        )
         for piece in pieces_of(result, view):
             if sum(cell_width(span.text) for span in line) + 2 + cell_width(piece.text) <= width:
                 line = (*line, Span("  "), piece)
@@ -90,7 +95,11 @@ def pieces_of(result: Frame, view: View) -> list[Span]:
     if run is not None and result.gpus_of_run:
         products = {clean(gpu.name or "") for gpu in (result.of_gpus or result).gpus}
         what = f" {products.pop()}" if len(products) == 1 and "" not in products else ""
-        pieces.append(Span(f"{result.gpus_of_run:,} GPU{'s' * (result.gpus_of_run != 1)}{what} on {count(len(result.nodes), 'node')}"))
+        pieces.append(
+            Span(
+                f"{result.gpus_of_run:,} GPU{'s' * (result.gpus_of_run != 1)}{what} on {count(len(result.nodes), 'node')}"
+            )
+        )
     if result.part is not None:
         pieces += [
             Span(count(len(level), level.noun))
@@ -119,5 +128,3 @@ def pieces_of(result: Frame, view: View) -> list[Span]:
     if not result.refined:
         pieces.append(Span("refining", "dim"))
     return pieces
-
-

@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 from rich.segment import Segment
-from rich.style import Style
 from textual import events
 from textual.message import Message
 from textual.strip import Strip
@@ -147,7 +146,9 @@ class Wall(Panel):
                 Segment(f"{number(mean, metric):>{_VALUE}} ", palette.style("value" if apart else "plain")),
             ]
             for y, row in enumerate(self._rows(values, line, known_from)):
-                first = head if y == line.height // 2 - (line.height % 2 == 0) else [Segment(" " * (label + _VALUE + 2))]
+                first = (
+                    head if y == line.height // 2 - (line.height % 2 == 0) else [Segment(" " * (label + _VALUE + 2))]
+                )
                 strips.append(Strip([*first, *row]).adjust_cell_length(width))
         axis = self.strip_of(axis_row(result, cells), width - label - _VALUE - 2)
         strips.append(Strip([Segment(" " * (label + _VALUE + 2)), *axis]).adjust_cell_length(width))
@@ -186,7 +187,9 @@ class Wall(Panel):
         cells = self._drawn[3]
         time = cells.time(cell)
         value = float(self.result.grid.values[gpu, self.result.grid.column(time)])
-        self.tooltip = f"{clean(self.result.place(gpu))} at {at_text(self.result, time)}: {value_text(self.result, value)}"
+        self.tooltip = (
+            f"{clean(self.result.place(gpu))} at {at_text(self.result, time)}: {value_text(self.result, value)}"
+        )
 
     def on_click(self, event: events.Click) -> None:
         """Go to the GPU."""

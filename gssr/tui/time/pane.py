@@ -21,9 +21,9 @@ class TimePane(ScreenPane):
         """One drawing."""
         yield ScreenRows("time")
 
-    def asks(self, query: Query, width: int, height: int) -> Query:
+    def asks(self, query: Query) -> Query:
         """See ScreenPane."""
-        return replace(query, rows=timeline_rows(width, height))
+        return replace(query, rows=timeline_rows(self.app.size.width, max(self.app.size.height - 3, 1)))
 
     def show(self, results: Sequence[Frame], view: View) -> None:
         """See ScreenPane."""

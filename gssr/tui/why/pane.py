@@ -20,7 +20,7 @@ class WhyPane(ScreenPane):
         """One drawing."""
         yield ScreenRows("why")
 
-    def asks(self, query: Query, width: int, height: int) -> Query:
+    def asks(self, query: Query) -> Query:
         """See ScreenPane."""
         return replace(query, around=True)
 
