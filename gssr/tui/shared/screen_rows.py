@@ -38,7 +38,7 @@ class ScreenRows(Panel):
             "b",
             "app.move('cause')",
             "Cause",
-            "of a trace: from work to its launch, from a send to its receive",
+            "of a trace: from work to its launch, from send to receive",
             show=False,
         ),
         key("a", "app.move('align')", "Align", "align two runs at their start, their work, or a mark", show=False),
