@@ -81,7 +81,7 @@ class LiveScreen(App[int]):
     """The live screen on the first of ``watches``; Compare sets it beside one of the others. ``hz``: looks a second while
     something grows; ``colors`` of the terminal, 0 for none; ``table``: the rules that the job is judged by."""
 
-    CSS_PATH: ClassVar[list[str]] = ["app.tcss", "job/job.tcss", "gpus/gpus.tcss"]  # type: ignore[assignment]
+    CSS_PATH: ClassVar[list[str]] = ["app.tcss", "job/job.tcss", "gpus/gpus.tcss", "time/time.tcss", "calls/calls.tcss"]  # type: ignore[assignment]
     TITLE = "GSSR"
     COMMANDS = App.COMMANDS | {Everything}
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 - as Textual declares it
@@ -424,7 +424,9 @@ class LiveScreen(App[int]):
         """One level up."""
         if self.screen.maximized is not None:
             self.screen.minimize()
-        elif not (self.view.screen == "gpus" and self.query_one(GpusPane).let_go_of_filter()):
+        elif not (self.view.screen == "gpus" and self.query_one(GpusPane).let_go_of_filter()) and not (
+            self.view.screen == "time" and self.query_one(TimePane).let_go()
+        ):
             self.action_move("back")
 
     def action_window(self) -> None:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gssr.model.findings.phases import phases
 from gssr.model.joined.explain import explained
 from gssr.model.live.frame import Frame
 from gssr.model.results import SEVERITIES, Judgement
@@ -77,7 +78,8 @@ def answer(question: Question, stand: Stand) -> Judgement:
         positions = np.array(question.gpus or range(stand.n_gpus), np.int64)
         window = reader.whole_buckets(stand.window)
         reader.hold_ends(window, filtered(reader, positions))
-        return judge_window(reader, positions, window, question.table).in_all()
+        judged = judge_window(reader, positions, window, question.table)
+        return replace(judged.in_all(), phases=phases(judged.evidence))
 
 
 class Said(NamedTuple):

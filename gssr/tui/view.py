@@ -142,8 +142,12 @@ def moved(position: int, step: int, page: int, n: int) -> int:
 
 
 def inside(scene: Scene, end: float, span: float) -> float | None:
+    """See inside_of."""
+    return inside_of(scene.frame, end, span)
+
+
+def inside_of(frame: Frame, end: float, span: float) -> float | None:
     """A right edge that shows something of the run; None, the newest sample, when it is there."""
-    frame = scene.frame
     if end >= frame.last:
         return None
     return max(end, min(frame.first + span, frame.last))

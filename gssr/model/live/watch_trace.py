@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from gssr.arrays import Floats, Ints
+from gssr.arrays import Flags, Floats, Ints
 from gssr.gpu_name import is_named
 from gssr.metrics import OF_COUNTER, OF_OWN, RATIO, metric_named
 from gssr.model.custom_metrics import Custom
@@ -324,8 +324,8 @@ class WatchTrace:
         for line, members in enumerate(timeline.members):
             lines[members] = line
         opened: Lanes | None = None
-        if query.opened and len(query.gpus) == 1:
-            wanted, every = level.owner_of == query.gpus[0], trace.intervals
+        if query.opened:
+            wanted, every = _opened(trace, level, query.gpus), trace.intervals
             opened = lanes(every.start, every.length, every.track, wanted, begin, step, n)
         names = [name for name in level.metrics if name.startswith(OF_COUNTER)][:MOST_COUNTERS]
         whole = self._first, self._last
@@ -415,6 +415,16 @@ class WatchTrace:
                 wanted |= np.array(beside, bool)
             tracks = np.flatnonzero(wanted)
         return analyze_timeline(trace, None if whole else window, tracks, tables=None if query.tables else ["verdicts"])
+
+
+def _opened(trace: Trace, level: Level, gpus: tuple[int, ...]) -> Flags:
+    """[n_tracks]: the tracks of these rows (none: of all), of GPUs and streams with the threads of their processes."""
+    wanted = level.owner_of >= 0 if not gpus else np.isin(level.owner_of, np.array(gpus))
+    if level.name not in ("gpus", "streams"):
+        return wanted
+    ranks = {(trace.tracks[at].source, trace.tracks[at].rank) for at in np.flatnonzero(wanted).tolist()}
+    beside = [track.kind == "cpu_thread" and (track.source, track.rank) in ranks for track in trace.tracks]
+    return wanted | np.array(beside, bool)
 
 
 def _sums(analysis: TraceAnalysis, n_gpus: int) -> Means:

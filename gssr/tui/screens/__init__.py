@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from gssr.model.live.frame import Frame
 from gssr.render.roles import Row
-from gssr.tui.screens import balance, calls, compare, job, time, why
+from gssr.tui.screens import balance, calls, compare, job, why
 from gssr.tui.view import Scene, ScreenName, View
 
 
@@ -32,7 +32,6 @@ class Screen(NamedTuple):
 
 SCREENS: tuple[Screen, ...] = (
     Screen("job", "Job", "How well is the job using its GPUs?", job.columns, job.draw, job.move, job.enter, job.click),
-    Screen("time", "Time", "When was it not used?", time.columns, time.draw, time.move, time.enter, time.click),
     Screen(
         "balance", "Balance", "What does imbalance cost?",
         balance.columns, balance.draw, balance.move, balance.enter, balance.click,

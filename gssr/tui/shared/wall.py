@@ -21,7 +21,8 @@ from gssr.tui.shared.timed import Cells, axis_row, cells_of, fractions, in_cells
 
 MOST_ROWS = 4
 """Rows that a line takes at most: more say no more."""
-_VALUE = 6
+VALUE = 6
+"""Cells of a mean, before the two that part it from the name and the course."""
 _LEAST_CELLS = 8
 
 
@@ -78,9 +79,10 @@ def lowest_of(result: Frame, height: int) -> list[Line]:
 
 class Wall(Panel):
     """Every GPU over time, or where there is little room the ``lowest``. A click picks a GPU; the mouse over it says which,
-    when and how much."""
+    when and how much. ``axis``: the times stand below it."""
 
     lowest = False
+    axis = True
 
     class Picked(Message):
         """Somebody wants to see this GPU."""
@@ -97,7 +99,7 @@ class Wall(Panel):
 
     def offset_of(self, result: Frame) -> int:
         """Cells that names and means take."""
-        return self._label(result) + _VALUE + 2
+        return self._label(result) + VALUE + 2
 
     def _label(self, result: Frame) -> int:
         longest = max((len(result.place(gpu)) for gpu in range(min(result.n_gpus, 64))), default=4)
@@ -126,7 +128,8 @@ class Wall(Panel):
     def _draw(self, result: Frame, width: int, height: int) -> tuple[list[Strip], list[Line], Cells]:
         palette, glyphs = self.palette, self.glyphs
         in_colour = not palette.colourless and not glyphs.levels.isascii()
-        lines = lowest_of(result, height - 1) if self.lowest else lines_of(result, height - 1, in_colour)
+        room = height - self.axis
+        lines = lowest_of(result, room) if self.lowest else lines_of(result, room, in_colour)
         cells = cells_of(result, self.cells(result))
         values = fractions(result, in_cells(result, result.grid.values, cells))
         known_from = max(cells.at(result.first) or 0, 0) if cells.start < result.first else 0
@@ -143,15 +146,16 @@ class Wall(Panel):
             mark = ("!" if glyphs.levels.isascii() else "▲") if apart else " "
             head = [
                 Segment(f"{mark}{name:<{label}}", style),
-                Segment(f"{number(mean, metric):>{_VALUE}} ", palette.style("value" if apart else "plain")),
+                Segment(f"{number(mean, metric):>{VALUE}} ", palette.style("value" if apart else "plain")),
             ]
             for y, row in enumerate(self._rows(values, line, known_from)):
                 first = (
-                    head if y == line.height // 2 - (line.height % 2 == 0) else [Segment(" " * (label + _VALUE + 2))]
+                    head if y == line.height // 2 - (line.height % 2 == 0) else [Segment(" " * (label + VALUE + 2))]
                 )
                 strips.append(Strip([*first, *row]).adjust_cell_length(width))
-        axis = self.strip_of(axis_row(result, cells), width - label - _VALUE - 2)
-        strips.append(Strip([Segment(" " * (label + _VALUE + 2)), *axis]).adjust_cell_length(width))
+        if self.axis:
+            axis = self.strip_of(axis_row(result, cells), width - label - VALUE - 2)
+            strips.append(Strip([Segment(" " * (label + VALUE + 2)), *axis]).adjust_cell_length(width))
         return strips, lines, cells
 
     def _rows(self, values: Floats, line: Line, known_from: int) -> list[list[Segment]]:
@@ -169,7 +173,7 @@ class Wall(Panel):
             return None
         _, _, lines, cells = self._drawn
         line = next((each for each in lines if each.top <= y < each.top + each.height), None)
-        cell = x - self._label(self.result) - _VALUE - 2
+        cell = x - self._label(self.result) - VALUE - 2
         if line is None or not 0 <= cell < cells.n:
             return None
         parts = parts_of(line.members, 2 * line.height)

@@ -1,14 +1,27 @@
-"""Time: when was it not used?"""
+"""Time: when was it not used? Every GPU over time, the share of states, what happened when; of a trace every interval."""
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Vertical
+from textual.widgets import Input
 
 from gssr.model.live.frame import Frame, Query
-from gssr.tui.screens.time import rows as timeline_rows
+from gssr.model.live.watch_trace import FINEST, MOST_COUNTERS
+from gssr.tui.keys import key
 from gssr.tui.shared.pane import ScreenPane
-from gssr.tui.shared.screen_rows import ScreenRows
+from gssr.tui.shared.wall import Wall
+from gssr.tui.time.axis import TimeAxis
+from gssr.tui.time.details import Details
+from gssr.tui.time.states import States
+from gssr.tui.time.timeline import Timeline, columns_in
+from gssr.tui.time.trace_lanes import TraceLanes
+from gssr.tui.time.trace_lines import TraceLines
+from gssr.tui.time.tracks import Tracks
+from gssr.tui.time.wall import TimeWall
 from gssr.tui.view import View
 
 
@@ -16,15 +29,118 @@ class TimePane(ScreenPane):
     """When was it not used?"""
 
     screen_name, title, question = "time", "Time", "When was it not used?"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        key("slash", "seek", "Search", "of a trace: look for a name; f and F go to the next and the one before"),
+    ]
 
     def compose(self) -> ComposeResult:
-        """One drawing."""
-        yield ScreenRows("time")
+        """From above: who, what for, what was measured beside, when, and all about the cursor."""
+        with Vertical():
+            yield TimeWall(id="time-wall", classes="panel")
+            yield TraceLines(id="time-lines", classes="panel")
+            yield TraceLanes(id="time-lanes", classes="panel")
+            yield States(id="time-states", classes="panel")
+            yield Tracks(id="time-tracks", classes="panel")
+            yield TimeAxis(id="time-axis", classes="panel")
+            yield Details(id="time-details", classes="panel")
+            yield Input(placeholder="a part of a name, or a pattern with * and ?", id="time-search", compact=True)
+
+    def on_mount(self) -> None:
+        """The line to type in appears when it is needed."""
+        self.query_one("#time-search").display = False
+
+    def columns(self, width: int) -> int:
+        """Those of the timelines."""
+        return columns_in(width)
 
     def asks(self, query: Query) -> Query:
-        """See ScreenPane."""
-        return replace(query, rows=timeline_rows(self.app.size.width, max(self.app.size.height - 3, 1)))
+        """Of a trace lines, in columns as wide as cells."""
+        result = self._result()
+        if query.level is None and result is not None and result.run is not None and result.part is None:
+            return query
+        return self._of_trace(query)
+
+    def _result(self) -> Frame | None:
+        results = self.app.results  # type: ignore[attr-defined]
+        return results[0] if results else None
+
+    def _of_trace(self, query: Query) -> Query:
+        width = query.width if query.span is None else max(query.span / query.columns, FINEST)
+        room = max(self.query_one(TraceLines).content_size.height, self.app.size.height // 2)
+        return replace(query, rows=2 * room + MOST_COUNTERS, width=width)
 
     def show(self, results: Sequence[Frame], view: View) -> None:
         """See ScreenPane."""
-        self.query_one(ScreenRows).show_all(results, view)
+        result = results[0]
+        trace = result.part is not None
+        shown = TimeWall if not trace else TraceLanes if view.opened else TraceLines
+        before = self.screen.focused
+        for kind in (TimeWall, TraceLines, TraceLanes):
+            self.query_one(kind).display = kind is shown
+        for widget in (shown, States, Tracks, TimeAxis, Details):
+            self.query_one(widget).show(result, view)
+        if isinstance(before, TimeWall | TraceLines | TraceLanes) and not isinstance(before, shown):
+            self.query_one(shown).focus()
+
+    # What the panels want
+
+    def on_timeline_wanted(self, event: Timeline.Wanted) -> None:
+        """Look at it."""
+        event.stop()
+        self.app.look(event.view)  # type: ignore[attr-defined]
+
+    def on_timeline_marked(self, event: Timeline.Marked) -> None:
+        """Show the stretch on all panels; its table once it is chosen."""
+        event.stop()
+        for panel in self.query(Timeline):
+            panel.marked = event.stretch
+            panel.refresh()
+        details, result = self.query_one(Details), self._result()
+        if not event.dragging and result is not None:
+            details.marked = event.stretch
+            details.show(result, self.app.view)  # type: ignore[attr-defined]
+
+    def on_wall_picked(self, event: Wall.Picked) -> None:
+        """The app goes there."""
+
+    def let_go(self) -> bool:
+        """No longer look for a name, or at a selected range; whether there was any."""
+        line, details = self.query_one("#time-search", Input), self.query_one(Details)
+        view = self.app.view  # type: ignore[attr-defined]
+        if line.display or view.name:
+            line.value, line.display = "", False
+            self.app.look(replace(view, name=""))  # type: ignore[attr-defined]
+            self._focus_timeline()
+            return True
+        if details.marked is not None:
+            self.post_message(Timeline.Marked(None))
+            return True
+        return False
+
+    def _focus_timeline(self) -> None:
+        next(panel for panel in self.query(Timeline) if panel.display).focus()
+
+    # Search
+
+    def action_seek(self) -> None:
+        """Begin to type a name."""
+        result = self._result()
+        if result is None or result.part is None:
+            self.notify("Names are of traces: gssr tui --attach TRACE lays one over this recording.")
+            return
+        line = self.query_one("#time-search", Input)
+        line.value, line.display = self.app.view.name, True  # type: ignore[attr-defined]
+        line.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Count at once what fits."""
+        event.stop()
+        if event.input.display:
+            self.app.look(replace(self.app.view, name=event.value.strip()))  # type: ignore[attr-defined]
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Go to the first."""
+        event.stop()
+        event.input.display = False
+        self._focus_timeline()
+        self.app.action_move("next_found")  # type: ignore[attr-defined]

@@ -1,0 +1,89 @@
+"""Shares of states over time as one stacked strip in colour: two states fit into the halves of a cell."""
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+from rich.segment import Segment
+from rich.style import Style
+
+from gssr.arrays import Floats, Ints
+from gssr.model.breakdown.categories import CATEGORIES
+from gssr.render.breakdown import LOOKS
+from gssr.render.roles import Role
+from gssr.render.shares import LETTERS, WORDS
+from gssr.tui.themes import Palette
+
+
+class State(NamedTuple):
+    """One of the states: its ``name`` in a word, its colour's ``role``, and what tells it where there is no colour."""
+
+    name: str
+    role: Role
+    mark: str
+
+
+def of_breakdown(ascii_only: bool) -> list[State]:
+    """Those of a recording: the categories of GPU time."""
+    return [
+        State(each.short, LOOKS[each.name].role, LOOKS[each.name].marked(ascii_only)) for each in CATEGORIES
+    ]  # fmt: skip
+
+
+_OF_TRACE: tuple[Role, ...] = (
+    "working1", "communication1", "idle4", "communication2", "idle5", "outside1", "idle3", "outside3",
+)  # fmt: skip
+"""The breakdown's colour of each category of a trace (gssr.traces.timeline.Category): work, communication, copies, waits, the
+host's calls, ranges, files, the rest."""
+OF_TRACE: list[State] = [
+    State(word.partition(",")[0], role, letter) for word, role, letter in zip(WORDS, _OF_TRACE, LETTERS, strict=True)
+]
+
+
+def states_at(shares: Floats, n: int) -> Ints:
+    """[n, n_cells]: which of the states [n_states, n_cells], stacked from below, is at each of ``n`` heights, the topmost
+    first; -1 above them all, and where nothing is known. The least share that is there at all takes the lowest height
+    that it can."""
+    edges = np.cumsum(np.nan_to_num(shares), axis=0)
+    middle = (np.arange(n)[::-1, None, None] + 0.5) / n
+    state = (middle >= edges[None]).sum(axis=1)
+    return np.where(state < len(shares), state, -1)
+
+
+def stacked(
+    shares: Floats, height: int, states: Sequence[State], palette: Palette, in_marks: bool
+) -> list[list[Segment]]:  # fmt: skip
+    """``height`` rows of one cell for each column of ``shares`` [n_states, n_cells]. ``in_marks``: colours can't tell them
+    apart, so that each has a mark of its own."""
+    styles = [palette.style(each.role) for each in states]
+    if in_marks:
+        rows = states_at(shares, height).tolist()
+        return [[Segment(_mark(states, at) * n, _style(styles, at)) for at, n in _runs(row)] for row in rows]
+    halves = states_at(shares, 2 * height).tolist()
+    pairs = [list(zip(halves[y], halves[y + 1], strict=True)) for y in range(0, 2 * height, 2)]
+    return [[_pair(styles, *pair, n) for pair, n in _runs(row)] for row in pairs]
+
+
+def _mark(states: Sequence[State], at: int) -> str:
+    return " " if at < 0 else states[at].mark
+
+
+def _style(styles: Sequence[Style], at: int) -> Style:
+    return Style.null() if at < 0 else styles[at]
+
+
+def _pair(styles: Sequence[Style], upper: int, lower: int, n: int) -> Segment:
+    if upper < 0 and lower < 0:
+        return Segment(" " * n)
+    if upper < 0:
+        return Segment("▄" * n, styles[lower])
+    if lower < 0:
+        return Segment("▀" * n, styles[upper])
+    if upper == lower:
+        return Segment("█" * n, styles[upper])
+    return Segment("▀" * n, styles[upper] + Style(bgcolor=styles[lower].color))
+
+
+def _runs(values: Sequence[object]) -> list[tuple[object, int]]:  # type: ignore[misc]
+    return [(value, len(list(group))) for value, group in groupby(values)]
