@@ -31,8 +31,7 @@ class TimeAxis(Timeline):
         super().show(result, view)
         cells = self.cells_in_sight(result)
         n = len(_in_sight(result, cells))
-        self.border_title = f"time, {count(n, 'event')} in sight" if n else "time"
-        self.border_subtitle = self.title_of(cells, result)
+        self.entitle("time", self.title_of(cells, result), f"{count(n, 'event')} in sight" if n else "")
 
     def draw_line(self, y: int) -> Strip:
         """One row."""
@@ -50,7 +49,7 @@ class TimeAxis(Timeline):
         rows: list[Row] = [(Span(" " * gutter), *axis_row(result, cells))]
         flags = flagged(result, cells, height - 1, self.glyphs.ellipsis, self.glyphs.levels.isascii())
         for y, row in enumerate(flags.rows()):
-            label = "events" if y == 0 and cells.n else ""
+            label = "  events" if y == 0 and cells.n else ""
             rows.append((Span(f"{label:<{gutter}}", "dim"), *row))
         return rows
 
@@ -79,7 +78,8 @@ def flagged(result: Frame, cells: Cells, height: int, ellipsis: str, ascii_only:
     for at, cell in enumerate(cells_taken):
         happened = sorted(columns[cell], key=lambda event: order.get(event.kind, len(order)))
         role: Role = clock.LOOKS.get(happened[0].kind, clock.OTHER)[1]
-        more = f" (+{len(happened) - 1})" if len(happened) > 1 else ""
+        others = len({told(result, event) for event in happened}) - 1
+        more = f" (+{others})" if others else ""
         row = next((y for y in range(height) if ends[y] <= cell), None)
         if row is None:
             if box.chars[0, cell] == " ":

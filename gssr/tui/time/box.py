@@ -30,8 +30,9 @@ class Box:
                     row[x] = char, style or Style.null()
                 x += 1
 
-    def line(self, x: int, y: int, to_x: int, to_y: int, style: Style) -> None:
-        """Draw a line, with a head at its end, in the colour of ``style`` on what is there. Its first cell stays free."""
+    def line(self, x: int, y: int, to_x: int, to_y: int, style: Style, left: int = 0) -> None:
+        """Draw a line, with a head at its end, in the colour of ``style`` on what is there, nowhere left of ``left``. Its
+        first cell stays free."""
         steps = max(abs(to_x - x), abs(to_y - y))
         lines = _LINES_ASCII if self._ascii else _LINES
         heads = _HEADS_ASCII if self._ascii else _HEADS
@@ -44,7 +45,7 @@ class Box:
             before = at_x
             if step == steps and to_y != y:
                 char = heads[0] if to_y > y else heads[1]
-            if 0 <= at_y < self.height and 0 <= at_x < self.width:
+            if 0 <= at_y < self.height and left <= at_x < self.width:
                 below = self._cells[at_y][at_x]
                 self._cells[at_y][at_x] = char, _over(below, style)
 

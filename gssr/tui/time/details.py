@@ -1,18 +1,20 @@
 """Below the timelines: what all metrics say at the cursor; of a trace the interval under it, and which names took the time
 of the selected range (Vampir's function summary of a part of the timeline)."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from gssr.model.live.frame import Frame, TracePart
 from gssr.model.live.nodes import host_means
-from gssr.render.cells import clean, fit
+from gssr.render.cells import clean, fit, pad
 from gssr.render.clock import exact
+from gssr.render.columns import bar
 from gssr.render.roles import Role, Row, Span
-from gssr.render.scale import percent
+from gssr.render.scale import NONE, UNKNOWN, metric_of, percent, quantity
 from gssr.traces.timeline import Kind
-from gssr.tui.axis import at_text, metric_bars
+from gssr.tui.axis import at_text, full_scale, shown_metrics
 from gssr.tui.shared.panel import RowsPanel
 from gssr.tui.shared.timed import Cells
 from gssr.tui.time.axis import event_at
@@ -28,6 +30,15 @@ _BESIDE = ("host:cpu_utilization", "host:read_bytes", "host:net_rx_bytes", "host
 """What the nodes did meanwhile, what loads data first."""
 _TABLE = 4
 """Rows from which the table stands below the interval."""
+
+
+_VALUE = 10
+_CELL, _WIDE_CELL, _WORDS = 26, 48, 100
+"""Cells of a metric, and from so many cells of width on, where it has its whole name."""
+
+
+def _per_row(width: int) -> int:
+    return max(width // (_WIDE_CELL if width >= _WORDS else _CELL), 1)
 
 
 class NameUse(NamedTuple):
@@ -56,18 +67,24 @@ class Details(RowsPanel):
             own = "selected range" if self.marked else "in sight"
             took = f"{own}: {exact(high - low)} from {at_text(result, low)}"
             name = "" if place < 0 else clean(part.trace.names[int(part.trace.intervals.name[place])])
-            room = max(self.size.width - len(took) - 12, 8)
-            self.border_title = fit(name, room, self.glyphs.ellipsis) if name else "what takes the time"
-            self.border_subtitle = took
+            room = max(self.app.size.width - len(took) - 12, 8)
+            self._entitle(fit(name, room, self.glyphs.ellipsis) if name else "what takes the time", took)
             return
         at = None if view.cursor is None else cells.at(view.cursor)
-        self.border_title = "all metrics: mean of the window" if at is None else (
-            f"all metrics at {at_text(result, cells.time(at))}"
-        )  # fmt: skip
-        said = "" if view.cursor is None else event_at(result, cells, view.cursor)
-        self.border_subtitle = fit(said, max(self.size.width - 40, 8), self.glyphs.ellipsis) if said else (
-            "" if view.cursor is not None else "left, right or a click: the time cursor"
-        )  # fmt: skip
+        if view.cursor is None or at is None:
+            self._entitle("all metrics: mean of the window", "left, right or a click: the time cursor")
+            return
+        said = event_at(result, cells, view.cursor)
+        self._entitle(f"all metrics at {at_text(result, cells.time(at))}", said)
+
+    def _entitle(self, title: str, more: str) -> None:
+        between = "  -  " if self.glyphs.levels.isascii() else "  ·  "
+        self.border_title = fit(between.join(filter(None, (title, more))), max(self.app.size.width - 4, 8), self.glyphs.ellipsis)
+
+    @staticmethod
+    def rows_needed(result: Frame, width: int) -> int:
+        """Rows that all metrics take."""
+        return -(-len(shown_metrics(result)) // _per_row(width))
 
     def _cells(self, result: Frame) -> Cells:
         grid = result.grid if result.part is None or result.part.columns is None else result.part.columns
@@ -85,31 +102,52 @@ class Details(RowsPanel):
                 means = {**host_means(result.host), **result.window.overall(chosen)}
             else:
                 means = dict(result.moment)
-            beside = () if result.by_node else [name for name in _BESIDE if means.get(name) is not None]
-            return metric_bars(result, means, width, height, self.glyphs, result.grid.metric, beside=beside)
+            return self._metrics(result, means, width, height)
         place = picked(self._scene(result, width, height))
         rows = interval_rows(self._scene(result, width, height), part, place) if place >= 0 else []
         if height - len(rows) < _TABLE and rows:
             return rows[:height]
         return [*rows, *self._table(result, part, width, height - len(rows))][:height]
 
+    def _metrics(self, result: Frame, means: Mapping[str, float | None], width: int, height: int) -> list[Row]:
+        """All metrics, of the nodes what there is room for, in columns."""
+        n = _per_row(width)
+        size = width // n
+        names = [*shown_metrics(result), *(name for name in _BESIDE if means.get(name) is not None and not result.by_node)]
+        names = list(dict.fromkeys(names))[: n * height]
+        tall = -(-len(names) // n)
+        label = size - _VALUE - 4 - min(max(size // 4, 5), 16)
+        bar_size = size - label - _VALUE - 4
+        rows: list[Row] = [()] * tall
+        for at, name in enumerate(names):
+            metric, value = metric_of(name), means.get(name)
+            text = quantity(value, metric)
+            words = metric.label if len(metric.label) <= label or width >= _WORDS else metric.short
+            filled = bar(None if value is None else value / full_scale(result, name), bar_size, self.glyphs)
+            own: Row = (
+                Span(f" {fit(words, label, self.glyphs.ellipsis):<{label}}", "value" if name == result.grid.metric else "dim"),
+                Span(f"{NONE if text == UNKNOWN else text:>{_VALUE}} ", "value"), *pad(filled, bar_size), Span("  "),
+            )  # fmt: skip
+            rows[at % tall] = (*rows[at % tall], *own)
+        return rows
+
     def _table(self, result: Frame, part: TracePart, width: int, height: int) -> list[Row]:
         cells = self._cells(result)
         low, high = self.marked or (max(cells.start, result.first), min(cells.end, result.last))
         used = names_in(result, part, self.view, low, high)
         most = max((each.total for each in used), default=1)
-        bar = max(min(width // 5, 30), 4)
-        head = f"  {'total':>10} {'count':>9} {'mean':>10}  {'share':<{bar}} name"
+        share_size = max(min(width // 5, 30), 12)
+        head = f"  {'total':>10} {'count':>9} {'mean':>10}  {'share':<{share_size}} name"
         rows: list[Row] = [(Span(head[:width], "dim"),)]
         every = sum(each.total for each in used)
         for each in used[: height - 1]:
             role: Role = OF_TRACE[each.category].role
-            filled = max(round(each.total / most * (bar - 8)), 1)
+            filled = max(round(each.total / most * (share_size - 8)), 1)
             share = percent(each.total / every if every else None)
             text = f"  {exact(each.total / NS):>10} {each.count:>9,} {exact(each.total / each.count / NS):>10}  "
-            name = fit(clean(each.name), max(width - len(text) - bar - 1, 1), self.glyphs.ellipsis)
+            name = fit(clean(each.name), max(width - len(text) - share_size - 1, 1), self.glyphs.ellipsis)
             rows.append((
-                Span(text), Span(self.glyphs.bar * filled + " " * (bar - 8 - filled), role), Span(f"{share:>8} "), Span(name, role),
+                Span(text), Span(self.glyphs.bar * filled + " " * (share_size - 8 - filled), role), Span(f"{share:>8} "), Span(name, role),
             ))  # fmt: skip
         if not used:
             rows.append((Span("  nothing in this range", "dim"),))

@@ -40,8 +40,8 @@ def partner(trace: Trace, place: int) -> int:
 
 
 def launch_flows(trace: Trace, lanes: Lanes, begin: int, end: int) -> tuple[list[Flow], int]:
-    """From each launch to the work it launched, both on these lanes, where the work begins in this time (ns); and how many
-    there are, which may be too many to draw."""
+    """From each launch to the work it launched, both on these lanes and begun in this time (ns); and how many there are, which
+    may be too many to draw."""
     own, places = trace.intervals, lanes.places
     if len(places) > _MOST_READ:
         return [], 0
@@ -49,7 +49,7 @@ def launch_flows(trace: Trace, lanes: Lanes, begin: int, end: int) -> tuple[list
     launch = np.isin(kinds, LAUNCHES)
     linked = links != NO_LINK
     work = np.flatnonzero(linked & ~launch & (own.start[places] >= begin) & (own.start[places] < end))
-    calls = np.flatnonzero(linked & launch)
+    calls = np.flatnonzero(linked & launch & (own.start[places] >= begin) & (own.start[places] < end))
     if not len(work) or not len(calls):
         return [], 0
     order = calls[np.argsort(links[calls], kind="stable")]

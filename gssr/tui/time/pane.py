@@ -13,7 +13,7 @@ from gssr.model.live.frame import Frame, Query
 from gssr.model.live.watch_trace import FINEST, MOST_COUNTERS
 from gssr.tui.keys import key
 from gssr.tui.shared.pane import ScreenPane
-from gssr.tui.shared.wall import Wall
+from gssr.tui.shared.wall import MOST_ROWS, Wall
 from gssr.tui.time.axis import TimeAxis
 from gssr.tui.time.details import Details
 from gssr.tui.time.states import States
@@ -23,6 +23,12 @@ from gssr.tui.time.trace_lines import TraceLines
 from gssr.tui.time.tracks import Tracks
 from gssr.tui.time.wall import TimeWall
 from gssr.tui.view import View
+
+
+_MOST_DETAILS = 12
+_WALL = 0.65
+"""Of the rows for the wall and the states the wall has about so many."""
+_LEAST_STATES = 3
 
 
 class TimePane(ScreenPane):
@@ -77,10 +83,37 @@ class TimePane(ScreenPane):
         before = self.screen.focused
         for kind in (TimeWall, TraceLines, TraceLanes):
             self.query_one(kind).display = kind is shown
+        if not trace:
+            self._fit(result)
+        else:
+            for panel in (Details, States):
+                for rule in ("height", "max_height"):
+                    self.query_one(panel).styles.clear_rule(rule)
         for widget in (shown, States, Tracks, TimeAxis, Details):
             self.query_one(widget).show(result, view)
         if isinstance(before, TimeWall | TraceLines | TraceLanes) and not isinstance(before, shown):
             self.query_one(shown).focus()
+
+    def on_resize(self) -> None:
+        """Share the rows anew."""
+        result = self._result()
+        if result is not None and result.part is None:
+            self._fit(result)
+
+    def _fit(self, result: Frame) -> None:
+        """Give the details the rows that they need, the wall as many whole rows for each GPU as there is room for, and the
+        states the rest."""
+        wall, details, axis = self.query_one(TimeWall), self.query_one(Details), self.query_one(TimeAxis)
+        short = self.screen.has_class("-short")
+        details.styles.height = 3 if short else min(Details.rows_needed(result, self.size.width), _MOST_DETAILS) + 1
+        tracks = Tracks.rows_of(result)
+        taken = sum(int(panel.styles.height.value) for panel in (axis, details) if panel.styles.height)
+        taken += tracks + 1 if tracks else 0
+        room, n = self.size.height - taken, max(result.n_gpus, 1)
+        tall = min(round(_WALL * room / n), MOST_ROWS)
+        if tall * n + 1 > room - _LEAST_STATES:
+            tall = (room - _LEAST_STATES - 1) // n
+        wall.styles.height = tall * n + 1 if tall > 0 else "3fr"
 
     # What the panels want
 

@@ -6,6 +6,7 @@ from textual.strip import Strip
 
 from gssr.arrays import Floats
 from gssr.model.breakdown.categories import CATEGORIES
+from gssr.model.breakdown.result import Breakdown
 from gssr.model.live.frame import Frame
 from gssr.render.columns import columns
 from gssr.render.roles import Row, Span
@@ -24,10 +25,15 @@ class States(Timeline):
     """The strip, and left of it the largest shares: at the cursor, else of the window."""
 
     _drawn: tuple[object, list[list[Segment]]] | None = None
+    _breakdown: Breakdown | None = None
+    """The newest: of the window before, until that of this one is known."""
 
     def show(self, result: Frame, view: View) -> None:
         """See Panel."""
         super().show(result, view)
+        found = None if result.judgement is None else result.judgement.breakdown
+        if found is not None or (self._breakdown is not None and result.run is None):
+            self._breakdown = found
         noun = result.noun
         at = "at the cursor" if view.cursor is not None else "in this window"
         self.border_title = f"what {noun} time is for, {at}" if result.part else f"where the GPU time goes, {at}"
@@ -44,7 +50,7 @@ class States(Timeline):
             if split is None or grid is None:
                 return None
             return OF_TRACE, columns(np.asarray(split.T), grid.start, grid.width, cells.start, cells.end, cells.n)
-        breakdown = None if result.judgement is None else result.judgement.breakdown
+        breakdown = self._breakdown
         if breakdown is None or not len(breakdown.times):
             return None
         shares = np.array([breakdown.share_over_time(each.name) for each in CATEGORIES])
@@ -60,10 +66,10 @@ class States(Timeline):
         cells = self.cells_in_sight(result)
         found = self._shares(result, cells)
         if found is None:
-            text = "one moment" if result.part is not None else not_judged(result)
+            text = " one moment" if result.part is not None else f' {not_judged(result)}'
             return self.strip_of((Span(text, "dim"),) if y == 0 else (), width)
         states, shares = found
-        key = (id(result), width, height, self.palette.theme)
+        key = (id(result), id(self._breakdown), width, height, self.palette.theme)
         if self._drawn is None or self._drawn[0] != key:
             self._drawn = key, stacked(shares, height, states, self.palette, self._in_marks)
         at = None if self.view.cursor is None else cells.at(self.view.cursor)
@@ -82,11 +88,11 @@ class States(Timeline):
             seen = np.isfinite(shares).all(axis=0)
             known = shares[:, seen].mean(axis=1) if seen.any() else np.zeros(len(states))
         rows: list[Row] = []
-        room = self.gutter - 11
+        room = self.gutter - 12
         for state in np.argsort(-known, kind="stable").tolist():
             if known[state] >= _LEAST:
                 own = states[state]
-                mark = Span(f"{own.mark if self._in_marks else '█'} ", own.role)
+                mark = Span(f" {own.mark if self._in_marks else '█'} ", own.role)
                 name = Span(f"{own.name[:room]:<{room}}", "dim")
                 rows.append((mark, name, Span(f"{percent(float(known[state])):>8}", "value")))
         return rows

@@ -75,11 +75,16 @@ class Timeline(Panel):
     @property
     def gutter(self) -> int:
         """Cells before the columns of time."""
-        return gutter_of(self.content_size.width)
+        return gutter_of(self.room)
+
+    @property
+    def room(self) -> int:
+        """Cells of width, also before the first layout."""
+        return self.content_size.width or max(self.app.size.width - _AROUND, 1)
 
     def cells_in_sight(self, result: Frame) -> Cells:
         """The cells of time."""
-        return cells_over(result, max(self.content_size.width - self.gutter, 1))
+        return cells_over(result, max(self.room - self.gutter, 1))
 
     # Keys
 
@@ -192,6 +197,12 @@ class Timeline(Panel):
         self._want(zoomed(self.result, self.view, factor, cells, cells.time(cell)))
 
     # Drawing
+
+    def entitle(self, title: str, *more: str) -> None:
+        """The title with what is to be said besides: there is no border below for it."""
+        self.border_title = "  ·  ".join(filter(None, (title, *more)))
+        if self.glyphs.levels.isascii():
+            self.border_title = self.border_title.replace("·", "-")
 
     def overlaid(self, strip: Strip, result: Frame) -> Strip:
         """A line with the selected stretch and the time cursor on it."""

@@ -27,7 +27,7 @@ from gssr.tui.view import PAGE, View, inside_of, moved
 
 _LEAST_NAME = 3
 """Cells that an interval's name needs."""
-_MOST_TALL = 2
+_MOST_TALL = 3
 _ON_BLOCKS = Style(color="#0e1217", bold=True)
 """Names on the colours of what intervals do, which are all of middle lightness."""
 
@@ -57,7 +57,6 @@ class TraceLanes(Timeline):
         lanes = None if part is None else part.lanes
         n = 0 if lanes is None else len(np.unique(lanes.track))
         what = clean(view.selected) if view.selected else f"all {result.noun}s"
-        self.border_title = f"{what}: {count(n, 'track')}, Esc closes"
         self._strips()
         found = places_sought(result, view) if view.name else None
         sought = ""
@@ -66,7 +65,7 @@ class TraceLanes(Timeline):
             at = int(np.searchsorted(found, here)) if here >= 0 else -1
             number = at + 1 if 0 <= at < len(found) and found[at] == here else 0
             sought = f"{clean(view.name)}: {number or '-'} of {len(found):,}"
-        self.border_subtitle = ", ".join(filter(None, (sought, self._said)))
+        self.entitle(f"{what}: {count(n, 'track')}, Esc closes", sought, self._said)
 
     def picked(self) -> int:
         """The interval under the cursor; -1 for none."""
@@ -113,21 +112,22 @@ class TraceLanes(Timeline):
         picked = self.picked()
         for lane in range(top, top + shown):
             y = (lane - top) * tall
-            self._name(box, y, part, lanes, lane)
+            self._put_name(box, y, part, lanes, lane)
             items, share = lanes.item[lane][column], lanes.share[lane][column]
             edges = np.flatnonzero(np.diff(items, prepend=-2)).tolist()
             for begin, end in zip(edges, [*edges[1:], cells.n], strict=True):
                 item = int(items[begin])
                 if item >= 0:
-                    row = self._interval(part, item, share[begin:end].tolist(), item == picked)
-                    for dy in range(tall):
-                        box.put(y + dy, gutter + begin, row if dy == 0 else self._unnamed(row))
+                    for dy, row in enumerate(self._interval(part, item, share[begin:end].tolist(), tall, item == picked)):
+                        box.put(y + dy, gutter + begin, row)
         self._said = self._flows(box, result, part, lanes, picked)
         return box.strips()
 
-    def _interval(self, part: TracePart, item: int, shares: list[float], picked: bool) -> list[Segment]:
-        """An interval's cells: its name on its colour where it has room; in cells that it fills in part its height says
-        how much. Without colour its letter."""
+    def _interval(
+        self, part: TracePart, item: int, shares: list[float], tall: int, picked: bool
+    ) -> list[list[Segment]]:  # fmt: skip
+        """An interval's cells in ``tall`` rows: its name on its colour where it has room; cells that it fills in part say by
+        their height how much. Without colour its letter."""
         own = part.trace.intervals
         state = OF_TRACE[int(own.category[item])]
         style = self.palette.style(state.role)
@@ -135,22 +135,25 @@ class TraceLanes(Timeline):
         in_marks = self.palette.colourless or self.glyphs.levels.isascii()
         name = in_ascii(short_name(part.trace.names[int(own.name[item])])) if n >= _LEAST_NAME else ""
         if picked:
-            return [Segment(f"{name:<{n}}"[:n], Style(reverse=True, bold=True))]
+            look = Style(reverse=True, bold=True)
+            return [[Segment(f"{name:<{n}}"[:n], look)], *[[Segment(" " * n, look)]] * (tall - 1)]
         if in_marks:
-            return [Segment(f"{'|' if n >= _LEAST_NAME else ''}{name[: n - 1]}".ljust(n, state.mark)[:n], style)]
+            edge = "|" if n >= _LEAST_NAME else ""
+            below = [[Segment(state.mark * n, style)]] * (tall - 1)
+            return [[Segment(f"{edge}{name[: n - 1]}".ljust(n, state.mark)[:n], style)], *below]
         if n >= _LEAST_NAME:
-            text = f"{fit(name, n - 1, ''):<{n - 1}}"
-            return [Segment(f"▏{text}", _ON_BLOCKS + Style(bgcolor=style.color))]
+            ground = _ON_BLOCKS + Style(bgcolor=style.color)
+            below = [[Segment(f"▏{' ' * (n - 1)}", ground)]] * (tall - 1)
+            return [[Segment(f"▏{fit(name, n - 1, ''):<{n - 1}}", ground)], *below]
         levels = self.glyphs.levels
-        return [
-            Segment(levels[min(max(int(share * len(levels)), 0), len(levels) - 1)], style) for share in shares
-        ]
+        eighths = [max(round(share * tall * len(levels)), 1) for share in shares]
+        rows = []
+        for row in range(tall - 1, -1, -1):
+            filled = [min(max(each - row * len(levels), 0), len(levels)) for each in eighths]
+            rows.append([Segment(levels[each - 1] if each else " ", style if each else None) for each in filled])
+        return rows
 
-    @staticmethod
-    def _unnamed(row: list[Segment]) -> list[Segment]:
-        return [Segment(" " * len(text) if style and style.bgcolor else text, style) for text, style, _ in row]
-
-    def _name(self, box: Box, y: int, part: TracePart, lanes: Lanes, lane: int) -> None:
+    def _put_name(self, box: Box, y: int, part: TracePart, lanes: Lanes, lane: int) -> None:
         track, level = part.trace.tracks[int(lanes.track[lane])], int(lanes.level[lane])
         first = lane == 0 or lanes.track[lane - 1] != lanes.track[lane]
         name = track.name or (f"stream {track.stream}" if track.stream is not None else f"thread {track.tid}")
@@ -191,7 +194,7 @@ class TraceLanes(Timeline):
     def _line(self, box: Box, lanes: Lanes, flow: Flow, start: float, width: float, style: Style) -> None:
         tall, _, top = self._sight(lanes)
         x, to_x = (self.gutter + int((time / NS - start) / width) for time in (flow.time, flow.to_time))
-        box.line(x, (flow.line - top) * tall, to_x, (flow.to_line - top) * tall, style)
+        box.line(x, (flow.line - top) * tall, to_x, (flow.to_line - top) * tall, style, self.gutter)
 
     # Keys and the mouse
 

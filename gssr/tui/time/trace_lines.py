@@ -20,7 +20,7 @@ from gssr.model.live.frame import Frame, TracePart
 from gssr.model.live.frame import Timeline as Lines
 from gssr.render.cells import clean, fit
 from gssr.render.columns import columns
-from gssr.render.scale import count, metric_of, number
+from gssr.render.scale import count, metric_of, number, unit_of
 from gssr.render.shares import most_of
 from gssr.tui.axis import full_scale
 from gssr.tui.keys import key
@@ -61,13 +61,13 @@ class TraceLines(Timeline):
         part = result.part
         levels = "" if part is None else ", ".join(part.levels)
         if part is not None and part.line_split is not None:
-            self.border_title = f"process summary: {result.noun} time by what it is for, those alike together"
+            title = f"process summary: {result.noun} time by what it is for, those alike together"
         else:
             label = metric_of(result.grid.metric).label
-            what = "" if result.grid.metric == "busy" else f": {label}"
-            self.border_title = f"every {result.noun} over time{what}"
+            unit = unit_of(metric_of(result.grid.metric)).name
+            title = f"every {result.noun} over time: {label}, {unit}".rstrip(", ")
         self._strips()
-        self.border_subtitle = ", ".join(filter(None, (self._said, f"v: {levels}" if "," in levels else "")))
+        self.entitle(title, self._said, f"v: {levels}" if "," in levels else "")
 
     def _line(self, lines: Lines) -> int:
         return min(max(self.view.row, 0), max(len(lines.members) - 1, 0))
@@ -112,7 +112,7 @@ class TraceLines(Timeline):
         full = full_scale(result, result.grid.metric)
         for at in range(top, top + shown):
             y = (at - top) * tall
-            self._name(box, y + (tall - 1) // 2, result, lines, at, cells)
+            self._put_name(box, y + (tall - 1) // 2, result, lines, at, cells)
             if part.line_split is not None:
                 rows = self._bar(part.line_split[at], width - gutter, tall, in_marks)
             elif part.split is not None and result.grid.metric == "busy":
@@ -153,7 +153,7 @@ class TraceLines(Timeline):
         row.append(Segment(self.glyphs.track * (width - edges[-1]), self.palette.style("track")))
         return [row] * max(tall - 1, 1)
 
-    def _name(self, box: Box, y: int, result: Frame, lines: Lines, at: int, cells: Cells) -> None:
+    def _put_name(self, box: Box, y: int, result: Frame, lines: Lines, at: int, cells: Cells) -> None:
         members, metric = lines.members[at], metric_of(result.grid.metric)
         cell = None if self.view.cursor is None else cells.at(self.view.cursor)
         part = result.part
@@ -198,7 +198,7 @@ class TraceLines(Timeline):
                 self.gutter + int((time / _NS - cells.start) / cells.width) for time in (flow.time, flow.to_time)
             )
             y, to_y = ((line - top) * tall + tall // 2 for line in (flow.line, flow.to_line))
-            box.line(x, y, to_x, to_y, style)
+            box.line(x, y, to_x, to_y, style, self.gutter)
         return count(n, "message") if n else ""
 
     # Keys and the mouse

@@ -37,9 +37,14 @@ class Tracks(Timeline):
         """See Panel; as high as it has rows."""
         super().show(result, view)
         self.border_title = "counters" if result.part is not None else "phases and steps"
-        n = len(self._kinds(result))
+        n = self.rows_of(result)
         self.display = n > 0
         self.styles.height = n + 1
+
+    @classmethod
+    def rows_of(cls, result: Frame) -> int:
+        """How many rows there are."""
+        return len(cls._kinds(result))
 
     @staticmethod
     def _kinds(result: Frame) -> list[object]:
@@ -67,7 +72,9 @@ class Tracks(Timeline):
             track = self._steps(result, cells)
         gutter, value = self.gutter, track.value
         room = max(gutter - len(value) - 2, 1)
-        name = fit(clean(track.name), room, self.glyphs.ellipsis)
+        labels = [metric_of(each.metric).label for each in kinds if isinstance(each, CounterLine)]
+        alike = len({label[: room - 2] for label in labels}) < len(labels)  # one of each GPU: which one says the end
+        name = " " + fit(clean(track.name), room - 1, self.glyphs.ellipsis, "end" if alike else "start")
         label = [
             Segment(f"{name:<{room}} ", self.palette.style("dim")),
             Segment(f"{value[: gutter - 1]} ", self.palette.style("value")),

@@ -6,6 +6,7 @@ from textual import events
 from textual.strip import Strip
 
 from gssr.model.live.frame import Frame
+from gssr.render.scale import metric_of
 from gssr.tui.shared.wall import VALUE, Wall
 from gssr.tui.time.timeline import Timeline
 from gssr.tui.view import View
@@ -19,7 +20,7 @@ class TimeWall(Timeline, Wall):
     def show(self, result: Frame, view: View) -> None:  # type: ignore[override]
         """See Wall; below it the others say the times."""
         Wall.show(self, result, view)
-        self.border_subtitle = self.title_of(self.cells_in_sight(result), result)
+        self.entitle(f"every {result.noun} over time", metric_of(result.grid.metric).label)
 
     def offset_of(self, result: Frame) -> int:
         """As in the other panels."""
