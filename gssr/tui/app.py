@@ -424,9 +424,7 @@ class LiveScreen(App[int]):
         """One level up."""
         if self.screen.maximized is not None:
             self.screen.minimize()
-        elif not (self.view.screen == "gpus" and self.query_one(GpusPane).let_go_of_filter()) and not (
-            self.view.screen == "time" and self.query_one(TimePane).let_go()
-        ):
+        elif not self.pane.let_go():
             self.action_move("back")
 
     def action_window(self) -> None:

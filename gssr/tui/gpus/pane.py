@@ -109,7 +109,7 @@ class GpusPane(ScreenPane):
         event.input.display = bool(event.value.strip())
         self.query_one(GpuTable).focus()
 
-    def let_go_of_filter(self) -> bool:
+    def let_go(self) -> bool:
         """Show all GPUs again; whether there was a filter."""
         line = self.query_one("#gpu-filter", Input)
         if not line.display and not line.value:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from gssr.model.live.frame import Frame
 from gssr.render.roles import Row
-from gssr.tui.screens import balance, calls, compare, job, why
+from gssr.tui.screens import balance, compare, job, why
 from gssr.tui.view import Scene, ScreenName, View
 
 
@@ -40,9 +40,6 @@ SCREENS: tuple[Screen, ...] = (
     Screen(
         "compare", "Compare", "Was another run better?",
         job.columns, compare.draw, compare.move, compare.enter, compare.click,
-    ),
-    Screen(
-        "calls", "Calls", "What took the time?", calls.columns, calls.draw, calls.move, calls.enter, calls.click, True
     ),
 )  # fmt: skip
 

@@ -32,6 +32,10 @@ class ScreenPane(TabPane):
         """Draw these results."""
         raise NotImplementedError
 
+    def let_go(self) -> bool:
+        """Let go of what is typed or marked on this screen alone; whether there was anything."""
+        return False
+
     @staticmethod
     def with_score(query: Query, columns: int) -> Query:
         """The query that also asks for the score's curve."""

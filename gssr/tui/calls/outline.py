@@ -1,8 +1,7 @@
-"""The call tree on Calls: branches that open and close, the hottest open at first, and the call under the cursor on each
-rank."""
+"""The call tree as rows: branches that open and close, the hottest open at first, and the call under the cursor on each rank.
+Pure drawing."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
@@ -15,14 +14,14 @@ from gssr.model.traces.call_tree import COMMUNICATION, TIME, VISITS, CallTree, c
 from gssr.model.verdicts.words import took
 from gssr.render.cells import cell_width, clean, clip, fit, pad
 from gssr.render.columns import area
-from gssr.render.glyphs import drawable
+from gssr.render.glyphs import Glyphs, drawable
 from gssr.render.roles import Role, Row, Span
-from gssr.render.scale import NONE, fixed
+from gssr.render.scale import NONE, fixed, prefixed
 from gssr.render.table import rule
 from gssr.traces.timeline import TraceError
-from gssr.tui.view import Scene, View, moved
+from gssr.tui.view import moved
 
-_HEAD, _FOOT = 2, 1
+_HEAD = 1
 _PANEL = 6
 """Rows about the call under the cursor, on screens of at least so many: a title, the places as bars, their names."""
 _LEAST_PANEL = 16
@@ -63,6 +62,22 @@ class Listed(NamedTuple):
     below: Mapping[int, list[int]]
     numbers: Mapping[str, Floats]
     found: frozenset[int] | None
+
+
+class Look(NamedTuple):
+    """What is looked at of a tree, and in how many cells: the ``metric``, which ``column`` it is sorted by, the name that is
+    ``sought``, the calls that are ``toggled``, the ``row`` under the cursor, and the one at the ``top``."""
+
+    glyphs: Glyphs
+    width: int = 80
+    height: int = 24
+    metric: str = ""
+    column: int = 0
+    reverse: bool = False
+    sought: str = ""
+    toggled: frozenset[int] = frozenset()
+    row: int = 0
+    top: int = 0
 
 
 def metric_name(metric: str) -> str:
@@ -150,45 +165,49 @@ def listed(
     return Listed(metric, unit, columns, at, np.array(shown, np.int64), open_, paths, below, numbers, found)
 
 
-def _shown(scene: Scene, tree: CallTree) -> Listed:
-    view = scene.view
-    return listed(tree, view.metric, view.column, view.reverse, view.sought, view.toggled, scene.width)
+def shown(look: Look, tree: CallTree) -> Listed:
+    """The calls as they are shown."""
+    return listed(tree, look.metric, look.column, look.reverse, look.sought, look.toggled, look.width)
 
 
-def _panel(scene: Scene) -> int:
-    return _PANEL if scene.height >= _LEAST_PANEL else 0
+def _panel(look: Look) -> int:
+    return _PANEL if look.height >= _LEAST_PANEL else 0
 
 
-def places(scene: Scene, n: int) -> tuple[int, int, int]:
+def places(look: Look, n: int) -> tuple[int, int, int]:
     """Rows there is room for, the first row in sight, and the one under the cursor."""
-    room = max(scene.height - _HEAD - _FOOT - _panel(scene), 1)
-    row = min(max(scene.view.row, 0), max(n - 1, 0))
-    return room, min(max(scene.view.top, row - room + 1, 0), row), row
+    room = max(look.height - _HEAD - _panel(look), 1)
+    row = min(max(look.row, 0), max(n - 1, 0))
+    return room, min(max(look.top, row - room + 1, 0), row), row
 
 
-def draw(scene: Scene, tree: CallTree, about: Row, hints: Row) -> list[Row]:
-    """The tree, and the call under the cursor on each rank. ``about``: what the title says besides; ``hints``: the line
-    below."""
-    own, width, marks = _shown(scene, tree), scene.width, scene.glyphs
+def draw(look: Look, tree: CallTree) -> list[Row]:
+    """The heads, the calls in sight, and the call under the cursor on each rank."""
+    own, width, marks = shown(look, tree), look.width, look.glyphs
     n = len(own.nodes)
-    counted = f"{n:,} of {len(tree):,} calls" if own.found is None else f"{len(own.found):,} of {len(tree):,} found"
-    title = f"call tree: {clean(own.metric)}" + ("" if own.unit == "ns" or not own.unit else f" ({clean(own.unit)})")
-    rows = [rule(title, width, marks, about, (Span(counted, "dim"),))]
-    heads = [
-        Span(
-            f"{each.title:>{each.size}}" if each.size else f"  {each.title}", "value" if at == own.sorted_by else "dim"
-        )
-        for at, each in enumerate(own.columns)
-    ]
-    rows.append(clip((Span("  "), *heads), width))
-    room, top, picked = places(scene, n)
-    rows += [_row(scene, tree, own, int(own.nodes[at]), at == picked) for at in range(top, min(top + room, n))]
+    arrow = ("v^" if marks.levels.isascii() else "▾▴")[look.reverse]
+    heads = []
+    for at, each in enumerate(own.columns):
+        title = f"{each.title}{arrow}" if at == own.sorted_by else each.title
+        text = f"{title:>{each.size}}" if each.size else f"  {title}"
+        heads.append(Span(text, "heading" if at == own.sorted_by else "dim"))
+    rows = [clip((Span("  "), *heads), width)]
+    room, top, picked = places(look, n)
+    rows += [_row(look, tree, own, int(own.nodes[at]), at == picked) for at in range(top, min(top + room, n))]
     if not n:
         rows.append((Span("  no call passes; / changes what is looked for, Esc removes it", "dim"),))
     rows += [()] * (_HEAD + room - len(rows))
-    if _panel(scene):
-        rows += _over_places(scene, tree, own, int(own.nodes[picked])) if n else [()] * _PANEL
-    return [drawable(clip(row, width), marks) for row in [*rows, hints]]
+    if _panel(look):
+        rows += _over_places(look, tree, own, int(own.nodes[picked])) if n else [()] * _PANEL
+    return [drawable(clip(row, width), marks) for row in rows]
+
+
+def titled(look: Look, tree: CallTree) -> str:
+    """The metric, and how many calls there are, or fit to what is sought."""
+    own = shown(look, tree)
+    counted = f"{len(own.nodes):,} of {len(tree):,} calls" if own.found is None else f"{len(own.found):,} of {len(tree):,} found"
+    unit = "" if own.unit == "ns" or not own.unit else f" ({clean(own.unit)})"
+    return f"call tree: {clean(own.metric)}{unit}, {places_text(tree)}, {counted}"
 
 
 def _text(key: str, value: float, unit: str) -> str:
@@ -196,29 +215,31 @@ def _text(key: str, value: float, unit: str) -> str:
         return NONE
     if key in ("share", "imbalance"):
         return f"{fixed(100 * value, 1)} %"
-    if key == "visits" or unit != "ns":
-        return f"{value:,.0f}" if abs(value) < 1e9 else f"{value:.4g}"
+    if key == "visits":
+        return f"{value:,.0f}" if abs(value) < 1e9 else prefixed(value)
+    if unit != "ns":
+        return prefixed(value)
     return took(value)
 
 
-def _row(scene: Scene, tree: CallTree, own: Listed, node: int, picked: bool) -> Row:
+def _row(look: Look, tree: CallTree, own: Listed, node: int, picked: bool) -> Row:
     texts = [
         f"{_text(each.key, float(own.numbers[each.key][node]), own.unit):>{each.size}}" for each in own.columns[:-1]
     ]
     mark = " " if node not in own.below else "-" if own.paths[node] in own.open or own.found is not None else "+"
     around = own.found is not None and node not in own.found
     role: Role = "picked" if picked else "dim" if around else _LOOKS.get(tree.paradigm[node], "plain")
-    deep = min(int(tree.depth[node]), max(scene.width // 8, 4))
-    room = max(scene.width - 4 - sum(each.size for each in own.columns) - deep - 2, 1)
-    name = f"{' ' * deep}{mark} {fit(clean(tree.names[node]), room, scene.glyphs.ellipsis)}"
+    deep = min(int(tree.depth[node]), max(look.width // 8, 4))
+    room = max(look.width - 4 - sum(each.size for each in own.columns) - deep - 2, 1)
+    name = f"{' ' * deep}{mark} {fit(clean(tree.names[node]), room, look.glyphs.ellipsis)}"
     return pad(
-        (Span("> " if picked else "  ", "value"), Span("".join(texts)), Span("  "), Span(name, role)), scene.width
+        (Span("> " if picked else "  ", "value"), Span("".join(texts)), Span("  "), Span(name, role)), look.width
     )
 
 
-def _over_places(scene: Scene, tree: CallTree, own: Listed, node: int) -> list[Row]:
+def _over_places(look: Look, tree: CallTree, own: Listed, node: int) -> list[Row]:
     """Its value at each place as a bar: with all that it calls, or where it is sorted by that alone, its own."""
-    width, exclusive = scene.width, own.columns[own.sorted_by].key == "exclusive"
+    width, exclusive = look.width, own.columns[own.sorted_by].key == "exclusive"
     values = tree.values(own.metric)
     mine = (values.exclusive if exclusive else values.inclusive)[node]
     found, n = spread(mine[None]), len(mine)
@@ -234,11 +255,11 @@ def _over_places(scene: Scene, tree: CallTree, own: Listed, node: int) -> list[R
             f"least {_text('', float(found.least[0]), own.unit)} on {clean(tree.called(int(np.nanargmin(mine))))}",
             f"imbalance {_text('imbalance', float(found.imbalance[0]), own.unit)}",
         ]
-    name = fit(clean(tree.names[node]), max(width // 4, 8), scene.glyphs.ellipsis)
+    name = fit(clean(tree.names[node]), max(width // 4, 8), look.glyphs.ellipsis)
     while len(", ".join(said)) > width - cell_width(name) - 6 and len(said) > 1:
         said.pop()
-    rows = [rule(name, width, scene.glyphs, (Span(", ".join(said), "dim"),))]
-    rows += [(Span("  "), *row) for row in area(bars.tolist(), _PANEL - 2, scene.glyphs)]
+    rows = [rule(name, width, look.glyphs, (Span(", ".join(said), "dim"),))]
+    rows += [(Span("  "), *row) for row in area(bars.tolist(), _PANEL - 2, look.glyphs)]
     last = clean(tree.called(n - 1)) if n > 1 else ""
     first = clean(tree.called(0))
     gap = max(len(bars) - len(first) - len(last), 1)
@@ -248,42 +269,59 @@ def _over_places(scene: Scene, tree: CallTree, own: Listed, node: int) -> list[R
 # Keys and the mouse
 
 
-def move(scene: Scene, tree: CallTree, dx: int, dy: int) -> View:
+def move(look: Look, tree: CallTree, dx: int, dy: int) -> Look:
     """Up and down over the calls; to the right opens one, to the left closes it, or goes to its caller."""
-    own = _shown(scene, tree)
-    n, view = len(own.nodes), scene.view
+    own = shown(look, tree)
+    n = len(own.nodes)
     if not n:
-        return view
-    room, top, row = places(scene, n)
+        return look
+    room, top, row = places(look, n)
     if dy:
-        return replace(view, top=top, row=moved(row, dy, room, n))
+        return look._replace(top=top, row=moved(row, dy, room, n))
     node = int(own.nodes[row])
     is_open = own.paths[node] in own.open
     if own.found is None and node in own.below and is_open != (dx > 0):
-        return _toggled(view, own, node)
+        return _toggled(look, own, node)
     above = int(tree.parent[node])
     if dx < 0 and above >= 0:
-        return replace(view, top=top, row=int(np.flatnonzero(own.nodes == above)[0]))
-    return view
+        return look._replace(top=top, row=int(np.flatnonzero(own.nodes == above)[0]))
+    return look
 
 
-def _toggled(view: View, own: Listed, node: int) -> View:
-    return replace(view, toggled=view.toggled ^ {own.paths[node]})
+def _toggled(look: Look, own: Listed, node: int) -> Look:
+    return look._replace(toggled=look.toggled ^ {own.paths[node]})
 
 
-def enter(scene: Scene, tree: CallTree) -> tuple[View | None, int]:
+def enter(look: Look, tree: CallTree) -> tuple[Look | None, int]:
     """With the call under the cursor open or closed; None for one that calls nothing. And which it is, -1 without one."""
-    own = _shown(scene, tree)
-    n = len(own.nodes)
-    if not n:
+    node = picked_node(look, tree)
+    if node < 0:
         return None, -1
-    node = int(own.nodes[places(scene, n)[2]])
-    return (_toggled(scene.view, own, node) if node in own.below and own.found is None else None), node
+    own = shown(look, tree)
+    return (_toggled(look, own, node) if node in own.below and own.found is None else None), node
 
 
-def line_at(scene: Scene, tree: CallTree, y: int) -> int | None:
-    """Which line stands in this row of the screen."""
-    own = _shown(scene, tree)
-    room, top, _ = places(scene, len(own.nodes))
+def picked_node(look: Look, tree: CallTree) -> int:
+    """The call under the cursor, -1 without one."""
+    own = shown(look, tree)
+    n = len(own.nodes)
+    return int(own.nodes[places(look, n)[2]]) if n else -1
+
+
+def line_at(look: Look, tree: CallTree, y: int) -> int | None:
+    """Which line stands in this row."""
+    own = shown(look, tree)
+    room, top, _ = places(look, len(own.nodes))
     at = top + y - _HEAD
     return at if 0 <= y - _HEAD < room and at < len(own.nodes) else None
+
+
+def column_at(look: Look, tree: CallTree, x: int) -> int:
+    """Which column stands in this cell of a row."""
+    columns = shown(look, tree).columns
+    edge = 2
+    for at, each in enumerate(columns):
+        edge += each.size
+        if each.size and x < edge:
+            return at
+    return len(columns) - 1
