@@ -223,7 +223,7 @@ class LiveScreen(App[int]):
         if not event.results:
             self.exit(1, message=Text(_explain(self._producer.problem)))
             return
-        if _are_alike(event.results, self._arrived):
+        if _are_alike(event.results, self._arrived) or not self.query("#screens"):  # the second: while it leaves
             return
         before, self._arrived = self.results, event.results
         self.results = (self._advising(event.results[0]), *event.results[1:])
@@ -340,6 +340,10 @@ class LiveScreen(App[int]):
             view = replace(view, lately=view.lately and view.end is None and view.span is None)
         before, self.view = self.view, view
         if before.screen != view.screen:
+            focused, left = self.screen.focused, self.query_one(f"#{before.screen}", ScreenPane)
+            if focused is not None and left in focused.ancestors:  # the focus would bring its tab back
+                self.screen.set_focus(None)
+                self.call_after_refresh(self._focus_first, view.screen)
             self.query_one("#screens", TabbedContent).active = view.screen
         self._ask()
         self.show()
@@ -369,10 +373,12 @@ class LiveScreen(App[int]):
         tabs = self.query_one("#screens", TabbedContent)
         if tabs.get_tab(name).display:
             tabs.active = name
-            self.call_after_refresh(self._focus_first)
+            self.call_after_refresh(self._focus_first, name)
 
-    def _focus_first(self) -> None:
-        first = next((each for each in self.pane.query("*") if each.focusable and each.display), None)
+    def _focus_first(self, name: ScreenName) -> None:
+        """Focus the first panel of a screen: of another one its tab would come back."""
+        pane = self.query_one(f"#{name}", ScreenPane)
+        first = next((each for each in pane.query("*") if each.focusable and each.display), None)
         if first is not None:
             first.focus()
 
@@ -384,7 +390,7 @@ class LiveScreen(App[int]):
             self.look(view)
             if gpu >= 0:
                 self.query_one(GpusPane).point_at(gpu)
-            self._focus_first()
+            self._focus_first(view.screen)
 
         self.call_after_refresh(arrive)
 

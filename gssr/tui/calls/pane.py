@@ -56,6 +56,7 @@ class CallsPane(ScreenPane):
     def on_mount(self) -> None:
         """What is not needed yet does not appear."""
         self.query_one("#calls-search").display = False
+        self.query_one("#calls-tabs", Tabs).can_focus = False  # v goes through them; the keys are the table's
         self.query_one("#calls-name").border_title = "full name"
 
     def asks(self, query: Query) -> Query:
@@ -85,7 +86,8 @@ class CallsPane(ScreenPane):
         known = result.part is not None and result.part.analysis is not None
         nothing = self.query_one("#calls-nothing", Static)
         nothing.display = not tables
-        nothing.update("Nothing was traced in this window: w shows another one." if known else "counting the calls of this window")
+        text = "Nothing was traced in this window: w shows another one." if known else "counting the calls of this window"
+        nothing.update(text)
         kind = "" if not tables else self._table if self._table in (*MATRICES, _TREE) else "table"
         table, matrix, tree = self.query_one(CallTable), self.query_one(MessageMatrix), self.query_one(CallTreePanel)
         focused = self.screen.focused in (table, matrix, tree)
@@ -99,11 +101,13 @@ class CallsPane(ScreenPane):
             matrix.tell(self._table, result, self._view)
         elif kind == _TREE:
             tree.tell(result, self._view, self._sought)
-        if focused and not getattr(self.screen.focused, "display", True):
+        if focused and self.screen.focused is not None and not self.screen.focused.display:
             self._focus()
 
     def _focus(self) -> None:
-        next((each for each in (self.query_one(CallTable), self.query_one(MessageMatrix), self.query_one(CallTreePanel)) if each.display), self).focus()
+        for panel in self.query("#calls-table, #calls-matrix, #calls-tree"):
+            if panel.display:
+                panel.focus()
 
     # Sub-tabs
 
@@ -117,10 +121,8 @@ class CallsPane(ScreenPane):
     def choose(self, name: str) -> None:
         """Show this table."""
         self._table = name
-        focused = self.screen.focused
         self._show()
-        if not isinstance(focused, Tabs):
-            self._focus()
+        self._focus()
 
     def action_next_table(self, step: int) -> None:
         """The next one that holds anything."""
@@ -161,7 +163,8 @@ class CallsPane(ScreenPane):
         result, values = self._result, self._tables().get(self._table)
         part = None if result is None else result.part
         if part is None or values is None or part.trace.profile is not None or self._table == "collectives":
-            self.notify("A profile has no times." if part is not None and part.trace.profile else "This has no time of its own.")
+            profile = part is not None and part.trace.profile is not None
+            self.notify("A profile tells no times." if profile else "This has no time of its own.")
             return
         name = str(values["call" if self._table == "io" else "name"][row] or "")
         if not name:

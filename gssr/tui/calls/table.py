@@ -170,20 +170,24 @@ class CallTable(LineDrawing, ScrollView, can_focus=True):
             if column.key != "name":
                 segments.append(Segment(" " * (begin - x)))
                 text = cell_text(column.key, self.values[column.key][row])
-                segments.append(Segment(f"{text:>{end - begin}}", self.palette.style("value" if column.key == self.sort else "plain")))
+                look = self.palette.style("value" if column.key == self.sort else "plain")
+                segments.append(Segment(f"{text:>{end - begin}}", look))
                 x = end
                 continue
             size = self._bar_size()
             if size:
-                share, most = float(self.values["share"][row]), float(np.nanmax(np.asarray(self.values["share"], np.float64)))
+                shares = np.asarray(self.values["share"], np.float64)
+                share, most = float(shares[row]), float(np.nanmax(shares))
                 filled = round(share / most * size) if most > 0 and share == share else 0
                 segments.append(Segment(" " * (begin - size - 1 - x)))
-                segments.append(Segment(self.glyphs.bar * filled, self.palette.style(role if role != "plain" else "series")))
+                ink = self.palette.style("neutral" if role == "plain" else role)
+                segments.append(Segment(self.glyphs.bar * filled, ink))
                 segments.append(Segment(" " * (size - filled + 1)))
             else:
                 segments.append(Segment(" " * (begin - x)))
             room = max(end - begin, 1)
-            segments.append(Segment(self._names(room)[at - self.scroll_offset.y], self.palette.style(role)))
+            text = self._names(room)[at - self.scroll_offset.y]
+            segments.append(Segment(text, self.palette.style("plain" if size else role)))
         strip = Strip(segments).adjust_cell_length(width)
         if at == self.at:
             mark = Strip([Segment("> ", self.palette.style("value"))])

@@ -147,7 +147,7 @@ class Details(RowsPanel):
             text = f"  {exact(each.total / NS):>10} {each.count:>9,} {exact(each.total / each.count / NS):>10}  "
             name = fit(clean(each.name), max(width - len(text) - share_size - 1, 1), self.glyphs.ellipsis)
             rows.append((
-                Span(text), Span(self.glyphs.bar * filled + " " * (share_size - 8 - filled), role), Span(f"{share:>8} "), Span(name, role),
+                Span(text), Span(self.glyphs.bar * filled + " " * (share_size - 8 - filled), role), Span(f"{share:>8} "), Span(name),
             ))  # fmt: skip
         if not used:
             rows.append((Span("  nothing in this range", "dim"),))
