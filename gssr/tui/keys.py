@@ -6,4 +6,5 @@ from textual.binding import Binding
 def key(keys: str, action: str, label: str, help: str, show: bool = True) -> Binding:
     """Bind ``keys`` (Textual's names, comma between) to an action. ``label`` is for the footer, which shows it if ``show``;
     ``help`` is the tooltip and the line in the help panel."""
-    return Binding(keys, action, label, show=show, tooltip=help)
+    shown = "Enter" if keys == "enter" else None  # its sign is in few fonts, and not in ASCII
+    return Binding(keys, action, label, show=show, key_display=shown, tooltip=help)

@@ -15,6 +15,7 @@ from gssr.arrays import Ints
 from gssr.model.traces.part import named
 from gssr.render.cells import clean
 from gssr.render.function_names import distinct_names
+from gssr.render.scale import count
 from gssr.tui.calls.tables import ABOUT, Column, Values, cell_text, columns_of, role_of
 from gssr.tui.keys import key
 from gssr.tui.shared.panel import LineDrawing
@@ -100,7 +101,8 @@ class CallTable(LineDrawing, ScrollView, can_focus=True):
             self.at = next((at for at, row in enumerate(self.order.tolist()) if names[row] == held), 0)
         self.at = min(max(self.at, 0), max(len(self.order) - 1, 0))
         self.virtual_size = Size(self.size.width, len(self.order) + _HEAD)
-        hits = f"{len(self.order):,} of {len(names):,} names hold {self.sought}" if self.sought else f"{len(names):,} names"
+        every = count(len(names), "name")
+        hits = f"{len(self.order):,} of {every} hold {self.sought}" if self.sought else every
         title = next(each.title for each in columns if each.key == self.sort)
         self.border_title = f"{ABOUT[self.name_of_table]}, {hits}"
         self.border_subtitle = f"by {title}{', least first' if self.reverse else ''}"

@@ -10,6 +10,8 @@ from textual.strip import Strip
 
 _LINES, _LINES_ASCII = "│─╲╱", "|-\\/"
 _HEADS, _HEADS_ASCII = "▾▴", "v^"
+ON_BLOCKS = Style(color="#0e1217", bold=True)
+"""Text on the colours of states, which are all of middle lightness."""
 
 
 class Box:
@@ -58,7 +60,8 @@ class Box:
 
 
 def _over(below: tuple[str, Style], style: Style) -> Style:
-    """A line's colour on the background that is there: of a filled block that is the block's colour."""
+    """A line's colour on the background that is there: of a filled block that is the block's colour. What is not bold is dark
+    on blocks."""
     char, look = below
     ground = look.color if char in "█▇▆▅#" else look.bgcolor
-    return Style(color=style.color, bgcolor=ground, bold=True)
+    return Style(color=style.color if ground is None or style.bold else ON_BLOCKS.color, bgcolor=ground, bold=True)

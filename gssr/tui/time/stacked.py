@@ -9,7 +9,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from gssr.arrays import Floats, Ints
-from gssr.model.breakdown.categories import CATEGORIES
+from gssr.model.breakdown.categories import CATEGORIES, UNKNOWN_CATEGORY
 from gssr.render.breakdown import LOOKS
 from gssr.render.roles import Role
 from gssr.render.shares import LETTERS, WORDS
@@ -27,8 +27,13 @@ class State(NamedTuple):
 def of_breakdown(ascii_only: bool) -> list[State]:
     """Those of a recording: the categories of GPU time."""
     return [
-        State(each.short, LOOKS[each.name].role, LOOKS[each.name].marked(ascii_only)) for each in CATEGORIES
-    ]  # fmt: skip
+        State(
+            each.label if each.short == UNKNOWN_CATEGORY else each.short,
+            LOOKS[each.name].role,
+            LOOKS[each.name].marked(ascii_only),
+        )
+        for each in CATEGORIES
+    ]
 
 
 _OF_TRACE: tuple[Role, ...] = (

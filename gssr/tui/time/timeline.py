@@ -86,6 +86,11 @@ class Timeline(Panel):
         """The cells of time."""
         return cells_over(result, max(self.room - self.gutter, 1))
 
+    def on_resize(self) -> None:
+        """Other cells, another title."""
+        if self.result is not None and self.display:
+            self.show(self.result, self.view)
+
     # Keys
 
     def _want(self, view: View) -> None:

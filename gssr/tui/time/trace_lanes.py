@@ -18,7 +18,7 @@ from gssr.render.function_names import short_name
 from gssr.render.glyphs import in_ascii
 from gssr.render.scale import count
 from gssr.tui.keys import key
-from gssr.tui.time.box import Box
+from gssr.tui.time.box import ON_BLOCKS, Box
 from gssr.tui.time.flows import MOST_FLOWS, Flow, flow_between, launch_flows, message_flows, partner
 from gssr.tui.time.stacked import OF_TRACE
 from gssr.tui.time.timeline import Timeline
@@ -28,8 +28,6 @@ from gssr.tui.view import PAGE, View, inside_of, moved
 _LEAST_NAME = 3
 """Cells that an interval's name needs."""
 _MOST_TALL = 3
-_ON_BLOCKS = Style(color="#0e1217", bold=True)
-"""Names on the colours of what intervals do, which are all of middle lightness."""
 
 
 class TraceLanes(Timeline):
@@ -142,7 +140,7 @@ class TraceLanes(Timeline):
             below = [[Segment(state.mark * n, style)]] * (tall - 1)
             return [[Segment(f"{edge}{name[: n - 1]}".ljust(n, state.mark)[:n], style)], *below]
         if n >= _LEAST_NAME:
-            ground = _ON_BLOCKS + Style(bgcolor=style.color)
+            ground = ON_BLOCKS + Style(bgcolor=style.color)
             below = [[Segment(f"▏{' ' * (n - 1)}", ground)]] * (tall - 1)
             return [[Segment(f"▏{fit(name, n - 1, ''):<{n - 1}}", ground)], *below]
         levels = self.glyphs.levels
@@ -157,16 +155,16 @@ class TraceLanes(Timeline):
         track, level = part.trace.tracks[int(lanes.track[lane])], int(lanes.level[lane])
         first = lane == 0 or lanes.track[lane - 1] != lanes.track[lane]
         name = track.name or (f"stream {track.stream}" if track.stream is not None else f"thread {track.tid}")
-        if first and self.result is not None and track.rank is not None and len({each.rank for each in part.trace.tracks}) > 1:
-            name = f"rank {track.rank} {name}"
+        if track.rank is not None and str(track.rank) not in name and lanes.track[0] != lanes.track[-1]:
+            ranks = {part.trace.tracks[at].rank for at in np.unique(lanes.track).tolist()}
+            name = f"rank {track.rank} {name}" if len(ranks) > 1 else name
         text = clean(name) if first else f"  level {level}"
         here = lane == self._lane(lanes)
         room = self.gutter - 3
         style = self.palette.style("plain" if first else "dim")
-        box.put(y, 0, [
-            Segment("> " if here else "  ", self.palette.style("value")),
-            Segment(f"{fit(text, room, self.glyphs.ellipsis):<{room}}", style + self.palette.cursor if here and self.has_focus else style),
-        ])  # fmt: skip
+        look = style + self.palette.cursor if here and self.has_focus else style
+        mark = Segment("> " if here else "  ", self.palette.style("value"))
+        box.put(y, 0, [mark, Segment(f"{fit(text, room, self.glyphs.ellipsis):<{room}}", look)])
 
     def _flows(self, box: Box, result: Frame, part: TracePart, lanes: Lanes, picked: int) -> str:
         """Draw what belongs together; what is to be said of it."""
