@@ -119,7 +119,7 @@ def columns_until(seconds: float, width: float, most: int) -> int:
 
 def at_text(frame: Frame, time: float) -> str:
     """A time (unix s) as the axis counts it. Of the column in which a run begins it is that of its first sample."""
-    time = max(time - frame.first, 0.0)
+    time = max(time - (frame.first if frame.since is None else frame.since), 0.0)
     if frame.part is not None:
         return clock.moment(time, 0.0, min(frame.grid.width, 0.01))
     return clock.moment(time, max(frame.last - frame.first, 3600.0))

@@ -10,7 +10,9 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from gssr.render.cells import clean
 from gssr.render.scale import metric_of
+from gssr.tui.calls.pane import CallsPane
 from gssr.tui.moves import measured, of_metric
+from gssr.tui.vampir import DISPLAYS, Display
 
 _MOST = 50
 """So many GPUs, and so many nodes, are found at most."""
@@ -35,7 +37,8 @@ class Everything(Provider):
     async def search(self, query: str) -> Hits:
         """What fits to what is typed."""
         matcher = self.matcher(query)
-        for found in (*self._actions(), *self._metrics(), *self._places(query), *self._verdicts()):
+        every = (self._actions(), self._metrics(), self._displays(), self._places(query), self._verdicts())
+        for found in (each for some in every for each in some):
             score = matcher.match(found.name)
             if score > 0:
                 yield Hit(score, matcher.highlight(found.name), found.call, help=found.help)
@@ -45,6 +48,23 @@ class Everything(Provider):
         for binding in type(self.app).BINDINGS:
             if binding.action != "command_palette":  # type: ignore[union-attr]
                 yield Found(binding.description, binding.tooltip, partial(self.app.run_action, binding.action))  # type: ignore[union-attr]
+
+    def _displays(self) -> Iterator[Found]:
+        """Of a trace the displays that Vampir has."""
+        scene = self.app.scene()  # type: ignore[attr-defined]
+        if scene is None or scene.frame.part is None:
+            return
+        tables = self.app.query_one(CallsPane).offered
+        for display in DISPLAYS:
+            if not display.table or display.table in tables or not tables:
+                yield Found(display.name, display.about, partial(self._show_display, display))
+
+    def _show_display(self, display: Display) -> None:
+        view = self.app.view  # type: ignore[attr-defined]
+        grouped = view.grouped or display.alike
+        self.app.go(replace(view, screen=display.screen, alike=display.alike, grouped=grouped, row=0, top=0))  # type: ignore[attr-defined]
+        if display.table:
+            self.app.query_one(CallsPane).want(display.table)
 
     def _metrics(self) -> Iterator[Found]:
         scene = self.app.scene()  # type: ignore[attr-defined]

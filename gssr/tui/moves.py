@@ -27,7 +27,7 @@ Move = Callable[[Scene], View]
 
 
 def back(scene: Scene) -> View:
-    """Back to where Enter came from; else let go, one after another, of what is sought, the filter, the selection and the
+    """Back to where Enter came from; else let go, one after another, of the filter, the selection and the
     time cursor."""
     view = scene.view
     if view.trail:
@@ -35,7 +35,7 @@ def back(scene: Scene) -> View:
         if view.filter and view.filter != before.filter:
             return replace(view, filter="")
         return replace(before, metric=view.metric, span=view.span, end=view.end, cursor=view.cursor, lately=view.lately)
-    for change in ({"sought": ""}, {"filter": ""}, {"selection": (), "selected": ""}, {"cursor": None}):
+    for change in ({"filter": ""}, {"selection": (), "selected": ""}, {"cursor": None}):
         after = replace(view, **change)
         if after != view:
             return after
@@ -184,7 +184,7 @@ def _density(scene: Scene) -> View:
         level = names[(names.index(part.level.name if part else None) + 1) % len(names)]
         view = replace(view, level=level, opened=False, selection=(), selected="", gpu=-1, row=0, top=0, trail=())
         return _over_traces(scene, view) if part is None else view
-    return replace(view, density=view.density + 1, row=0 if view.screen == "calls" else view.row, top=0)
+    return replace(view, density=view.density + 1, top=0)
 
 
 def _align(scene: Scene) -> View:

@@ -38,9 +38,7 @@ class View:
     through what a screen can do about many GPUs, 0 is the screen's own choice.
     ``speed``: seconds of the recording a second while it is played, 0 when it is not. ``trail``: where Esc goes back to. Of
     traces only: ``level``: what is looked at as GPUs; ``opened``: Time shows the one that is selected track by track;
-    ``name``: what ``f`` looks for; ``sought``: the names that Calls shows, ``column``: which it sorts by; ``toggled``:
-    which calls of its tree are open that were not at first, or closed; ``alike``: Time shows bands of rows that spend their
-    time alike; ``place``: the interval of which Why tells all, -1 for the one at the cursor.
+    ``name``: what ``f`` looks for; ``alike``: Time shows bands of rows that spend their time alike; ``place``: the interval of which Why tells all, -1 for the one at the cursor.
     """
 
     screen: ScreenName = "job"
@@ -66,10 +64,7 @@ class View:
     level: LevelName | None = None
     opened: bool = False
     name: str = ""
-    sought: str = ""
-    column: int = 0
     place: int = -1
-    toggled: frozenset[int] = frozenset()
     trail: tuple["View", ...] = ()
 
     def query(self, columns: int, rows: int = 0) -> Query:

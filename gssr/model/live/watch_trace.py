@@ -421,10 +421,10 @@ def _opened(trace: Trace, level: Level, gpus: tuple[int, ...]) -> Flags:
     """[n_tracks]: the tracks of these rows (none: of all), of GPUs and streams with the threads of their processes."""
     wanted = level.owner_of >= 0 if not gpus else np.isin(level.owner_of, np.array(gpus))
     if level.name not in ("gpus", "streams"):
-        return wanted
+        return np.asarray(wanted, np.bool_)
     ranks = {(trace.tracks[at].source, trace.tracks[at].rank) for at in np.flatnonzero(wanted).tolist()}
     beside = [track.kind == "cpu_thread" and (track.source, track.rank) in ranks for track in trace.tracks]
-    return wanted | np.array(beside, bool)
+    return np.asarray(wanted | np.array(beside, bool), np.bool_)
 
 
 def _sums(analysis: TraceAnalysis, n_gpus: int) -> Means:

@@ -1,5 +1,5 @@
-"""Who sends to whom, of a trace: a line for each sender, a column for each receiver (Vampir's communication matrix). Ranks or
-nodes, of many of them neighbours together."""
+"""Who sends to whom: a line for each sender, a column for each receiver (Vampir's communication matrix). Ranks or nodes, of
+many of them neighbours together."""
 
 from typing import ClassVar
 
@@ -79,6 +79,7 @@ class MessageMatrix(RowsPanel):
 
     def rows(self, result: Frame, width: int, height: int) -> list[Row]:
         """See RowsPanel."""
+        del result
         found, marks = self._folded(), self.glyphs
         if found is None:
             return []

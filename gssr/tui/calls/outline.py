@@ -1,5 +1,5 @@
-"""The call tree as rows: branches that open and close, the hottest open at first, and the call under the cursor on each rank.
-Pure drawing."""
+"""The call tree as rows: branches that open and close, the hottest open at first, and the call under the cursor on each
+rank. Pure drawing."""
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
@@ -205,7 +205,11 @@ def draw(look: Look, tree: CallTree) -> list[Row]:
 def titled(look: Look, tree: CallTree) -> str:
     """The metric, and how many calls there are, or fit to what is sought."""
     own = shown(look, tree)
-    counted = f"{len(own.nodes):,} of {len(tree):,} calls" if own.found is None else f"{len(own.found):,} of {len(tree):,} found"
+    counted = (
+        f"{len(own.nodes):,} of {len(tree):,} calls"
+        if own.found is None
+        else f"{len(own.found):,} of {len(tree):,} found"
+    )
     unit = "" if own.unit == "ns" or not own.unit else f" ({clean(own.unit)})"
     return f"call tree: {clean(own.metric)}{unit}, {places_text(tree)}, {counted}"
 

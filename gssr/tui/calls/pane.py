@@ -80,13 +80,15 @@ class CallsPane(ScreenPane):
         for name in TITLES:
             (tabs.show if name in tables else tabs.hide)(f"{_TAB}{name}")
         if tables and self._table not in tables:
-            self._table = next(iter(tables))
+            self._table = next(iter(tables))  # what was chosen in another window may not be in this one
         if tables and tabs.active != f"{_TAB}{self._table}":
             tabs.active = f"{_TAB}{self._table}"
         known = result.part is not None and result.part.analysis is not None
         nothing = self.query_one("#calls-nothing", Static)
         nothing.display = not tables
-        text = "Nothing was traced in this window: w shows another one." if known else "counting the calls of this window"
+        text = (
+            "Nothing was traced in this window: w shows another one." if known else "counting the calls of this window"
+        )
         nothing.update(text)
         kind = "" if not tables else self._table if self._table in (*MATRICES, _TREE) else "table"
         table, matrix, tree = self.query_one(CallTable), self.query_one(MessageMatrix), self.query_one(CallTreePanel)
@@ -107,7 +109,7 @@ class CallsPane(ScreenPane):
     def _focus(self) -> None:
         for panel in self.query("#calls-table, #calls-matrix, #calls-tree"):
             if panel.display:
-                panel.focus()
+                self.screen.set_focus(panel)
 
     # Sub-tabs
 
@@ -123,6 +125,11 @@ class CallsPane(ScreenPane):
         self._table = name
         self._show()
         self._focus()
+
+    def want(self, name: str) -> None:
+        """Show this table as soon as it is there."""
+        self._table = name
+        self._show()
 
     def action_next_table(self, step: int) -> None:
         """The next one that holds anything."""

@@ -30,6 +30,11 @@ _LEAST_BAR = 6
 class CallTable(LineDrawing, ScrollView, can_focus=True):
     """The names that pass, in the order of a column."""
 
+    HELP = (
+        "**What took the time, by name.** Vampir calls it *function summary*; the next sub-tabs hold its *communication matrix view*, *I/O summary* and *call tree*. "
+        "*What took the time, by name.** Vampir calls it *function summary*; the next sub-tabs hold its *communication matrix view*, *I/O summary* and *call tree*."
+    )
+
     ALLOW_MAXIMIZE = True
     BINDINGS: ClassVar[list[BindingType]] = [
         key("up,k", "cursor(-1)", "Up", "the name above", show=False),
@@ -148,7 +153,11 @@ class CallTable(LineDrawing, ScrollView, can_focus=True):
             return self._head(width)
         at = y - _HEAD + self.scroll_offset.y
         if at >= len(self.order):
-            text = "  no name passes; / changes what is looked for, Esc removes it" if not len(self.order) and y == 1 else ""
+            text = (
+                "  no name passes; / changes what is looked for, Esc removes it"
+                if not len(self.order) and y == 1
+                else ""
+            )
             return Strip([Segment(text, self.palette.style("dim"))]).adjust_cell_length(width)
         return self._line(at, width)
 

@@ -1,5 +1,5 @@
-"""The call tree: it opens and closes branch by branch, sorts by every column, and searches. Trees of a million calls are drawn
-as far as they are in sight, which a widget that holds each of them as an object is not."""
+"""The call tree: it opens and closes branch by branch, sorts by every column, and searches. Of a million calls only those in
+sight are drawn; Textual's Tree holds an object for each."""
 
 from typing import ClassVar
 
@@ -86,6 +86,7 @@ class CallTreePanel(RowsPanel):
 
     def rows(self, result: Frame, width: int, height: int) -> list[Row]:
         """See RowsPanel."""
+        del result, width, height
         return [] if self._tree is None else outline.draw(self.look, self._tree)
 
     def action_go(self, dx: int, dy: int) -> None:

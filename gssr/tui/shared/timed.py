@@ -47,7 +47,9 @@ def cells_of(result: Frame, n: int) -> Cells:
         end = grid.start + (grid.column(result.last) + 1) * grid.width
         return Cells(end - n * grid.width, end, n, True)
     start, end = max(grid.start, result.first), min(grid.end, result.last)
-    if result.query.span is not None and result.query.end is not None:  # columns are whole ones, a window is what was asked
+    if (
+        result.query.span is not None and result.query.end is not None
+    ):  # columns are whole ones, a window is what was asked
         end = min(end, result.query.end)
         start = max(start, end - result.query.span)
     return Cells(start, end if end > start else start + grid.width, n, False)

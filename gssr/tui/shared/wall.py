@@ -149,9 +149,7 @@ class Wall(Panel):
                 Segment(f"{number(mean, metric):>{VALUE}} ", palette.style("value" if apart else "plain")),
             ]
             for y, row in enumerate(self._rows(values, line, known_from)):
-                first = (
-                    head if y == line.height // 2 - (line.height % 2 == 0) else [Segment(" " * (label + VALUE + 2))]
-                )
+                first = head if y == line.height // 2 - (line.height % 2 == 0) else [Segment(" " * (label + VALUE + 2))]
                 strips.append(Strip([*first, *row]).adjust_cell_length(width))
         if self.axis:
             axis = self.strip_of(axis_row(result, cells), width - label - VALUE - 2)

@@ -6,7 +6,7 @@ from gssr.model.live.frame import Frame
 from gssr.render import clock
 from gssr.render.cells import cell_width, fit
 from gssr.render.marks import Marks, blank
-from gssr.render.roles import Role, Row, Span
+from gssr.render.roles import Row, Span
 from gssr.render.scale import count
 from gssr.store.format.rows import Event
 from gssr.tui.axis import at_text, told
@@ -40,12 +40,12 @@ class TimeAxis(Timeline):
             return Strip.blank(width)
         key = (id(result), width, height)
         if self._drawn is None or self._drawn[0] != key:
-            self._drawn = key, self._rows(result, width, height)
+            self._drawn = key, self._rows(result, height)
         rows = self._drawn[1]
         return self.overlaid(self.strip_of(rows[y] if y < len(rows) else (), width), result)
 
-    def _rows(self, result: Frame, width: int, height: int) -> list[Row]:
-        cells, gutter = self.cells_in_sight(result), self.gutter
+    def _rows(self, result: Frame, height: int) -> list[Row]:
+        cells, gutter = self.cells_in_sight(result), self.left
         rows: list[Row] = [(Span(" " * gutter), *axis_row(result, cells))]
         flags = flagged(result, cells, height - 1, self.glyphs.ellipsis, self.glyphs.levels.isascii())
         for y, row in enumerate(flags.rows()):
@@ -77,26 +77,28 @@ def flagged(result: Frame, cells: Cells, height: int, ellipsis: str, ascii_only:
     cells_taken = sorted(columns)
     for at, cell in enumerate(cells_taken):
         happened = sorted(columns[cell], key=lambda event: order.get(event.kind, len(order)))
-        role: Role = clock.LOOKS.get(happened[0].kind, clock.OTHER)[1]
-        others = len({told(result, event) for event in happened}) - 1
-        more = f" (+{others})" if others else ""
-        row = next((y for y in range(height) if ends[y] <= cell), None)
-        if row is None:
+        texts = {told(result, event): clock.LOOKS.get(event.kind, clock.OTHER)[1] for event in happened}
+        free = [y for y in range(height) if ends[y] <= cell][: max(height // 2, 1)]
+        if not free:
             if box.chars[0, cell] == " ":
-                box.write(0, cell, flag, role)
+                box.write(0, cell, flag, next(iter(texts.values())))
             continue
         later = next((other for other in cells_taken[at + 1 :] if other > cell), cells.n)
-        room = (cells.n if height > 1 and row < height - 1 else max(later, cell + 1)) - cell - 2
-        text = fit(told(result, happened[0]) + more, min(max(room, 0), cells.n - cell - 2), ellipsis)
-        if len(text) < _LEAST_TEXT or cell_width(text) != len(text):
-            text = ""
-        box.write(row, cell, f"{flag} {text}".rstrip(), role)
-        ends[row] = cell + len(text) + 3
+        for row, (text, role) in zip(free, texts.items(), strict=False):
+            lacks = len(texts) - len(free) if row == free[-1] else 0
+            room = (cells.n if row < height - 1 else max(later, cell + 1)) - cell - 2
+            said = fit(f"{text} (+{lacks})" if lacks > 0 else text, max(min(room, cells.n - cell - 2), 0), ellipsis)
+            if len(said) < _LEAST_TEXT or cell_width(said) != len(said):
+                said = ""
+            box.write(row, cell, f"{flag} {said}".rstrip(), role)
+            ends[row] = cell + len(said) + 3
     return box
 
 
 def event_at(result: Frame, cells: Cells, time: float) -> str:
     """What happened in the cell of this time, in words; empty for nothing."""
     cell = cells.at(time)
-    said = [f"{at_text(result, event.time)} {told(result, event)}" for at, event in _in_sight(result, cells) if at == cell]
+    said = [
+        f"{at_text(result, event.time)} {told(result, event)}" for at, event in _in_sight(result, cells) if at == cell
+    ]
     return "; ".join(said)

@@ -1,4 +1,4 @@
-"""A box of cells that rows are put into, and lines are drawn over: from a launch to its kernel, from a send to its receive."""
+"""A box of cells that rows are put into, and lines are drawn over: from a launch to its kernel, from send to receive."""
 
 from collections.abc import Iterable
 from itertools import groupby
@@ -60,8 +60,8 @@ class Box:
 
 
 def _over(below: tuple[str, Style], style: Style) -> Style:
-    """A line's colour on the background that is there: of a filled block that is the block's colour. What is not bold is dark
-    on blocks."""
+    """A line's colour on the background that is there: of a filled block that is the block's colour. What is not bold is
+    dark on blocks."""
     char, look = below
     ground = look.color if char in "█▇▆▅#" else look.bgcolor
     return Style(color=style.color if ground is None or style.bold else ON_BLOCKS.color, bgcolor=ground, bold=True)

@@ -46,7 +46,7 @@ class NameUse(NamedTuple):
 
     name: str
     category: int
-    count: int
+    n: int
     total: int
 
 
@@ -79,7 +79,9 @@ class Details(RowsPanel):
 
     def _entitle(self, title: str, more: str) -> None:
         between = "  -  " if self.glyphs.levels.isascii() else "  ·  "
-        self.border_title = fit(between.join(filter(None, (title, more))), max(self.app.size.width - 4, 8), self.glyphs.ellipsis)
+        self.border_title = fit(
+            between.join(filter(None, (title, more))), max(self.app.size.width - 4, 8), self.glyphs.ellipsis
+        )
 
     @staticmethod
     def rows_needed(result: Frame, width: int) -> int:
@@ -113,7 +115,10 @@ class Details(RowsPanel):
         """All metrics, of the nodes what there is room for, in columns."""
         n = _per_row(width)
         size = width // n
-        names = [*shown_metrics(result), *(name for name in _BESIDE if means.get(name) is not None and not result.by_node)]
+        names = [
+            *shown_metrics(result),
+            *(name for name in _BESIDE if means.get(name) is not None and not result.by_node),
+        ]
         names = list(dict.fromkeys(names))[: n * height]
         tall = -(-len(names) // n)
         label = size - _VALUE - 4 - min(max(size // 4, 5), 16)
@@ -124,8 +129,9 @@ class Details(RowsPanel):
             text = quantity(value, metric)
             words = metric.label if len(metric.label) <= label or width >= _WORDS else metric.short
             filled = bar(None if value is None else value / full_scale(result, name), bar_size, self.glyphs)
+            role: Role = "value" if name == result.grid.metric else "dim"
             own: Row = (
-                Span(f" {fit(words, label, self.glyphs.ellipsis):<{label}}", "value" if name == result.grid.metric else "dim"),
+                Span(f" {fit(words, label, self.glyphs.ellipsis):<{label}}", role),
                 Span(f"{NONE if text == UNKNOWN else text:>{_VALUE}} ", "value"), *pad(filled, bar_size), Span("  "),
             )  # fmt: skip
             rows[at % tall] = (*rows[at % tall], *own)
@@ -144,11 +150,10 @@ class Details(RowsPanel):
             role: Role = OF_TRACE[each.category].role
             filled = max(round(each.total / most * (share_size - 8)), 1)
             share = percent(each.total / every if every else None)
-            text = f"  {exact(each.total / NS):>10} {each.count:>9,} {exact(each.total / each.count / NS):>10}  "
+            text = f"  {exact(each.total / NS):>10} {each.n:>9,} {exact(each.total / each.n / NS):>10}  "
             name = fit(clean(each.name), max(width - len(text) - share_size - 1, 1), self.glyphs.ellipsis)
-            rows.append((
-                Span(text), Span(self.glyphs.bar * filled + " " * (share_size - 8 - filled), role), Span(f"{share:>8} "), Span(name),
-            ))  # fmt: skip
+            drawn = self.glyphs.bar * filled + " " * (share_size - 8 - filled)
+            rows.append((Span(text), Span(drawn, role), Span(f"{share:>8} "), Span(name)))
         if not used:
             rows.append((Span("  nothing in this range", "dim"),))
         return rows
@@ -180,5 +185,6 @@ def names_in(result: Frame, part: TracePart, view: View, low: float, high: float
     sample = places[np.unique(at, return_index=True)[1]]
     order = np.argsort(-total, kind="stable")
     return [
-        NameUse(part.trace.names[int(ids[k])], int(own.category[sample[k]]), int(n[k]), int(total[k])) for k in order.tolist()
+        NameUse(part.trace.names[int(ids[k])], int(own.category[sample[k]]), int(n[k]), int(total[k]))
+        for k in order.tolist()
     ]

@@ -40,8 +40,8 @@ def partner(trace: Trace, place: int) -> int:
 
 
 def launch_flows(trace: Trace, lanes: Lanes, begin: int, end: int) -> tuple[list[Flow], int]:
-    """From each launch to the work it launched, both on these lanes and begun in this time (ns); and how many there are, which
-    may be too many to draw."""
+    """From each launch to the work it launched, both on these lanes and begun in this time (ns); and how many there are,
+    which may be too many to draw."""
     own, places = trace.intervals, lanes.places
     if len(places) > _MOST_READ:
         return [], 0

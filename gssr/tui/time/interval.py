@@ -25,7 +25,8 @@ def context_rows(scene: Scene, part: TracePart, place: int) -> list[Row]:
 
 def interval_rows(scene: Scene, part: TracePart, place: int) -> list[Row]:
     """The same without a title."""
-    own, names, first = part.trace.intervals, part.trace.names, scene.frame.first
+    own, names = part.trace.intervals, part.trace.names
+    first = scene.frame.first if scene.frame.since is None else scene.frame.since
     category = int(own.category[place])
     kind = Kind(int(own.kind[place])).name.lower().replace("_", " ")
     begin, length = int(own.start[place]), int(own.length[place])

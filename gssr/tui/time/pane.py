@@ -24,7 +24,7 @@ from gssr.tui.time.tracks import Tracks
 from gssr.tui.time.wall import TimeWall
 from gssr.tui.view import View
 
-
+_NO_TRACE = "This run has no trace; gssr tui --attach TRACE lays one over it."
 _MOST_DETAILS = 12
 _WALL = 0.65
 """Of the rows for the wall and the states the wall has about so many."""
@@ -36,6 +36,12 @@ class TimePane(ScreenPane):
 
     screen_name, title, question = "time", "Time", "When was it not used?"
     BINDINGS: ClassVar[list[BindingType]] = [
+        key(
+            "v",
+            "level",
+            "Level",
+            "to the traces of the run, and through their levels: GPUs, streams, threads, processes",
+        ),
         key("slash", "seek", "Search", "of a trace: look for a name; f and F go to the next and the one before"),
     ]
 
@@ -92,7 +98,7 @@ class TimePane(ScreenPane):
         for widget in (shown, States, Tracks, TimeAxis, Details):
             self.query_one(widget).show(result, view)
         if isinstance(before, TimeWall | TraceLines | TraceLanes) and not isinstance(before, shown):
-            self.query_one(shown).focus()
+            self.screen.set_focus(self.query_one(shown))
 
     def on_resize(self) -> None:
         """Share the rows anew."""
@@ -151,7 +157,15 @@ class TimePane(ScreenPane):
         return False
 
     def _focus_timeline(self) -> None:
-        next(panel for panel in self.query(Timeline) if panel.display).focus()
+        self.screen.set_focus(next(panel for panel in self.query(Timeline) if panel.display))
+
+    def action_level(self) -> None:
+        """What the lines are."""
+        result = self._result()
+        if result is not None and result.part is None and not result.traced:
+            self.notify(_NO_TRACE)
+        else:
+            self.app.action_move("density")  # type: ignore[attr-defined]
 
     # Search
 
@@ -159,7 +173,11 @@ class TimePane(ScreenPane):
         """Begin to type a name."""
         result = self._result()
         if result is None or result.part is None:
-            self.notify("Names are of traces: gssr tui --attach TRACE lays one over this recording.")
+            self.notify(
+                _NO_TRACE
+                if result is None or not result.traced
+                else "Names are of traces: v goes to those of this run."
+            )
             return
         line = self.query_one("#time-search", Input)
         line.value, line.display = self.app.view.name, True  # type: ignore[attr-defined]

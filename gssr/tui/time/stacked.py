@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from rich.segment import Segment
@@ -14,6 +14,8 @@ from gssr.render.breakdown import LOOKS
 from gssr.render.roles import Role
 from gssr.render.shares import LETTERS, WORDS
 from gssr.tui.themes import Palette
+
+_Value = TypeVar("_Value")
 
 
 class State(NamedTuple):
@@ -39,8 +41,8 @@ def of_breakdown(ascii_only: bool) -> list[State]:
 _OF_TRACE: tuple[Role, ...] = (
     "working1", "communication1", "idle4", "communication2", "idle5", "outside1", "idle3", "outside3",
 )  # fmt: skip
-"""The breakdown's colour of each category of a trace (gssr.traces.timeline.Category): work, communication, copies, waits, the
-host's calls, ranges, files, the rest."""
+"""The breakdown's colour of each category of a trace (gssr.traces.timeline.Category): work, communication, copies, waits,
+the host's calls, ranges, files, the rest."""
 OF_TRACE: list[State] = [
     State(word.partition(",")[0], role, letter) for word, role, letter in zip(WORDS, _OF_TRACE, LETTERS, strict=True)
 ]
@@ -66,8 +68,10 @@ def stacked(
         rows = states_at(shares, height).tolist()
         return [[Segment(_mark(states, at) * n, _style(styles, at)) for at, n in _runs(row)] for row in rows]
     halves = states_at(shares, 2 * height).tolist()
-    pairs = [list(zip(halves[y], halves[y + 1], strict=True)) for y in range(0, 2 * height, 2)]
-    return [[_pair(styles, *pair, n) for pair, n in _runs(row)] for row in pairs]
+    pairs: list[list[tuple[int, int]]] = [
+        list(zip(halves[y], halves[y + 1], strict=True)) for y in range(0, 2 * height, 2)
+    ]
+    return [[_pair(styles, pair[0], pair[1], n) for pair, n in _runs(row)] for row in pairs]
 
 
 def _mark(states: Sequence[State], at: int) -> str:
@@ -90,5 +94,5 @@ def _pair(styles: Sequence[Style], upper: int, lower: int, n: int) -> Segment:
     return Segment("▀" * n, styles[upper] + Style(bgcolor=styles[lower].color))
 
 
-def _runs(values: Sequence[object]) -> list[tuple[object, int]]:  # type: ignore[misc]
+def _runs(values: Sequence[_Value]) -> list[tuple[_Value, int]]:
     return [(value, len(list(group))) for value, group in groupby(values)]

@@ -24,6 +24,8 @@ _LEAST = 0.005
 class States(Timeline):
     """The strip, and left of it the largest shares: at the cursor, else of the window."""
 
+    HELP = "**What the time is for**, column by column, of all together. Vampir calls it *summary timeline*."
+
     _drawn: tuple[object, list[list[Segment]]] | None = None
     _breakdown: Breakdown | None = None
     """The newest: of the window before, until that of this one is known."""
@@ -66,7 +68,7 @@ class States(Timeline):
         cells = self.cells_in_sight(result)
         found = self._shares(result, cells)
         if found is None:
-            text = " one moment" if result.part is not None else f' {not_judged(result)}'
+            text = " one moment" if result.part is not None else f" {not_judged(result)}"
             return self.strip_of((Span(text, "dim"),) if y == 0 else (), width)
         states, shares = found
         key = (id(result), id(self._breakdown), width, height, self.palette.theme)
@@ -74,7 +76,7 @@ class States(Timeline):
             self._drawn = key, stacked(shares, height, states, self.palette, self._in_marks)
         at = None if self.view.cursor is None else cells.at(self.view.cursor)
         named = self._legend(states, shares, result, at)
-        label = self.strip_of(named[y] if y < len(named) else (), self.gutter)
+        label = self.strip_of(named[y] if y < len(named) else (), self.left)
         strip = Strip.join([label, Strip(self._drawn[1][y])]).adjust_cell_length(width)
         return self.overlaid(strip, result)
 
@@ -88,7 +90,7 @@ class States(Timeline):
             seen = np.isfinite(shares).all(axis=0)
             known = shares[:, seen].mean(axis=1) if seen.any() else np.zeros(len(states))
         rows: list[Row] = []
-        room = self.gutter - 12
+        room = self.left - 12
         for state in np.argsort(-known, kind="stable").tolist():
             if known[state] >= _LEAST:
                 own = states[state]

@@ -73,7 +73,7 @@ class Timeline(Panel):
     _mark: float | None = None
 
     @property
-    def gutter(self) -> int:
+    def left(self) -> int:
         """Cells before the columns of time."""
         return gutter_of(self.room)
 
@@ -84,7 +84,7 @@ class Timeline(Panel):
 
     def cells_in_sight(self, result: Frame) -> Cells:
         """The cells of time."""
-        return cells_over(result, max(self.room - self.gutter, 1))
+        return cells_over(result, max(self.room - self.left, 1))
 
     def on_resize(self) -> None:
         """Other cells, another title."""
@@ -135,7 +135,7 @@ class Timeline(Panel):
         offset = event.get_content_offset(self)
         if offset is None:
             return None
-        return offset.x - self.gutter
+        return offset.x - self.left
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         """A drag begins."""
@@ -152,7 +152,7 @@ class Timeline(Panel):
 
     def _dragged(self, event: events.MouseEvent, result: Frame) -> Stretch | None:
         cells = self.cells_in_sight(result)
-        cell = min(max(event.x - self.gutter - (self.content_region.x - self.region.x), 0), cells.n - 1)
+        cell = min(max(event.x - self.left - (self.content_region.x - self.region.x), 0), cells.n - 1)
         assert self._drag is not None
         low, high = min(self._drag, cell), max(self._drag, cell)
         if high - low < _CLICK:
@@ -211,7 +211,7 @@ class Timeline(Panel):
 
     def overlaid(self, strip: Strip, result: Frame) -> Strip:
         """A line with the selected stretch and the time cursor on it."""
-        cells, gutter = self.cells_in_sight(result), self.gutter
+        cells, gutter = self.cells_in_sight(result), self.left
         if self.marked is not None:
             low, high = (int((time - cells.start) / cells.width) for time in self.marked)
             low, high = min(max(low, 0), cells.n), min(max(high, 0), cells.n)

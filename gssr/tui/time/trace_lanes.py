@@ -33,6 +33,11 @@ _MOST_TALL = 3
 class TraceLanes(Timeline):
     """The lanes, and the interval under the cursor, which is picked."""
 
+    HELP = (
+        "**Every interval where it lies**, level by level. "
+        "Vampir calls it *process timeline*. Lines lead from a launch to its kernel and from a send to its receive."
+    )
+
     BINDINGS: ClassVar[list[BindingType]] = [
         key("up,k", "lane(-1)", "Up", "the lane above", show=False),
         key("down,j", "lane(1)", "Down", "the lane below", show=False),
@@ -42,7 +47,6 @@ class TraceLanes(Timeline):
         key("F", "app.move('previous_found')", "Previous", "the interval of that name before", show=False),
         key("b", "app.move('cause')", "Cause", "from work to its launch and back, from send to receive and back"),
         key("enter", "fit", "Fit", "the interval under the cursor fills the window", show=False),
-        key("v", "app.move('density')", "Level", "back to lines: GPUs, streams, threads, processes, nodes", show=False),
     ]  # fmt: skip
 
     _drawn: tuple[object, list[Strip]] | None = None
@@ -102,7 +106,7 @@ class TraceLanes(Timeline):
 
     def _draw(self, result: Frame, part: TracePart, lanes: Lanes) -> list[Strip]:
         width, height = self.content_size
-        cells, gutter = self.cells_in_sight(result), self.gutter
+        cells, gutter = self.cells_in_sight(result), self.left
         box = Box(width, height, self.glyphs.levels.isascii())
         tall, shown, top = self._sight(lanes)
         n = lanes.item.shape[1]
@@ -116,7 +120,9 @@ class TraceLanes(Timeline):
             for begin, end in zip(edges, [*edges[1:], cells.n], strict=True):
                 item = int(items[begin])
                 if item >= 0:
-                    for dy, row in enumerate(self._interval(part, item, share[begin:end].tolist(), tall, item == picked)):
+                    for dy, row in enumerate(
+                        self._interval(part, item, share[begin:end].tolist(), tall, item == picked)
+                    ):
                         box.put(y + dy, gutter + begin, row)
         self._said = self._flows(box, result, part, lanes, picked)
         return box.strips()
@@ -155,12 +161,13 @@ class TraceLanes(Timeline):
         track, level = part.trace.tracks[int(lanes.track[lane])], int(lanes.level[lane])
         first = lane == 0 or lanes.track[lane - 1] != lanes.track[lane]
         name = track.name or (f"stream {track.stream}" if track.stream is not None else f"thread {track.tid}")
+        name = f"thread {name}" if name.isdigit() else name
         if track.rank is not None and str(track.rank) not in name and lanes.track[0] != lanes.track[-1]:
             ranks = {part.trace.tracks[at].rank for at in np.unique(lanes.track).tolist()}
             name = f"rank {track.rank} {name}" if len(ranks) > 1 else name
         text = clean(name) if first else f"  level {level}"
         here = lane == self._lane(lanes)
-        room = self.gutter - 3
+        room = self.left - 3
         style = self.palette.style("plain" if first else "dim")
         look = style + self.palette.cursor if here and self.has_focus else style
         mark = Segment("> " if here else "  ", self.palette.style("value"))
@@ -183,7 +190,9 @@ class TraceLanes(Timeline):
             first, second = sorted((picked, other))  # places ascend by time
             self._line(box, lanes, flow_between(part.trace, lanes, first, second), cells.start, cells.width, bright)
         said = [
-            f"{count(every, noun)}, drawn as lines up to {MOST_FLOWS}: zoom in" if every > len(drawn) else count(every, noun)
+            f"{count(every, noun)}, drawn as lines up to {MOST_FLOWS}: zoom in"
+            if every > len(drawn)
+            else count(every, noun)
             for drawn, every, noun in ((launches, n, "launched kernel"), (messages, n_messages, "message"))
             if every
         ]
@@ -191,8 +200,8 @@ class TraceLanes(Timeline):
 
     def _line(self, box: Box, lanes: Lanes, flow: Flow, start: float, width: float, style: Style) -> None:
         tall, _, top = self._sight(lanes)
-        x, to_x = (self.gutter + int((time / NS - start) / width) for time in (flow.time, flow.to_time))
-        box.line(x, (flow.line - top) * tall, to_x, (flow.to_line - top) * tall, style, self.gutter)
+        x, to_x = (self.left + int((time / NS - start) / width) for time in (flow.time, flow.to_time))
+        box.line(x, (flow.line - top) * tall, to_x, (flow.to_line - top) * tall, style, self.left)
 
     # Keys and the mouse
 
@@ -230,7 +239,7 @@ class TraceLanes(Timeline):
         if self._drag is not None or offset is None or result is None or lanes is None:
             return
         tall, shown, top = self._sight(lanes)
-        lane, x, cells = offset.y // tall, offset.x - self.gutter, self.cells_in_sight(result)
+        lane, x, cells = offset.y // tall, offset.x - self.left, self.cells_in_sight(result)
         if lane >= shown or not 0 <= x < cells.n:
             self.tooltip = None
             return
@@ -238,4 +247,3 @@ class TraceLanes(Timeline):
         item = int(lanes.item[top + lane, min(x * n // cells.n, n - 1)])
         names, own = result.part.trace.names, result.part.trace.intervals  # type: ignore[union-attr]
         self.tooltip = None if item < 0 else clean(names[int(own.name[item])])
-

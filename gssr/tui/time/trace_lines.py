@@ -41,6 +41,11 @@ _NS = 1e9
 class TraceLines(Timeline):
     """The lines, the one under the cursor, and what they open."""
 
+    HELP = (
+        "**Every row over time**, in the colours of what it does, messages as lines. "
+        "Vampir calls it *master timeline*; `u` gives its *process summary*, `m` its *performance radar*."
+    )
+
     BINDINGS: ClassVar[list[BindingType]] = [
         key("up,k", "line(-1)", "Up", "the line above", show=False),
         key("down,j", "line(1)", "Down", "the line below", show=False),
@@ -48,7 +53,6 @@ class TraceLines(Timeline):
         key("pagedown", f"line({PAGE})", "Page down", "a page down", show=False),
         key("enter", "open", "Tracks", "its tracks, level by level: every interval where it lies"),
         key("l", "open_all", "All tracks", "the tracks of everything that is looked at", show=False),
-        key("v", "app.move('density')", "Level", "another level: GPUs, streams, threads, processes, nodes"),
         key("u", "app.move('group')", "Group", "similar ones in one line, then those alike as bars, then each alone"),
     ]  # fmt: skip
 
@@ -104,7 +108,7 @@ class TraceLines(Timeline):
 
     def _draw(self, result: Frame, part: TracePart, lines: Lines) -> list[Strip]:
         width, height = self.content_size
-        gutter, cells = self.gutter, self.cells_in_sight(result)
+        gutter, cells = self.left, self.cells_in_sight(result)
         box = Box(width, height, self.glyphs.levels.isascii())
         tall, shown, top = self._sight(lines)
         in_marks = self.palette.colourless or self.glyphs.levels.isascii()
@@ -164,7 +168,7 @@ class TraceLines(Timeline):
         else:
             means = result.window.per_gpu(metric.name, members)
             value = float(np.nanmean(means)) if np.isfinite(means).any() else value
-        room = self.gutter - 3 - _VALUE
+        room = self.left - 3 - _VALUE
         more = f" +{len(members) - 1:,}" if len(members) > 1 else ""
         name = fit(clean(result.place(int(members[0]))), max(room - len(more), 1), self.glyphs.ellipsis, "end") + more
         outlier = bool(attention(result).outlier[members].any())
@@ -194,11 +198,9 @@ class TraceLines(Timeline):
         tall, _, top = sight
         style = self.palette.style("plain")
         for flow in found:
-            x, to_x = (
-                self.gutter + int((time / _NS - cells.start) / cells.width) for time in (flow.time, flow.to_time)
-            )
+            x, to_x = (self.left + int((time / _NS - cells.start) / cells.width) for time in (flow.time, flow.to_time))
             y, to_y = ((line - top) * tall + tall // 2 for line in (flow.line, flow.to_line))
-            box.line(x, y, to_x, to_y, style, self.gutter)
+            box.line(x, y, to_x, to_y, style, self.left)
         return count(n, "message") if n else ""
 
     # Keys and the mouse
@@ -218,7 +220,11 @@ class TraceLines(Timeline):
         line = self._line(result.timeline)
         members = result.timeline.members[line]
         one = len(members) == 1
-        name = result.place(int(members[0])) if one else f"{count(len(members), result.noun)} from {result.place(int(members[0]))}"
+        name = (
+            result.place(int(members[0]))
+            if one
+            else f"{count(len(members), result.noun)} from {result.place(int(members[0]))}"
+        )
         self._want(
             self.view.down(opened=one, selection=tuple(members.tolist()), selected=name, row=0, top=0)
         )  # fmt: skip
@@ -243,7 +249,7 @@ class TraceLines(Timeline):
             return
         tall, shown, top = self._sight(self.result.timeline)
         line = top + offset.y // tall
-        if offset.y // tall < shown and (event.chain == 2 or offset.x < self.gutter):
+        if offset.y // tall < shown and (event.chain == 2 or offset.x < self.left):
             if line == self._line(self.result.timeline):
                 self.action_open()
             else:

@@ -1,4 +1,4 @@
-"""Where the cursor goes in a trace: to the next interval of a name, and from a cause to its effect. Pure functions of a scene."""
+"""Where the cursor goes in a trace: to the next interval of a name, and from a cause to its effect."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -79,7 +79,8 @@ def _looked_at(frame: Frame, part: TracePart, view: View, places: Ints) -> Ints:
     if selection:
         chosen[:] = False
         chosen[list(selection)] = True
-    return places[chosen[part.level.owner_of[part.trace.intervals.track[places]]]]
+    found: Ints = places[chosen[part.level.owner_of[part.trace.intervals.track[places]]]]
+    return found
 
 
 def find(step: int) -> Callable[[Scene], View]:

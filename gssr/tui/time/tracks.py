@@ -19,7 +19,13 @@ from gssr.tui.shared.timed import Cells
 from gssr.tui.time.timeline import Timeline
 from gssr.tui.view import View
 
-_PHASE_ROLES = {"start-up": "outside1", "steady": "working2", "recurring": "working4", "idle": "idle2", "tail": "outside2"}
+_PHASE_ROLES = {
+    "start-up": "outside1",
+    "steady": "working2",
+    "recurring": "working4",
+    "idle": "idle2",
+    "tail": "outside2",
+}
 
 
 class Track(NamedTuple):
@@ -70,7 +76,7 @@ class Tracks(Timeline):
             track = self._phases(kind, cells)
         else:
             track = self._steps(result, cells)
-        gutter, value = self.gutter, track.value
+        gutter, value = self.left, track.value
         room = max(gutter - len(value) - 2, 1)
         labels = [metric_of(each.metric).label for each in kinds if isinstance(each, CounterLine)]
         alike = len({label[: room - 2] for label in labels}) < len(labels)  # one of each GPU: which one says the end

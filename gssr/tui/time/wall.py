@@ -24,10 +24,12 @@ class TimeWall(Timeline, Wall):
 
     def offset_of(self, result: Frame) -> int:
         """As in the other panels."""
-        return self.gutter
+        del result
+        return self.left
 
     def _label(self, result: Frame) -> int:
-        return self.gutter - VALUE - 2
+        del result
+        return self.left - VALUE - 2
 
     def draw_line(self, y: int) -> Strip:
         """One row."""
