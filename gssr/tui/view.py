@@ -37,8 +37,9 @@ class View:
     of the other screens; ``note``: which one Why's table is about while the cursor is in the table. ``density`` cycles
     through what a screen can do about many GPUs, 0 is the screen's own choice.
     ``speed``: seconds of the recording a second while it is played, 0 when it is not. ``trail``: where Esc goes back to. Of
-    traces only: ``level``: what is looked at as GPUs; ``opened``: Time shows the one that is selected track by track;
-    ``name``: what ``f`` looks for; ``alike``: Time shows bands of rows that spend their time alike; ``place``: the interval of which Why tells all, -1 for the one at the cursor.
+    traces only: ``level``: what is looked at as GPUs; ``opened``: Time shows what is selected track by track; ``name``: what
+    is looked for on Time; ``alike``: Time shows bands of rows that spend their time alike; ``place``: the interval of which
+    Why tells all, -1 for the one at the cursor.
     """
 
     screen: ScreenName = "job"

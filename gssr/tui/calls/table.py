@@ -31,8 +31,8 @@ class CallTable(LineDrawing, ScrollView, can_focus=True):
     """The names that pass, in the order of a column."""
 
     HELP = (
-        "**What took the time, by name.** Vampir calls it *function summary*; the next sub-tabs hold its *communication matrix view*, *I/O summary* and *call tree*. "
-        "*What took the time, by name.** Vampir calls it *function summary*; the next sub-tabs hold its *communication matrix view*, *I/O summary* and *call tree*."
+        "**What took the time, by name.** Vampir calls it *function summary*; the next sub-tabs hold its "
+        "*communication matrix view*, *I/O summary* and *call tree*."
     )
 
     ALLOW_MAXIMIZE = True
