@@ -240,7 +240,7 @@ def test_search_counts_and_goes_along_and_b_goes_to_the_cause() -> None:
 
 
 def test_flows_lead_from_launches_to_kernels() -> None:
-    app = of_trace(training(3))
+    app = of_trace(training(2))
 
     async def steps(pilot: Pilot[int]) -> None:
         await to_time(app, pilot)
