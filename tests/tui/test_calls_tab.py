@@ -1,7 +1,8 @@
-"""Calls as its user works it: sub-tabs, sorting, search, the full name, the communication matrix, and the tree of a profile."""
+"""Calls as its user works it: sub-tabs, sorting, search, the full name, the communication matrix, a profile's tree."""
 
 import sys
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -104,7 +105,7 @@ def test_columns_never_run_into_each_other(size: tuple[int, int]) -> None:
                 for row in table.order[: table.size.height].tolist():
                     for column, begin, end in columns[:-1]:
                         assert len(cell_text(column.key, table.values[column.key][row])) <= end - begin
-                assert all(one[2] < other[1] for one, other in zip(columns, columns[1:], strict=False))
+                assert all(one[2] < other[1] for one, other in pairwise(columns))
             await pilot.press("v")
 
     work(app, steps, size)
@@ -127,7 +128,9 @@ def test_sub_tabs_are_those_that_hold_anything_and_enter_leads_to_the_time() -> 
         assert app.view.metric.endswith(name) and app.view.name == name
         assert app.query_one("#screens", TabbedContent).active == "time"
         await pilot.press("escape", "escape")
-        await until(pilot, lambda: app.view.screen == "calls" and app.query_one("#screens", TabbedContent).active == "calls")
+        await until(
+            pilot, lambda: app.view.screen == "calls" and app.query_one("#screens", TabbedContent).active == "calls"
+        )
 
     work(app, steps, (120, 36))
 
@@ -182,7 +185,9 @@ def test_the_tree_of_a_profile_opens_closes_sorts_and_searches(tmp_path: Path) -
         assert "found" in str(panel.border_title)
         await pilot.press("escape")
         assert outline.shown(panel.look, tree).found is None
-        names = {name for name in ("job", "time", "calls") if app.query_one("#screens", TabbedContent).get_tab(name).display}
+        names = {
+            name for name in ("job", "time", "calls") if app.query_one("#screens", TabbedContent).get_tab(name).display
+        }
         assert names == {"calls"}  # a profile has no times
 
     work(app, steps, (120, 40))
@@ -208,7 +213,9 @@ def test_vampirs_names_lead_to_what_is_here() -> None:
 
 @pytest.mark.parametrize(
     ("key", "value", "text"),
-    [("total_ns", 1500.0, "1.50 µs"), ("share", 0.9996, "100 %"), ("bytes", 445_447_628.073, "445.4 MB"), ("count", 12345, "12,345"), ("mean_ns", None, "-"), ("imbalance", np.nan, "-")],
+    [("total_ns", 1500.0, "1.50 µs"), ("share", 0.9996, "100 %"),
+     ("bytes", 445_447_628.073, "445.4 MB"), ("count", 12345, "12,345"),
+     ("mean_ns", None, "-"), ("imbalance", np.nan, "-")],
 )  # fmt: skip
 def test_cells_read_at_a_glance(key: str, value: float | None, text: str) -> None:
     assert cell_text(key, value) == text

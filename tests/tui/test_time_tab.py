@@ -18,7 +18,7 @@ from gssr.model.live.watch_trace import WatchTrace
 from gssr.render.breakdown import LOOKS
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.scale import prefixed
-from gssr.traces.timeline import Counter, Kind, Timeline
+from gssr.traces.timeline import Kind, Timeline
 from gssr.tui.app import LiveScreen
 from gssr.tui.time.axis import TimeAxis
 from gssr.tui.time.box import Box
@@ -219,7 +219,9 @@ def test_search_counts_and_goes_along_and_b_goes_to_the_cause() -> None:
         part = app.results[0].part
         assert part is not None
         own = part.trace.intervals
-        linked = np.flatnonzero((own.kind == Kind.KERNEL) & (own.link >= 0) & np.isin(np.arange(len(own)), part.lanes.places))  # type: ignore[union-attr]
+        linked = np.flatnonzero(
+            (own.kind == Kind.KERNEL) & (own.link >= 0) & np.isin(np.arange(len(own)), part.lanes.places)
+        )  # type: ignore[union-attr]
         name = part.trace.names[int(own.name[linked[0]])]
         await pilot.press("slash", *name[:6], "enter")
         await until(pilot, lambda: lanes.picked() >= 0)
@@ -310,29 +312,33 @@ def test_lanes_need_no_colours() -> None:
     work(app, steps, (100, 32))
 
 
-@pytest.mark.parametrize("size", [(30, 8), (60, 16), (80, 24), (120, 36), (300, 90)])
-def test_every_size_is_drawn(recording: str, size: tuple[int, int]) -> None:
+def test_every_size_is_drawn(recording: str) -> None:
     app, trace = live_screen(recording), of_trace(training(2))
+    sizes = ((30, 8), (60, 16), (80, 24), (120, 36), (300, 90))
 
     async def steps(pilot: Pilot[int]) -> None:
         await pilot.press("3")
-        await pilot.pause(0.3)
-        assert "time" in seen(app)
+        for size in sizes:
+            await pilot.resize_terminal(*size)
+            await pilot.pause(0.1)
+            assert "every GPU over time" in seen(app)
 
     async def of_a_trace(pilot: Pilot[int]) -> None:
-        await pilot.press("3")
-        await pilot.pause(0.2)
+        await to_time(trace, pilot)
         await pilot.press("l", "right", "w")
-        await pilot.pause(0.3)
-        assert trace.view.opened or size[1] < 16
+        for size in sizes:
+            await pilot.resize_terminal(*size)
+            await pilot.pause(0.1)
+            assert trace.view.opened and "tracks" in seen(trace)
 
-    work(app, steps, size)
-    work(trace, of_a_trace, size)
+    work(app, steps, (80, 24))
+    work(trace, of_a_trace, (80, 24))
 
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(445_447_628.073, "445.4 M"), (0.0, "0"), (999_999.9, "1.00 M"), (1500.0, "1.50 k"), (12.0, "12"), (0.00031, "310.0 µ"), (float("nan"), "-")],
+    [(445_447_628.073, "445.4 M"), (0.0, "0"), (999_999.9, "1.00 M"), (1500.0, "1.50 k"),
+     (12.0, "12"), (0.00031, "310.0 µ"), (float("nan"), "-")],
 )  # fmt: skip
 def test_numbers_keep_their_leading_digits(value: float, text: str) -> None:
     assert prefixed(value) == text
@@ -340,9 +346,8 @@ def test_numbers_keep_their_leading_digits(value: float, text: str) -> None:
 
 def test_a_counter_says_its_greatest_value_in_full() -> None:
     trace = training(2)
-    own = trace.intervals
-    times = np.linspace(int(own.start[0]), int(own.start[-1]), 5).astype(np.int64)
-    large = Counter("instructions", "", "gauge", times, np.full(5, 445_447_628.073), int(own.track[0]))
+    known = trace.counters[0]
+    large = known._replace(name="instructions", unit="", value=np.full(len(known.time), 445_447_628.073))
     app = of_trace(replace(trace, counters=(large,)))
 
     async def steps(pilot: Pilot[int]) -> None:
