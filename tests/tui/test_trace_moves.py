@@ -184,7 +184,7 @@ def test_a_process_is_opened_with_its_threads_and_streams(watch: WatchTrace) -> 
     part = seat.frame.part
     assert part is not None and part.lanes is not None
     assert {TRACE.tracks[at].name for at in part.lanes.track.tolist()} >= {"python", "stream 7", "stream 20"}
-    seat.press(*["down"] * (len(part.lanes.track) - 1), "next_found")
+    seat.press("next_found")
     kernel = seat.under()
     assert TRACE.intervals.kind[kernel] == Kind.KERNEL
     call = seat.press("cause").under()
@@ -210,6 +210,15 @@ def test_next_and_previous_go_along_all_intervals_of_a_name(watch: WatchTrace, z
     assert found == same[-len(found) :].tolist()
     for place in found[-2::-1]:
         assert seat.press("previous_found").under() == place
+
+
+def test_streams_stand_above_the_threads_that_launch(watch: WatchTrace) -> None:
+    part = Seat(watch).press("enter").frame.part
+    assert part is not None and part.lanes is not None
+    kinds = [TRACE.tracks[at].kind for at in part.lanes.track.tolist()]
+    assert kinds == sorted(kinds, key="gpu_stream".__ne__) and set(kinds) == {"gpu_stream", "cpu_thread"}
+    own = TRACE.intervals
+    assert (own.track[part.lanes.places] == part.lanes.track[part.lanes.lane]).all()
 
 
 def test_cause_and_effect_lead_to_each_other(watch: WatchTrace) -> None:

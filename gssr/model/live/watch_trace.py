@@ -326,7 +326,7 @@ class WatchTrace:
         opened: Lanes | None = None
         if query.opened:
             wanted, every = _opened(trace, level, query.gpus), trace.intervals
-            opened = lanes(every.start, every.length, every.track, wanted, begin, step, n)
+            opened = _gpus_first(trace, lanes(every.start, every.length, every.track, wanted, begin, step, n))
         names = [name for name in level.metrics if name.startswith(OF_COUNTER)][:MOST_COUNTERS]
         whole = self._first, self._last
         found, time = level.split(lines, len(timeline.members), begin, step, n)
@@ -425,6 +425,15 @@ def _opened(trace: Trace, level: Level, gpus: tuple[int, ...]) -> Flags:
     ranks = {(trace.tracks[at].source, trace.tracks[at].rank) for at in np.flatnonzero(wanted).tolist()}
     beside = [track.kind == "cpu_thread" and (track.source, track.rank) in ranks for track in trace.tracks]
     return np.asarray(wanted | np.array(beside, bool), np.bool_)
+
+
+def _gpus_first(trace: Trace, found: Lanes) -> Lanes:
+    """The lanes of streams above those of threads, which may be many levels deep."""
+    below = np.array([trace.tracks[at].kind != "gpu_stream" for at in found.track.tolist()], bool)
+    order = np.argsort(below, kind="stable")
+    place_of = np.argsort(order, kind="stable")
+    lane = place_of[found.lane] if len(order) else found.lane
+    return Lanes(found.track[order], found.level[order], found.item[order], found.share[order], found.places, lane)
 
 
 def _sums(analysis: TraceAnalysis, n_gpus: int) -> Means:
