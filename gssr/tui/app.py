@@ -46,6 +46,7 @@ from gssr.tui.job.pane import JobPane
 from gssr.tui.job.verdict_cards import VerdictCard
 from gssr.tui.keys import key
 from gssr.tui.moves import MOVES, go_to, measured, of_metric, played
+from gssr.tui.order import only_of, parse_filter
 from gssr.tui.output import LogFile, Output
 from gssr.tui.producer import Frames, Producer
 from gssr.tui.shared.output_pane import OutputPane
@@ -310,7 +311,7 @@ class LiveScreen(App[int]):
             return
         view, pane = self.view, self.pane
         columns = max(pane.columns(self.size.width), 1)
-        query = replace(view.query(columns), causes=None if view.speed else self._table)
+        query = replace(view.query(columns), causes=None if view.speed else self._table, only=only_of(view.filter))
         query = pane.asks(query)
         result = self.results[0] if self.results else None
         if result is not None and result.is_live and view.lately and view.end is None and not view.speed:
@@ -411,6 +412,21 @@ class LiveScreen(App[int]):
     def filter_gpus(self, text: str) -> None:
         """Show only the GPUs that pass."""
         self.look(replace(self.view, filter=text))
+
+    def action_only(self) -> None:
+        """Of a trace leave only some intervals, on all screens."""
+
+        def given(text: str | None) -> None:
+            if text is None:
+                return
+            try:
+                parse_filter(text)
+                self.filter_gpus(text)
+            except ValueError as error:
+                self.notify(str(error), severity="error", markup=False)
+
+        hint = "name=nccl,gemm   takes>1ms   size>1MB   rank:0   (several: and; empty: all)"
+        self.push_screen(AskLine("only these intervals", hint, self.view.filter), given)
 
     # Keys
 

@@ -135,6 +135,26 @@ def test_sub_tabs_are_those_that_hold_anything_and_enter_leads_to_the_time() -> 
     work(app, steps, (120, 36))
 
 
+def test_only_some_intervals_are_left_and_a_wrong_filter_says_so() -> None:
+    app = of_trace(training(3))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await to_calls(app, pilot)
+        table = app.query_one(CallTable)
+        every = len(table.values["name"])
+        await pilot.press("i", *"name=nccl", "enter")
+        await until(pilot, lambda: len(table.values["name"]) < every)
+        assert all("nccl" in name.lower() for name in table.values["name"])
+        assert "only name=nccl" in seen(app)
+        await pilot.press("i", *"x takes<", "enter")
+        await pilot.pause(0.2)
+        assert app.view.filter == "name=nccl"
+        await pilot.press("escape")
+        await until(pilot, lambda: len(table.values["name"]) == every)
+
+    work(app, steps, (160, 36))
+
+
 def _ring(n: int) -> Timeline:
     return exchanging(n, [(rank, (rank + 1) % n, 10, 20, 10 ** (rank % 10)) for rank in range(n)])
 

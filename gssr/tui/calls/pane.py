@@ -33,6 +33,7 @@ class CallsPane(ScreenPane):
         key("slash", "seek", "Search", "only the names that hold this; * and ? stand for anything"),
         key("v", "next_table(1)", "Next table", "the next sub-tab: kernels, ranges, copies, messages, files, the tree"),
         key("V", "next_table(-1)", "Table before", "the sub-tab before", show=False),
+        key("i", "app.only", "Only", "of a trace: only some intervals: name=nccl  takes>1ms  size>1MB", show=False),
     ]
 
     def __init__(self) -> None:

@@ -109,6 +109,8 @@ def pieces_of(result: Frame, view: View) -> list[Span]:
         pieces += [Span(source, "dim") for source in dict.fromkeys(each.format for each in result.part.trace.sources)]
     if view.selection:
         pieces.append(Span(f"looking at {view.selected or count(len(view.selection), result.noun)}", "outlier"))
+    if view.filter and result.part is not None:
+        pieces.append(Span(f"only {clean(view.filter)}", "outlier"))
     if result.is_live and not rolls(result):
         pieces.append(Span(window_text(result), "title"))
     clocks = list(dict.fromkeys(trace.clock_text for trace in result.traced))

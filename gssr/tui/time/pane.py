@@ -43,6 +43,7 @@ class TimePane(ScreenPane):
             "to the traces of the run, and through their levels: GPUs, streams, threads, processes",
         ),
         key("slash", "seek", "Search", "of a trace: look for a name; f and F go to the next and the one before"),
+        key("i", "app.only", "Only", "of a trace: only some intervals: name=nccl  takes>1ms  size>1MB", show=False),
     ]
 
     def compose(self) -> ComposeResult:
