@@ -224,7 +224,10 @@ class LiveScreen(App[int]):
         if not event.results:
             self.exit(1, message=Text(_explain(self._producer.problem)))
             return
-        if _are_alike(event.results, self._arrived) or not self.query("#screens"):  # the second: while it leaves
+        # what it is drawn on is gone while the app leaves
+        if _are_alike(event.results, self._arrived) or not (
+            self.query(TopBar) and self.query("#screens > ContentTabs")
+        ):
             return
         before, self._arrived = self.results, event.results
         self.results = (self._advising(event.results[0]), *event.results[1:])

@@ -17,6 +17,7 @@ from gssr.model.live.frame import Frame, Query
 from gssr.model.live.watch_trace import WatchTrace
 from gssr.model.traces import as_metrics
 from gssr.model.traces.analyze import analyze_timeline
+from gssr.model.verdicts.rules import TABLE
 from gssr.render.glyphs import UTF8
 from gssr.render.roles import text_of
 from gssr.traces.timeline import (
@@ -32,6 +33,7 @@ from gssr.traces.timeline import (
     Track,
 )
 from gssr.tui.moves import MOVES
+from gssr.tui.order import only_of
 from gssr.tui.time.interval import interval_rows
 from gssr.tui.time.trace_moves import picked
 from gssr.tui.view import Scene, View, moved, with_cursor
@@ -49,7 +51,8 @@ class Seat:
 
     @property
     def frame(self) -> Frame:
-        return self.watch.look(self.view.query(self.columns, 40))
+        query = replace(self.view.query(self.columns, 40), only=only_of(self.view.filter), causes=TABLE)
+        return self.watch.look(query)
 
     @property
     def scene(self) -> Scene:
