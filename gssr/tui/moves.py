@@ -15,7 +15,7 @@ from gssr.model.live.watch_trace import FINEST as FINEST_OF_TRACES
 from gssr.model.statistics.grid import choose_width, ladder
 from gssr.model.traces.as_metrics import LevelName
 from gssr.model.window import parse_time
-from gssr.tui.time.trace_moves import cause, find
+from gssr.tui.trace.cursor import cause, find
 from gssr.tui.view import Scene, View, inside, with_cursor
 
 SPEEDS = (0.0, 1.0, 10.0, 60.0)

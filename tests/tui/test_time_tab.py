@@ -23,13 +23,13 @@ from gssr.tui.app import LiveScreen
 from gssr.tui.time.axis import TimeAxis
 from gssr.tui.time.box import Box
 from gssr.tui.time.details import Details, names_in
-from gssr.tui.time.flows import flow_between, launch_flows, partner
 from gssr.tui.time.stacked import states_at
 from gssr.tui.time.states import States
 from gssr.tui.time.trace_lanes import TraceLanes
 from gssr.tui.time.trace_lines import TraceLines
 from gssr.tui.time.tracks import Tracks, counter_text
 from gssr.tui.time.wall import TimeWall
+from gssr.tui.trace.flows import flow_between, launch_flows, partner
 
 
 @pytest.fixture(scope="module")

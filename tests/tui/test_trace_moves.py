@@ -34,8 +34,8 @@ from gssr.traces.timeline import (
 )
 from gssr.tui.moves import MOVES
 from gssr.tui.order import only_of
-from gssr.tui.time.interval import interval_rows
-from gssr.tui.time.trace_moves import picked
+from gssr.tui.trace.cursor import picked
+from gssr.tui.trace.interval import interval_rows
 from gssr.tui.view import Scene, View, moved, with_cursor
 from tests.fakes.traces.samples import labelled
 

@@ -14,7 +14,7 @@ from gssr.render.clock import exact
 from gssr.render.roles import Role
 from gssr.render.scale import NONE, fixed, prefixed
 from gssr.traces.timeline import Category
-from gssr.tui.time.stacked import OF_TRACE
+from gssr.tui.trace.states import OF_TRACE
 
 Values = Mapping[str, Any]
 TITLES: dict[str, str] = {

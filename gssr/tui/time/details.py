@@ -18,11 +18,11 @@ from gssr.tui.axis import at_text, full_scale, shown_metrics
 from gssr.tui.shared.panel import RowsPanel
 from gssr.tui.shared.timed import Cells
 from gssr.tui.time.axis import event_at
-from gssr.tui.time.interval import interval_rows
-from gssr.tui.time.stacked import OF_TRACE
 from gssr.tui.time.timeline import Stretch
-from gssr.tui.time.trace_moves import NS, picked
 from gssr.tui.time.window import cells_over
+from gssr.tui.trace.cursor import NS, picked
+from gssr.tui.trace.interval import interval_rows
+from gssr.tui.trace.states import OF_TRACE
 from gssr.tui.view import Scene, View
 
 _BESIDE = ("host:cpu_utilization", "host:read_bytes", "host:net_rx_bytes", "host:write_bytes", "host:net_tx_bytes",

@@ -2,50 +2,17 @@
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from rich.segment import Segment
 from rich.style import Style
 
 from gssr.arrays import Floats, Ints
-from gssr.model.breakdown.categories import CATEGORIES, UNKNOWN_CATEGORY
-from gssr.render.breakdown import LOOKS
-from gssr.render.roles import Role
-from gssr.render.shares import LETTERS, WORDS
 from gssr.tui.themes import Palette
+from gssr.tui.trace.states import State
 
 _Value = TypeVar("_Value")
-
-
-class State(NamedTuple):
-    """One of the states: its ``name`` in a word, its colour's ``role``, and what tells it where there is no colour."""
-
-    name: str
-    role: Role
-    mark: str
-
-
-def of_breakdown(ascii_only: bool) -> list[State]:
-    """Those of a recording: the categories of GPU time."""
-    return [
-        State(
-            each.label if each.short == UNKNOWN_CATEGORY else each.short,
-            LOOKS[each.name].role,
-            LOOKS[each.name].marked(ascii_only),
-        )
-        for each in CATEGORIES
-    ]
-
-
-_OF_TRACE: tuple[Role, ...] = (
-    "working1", "communication1", "idle4", "communication2", "idle5", "outside1", "idle3", "outside3",
-)  # fmt: skip
-"""The breakdown's colour of each category of a trace (gssr.traces.timeline.Category): work, communication, copies, waits,
-the host's calls, ranges, files, the rest."""
-OF_TRACE: list[State] = [
-    State(word.partition(",")[0], role, letter) for word, role, letter in zip(WORDS, _OF_TRACE, LETTERS, strict=True)
-]
 
 
 def states_at(shares: Floats, n: int) -> Ints:

@@ -13,8 +13,9 @@ from gssr.render.roles import Row, Span
 from gssr.render.scale import percent
 from gssr.tui.job.sentence import not_judged
 from gssr.tui.shared.timed import Cells
-from gssr.tui.time.stacked import OF_TRACE, State, of_breakdown, stacked
+from gssr.tui.time.stacked import stacked
 from gssr.tui.time.timeline import Timeline
+from gssr.tui.trace.states import OF_TRACE, State, of_breakdown
 from gssr.tui.view import View
 
 _LEAST = 0.005

@@ -19,10 +19,10 @@ from gssr.render.glyphs import in_ascii
 from gssr.render.scale import count
 from gssr.tui.keys import key
 from gssr.tui.time.box import ON_BLOCKS, Box
-from gssr.tui.time.flows import MOST_FLOWS, Flow, flow_between, launch_flows, message_flows, partner
-from gssr.tui.time.stacked import OF_TRACE
 from gssr.tui.time.timeline import Timeline
-from gssr.tui.time.trace_moves import NS, interval_under, places_sought
+from gssr.tui.trace.cursor import NS, interval_under, places_sought
+from gssr.tui.trace.flows import MOST_FLOWS, Flow, flow_between, launch_flows, message_flows, partner
+from gssr.tui.trace.states import OF_TRACE
 from gssr.tui.view import PAGE, View, inside_of, moved
 
 _LEAST_NAME = 3

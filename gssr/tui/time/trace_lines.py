@@ -27,9 +27,10 @@ from gssr.tui.keys import key
 from gssr.tui.shared.history import history_rows
 from gssr.tui.shared.timed import Cells
 from gssr.tui.time.box import Box
-from gssr.tui.time.flows import MOST_FLOWS, message_flows
-from gssr.tui.time.stacked import OF_TRACE, stacked
+from gssr.tui.time.stacked import stacked
 from gssr.tui.time.timeline import Timeline
+from gssr.tui.trace.flows import MOST_FLOWS, message_flows
+from gssr.tui.trace.states import OF_TRACE
 from gssr.tui.view import PAGE, View, moved
 
 _MOST_TALL = 6

@@ -8,9 +8,9 @@ from gssr.render.roles import Row, Span
 from gssr.render.shares import WORDS
 from gssr.render.table import rule
 from gssr.traces.timeline import NO_LINK, OPERATIONS, Kind
-from gssr.tui.time.flows import LAUNCHES, partner
-from gssr.tui.time.stacked import OF_TRACE
-from gssr.tui.time.trace_moves import NS
+from gssr.tui.trace.cursor import NS
+from gssr.tui.trace.flows import LAUNCHES, partner
+from gssr.tui.trace.states import OF_TRACE
 from gssr.tui.view import Scene
 
 

@@ -14,7 +14,7 @@ from gssr.model.traces.as_metrics import LevelName
 from gssr.model.traces.nesting import lanes
 from gssr.model.traces.part import named
 from gssr.traces.timeline import Timeline as Trace
-from gssr.tui.time.flows import partner
+from gssr.tui.trace.flows import partner
 from gssr.tui.view import Scene, View, inside
 
 NS = 1e9
