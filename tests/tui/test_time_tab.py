@@ -80,6 +80,21 @@ def test_keys_zoom_pan_and_scrub_and_esc_lets_go(recording: str) -> None:
     work(app, steps, (160, 48))
 
 
+def test_keys_that_come_faster_than_pictures_all_count() -> None:
+    app = of_trace(training(3))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await to_time(app, pilot)
+        lines = app.query_one(TraceLines)
+        lasted = app.results[0].last - app.results[0].first
+        for _ in range(3):
+            lines.action_zoom(0.5)
+        lines.action_pan(0.25)
+        assert app.view.span == pytest.approx(lasted / 8, rel=0.1)
+
+    work(app, steps, (120, 40))
+
+
 def test_a_drag_becomes_the_window_a_click_the_cursor(recording: str) -> None:
     app = live_screen(recording)
 

@@ -124,11 +124,6 @@ class TimePane(ScreenPane):
 
     # What the panels want
 
-    def on_timeline_wanted(self, event: Timeline.Wanted) -> None:
-        """Look at it."""
-        event.stop()
-        self.app.look(event.view)  # type: ignore[attr-defined]
-
     def on_timeline_marked(self, event: Timeline.Marked) -> None:
         """Show the stretch on all panels; its table once it is chosen."""
         event.stop()

@@ -54,13 +54,6 @@ class Timeline(Panel):
         key("r", "mark", "Range", "begin a range at the cursor; again: end it there; its table stands below", show=False),
     ]  # fmt: skip
 
-    class Wanted(Message):
-        """Somebody wants to look at something else."""
-
-        def __init__(self, view: View) -> None:
-            super().__init__()
-            self.view = view
-
     class Marked(Message):
         """A stretch of time is selected, or none (None); ``dragging``: it still changes."""
 
@@ -86,6 +79,15 @@ class Timeline(Panel):
         """The cells of time."""
         return cells_over(result, max(self.room - self.left, 1))
 
+    def cells_wanted(self, result: Frame) -> Cells:
+        """The same of what was asked for last, which may not be there yet."""
+        cells = self.cells_in_sight(result)
+        span, end = self.view.span, self.view.end
+        if (span, end) == (result.query.span, result.query.end) or (span is None and cells.rolls):
+            return cells
+        end = result.last if end is None else end
+        return Cells(end - (span or result.last - result.first), end, cells.n, False)
+
     def on_resize(self) -> None:
         """Other cells, another title."""
         if self.result is not None and self.display:
@@ -94,23 +96,23 @@ class Timeline(Panel):
     # Keys
 
     def _want(self, view: View) -> None:
-        if view != self.view:
-            self.post_message(self.Wanted(view))
+        """Look at something else at once: the next key, which may have come already, goes on from there."""
+        self.app.look(view)  # type: ignore[attr-defined]
 
     def action_zoom(self, factor: float) -> None:
         """More or less time."""
         if self.result is not None:
-            self._want(zoomed(self.result, self.view, factor, self.cells_in_sight(self.result)))
+            self._want(zoomed(self.result, self.view, factor, self.cells_wanted(self.result)))
 
     def action_pan(self, share: float) -> None:
         """Earlier or later."""
         if self.result is not None:
-            self._want(panned(self.result, self.view, share, self.cells_in_sight(self.result)))
+            self._want(panned(self.result, self.view, share, self.cells_wanted(self.result)))
 
     def action_scrub(self, steps: int) -> None:
         """Move the time cursor."""
         if self.result is not None:
-            self._want(scrubbed(self.result, self.view, steps, self.cells_in_sight(self.result)))
+            self._want(scrubbed(self.result, self.view, steps, self.cells_wanted(self.result)))
 
     def action_whole(self) -> None:
         """All of the run."""
