@@ -195,7 +195,7 @@ class CallsPane(ScreenPane):
         """Begin to type."""
         line = self.query_one("#calls-search", Input)
         line.display = True
-        line.focus()
+        self.screen.set_focus(line)  # at once: what is typed next is for it
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Show at once what fits."""

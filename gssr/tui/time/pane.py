@@ -177,7 +177,7 @@ class TimePane(ScreenPane):
             return
         line = self.query_one("#time-search", Input)
         line.value, line.display = self.app.view.name, True  # type: ignore[attr-defined]
-        line.focus()
+        self.screen.set_focus(line)  # at once: what is typed next is for it
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Count at once what fits."""
