@@ -190,4 +190,5 @@ class TimePane(ScreenPane):
         event.stop()
         event.input.display = False
         self._focus_timeline()
+        self.app.look(replace(self.app.view, name=event.value.strip()))  # type: ignore[attr-defined]
         self.app.action_move("next_found")  # type: ignore[attr-defined]
