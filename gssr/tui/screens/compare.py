@@ -23,7 +23,7 @@ from gssr.render.scale import energy as energy_text
 from gssr.render.table import rule
 from gssr.score import CAVEAT
 from gssr.tui.axis import GUTTER, columns_until, framed, full_scale, is_growing, lasting, seconds_text
-from gssr.tui.screens.pairs import Sizes, chosen_metrics, metric_row, sizes_for, text_row, titles
+from gssr.tui.shared.pairs import Sizes, chosen_metrics, metric_row, sizes_for, text_row, titles
 from gssr.tui.view import Scene, View, with_cursor
 
 _SMALL, _TALL = 14, 30

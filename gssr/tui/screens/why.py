@@ -28,7 +28,7 @@ from gssr.render.verdicts import LOOKS, abstention_rows, advice_rows, is_told_wh
 from gssr.tui.axis import GUTTER, age_text, at_text, full_scale, gpus_text, seconds_text, time_labels, window_text
 from gssr.tui.judge import LEAST_SECONDS
 from gssr.tui.screens.lanes import context_rows, partner
-from gssr.tui.screens.pairs import chosen_metrics, metric_row, sizes_for, titles
+from gssr.tui.shared.pairs import chosen_metrics, metric_row, sizes_for, titles
 from gssr.tui.view import Scene, View, with_cursor
 
 _WIDE = 120
