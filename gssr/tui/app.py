@@ -81,7 +81,9 @@ class LiveScreen(App[int]):
     """The live screen on the first of ``watches``; Compare sets it beside one of the others. ``hz``: looks a second while
     something grows; ``colors`` of the terminal, 0 for none; ``table``: the rules that the job is judged by."""
 
-    CSS_PATH: ClassVar[list[str]] = ["app.tcss", "job/job.tcss", "gpus/gpus.tcss", "why/why.tcss", "balance/balance.tcss", "compare/compare.tcss"]  # type: ignore[assignment]
+    CSS_PATH: ClassVar[list[str]] = [  # type: ignore[assignment]
+        "app.tcss", "job/job.tcss", "gpus/gpus.tcss", "balance/balance.tcss", "why/why.tcss", "compare/compare.tcss",
+    ]  # fmt: skip
     TITLE = "GSSR"
     COMMANDS = App.COMMANDS | {Everything}
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 - as Textual declares it

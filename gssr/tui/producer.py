@@ -16,7 +16,7 @@ IDLE_SECONDS = 2.0
 
 class Producer(threading.Thread):
     """Looks at ``watches`` every ``interval`` s, or at once when asked something new, and calls ``deliver`` (from this
-    thread) with a frame of each that a query was given for: the first one with the newest judgement on it, the others with one of their own."""
+    thread) with a frame of each that a query was given for, and the newest judgement on it: the first is judged first."""
 
     def __init__(self, watches: Sequence[Watched], interval: float, deliver: Callable[[Frames], None]) -> None:
         super().__init__(name="gssr-producer", daemon=True)

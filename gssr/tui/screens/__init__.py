@@ -7,12 +7,11 @@ Each screen has ``columns(view, width, height)``: how many columns of time it wa
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
 from gssr.model.live.frame import Frame
 from gssr.render.roles import Row
-from gssr.tui.screens import balance, calls, compare, job, time, why
+from gssr.tui.screens import calls, compare, job, time
 from gssr.tui.view import Scene, ScreenName, View
 
 
@@ -34,11 +33,6 @@ SCREENS: tuple[Screen, ...] = (
     Screen("job", "Job", "How well is the job using its GPUs?", job.columns, job.draw, job.move, job.enter, job.click),
     Screen("time", "Time", "When was it not used?", time.columns, time.draw, time.move, time.enter, time.click),
     Screen(
-        "balance", "Balance", "What does imbalance cost?",
-        balance.columns, balance.draw, balance.move, balance.enter, balance.click,
-    ),
-    Screen("why", "Why", "What keeps it from being saturated?", job.columns, why.draw, why.move, why.enter, why.click),
-    Screen(
         "compare", "Compare", "Was another run better?",
         job.columns, compare.draw, compare.move, compare.enter, compare.click,
     ),
@@ -46,24 +40,6 @@ SCREENS: tuple[Screen, ...] = (
         "calls", "Calls", "What took the time?", calls.columns, calls.draw, calls.move, calls.enter, calls.click, True
     ),
 )  # fmt: skip
-
-
-def _of_gpus(screen: Screen) -> Screen:
-    """A screen that is about GPUs whatever metric is looked at."""
-
-    def move(scene: Scene, dx: int, dy: int) -> View:
-        view, after = scene.view, screen.move(scene.by_gpus(), dx, dy)
-        return replace(after, metric=view.metric, selection=view.selection, gpu=view.gpu)
-
-    return screen._replace(
-        draw=lambda scene: screen.draw(scene.by_gpus()),
-        move=move,
-        enter=lambda scene: screen.enter(scene.by_gpus()),
-        click=lambda scene, x, y: screen.click(scene.by_gpus(), x, y),
-    )
-
-
-SCREENS = tuple(_of_gpus(screen) if screen.name in ("balance", "why") else screen for screen in SCREENS)
 
 
 def screens(trace: bool, timed: bool = True) -> tuple[Screen, ...]:

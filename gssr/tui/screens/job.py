@@ -47,7 +47,7 @@ from gssr.tui.axis import (
     window_text,
 )
 from gssr.tui.gpu_rows import MARKS, folded_to, mark_row, mean_of, strips_of
-from gssr.tui.screens.why import ACCOUNT_HEIGHT, account_rows, headlines
+from gssr.tui.screens.headlines import ACCOUNT_HEIGHT, account_rows, headlines
 from gssr.tui.steady_order import SteadyOrders
 from gssr.tui.view import Scene, View, with_cursor
 

@@ -1,4 +1,4 @@
-"""The numbers behind a verdict: its GPUs against all of them, metric by metric; or a moment, or a window, against the run."""
+"""The numbers behind a verdict: its GPUs against all of them, metric by metric; or a time against the run."""
 
 from gssr.metrics import THROTTLES
 from gssr.model.compare.contrast import Contrast, contrast, line, measured
@@ -72,7 +72,9 @@ def _title(result: Frame, view: View, found: Contrast, part: tuple[int, ...]) ->
     if found.kind == "window":
         return f"{window_text(result)}, against the whole run"
     if part:
-        return f"{clean(view.selected if view.selection and view.selected else named(result.gpus, part))} against {rest}"
+        return (
+            f"{clean(view.selected if view.selection and view.selected else named(result.gpus, part))} against {rest}"
+        )
     if len(found.gpus):
         return f"lowest {result.noun} {clean(result.place(int(found.gpus[0])))} against {rest}"
     return "no GPU with samples"

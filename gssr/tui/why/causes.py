@@ -122,7 +122,9 @@ class Cause(Drawing, Vertical):
         lines.append(Text.assemble((f"{arrow} ", style("heading")), clean(verdict.advice)))
         command = command_of(verdict)
         if command:
-            lines.append(Text.assemble(("$ ", style("dim")), (command, style("good")), ("   y copies it", style("dim"))))
+            lines.append(
+                Text.assemble(("$ ", style("dim")), (command, style("good")), ("   y copies it", style("dim")))
+            )
         saves = []
         if verdict.gpu_hours:
             saves.append(f"would save about {float(f'{verdict.gpu_hours:.2g}'):,.10g} GPU-hours")
@@ -185,7 +187,9 @@ class Causes(Drawing, VerticalScroll, can_focus=True):
         abstained = self.query_one("#abstained", Static)
         abstained.display = judgement is not None and bool(judgement.abstentions)
         if judgement is not None and abstained.display:
-            rows = abstention_rows(judgement.abstentions, max(self.content_size.width, 20), self.glyphs.bullet, _MOST_NAMED)
+            rows = abstention_rows(
+                judgement.abstentions, max(self.content_size.width, 20), self.glyphs.bullet, _MOST_NAMED
+            )
             abstained.update("\n".join("".join(span.text for span in row) for row in rows))
         cards = list(self.query(Cause))
         if len(cards) != len(self._verdicts):
