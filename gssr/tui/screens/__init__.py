@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from gssr.model.live.frame import Frame
 from gssr.render.roles import Row
-from gssr.tui.screens import calls, compare, job, time
+from gssr.tui.screens import calls, job, time
 from gssr.tui.view import Scene, ScreenName, View
 
 
@@ -32,10 +32,6 @@ class Screen(NamedTuple):
 SCREENS: tuple[Screen, ...] = (
     Screen("job", "Job", "How well is the job using its GPUs?", job.columns, job.draw, job.move, job.enter, job.click),
     Screen("time", "Time", "When was it not used?", time.columns, time.draw, time.move, time.enter, time.click),
-    Screen(
-        "compare", "Compare", "Was another run better?",
-        job.columns, compare.draw, compare.move, compare.enter, compare.click,
-    ),
     Screen(
         "calls", "Calls", "What took the time?", calls.columns, calls.draw, calls.move, calls.enter, calls.click, True
     ),
