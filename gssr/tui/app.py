@@ -14,6 +14,7 @@ from typing import ClassVar
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
+from textual.driver import Driver
 from textual.message import Message
 from textual.widgets import Footer, HelpPanel, Static, TabbedContent
 
@@ -57,6 +58,7 @@ from gssr.tui.themes import DEFAULT, FEW_COLOURS, NO_COLOURS, THEMES, Palette
 from gssr.tui.time.pane import TimePane
 from gssr.tui.view import Scene, ScreenName, View
 from gssr.tui.why.pane import WhyPane
+from gssr.tui.wire import thrifty
 
 WINDOWS = (None, 60.0, 300.0, 900.0, 3600.0)
 """What ``w`` goes through after the newest columns: the whole run (None), and its last seconds."""
@@ -158,6 +160,10 @@ class LiveScreen(App[int]):
         self._log_file = LogFile(log_of(watches[0].path))
         self._printed: bytes | None = None
         self._producer = Producer(self._watches, 1.0 / hz, self._deliver)
+
+    def get_driver_class(self) -> type[Driver]:
+        """Textual's own, with as few bytes as it takes."""
+        return thrifty(super().get_driver_class())
 
     # What there is
 
