@@ -16,7 +16,7 @@ from textual.app import App, ComposeResult
 from textual.binding import BindingType
 from textual.driver import Driver
 from textual.message import Message
-from textual.widgets import Footer, HelpPanel, Static, TabbedContent
+from textual.widgets import Footer, HelpPanel, TabbedContent
 
 from gssr.model.compare.alignment import aligned
 from gssr.model.live.frame import Frame
@@ -51,6 +51,7 @@ from gssr.tui.output import LogFile, Output
 from gssr.tui.producer import Frames, Producer
 from gssr.tui.shared.output_pane import OutputPane
 from gssr.tui.shared.pane import ScreenPane
+from gssr.tui.shared.panel import Words
 from gssr.tui.shared.top_bar import TopBar
 from gssr.tui.shared.wall import Wall
 from gssr.tui.steady_order import SteadyOrders
@@ -187,7 +188,7 @@ class LiveScreen(App[int]):
     def compose(self) -> ComposeResult:
         """The line about the run, the screens, the output, the keys."""
         yield TopBar(id="top-bar")
-        yield Static(self.reading, id="nothing", markup=False)
+        yield Words(self.reading, id="nothing", markup=False)
         with TabbedContent(id="screens", initial=self.view.screen):
             for pane in PANES:
                 yield pane()
@@ -257,9 +258,9 @@ class LiveScreen(App[int]):
             return
         result, view = self.results[0], self.view
         nothing = self._nothing(result)
-        said = self.query_one("#nothing", Static)
+        said = self.query_one("#nothing", Words)
         said.display, self.query_one("#screens").display = bool(nothing), not nothing
-        said.update(nothing)
+        said.say(nothing)
         self.query_one(TopBar).show(result, view)
         output = self.query_one(OutputPane)
         if output.display:

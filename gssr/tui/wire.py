@@ -38,6 +38,9 @@ _KEPT = 4
 """So many cells that did not change are written again rather than skipped: moving the cursor costs as much."""
 _LEAST, _MOST, _SECONDS, _PATIENCE = 1024, 1 << 16, 0.5, 5.0
 """Bytes that are on their way at least and at most; what takes so long to arrive; and how long an answer is waited for."""
+_LEAST_GAIN = 12
+"""Cells that moving a part of a line must save: it takes two sequences (DCH and ICH, which all terminals since the VT102
+know)."""
 _SILENT = 0.5
 """A terminal that has not answered the first question by then is asked no more."""
 
@@ -143,6 +146,30 @@ class _Line:
         if first >= 0:
             yield self._whole(first, end)
 
+    def rolled(self, sent: "_Line") -> tuple[int, int] | None:
+        """[first, end) of the cells that hold what ``sent`` has one cell further right: where time has rolled on by a
+        column. None where moving them saves little."""
+        chars, styles, before, looks = self.chars, self.styles, sent.chars, sent.styles
+        n = min(len(chars), len(before) - 1)
+        if n < _LEAST_GAIN or (chars == before and styles == looks) or "" in chars or "" in before:
+            return None
+        stays = [one == other for one, other in zip(chars, before, strict=False)]
+        stays = [same and one == other for same, one, other in zip(stays, styles, looks, strict=False)]
+        best, found, sum_, begun = 0, None, 0, 0
+        for x in range(n):
+            sum_ += (chars[x] == before[x + 1] and styles[x] == looks[x + 1]) - stays[x]
+            if sum_ <= 0:
+                sum_, begun = 0, x + 1
+            elif sum_ > best:
+                best, found = sum_, (begun, x + 1)
+        return found if best >= _LEAST_GAIN else None
+
+    def roll(self, first: int, end: int) -> None:
+        """Move the cells after ``first`` up to ``end`` one to the left; what is known of the cell that becomes free is
+        nothing."""
+        for cells, unknown in ((self.chars, "?"), (self.styles, None)):
+            cells[first : end + 1] = [*cells[first + 1 : end + 1], unknown]  # type: ignore[list-item]
+
     def _whole(self, first: int, end: int) -> tuple[int, int]:
         """The same without halves of wide characters."""
         while first and self.chars[first] == "":
@@ -236,6 +263,15 @@ class Wire:
         n, style, at = 0, _PLAIN, (-1, -1)
         for y in sorted(self._dirty):
             line, sent = self._wanted[y], self._sent.setdefault(y, _Line())
+            rolls = line.rolled(sent)
+            if rolls is not None:
+                first, end = rolls
+                text = f"\x1b[{y + 1};{first + 1}H\x1b[P\x1b[{end + 1}G\x1b[@"
+                if style != _PLAIN:  # new blanks take the colour behind
+                    text, style = f"\x1b[m{text}", _PLAIN
+                out.append(text)
+                n, at = n + len(text), (y, end)
+                sent.roll(first, end)
             for first, end in line.changes(sent):
                 text, style = _drawn(line, first, end, style)
                 move = (

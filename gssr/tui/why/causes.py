@@ -10,7 +10,6 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.message import Message
-from textual.widgets import Static
 
 from gssr.metrics import RATIO
 from gssr.model.live.frame import Frame
@@ -24,7 +23,7 @@ from gssr.render.verdicts import abstention_rows, limits_of
 from gssr.tui.job.sentence import not_judged
 from gssr.tui.job.verdict_cards import MARKS
 from gssr.tui.keys import key
-from gssr.tui.shared.panel import Drawing
+from gssr.tui.shared.panel import Drawing, Words
 from gssr.tui.view import View
 
 NOTHING = "Nothing stands out: no rule finds a cause of low use."
@@ -80,8 +79,8 @@ class Cause(Drawing, Vertical):
 
     def compose(self) -> ComposeResult:
         """Its title, and what is seen of it when it is open."""
-        yield Static(classes="cause-title", markup=False)
-        yield Static(classes="cause-body", markup=False)
+        yield Words(classes="cause-title", markup=False)
+        yield Words(classes="cause-body", markup=False)
 
     def tell(self, verdict: Verdict, is_open: bool) -> None:
         """Show this verdict."""
@@ -92,7 +91,7 @@ class Cause(Drawing, Vertical):
         ascii_only = self.glyphs.levels.isascii()
         mark = "!" if ascii_only else MARKS[verdict.severity]
         costs = f"   {percent(verdict.lost)} of the GPU time" if verdict.lost else ""
-        title, body = self.query(Static)
+        title, body = self.query(Words)
         style = self.palette.style
         self.set_class(is_open, "-open")
         for severity in MARKS:
@@ -103,11 +102,11 @@ class Cause(Drawing, Vertical):
         )
         if not is_open:
             head.append(costs, style("dim"))
-        title.update(self._plain(head))
+        title.say(self._plain(head))
         title.tooltip = clean(verdict.title)
         body.display = is_open
         if is_open:
-            body.update(self._plain(self._body(verdict)))
+            body.say(self._plain(self._body(verdict)))
 
     def _plain(self, text: Text) -> Text:
         return Text(in_ascii(text.plain)) if self.glyphs.levels.isascii() else text
@@ -168,8 +167,8 @@ class Causes(Drawing, VerticalScroll, can_focus=True):
 
     def compose(self) -> ComposeResult:
         """The cards come with the verdicts; below them what could not be judged."""
-        yield Static(id="no-cause", markup=False)
-        yield Static(id="abstained", markup=False)
+        yield Words(id="no-cause", markup=False)
+        yield Words(id="abstained", markup=False)
 
     def show(self, result: Frame, view: View) -> None:
         """Tell what the rules say of this result; see Panel."""
@@ -180,17 +179,17 @@ class Causes(Drawing, VerticalScroll, can_focus=True):
         self._open = min(max(view.note, 0), max(len(self._verdicts) - 1, 0))
         self.border_title = "what keeps it from being saturated"
         self.border_subtitle = "" if judgement is None else _how_many(self._verdicts)
-        nothing = self.query_one("#no-cause", Static)
+        nothing = self.query_one("#no-cause", Words)
         nothing.display = not self._verdicts
         if not self._verdicts:
-            nothing.update(NOTHING if judgement is not None else not_judged(result))
-        abstained = self.query_one("#abstained", Static)
+            nothing.say(NOTHING if judgement is not None else not_judged(result))
+        abstained = self.query_one("#abstained", Words)
         abstained.display = judgement is not None and bool(judgement.abstentions)
         if judgement is not None and abstained.display:
             rows = abstention_rows(
                 judgement.abstentions, max(self.content_size.width, 20), self.glyphs.bullet, _MOST_NAMED
             )
-            abstained.update("\n".join("".join(span.text for span in row) for row in rows))
+            abstained.say("\n".join("".join(span.text for span in row) for row in rows))
         cards = list(self.query(Cause))
         if len(cards) != len(self._verdicts):
             for card in cards[len(self._verdicts) :]:
@@ -204,7 +203,7 @@ class Causes(Drawing, VerticalScroll, can_focus=True):
 
     def _tell(self) -> None:
         for card in self.query(Cause):
-            if card.number < len(self._verdicts) and card.is_mounted and card.query(Static):
+            if card.number < len(self._verdicts) and card.is_mounted and card.query(Words):
                 card.tell(self._verdicts[card.number], card.number == self._open)
 
     def _look_at(self, number: int) -> None:
