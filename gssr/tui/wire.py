@@ -138,7 +138,7 @@ class _Line:
         ]  # fmt: skip
         first = end = -1
         for x in differs:
-            if x > end + _KEPT:
+            if first < 0 or x > end + _KEPT:
                 if first >= 0:
                     yield self._whole(first, end)
                 first = x
@@ -274,9 +274,9 @@ class Wire:
                 sent.roll(first, end)
             for first, end in line.changes(sent):
                 text, style = _drawn(line, first, end, style)
-                move = (
-                    "" if at == (y, first) else f"\x1b[{first - at[1]}C" if at[0] == y else f"\x1b[{y + 1};{first + 1}H"
-                )
+                move = f"\x1b[{y + 1};{first + 1}H"
+                if at[0] == y and first >= at[1]:
+                    move = f"\x1b[{first - at[1]}C" if first > at[1] else ""
                 at = y, end
                 out += [move, text]
                 n += len(move) + len(text)
