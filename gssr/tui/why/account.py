@@ -85,6 +85,11 @@ class Account(Drawing, Tree[str]):
         self._told: tuple[object, ...] = ()
         self._items: list[Item] = []
 
+    def on_mount(self) -> None:
+        """Draw what the terminal can show."""
+        if self.glyphs.levels.isascii():
+            self.show_guides, self.ICON_NODE, self.ICON_NODE_EXPANDED = False, "+ ", "- "
+
     def show(self, result: Frame, _view: View) -> None:
         """Tell about the newest breakdown; lines that stay keep what is open and where the cursor is."""
         breakdown = None if result.judgement is None else result.judgement.breakdown
