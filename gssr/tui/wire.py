@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from textual import events, messages
+from textual import events
 from textual.driver import Driver
+from textual.message import Message
 
 from gssr.render.cells import cell_width
 
@@ -61,7 +62,8 @@ _SHOWN_ON_BLANKS = re.compile(r"(?:^|;)(?:4|7|9|21|5[1-5])(?=;|$)")
 @lru_cache(maxsize=4096)
 def _style(codes: str) -> _Style:
     """The style that these parameters of SGR give, after a reset."""
-    ink, paper, marks = "", "", []
+    ink, paper = "", ""
+    marks: list[str] = []
     parts = codes.split(";")
     while parts:
         part = parts.pop(0)
@@ -342,7 +344,7 @@ def thrifty(driver: type[Driver]) -> type[Driver]:
                 self._wire.forget()
             self._wire.take(data)
 
-        def process_message(self, message: messages.Message) -> None:
+        def process_message(self, message: Message) -> None:
             """Take the terminal's answers; everything else is the app's."""
             if isinstance(message, events.CursorPosition):
                 self._wire.answered()

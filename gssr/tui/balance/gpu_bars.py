@@ -15,7 +15,7 @@ from gssr.model.live.attention import attention, imbalance_of
 from gssr.model.live.frame import Frame
 from gssr.render.cells import cell_width, clean, fit
 from gssr.render.columns import length
-from gssr.render.roles import Span
+from gssr.render.roles import Row, Span
 from gssr.render.scale import metric_of, number, quantity
 from gssr.tui.axis import full_scale
 from gssr.tui.keys import key
@@ -174,7 +174,7 @@ class GpuBars(Panel):
         name = clean(result.place(int(those.gpus[self.at]))) if n else ""
         text = f"{name} {_text(result, float(those.means[self.at]))}" if n else ""
         if first + len(mark) + 1 + len(text) <= width:
-            row = (Span(" " * first), Span(mark, "value"), Span(f" {text}", "dim"))
+            row: Row = (Span(" " * first), Span(mark, "value"), Span(f" {text}", "dim"))
         else:
             row = (Span(f"{text:>{max(first - 1, 0)}} "[-first:] if first else "", "dim"), Span(mark, "value"))
         strips.append(self.strip_of(row, width))

@@ -36,7 +36,8 @@ class ImbalanceOverTime(RowsPanel):
         cells = cells_of(result, max(width - GUTTER - 1, 1))
         values = in_cells(result, imbalance_of(result, self.view.selection).over_time, cells)
         if height < 4 or not np.isfinite(values).any():
-            return [(Span("nothing to compare in this window", "dim"),)][:height]
+            nothing: Row = (Span("nothing to compare in this window", "dim"),)
+            return [nothing][:height]
         rows = band_chart(
             values, np.zeros(len(values)), values, _LABELS, _ticks(result, cells), GUTTER, height - 2, self.glyphs
         )

@@ -33,7 +33,7 @@ class BalancePane(ScreenPane):
         """See ScreenPane; a metric of the nodes says nothing of their GPUs."""
         result = results[0].of_gpus or results[0]
         for widget in (BalanceSentence, GpuBars, ImbalanceOverTime, NodesAndPlaces):
-            self.query_one(widget).show(result, view)  # type: ignore[attr-defined]
+            self.query_one(widget).show(result, view)
 
     def on_gpu_bars_picked(self, event: GpuBars.Picked) -> None:
         """All about a GPU is on GPUs."""

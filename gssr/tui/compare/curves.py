@@ -42,7 +42,8 @@ class Curves(RowsPanel):
         """Both charts, one over the other."""
         other = self.other
         if other is None or not shares_columns(result, other) or height < 4:
-            return [(Span("waiting for the same columns of both runs", "dim"),)][:height]
+            waiting: Row = (Span("waiting for the same columns of both runs", "dim"),)
+            return [waiting][:height]
         from gssr.report.plotext_chart import band_chart  # takes a tenth of a second to import
 
         n = max(width - GUTTER - 1, 1)

@@ -41,9 +41,9 @@ class Effect(NamedTuple):
 def effects(one: Frame, other: Frame) -> list[Effect]:
     """All that can be told of both: what is better or worse first, and each by its size."""
     found = [*_totals(one, other), *map(_of_category, _changes(one, other)), *_metrics(one, other), *_names(one, other)]
-    found = [effect for effect in found if effect is not None]
+    known = [effect for effect in found if effect is not None]
     rank = {"better": 0, "worse": 0, "more": 1, "less": 1, "same": 2, "unknown": 3}
-    return sorted(found, key=lambda effect: (rank[effect.outcome], -effect.weight))
+    return sorted(known, key=lambda effect: (rank[effect.outcome], -effect.weight))
 
 
 def name_of(frame: Frame) -> str:

@@ -54,7 +54,7 @@ def items_of(breakdown: Breakdown, result: Frame) -> list[Item]:
             if gpu < len(looked_at)
         )
 
-    found = []
+    found: list[Item] = []
     for branch in BRANCHES:
         places = [at for at in positions_of(branch) if seconds[at] / total >= LEAST_SHOWN]
         leaves = tuple(
