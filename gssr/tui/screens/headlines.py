@@ -8,7 +8,7 @@ from gssr.render.cells import clean, fit
 from gssr.render.roles import Row, Span
 from gssr.render.scale import count
 from gssr.render.verdicts import LOOKS, advice_rows, verdict_rows
-from gssr.tui.job.sentence import not_judged
+from gssr.tui.judge import not_judged
 from gssr.tui.view import Scene
 
 ACCOUNT_HEIGHT = 20

@@ -41,8 +41,6 @@ class ScreenRows(Panel):
             "of a trace: from work to its launch, from send to receive",
             show=False,
         ),
-        key("a", "app.move('align')", "Align", "align two runs at their start, their work, or a mark", show=False),
-        key("c", "app.next_other", "Other run", "compare with the next recording or run", show=False),
     ]
 
     def __init__(self, name: ScreenName) -> None:
