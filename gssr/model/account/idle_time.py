@@ -38,6 +38,13 @@ ONE_CORE, ALL_CORES = 0.9, 0.9
 """A rank keeps one core busy, and a node all of them, if at least this share of it is."""
 SOME_ACTIVITY = 0.05
 """In bins with less engine activity than this no kernel of the program runs."""
+LONGEST_GAP = 0.003
+"""Gaps between kernels are shorter than this (s): a launch takes microseconds, the host's part of a short step a few
+milliseconds. Longer ones are waits within a step."""
+COUNTER_NOISE = 0.004
+"""Counters of the same work differ by about this share of a bin from one sample to the next."""
+_VARIED = 0.02
+"""If idle time varies by less than this share of a bin, nothing can be told from what varies with it."""
 
 
 def split_idle_time(evidence: Evidence, activity: Activity, awaited: Flags) -> dict[str, Floats]:
@@ -61,11 +68,44 @@ def split_idle_time(evidence: Evidence, activity: Activity, awaited: Flags) -> d
     runs_kernels = activity.active >= SOME_ACTIVITY
     cores = _held_a_second(evidence, evidence.workload.get("cpu"))
     all_busy = _held_a_second(evidence, evidence.host.get("cpu_utilization")) >= ALL_CORES
-    is_busy = all_busy | (~runs_kernels & (cores >= ONE_CORE))
-    claim("idle.host", idle * np.maximum(is_busy, _explained_part(cores, idle, inside, BUSY_CORES)))
-    found["idle.between_kernels"] = np.where(runs_kernels, left, 0.0)
-    found["idle.unexplained"] = np.where(runs_kernels, 0.0, left)
+    claim("idle.host", idle * np.maximum(all_busy, _explained_part(cores, idle, inside, BUSY_CORES)))
+    gaps = np.minimum(left, _between_kernels(idle, inside & runs_kernels & activity.is_measured, evidence.width))
+    computes = _rate_when_idle(cores, idle, inside) >= ONE_CORE
+    found["idle.host"] = found["idle.host"] + np.where(computes, left - gaps, 0.0)
+    found["idle.between_kernels"] = gaps
+    found["idle.unexplained"] = np.where(computes, 0.0, left - gaps)
     return found
+
+
+def _between_kernels(idle: Floats, inside: Flags, width: float) -> Floats:
+    """Find the idle time in gaps between kernels: at most these shares of each bin [n_gpus, n_bins].
+
+    Many short gaps are as long together in every bin; few long ones are not. If a bin of ``width`` s holds n gaps that are
+    about equally likely at any time, their sum varies by 1/sqrt(n) of itself, so the usual length of one is the bin's
+    length times the variance over the mean. It is taken from the bins that idle least, so that other waits, which come on
+    top, do not count. ``inside``: the cells in which kernels run.
+    """
+    most = np.zeros((len(idle), 1))
+    for gpu, (values, count) in enumerate(zip(idle, inside, strict=True)):
+        if not count.any():
+            continue
+        low, usual = np.percentile(values[count], (5, 25))
+        spread = float(usual - low)  # of normally distributed values 0.97 standard deviations
+        variance = max(spread**2 - COUNTER_NOISE**2, 0.0)
+        if width * variance <= LONGEST_GAP * usual:
+            most[gpu] = usual + 3 * max(spread, COUNTER_NOISE)
+    return np.where(inside, most, 0.0)
+
+
+def _rate_when_idle(rate: Floats, idle: Floats, inside: Flags) -> Floats:
+    """Find what a rate [n_bins] is in the idle part of each bin [n_bins], by the line through all bins if they differ."""
+    count = inside.sum(axis=0)
+    mean = np.where(inside, idle, 0.0).sum(axis=0) / np.maximum(count, 1)
+    known = count > 0
+    if known.sum() < 8 or not float(mean[known].std()) > _VARIED:
+        return rate
+    slope = float(np.cov(rate[known], mean[known])[0, 1] / mean[known].var(ddof=1))
+    return np.asarray(rate + slope * (1 - mean), np.float64)
 
 
 def _explained_part(rate: Floats, idle: Floats, inside: Flags, least: float) -> Floats:
