@@ -10,6 +10,7 @@ from gssr.arrays import Flags, Floats
 from gssr.model.account.activity import Activity
 from gssr.model.account.compare_gpus import longer_than_others
 from gssr.model.account.link_traffic import FABRIC, host_link_bytes, weighted_median
+from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.evidence.evidence import Evidence
 from gssr.model.evidence.gather import MOVED
 
@@ -41,10 +42,15 @@ SOME_ACTIVITY = 0.05
 LONGEST_GAP = 0.003
 """Gaps between kernels are shorter than this (s): a launch takes microseconds, the host's part of a short step a few
 milliseconds. Longer ones are waits within a step."""
-COUNTER_NOISE = 0.004
-"""Counters of the same work differ by about this share of a bin from one sample to the next."""
+STREAMED_BYTES = 1e8
+"""A node that moves this much (B/s) all the time, also while its GPUs wait, reads as fast as it can."""
 _VARIED = 0.02
 """If idle time varies by less than this share of a bin, nothing can be told from what varies with it."""
+ORDINARY_REST = CATEGORIES[POSITIONS["idle.unexplained"]].ordinary
+_LOW_PERCENTILES, _APART = (10, 30), 0.757
+"""Percentiles of the bins that idle least, and by how many standard deviations normally distributed values differ there."""
+COUNTER_NOISE = 0.004
+"""Counters of the same work differ by about this share of a bin from one sample to the next."""
 
 
 def split_idle_time(evidence: Evidence, activity: Activity, awaited: Flags) -> dict[str, Floats]:
@@ -60,21 +66,52 @@ def split_idle_time(evidence: Evidence, activity: Activity, awaited: Flags) -> d
         found[name] = np.minimum(left, seconds)
         left = left - found[name]
 
-    claim("idle.input_output", idle * _waiting_for_files(evidence, idle, inside))
+    runs_kernels = activity.active >= SOME_ACTIVITY
+    gaps = _between_kernels(idle, inside & runs_kernels & activity.is_measured, evidence.width)
     claim("idle.copies", idle * _copying_part(evidence, idle, inside))
+    # What all GPUs idle in every bin is no wait for files or for one another; what some idle beyond it may be.
+    common = np.minimum(left, np.where(inside & runs_kernels, _least_of_used(gaps, activity), 0.0))
+    left = left - common
+    claim("idle.input_output", idle * _waiting_for_files(evidence, idle, inside))
     is_snapshot = activity.engine == "gpu_utilization"
     longer = longer_than_others(idle, inside & activity.is_measured, evidence, is_snapshot)
     claim("idle.imbalance", np.where(awaited[:, None], 0.0, longer))
-    runs_kernels = activity.active >= SOME_ACTIVITY
     cores = _held_a_second(evidence, evidence.workload.get("cpu"))
     all_busy = _held_a_second(evidence, evidence.host.get("cpu_utilization")) >= ALL_CORES
     claim("idle.host", idle * np.maximum(all_busy, _explained_part(cores, idle, inside, BUSY_CORES)))
-    gaps = np.minimum(left, _between_kernels(idle, inside & runs_kernels & activity.is_measured, evidence.width))
-    computes = _rate_when_idle(cores, idle, inside) >= ONE_CORE
-    found["idle.host"] = found["idle.host"] + np.where(computes, left - gaps, 0.0)
-    found["idle.between_kernels"] = gaps
-    found["idle.unexplained"] = np.where(computes, 0.0, left - gaps)
+    own = np.clip(gaps - common, 0.0, left)
+    rest = left - own
+    # A host that never rests, neither while kernels run nor while none does, holds them up all the time.
+    is_held_up = ~runs_kernels | (not gaps.any() and _is_main_rest(rest, found["idle.imbalance"], inside))
+    streams = _streaming(evidence, idle, inside) & is_held_up
+    computes = (_rate_when_idle(cores, idle, inside) >= ONE_CORE) & is_held_up & ~streams
+    found["idle.input_output"] = found["idle.input_output"] + np.where(streams, rest, 0.0)
+    found["idle.host"] = found["idle.host"] + np.where(computes, rest, 0.0)
+    found["idle.between_kernels"] = common + own
+    found["idle.unexplained"] = np.where(streams | computes, 0.0, rest)
     return found
+
+
+def _is_main_rest(rest: Floats, imbalance: Floats, inside: Flags) -> bool:
+    """Whether idle time that nothing else explains is more than healthy jobs have, and more than a rest of imbalance."""
+    n = max(int(inside.sum()), 1)
+    unexplained = float(rest[inside].sum()) / n
+    return unexplained > ORDINARY_REST and unexplained > float(imbalance[inside].sum()) / n
+
+
+def _streaming(evidence: Evidence, idle: Floats, inside: Flags) -> Flags:
+    """Whether disks or network of a GPU's node move much in the idle part of a bin: [n_gpus, n_bins]."""
+    if not evidence.by_node:
+        rate = _rate_when_idle(_rate_of_nodes(evidence, MOVED), idle, inside)
+        return np.broadcast_to(rate >= STREAMED_BYTES, idle.shape)
+    moved = np.zeros((len(evidence.nodes), idle.shape[1]))
+    for values in evidence.by_node.values():
+        moved += [_held_a_second(evidence, row) for row in values]
+    rates = [
+        _rate_when_idle(row, idle[evidence.node_of == node], inside[evidence.node_of == node])
+        for node, row in enumerate(moved)
+    ]
+    return np.asarray(np.array(rates)[evidence.node_of] >= STREAMED_BYTES, bool)
 
 
 def _between_kernels(idle: Floats, inside: Flags, width: float) -> Floats:
@@ -89,12 +126,17 @@ def _between_kernels(idle: Floats, inside: Flags, width: float) -> Floats:
     for gpu, (values, count) in enumerate(zip(idle, inside, strict=True)):
         if not count.any():
             continue
-        low, usual = np.percentile(values[count], (5, 25))
-        spread = float(usual - low)  # of normally distributed values 0.97 standard deviations
-        variance = max(spread**2 - COUNTER_NOISE**2, 0.0)
-        if width * variance <= LONGEST_GAP * usual:
+        low, usual = np.percentile(values[count], _LOW_PERCENTILES)
+        spread = float(usual - low) / _APART
+        if width * max(spread**2 - COUNTER_NOISE**2, 0.0) <= LONGEST_GAP * usual:
             most[gpu] = usual + 3 * max(spread, COUNTER_NOISE)
     return np.where(inside, most, 0.0)
+
+
+def _least_of_used(gaps: Floats, activity: Activity) -> float:
+    """The gaps between kernels of the used GPU that has least of them, as a share of a bin."""
+    most = gaps.max(axis=1)[activity.is_used] if gaps.shape[1] else np.zeros(0)
+    return float(most.min()) if len(most) else 0.0
 
 
 def _rate_when_idle(rate: Floats, idle: Floats, inside: Flags) -> Floats:

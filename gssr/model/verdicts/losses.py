@@ -244,7 +244,7 @@ def imbalance(job: Job, rule: Rule) -> Found | None:
     "warning", "{share} of the GPU time is lost waiting for other GPUs; who is late changes",
     (
         *_loss("idle.imbalance", "communication.waiting"),
-        Threshold("jitter", 0.1, "or this share with what waits in communication", "simulated healthy jobs reach 8 %"),
+        Threshold("jitter", 0.1, "less than this, all together, is how steps vary", "simulated healthy jobs reach 8 %"),
     ),
     "Let batches take equally long (sort by length, pad less, pack sequences), or let ranks run ahead of each other.",
     needs=(LEAD,),
@@ -254,7 +254,7 @@ def rotating_stragglers(job: Job, rule: Rule) -> Found | None:
     found = _late(job, rule, "rotating_stragglers")
     if found is None:
         return None
-    is_jitter = job.breakdown.share("idle.imbalance") < rule.at("warning") and found[0].share < rule.at("jitter")
+    is_jitter = found[0].share < rule.at("jitter")
     return None if is_jitter else found[1]
 
 
