@@ -83,7 +83,7 @@ def split_idle_time(evidence: Evidence, activity: Activity, awaited: Flags) -> d
     rest = left - own
     # A host that never rests, neither while kernels run nor while none does, holds them up all the time.
     is_held_up = ~runs_kernels | (not gaps.any() and _is_main_rest(rest, found["idle.imbalance"], inside))
-    streams = _streaming(evidence, idle, inside) & is_held_up
+    streams = _streaming(evidence, inside) & is_held_up
     computes = (_rate_when_idle(cores, idle, inside) >= ONE_CORE) & is_held_up & ~streams
     found["idle.input_output"] = found["idle.input_output"] + np.where(streams, rest, 0.0)
     found["idle.host"] = found["idle.host"] + np.where(computes, rest, 0.0)
@@ -99,19 +99,16 @@ def _is_main_rest(rest: Floats, imbalance: Floats, inside: Flags) -> bool:
     return unexplained > ORDINARY_REST and unexplained > float(imbalance[inside].sum()) / n
 
 
-def _streaming(evidence: Evidence, idle: Floats, inside: Flags) -> Flags:
-    """Whether disks or network of a GPU's node move much in the idle part of a bin: [n_gpus, n_bins]."""
-    if not evidence.by_node:
-        rate = _rate_when_idle(_rate_of_nodes(evidence, MOVED), idle, inside)
-        return np.broadcast_to(rate >= STREAMED_BYTES, idle.shape)
-    moved = np.zeros((len(evidence.nodes), idle.shape[1]))
+def _streaming(evidence: Evidence, inside: Flags) -> Flags:
+    """Whether disks or network of a GPU's node [n_gpus, 1] usually move much while the job works."""
+    bins = inside.any(axis=0)
+    if not evidence.by_node or not bins.any():
+        rate = _rate_of_nodes(evidence, MOVED)[bins]
+        return np.full((len(inside), 1), len(rate) > 0 and float(np.median(rate)) >= STREAMED_BYTES)
+    moved = np.zeros((len(evidence.nodes), inside.shape[1]))
     for values in evidence.by_node.values():
         moved += [_held_a_second(evidence, row) for row in values]
-    rates = [
-        _rate_when_idle(row, idle[evidence.node_of == node], inside[evidence.node_of == node])
-        for node, row in enumerate(moved)
-    ]
-    return np.asarray(np.array(rates)[evidence.node_of] >= STREAMED_BYTES, bool)
+    return np.asarray(np.median(moved[:, bins], axis=1) >= STREAMED_BYTES, bool)[evidence.node_of][:, None]
 
 
 def _between_kernels(idle: Floats, inside: Flags, width: float) -> Floats:

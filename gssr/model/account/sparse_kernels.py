@@ -22,9 +22,11 @@ MIXED_SM = 0.7
 """If not even the densest bins reach this, all bins are mixtures, or all kernels are small."""
 SMALL_SM = 0.25
 """Kernels that keep fewer SMs than this busy use few (KempnerPulse)."""
+FEW_SMS = 0.35
+"""Bins in which more SMs than this are busy on average may hold kernels that use half of them, which are not few."""
 FEWEST_SM = 0.05
 """A collective keeps more SMs busy than this; a job that never does runs small kernels."""
-STEADY_SPREAD = 0.1
+STEADY_SPREAD = 0.15
 """If the SM activity per engine activity of nine tenths of the bins lies this close together, one kind of kernel runs."""
 COLLECTIVE_MEMORY = 0.2
 """Collectives keep the GPU's memory busy for up to this share of their time, while they transfer."""
@@ -69,8 +71,9 @@ def find_sparse_kernels(evidence: Evidence, activity: Activity) -> SparseKernels
         return found
     by_others = np.maximum(_memory_busy(evidence) - COLLECTIVE_MEMORY * activity.active, 0.0) / (1 - COLLECTIVE_MEMORY)
     share = np.minimum(found.share, np.maximum(activity.active - by_others, 0.0))
-    if _nobody_communicates(evidence, activity, share):
-        return SparseKernels(share, True)
+    if _nobody_communicates(evidence, activity, share) or activity.is_used.sum() < 2:
+        measured = np.where(cells, evidence.series["sm_active"] / np.maximum(activity.active, 1e-9), np.nan)
+        return SparseKernels(_few_sms(activity.active, _with_usual_values(measured)), True)
     return SparseKernels(share, False)
 
 
@@ -108,12 +111,14 @@ def _by_sm_activity(evidence: Evidence, activity: Activity, cells: Flags) -> Spa
         flops = evidence.series.get("flop_active")
         waits = flops is not None and float(np.nanmean(flops)) < NO_ARITHMETIC
         return SparseKernels(active, not waits)
-    if dense < MIXED_SM:
+    is_steady = float(np.percentile(known, 95) - np.percentile(known, 5)) < STEADY_SPREAD
+    if dense < MIXED_SM or (is_steady and dense < DENSE_SM):  # all bins may be mixtures of the same
         sparse = _unmixed(active, ratio, DENSE_SM, COLLECTIVE_SM)
-        is_steady = float(np.percentile(known, 95) - np.percentile(known, 5)) < STEADY_SPREAD
-        if is_steady and float(gpu_link_bytes(evidence).mean()) < least_link_rate(evidence) * float(sparse.mean()):
-            return SparseKernels(sparse, True)
-        dense = DENSE_SM
+        is_carried = float(gpu_link_bytes(evidence).mean()) >= least_link_rate(evidence) * float(sparse.mean())
+        if dense < MIXED_SM and is_steady and not is_carried:
+            return SparseKernels(_few_sms(active, ratio), True)
+        if dense < MIXED_SM or is_carried:
+            dense = DENSE_SM
     sparse = _unmixed(active, ratio, dense, COLLECTIVE_SM)
     sparse = np.maximum(sparse, _collectives_on_all_sms(evidence, active, cells))
     return SparseKernels(np.where(sparse < SM_NOISE * active, 0.0, sparse), False)
@@ -130,6 +135,11 @@ def _densest(measured: Floats, known: Floats) -> float:
     in_bin = np.nan_to_num(measured).max(axis=0)
     busiest = float(np.median(in_bin[in_bin > 0])) if in_bin.any() else 0.0
     return busiest if busiest >= MIXED_SM else dense
+
+
+def _few_sms(active: Floats, ratio: Floats) -> Floats:
+    """The share of each bin in which a program's own kernels, ``ratio`` of the SMs busy on average, use few."""
+    return np.where(ratio < FEW_SMS, _unmixed(active, ratio, DENSE_SM, COLLECTIVE_SM), 0.0)
 
 
 def _unmixed(active: Floats, ratio: Floats, dense: float | Floats, sparse: float | Floats) -> Floats:
