@@ -22,7 +22,7 @@ MIXED_SM = 0.7
 """If not even the densest bins reach this, all bins are mixtures, or all kernels are small."""
 SMALL_SM = 0.25
 """Kernels that keep fewer SMs than this busy use few (KempnerPulse)."""
-FEW_SMS = 0.35
+FEW_SMS = 0.5
 """Bins in which more SMs than this are busy on average may hold kernels that use half of them, which are not few."""
 FEWEST_SM = 0.05
 """A collective keeps more SMs busy than this; a job that never does runs small kernels."""

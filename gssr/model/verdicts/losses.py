@@ -24,6 +24,8 @@ _COPIED = ("pcie_rx_bytes", "pcie_tx_bytes", "c2c_rx_bytes", "c2c_tx_bytes")
 _LINKS = ("nvlink_tx_bytes", "pcie_tx_bytes")
 _RESTARTED = 0.3
 """A program that has less than this share of its usual memory in use has just begun."""
+_CLOCKS = ("throttled_thermal", "throttled_power_brake", "throttled_hardware", "slow_clock")
+"""The verdicts that tell of GPUs at lower clocks, and what others wait for them."""
 _TRACE = (
     "see one step in a trace: nsys profile --trace=cuda,nvtx,osrt -o step PROGRAM on one rank, or torch.profiler; then "
     "gssr analyze it."
@@ -175,7 +177,7 @@ def _late(job: Job, rule: Rule, code: str, text: str = "waiting for other GPUs")
         or late.code != code
         or job.is_late_for_files
         or holds(job, "hang")
-        or (late.gpus and set(late.gpus) <= job.slowed_gpus)
+        or (late.gpus and set(late.gpus) <= job.slowed_gpus and any(holds(job, clock) for clock in _CLOCKS))
     ):
         return None  # what waits for GPUs at lower clocks, or for files, is told with these
     title = group(job, late.gpus) if late.gpus else {}
