@@ -47,8 +47,8 @@ CATEGORIES: tuple[Category, ...] = (
     Category("idle.copies", "copies", "waits for copies to or from the host", "spent waiting for copies", True),
     Category("idle.host", "CPU", "waits for the CPU", "spent waiting for the CPU", True),
     Category(
-        "idle.unexplained", "idle", "idle, no cause found", "lost, no cause found", True, 0.1,
-        "healthy bursty serving idles up to 15 %, most of it in short gaps",
+        "idle.unexplained", "idle", "idle, no cause found", "lost, no cause found", True, 0.16,
+        "healthy bursty serving idles 14-16 %",
     ),
     Category("startup", "start-up", "before the first work", "before the first work", False),
     Category("end", "end", "after the last work", "after the last work", False),
