@@ -78,7 +78,6 @@ class Draft:
     memory: Floats = field(default_factory=lambda: np.zeros(0))
     models: list[GpuModel] = field(default_factory=list)
     hotter: Floats = field(default_factory=lambda: np.zeros(0))
-    reasons_bits: int = 0
     gaps: list[tuple[int, float, float]] = field(default_factory=list)
     events: list[tuple[float, str, str, int]] = field(default_factory=list)
     knows_cost: bool = True
@@ -111,11 +110,6 @@ class Draft:
     def counts_kernels(self) -> bool:
         """Tell whether the view has profiling counters of the SMs."""
         return self.view in ("full", "gpm")
-
-    @property
-    def sees_links(self) -> bool:
-        """Tell whether the view has counters of NVLink, or has no NVLink to count."""
-        return self.counts_kernels
 
     def uniform(self, low: float, high: float) -> float:
         """Draw a number."""
@@ -150,12 +144,15 @@ class Draft:
             found |= {code} if isinstance(code, str) else code
         self.planted.append(frozenset(found))
 
-    def start(self, seconds: float | None = None) -> None:
-        """Add an ordinary start: imports, then the state is loaded. At most 1.5 % of the job, or as long as given."""
+    def start(self, seconds: float | None = None, absent: Sequence[int] | Ints = ()) -> None:
+        """Add an ordinary start: imports, then the state is loaded. At most 1.5 % of the job, or as long as given. GPUs that
+        are ``absent`` are not touched yet."""
         length = self.uniform(0.002, 0.015) * self.seconds if seconds is None else seconds
+        here = self.column(absent, 0.0, 1.0)
         block = Block(self.n_gpus, 1)
-        block.do(BEFORE, 0.6 * length)
-        block.do(LOADING, 0.4 * length)
+        block.do(BEFORE, 0.6 * length * here)
+        block.do(LOADING, 0.4 * length * here)
+        block.do(BEFORE._replace(cores=0.0), length * (1 - here))
         self.blocks.append(block)
 
     def finish(self, seconds: float | None = None) -> None:
@@ -210,7 +207,7 @@ class Draft:
         of the usual one, for ``reasons`` (bits) where it is lower; ``comm``: in place of the recipe's share."""
         rng = self.rng
         step = self.step_seconds(recipe) if step is None else step
-        n_steps = max(1, round((self.seconds if seconds is None else seconds) / step))
+        n_steps = self.n_steps(step) if seconds is None else max(1, round(seconds / step))
         block = Block(self.n_gpus, n_steps)
         usual = self.usual_clock(recipe)
         slower = np.broadcast_to(clock, block.shape)
@@ -244,15 +241,19 @@ class Draft:
         each = self.rng.normal(0, 0.008 if recipe.hot else 0.001, (self.n_gpus, 1))
         return np.clip(common + each, 0.5, 1.0)
 
-    def now_and_then(self, step: float, seconds: Floats | float, period: float, spread: float = 0.0) -> Floats:
+    def n_steps(self, step: float) -> int:
+        """The number of steps of a run as long as the job."""
+        return max(1, round(self.seconds / step))
+
+    def now_and_then(self, step: float, seconds: float, period: float, spread: float = 0.0) -> Floats:
         """Return float64[1, step] with a wait of ``seconds`` about every ``period`` seconds: in a rhythm, or with ``spread``
         1 at random."""
-        n_steps = max(1, round(self.seconds / step))
+        n_steps = self.n_steps(step)
         every = max(1.0, period / step)
         found = np.zeros((1, n_steps))
         at = self.uniform(0.3, 1.0) * every
         while at < n_steps:
-            found[0, int(at)] = float(np.mean(seconds)) * np.exp(self.rng.normal(0, 0.08 + 0.5 * spread))
+            found[0, int(at)] = seconds * np.exp(self.rng.normal(0, 0.08 + 0.5 * spread))
             at += every * (1 - spread + spread * self.rng.exponential())
         return found
 

@@ -6,6 +6,8 @@ the power limit leaves to a program that draws all there is (84 to 96 % of the h
 
 from collections.abc import Callable
 
+import numpy as np
+
 from tests.fakes.blind_jobs.draft import Draft, Insert, Recipe
 from tests.fakes.blind_jobs.phases import (
     ON_ONE_CORE,
@@ -161,8 +163,10 @@ def _validates(job: Draft) -> None:
     for _ in range(int(job.rng.integers(2, 5))):
         job.run(recipe, seconds=0.85 * job.seconds / 4)
         test = recipe._replace(parts=((recipe.parts[0][0]._replace(power=0.66, tensor=0.3, pcie_rx=2e9), 1.0),), comm=0.0)
-        short = job.uniform(0.002, 0.006) * job.seconds / 4
-        job.run(test, [Insert(ON_ONE_CORE, job.now_and_then(0.3, short, job.seconds))], 0.3, seconds=0.12 * job.seconds / 4)
+        seconds, step = 0.12 * job.seconds / 4, max(0.3, 0.002 * job.seconds)
+        pauses = np.zeros((1, max(1, round(seconds / step))))
+        pauses[0, 0] = job.uniform(0.002, 0.006) * job.seconds / 4
+        job.run(test, [Insert(ON_ONE_CORE, pauses)], step, seconds)
     job.finish()
 
 
@@ -172,8 +176,7 @@ def _serving(job: Draft) -> None:
     decode = memory_work(0.55, 0.52, engine=0.955, tensor=0.09, occupancy=0.22)
     recipe = Recipe("", ((tensor_work(0.5, 0.3, 0.95), 0.15), (decode, 0.85)), (0.4, 1.2), 0.0, "", (0.85, 0.945), jitter=0.2)
     step = job.step_seconds(recipe)
-    n_steps = max(1, round(job.seconds / step))
-    lull = step * job.uniform(0.06, 0.085) * job.rng.exponential(1.0, (job.n_gpus, n_steps)).clip(0, 4)
+    lull = step * job.uniform(0.06, 0.085) * job.rng.exponential(1.0, (job.n_gpus, job.n_steps(step))).clip(0, 4)
     job.start()
     job.run(recipe, [Insert(PAUSE._replace(leaf="idle.between_kernels", cores=0.6), lull)], step)
     job.finish()
