@@ -33,7 +33,9 @@ GAPS = frozenset({"launch_gaps", "gaps", "low_use"})
 STALLS = frozenset({"unexplained", "pauses", "recurring_dips"})
 """True of GPUs that pause while nothing else that is measured tells why."""
 LATE = frozenset({"straggler", "imbalance", "rotating_stragglers"})
-"""True where GPUs wait for others."""
+"""True where GPUs wait for others, of which some are late."""
+TURNS = frozenset({"imbalance", "rotating_stragglers"})
+"""True where GPUs wait for others, now this one and now that."""
 
 
 class Recipe(NamedTuple):
@@ -215,7 +217,8 @@ class Draft:
         block.reasons = np.where(slower < 0.995, reasons, POWER_CAP if recipe.hot else 0).astype(np.int64)
         comm = recipe.comm if comm is None else comm
         jitter = np.exp(rng.normal(0, recipe.jitter, block.shape))
-        jitter *= np.where(rng.random(block.shape) < 0.004, rng.uniform(1, 1.25, block.shape), 1.0)
+        hiccups = rng.random(block.shape) < 0.004 * min(1.0, 6 / self.n_gpus)  # the operating system, now and then
+        jitter *= np.where(hiccups, rng.uniform(1, 1.25, block.shape), 1.0)
         work = step * (1 - recipe.comm) * jitter * load / slower
         for insert in (each for each in inserts if each.at == "begin"):
             block.do(insert.phase, insert.seconds, insert.lost)

@@ -27,8 +27,8 @@ DGEMM = Phase("working.fp64", 0.99, sm=0.95, occupancy=0.16, tensor=0.78, dfma=0
 
 RECIPES: dict[str, Recipe] = {
     "dense_llm": Recipe(
-        "Pre-training: matrix products of layers, then optimizer; gradients are reduced under the backward pass but for some "
-        "per cent. H100s draw 90-100 % of their limit and run at 1.6-1.9 of 1.98 GHz.",
+        "Pre-training: matrix products of layers, then optimizer; gradients are reduced under the backward pass but for "
+        "some per cent. H100s draw 90-100 % of their limit and run at 1.6-1.9 of 1.98 GHz.",
         ((tensor_work(0.55, 0.36, 1.0), 0.93), (memory_work(0.72, 0.72), 0.07)),
         (0.7, 12), 0.04, hot=True, memory=(0.6, 0.94),
     ),
@@ -61,9 +61,10 @@ RECIPES: dict[str, Recipe] = {
         ((memory_work(0.8, 0.72, fp32=0.2, occupancy=0.34), 1.0),), (0.01, 0.1), 0.02,
     ),
     "molecular_dynamics": Recipe(
-        "Molecular dynamics: kernels of 20-200 us for pairs, bonds and mesh, launch-bound by nature (8-14 % gaps), a core of "
-        "the host drives each GPU.",
-        ((other_work(0.3, 0.16, 0.66, engine=0.885, cores=1.0), 1.0),), (0.02, 0.08), 0.0, "", memory=(0.03, 0.2), most_gpus=8,
+        "Molecular dynamics: kernels of 20-200 us for pairs, bonds and mesh, launch-bound by nature (8-14 % gaps), a core "
+        "of the host drives each GPU.",
+        ((other_work(0.3, 0.16, 0.66, engine=0.885, cores=1.0), 1.0),), (0.02, 0.08), 0.0, "", memory=(0.03, 0.2),
+        most_gpus=8,
     ),
     "lattice_qcd": Recipe(
         "Conjugate gradients of a Dirac operator: bound by bandwidth, reductions and halos in some per cent.",
@@ -162,7 +163,9 @@ def _validates(job: Draft) -> None:
     job.start()
     for _ in range(int(job.rng.integers(2, 5))):
         job.run(recipe, seconds=0.85 * job.seconds / 4)
-        test = recipe._replace(parts=((recipe.parts[0][0]._replace(power=0.66, tensor=0.3, pcie_rx=2e9), 1.0),), comm=0.0)
+        test = recipe._replace(
+            parts=((recipe.parts[0][0]._replace(power=0.66, tensor=0.3, pcie_rx=2e9), 1.0),), comm=0.0
+        )
         seconds, step = 0.12 * job.seconds / 4, max(0.3, 0.002 * job.seconds)
         pauses = np.zeros((1, max(1, round(seconds / step))))
         pauses[0, 0] = job.uniform(0.002, 0.006) * job.seconds / 4
@@ -174,7 +177,9 @@ def _serving(job: Draft) -> None:
     """A service under good load: requests overlap, and for 10 to 13 % of the time none is there, a tenth of a second each;
     load comes in waves."""
     decode = memory_work(0.55, 0.52, engine=0.955, tensor=0.09, occupancy=0.22)
-    recipe = Recipe("", ((tensor_work(0.5, 0.3, 0.95), 0.15), (decode, 0.85)), (0.4, 1.2), 0.0, "", (0.85, 0.945), jitter=0.2)
+    recipe = Recipe(
+        "", ((tensor_work(0.5, 0.3, 0.95), 0.15), (decode, 0.85)), (0.4, 1.2), 0.0, "", (0.85, 0.945), jitter=0.2
+    )
     step = job.step_seconds(recipe)
     lull = step * job.uniform(0.06, 0.085) * job.rng.exponential(1.0, (job.n_gpus, job.n_steps(step))).clip(0, 4)
     job.start()

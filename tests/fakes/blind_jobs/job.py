@@ -1,13 +1,15 @@
 """A finished job: its labels, its books, and how its recording is written."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from gssr.arrays import Floats
 from gssr.store.format.host_rollups import HOST, WORKLOAD
 from gssr.store.write.bulk import BulkWriter
 from gssr.version import __version__
-from tests.fakes.blind_jobs.draft import GAPS, LATE, LONGEST, STALLS, VIEWS, Draft, draw_machine
+from tests.fakes.blind_jobs.draft import GAPS, LATE, LONGEST, SHORTEST, STALLS, TURNS, VIEWS, Draft, draw_machine
 from tests.fakes.blind_jobs.healthy import HEALTHY
 from tests.fakes.blind_jobs.kinds import SICK, Kind
 from tests.fakes.blind_jobs.phases import LEAVES
@@ -20,6 +22,10 @@ TRUE_FROM = 0.025
 """From this share of the GPU time on, half of what a warning needs, it is true to speak of a loss."""
 ORDINARY_FROM = 0.05
 """The same for collectives and gaps between kernels, of which healthy programs have twice as much."""
+MUCH_IDLE = 0.25
+"""GPUs that are idle for this share of the time are little used."""
+LITTLE_POWER = 0.55
+"""GPUs that draw at most this share of their limit draw little."""
 MOST_DRAWS = 80
 EPOCH = 1_770_000_000.0
 
@@ -91,11 +97,11 @@ class BlindJob:
         writer.finish(end, code, state, end)
 
 
-def comparable(shares: dict[str, float], view: str) -> dict[str, float]:
-    """Merge the leaves that a view can not tell apart. Without SM counters and NVLink (an exporter's default list) small, FP64
-    and other kernels look alike, and so do collectives that move data and that wait. Without rows of the nodes an idle GPU
-    is just idle. Drivers alone see that kernels run, at what power and clock, but not which: collectives among them; and
-    copies by a busy core are a busy core."""
+def comparable(shares: Mapping[str, float], view: str) -> dict[str, float]:
+    """Merge the leaves that a view can not tell apart. Without SM counters and NVLink (an exporter's default list)
+    small, FP64 and other kernels look alike, and so do collectives that move data and that wait. Without rows of the
+    nodes an idle GPU is just idle. Drivers alone see that kernels run, at what power and clock, but not which:
+    collectives among them; and copies by a busy core are a busy core."""
     merged: dict[str, str] = {}
     if view in ("exporter", "imported"):
         merged = {"working.few_sms": "working.other", "working.fp64": "working.other",
@@ -130,7 +136,8 @@ def kind_named(name: str) -> Kind:
 
 
 def job_of_kind(name: str, seed: int, view: str | None = None) -> BlindJob:
-    """Draw a job of a kind, in a view or in any that the kind claims. Raises RuntimeError if its cause never costs enough."""
+    """Draw a job of a kind, in a view or in any that the kind claims. Raises RuntimeError if its cause never costs
+    enough."""
     kind = kind_named(name)
     for attempt in range(MOST_DRAWS):
         rng = np.random.default_rng([seed, attempt, 103])
@@ -146,7 +153,7 @@ def job_of_kind(name: str, seed: int, view: str | None = None) -> BlindJob:
 def _finish(name: str, seed: int, job: Draft) -> BlindJob | None:
     """Lay a draft out and keep its books; None if its cause costs too little, or it is longer than can be recorded."""
     timeline = Timeline(job.blocks)
-    if not 0.9 * 60 <= timeline.seconds <= 3 * LONGEST:
+    if not 0.9 * SHORTEST <= timeline.seconds <= 3 * LONGEST:
         return None
     job.gaps = [(gpu, timeline.seconds + begin, timeline.seconds + end) for gpu, begin, end in job.gaps]
     if not job.gaps and job.rng.random() < 0.12:
@@ -162,28 +169,32 @@ def _finish(name: str, seed: int, job: Draft) -> BlindJob | None:
     if job.planted and job.costs_time and lost < LEAST_COST:
         return None
     costs = job.planted and job.costs_time and job.knows_cost
-    return BlindJob(seed, name, job.view, tuple(job.planted), frozenset(true_of(job, shares) if job.planted else ()),
-                    lost * total / 3600 if costs else None, shares, job.interval, timeline, job)  # fmt: skip
+    true = true_of(job, timeline, seconds) if job.planted else set()
+    hours = lost * total / 3600 if costs else None
+    planted = tuple(job.planted)
+    return BlindJob(seed, name, job.view, planted, frozenset(true), hours, shares, job.interval, timeline, job)
 
 
-def true_of(job: Draft, shares: dict[str, float]) -> set[str]:
-    """Return the codes that are true of a sick job by its books, besides the planted ones: whatever has at least half of the
-    share that a warning about it needs."""
+def true_of(job: Draft, timeline: Timeline, seconds: Floats) -> set[str]:
+    """Return the codes that are true of a sick job by its books, float64[GPU, leaf], besides the planted ones: whatever has
+    at least half of the share that a warning about it needs."""
+    shares = dict(zip(LEAVES, (seconds.sum(axis=0) / seconds.sum()).tolist(), strict=True))
     waits = shares["idle.imbalance"] + shares["communication.waiting"]
     idle = sum(share for leaf, share in shares.items() if leaf.startswith("idle."))
     talks = shares["communication.transferring"] + shares["communication.waiting"]
-    unseen = {leaf for leaf in ("idle.input_output", "idle.host", "idle.unexplained") if not job.knows_host}
-    unseen |= {"idle.copies", "idle.unexplained"} if job.view in ("nvml", "amd") else {"idle.unexplained"}
-    power = [gpu.power_limit for gpu in job.models]
+    unseen = {"idle.unexplained"}
+    unseen |= set() if job.knows_host else {"idle.input_output", "idle.host"}
+    unseen |= {"idle.copies"} if job.view in ("nvml", "amd") else set()
     found = set(job.allowed)
     for is_true, codes in (
         (shares["idle.input_output"] >= TRUE_FROM, {"io_wait"}),
         (shares["idle.copies"] >= TRUE_FROM, {"transfer_bound"}),
         (shares["idle.host"] >= TRUE_FROM, {"cpu_starved"}),
-        (waits >= TRUE_FROM and job.n_gpus > 1, LATE),
+        (waits >= TRUE_FROM and job.n_gpus > 1, TURNS),
+        (waits >= TRUE_FROM and job.n_gpus > 1 and somebody_is_late(seconds), LATE),
         (shares["idle.between_kernels"] >= ORDINARY_FROM, {"launch_gaps", "gaps"}),
         (sum(shares[leaf] for leaf in unseen) >= TRUE_FROM, STALLS),
-        (idle + shares["unused"] >= 0.25, GAPS),
+        (idle + shares["unused"] >= MUCH_IDLE, GAPS),
         (talks >= ORDINARY_FROM, {"communication_bound"}),
         (shares["startup"] >= TRUE_FROM, {"start_up"}),
         (shares["end"] >= TRUE_FROM, {"tear_down"}),
@@ -191,16 +202,23 @@ def true_of(job: Draft, shares: dict[str, float]) -> set[str]:
         (shares["working.slowed"] >= TRUE_FROM, {"slow_clock", "power_capped"}),
         (float(job.memory.max()) >= 0.9, {"memory_full", "memory_peak"}),
         (float(job.memory.max()) <= 0.4, {"memory_unused"}),
-        (bool(power) and mean_power(job, shares) <= 0.55, {"low_power"}),
+        (power_share(job, timeline) <= LITTLE_POWER, {"low_power"}),
         (True, {"compute_bound", "memory_bound", "fp64", "little_arithmetic"}),
     ):
         found |= codes if is_true else set()
     return found
 
 
-def mean_power(job: Draft, shares: dict[str, float]) -> float:
-    """Estimate the mean power of the GPUs as a share of their limit, from the books: kernels that compute draw 80 % of it,
-    collectives 37 %, idle GPUs 17 %."""
-    works = sum(share for leaf, share in shares.items() if leaf.startswith("working.") and leaf != "working.few_sms")
-    talks = shares["communication.transferring"] + shares["communication.waiting"] + shares["working.few_sms"]
-    return 0.8 * works + 0.37 * talks + 0.17 * max(0.0, 1 - works - talks)
+def somebody_is_late(seconds: Floats) -> bool:
+    """Tell whether one GPU waits much less than the others do on average, so that they wait for it."""
+    waits = seconds[:, LEAVES.index("idle.imbalance")] + seconds[:, LEAVES.index("communication.waiting")]
+    return bool(waits.min() < 0.5 * np.median(waits))
+
+
+def power_share(job: Draft, timeline: Timeline) -> float:
+    """Return the first GPU's mean power as a share of its limit, at full clocks."""
+    model = job.models[0]
+    spent = timeline.spent(0, np.array([timeline.seconds]))[0][0] / timeline.seconds
+    idle = model.idle_power + model.context_power
+    kernels = float(spent @ (timeline.figures("power") * timeline.figures("engine")))
+    return (idle + (model.power_limit - idle) * kernels) / model.power_limit

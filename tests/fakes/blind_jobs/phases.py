@@ -1,6 +1,6 @@
 """Phases: what a GPU and its share of the host do for a while, all of it constant."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 LEAVES = (
     "unmeasured",
@@ -62,25 +62,25 @@ class Phase(NamedTuple):
         return self.leaf.startswith("working")
 
 
-def tensor_work(tensor: float, dram: float, power: float, **other: float) -> Phase:
+def tensor_work(tensor: float, dram: float, power: float, **other: Any) -> Phase:
     """Return matrix products in FP16 or BF16: few warps of many registers, tensor pipes busy."""
     return Phase("working.tensor", 0.985, sm=0.86, occupancy=0.2, tensor=tensor, dram=dram, power=power, fp32=0.06,
                  integer=0.07, cores=1.1)._replace(**other)  # fmt: skip
 
 
-def memory_work(dram: float, power: float, **other: float) -> Phase:
+def memory_work(dram: float, power: float, **other: Any) -> Phase:
     """Return kernels that the device memory's bandwidth bounds: element-wise, stencils, decoding."""
     return Phase("working.memory", 0.97, sm=0.93, occupancy=0.5, dram=dram, power=power, fp32=0.07, integer=0.09,
                  cores=1.0)._replace(**other)  # fmt: skip
 
 
-def double_work(fp64: float, dram: float, power: float, **other: float) -> Phase:
+def double_work(fp64: float, dram: float, power: float, **other: Any) -> Phase:
     """Return kernels that compute in double precision on the ordinary pipes."""
     return Phase("working.fp64", 0.96, sm=0.9, occupancy=0.4, fp64=fp64, dram=dram, power=power, integer=0.1,
                  cores=1.0)._replace(**other)  # fmt: skip
 
 
-def other_work(fp32: float, dram: float, power: float, **other: float) -> Phase:
+def other_work(fp32: float, dram: float, power: float, **other: Any) -> Phase:
     """Return kernels of single precision or integers: particles, alignment, rendering."""
     return Phase("working.other", 0.95, sm=0.82, occupancy=0.42, fp32=fp32, dram=dram, power=power, integer=0.2,
                  cores=1.0)._replace(**other)  # fmt: skip
@@ -106,11 +106,11 @@ PAUSE = Phase("idle.unexplained", cores=0.15)
 
 def reading(source: str, rate: float, cores: float = 0.5) -> Phase:
     """Return a wait for input: ``source`` is disk, network or fabric, ``rate`` what the rank reads in bytes/s."""
-    column = {"disk": "read", "network": "net_rx", "fabric": "fabric_rx"}[source]
-    return Phase("idle.input_output", cores=cores)._replace(**{column: rate})
+    column: dict[str, Any] = {{"disk": "read", "network": "net_rx", "fabric": "fabric_rx"}[source]: rate}
+    return Phase("idle.input_output", cores=cores)._replace(**column)
 
 
 def writing(target: str, rate: float, cores: float = 0.8) -> Phase:
     """Return a wait for output, such as a checkpoint; the state is copied from the device meanwhile."""
-    column = {"disk": "write", "network": "net_tx", "fabric": "fabric_tx"}[target]
-    return Phase("idle.input_output", cores=cores, pcie_tx=0.2 * rate)._replace(**{column: rate})
+    column: dict[str, Any] = {{"disk": "write", "network": "net_tx", "fabric": "fabric_tx"}[target]: rate}
+    return Phase("idle.input_output", cores=cores, pcie_tx=0.2 * rate)._replace(**column)

@@ -25,7 +25,15 @@ LINKS = {
     "nvlink_tx_bytes": "nvlink",
     "nvlink_rx_bytes": "nvlink",
 }
-DRIVER = ("gpu_utilization", "memory_copy_utilization", "power_usage", "energy", "temperature", "sm_clock", "memory_used")
+DRIVER = (
+    "gpu_utilization",
+    "memory_copy_utilization",
+    "power_usage",
+    "energy",
+    "temperature",
+    "sm_clock",
+    "memory_used",
+)
 PROFILED = ("gr_engine_active", *ACTIVITIES, "tensor_hmma_active", *LINKS, "c2c_tx_bytes", "c2c_rx_bytes")
 HOST_RATES = ("read", "write", "net_rx", "net_tx", "fabric_rx", "fabric_tx")
 THROTTLE_TEMPERATURE = 87.0
@@ -41,9 +49,11 @@ def metrics_of(view: str, model: GpuModel) -> tuple[str, ...]:
     if view == "amd":
         newer = ("dram_active", "nvlink_tx_bytes", "nvlink_rx_bytes", "clock_event_reasons") if model == MI300X else ()
         return (*(each for each in DRIVER if each != "memory_copy_utilization"), "memory_temperature", *newer)
-    lacking = () if model.nvlink else ("nvlink_tx_bytes", "nvlink_rx_bytes")
+    lacking: tuple[str, ...] = () if model.nvlink else ("nvlink_tx_bytes", "nvlink_rx_bytes")
     lacking += () if model.c2c else ("c2c_tx_bytes", "c2c_rx_bytes")
-    return tuple(each for each in (*PROFILED, *DRIVER, "memory_temperature", "clock_event_reasons") if each not in lacking)
+    return tuple(
+        each for each in (*PROFILED, *DRIVER, "memory_temperature", "clock_event_reasons") if each not in lacking
+    )
 
 
 def sampling_times(timeline: Timeline, job: Draft, rng: np.random.Generator) -> list[Floats]:
@@ -97,7 +107,7 @@ class GpuRecorder:
         """Add a counter's noise and slow drift."""
         times, rng = self.times, self.rng
         drift = 1 + 0.008 * np.sin(times / rng.uniform(100, 900) + rng.uniform(0, 6)) + rng.normal(0, 0.004)
-        return value * drift * (1 + rng.normal(0, scale, len(times)))
+        return np.asarray(value * drift * (1 + rng.normal(0, scale, len(times))), np.float64)
 
     def _profiling(self) -> dict[str, Floats]:
         timeline, n, rng = self.timeline, len(self.times), self.rng
@@ -132,7 +142,8 @@ class GpuRecorder:
         span = model.power_limit - model.idle_power - model.context_power
         kernels = (timeline.figures("power") * self.engine)[timeline.phase_of]
         kernels = kernels * np.where(timeline.is_work[timeline.phase_of], slower, 1.0) * own
-        return model.idle_power + np.where(self.has_context, model.context_power, 0.0) + span * np.minimum(kernels, 1.0)
+        idle = model.idle_power + np.where(self.has_context, model.context_power, 0.0)
+        return np.asarray(idle + span * np.minimum(kernels, 1.0), np.float64)
 
     def _joules(self) -> Floats:
         edges = self.timeline.edges[self.gpu]
@@ -158,10 +169,14 @@ class GpuRecorder:
         heat = self._power(40.0, 0.5) / limit
         normal = 27 + 3 * np.sin(1.7 * self.gpu) + 36 * heat
         working = timeline.is_work[self.phase]
-        held = np.where(self.times > 0.03 * timeline.seconds, THROTTLE_TEMPERATURE + 2 * np.sin(self.times / 31), normal)
+        held = np.where(
+            self.times > 0.03 * timeline.seconds, THROTTLE_TEMPERATURE + 2 * np.sin(self.times / 31), normal
+        )
         temperature = np.where(job.hotter[self.gpu] > 0, np.where(heat > 0.3, held, normal + 22), normal)
         usual = np.round(timeline.clock[self.gpu][self.at] * model.max_clock / model.clock_step + rng.normal(0, 0.5, n))
         reasons = timeline.reasons[self.gpu][self.at]
+        peaks = (timeline.figures("power")[self.phase] > 0.8) & (reasons == 0) & (rng.random(n) < 0.05)
+        reasons = np.where(peaks, POWER_CAP, reasons)  # the limit holds down every busy GPU now and then
         clock = np.where(working | (reasons > POWER_CAP) | (reasons == 2), usual * model.clock_step, model.max_clock)
         context = self.has_context[self.at]
         clock = np.where(context, np.minimum(clock, model.max_clock), model.idle_clock)
@@ -180,7 +195,9 @@ class GpuRecorder:
             "memory_used": np.round(np.clip(np.maximum(memory, 0.007), 0, 0.997) * total) * MIB,
         }
         idle = self.engine[self.phase] == 0
-        values["clock_event_reasons"] = np.where(idle, 1, np.where(working, reasons, reasons & ~POWER_CAP)).astype(float)
+        values["clock_event_reasons"] = np.where(idle, 1, np.where(working, reasons, reasons & ~POWER_CAP)).astype(
+            float
+        )
         return values
 
 

@@ -89,8 +89,8 @@ class Timeline:
         return found
 
     def seconds_by_leaf(self, gaps: list[tuple[int, float, float]]) -> Floats:
-        """The books: float64[GPU, leaf] seconds. ``gaps``: (GPU, begin, end) of time without samples. While a GPU computes at
-        a lower clock than its highest, the part 1 - clock of the time counts as slowed."""
+        """The books: float64[GPU, leaf] seconds. ``gaps``: (GPU, begin, end) of time without samples. While a GPU
+        computes at a lower clock than its highest, the part 1 - clock of the time counts as slowed."""
         books = np.zeros((self.n_gpus, len(LEAVES)))
         leaf = np.array([LEAVES.index(phase.leaf) for phase in self.phases])
         gap = np.array([LEAVES.index(phase.gap) for phase in self.phases])

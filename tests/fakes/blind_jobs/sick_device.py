@@ -13,6 +13,7 @@ from tests.fakes.blind_jobs.draft import (
     SETTING,
     STALLS,
     SW_THERMAL,
+    TURNS,
     Draft,
     Insert,
     Recipe,
@@ -138,7 +139,8 @@ def lower(job: Draft) -> float:
 
 @sick(views=("full", "gpm", "nvml", "exporter"))
 def all_gpus_too_hot(job: Draft) -> None:
-    """The room or the node is hot: GPUs near their limit lower their clocks. An exporter tells no reasons: clock and heat."""
+    """The room or the node is hot: GPUs near their limit lower their clocks. An exporter tells no reasons: clock and
+    heat."""
     slow_clocks(job, any_program(job), job.column(range(job.n_gpus), lower(job)) + 0.0, SW_THERMAL)
     job.hotter[:] = 1
     job.plant("throttled_thermal", "slow_clock", *(("power_capped",) if job.view == "exporter" else ()))
@@ -149,7 +151,9 @@ def all_gpus_too_hot(job: Draft) -> None:
 def one_gpu_too_hot(job: Draft) -> None:
     """One GPU's cooling has failed: its clock falls, all others wait for it."""
     one = job.gpu()
-    slow_clocks(job, any_program(job), job.column([one], job.uniform(0.4, 0.75), 1.0), SW_THERMAL | HARDWARE | HW_THERMAL)
+    slow_clocks(
+        job, any_program(job), job.column([one], job.uniform(0.4, 0.75), 1.0), SW_THERMAL | HARDWARE | HW_THERMAL
+    )
     job.hotter[one] = 1
     job.knows_cost = False
     job.plant("throttled_thermal", "throttled_hardware", "slow_clock", "straggler", "slow_node")
@@ -234,6 +238,7 @@ def fails_and_begins_again(job: Draft) -> None:
     rounds = int(job.rng.integers(3, 7))
     share = job.share(0.12, 0.5)
     per_round = job.seconds / rounds
+    job.start()
     for number in range(rounds):
         for level in (0.7, 0.8, 0.9, 1.0):
             part = recipe.parts[0][0]._replace(memory=level)
@@ -316,7 +321,8 @@ def ends_long_before_it_ends(job: Draft) -> None:
 
 @sick(gpus=(1, 8))
 def a_service_without_requests(job: Draft) -> None:
-    """A model waits for requests, which come a few a minute: seconds of decoding between long pauses that nothing explains."""
+    """A model waits for requests, which come a few a minute: seconds of decoding between long pauses that nothing
+    explains."""
     share = job.uniform(0.3, 0.85)
     length = job.log_uniform(4, 15)
     part = memory_work(0.55, 0.5, engine=0.95, tensor=0.06, occupancy=0.2)
@@ -326,8 +332,10 @@ def a_service_without_requests(job: Draft) -> None:
     job.start()
     job.run(recipe, [Insert(PAUSE, pauses)], step)
     job.finish()
-    job.plant(STALLS, "low_use", *(("imbalance", "rotating_stragglers", "launch_gaps", "gaps") if job.n_gpus > 1 else ()))
-    job.allowed |= LATE | {"low_use", "launch_gaps", "gaps", "low_power"}
+    job.plant(
+        STALLS, "low_use", *(("imbalance", "rotating_stragglers", "launch_gaps", "gaps") if job.n_gpus > 1 else ())
+    )
+    job.allowed |= TURNS | {"low_use", "launch_gaps", "gaps", "low_power"}
 
 
 @sick(gpus=(1, 2), nodes=(1, 1))

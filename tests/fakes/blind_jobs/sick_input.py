@@ -103,8 +103,8 @@ def files_of_one_node(job: Draft) -> None:
 
 @sick()
 def many_small_files(job: Draft) -> None:
-    """A million small files: each open costs a round trip to the metadata server, so little is read, a few MB/s. Only the low
-    rates hint at files: a pause without a reason is what the samples show."""
+    """A million small files: each open costs a round trip to the metadata server, so little is read, a few MB/s. Only
+    the low rates hint at files: a pause without a reason is what the samples show."""
     recipe, share = training(job), job.share()
     step = job.step_seconds(recipe)
     wait = step * share / (1 - share)
@@ -213,8 +213,8 @@ def results_copied_back(job: Draft) -> None:
 
 @sick(views=("full", "gpm", "exporter"))
 def optimizer_on_the_host(job: Draft) -> None:
-    """An optimizer offloaded to the host: gradients over PCIe, Adam on all cores, parameters back. Two causes: the copies and
-    the cores."""
+    """An optimizer offloaded to the host: gradients over PCIe, Adam on all cores, parameters back. Two causes: the
+    copies and the cores."""
     recipe, share = RECIPES["fine_tuning"], job.share(0.2, 0.6)
     step = job.step_seconds(recipe)
     wait = step * share / (1 - share)
@@ -233,8 +233,8 @@ def optimizer_on_the_host(job: Draft) -> None:
 
 @sick(gpus=(4, 64), nodes=(2, 16), views=("full", "gpm", "exporter"))
 def halos_through_the_host(job: Draft) -> None:
-    """MPI is not aware of GPUs: halos are copied to the host, sent, and copied back, in every step, without any kernel. It is
-    right to speak of copies, of communication, and, as steps are short, of gaps."""
+    """MPI is not aware of GPUs: halos are copied to the host, sent, and copied back, in every step, without any kernel.
+    It is right to speak of copies, of communication, and, as steps are short, of gaps."""
     recipe, share = RECIPES["cfd"], job.share(0.15, 0.6)
     step = job.step_seconds(recipe)
     copy = Phase("idle.copies", pcie_tx=5e9, pcie_rx=5e9, fabric_rx=3e9, fabric_tx=3e9, cores=1.0)
@@ -266,8 +266,8 @@ def one_core_prepares(job: Draft) -> None:
 
 @sick()
 def few_cores_prepare(job: Draft) -> None:
-    """The job was given 3-8 cores for each GPU and its workers use them up, also while the GPU works; the node has more. Only
-    who knows the cgroup sees that they are all: pauses are right as well."""
+    """The job was given 3-8 cores for each GPU and its workers use them up, also while the GPU works; the node has more.
+    Only who knows the cgroup sees that they are all: pauses are right as well."""
     recipe, share = RECIPES["vision"], job.share()
     step = job.step_seconds(recipe)
     wait, cores = step * share / (1 - share), float(job.rng.integers(3, 9))

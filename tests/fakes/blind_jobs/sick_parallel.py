@@ -3,13 +3,13 @@
 import numpy as np
 
 from gssr.arrays import Floats
-from tests.fakes.blind_jobs.draft import GAPS, LATE, STALLS, VIEWS, Draft, Insert, Recipe
+from tests.fakes.blind_jobs.draft import GAPS, LATE, STALLS, TURNS, VIEWS, Draft, Insert, Recipe
 from tests.fakes.blind_jobs.hardware import A100, H100, L40S
 from tests.fakes.blind_jobs.healthy import RECIPES
 from tests.fakes.blind_jobs.kinds import sick
 from tests.fakes.blind_jobs.phases import GONE, HELD_UP, LOADING, UNUSED, Phase, memory_work, reading, tensor_work
-from tests.fakes.blind_jobs.sick_input import simulation, training
 from tests.fakes.blind_jobs.schedule import Block
+from tests.fakes.blind_jobs.sick_input import simulation, training
 
 WAITS = frozenset({"communication_bound", "low_power", "little_arithmetic"})
 """True of ranks that spin in collectives, to who sees no SMs: kernels run, at little power, and do little."""
@@ -42,8 +42,8 @@ def load_of(job: Draft, which: list[int], share: float) -> Floats:
 
 @sick(gpus=(2, 64))
 def one_gpu_has_more_to_do(job: Draft) -> None:
-    """A rank's domain or batch is larger, or its GPU is broken and slow: all wait for it in every step. With one GPU a node it
-    is the node as well, with two GPUs uneven load."""
+    """A rank's domain or batch is larger, or its GPU is broken and slow: all wait for it in every step. With one GPU a
+    node it is the node as well, with two GPUs uneven load."""
     recipe, share = any_program(job), late_share(job)
     job.start()
     job.run(recipe, load=load_of(job, [job.gpu()], share), waits_lost=True)
@@ -55,7 +55,8 @@ def one_gpu_has_more_to_do(job: Draft) -> None:
 
 @sick(gpus=(4, 64), nodes=(2, 16))
 def one_node_is_slow(job: Draft) -> None:
-    """All GPUs of a node take longer for the same work, for a reason that no counter has: a hypervisor, a bad BIOS setting."""
+    """All GPUs of a node take longer for the same work, for a reason that no counter has: a hypervisor, a bad BIOS
+    setting."""
     recipe, share = any_program(job), late_share(job)
     node = int(job.rng.integers(job.n_nodes))
     job.start()
@@ -68,8 +69,8 @@ def one_node_is_slow(job: Draft) -> None:
 
 @sick(gpus=(4, 64), views=("full", "gpm"))
 def another_is_late_each_step(job: Draft) -> None:
-    """Now this rank is late, now another: the operating system, a network that is shared. Steps are long enough for samples to
-    tell who, or else what is known is that all wait in turn in collectives."""
+    """Now this rank is late, now another: the operating system, a network that is shared. Steps are long enough for
+    samples to tell who, or else what is known is that all wait in turn in collectives."""
     recipe, share = training(job), job.share(0.09, 0.4)
     step = job.step_seconds(recipe._replace(step=(1.0, 12.0)))
     n = job.n_steps(step)
@@ -79,7 +80,7 @@ def another_is_late_each_step(job: Draft) -> None:
     job.run(recipe, step=step, load=load, waits_lost=True)
     job.finish()
     job.plant("rotating_stragglers", "imbalance", "communication_bound")
-    job.allowed |= LATE
+    job.allowed |= TURNS
 
 
 @sick(gpus=(4, 64))
@@ -104,7 +105,7 @@ def uneven_lengths(job: Draft) -> None:
             waits_lost=True)  # fmt: skip
     job.finish()
     job.plant("imbalance", "rotating_stragglers", "communication_bound")
-    job.allowed |= LATE
+    job.allowed |= TURNS
 
 
 @sick(gpus=(4, 16), views=("full", "gpm"))
@@ -116,7 +117,7 @@ def pipeline_bubbles(job: Draft) -> None:
     recipe = RECIPES["dense_llm"]
     step = job.step_seconds(recipe)
     slot = step / (micro + stages - 1)
-    stage = np.arange(stages)[:, None]
+    stage = np.arange(float(stages))[:, None]
     job.start()
     block = Block(stages, job.n_steps(step))
     block.clock = np.broadcast_to(job.usual_clock(recipe), block.shape).copy()
@@ -129,13 +130,13 @@ def pipeline_bubbles(job: Draft) -> None:
     job.blocks.append(block)
     job.finish()
     job.plant("taking_turns", "communication_bound", "imbalance", "rotating_stragglers")
-    job.allowed |= LATE
+    job.allowed |= TURNS
 
 
 @sick(gpus=(2, 8), nodes=(1, 1))
 def one_gpu_at_a_time(job: Draft) -> None:
-    """A model split by layers over GPUs in one process: one works, the others have nothing to do, in turns of milliseconds to
-    seconds. Shorter than samples, each GPU is just active for a part of every sample."""
+    """A model split by layers over GPUs in one process: one works, the others have nothing to do, in turns of
+    milliseconds to seconds. Shorter than samples, each GPU is just active for a part of every sample."""
     step = job.log_uniform(0.05, 8 * job.n_gpus)
     recipe = RECIPES["fine_tuning"]._replace(step=(step, step), comm=0.0, meet="", jitter=0.03)
     step = job.step_seconds(recipe, 2 * job.n_gpus)
@@ -152,14 +153,17 @@ def one_gpu_at_a_time(job: Draft) -> None:
     job.memory[:] = job.uniform(0.5, 0.9)
     unclear = () if turn >= 2.5 * job.interval else ("low_use", "launch_gaps", "gaps", "unexplained", "cpu_starved")
     job.plant("taking_turns", "rotating_stragglers", "imbalance", *unclear)
-    job.allowed |= LATE | {"low_use", "straggler"}
+    job.allowed |= TURNS | {"low_use", "straggler"}
 
 
 @sick(gpus=(4, 32))
 def generation_and_training_in_turns(job: Draft) -> None:
     """Reinforcement learning in two groups: while some GPUs generate, those that train have nothing to do, and the other way
     round, for 20 s to minutes each."""
-    generate, train = memory_work(0.62, 0.56, engine=0.95, tensor=0.08, occupancy=0.22), RECIPES["fine_tuning"].parts[0][0]
+    generate, train = (
+        memory_work(0.62, 0.56, engine=0.95, tensor=0.08, occupancy=0.22),
+        RECIPES["fine_tuning"].parts[0][0],
+    )
     first = max(job.log_uniform(15, 120), 3 * job.interval)
     second = first * job.uniform(0.4, 1.4)
     n_generate = job.n_gpus // 2
@@ -175,7 +179,7 @@ def generation_and_training_in_turns(job: Draft) -> None:
     job.finish()
     job.memory[:] = job.uniform(0.5, 0.92)
     job.plant("taking_turns")
-    job.allowed |= LATE | {"low_use", "slow_node", "recurring_dips", "pauses"}
+    job.allowed |= TURNS | {"low_use", "slow_node", "recurring_dips", "pauses"}
 
 
 @sick(gpus=(2, 64))
@@ -261,8 +265,8 @@ def exposed(job: Draft, recipe: Recipe, phase: Phase) -> None:
 
 @sick(gpus=(2, 8), nodes=(1, 1), views=("full", "gpm", "nvml"), model=H100)
 def collectives_over_nvlink(job: Draft) -> None:
-    """Tensor parallelism with small layers: all-reduces of each layer are not overlapped, NVLink is busy. NVML shows GPUs that
-    are busy at little power."""
+    """Tensor parallelism with small layers: all-reduces of each layer are not overlapped, NVLink is busy. NVML shows
+    GPUs that are busy at little power."""
     exposed(job, training(job)._replace(hot=False), job.transfer(job.uniform(0.6, 1.0)))
 
 
@@ -280,8 +284,8 @@ def collectives_over_infiniband(job: Draft) -> None:
 
 @sick(gpus=(4, 64), nodes=(2, 16), views=("full", "gpm", "exporter"), model=A100)
 def collectives_over_ethernet(job: Draft) -> None:
-    """No InfiniBand was found, so NCCL uses sockets: 1-3 GB/s a node, through the host's memory. The GPUs' links look quiet at
-    so little, and that the network is busy may be read as input as well."""
+    """No InfiniBand was found, so NCCL uses sockets: 1-3 GB/s a node, through the host's memory. The GPUs' links look
+    quiet at so little, and that the network is busy may be read as input as well."""
     per_node = job.n_gpus / job.n_nodes
     rate = job.uniform(1.0, 3.0) * 1e9
     phase = job.transfer()._replace(nvlink=rate, pcie_rx=rate / per_node, pcie_tx=rate / per_node, fabric_rx=0.0,
@@ -291,7 +295,8 @@ def collectives_over_ethernet(job: Draft) -> None:
 
 @sick(gpus=(4, 32), nodes=(2, 4), views=("full", "exporter", "nvml"), model=H100)
 def two_models_of_gpus(job: Draft) -> None:
-    """Half of the nodes have A100s, half H100s: each H100 waits for the A100s, which take twice as long for the same share."""
+    """Half of the nodes have A100s, half H100s: each H100 waits for the A100s, which take twice as long for the same
+    share."""
     recipe = RECIPES[str(job.rng.choice(["dense_llm", "speech"]))]._replace(hot=False)
     slow = job.node_of >= job.n_nodes // 2
     job.models = [A100 if is_slow else H100 for is_slow in slow]
@@ -339,7 +344,8 @@ def blocked_by_a_slow_reader(job: Draft) -> None:
 
 @sick(gpus=(4, 16), views=("full", "gpm", "exporter", "nvml", "amd"))
 def a_server_and_its_clients(job: Draft) -> None:
-    """Federated rounds: clients train on GPUs of their own and stop until the slowest has sent its model, without kernels."""
+    """Federated rounds: clients train on GPUs of their own and stop until the slowest has sent its model, without
+    kernels."""
     recipe = RECIPES["embedding"]._replace(step=(20.0, 120.0), hot=False, memory=(0.2, 0.6))
     part = tensor_work(0.4, 0.4, 0.8, engine=0.96)
     recipe = recipe._replace(parts=((part, 1.0),), meet="block")
@@ -349,4 +355,4 @@ def a_server_and_its_clients(job: Draft) -> None:
     job.run(recipe, step=step, load=np.exp(job.rng.normal(0, spread, (job.n_gpus, job.n_steps(step)))), waits_lost=True)
     job.finish()
     job.plant("imbalance", "rotating_stragglers", "straggler", "taking_turns")
-    job.allowed |= LATE | {"recurring_dips", "pauses"}
+    job.allowed |= TURNS | {"recurring_dips", "pauses"}
