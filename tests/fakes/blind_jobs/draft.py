@@ -38,6 +38,10 @@ TURNS = frozenset({"imbalance", "rotating_stragglers"})
 """True where GPUs wait for others, now this one and now that."""
 
 
+class UnsuitableError(Exception):
+    """The machine that was drawn does not run such a program."""
+
+
 class Recipe(NamedTuple):
     """A healthy program. ``parts``: phases and their shares of a step; ``comm``: the share of a step in which collectives
     move data and nothing computes; ``meet``: how GPUs wait for each other, "spin" in a collective, "block" in MPI, or ""
@@ -121,7 +125,7 @@ class Draft:
         """Draw a number whose logarithm is uniform."""
         return float(np.exp(self.rng.uniform(np.log(low), np.log(high))))
 
-    def share(self, low: float = 0.075, high: float = 0.6) -> float:
+    def share(self, low: float = 0.065, high: float = 0.6) -> float:
         """Draw how much of the GPU time the planted cause is to cost."""
         return self.log_uniform(low, high)
 
@@ -208,6 +212,7 @@ class Draft:
         """Add steps of a recipe. ``load`` and ``clock`` fit [GPU, step]: how much a GPU has to do, and its clock as a share
         of the usual one, for ``reasons`` (bits) where it is lower; ``comm``: in place of the recipe's share."""
         rng = self.rng
+        recipe = recipe._replace(parts=tuple((self._suited(phase), share) for phase, share in recipe.parts))
         step = self.step_seconds(recipe) if step is None else step
         n_steps = self.n_steps(step) if seconds is None else max(1, round(seconds / step))
         block = Block(self.n_gpus, n_steps)
@@ -237,6 +242,16 @@ class Draft:
         low, high = recipe.memory
         self.memory = np.clip(self.uniform(low, high) + rng.normal(0, 0.008, self.n_gpus), 0.02, 0.955)
         return block
+
+    def _suited(self, phase: Phase) -> Phase:
+        """Return the phase as this model runs it: where FP64 is narrow, simulations compute in FP32, and nobody runs DGEMMs.
+        Raises UnsuitableError."""
+        if self.model.has_fp64:
+            return phase
+        if phase.dfma:
+            raise UnsuitableError
+        leaf = "working.other" if phase.leaf == "working.fp64" else phase.leaf
+        return phase._replace(fp64=0.0, fp32=phase.fp32 + phase.fp64, leaf=leaf)
 
     def usual_clock(self, recipe: Recipe) -> Floats:
         """Draw the clock of each GPU without a fault, float64[GPU, 1]: the power limit holds a hot program below 1."""

@@ -8,7 +8,8 @@ GB = 1e9
 
 class GpuModel(NamedTuple):
     """One GPU and its share of a node. Rates are what programs reach, in bytes/s and one direction; clocks in MHz, powers in
-    W. ``power_window_s`` is the time over which the driver averages power, ``utilization_window_s`` that of utilization."""
+    W. ``power_window_s`` is the time over which the driver averages power, ``utilization_window_s`` that of utilization;
+    ``has_fp64``: its FP64 pipes are wide enough to compute with."""
 
     name: str
     sm_count: int
@@ -28,6 +29,7 @@ class GpuModel(NamedTuple):
     capability: str | None
     power_window_s: float
     utilization_window_s: float
+    has_fp64: bool = True
 
 
 A100 = GpuModel("NVIDIA A100-SXM4-80GB", 108, 1410, 210, 15, 81920, 400, 58, 24, 230 * GB, 23 * GB, 0, 22 * GB, 8, 128,
@@ -38,7 +40,9 @@ H100 = GpuModel("NVIDIA H100 80GB HBM3", 132, 1980, 345, 15, 81559, 700, 72, 44,
 H200 = H100._replace(name="NVIDIA H200", memory_mib=143771, idle_power=78)
 GH200 = GpuModel("NVIDIA GH200 120GB", 132, 1980, 345, 15, 97871, 680, 96, 40, 370 * GB, 40 * GB, 330 * GB, 23 * GB, 4, 288,
                  "9.0", 1.0, 1.0)  # fmt: skip
-L40S = GpuModel("NVIDIA L40S", 142, 2520, 210, 15, 46068, 350, 34, 48, 0, 22 * GB, 0, 11 * GB, 8, 96, "8.9", 1.0, 0.2)
+L40S = GpuModel(
+    "NVIDIA L40S", 142, 2520, 210, 15, 46068, 350, 34, 48, 0, 22 * GB, 0, 11 * GB, 8, 96, "8.9", 1.0, 0.2, False
+)
 MI250X = GpuModel("AMD Instinct MI250X", 110, 1700, 500, 1, 65520, 560, 92, 20, 70 * GB, 25 * GB, 0, 11 * GB, 8, 64,
                   None, 0.1, 0.0)  # fmt: skip
 MI300X = GpuModel("AMD Instinct MI300X", 304, 2100, 132, 1, 196592, 750, 132, 30, 280 * GB, 48 * GB, 0, 45 * GB, 8, 192,

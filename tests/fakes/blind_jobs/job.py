@@ -9,7 +9,18 @@ from gssr.arrays import Floats
 from gssr.store.format.host_rollups import HOST, WORKLOAD
 from gssr.store.write.bulk import BulkWriter
 from gssr.version import __version__
-from tests.fakes.blind_jobs.draft import GAPS, LATE, LONGEST, SHORTEST, STALLS, TURNS, VIEWS, Draft, draw_machine
+from tests.fakes.blind_jobs.draft import (
+    GAPS,
+    LATE,
+    LONGEST,
+    SHORTEST,
+    STALLS,
+    TURNS,
+    VIEWS,
+    Draft,
+    UnsuitableError,
+    draw_machine,
+)
 from tests.fakes.blind_jobs.healthy import HEALTHY
 from tests.fakes.blind_jobs.kinds import SICK, Kind
 from tests.fakes.blind_jobs.phases import LEAVES
@@ -143,7 +154,10 @@ def job_of_kind(name: str, seed: int, view: str | None = None) -> BlindJob:
         rng = np.random.default_rng([seed, attempt, 103])
         chosen = view or str(rng.choice([each for each in VIEWS if each in kind.views]))
         job = draw_machine(rng, chosen, kind.gpus, kind.nodes, kind.model)
-        kind.make(job)
+        try:
+            kind.make(job)
+        except UnsuitableError:
+            continue
         found = _finish(name, seed, job)
         if found is not None:
             return found

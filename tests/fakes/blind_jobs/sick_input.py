@@ -347,10 +347,10 @@ def steps_an_environment(job: Draft) -> None:
     job.allowed |= {"small_kernels", "low_power"}
 
 
-@sick(gpus=(2, 16))
+@sick(gpus=(2, 16), views=("full", "gpm", "exporter"))
 def files_and_one_late_rank(job: Draft) -> None:
     """Two causes: all ranks wait for files now and then, and one has more to do than the others (20 % of the time is lost to
-    that). NVML tells the second by power alone."""
+    that)."""
     recipe, share = training(job), job.share(0.12, 0.35)
     step = job.step_seconds(recipe)
     length = max(job.log_uniform(4, 20), 3 * job.interval)
@@ -360,7 +360,7 @@ def files_and_one_late_rank(job: Draft) -> None:
     job.run(recipe, [Insert(reading(source(job), 8e8), waits)], step, load=load)
     job.finish()
     stalls(job, "io_wait", length)
-    more = frozenset({"communication_bound", "low_power"}) if not job.counts_kernels else frozenset()
+    more = frozenset({"communication_bound"}) if not job.counts_kernels else frozenset()
     job.plant("straggler", "imbalance", more, "slow_node" if job.n_gpus == job.n_nodes else "straggler")
 
 

@@ -22,7 +22,7 @@ def any_program(job: Draft) -> Recipe:
 
 def late_share(job: Draft) -> float:
     """Draw a cost that the view can show: drivers alone see who spins by a lower power, so it has to be a lot."""
-    return job.uniform(0.25, 0.5) if job.view in ("nvml", "amd") else job.share(0.09, 0.45)
+    return job.uniform(0.35, 0.55) if job.view in ("nvml", "amd") else job.share(0.09, 0.45)
 
 
 def late(job: Draft, recipe: Recipe, *exact: str) -> None:
@@ -253,7 +253,7 @@ def hangs(job: Draft) -> None:
 def exposed(job: Draft, recipe: Recipe, phase: Phase) -> None:
     """Run a recipe with a large part of the time in collectives that transfer, and plant that."""
     blind = job.view in ("nvml", "amd")
-    share = job.uniform(0.5, 0.75) if blind else job.share(0.18, 0.65)
+    share = job.uniform(0.6, 0.82) if blind else job.share(0.18, 0.65)
     job.start()
     job.run(recipe, comm=(1 - recipe.comm) * share / (1 - share), comm_phase=phase, comm_lost=True)
     job.finish()
