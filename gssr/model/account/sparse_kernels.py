@@ -12,7 +12,7 @@ import numpy as np
 from gssr.arrays import Flags, Floats
 from gssr.model.account.activity import Activity
 from gssr.model.account.link_traffic import NVLINK, gpu_link_bytes, least_link_rate
-from gssr.model.evidence.evidence import Evidence, over_gpus
+from gssr.model.evidence.evidence import Evidence
 
 COLLECTIVE_SM = 0.16
 """SM activity per engine activity of a collective: NCCL's kernels occupy up to 24 of an H100's 132 SMs."""
@@ -114,7 +114,8 @@ def _by_sm_activity(evidence: Evidence, activity: Activity, cells: Flags) -> Spa
     is_steady = float(np.percentile(known, 95) - np.percentile(known, 5)) < STEADY_SPREAD
     if dense < MIXED_SM or (is_steady and dense < DENSE_SM):  # all bins may be mixtures of the same
         sparse = _unmixed(active, ratio, DENSE_SM, COLLECTIVE_SM)
-        is_carried = float(gpu_link_bytes(evidence).mean()) >= least_link_rate(evidence) * float(sparse.mean())
+        least = LINK_BYTES if len(evidence.nodes) > 1 else least_link_rate(evidence)  # between nodes an adapter is slowest
+        is_carried = float(gpu_link_bytes(evidence).mean()) >= least * float(sparse.mean())
         if dense < MIXED_SM and is_steady and not is_carried:
             return SparseKernels(_few_sms(active, ratio), True)
         if dense < MIXED_SM or is_carried:

@@ -74,7 +74,9 @@ def unified_memory(job: Job, rule: Rule) -> Found | None:
         return _found(job, rule, title, load, arithmetic, finding("sm_active", sm, "", rule, "sm_active"))
     held = float(np.nanmax(_peaks(job)))
     title["meanwhile"] = "while the memory is full"
-    full_memory = told("memory_used", held, f"{words.percent(held)} of the memory in use at its peak", rule.at("memory"))
+    full_memory = told(
+        "memory_used", held, f"{words.percent(held)} of the memory in use at its peak", rule.at("memory")
+    )
     return _found(job, rule, title, load, full_memory)
 
 

@@ -246,7 +246,7 @@ def imbalance(job: Job, rule: Rule) -> Found | None:
     "warning", "{share} of the GPU time is lost waiting for other GPUs; who is late changes",
     (
         *_loss("idle.imbalance", "communication.waiting"),
-        Threshold("jitter", 0.1, "less than this, all together, is how steps vary", "simulated healthy jobs reach 8 %"),
+        Threshold("jitter", 0.08, "less than this, all together, is how steps vary", "simulated healthy jobs reach 8 %"),
     ),
     "Let batches take equally long (sort by length, pad less, pack sequences), or let ranks run ahead of each other.",
     needs=(LEAD,),
