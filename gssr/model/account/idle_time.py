@@ -72,7 +72,10 @@ def split_idle_time(evidence: Evidence, activity: Activity, awaited: Flags) -> d
     claim("idle.host", idle * all_busy)
     # What all GPUs idle in every bin is no wait for files or for one another; what some idle beyond it may be.
     common = np.where(inside & runs_kernels, _least_of_used(gaps, activity), 0.0)
-    claim("idle.input_output", np.minimum(np.maximum(left - common, 0.0), idle * _waiting_for_files(evidence, idle, inside)))
+    claim(
+        "idle.input_output",
+        np.minimum(np.maximum(left - common, 0.0), idle * _waiting_for_files(evidence, idle, inside)),
+    )
     claim("idle.copies", idle * _copying_part(evidence, idle, inside))
     common = np.minimum(left, common)
     left = left - common

@@ -114,7 +114,9 @@ def _by_sm_activity(evidence: Evidence, activity: Activity, cells: Flags) -> Spa
     is_steady = float(np.percentile(known, 95) - np.percentile(known, 5)) < STEADY_SPREAD
     if dense < MIXED_SM or (is_steady and dense < DENSE_SM):  # all bins may be mixtures of the same
         sparse = _unmixed(active, ratio, DENSE_SM, COLLECTIVE_SM)
-        least = LINK_BYTES if len(evidence.nodes) > 1 else least_link_rate(evidence)  # between nodes an adapter is slowest
+        least = (
+            LINK_BYTES if len(evidence.nodes) > 1 else least_link_rate(evidence)
+        )  # between nodes an adapter is slowest
         is_carried = float(gpu_link_bytes(evidence).mean()) >= least * float(sparse.mean())
         if dense < MIXED_SM and is_steady and not is_carried:
             return SparseKernels(_few_sms(active, ratio), True)

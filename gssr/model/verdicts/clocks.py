@@ -17,6 +17,8 @@ _REASONS = {
     "sw_power_cap": "the power limit",
 }
 """In the order of telling."""
+_NEAR_LIMIT = 0.9
+"""A GPU that draws this share of its power limit on average is held down by it."""
 
 
 @rule(
@@ -171,5 +173,7 @@ def _has_reason(job: Job, are_slower: Flags) -> Flags:
     found = np.fmax.reduce(more) >= 0.05 if more else np.zeros(job.evidence.n_gpus, bool)
     if job.evidence.has("power_usage"):  # held down by the limit, where the driver does not say so
         limits = np.array([gpu.power_limit or np.nan for gpu in job.evidence.gpus], np.float64)
-        found = found | (job.per_gpu_at_work("power_usage") >= 0.93 * limits)
+        draw = job.per_gpu_at_work("power_usage")
+        draw = np.where(np.isfinite(draw), draw, median(draw))  # of a card with two dies only the first tells its power
+        found = found | (draw >= _NEAR_LIMIT * limits)
     return np.asarray(found, bool)

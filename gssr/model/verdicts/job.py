@@ -116,7 +116,7 @@ class Job:
         if self.evidence.state not in _ENDED_BADLY or not self.used.any():
             return False
         late = self.breakdown.times >= self.last_work
-        works = over_gpus(np.where(late & ~self.spins_by_power, self.account.working, np.nan)[self.used].T)
+        works = over_gpus(np.where(late, self.account.working * ~self.spins_by_power, np.nan)[self.used].T)
         if (np.nan_to_num(works) >= _STOPPED).any():
             return False  # a GPU works on alone
         moved = [self.evidence.host[name][late] for name in MOVED if name in self.evidence.host]
