@@ -236,7 +236,7 @@ def _held_a_second(evidence: Evidence, values: Floats | None) -> Floats:
     nothing is known."""
     if values is None:
         return np.zeros(len(evidence.times))
-    held = values
-    for _ in range(int(np.ceil(1.0 / evidence.width)) - 1):
-        held = np.where(np.isfinite(held), held, np.append(held[1:], np.nan))
-    return np.nan_to_num(held)
+    bins = np.arange(len(values))
+    following = np.minimum.accumulate(np.where(np.isfinite(values), bins, len(values))[::-1])[::-1]
+    is_near = (following < len(values)) & (following - bins < np.ceil(1.0 / evidence.width))
+    return np.where(is_near, np.nan_to_num(values[np.minimum(following, len(values) - 1)]), 0.0)

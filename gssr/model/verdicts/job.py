@@ -159,7 +159,8 @@ class Job:
         clocks = self.per_gpu_at_work("sm_clock")
         models = np.array([gpu.name or "" for gpu in self.evidence.gpus])
         usual = {model: median(clocks[models == model]) for model in set(models.tolist())}
-        pace = clocks / np.array([usual[model] for model in models.tolist()])
+        of_model = np.array([usual[model] for model in models.tolist()])
+        pace = np.divide(clocks, of_model, out=np.full(len(clocks), np.nan), where=of_model > 0)
         return set(np.flatnonzero(pace < _SLOWED).tolist())
 
     @cached_property
