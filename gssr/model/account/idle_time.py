@@ -20,6 +20,8 @@ MOVED_BYTES = 5e7
 """Nodes whose disks and network move less than this (B/s) hold up nobody."""
 SEEN_SHARE = 0.1
 """A rate that stays below this share of what counts for a cause, on average over the idle time, is no cause."""
+SEEN_FILES = 0.5
+"""The same of files and networks, which neighbours and monitors use as well."""
 MORE_WHEN_IDLE = 1.3
 """A cause moves so many times more while GPUs are idle than while they work, ..."""
 CORRELATED, STANDARD_ERRORS = 0.3, 4.0
@@ -89,7 +91,7 @@ def split_idle_time(evidence: Evidence, activity: Activity, awaited: Flags) -> d
     rest = left - own
     # A host that never rests, neither while kernels run nor while none does, holds them up all the time.
     is_held_up = ~runs_kernels | (not gaps.any() and _is_main_rest(rest, found["idle.imbalance"], inside))
-    streams = _streaming(evidence, inside) & is_held_up
+    streams = _streaming(evidence, idle, inside) & is_held_up
     computes = (_rate_when_idle(cores, idle, inside) >= ONE_CORE) & is_held_up & ~streams
     found["idle.input_output"] = found["idle.input_output"] + np.where(streams, rest, 0.0)
     found["idle.host"] = found["idle.host"] + computing + np.where(computes, rest, 0.0)
@@ -105,16 +107,23 @@ def _is_main_rest(rest: Floats, imbalance: Floats, inside: Flags) -> bool:
     return unexplained > ORDINARY_REST and unexplained > float(imbalance[inside].sum()) / n
 
 
-def _streaming(evidence: Evidence, inside: Flags) -> Flags:
-    """Whether disks or network of a GPU's node [n_gpus, 1] usually move much while the job works."""
-    bins = inside.any(axis=0)
-    if not evidence.by_node or not bins.any():
-        rate = _rate_of_nodes(evidence, MOVED)[bins]
-        return np.full((len(inside), 1), len(rate) > 0 and float(np.median(rate)) >= STREAMED_BYTES)
-    moved = np.zeros((len(evidence.nodes), inside.shape[1]))
-    for values in evidence.by_node.values():
-        moved += [_held_a_second(evidence, row) for row in values]
-    return np.asarray(np.median(moved[:, bins], axis=1) >= STREAMED_BYTES, bool)[evidence.node_of][:, None]
+def _streaming(evidence: Evidence, idle: Floats, inside: Flags) -> Flags:
+    """Whether disks or network of a GPU's node move much all the time, also in the idle part of a bin: [n_gpus, n_bins]."""
+    nodes = range(len(evidence.nodes)) if evidence.by_node else [None]
+    streams = np.zeros((len(evidence.nodes), idle.shape[1]), bool)
+    for node in nodes:
+        of = slice(None) if node is None else evidence.node_of == node
+        values = (
+            _rate_of_nodes(evidence, MOVED)
+            if node is None
+            else np.sum([_held_a_second(evidence, rows[node]) for rows in evidence.by_node.values()], axis=0)
+        )
+        usual = values[inside[of].any(axis=0)]
+        if len(usual) and float(np.median(usual)) >= STREAMED_BYTES:
+            streams[slice(None) if node is None else node] = (
+                _rate_when_idle(values, idle[of], inside[of]) >= STREAMED_BYTES
+            )
+    return np.asarray(streams[evidence.node_of], bool)
 
 
 def _between_kernels(idle: Floats, inside: Flags, width: float) -> Floats:
@@ -153,24 +162,24 @@ def _rate_when_idle(rate: Floats, idle: Floats, inside: Flags) -> Floats:
     return np.asarray(rate + slope * (1 - mean), np.float64)
 
 
-def _explained_part(rate: Floats, idle: Floats, inside: Flags, least: float) -> Floats:
+def _explained_part(rate: Floats, idle: Floats, inside: Flags, least: float, seen: float = SEEN_SHARE) -> Floats:
     """How much (0-1) of the idle time of each bin [n_gpus, n_bins] a rate explains: of the nodes [n_bins] or of each GPU.
 
     As much as moving the bytes takes at the rate that is usual in idle time, none where the rate is as low as in the
     busiest bins; and none anywhere if it is hardly higher in idle time than at work. ``inside``: the cells that count.
-    ``least``: the rate that counts for a cause.
+    ``least``: the rate that counts for a cause; ``seen``: which share of it is moved on average over the idle time at least.
     """
     if rate.ndim == 1:  # of the nodes: what their GPUs wait on average is held against it
         count = inside.sum(axis=0)
         mean = np.where(inside, idle, 0.0).sum(axis=0) / np.maximum(count, 1)
-        return np.broadcast_to(_explained_part(rate[None], mean[None], count[None] > 0, least), idle.shape)
+        return np.broadcast_to(_explained_part(rate[None], mean[None], count[None] > 0, least, seen), idle.shape)
     own, waits = rate[inside], idle[inside]
     total = float(waits.sum())
     if not total > 0:
         return np.zeros_like(idle)
     when_idle = float(waits @ own) / total
     at_work = float((1 - waits) @ own) / max(float((1 - waits).sum()), 1e-9)
-    if when_idle < SEEN_SHARE * least:
+    if when_idle < seen * least:
         return np.zeros_like(idle)
     if when_idle < MORE_WHEN_IDLE * at_work and not _rise_together(own, waits, idle.shape[1]):
         return np.zeros_like(idle)
@@ -199,14 +208,14 @@ def _rise_together(rate: Floats, idle: Floats, n_bins: int) -> bool:
 def _waiting_for_files(evidence: Evidence, idle: Floats, inside: Flags) -> Floats:
     """How much (0-1) of the idle time of each bin what the GPU's node moves explains, or what all nodes move on average."""
     if not evidence.by_node:
-        return _explained_part(_rate_of_nodes(evidence, MOVED), idle, inside, MOVED_BYTES)
+        return _explained_part(_rate_of_nodes(evidence, MOVED), idle, inside, MOVED_BYTES, SEEN_FILES)
     moved = np.zeros((len(evidence.nodes), idle.shape[1]))
     for values in evidence.by_node.values():
         moved += [_held_a_second(evidence, row) for row in values]
     waits, counts = np.zeros(moved.shape), np.zeros(moved.shape)
     np.add.at(waits, evidence.node_of, np.where(inside, idle, 0.0))
     np.add.at(counts, evidence.node_of, inside)
-    part = _explained_part(moved, waits / np.maximum(counts, 1), counts > 0, MOVED_BYTES)
+    part = _explained_part(moved, waits / np.maximum(counts, 1), counts > 0, MOVED_BYTES, SEEN_FILES)
     return np.asarray(part[evidence.node_of], np.float64)
 
 
