@@ -14,8 +14,9 @@ from typing import ClassVar
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
+from textual.driver import Driver
 from textual.message import Message
-from textual.widgets import Footer, HelpPanel, Static, TabbedContent
+from textual.widgets import Footer, HelpPanel, TabbedContent
 
 from gssr.model.compare.alignment import aligned
 from gssr.model.live.frame import Frame
@@ -51,13 +52,15 @@ from gssr.tui.output import LogFile, Output
 from gssr.tui.producer import Frames, Producer
 from gssr.tui.shared.output_pane import OutputPane
 from gssr.tui.shared.pane import ScreenPane
+from gssr.tui.shared.panel import Words
+from gssr.tui.shared.steady_order import SteadyOrders
 from gssr.tui.shared.top_bar import TopBar
 from gssr.tui.shared.wall import Wall
-from gssr.tui.steady_order import SteadyOrders
 from gssr.tui.themes import DEFAULT, FEW_COLOURS, NO_COLOURS, THEMES, Palette
 from gssr.tui.time.pane import TimePane
 from gssr.tui.view import Scene, ScreenName, View
 from gssr.tui.why.pane import WhyPane
+from gssr.tui.wire import thrifty
 
 WINDOWS = (None, 60.0, 300.0, 900.0, 3600.0)
 """What ``w`` goes through after the newest columns: the whole run (None), and its last seconds."""
@@ -82,7 +85,10 @@ class LiveScreen(App[int]):
     """The live screen on the first of ``watches``; Compare sets it beside one of the others. ``hz``: looks a second while
     something grows; ``colors`` of the terminal, 0 for none; ``table``: the rules that the job is judged by."""
 
-    CSS_PATH: ClassVar[list[str]] = ["app.tcss", "job/job.tcss", "gpus/gpus.tcss", "time/time.tcss", "calls/calls.tcss"]  # type: ignore[assignment]
+    CSS_PATH: ClassVar[list[str]] = [  # type: ignore[assignment]
+        "app.tcss", "job/job.tcss", "gpus/gpus.tcss", "time/time.tcss", "balance/balance.tcss", "why/why.tcss",
+        "compare/compare.tcss", "calls/calls.tcss",
+    ]  # fmt: skip
     TITLE = "GSSR"
     COMMANDS = App.COMMANDS | {Everything}
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 - as Textual declares it
@@ -158,6 +164,10 @@ class LiveScreen(App[int]):
         self._printed: bytes | None = None
         self._producer = Producer(self._watches, 1.0 / hz, self._deliver)
 
+    def get_driver_class(self) -> type[Driver]:
+        """Textual's own, with as few bytes as it takes."""
+        return thrifty(super().get_driver_class())
+
     # What there is
 
     @property
@@ -180,7 +190,7 @@ class LiveScreen(App[int]):
     def compose(self) -> ComposeResult:
         """The line about the run, the screens, the output, the keys."""
         yield TopBar(id="top-bar")
-        yield Static(self.reading, id="nothing", markup=False)
+        yield Words(self.reading, id="nothing", markup=False)
         with TabbedContent(id="screens", initial=self.view.screen):
             for pane in PANES:
                 yield pane()
@@ -253,9 +263,9 @@ class LiveScreen(App[int]):
             return
         result, view = self.results[0], self.view
         nothing = self._nothing(result)
-        said = self.query_one("#nothing", Static)
+        said = self.query_one("#nothing", Words)
         said.display, self.query_one("#screens").display = bool(nothing), not nothing
-        said.update(nothing)
+        said.say(nothing)
         self.query_one(TopBar).show(result, view)
         output = self.query_one(OutputPane)
         if output.display:
@@ -333,7 +343,7 @@ class LiveScreen(App[int]):
         other = self.results[1] if len(self.results) > 1 else None
         return Scene(
             self.results[0], other, self.view, self.size.width, max(self.size.height - 3, 1), self.glyphs,
-            n_recordings=len(self._watches), orders=self.orders,
+            orders=self.orders,
         )  # fmt: skip
 
     def look(self, view: View) -> None:

@@ -82,6 +82,14 @@ def answer(question: Question, stand: Stand) -> Judgement:
         return replace(judged.in_all(), phases=phases(judged.evidence))
 
 
+def not_judged(result: Frame) -> str:
+    """Why there is no verdict yet."""
+    lasted = result.last - result.first
+    if result.is_live and lasted < LEAST_SECONDS:
+        return f"Where the GPU time goes is told from {LEAST_SECONDS:.0f} s on: in {LEAST_SECONDS - lasted:.0f} s."
+    return "The rules look at this window ..."
+
+
 class Said(NamedTuple):
     """A judgement (None where the recording could not be read), what it rests on, and when each of its verdicts was found
     last (by code, monotonic s)."""

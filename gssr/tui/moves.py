@@ -160,8 +160,7 @@ def of_metric(scene: Scene, metric: str) -> View:
         found = np.flatnonzero(np.isin(gpus.node_of, known)) if before else np.unique(gpus.node_of[known])
         return [int(at) for at in found]
 
-    gpu = next(iter(others([view.gpu])), -1)
-    return replace(view, metric=metric, selection=tuple(others(list(view.selection))), gpu=gpu, row=0, top=0, trail=())
+    return replace(view, metric=metric, selection=tuple(others(list(view.selection))), row=0, top=0, trail=())
 
 
 def measured(scene: Scene) -> list[str]:
@@ -175,16 +174,16 @@ def measured(scene: Scene) -> list[str]:
     return [name for name in (*METRICS, *OF_NODES) if name in found]
 
 
-def _density(scene: Scene) -> View:
-    """Another way to show many; on Time, of a trace, another level, of which nothing is selected yet: of a recording with
-    traces from it to these, and from their last level back."""
+def _level(scene: Scene) -> View:
+    """Another level of a trace, of which nothing is selected yet: of a recording with traces from it to these, and from
+    their last level back."""
     view, part, found = scene.view, scene.frame.part, scene.frame.traced
-    if view.screen == "time" and (part is not None or found):
-        names: list[LevelName | None] = [*([None] if found else []), *(part.levels if part else ["gpus"])]
-        level = names[(names.index(part.level.name if part else None) + 1) % len(names)]
-        view = replace(view, level=level, opened=False, selection=(), selected="", gpu=-1, row=0, top=0, trail=())
-        return _over_traces(scene, view) if part is None else view
-    return replace(view, density=view.density + 1, top=0)
+    if part is None and not found:
+        return view
+    names: list[LevelName | None] = [*([None] if found else []), *(part.levels if part else ["gpus"])]
+    level = names[(names.index(part.level.name if part else None) + 1) % len(names)]
+    view = replace(view, level=level, opened=False, selection=(), selected="", row=0, top=0, trail=())
+    return _over_traces(scene, view) if part is None else view
 
 
 def _align(scene: Scene) -> View:
@@ -226,8 +225,7 @@ MOVES: dict[str, Move] = {
     "leap_back": _step(-LEAP),
     "leap_forward": _step(LEAP),
     "next_metric": _next_metric,
-    "reverse": lambda scene: replace(scene.view, reverse=not scene.view.reverse, top=0),
-    "density": _density,
+    "level": _level,
     "group": _group,
     "align": _align,
     "back": back,

@@ -6,16 +6,11 @@ Where cursors go: the one in lists, and the one in time; and where in time a vie
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-import numpy as np
-
-from gssr.arrays import Ints
-from gssr.model.cached import once
 from gssr.model.compare.alignment import Alignment
 from gssr.model.live.frame import Frame, Query
 from gssr.model.traces.as_metrics import LevelName
 from gssr.render.glyphs import Glyphs
-from gssr.tui.output import Output
-from gssr.tui.steady_order import SteadyOrders
+from gssr.tui.shared.steady_order import SteadyOrders
 
 ScreenName = Literal["job", "gpus", "time", "balance", "why", "compare", "calls"]
 TITLES: dict[ScreenName, str] = {
@@ -23,7 +18,6 @@ TITLES: dict[ScreenName, str] = {
 }  # fmt: skip
 """The screens, in their order."""
 OF_TRACES: frozenset[ScreenName] = frozenset({"calls"})
-Sort = Literal["place", "now", "mean", "p05", "p95", "memory", "SM", "user"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +27,7 @@ class View:
     ``span`` s up to ``end`` (unix s) are looked at: None is the whole run, and the newest sample; ``lately``: nobody
     chose a window, so that the newest columns of a run that grows roll in at the right edge. ``cursor`` (unix s) is the
     time looked at, None for none. ``selection``: positions of the GPUs looked at, named ``selected``; empty is the whole
-    job. ``gpu``: the position under the cursor, -1 before there is one; ``row``: the line under the cursor
-    of the other screens; ``note``: which one Why's table is about while the cursor is in the table. ``density`` cycles
-    through what a screen can do about many GPUs, 0 is the screen's own choice.
+    job. ``row``: the line under the cursor of a trace's timeline; ``note``: which verdict Why is about.
     ``speed``: seconds of the recording a second while it is played, 0 when it is not. ``trail``: where Esc goes back to. Of
     traces only: ``level``: what is looked at as GPUs; ``opened``: Time shows what is selected track by track; ``name``: what
     is looked for on Time; ``alike``: Time shows bands of rows that spend their time alike; ``place``: the interval of which
@@ -50,14 +42,10 @@ class View:
     cursor: float | None = None
     selection: tuple[int, ...] = ()
     selected: str = ""
-    gpu: int = -1
     row: int = 0
     note: int = 0
     top: int = 0
     filter: str = ""
-    sort: Sort = "mean"
-    reverse: bool = False
-    density: int = 0
     grouped: bool = True
     alike: bool = False
     align: Alignment = "start"
@@ -83,9 +71,8 @@ class View:
 
 class Scene(NamedTuple):
     """What a screen is drawn from: a frame (``other``: of the recording it is compared with), a view, the ``width`` and
-    ``height`` in cells that the drawing must fill and not exceed, and the marks to draw with. ``output``: what the workload
-    has printed, where that is known. ``n_recordings``: how many there are to compare. ``orders``: those in which lists
-    were shown before."""
+    ``height`` in cells that the drawing must fill and not exceed, and the marks to draw with. ``orders``: those in which
+    lists were shown before."""
 
     frame: Frame
     other: Frame | None
@@ -93,37 +80,13 @@ class Scene(NamedTuple):
     width: int
     height: int
     glyphs: Glyphs
-    output: Output | None = None
-    n_recordings: int = 1
     orders: SteadyOrders = SteadyOrders(most=0)
 
-    def looked_at(self) -> Ints:
-        """Positions of the GPUs of the selection; of all without one. What the filter hides is not looked at elsewhere
-        than in the lists that it filters, but of a trace nowhere."""
-        n_gpus, selection = self.frame.n_gpus, self.selection()
-        if not selection:
-            return np.arange(n_gpus)
-        return np.array([gpu for gpu in selection if gpu < n_gpus], np.int64)
-
     def selection(self) -> tuple[int, ...]:
-        """The same, empty for all."""
+        """Positions of the GPUs of the selection, empty for all. What the filter hides is not looked at elsewhere than in
+        the lists that it filters, but of a trace nowhere."""
         filtered = self.frame.part is not None and self.view.filter
         return self.frame.query.gpus if filtered and self.frame.query.gpus else self.view.selection
-
-    def by_gpus(self) -> "Scene":
-        """The same of the GPUs, where the frame's rows are nodes that have any."""
-        frame = _of_gpus(self.frame)
-        view = replace(self.view, metric="", selection=frame.query.gpus, gpu=-1)
-        return self if frame is self.frame else self._replace(frame=frame, view=view)
-
-    def sized(self, width: int, height: int) -> "Scene":
-        """The same in another box."""
-        return self._replace(width=width, height=height)
-
-
-@once
-def _of_gpus(frame: Frame) -> Frame:
-    return frame if frame.of_gpus is None else replace(frame.of_gpus, judgement=frame.judgement)
 
 
 PAGE = 10_000

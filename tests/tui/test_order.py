@@ -13,7 +13,7 @@ from gssr.render.glyphs import UTF8
 from gssr.tui.moves import MOVES
 from gssr.tui.order import ordered, parse_filter, percentiles
 from gssr.tui.screens.job import to_look_at
-from gssr.tui.steady_order import SteadyOrders
+from gssr.tui.shared.steady_order import SteadyOrders
 from gssr.tui.view import Scene, View
 
 NAN = np.nan

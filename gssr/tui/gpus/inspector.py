@@ -2,12 +2,13 @@
 
 import numpy as np
 
+from gssr.model.live.attention import attention
 from gssr.model.live.frame import Frame
 from gssr.render.cells import clean, fit, wrap
+from gssr.render.clock import duration
 from gssr.render.roles import Row, Span
 from gssr.render.scale import NONE, UNKNOWN, metric_of, percent, quantity, unit_of
-from gssr.tui.axis import full_scale, shown_metrics, y_label
-from gssr.tui.gpu_rows import gap_texts
+from gssr.tui.axis import full_scale, seconds_text, shown_metrics, y_label
 from gssr.tui.job.space_average import GUTTER, _coloured, _ticks
 from gssr.tui.order import processes_on
 from gssr.tui.shared.panel import RowsPanel
@@ -122,7 +123,7 @@ class Inspector(RowsPanel):
         return [(), *rows] if rows else []
 
     def _processes(self, result: Frame, gpu: int, width: int) -> list[Row]:
-        found = processes_on(result, [gpu], "", "place", False)
+        found = processes_on(result, gpu)
         if not found:
             return [(), (Span("no process on it", "dim"),)] if gpu in result.without_process else []
         rows: list[Row] = [
@@ -137,6 +138,19 @@ class Inspector(RowsPanel):
                 (Span(f"{name:<{max(width - 34, 8)}} {clean(each.user or NONE)[:10]:<10} {memory:>10} {sm:>8}"),)
             )
         return rows
+
+
+def gap_texts(result: Frame, gpu: int) -> list[str]:
+    """How old a GPU's last sample is, and what the window lacks of it."""
+    found, texts = attention(result), []
+    age, missing = float(found.age[gpu]), float(found.missing[gpu])
+    if np.isinf(age):
+        return ["no sample in this window"]
+    if age > 0:
+        texts.append(f"last sample {duration(age) if age >= 60 else f'{age:.0f} s'} old")
+    if missing > 0:
+        texts.append(f"at least {seconds_text(missing)} without samples")
+    return texts
 
 
 def _text(value: float, name: str) -> str:

@@ -12,13 +12,14 @@ from gssr.model.live.frame import Frame
 from gssr.tui.dialogs.choose import ChooseSeveral
 from gssr.tui.gpus.columns import NAME, columns_of
 from gssr.tui.gpus.inspector import Inspector
+from gssr.tui.gpus.nodes import Nodes
 from gssr.tui.gpus.table import GpuTable
 from gssr.tui.keys import key
 from gssr.tui.shared.pane import ScreenPane
 from gssr.tui.shared.wall import Wall
 from gssr.tui.view import View
 
-_VIEWS = ("gpu-table", "gpu-wall")
+_VIEWS = ("gpu-table", "gpu-wall", "gpu-nodes")
 
 
 class GpusPane(ScreenPane):
@@ -27,7 +28,7 @@ class GpusPane(ScreenPane):
     screen_name, title, question = "gpus", "GPUs", "Which GPUs differ?"
     BINDINGS: ClassVar[list[BindingType]] = [
         key("slash", "filter", "Filter", "show only some GPUs: nid0012*  *:0  sm<30  user=ada (several: and)"),
-        key("v", "next_view", "List | wall", "the next view: list, wall"),
+        key("v", "next_view", "List | wall | nodes", "the next view: list, wall, nodes"),
         key("c", "columns", "Columns", "choose the columns of the table"),
     ]
 
@@ -38,6 +39,7 @@ class GpusPane(ScreenPane):
                 with ContentSwitcher(initial="gpu-table", id="gpu-views"):
                     yield GpuTable(id="gpu-table", classes="panel")
                     yield Wall(id="gpu-wall", classes="panel")
+                    yield Nodes(id="gpu-nodes", classes="panel")
                 yield Inspector(id="inspector", classes="panel")
             yield Input(
                 placeholder="nid0012*   *:0   sm<30   user=ada   (several: and; Enter keeps, Esc lets go)",
@@ -53,6 +55,7 @@ class GpusPane(ScreenPane):
         result = results[0]
         self.query_one(GpuTable).show(result, view)
         self.query_one(Wall).show(result, view)
+        self.query_one(Nodes).show(result.of_gpus or result, view)
         self.query_one(Inspector).show(result, view)
 
     def point_at(self, gpu: int) -> None:
@@ -67,6 +70,13 @@ class GpusPane(ScreenPane):
         """Tell about the GPU; the list's cursor goes with it."""
         event.stop()
         self.point_at(event.gpu)
+
+    def on_nodes_opened(self, event: Nodes.Opened) -> None:
+        """The list of the node's GPUs."""
+        line = self.query_one("#gpu-filter", Input)
+        line.value, line.display = f"{event.node}*", True
+        self.query_one("#gpu-views", ContentSwitcher).current = "gpu-table"
+        self.query_one(GpuTable).focus()
 
     def action_next_view(self) -> None:
         """The next view."""

@@ -22,8 +22,8 @@ from gssr.tui.keys import key
 from gssr.tui.order import passing
 from gssr.tui.shared.history import history_rows
 from gssr.tui.shared.panel import LineDrawing
+from gssr.tui.shared.steady_order import SteadyOrders
 from gssr.tui.shared.timed import Cells, axis_row, cells_of, fractions, in_cells
-from gssr.tui.steady_order import SteadyOrders
 from gssr.tui.view import View
 
 _MARK = 2
@@ -79,6 +79,8 @@ class GpuTable(LineDrawing, ScrollView, can_focus=True):
         self._view = View()
         self._steady = SteadyOrders()
         self._history: tuple[object, Cells, int] | None = None
+        self._bars: tuple[tuple[object, ...], list[list[Segment]]] | None = None
+        """The history of the GPU drawn last, which may take several lines."""
         self._hovered = -1
 
     # What is shown
@@ -222,10 +224,14 @@ class GpuTable(LineDrawing, ScrollView, can_focus=True):
         cells, begin = self._cells(result, width)
         if cells.n < _LEAST_HISTORY:
             return strip.adjust_cell_length(width)
+        key = (result, gpu, cells, self.tall, palette.theme)
+        if self._bars is not None and self._bars[0][0] is result and self._bars[0][1:] == key[1:]:
+            return Strip([*strip, Segment(" " * (begin - x)), *self._bars[1][part]]).adjust_cell_length(width)
         values = fractions(result, in_cells(result, result.grid.values[gpu], cells))
         known_from = max(cells.at(result.first) or 0, 0) if cells.start < result.first else 0
-        row = history_rows(values, self.tall, palette, self.glyphs, known_from)[part]
-        return Strip([*strip, Segment(" " * (begin - x)), *row]).adjust_cell_length(width)
+        rows = history_rows(values, self.tall, palette, self.glyphs, known_from)
+        self._bars = key, rows
+        return Strip([*strip, Segment(" " * (begin - x)), *rows[part]]).adjust_cell_length(width)
 
     # Keys and the mouse
 

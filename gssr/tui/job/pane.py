@@ -8,12 +8,12 @@ from textual.containers import Horizontal, Vertical
 
 from gssr.model.live.frame import Frame, Query
 from gssr.tui.job.gauges import Gauges
+from gssr.tui.job.most import MostTime
 from gssr.tui.job.score import Score, ScoreHistory
 from gssr.tui.job.sentence import Sentence
 from gssr.tui.job.space_average import SpaceAverage
 from gssr.tui.job.verdict_cards import VerdictCards
 from gssr.tui.shared.pane import ScreenPane
-from gssr.tui.shared.screen_rows import ScreenRows
 from gssr.tui.shared.wall import MOST_ROWS, Wall
 from gssr.tui.view import View
 
@@ -32,16 +32,16 @@ class JobPane(ScreenPane):
 
     def compose(self) -> ComposeResult:
         """Left what it is in numbers, right what is wrong and the pictures."""
-        with Horizontal(id="job-of-recording"):
+        with Horizontal(id="job-body"):
             with Vertical(id="job-left"):
                 yield Score(id="score", classes="panel")
                 yield Gauges(id="gauges", classes="panel")
             with Vertical(id="job-right"):
                 yield Sentence(id="sentence", classes="panel")
                 yield VerdictCards(id="verdicts", classes="panel")
+                yield MostTime(id="most-time", classes="panel")
                 yield SpaceAverage(id="space-average", classes="panel")
                 yield Wall(id="wall", classes="panel")
-        yield ScreenRows("job")
 
     def on_mount(self) -> None:
         """Name the cards."""
@@ -74,16 +74,10 @@ class JobPane(ScreenPane):
         return replace(query, score_columns=min(max(curve, 20), _SCORES))
 
     def show(self, results: Sequence[Frame], view: View) -> None:
-        """See ScreenPane; a trace is still one drawing."""
+        """See ScreenPane."""
         result = results[0]
-        trace = result.part is not None
-        self.query_one("#job-of-recording").display = not trace
-        rows = self.query_one(ScreenRows)
-        rows.display = trace
-        if trace:
-            rows.show_all(results, view)
-            return
+        self.query_one(VerdictCards).display = result.part is None
         self._fit(result.n_gpus)
         self.query_one(SpaceAverage).axis_at = self.query_one(Wall).offset_of(result) - 1
-        for widget in (Score, Gauges, Sentence, VerdictCards, SpaceAverage, Wall):
+        for widget in (Score, Gauges, Sentence, VerdictCards, MostTime, SpaceAverage, Wall):
             self.query_one(widget).show(result, view)  # type: ignore[attr-defined]

@@ -4,7 +4,7 @@ import numpy as np
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.strip import Strip
-from textual.widgets import Digits, Label
+from textual.widgets import Digits
 
 from gssr.metrics import best_measured
 from gssr.model.live.frame import RECENT_SECONDS, Frame
@@ -14,7 +14,7 @@ from gssr.render.scale import fixed, metric_of, unit_of
 from gssr.score import CAVEAT, DEFINITION, how_to_measure
 from gssr.tui.axis import seconds_text
 from gssr.tui.shared.history import history_rows
-from gssr.tui.shared.panel import Panel
+from gssr.tui.shared.panel import Panel, Words
 from gssr.tui.shared.timed import cells_of, rolls
 from gssr.tui.view import View
 
@@ -44,11 +44,11 @@ class Score(Vertical):
         """The number, what it is, and its curve."""
         with Horizontal(id="score-head"):
             yield Digits("", id="score-digits")
-            yield Label("", id="score-plain")
+            yield Words("", id="score-plain")
             with Vertical(id="score-words"):
-                yield Label("score", id="score-word")
-                yield Label("", id="score-of")
-        yield Label("", id="score-remark")
+                yield Words("score", id="score-word")
+                yield Words("", id="score-of")
+        yield Words("", id="score-remark")
         yield ScoreHistory(id="score-curve")
 
     def on_mount(self) -> None:
@@ -76,14 +76,15 @@ class Score(Vertical):
                 unit = unit_of(metric_of(best))
                 shown, word = f"{fixed(known[best] * unit.factor, 0)}{unit.name}", metric_of(best).label
         ascii_only = self.app.glyphs.levels.isascii()  # type: ignore[attr-defined]
-        digits, plain = self.query_one("#score-digits", Digits), self.query_one("#score-plain", Label)
+        digits, plain = self.query_one("#score-digits", Digits), self.query_one("#score-plain", Words)
         digits.display, plain.display = not ascii_only, ascii_only
-        digits.update(shown)
-        plain.update(shown)
-        self.query_one("#score-word", Label).update(word)
-        self.query_one("#score-of", Label).update(of)
-        said = self.query_one("#score-remark", Label)
-        said.update(remark)
+        if digits.value != shown:
+            digits.update(shown)
+        plain.say(shown)
+        self.query_one("#score-word", Words).say(word)
+        self.query_one("#score-of", Words).say(of)
+        said = self.query_one("#score-remark", Words)
+        said.say(remark)
         said.display = bool(remark)
         curve = self.query_one(ScoreHistory)
         curve.display = score is not None

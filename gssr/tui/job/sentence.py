@@ -12,7 +12,7 @@ from gssr.render.roles import Row, Span
 from gssr.render.scale import percent
 from gssr.render.shares import legend as categories
 from gssr.render.shares import split_bar
-from gssr.tui.judge import LEAST_SECONDS
+from gssr.tui.judge import not_judged
 from gssr.tui.shared.panel import RowsPanel
 from gssr.tui.view import View
 
@@ -45,14 +45,6 @@ class Sentence(RowsPanel):
             rows.append((Span("run        ", "dim"), *breakdown_bar(breakdown, width - 11, ascii_only)))
             rows.append((Span("last minute", "dim"), *bar_of(lately, width - 11, ascii_only)))
         return [*rows, *legend(breakdown, width, height - len(rows), ascii_only)][:height]
-
-
-def not_judged(result: Frame) -> str:
-    """Why there is no verdict yet."""
-    lasted = result.last - result.first
-    if result.is_live and lasted < LEAST_SECONDS:
-        return f"Where the GPU time goes is told from {LEAST_SECONDS:.0f} s on: in {LEAST_SECONDS - lasted:.0f} s."
-    return "The rules look at this window ..."
 
 
 def last_minute(breakdown: Breakdown) -> Floats | None:

@@ -8,7 +8,6 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.message import Message
-from textual.widgets import Label
 
 from gssr.model.live.frame import Frame
 from gssr.model.results import Severity, Verdict
@@ -16,6 +15,7 @@ from gssr.render.cells import clean
 from gssr.render.glyphs import in_ascii
 from gssr.render.verdicts import texts_of
 from gssr.tui.keys import key
+from gssr.tui.shared.panel import Words
 from gssr.tui.view import View
 
 MOST_CARDS = 3
@@ -41,9 +41,9 @@ class VerdictCard(Vertical, can_focus=True):
 
     def compose(self) -> ComposeResult:
         """Title, evidence, advice."""
-        yield Label(classes="card-title")
-        yield Label(classes="card-evidence")
-        yield Label(classes="card-advice")
+        yield Words(classes="card-title")
+        yield Words(classes="card-evidence")
+        yield Words(classes="card-advice")
 
     def tell(self, verdict: Verdict, ascii_only: bool) -> None:
         """Show this verdict."""
@@ -52,8 +52,8 @@ class VerdictCard(Vertical, can_focus=True):
         evidence = "; ".join(clean(text) for text in texts_of(verdict))
         advice = f"{'>' if ascii_only else '→'} {clean(verdict.advice)}"
         texts = [title, Text(evidence), Text(advice)]
-        for label, text in zip(self.query(Label), texts, strict=True):
-            label.update(Text(in_ascii(text.plain)) if ascii_only else text)
+        for label, text in zip(self.query(Words), texts, strict=True):
+            label.say(Text(in_ascii(text.plain)) if ascii_only else text)
         for severity in MARKS:
             self.set_class(verdict.severity == severity, f"-{severity}")
         self.tooltip = f"{clean(verdict.title)}\n{evidence}\n{advice}"
@@ -75,7 +75,7 @@ class VerdictCards(Vertical):
         """As many cards as there may be."""
         for number in range(MOST_CARDS):
             yield VerdictCard(number)
-        yield Label("", id="more-verdicts")
+        yield Words("", id="more-verdicts")
 
     def show(self, result: Frame, _view: View) -> None:
         """See Panel."""
@@ -87,6 +87,6 @@ class VerdictCards(Vertical):
             if card.display:
                 card.tell(verdicts[number], self.app.glyphs.levels.isascii())  # type: ignore[attr-defined]
         more = len(verdicts) - len(cards)
-        said = self.query_one("#more-verdicts", Label)
+        said = self.query_one("#more-verdicts", Words)
         said.display = more > 0 or (result.judgement is not None and not verdicts)
-        said.update(f"{more} more on Why" if more > 0 else "no rule finds anything wrong")
+        said.say(f"{more} more on Why" if more > 0 else "no rule finds anything wrong")

@@ -4,7 +4,9 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.app import App
 from textual.strip import Strip
+from textual.visual import VisualType
 from textual.widget import Widget
+from textual.widgets import Label
 
 from gssr.model.live.frame import Frame
 from gssr.render.glyphs import Glyphs, drawable
@@ -36,10 +38,23 @@ class Drawing:
         return strip if base is None else strip.apply_style(base)
 
 
+class Words(Label):
+    """Words that are laid out anew only where they have changed: a layout costs more than all drawing."""
+
+    _said: object = None
+
+    def say(self, content: VisualType) -> None:
+        """Show these."""
+        if content != self._said:
+            self._said = content
+            self.update(content)
+
+
 class LineDrawing(Drawing):
     """A widget that is drawn line by line (Textual's Line API) by ``draw_line``."""
 
     rich_style: Style
+    _ground: Style | None = None
 
     def draw_line(self, y: int) -> Strip:
         """Draw one line of the content."""
@@ -47,7 +62,9 @@ class LineDrawing(Drawing):
 
     def render_line(self, y: int) -> Strip:
         """The line, on the widget's own background."""
-        return self.draw_line(y).apply_style(self.rich_style)
+        if y == 0 or self._ground is None:  # what CSS says costs more than a line
+            self._ground = self.rich_style
+        return self.draw_line(y).apply_style(self._ground)
 
 
 class Panel(LineDrawing, Widget, can_focus=True):

@@ -30,6 +30,8 @@ _STATES: dict[str, tuple[str, Role]] = {
 class TopBar(Drawing, Static):
     """One line about the run."""
 
+    _said: Text | None = None
+
     def show(self, result: Frame, view: View) -> None:
         """Tell about this result, as much as fits."""
         ellipsis, width = self.glyphs.ellipsis, self.size.width
@@ -47,7 +49,10 @@ class TopBar(Drawing, Static):
             if sum(cell_width(span.text) for span in line) + 2 + cell_width(piece.text) <= width:
                 line = (*line, Span("  "), piece)
         style = self.palette.style
-        self.update(Text.assemble(*((span.text, style(span.role)) for span in drawable(line, self.glyphs))))
+        text = Text.assemble(*((span.text, style(span.role)) for span in drawable(line, self.glyphs)))
+        if text != self._said:
+            self._said = text
+            self.update(text, layout=False)
 
 
 def state_text(result: Frame) -> Span:

@@ -161,7 +161,7 @@ class TimePane(ScreenPane):
         if result is not None and result.part is None and not result.traced:
             self.notify(_NO_TRACE)
         else:
-            self.app.action_move("density")  # type: ignore[attr-defined]
+            self.app.action_move("level")  # type: ignore[attr-defined]
 
     # Search
 

@@ -11,7 +11,7 @@ from gssr.model.live.frame import Frame
 from gssr.render.columns import columns
 from gssr.render.roles import Row, Span
 from gssr.render.scale import percent
-from gssr.tui.job.sentence import not_judged
+from gssr.tui.judge import not_judged
 from gssr.tui.shared.timed import Cells
 from gssr.tui.time.stacked import stacked
 from gssr.tui.time.timeline import Timeline

@@ -1,7 +1,5 @@
 """Every GPU over time, on the columns of the other panels of Time."""
 
-from dataclasses import replace
-
 from textual import events
 from textual.strip import Strip
 
@@ -35,12 +33,6 @@ class TimeWall(Timeline, Wall):
         """One row."""
         strip = Wall.draw_line(self, y)
         return strip if self.result is None or not self.result.n_gpus else self.overlaid(strip, self.result)
-
-    def clicked(self, view: View, event: events.MouseUp) -> View:
-        """The GPU under the mouse becomes that of the lists."""
-        offset = event.get_content_offset(self)
-        found = None if offset is None else self._at(offset.x, offset.y)
-        return view if found is None else replace(view, gpu=found[0])
 
     def on_click(self, event: events.Click) -> None:
         """A double click goes to the GPU."""

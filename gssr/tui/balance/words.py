@@ -1,7 +1,5 @@
-"""What Balance says in words: what the imbalance is, what it costs, and of what kind it is.
-
-Beside and below Balance's histogram: the imbalance over time, the GPUs' spread, the lowest nodes, the places in them.
-"""
+"""What Balance says in words: what the imbalance is, what it costs, and of what kind it is; the lowest nodes, and the places
+in them."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -15,14 +13,12 @@ from gssr.model.findings.imbalance import BEHIND
 from gssr.model.live.attention import as_the_median, attention, by_index, by_node
 from gssr.model.live.frame import Frame
 from gssr.model.results import Imbalance
-from gssr.model.statistics.grid import fold
 from gssr.render.cells import cell_width, clean, clip, fit, flow, pad
-from gssr.render.columns import area, bar
-from gssr.render.fan import fan
+from gssr.render.columns import bar
 from gssr.render.roles import Row, Span
 from gssr.render.scale import UNKNOWN, count, fixed, metric_of, number, percent, quantity, signed
-from gssr.tui.axis import GUTTER, at_text, framed, full_scale, seconds_text, time_labels
-from gssr.tui.screens.why import not_judged
+from gssr.tui.axis import at_text, full_scale
+from gssr.tui.judge import not_judged
 from gssr.tui.view import Scene
 
 ROTATES_IN, ROTATES_FEWEST = 0.2, 3
@@ -36,6 +32,8 @@ IN_TURN = 0.25
 own): two that work one after another differ by half."""
 _FEW_HOURS = 0.01
 """Less than this many GPU-hours is told in GPU-seconds."""
+_TOLD = 0.005
+"""A smaller share of the GPU time is no cost worth a sentence."""
 UNEVEN = 0.1
 """An imbalance above this deserves a look. Source: TraceML's warning threshold."""
 _NAMED = 3
@@ -72,6 +70,15 @@ def _cost(found: Imbalance) -> Row:
     return (Span(f"{unit} lost "), Span(lost, "value"), Span(f" of {all_}: {static} static, {rotating} rotating"))
 
 
+def costs(found: Imbalance) -> str:
+    """What it costs, a sentence; empty where that is unknown or next to nothing."""
+    if found.lost is None or found.resolved is None or found.resolved < _TOLD:
+        return ""
+    unit, size = ("GPU-hours", 1) if found.gpu_hours >= _FEW_HOURS else ("GPU-seconds", 3600)
+    lost, all_ = _amount(found.lost * size), _amount(found.gpu_hours * size)
+    return f"Imbalance costs {percent(found.resolved)} of the GPU time: {lost} of {all_} {unit}."
+
+
 def _amount(amount: float) -> str:
     return fixed(amount, 1 if amount >= 100 else 2 if amount >= 1 else 3)
 
@@ -95,7 +102,7 @@ def reads_as(scene: Scene, found: Imbalance) -> Row:
 def _as_judged(scene: Scene) -> Row:
     judged = scene.frame.judgement
     if judged is None:
-        return (Span(not_judged(scene), "dim"),)
+        return (Span(not_judged(scene.frame), "dim"),)
     about = (verdict for verdict in judged.verdicts if verdict.gpus or verdict.code in LATE_CODES)
     verdict = next(about, None)
     if verdict is None:
@@ -184,51 +191,6 @@ def _everywhere(scene: Scene, found: Imbalance) -> str:
     metric = metric_of(scene.frame.grid.metric)
     low, high = float(np.nanmin(found.means)), float(np.nanmax(found.means))
     return f"static: uneven over all GPUs, from {quantity(low, metric)} to {quantity(high, metric)}"
-
-
-def charts(scene: Scene, found: Imbalance, cells: int, room: int) -> list[Row]:
-    """The imbalance over time, and below it the GPUs' spread, on one axis of time."""
-    height = max((room - 3) // 2, 1)
-    rows = over_time(scene, found, cells, height)
-    if room - len(rows) >= 3:
-        rows = [*rows[:-1], *_spread(scene, found, cells, room - len(rows) - 1), rows[-1]]
-    return rows
-
-
-def over_time(scene: Scene, found: Imbalance, cells: int, height: int) -> list[Row]:
-    """A title, a chart ``height`` rows high, and the axis of time."""
-    frame = scene.frame
-    folded = fold(frame.grid, found.over_time, cells)
-    at = None if scene.view.cursor is None else folded.column(scene.view.cursor)
-    text = f"imbalance over time, 1 column = {seconds_text(folded.width)}"
-    if at is not None:
-        text = f"imbalance at the cursor: {percent(_or_none(folded.values[at]))}"
-    chart = area(folded.values.tolist(), height, scene.glyphs, cursor=at)
-    axis: Row = (Span(" " * GUTTER + time_labels(frame, folded, cells), "dim"),)
-    title: Row = (Span(fit(text, cells + GUTTER, scene.glyphs.ellipsis), "dim"),)
-    return [title, *framed(chart, 1.0, "sm_active", scene.glyphs), axis]
-
-
-def _spread(scene: Scene, found: Imbalance, cells: int, room: int) -> list[Row]:
-    """Title and chart: the GPUs' median in the band from their 5th to their 95th percentile, and the lowest GPU."""
-    frame = scene.frame
-    metric = metric_of(frame.grid.metric)
-    full = full_scale(frame, metric.name)
-    space = found.space
-    known = found.spread[np.isfinite(found.spread)]
-    mean = float(known.mean()) if len(known) else None
-    marks = "o median, _ lowest" if scene.glyphs.levels.isascii() else "⠒ median, ⠄ lowest"
-    text = f"p95-p05 {quantity(mean, metric)}; {marks}"
-    folded = fold(frame.grid, np.stack((space.p50, space.p05, space.p95, space.low)) / full, cells)
-    line, low, high, floor = folded.values[0], folded.low[1], folded.high[2], folded.low[3]
-    at = None if scene.view.cursor is None else folded.column(scene.view.cursor)
-    chart = fan(line, low, high, room - 1, scene.glyphs, floor, at)
-    title: Row = (Span(fit(text, cells + GUTTER, scene.glyphs.ellipsis), "dim"),)
-    return [title, *framed(chart, full, metric.name, scene.glyphs)]
-
-
-def _or_none(value: float) -> float | None:
-    return value if value == value else None
 
 
 def lowest(scene: Scene, found: Imbalance, width: int, room: int) -> list[Row]:

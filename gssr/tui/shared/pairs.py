@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from gssr.metrics import CLOCK_EVENT_REASONS, RATIO, THROTTLES, Metric
 from gssr.model.compare.contrast import Line
-from gssr.render.cells import clean, fit, pad
+from gssr.render.cells import fit, pad
 from gssr.render.columns import bar
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Role, Row, Span
@@ -12,7 +12,9 @@ from gssr.render.scale import NONE, fixed, metric_of, number, scale_text, signed
 from gssr.tui.axis import ORDER
 
 _WIDE = 120
-"""From so many cells on metrics have their whole name, a ratio and a scale."""
+"""From so many cells on there are a ratio and a scale."""
+_WORDS = 84
+"""From so many cells on metrics have their whole name."""
 _LEAST_BAR, _MOST_BAR = 4, 44
 _DIFFERENCE = 10
 
@@ -29,7 +31,7 @@ class Sizes(NamedTuple):
 def sizes_for(width: int, value: int = 8) -> Sizes:
     """The columns of a table ``width`` cells wide whose values take at most ``value`` cells."""
     wide = width >= _WIDE
-    name = 31 if wide else 14 if width >= 60 else 12
+    name = 31 if wide else 24 if width >= _WORDS else 14 if width >= 60 else 12
     value = value + 1 if wide else value if width >= 60 else min(value, 7)
     cells = (width - (2 + name + 2 * (value + 2) + _DIFFERENCE + (22 if wide else 0))) // 2
     return Sizes(name, value, min(cells, _MOST_BAR) if cells >= _LEAST_BAR else 0, wide)
@@ -66,7 +68,7 @@ def metric_row(own: Line, sizes: Sizes, picked: bool, glyphs: Glyphs, turned: bo
     """One metric; ``!`` where the difference is large. ``turned``: what it is compared with comes first."""
     metric = metric_named(own.metric)
     unit = unit_of(metric)
-    name = f"{metric.label if sizes.wide else metric.short} {unit.name}"
+    name = f"{metric.label if sizes.name >= 24 else metric.short} {unit.name}"
     difference = signed(None if own.points is None else own.points * own.full * unit.factor, unit.decimals)
     looks: tuple[tuple[Role, Role], ...] = (("series", "value"), ("band", "plain"))
     row = _begin(name, own.large, sizes, picked, glyphs)
@@ -79,19 +81,6 @@ def metric_row(own: Line, sizes: Sizes, picked: bool, glyphs: Glyphs, turned: bo
         ratio = NONE if own.ratio is None else f"x {fixed(own.ratio, 2)}"
         row = (*row, Span(f"{ratio:>10}{scale_text(metric, own.full):>12}", "dim"))
     return row
-
-
-def text_row(name: str, first: str, second: str, last: str, large: bool, sizes: Sizes, glyphs: Glyphs) -> Row:
-    """What has no bar: texts in the same columns."""
-    gap = sizes.bar + 1 if sizes.bar else 0
-    room = sizes.value + gap
-    cells = [fit(clean(text), room, glyphs.ellipsis) for text in (first, second)]
-    return (
-        *_begin(name, large, sizes, False, glyphs),
-        *(Span(f"{cells[0]:>{sizes.value}}{'':<{gap - max(len(cells[0]) - sizes.value, 0)}} ", "value"),),
-        Span(f"{cells[1]:>{sizes.value}}{'':<{gap - max(len(cells[1]) - sizes.value, 0)}} "),
-        Span(f"{last:>{_DIFFERENCE}}", "outlier" if large else "plain"),
-    )
 
 
 def _begin(name: str, large: bool, sizes: Sizes, picked: bool, glyphs: Glyphs) -> Row:
