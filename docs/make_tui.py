@@ -4,9 +4,9 @@ gssr/tui/screens/__init__.py."""
 from pathlib import Path
 
 from gssr.tui.actions import ACTIONS, KEY_NAMES
+from gssr.tui.screens import SCREENS
 
 from gssr.model.breakdown.categories import CATEGORIES
-from gssr.tui.screens import SCREENS
 
 PAGE = Path(__file__).with_name("tui.md")
 

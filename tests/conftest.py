@@ -45,6 +45,13 @@ settings.register_profile("gssr", derandomize=True, deadline=None, suppress_heal
 settings.load_profile("gssr")
 
 
+@pytest.fixture(autouse=True)
+def no_debug_afterwards() -> Generator[None]:
+    """``main(["--debug", ...])`` sets a variable for whatever it starts: not for what later tests start."""
+    yield
+    os.environ.pop("GSSR_DEBUG", None)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Two more than there are cores: many tests wait for what they have started."""

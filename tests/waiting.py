@@ -7,11 +7,11 @@ from typing import Any
 PATIENCE = 60.0  # s: a machine may be busy
 
 
-def until(condition: Callable[[], Any], what: str = "it") -> Any:
-    """Wait until ``condition`` holds; its value."""
+def until(condition: Callable[[], Any], what: str = "it", patience: float = PATIENCE) -> Any:
+    """Wait until ``condition`` holds, for ``patience`` s at most; its value."""
     begin = time.monotonic()
     while not (value := condition()):
         waited = time.monotonic() - begin
-        assert waited < PATIENCE, f"waited in vain for {what}"
+        assert waited < patience, f"waited in vain for {what}"
         time.sleep(min(0.002 + waited / 20, 0.05))
     return value

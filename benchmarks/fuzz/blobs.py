@@ -187,7 +187,7 @@ def _blocks(folder: Path, data: bytes) -> None:
         found = BlockReader([path]).look()
         if len(found.gpus) != len(found.owner) or len(found.file) != len(found.rowid):
             raise AssertionError("a block's GPUs don't belong to it")
-        ManyFiles([(path, 0, {0: 0, 1: 1})] * 2, 2, 1.0).others()
+        ManyFiles([(path, 0, {0: 0, 1: 1})] * 2, np.zeros(2), 1.0).others()
 
 
 def _drawn_block(rng: random.Random) -> bytes:

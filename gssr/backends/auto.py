@@ -159,7 +159,7 @@ def _with_driver(backend: Backend) -> tuple[Backend, Sequence[str]]:
 
 
 def offers(try_out: bool = False) -> list[Offer]:
-    """What each backend for real GPUs has to give here: dcgm, gpm, nvml and amd. May take seconds, and a broken driver may
+    """Tell what each backend for real GPUs gives here: dcgm, gpm, nvml and amd. May take seconds, and a broken driver may
     never return. ``try_out``: look also for what a recording through DCGM would lack."""
     from gssr.backends import amd
     from gssr.backends.nvml import offer_gpm, offer_nvml

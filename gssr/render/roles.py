@@ -91,7 +91,7 @@ ROLES: dict[Role, Look] = {
     "outside4": Look("38;5;252", "color(252)"),
 }
 ON_LIGHT: dict[int, int] = {
-    110: 25, 74: 31, 67: 67, 60: 103, 239: 250, 240: 246, 238: 252, 235: 254,
+    110: 25, 74: 31, 60: 103, 239: 250, 240: 246, 238: 252, 235: 254, 252: 248,
 }  # fmt: skip
 """The colours (of 256) of a dark terminal, and what stands for them on a light one: there more is darker."""
 FEW_COLOURS: dict[Role, str] = {"series": "cyan", "band": "dim", "fill": "dim", "track": "dim"}

@@ -205,7 +205,8 @@ def _breakdown(letters: str, part: Sequence[Comparison], options: PageOptions, m
     by_category.sort(key=lambda found: -max(abs(each.change) for each in found if each.is_certain))
     head = [Column(""), Column("A", "right")]
     for letter in known:
-        head += [Column(letter, "right"), Column(f"{letter} - A", "right"), Column("±", "right", drop=1)]
+        head += [Column(letter, "right"), Column(f"{letter} - A", "right")]
+        head += [Column("+-" if options.ascii else "±", "right", drop=1)]
     lines: list[list[Cell]] = []
     for found in by_category:
         look = LOOKS[found[0].category.name]

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+import gssr.backends.dcgm.availability  # noqa: F401  # loaded while a test replaces engine.probe, it would keep that one
+
 
 @pytest.fixture(autouse=True)
 def compiler_of_the_standin(request: pytest.FixtureRequest) -> None:

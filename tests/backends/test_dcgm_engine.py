@@ -424,6 +424,18 @@ def test_dcgm_host_that_can_be_no_address_is_a_host_that_is_silent(text):
     assert probe(address_of({"DCGM_HOST": text})) == "silent"
 
 
+def test_an_engine_with_as_many_clients_waiting_as_it_lets_wait_listens(tmp_path):
+    import socket
+
+    from gssr.backends.dcgm.engine import address_of, probe
+
+    path = str(tmp_path / "dcgm.sock")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        server.listen(0)
+        assert [probe(address_of({"DCGM_HOST": f"unix://{path}"})) for _ in range(3)] == ["listens"] * 3
+
+
 def test_missing_is_none_in_every_row(engine):
     engine.start(profiling=-37)
     run = Run(open_dcgm("dcgm", None, 0.1))

@@ -65,7 +65,9 @@ def test_an_engine_that_samples_nothing_is_left_alone_where_gpm_measures_the_sam
     environ = fake_driver.environ(gpus=2, **settings) | engine.environ
     lines = diagnosis(tmp_path, environ)
     if engine.log.exists():
-        engine.log.unlink()  # what doctor has tried
+        engine.log.unlink()  # what doctor has tried, and on a busy machine with so long a time between two samples
+    engine.stop()  # that they look like those of a watch that goes on
+    engine.start(gpus=UUIDS, capability=8 if of_driver == "no gpm" else 9)
     backend, message = recorded(tmp_path, environ)
     if of_driver == "gpm":
         assert backend == "gpm" and "dcgm not used: its engine would only begin to sample" in message

@@ -10,6 +10,7 @@ import pytest
 from evidences import GIB, HEALTHY, during, evidence, scaled
 from ticks import Record, ticks
 
+from gssr.model.account.activity import does_something
 from gssr.model.analyze import analyze
 from gssr.model.evidence.evidence import Evidence
 from gssr.model.results import Verdict
@@ -383,3 +384,44 @@ def test_what_has_ended_does_not_pause() -> None:
 def test_heat_that_slows_each_step_is_no_rhythm_of_its_own(tell: Tell) -> None:
     slow = causes.slow_clock((2,), 0.45, 0x20, 0.0, "throttled_thermal")
     assert tell(slow, step=3.0, sampling=GPM, seconds=90).warned == ["throttled_thermal"]
+
+
+def test_what_a_gpu_did_for_a_moment_is_not_said_to_be_nothing() -> None:
+    glance = evidence(workload={"cpu": 0.1}, **scaled(during(N, 100, 103, 0.5, 0.0)))
+    assert of(glance).verdicts["gpus_unused"].title == "All 8 GPUs were hardly ever used"
+    assert of(evidence(**scaled(0.0))).verdicts["gpus_unused"].title == "None of the 8 GPUs was ever used"
+    for left, said in ((0.15, "did little in the last"), (0.01, "did nothing in the last")):
+        assert (
+            said in of(evidence(workload={"cpu": 0.1}, **scaled(during(N, 200, N, left)))).verdicts["tear_down"].title
+        )
+
+
+def test_whole_per_cents_of_32_bits_are_what_they_are_in_64() -> None:
+    for per_cent in range(1, 100):
+        short, long = (np.array([per_cent], kind) / kind(100) for kind in (np.float32, np.float64))
+        assert bool(does_something(short.astype(float))[0]) == bool(does_something(long)[0]) == (per_cent > 2)
+
+
+def test_a_job_that_never_does_much_does_not_pause_while_it_works() -> None:
+    load = np.where(np.arange(N) % 7 == 0, 0.1, 0.04)
+    told = of(evidence(workload={"cpu": 0.1}, **scaled(load))).verdicts
+    assert "unexplained" in told and "pauses" not in told
+    load[50:54] = load[150:154] = load[230:234] = (
+        0.0  # these it does make, and they are the smaller part of what is lost
+    )
+    assert "pauses" not in of(evidence(workload={"cpu": 0.1}, **scaled(load))).verdicts
+
+
+def test_categories_are_shown_inside_the_window() -> None:
+    made = evidence()
+    cut = replace(made, start=made.start + 0.3, end=made.end - 0.6)
+    breakdown = judge(cut).breakdown
+    assert breakdown is not None
+    ((first, last),) = breakdown.spans("working", 9)
+    assert (first, last) == pytest.approx((cut.start, cut.end), abs=1e-6)
+
+
+def test_gpus_of_one_model_that_draw_unequal_power_at_the_same_work_do_not_wait() -> None:
+    watts = np.array([387, 424, 389, 371, 386, 373, 378, 376])[:, None]
+    told = of(evidence(without=COUNTERS, noise=0.0, gpu_utilization=1.0, power_usage=watts, gpus={"power_limit": None}))
+    assert told.shares("communication") == 0.0 and not told.warned

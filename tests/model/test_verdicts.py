@@ -194,7 +194,7 @@ def test_unused_gpus_whose_memory_is_in_use_were_found_by_the_program(idle: Any)
         verdicts(evidence(**scaled(idle) | {"memory_used": memory}, without=without))["gpus_unused"]
         for memory, without in ((40 * GIB, ()), (0.5 * GIB, ()), (40 * GIB, ("memory_used",)))
     )
-    assert "found these GPUs" in held.advice and "GiB in use on each" in held.evidence[-1].text
+    assert "found these GPUs" in held.advice and "at the peak" in held.evidence[-1].text
     assert "nvidia-smi" in empty.advice and "found these GPUs" not in empty.advice + unknown.advice
 
 

@@ -179,7 +179,7 @@ def test_a_python_without_sqlite_runs_the_command(tmp_path: Path, options: list[
     done = subprocess.run(
         command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, text=True, capture_output=True, timeout=60
     )
-    assert (done.returncode, done.stdout) == (7, "ran\n")
+    assert (done.returncode, done.stdout) == (7, "ran\n"), done.stderr
     assert (
         done.stderr.startswith("gssr: nothing is recorded: ")
         and done.stderr.count("\n") == 1

@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 
 import hostile
 import pytest
+from gssr.tui.screens import SCREENS
 from hostile import ATTACKS, harmless, narrow
 from rich.cells import cell_len
 
@@ -31,7 +32,6 @@ from gssr.store.output_file import PRIVATE
 from gssr.tui import shell
 from gssr.tui.export import export
 from gssr.tui.output import Output
-from gssr.tui.screens import SCREENS
 from gssr.tui.view import Scene, View
 
 FILE = "\x1b[31m\n<b>[red]$x^\u202e.sql"
@@ -260,7 +260,7 @@ def test_pictures_and_pdf_reports_hold_texts_as_text(
 ) -> None:
     path = recordings[1]
     code, out, said = gssr("analyze", "--png", str(tmp_path), path)
-    assert code == 0 and said.count("\n") == 5
+    assert code == 0 and said.count("\n") == 6
     harmless(out)
     harmless(said)
     n = len(drawn)

@@ -15,7 +15,8 @@ pytestmark = pytest.mark.xdist_group("slurm")
 
 
 def test_every_rank_of_a_step_records_its_gpu_and_exit_codes_come_back(slurm, tmp_path: Path) -> None:
-    command = "gssr profile --backend synthetic -t 50 -o job.sql --wrap 'sleep 1; exit $SLURM_PROCID'"
+    workload = "[ $SLURM_PROCID = 2 ] || sleep 1; sleep 1; exit $SLURM_PROCID"
+    command = f"gssr profile --backend synthetic -t 50 -o job.sql --wrap '{workload}'"
     done = slurm.run(
         "srun",
         "-wnode[1-2]",
@@ -30,7 +31,7 @@ def test_every_rank_of_a_step_records_its_gpu_and_exit_codes_come_back(slurm, tm
     assert done.returncode == 3, done.stderr
     (reader,) = open_recording(tmp_path / "job.sql").runs
     assert (reader.run.launcher, reader.run.world_size, reader.run.n_nodes) == ("slurm", 4, 2)
-    assert (reader.state, reader.run.exit_code) == ("failed", 3)
+    assert (reader.state, reader.run.exit_code) == ("failed", 2)  # of the first rank to fail; srun's is the highest
     assert sorted({gpu.node for gpu in reader.gpus}) == ["node1", "node2"]
     assert len({gpu.uuid for gpu in reader.gpus}) == len(reader.gpus) == 4
     assert [(process.rank, process.exit_code) for process in reader.processes] == [(0, 0), (1, 1), (2, 2), (3, 3)]

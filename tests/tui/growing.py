@@ -17,6 +17,14 @@ MEASURED = tuple(name for name in NAMES if not name.startswith("c2c"))
 Row = tuple[float | None, ...]
 
 
+def commit_all(writer: Writer, now: float) -> None:
+    """Commit what was added: where much has waited, in several transactions."""
+    n_left = -1
+    while n_left != len(writer._pending.rows):
+        n_left = len(writer._pending.rows)
+        assert writer.commit(now)
+
+
 class Growing:
     """One rank's file: ``n_gpus`` GPUs on ``node``, sampled every STEP seconds with jitter, and unless it is ``whole`` with
     holes and missing values."""
@@ -47,14 +55,7 @@ class Growing:
         )
         gpus = [{"device_index": index, "uuid": f"GPU-{node}-{index}"} for index in range(n_gpus)]
         self.writer.add_gpus(gpus, MEASURED, STEP)
-        self._commit_all()
-
-    def _commit_all(self) -> None:
-        """Commit what was added: where much has waited, in several transactions."""
-        n_left = -1
-        while n_left != len(self.writer._pending.rows):
-            n_left = len(self.writer._pending.rows)
-            self.writer.commit(self.now)
+        commit_all(self.writer, self.now)
 
     def grow(self, n_ticks: int = 1) -> None:
         """More rows, committed."""
@@ -66,7 +67,7 @@ class Growing:
                     self._away[gpu] = self._away[gpu] - 1 if self._away[gpu] else rng.choice((1, 2, 5, 40))
                     continue
                 self._add(gpu, self.now + rng.uniform(0, 0.05))
-        self._commit_all()
+        commit_all(self.writer, self.now)
 
     def sleep(self, seconds: float) -> None:
         """Nobody is sampled for a while."""

@@ -5,6 +5,8 @@ from contextlib import closing
 from dataclasses import replace
 from functools import lru_cache
 
+from gssr.tui.screens import BY_NAME
+
 from gssr.model.compare.alignment import aligned
 from gssr.model.live.frame import Frame, Query
 from gssr.model.live.watch import Watch
@@ -14,7 +16,6 @@ from gssr.render.glyphs import glyphs
 from gssr.render.roles import Row, text_of
 from gssr.tui import shell
 from gssr.tui.judge import answer, asked_of
-from gssr.tui.screens import BY_NAME
 from gssr.tui.view import Scene, View
 
 SIZES = ((20, 3), (40, 8), (59, 12), (72, 14), (80, 22), (119, 28), (160, 46), (300, 98))

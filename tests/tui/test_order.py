@@ -5,6 +5,7 @@ from dataclasses import replace
 import frames
 import numpy as np
 import pytest
+from gssr.tui.screens.job import to_look_at
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +13,6 @@ from gssr.model.live.frame import Frame
 from gssr.render.glyphs import UTF8
 from gssr.tui.moves import MOVES
 from gssr.tui.order import ordered, parse_filter, percentiles
-from gssr.tui.screens.job import to_look_at
 from gssr.tui.shared.steady_order import SteadyOrders
 from gssr.tui.view import Scene, View
 

@@ -13,6 +13,8 @@ import frames
 import numpy as np
 import planted
 import pytest
+from growing import commit_all
+from gssr.tui.screens import BY_NAME, why
 from hypothesis import given
 from hypothesis import strategies as st
 from test_watch import Clock
@@ -33,7 +35,6 @@ from gssr.store.read.window_edges import Window
 from gssr.store.write.writer import Writer
 from gssr.tui import judge, shell
 from gssr.tui.producer import Frames, Producer
-from gssr.tui.screens import BY_NAME, why
 from gssr.tui.view import Scene, View
 
 WIDTH, HEIGHT = 500, 120
@@ -92,7 +93,7 @@ class Grown:
         until = round(share * self.n_rows)
         self._writer.add(self._rows[self.written : until])  # type: ignore[arg-type]
         self.written = until
-        assert self._writer.commit(self._rows[until - 1][1])  # type: ignore[arg-type]
+        commit_all(self._writer, self._rows[until - 1][1])  # type: ignore[arg-type]
 
     def end(self) -> None:
         assert self._run.ended_at is not None

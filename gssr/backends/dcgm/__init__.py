@@ -61,7 +61,7 @@ def find_at_engine(spec: str, visible: Sequence[str] | None) -> Opened | None:
 
 
 def offer(try_out: bool = False) -> Offer:
-    """What DCGM could do here; takes a few seconds with a hostengine that hangs. ``try_out`` as in ``look``."""
+    """Tell what DCGM could do here; takes a few seconds with a hostengine that hangs. ``try_out`` as in ``look``."""
     from gssr.backends.dcgm.availability import look
 
     return look(try_out)

@@ -54,7 +54,7 @@ class Lacking(NamedTuple):
 
 
 def look(try_out: bool = False) -> Offer:
-    """DCGM's offer: a hostengine that answers these bindings, or a driver and a library to start an engine with."""
+    """Tell DCGM's offer: a hostengine that answers these bindings, or a driver and a library to start an engine with."""
     try:
         folders, address = find_bindings(), address_of()
         if probe(address) != "silent":
@@ -70,7 +70,7 @@ def look(try_out: bool = False) -> Offer:
 
 
 def _offer_of_engine(address: Address, try_out: bool) -> Offer:
-    """What the hostengine that listens there offers. Raises BackendError and EngineError."""
+    """Tell what the hostengine that listens there offers. Raises BackendError and EngineError."""
     engine = reach(embed=False)
     try:
         n_gpus = len(engine.call("dcgmGetAllDevices"))
@@ -155,7 +155,7 @@ def _latest(engine: Engine, entities: Sequence[tuple[int, int]], fields: Sequenc
 
 
 def _lacking(engine: Engine, found: Sequence[Sampled], already: bool) -> Lacking | None:
-    """What a recording would lack here; None when it would have everything. Raises EngineError when the connection is
+    """Tell what a recording would lack here; None when it would have everything. Raises EngineError when the connection is
     lost."""
     refusals = _refusals(engine, found)
     if refusals:
@@ -277,7 +277,7 @@ _Answer = TypeVar("_Answer")
 
 
 def _in_time(ask: Callable[[], _Answer], seconds: float = ANSWER_SECONDS) -> _Answer:
-    """What ``ask`` returns. Raises DcgmError, also when the hostengine has not answered after ``seconds``."""
+    """Return what ``ask`` returns. Raises DcgmError, also when the hostengine has not answered after ``seconds``."""
     answers: list[_Answer | BackendError] = []
 
     def run() -> None:

@@ -77,6 +77,8 @@ def probe(address: Address) -> Literal["listens", "silent", "forbidden"]:
             socket.create_connection((address.host, address.port), _PROBE_SECONDS).close()
     except PermissionError:
         return "forbidden"
+    except BlockingIOError:  # a unix socket with as many clients waiting as it lets wait
+        return "listens"
     except (OSError, UnicodeError):  # or a name that no host can have
         return "silent"
     return "listens"

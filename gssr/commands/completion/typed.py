@@ -7,8 +7,8 @@ from gssr.commands import Command
 
 SCREENS = ("job", "gpus", "map", "time", "balance", "why", "compare", "calls")
 EXPORTED = (
-    "runs", "processes", "gpus", "events", "summary", "gpu_summary", "statistics", "verdicts", "host_samples",
-    "workload_samples", "gpu_processes", "samples",
+    "runs", "processes", "gpus", "events", "summary", "gpu_summary", "statistics", "verdicts", "breakdown",
+    "host_samples", "workload_samples", "gpu_processes", "samples",
 )  # fmt: skip
 TRACE_TABLES = (
     "ranks", "kernel_types", "kernels", "kernels_by_rank", "api", "copies", "copy_sizes", "ranges", "operators", "os",

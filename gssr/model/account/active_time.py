@@ -10,9 +10,12 @@ from gssr.model.evidence.evidence import Evidence
 
 ONE_WARP_PER_SCHEDULER = 0.0625
 """Occupancy of an SM that holds one warp for each of its four schedulers, of the 64 that it can hold."""
-TYPICAL_ACTIVITY = {"working.memory": 0.6, "working.tensor": 0.25, "working.fp64": 0.2}
-"""The activity of DRAM, tensor cores and FP64 pipe from which on they are what the work is about (KempnerPulse's classes:
-0.5, 0.15 to 0.5, 0.2): of several the one that is furthest above."""
+MEMORY_BOUND, COMPUTE_BOUND = 0.75, 0.25
+"""DRAM activity of kernels that memory limits (0.6 to 0.9), and of those that compute (0.1 to 0.45): a mixture of both is
+in between."""
+TYPICAL_ACTIVITY = {"working.tensor": 0.25, "working.fp64": 0.2}
+"""The activity of tensor cores and FP64 pipe from which on they are what the rest is about (KempnerPulse's classes: 0.15 to
+0.5, 0.2): of several the one that is furthest above."""
 
 
 def split_active_time(evidence: Evidence, activity: Activity) -> dict[str, Floats]:
@@ -33,9 +36,12 @@ def split_active_time(evidence: Evidence, activity: Activity) -> dict[str, Float
         "working.few_sms": few_sms + few_warps,
         "working.slowed": slowed,
     }
-    kind = _kinds_of_work(evidence, activity)
+    running = np.maximum(activity.active - communication, 0.05)
+    found["working.memory"] = work * _memory_bound_part(evidence, running)
+    rest = work - found["working.memory"]
+    kind = _kinds_of_work(evidence, np.maximum(rest, 0.05))
     for number, name in enumerate(("working.other", *TYPICAL_ACTIVITY)):
-        found[name] = np.where(kind == number, work, 0.0)
+        found[name] = np.where(kind == number, rest, 0.0)
     return found
 
 
@@ -59,9 +65,18 @@ def _lost_to_clocks(evidence: Evidence) -> Floats:
     return np.asarray(np.nan_to_num(np.clip(1 - clocks / highest, 0.0, 1.0)), np.float64)
 
 
-def _kinds_of_work(evidence: Evidence, activity: Activity) -> Floats:
-    """[n_gpus, n_bins]: 0 for other work, else the number, from 1, of what it is about in TYPICAL_ACTIVITY."""
-    running = np.maximum(activity.active, 0.05)
+def _memory_bound_part(evidence: Evidence, running: Floats) -> Floats:
+    """The share (0-1) of the work's time [n_gpus, n_bins] in kernels that memory limits; ``running``: in which any ran."""
+    busy = evidence.series.get("dram_active")
+    if busy is None:
+        return np.zeros(running.shape)
+    part = (np.nan_to_num(busy) / running - COMPUTE_BOUND) / (MEMORY_BOUND - COMPUTE_BOUND)
+    return np.asarray(np.clip(part, 0.0, 1.0), np.float64)
+
+
+def _kinds_of_work(evidence: Evidence, running: Floats) -> Floats:
+    """[n_gpus, n_bins]: 0 for other work, else the number, from 1, of what the time ``running`` is about in
+    TYPICAL_ACTIVITY."""
 
     def while_running(name: str) -> Floats:
         values = evidence.series.get(name)
@@ -69,7 +84,6 @@ def _kinds_of_work(evidence: Evidence, activity: Activity) -> Floats:
 
     tensor_fp64 = while_running("tensor_dfma_active")
     measured = {
-        "working.memory": while_running("dram_active"),
         "working.tensor": np.maximum(while_running("tensor_active") - tensor_fp64, 0.0),
         "working.fp64": while_running("fp64_active") + tensor_fp64,
     }

@@ -11,12 +11,14 @@ from gssr.store.format.schema import GAP_INTERVALS
 ENGINE_METRICS = ("gr_engine_active", "gpu_utilization", "sm_active")
 """What tells whether a kernel runs, best first: utilization counts a moment in whose window any ran."""
 IDLE_ACTIVITY = 0.02
-"""Below this a GPU does nothing: monitors wake an unused GPU for as much."""
+"""Up to this a GPU does nothing: monitors wake an unused GPU for as much."""
 UNUSED_SHARE = 0.02
 """A GPU is unused if it does something in less than this share of its time (Princeton jobstats counts 0 %; setting up a
 library's context on it takes a second)."""
 WORKING_SHARE = 0.25
 """The job's work begins when a GPU is for the first time as active as this share of its own usual level."""
+_ROUNDED = 1e-6
+"""Samples are kept in 32 bits, in which 2 % is 0.01999999955, and means of them in 64."""
 _USUAL = 75
 """The percentile of a GPU's bins that stands for its usual level: jobs that idle for half of their time work in the rest."""
 
@@ -42,6 +44,11 @@ class Activity:
     engine: str
 
 
+def does_something(active: Floats) -> Flags:
+    """Tell bins in which a GPU does something by the share of each in which kernels run."""
+    return np.asarray(active > IDLE_ACTIVITY + _ROUNDED, bool)
+
+
 def measure_activity(evidence: Evidence) -> Activity:
     """Measure how active the GPUs of a window were."""
     shape = evidence.n_gpus, len(evidence.times)
@@ -60,7 +67,7 @@ def measure_activity(evidence: Evidence) -> Activity:
     begins = np.maximum(evidence.times, evidence.start)
     ends = np.minimum(evidence.times + evidence.width, evidence.end)
     seconds = np.broadcast_to(np.maximum(ends - begins, 0.0), shape)
-    is_used = (active >= IDLE_ACTIVITY).sum(axis=1) > UNUSED_SHARE * is_known.sum(axis=1)
+    is_used = does_something(active).sum(axis=1) > UNUSED_SHARE * is_known.sum(axis=1)
     return Activity(active, is_known, is_measured, seconds, is_used, *_outside_work(active, is_known, is_used), engine)
 
 
@@ -95,7 +102,7 @@ def _outside_work(active: Floats, is_known: Flags, is_used: Flags) -> tuple[Flag
     works = np.zeros(active.shape[1], bool)
     for row, known in zip(active[is_used], is_known[is_used], strict=True):
         usual = float(np.percentile(row[known], _USUAL)) if known.any() else 0.0
-        works |= known & (row >= max(WORKING_SHARE * usual, IDLE_ACTIVITY))
+        works |= known & does_something(row) & (row >= WORKING_SHARE * usual)
     at = np.flatnonzero(works)
     if not len(at):
         return np.zeros(len(bins), bool), np.zeros(len(bins), bool)

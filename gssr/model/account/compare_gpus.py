@@ -19,6 +19,8 @@ CERTAIN = 4.0
 """So many standard deviations count as more than chance: the largest of hundreds of values reaches three."""
 LASTING = 0.3
 """Differences whose autocorrelation from one bin to the next is above this last."""
+ALTERNATING = 0.5
+"""GPUs take turns if what all wait together varies by less than this share of what it would by chance."""
 LONGEST_INTERVAL = 1.5
 """Samples further apart than this (s) may be snapshots of a second each: their beat with the steps lasts as well."""
 
@@ -31,17 +33,19 @@ def longer_than_others(waits: Floats, inside: Flags, evidence: Evidence, are_sna
     """
     known = np.where(inside, waits, np.nan)
     seconds = SNAPSHOT_SECONDS if are_snapshots else FINE_SECONDS
-    fine = max(1, int(np.ceil(seconds / evidence.width)))
+    short, fine = (max(1, int(np.ceil(length / evidence.width))) for length in (FINE_SECONDS, seconds))
     n_nodes = len(evidence.nodes)
     longer, least = np.zeros_like(waits), np.full((n_nodes, waits.shape[1]), np.nan)
     for node in range(n_nodes):
         of = evidence.node_of == node
         if of.sum() > 1:
-            chance = CERTAIN * _chance(known[of]) / np.sqrt(fine) if are_snapshots else 0.0
-            longer[of] = np.maximum(_above_least(mean_of_groups(known[of], fine)) - chance, 0.0)
+            n, chance = fine, CERTAIN * _chance(known[of]) / np.sqrt(fine) if are_snapshots else 0.0
+            if are_snapshots and _alternate(known[of]):
+                n, chance = short, 0.0
+            longer[of] = np.maximum(_above_least(mean_of_groups(known[of], n)) - chance, 0.0)
         least[node] = _least(known[of])
     if n_nodes > 1:
-        longer += _between_nodes(least, fine, evidence)[evidence.node_of]
+        longer += _between_nodes(least, short if _alternate(least) else fine, evidence)[evidence.node_of]
     longer = np.minimum(longer, waits)
     return np.where(longer > LEAST_EXCESS, longer, 0.0)
 
@@ -49,11 +53,21 @@ def longer_than_others(waits: Floats, inside: Flags, evidence: Evidence, are_sna
 def _between_nodes(least: Floats, fine: int, evidence: Evidence) -> Floats:
     """By how much the least waiting GPUs of each node [n_nodes, n_bins] wait longer than those of other nodes."""
     near = _above_least(mean_of_groups(least, fine))
-    if evidence.interval <= LONGEST_INTERVAL and _lasts(near[:, ::fine]):
+    if (evidence.interval <= LONGEST_INTERVAL and _lasts(near[:, ::fine])) or _alternate(least):
         return near
     n = max(fine, int(np.ceil(SAMPLES_BETWEEN_NODES * evidence.interval / evidence.width)))
     lasting = _above_least(_mean_around(least, n)) - CERTAIN * _chance(least) / np.sqrt(n)
     return np.asarray(np.maximum(lasting, 0.0), np.float64)
+
+
+def _alternate(values: Floats) -> bool:
+    """Whether some of the rows [n, n_bins] are high whenever others are low: then their mean varies less than that of
+    independent ones, whose variance is the n-th part of a row's."""
+    known = values[:, np.isfinite(values).all(axis=0)]
+    if len(known) < 2 or known.shape[1] < 8:
+        return False
+    alone = float(known.var(axis=1).mean()) / len(known)
+    return alone > LEAST_EXCESS**2 and float(known.mean(axis=0).var()) < ALTERNATING * alone
 
 
 def _lasts(values: Floats) -> bool:

@@ -22,7 +22,10 @@ SEEN_SHARE = 0.1
 MORE_WHEN_IDLE = 1.3
 """A cause moves so many times more while GPUs are idle than while they work, ..."""
 CORRELATED, STANDARD_ERRORS = 0.3, 4.0
-"""... or its rate rises and falls with the idle time: with this correlation, and so many standard errors of one."""
+"""... or, in samples that mix both, its rate rises and falls with the idle time: with this correlation, and so many standard
+errors of one; and the line through them says that as many times more is moved in nothing but idle time. ..."""
+CLEAR_RISE = 0.05
+"""... What rises by less than this share of the mean rate, as a standard deviation, says nothing: counters drift so."""
 FULL_LINK = 0.8
 """Copies from pinned memory reach this share of a link's bandwidth."""
 STEADY_COPIES = 0.1
@@ -95,11 +98,17 @@ def _explained_part(rate: Floats, idle: Floats, inside: Flags, least: float) -> 
 
 
 def _rise_together(rate: Floats, idle: Floats, n_bins: int) -> bool:
-    """Whether a rate and idle time (values of cells) correlate clearly; cells of a bin are no independent ones."""
+    """Whether a rate rises clearly with idle time (values of cells); cells of a bin are no independent ones."""
     if len(rate) < 8 or rate.std() == 0 or idle.std() == 0:
         return False
     correlation = float(np.corrcoef(rate, idle)[0, 1])
-    return bool(correlation > max(CORRELATED, STANDARD_ERRORS / np.sqrt(min(len(rate), n_bins))))
+    if not correlation > max(CORRELATED, STANDARD_ERRORS / np.sqrt(min(len(rate), n_bins))):
+        return False
+    if correlation * float(rate.std()) < CLEAR_RISE * float(rate.mean()):
+        return False
+    slope = correlation * float(rate.std() / idle.std())
+    at_work = float(rate.mean()) - slope * float(idle.mean())
+    return at_work + slope >= MORE_WHEN_IDLE * max(at_work, 0.0)
 
 
 def _waiting_for_files(evidence: Evidence, idle: Floats, inside: Flags) -> Floats:

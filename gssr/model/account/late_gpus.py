@@ -17,7 +17,9 @@ ORDINARY_WAITS = CATEGORIES[POSITIONS["idle.imbalance"]].ordinary
 WAITS_LITTLE = 0.5
 """A GPU is late in a bin if it waits less than this share of what all wait there on average."""
 ALWAYS_LATE = 0.7
-"""The same GPU is late if it is so in this share of the time in which others wait; by chance it would be so in half."""
+"""The same GPU is late if it is so in this share of the time in which others wait, ..."""
+BY_CHANCE = 0.5
+"""... and the rest on average in no more than this one: where all wait seldom, and not at one time, nobody is late."""
 UNEVEN = 0.25
 """GPUs whose waits over the whole window differ by this share of their mean have unequal shares of the work."""
 TURN_SHARE = 0.2
@@ -68,10 +70,14 @@ def find_late_gpus(account: Account, node_of: Ints, interval: float) -> LateGpus
         float(np.nansum(np.where(inside, cells, 0.0) * activity.seconds)) / max(breakdown.gpu_seconds, 1e-9)
         for cells in (account.idling, account.spinning)
     )
-    share = min(idles, breakdown.share("idle.imbalance")) + min(spins, breakdown.share("communication.waiting"))
+    idles, spins = min(idles, breakdown.share("idle.imbalance")), min(spins, breakdown.share("communication.waiting"))
+    share = idles + spins
+    are_guessed = (
+        breakdown.confidence[POSITIONS["communication.waiting"]] == "guess"
+    )  # and say nothing of who waits for whom
     is_waiting = np.asarray(np.repeat(busy, n_together)[: len(breakdown.times)], bool)
-    by_gpu = _mean(np.where(busy, waits, np.nan).T)
-    if late.any() and not late.all():
+    by_gpu = _mean(waits.T)
+    if late.any() and not late.all() and float(how_often[~late].mean()) <= BY_CHANCE:
         code = _code_of_late_ones(late, node_of[used])
         return LateGpus(code, () if code == "imbalance" else tuple(used[late].tolist()), share, is_waiting)
     usual = float(np.nanmean(by_gpu))
@@ -80,14 +86,16 @@ def find_late_gpus(account: Account, node_of: Ints, interval: float) -> LateGpus
         is_uneven = float(np.nanmax(by_gpu) - np.nanmin(by_gpu)) > max(WAITS_CLEARLY, 2 * UNEVEN * usual)
         if not is_uneven and idles <= spins:
             return None
-        return LateGpus("imbalance" if is_uneven else "rotating_stragglers", (), share, is_waiting)
+        if is_uneven:
+            return LateGpus("imbalance", (), share, is_waiting)
+        return LateGpus("rotating_stragglers", (), idles if are_guessed else share, is_waiting)
     if float(np.nanstd(by_gpu)) > UNEVEN * usual:
         return LateGpus("imbalance", (), share, is_waiting)
     cells = np.nan_to_num(waits[:, busy])
     is_whole = ((cells > 0.8) | (cells < 0.2)).mean() > WHOLE_TURNS
     in_turn = min(n_late, usual) >= TURN_SHARE and busy.mean() >= TURNS_TIME
     code = "taking_turns" if in_turn and is_whole else "rotating_stragglers"
-    return LateGpus(code, (), share, is_waiting)
+    return LateGpus(code, (), idles if are_guessed else share, is_waiting)
 
 
 def _code_of_late_ones(late: Flags, node_of: Ints) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from gssr.arrays import Flags, Floats
 from gssr.model.account.activity import Activity
 from gssr.model.account.compare_gpus import mean_of_groups
-from gssr.model.account.link_traffic import gpu_link_bytes
+from gssr.model.account.link_traffic import NVLINK, gpu_link_bytes
 from gssr.model.evidence.evidence import Evidence, over_gpus
 
 COLLECTIVE_SM = 0.16
@@ -29,14 +29,23 @@ STEADY_SPREAD = 0.1
 """If the SM activity per engine activity of nine tenths of the bins lies this close together, one kind of kernel runs."""
 COLLECTIVE_POWER = 0.2
 """The power of a GPU that spins, above its idle draw, as a share of what it draws at work (simulated: 0.17 to 0.24)."""
+COLLECTIVE_MEMORY = 0.2
+"""Collectives keep the GPU's memory busy for up to this share of their time, while they transfer."""
 NO_ARITHMETIC = 0.008
 """The sum of the pipes' activities below which kernels do no arithmetic."""
 LINK_BYTES = 3e9
 """Collectives move at least so many bytes a second while they transfer: slower links than 25 Gbit/s join no GPUs."""
+QUIET_SHARE = 0.02
+"""Links that never carry more than this share of it, on average over the time of sparse kernels, join no GPUs."""
 LINK_SHARE = 0.3
 """A collective on all SMs (in-switch reductions) fills at least this share of NVLink while no pipe computes."""
 SM_NOISE, POWER_NOISE = 0.03, 0.15
 """A smaller share of sparse kernels may be noise: of the counters; of power, which trails by up to a second."""
+_NEARLY_ALL = 0.8
+"""From this share of the active time on sparse kernels are looked at alone."""
+POWER_SPREAD = 0.15
+"""GPUs of one model draw powers at the same work that differ by up to this share (eight of a node that all train at 100 %:
+371 to 424 W)."""
 _CLEARLY_ACTIVE = 0.3
 """Ratios to the engine's activity are taken in bins in which it is at least this."""
 _POWER_SECONDS, _SNAPSHOTS = 5.0, 8
@@ -60,10 +69,38 @@ def find_sparse_kernels(evidence: Evidence, activity: Activity) -> SparseKernels
     if not cells.any():
         return nothing
     if "sm_active" in evidence.series and "gr_engine_active" in evidence.series:
-        return _by_sm_activity(evidence, activity, cells)
-    if "power_usage" in evidence.series:
-        return SparseKernels(_by_power(evidence, activity, cells), False)
-    return nothing
+        found = _by_sm_activity(evidence, activity, cells)
+    elif "power_usage" in evidence.series:
+        found = SparseKernels(_by_power(evidence, activity, cells), False)
+    else:
+        return nothing
+    if found.are_small_work:
+        return found
+    by_others = np.maximum(_memory_busy(evidence) - COLLECTIVE_MEMORY * activity.active, 0.0) / (1 - COLLECTIVE_MEMORY)
+    share = np.minimum(found.share, np.maximum(activity.active - by_others, 0.0))
+    if _nobody_communicates(evidence, activity, share):
+        return SparseKernels(share, True) if "sm_active" in evidence.series else nothing
+    return SparseKernels(share, False)
+
+
+def _nobody_communicates(evidence: Evidence, activity: Activity, sparse: Floats) -> bool:
+    """Whether the links between GPUs are quiet, and kernels that would be waiting do arithmetic."""
+    if not any(name in evidence.series for name in NVLINK):
+        return False
+    if not float(gpu_link_bytes(evidence).mean()) < QUIET_SHARE * LINK_BYTES * float(sparse.mean()):
+        return False
+    flops = evidence.series.get("flop_active", evidence.series.get("tensor_active"))
+    if flops is None:
+        return False
+    alone = (sparse > _NEARLY_ALL * activity.active) & (activity.active > _CLEARLY_ACTIVE) & np.isfinite(flops)
+    return not (alone.any() and float(flops[alone].mean()) < NO_ARITHMETIC)
+
+
+def _memory_busy(evidence: Evidence) -> Floats:
+    """[n_gpus, n_bins]: the share of time in which the GPU's memory was busy; 0 where it is not known."""
+    name = "dram_active" if "dram_active" in evidence.series else "memory_copy_utilization"
+    busy = evidence.series.get(name)
+    return np.zeros((evidence.n_gpus, len(evidence.times))) if busy is None else np.nan_to_num(busy)
 
 
 def _by_sm_activity(evidence: Evidence, activity: Activity, cells: Flags) -> SparseKernels:
@@ -92,19 +129,21 @@ def _by_sm_activity(evidence: Evidence, activity: Activity, cells: Flags) -> Spa
 
 
 def _densest(measured: Floats, known: Floats) -> float:
-    """The SM activity per engine activity of the job's densest kernels. One GPU of hundreds may be the only one that works
-    while all others wait for it: then it is that of the densest GPU in half of the bins."""
+    """The SM activity per engine activity of the job's dense kernels: what is usual in the denser half of the bins of the
+    densest GPUs, for whom others may wait, if that is dense; else the densest bins show it. One GPU of hundreds may be the
+    only one that works while all others wait for it: then it is that of the densest GPU in half of the bins."""
     dense = float(np.percentile(known, 99))
     if dense >= MIXED_SM:
-        return dense
+        usual = [float(np.percentile(row[np.isfinite(row)], 75)) for row in measured if np.isfinite(row).any()]
+        return max(float(np.percentile(usual, 95)), min(dense, DENSE_SM))
     in_bin = np.nan_to_num(measured).max(axis=0)
     busiest = float(np.median(in_bin[in_bin > 0])) if in_bin.any() else 0.0
     return busiest if busiest >= MIXED_SM else dense
 
 
-def _unmixed(active: Floats, ratio: Floats, dense: float, sparse: float) -> Floats:
+def _unmixed(active: Floats, ratio: Floats, dense: float | Floats, sparse: float | Floats) -> Floats:
     """The share of each bin that kernels of the ratio ``sparse`` take, if all others are of the ratio ``dense``."""
-    return np.asarray(active * np.clip((dense - ratio) / max(dense - sparse, 1e-9), 0.0, 1.0), np.float64)
+    return np.asarray(active * np.clip((dense - ratio) / np.maximum(dense - sparse, 1e-9), 0.0, 1.0), np.float64)
 
 
 def _by_power(evidence: Evidence, activity: Activity, cells: Flags) -> Floats:
@@ -120,13 +159,15 @@ def _by_power(evidence: Evidence, activity: Activity, cells: Flags) -> Floats:
         return np.zeros_like(effort)
     effort[unknown] = over_gpus(effort[~unknown])  # of a card with two dies only the first tells its power
     ratio = _with_usual_values(effort)
-    dense = float(np.percentile(ratio[cells], 90))
+    most = float(np.percentile(ratio[cells], 90))
+    own = np.array([np.percentile(row[of], 90) if of.any() else 0.0 for row, of in zip(ratio, cells, strict=True)])
+    dense = np.where(own >= (1 - POWER_SPREAD) * most, own, most)[:, None]
     if "tensor_active" in evidence.series:
         tensor = np.where(cells, evidence.series["tensor_active"] / np.maximum(activity.active, 1e-9), np.nan)
         tensor = _with_usual_values(tensor)
-        most = float(np.percentile(tensor[cells], 95))
-        if most > 0.1:
-            ratio = np.maximum(ratio, dense * np.minimum(tensor / most, 1.0))
+        busiest = float(np.percentile(tensor[cells], 95))
+        if busiest > 0.1:
+            ratio = np.maximum(ratio, dense * np.minimum(tensor / busiest, 1.0))
     sparse = _unmixed(activity.active, ratio, dense, COLLECTIVE_POWER * dense)
     return np.where(sparse < POWER_NOISE * activity.active, 0.0, sparse)
 

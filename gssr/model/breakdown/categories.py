@@ -59,4 +59,3 @@ CATEGORIES: tuple[Category, ...] = (
 
 POSITIONS = {category.name: position for position, category in enumerate(CATEGORIES)}
 BRANCHES = tuple(dict.fromkeys(category.branch for category in CATEGORIES))
-UNKNOWN_CATEGORY = CATEGORIES[POSITIONS["unmeasured"]].short

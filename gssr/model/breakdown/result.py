@@ -113,7 +113,13 @@ class Breakdown:
         there = share >= max(0.1, 0.5 * self.share(name))
         edges = np.flatnonzero(np.diff(np.concatenate(([False], there, [False])).astype(np.int8)))
         found = sorted(zip(edges[::2], edges[1::2], strict=True), key=lambda pair: pair[0] - pair[1])[:most]
-        return [[float(self.times[first]), float(self.times[end - 1]) + self.width] for first, end in sorted(found)]
+        begins, ends = np.array(self.times), self.times + self.width
+        if len(begins) > 1:  # the window holds a part of its first bin and of its last
+            missing = self.width - self.over_time[[0, -1]].sum(axis=1) / max(len(self.by_gpu), 1)
+            missing[missing < 1e-4 * self.width] = 0.0  # rounding
+            begins[0] += missing[0]
+            ends[-1] -= missing[1]
+        return [[float(begins[first]), float(ends[end - 1])] for first, end in sorted(found)]
 
     @property
     def efficiency(self) -> Efficiency | None:

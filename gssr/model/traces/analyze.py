@@ -13,7 +13,7 @@ from gssr.gpu_name import place
 from gssr.model.custom_metrics import Custom, custom
 from gssr.model.traces import idle as idling
 from gssr.model.traces.as_metrics import levels_of
-from gssr.model.traces.booking import book_gpu
+from gssr.model.traces.booking import HostCalls, book_gpu, host_calls
 from gssr.model.traces.call_tree import TIME, tree_of
 from gssr.model.traces.call_tree import together as one_tree
 from gssr.model.traces.gpu_names import gpus_of, names_of
@@ -95,7 +95,8 @@ def analyze_timeline(
     of_two = None if like_hta else point_to_point(part, links)
     timed = own_steps if len(own_steps) * len(part.gpus) <= MOST_STEP_TIMES else own_steps[:0]
     asked = range(len(part.gpus)) if _asks(tables, *_BY_GPU) else ()
-    gpus = [_of_gpu(part, gpu, work_of.gpu(gpu), covered, timed, of_two) for gpu in asked]
+    calls = None if like_hta else host_calls(part)
+    gpus = [_of_gpu(part, gpu, work_of.gpu(gpu), covered, timed, of_two, calls) for gpu in asked]
     work = links
     if like_hta:
         is_work = timeline.intervals.kind[rows] != Kind.GPU_SYNC
@@ -397,10 +398,12 @@ class _OfGpu(NamedTuple):
 
 
 def _of_gpu(
-    part: Part, gpu: int, links: Links, covered: CoveredTimes, own_steps: Ints, of_two: Flags | None
+    part: Part, gpu: int, links: Links, covered: CoveredTimes, own_steps: Ints, of_two: Flags | None,
+    calls: HostCalls | None,
 ) -> _OfGpu:  # fmt: skip
     """Gone through in parts between which the GPU was idle, whose figures add up. What is on it and of no type, as
-    HolisticTraceAnalysis' syncs, is busy and no more. ``of_two`` [n intervals]: communication of two ranks."""
+    HolisticTraceAnalysis' syncs, is busy and no more. ``of_two`` [n intervals]: communication of two ranks. ``calls``: by
+    which its idle time is booked, None if it is not."""
     kind = part.timeline.intervals.kind
     begin, stop = part.extent(links.rows) if len(links.rows) else (part.window[0],) * 2
     bins = BINS if len(part.gpus) <= MANY_GPUS else FEWER_BINS
@@ -449,7 +452,7 @@ def _of_gpu(
         tuple(types.tolist()), under / communication_ns if communication_ns else None,
         meanwhile.waits, Course(begin, stop, shares[0], tuple(shares[1:])),
         0 if of_two is None else int(types[2] + types[6]) - exposed_collectives,
-        None if part.like_hta else book_gpu(part, links),
+        None if calls is None else book_gpu(part, links, calls),
     )  # fmt: skip
     return _OfGpu(use, _added(causes), idling.longest(*longest), in_steps)
 

@@ -1,12 +1,13 @@
 """Booking the time of each GPU of one file: when it works, communicates and copies, and why it is idle otherwise."""
 
 import re
+from typing import NamedTuple
 
 import numpy as np
 
 from gssr.arrays import Flags, Ints
 from gssr.model.traces import idle as idling
-from gssr.model.traces.gpu_book import BOOK_BINS, DECIDED, GpuBook
+from gssr.model.traces.gpu_book import DECIDED, GpuBook, book_bins
 from gssr.model.traces.launches import Links
 from gssr.model.traces.part import Part, counted
 from gssr.model.traces.segments import NONE, Segments, common, covered_by, stretches, union, without
@@ -22,16 +23,34 @@ _WAITS_FOR_PROCESSES = re.compile(r"^MPI_|^(?:gloo|mpi|ucc):")
 _ON_DEVICE, _BETWEEN_GPUS = (OPERATIONS.index("DtoD"), OPERATIONS.index("memset")), OPERATIONS.index("PtoP")
 
 
-def book_gpu(part: Part, links: Links) -> GpuBook:
+class HostCalls(NamedTuple):
+    """Where a part's calls stand in which any thread reads or loads data, and in which one waits for GPUs or processes."""
+
+    reads: Ints
+    waits: Ints
+
+
+def host_calls(part: Part) -> HostCalls:
+    """Find the calls that say why a thread launches nothing."""
+    reads = (part.named(LOADER.search, Kind.CPU_OP, Kind.RANGE, Kind.PYTHON), part.named(_READS_FILES.search, Kind.OS))
+    waits = (
+        part.named(BLOCKING.search, Kind.RUNTIME, Kind.DRIVER),
+        part.named(_WAITS_FOR_PROCESSES.search, Kind.CPU_OP, Kind.RANGE),
+    )
+    return HostCalls(np.sort(np.concatenate(reads)), np.sort(np.concatenate(waits)))
+
+
+def book_gpu(part: Part, links: Links, calls: HostCalls) -> GpuBook:
     """Book the time of the GPU whose work ``links`` are. Its work is gone through in stretches between which it is idle."""
     own = part.timeline.intervals
     begin, stop = part.window
-    edges = begin + np.arange(BOOK_BINS + 1) * max(stop - begin, 1) // BOOK_BINS
-    decided = np.zeros((len(DECIDED), BOOK_BINS + 1))
+    n_bins = book_bins(len(part.gpus))
+    edges = begin + np.arange(n_bins + 1) * max(stop - begin, 1) // n_bins
+    decided = np.zeros((len(DECIDED), n_bins + 1))
     works = _extent_of_kernels(part, links.rows)
     if works is None:
         return GpuBook(part.window, None, edges, decided, NONE, NONE, NONE, {})
-    host = _Host(part, links)
+    host = _Host(part, links, calls)
     inner = np.clip(edges, *works)
     open_, kernels, communication, rows_of_collectives = [], [], [], []
     last: int | None = None
@@ -81,24 +100,16 @@ def _split_gaps(
 
 
 class _Host:
-    """What the threads that launch a GPU's work do: when they read or load data, and when they wait for GPUs or other
-    processes."""
+    """When the threads that launch a GPU's work read or load data, and when they wait for GPUs or other processes."""
 
-    def __init__(self, part: Part, links: Links) -> None:
+    def __init__(self, part: Part, links: Links, calls: HostCalls) -> None:
         own = part.timeline.intervals
         launches = counted(own.track, len(part.timeline.tracks), links.call[links.call >= 0]) > 0
 
-        def covered(*rows: Ints) -> Segments:
-            every = np.sort(np.concatenate(rows))
-            return union(*part.times(every[launches[own.track[every]]])).some
+        def covered(rows: Ints) -> Segments:
+            return union(*part.times(rows[launches[own.track[rows]]])).some
 
-        self.reads = covered(
-            part.named(LOADER.search, Kind.CPU_OP, Kind.RANGE, Kind.PYTHON), part.named(_READS_FILES.search, Kind.OS)
-        )
-        self.waits = covered(
-            part.named(BLOCKING.search, Kind.RUNTIME, Kind.DRIVER),
-            part.named(_WAITS_FOR_PROCESSES.search, Kind.CPU_OP, Kind.RANGE),
-        )
+        self.reads, self.waits = covered(calls.reads), covered(calls.waits)
 
 
 def _extent_of_kernels(part: Part, rows: Ints) -> tuple[int, int] | None:
@@ -117,7 +128,10 @@ def _is_host_copy(part: Part, rows: Ints) -> Flags:
     """Flag copies from or to the host: those within a GPU and sets are its own work."""
     own = part.timeline.intervals
     is_copy = (own.kind[rows] == Kind.MEMCPY) | (own.kind[rows] == Kind.MEMSET)
-    return np.asarray(is_copy & ~np.isin(own.operation[rows], (*_ON_DEVICE, _BETWEEN_GPUS)), np.bool_)
+    operation = own.operation[rows]
+    for other in (*_ON_DEVICE, _BETWEEN_GPUS):
+        is_copy &= operation != other
+    return np.asarray(is_copy, np.bool_)
 
 
 def _of(start: Ints, end: Ints, chosen: Flags) -> tuple[Ints, Ints]:

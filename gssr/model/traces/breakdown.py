@@ -21,7 +21,7 @@ import numpy as np
 from gssr.arrays import Floats, Ints
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.breakdown.result import Breakdown, Confidence
-from gssr.model.traces.gpu_book import BOOK_BINS, DECIDED, GpuBook
+from gssr.model.traces.gpu_book import DECIDED, GpuBook, book_bins
 from gssr.model.traces.segments import Segments, common, covered_by
 
 _NS = 1e9
@@ -35,13 +35,14 @@ def breakdown_of(books: Sequence[GpuBook], nodes: Sequence[str | None]) -> Break
     if not books:
         return None
     begin, end = min(book.window[0] for book in books), max(book.window[1] for book in books)
-    edges = begin + np.arange(BOOK_BINS + 1) * max(end - begin, 1) // BOOK_BINS
-    before = np.zeros((len(books), len(CATEGORIES), BOOK_BINS + 1))
+    n_bins = book_bins(len(books))
+    edges = begin + np.arange(n_bins + 1) * max(end - begin, 1) // n_bins
+    by_gpu, over_time = np.zeros((len(books), len(CATEGORIES))), np.zeros((n_bins, len(CATEGORIES)))
     matched = total = 0
     for clock in dict.fromkeys(book.clock for book in books):
         places = [at for at, book in enumerate(books) if book.clock == clock]
         own = [books[at] for at in places]
-        waits = [_waits_for_others(own, at) for at in range(len(own))]
+        waits = _waits_for_others(own)
         known = [book for book in own if book.works is not None]
         works = (
             min(book.works[0] for book in known if book.works), max(book.works[1] for book in known if book.works)
@@ -50,16 +51,17 @@ def breakdown_of(books: Sequence[GpuBook], nodes: Sequence[str | None]) -> Break
         for at, book, (waiting, n) in zip(places, own, waits, strict=True):
             matched, total = matched + n, total + sum(len(each.start) for each in book.collectives.values())
             for name, values in _book(book, works, others, waiting, edges, (begin, end)).items():
-                before[at, POSITIONS[name]] += values
-    seconds = np.diff(before, axis=2) / _NS
+                seconds = np.diff(values) / _NS
+                by_gpu[at, POSITIONS[name]] += seconds.sum()
+                over_time[:, POSITIONS[name]] += seconds
     names = tuple(dict.fromkeys(node or "" for node in nodes))
     is_matched = matched >= _MATCHED_SHARE * total
     confidence: tuple[Confidence, ...] = tuple(
         "guess" if each.branch == "communication" and not is_matched else "measured" for each in CATEGORIES
     )
     return Breakdown(
-        seconds.sum(axis=2), seconds.sum(axis=0).T, names, np.array([names.index(node or "") for node in nodes], np.int64),
-        edges[:-1] / _NS, (end - begin) / BOOK_BINS / _NS, 0.0, np.zeros(len(CATEGORIES)), confidence,
+        by_gpu, over_time, names, np.array([names.index(node or "") for node in nodes], np.int64),
+        edges[:-1] / _NS, (end - begin) / n_bins / _NS, 0.0, np.zeros(len(CATEGORIES)), confidence,
     )  # fmt: skip
 
 
@@ -87,19 +89,25 @@ def _book(
     return found | decided
 
 
-def _waits_for_others(books: Sequence[GpuBook], at: int) -> tuple[Segments, int]:
-    """When the GPU at this place is in a communication kernel that not all of its GPUs have begun; and how many of its
-    kernels are known of several GPUs."""
-    found, n = [], 0
-    for name, own in books[at].collectives.items():
-        every = [book.collectives[name] for book in books if name in book.collectives]
-        if len(every) < 2 or any(len(each.start) != len(own.start) for each in every):
+def _waits_for_others(books: Sequence[GpuBook]) -> list[tuple[Segments, int]]:
+    """For each GPU: when it is in a communication kernel that not all of its GPUs have begun; and how many of its kernels
+    are known of several GPUs."""
+    by_name: dict[str, list[int]] = {}
+    for at, book in enumerate(books):
+        for name in book.collectives:
+            by_name.setdefault(name, []).append(at)
+    found: list[list[Segments]] = [[] for _ in books]
+    n_known = [0] * len(books)
+    for name, places in by_name.items():
+        every = [books[at].collectives[name] for at in places]
+        if len(every) < 2 or any(len(each.start) != len(every[0].start) for each in every):
             continue
         begun = np.max([each.start for each in every], axis=0)
         is_one = begun <= np.min([each.end for each in every], axis=0)
-        found.append(Segments(own.start[is_one], np.minimum(begun, own.end)[is_one]))
-        n += int(is_one.sum())
-    return covered_by(*found), n
+        for at, own in zip(places, every, strict=True):
+            found[at].append(Segments(own.start[is_one], np.minimum(begun, own.end)[is_one]))
+            n_known[at] += int(is_one.sum())
+    return [(covered_by(*own), n) for own, n in zip(found, n_known, strict=True)]
 
 
 def _segments(pairs: Sequence[tuple[int, int]]) -> Segments:

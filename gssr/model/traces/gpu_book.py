@@ -11,11 +11,16 @@ from typing import NamedTuple
 from gssr.arrays import Floats, Ints
 from gssr.model.traces.segments import Segments
 
-BOOK_BINS = 600
-"""Bins of a GPU's own time, in which what its file decides alone is added up."""
+_BINS, _FEWER_BINS, _MANY_GPUS = 600, 60, 1000
+"""Bins of a GPU's own time, in which what its file decides alone is added up; fewer for many GPUs: 600 take 29 KB each."""
 DECIDED = ("working.other", "idle.copies", "idle.between_kernels", "idle.input_output", "idle.host")
 """The categories that a GPU's own file decides, in the order of ``GpuBook.decided``. Names of kernels do not tell how they
 use a GPU: all of their time is other work."""
+
+
+def book_bins(n_gpus: int) -> int:
+    """How many bins the time of each of so many GPUs is booked in."""
+    return _BINS if n_gpus <= _MANY_GPUS else _FEWER_BINS
 
 
 class GpuBook(NamedTuple):

@@ -7,6 +7,7 @@ import numpy as np
 
 from gssr.arrays import Flags, Floats
 from gssr.metrics import DETECTION_METRICS
+from gssr.model.account.activity import does_something
 from gssr.model.account.book import Account, account_for
 from gssr.model.account.late_gpus import LateGpus, find_late_gpus
 from gssr.model.breakdown.categories import POSITIONS
@@ -68,6 +69,11 @@ class Job:
     def used(self) -> Flags:
         """[n_gpus]: those that did something."""
         return self.account.activity.is_used
+
+    def did_something(self, which: tuple[int, ...], since: float = -np.inf) -> bool:
+        """Whether any of these GPUs ran kernels in a bin that begins at ``since`` (unix s) or later."""
+        active = self.account.activity.active[list(which)][:, self.breakdown.times >= since]
+        return bool(does_something(active).any())
 
     @cached_property
     def steady(self) -> Flags:

@@ -7,6 +7,7 @@ second. What a sentence says of rates holds on average over the time that it cla
 import numpy as np
 
 from gssr.arrays import Flags, Floats
+from gssr.model.account.activity import does_something
 from gssr.model.account.compare_gpus import LONGEST_INTERVAL
 from gssr.model.account.late_gpus import LateGpus
 from gssr.model.account.link_traffic import is_nvlink_quiet
@@ -29,6 +30,9 @@ _TRACE = (
 )
 
 
+_CRITICAL = Threshold("critical", CRITICAL, "from this share on it is critical")
+
+
 def _loss(*names: str) -> tuple[Threshold, ...]:
     """The thresholds of a loss: the share that is ordinary for its categories, and from which on it is critical."""
     own = [CATEGORIES[POSITIONS[name]] for name in names]
@@ -37,7 +41,7 @@ def _loss(*names: str) -> tuple[Threshold, ...]:
     what = " and ".join(name.replace("_", " ").replace(".", ", ") for name in names)
     return (
         Threshold("warning", least, f"{what}: at least this share of the GPU time", source or "ours"),
-        Threshold("critical", CRITICAL, "from this share on it is critical"),
+        _CRITICAL,
     )
 
 
@@ -238,14 +242,20 @@ def imbalance(job: Job, rule: Rule) -> Found | None:
 
 @rule(
     "warning", "{share} of the GPU time is lost waiting for other GPUs; who is late changes",
-    _loss("idle.imbalance", "communication.waiting"),
+    (
+        *_loss("idle.imbalance", "communication.waiting"),
+        Threshold("jitter", 0.1, "or this share with what waits in communication", "simulated healthy jobs reach 8 %"),
+    ),
     "Let batches take equally long (sort by length, pad less, pack sequences), or let ranks run ahead of each other.",
     needs=(LEAD,),
 )  # fmt: skip
 def rotating_stragglers(job: Job, rule: Rule) -> Found | None:
     """GPUs wait for each other, for another one each time."""
     found = _late(job, rule, "rotating_stragglers")
-    return found[1] if found else None
+    if found is None:
+        return None
+    is_jitter = job.breakdown.share("idle.imbalance") < rule.at("warning") and found[0].share < rule.at("jitter")
+    return None if is_jitter else found[1]
 
 
 @rule(
@@ -268,7 +278,7 @@ def taking_turns(job: Job, rule: Rule) -> Found | None:
         Threshold("quiet", 0.5, "waiting is more than this share of it: links are quiet most of the time"),
     ),
     "Overlap it with computation, communicate less often (larger batches, gradient accumulation) or less (sharding, lower "
-    "precision); NCCL_DEBUG=INFO shows which links it takes.",
+    "precision); NCCL's log shows which links it takes.",
     needs=(LEAD,),
 )  # fmt: skip
 def communication_bound(job: Job, rule: Rule) -> Found | None:
@@ -294,9 +304,7 @@ def communication_bound(job: Job, rule: Rule) -> Found | None:
         and len(job.evidence.nodes) == 1
     ):
         more.append(told("nvlink_tx_bytes", nvlink, "NVLink carries nothing"))
-        advice = (
-            "NCCL leaves NVLink unused: see NCCL_DEBUG=INFO, NCCL_P2P_DISABLE, and nvidia-smi topo -m within the job."
-        )
+        advice = "NCCL leaves NVLink unused: its log says why. See also nvidia-smi topo -m within the job."
     return _graded(job, rule, share, "in communication kernels", {}, *more, bins=bins, advice=advice)
 
 
@@ -335,6 +343,8 @@ _PAUSED = (
     Threshold("warning", 0.05, "idle, unexplained: at least this share of the GPU time, all GPUs at once for seconds"),
     Threshold("critical", CRITICAL, "from this share on it is critical"),
 )
+_MOST_OF_IT = 0.5
+"""A sentence on pauses tells of at least this share of the time that it says is lost."""
 _REGULAR = 0.15
 """Distances between pauses that differ by less than this share are a rhythm."""
 
@@ -394,10 +404,16 @@ def _unexplained(job: Job, rule: Rule, form: str) -> Found | None:
 
 
 def _pauses(job: Job) -> list[tuple[float, float]]:
-    """When (unix s) nearly all GPUs were idle at once for no cause that was found, for at least two bins."""
+    """When (unix s) nearly all GPUs were idle at once for no cause that was found, for at least two bins. Kernels that run
+    for a few per cent of the time are work of a job that never does more, and no pause. Empty if most of the time that is
+    lost for no cause lies outside."""
     idle = (job.breakdown.share_over_time("idle.unexplained") >= 0.5) & job.steady
+    if job.used.any():
+        idle &= ~does_something(np.median(job.account.activity.active[job.used], axis=0))
     times, width = job.breakdown.times, job.breakdown.width
-    return [(float(times[first]), float(times[end - 1]) + width) for first, end in stretches(idle) if end - first >= 2]
+    found = [(float(times[first]), float(times[end - 1]) + width) for first, end in stretches(idle) if end - first >= 2]
+    lost = job.breakdown.share("idle.unexplained") * job.evidence.seconds
+    return found if sum(end - first for first, end in found) >= _MOST_OF_IT * lost else []
 
 
 def _may_beat(job: Job) -> bool:

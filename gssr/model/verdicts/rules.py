@@ -21,24 +21,20 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from gssr.model.account.activity import IDLE_ACTIVITY, UNUSED_SHARE
 from gssr.model.results import SEVERITIES
 from gssr.model.verdicts import clocks, errors, limits, losses, spans
-from gssr.model.verdicts.table import JOBSTATS, KEMPNER, TRACES, Rule, Table, Threshold, rules_of
+from gssr.model.verdicts.table import JOBSTATS, TRACES, Rule, Table, Threshold, rules_of
 from gssr.similar import did_you_mean, similar
 
 COMMON = Rule(
     "common", "info", "",
     (
-        Threshold("idle", 0.02, "below it a GPU does nothing (SM active, or the nearest to it that was measured)"),
-        Threshold("working", 0.5, "above this share of the working level a job works; below it, it waits"),
-        Threshold("low", 0.3, "below this SM activity a job waits whatever its working level is", KEMPNER),
-        Threshold("gaps", 0.9, "where the engine's activity at work is below this a job waits at work, too"),
-        Threshold("still", 0.02, "where the pipes do less arithmetic than this, and DRAM twice this, the SMs only spin"),
-        Threshold("drawn", 0.5, "where these were not measured: no copies (or DRAM), and less than this share of its power"),
-        Threshold("unused", 0.02, "a GPU that does something in less than this share of the time is unused", JOBSTATS),
-        Threshold("paused", 0.25, "below this share of the working level a job pauses"),
+        Threshold("idle", IDLE_ACTIVITY, "below it a GPU does nothing (SM active, or the nearest to it that was measured)"),
+        Threshold(
+            "unused", UNUSED_SHARE, "a GPU that does something in less than this share of the time is unused", JOBSTATS
+        ),
         Threshold("samples", 5.0, "of fewer samples a GPU nothing is told but errors: they show no lasting level"),
-        Threshold("explained", 0.8, "a symptom is explained by a cause that holds in this share of its time"),
     ),
     "", (),
 )  # fmt: skip

@@ -102,10 +102,15 @@ def gpus_unused(job: Job, rule: Rule) -> Found | None:
         )
         if n > 1:
             title |= {"some": f"None of the {n} GPUs", "were": "was", "ever": "ever"}
+    if job.did_something(unused):
+        title = {**group(job, unused), "ever": "hardly ever"}
     greatest = job.evidence.greatest.get("memory_used")
     held = np.nan if greatest is None else float(greatest[list(unused)].min())
     if held >= rule.at("memory"):
-        evidence.append(told("memory_used", held, f"at least {words.amount(held, 'memory_used')} in use on each"))
+        least, each = ("at least ", " on each") if len(unused) > 1 else ("", "")
+        evidence.append(
+            told("memory_used", held, f"at the peak {least}{words.amount(held, 'memory_used')} in use{each}")
+        )
         advice = (
             "The program found these GPUs, as the memory in use shows, and computes nothing on them: it may wait for its "
             "first step (py-spy dump --pid PID shows where), for requests, or compute on the CPU."
@@ -129,7 +134,7 @@ def start_up(job: Job, rule: Rule) -> Found | None:
 
 
 @rule(
-    "info", "The GPUs did nothing in the last {idle} ({share} of the time)",
+    "info", "The GPUs did {what} in the last {idle} ({share} of the time)",
     (
         Threshold("share", 0.05, "the GPUs do nothing in at least this share of the time, at its end"),
         Threshold("seconds", 5.0, "and for at least this many seconds"),
@@ -142,6 +147,8 @@ def tear_down(job: Job, rule: Rule) -> Found | None:
     found = _outside(job, rule, job.span[1], job.evidence.end, "end")
     if found is None or holds(job, "hang"):
         return None
+    what = "little" if job.did_something(positions(job.used), since=job.span[1]) else "nothing"
+    found = found._replace(words={**found.words, "what": what})
     if job.evidence.state in _GOING_ON:
         advice = (
             "The job still runs: see the last lines of its output. It may wait for data, write a checkpoint, or hang."
@@ -223,7 +230,7 @@ def slow_down(job: Job, rule: Rule) -> Found | None:
     """The share of the time in which GPUs work falls steadily."""
     inside = np.flatnonzero(job.steady)
     parts = min(int(rule.at("parts")), len(inside) // 2)
-    if parts < _FEWEST_PARTS:
+    if parts < _FEWEST_PARTS or job.is_hanging:
         return None
     begins, ends = working_spans(job.account)
     times = job.breakdown.times  # GPUs that begin late or end early don't slow the others down

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Floats
-from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
+from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.cached import once
 from gssr.model.live.frame import Frame
 from gssr.render.cells import clean
@@ -110,7 +110,7 @@ def _classes(frame: Frame) -> Floats:
 
 def _class(frame: Frame, gpu: int) -> str:
     value = float(_classes(frame)[gpu])
-    return CATEGORIES[POSITIONS["unmeasured"] if value != value else int(value)].short
+    return "" if value != value else CATEGORIES[int(value)].short
 
 
 def usual(result: Frame, width: int) -> list[str]:

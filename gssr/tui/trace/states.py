@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from gssr.model.breakdown.categories import CATEGORIES, UNKNOWN_CATEGORY
+from gssr.model.breakdown.categories import CATEGORIES
 from gssr.render.breakdown import LOOKS
 from gssr.render.roles import Role
 from gssr.render.shares import LETTERS, WORDS
@@ -20,7 +20,7 @@ def of_breakdown(ascii_only: bool) -> list[State]:
     """Those of a recording: the categories of GPU time."""
     return [
         State(
-            each.label if each.short == UNKNOWN_CATEGORY else each.short,
+            each.label if each.name == "unmeasured" else each.short,
             LOOKS[each.name].role,
             LOOKS[each.name].marked(ascii_only),
         )
