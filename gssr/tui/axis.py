@@ -48,6 +48,11 @@ def seconds_text(seconds: float) -> str:
     return f"{seconds:g} s" if seconds < 600 else clock.duration(seconds)
 
 
+def width_text(seconds: float) -> str:
+    """How long a cell is, in two digits."""
+    return seconds_text(float(f"{seconds:.2g}"))
+
+
 def age_text(seconds: float) -> str:
     """How old something is in at most four cells: ``11s``, ``12m``, ``3h``, ``2d``; ``-`` when there was never anything."""
     if not math.isfinite(seconds):

@@ -15,6 +15,7 @@ import numpy as np
 from gssr.arrays import Flags, Floats, Ints
 from gssr.gpu_name import is_named
 from gssr.metrics import OF_COUNTER, OF_OWN, RATIO, metric_named
+from gssr.model.breakdown.result import Breakdown
 from gssr.model.custom_metrics import Custom
 from gssr.model.findings.similar_gpus import bands
 from gssr.model.live.frame import Around, CounterLine, Frame, Query, Timeline, TracePart
@@ -75,6 +76,7 @@ class WatchTrace:
     run_ids: tuple[str, ...] = ()
 
     def __init__(self, path: str, read: Callable[[], Trace], own: Sequence[Custom] = ()) -> None:
+        self._broken_down: tuple[TraceAnalysis, Breakdown | None] | None = None
         self.path = path
         self._own = own
         self._read = read
@@ -239,7 +241,8 @@ class WatchTrace:
             refined = refined and level.ready_to_zoom()
         judgement = None
         if judged is not None and query.causes is not None:
-            judgement = Judgement(judged.verdicts, judged.abstentions, low / NS, high / NS)
+            breakdown = self._breakdown(judged)
+            judgement = Judgement(judged.verdicts, judged.abstentions, low / NS, high / NS, breakdown=breakdown)
         known = np.isfinite(grid.values)
         final = grid.values.shape[1] - 1 - np.argmax(known[:, ::-1], axis=1)
         latest = np.where(known.any(axis=1), grid.values[np.arange(n_gpus), final], np.nan)
@@ -254,6 +257,12 @@ class WatchTrace:
             timeline=timeline, judgement=judgement, part=replace(part, analysis=analysis, around=around),
             greatest=greatest,
         )  # fmt: skip
+
+    def _breakdown(self, analysis: TraceAnalysis) -> Breakdown | None:
+        """Where the GPU time went, once for each analysis."""
+        if self._broken_down is None or self._broken_down[0] is not analysis:
+            self._broken_down = analysis, analysis.breakdown
+        return self._broken_down[1]
 
     def _greatest(self, level: Level, metric: str) -> Mapping[str, float]:
         """Of a metric that nothing else tells the full scale of the greatest of a row in a column of the whole trace."""

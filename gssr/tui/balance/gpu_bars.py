@@ -16,7 +16,7 @@ from gssr.model.live.frame import Frame
 from gssr.render.cells import cell_width, clean, fit
 from gssr.render.columns import length
 from gssr.render.roles import Row, Span
-from gssr.render.scale import metric_of, number, quantity
+from gssr.render.scale import count, metric_of, number, quantity
 from gssr.tui.axis import full_scale
 from gssr.tui.keys import key
 from gssr.tui.shared.history import history_rows
@@ -74,7 +74,7 @@ class GpuBars(Panel):
         self._sorted = _Sorted(found.gpus[order], means, median)
         self.at = min(self.at, max(len(means) - 1, 0))
         metric = metric_of(result.grid.metric)
-        self.border_title = f"{len(means):,} {result.noun}s by mean {metric.label}, the lowest first"
+        self.border_title = f"{count(len(means), result.noun)} by mean {metric.label}, the lowest first"
         super().show(result, view)
         self._tell(result)
 

@@ -6,7 +6,7 @@ from gssr.model.live.attention import imbalance_of
 from gssr.model.live.frame import Frame
 from gssr.render.roles import RAMP, Row, Span
 from gssr.render.scale import percent
-from gssr.tui.axis import at_text, seconds_text
+from gssr.tui.axis import at_text, width_text
 from gssr.tui.job.space_average import GUTTER, _ticks
 from gssr.tui.shared.panel import RowsPanel
 from gssr.tui.shared.timed import cells_of, in_cells
@@ -23,7 +23,7 @@ class ImbalanceOverTime(RowsPanel):
         super().show(result, view)
         found = imbalance_of(result, view.selection)
         width = cells_of(result, max(self.content_size.width - GUTTER - 1, 1)).width
-        self.border_title = f"imbalance over time, 1 column = {seconds_text(round(width, 1 if width >= 1 else 9))}"
+        self.border_title = f"imbalance over time, 1 column = {width_text(width)}"
         worst = found.worst is not None and result.part is None
         self.border_subtitle = (
             f"worst minute from {at_text(result, found.worst_start)}: {percent(found.worst)}" if worst else ""

@@ -76,7 +76,6 @@ class JobPane(ScreenPane):
     def show(self, results: Sequence[Frame], view: View) -> None:
         """See ScreenPane."""
         result = results[0]
-        self.query_one(VerdictCards).display = result.part is None
         self._fit(result.n_gpus)
         self.query_one(SpaceAverage).axis_at = self.query_one(Wall).offset_of(result) - 1
         for widget in (Score, Gauges, Sentence, VerdictCards, MostTime, SpaceAverage, Wall):

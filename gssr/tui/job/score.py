@@ -10,9 +10,9 @@ from gssr.metrics import best_measured
 from gssr.model.live.frame import RECENT_SECONDS, Frame
 from gssr.render.clock import duration
 from gssr.render.columns import columns
-from gssr.render.scale import fixed, metric_of, unit_of
+from gssr.render.scale import fixed, metric_of, percent, unit_of
 from gssr.score import CAVEAT, DEFINITION, how_to_measure
-from gssr.tui.axis import seconds_text
+from gssr.tui.axis import lasting, seconds_text
 from gssr.tui.shared.history import history_rows
 from gssr.tui.shared.panel import Panel, Words
 from gssr.tui.shared.timed import cells_of, rolls
@@ -53,12 +53,12 @@ class Score(Vertical):
 
     def on_mount(self) -> None:
         """Say what the score is where the mouse asks."""
-        self.border_title = "GPU saturation"
         self.tooltip = f"score: {DEFINITION}, of the mean SM activity A, occupancy O and pipe activity F; {CAVEAT}"
 
     def show(self, result: Frame, view: View) -> None:
         """See Panel."""
         gpus = np.array(view.selection, np.int64) if view.selection else None
+        self.border_title = "GPU saturation" if result.part is None else "work"
         score, recent = result.whole.score(gpus), result.recent.score(gpus)
         live = result.is_live
         word, of, remark = "score", f"whole run\n{duration(result.last - result.first)}", ""
@@ -66,7 +66,11 @@ class Score(Vertical):
         if live:
             lasted = min(RECENT_SECONDS, max(result.last - result.first, 0.0))
             of = f"last {seconds_text(round(lasted))}\nrun {fixed(score, 3, '-')}"
-        if score is None:
+        if result.part is not None:
+            busy = result.window.overall(gpus).get("busy")
+            shown, word = percent(busy).replace(" ", ""), "busy"
+            of = f"of the {result.noun} time,\n{lasting(result, result.last - result.first)}"
+        elif score is None:
             known = {name: mean for name, mean in result.recent.overall(gpus).items() if mean is not None}
             best = best_measured(known)
             why = how_to_measure(result.gpus[0].backend if result.gpus else None)

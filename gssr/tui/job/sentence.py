@@ -5,17 +5,19 @@ import numpy as np
 from gssr.arrays import Floats
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.breakdown.result import Breakdown
-from gssr.model.live.frame import RECENT_SECONDS, Frame
+from gssr.model.live.frame import RECENT_SECONDS, Frame, TracePart
 from gssr.render.breakdown import LOOKS, breakdown_bar, headline, shown_categories
-from gssr.render.cells import wrap
+from gssr.render.cells import flow, wrap
 from gssr.render.roles import Row, Span
 from gssr.render.scale import percent
-from gssr.render.shares import legend as categories
-from gssr.render.shares import split_bar
+from gssr.render.shares import WORDS
 from gssr.tui.judge import not_judged
 from gssr.tui.shared.panel import RowsPanel
+from gssr.tui.trace.states import OF_TRACE
 from gssr.tui.view import View
 
+_SEEN = 0.0005
+"""A smaller share of the time is not told."""
 _TALL = 6
 """Rows from which the bar of the last minute stands below that of the run."""
 
@@ -31,10 +33,9 @@ class Sentence(RowsPanel):
     def rows(self, result: Frame, width: int, height: int) -> list[Row]:
         """The sentence, then the bars, then as much of the legend as fits."""
         ascii_only = self.glyphs.levels.isascii()
-        if result.part is not None:
-            shares = result.part.total.tolist()
-            return [split_bar(shares, width, self.glyphs.track), *categories(shares)][:height]
         breakdown = None if result.judgement is None else result.judgement.breakdown
+        if breakdown is None and result.part is not None:
+            return self._states(result.part, result.noun, width)[:height]
         if breakdown is None:
             return wrap(not_judged(result), width, role="dim")[:height]
         rows = wrap(headline(breakdown), width, role="value")
@@ -45,6 +46,29 @@ class Sentence(RowsPanel):
             rows.append((Span("run        ", "dim"), *breakdown_bar(breakdown, width - 11, ascii_only)))
             rows.append((Span("last minute", "dim"), *bar_of(lately, width - 11, ascii_only)))
         return [*rows, *legend(breakdown, width, height - len(rows), ascii_only)][:height]
+
+    def _states(self, part: TracePart, noun: str, width: int) -> list[Row]:
+        """Of a trace without GPUs, or before it is judged: the states in which its rows are."""
+        ascii_only = self.glyphs.levels.isascii() or self.palette.colourless
+        shares = np.nan_to_num(part.total)
+        edges = np.round(np.cumsum(shares) * width).astype(int).tolist()
+        bar: list[Span] = []
+        pieces: list[Row] = []
+        for at in range(len(shares)):
+            mark, role = OF_TRACE[at].mark if ascii_only else "█", OF_TRACE[at].role
+            bar.append(Span(mark * (edges[at] - (edges[at - 1] if at else 0)), role))
+            if shares[at] >= _SEEN:
+                share = Span(percent(float(shares[at])), "value")
+                pieces.append((Span(mark * 2 + " ", role), share, Span(f" {WORDS[at]}", "dim")))
+        rest = max(1 - float(shares.sum()), 0.0)
+        if rest >= _SEEN:
+            pieces.append(
+                (Span(self.glyphs.track * 2 + " ", "track"), Span(percent(rest), "value"), Span(" idle", "dim"))
+            )
+        most = max(range(len(shares)), key=lambda at: float(shares[at]))
+        said = f"{percent(float(shares[most]))} of the {noun} time is {WORDS[most]}."
+        row: Row = (*bar, Span(self.glyphs.track * (width - edges[-1]), "track"))
+        return [*wrap(said, width, role="value"), row, *flow(pieces, width, self.glyphs.ellipsis, "   ")]
 
 
 def last_minute(breakdown: Breakdown) -> Floats | None:

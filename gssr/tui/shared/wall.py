@@ -14,7 +14,7 @@ from gssr.model.live.frame import Frame
 from gssr.model.results import over_space
 from gssr.render.cells import clean, fit
 from gssr.render.scale import metric_of, number
-from gssr.tui.axis import at_text, seconds_text
+from gssr.tui.axis import at_text, width_text
 from gssr.tui.shared.history import history_rows, pair_row
 from gssr.tui.shared.panel import Panel
 from gssr.tui.shared.timed import Cells, axis_row, cells_of, fractions, in_cells, value_text
@@ -111,8 +111,7 @@ class Wall(Panel):
         noun = result.noun if result.n_gpus <= max(self.content_size.height - 1, 1) or result.by_node else "GPU"
         width = cells_of(result, self.cells(result)).width
         self.border_title = f"lowest {noun}s" if self.lowest else f"every {noun} over time"
-        each = seconds_text(round(width, 1)) if width < 60 else f"{width / 60:.1f} min"
-        self.border_subtitle = f"{metric_of(result.grid.metric).label}, {each} a cell"
+        self.border_subtitle = f"{metric_of(result.grid.metric).label}, {width_text(width)} a cell"
 
     def draw_line(self, y: int) -> Strip:
         """One row."""

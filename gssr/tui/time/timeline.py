@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from gssr.model.live.frame import Frame
-from gssr.tui.axis import at_text, seconds_text
+from gssr.tui.axis import at_text, width_text
 from gssr.tui.keys import key
 from gssr.tui.shared.panel import Panel
 from gssr.tui.shared.timed import Cells
@@ -225,9 +225,7 @@ class Timeline(Panel):
 
     def title_of(self, cells: Cells, result: Frame) -> str:
         """How long a cell is, and what is in sight."""
-        width = cells.width
-        digits = float(f"{width:.2g}")
-        text = f"{seconds_text(digits)} a cell"
+        text = f"{width_text(cells.width)} a cell"
         if self.view.cursor is not None and cells.at(self.view.cursor) is not None:
             text = f"cursor at {at_text(result, self.view.cursor)}, {text}"
         return text

@@ -41,11 +41,12 @@ def items_of(breakdown: Breakdown, result: Frame) -> list[Item]:
     """The tree: what has a part of the time that can be seen."""
     total, seconds = breakdown.gpu_seconds, breakdown.by_gpu.sum(axis=0)
     looked_at = result.query.gpus or range(result.n_gpus)
+    has_names = result.part is None or result.part.level.name == "gpus"
 
     def gpus_of(at: int) -> tuple[Item, ...]:
         name = CATEGORIES[at].name
         most = breakdown.gpus_with_most(name)
-        if len(most) in (0, len(breakdown.by_gpu)):
+        if len(most) in (0, len(breakdown.by_gpu)) or not has_names:
             return ()
         most = sorted(most, key=lambda gpu: -float(breakdown.by_gpu[gpu, at]))[:_MOST_GPUS]
         return tuple(
@@ -146,4 +147,5 @@ class Account(Drawing, Tree[str]):
 def _hours(hours: float) -> str:
     if hours >= 0.1 or hours == 0:
         return f"{fixed(hours, 1 if hours >= 100 else 2)} GPU-h"
-    return f"{fixed(hours * 3600, 0)} GPU-s"
+    seconds = hours * 3600
+    return f"{fixed(seconds, 0)} GPU-s" if seconds >= 10 else f"{fixed(seconds * 1e3, 0)} GPU-ms"

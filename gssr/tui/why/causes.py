@@ -34,7 +34,7 @@ _OF_SEVERITY: dict[Severity, Role] = {"critical": "bad", "warning": "outlier", "
 _MOST_NAMED = 4
 _COMMAND = re.compile(
     r"\b(?:gssr doctor|(?:gssr [a-z]+|nsys profile|ncu|rocprofv3|python -m \w+)"
-    r"(?: (?:-\w+ (?!PROGRAM\b)[\w./]+(?= )|--?[\w=,.-]+|'[^']+'|[\w./-]*[./][\w./-]*[\w/-]|[A-Z]{3,}))+)"
+    r"(?: (?:-\w+ (?!PROGRAM\b)[\w./]+(?= )|--?[\w=,.-]+|'[^']+'|[\w./-]*[./][\w./-]*[\w/-]|[a-z]+_[a-z_]+|[A-Z]{3,}))+)"
 )
 """A program with its options, files and names to be filled in, in the middle of a sentence."""
 
