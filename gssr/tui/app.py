@@ -18,6 +18,7 @@ from textual.driver import Driver
 from textual.message import Message
 from textual.widgets import Footer, HelpPanel, TabbedContent
 
+from gssr.makers import BOTH, NVIDIA, maker_of, speak_of
 from gssr.model.compare.alignment import aligned
 from gssr.model.live.frame import Frame
 from gssr.model.live.watch import Watch
@@ -190,7 +191,7 @@ class LiveScreen(App[int]):
     def compose(self) -> ComposeResult:
         """The line about the run, the screens, the output, the keys."""
         yield TopBar(id="top-bar")
-        yield Words(self.reading, id="nothing", markup=False)
+        yield Words(self.reading, id="nothing")
         with TabbedContent(id="screens", initial=self.view.screen):
             for pane in PANES:
                 yield pane()
@@ -215,6 +216,7 @@ class LiveScreen(App[int]):
     def on_unmount(self) -> None:
         """Let go of the files."""
         self._producer.leave()
+        speak_of(NVIDIA)
 
     def say(self, text: str) -> None:
         """Show a notice; before the app runs, as its first."""
@@ -242,6 +244,7 @@ class LiveScreen(App[int]):
         before, self._arrived = self.results, event.results
         self.results = (self._advising(event.results[0]), *event.results[1:])
         result = self.results[0]
+        self._speak(before)
         if self.wanted_gpus is not None and result.n_gpus:
             self._select(self.wanted_gpus)
         if len(self._watches) == 1 and len(self._watches[0].run_ids) > 1:
@@ -253,6 +256,13 @@ class LiveScreen(App[int]):
         self._offer_screens()
         self.arrived()
         self.show()
+
+    def _speak(self, before: Frames) -> None:
+        """Say all in the words of whose GPUs these are."""
+        known = [(result.of_gpus or result).gpus for result in self.results]
+        if [id(gpus) for gpus in known] != [id((result.of_gpus or result).gpus) for result in before]:
+            makers = {maker_of(gpus) for gpus in known if gpus}
+            speak_of(makers.pop() if len(makers) == 1 else BOTH if makers else NVIDIA)
 
     def arrived(self) -> None:
         """Hook for the screens beside a job."""

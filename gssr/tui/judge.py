@@ -83,7 +83,9 @@ def answer(question: Question, stand: Stand) -> Judgement:
 
 
 def not_judged(result: Frame) -> str:
-    """Why there is no verdict yet."""
+    """Why there is no verdict, or not yet."""
+    if result.by_node and result.of_gpus is None:
+        return "No GPU was recorded: there is nothing to judge."
     lasted = result.last - result.first
     if result.is_live and lasted < LEAST_SECONDS:
         return f"Where the GPU time goes is told from {LEAST_SECONDS:.0f} s on: in {LEAST_SECONDS - lasted:.0f} s."

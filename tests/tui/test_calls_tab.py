@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_live_screen import seen, until, work
 from textual.pilot import Pilot
 from textual.widgets import Static, TabbedContent, Tabs
 from training import training
@@ -26,6 +25,7 @@ from gssr.tui.calls.tree import CallTreePanel
 from gssr.tui.time.trace_lines import TraceLines
 from gssr.tui.vampir import DISPLAYS
 from tests.fakes.traces.cube import write_solver
+from tests.looking import seen, until, work
 
 sys.path.append(str(Path(__file__).parents[1] / "model" / "traces"))
 from exchanging import exchanging

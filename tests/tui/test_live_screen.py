@@ -1,7 +1,5 @@
 """The live screen as its user works it: keys, the mouse, sorting, filters, sizes, and a recording that grows."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -14,15 +12,13 @@ from gssr.model.live.watch import Watch
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.tui.app import LiveScreen
 from gssr.tui.dialogs.choose import ChooseOne
-from gssr.tui.export import picture_of
 from gssr.tui.gpus.columns import MEAN, NAME
 from gssr.tui.gpus.inspector import Inspector
 from gssr.tui.gpus.table import GpuTable
 from gssr.tui.job.space_average import SpaceAverage
 from gssr.tui.job.verdict_cards import VerdictCard
 from gssr.tui.shared.wall import Wall
-
-Work = Callable[[Pilot[int]], Awaitable[None]]
+from tests.looking import live_screen, seen, until, work
 
 
 @pytest.fixture(scope="module")
@@ -31,34 +27,6 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = str(tmp_path_factory.mktemp("live") / "imbalanced.sql")
     generate(Request(path, "imbalanced", 8, 0.05, 0.5))
     return path
-
-
-def live_screen(*paths: str, glyphs: Glyphs = UTF8, colors: int = 256) -> LiveScreen:
-    return LiveScreen([Watch(path) for path in paths], glyphs, 10.0, colors)
-
-
-def work(app: LiveScreen, steps: Work, size: tuple[int, int] = (120, 40)) -> None:
-    """Do the steps once the recording is shown and judged."""
-
-    async def run() -> None:
-        async with app.run_test(size=size) as pilot:
-            await until(pilot, lambda: bool(app.results) and app.results[0].n_rows > 0)
-            await steps(pilot)
-
-    asyncio.run(run())
-
-
-async def until(pilot: Pilot[int], true: Callable[[], bool], seconds: float = 20.0) -> None:
-    for _ in range(int(seconds / 0.05)):
-        if true():
-            await pilot.pause()
-            return
-        await pilot.pause(0.05)
-    raise AssertionError("it never came")
-
-
-def seen(app: LiveScreen) -> str:
-    return picture_of(app.export_screenshot()).text()
 
 
 def test_job_says_the_score_as_such_and_what_is_wrong(recording: str) -> None:
@@ -230,8 +198,7 @@ def test_every_size_says_the_score(recording: str, size: tuple[int, int], glyphs
             drawn = seen(app).rpartition("\n m ")[0] if size[1] > 10 else ""
             assert drawn.isascii(), {char for char in drawn if ord(char) > 127}
         await pilot.resize_terminal(80, 24)
-        await pilot.pause(0.2)
-        assert "every GPU over time" in seen(app)
+        await until(pilot, lambda: "every GPU over time" in seen(app))
 
     work(app, steps, size)
 

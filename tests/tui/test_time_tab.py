@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from growing import Growing
-from test_live_screen import live_screen, seen, until, work
 from textual.pilot import Pilot
 from training import training
 
@@ -30,6 +29,7 @@ from gssr.tui.time.trace_lines import TraceLines
 from gssr.tui.time.tracks import Tracks, counter_text
 from gssr.tui.time.wall import TimeWall
 from gssr.tui.trace.flows import flow_between, launch_flows, partner
+from tests.looking import live_screen, seen, until, work
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import closing
 from dataclasses import replace
 from functools import lru_cache
 
@@ -25,14 +24,14 @@ from gssr.tui.balance.words import costs, reads_as
 from gssr.tui.compare.curves import Curves
 from gssr.tui.compare.effect_table import EffectTable
 from gssr.tui.compare.effects import effects, outcome_of_sentence, sentence
-from gssr.tui.export import picture_of
 from gssr.tui.gpus.nodes import Nodes
 from gssr.tui.gpus.table import GpuTable
-from gssr.tui.judge import answer, asked_of
 from gssr.tui.shared.steady_order import SteadyOrders
 from gssr.tui.view import Scene, View
 from gssr.tui.why.account import Account, items_of
 from gssr.tui.why.causes import Cause, Causes, command_of
+from tests import looking
+from tests.looking import seen, until
 
 _WHOLE = Query(causes=TABLE)
 Work = Callable[[Pilot[int], LiveScreen], Awaitable[None]]
@@ -40,10 +39,7 @@ Work = Callable[[Pilot[int], LiveScreen], Awaitable[None]]
 
 @lru_cache(maxsize=16)
 def judged(path: str, query: Query = _WHOLE) -> Frame:
-    with closing(Watch(path)) as watch:
-        frame = watch.look(query)
-    asked = asked_of(frame)
-    return frame if asked is None else replace(frame, judgement=answer(*asked))
+    return looking.judged(path, query)
 
 
 def balance(frame: Frame, orders: SteadyOrders | None = None) -> str:
@@ -61,19 +57,6 @@ def work(paths: list[str], steps: Work, size: tuple[int, int] = (120, 40), glyph
             await steps(pilot, app)
 
     asyncio.run(run())
-
-
-async def until(pilot: Pilot[int], true: Callable[[], bool], seconds: float = 20.0) -> None:
-    for _ in range(int(seconds / 0.05)):
-        if true():
-            await pilot.pause(0.1)
-            return
-        await pilot.pause(0.05)
-    raise AssertionError("it never came")
-
-
-def seen(app: LiveScreen) -> str:
-    return picture_of(app.export_screenshot()).text()
 
 
 # Why

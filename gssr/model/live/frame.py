@@ -38,7 +38,8 @@ class Query:
     seconds, None for the narrowest that will do; ``activity``: look for where the work begins. ``gpus``: positions of the
     GPUs whose moment and timeline are wanted, none for all; ``rows``: the lines that a timeline may have, 0 for no
     timeline; ``grouped``: one of them holds similar GPUs. ``energy``: tell what the GPUs' counters say of the window.
-    ``causes``: the rules by which the window is judged, None where nobody asks. ``score_columns``: how many columns the
+    ``causes``: the rules by which the window is judged, None where nobody asks. ``beside``: tell of the cursor's column
+    also what the nodes did. ``score_columns``: how many columns the
     score's curve may have, 0 for no curve. Of traces only: ``level`` is what the lines
     are (None: the trace's own first); ``opened``: the one GPU asked for is to be shown track by track; ``tables``: of
     names; ``only``: which intervals; ``alike``: the lines are bands of rows that spend their time alike, whenever;
@@ -56,6 +57,7 @@ class Query:
     grouped: bool = True
     energy: bool = False
     causes: Table | None = None
+    beside: bool = False
     score_columns: int = 0
     level: LevelName | None = None
     opened: bool = False

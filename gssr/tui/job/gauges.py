@@ -38,8 +38,9 @@ class Gauges(RowsPanel):
 
     def rows(self, result: Frame, width: int, height: int) -> list[Row]:
         """A row for each metric."""
-        gpus = np.array(self.view.selection, np.int64) if self.view.selection else None
-        result = result.of_gpus or result
+        told, result = result, result.of_gpus or result
+        selection = result.query.gpus if result is not told else self.view.selection
+        gpus = np.array(selection, np.int64) if selection else None
         means = result.window.overall(gpus)
         now = _newest(result, gpus) if result.is_live else means
         names = shown_metrics(result)

@@ -7,6 +7,7 @@ from textual.strip import Strip
 from textual.widgets import Digits
 
 from gssr.metrics import best_measured
+from gssr.model.findings.notes import why_no_gpu
 from gssr.model.live.frame import RECENT_SECONDS, Frame
 from gssr.render.clock import duration
 from gssr.render.columns import columns
@@ -57,7 +58,9 @@ class Score(Vertical):
 
     def show(self, result: Frame, view: View) -> None:
         """See Panel."""
-        gpus = np.array(view.selection, np.int64) if view.selection else None
+        told, result = result, result.of_gpus or result
+        selection = result.query.gpus if result is not told else view.selection
+        gpus = np.array(selection, np.int64) if selection else None
         self.border_title = "GPU saturation" if result.part is None else "work"
         score, recent = result.whole.score(gpus), result.recent.score(gpus)
         live = result.is_live
@@ -73,8 +76,9 @@ class Score(Vertical):
         elif score is None:
             known = {name: mean for name, mean in result.recent.overall(gpus).items() if mean is not None}
             best = best_measured(known)
-            why = how_to_measure(result.gpus[0].backend if result.gpus else None)
-            remark = f"no score: {why or 'SM activity, occupancy or a pipe was not measured'}"
+            why = how_to_measure(result.gpus[0].backend) or "SM activity, occupancy or a pipe was not measured"
+            why = "".join(["no GPU was recorded", *why_no_gpu(result.events)]) if result.by_node else why
+            remark = f"no score: {why}"
             word, shown = "score unknown", "-"
             if best is not None:
                 unit = unit_of(metric_of(best))

@@ -15,7 +15,7 @@ from gssr.render.cells import clean
 from gssr.render.glyphs import in_ascii
 from gssr.render.verdicts import texts_of
 from gssr.tui.keys import key
-from gssr.tui.shared.panel import Words
+from gssr.tui.shared.panel import PlainText, Words
 from gssr.tui.view import View
 
 MOST_CARDS = 3
@@ -23,7 +23,7 @@ MARKS: dict[Severity, str] = {"critical": "◆", "warning": "▲", "info": "●"
 """A filled mark beside the word, so that hue never says it alone."""
 
 
-class VerdictCard(Vertical, can_focus=True):
+class VerdictCard(PlainText, Vertical, can_focus=True):
     """One verdict."""
 
     BINDINGS: ClassVar[list[BindingType]] = [key("enter", "open", "Why", "all about this verdict")]

@@ -3,19 +3,38 @@
 from rich.segment import Segment
 from rich.style import Style
 from textual.app import App
+from textual.content import Content
 from textual.strip import Strip
 from textual.visual import VisualType
 from textual.widget import Widget
 from textual.widgets import Label
 
 from gssr.model.live.frame import Frame
+from gssr.render.cells import clean
 from gssr.render.glyphs import Glyphs, drawable
 from gssr.render.roles import Row
 from gssr.tui.themes import Palette
 from gssr.tui.view import View
 
 
-class Drawing:
+class PlainText:
+    """A widget whose titles and tooltips are taken as they are: what a recording is called may look like markup."""
+
+    def render_str(self, text_content: str | Content) -> Content:
+        """The text, whatever stands in it, on one line."""
+        return text_content if isinstance(text_content, Content) else Content(clean(text_content))
+
+    @property
+    def tooltip(self) -> "VisualType | None":
+        """What is said where the mouse rests."""
+        return super().tooltip  # type: ignore[misc,no-any-return]
+
+    @tooltip.setter
+    def tooltip(self, tooltip: "VisualType | None") -> None:
+        Widget.tooltip.fset(self, Content(tooltip) if isinstance(tooltip, str) else tooltip)  # type: ignore[attr-defined]
+
+
+class Drawing(PlainText):
     """What widgets draw with: the colours of the app's theme, and the characters that its terminal can show."""
 
     app: App[object]
@@ -38,10 +57,13 @@ class Drawing:
         return strip if base is None else strip.apply_style(base)
 
 
-class Words(Label):
+class Words(PlainText, Label):
     """Words that are laid out anew only where they have changed: a layout costs more than all drawing."""
 
     _said: object = None
+
+    def __init__(self, content: VisualType = "", **attributes: str) -> None:
+        super().__init__(content, markup=False, **attributes)  # type: ignore[arg-type]
 
     def say(self, content: VisualType) -> None:
         """Show these."""

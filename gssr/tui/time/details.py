@@ -41,6 +41,12 @@ def _per_row(width: int) -> int:
     return max(width // (_WIDE_CELL if width >= _WORDS else _CELL), 1)
 
 
+def _names(result: Frame, means: Mapping[str, float | None]) -> list[str]:
+    """The metrics that were measured, and beside those of GPUs what of the nodes has a mean."""
+    beside = () if result.by_node else (name for name in _BESIDE if means.get(name) is not None)
+    return list(dict.fromkeys([*shown_metrics(result), *beside]))
+
+
 class NameUse(NamedTuple):
     """A name in a stretch of time: how often it was there, and for how long together, ns."""
 
@@ -86,7 +92,7 @@ class Details(RowsPanel):
     @staticmethod
     def rows_needed(result: Frame, width: int) -> int:
         """Rows that all metrics take."""
-        return -(-len(shown_metrics(result)) // _per_row(width))
+        return -(-len(_names(result, host_means(result.host))) // _per_row(width))
 
     def _cells(self, result: Frame) -> Cells:
         grid = result.grid if result.part is None or result.part.columns is None else result.part.columns
@@ -115,11 +121,7 @@ class Details(RowsPanel):
         """All metrics, of the nodes what there is room for, in columns."""
         n = _per_row(width)
         size = width // n
-        names = [
-            *shown_metrics(result),
-            *(name for name in _BESIDE if means.get(name) is not None and not result.by_node),
-        ]
-        names = list(dict.fromkeys(names))[: n * height]
+        names = _names(result, means)[: n * height]
         tall = -(-len(names) // n)
         label = size - _VALUE - 4 - min(max(size // 4, 5), 16)
         bar_size = size - label - _VALUE - 4

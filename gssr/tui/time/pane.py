@@ -70,7 +70,7 @@ class TimePane(ScreenPane):
         """Of a trace lines, in columns as wide as cells."""
         result = self._result()
         if query.level is None and result is not None and result.run is not None and result.part is None:
-            return query
+            return replace(query, beside=True)
         return self._of_trace(query)
 
     def _result(self) -> Frame | None:

@@ -148,4 +148,6 @@ def _hours(hours: float) -> str:
     if hours >= 0.1 or hours == 0:
         return f"{fixed(hours, 1 if hours >= 100 else 2)} GPU-h"
     seconds = hours * 3600
-    return f"{fixed(seconds, 0)} GPU-s" if seconds >= 10 else f"{fixed(seconds * 1e3, 0)} GPU-ms"
+    return (
+        f"{fixed(seconds, 1 if seconds < 10 else 0)} GPU-s" if seconds >= 0.1 else f"{fixed(seconds * 1e3, 1)} GPU-ms"
+    )

@@ -79,8 +79,8 @@ class Cause(Drawing, Vertical):
 
     def compose(self) -> ComposeResult:
         """Its title, and what is seen of it when it is open."""
-        yield Words(classes="cause-title", markup=False)
-        yield Words(classes="cause-body", markup=False)
+        yield Words(classes="cause-title")
+        yield Words(classes="cause-body")
 
     def tell(self, verdict: Verdict, is_open: bool) -> None:
         """Show this verdict."""
@@ -167,8 +167,8 @@ class Causes(Drawing, VerticalScroll, can_focus=True):
 
     def compose(self) -> ComposeResult:
         """The cards come with the verdicts; below them what could not be judged."""
-        yield Words(id="no-cause", markup=False)
-        yield Words(id="abstained", markup=False)
+        yield Words(id="no-cause")
+        yield Words(id="abstained")
 
     def show(self, result: Frame, view: View) -> None:
         """Tell what the rules say of this result; see Panel."""
