@@ -7,16 +7,17 @@ to its widgets. What a screen needs is asked by the app, in one query for the vi
 import os
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
 from textual.driver import Driver
 from textual.message import Message
-from textual.widgets import Footer, HelpPanel, TabbedContent
+from textual.widgets import Footer, TabbedContent, TabPane
 
 from gssr.makers import BOTH, NVIDIA, maker_of, speak_of
 from gssr.model.compare.alignment import aligned
@@ -34,18 +35,6 @@ from gssr.render.verdicts import naming
 from gssr.store.output_file import access_of
 from gssr.store.read.open import log_of
 from gssr.tui.axis import seconds_text
-from gssr.tui.balance.pane import BalancePane
-from gssr.tui.calls.pane import CallsPane
-from gssr.tui.commands import Everything
-from gssr.tui.compare.pane import ComparePane
-from gssr.tui.dialogs.ask import AskLine
-from gssr.tui.dialogs.choose import ChooseOne
-from gssr.tui.dialogs.events import Events
-from gssr.tui.export import ENDINGS, export, picture_of
-from gssr.tui.gpus.pane import GpusPane
-from gssr.tui.gpus.table import GpuTable
-from gssr.tui.job.pane import JobPane
-from gssr.tui.job.verdict_cards import VerdictCard
 from gssr.tui.keys import key
 from gssr.tui.moves import MOVES, go_to, measured, of_metric, played
 from gssr.tui.order import only_of, parse_filter
@@ -55,19 +44,23 @@ from gssr.tui.shared.output_pane import OutputPane
 from gssr.tui.shared.pane import ScreenPane
 from gssr.tui.shared.panel import Words
 from gssr.tui.shared.steady_order import SteadyOrders
+from gssr.tui.shared.tabs import TABS
 from gssr.tui.shared.top_bar import TopBar
-from gssr.tui.shared.wall import Wall
 from gssr.tui.themes import DEFAULT, FEW_COLOURS, NO_COLOURS, THEMES, Palette
-from gssr.tui.time.pane import TimePane
 from gssr.tui.view import Scene, ScreenName, View
-from gssr.tui.why.pane import WhyPane
 from gssr.tui.wire import thrifty
+
+if TYPE_CHECKING:
+    from textual.command import Provider
+
+    from gssr.tui.gpus.table import GpuTable
+    from gssr.tui.job.verdict_cards import VerdictCard
+    from gssr.tui.shared.wall import Wall
 
 WINDOWS = (None, 60.0, 300.0, 900.0, 3600.0)
 """What ``w`` goes through after the newest columns: the whole run (None), and its last seconds."""
 ROLLING_WIDTHS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Seconds of a cell while a run grows: the least that its sampling fills."""
-PANES: tuple[type[ScreenPane], ...] = (JobPane, GpusPane, TimePane, BalancePane, WhyPane, ComparePane, CallsPane)
 
 
 class Arrived(Message):
@@ -82,16 +75,20 @@ class Arrived(Message):
         return isinstance(message, Arrived)
 
 
+def _everything() -> "type[Provider]":
+    """What the command palette finds besides Textual's own."""
+    from gssr.tui.commands import Everything
+
+    return Everything
+
+
 class LiveScreen(App[int]):
     """The live screen on the first of ``watches``; Compare sets it beside one of the others. ``hz``: looks a second while
     something grows; ``colors`` of the terminal, 0 for none; ``table``: the rules that the job is judged by."""
 
-    CSS_PATH: ClassVar[list[str]] = [  # type: ignore[assignment]
-        "app.tcss", "job/job.tcss", "gpus/gpus.tcss", "time/time.tcss", "balance/balance.tcss", "why/why.tcss",
-        "compare/compare.tcss", "calls/calls.tcss",
-    ]  # fmt: skip
+    CSS_PATH = "app.tcss"
     TITLE = "GSSR"
-    COMMANDS = App.COMMANDS | {Everything}
+    COMMANDS = App.COMMANDS | {_everything}
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 - as Textual declares it
         (0, "-tiny"), (60, "-narrow"), (100, "-normal"), (150, "-wide")
     ]  # fmt: skip
@@ -103,8 +100,8 @@ class LiveScreen(App[int]):
     ]
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
-            key(str(at), f"tab('{pane.screen_name}')", pane.title, f"{pane.title}: {pane.question}", show=False)
-            for at, pane in enumerate(PANES, 1)
+            key(str(at), f"tab('{tab.name}')", tab.title, f"{tab.title}: {tab.question}", show=False)
+            for at, tab in enumerate(TABS, 1)
         ),
         key("m", "metric", "Metric", "choose the metric that charts show, by its name"),
         key("M", "move('next_metric')", "Next metric", "the next metric that was measured", show=False),
@@ -155,6 +152,9 @@ class LiveScreen(App[int]):
         """What the recording is called in commands that a screen advises; empty for one that is gone with the screen."""
         self.results: Frames = ()
         self._arrived: Frames = ()
+        self._panes: dict[ScreenName, ScreenPane] = {}
+        self._waiting: list[tuple[ScreenName, Callable[[], object]]] = []
+        """What is to be done once a tab is ready."""
         self.orders = SteadyOrders()
         self._said = ""
         self._other = 1
@@ -185,16 +185,42 @@ class LiveScreen(App[int]):
 
     @property
     def pane(self) -> ScreenPane:
-        """The screen in sight."""
-        return self.query_one(f"#{self.view.screen}", ScreenPane)
+        """The screen in sight, which may not be ready yet."""
+        return self.pane_of(self.view.screen)
+
+    def pane_of(self, name: ScreenName) -> ScreenPane:
+        """What a tab holds; made when it is asked for the first time."""
+        if name not in self._panes:
+            pane, styles = next(tab for tab in TABS if tab.name == name).make()
+            self._panes[name] = pane
+            self.stylesheet.read(styles)
+            self.query_one(f"#{name}", TabPane).mount(pane)
+        return self._panes[name]
+
+    def when_ready(self, name: ScreenName, call: Callable[[], object]) -> None:
+        """Call this once a tab holds all its widgets; at once if it does."""
+        if self.pane_of(name).is_ready:
+            call()
+        else:
+            self._waiting.append((name, call))
+
+    def on_screen_pane_ready(self, event: ScreenPane.Ready) -> None:
+        """Ask what it needs, and do what has waited for it."""
+        if event.name == self.view.screen:
+            self._ask()
+            self.show()
+        due = [call for name, call in self._waiting if name == event.name]
+        self._waiting = [each for each in self._waiting if each[0] != event.name]
+        for call in due:
+            call()
 
     def compose(self) -> ComposeResult:
         """The line about the run, the screens, the output, the keys."""
         yield TopBar(id="top-bar")
         yield Words(self.reading, id="nothing")
         with TabbedContent(id="screens", initial=self.view.screen):
-            for pane in PANES:
-                yield pane()
+            for tab in TABS:
+                yield TabPane(tab.title, id=tab.name)
         yield OutputPane(id="output", classes="panel")
         yield Footer(show_command_palette=True)
 
@@ -280,7 +306,7 @@ class LiveScreen(App[int]):
         output = self.query_one(OutputPane)
         if output.display:
             output.tell(Output(self._log_file.path, self._printed))
-        if not nothing:
+        if not nothing and self.pane.is_ready:
             self.pane.show(self.results, view)
 
     def _nothing(self, result: Frame) -> str:
@@ -330,9 +356,9 @@ class LiveScreen(App[int]):
         self.call_after_refresh(self.show)
 
     def _ask(self) -> None:
-        if not self.size.width:
-            return
         view, pane = self.view, self.pane
+        if not self.size.width or not pane.is_ready:
+            return
         columns = max(pane.columns(self.size.width), 1)
         query = replace(view.query(columns), causes=None if view.speed else self._table, only=only_of(view.filter))
         query = pane.asks(query)
@@ -364,10 +390,10 @@ class LiveScreen(App[int]):
             view = replace(view, lately=view.lately and view.end is None and view.span is None)
         before, self.view = self.view, view
         if before.screen != view.screen:
-            focused, left = self.screen.focused, self.query_one(f"#{before.screen}", ScreenPane)
+            focused, left = self.screen.focused, self.pane_of(before.screen)
             if focused is not None and left in focused.ancestors:  # the focus would bring its tab back
                 self.screen.set_focus(None)
-                self.call_after_refresh(self._focus_first, view.screen)
+                self.when_ready(view.screen, partial(self.call_after_refresh, self._focus_first, view.screen))
             self.query_one("#screens", TabbedContent).active = view.screen
         self._ask()
         self.show()
@@ -379,8 +405,7 @@ class LiveScreen(App[int]):
         tabs, result = self.query_one("#screens", TabbedContent), self.results[0] if self.results else None
         part = None if result is None else result.part
         profile = part is not None and part.trace.profile is not None
-        for pane in PANES:
-            name = pane.screen_name
+        for name, *_ in TABS:
             offered = not profile or name == "calls"
             offered &= name != "compare" or len(self._watches) > 1
             offered &= name != "calls" or part is not None or self.view.screen == "calls"
@@ -397,11 +422,11 @@ class LiveScreen(App[int]):
         tabs = self.query_one("#screens", TabbedContent)
         if tabs.get_tab(name).display:
             tabs.active = name
-            self.call_after_refresh(self._focus_first, name)
+            self.when_ready(name, partial(self.call_after_refresh, self._focus_first, name))
 
     def _focus_first(self, name: ScreenName) -> None:
         """Focus the first panel of a screen: of another one its tab would come back."""
-        pane = self.query_one(f"#{name}", ScreenPane)
+        pane = self.pane_of(name)
         first = next((each for each in pane.query("*") if each.focusable and each.display), None)
         if first is not None:
             first.focus()
@@ -412,21 +437,24 @@ class LiveScreen(App[int]):
         def arrive() -> None:
             self.screen.set_focus(None)
             self.look(view)
+            self.when_ready(view.screen, partial(settle, self.pane_of(view.screen)))
+
+        def settle(pane: ScreenPane) -> None:
             if gpu >= 0:
-                self.query_one(GpusPane).point_at(gpu)
+                pane.point_at(gpu)
             self._focus_first(view.screen)
 
         self.call_after_refresh(arrive)
 
-    def on_verdict_card_opened(self, event: VerdictCard.Opened) -> None:
+    def on_verdict_card_opened(self, event: "VerdictCard.Opened") -> None:
         """All about a verdict is on Why."""
         self.go(replace(self.view, screen="why", row=event.number, note=event.number))
 
-    def on_wall_picked(self, event: Wall.Picked) -> None:
+    def on_wall_picked(self, event: "Wall.Picked") -> None:
         """All about a GPU is on GPUs."""
         self.go(replace(self.view, screen="gpus"), event.gpu)
 
-    def on_gpu_table_opened(self, event: GpuTable.Opened) -> None:
+    def on_gpu_table_opened(self, event: "GpuTable.Opened") -> None:
         """Look at one GPU on all screens."""
         if self.results and event.gpu >= 0:
             name = self.results[0].place(event.gpu)
@@ -438,6 +466,7 @@ class LiveScreen(App[int]):
 
     def action_only(self) -> None:
         """Of a trace leave only some intervals, on all screens."""
+        from gssr.tui.dialogs.ask import AskLine
 
         def given(text: str | None) -> None:
             if text is None:
@@ -500,6 +529,8 @@ class LiveScreen(App[int]):
 
     def action_metric(self) -> None:
         """Choose a metric."""
+        from gssr.tui.dialogs.choose import ChooseOne
+
         scene = self.scene()
         if scene is None:
             return
@@ -516,6 +547,7 @@ class LiveScreen(App[int]):
 
     def action_go_to(self) -> None:
         """Go to a time."""
+        from gssr.tui.dialogs.ask import AskLine
 
         def there(text: str | None) -> None:
             scene = self.scene()
@@ -529,6 +561,8 @@ class LiveScreen(App[int]):
 
     def action_events(self) -> None:
         """The list of events."""
+        from gssr.tui.dialogs.events import Events
+
         if self.results:
             self.push_screen(Events(self.results[0]))
 
@@ -548,6 +582,8 @@ class LiveScreen(App[int]):
 
     def action_help(self) -> None:
         """Show the keys of the focused panel, or no longer."""
+        from textual.widgets import HelpPanel
+
         if self.screen.query(HelpPanel):
             self.action_hide_help_panel()
         else:
@@ -555,11 +591,16 @@ class LiveScreen(App[int]):
 
     def action_copy(self) -> None:
         """Copy what is seen."""
+        from gssr.tui.export import picture_of
+
         self.copy_to_clipboard(picture_of(self.export_screenshot()).text())
         self.notify("Copied, if the terminal allows it (OSC 52).")
 
     def action_export(self) -> None:
         """Write what is seen to a file."""
+        from gssr.tui.dialogs.ask import AskLine
+        from gssr.tui.export import ENDINGS, export, picture_of
+
         if not self.results:
             return
         seen, result = picture_of(self.export_screenshot()), self.results[0]

@@ -10,7 +10,6 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from gssr.render.cells import clean
 from gssr.render.scale import metric_of
-from gssr.tui.calls.pane import CallsPane
 from gssr.tui.moves import measured, of_metric
 from gssr.tui.vampir import DISPLAYS, Display
 
@@ -54,7 +53,8 @@ class Everything(Provider):
         scene = self.app.scene()  # type: ignore[attr-defined]
         if scene is None or scene.frame.part is None:
             return
-        tables = self.app.query_one(CallsPane).offered
+        pane = self.app.pane_of("calls")  # type: ignore[attr-defined]
+        tables = pane.offered if pane.is_ready else {}
         for display in DISPLAYS:
             if not display.table or display.table in tables or not tables:
                 yield Found(display.name, display.about, partial(self._show_display, display))
@@ -64,7 +64,8 @@ class Everything(Provider):
         grouped = view.grouped or display.alike
         self.app.go(replace(view, screen=display.screen, alike=display.alike, grouped=grouped, row=0, top=0))  # type: ignore[attr-defined]
         if display.table:
-            self.app.query_one(CallsPane).want(display.table)
+            pane = self.app.pane_of(display.screen)  # type: ignore[attr-defined]
+            self.app.when_ready(display.screen, partial(pane.want, display.table))  # type: ignore[attr-defined]
 
     def _metrics(self) -> Iterator[Found]:
         scene = self.app.scene()  # type: ignore[attr-defined]

@@ -18,7 +18,7 @@ from gssr.tui.view import View
 class BalancePane(ScreenPane):
     """What does imbalance cost?"""
 
-    screen_name, title, question = "balance", "Balance", "What does imbalance cost?"
+    screen_name = "balance"
 
     def compose(self) -> ComposeResult:
         """The answer above, who on the left, when and where on the right."""

@@ -28,7 +28,7 @@ _TAB = "calls-of-"
 class CallsPane(ScreenPane):
     """What took the time?"""
 
-    screen_name, title, question = "calls", "Calls", "What took the time?"
+    screen_name = "calls"
     BINDINGS: ClassVar[list[BindingType]] = [
         key("slash", "seek", "Search", "only the names that hold this; * and ? stand for anything"),
         key("v", "next_table(1)", "Next table", "the next sub-tab: kernels, ranges, copies, messages, files, the tree"),

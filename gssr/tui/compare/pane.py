@@ -19,7 +19,7 @@ from gssr.tui.view import View
 class ComparePane(ScreenPane):
     """Was another run better?"""
 
-    screen_name, title, question = "compare", "Compare", "Was another run better?"
+    screen_name = "compare"
     BINDINGS: ClassVar[list[BindingType]] = [
         key("a", "app.move('align')", "Align", "align two runs at their start, their work, or a mark"),
         key("c", "app.next_other", "Other run", "compare with the next recording or run"),

@@ -25,7 +25,7 @@ _VIEWS = ("gpu-table", "gpu-wall", "gpu-nodes")
 class GpusPane(ScreenPane):
     """Which GPUs differ?"""
 
-    screen_name, title, question = "gpus", "GPUs", "Which GPUs differ?"
+    screen_name = "gpus"
     BINDINGS: ClassVar[list[BindingType]] = [
         key("slash", "filter", "Filter", "show only some GPUs: nid0012*  *:0  sm<30  user=ada (several: and)"),
         key("v", "next_view", "List | wall | nodes", "the next view: list, wall, nodes"),

@@ -28,7 +28,7 @@ _SCORES = 120
 class JobPane(ScreenPane):
     """How well is the job using its GPUs?"""
 
-    screen_name, title, question = "job", "Job", "How well is the job using its GPUs?"
+    screen_name = "job"
 
     def compose(self) -> ComposeResult:
         """Left what it is in numbers, right what is wrong and the pictures."""

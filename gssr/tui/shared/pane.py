@@ -1,24 +1,34 @@
-"""A tab: what it asks of the recording, and what it does with the results."""
+"""A screen of the app: what it asks of the recording, and what it does with the results."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from textual.widgets import TabPane
+from textual.containers import Container
+from textual.message import Message
 
 from gssr.model.live.frame import Frame, Query
 from gssr.tui.view import ScreenName, View
 
 
-class ScreenPane(TabPane):
-    """One of the app's screens. ``asks`` adds to the app's query what this screen needs while it is in sight; ``show``
-    draws the newest results: that of the recording, and of the one that it is compared with."""
+class ScreenPane(Container):
+    """What a tab holds. ``asks`` adds to the app's query what this screen needs while it is in sight; ``show`` draws the
+    newest results: that of the recording, and of the one that it is compared with."""
 
     screen_name: ScreenName
-    title: str
-    question: str
+    is_ready = False
+    """Whether all its widgets are there."""
 
-    def __init__(self) -> None:
-        super().__init__(self.title, id=self.screen_name)
+    class Ready(Message):
+        """All widgets of this pane are there."""
+
+        def __init__(self, name: ScreenName) -> None:
+            super().__init__()
+            self.name = name
+
+    def on_mount(self) -> None:
+        """Say that results can be shown."""
+        self.is_ready = True
+        self.post_message(self.Ready(self.screen_name))
 
     def columns(self, width: int) -> int:
         """How many columns of time the widest widget can show on a terminal of so many cells."""
@@ -31,6 +41,9 @@ class ScreenPane(TabPane):
     def show(self, results: Sequence[Frame], view: View) -> None:
         """Draw these results."""
         raise NotImplementedError
+
+    def point_at(self, gpu: int) -> None:
+        """Put the cursor on a GPU, where there is one."""
 
     def let_go(self) -> bool:
         """Let go of what is typed or marked on this screen alone; whether there was anything."""

@@ -34,7 +34,7 @@ _LEAST_STATES = 3
 class TimePane(ScreenPane):
     """When was it not used?"""
 
-    screen_name, title, question = "time", "Time", "When was it not used?"
+    screen_name = "time"
     BINDINGS: ClassVar[list[BindingType]] = [
         key(
             "v",

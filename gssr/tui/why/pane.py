@@ -18,7 +18,7 @@ from gssr.tui.why.causes import Causes
 class WhyPane(ScreenPane):
     """What keeps it from being saturated?"""
 
-    screen_name, title, question = "why", "Why", "What keeps it from being saturated?"
+    screen_name = "why"
 
     def compose(self) -> ComposeResult:
         """Left what is wrong and what to do, right the account and the numbers."""
