@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
+from textual.css.query import NoMatches
 from textual.driver import Driver
 from textual.message import Message
 from textual.widgets import Footer, TabbedContent, TabPane
@@ -153,6 +154,8 @@ class LiveScreen(App[int]):
         self.results: Frames = ()
         self._arrived: Frames = ()
         self._panes: dict[ScreenName, ScreenPane] = {}
+        self._offered: tuple[bool, ...] = ()
+        """What the offer of tabs depends on."""
         self._waiting: list[tuple[ScreenName, Callable[[], object]]] = []
         """What is to be done once a tab is ready."""
         self.orders = SteadyOrders()
@@ -262,10 +265,7 @@ class LiveScreen(App[int]):
         if not event.results:
             self.exit(1, message=Text(_explain(self._producer.problem)))
             return
-        # what it is drawn on is gone while the app leaves
-        if _are_alike(event.results, self._arrived) or not (
-            self.query(TopBar) and self.query("#screens > ContentTabs")
-        ):
+        if _are_alike(event.results, self._arrived) or not self._is_drawn():
             return
         before, self._arrived = self.results, event.results
         self.results = (self._advising(event.results[0]), *event.results[1:])
@@ -282,6 +282,14 @@ class LiveScreen(App[int]):
         self._offer_screens()
         self.arrived()
         self.show()
+
+    def _is_drawn(self) -> bool:
+        """Whether there is what results are drawn on: it is gone while the app leaves."""
+        try:
+            self.screen_stack[0].query_one("#top-bar")
+            return bool(self.screen_stack[0].query_one("#screens", TabbedContent).tab_count)
+        except (IndexError, NoMatches):
+            return False
 
     def _speak(self, before: Frames) -> None:
         """Say all in the words of whose GPUs these are."""
@@ -405,6 +413,10 @@ class LiveScreen(App[int]):
         tabs, result = self.query_one("#screens", TabbedContent), self.results[0] if self.results else None
         part = None if result is None else result.part
         profile = part is not None and part.trace.profile is not None
+        known = (len(self._watches) > 1, part is not None or self.view.screen == "calls", profile)
+        if known == self._offered:
+            return
+        self._offered = known
         for name, *_ in TABS:
             offered = not profile or name == "calls"
             offered &= name != "compare" or len(self._watches) > 1

@@ -60,13 +60,16 @@ class JobPane(ScreenPane):
             wall.styles.height = min(max(n_gpus, 4), _FEW) + 1 + around
         else:
             wall.styles.height = "4fr"
-        wall.styles.max_height = n_gpus * MOST_ROWS + 1 + around if n_gpus <= _FEW and chart.display else None
+        most = n_gpus * MOST_ROWS + 1 + around if n_gpus <= _FEW and chart.display else None
+        if most is not None or wall.styles.max_height is not None:  # without one already: to say so costs a layout
+            wall.styles.max_height = most
 
     def on_resize(self) -> None:
-        """Share the rows anew."""
-        result = self.query_one(Wall).result
-        if result is not None:
-            self._fit(result.n_gpus)
+        """Share the rows anew; what the wall shows may be something else then."""
+        wall = self.query_one(Wall)
+        if wall.result is not None:
+            self._fit(wall.result.n_gpus)
+            wall.show(wall.result, wall.view)
 
     def asks(self, query: Query) -> Query:
         """Besides the score's curve, and what the rules say."""

@@ -1,7 +1,10 @@
 """What every widget that shows a part of a result is: a panel with a title in its border, told a result by ``show``."""
 
+import re
+
 from rich.segment import Segment
 from rich.style import Style
+from rich.text import Text
 from textual.app import App
 from textual.content import Content
 from textual.strip import Strip
@@ -68,8 +71,14 @@ class Words(PlainText, Label):
     def say(self, content: VisualType) -> None:
         """Show these."""
         if content != self._said:
-            self._said = content
-            self.update(content)
+            before, self._said = self._said, content
+            self.update(content, layout=_shape(content) != _shape(before))
+
+
+def _shape(content: object) -> object:
+    """What the layout of words depends on: where words end, and not what they are."""
+    text = content.plain if isinstance(content, Text) else content
+    return re.sub(r"\S", "x", text) if isinstance(text, str) and text.isascii() else text
 
 
 class LineDrawing(Drawing):
