@@ -142,7 +142,7 @@ def slow_line(rate: float = 2000.0) -> Iterator[Figure]:
     for (columns, rows), (seconds, n_bytes) in LIMITS_SLOW.items():
         with on_terminal((*GSSR, "tui", path), columns, rows, rate=rate) as terminal:
             case = f"live, at {rate / 1e3:g} KB/s, {columns}x{rows}"
-            said = terminal.read_until(b"(?s)GSSR.*not equally busy")
+            said = terminal.read_until(b"(?s)ended.*of the GPU time")
             said = max(said, terminal.read_until(SHOWS_DATA))
             while time.monotonic() < terminal.began + terminal.newest + QUIET:
                 terminal.read_some()
