@@ -229,7 +229,7 @@ class LiveScreen(App[int]):
 
     def on_mount(self) -> None:
         """Begin to read; notice when the terminal is gone."""
-        self.screen.set_class(self.glyphs.levels.isascii(), "-ascii")
+        self.set_class(self.glyphs.levels.isascii(), "-ascii")
         self._offer_screens()
         self._ask()
         self._producer.start()
@@ -324,7 +324,8 @@ class LiveScreen(App[int]):
         if result.problem:
             return result.problem
         if result.run is None and result.part is None:
-            return self.waiting or f"{'waiting for' if result.refined else 'reading'} {result.path}"
+            said = f"{'waiting for' if result.refined else 'reading'} {clean(result.path)}"
+            return f"{said}\n{self.waiting}" if self.waiting and result.refined else said
         return "no sample yet" if result.n_gpus else "no GPU was recorded"
 
     def _advising(self, result: Frame) -> Frame:

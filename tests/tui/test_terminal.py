@@ -138,7 +138,7 @@ def test_a_resize_storm_ends_in_a_screen_of_the_last_size(plants: dict[str, str]
         tmux.press(str(number % 5 + 1))
     tmux.resize(100, 30)
     tmux.press("3")
-    text = tmux.shows(r"ended(.*\n){2,4}.*every GPU over time(.*\n)*.*all metrics(.*\n)*.*w Zoom in.*Commands\n")
+    text = tmux.shows(r"ended(.*\n){2,4}.*every GPU over time(.*\n)*.*all metrics(.*\n)*.*Commands\n")
     lines = text.strip("\n").split("\n")
     assert len(lines) == 30 and max(map(len, lines)) == 100
 
