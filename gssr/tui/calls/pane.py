@@ -36,8 +36,8 @@ class CallsPane(ScreenPane):
         key("i", "app.only", "Only", "of a trace: only some intervals: name=nccl  takes>1ms  size>1MB", show=False),
     ]
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, **attributes: str) -> None:
+        super().__init__(**attributes)  # type: ignore[arg-type]
         self._table = ""
         self._sought = ""
         self._result: Frame | None = None
