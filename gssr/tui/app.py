@@ -44,9 +44,9 @@ from gssr.tui.producer import Frames, Producer
 from gssr.tui.shared.output_pane import OutputPane
 from gssr.tui.shared.pane import ScreenPane
 from gssr.tui.shared.panel import Words
-from gssr.tui.shared.steady_order import SteadyOrders
 from gssr.tui.shared.tabs import TABS
 from gssr.tui.shared.top_bar import TopBar
+from gssr.tui.steady_order import SteadyOrders
 from gssr.tui.themes import DEFAULT, FEW_COLOURS, NO_COLOURS, THEMES, Palette
 from gssr.tui.view import Scene, ScreenName, View
 from gssr.tui.wire import thrifty

@@ -10,7 +10,7 @@ from gssr.model.compare.alignment import Alignment
 from gssr.model.live.frame import Frame, Query
 from gssr.model.traces.as_metrics import LevelName
 from gssr.render.glyphs import Glyphs
-from gssr.tui.shared.steady_order import SteadyOrders
+from gssr.tui.steady_order import SteadyOrders
 
 ScreenName = Literal["job", "gpus", "time", "balance", "why", "compare", "calls"]
 TITLES: dict[ScreenName, str] = {

@@ -15,7 +15,7 @@ from gssr.tui.gpus.columns import MEAN, NOW
 from gssr.tui.gpus.table import GpuTable
 from gssr.tui.moves import MOVES
 from gssr.tui.order import parse_filter, passing, percentiles
-from gssr.tui.shared.steady_order import SteadyOrders
+from gssr.tui.steady_order import SteadyOrders
 from gssr.tui.view import Scene, View
 from tests.looking import Fixed, live_screen, until, work
 

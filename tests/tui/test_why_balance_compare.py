@@ -26,7 +26,7 @@ from gssr.tui.compare.effect_table import EffectTable
 from gssr.tui.compare.effects import effects, outcome_of_sentence, sentence
 from gssr.tui.gpus.nodes import Nodes
 from gssr.tui.gpus.table import GpuTable
-from gssr.tui.shared.steady_order import SteadyOrders
+from gssr.tui.steady_order import SteadyOrders
 from gssr.tui.view import Scene, View
 from gssr.tui.why.account import Account, items_of
 from gssr.tui.why.causes import Cause, Causes, command_of

@@ -21,7 +21,7 @@ from gssr.tui.axis import full_scale
 from gssr.tui.keys import key
 from gssr.tui.shared.history import history_rows
 from gssr.tui.shared.panel import Panel
-from gssr.tui.shared.steady_order import SteadyOrders
+from gssr.tui.steady_order import SteadyOrders
 from gssr.tui.view import View
 
 _VALUE = 7

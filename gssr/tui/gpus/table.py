@@ -22,8 +22,8 @@ from gssr.tui.keys import key
 from gssr.tui.order import passing
 from gssr.tui.shared.history import history_rows
 from gssr.tui.shared.panel import LineDrawing
-from gssr.tui.shared.steady_order import SteadyOrders
 from gssr.tui.shared.timed import Cells, axis_row, cells_of, fractions, in_cells
+from gssr.tui.steady_order import SteadyOrders
 from gssr.tui.view import View
 
 _MARK = 2
