@@ -38,6 +38,7 @@ BENCHMARKS = {
     "fleet_history": Benchmark(_named("benchmarks.fleet", "simulated_histories"), by_default=False),
     "truth": Benchmark(_named("benchmarks.truth", "measure_developed"), by_default=False),
     "truth-examined": Benchmark(_named("benchmarks.truth", "measure_examined"), by_default=False),
+    "truth-blind": Benchmark(_named("benchmarks.truth", "measure_blind"), by_default=False),
 }
 
 WITH_OPTIONS = ("faults", "fuzz", "races")

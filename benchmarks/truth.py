@@ -1,8 +1,9 @@
 """How often the account of GPU time and its verdicts are right, on simulated jobs whose books are known.
 
-Two simulators of different hands: ``truth`` runs the one that the account was developed on (tests/fakes/jobs),
-``truth-examined`` the one whose author has seen neither the code nor its thresholds (tests/fakes/examined_jobs). Seeds are
-drawn from GSSR_EXAM_SEED, so that a new one gives jobs that nobody has seen.
+Three simulators of different hands: ``truth`` runs the one that the account was developed on (tests/fakes/jobs),
+``truth-examined`` the one whose author has seen neither the code nor its thresholds (tests/fakes/examined_jobs), and
+``truth-blind`` one that was written in the same way later, and was not looked at before it was run (tests/fakes/blind_jobs).
+Seeds are drawn from GSSR_EXAM_SEED, so that a new one gives jobs that nobody has seen.
 """
 
 import os
@@ -144,6 +145,13 @@ def measure_examined() -> Iterator[Figure]:
     from tests.fakes.examined_jobs import comparable, examined_job
 
     yield from _measure("examined", examined_job, comparable)
+
+
+def measure_blind() -> Iterator[Figure]:
+    """Of a third simulator, written without sight of the account, its thresholds or the jobs that they were developed on."""
+    from tests.fakes.blind_jobs import blind_job, comparable
+
+    yield from _measure("blind", blind_job, comparable)
 
 
 def _measure(title: str, make: Callable[..., BookedJob], same: Comparable) -> Iterator[Figure]:

@@ -10,6 +10,7 @@ from gssr.arrays import Flags, Floats
 from gssr.model.account.activity import Activity
 from gssr.model.account.compare_gpus import longer_than_others
 from gssr.model.account.link_traffic import FABRIC, host_link_bytes, weighted_median
+from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.evidence.evidence import Evidence
 from gssr.model.evidence.gather import MOVED
 
@@ -19,6 +20,8 @@ MOVED_BYTES = 5e7
 """Nodes whose disks and network move less than this (B/s) hold up nobody."""
 SEEN_SHARE = 0.1
 """A rate that stays below this share of what counts for a cause, on average over the idle time, is no cause."""
+SEEN_FILES = 0.5
+"""The same of files and networks, which neighbours and monitors use as well."""
 MORE_WHEN_IDLE = 1.3
 """A cause moves so many times more while GPUs are idle than while they work, ..."""
 CORRELATED, STANDARD_ERRORS = 0.3, 4.0
@@ -38,6 +41,18 @@ ONE_CORE, ALL_CORES = 0.9, 0.9
 """A rank keeps one core busy, and a node all of them, if at least this share of it is."""
 SOME_ACTIVITY = 0.05
 """In bins with less engine activity than this no kernel of the program runs."""
+LONGEST_GAP = 0.003
+"""Gaps between kernels are shorter than this (s): a launch takes microseconds, the host's part of a short step a few
+milliseconds. Longer ones are waits within a step."""
+STREAMED_BYTES = 1e8
+"""A node that moves this much (B/s) all the time, also while its GPUs wait, reads as fast as it can."""
+_VARIED = 0.02
+"""If idle time varies by less than this share of a bin, nothing can be told from what varies with it."""
+ORDINARY_REST = CATEGORIES[POSITIONS["idle.unexplained"]].ordinary
+_LOW_PERCENTILES, _APART = (10, 30), 0.757
+"""Percentiles of the bins that idle least, and by how many standard deviations normally distributed values differ there."""
+COUNTER_NOISE = 0.004
+"""Counters of the same work differ by about this share of a bin from one sample to the next."""
 
 
 def split_idle_time(evidence: Evidence, activity: Activity, awaited: Flags) -> dict[str, Floats]:
@@ -53,39 +68,118 @@ def split_idle_time(evidence: Evidence, activity: Activity, awaited: Flags) -> d
         found[name] = np.minimum(left, seconds)
         left = left - found[name]
 
-    claim("idle.input_output", idle * _waiting_for_files(evidence, idle, inside))
+    runs_kernels = activity.active >= SOME_ACTIVITY
+    gaps = _between_kernels(idle, inside & runs_kernels & activity.is_measured, evidence.width)
+    all_busy = _held_a_second(evidence, evidence.host.get("cpu_utilization")) >= ALL_CORES
+    claim("idle.host", idle * all_busy)
+    # What all GPUs idle in every bin is no wait for files or for one another; what some idle beyond it may be.
+    common = np.where(inside & runs_kernels, _least_of_used(gaps, activity), 0.0)
+    claim(
+        "idle.input_output",
+        np.minimum(np.maximum(left - common, 0.0), idle * _waiting_for_files(evidence, idle, inside)),
+    )
     claim("idle.copies", idle * _copying_part(evidence, idle, inside))
+    common = np.minimum(left, common)
+    left = left - common
     is_snapshot = activity.engine == "gpu_utilization"
     longer = longer_than_others(idle, inside & activity.is_measured, evidence, is_snapshot)
     claim("idle.imbalance", np.where(awaited[:, None], 0.0, longer))
-    runs_kernels = activity.active >= SOME_ACTIVITY
     cores = _held_a_second(evidence, evidence.workload.get("cpu"))
-    all_busy = _held_a_second(evidence, evidence.host.get("cpu_utilization")) >= ALL_CORES
-    is_busy = all_busy | (~runs_kernels & (cores >= ONE_CORE))
-    claim("idle.host", idle * np.maximum(is_busy, _explained_part(cores, idle, inside, BUSY_CORES)))
-    found["idle.between_kernels"] = np.where(runs_kernels, left, 0.0)
-    found["idle.unexplained"] = np.where(runs_kernels, 0.0, left)
+    computing = np.minimum(left, idle * _explained_part(cores, idle, inside, BUSY_CORES))
+    left = left - computing
+    own = np.clip(gaps - common, 0.0, left)
+    rest = left - own
+    # A host that never rests, neither while kernels run nor while none does, holds them up all the time.
+    is_held_up = ~runs_kernels | (not gaps.any() and _is_main_rest(rest, found["idle.imbalance"], inside))
+    streams = _streaming(evidence, idle, inside) & is_held_up
+    computes = (_rate_when_idle(cores, idle, inside) >= ONE_CORE) & is_held_up & ~streams
+    found["idle.input_output"] = found["idle.input_output"] + np.where(streams, rest, 0.0)
+    found["idle.host"] = found["idle.host"] + computing + np.where(computes, rest, 0.0)
+    found["idle.between_kernels"] = common + own
+    found["idle.unexplained"] = np.where(streams | computes, 0.0, rest)
     return found
 
 
-def _explained_part(rate: Floats, idle: Floats, inside: Flags, least: float) -> Floats:
+def _is_main_rest(rest: Floats, imbalance: Floats, inside: Flags) -> bool:
+    """Whether idle time that nothing else explains is more than healthy jobs have, and more than a rest of imbalance."""
+    n = max(int(inside.sum()), 1)
+    unexplained = float(rest[inside].sum()) / n
+    return unexplained > ORDINARY_REST and unexplained > float(imbalance[inside].sum()) / n
+
+
+def _streaming(evidence: Evidence, idle: Floats, inside: Flags) -> Flags:
+    """Whether disks or network of a GPU's node move much all the time, also in the idle part of a bin: [n_gpus, n_bins]."""
+    nodes = range(len(evidence.nodes)) if evidence.by_node else [None]
+    streams = np.zeros((len(evidence.nodes), idle.shape[1]), bool)
+    for node in nodes:
+        of = slice(None) if node is None else evidence.node_of == node
+        values = (
+            _rate_of_nodes(evidence, MOVED)
+            if node is None
+            else np.sum([_held_a_second(evidence, rows[node]) for rows in evidence.by_node.values()], axis=0)
+        )
+        usual = values[inside[of].any(axis=0)]
+        if len(usual) and float(np.median(usual)) >= STREAMED_BYTES:
+            streams[slice(None) if node is None else node] = (
+                _rate_when_idle(values, idle[of], inside[of]) >= STREAMED_BYTES
+            )
+    return np.asarray(streams[evidence.node_of], bool)
+
+
+def _between_kernels(idle: Floats, inside: Flags, width: float) -> Floats:
+    """Find the idle time in gaps between kernels: at most these shares of each bin [n_gpus, n_bins].
+
+    Many short gaps are as long together in every bin; few long ones are not. If a bin of ``width`` s holds n gaps that are
+    about equally likely at any time, their sum varies by 1/sqrt(n) of itself, so the usual length of one is the bin's
+    length times the variance over the mean. It is taken from the bins that idle least, so that other waits, which come on
+    top, do not count. ``inside``: the cells in which kernels run.
+    """
+    most = np.zeros((len(idle), 1))
+    for gpu, (values, count) in enumerate(zip(idle, inside, strict=True)):
+        if not count.any():
+            continue
+        low, usual = np.percentile(values[count], _LOW_PERCENTILES)
+        spread = float(usual - low) / _APART
+        if width * max(spread**2 - COUNTER_NOISE**2, 0.0) <= LONGEST_GAP * usual:
+            most[gpu] = usual + 3 * max(spread, COUNTER_NOISE)
+    return np.where(inside, most, 0.0)
+
+
+def _least_of_used(gaps: Floats, activity: Activity) -> float:
+    """The gaps between kernels of the used GPU that has least of them, as a share of a bin."""
+    most = gaps.max(axis=1)[activity.is_used] if gaps.shape[1] else np.zeros(0)
+    return float(most.min()) if len(most) else 0.0
+
+
+def _rate_when_idle(rate: Floats, idle: Floats, inside: Flags) -> Floats:
+    """Find what a rate [n_bins] is in the idle part of each bin [n_bins], by the line through all bins if they differ."""
+    count = inside.sum(axis=0)
+    mean = np.where(inside, idle, 0.0).sum(axis=0) / np.maximum(count, 1)
+    known = count > 0
+    if known.sum() < 8 or not float(mean[known].std()) > _VARIED:
+        return rate
+    slope = float(np.cov(rate[known], mean[known])[0, 1] / mean[known].var(ddof=1))
+    return np.asarray(rate + slope * (1 - mean), np.float64)
+
+
+def _explained_part(rate: Floats, idle: Floats, inside: Flags, least: float, seen: float = SEEN_SHARE) -> Floats:
     """How much (0-1) of the idle time of each bin [n_gpus, n_bins] a rate explains: of the nodes [n_bins] or of each GPU.
 
     As much as moving the bytes takes at the rate that is usual in idle time, none where the rate is as low as in the
     busiest bins; and none anywhere if it is hardly higher in idle time than at work. ``inside``: the cells that count.
-    ``least``: the rate that counts for a cause.
+    ``least``: the rate that counts for a cause; ``seen``: which share of it is moved on average over the idle time at least.
     """
     if rate.ndim == 1:  # of the nodes: what their GPUs wait on average is held against it
         count = inside.sum(axis=0)
         mean = np.where(inside, idle, 0.0).sum(axis=0) / np.maximum(count, 1)
-        return np.broadcast_to(_explained_part(rate[None], mean[None], count[None] > 0, least), idle.shape)
+        return np.broadcast_to(_explained_part(rate[None], mean[None], count[None] > 0, least, seen), idle.shape)
     own, waits = rate[inside], idle[inside]
     total = float(waits.sum())
     if not total > 0:
         return np.zeros_like(idle)
     when_idle = float(waits @ own) / total
     at_work = float((1 - waits) @ own) / max(float((1 - waits).sum()), 1e-9)
-    if when_idle < SEEN_SHARE * least:
+    if when_idle < seen * least:
         return np.zeros_like(idle)
     if when_idle < MORE_WHEN_IDLE * at_work and not _rise_together(own, waits, idle.shape[1]):
         return np.zeros_like(idle)
@@ -114,14 +208,14 @@ def _rise_together(rate: Floats, idle: Floats, n_bins: int) -> bool:
 def _waiting_for_files(evidence: Evidence, idle: Floats, inside: Flags) -> Floats:
     """How much (0-1) of the idle time of each bin what the GPU's node moves explains, or what all nodes move on average."""
     if not evidence.by_node:
-        return _explained_part(_rate_of_nodes(evidence, MOVED), idle, inside, MOVED_BYTES)
+        return _explained_part(_rate_of_nodes(evidence, MOVED), idle, inside, MOVED_BYTES, SEEN_FILES)
     moved = np.zeros((len(evidence.nodes), idle.shape[1]))
     for values in evidence.by_node.values():
         moved += [_held_a_second(evidence, row) for row in values]
     waits, counts = np.zeros(moved.shape), np.zeros(moved.shape)
     np.add.at(waits, evidence.node_of, np.where(inside, idle, 0.0))
     np.add.at(counts, evidence.node_of, inside)
-    part = _explained_part(moved, waits / np.maximum(counts, 1), counts > 0, MOVED_BYTES)
+    part = _explained_part(moved, waits / np.maximum(counts, 1), counts > 0, MOVED_BYTES, SEEN_FILES)
     return np.asarray(part[evidence.node_of], np.float64)
 
 
@@ -151,7 +245,7 @@ def _held_a_second(evidence: Evidence, values: Floats | None) -> Floats:
     nothing is known."""
     if values is None:
         return np.zeros(len(evidence.times))
-    held = values
-    for _ in range(int(np.ceil(1.0 / evidence.width)) - 1):
-        held = np.where(np.isfinite(held), held, np.append(held[1:], np.nan))
-    return np.nan_to_num(held)
+    bins = np.arange(len(values))
+    following = np.minimum.accumulate(np.where(np.isfinite(values), bins, len(values))[::-1])[::-1]
+    is_near = (following < len(values)) & (following - bins < np.ceil(1.0 / evidence.width))
+    return np.where(is_near, np.nan_to_num(values[np.minimum(following, len(values) - 1)]), 0.0)

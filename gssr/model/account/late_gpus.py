@@ -78,7 +78,9 @@ def find_late_gpus(account: Account, node_of: Ints, interval: float) -> LateGpus
     is_waiting = np.asarray(np.repeat(busy, n_together)[: len(breakdown.times)], bool)
     by_gpu = _mean(waits.T)
     if late.any() and not late.all() and float(how_often[~late].mean()) <= BY_CHANCE:
-        code = _code_of_late_ones(late, node_of[used])
+        others = by_gpu[~late]
+        is_even = float(np.nanstd(others)) <= UNEVEN * float(np.nanmean(others))
+        code = _code_of_late_ones(late, node_of[used]) if is_even else "imbalance"
         return LateGpus(code, () if code == "imbalance" else tuple(used[late].tolist()), share, is_waiting)
     usual = float(np.nanmean(by_gpu))
     n_late = float(np.median(is_late[:, busy].mean(axis=0)))

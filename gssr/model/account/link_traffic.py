@@ -44,6 +44,16 @@ def host_link_bytes(evidence: Evidence, fabric: Floats) -> Floats:
     return np.maximum(_sum(evidence, (*PCIE, *C2C)) - fabric / per_node, 0.0)
 
 
+def least_link_rate(evidence: Evidence) -> float:
+    """The least that a GPU's links carry while its collectives transfer, B/s."""
+    peaks = evidence.peaks
+    if peaks is not None and peaks.nvlink_bandwidth and not is_nvlink_quiet(evidence):
+        return max(LEAST_BYTES, NVLINK_SHARE * peaks.nvlink_bandwidth)
+    if peaks is not None and len(evidence.nodes) == 1:
+        return max(LEAST_BYTES, PCIE_SHARE * peaks.pcie_bandwidth)
+    return LEAST_BYTES
+
+
 def transferring_share(evidence: Evidence, activity: Activity, communication: Floats, work: Floats) -> Floats:
     """Split communication into the share of each bin [n_gpus, n_bins] in which links transfer; in the rest GPUs wait.
 
@@ -59,11 +69,7 @@ def transferring_share(evidence: Evidence, activity: Activity, communication: Fl
     if not busy.any():
         return np.zeros_like(communication)
     rate, weight = links[busy] / communication[busy], links[busy]
-    least = LEAST_BYTES
-    if evidence.peaks is not None and evidence.peaks.nvlink_bandwidth and not is_nvlink_quiet(evidence):
-        least = max(least, NVLINK_SHARE * evidence.peaks.nvlink_bandwidth)
-    elif evidence.peaks is not None and len(evidence.nodes) == 1:
-        least = max(least, PCIE_SHARE * evidence.peaks.pcie_bandwidth)
+    least = least_link_rate(evidence)
     share = np.minimum(communication, links / max(weighted_median(rate, weight), least))
     return np.asarray(share * _possible_part(share, communication, activity), np.float64)
 

@@ -11,9 +11,8 @@ import numpy as np
 
 from gssr.arrays import Flags, Floats
 from gssr.model.account.activity import Activity
-from gssr.model.account.compare_gpus import mean_of_groups
-from gssr.model.account.link_traffic import NVLINK, gpu_link_bytes
-from gssr.model.evidence.evidence import Evidence, over_gpus
+from gssr.model.account.link_traffic import NVLINK, gpu_link_bytes, least_link_rate
+from gssr.model.evidence.evidence import Evidence
 
 COLLECTIVE_SM = 0.16
 """SM activity per engine activity of a collective: NCCL's kernels occupy up to 24 of an H100's 132 SMs."""
@@ -23,12 +22,12 @@ MIXED_SM = 0.7
 """If not even the densest bins reach this, all bins are mixtures, or all kernels are small."""
 SMALL_SM = 0.25
 """Kernels that keep fewer SMs than this busy use few (KempnerPulse)."""
+FEW_SMS = 0.5
+"""Bins in which more SMs than this are busy on average may hold kernels that use half of them, which are not few."""
 FEWEST_SM = 0.05
 """A collective keeps more SMs busy than this; a job that never does runs small kernels."""
-STEADY_SPREAD = 0.1
+STEADY_SPREAD = 0.15
 """If the SM activity per engine activity of nine tenths of the bins lies this close together, one kind of kernel runs."""
-COLLECTIVE_POWER = 0.2
-"""The power of a GPU that spins, above its idle draw, as a share of what it draws at work (simulated: 0.17 to 0.24)."""
 COLLECTIVE_MEMORY = 0.2
 """Collectives keep the GPU's memory busy for up to this share of their time, while they transfer."""
 NO_ARITHMETIC = 0.008
@@ -39,19 +38,12 @@ QUIET_SHARE = 0.02
 """Links that never carry more than this share of it, on average over the time of sparse kernels, join no GPUs."""
 LINK_SHARE = 0.3
 """A collective on all SMs (in-switch reductions) fills at least this share of NVLink while no pipe computes."""
-SM_NOISE, POWER_NOISE = 0.03, 0.15
-"""A smaller share of sparse kernels may be noise: of the counters; of power, which trails by up to a second."""
+SM_NOISE = 0.03
+"""A smaller share of sparse kernels may be noise of the counters."""
 _NEARLY_ALL = 0.8
 """From this share of the active time on sparse kernels are looked at alone."""
-POWER_SPREAD = 0.15
-"""GPUs of one model draw powers at the same work that differ by up to this share (eight of a node that all train at 100 %:
-371 to 424 W)."""
 _CLEARLY_ACTIVE = 0.3
 """Ratios to the engine's activity are taken in bins in which it is at least this."""
-_POWER_SECONDS, _SNAPSHOTS = 5.0, 8
-"""Power and activity are compared over so many seconds, and over so many samples where each is a snapshot."""
-_IDLE_POWER = 0.13
-"""Idle GPUs draw at most this share of their power limit, by their makers' figures 8 to 13 %."""
 
 
 class SparseKernels(NamedTuple):
@@ -63,23 +55,25 @@ class SparseKernels(NamedTuple):
 
 
 def find_sparse_kernels(evidence: Evidence, activity: Activity) -> SparseKernels:
-    """Find how long kernels ran that use few SMs, by SM activity, else by power; none where neither was measured."""
+    """Find how long kernels ran that use few SMs; none where SM activity was not measured.
+
+    Power does not tell: kernels that memory limits draw less than others too. On simulated jobs of two hands the account of
+    jobs recorded by NVML alone is nearer to their books without what power suggests.
+    """
     cells = activity.is_measured & activity.is_used[:, None] & (activity.active > _CLEARLY_ACTIVE)
     nothing = SparseKernels(np.zeros_like(activity.active), False)
     if not cells.any():
         return nothing
-    if "sm_active" in evidence.series and "gr_engine_active" in evidence.series:
-        found = _by_sm_activity(evidence, activity, cells)
-    elif "power_usage" in evidence.series:
-        found = SparseKernels(_by_power(evidence, activity, cells), False)
-    else:
+    if "sm_active" not in evidence.series or "gr_engine_active" not in evidence.series:
         return nothing
+    found = _by_sm_activity(evidence, activity, cells)
     if found.are_small_work:
         return found
     by_others = np.maximum(_memory_busy(evidence) - COLLECTIVE_MEMORY * activity.active, 0.0) / (1 - COLLECTIVE_MEMORY)
     share = np.minimum(found.share, np.maximum(activity.active - by_others, 0.0))
-    if _nobody_communicates(evidence, activity, share):
-        return SparseKernels(share, True) if "sm_active" in evidence.series else nothing
+    if _nobody_communicates(evidence, activity, share) or activity.is_used.sum() < 2:
+        measured = np.where(cells, evidence.series["sm_active"] / np.maximum(activity.active, 1e-9), np.nan)
+        return SparseKernels(_few_sms(activity.active, _with_usual_values(measured)), True)
     return SparseKernels(share, False)
 
 
@@ -117,12 +111,17 @@ def _by_sm_activity(evidence: Evidence, activity: Activity, cells: Flags) -> Spa
         flops = evidence.series.get("flop_active")
         waits = flops is not None and float(np.nanmean(flops)) < NO_ARITHMETIC
         return SparseKernels(active, not waits)
-    if dense < MIXED_SM:
+    is_steady = float(np.percentile(known, 95) - np.percentile(known, 5)) < STEADY_SPREAD
+    if dense < MIXED_SM or (is_steady and dense < DENSE_SM):  # all bins may be mixtures of the same
         sparse = _unmixed(active, ratio, DENSE_SM, COLLECTIVE_SM)
-        is_steady = float(np.percentile(known, 95) - np.percentile(known, 5)) < STEADY_SPREAD
-        if is_steady and float(gpu_link_bytes(evidence).mean()) < LINK_BYTES * float(sparse.mean()):
-            return SparseKernels(sparse, True)
-        dense = DENSE_SM
+        least = (
+            LINK_BYTES if len(evidence.nodes) > 1 else least_link_rate(evidence)
+        )  # between nodes an adapter is slowest
+        is_carried = float(gpu_link_bytes(evidence).mean()) >= least * float(sparse.mean())
+        if dense < MIXED_SM and is_steady and not is_carried:
+            return SparseKernels(_few_sms(active, ratio), True)
+        if dense < MIXED_SM or is_carried:
+            dense = DENSE_SM
     sparse = _unmixed(active, ratio, dense, COLLECTIVE_SM)
     sparse = np.maximum(sparse, _collectives_on_all_sms(evidence, active, cells))
     return SparseKernels(np.where(sparse < SM_NOISE * active, 0.0, sparse), False)
@@ -141,53 +140,14 @@ def _densest(measured: Floats, known: Floats) -> float:
     return busiest if busiest >= MIXED_SM else dense
 
 
+def _few_sms(active: Floats, ratio: Floats) -> Floats:
+    """The share of each bin in which a program's own kernels, ``ratio`` of the SMs busy on average, use few."""
+    return np.where(ratio < FEW_SMS, _unmixed(active, ratio, DENSE_SM, COLLECTIVE_SM), 0.0)
+
+
 def _unmixed(active: Floats, ratio: Floats, dense: float | Floats, sparse: float | Floats) -> Floats:
     """The share of each bin that kernels of the ratio ``sparse`` take, if all others are of the ratio ``dense``."""
     return np.asarray(active * np.clip((dense - ratio) / np.maximum(dense - sparse, 1e-9), 0.0, 1.0), np.float64)
-
-
-def _by_power(evidence: Evidence, activity: Activity, cells: Flags) -> Floats:
-    """The same by power: kernels that spin draw little. Where the tensor cores are as busy as ever, power tells nothing."""
-    n = max(int(np.ceil(_POWER_SECONDS / evidence.width)), 1)
-    if activity.engine == "gpu_utilization" and evidence.interval > 1.5:
-        n = max(n, int(np.ceil(_SNAPSHOTS * evidence.interval / evidence.width)))
-    known = np.where(activity.is_known, activity.active, np.nan)
-    effort = mean_of_groups(_power_at_work(evidence, activity), n) / np.maximum(mean_of_groups(known, n), 1e-2)
-    effort = np.where(cells, effort, np.nan)
-    unknown = ~np.isfinite(effort).any(axis=1)
-    if unknown.all():
-        return np.zeros_like(effort)
-    effort[unknown] = over_gpus(effort[~unknown])  # of a card with two dies only the first tells its power
-    ratio = _with_usual_values(effort)
-    most = float(np.percentile(ratio[cells], 90))
-    own = np.array([np.percentile(row[of], 90) if of.any() else 0.0 for row, of in zip(ratio, cells, strict=True)])
-    dense = np.where(own >= (1 - POWER_SPREAD) * most, own, most)[:, None]
-    if "tensor_active" in evidence.series:
-        tensor = np.where(cells, evidence.series["tensor_active"] / np.maximum(activity.active, 1e-9), np.nan)
-        tensor = _with_usual_values(tensor)
-        busiest = float(np.percentile(tensor[cells], 95))
-        if busiest > 0.1:
-            ratio = np.maximum(ratio, dense * np.minimum(tensor / busiest, 1.0))
-    sparse = _unmixed(activity.active, ratio, dense, COLLECTIVE_POWER * dense)
-    return np.where(sparse < POWER_NOISE * activity.active, 0.0, sparse)
-
-
-def _power_at_work(evidence: Evidence, activity: Activity) -> Floats:
-    """Power [n_gpus, n_bins] above the idle draw as a share (0-1) of the highest that the GPUs of the model draw above it;
-    1 where no power of a model is known."""
-    power = np.asarray(evidence.series["power_usage"], np.float64)
-    names = [gpu.name or "" for gpu in evidence.gpus]
-    shares = np.ones(power.shape)
-    for model in set(names):
-        of = np.array([name == model for name in names])
-        known = power[of & activity.is_used]
-        known = known[np.isfinite(known)]
-        if len(known):
-            limits = [gpu.power_limit for gpu, own in zip(evidence.gpus, of, strict=True) if own and gpu.power_limit]
-            top = float(np.percentile(known, 99))
-            rest = min(float(np.percentile(known, 1)), _IDLE_POWER * (float(np.median(limits)) if limits else top))
-            shares[of] = np.clip((power[of] - rest) / max(top - rest, 1.0), 0.0, 1.0)
-    return shares
 
 
 def _collectives_on_all_sms(evidence: Evidence, active: Floats, cells: Flags) -> Floats:

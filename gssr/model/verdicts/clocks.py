@@ -17,6 +17,8 @@ _REASONS = {
     "sw_power_cap": "the power limit",
 }
 """In the order of telling."""
+_NEAR_LIMIT = 0.9
+"""A GPU that draws this share of its power limit on average is held down by it."""
 
 
 @rule(
@@ -150,7 +152,7 @@ def slow_clock(job: Job, rule: Rule) -> Found | None:
     clocks, pace = _clocks(job)
     most = np.array([gpu.max_sm_clock or np.nan for gpu in job.evidence.gpus], np.float64)
     below = np.fmin(pace, clocks / most)
-    slow = (below < rule.at("clock")) & ~_has_reason(job)
+    slow = (below < rule.at("clock")) & ~_has_reason(job, pace < rule.at("clock"))
     which = positions(slow)
     if not which:
         return None
@@ -162,11 +164,16 @@ def slow_clock(job: Job, rule: Rule) -> Found | None:
     return Found(group(job, which), evidence, rule.graded(lost), job.span, which, lost=lost)
 
 
-def _has_reason(job: Job) -> Flags:
-    """[n_gpus]: those whose samples say why their clock is lower, the power limit among the reasons."""
-    shares = [np.nan_to_num(job.evidence.means.per_gpu(flag)) for flag in _REASONS if job.evidence.has(flag)]
-    found = np.fmax.reduce(shares) >= 0.05 if shares else np.zeros(job.evidence.n_gpus, bool)
+def _has_reason(job: Job, are_slower: Flags) -> Flags:
+    """[n_gpus]: those whose samples say why their clock is lower, the power limit among the reasons. What holds of the
+    other GPUs as well is no reason why some ``are_slower`` than they are."""
+    known = [np.nan_to_num(job.evidence.means.per_gpu(flag)) for flag in _REASONS if job.evidence.has(flag)]
+    usual = [median(share[~are_slower]) if (~are_slower).any() else 0.0 for share in known]
+    more = [share - np.where(are_slower, np.nan_to_num(other), 0.0) for share, other in zip(known, usual, strict=True)]
+    found = np.fmax.reduce(more) >= 0.05 if more else np.zeros(job.evidence.n_gpus, bool)
     if job.evidence.has("power_usage"):  # held down by the limit, where the driver does not say so
         limits = np.array([gpu.power_limit or np.nan for gpu in job.evidence.gpus], np.float64)
-        found = found | (job.per_gpu_at_work("power_usage") >= 0.93 * limits)
+        draw = job.per_gpu_at_work("power_usage")
+        draw = np.where(np.isfinite(draw), draw, median(draw))  # of a card with two dies only the first tells its power
+        found = found | (draw >= _NEAR_LIMIT * limits)
     return np.asarray(found, bool)

@@ -28,6 +28,8 @@ _FEW = 0.34
 _MOSTLY = 0.5
 _STOPPED = 0.35
 """GPUs have stopped working where less than this share of the usual work is done: power takes spinning for up to 0.3."""
+_SPINNING_POWER = 0.5
+"""GPUs whose kernels only wait for others draw less than this share of what they draw at work (simulated: 0.25 to 0.4)."""
 _QUIET_BYTES = 5e7
 """A node that moves more than this (B/s) after the last work is still reading or writing: it does not hang."""
 _ENDED_BADLY = ("running", "lost", "failed", "killed", "timeout")
@@ -93,7 +95,7 @@ class Job:
     @cached_property
     def last_work(self) -> float:
         """When GPUs last computed, unix s; the window's start if they never did."""
-        works = self.breakdown.share_over_time("working")
+        works = self.breakdown.share_over_time("working") * ~self.spins_by_power
         usual = float(np.percentile(works, _BUSIEST)) if len(works) else 0.0
         does = works >= max(_STOPPED * usual, 0.02)
         does[1:] &= does[:-1]  # a single bin may be the first values of counters that were blank before
@@ -101,12 +103,20 @@ class Job:
         return float(self.breakdown.times[at[-1]]) + self.breakdown.width if len(at) else self.evidence.start
 
     @cached_property
+    def spins_by_power(self) -> Flags:
+        """[n_bins]: whether the GPUs draw so little power that their kernels do no work; False where SM activity tells."""
+        power = self.in_time("power_usage")
+        if self.evidence.has("sm_active") or not np.isfinite(power).any():
+            return np.zeros(len(power), bool)
+        return np.asarray(np.nan_to_num(power, nan=np.inf) < _SPINNING_POWER * np.nanpercentile(power, _BUSIEST), bool)
+
+    @cached_property
     def is_hanging(self) -> bool:
         """Whether a job that did not complete has stopped working, and moves no data either."""
         if self.evidence.state not in _ENDED_BADLY or not self.used.any():
             return False
         late = self.breakdown.times >= self.last_work
-        works = over_gpus(np.where(late, self.account.working, np.nan)[self.used].T)
+        works = over_gpus(np.where(late, self.account.working * ~self.spins_by_power, np.nan)[self.used].T)
         if (np.nan_to_num(works) >= _STOPPED).any():
             return False  # a GPU works on alone
         moved = [self.evidence.host[name][late] for name in MOVED if name in self.evidence.host]
@@ -149,7 +159,8 @@ class Job:
         clocks = self.per_gpu_at_work("sm_clock")
         models = np.array([gpu.name or "" for gpu in self.evidence.gpus])
         usual = {model: median(clocks[models == model]) for model in set(models.tolist())}
-        pace = clocks / np.array([usual[model] for model in models.tolist()])
+        of_model = np.array([usual[model] for model in models.tolist()])
+        pace = np.divide(clocks, of_model, out=np.full(len(clocks), np.nan), where=of_model > 0)
         return set(np.flatnonzero(pace < _SLOWED).tolist())
 
     @cached_property

@@ -10,6 +10,7 @@ from gssr.model.verdicts.table import (
     CSCS,
     DCGM,
     KEMPNER,
+    LEAD,
     TRACEML,
     Found,
     Rule,
@@ -26,21 +27,25 @@ _PIPES = {
     "fp32_active": "FP32 pipe",
     "fp16_active": "FP16 pipe",
 }
+_ALWAYS = 0.9
+"""Kernels that run for at least this share of the time while pages move wait for them themselves."""
 _SHORT = 5.0
 """Bins of up to so many seconds show when GPUs wait for data."""
 
 
 @rule(
-    "warning", "Memory pages move to and fro: {link} carries {rate} both ways while the SMs wait for it",
+    "warning", "Memory pages seem to move to and fro: {link} carries {rate} both ways {meanwhile}",
     (
         Threshold("load", 0.1, "PCIe (on Grace: C2C) carries at least this share of its bandwidth in each direction, ..."),
         Threshold("bandwidth", 25e9, "... which is taken to be this where it is unknown", least=1.0),
         Threshold("sm_active", 0.6, "SM activity is at least this"),
         Threshold("flop_active", 0.06, "and the arithmetic pipes' activities sum up to less than this"),
+        Threshold("memory", 0.97, "or so much of the memory is in use, and the link carries this in each direction, B/s:"),
+        Threshold("bytes", 2e9, "while kernels run nearly all the time (at least 0.9)"),
     ),
     "Unified memory seems not to fit the GPU: prefetch it (cudaMemPrefetchAsync), advise where it lies (cudaMemAdvise), or "
     "cut the problem so that it fits; nsys profile --cuda-um-gpu-page-faults=true counts the faults.",
-    needs=(("sm_active",), ("flop_active",), ("pcie_rx_bytes", "c2c_rx_bytes"), ("pcie_tx_bytes", "c2c_tx_bytes")),
+    needs=(LEAD, ("pcie_rx_bytes", "c2c_rx_bytes"), ("pcie_tx_bytes", "c2c_tx_bytes")),
 )  # fmt: skip
 def unified_memory(job: Job, rule: Rule) -> Found | None:
     """Kernels wait for pages that are copied to and fro."""
@@ -52,14 +57,27 @@ def unified_memory(job: Job, rule: Rule) -> Found | None:
     link = "PCIe"
     if by_c2c > rate:  # on Grace
         rate, full, link = by_c2c, (peaks.c2c_bandwidth if peaks else None) or full, "C2C"
-    if not (rate >= rule.at("load") * full and sm >= rule.at("sm_active") and flop < rule.at("flop_active")):
+    stalls = rate >= rule.at("load") * full and sm >= rule.at("sm_active") and flop < rule.at("flop_active")
+    overflows = (
+        job.used.any()
+        and rate >= rule.at("bytes")
+        and float(np.nanmax(_peaks(job), initial=0.0)) >= rule.at("memory")
+        and float(np.mean(job.account.activity.active[job.used][:, job.steady])) >= _ALWAYS
+    )
+    if not stalls and not overflows:
         return None
-    return _found(
-        job, rule, {"rate": words.amount(rate, "pcie_rx_bytes"), "link": link},
-        told("pcie_rx_bytes", rate, f"{words.percent(rate / full)} of {link}'s bandwidth", rule.at("load") * full),
-        finding("flop_active", flop, "at work", rule, "flop_active", above=False),
-        finding("sm_active", sm, "", rule, "sm_active"),
-    )  # fmt: skip
+    title = {"rate": words.amount(rate, "pcie_rx_bytes"), "link": link}
+    load = told("pcie_rx_bytes", rate, f"{words.percent(rate / full)} of {link}'s bandwidth", rule.at("load") * full)
+    if stalls:
+        arithmetic = finding("flop_active", flop, "at work", rule, "flop_active", above=False)
+        title["meanwhile"] = "while the SMs wait for it"
+        return _found(job, rule, title, load, arithmetic, finding("sm_active", sm, "", rule, "sm_active"))
+    held = float(np.nanmax(_peaks(job)))
+    title["meanwhile"] = "while the memory is full"
+    full_memory = told(
+        "memory_used", held, f"{words.percent(held)} of the memory in use at its peak", rule.at("memory")
+    )
+    return _found(job, rule, title, load, full_memory)
 
 
 @rule(

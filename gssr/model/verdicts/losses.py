@@ -24,6 +24,8 @@ _COPIED = ("pcie_rx_bytes", "pcie_tx_bytes", "c2c_rx_bytes", "c2c_tx_bytes")
 _LINKS = ("nvlink_tx_bytes", "pcie_tx_bytes")
 _RESTARTED = 0.3
 """A program that has less than this share of its usual memory in use has just begun."""
+_CLOCKS = ("throttled_thermal", "throttled_power_brake", "throttled_hardware", "slow_clock")
+"""The verdicts that tell of GPUs at lower clocks, and what others wait for them."""
 _TRACE = (
     "see one step in a trace: nsys profile --trace=cuda,nvtx,osrt -o step PROGRAM on one rank, or torch.profiler; then "
     "gssr analyze it."
@@ -162,6 +164,9 @@ def _mean_then(values: Floats | None, weight: Floats) -> float | None:
 # Waiting for other GPUs
 
 
+_JITTER = Threshold(
+    "jitter", 0.08, "less waiting in communication than this is how steps vary", "simulated healthy jobs reach 8 %"
+)
 _EVEN = (
     "Share the work out evenly (domain decomposition, batch sizes, sequence lengths); gssr analyze -plb {file} shows which "
     "GPUs do most."
@@ -175,7 +180,7 @@ def _late(job: Job, rule: Rule, code: str, text: str = "waiting for other GPUs")
         or late.code != code
         or job.is_late_for_files
         or holds(job, "hang")
-        or (late.gpus and set(late.gpus) <= job.slowed_gpus)
+        or (late.gpus and set(late.gpus) <= job.slowed_gpus and any(holds(job, clock) for clock in _CLOCKS))
     ):
         return None  # what waits for GPUs at lower clocks, or for files, is told with these
     title = group(job, late.gpus) if late.gpus else {}
@@ -183,6 +188,11 @@ def _late(job: Job, rule: Rule, code: str, text: str = "waiting for other GPUs")
     waits = np.asarray(np.where(late.is_waiting, job.waits_over_time, 0.0), np.float64)
     found = _graded(job, rule, late.share, text, title, *_least_waiting(job), gpus=late.gpus, bins=waits)
     return None if found is None else (late, found)
+
+
+def _is_jitter(job: Job, rule: Rule, late: LateGpus) -> bool:
+    """Whether GPUs wait for each other no more than in any job in step, and hardly idle meanwhile."""
+    return late.share < rule.at("jitter") and job.breakdown.share("idle.imbalance") < rule.at("warning")
 
 
 def _least_waiting(job: Job) -> list[Finding]:
@@ -227,14 +237,14 @@ def slow_node(job: Job, rule: Rule) -> Found | None:
 
 @rule(
     "warning", "{share} of the GPU time is lost because the load is uneven; {least} does the most",
-    _loss("idle.imbalance", "communication.waiting"),
+    (*_loss("idle.imbalance", "communication.waiting"), _JITTER),
     _EVEN.replace("{file}", "FILE"),
     needs=(LEAD,),
 )  # fmt: skip
 def imbalance(job: Job, rule: Rule) -> Found | None:
     """GPUs wait for each other, some always longer than others."""
     found = _late(job, rule, "imbalance")
-    if found is None:
+    if found is None or _is_jitter(job, rule, found[0]):
         return None
     least = int(np.nanargmin(job.waits_by_gpu))
     return found[1]._replace(words={**found[1].words, "least": words.place(job.evidence.gpus[least])})
@@ -244,7 +254,7 @@ def imbalance(job: Job, rule: Rule) -> Found | None:
     "warning", "{share} of the GPU time is lost waiting for other GPUs; who is late changes",
     (
         *_loss("idle.imbalance", "communication.waiting"),
-        Threshold("jitter", 0.1, "or this share with what waits in communication", "simulated healthy jobs reach 8 %"),
+        _JITTER,
     ),
     "Let batches take equally long (sort by length, pad less, pack sequences), or let ranks run ahead of each other.",
     needs=(LEAD,),
@@ -252,10 +262,7 @@ def imbalance(job: Job, rule: Rule) -> Found | None:
 def rotating_stragglers(job: Job, rule: Rule) -> Found | None:
     """GPUs wait for each other, for another one each time."""
     found = _late(job, rule, "rotating_stragglers")
-    if found is None:
-        return None
-    is_jitter = job.breakdown.share("idle.imbalance") < rule.at("warning") and found[0].share < rule.at("jitter")
-    return None if is_jitter else found[1]
+    return None if found is None or found[0].share < rule.at("jitter") else found[1]
 
 
 @rule(

@@ -4,10 +4,11 @@ grows slower."""
 import numpy as np
 
 from gssr.arrays import Floats
+from gssr.model.account.activity import does_something
 from gssr.model.account.late_gpus import working_spans
 from gssr.model.evidence.evidence import over_gpus
 from gssr.model.verdicts import words
-from gssr.model.verdicts.job import Job, finite, group, holds, kendall, positions
+from gssr.model.verdicts.job import Job, finite, group, holds, kendall, positions, stretches
 from gssr.model.verdicts.table import CSCS, LEAD, Found, Rule, Threshold, finding, rule, told
 
 _GOING_ON = ("running", "lost")
@@ -58,7 +59,8 @@ def _not_together(job: Job, rule: Rule, edge: Floats, usual: float, word: str) -
     apart = np.nan_to_num(edge - usual if word == "late" else usual - edge)
     least = max(rule.at("share") * job.evidence.seconds, rule.at("seconds"), 3.5 * job.evidence.width)
     lost = {event.gpu for event in job.evidence.events if event.kind == "gpu_lost"}
-    which = tuple(at for at in positions(apart >= least) if job.evidence.gpus[at].gpu not in lost)
+    outlasts = apart > _longest_pauses(job)  # else it may only be the turn of the others
+    which = tuple(at for at in positions((apart >= least) & outlasts) if job.evidence.gpus[at].gpu not in lost)
     if not which or holds(job, "hang") or (job.late_gpus is not None and job.late_gpus.code == "taking_turns"):
         return None
     seconds = float(np.median(apart[list(which)]))
@@ -74,6 +76,18 @@ def _not_together(job: Job, rule: Rule, edge: Floats, usual: float, word: str) -
         {**group(job, which), word: words.duration(seconds)}, evidence, rule.severity,
         (min(usual, own), max(usual, own)), which, lost=share,
     )  # fmt: skip
+
+
+def _longest_pauses(job: Job) -> Floats:
+    """[n_gpus]: how long each GPU idles at most between its first work and its last, s."""
+    begins, ends = working_spans(job.account)
+    times, width = job.breakdown.times, job.breakdown.width
+    idles = ~does_something(job.account.activity.active) & job.account.activity.is_known
+    longest = np.zeros(job.evidence.n_gpus)
+    for gpu, (row, begin, end) in enumerate(zip(idles, begins, ends, strict=True)):
+        pauses = stretches(row & (times >= begin) & (times < end))
+        longest[gpu] = max((end - first for first, end in pauses), default=0) * width
+    return longest
 
 
 @rule(
