@@ -55,7 +55,7 @@ def _planted(name: str, n_nodes: int, seconds: int) -> Callable[[str], object]:
 JOBS: dict[str, tuple[str, Callable[[str], object]]] = {
     "idle": ("gpus_unused", _synthetic("idle")),
     "start-up": ("start_up", _synthetic("startup")),
-    "imbalanced": ("straggler", _synthetic("imbalanced")),
+    "imbalanced": ("imbalance", _synthetic("imbalanced")),
     "slow node": ("throttled_thermal", _planted("slow_node", 4, 100)),
     "data loading": ("transfer_bound", _planted("io_dip", 2, 320)),
 }

@@ -114,7 +114,7 @@ def test_lines_are_gpus_streams_threads_and_processes_in_turn(watch: WatchTrace)
     nouns = []
     for _ in range(4):
         nouns.append((seat.frame.noun, seat.frame.n_gpus))
-        seat.press("density")
+        seat.press("level")
     assert nouns == [("GPU", 2), ("stream", 4), ("thread", 2), ("process", 2)]
     assert seat.frame.noun == "GPU"
 
@@ -183,7 +183,7 @@ def test_a_large_trace_is_put_in_order_layer_by_layer_and_looks_the_same(monkeyp
 
 
 def test_a_process_is_opened_with_its_threads_and_streams(watch: WatchTrace) -> None:
-    seat = Seat(watch, 90).press(*["density"] * 3, "enter", "left", *["left"] * 90, *["right"] * 18)
+    seat = Seat(watch, 90).press(*["level"] * 3, "enter", "left", *["left"] * 90, *["right"] * 18)
     part = seat.frame.part
     assert part is not None and part.lanes is not None
     assert {TRACE.tracks[at].name for at in part.lanes.track.tolist()} >= {"python", "stream 7", "stream 20"}

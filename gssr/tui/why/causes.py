@@ -31,6 +31,8 @@ _BAR = 24
 _BEYOND = 1.25
 """A bar goes on for so much beyond the larger of a number and its limit."""
 _OF_SEVERITY: dict[Severity, Role] = {"critical": "bad", "warning": "outlier", "info": "neutral"}
+_UNWRAPPED = 10_000
+"""Columns of a line that its widget wraps by itself."""
 _MOST_NAMED = 4
 _COMMAND = re.compile(
     r"\b(?:gssr doctor|(?:gssr [a-z]+|nsys profile|ncu|rocprofv3|python -m \w+)"
@@ -186,9 +188,7 @@ class Causes(Drawing, VerticalScroll, can_focus=True):
         abstained = self.query_one("#abstained", Words)
         abstained.display = judgement is not None and bool(judgement.abstentions)
         if judgement is not None and abstained.display:
-            rows = abstention_rows(
-                judgement.abstentions, max(self.content_size.width, 20), self.glyphs.bullet, _MOST_NAMED
-            )
+            rows = abstention_rows(judgement.abstentions, _UNWRAPPED, self.glyphs.bullet, _MOST_NAMED)
             abstained.say("\n".join("".join(span.text for span in row) for row in rows))
         cards = list(self.query(Cause))
         if len(cards) != len(self._verdicts):
