@@ -106,6 +106,8 @@ OPTIONS = (
 def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     """Exit code 0; 2 for wrong usage, and without a terminal; 1 for a recording that can't be read."""
     serves = options.serve is not None and not in_browser()
+    if options.portal and options.serve is None:
+        return fail("--portal: is for --serve", USAGE)
     if not (serves or screen.on_terminal()):
         return fail("the live screen needs a terminal; gssr analyze --terminal prints a page instead", USAGE)
     if serves and find_spec("textual_serve") is None:
@@ -114,8 +116,8 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
             "(with GSSR in a checkout: pip install '.[web]')",
             USAGE,
         )
-    if options.portal and options.serve is None:
-        return fail("--portal: is for --serve", USAGE)
+    if serves and os.path.exists(options.serve):
+        return fail(f"--serve: {options.serve!r} is a file: name files before --serve", USAGE)
     wrong = wrong_attach(options)
     if wrong:
         return fail(wrong, USAGE)
