@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, NamedTuple
 
-from gssr.commands import Option
+from gssr.commands import Option, in_browser
 from gssr.commands.inputs import selectors
 from gssr.commands.page_options import shows_utf8
 
@@ -121,6 +121,8 @@ def take_terminal(before: Callable[[], None] = lambda: None) -> None:
     inherits that they are ignored would go on without a terminal."""
     from gssr.profile.terminal import SavedModes
 
+    if in_browser():  # Textual ends the process by these signals, and has the size from COLUMNS
+        return
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)  # the terminal knows its size, and when it changes
     modes = SavedModes()
@@ -136,7 +138,9 @@ def take_terminal(before: Callable[[], None] = lambda: None) -> None:
 
 
 def on_terminal() -> bool:
-    """Whether there is one that can be drawn on."""
+    """Whether there is one that can be drawn on, or a page of a browser."""
+    if in_browser():
+        return True
     streams = (sys.stdin, sys.stderr)  # Textual draws on stderr
     return all(stream is not None and stream.isatty() for stream in streams) and os.environ.get("TERM") != "dumb"
 
@@ -149,6 +153,9 @@ def default_hz() -> float:
 @contextmanager
 def saying(text: str) -> Iterator[None]:
     """Meanwhile ``text`` stands on the terminal: on a busy machine the screen takes seconds to come."""
+    if in_browser():
+        yield
+        return
     sys.stderr.write(text)
     sys.stderr.flush()
     try:
@@ -160,12 +167,16 @@ def saying(text: str) -> Iterator[None]:
 
 def speaks_utf8() -> bool:
     """Whether the terminal shows more than ASCII."""
-    return shows_utf8(sys.stderr)
+    return in_browser() or shows_utf8(sys.stderr)
 
 
 def colors() -> int:
     """How many colours the terminal has, as far as its name says: 256, 16, or 0 where none are wanted."""
     if os.environ.get("NO_COLOR"):
         return 0
-    many = os.environ.get("COLORTERM") in ("truecolor", "24bit") or "256color" in os.environ.get("TERM", "")
+    many = (
+        in_browser()
+        or os.environ.get("COLORTERM") in ("truecolor", "24bit")
+        or "256color" in os.environ.get("TERM", "")
+    )
     return 256 if many else 16

@@ -5,19 +5,21 @@ to its widgets. What a screen needs is asked by the app, in one query for the vi
 """
 
 import os
+import select
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
-from textual.app import App, ComposeResult
+from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import BindingType
 from textual.css.query import NoMatches
 from textual.driver import Driver
 from textual.message import Message
+from textual.screen import Screen
 from textual.widgets import Footer, TabbedContent, TabPane
 
 from gssr.makers import BOTH, NVIDIA, maker_of, speak_of
@@ -62,6 +64,10 @@ WINDOWS = (None, 60.0, 300.0, 900.0, 3600.0)
 """What ``w`` goes through after the newest columns: the whole run (None), and its last seconds."""
 ROLLING_WIDTHS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Seconds of a cell while a run grows: the least that its sampling fills."""
+
+
+WRITING = frozenset({"export", "keep"})
+"""The actions that write files: not for who looks at the screen in a browser."""
 
 
 class Arrived(Message):
@@ -239,7 +245,7 @@ class LiveScreen(App[int]):
             self.set_interval(1.0, self._leave_without_terminal)
 
     def _leave_without_terminal(self) -> None:
-        if not os.isatty(2):
+        if not (_is_held(0) if self.is_web else os.isatty(2)):
             os._exit(1)  # nothing can be drawn or put back any more
 
     def on_unmount(self) -> None:
@@ -495,6 +501,16 @@ class LiveScreen(App[int]):
 
     # Keys
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave out what writes files where the screen is in a browser."""
+        return False if self.is_web and action in WRITING else super().check_action(action, parameters)
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """Leave out Textual's own export where the screen is in a browser."""
+        for command in super().get_system_commands(screen):
+            if not (self.is_web and command.title == "Screenshot"):
+                yield command
+
     def action_move(self, name: str) -> None:
         """Do what the table of moves calls this."""
         scene = self.scene()
@@ -644,6 +660,13 @@ class LiveScreen(App[int]):
     def action_leave(self) -> None:
         """End, without an error."""
         self.exit(0)
+
+
+def _is_held(descriptor: int) -> bool:
+    """Tell whether somebody still has the other end of a pipe."""
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return not poll.poll(0)
 
 
 def _are_alike(some: Frames, others: Frames) -> bool:

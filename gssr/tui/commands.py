@@ -45,7 +45,7 @@ class Everything(Provider):
     def _actions(self) -> Iterator[Found]:
         """Everything that has a key."""
         for binding in type(self.app).BINDINGS:
-            if binding.action != "command_palette":  # type: ignore[union-attr]
+            if binding.action != "command_palette" and self.app.check_action(binding.action, ()):  # type: ignore[union-attr]
                 yield Found(binding.description, binding.tooltip, partial(self.app.run_action, binding.action))  # type: ignore[union-attr]
 
     def _displays(self) -> Iterator[Found]:
