@@ -18,6 +18,7 @@ from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import BindingType
 from textual.css.query import NoMatches
 from textual.driver import Driver
+from textual.filter import LineFilter, NoColor
 from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Footer, TabbedContent, TabPane
@@ -37,6 +38,7 @@ from gssr.render.scale import metric_of, quantity
 from gssr.render.verdicts import naming
 from gssr.store.output_file import access_of
 from gssr.store.read.open import log_of
+from gssr.tui.ascii_filter import AsciiFilter
 from gssr.tui.axis import seconds_text
 from gssr.tui.keys import key
 from gssr.tui.moves import MOVES, go_to, measured, of_metric, played
@@ -49,7 +51,7 @@ from gssr.tui.shared.panel import Words
 from gssr.tui.shared.tabs import TABS
 from gssr.tui.shared.top_bar import TopBar
 from gssr.tui.steady_order import SteadyOrders
-from gssr.tui.themes import DEFAULT, FEW_COLOURS, NO_COLOURS, THEMES, Palette
+from gssr.tui.themes import DEFAULT, FEW_COLOURS, MARKED_WITHOUT_COLOURS, NO_COLOURS, THEMES, Palette
 from gssr.tui.view import Scene, ScreenName, View
 from gssr.tui.wire import thrifty
 
@@ -139,11 +141,11 @@ class LiveScreen(App[int]):
     def __init__(
         self, watches: Sequence[Watched], glyphs: Glyphs, hz: float, colors: int, theme: str = "", table: Table = TABLE,
     ) -> None:  # fmt: skip
+        self._colourless = not colors
         super().__init__()
         self.animation_level = "none"
         for each in THEMES:
             self.register_theme(each)
-        self._colourless = not colors
         usual = DEFAULT if colors > 16 else FEW_COLOURS if colors else NO_COLOURS
         self.theme = theme if theme in self.available_themes else usual
         self._palette: Palette | None = None
@@ -177,6 +179,15 @@ class LiveScreen(App[int]):
     def get_driver_class(self) -> type[Driver]:
         """Textual's own, with as few bytes as it takes."""
         return thrifty(super().get_driver_class())
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Textual's own; without colours the one that leaves none, as Textual would send shades of grey."""
+        filters = [NoColor()] if self._colourless else super().get_line_filters()
+        return [*filters, AsciiFilter()] if self.glyphs.levels.isascii() else filters
+
+    def get_css_variables(self) -> dict[str, str]:
+        """Those of the theme; without colours another style marks what is selected."""
+        return super().get_css_variables() | (MARKED_WITHOUT_COLOURS if self._colourless else {})
 
     # What there is
 
@@ -406,7 +417,7 @@ class LiveScreen(App[int]):
         before, self.view = self.view, view
         if before.screen != view.screen:
             focused, left = self.screen.focused, self.pane_of(before.screen)
-            if focused is not None and left in focused.ancestors:  # the focus would bring its tab back
+            if focused is not None and left in focused.ancestors:  # keys would go on to what is out of sight
                 self.screen.set_focus(None)
                 self.when_ready(view.screen, partial(self.call_after_refresh, self._focus_first, view.screen))
             self.query_one("#screens", TabbedContent).active = view.screen
@@ -431,9 +442,9 @@ class LiveScreen(App[int]):
             (tabs.show_tab if offered else tabs.hide_tab)(name)
 
     def on_tabbed_content_tab_activated(self, event: TabbedContent.TabActivated) -> None:
-        """Another screen."""
+        """Another screen, unless one more has been chosen since."""
         name: ScreenName = event.pane.id  # type: ignore[assignment]
-        if event.tabbed_content.id == "screens" and name != self.view.screen:
+        if event.tabbed_content.id == "screens" and name != self.view.screen and name == event.tabbed_content.active:
             self.look(replace(self.view, screen=name, row=0, top=0, opened=False, trail=()))
 
     def action_tab(self, name: ScreenName) -> None:
@@ -444,7 +455,9 @@ class LiveScreen(App[int]):
             self.when_ready(name, partial(self.call_after_refresh, self._focus_first, name))
 
     def _focus_first(self, name: ScreenName) -> None:
-        """Focus the first panel of a screen: of another one its tab would come back."""
+        """Focus the first panel of a screen, if it is still the one in sight."""
+        if self.query_one("#screens", TabbedContent).active != name:
+            return
         pane = self.pane_of(name)
         first = next((each for each in pane.query("*") if each.focusable and each.display), None)
         if first is not None:

@@ -90,6 +90,10 @@ THEMES: tuple[Theme, ...] = (
     Theme(name=NO_COLOURS, dark=True, **_GREY),  # type: ignore[arg-type]
 )
 """Those of our own, which are offered beside all of Textual's."""
+MARKED_WITHOUT_COLOURS = {
+    "block-cursor-text-style": "bold reverse", "block-cursor-blurred-text-style": "underline",
+}  # fmt: skip
+"""The style of text that is selected, where no background can tell."""
 _RAMPS = {"gssr-viridis": _VIRIDIS, NO_COLOURS: _GREYS}
 
 

@@ -1,9 +1,11 @@
 """The live screen as its user works it: keys, the mouse, sorting, filters, sizes, and a recording that grows."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 from growing import STEP, Growing
+from textual.events import Key
 from textual.pilot import Pilot
 from textual.widgets import Digits, HelpPanel, Input, Label, TabbedContent
 
@@ -17,6 +19,7 @@ from gssr.tui.gpus.inspector import Inspector
 from gssr.tui.gpus.table import GpuTable
 from gssr.tui.job.space_average import SpaceAverage
 from gssr.tui.job.verdict_cards import VerdictCard
+from gssr.tui.shared.tabs import TABS
 from gssr.tui.shared.wall import Wall
 from tests.looking import live_screen, seen, until, work
 
@@ -54,6 +57,25 @@ def test_digits_go_to_screens(recording: str, digit: str, screen: str) -> None:
         await pilot.press(digit)
         await pilot.pause(0.2)
         assert app.view.screen == screen and app.query_one("#screens", TabbedContent).active == screen
+
+    work(app, steps)
+
+
+@pytest.mark.parametrize("seconds", (0.0, 0.03))
+def test_of_digits_typed_faster_than_screens_are_drawn_the_last_counts(recording: str, seconds: float) -> None:
+    app = live_screen(recording)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        for digits in ("2345", "1345", "5234", "4315", "3451"):
+            for digit in digits:
+                app.post_message(Key(digit, digit))  # as a terminal sends it, and nobody waits for what comes of it
+                await asyncio.sleep(seconds)
+            await pilot.pause(0.5)
+            shown, active = app.view.screen, app.query_one("#screens", TabbedContent).active
+            assert shown == active == TABS[int(digits[-1]) - 1].name
+            focused = app.screen.focused
+            has_focus = focused is not None and app.pane in focused.ancestors
+            assert has_focus
 
     work(app, steps)
 
@@ -201,6 +223,19 @@ def test_every_size_says_the_score(recording: str, size: tuple[int, int], glyphs
         await until(pilot, lambda: "every GPU over time" in seen(app))
 
     work(app, steps, size)
+
+
+def test_in_ascii_textuals_own_widgets_are_so_too(recording: str) -> None:
+    app = live_screen(recording, glyphs=ASCII)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        for key in ("question_mark", "2", "down", "m", "escape", "t", "escape", "T", "escape", "e", "escape", "ctrl+p"):
+            await pilot.press(key)
+            app.notify("50 °C – ▁▂ 中 ⠿")
+            await pilot.pause(0.2)
+            assert seen(app).isascii(), seen(app)
+
+    work(app, steps)
 
 
 def test_below_the_least_size_the_lowest_gpus_are_told(recording: str) -> None:

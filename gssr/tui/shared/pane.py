@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from textual.containers import Container
+from textual.events import DescendantFocus
 from textual.message import Message
 
 from gssr.model.live.frame import Frame, Query
@@ -29,6 +30,10 @@ class ScreenPane(Container):
         """Say that results can be shown."""
         self.is_ready = True
         self.post_message(self.Ready(self.screen_name))
+
+    def on_descendant_focus(self, event: DescendantFocus) -> None:
+        """Keep it from the tab, which would come back if another one has been chosen since."""
+        event.stop()
 
     def columns(self, width: int) -> int:
         """How many columns of time the widest widget can show on a terminal of so many cells."""
