@@ -35,6 +35,8 @@ class TimePane(ScreenPane):
     """When was it not used?"""
 
     screen_name = "time"
+    _shown: type[Timeline] | None = None
+    """The kind of timeline that was in sight last."""
     BINDINGS: ClassVar[list[BindingType]] = [
         key(
             "v",
@@ -100,6 +102,14 @@ class TimePane(ScreenPane):
             self.query_one(widget).show(result, view)
         if isinstance(before, TimeWall | TraceLines | TraceLanes) and not isinstance(before, shown):
             self.screen.set_focus(self.query_one(shown))
+        if shown is not self._shown:
+            self._shown = shown
+            self.call_after_refresh(self._keep_focus)
+
+    def _keep_focus(self) -> None:
+        """Focus the timeline in sight where hiding the one before it has taken the focus away."""
+        if self.screen.focused is None and self.app.view.screen == self.screen_name:  # type: ignore[attr-defined]
+            self._focus_timeline()
 
     def on_resize(self) -> None:
         """Share the rows anew."""
