@@ -6,6 +6,7 @@ to its widgets. What a screen needs is asked by the app, in one query for the vi
 
 import os
 import select
+import signal
 import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
@@ -18,6 +19,7 @@ from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import BindingType
 from textual.css.query import NoMatches
 from textual.driver import Driver
+from textual.events import Event, Key
 from textual.filter import LineFilter, NoColor
 from textual.message import Message
 from textual.screen import Screen
@@ -53,7 +55,7 @@ from gssr.tui.shared.top_bar import TopBar
 from gssr.tui.steady_order import SteadyOrders
 from gssr.tui.themes import DEFAULT, FEW_COLOURS, MARKED_WITHOUT_COLOURS, NO_COLOURS, THEMES, Palette
 from gssr.tui.view import Scene, ScreenName, View
-from gssr.tui.wire import thrifty
+from gssr.tui.wire import Wire, thrifty
 
 if TYPE_CHECKING:
     from textual.command import Provider
@@ -70,6 +72,9 @@ ROLLING_WIDTHS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 
 WRITING = frozenset({"export", "keep"})
 """The actions that write files: not for who looks at the screen in a browser."""
+
+LEAVING_SECONDS = 0.8
+"""For so long leaving waits at most until the terminal has said that it has drawn everything: within a second it is left."""
 
 
 class Arrived(Message):
@@ -168,6 +173,12 @@ class LiveScreen(App[int]):
         """What is to be done once a tab is ready."""
         self.orders = SteadyOrders()
         self._said = ""
+        self.wire: Wire | None = None
+        """What goes to the terminal; None without one."""
+        self._awaited: ScreenName | None = None
+        """The tab that was chosen and does not have the focus yet."""
+        self._typed_ahead: list[Key] = []
+        """Keys that are meant for it."""
         self._other = 1
         self._table = table
         self._watches: list[Watched] = list(watches)
@@ -241,6 +252,7 @@ class LiveScreen(App[int]):
         with TabbedContent(id="screens", initial=self.view.screen):
             for tab in TABS:
                 yield TabPane(tab.title, id=tab.name)
+        yield Words(id="problem")
         yield OutputPane(id="output", classes="panel")
         yield Footer(show_command_palette=True)
 
@@ -327,6 +339,9 @@ class LiveScreen(App[int]):
         said = self.query_one("#nothing", Words)
         said.display, self.query_one("#screens").display = bool(nothing), not nothing
         said.say(nothing)
+        problem = self.query_one("#problem", Words)
+        problem.display = bool(result.problem) and not nothing
+        problem.say(clean((result.problem or "").replace(result.path, os.path.basename(result.path.rstrip("/")))))
         self.query_one(TopBar).show(result, view)
         output = self.query_one(OutputPane)
         if output.display:
@@ -451,17 +466,29 @@ class LiveScreen(App[int]):
         """Go to a screen."""
         tabs = self.query_one("#screens", TabbedContent)
         if tabs.get_tab(name).display:
-            tabs.active = name
+            tabs.active = self._awaited = name
             self.when_ready(name, partial(self.call_after_refresh, self._focus_first, name))
 
     def _focus_first(self, name: ScreenName) -> None:
         """Focus the first panel of a screen, if it is still the one in sight."""
-        if self.query_one("#screens", TabbedContent).active != name:
-            return
-        pane = self.pane_of(name)
-        first = next((each for each in pane.query("*") if each.focusable and each.display), None)
-        if first is not None:
-            first.focus()
+        if self.query_one("#screens", TabbedContent).active == name:
+            pane = self.pane_of(name)
+            first = next((each for each in pane.query("*") if each.focusable and each.display), None)
+            if first is not None:
+                self.screen.set_focus(first)
+        if self._awaited == name:
+            typed = sorted(self._typed_ahead, key=lambda event: event.time)
+            self._awaited, self._typed_ahead = None, []
+            for event in typed:
+                self.post_message(Key(event.key, event.character))
+
+    async def on_event(self, event: Event) -> None:
+        """Keep keys that are typed ahead until the tab that they are meant for has the focus."""
+        if isinstance(event, Key) and self._awaited is not None and (self._typed_ahead or not event.key.isdigit()):
+            event.stop()
+            self._typed_ahead.append(event)
+        else:
+            await super().on_event(event)
 
     def go(self, view: View, gpu: int = -1) -> None:
         """Go to another screen, and there to this GPU: once a panel that was clicked has taken the focus and its tab."""
@@ -664,7 +691,27 @@ class LiveScreen(App[int]):
 
     def action_suspend(self) -> None:
         """Back to the shell, which goes on with this when it is told to."""
-        self.action_suspend_process()
+        if self.is_headless or os.getpgrp() == os.getsid(0):
+            self.notify("no shell here to go back to")
+            return
+        self._once_arrived(partial(os.kill, 0, signal.SIGTSTP))
+
+    def _once_arrived(self, then: Callable[[], object]) -> None:
+        """Draw nothing more, and do this once what was sent is drawn: an answer of the terminal would otherwise come to the
+        shell."""
+        wire = self.wire
+        if wire is None:
+            then()
+            return
+        wire.hold()
+        latest = time.monotonic() + LEAVING_SECONDS
+
+        def look() -> None:
+            if not wire.is_busy or time.monotonic() >= latest:
+                timer.stop()
+                then()
+
+        timer = self.set_interval(0.02, look)
 
     def action_interrupt(self) -> None:
         """Ctrl-C leaves, too."""
@@ -672,7 +719,11 @@ class LiveScreen(App[int]):
 
     def action_leave(self) -> None:
         """End, without an error."""
-        self.exit(0)
+        self._once_arrived(partial(self.exit, 0))
+
+    async def action_quit(self) -> None:
+        """Textual's own way to leave is no other."""
+        self.action_leave()
 
 
 def _is_held(descriptor: int) -> bool:

@@ -31,7 +31,9 @@ _TOKEN = re.compile(
 )
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
 """Around what is to be seen at once."""
-_OTHER_SCREEN = re.compile(r"\x1b\[\?1049[hl]|\x1b\[[23]J|\x1bc")
+_SCREEN, _NO_SCREEN = "\x1b[?1049h", "\x1b[?1049l"
+"""Before the first picture, or the first after the shell had the terminal; and after the last."""
+_CLEARED = re.compile(r"\x1b\[[23]J|\x1bc")
 """After these nothing is known of what the terminal shows."""
 _LINK = "\x1b]8;"
 _ASK = "\x1b[6n"
@@ -193,6 +195,7 @@ class Wire:
         self._x = self._y = 0
         self._style = _PLAIN
         self._at_once = False
+        self._holds = False
         self._answers: bool | None = None
         """Whether the terminal says where its cursor is; None as long as that is not known."""
         self._room = _LEAST
@@ -228,10 +231,25 @@ class Wire:
         if sequence in (_BEGIN, _END):
             self._at_once = True
         elif not sequence.startswith(_LINK):
-            if _OTHER_SCREEN.fullmatch(sequence):
+            if sequence in (_SCREEN, _NO_SCREEN):
+                self._sent, self._asked = {}, 0
+                self._holds = sequence == _NO_SCREEN
+                self._dirty = set(self._wanted)  # all of it is to be seen again when the shell gives the terminal back
+            elif _CLEARED.fullmatch(sequence):
                 self.forget()
                 self._asked = 0
             self._write(sequence)
+
+    def hold(self) -> None:
+        """Send no cells any more, until there is a screen again."""
+        with self._lock:
+            self._holds = True
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is on its way, of which the terminal will say when it has arrived."""
+        with self._lock:
+            return bool(self._asked) and time.monotonic() < self._since + _PATIENCE
 
     def forget(self) -> None:
         """Nothing is known any more of what the terminal shows; all will be written anew."""
@@ -258,7 +276,7 @@ class Wire:
 
     def _send(self) -> None:
         """Send what differs, as much as there is room for."""
-        if not self._dirty or (self._asked and time.monotonic() < self._since + _PATIENCE):
+        if self._holds or not self._dirty or self.is_busy:
             return
         room = _MOST * 16 if self._answers is False else self._room
         out: list[str] = []
@@ -335,7 +353,7 @@ def thrifty(driver: type[Driver]) -> type[Driver]:
             super().__init__(app, **options)
             self._shown_on = app
             self._size_then = app.size
-            self._wire = Wire(super().write)
+            self._wire = app.wire = Wire(super().write)
 
         def write(self, data: str) -> None:
             """Send what differs from what the terminal shows."""

@@ -216,7 +216,7 @@ def test_a_file_alone_opens_and_a_slip_in_its_name_does_not_wait(plants: dict[st
     tmux.press(f"{sys.executable} -m gssr tui stragler.sql", "Enter")
     tmux.shows(r"gssr: stragler.sql: no such file; did you mean straggler.sql\? --wait")
     tmux.press(f"clear; {sys.executable} -m gssr tui --wait stragler.sql", "Enter")
-    tmux.shows(r"waiting for stragler.sql\n(.*\n)*not there yet; here are \w")
+    tmux.shows(r"waiting for stragler.sql\n(.*\n)* *not there yet; here are \w")
 
 
 class Pty:
