@@ -36,7 +36,7 @@ from gssr.model.verdicts.table import Table
 from gssr.model.window import select_gpus
 from gssr.render.cells import clean
 from gssr.render.glyphs import Glyphs
-from gssr.render.scale import metric_of, quantity
+from gssr.render.scale import metric_of, pane_height, quantity
 from gssr.render.verdicts import naming
 from gssr.store.output_file import access_of
 from gssr.store.read.open import log_of
@@ -175,6 +175,8 @@ class LiveScreen(App[int]):
         self._said = ""
         self.wire: Wire | None = None
         """What goes to the terminal; None without one."""
+        self.shows_output = False
+        """Whether what the workload prints is to be seen, if there is room for it."""
         self._awaited: ScreenName | None = None
         """The tab that was chosen and does not have the focus yet."""
         self._typed_ahead: list[Key] = []
@@ -393,8 +395,15 @@ class LiveScreen(App[int]):
 
     def on_resize(self) -> None:
         """Another size, other columns."""
+        self.fit_output()
         self._ask()
         self.call_after_refresh(self.show)
+
+    def fit_output(self) -> None:
+        """Give the output the rows that its program is told that its terminal has, and a title; none on a small terminal."""
+        output, rows = self.query_one(OutputPane), pane_height(self.size.height)
+        output.display = self.shows_output and rows > 0
+        output.styles.height = rows
 
     def _ask(self) -> None:
         view, pane = self.view, self.pane
@@ -637,8 +646,10 @@ class LiveScreen(App[int]):
 
     def action_output(self) -> None:
         """Show what the workload prints, or no longer."""
-        output = self.query_one(OutputPane)
-        output.display = not output.display
+        self.shows_output = not self.shows_output
+        self.fit_output()
+        if self.shows_output and not self.query_one(OutputPane).display:
+            self.notify("The terminal has no room for the output.")
         self.show()
 
     def action_zoom_panel(self) -> None:

@@ -16,7 +16,7 @@ from gssr.render.glyphs import Glyphs
 from gssr.tui.app import LiveScreen
 from gssr.tui.dialogs.ask import AskWhat
 from gssr.tui.output import LogFile
-from gssr.tui.shared.output_pane import OutputPane
+from gssr.tui.shared.panel import Words
 
 
 class Job(NamedTuple):
@@ -52,8 +52,10 @@ class JobScreen(LiveScreen):
 
     def on_mount(self) -> None:
         """Begin to listen; Textual calls the other class's method of this name as well."""
+        self.mount(Words(id="said"), before="#output")
         self._job.drawn()
-        self.query_one(OutputPane).display = True
+        self.shows_output = True
+        self.fit_output()
         asyncio.get_running_loop().add_reader(self._job.notices, self._hear)
 
     def _hear(self) -> None:
@@ -64,10 +66,22 @@ class JobScreen(LiveScreen):
         if lines:
             self.say(clean(lines[-1].decode("utf-8", "replace")))
 
+    def say(self, text: str) -> None:
+        """Show a line above the output until a key is pressed: notices would pile up over it, one for each second that is
+        counted down."""
+        if not self.is_running:
+            super().say(text)
+        elif text:
+            line = self.query_one("#said", Words)
+            line.display = True
+            line.say(text)
+
     async def on_event(self, event: events.Event) -> None:
         """Tell that somebody is there, who may want to stay."""
         if self._ended and isinstance(event, events.InputEvent):
             self._job.used()
+        if isinstance(event, events.Key):
+            self.query("#said").set(display=False)
         await super().on_event(event)
 
     def _job_runs(self) -> bool:

@@ -100,7 +100,7 @@ def test_the_output_stands_below_the_screen_and_comes_back(
     terminal.type("Escape")
     until(lambda: "the job is running" not in terminal.screen(), "the question to go")
     (tmp_path / "go").touch()
-    terminal.shows("ended (exit 7)", "The job has ended; q leaves.", "red\nlast\n")  # counted down after a moment
+    terminal.shows("ended (exit 7)", "the job has ended; without a key this screen leaves in", "red\nlast\n")
     terminal.type("q")
     shown = terminal.shows("code 7", "ready>")
     assert "100%|####\nepoch 1\nred\nlast\ngssr: GSSR score=" in shown
