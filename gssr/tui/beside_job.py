@@ -104,11 +104,11 @@ class JobScreen(LiveScreen):
             return
         signal = self._next_signal()
         answers = [
-            ("s", f"stop it: sends {Signals(signal).name}"), ("d", "leave it running, its output comes here"),
+            ("s", f"stop it: sends {Signals(signal).name}"), ("d", "leave it running (q, too): its output comes here"),
         ]  # fmt: skip
 
         def answered(answer: str | None) -> None:
-            if answer == "d":
+            if answer in ("d", "q"):
                 self.action_leave()
             elif answer == "s":
                 self._job.send(signal)

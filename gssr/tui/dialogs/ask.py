@@ -39,9 +39,12 @@ class AskLine(ModalScreen[str]):
 
 
 class AskWhat(ModalScreen[str]):
-    """Ask one of a few things: ``answers`` are (key, what it does). The result is the key, None for Esc."""
+    """Ask one of a few things: ``answers`` are (key, what it does). The result is the key, "q" for it, None for Esc."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [key("escape", "dismiss(None)", "Back", "go back to the screen")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        key("escape", "dismiss(None)", "Back", "go back to the screen"),
+        key("q", "dismiss('q')", "Quit", "leave"),
+    ]
 
     def __init__(self, title: str, answers: Sequence[tuple[str, str]]) -> None:
         super().__init__()
