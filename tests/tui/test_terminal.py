@@ -146,7 +146,7 @@ def test_a_resize_storm_ends_in_a_screen_of_the_last_size(plants: dict[str, str]
 def test_a_file_replaced_under_it_is_shown_and_a_removed_one_stays(tmp_path: Path, tmux: Tmux) -> None:
     path = tmp_path / "a.sql"
     tmux.start(str(path))
-    tmux.shows(r"waiting for /")
+    tmux.shows(r"waiting for\s+/")
     first = Growing(path, n_gpus=2)
     first.grow(40)
     tmux.shows("2 GPUs")
