@@ -19,7 +19,7 @@ MEMORY = "/dev/shm"
 """A thousand writers on one machine's disk would wait for each other."""
 SCREENS = "1234"
 PRESSES = 24
-SHOWS_DATA = rb" score "
+SHOWS_DATA = rb"score"
 OPENING_LOOKS = 10
 """The first score is shown before all files have been opened: what that costs is measured by itself."""
 

@@ -24,7 +24,7 @@ LEAST_UPDATES, PATIENCE = 8, 60.0
 """Watched are at least so many updates, if they come within so many seconds."""
 READER = ("gssr-producer", "gssr-judge")
 """The threads that read and judge; all others draw."""
-SHOWS_DATA = rb" score "
+SHOWS_DATA = rb"score"
 LIMITS_MS = {8: 10.0, 64: 10.0, 1024: 10.0, 10_000: 15.0}
 LIMIT_FULL, LIMIT_TICK, LIMIT_DRAWING = 16e3, 3e3, 3.0
 LIMIT_SHARE, LIMIT_RATE = 1.5, 1.5e3
@@ -142,7 +142,7 @@ def slow_line(rate: float = 2000.0) -> Iterator[Figure]:
     for (columns, rows), (seconds, n_bytes) in LIMITS_SLOW.items():
         with on_terminal((*GSSR, "tui", path), columns, rows, rate=rate) as terminal:
             case = f"live, at {rate / 1e3:g} KB/s, {columns}x{rows}"
-            said = terminal.read_until(b"(?s)GSSR.*not equally busy")
+            said = terminal.read_until(b"(?s)ended.*of the GPU time")
             said = max(said, terminal.read_until(SHOWS_DATA))
             while time.monotonic() < terminal.began + terminal.newest + QUIET:
                 terminal.read_some()

@@ -1,4 +1,4 @@
-"""What a trace of 200,000 streams and 5 million intervals costs on the screens: first picture, waits, zooms."""
+"""What a trace of 200,000 streams and 5 million intervals costs the screens to read: first look, waits, zooms."""
 
 import gc
 import time
@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.table import Figure
-from gssr.model.live.watch_trace import WatchTrace
+from gssr.model.live.frame import Query
+from gssr.model.live.watch_trace import FINEST, MOST_COUNTERS, WatchTrace
 from gssr.render.glyphs import UTF8
 from gssr.traces.timeline import NO_LINK, Category, Clock, Intervals, Kind, Source, Timeline, Track
-from gssr.tui import shell
 from gssr.tui.moves import MOVES
+from gssr.tui.time.timeline import columns_in
 from gssr.tui.view import Scene, View
 
 FIRST, WAIT, ZOOM = 2.0, 1.0, 0.1
@@ -58,26 +59,30 @@ def measure(n: int = 5_000_000) -> Iterator[Figure]:
         rows = f"{n_gpus:,} GPUs x {streams} streams" if n_gpus else "200,000 threads"
         about = f"{rows}, {n / 1e6:g} M intervals"
         begun = time.process_time()
-        scene = _drawn(watch, View(screen="time"), quick=False)
+        scene = _looked(watch, View(screen="time"), quick=False)
         taken = time.process_time() - begun
-        yield Figure(f"first picture, {about}", taken, "CPU s", FIRST)
+        yield Figure(f"first look, {about}", taken, "CPU s", FIRST)
         longest, refined = 0.0, False
         while not refined:  # what the thread that reads does next
             begun = time.process_time()
-            refined = watch.look(shell.query(View(screen="time"), *SIZE)).refined
+            refined = watch.look(_asked(View(screen="time"))).refined
             longest = max(longest, time.process_time() - begun)
         yield Figure(f"longest wait for the thread that reads, {about}", longest, "CPU s", WAIT)
         for steps in range(1, 9):
-            body = scene.sized(*shell.body_size(scene.view, *SIZE))
             begun = time.process_time()
-            scene = _drawn(watch, MOVES["zoom_in"](body))
+            scene = _looked(watch, MOVES["zoom_in"](scene))
             taken = time.process_time() - begun
             if steps in (1, 4, 8):
                 width = scene.frame.grid.width if scene.frame.part is None else scene.frame.part.columns.width  # type: ignore[union-attr]
                 yield Figure(f"zoom to columns of {width:g} s, {about}", taken, "CPU s", ZOOM)
 
 
-def _drawn(watch: WatchTrace, view: View, quick: bool = True) -> Scene:
-    scene = Scene(watch.look(shell.query(view, *SIZE), quick), None, view, *SIZE, UTF8)
-    shell.draw(scene)
-    return scene
+def _asked(view: View) -> Query:
+    """As Time asks."""
+    columns = columns_in(SIZE[0])
+    width = None if view.span is None else max(view.span / columns, FINEST)
+    return replace(view.query(columns), rows=SIZE[1] + MOST_COUNTERS, width=width)
+
+
+def _looked(watch: WatchTrace, view: View, quick: bool = True) -> Scene:
+    return Scene(watch.look(_asked(view), quick), None, view, *SIZE, UTF8)

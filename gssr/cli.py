@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Sequence
 from typing import NoReturn
 
-from gssr.commands import NAMES, OK, USAGE, add_options, command_called, fail, tell
+from gssr.commands import NAMES, OK, USAGE, add_options, command_called, fail, in_browser, tell
 from gssr.version import __version__, other_package
 
 _OWN = ("--help", "--version", "-h")
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not _is_there(words[0]):
             what = "no option" if words[0].startswith("-") else "no command, and no file"
             return fail(f"{words[0]!r} is {what}{_meant(words[0])} (see gssr --help)", USAGE)
-        words.insert(0, "tui" if _on_terminal() else "analyze")
+        words.insert(0, "tui" if in_browser() or _on_terminal() else "analyze")
     if words[:1] == ["profile"]:
         from gssr.commands import profile
 

@@ -86,7 +86,8 @@ def words_of(gpus: Iterable[Made]) -> Callable[[str], str]:
     return partial(say, maker_of(gpus))
 
 
-_spoken = ContextVar("spoken", default=NVIDIA)
+_spoken: ContextVar[int | None] = ContextVar("spoken", default=None)
+_usual = NVIDIA
 
 
 @contextmanager
@@ -101,7 +102,14 @@ def speaking_of(maker: int) -> Generator[None]:
 
 def spoken() -> int:
     """Whose GPUs are spoken of."""
-    return _spoken.get()
+    own = _spoken.get()
+    return _usual if own is None else own
+
+
+def speak_of(maker: int) -> None:
+    """From now on speak of this maker's GPUs wherever nobody speaks of others: a screen is drawn in many places."""
+    global _usual
+    _usual = maker
 
 
 def in_its_words(page: Callable[Concatenate[_About, _Rest], _Page]) -> Callable[Concatenate[_About, _Rest], _Page]:

@@ -3,6 +3,7 @@
 Nothing is drawn by hand: each picture is what the screen shows after the keys listed here.
 """
 
+import asyncio
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -11,88 +12,86 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gssr.commands.tui import watches_of
-from gssr.model.compare.alignment import aligned
 from gssr.model.custom_metrics import custom
 from gssr.model.live.watch_trace import Watched
-from gssr.model.verdicts.rules import TABLE
 from gssr.render.glyphs import UTF8
-from gssr.render.roles import Row
-from gssr.tui import shell
-from gssr.tui.export import to_png, to_svg
-from gssr.tui.judge import answer, asked_of
-from gssr.tui.moves import MOVES, go_to
-from gssr.tui.view import Scene, View
+from gssr.tui.app import LiveScreen
+from gssr.tui.export import Picture as Seen
+from gssr.tui.export import picture_of, to_png, to_svg
+from gssr.tui.view import View
 
 ROOT = Path(__file__).resolve().parents[1]
 SIZES = ((80, 24), (160, 48))
+PATIENCE = 30.0
 
 
 class Picture(NamedTuple):
-    """A picture: its name, the planted recordings it is drawn from (the second to compare with) or the trace, the actions
-    that lead to it, with what is typed after their names."""
+    """A picture: its name, the planted recordings it is drawn from (the second to compare with) or the trace, the keys that
+    lead to it (Textual's names), and what the view begins with besides."""
 
     name: str
     recordings: tuple[str, ...]
-    actions: tuple[str, ...]
+    keys: tuple[str, ...]
+    view: View = View()
+    metric: str = ""
 
 
 PICTURES = (
-    Picture("1-job", ("checkpoint",), ()),
-    Picture("2-gpus", ("straggler",), ("screen_gpus",)),
-    Picture("3-map", ("slow_node",), ("screen_map", "next_outlier")),
-    Picture("4-time", ("io_dip",), ("screen_time", "go_to 4:20")),
-    Picture("5-balance", ("rotating",), ("screen_balance",)),
-    Picture("6-why", ("slow_node",), ("screen_map", "next_outlier", "enter", "screen_why")),
-    Picture("8-tree-profile", ("profile",), ("screen_calls", "down", "down", "down")),
-    Picture("7-compare", ("before", "after"), ("screen_compare",)),
+    Picture("job", ("checkpoint",), ()),
+    Picture("gpus", ("straggler",), ("2", "n")),
+    Picture("nodes", ("slow_node",), ("2", "v", "v")),
+    Picture("time", ("io_dip",), ("3", "t", *"4:20", "enter")),
+    Picture("balance", ("rotating",), ("4",)),
+    Picture("why", ("slow_node",), ("5",)),
+    Picture("compare", ("before", "after"), ("6",)),
+    Picture("tree-profile", ("profile",), ("7",), View(screen="calls")),
     *(
-        Picture(f"{at}-{screen}-{name}", (name,), (f"screen_{screen}",))
+        Picture(f"{screen}-{name}", (name,), (key,))
         for name in ("kineto", "nsys")
-        for at, screen in ((1, "job"), (4, "time"), (8, "calls"))
+        for screen, key in (("job", "1"), ("time", "3"), ("calls", "7"))
     ),
-    Picture("4-opened-kineto", ("kineto",), ("screen_time", "go_to 0.025", "enter")),
-    Picture("4-radar-kineto", ("ranks",), ("screen_time", "metric gemms=count(/gemm/)", "group", "group")),
-    Picture("4-alike-ranks", ("ranks",), ("screen_time", "group")),
-    Picture("4-filter-kineto", ("kineto",), ("screen_time", "filter name=nccl takes>100us")),
-    Picture("6-why-kineto", ("kineto",), ("screen_time", "go_to 0.025", "enter", "screen_why")),
-    Picture("7-compare-kineto", ("kineto", "loader"), ("screen_compare", "align")),
-    Picture("8-messages-archive", ("archive",), ("screen_calls", *["density"] * 7)),
-    Picture("8-collectives-archive", ("archive",), ("screen_calls", *["density"] * 9)),
-    Picture("8-files-archive", ("archive",), ("screen_calls", *["density"] * 10)),
-    Picture("4-time-joined", ("joined",), ("screen_time", "density")),
-    Picture("6-why-joined", ("joined",), ("screen_time", "density", "screen_why")),
+    Picture("opened-kineto", ("kineto",), ("3", "t", *"0.025", "enter", "enter")),
+    Picture("radar-kineto", ("ranks",), ("3", "u", "u"), View(screen="time"), "gemms=count(/gemm/)"),
+    Picture("alike-ranks", ("ranks",), ("3", "u")),
+    Picture("filter-kineto", ("kineto",), ("3",), View(screen="time", filter="name=nccl takes>100us")),
+    Picture("why-kineto", ("kineto",), ("3", "t", *"0.025", "enter", "enter", "5")),
+    Picture("compare-kineto", ("kineto", "loader"), ("6", "a")),
+    Picture("messages-archive", ("archive",), ("7", *["v"] * 7)),
+    Picture("collectives-archive", ("archive",), ("7", *["v"] * 9)),
+    Picture("files-archive", ("archive",), ("7", *["v"] * 10)),
+    Picture("time-joined", ("joined",), ("3", "v")),
+    Picture("why-joined", ("joined",), ("5",)),
 )
 
 
-def after(actions: tuple[str, ...], watches: list[Watched], width: int, height: int) -> list[Row]:
-    """The rows on screen after these actions."""
-    view = View()
-    scene = _scene(view, watches, width, height)
-    for action in actions:
-        inner = scene.sized(*shell.body_size(view, width, height))
-        name, _, typed = action.partition(" ")
-        if name == "go_to":
-            view = go_to(inner, typed)
-        elif name == "metric":
-            view = replace(view, metric=custom(typed).metric)
-        elif name == "filter":
-            view = replace(view, filter=typed)
-        else:
-            view = MOVES[name](inner)
-        scene = _scene(view, watches, width, height)
-    return shell.draw(scene)
+def after(picture: Picture, watches: list[Watched], size: tuple[int, int]) -> Seen:
+    """What is seen after its keys."""
+    app = LiveScreen(watches, UTF8, 10.0, 256)
+    app.view = replace(picture.view, metric=custom(picture.metric).metric) if picture.metric else picture.view
+    seen: list[Seen] = []
 
+    def is_still() -> bool:
+        ready = app.pane.is_ready and bool(app.results)
+        return ready and app.results[0].refined and (app.view.speed > 0 or app.results[0].n_rows > 0)
 
-def _scene(view: View, watches: list[Watched], width: int, height: int) -> Scene:
-    asked = shell.query(view, width, height, TABLE)
-    frame, other = watches[0].look(asked), None
-    if view.screen == "compare":
-        for _ in range(3):  # how the two are aligned depends on both
-            queries = aligned(asked, view.align, frame, other)
-            frame, other = (watch.look(query) for watch, query in zip(watches, queries, strict=True))
-    judged = asked_of(frame)
-    frame = frame if judged is None else replace(frame, judgement=answer(*judged))
-    return Scene(frame, other, view, width, height, UTF8, n_recordings=len(watches))
+    async def run() -> None:
+        async with app.run_test(size=size) as pilot:
+
+            async def settle() -> None:
+                for _ in range(int(PATIENCE / 0.1)):
+                    await pilot.pause(0.1)
+                    if is_still() and (app.results[0].judgement is not None or app.results[0].run is None):
+                        break
+                await pilot.pause(0.3)
+
+            await settle()
+            for key in picture.keys:
+                await pilot.press(key)
+                await settle()
+            seen.append(picture_of(app.export_screenshot()))
+
+    asyncio.run(run())
+    return seen[0]
 
 
 def main(folder: Path, wanted: Sequence[str] = ()) -> None:
@@ -125,8 +124,9 @@ def main(folder: Path, wanted: Sequence[str] = ()) -> None:
         for picture in PICTURES if not wanted else [each for each in PICTURES if each.name in wanted]:
             for width, height in SIZES:
                 names = [str(traces.get(name, made / f"{name}.sql")) for name in picture.recordings]
-                watches = watches_of(names, attach=attached.get(picture.recordings[0], ()))
-                rows = after(picture.actions, watches, width, height)
+                own = (custom(picture.metric),) if picture.metric else ()
+                watches = watches_of(names, attach=attached.get(picture.recordings[0], ()), own=own)
+                rows = after(picture, watches, (width, height)).rows
                 stem = folder / f"{picture.name}-{width}x{height}"
                 with open(f"{stem}.png", "wb") as file:
                     to_png(rows, width, file)

@@ -46,6 +46,12 @@ def command_called(name: str) -> Command:
     return command
 
 
+def in_browser() -> bool:
+    """Tell whether this process draws for a page of a browser, as textual-serve says to those that it starts. Then there is
+    no terminal, and nothing is written: who looks may be somebody else than who may write here."""
+    return os.environ.get("TEXTUAL_DRIVER") == "textual.drivers.web_driver:WebDriver"
+
+
 def add_options(parser: argparse.ArgumentParser, command: Command) -> None:
     """Give a parser the command's options."""
     for option in command.options:

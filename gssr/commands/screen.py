@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, NamedTuple
 
-from gssr.commands import Option
+from gssr.commands import Option, in_browser
 from gssr.commands.inputs import selectors
 from gssr.commands.page_options import shows_utf8
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FASTEST, SLOWEST = 10.0, 0.1
 
 OPTIONS = (
-    Option(("--screen",), {"metavar": "NAME", "help": "begin with this screen: job, gpus, map, time, balance, ..."}),
+    Option(("--screen",), {"metavar": "NAME", "help": "begin with this screen: job, gpus, time, balance, ..."}),
     Option(
         ("--metric",),
         {
@@ -41,7 +41,11 @@ OPTIONS = (
     Option(("--ascii",), {"action": "store_true", "help": "draw with ASCII characters only"}),
     Option(
         ("--theme",),
-        {"choices": ("ansi-dark", "ansi-light"), "help": "both use the terminal's own colours (default: ansi-dark)"},
+        {
+            "metavar": "NAME",
+            "help": "gssr, gssr-viridis, ansi-dark or ansi-light (the terminal's own colours), colourless, or one of "
+            "Textual's (default: gssr)",
+        },
     ),
 )
 
@@ -72,22 +76,22 @@ def start(options: argparse.Namespace, view: "View", traces: bool = False) -> St
     from gssr.model.custom_metrics import custom
     from gssr.model.window import seconds_of
     from gssr.tui.order import metric_called
-    from gssr.tui.screens import BY_NAME as SCREEN
-    from gssr.tui.settings import read_settings, screen_called
+    from gssr.tui.settings import read_settings, screen_called, theme_called
+    from gssr.tui.view import OF_TRACES as TRACE_SCREENS
 
     hz = options.hz if options.hz is not None else default_hz()
     if not SLOWEST <= hz <= FASTEST:
         raise ValueError(f"--hz: {hz:g} is not between {SLOWEST:g} and {FASTEST:g}")
     settings = read_settings()
     known = OF_TRACES if traces else BY_NAME | OF_NODES
-    screen = settings.screen if settings.screen and (traces or not SCREEN[settings.screen].traces) else view.screen
+    screen = settings.screen if settings.screen and (traces or settings.screen not in TRACE_SCREENS) else view.screen
     metric = settings.metric if settings.metric in known else view.metric
     span = view.span
     option = "--screen"
     try:
         if options.screen is not None:
             screen = screen_called(options.screen)
-            if SCREEN[screen].traces and not traces:
+            if screen in TRACE_SCREENS and not traces:
                 raise ValueError(f"{options.screen} is a screen of traces")
         option = "--metric"
         own = tuple(custom(word) for word in options.metric if "=" in word)
@@ -100,14 +104,16 @@ def start(options: argparse.Namespace, view: "View", traces: bool = False) -> St
             span = seconds_of(options.window)
             if not span:
                 raise ValueError(f"{options.window!r} is no length of time, such as 90s, 5m or 1h30m")
+        option = "--theme"
+        theme = settings.theme or "" if options.theme is None else theme_called(options.theme)
         option = "--gpus"
         gpus = None if options.gpus is None else selectors(options.gpus)
         if gpus == ():
             raise ValueError("no GPU named: give an index, NODE, NODE:INDEX or UUID")
     except ValueError as error:
         raise ValueError(f"{option}: {error}") from None
-    theme = options.theme or settings.theme or "ansi-dark"
-    return Start(replace(view, screen=screen, metric=metric, span=span), gpus, hz, theme, settings.problem, own)
+    view = replace(view, screen=screen, metric=metric, span=span, lately=view.lately and span is None)
+    return Start(view, gpus, hz, theme, settings.problem, own)
 
 
 def take_terminal(before: Callable[[], None] = lambda: None) -> None:
@@ -115,6 +121,8 @@ def take_terminal(before: Callable[[], None] = lambda: None) -> None:
     inherits that they are ignored would go on without a terminal."""
     from gssr.profile.terminal import SavedModes
 
+    if in_browser():  # Textual ends the process by these signals, and has the size from COLUMNS
+        return
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)  # the terminal knows its size, and when it changes
     modes = SavedModes()
@@ -130,7 +138,9 @@ def take_terminal(before: Callable[[], None] = lambda: None) -> None:
 
 
 def on_terminal() -> bool:
-    """Whether there is one that can be drawn on."""
+    """Whether there is one that can be drawn on, or a page of a browser."""
+    if in_browser():
+        return True
     streams = (sys.stdin, sys.stderr)  # Textual draws on stderr
     return all(stream is not None and stream.isatty() for stream in streams) and os.environ.get("TERM") != "dumb"
 
@@ -143,6 +153,9 @@ def default_hz() -> float:
 @contextmanager
 def saying(text: str) -> Iterator[None]:
     """Meanwhile ``text`` stands on the terminal: on a busy machine the screen takes seconds to come."""
+    if in_browser():
+        yield
+        return
     sys.stderr.write(text)
     sys.stderr.flush()
     try:
@@ -154,12 +167,16 @@ def saying(text: str) -> Iterator[None]:
 
 def speaks_utf8() -> bool:
     """Whether the terminal shows more than ASCII."""
-    return shows_utf8(sys.stderr)
+    return in_browser() or shows_utf8(sys.stderr)
 
 
 def colors() -> int:
     """How many colours the terminal has, as far as its name says: 256, 16, or 0 where none are wanted."""
     if os.environ.get("NO_COLOR"):
         return 0
-    many = os.environ.get("COLORTERM") in ("truecolor", "24bit") or "256color" in os.environ.get("TERM", "")
+    many = (
+        in_browser()
+        or os.environ.get("COLORTERM") in ("truecolor", "24bit")
+        or "256color" in os.environ.get("TERM", "")
+    )
     return 256 if many else 16

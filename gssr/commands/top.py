@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from gssr.report.now import NodeNow
 
 SAMPLING_MS = 1000.0
-WINDOW = 120.0
-"""Seconds that are looked at in the beginning."""
 OPENING_SECONDS, ANSWERING_SECONDS, ANSWERS = 25.0, 3.0, 4
 """--once waits so long for a driver; once it has answered, so long and as long as so many samples take for what it tells."""
 _ENOUGH, _SURELY_ENOUGH = 2, 3
@@ -55,7 +53,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     from gssr.tui.view import View
 
     try:
-        begin = screen.start(options, View(screen="gpus", span=WINDOW))
+        begin = screen.start(options, View())
         with ExitStack() as until_end:
             own = until_end.enter_context(monitor(options.sampling_time, options.backend))
             if once:

@@ -9,9 +9,10 @@ import signal
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
-from typing import TYPE_CHECKING
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, NamedTuple
 
-from gssr.commands import BAD_INPUT, USAGE, Command, Option, fail, screen
+from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, in_browser, put, screen
 from gssr.commands.attached import ATTACH, laid_over, wrong_attach
 from gssr.commands.inputs import chosen_runs, looking_at, not_yet, own_recordings, traces_among, wrong_name
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from gssr.model.custom_metrics import Custom
     from gssr.model.live.watch import Watch
     from gssr.model.live.watch_trace import Watched
+    from gssr.model.verdicts.table import Table
     from gssr.profile.screen import Beside
     from gssr.traces.timeline import Timeline
     from gssr.tui.app import LiveScreen
@@ -35,7 +37,7 @@ def show(beside: "Beside") -> int:
     from gssr.profile.screen import DRAWN, OVER, REQUESTS, USED
     from gssr.profile.terminal import SavedModes
     from gssr.render.glyphs import glyphs
-    from gssr.tui.job import Job, JobScreen
+    from gssr.tui.beside_job import Job, JobScreen
 
     modes = SavedModes()
 
@@ -80,13 +82,42 @@ OPTIONS = (
     Option(("--wait",), {"action": "store_true", "help": "wait for a recording also if its name is like another's"}),
     Option(("--ranks",), {"metavar": "LIST", "help": "of a trace: read these ranks only, as 0-7,12"}),
     *screen.OPTIONS,
+    Option(
+        ("--serve",),
+        {
+            "metavar": "HOST:PORT",
+            "nargs": "?",
+            "const": "",
+            "help": "show it in browsers that have the address it prints (default: 127.0.0.1, a free port); after the files",
+        },
+    ),
+    Option(
+        ("--portal",),
+        {
+            "metavar": "HOST",
+            "action": "append",
+            "default": [],
+            "help": "with --serve: the host of a portal in front of it; may be given again",
+        },
+    ),
 )
 
 
 def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     """Exit code 0; 2 for wrong usage, and without a terminal; 1 for a recording that can't be read."""
-    if not screen.on_terminal():
+    serves = options.serve is not None and not in_browser()
+    if options.portal and options.serve is None:
+        return fail("--portal: is for --serve", USAGE)
+    if not (serves or screen.on_terminal()):
         return fail("the live screen needs a terminal; gssr analyze --terminal prints a page instead", USAGE)
+    if serves and find_spec("textual_serve") is None:
+        return fail(
+            "--serve needs the package textual-serve: pip install 'textual-serve>=1.1.3,<2' "
+            "(with GSSR in a checkout: pip install '.[web]')",
+            USAGE,
+        )
+    if serves and os.path.exists(options.serve):
+        return fail(f"--serve: {options.serve!r} is a file: name files before --serve", USAGE)
     wrong = wrong_attach(options)
     if wrong:
         return fail(wrong, USAGE)
@@ -106,17 +137,56 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
             return fail(str(error), BAD_INPUT)
         name = clean(os.path.basename(os.path.normpath(names[0])))  # a path may take more than a line
         reading = f"reading {name} {'…' if screen.speaks_utf8() else '...'}" if _is_there(names[0]) else ""
+        given = [places.get(name, name) for name in names]
+        if serves:
+            found = _what_is_shown(options, given)
+            until_end.close()  # the process of each page reads the files itself
+            return found if isinstance(found, int) else _serve(options)
         with screen.saying(reading):
-            app = _app(options, [places.get(name, name) for name in names], until_end.close)
+            found = _what_is_shown(options, given)
+            app = found if isinstance(found, int) else _app(options, names[0], found, until_end.close)
         if isinstance(app, int):
             return app
         app.reading, app.file = reading, names[0]
         return app.run(mouse=not options.no_mouse) or 0
 
 
-def _app(options: argparse.Namespace, names: Sequence[str], before_end: Callable[[], None]) -> "LiveScreen | int":
-    """What draws; or what is wrong was said, with this exit code. ``before_end`` is to be done where a signal ends the
-    screen."""
+def _serve(options: argparse.Namespace) -> int:
+    """Show the screen in browsers until Ctrl-C."""
+    from gssr.tui.serve import listen, serve
+
+    try:
+        listening, host = listen(options.serve)
+    except ValueError as error:
+        return fail(f"--serve: {error}", USAGE)
+    serve(listening, host, options.portal, lambda address: put(f"{address}\n"))
+    return OK
+
+
+class _Shown(NamedTuple):
+    """What a screen shows, how it begins, and the rules by which it judges."""
+
+    watches: "list[Watched]"
+    begin: screen.Start
+    table: "Table"
+
+
+def _app(options: argparse.Namespace, name: str, shown: _Shown, before_end: Callable[[], None]) -> "LiveScreen":
+    """Make what draws. ``name``: the first file's; ``before_end`` is called where a signal ends the screen."""
+    screen.take_terminal(before_end)
+
+    from gssr.render.glyphs import glyphs
+    from gssr.tui.app import LiveScreen
+
+    marks = glyphs(options.ascii or not screen.speaks_utf8())
+    app = LiveScreen(shown.watches, marks, shown.begin.hz, screen.colors(), shown.begin.theme, shown.table)
+    app.waiting = not_yet(name)
+    shown.begin.apply(app)
+    return app
+
+
+def _what_is_shown(options: argparse.Namespace, names: Sequence[str]) -> _Shown | int:
+    """Look at the options and files; if something is wrong, say it and return the exit code."""
     from dataclasses import replace
 
     from gssr.model.verdicts.rules import from_environment
@@ -148,20 +218,11 @@ def _app(options: argparse.Namespace, names: Sequence[str], before_end: Callable
             return fail(str(error), BAD_INPUT)
         except ValueError as error:
             return fail(f"{names[0]}: {error}", USAGE)
-    screen.take_terminal(before_end)
-
-    from gssr.render.glyphs import glyphs
-    from gssr.tui.app import LiveScreen
-
     try:
         watches = watches_of(names, run_id, options.attach, options.offset, options.ranks, begin.own)
     except ValueError as error:
         return fail(str(error), USAGE)
-    marks = glyphs(options.ascii or not screen.speaks_utf8())
-    app = LiveScreen(watches, marks, begin.hz, screen.colors(), begin.theme, table)
-    app.waiting = not_yet(names[0])
-    begin.apply(app)
-    return app
+    return _Shown(watches, begin, table)
 
 
 def _is_there(name: str) -> bool:

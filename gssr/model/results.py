@@ -226,7 +226,8 @@ class StepTime:
 class Judgement:
     """Everything that the rules say of a job between ``start`` and ``end`` (unix s): verdicts, the worst first and otherwise
     in the order of the rules, causes before what they explain; and the rules that could not be judged. ``step``: how long a
-    step took, None where nothing tells. ``breakdown``: where the GPU time went; None without samples."""
+    step took, None where nothing tells. ``breakdown``: where the GPU time went; None without samples. ``phases``: of the
+    window, where somebody asked for them."""
 
     verdicts: tuple[Verdict, ...]
     abstentions: tuple[Abstention, ...]
@@ -234,6 +235,7 @@ class Judgement:
     end: float
     step: StepTime | None = None
     breakdown: Breakdown | None = None
+    phases: "tuple[Phase, ...]" = ()
 
 
 @dataclass(frozen=True, slots=True)

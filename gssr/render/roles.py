@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 Role = Literal[
-    "plain", "title", "heading", "dim", "value", "series", "band", "fill", "track", "good", "bad", "outlier", "gap",
+    "plain", "title", "heading", "dim", "value", "neutral", "series", "band", "fill", "track", "good", "bad",
+    "outlier", "gap",
     "ramp0", "ramp1", "ramp2", "ramp3", "ramp4", "low0", "low1", "low2", "low3", "low4", "cursor", "picked",
     "compute", "network", "copy", "sync", "launch", "range", "io", "other",
     "working1", "working2", "working3", "working4", "working5", "working6", "communication1", "communication2",
@@ -41,6 +42,7 @@ ROLES: dict[Role, Look] = {
     "heading": Look("1", "bold"),
     "dim": Look("2", "dim"),
     "value": Look("1", "bold"),
+    "neutral": Look("38;5;110", "color(110)"),
     "series": Look("38;5;110", "color(110)"),
     "band": Look("38;5;240", "color(240)"),
     "fill": Look("38;5;235", "color(235)"),

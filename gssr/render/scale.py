@@ -160,3 +160,18 @@ LEAST_SCREEN, LEAST = 14, 4
 def pane_height(height: int) -> int:
     """Rows of the pane on a terminal of ``height`` rows, its title among them: a third; 0 where there is no room for it."""
     return 0 if height < LEAST_SCREEN else max(height // 3, LEAST)
+
+
+_PREFIXES = (
+    (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"),
+)  # fmt: skip
+
+
+def prefixed(value: float | None, unit: str = "", none: str = NONE) -> str:
+    """A number in four digits with an SI prefix: ``445.4 M``, ``12.0 GB/s``. Below a thousandth of a billionth it is 0."""
+    if value is None or not math.isfinite(value):
+        return none
+    size, prefix = next((each for each in _PREFIXES if abs(value) >= each[0] * 0.99995), (1.0, ""))
+    shown = value / size
+    decimals = 0 if shown == round(shown) and size == 1.0 else 1 if abs(shown) >= 99.95 else 2
+    return f"{fixed(shown, decimals)} {prefix}{unit}".rstrip()

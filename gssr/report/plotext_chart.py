@@ -41,13 +41,14 @@ def band_chart(
         y.ticks(np.linspace(0, 1, len(y_labels)).tolist(), [label.rjust(gutter) for label in y_labels])
         x.lim(0, n - 1)
         x.ticks([tick.at for tick in x_ticks], [tick.label for tick in x_ticks])
-        xs, ys = _area(low, high, height)
-        if xs:
-            figure.draw(figure.signal(xs, ys, marker=glyphs.band))
         for first, last in unbroken(mean):
             values = np.clip(mean[first:last], 0.0, 1.0)
             figure.draw(figure.signal(list(range(first, last)), values.tolist(), marker=glyphs.line).lines())
         lines = _lines(figure, glyphs)[:tall]
+    ends = _ends(low, high, height)
+    lines[:height] = [
+        _with_band(line, gutter + 1, ends, height - 1 - row, glyphs.band) for row, line in enumerate(lines[:height])
+    ]
     return [_row(line, gutter + 1 if i < height else len(line), glyphs.band) for i, line in enumerate(lines)]
 
 
@@ -97,17 +98,27 @@ def _lines(figure: Any, glyphs: Glyphs) -> list[str]:
     return (text.translate(TO_ASCII) if glyphs.band.isascii() else text).split("\n")
 
 
-def _area(low: Floats, high: Floats, height: int) -> tuple[list[int], list[float]]:
-    """The centres of all cells between low and high: column by column, bottom to top."""
-    xs: list[int] = []
-    ys: list[float] = []
-    for column, (bottom, top) in enumerate(zip(low, high, strict=True)):
-        if np.isfinite(bottom) and np.isfinite(top):
-            ends = [round(min(max(float(value), 0.0), 1.0) * (height - 1)) for value in (bottom, top)]
-            for cell in range(ends[0], ends[1] + 1):
-                xs.append(column)
-                ys.append(cell / (height - 1))
-    return xs, ys
+def _ends(low: Floats, high: Floats, height: int) -> list[tuple[int, int]]:
+    """The lowest and the highest cell of each column between low and high; (1, 0) where nothing is known."""
+    found = []
+    for bottom, top in zip(low.tolist(), high.tolist(), strict=True):
+        if bottom == bottom and top == top:
+            found.append(
+                (round(min(max(bottom, 0.0), 1.0) * (height - 1)), round(min(max(top, 0.0), 1.0) * (height - 1)))
+            )
+        else:
+            found.append((1, 0))
+    return found
+
+
+def _with_band(line: str, axis: int, ends: Sequence[tuple[int, int]], cell: int, band: str) -> str:
+    """The line with the band where nothing else is drawn: plotext takes as long for it as for all the rest."""
+    text = line.ljust(axis + len(ends))
+    drawn = "".join(
+        band if char == " " and bottom <= cell <= top else char
+        for char, (bottom, top) in zip(text[axis:], ends, strict=False)
+    )
+    return text[:axis] + drawn
 
 
 def _row(line: str, axis: int, band: str) -> Row:

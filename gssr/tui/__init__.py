@@ -1,1 +1,1 @@
-"""The live screen: one recording, or two beside each other, growing or finished."""
+"""The live screen: a Textual app whose folders are what is seen on it."""

@@ -1,200 +1,385 @@
-"""The program: keys and the mouse change the view, the producer brings frames, and every change is drawn anew."""
+"""The program: keys and the mouse change the view, the producer brings results, and the screen in sight draws them.
+
+A widget gets its data in one way: the app hands the newest results to the pane in sight (``ScreenPane.show``), and the pane
+to its widgets. What a screen needs is asked by the app, in one query for the view and the pane in sight.
+"""
 
 import os
+import select
 import signal
-import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
 
-from rich.console import RenderableType
 from rich.text import Text
-from textual import events
-from textual._compositor import ChopsUpdate, LayoutUpdate
-from textual.app import App, ComposeResult
-from textual.geometry import Size
+from textual.app import App, ComposeResult, SystemCommand
+from textual.binding import BindingType
+from textual.css.query import NoMatches
+from textual.driver import Driver
+from textual.events import Event, Key
+from textual.filter import LineFilter, NoColor
 from textual.message import Message
 from textual.screen import Screen
-from textual.widgets import Input
+from textual.widgets import Footer, TabbedContent, TabPane
 
+from gssr.makers import BOTH, NVIDIA, maker_of, speak_of
 from gssr.model.compare.alignment import aligned
 from gssr.model.live.frame import Frame
 from gssr.model.live.watch import Watch
 from gssr.model.live.watch_trace import Watched
-from gssr.model.traces.part import NOTHING
+from gssr.model.statistics.grid import MOST_ROWS
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Table
 from gssr.model.window import select_gpus
 from gssr.render.cells import clean
 from gssr.render.glyphs import Glyphs
-from gssr.render.roles import Row
-from gssr.render.scale import count
+from gssr.render.scale import metric_of, pane_height, quantity
 from gssr.render.verdicts import naming
 from gssr.store.output_file import access_of
 from gssr.store.read.open import log_of
-from gssr.tui import shell
-from gssr.tui.actions import ACTIONS
-from gssr.tui.actions import BY_NAME as ACTION
-from gssr.tui.canvas import SECONDS_TO_ANSWER, Canvas, Line, ShortChange, ShortLayout, looks
-from gssr.tui.export import export, to_text
-from gssr.tui.moves import MOVES, go_to, move_by, played
-from gssr.tui.order import only_of, ordered
+from gssr.tui.ascii_filter import AsciiFilter
+from gssr.tui.axis import seconds_text
+from gssr.tui.keys import key
+from gssr.tui.moves import MOVES, go_to, measured, of_metric, played
+from gssr.tui.order import only_of, parse_filter
 from gssr.tui.output import LogFile, Output
-from gssr.tui.palette import LISTED, Choice, Prompt, choices, line_at, over
 from gssr.tui.producer import Frames, Producer
+from gssr.tui.shared.output_pane import OutputPane
+from gssr.tui.shared.pane import ScreenPane
+from gssr.tui.shared.panel import Words
+from gssr.tui.shared.tabs import TABS
+from gssr.tui.shared.top_bar import TopBar
 from gssr.tui.steady_order import SteadyOrders
-from gssr.tui.view import LATELY, Scene, View
+from gssr.tui.themes import DEFAULT, FEW_COLOURS, MARKED_WITHOUT_COLOURS, NO_COLOURS, THEMES, Palette
+from gssr.tui.view import Scene, ScreenName, View
+from gssr.tui.wire import Wire, thrifty
 
-_PAGE = 10
-"""Lines that a page of a list has."""
-_WHEEL = 3
-"""Lines that a turn of the mouse's wheel moves."""
-_LEAVING = 0.8
-"""Seconds for which leaving waits at most."""
+if TYPE_CHECKING:
+    from textual.command import Provider
+
+    from gssr.tui.gpus.table import GpuTable
+    from gssr.tui.job.verdict_cards import VerdictCard
+    from gssr.tui.shared.wall import Wall
+
+WINDOWS = (None, 60.0, 300.0, 900.0, 3600.0)
+"""What ``w`` goes through after the newest columns: the whole run (None), and its last seconds."""
+ROLLING_WIDTHS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+"""Seconds of a cell while a run grows: the least that its sampling fills."""
+
+
+WRITING = frozenset({"export", "keep"})
+"""The actions that write files: not for who looks at the screen in a browser."""
+
+LEAVING_SECONDS = 0.8
+"""For so long leaving waits at most until the terminal has said that it has drawn everything: within a second it is left."""
 
 
 class Arrived(Message):
-    """New frames: one for each recording that was asked about. None at all: the producer has failed."""
+    """New results: one for each recording that was asked about. None at all: the producer has failed."""
 
-    def __init__(self, frames: Frames) -> None:
+    def __init__(self, results: Frames) -> None:
         super().__init__()
-        self.frames = frames
+        self.results = results
 
     def can_replace(self, message: Message) -> bool:
         """Only the newest counts."""
         return isinstance(message, Arrived)
 
 
+def _everything() -> "type[Provider]":
+    """What the command palette finds besides Textual's own."""
+    from gssr.tui.commands import Everything
+
+    return Everything
+
+
 class LiveScreen(App[int]):
     """The live screen on the first of ``watches``; Compare sets it beside one of the others. ``hz``: looks a second while
     something grows; ``colors`` of the terminal, 0 for none; ``table``: the rules that the job is judged by."""
 
-    CSS = "Screen { layers: base top; } Canvas { width: 100%; height: 100%; layer: base; }"
-    ENABLE_COMMAND_PALETTE = False
-    BINDINGS: ClassVar = [(",".join(action.keys), f"act('{action.name}')", action.help) for action in ACTIONS]
+    CSS_PATH = "app.tcss"
+    TITLE = "GSSR"
+    COMMANDS = App.COMMANDS | {_everything}
+    HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 - as Textual declares it
+        (0, "-tiny"), (60, "-narrow"), (100, "-normal"), (150, "-wide")
+    ]  # fmt: skip
+    VERTICAL_BREAKPOINTS = [  # noqa: RUF012
+        (0, "-flat"),
+        (16, "-short"),
+        (32, "-medium"),
+        (48, "-tall"),
+    ]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(
+            key(str(at), f"tab('{tab.name}')", tab.title, f"{tab.title}: {tab.question}", show=False)
+            for at, tab in enumerate(TABS, 1)
+        ),
+        key("m", "metric", "Metric", "choose the metric that charts show, by its name"),
+        key("M", "move('next_metric')", "Next metric", "the next metric that was measured", show=False),
+        key("w", "window", "Window", "the newest seconds, the whole run, or its last minutes"),
+        key("space", "move('pause')", "Pause", "hold the view still, or go on with the newest sample"),
+        key("p", "move('play')", "Play", "play the recording; again: faster, then stop", show=False),
+        key("plus", "move('zoom_in')", "Zoom in", "less time in a column", show=False),
+        key("minus", "move('zoom_out')", "Zoom out", "more time in a column", show=False),
+        key("left_square_bracket", "move('step_back')", "Back", "one column back in time", show=False),
+        key("right_square_bracket", "move('step_forward')", "On", "one column on in time", show=False),
+        key("left_curly_bracket", "move('leap_back')", "Leap back", "ten columns back in time", show=False),
+        key("right_curly_bracket", "move('leap_forward')", "Leap on", "ten columns on in time", show=False),
+        key("t", "go_to", "Go to", "go to a time: 90, 5m, 1:30 after the start, -60 before the end", show=False),
+        key("z", "zoom_panel", "Maximise", "give the focused panel the whole screen, or take it back"),
+        key("e", "events", "Events", "what happened: the list of events", show=False),
+        key("o", "output", "Output", "what the workload prints, below the screen", show=False),
+        key("x", "export", "Export", "write what is seen to a file: SVG, PNG, text or CSV", show=False),
+        key("y", "copy", "Copy", "copy what is seen to the clipboard", show=False),
+        key("T", "change_theme", "Theme", "choose a theme", show=False),
+        key("escape", "up_a_level", "Back", "one level up: the filter, the selection, the time cursor", show=False),
+        key("ctrl+p,colon", "command_palette", "Commands", "find anything by its name", show=False),
+        key("question_mark,f1", "help", "Keys", "the keys of the focused panel"),
+        key("ctrl+c", "interrupt", "Leave", "beside a job: stop it, leave it running, or go back; else leave", show=False),
+        key("ctrl+z", "suspend", "Suspend", "to the shell for a while; its fg comes back here", show=False),
+        key("q", "leave", "Quit", "leave; a job goes on"),
+    ]  # fmt: skip
 
     def __init__(
-        self, watches: Sequence[Watched], glyphs: Glyphs, hz: float, colors: int, theme: str = "ansi-dark",
-        table: Table = TABLE,
+        self, watches: Sequence[Watched], glyphs: Glyphs, hz: float, colors: int, theme: str = "", table: Table = TABLE,
     ) -> None:  # fmt: skip
-        super().__init__(ansi_color=True)
-        self.theme = theme
+        self._colourless = not colors
+        super().__init__()
         self.animation_level = "none"
+        for each in THEMES:
+            self.register_theme(each)
+        usual = DEFAULT if colors > 16 else FEW_COLOURS if colors else NO_COLOURS
+        self.theme = theme if theme in self.available_themes else usual
+        self._palette: Palette | None = None
+        self.glyphs = glyphs
         self.view = View()
-        self._window_is_chosen = False
         self.wanted_gpus: tuple[str, ...] | None = None
         """What names the GPUs to begin with (gssr.model.window.select_gpus), until they are known."""
         self.waiting = ""
-        """What is said in place of the footer until there is a recording."""
+        """What is said until there is a recording."""
         self.reading = ""
         """What is said until the first drawing."""
         self.file = ""
         """What the recording is called in commands that a screen advises; empty for one that is gone with the screen."""
-        self.frames: Frames = ()
-        self._box = Size(0, 0)
-        self._glyphs = glyphs
+        self.results: Frames = ()
+        self._arrived: Frames = ()
+        self._panes: dict[ScreenName, ScreenPane] = {}
+        self._offered: tuple[bool, ...] = ()
+        """What the offer of tabs depends on."""
+        self._waiting: list[tuple[ScreenName, Callable[[], object]]] = []
+        """What is to be done once a tab is ready."""
+        self.orders = SteadyOrders()
+        self._said = ""
+        self.wire: Wire | None = None
+        """What goes to the terminal; None without one."""
+        self.shows_output = False
+        """Whether what the workload prints is to be seen, if there is room for it."""
+        self._awaited: ScreenName | None = None
+        """The tab that was chosen and does not have the focus yet."""
+        self._typed_ahead: list[Key] = []
+        """Keys that are meant for it."""
         self._other = 1
-        self._orders = SteadyOrders()
         self._table = table
         self._watches: list[Watched] = list(watches)
-        self._message = ""
-        self._picked = 0
         self._played = time.monotonic()
         self._log_file = LogFile(log_of(watches[0].path))
         self._printed: bytes | None = None
-        self._line = Line()
-        self._then: Callable[[], None] | None = None
-        """What is done once everything on its way to the terminal has arrived."""
-        self._canvas = Canvas(looks(colors, theme == "ansi-light"), self._line, self._click, self._typed)
-        self._prompt = Prompt()
         self._producer = Producer(self._watches, 1.0 / hz, self._deliver)
 
-    def say(self, text: str) -> None:
-        """Show a line in place of the footer, until the next key."""
-        self._message = text
+    def get_driver_class(self) -> type[Driver]:
+        """Textual's own, with as few bytes as it takes."""
+        return thrifty(super().get_driver_class())
 
-    def _deliver(self, frames: Frames) -> None:
-        self._printed = self._log_file.tail()
-        self.post_message(Arrived(frames))
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Textual's own; without colours the one that leaves none, as Textual would send shades of grey."""
+        filters = [NoColor()] if self._colourless else super().get_line_filters()
+        return [*filters, AsciiFilter()] if self.glyphs.levels.isascii() else filters
+
+    def get_css_variables(self) -> dict[str, str]:
+        """Those of the theme; without colours another style marks what is selected."""
+        return super().get_css_variables() | (MARKED_WITHOUT_COLOURS if self._colourless else {})
+
+    # What there is
+
+    @property
+    def palette(self) -> Palette:
+        """The colours of the theme that is shown."""
+        if self._palette is None or self._palette.theme != self.theme:
+            self._palette = Palette.of(self, self._colourless)
+        return self._palette
+
+    @property
+    def n_recordings(self) -> int:
+        """How many there are to compare."""
+        return len(self._watches)
+
+    @property
+    def pane(self) -> ScreenPane:
+        """The screen in sight, which may not be ready yet."""
+        return self.pane_of(self.view.screen)
+
+    def pane_of(self, name: ScreenName) -> ScreenPane:
+        """What a tab holds; made when it is asked for the first time."""
+        if name not in self._panes:
+            pane, styles = next(tab for tab in TABS if tab.name == name).make()
+            self._panes[name] = pane
+            self.stylesheet.read(styles)
+            self.query_one(f"#{name}", TabPane).mount(pane)
+        return self._panes[name]
+
+    def when_ready(self, name: ScreenName, call: Callable[[], object]) -> None:
+        """Call this once a tab holds all its widgets; at once if it does."""
+        if self.pane_of(name).is_ready:
+            call()
+        else:
+            self._waiting.append((name, call))
+
+    def on_screen_pane_ready(self, event: ScreenPane.Ready) -> None:
+        """Ask what it needs, and do what has waited for it."""
+        if event.name == self.view.screen:
+            self._ask()
+            self.show()
+        due = [call for name, call in self._waiting if name == event.name]
+        self._waiting = [each for each in self._waiting if each[0] != event.name]
+        for call in due:
+            call()
 
     def compose(self) -> ComposeResult:
-        """The drawing, and the line to type in."""
-        yield self._canvas
-        yield self._prompt
+        """The line about the run, the screens, the output, the keys."""
+        yield TopBar(id="top-bar")
+        yield Words(self.reading, id="nothing")
+        with TabbedContent(id="screens", initial=self.view.screen):
+            for tab in TABS:
+                yield TabPane(tab.title, id=tab.name)
+        yield Words(id="problem")
+        yield OutputPane(id="output", classes="panel")
+        yield Footer(show_command_palette=True)
 
     def on_mount(self) -> None:
         """Begin to read; notice when the terminal is gone."""
-        self._canvas.focus()
-        self._window_is_chosen = self.view.span is not None
+        self.set_class(self.glyphs.levels.isascii(), "-ascii")
+        self._offer_screens()
         self._ask()
         self._producer.start()
-        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
-        if not self.is_headless and self._driver is not None:
-            self._driver.write(self._line.probe(self._glyphs.track) + f"\x1b[H{self.reading}")
-            self.set_timer(SECONDS_TO_ANSWER, self._unanswered)
+        if self._said:
+            self.say(self._said)
+        if not self.is_headless:
             self.set_interval(1.0, self._leave_without_terminal)
 
-    def _unanswered(self) -> None:
-        self._line.silent()
-        self._canvas.go_on()
-
     def _leave_without_terminal(self) -> None:
-        if not os.isatty(sys.__stderr__.fileno() if sys.__stderr__ else 2):
+        if not (_is_held(0) if self.is_web else os.isatty(2)):
             os._exit(1)  # nothing can be drawn or put back any more
 
     def on_unmount(self) -> None:
         """Let go of the files."""
         self._producer.leave()
+        speak_of(NVIDIA)
 
-    # Frames in, drawings out
+    def say(self, text: str) -> None:
+        """Show a notice; before the app runs, as its first."""
+        if self.is_running and text:
+            self.notify(text, markup=False)
+        else:
+            self._said = text
+
+    # Results in
+
+    def _deliver(self, results: Frames) -> None:
+        self._printed = self._log_file.tail()
+        self.post_message(Arrived(results))
 
     def on_arrived(self, event: Arrived) -> None:
-        """Show the new frames."""
-        if not event.frames:
+        """Show the new results."""
+        if not event.results:
             self.exit(1, message=Text(_explain(self._producer.problem)))
             return
-        self.frames = (self._advising(event.frames[0]), *event.frames[1:])
-        if self.wanted_gpus is not None and event.frames[0].n_gpus:
+        if _are_alike(event.results, self._arrived) or not self._is_drawn():
+            return
+        before, self._arrived = self.results, event.results
+        self.results = (self._advising(event.results[0]), *event.results[1:])
+        result = self.results[0]
+        self._speak(before)
+        if self.wanted_gpus is not None and result.n_gpus:
             self._select(self.wanted_gpus)
-        self._show_lately(self.frames[0])
         if len(self._watches) == 1 and len(self._watches[0].run_ids) > 1:
             self._watch_other_runs(self._watches[0])
         if self.view.speed:
             self._play()
-        if self.view.screen == "compare":
-            self._ask()  # how the two are aligned depends on both
-        self._draw()
-
-    def _advising(self, frame: Frame) -> Frame:
-        """The frame, in whose advice commands name the recording."""
-        found = frame.judgement
-        if found is None or not self.file:
-            return frame
-        return replace(frame, judgement=replace(found, verdicts=naming(found.verdicts, [self.file])))
-
-    def _show_lately(self, frame: Frame) -> None:
-        """Of a run that grows the last minutes, of one that is over all of it, as long as nobody chose a window."""
-        if self._window_is_chosen or self.view.end is not None or self.view.speed or frame.part is not None:
-            return
-        span = LATELY if frame.state in ("live", "stalled") and frame.last - frame.first > LATELY else None
-        if span != self.view.span:
-            self.view = replace(self.view, span=span)
+        if not before or before[0].is_live != result.is_live or self.view.screen == "compare":
             self._ask()
+        self._offer_screens()
+        self.arrived()
+        self.show()
+
+    def _is_drawn(self) -> bool:
+        """Whether there is what results are drawn on: it is gone while the app leaves."""
+        try:
+            self.screen_stack[0].query_one("#top-bar")
+            return bool(self.screen_stack[0].query_one("#screens", TabbedContent).tab_count)
+        except (IndexError, NoMatches):
+            return False
+
+    def _speak(self, before: Frames) -> None:
+        """Say all in the words of whose GPUs these are."""
+        known = [(result.of_gpus or result).gpus for result in self.results]
+        if [id(gpus) for gpus in known] != [id((result.of_gpus or result).gpus) for result in before]:
+            makers = {maker_of(gpus) for gpus in known if gpus}
+            speak_of(makers.pop() if len(makers) == 1 else BOTH if makers else NVIDIA)
+
+    def arrived(self) -> None:
+        """Hook for the screens beside a job."""
+
+    def show(self) -> None:
+        """Draw the newest results on the screen in sight."""
+        if not self.results:
+            return
+        result, view = self.results[0], self.view
+        nothing = self._nothing(result)
+        said = self.query_one("#nothing", Words)
+        said.display, self.query_one("#screens").display = bool(nothing), not nothing
+        said.say(nothing)
+        problem = self.query_one("#problem", Words)
+        problem.display = bool(result.problem) and not nothing
+        problem.say(clean((result.problem or "").replace(result.path, os.path.basename(result.path.rstrip("/")))))
+        self.query_one(TopBar).show(result, view)
+        output = self.query_one(OutputPane)
+        if output.display:
+            output.tell(Output(self._log_file.path, self._printed))
+        if not nothing and self.pane.is_ready:
+            self.pane.show(self.results, view)
+
+    def _nothing(self, result: Frame) -> str:
+        """Why there is nothing to draw; empty where there is."""
+        if result.n_rows and result.n_gpus:
+            return ""
+        if result.problem:
+            return result.problem
+        if result.run is None and result.part is None:
+            said = f"{'waiting for' if result.refined else 'reading'} {clean(result.path)}"
+            return f"{said}\n{self.waiting}" if self.waiting and result.refined else said
+        return "no sample yet" if result.n_gpus else "no GPU was recorded"
+
+    def _advising(self, result: Frame) -> Frame:
+        """The result, in whose advice commands name the recording."""
+        found = result.judgement
+        if found is None or not self.file:
+            return result
+        return replace(result, judgement=replace(found, verdicts=naming(found.verdicts, [self.file])))
 
     def _select(self, wanted: tuple[str, ...]) -> None:
         self.wanted_gpus = None
         try:
-            self._look(
-                replace(self.view, selection=select_gpus(self.frames[0].gpus, wanted), selected=", ".join(wanted))
-            )
+            gpus = select_gpus(self.results[0].gpus, wanted)
+            self.look(replace(self.view, selection=gpus, selected=", ".join(wanted)))
         except ValueError as error:
-            self._message = f"--gpus: {error}"
+            self.say(f"--gpus: {error}")
 
     def _watch_other_runs(self, watch: Watched) -> None:
         """The recording holds several runs: those that are not looked at can be compared with, the newest first."""
-        shown = self.frames[0].run
+        shown = self.results[0].run
         for run_id in reversed(watch.run_ids):
             if shown is None or run_id != shown.run_id:
                 self._watches.append(Watch(watch.path, run_id))
@@ -203,274 +388,387 @@ class LiveScreen(App[int]):
         now = time.monotonic()
         scene = self.scene()
         if scene is not None:
-            self._look(played(scene, min(now - self._played, 1.0)))
+            self.look(played(scene, min(now - self._played, 1.0)))
         self._played = now
 
-    def on_resize(self, event: events.Resize) -> None:
-        """Other columns, another drawing. Textual's own ``size`` is still the one before."""
-        self._box = event.size
+    # Questions out
+
+    def on_resize(self) -> None:
+        """Another size, other columns."""
+        self.fit_output()
         self._ask()
-        self._draw()
+        self.call_after_refresh(self.show)
+
+    def fit_output(self) -> None:
+        """Give the output the rows that its program is told that its terminal has, and a title; none on a small terminal."""
+        output, rows = self.query_one(OutputPane), pane_height(self.size.height)
+        output.display = self.shows_output and rows > 0
+        output.styles.height = rows
 
     def _ask(self) -> None:
-        width, height = self._box
-        if not width or not height:
+        view, pane = self.view, self.pane
+        if not self.size.width or not pane.is_ready:
             return
-        query = shell.query(self.view, width, height, self._table)
+        columns = max(pane.columns(self.size.width), 1)
+        query = replace(view.query(columns), causes=None if view.speed else self._table, only=only_of(view.filter))
+        query = pane.asks(query)
+        result = self.results[0] if self.results else None
+        if result is not None and result.is_live and view.lately and view.end is None and not view.speed:
+            cell = rolling_width(result, columns)
+            query = replace(query, span=columns * cell, width=cell)
         queries = [query] + [None] * (len(self._watches) - 1)
-        if self.view.screen == "compare" and len(self._watches) > 1:
-            queries[0], queries[self._other] = aligned(query, self.view.align, *self._pair())
-        self._producer.ask(tuple(queries), keep_looking=bool(self.view.speed))
+        if view.screen == "compare" and len(self._watches) > 1:
+            pair = (*self.results[:2], None, None)
+            queries[0], queries[self._other] = aligned(query, view.align, pair[0], pair[1])
+        self._producer.ask(tuple(queries), keep_looking=bool(view.speed))
 
     def scene(self) -> Scene | None:
-        """What is drawn now; None before the first frame."""
-        if not self.frames:
+        """What moves are made from; None before the first result."""
+        if not self.results:
             return None
-        other = self._pair()[1]
-        width, height = self._box
-        output = Output(self._log_file.path, self._printed)
-        n_recordings = len(self._watches)
-        return Scene(self.frames[0], other, self.view, width, height, self._glyphs, output, n_recordings, self._orders)
+        other = self.results[1] if len(self.results) > 1 else None
+        return Scene(
+            self.results[0], other, self.view, self.size.width, max(self.size.height - 3, 1), self.glyphs,
+            orders=self.orders,
+        )  # fmt: skip
 
-    def _pair(self) -> tuple[Frame | None, Frame | None]:
-        """The newest frame, and that of the recording it is compared with."""
-        pair = (*self.frames[:2], None, None)
-        return pair[0], pair[1]
-
-    def _draw(self) -> None:
-        scene = self.scene()
-        if scene is not None and scene.width and scene.height and self._then is None:
-            self._canvas.show(self._rows(scene))
-
-    def _rows(self, scene: Scene) -> list[Row]:
-        message = self._message or ("" if scene.frame.run or scene.frame.part else self.waiting)
-        rows, asked = shell.draw(scene, message), self._prompt.asked
-        if asked not in LISTED:
-            return rows
-        return over(rows, asked, choices(asked, scene, self._prompt.value), self._picked, scene)
-
-    def _look(self, view: View) -> None:
-        if view != self.view:
-            if view.span != self.view.span:
-                self._window_is_chosen = view.span != LATELY  # that is what nobody needs to choose
-            self.view = view
-            self._ask()
-
-    def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
-        """Send what changed, in few bytes."""
-        if not self.frames:
-            return  # the terminal is blank
-        if isinstance(renderable, ChopsUpdate):
-            renderable = ShortChange(renderable, self._box.width, self._line.repeats)
-        elif isinstance(renderable, LayoutUpdate):
-            renderable = ShortLayout(renderable, self._line.repeats)
-        super()._display(screen, renderable)
-        if isinstance(renderable, ShortChange | ShortLayout) and self._driver is not None:
-            self._driver.write(self._line.ask(renderable.n_bytes))
-
-    def on_cursor_position(self, event: events.CursorPosition) -> None:
-        """The terminal has drawn what was sent: go on."""
-        self._line.answered(event.x)
-        if self._then is not None:
-            self._arrived()
-        else:
-            self._canvas.go_on()
-
-    def _once_arrived(self, then: Callable[[], None]) -> None:
-        """Draw nothing more, and do this once what was sent is drawn: an answer would otherwise come to the shell."""
-        self._canvas.stop()
-        self._then = then
-        if self._line.busy:
-            self.set_timer(_LEAVING, self._arrived)
-        else:
-            self._arrived()
-
-    def _arrived(self) -> None:
-        then, self._then = self._then, None
-        if then is not None:
-            then()
-
-    def leave(self) -> None:
-        """End, without an error."""
-        self._once_arrived(lambda: self.exit(0))
-
-    # Keys and the mouse
-
-    def _body(self, scene: Scene) -> Scene:
-        return scene.sized(*shell.body_size(scene.view, scene.width, scene.height))
-
-    def action_act(self, name: str) -> None:
-        """Do what the table of actions calls ``name``."""
-        scene = self.scene()
-        if self._prompt.asked and name not in ("interrupt", "suspend"):
-            self._pick(name)
+    def look(self, view: View) -> None:
+        """Look at something else: ask for it, and draw what is known of it at once."""
+        if view == self.view:
             return
-        self._message = ""
-        if ACTION[name].traces and (scene is None or scene.frame.part is None):
-            self._draw()
+        if view.span != self.view.span or view.end != self.view.end:
+            view = replace(view, lately=view.lately and view.end is None and view.span is None)
+        before, self.view = self.view, view
+        if before.screen != view.screen:
+            focused, left = self.screen.focused, self.pane_of(before.screen)
+            if focused is not None and left in focused.ancestors:  # keys would go on to what is out of sight
+                self.screen.set_focus(None)
+                self.when_ready(view.screen, partial(self.call_after_refresh, self._focus_first, view.screen))
+            self.query_one("#screens", TabbedContent).active = view.screen
+        self._ask()
+        self.show()
+
+    # Screens
+
+    def _offer_screens(self) -> None:
+        """Compare appears with a second run, Calls with a trace; of a profile there is nothing but its calls."""
+        tabs, result = self.query_one("#screens", TabbedContent), self.results[0] if self.results else None
+        part = None if result is None else result.part
+        profile = part is not None and part.trace.profile is not None
+        known = (len(self._watches) > 1, part is not None or self.view.screen == "calls", profile)
+        if known == self._offered:
             return
-        if name == "quit" and self.view.overlay:
-            self._look(replace(self.view, overlay=""))
-        elif name == "quit":
-            self.leave()
-        elif name == "interrupt":
-            self._interrupt()
-        elif name == "suspend":
-            self._suspend()
-        elif name == "next_other":
-            self._other = self._other % max(len(self._watches) - 1, 1) + 1
-            self._ask()
-        elif name in _ASKED and scene is not None:
-            label, hint = _ASKED[name]
-            if name == "filter" and scene.frame.part is not None:
-                hint = "rank0*   busy<30   name=nccl*   takes>1ms   size>1M   (several: and; nothing: all)"
-            if name == "filter" and scene.view.screen == "calls":
-                hint = "a part of a name   nccl*   (nothing: all)"
-            self._prompt.ask(name, label, hint, self._suggested(name, scene))
-            listed = choices(name, scene, "") if name == "metrics" else []
-            metrics = [choice.then.metric for choice in listed if isinstance(choice.then, View)]
-            shown = scene.frame.grid.metric
-            self._picked = metrics.index(shown) if shown in metrics else 0
-        elif name == "copy":
-            self.copy_to_clipboard(to_text(self._canvas.rows()))
-            self._message = "copied, if the terminal allows it (OSC 52)"
-        elif name in MOVES and scene is not None:
-            if name == "play":
-                self._played = time.monotonic()
-            view = MOVES[name](self._body(scene))
-            if view == self.view:
-                self._message = _NOT_FOUND.get(name, "")
-            self._look(view)
-        self._draw()
+        self._offered = known
+        for name, *_ in TABS:
+            offered = not profile or name == "calls"
+            offered &= name != "compare" or len(self._watches) > 1
+            offered &= name != "calls" or part is not None or self.view.screen == "calls"
+            (tabs.show_tab if offered else tabs.hide_tab)(name)
 
-    def _interrupt(self) -> None:
-        self.leave()
+    def on_tabbed_content_tab_activated(self, event: TabbedContent.TabActivated) -> None:
+        """Another screen, unless one more has been chosen since."""
+        name: ScreenName = event.pane.id  # type: ignore[assignment]
+        if event.tabbed_content.id == "screens" and name != self.view.screen and name == event.tabbed_content.active:
+            self.look(replace(self.view, screen=name, row=0, top=0, opened=False, trail=()))
 
-    def _suspend(self) -> None:
-        """Back to the shell, which draws this anew when it continues us."""
-        if self.is_headless or os.getpgrp() == os.getsid(0):
-            self._message = "no shell here to go back to"
-            return
-        self._once_arrived(self._to_the_shell)
+    def action_tab(self, name: ScreenName) -> None:
+        """Go to a screen."""
+        tabs = self.query_one("#screens", TabbedContent)
+        if tabs.get_tab(name).display:
+            tabs.active = self._awaited = name
+            self.when_ready(name, partial(self.call_after_refresh, self._focus_first, name))
 
-    def _to_the_shell(self) -> None:
-        self._suspend_signal()
-        os.kill(0, signal.SIGTSTP)
+    def _focus_first(self, name: ScreenName) -> None:
+        """Focus the first panel of a screen, if it is still the one in sight."""
+        if self.query_one("#screens", TabbedContent).active == name:
+            pane = self.pane_of(name)
+            first = next((each for each in pane.query("*") if each.focusable and each.display), None)
+            if first is not None:
+                self.screen.set_focus(first)
+        if self._awaited == name:
+            typed = sorted(self._typed_ahead, key=lambda event: event.time)
+            self._awaited, self._typed_ahead = None, []
+            for event in typed:
+                self.post_message(Key(event.key, event.character))
 
-    def _pick(self, name: str) -> None:
-        """The keys that move a cursor move it in the list above the line in which something is typed."""
-        scene = self.scene()
-        steps = {"up": -1, "down": 1, "page_up": -_PAGE, "page_down": _PAGE}
-        if scene is not None and self._prompt.asked in LISTED and name in steps:
-            last = len(choices(self._prompt.asked, scene, self._prompt.value)) - 1
-            self._picked = min(max(self._picked + steps[name], 0), max(last, 0))
-            self._draw()
-
-    def _typed(self, _key: str) -> bool:
-        """Whether a key means something else than in the table of actions."""
-        return False
-
-    def _suggested(self, name: str, scene: Scene) -> str:
-        if name == "filter":
-            return scene.view.sought if scene.view.screen == "calls" else scene.view.filter
-        if name == "export":
-            stem = os.path.basename(scene.frame.path.rstrip("/")).removesuffix(".d").removesuffix(".sql")
-            return f"{clean(stem)}-{scene.view.screen}.txt"
-        return ""
-
-    def on_input_changed(self, event: Input.Changed) -> None:
-        """Another list; the first of it is the one that is most likely meant."""
-        if self._prompt.asked in LISTED and event.value:
-            self._picked = 0
-        if self._prompt.asked in LISTED:
-            self._draw()
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """What was typed is taken."""
-        asked, text = self._prompt.done(), event.value.strip()
-        self._canvas.focus()
-        scene = self.scene()
-        if scene is None:
-            return
-        if asked in LISTED:
-            found = choices(asked, scene, text)
-            self._take(found[min(self._picked, len(found) - 1)] if found else None)
-            return
-        try:
-            if asked == "filter" and self.view.screen == "calls":
-                self._look(replace(self.view, sought=text, row=0, top=0))
-            elif asked == "filter":
-                self._look(replace(self.view, filter=text, top=0, place=-1))
-                self._message = filtered(scene._replace(view=self.view))
-            elif asked == "go_to" and text:
-                self._look(go_to(self._body(scene), text))
-            elif asked == "export" and text:
-                shown = {watch.path for watch in self._watches}
-                export(self._canvas.rows(), scene.width, scene.frame, text, access_of(shown))
-                self._message = f"written: {os.path.abspath(text)}"
-        except ValueError as error:
-            self._message = str(error)
-        except OSError as error:
-            self._message = f"{text}: {error.strerror}"
-        self._draw()
-
-    def _take(self, picked: Choice | None) -> None:
-        """Do what was picked of a list; None where nothing is in it."""
-        if picked is None:
-            self._message = "nothing has this name"
-        elif isinstance(picked.then, str):
-            self.action_act(picked.then)
-        else:
-            self._look(picked.then)
-        self._draw()
-
-    def on_key(self, event: events.Key) -> None:
-        """Esc leaves the line to type in."""
-        if self._prompt.display and event.key == "escape":
-            self._prompt.done()
-            self._canvas.focus()
-            self._draw()
+    async def on_event(self, event: Event) -> None:
+        """Keep keys that are typed ahead until the tab that they are meant for has the focus."""
+        if isinstance(event, Key) and self._awaited is not None and (self._typed_ahead or not event.key.isdigit()):
             event.stop()
+            self._typed_ahead.append(event)
+        else:
+            await super().on_event(event)
 
-    def _click(self, x: int, y: int) -> None:
+    def go(self, view: View, gpu: int = -1) -> None:
+        """Go to another screen, and there to this GPU: once a panel that was clicked has taken the focus and its tab."""
+
+        def arrive() -> None:
+            self.screen.set_focus(None)
+            self.look(view)
+            self.when_ready(view.screen, partial(settle, self.pane_of(view.screen)))
+
+        def settle(pane: ScreenPane) -> None:
+            if gpu >= 0:
+                pane.point_at(gpu)
+            self._focus_first(view.screen)
+
+        self.call_after_refresh(arrive)
+
+    def on_verdict_card_opened(self, event: "VerdictCard.Opened") -> None:
+        """All about a verdict is on Why."""
+        self.go(replace(self.view, screen="why", row=event.number, note=event.number))
+
+    def on_wall_picked(self, event: "Wall.Picked") -> None:
+        """All about a GPU is on GPUs."""
+        self.go(replace(self.view, screen="gpus"), event.gpu)
+
+    def on_gpu_table_opened(self, event: "GpuTable.Opened") -> None:
+        """Look at one GPU on all screens."""
+        if self.results and event.gpu >= 0:
+            name = self.results[0].place(event.gpu)
+            self.go(self.view.down(selection=(event.gpu,), selected=name, screen="job"))
+
+    def filter_gpus(self, text: str) -> None:
+        """Show only the GPUs that pass."""
+        self.look(replace(self.view, filter=text))
+
+    def action_only(self) -> None:
+        """Of a trace leave only some intervals, on all screens."""
+        from gssr.tui.dialogs.ask import AskLine
+
+        def given(text: str | None) -> None:
+            if text is None:
+                return
+            try:
+                parse_filter(text)
+                self.filter_gpus(text)
+            except ValueError as error:
+                self.notify(str(error), severity="error", markup=False)
+
+        hint = "name=nccl,gemm   takes>1ms   size>1MB   rank:0   (several: and; empty: all)"
+        self.push_screen(AskLine("only these intervals", hint, self.view.filter), given)
+
+    # Keys
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave out what writes files where the screen is in a browser."""
+        return False if self.is_web and action in WRITING else super().check_action(action, parameters)
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """Leave out Textual's own export where the screen is in a browser."""
+        for command in super().get_system_commands(screen):
+            if not (self.is_web and command.title == "Screenshot"):
+                yield command
+
+    def action_move(self, name: str) -> None:
+        """Do what the table of moves calls this."""
         scene = self.scene()
         if scene is None:
             return
-        if self._prompt.asked in LISTED:
-            found = choices(self._prompt.asked, scene, self._prompt.value)
-            line = line_at(y, scene.height, len(found), self._picked)
-            self._prompt.done()
-            if line is None:
-                self._draw()
-            else:
-                self._take(found[line])
-            return
-        if y == scene.height - 1:
-            name = shell.footer_action(scene, x)
-            if name:
-                self.action_act(name)
-            return
-        view = shell.click(scene, x, y)
-        if view is not None:
-            self._look(view)
-            self._draw()
+        if name == "play":
+            self._played = time.monotonic()
+        view = MOVES[name](scene)
+        if view == self.view and name in ("next_found", "previous_found"):
+            self.notify("No more of that name that way, or no name is chosen.")
+        self.look(view)
 
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """The wheel moves the cursor; with Ctrl it zooms."""
-        self._wheel(1, event.ctrl)
+    def action_up_a_level(self) -> None:
+        """One level up."""
+        if self.screen.maximized is not None:
+            self.screen.minimize()
+        elif not self.pane.let_go():
+            self.action_move("back")
 
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """The wheel moves the cursor; with Ctrl it zooms."""
-        self._wheel(-1, event.ctrl)
+    def action_window(self) -> None:
+        """The next window; beside a finished recording the newest seconds are nothing of their own."""
+        view, live = self.view, bool(self.results) and self.results[0].is_live
+        windows: list[float | None] = list(WINDOWS)
+        lasted = self.results[0].last - self.results[0].first if self.results else 0.0
+        windows = [span for span in windows if span is None or span < lasted]
+        if view.lately and live:
+            after = replace(view, span=None, lately=False, end=None)
+        else:
+            at = windows.index(view.span) if view.span in windows else -1
+            last = at == len(windows) - 1
+            after = replace(view, span=None if last else windows[at + 1], lately=last, end=None, speed=0.0)
+        self.view = replace(self.view, lately=after.lately)
+        words = "the newest seconds" if after.lately and live else "the whole run" if after.span is None else (
+            f"the last {seconds_text(after.span)}"
+        )  # fmt: skip
+        before, self.view = self.view, after
+        if before != after:
+            self._ask()
+        self.notify(f"Window: {words}", timeout=2)
 
-    def _wheel(self, step: int, zoom: bool) -> None:
-        if zoom:
-            self.action_act("zoom_out" if step > 0 else "zoom_in")
-            return
+    def action_next_other(self) -> None:
+        """Compare with the next one."""
+        self._other = self._other % max(len(self._watches) - 1, 1) + 1
+        self._ask()
+
+    def action_metric(self) -> None:
+        """Choose a metric."""
+        from gssr.tui.dialogs.choose import ChooseOne
+
         scene = self.scene()
-        if scene is not None:
-            self._look(move_by(self._body(scene), 0, step * _WHEEL))
-            self._draw()
+        if scene is None:
+            return
+        result = scene.frame.of_gpus or scene.frame
+        means = {**scene.frame.window.overall(), **result.window.overall()}
+        options = [(metric_of(name).label, _mean_text(means.get(name), name), name) for name in measured(scene)]
+
+        def chosen(name: str | None) -> None:
+            now = self.scene()
+            if name and now is not None:
+                self.look(of_metric(now, name))
+
+        self.push_screen(ChooseOne("metric", options, scene.frame.grid.metric), chosen)
+
+    def action_go_to(self) -> None:
+        """Go to a time."""
+        from gssr.tui.dialogs.ask import AskLine
+
+        def there(text: str | None) -> None:
+            scene = self.scene()
+            if text and scene is not None:
+                try:
+                    self.look(go_to(scene, text))
+                except ValueError as error:
+                    self.notify(str(error), severity="error", markup=False)
+
+        self.push_screen(AskLine("go to a time", "90   5m   1:30 after the start   -60 before the end"), there)
+
+    def action_events(self) -> None:
+        """The list of events."""
+        from gssr.tui.dialogs.events import Events
+
+        if self.results:
+            self.push_screen(Events(self.results[0]))
+
+    def action_output(self) -> None:
+        """Show what the workload prints, or no longer."""
+        self.shows_output = not self.shows_output
+        self.fit_output()
+        if self.shows_output and not self.query_one(OutputPane).display:
+            self.notify("The terminal has no room for the output.")
+        self.show()
+
+    def action_zoom_panel(self) -> None:
+        """Give the focused panel the whole screen."""
+        if self.screen.maximized is not None:
+            self.screen.minimize()
+        elif self.screen.focused is not None:
+            self.screen.maximize(self.screen.focused)
+        self.call_after_refresh(self.show)
+
+    def action_help(self) -> None:
+        """Show the keys of the focused panel, or no longer."""
+        from textual.widgets import HelpPanel
+
+        if self.screen.query(HelpPanel):
+            self.action_hide_help_panel()
+        else:
+            self.action_show_help_panel()
+
+    def action_copy(self) -> None:
+        """Copy what is seen."""
+        from gssr.tui.export import picture_of
+
+        self.copy_to_clipboard(picture_of(self.export_screenshot()).text())
+        self.notify("Copied, if the terminal allows it (OSC 52).")
+
+    def action_export(self) -> None:
+        """Write what is seen to a file."""
+        from gssr.tui.dialogs.ask import AskLine
+        from gssr.tui.export import ENDINGS, export, picture_of
+
+        if not self.results:
+            return
+        seen, result = picture_of(self.export_screenshot()), self.results[0]
+        stem = os.path.basename(result.path.rstrip("/")).removesuffix(".d").removesuffix(".sql")
+
+        def write(path: str | None) -> None:
+            if not path:
+                return
+            try:
+                export(seen, result, path, access_of({watch.path for watch in self._watches}))
+                self.notify(f"Written: {os.path.abspath(path)}", markup=False)
+            except ValueError as error:
+                self.notify(str(error), severity="error", markup=False)
+            except OSError as error:
+                self.notify(f"{path}: {error.strerror}", severity="error", markup=False)
+
+        hint = f"a name that ends in {', '.join(ENDINGS)}"
+        self.push_screen(AskLine("save what is seen", hint, f"{clean(stem)}-{self.view.screen}.svg"), write)
+
+    def action_suspend(self) -> None:
+        """Back to the shell, which goes on with this when it is told to."""
+        if self.is_headless or os.getpgrp() == os.getsid(0):
+            self.notify("no shell here to go back to")
+            return
+        self._once_arrived(partial(os.kill, 0, signal.SIGTSTP))
+
+    def _once_arrived(self, then: Callable[[], object]) -> None:
+        """Draw nothing more, and do this once what was sent is drawn: an answer of the terminal would otherwise come to the
+        shell."""
+        wire = self.wire
+        if wire is None:
+            then()
+            return
+        wire.hold()
+        latest = time.monotonic() + LEAVING_SECONDS
+
+        def look() -> None:
+            if not wire.is_busy or time.monotonic() >= latest:
+                timer.stop()
+                then()
+
+        timer = self.set_interval(0.02, look)
+
+    def action_interrupt(self) -> None:
+        """Ctrl-C leaves, too."""
+        self.action_leave()
+
+    def action_leave(self) -> None:
+        """End, without an error."""
+        self._once_arrived(partial(self.exit, 0))
+
+    async def action_quit(self) -> None:
+        """Textual's own way to leave is no other."""
+        self.action_leave()
+
+
+def _is_held(descriptor: int) -> bool:
+    """Tell whether somebody still has the other end of a pipe."""
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return not poll.poll(0)
+
+
+def _are_alike(some: Frames, others: Frames) -> bool:
+    """Whether two looks say the same: so it is of recordings that no longer grow."""
+
+    def said(result: Frame) -> tuple[object, ...]:
+        return (
+            result.query, result.state, result.n_rows, result.refined, result.problem, id(result.judgement), result.events,
+            result.last, id(result.part), id(result.grid.values),
+        )  # fmt: skip
+
+    alike = len(some) == len(others) and all(said(one) == said(other) for one, other in zip(some, others, strict=True))
+    return alike and not any(result.is_live or result.state == "waiting" for result in some)
+
+
+def rolling_width(result: Frame, columns: int) -> float:
+    """Seconds of a column while the newest roll in: the least that the sampling fills, and of which so many can be read
+    row by row; else the length of a rollup."""
+    least = next(
+        (width for width in ROLLING_WIDTHS if width >= result.sampling_seconds * (1 - 1e-9)), ROLLING_WIDTHS[-1]
+    )
+    rows = result.n_gpus * columns * least / max(result.sampling_seconds, 1e-3)
+    return least if rows <= MOST_ROWS and result.reread is None else max(least, 10.0)
+
+
+def _mean_text(mean: float | None, name: str) -> str:
+    return quantity(mean, metric_of(name)) if mean is not None else ""
 
 
 def _explain(problem: BaseException | None) -> str:
@@ -479,38 +777,3 @@ def _explain(problem: BaseException | None) -> str:
     if problem is None or not os.environ.get("GSSR_DEBUG"):
         return text if problem is None else f"{text}; gssr --debug shows where"
     return "\n".join([*map(clean, "".join(traceback.format_exception(problem)).splitlines()), text])
-
-
-def filtered(scene: Scene) -> str:
-    """What a filter that was just typed has done, where the screen does not show it: none passes, all do, or it is about the
-    lists of other screens. "" for nothing to say."""
-    order, text, noun = ordered(scene), scene.view.filter, scene.frame.noun
-    if order.problem:
-        return order.problem
-    n = len(order.gpus)
-    only = scene.frame.part is not None and only_of(text) != NOTHING
-    if text and not n:
-        return f"no {noun} passes the filter {clean(text)}"
-    if text and n == order.candidates and not only:
-        return f"the filter {clean(text)} hides nothing: {n:,} of {count(n, noun)} pass"
-    if text and scene.view.screen not in ("gpus", "map") and not only:
-        return f"{n:,} of {count(order.candidates, noun)} pass the filter: GPUs (2) and Map (3) show them"
-    return ""
-
-
-_NOT_FOUND = {
-    **dict.fromkeys(
-        ("next_found", "previous_found"),
-        "no more of that name that way, or no name is chosen: Enter a line, or a name on Calls (8)",
-    ),
-    **dict.fromkeys(("next_outlier", "previous_outlier"), "no other GPU is unlike the rest"),
-}
-"""What is said where an action finds nothing."""
-_ASKED = {
-    "filter": ("Filter:", "nid0012*   *:0   sm<30   user=ada   (several: and; nothing: all GPUs)"),
-    "go_to": ("Go to:", "90   5m   1:30 after the start   -60 before the end   2026-05-01T12:00"),
-    "export": ("Save as:", "a name that ends in .txt, .png, .svg or .csv"),
-    "metrics": ("Metric:", "a part of its name; up and down choose"),
-    "palette": ("Find:", "a part of a name; up and down choose"),
-}
-"""What is asked for in words: the label, and the hint shown until something is typed."""

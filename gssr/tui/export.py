@@ -1,6 +1,7 @@
 """Taking away what is on screen: as text, as a picture, as numbers.
 
-The screen as a picture: PNG and SVG, each cell exactly where a terminal has it.
+The screen as a picture: PNG and SVG, each cell exactly where a terminal has it. What is seen is read from Textual's own SVG,
+which is its only public account of the screen.
 
 Blocks and braille are painted as rectangles and dots, not taken from a font: fonts leave seams between them, or lack them.
 """
@@ -8,13 +9,14 @@ Blocks and braille are painted as rectangles and dots, not taken from a font: fo
 import csv
 import io
 import os
+import re
 from collections.abc import Sequence
-from html import escape
+from html import escape, unescape
+from itertools import groupby
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from gssr.model.live.frame import Frame
 from gssr.render.cells import cell_width, clean
-from gssr.render.roles import ROLES, Role, Row, text_of
 from gssr.store.output_file import Access, output_file
 
 if TYPE_CHECKING:
@@ -22,22 +24,24 @@ if TYPE_CHECKING:
     from PIL.ImageFont import FreeTypeFont
 
 
-_ANSI = (
-    "#1e2127", "#e06c75", "#98c379", "#e5c07b", "#61afef", "#c678dd", "#56b6c2", "#abb2bf",
-    "#5c6370", "#ff7a85", "#b5e890", "#ffd68a", "#7cc4ff", "#dd8ff0", "#6fd3df", "#ffffff",
-)  # fmt: skip
-"""The 16 colours of a dark terminal."""
-BACKGROUND, FOREGROUND = "#16181d", "#d7dae0"
-_NAMES = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
-_STEPS = (0, 95, 135, 175, 215, 255)
-_DIM = 0.55
+BACKGROUND, FOREGROUND = "#0e1217", "#d6dce6"
 _BRAILLE_BITS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
+_CELL_WIDTH, _LINE_HEIGHT = 12.2, 24.4
+"""Of Textual's SVG."""
+_STYLE = re.compile(r"\.([\w-]+-r\d+) \{([^}]*)\}")
+_FILL = re.compile(r"fill: ?(#[0-9a-fA-F]{6})")
+_RECT = re.compile(r'<rect fill="(#[0-9a-fA-F]{6})" x="([\d.]+)" y="([\d.]+)" width="([\d.]+)"')
+_LINE = re.compile(r'-line-0">\s*<rect x="0" y="[\d.]+" width="([\d.]+)"')
+_TEXT = re.compile(
+    r'<text class="([\w-]+)" x="([\d.]+)" y="[\d.]+" textLength="[\d.]+" '
+    r'clip-path="url\(#[\w-]+?-line-(\d+)\)">([^<]*)</text>'
+)
 
 Box = tuple[float, float, float, float]
 
 
 class Ink(NamedTuple):
-    """How a role is painted."""
+    """How a piece of text is painted."""
 
     front: str
     back: str | None
@@ -45,46 +49,57 @@ class Ink(NamedTuple):
     underline: bool
 
 
-def ink(role: Role) -> Ink:
-    """The colours of a role on a dark terminal of 256 colours."""
-    front, back, bold, dim, underline = FOREGROUND, None, False, False, False
-    words = ROLES[role].rich.split()
-    reverse = "reverse" in words
-    for position, word in enumerate(words):
-        if word == "on":
-            back = _color(words[position + 1])
-        elif position and words[position - 1] == "on":
-            continue
-        elif word == "bold":
-            bold = True
-        elif word == "dim":
-            dim = True
-        elif word == "underline":
-            underline = True
-        elif word != "reverse":
-            front = _color(word)
-    if dim:
-        front = _mixed(front, back or BACKGROUND)
-    if reverse:
-        front, back = back or BACKGROUND, front
-    return Ink(front, back, bold, underline)
+class Piece(NamedTuple):
+    """Text of one look."""
+
+    text: str
+    ink: Ink
 
 
-def _color(word: str) -> str:
-    if word in _NAMES:
-        return _ANSI[_NAMES.index(word)]
-    number = int(word.removeprefix("color(").removesuffix(")")) if word.startswith("color(") else 7
-    if number < 16:
-        return _ANSI[number]
-    if number >= 232:
-        return "#" + f"{8 + 10 * (number - 232):02x}" * 3
-    number -= 16
-    return "#" + "".join(f"{_STEPS[part]:02x}" for part in (number // 36, number // 6 % 6, number % 6))
+class Picture(NamedTuple):
+    """What is seen: rows of pieces, each row ``width`` cells."""
+
+    rows: list[list[Piece]]
+    width: int
+
+    def text(self) -> str:
+        """As plain text, a newline after each row."""
+        return "".join("".join(piece.text for piece in row).rstrip() + "\n" for row in self.rows)
 
 
-def _mixed(front: str, back: str) -> str:
-    pairs = ((int(front[i : i + 2], 16), int(back[i : i + 2], 16)) for i in (1, 3, 5))
-    return "#" + "".join(f"{round(_DIM * a + (1 - _DIM) * b):02x}" for a, b in pairs)
+def picture_of(svg: str) -> Picture:
+    """Read what Textual's SVG of the screen shows."""
+    looks: dict[str, Ink] = {}
+    for name, style in _STYLE.findall(svg):
+        fill = _FILL.search(style)
+        looks[name] = Ink(fill[1] if fill else FOREGROUND, None, "bold" in style, "underline" in style)
+    texts, backs = [], []
+    for name, x, line, text in _TEXT.findall(svg):
+        texts.append((int(line), round(float(x) / _CELL_WIDTH), unescape(text).replace("\xa0", " "), looks[name]))
+    for fill, x, y, width in _RECT.findall(svg):
+        first = round(float(x) / _CELL_WIDTH)
+        backs.append((int(float(y) // _LINE_HEIGHT), first, first + round(float(width) / _CELL_WIDTH), fill))
+    height = max((line for line, *_ in (*texts, *backs)), default=-1) + 1
+    line_width = _LINE.search(svg)
+    width = round(float(line_width[1]) / _CELL_WIDTH) if line_width else 0
+    nothing = Ink(FOREGROUND, None, False, False)
+    cells = [[(" ", nothing)] * width for _ in range(height)]
+    for line, first, end, fill in backs:
+        for x in range(first, min(end, width)):
+            cells[line][x] = (" ", nothing._replace(back=fill))
+    for line, x, text, look in texts:
+        for char in text:
+            size = cell_width(char)
+            if x < width:
+                cells[line][x] = (char, look._replace(back=cells[line][x][1].back))
+                if size == 2 and x + 1 < width:
+                    cells[line][x + 1] = ("", look)
+            x += size
+    rows = [
+        [Piece("".join(char for char, _ in own), look) for look, own in groupby(row, lambda cell: cell[1])]
+        for row in cells
+    ]
+    return Picture(rows, width)
 
 
 def boxes(char: str) -> list[Box] | None:
@@ -109,7 +124,7 @@ def boxes(char: str) -> list[Box] | None:
     return None
 
 
-def to_svg(rows: Sequence[Row], width: int) -> str:
+def to_svg(rows: Sequence[Sequence[Piece]], width: int) -> str:
     """The rows as one SVG document of ``width`` × len(rows) cells, each 10 × 20."""
     w, h = 10, 20
     out = [
@@ -120,7 +135,7 @@ def to_svg(rows: Sequence[Row], width: int) -> str:
     for y, row in enumerate(rows):
         x = 0
         for span in row:
-            size, colors = cell_width(span.text), ink(span.role)
+            size, colors = cell_width(span.text), span.ink
             if colors.back:
                 out.append(f'<rect x="{x * w}" y="{y * h}" width="{size * w}" height="{h}" fill="{colors.back}"/>')
             out += _svg_span(span.text, x, y, w, h, colors)
@@ -151,7 +166,7 @@ def _svg_span(text: str, x: int, y: int, w: int, h: int, colors: Ink) -> list[st
     return out
 
 
-def to_png(rows: Sequence[Row], width: int, file: BinaryIO, scale: int = 2) -> None:
+def to_png(rows: Sequence[Sequence[Piece]], width: int, file: BinaryIO, scale: int = 2) -> None:
     """Paint the rows as a PNG file, cells of 8 × 17 pixels times ``scale``. Raises OSError."""
     from matplotlib import get_data_path
     from PIL import Image, ImageDraw, ImageFont
@@ -165,7 +180,7 @@ def to_png(rows: Sequence[Row], width: int, file: BinaryIO, scale: int = 2) -> N
     for y, row in enumerate(rows):
         x = 0
         for span in row:
-            size, colors = cell_width(span.text), ink(span.role)
+            size, colors = cell_width(span.text), span.ink
             if colors.back:
                 draw.rectangle((x * w, y * h, (x + size) * w - 1, (y + 1) * h - 1), colors.back)
             for char in span.text:
@@ -191,15 +206,10 @@ def _paint(draw: "ImageDraw", char: str, cell: tuple[int, int, int, int], colors
         )
 
 
-ENDINGS = (".txt", ".png", ".svg", ".csv")
+ENDINGS = (".svg", ".png", ".txt", ".csv")
 
 
-def to_text(rows: Sequence[Row]) -> str:
-    """The rows as plain text, a newline after each."""
-    return "".join(text_of(row).rstrip() + "\n" for row in rows)
-
-
-def export(rows: Sequence[Row], width: int, frame: Frame, path: str, access: Access) -> None:
+def export(seen: Picture, frame: Frame, path: str, access: Access) -> None:
     """Write what is on screen to a new file, as what its name ends in: ``.txt``, ``.png``, ``.svg``, or ``.csv`` for the
     numbers behind it (see ``to_csv``). Raises ValueError, with a sentence, for another ending; OSError."""
     ending = next((ending for ending in ENDINGS if path.endswith(ending)), None)
@@ -207,9 +217,15 @@ def export(rows: Sequence[Row], width: int, frame: Frame, path: str, access: Acc
         raise ValueError(f"{path}: the name must end in {', '.join(ENDINGS)}")
     with output_file(path, access, new=True) as file:  # what is there is never overwritten
         if ending == ".png":
-            to_png(rows, width, file)
+            to_png(seen.rows, seen.width, file)
         else:
-            text = to_svg(rows, width) if ending == ".svg" else to_text(rows) if ending == ".txt" else to_csv(frame)
+            text = (
+                to_svg(seen.rows, seen.width)
+                if ending == ".svg"
+                else seen.text()
+                if ending == ".txt"
+                else to_csv(frame)
+            )
             file.write(text.encode())
 
 

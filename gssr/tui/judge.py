@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gssr.model.findings.phases import phases
 from gssr.model.joined.explain import explained
 from gssr.model.live.frame import Frame
 from gssr.model.results import SEVERITIES, Judgement
@@ -61,8 +62,9 @@ def asked_of(frame: Frame) -> tuple[Question, Stand] | None:
         return None
     if frame.state in ("live", "stalled") and frame.last - frame.first < LEAST_SECONDS:
         return None
-    question = Question(frame.path, frame.run.run_id, query.span, query.end, query.gpus, query.causes)
-    start = -math.inf if query.span is None or window.start <= frame.first else window.start
+    span = None if query.width is not None else query.span  # what rolls in is a part of the run that is judged
+    question = Question(frame.path, frame.run.run_id, span, query.end, query.gpus, query.causes)
+    start = -math.inf if span is None or window.start <= frame.first else window.start
     end = math.inf if query.end is None or window.end >= frame.last else window.end
     return question, Stand(frame.state, frame.n_rows, frame.n_gpus, Window(start, end))
 
@@ -76,7 +78,18 @@ def answer(question: Question, stand: Stand) -> Judgement:
         positions = np.array(question.gpus or range(stand.n_gpus), np.int64)
         window = reader.whole_buckets(stand.window)
         reader.hold_ends(window, filtered(reader, positions))
-        return judge_window(reader, positions, window, question.table).in_all()
+        judged = judge_window(reader, positions, window, question.table)
+        return replace(judged.in_all(), phases=phases(judged.evidence))
+
+
+def not_judged(result: Frame) -> str:
+    """Why there is no verdict, or not yet."""
+    if result.by_node and result.of_gpus is None:
+        return "No GPU was recorded: there is nothing to judge."
+    lasted = result.last - result.first
+    if result.is_live and lasted < LEAST_SECONDS:
+        return f"Where the GPU time goes is told from {LEAST_SECONDS:.0f} s on: in {LEAST_SECONDS - lasted:.0f} s."
+    return "The rules look at this window ..."
 
 
 class Said(NamedTuple):

@@ -1,4 +1,4 @@
-"""What actions do to the view: pure functions from a scene to the next view, by the action's name."""
+"""What keys do to the view: pure functions from a scene to the next view."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,111 +9,37 @@ from gssr.metrics import BY_NAME as METRICS
 from gssr.metrics import OF_NODES
 from gssr.model.compare.alignment import Alignment, marks
 from gssr.model.findings.notes import FINEST
-from gssr.model.live.attention import attention
 from gssr.model.live.frame import Frame
 from gssr.model.live.nodes import metrics_of
 from gssr.model.live.watch_trace import FINEST as FINEST_OF_TRACES
 from gssr.model.statistics.grid import choose_width, ladder
 from gssr.model.traces.as_metrics import LevelName
 from gssr.model.window import parse_time
-from gssr.tui.order import BY_PROCESS, shown_gpus
-from gssr.tui.screens import BY_NAME, SCREENS, screens_of
-from gssr.tui.screens.lanes import cause, find, place_under
-from gssr.tui.shell import extent_of
-from gssr.tui.view import LATELY, PAGE, Scene, ScreenName, Sort, View, inside, moved, with_cursor
+from gssr.tui.trace.cursor import cause, find
+from gssr.tui.view import Scene, View, inside, with_cursor
 
-LEAP = 10
-"""Columns that a leap in time covers."""
 SPEEDS = (0.0, 1.0, 10.0, 60.0)
 """Seconds of a recording a second, one after another."""
-SORTS: tuple[Sort, ...] = ("mean", "p05", "p95", "now", "place")
+LEAP = 10
+"""Columns that a leap in time covers."""
 
 Move = Callable[[Scene], View]
 
 
-def to_screen(view: View, name: ScreenName) -> View:
-    """Another screen; the selection, the time and the metric stay."""
-    if name == view.screen:
-        return view
-    return replace(view, screen=name, row=0, top=0, overlay="", opened=False, trail=())
-
-
-def _screen(name: ScreenName) -> Move:
-    def move(scene: Scene) -> View:
-        there = any(screen.name == name for screen in screens_of(scene.frame))
-        view = to_screen(scene.view, name) if there else scene.view
-        return replace(view, place=place_under(scene)) if name == "why" and scene.view.opened else view
-
-    return move
-
-
-def _neighbour(step: int) -> Move:
-    def move(scene: Scene) -> View:
-        names = [screen.name for screen in screens_of(scene.frame)]
-        return to_screen(scene.view, names[(names.index(scene.view.screen) + step) % len(names)])
-
-    return move
-
-
-def move_by(scene: Scene, dx: int, dy: int) -> View:
-    """The cursor of the screen moves so far; what lies over it scrolls instead."""
+def back(scene: Scene) -> View:
+    """Back to where Enter came from; else let go, one after another, of the filter, the selection and the
+    time cursor."""
     view = scene.view
-    if not view.overlay:
-        return BY_NAME[view.screen].move(scene, dx, dy)
-    n, room = extent_of(scene)
-    return replace(view, scroll=moved(min(view.scroll, max(n - room, 0)), dy, room, max(n - room, 0) + 1))
-
-
-def _cursor(dx: int, dy: int) -> Move:
-    return lambda scene: move_by(scene, dx, dy)
-
-
-def _enter(scene: Scene) -> View:
-    if scene.view.overlay:
-        return replace(scene.view, overlay="")
-    return BY_NAME[scene.view.screen].enter(scene) or scene.view
-
-
-def _back(scene: Scene) -> View:
-    """Close what lies over the screen; else let go of a filter set since; else back to where Enter came from; else let go,
-    one after another, of the filter, the selection and the time cursor."""
-    view = scene.view
-    if view.overlay:
-        return replace(view, overlay="")
     if view.trail:
         before = view.trail[-1]
         if view.filter and view.filter != before.filter:
             return replace(view, filter="")
-        return replace(
-            before, metric=view.metric, span=view.span, end=view.end, cursor=view.cursor, output=view.output
-        )  # fmt: skip
-    for change in ({"sought": ""}, {"filter": ""}, {"selection": (), "selected": ""}, {"cursor": None}):
+        return replace(before, metric=view.metric, span=view.span, end=view.end, cursor=view.cursor, lately=view.lately)
+    for change in ({"filter": ""}, {"selection": (), "selected": ""}, {"cursor": None}):
         after = replace(view, **change)
         if after != view:
             return after
     return view
-
-
-def _outlier(step: int) -> Move:
-    """The next GPU in the order shown that needs a look, around the end: an outlier or one that is silent; where there is
-    none, one that is throttled."""
-
-    def move(scene: Scene) -> View:
-        view = scene.view
-        shown = np.sort(shown_gpus(scene)) if view.screen == "map" else shown_gpus(scene)
-        marked = attention(scene.frame).unlike()[shown]
-        if not marked.any():
-            return view
-        at = np.flatnonzero(shown == view.gpu)
-        begin = int(at[0]) if len(at) else -1 if step > 0 else 0
-        order = (begin + step * np.arange(1, len(shown) + 1)) % len(shown)
-        return replace(view, gpu=int(shown[order[np.argmax(marked[order])]]))
-
-    return move
-
-
-def _overlay(name: str) -> Move:
-    return lambda scene: replace(scene.view, overlay="" if scene.view.overlay == name else name, scroll=0)  # type: ignore[arg-type]
 
 
 # Time
@@ -186,13 +112,6 @@ def _next_width(frame: Frame, step: int) -> float | None:
     return next(filter(can_be_read, others), None)
 
 
-def _zoom_all(scene: Scene) -> View:
-    """The whole run, up to the newest sample; of a run that lives, where all of it is in sight already, its last minutes."""
-    everything = scene.view.span is None and scene.view.end is None
-    lately = LATELY if everything and scene.frame.is_live else None
-    return replace(scene.view, span=lately, end=None, speed=0.0)
-
-
 def _step(columns: int) -> Move:
     def move(scene: Scene) -> View:
         view, grid = scene.view, scene.frame.grid
@@ -241,8 +160,7 @@ def of_metric(scene: Scene, metric: str) -> View:
         found = np.flatnonzero(np.isin(gpus.node_of, known)) if before else np.unique(gpus.node_of[known])
         return [int(at) for at in found]
 
-    gpu = next(iter(others([view.gpu])), -1)
-    return replace(view, metric=metric, selection=tuple(others(list(view.selection))), gpu=gpu, row=0, top=0, trail=())
+    return replace(view, metric=metric, selection=tuple(others(list(view.selection))), row=0, top=0, trail=())
 
 
 def measured(scene: Scene) -> list[str]:
@@ -256,27 +174,16 @@ def measured(scene: Scene) -> list[str]:
     return [name for name in (*METRICS, *OF_NODES) if name in found]
 
 
-def _sort(step: int) -> Move:
-    def move(scene: Scene) -> View:
-        if scene.view.screen == "calls":
-            return replace(scene.view, column=scene.view.column + step, row=0, top=0)
-        sorts = (*SORTS, *BY_PROCESS) if scene.frame.processes else SORTS
-        at = sorts.index(scene.view.sort) if scene.view.sort in sorts else 0
-        return replace(scene.view, sort=sorts[(at + step) % len(sorts)], top=0)
-
-    return move
-
-
-def _density(scene: Scene) -> View:
-    """Another way to show many; on Time, of a trace, another level, of which nothing is selected yet: of a recording with
-    traces from it to these, and from their last level back."""
+def _level(scene: Scene) -> View:
+    """Another level of a trace, of which nothing is selected yet: of a recording with traces from it to these, and from
+    their last level back."""
     view, part, found = scene.view, scene.frame.part, scene.frame.traced
-    if view.screen == "time" and (part is not None or found):
-        names: list[LevelName | None] = [*([None] if found else []), *(part.levels if part else ["gpus"])]
-        level = names[(names.index(part.level.name if part else None) + 1) % len(names)]
-        view = replace(view, level=level, opened=False, selection=(), selected="", gpu=-1, row=0, top=0, trail=())
-        return _over_traces(scene, view) if part is None else view
-    return replace(view, density=view.density + 1, row=0 if view.screen == "calls" else view.row, top=0)
+    if part is None and not found:
+        return view
+    names: list[LevelName | None] = [*([None] if found else []), *(part.levels if part else ["gpus"])]
+    level = names[(names.index(part.level.name if part else None) + 1) % len(names)]
+    view = replace(view, level=level, opened=False, selection=(), selected="", row=0, top=0, trail=())
+    return _over_traces(scene, view) if part is None else view
 
 
 def _align(scene: Scene) -> View:
@@ -306,21 +213,6 @@ def _over_traces(scene: Scene, view: View) -> View:
 
 
 MOVES: dict[str, Move] = {
-    **{f"screen_{screen.name}": _screen(screen.name) for screen in SCREENS},
-    "next_screen": _neighbour(1),
-    "previous_screen": _neighbour(-1),
-    "enter": _enter,
-    "back": _back,
-    "up": _cursor(0, -1),
-    "down": _cursor(0, 1),
-    "left": _cursor(-1, 0),
-    "right": _cursor(1, 0),
-    "page_up": _cursor(0, -PAGE),
-    "page_down": _cursor(0, PAGE),
-    "first": _cursor(0, -PAGE * PAGE),
-    "last": _cursor(0, PAGE * PAGE),
-    "next_outlier": _outlier(1),
-    "previous_outlier": _outlier(-1),
     "next_found": find(1),
     "previous_found": find(-1),
     "cause": cause,
@@ -328,20 +220,14 @@ MOVES: dict[str, Move] = {
     "play": _play,
     "zoom_in": _zoom(-1),
     "zoom_out": _zoom(1),
-    "zoom_all": _zoom_all,
     "step_back": _step(-1),
     "step_forward": _step(1),
     "leap_back": _step(-LEAP),
     "leap_forward": _step(LEAP),
     "next_metric": _next_metric,
-    "next_sort": _sort(1),
-    "previous_sort": _sort(-1),
-    "reverse": lambda scene: replace(scene.view, reverse=not scene.view.reverse, top=0),
-    "density": _density,
+    "level": _level,
     "group": _group,
-    "events": _overlay("events"),
-    "help": _overlay("help"),
-    "output": lambda scene: replace(scene.view, output=not scene.view.output),
     "align": _align,
+    "back": back,
 }
-"""By action; ``app`` does the others."""
+"""By the action's name."""

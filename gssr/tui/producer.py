@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from gssr.model.live.frame import Frame, Query
 from gssr.model.live.watch_trace import Watched
@@ -15,7 +16,7 @@ IDLE_SECONDS = 2.0
 
 class Producer(threading.Thread):
     """Looks at ``watches`` every ``interval`` s, or at once when asked something new, and calls ``deliver`` (from this
-    thread) with a frame of each that a query was given for: the first one with the newest judgement on it."""
+    thread) with a frame of each that a query was given for, and the newest judgement on it: the first is judged first."""
 
     def __init__(self, watches: Sequence[Watched], interval: float, deliver: Callable[[Frames], None]) -> None:
         super().__init__(name="gssr-producer", daemon=True)
@@ -50,7 +51,8 @@ class Producer(threading.Thread):
             self._leaving = True
             self._changed.notify()
         self.judge.leave()
-        self.join(timeout=1.0)
+        if self.is_alive():
+            self.join(timeout=1.0)
 
     def run(self) -> None:
         """The thread itself."""
@@ -90,4 +92,14 @@ class Producer(threading.Thread):
     def _look(self, queries: tuple[Query | None, ...], quick: bool) -> Frames:
         pairs = zip(self._watches, queries, strict=False)
         frames = [watch.look(query, quick) for watch, query in pairs if query is not None]
-        return (self.judge.shown(frames[0]), *frames[1:]) if frames else ()
+        if not frames:
+            return ()
+        shown = self.judge.shown(frames[0])
+        return (shown, *(self._judged_too(frame) if shown.judgement is not None else frame for frame in frames[1:]))
+
+    def _judged_too(self, frame: Frame) -> Frame:
+        """What is compared with, judged after the first one was, and once it has ended again."""
+        known = self.judge.answer_to(frame)
+        if known is None or known.stand.state != frame.state:
+            return self.judge.shown(frame)
+        return replace(frame, judgement=known.judgement)

@@ -12,10 +12,8 @@ from typing import NamedTuple
 
 from gssr.similar import did_you_mean, meant
 from gssr.tui.order import metric_called
-from gssr.tui.screens import BY_NAME
-from gssr.tui.view import ScreenName
+from gssr.tui.view import TITLES, ScreenName
 
-THEMES = ("ansi-dark", "ansi-light")
 _MOST_BYTES = 1 << 16
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
@@ -80,10 +78,8 @@ def _checked(found: Mapping[str, object]) -> Settings:
             raise ValueError(f"{name} must be a text in quotes")
         words[name] = value
     theme, screen, metric = words.get("theme"), words.get("screen"), words.get("metric")
-    if theme is not None and theme not in THEMES:
-        raise ValueError(f"no theme {theme!r}; known: {', '.join(THEMES)}")
     return Settings(
-        theme,
+        None if theme is None else theme_called(theme),
         None if screen is None else screen_called(screen),
         None if metric is None else metric_called(metric),
     )
@@ -91,7 +87,20 @@ def _checked(found: Mapping[str, object]) -> Settings:
 
 def screen_called(word: str) -> ScreenName:
     """The screen of this name. Raises ValueError, with a sentence."""
-    for name in BY_NAME:
+    for name in TITLES:
         if name == word.lower():
             return name
-    raise ValueError(f"no screen {word!r}{did_you_mean(meant(word, BY_NAME))}; there are {', '.join(BY_NAME)}")
+    raise ValueError(f"no screen {word!r}{did_you_mean(meant(word, TITLES))}; there are {', '.join(TITLES)}")
+
+
+def theme_called(word: str) -> str:
+    """The theme of this name. Raises ValueError, with a sentence."""
+    from textual.theme import BUILTIN_THEMES
+
+    from gssr.tui.themes import THEMES
+
+    known = [theme.name for theme in THEMES]
+    known += [name for name in BUILTIN_THEMES if name not in known]
+    if word in known:
+        return word
+    raise ValueError(f"no theme {word!r}{did_you_mean(meant(word, known))}; there are {', '.join(known)}")

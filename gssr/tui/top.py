@@ -4,9 +4,9 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from typing import ClassVar
 
-from textual.widgets import Input
+from textual.binding import BindingType
 
 from gssr.launch import default_output, where_am_i
 from gssr.model.live.watch import Watch
@@ -16,6 +16,8 @@ from gssr.render.glyphs import Glyphs
 from gssr.store.merge.repair import keep
 from gssr.store.read.open import RecordingError
 from gssr.tui.app import LiveScreen
+from gssr.tui.dialogs.ask import AskLine
+from gssr.tui.keys import key
 
 _ENDS = ".sql"
 
@@ -23,6 +25,8 @@ _ENDS = ".sql"
 class TopScreen(LiveScreen):
     """The live screen on a recording that somebody writes for it alone. At the descriptor ``fd`` it says something now and
     then, which ``lines`` returns; None at its end. ``leaves``: whether such a line ends the screen, which returns 1 then."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [key("K", "keep", "Keep", "keep what was recorded so far, as a file")]
 
     def __init__(
         self, watch: Watch, fd: int, lines: Callable[[], list[str] | None], leaves: Callable[[str], bool],
@@ -33,7 +37,6 @@ class TopScreen(LiveScreen):
 
     def on_mount(self) -> None:
         """Begin to listen; Textual calls the other class's method of this name as well."""
-        self.view = replace(self.view, passing=True)
         asyncio.get_running_loop().add_reader(self._fd, self._hear)
 
     def _hear(self) -> None:
@@ -44,27 +47,17 @@ class TopScreen(LiveScreen):
         for line in said:
             if self._leaves(line):
                 self.exit(1)
-            self._message = clean(line)
-        self._draw()
+            self.say(clean(line))
 
-    def action_act(self, name: str) -> None:
-        """See the other class."""
-        super().action_act(name)
-        if name == "keep":
-            suggested = os.path.basename(default_output(where_am_i({})))
-            self._prompt.ask(name, "Keep as:", f"a name that ends in {_ENDS}", suggested)
+    def action_keep(self) -> None:
+        """Keep what was recorded so far."""
+        suggested = os.path.basename(default_output(where_am_i({})))
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """See the other class, which has no name for a recording to wait for."""
-        if self._prompt.asked != "keep":
-            return
-        event.prevent_default()
-        self._prompt.done()
-        self._canvas.focus()
-        name = event.value.strip()
-        if name:
-            self._message = self._kept(name)
-        self._draw()
+        def keep_as(name: str | None) -> None:
+            if name:
+                self.say(self._kept(name))
+
+        self.push_screen(AskLine("keep what was recorded", f"a name that ends in {_ENDS}", suggested), keep_as)
 
     def _kept(self, name: str) -> str:
         """Keep the recording under this name; what has become of it."""

@@ -6,74 +6,54 @@ Where cursors go: the one in lists, and the one in time; and where in time a vie
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-import numpy as np
-
-from gssr.arrays import Ints
-from gssr.model.cached import once
 from gssr.model.compare.alignment import Alignment
 from gssr.model.live.frame import Frame, Query
 from gssr.model.traces.as_metrics import LevelName
 from gssr.render.glyphs import Glyphs
-from gssr.tui.output import Output
 from gssr.tui.steady_order import SteadyOrders
 
-ScreenName = Literal["job", "gpus", "map", "time", "balance", "why", "compare", "calls"]
-Sort = Literal["place", "now", "mean", "p05", "p95", "memory", "SM", "user"]
-Overlay = Literal["", "help", "events"]
-
-
-LATELY = 300.0
-"""While a run grows its last so many seconds are shown, as long as nobody chose another window."""
+ScreenName = Literal["job", "gpus", "time", "balance", "why", "compare", "calls"]
+TITLES: dict[ScreenName, str] = {
+    "job": "Job", "gpus": "GPUs", "time": "Time", "balance": "Balance", "why": "Why", "compare": "Compare", "calls": "Calls",
+}  # fmt: skip
+"""The screens, in their order."""
+OF_TRACES: frozenset[ScreenName] = frozenset({"calls"})
 
 
 @dataclass(frozen=True, slots=True)
 class View:
     """Selection, time window and ``metric`` (empty: the best that was measured) are shared by all screens.
 
-    ``span`` s up to ``end`` (unix s) are looked at: None is the whole run, and the newest sample. ``cursor`` (unix s) is the
+    ``span`` s up to ``end`` (unix s) are looked at: None is the whole run, and the newest sample; ``lately``: nobody
+    chose a window, so that the newest columns of a run that grows roll in at the right edge. ``cursor`` (unix s) is the
     time looked at, None for none. ``selection``: positions of the GPUs looked at, named ``selected``; empty is the whole
-    job. ``gpu``: the position under the cursor of GPUs and Map, -1 before there is one; ``row``: the line under the cursor
-    of the other screens; ``note``: which one Why's table is about while the cursor is in the table. ``density`` cycles
-    through what a screen can do about many GPUs, 0 is the screen's own choice.
-    ``speed``: seconds of the recording a second while it is played, 0 when it is not. ``scroll``: the first line in sight of
-    what lies over the screen (``overlay``). ``trail``: where Esc goes back to. Of traces only: ``level``: what is looked at
-    as GPUs; ``opened``: Time shows the one that is selected track by track; ``name``: what ``f`` looks for; ``sought``:
-    the names that Calls shows, ``column``: the one that it sorts by; ``toggled``: which calls of its tree are open that
-    were not at first, or closed; ``alike``: Time shows bands of rows that spend their time alike; ``place``: the interval
-    of which Why tells all, -1 for the one at the cursor. ``passing``: what is shown is gone with the screen, unless it is
-    kept (``w``).
+    job. ``row``: the line under the cursor of a trace's timeline; ``note``: which verdict Why is about.
+    ``speed``: seconds of the recording a second while it is played, 0 when it is not. ``trail``: where Esc goes back to. Of
+    traces only: ``level``: what is looked at as GPUs; ``opened``: Time shows what is selected track by track; ``name``: what
+    is looked for on Time; ``alike``: Time shows bands of rows that spend their time alike; ``place``: the interval of which
+    Why tells all, -1 for the one at the cursor.
     """
 
     screen: ScreenName = "job"
     metric: str = ""
     span: float | None = None
+    lately: bool = True
     end: float | None = None
     cursor: float | None = None
     selection: tuple[int, ...] = ()
     selected: str = ""
-    gpu: int = -1
     row: int = 0
     note: int = 0
     top: int = 0
     filter: str = ""
-    sort: Sort = "mean"
-    reverse: bool = False
-    density: int = 0
     grouped: bool = True
     alike: bool = False
     align: Alignment = "start"
     speed: float = 0.0
-    overlay: Overlay = ""
-    scroll: int = 0
-    output: bool = False
     level: LevelName | None = None
     opened: bool = False
     name: str = ""
-    sought: str = ""
-    column: int = 0
     place: int = -1
-    toggled: frozenset[int] = frozenset()
-    passing: bool = False
     trail: tuple["View", ...] = ()
 
     def query(self, columns: int, rows: int = 0) -> Query:
@@ -91,9 +71,8 @@ class View:
 
 class Scene(NamedTuple):
     """What a screen is drawn from: a frame (``other``: of the recording it is compared with), a view, the ``width`` and
-    ``height`` in cells that the drawing must fill and not exceed, and the marks to draw with. ``output``: what the workload
-    has printed, where that is known. ``n_recordings``: how many there are to compare. ``orders``: those in which lists
-    were shown before."""
+    ``height`` in cells that the drawing must fill and not exceed, and the marks to draw with. ``orders``: those in which
+    lists were shown before."""
 
     frame: Frame
     other: Frame | None
@@ -101,37 +80,13 @@ class Scene(NamedTuple):
     width: int
     height: int
     glyphs: Glyphs
-    output: Output | None = None
-    n_recordings: int = 1
     orders: SteadyOrders = SteadyOrders(most=0)
 
-    def looked_at(self) -> Ints:
-        """Positions of the GPUs of the selection; of all without one. What the filter hides is not looked at elsewhere
-        than in the lists that it filters, but of a trace nowhere."""
-        n_gpus, selection = self.frame.n_gpus, self.selection()
-        if not selection:
-            return np.arange(n_gpus)
-        return np.array([gpu for gpu in selection if gpu < n_gpus], np.int64)
-
     def selection(self) -> tuple[int, ...]:
-        """The same, empty for all."""
+        """Positions of the GPUs of the selection, empty for all. What the filter hides is not looked at elsewhere than in
+        the lists that it filters, but of a trace nowhere."""
         filtered = self.frame.part is not None and self.view.filter
         return self.frame.query.gpus if filtered and self.frame.query.gpus else self.view.selection
-
-    def by_gpus(self) -> "Scene":
-        """The same of the GPUs, where the frame's rows are nodes that have any."""
-        frame = _of_gpus(self.frame)
-        view = replace(self.view, metric="", selection=frame.query.gpus, gpu=-1)
-        return self if frame is self.frame else self._replace(frame=frame, view=view)
-
-    def sized(self, width: int, height: int) -> "Scene":
-        """The same in another box."""
-        return self._replace(width=width, height=height)
-
-
-@once
-def _of_gpus(frame: Frame) -> Frame:
-    return frame if frame.of_gpus is None else replace(frame.of_gpus, judgement=frame.judgement)
 
 
 PAGE = 10_000
@@ -146,8 +101,12 @@ def moved(position: int, step: int, page: int, n: int) -> int:
 
 
 def inside(scene: Scene, end: float, span: float) -> float | None:
+    """See inside_of."""
+    return inside_of(scene.frame, end, span)
+
+
+def inside_of(frame: Frame, end: float, span: float) -> float | None:
     """A right edge that shows something of the run; None, the newest sample, when it is there."""
-    frame = scene.frame
     if end >= frame.last:
         return None
     return max(end, min(frame.first + span, frame.last))

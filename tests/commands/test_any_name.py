@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from textual.pilot import Pilot
 
 from gssr.cli import main
-from gssr.model.live.watch import Watch
-from gssr.render.glyphs import UTF8
 from gssr.store.output_file import PRIVATE
-from gssr.tui import shell
-from gssr.tui.export import export
-from gssr.tui.view import Scene, View
+from gssr.tui.export import export, picture_of
+from gssr.tui.view import View
+from tests.looking import live_screen, until, work
 
 NAME = os.fsdecode(b"r\xff \xe4%#?'.sql")
 PRINTED = "r? ?%#?'.sql"
@@ -98,17 +97,20 @@ def test_it_can_be_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_screen_shows_it_and_takes_it_away(tmp_path: Path) -> None:
-    watch = Watch(NAME)
-    try:
+    app = live_screen(NAME, NAME)
+
+    async def steps(pilot: Pilot[int]) -> None:
         for screen in ("job", "gpus", "compare"):
-            view = View(screen=screen)
-            frame = watch.look(shell.query(view, 100, 30))
-            assert frame.n_gpus == 2
-            rows = shell.draw(Scene(frame, frame, view, 100, 30, UTF8, n_recordings=2))
-    finally:
-        watch.close()
-    for ending in ("txt", "svg", "png", "csv"):
-        export(rows, 100, frame, f"{tmp_path}/{NAME}.{ending}", PRIVATE)
+            app.go(View(screen=screen))
+            await until(pilot, lambda: len(app.results) == 1 + (app.view.screen == "compare"))
+            assert app.results[0].n_gpus == 2
+        picture = picture_of(app.export_screenshot())
+        assert "o?" in picture.text() or "?" in picture.text()
+        for ending in ("txt", "svg", "png", "csv"):
+            export(picture, app.results[0], f"{tmp_path}/{NAME}.{ending}", PRIVATE)
+            assert os.path.exists(f"{tmp_path}/{NAME}.{ending}")
+
+    work(app, steps, (100, 30))
 
 
 def test_errors_name_it_harmlessly(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,32 +4,34 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from textual.pilot import Pilot
+from textual.widgets import TabbedContent
 
 from gssr.cli import main
 from gssr.commands.tui import watches_of
-from gssr.model.live.frame import Frame
+from gssr.model.live.frame import Frame, Query
 from gssr.model.traced import TracedSteps
 from gssr.model.verdicts.rules import TABLE
 from gssr.render.cells import cell_width
 from gssr.render.clock import exact
-from gssr.render.glyphs import UTF8
 from gssr.render.roles import text_of
 from gssr.score import score_of_means
 from gssr.store.read.recording import open_recording
 from gssr.store.read.window_edges import Window
 from gssr.traces.kineto import read_kineto
 from gssr.traces.timeline import BUSY, Kind
-from gssr.tui import shell
-from gssr.tui.moves import MOVES
-from gssr.tui.view import Scene, View
+from gssr.tui.app import LiveScreen
+from gssr.tui.time.wall import TimeWall
+from gssr.tui.view import View
+from gssr.tui.why.around import Around
 from tests.fakes.traces.beside import ITEM, NS, SCORED, START, Truth
+from tests.looking import live_screen, seen, until, work
 
 TRUTH = Truth(ranks=4, seconds=120, nodes=2)
 OFF = (0.0, 3.2, 0.0, -4.0)
@@ -205,86 +207,100 @@ def test_what_is_attached_is_there_everywhere(folder: Path, tmp_path: Path, caps
 # On the screens
 
 
-class Seat:
-    """Somebody before the screen: presses keys, and looks."""
-
-    def __init__(self, folder: Path, screen: str, size: tuple[int, int]) -> None:
-        self.watch = watches_of([str(folder / "run.sql")], None, ranks(folder))[0]
-        self.size, self.view = size, View(screen=screen)  # type: ignore[arg-type]
-        first = self.watch.look(shell.query(self.view, *size, TABLE), quick=True)
-        assert not first.refined and first.n_gpus == 4 and self.watch.growing  # the recording at once
-        self.watch.look(shell.query(self.view, *size, TABLE))
-
-    @property
-    def frame(self) -> Frame:
-        return self.watch.look(shell.query(self.view, *self.size, TABLE))
-
-    @property
-    def scene(self) -> Scene:
-        return Scene(self.frame, None, self.view, *self.size, UTF8)
-
-    def press(self, *names: str) -> "Seat":
-        for name in names:
-            scene = self.scene
-            self.view = MOVES[name](scene.sized(*shell.body_size(self.view, *self.size)))
-        return self
-
-    def text(self) -> str:
-        rows = shell.draw(self.scene)
-        assert all(cell_width(text_of(row)) == self.size[0] for row in rows) and len(rows) == self.size[1]
-        return "\n".join(map(text_of, rows))
+def seat(folder: Path, view: View | None = None) -> LiveScreen:
+    return live_screen(watches_of([str(folder / "run.sql")], None, ranks(folder))[0], view=view)
 
 
-@pytest.fixture(params=[(80, 24), (200, 60)], ids=lambda size: f"{size[0]}x{size[1]}")
-def seat(folder: Path, request: pytest.FixtureRequest) -> Iterator[Seat]:
-    found = Seat(folder, "time", request.param)
-    yield found
-    found.watch.close()
+async def all_there(app: LiveScreen, pilot: Pilot[int]) -> Frame:
+    """Once the traces are read and judged."""
+
+    def there() -> bool:
+        frame, view = app.results[0], app.view
+        asked = (frame.query.level, frame.query.cursor, frame.query.gpus) == (view.level, view.cursor, view.selection)
+        return frame.refined and frame.judgement is not None and bool(frame.traced) and asked
+
+    await until(pilot, there, 60.0)
+    return app.results[0]
 
 
-def test_kernels_and_samples_lie_on_one_axis(seat: Seat) -> None:
-    assert "traced (v)" in seat.text() and seat.frame.part is None
-    seat.press("density")
-    text, frame, part = seat.text(), seat.frame, seat.frame.part
-    assert part is not None and "20.0 s at 40 s  clocks differ (e)" in text and "SM active" in text
-    assert (frame.first, frame.last) == pytest.approx((START + BEGIN, START + END), abs=0.2)
-    assert [frame.place(at) for at in range(4)] == [f"{TRUTH.node(rank)}:{rank}" for rank in range(4)]
-    assert part.columns is not None and part.split is not None
-    assert frame.judgement is not None
-    told = [each.text for verdict in frame.judgement.verdicts for each in verdict.evidence]
-    times = [float(found) for text in told for found in re.findall(r" at ([0-9.e+]+) s", text)]
-    assert times and all(0 <= at <= END - BEGIN for at in times)  # as the axis counts
-    samples = next(each for each in part.counters if each.metric.endswith(":SM active"))
-    assert samples.full == 1.0
-    busy = part.whole_split.sum(axis=1)  # type: ignore[union-attr]
-    assert np.corrcoef(samples.values, busy)[0, 1] > 0.95  # in the same columns
-    while seat.frame.part is not None:
-        seat.press("density")
-    assert "whole run, 2 min" in seat.text()
+def test_the_recording_is_there_at_once(folder: Path) -> None:
+    watch = watches_of([str(folder / "run.sql")], None, ranks(folder))[0]
+    first = watch.look(Query(causes=TABLE), quick=True)
+    assert not first.refined and first.n_gpus == 4 and watch.growing
+    watch.close()
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 60)])
+def test_kernels_and_samples_lie_on_one_axis(folder: Path, size: tuple[int, int]) -> None:
+    app = seat(folder, View(screen="time"))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        frame = await all_there(app, pilot)
+        assert frame.part is None and "traced" in seen(app)
+        assert app.query_one("#screens", TabbedContent).active == "time"
+        app.query_one(TimeWall).focus()
+        await pilot.press("v")
+        frame = await all_there(app, pilot)
+        text, part = seen(app), frame.part
+        assert part is not None and "clocks differ" in text and "SM active" in text
+        assert (frame.first, frame.last) == pytest.approx((START + BEGIN, START + END), abs=0.2)
+        assert [frame.place(at) for at in range(4)] == [f"{TRUTH.node(rank)}:{rank}" for rank in range(4)]
+        assert part.columns is not None and part.split is not None
+        assert frame.judgement is not None
+        told = [each.text for verdict in frame.judgement.verdicts for each in verdict.evidence]
+        times = [float(found) for text in told for found in re.findall(r" at ([0-9.e+]+) s", text)]
+        assert times and all(0 <= at <= END - BEGIN for at in times)  # as the axis counts
+        samples = next(each for each in part.counters if each.metric.endswith(":SM active"))
+        assert samples.full == 1.0
+        busy = part.whole_split.sum(axis=1)  # type: ignore[union-attr]
+        assert np.corrcoef(samples.values, busy)[0, 1] > 0.95  # in the same columns
+        for _ in range(len(part.levels)):
+            await pilot.press("v")
+            frame = await all_there(app, pilot)
+        assert frame.part is None and app.query_one(TimeWall).display
+
+    work(app, steps, size)
 
 
 def test_a_zoom_is_kept_and_the_cursor_steps_from_kernel_to_kernel(folder: Path) -> None:
-    seat = Seat(folder, "time", (80, 24))
-    seat.view = View(screen="time", span=10.0, end=START + 55)
-    seat.press("density")
-    assert (seat.view.span, seat.view.end) == (10.0, START + 55) and seat.frame.part is not None
-    seat.view = View(screen="time", level="gpus", selection=(0,), name="gemm", metric="name:gemm")
-    times = []
-    for _ in range(6):
-        seat.press("next_found")
-        times.append(seat.view.cursor)
-    spans = TRUTH.busy(0) / NS + START
-    expected = spans[spans[:, 1] > START + BEGIN][:6, 0].clip(START + BEGIN)
-    assert times == pytest.approx(expected.tolist(), abs=1e-5)
-    seat.watch.close()
+    app = seat(folder, View(screen="time", span=10.0, end=START + 55))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await all_there(app, pilot)
+        app.action_move("level")
+        frame = await all_there(app, pilot)
+        assert (app.view.span, app.view.end) == (10.0, START + 55) and frame.part is not None
+        app.look(View(screen="time", level="gpus", selection=(0,), name="gemm", metric="name:gemm"))
+        times = []
+        for _ in range(6):
+            await all_there(app, pilot)
+            app.action_move("next_found")
+            times.append(app.view.cursor)
+        spans = TRUTH.busy(0) / NS + START
+        expected = spans[spans[:, 1] > START + BEGIN][:6, 0].clip(START + BEGIN)
+        assert times == pytest.approx(expected.tolist(), abs=1e-5)
+
+    work(app, steps, (80, 24))
 
 
 def test_a_dip_has_its_cause(folder: Path) -> None:
-    seat = Seat(folder, "why", (100, 40))
-    assert f"host late: {ITEM}" in seat.text() and "4 traces" in seat.text()
-    seat.view = View(screen="why", cursor=START + 10)
-    assert "not traced then" in seat.text()
-    gap = max((gap for trace in seat.frame.traced for gap in trace.gaps), key=lambda gap: gap.seconds)
-    seat.view = View(screen="why", cursor=gap.start + gap.seconds / 2)
-    assert f"{exact(gap.seconds)}  host late: {ITEM}, {TRUTH.node(gap.gpu)}:{gap.gpu}" in seat.text()
-    seat.watch.close()
+    app = seat(folder, View(screen="why"))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        frame = await all_there(app, pilot)
+        around = app.query_one(Around)
+
+        def said() -> str:
+            return "\n".join(map(text_of, around.rows(app.results[0], 120, 20)))
+
+        await until(pilot, lambda: around.display)
+        assert f"host late: {ITEM}" in said() and "what the GPUs waited for" in str(around.border_title)
+        app.look(replace(app.view, cursor=START + 10))
+        await all_there(app, pilot)
+        assert "Not traced then" in said()
+        gap = max((gap for trace in frame.traced for gap in trace.gaps), key=lambda gap: gap.seconds)
+        app.look(replace(app.view, cursor=gap.start + gap.seconds / 2))
+        await all_there(app, pilot)
+        assert f"{exact(gap.seconds)}  host late: {ITEM}, {TRUTH.node(gap.gpu)}:{gap.gpu}" in said()
+
+    work(app, steps, (120, 48))

@@ -112,7 +112,7 @@ def test_a_node_without_a_gpu_is_said_in_a_sentence_and_shown(room: Path) -> Non
         (("--once", "-t", "0"), "--sampling-time"),
         (("--once", "--backend", "dcgm:pause"), "is for gssr profile"),
         (("--once", "--backend", "dgcm"), "unknown backend"),
-        (("--once", "--screen", "maps"), "did you mean map"),
+        (("--once", "--screen", "gpu"), "did you mean gpus"),
         (("--once", "--screen", "calls"), "a screen of traces"),
         (("--once", "--metric", "tensr_active"), "did you mean tensor_active"),
         (("--once", "--window", "5x"), "no length of time"),

@@ -86,32 +86,32 @@ def test_the_output_stands_below_the_screen_and_comes_back(
     tmux: Callable[[int, int], Tmux], tmp_path: Path, size: tuple[int, int]
 ) -> None:
     terminal = tmux(*size)
-    shown = terminal.shows("* live", "Job 1/7", "── output", "100%|####\nepoch 1\nred\n")
+    shown = terminal.shows("live", "GPU saturation", "output", "100%|####\nepoch 1\nred\n")
     assert "75%" not in shown
-    assert shown.index("score") < shown.index("── output")
+    assert shown.index("score") < shown.index("output")
     terminal.type("o")
-    until(lambda: "── output" not in terminal.screen(), "the pane to go")
+    until(lambda: "output" not in terminal.screen(), "the pane to go")
     terminal.type("o")
-    terminal.shows("── output")
+    terminal.shows("output")
     terminal.type("C-z")
-    terminal.shows("q leaves the screen, and the job goes on", "Job 1/7")
+    terminal.shows("The job can't wait", "GPU saturation")
     terminal.type("C-c")
-    terminal.shows("The job is running.", "stop it: sends SIGINT", "Job 1/7")
+    terminal.shows("the job is running", "stop it: sends SIGINT", "GPU saturation")
     terminal.type("Escape")
-    until(lambda: "The job is running" not in terminal.screen(), "the question to go")
+    until(lambda: "the job is running" not in terminal.screen(), "the question to go")
     (tmp_path / "go").touch()
-    terminal.shows("ended (exit 7)", "the job has ended; ", "q leaves", "red\nlast\n")  # counted down after a moment
+    terminal.shows("ended (exit 7)", "the job has ended; without a key this screen leaves in", "red\nlast\n")
     terminal.type("q")
     shown = terminal.shows("code 7", "ready>")
     assert "100%|####\nepoch 1\nred\nlast\ngssr: GSSR score=" in shown
-    assert "Job 1/7" not in shown
+    assert "GPU saturation" not in shown
 
 
 def test_a_killed_terminal_server_ends_the_screen_and_not_the_command(
     tmux: Callable[[int, int], Tmux], tmp_path: Path
 ) -> None:
     terminal = tmux(80, 24)
-    terminal.shows("* live", "red\n")
+    terminal.shows("live", "red\n")
     shell = terminal.pid()
     terminal.kill()
     (tmp_path / "go").touch()
@@ -122,6 +122,6 @@ def test_a_killed_terminal_server_ends_the_screen_and_not_the_command(
 
 def test_a_small_terminal_has_no_room_for_the_output(tmux: Callable[[int, int], Tmux]) -> None:
     terminal = tmux(40, 10)
-    assert "── output" not in terminal.shows("* live", "score")
+    assert "output" not in terminal.shows("live", "score")
     terminal.type("q")
     terminal.shows("100%|####\nepoch 1\nred\n")

@@ -8,7 +8,9 @@ import re
 import subprocess
 import sys
 import unicodedata
+from collections.abc import Iterable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -18,21 +20,20 @@ import hostile
 import pytest
 from hostile import ATTACKS, harmless, narrow
 from rich.cells import cell_len
+from textual.pilot import Pilot
 
 import gssr as gssr_api
 from gssr.cli import main
 from gssr.convert import openmetrics
 from gssr.metrics import METRICS
-from gssr.model.live.watch import Watch
-from gssr.render.cells import cell_width
-from gssr.render.glyphs import ASCII, UTF8
-from gssr.render.roles import text_of
+from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.store.output_file import PRIVATE
-from gssr.tui import shell
-from gssr.tui.export import export
-from gssr.tui.output import Output
-from gssr.tui.screens import SCREENS
-from gssr.tui.view import Scene, View
+from gssr.store.read.open import log_of
+from gssr.tui.app import LiveScreen
+from gssr.tui.export import export, picture_of
+from gssr.tui.judge import asked_of
+from gssr.tui.view import TITLES, View
+from tests.looking import live_screen, seen, until, work
 
 FILE = "\x1b[31m\n<b>[red]$x^\u202e.sql"
 """What every recording here is called, but for its number."""
@@ -274,45 +275,61 @@ def test_pictures_and_pdf_reports_hold_texts_as_text(
     assert not re.search(rb"/(JavaScript|JS|Launch|URI|OpenAction|AA|EmbeddedFile)\b", data)
 
 
-def _frames(path: str, sizes: tuple[tuple[int, int], ...] = ((30, 8), (80, 24), (190, 60))) -> Any:
-    """(frame, view, width, height) of every screen, and of what may lie over it."""
-    watch = Watch(path)
-    try:
-        for screen in SCREENS:
-            for overlay, metric in (("", ""), ("", "host:cpu_utilization"), ("help", ""), ("events", "")):
-                view = View(screen=screen.name, metric=metric, overlay=overlay, output=True)
-                for width, height in sizes:
-                    yield watch.look(shell.query(view, width, height)), view, width, height
-    finally:
-        watch.close()
+def _seen(
+    paths: list[str], sizes: Iterable[tuple[int, int]], glyphs: Glyphs = UTF8, message: str = ""
+) -> Iterator[str]:
+    """Every screen of recordings, of a metric of GPUs and of nodes, with what may lie over it: the terminal's lines."""
+    app, texts = live_screen(*paths, glyphs=glyphs), []
+
+    async def steps(pilot: Pilot[int]) -> None:
+        app.action_output()
+        await until(pilot, lambda: app.results[0].judgement is not None or asked_of(app.results[0]) is None)
+        for screen in TITLES:
+            if screen == "calls":  # of traces
+                continue
+            for metric in ("", "host:cpu_utilization"):
+                app.go(replace(app.view, screen=screen, metric=metric))
+                await until(
+                    pilot, lambda: app.results[0].query.metric == app.view.metric or app.view.screen == "compare"
+                )
+                for size in list(sizes)[: 1 if metric else None]:
+                    await pilot.resize_terminal(*size)
+                    await pilot.pause(0.1)
+                    texts.append((size[0], seen(app)))
+        for key in ("e", "escape", "question_mark", "question_mark", "m", "escape"):
+            app.say(message)
+            await pilot.press(key)
+            await pilot.pause(0.2)
+            texts.append((pilot.app.size.width, seen(app)))
+
+    work(app, steps, (100, 40))
+    for width, text in texts:
+        for line in text.splitlines():
+            harmless(line)
+            assert cell_len(line) <= width, line
+        yield text
 
 
-def test_screens_are_harmless_and_as_wide_as_the_terminal(recordings: list[str]) -> None:
+def test_screens_are_harmless_and_no_wider_than_the_terminal(recordings: list[str]) -> None:
     printed = "\n".join(ATTACKS).encode("utf-8", "backslashreplace") + bytes(range(256))
     seen = ""
     for number, path in enumerate(recordings):
-        for frame, view, width, height in _frames(path):
-            for glyphs in (UTF8, ASCII) if number == 0 else (UTF8,):
-                scene = Scene(frame, frame, view, width, height, glyphs, Output(path, printed), 2)
-                rows = shell.draw(scene, message=ATTACKS[number] if view.overlay else "")
-                for row in rows:
-                    line = text_of(row)
-                    harmless(line)
-                    assert "\n" not in line and cell_len(line) == width == cell_width(line), line
-                    seen += line
-                assert len(rows) == height
+        Path(log_of(path)).write_bytes(printed)
+        for glyphs in (UTF8, ASCII) if number == 0 else (UTF8,):
+            seen += "".join(_seen([path, path], [(30, 8), (80, 24), (190, 60)], glyphs, ATTACKS[number]))
     assert "label!" in seen and "message!" in seen and "node!" in seen
 
 
 def test_what_is_taken_away_from_the_screen_is_harmless(recordings: list[str], tmp_path: Path) -> None:
     for number, path in enumerate(recordings):
-        watch = Watch(path)
-        view = View(screen="gpus")
-        frame = watch.look(shell.query(view, 100, 30))
-        rows = shell.draw(Scene(frame, None, view, 100, 30, UTF8))
-        for ending in ("txt", "svg", "csv"):
-            export(rows, 100, frame, str(tmp_path / f"{number}.{ending}"), PRIVATE)
-        watch.close()
+        app = live_screen(path, view=View(screen="gpus"))
+
+        async def steps(_: Pilot[int], number: int = number, app: LiveScreen = app) -> None:
+            for ending in ("txt", "svg", "csv"):
+                picture = picture_of(app.export_screenshot())
+                export(picture, app.results[0], str(tmp_path / f"{number}.{ending}"), PRIVATE)
+
+        work(app, steps, (100, 30))
         harmless((tmp_path / f"{number}.txt").read_text(encoding="utf-8"))
         picture = ElementTree.parse(tmp_path / f"{number}.svg").getroot()
         assert {element.tag.partition("}")[2] for element in picture.iter()} <= {"svg", "rect", "path", "text"}
@@ -348,9 +365,7 @@ def test_names_of_a_megabyte_are_cut(tmp_path: Path) -> None:
     assert code == 0 and (tmp_path / "x.html").stat().st_size < 2_000_000
     code, out, err = gssr("analyze", "--run", "none such", str(path))
     assert code == 2 and not out and len(err) < 5_000
-    for frame, view, width, height in _frames(str(path), ((100, 30),)):
-        for row in shell.draw(Scene(frame, frame, view, width, height, UTF8, None, 2)):
-            assert cell_len(text_of(row)) == width
+    assert list(_seen([str(path)], [(100, 30)]))
 
 
 def test_merging_and_recording_speak_of_files_in_harmless_lines(tmp_path: Path) -> None:

@@ -103,6 +103,14 @@ def test_one_file_alone_can_ask_a_server() -> None:
     assert files == ["gssr/foreign/prometheus_server.py"]
 
 
+def test_one_file_alone_can_listen_on_a_network() -> None:
+    listens = re.compile(r"\bcreate_server\(|\bsocketserver\b|\bstart_server\(|\baiohttp\b|AF_INET")
+    files = [
+        path.relative_to(ROOT).as_posix() for path in (ROOT / "gssr").rglob("*.py") if listens.search(path.read_text())
+    ]
+    assert files == ["gssr/tui/serve.py"]
+
+
 def test_the_live_screen_has_no_socket_but_a_pair_of_its_own(tmp_path: Path, watched: dict[str, str]) -> None:
     script = (
         "import asyncio; from gssr.model.live.watch import Watch; from gssr.render.glyphs import UTF8;"

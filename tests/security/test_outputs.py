@@ -9,16 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from textual.pilot import Pilot
 from two_users import ATTACKER, VICTIM, as_user
 
 from gssr.backends.synthetic.bulk import Request, generate
 from gssr.cli import main
-from gssr.model.live.watch import Watch
-from gssr.render.glyphs import UTF8
 from gssr.store.output_file import PRIVATE, Access, access_of, output_file, output_folder
-from gssr.tui import shell
-from gssr.tui.export import export
-from gssr.tui.view import Scene, View
+from gssr.tui.export import export, picture_of
+from tests.looking import live_screen, work
 
 pytestmark = pytest.mark.xdist_group("two users")
 
@@ -50,14 +48,14 @@ def umask(mask: int) -> Iterator[None]:
 
 def take_away(recordings: Sequence[str], folder: str) -> int:
     """As ``x`` of the live screen does."""
-    watch, view = Watch(recordings[0]), View()
-    try:
-        frame = watch.look(shell.query(view, 80, 24))
-    finally:
-        watch.close()
-    rows = shell.draw(Scene(frame, None, view, 80, 24, UTF8))
-    for ending in ("txt", "png", "svg", "csv"):
-        export(rows, 80, frame, f"{folder}/screen.{ending}", access_of(recordings))
+    app = live_screen(recordings[0])
+
+    async def steps(_: Pilot[int]) -> None:
+        picture = picture_of(app.export_screenshot())
+        for ending in ("txt", "png", "svg", "csv"):
+            export(picture, app.results[0], f"{folder}/screen.{ending}", access_of(recordings))
+
+    work(app, steps, (80, 24))
     return 0
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from looking import frame_of
+from textual.pilot import Pilot
+from textual.widgets import Label
 
 from gssr.api.writing import from_pandas
 from gssr.makers import AMD, BOTH, NVIDIA, WORDS, maker_of, say
@@ -30,9 +31,9 @@ from gssr.report.page import PageOptions, Parts
 from gssr.report.terminal import page
 from gssr.score import NOT_ON_AMD
 from gssr.store.read.recording import open_recording
-from gssr.tui import shell
+from gssr.tui.app import LiveScreen
 from gssr.tui.order import metric_called
-from gssr.tui.view import Scene, View
+from tests.looking import live_screen, seen, work
 
 NVIDIAS = re.compile(r"nvidia-smi|dcgmi|DCGM|CUDA|\bNCCL|NVLink|\bSMs?\b|Hopper|GPM|nsys|\bMIG\b|cudaMem")
 TOLD = {metric.name for metric in METRICS if metric.amd}
@@ -135,11 +136,16 @@ def test_the_second_die_of_a_card_is_no_busier_than_the_first(files: dict[str, s
 
 
 def test_a_screen_says_it_in_the_words_of_its_gpus(files: dict[str, str]) -> None:
-    for name, said in (("amd", "xgmi tx"), ("mixed", "link tx"), ("nvml", "mcopy")):
-        view = View()
-        scene = Scene(frame_of(files[name], shell.query(view, 80, 24)), None, view, 80, 24, glyphs(False))
-        text = "\n".join(text_of(row) for row in shell.draw(scene))
-        assert said in text and ("nvl" in text) is False and (NOT_ON_AMD in text) is (name != "nvml")
+    for name, said in (("amd", "xGMI sent"), ("mixed", "NVLink/xGMI in"), ("nvml", "Memory copy")):
+        app = live_screen(files[name])
+
+        async def steps(_: Pilot[int], app: LiveScreen = app, name: str = name, said: str = said) -> None:
+            words = " ".join(re.sub("[│╭╮╰╯─]", " ", seen(app)).split())
+            assert said in words and "NVL" not in words.replace("NVLink/xGMI", ""), words
+            remark = str(app.query_one("#score-remark", Label).render())
+            assert (NOT_ON_AMD in remark) is (name != "nvml"), remark
+
+        work(app, steps, (160, 60))
     assert metric_called("xgmi_tx") == metric_called("nvl_tx") == "nvlink_tx_bytes"
 
 

@@ -5,15 +5,15 @@ from dataclasses import replace
 import frames
 import numpy as np
 import pytest
-from looking import scene_of
 from planted import PLANTS
 
 from gssr.metrics import BY_NAME
 from gssr.model.analyze import analyze
 from gssr.model.live.attention import attention
+from gssr.model.live.frame import Query
 from gssr.report.load_balancing import outliers_of
 from gssr.store.read.recording import open_recording
-from gssr.tui.view import View
+from tests.looking import judged
 
 NAN = np.nan
 
@@ -22,8 +22,8 @@ NAN = np.nan
 @pytest.mark.parametrize("name", [plant.name for plant in PLANTS])
 def test_page_and_screens_mark_the_same_gpus(plants, name: str, metric: str) -> None:
     found = analyze(open_recording(plants[name]).runs[0])
-    scene = scene_of(plants[name], View(screen="gpus", metric=metric), 160, 46)
-    marked = np.flatnonzero(attention(scene.frame).outlier).tolist()
+    frame = judged(plants[name], Query(metric))
+    marked = np.flatnonzero(attention(frame).outlier).tolist()
     assert sorted(outliers_of(found, BY_NAME[metric])) == marked
     if name in ("straggler", "slow_node"):
         assert marked

@@ -1,5 +1,6 @@
 """Metrics of the nodes on the screens: a row a node, beside the GPUs' or alone."""
 
+import re
 import subprocess
 import sys
 from contextlib import closing
@@ -9,24 +10,27 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from looking import SIZES, drawn, terminal_of
+from textual.pilot import Pilot
 
 from gssr.api.writing import from_pandas
 from gssr.metrics import NAMES, OF_NODES, metric_named
 from gssr.model.live.frame import Frame, Query
 from gssr.model.live.watch import Watch
+from gssr.model.verdicts.rules import TABLE
+from gssr.render.glyphs import UTF8
 from gssr.store.format.schema import TABLES
 from gssr.store.write.writer import Writer
-from gssr.tui import shell
+from gssr.tui.app import LiveScreen
 from gssr.tui.axis import full_scale
 from gssr.tui.judge import asked_of
 from gssr.tui.moves import MOVES, measured, of_metric
-from gssr.tui.view import ScreenName, View
+from gssr.tui.view import Scene, ScreenName, View
+from tests.looking import live_screen, looked_at, seen, until, work
 
 START, SECONDS = 1_700_000_000.0, 120
 LOADING = slice(60, 70)
 """Seconds in which the GPUs of the second node wait for its one busy core, and its disk."""
-SCREENS: tuple[ScreenName, ...] = ("job", "gpus", "map", "time", "balance", "why")
+SCREENS: tuple[ScreenName, ...] = ("job", "gpus", "time", "balance", "why")
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +77,11 @@ def looked(path: str, **asked: object) -> Frame:
         return watch.look(replace(Query(), **asked))  # type: ignore[arg-type]
 
 
+def scene_of(path: str, view: View) -> Scene:
+    with closing(Watch(path)) as watch:
+        return Scene(watch.look(view.query(80)), None, view, 80, 24, UTF8)
+
+
 def test_a_metric_of_nodes_has_a_row_for_each(job: str) -> None:
     frame = looked(job, metric="host:cpu_utilization", columns=12, width=10.0)
     assert [frame.place(at) for at in range(frame.n_gpus)] == ["n1", "n2"] and frame.noun == "node"
@@ -115,19 +124,19 @@ def test_rates_are_drawn_against_a_round_number_above_the_greatest(job: str) -> 
 
 def test_every_metric_of_nodes_is_reached_by_its_key(job: str) -> None:
     view, seen = View(), set()
-    for _ in range(len(measured(terminal_of(job, view)))):
-        view = MOVES["next_metric"](terminal_of(job, view))
+    for _ in range(len(measured(scene_of(job, view)))):
+        view = MOVES["next_metric"](scene_of(job, view))
         seen.add(view.metric)
         assert metric_named(view.metric) is not None
     assert {name for name in OF_NODES if not name.startswith(("host:net", "host:fabric"))} <= seen
-    assert "sm_active" in seen and measured(terminal_of(job, view)) == measured(terminal_of(job, View()))
+    assert "sm_active" in seen and measured(scene_of(job, view)) == measured(scene_of(job, View()))
 
 
 def test_a_selection_becomes_the_nodes_of_its_gpus_and_back(job: str) -> None:
-    view = View(screen="gpus", selection=(3,), gpu=3, metric="sm_active")
-    after = MOVES["next_metric"](terminal_of(job, view))
-    assert after.metric == "host:cpu_utilization" and after.selection == (1,) and after.gpu == 1
-    scene = terminal_of(job, after)
+    view = View(screen="gpus", selection=(3,), metric="sm_active")
+    after = MOVES["next_metric"](scene_of(job, view))
+    assert after.metric == "host:cpu_utilization" and after.selection == (1,)
+    scene = scene_of(job, after)
     assert scene.frame.of_gpus is not None and scene.frame.of_gpus.query.gpus == (2, 3)
     back = of_metric(scene, "sm_active")
     assert back.metric == "sm_active" and back.selection == (2, 3)
@@ -135,55 +144,57 @@ def test_a_selection_becomes_the_nodes_of_its_gpus_and_back(job: str) -> None:
 
 def test_the_rules_are_asked_the_same_whatever_metric_is_looked_at(job: str) -> None:
     view = View()
-    own, of_nodes = (terminal_of(job, replace(view, metric=metric)).frame for metric in ("", "host:cpu_utilization"))
+    own, of_nodes = (scene_of(job, replace(view, metric=metric)).frame for metric in ("", "host:cpu_utilization"))
     asked = [asked_of(replace(frame, query=replace(frame.query, causes=None))) for frame in (own, of_nodes)]
     assert asked[0] is None  # nobody asks
-    from gssr.model.verdicts.rules import TABLE
-
     with closing(Watch(job)) as watch:
-        frames = [
-            watch.look(shell.query(replace(view, metric=name), 80, 24, TABLE)) for name in ("", "host:read_bytes")
-        ]
+        frames = [watch.look(replace(view.query(80), metric=name, causes=TABLE)) for name in ("", "host:read_bytes")]
     assert asked_of(frames[0]) == asked_of(frames[1]) is not None
 
 
 def test_the_dip_of_the_gpus_stands_beside_what_the_nodes_did(job: str) -> None:
-    lines = drawn(job, View(screen="time", cursor=START + LOADING.start + 5), 100, 30)
-    panel = "\n".join(lines[-6:])
-    assert " cpu         31.0 %" in panel and " disk rd  1555 MB/s" in panel
-    whole = "\n".join(drawn(job, View(screen="time"), 100, 30)[-6:])
-    assert " cpu         57.6 %" in whole
+    then, whole = looked_at(
+        job, views=[View(screen="time", cursor=START + LOADING.start + 5), View(screen="time")], size=(110, 40)
+    )
+    assert re.search(r"CPU +31\.0 %", then) and re.search(r"[Rr]ead\S* +1555 MB/s|1\.55 GB/s", then)
+    assert re.search(r"CPU +57\.6 %", whole)
 
 
-def test_job_keeps_the_gpus_score_and_bars(job: str) -> None:
-    own, of_nodes = (drawn(job, View(metric=metric)) for metric in ("", "host:cpu_utilization"))
-    assert of_nodes[1:4] == own[1:4] and any("Node CPU, %" in line for line in of_nodes)
-    assert any(line.startswith("  n2") for line in of_nodes)
+def test_job_keeps_the_gpus_score(job: str) -> None:
+    own, of_nodes = looked_at(job, views=[View(), View(metric="host:cpu_utilization")], size=(120, 40))
+    assert "of all nodes" in of_nodes and re.search(r"^.*\bn2 ", of_nodes, re.M)
+    assert own.splitlines()[3:7][0][:40] == of_nodes.splitlines()[3:7][0][:40]
 
 
 @pytest.mark.parametrize("screen", SCREENS)
-def test_every_screen_fits_whatever_the_nodes_did(job: str, cpu_node: str, screen: ScreenName) -> None:
+def test_every_screen_draws_whatever_the_nodes_did(job: str, cpu_node: str, screen: ScreenName) -> None:
     for path in (job, cpu_node):
-        for width, height in SIZES:
-            for metric in ("", "host:cpu_utilization", "host:fabric_rx_bytes"):
-                rows = drawn(path, View(screen=screen, metric=metric), width, height)
-                assert len(rows) == height and {len(row) for row in rows} == {width}
+        app = live_screen(path, view=View(screen=screen))
+
+        async def steps(pilot: Pilot[int], app: LiveScreen = app) -> None:
+            for metric in ("host:cpu_utilization", "host:fabric_rx_bytes"):
+                app.look(replace(app.view, metric=metric))
+                for size in ((40, 10), (80, 24), (200, 60)):
+                    await pilot.resize_terminal(*size)
+                    await until(pilot, lambda: len(seen(app).splitlines()) >= 8)
+
+        work(app, steps, (80, 24))
 
 
 @pytest.mark.parametrize("screen", SCREENS)
 def test_where_there_is_no_gpu_the_node_is_shown(cpu_node: str, screen: ScreenName) -> None:
-    scene = terminal_of(cpu_node, View(screen=screen))
-    frame = scene.frame
+    frame = scene_of(cpu_node, View(screen=screen)).frame
     assert frame.by_node and frame.n_gpus == 1 and frame.grid.metric == "host:cpu_utilization"
     assert np.isfinite(frame.grid.values).any() and asked_of(frame) is None
-    text = "\n".join(drawn(cpu_node, View(screen=screen)))
+    (text,) = looked_at(cpu_node, views=[View(screen=screen)], size=(120, 40))
     assert "0 GPUs on 1 node" in text and "cpu" in text.lower()
-    assert "judging" not in text and "lowest GPU" not in text
+    assert "The rules look at" not in text and "lowest GPU" not in text
 
 
 def test_the_job_screen_says_why_no_gpu_was_recorded(cpu_node: str) -> None:
-    text = "\n".join(drawn(cpu_node, View(screen="job"), 120))
-    assert "score unknown: no GPU was recorded: NVIDIA's driver shows this process no GPU" in text
+    (text,) = looked_at(cpu_node, views=[View()], size=(200, 60))
+    words = " ".join(text.replace("│", " ").split())
+    assert "No GPU was recorded" in words and "NVIDIA's driver shows this process no GPU" in words
 
 
 @pytest.mark.parametrize("n_gpus", [0, 2])

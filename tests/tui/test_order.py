@@ -1,4 +1,4 @@
-"""Which GPUs lists show, and in which order."""
+"""Which GPUs lists show, and in which order; where Esc goes."""
 
 from dataclasses import replace
 
@@ -7,14 +7,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from textual.pilot import Pilot
 
 from gssr.model.live.frame import Frame
 from gssr.render.glyphs import UTF8
+from gssr.tui.gpus.columns import MEAN, NOW
+from gssr.tui.gpus.table import GpuTable
 from gssr.tui.moves import MOVES
-from gssr.tui.order import ordered, parse_filter, percentiles
-from gssr.tui.screens.job import to_look_at
+from gssr.tui.order import parse_filter, passing, percentiles
 from gssr.tui.steady_order import SteadyOrders
 from gssr.tui.view import Scene, View
+from tests.looking import Fixed, live_screen, until, work
 
 NAN = np.nan
 LEVELS = np.array([0.8, 0.1, 0.7, 0.6, 0.5, 0.9, 0.3, 0.2])
@@ -25,8 +28,8 @@ def scene_of(view: View, frame: Frame | None = None) -> Scene:
     return Scene(frame or frames.frame_of(np.tile(LEVELS[:, None], 6)), None, view, 80, 22, UTF8)
 
 
-def shown(text: str = "", **view: object) -> list[int]:
-    return ordered(scene_of(View(filter=text, **view))).gpus.tolist()  # type: ignore[arg-type]
+def shown(text: str) -> list[int]:
+    return np.flatnonzero(passing(scene_of(View()).frame, text)).tolist()
 
 
 @pytest.mark.parametrize(
@@ -59,39 +62,42 @@ def test_a_filter_shows_what_it_says(text: str, expected: set[int]) -> None:
 def test_a_filter_that_is_none_says_why_and_hides_nothing(text: str, named: str) -> None:
     with pytest.raises(ValueError, match=named):
         parse_filter(text)
-    order = ordered(scene_of(View(filter=text)))
-    assert named in order.problem and len(order.gpus) == 8
+    app = live_screen(Fixed(scene_of(View()).frame), view=View(screen="gpus", filter=text))
 
+    async def steps(pilot: Pilot[int]) -> None:
+        table = app.query_one(GpuTable)
+        await until(pilot, lambda: len(table.order) == 8)
+        assert named in table.problem
 
-def test_the_lowest_come_first_and_reverse_turns_it_round() -> None:
-    assert shown() == [1, 7, 6, 4, 3, 2, 0, 5]
-    assert shown(reverse=True) == [5, 0, 2, 3, 4, 6, 7, 1]
-    assert shown(sort="place") == list(range(8))
-    assert shown(sort="place", reverse=True) == list(range(7, -1, -1))
+    work(app, steps)
 
 
 def test_what_is_unknown_comes_last_either_way() -> None:
     values = np.tile(LEVELS[:, None], 6)
     values[3] = NAN
-    frame = frames.frame_of(values)
-    for sort in ("mean", "now", "p05", "p95"):
-        for reverse in (False, True):
-            view = View(sort=sort, reverse=reverse)  # type: ignore[arg-type]
-            assert ordered(scene_of(view, frame)).gpus[-1] == 3
+    app = live_screen(Fixed(frames.frame_of(values)), view=View(screen="gpus"))
 
+    async def steps(pilot: Pilot[int]) -> None:
+        table = app.query_one(GpuTable)
+        await until(pilot, lambda: len(table.order) == 8)
+        for column in (NOW, MEAN, "p05", "p95"):
+            for _ in range(2):
+                table.sort_by(column)
+                assert table.order[-1] == 3 and table.order[0] == (5 if table.descending else 1)
 
-def test_with_a_time_cursor_now_means_then() -> None:
-    values = np.tile(LEVELS[:, None], 6)
-    values[5, 2] = 0.0
-    frame = frames.frame_of(values)
-    view = View(sort="now", cursor=frames.START + 25)
-    assert ordered(scene_of(view, frame)).gpus[0] == 5
-    assert ordered(scene_of(replace(view, cursor=None), frame)).gpus[0] == 1
+    work(app, steps)
 
 
 def test_only_the_selection_is_listed() -> None:
-    assert shown(selection=(0, 5, 7)) == [7, 0, 5]
-    assert ordered(scene_of(View(selection=(0, 5, 7), filter="sm<30"))).candidates == 3
+    view = View(screen="gpus", selection=(0, 5, 7), filter="sm<30")
+    app = live_screen(Fixed(scene_of(View()).frame), view=view)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        table = app.query_one(GpuTable)
+        await until(pilot, lambda: table.order.tolist() == [7])
+        assert "1 of 3 pass" in str(table.border_subtitle)
+
+    work(app, steps)
 
 
 @given(st.lists(st.lists(st.one_of(st.just(NAN), st.floats(0, 1)), min_size=5, max_size=5), min_size=1, max_size=9))
@@ -106,23 +112,25 @@ def test_outliers_are_reached_one_after_another_and_around_the_end() -> None:
     values = np.full((12, 6), 0.8)
     values[[2, 9]] = 0.1
     values[5, 2] = NAN
-    scene = scene_of(View(screen="gpus"), frames.frame_of(values))
-    seen = []
-    for _ in range(4):
-        scene = scene._replace(view=MOVES["next_outlier"](scene))
-        seen.append(scene.view.gpu)
-    assert set(seen[:3]) == {2, 5, 9} and seen[3] == seen[0]
-    back = MOVES["previous_outlier"](scene)
-    assert back.gpu == seen[2]
+    app = live_screen(Fixed(frames.frame_of(values)), view=View(screen="gpus"))
 
+    async def steps(pilot: Pilot[int]) -> None:
+        table = app.query_one(GpuTable)
+        await until(pilot, lambda: len(table.order) == 12)
+        table.focus()
+        seen = []
+        for _ in range(4):
+            await pilot.press("n")
+            seen.append(table.gpu)
+        assert set(seen[:3]) == {2, 5, 9} and seen[3] == seen[0]
+        await pilot.press("N")
+        assert table.gpu == seen[2]
 
-def test_without_outliers_the_cursor_stays() -> None:
-    scene = scene_of(View(screen="gpus", gpu=3), frames.frame_of(np.full((6, 4), 0.5)))
-    assert MOVES["next_outlier"](scene) == scene.view
+    work(app, steps)
 
 
 def test_esc_lets_go_of_a_filter_before_it_goes_back() -> None:
-    down = View().down(screen="gpus", gpu=2)
+    down = View().down(screen="gpus", selection=(2,))
     scene = scene_of(replace(down, filter="sm<30"))
     assert MOVES["back"](scene) == down
     assert MOVES["back"](scene_of(down)).screen == "job"
@@ -133,25 +141,23 @@ def means_of(means: list[float], state: str = "live") -> Frame:
     return frames.frame_of(np.repeat(np.array(means)[:, None], 6, axis=1), state=state)
 
 
+def order(orders: SteadyOrders, means: list[float], state: str = "live") -> list[int]:
+    frame = means_of(means, state)
+    gpus, values = np.arange(len(means)), frame.window.per_gpu("sm_active")
+    return orders.steady(frame, "mean", gpus, values, 1.0).tolist()
+
+
 def test_a_list_of_a_run_that_grows_is_sorted_anew_only_when_that_can_be_seen() -> None:
     orders = SteadyOrders()
-
-    def order(means: list[float], state: str = "live") -> list[int]:
-        scene = scene_of(View(sort="mean"), means_of(means, state))._replace(orders=orders)
-        assert to_look_at(scene).tolist() == ordered(scene).gpus.tolist()
-        return ordered(scene).gpus.tolist()
-
-    assert order([0.801, 0.8, 0.6]) == [2, 1, 0]
-    assert order([0.799, 0.8, 0.6]) == [2, 1, 0]
-    assert order([0.799, 0.8, 0.6], "ended") == [2, 0, 1]
-    assert order([0.78, 0.8, 0.6]) == [2, 0, 1]
-    assert order([0.802, 0.8, 0.6]) == [2, 0, 1]
+    assert order(orders, [0.801, 0.8, 0.6]) == [2, 1, 0]
+    assert order(orders, [0.799, 0.8, 0.6]) == [2, 1, 0]
+    assert order(orders, [0.799, 0.8, 0.6], "ended") == [2, 0, 1]
+    assert order(orders, [0.78, 0.8, 0.6]) == [2, 0, 1]
+    assert order(orders, [0.802, 0.8, 0.6]) == [2, 0, 1]
 
 
-def test_a_screen_does_not_keep_the_order_of_another() -> None:
-    """One recording, shown twice in a process, has the same path and run."""
-    before, after = means_of([0.801, 0.8, 0.6]), means_of([0.799, 0.8, 0.6])
+def test_a_list_does_not_keep_the_order_of_another() -> None:
     orders = SteadyOrders()
-    assert ordered(scene_of(View(), before)._replace(orders=orders)).gpus.tolist() == [2, 1, 0]
-    assert ordered(scene_of(View(), after)._replace(orders=SteadyOrders())).gpus.tolist() == [2, 0, 1]
-    assert ordered(scene_of(View(), after)._replace(orders=orders)).gpus.tolist() == [2, 1, 0]
+    assert order(orders, [0.801, 0.8, 0.6]) == [2, 1, 0]
+    assert order(SteadyOrders(), [0.799, 0.8, 0.6]) == [2, 0, 1]
+    assert order(orders, [0.799, 0.8, 0.6]) == [2, 1, 0]

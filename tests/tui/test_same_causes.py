@@ -3,7 +3,7 @@
 import json
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -17,6 +17,9 @@ from growing import commit_all
 from hypothesis import given
 from hypothesis import strategies as st
 from test_watch import Clock
+from textual.pilot import Pilot
+from textual.widget import Widget
+from textual.widgets import Label
 
 from gssr.backends.synthetic.bulk import Request, generate
 from gssr.cli import main
@@ -25,20 +28,19 @@ from gssr.model.live.frame import Frame
 from gssr.model.live.watch import Watch
 from gssr.model.results import Judgement, Severity, Verdict
 from gssr.model.verdicts.rules import TABLE
-from gssr.render.glyphs import UTF8
-from gssr.render.roles import text_of
-from gssr.render.verdicts import LOOKS
+from gssr.render.cells import clean
 from gssr.store.format.rows import Gpu
 from gssr.store.read.recording import RunReader, open_recording
 from gssr.store.read.window_edges import Window
 from gssr.store.write.writer import Writer
-from gssr.tui import judge, shell
+from gssr.tui import judge
+from gssr.tui.job.verdict_cards import MOST_CARDS, VerdictCard
 from gssr.tui.producer import Frames, Producer
-from gssr.tui.screens import BY_NAME, why
-from gssr.tui.view import Scene, View
+from gssr.tui.view import View
+from gssr.tui.why.causes import Cause
+from tests.looking import live_screen, until, work
 
-WIDTH, HEIGHT = 500, 120
-MARKS = {f"{mark:<3}" for mark, _ in LOOKS.values()}
+COLUMNS = 500
 
 
 def _synthetic(scenario: str) -> Callable[[str], object]:
@@ -53,7 +55,7 @@ def _planted(name: str, n_nodes: int, seconds: int) -> Callable[[str], object]:
 JOBS: dict[str, tuple[str, Callable[[str], object]]] = {
     "idle": ("gpus_unused", _synthetic("idle")),
     "start-up": ("start_up", _synthetic("startup")),
-    "imbalanced": ("straggler", _synthetic("imbalanced")),
+    "imbalanced": ("imbalance", _synthetic("imbalanced")),
     "slow node": ("throttled_thermal", _planted("slow_node", 4, 100)),
     "data loading": ("transfer_bound", _planted("io_dip", 2, 320)),
 }
@@ -118,9 +120,9 @@ class Screens:
             self._frame = frames[0]
             self._came.notify()
 
-    def judged(self, view: View, n_rows: int, state: str) -> Scene:
-        """The screen once all of the recording is judged as it is now."""
-        query = shell.query(view, WIDTH, HEIGHT, TABLE)
+    def judged(self, view: View, n_rows: int, state: str) -> Frame:
+        """The result once all of the recording is judged as it is now."""
+        query = replace(view.query(COLUMNS), causes=TABLE)
         self._producer.ask((query,))
 
         def arrived() -> bool:
@@ -139,30 +141,21 @@ class Screens:
         with self._came:
             assert self._came.wait_for(arrived, timeout=120), self._frame
             assert self._frame is not None
-            return Scene(self._frame, None, view, WIDTH, HEIGHT, UTF8)
+            return self._frame
 
     def close(self) -> None:
         self._producer.leave()
 
 
-def titles(scene: Scene, screen: str) -> list[str]:
-    """Of the verdicts that a screen names, in its order."""
-    rows = BY_NAME[screen].draw(scene._replace(view=View(screen=screen)))  # type: ignore[arg-type,index]
-    begins = (
-        (row, next((n for n, span in enumerate(row[:2]) if span.text.replace(">", " ") in MARKS), None)) for row in rows
-    )
-    return [text_of(row[at + 1 :]).strip() for row, at in begins if at is not None]
-
-
-def page(path: str, scene: Scene, capsys: pytest.CaptureFixture[str]) -> list[dict[str, str]]:
-    """The verdicts of ``gssr analyze --json`` on the window that the scene shows."""
+def page(path: str, frame: Frame, capsys: pytest.CaptureFixture[str]) -> list[dict[str, str]]:
+    """The verdicts of ``gssr analyze --json`` on the window that the frame shows."""
     words = ["analyze", "--json", path]
-    asked = judge.asked_of(scene.frame)
+    asked = judge.asked_of(frame)
     assert asked is not None
     for flag, time in zip(("--from", "--to"), asked[1].window, strict=True):
         words += [flag, datetime.fromtimestamp(time, UTC).isoformat()] if math.isfinite(time) else []
     if asked[0].gpus:
-        words += ["--gpus", ",".join(scene.frame.place(gpu) for gpu in asked[0].gpus)]
+        words += ["--gpus", ",".join(frame.place(gpu) for gpu in asked[0].gpus)]
     assert main(words) == 0
     found: list[dict[str, str]] = json.loads(capsys.readouterr().out)["runs"][0]["verdicts"]
     return found
@@ -195,13 +188,38 @@ def test_page_and_screens_name_the_same_causes(name: str, tmp_path: Path, capsys
             if state == "ended":
                 job.end()
             for view in (View(), part, two):
-                scene = screens.judged(view, job.written, state)
-                told = page(job.path, scene, capsys)
-                assert [verdict["title"] for verdict in told] == titles(scene, "why"), (state, view.span)
-                shown = titles(scene, "job")
-                assert shown == titles(scene, "why")[: len(shown)] and bool(shown) == bool(told)
+                frame = screens.judged(view, job.written, state)
+                told = page(job.path, frame, capsys)
+                assert frame.judgement is not None
+                titles = [verdict.title for verdict in frame.judgement.verdicts]
+                assert [verdict["title"] for verdict in told] == titles, (state, view.span)
                 found.append([verdict["code"] for verdict in told])
     assert expected in found[0] and expected in found[3], found
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_job_and_why_show_them_in_their_order(name: str, tmp_path: Path) -> None:
+    JOBS[name][1](str(tmp_path / "whole.sql"))
+    app = live_screen(str(tmp_path / "whole.sql"))
+
+    def said(widgets: Iterable[Widget], title: str) -> list[str]:
+        return [str(each.query_one(title, Label).render()) for each in widgets if each.display]
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: app.results[0].judgement is not None)
+        judgement = app.results[0].judgement
+        assert judgement is not None and judgement.verdicts
+        expected = [(verdict.severity, clean(verdict.title)) for verdict in judgement.verdicts]
+        shown = said(app.query(VerdictCard), ".card-title")
+        assert len(shown) == min(len(expected), MOST_CARDS)
+        await pilot.press("5")
+        await until(pilot, lambda: len(app.query(Cause)) == len(expected))
+        cards = said(app.query(Cause), ".cause-title")
+        assert len(cards) == len(expected)
+        for text, (severity, title) in [*zip(shown, expected, strict=False), *zip(cards, expected, strict=True)]:
+            assert severity in text and title in text
+
+    work(app, steps, (200, 60))
 
 
 def _verdict(code: str, severity: Severity = "warning") -> Verdict:
@@ -231,8 +249,11 @@ def test_a_growing_run_is_judged_from_30_s_on_and_says_so_until_then(seconds: fl
     frame = replace(frames.frame_of(np.full((4, 60), 0.5), state="live"), last=frames.START + seconds)
     frame = replace(frame, query=replace(frame.query, causes=TABLE))
     assert (judge.asked_of(frame) is None) == (seconds < judge.LEAST_SECONDS)
-    said = text_of(why.headlines(Scene(frame, None, View(), WIDTH, HEIGHT, UTF8), 1, "")[0])
-    assert said.startswith("judging" if seconds >= judge.LEAST_SECONDS else "too early to say")
+    said = judge.not_judged(frame)
+    assert said.startswith(
+        "The rules look" if seconds >= judge.LEAST_SECONDS else "Where the GPU time goes is told from"
+    )
+    assert seconds >= judge.LEAST_SECONDS or f"in {judge.LEAST_SECONDS - seconds:.0f} s" in said
 
 
 @pytest.mark.parametrize("cost", [0.01, 0.4, 30.0])

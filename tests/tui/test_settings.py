@@ -31,13 +31,13 @@ def test_without_a_file_nothing_is_said(file: Path) -> None:
 
 def test_what_it_says_is_taken(file: Path) -> None:
     assert written(file, 'theme = "ansi-light"\n') == Settings(theme="ansi-light")
-    assert written(file, 'screen = "Map"\nmetric = "sm"\n') == Settings(screen="map", metric="sm_active")
+    assert written(file, 'screen = "GPUs"\nmetric = "sm"\n') == Settings(screen="gpus", metric="sm_active")
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ('screen = "mop"', "did you mean map"),
+        ('screen = "gpu"', "did you mean gpus"),
         ('metric = "sm_activ', "Illegal character|Unterminated|Expected"),
         ('metric = "nothing"', "no metric"),
         ('theme = "dark"', "ansi-dark, ansi-light"),

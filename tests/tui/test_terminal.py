@@ -95,6 +95,11 @@ def gone(pid: int) -> bool:
     return False
 
 
+ON = {
+    "job": "GPU saturation", "gpus": r"GPU. *(now|last)", "time": "all metrics", "balance": "what evening out would give",
+    "why": "what keeps it from being saturated", "compare": "was another run better",
+}  # fmt: skip
+"""What only this screen shows, by its name, in their order."""
 COLOURS = re.compile(r"\x1b\[[\d;]*(?:3[0-7]|9[0-7]|38;5;\d+)m")
 
 
@@ -106,44 +111,42 @@ def test_every_terminal_shows_every_screen(
 ) -> None:
     variables = {"TERM": term} | ({"NO_COLOR": "1"} if colourless else {})
     tmux.start(plants["before"], plants["after"], *(["--ascii"] if plain else []), **variables)
-    tmux.shows(r"Job 1/7")
-    drawn = "" if plain or term == "linux" else r"[^\x00-\x7f].*"
-    for number, name in enumerate(("Job", "GPUs", "Map", "Time", "Balance", "Why", "Compare"), 1):
+    tmux.shows(ON["job"])
+    for number, shown in enumerate(ON.values(), 1):
         tmux.press(str(number))
-        text = tmux.shows(rf"(?s){name} {number}/7\n(?!one moment).*{drawn}\[{number}\]")
-        assert text.isascii() == (not drawn), text
+        text = tmux.shows(shown)
+        assert text.isascii() == (plain or term == "linux"), text
         assert bool(COLOURS.search(tmux.text(styles=True))) != colourless
     tmux.press("?")
-    tmux.shows("the line above")
-    tmux.press("q")
-    tmux.shows(r"Compare 7/7\n(?!Compare)")
+    tmux.shows(r"c Other run *\n.*compare with")  # of the panel of keys, not of the footer
     tmux.press("q")
     assert gone(tmux.pid)
 
 
 def test_the_locale_c_is_drawn_in_ascii(plants: dict[str, str], tmux: Tmux) -> None:
     tmux.start(plants["healthy"], LC_ALL="C")
-    assert tmux.shows("Job 1/7\n(.*\n){10}").isascii()
+    assert tmux.shows(ON["job"] + "(.*\n){10}").isascii()
     tmux.press("m")
-    assert tmux.shows("Metric: ").isascii()
+    assert tmux.shows("- metric ").isascii()
 
 
 def test_a_resize_storm_ends_in_a_screen_of_the_last_size(plants: dict[str, str], tmux: Tmux) -> None:
     tmux.start(plants["late_start"], COLUMNS="80", LINES="24")  # as a shell may have exported
-    tmux.shows("Job 1/7")
+    tmux.shows(ON["job"])
     for number, size in enumerate([(20, 5), (300, 100), (41, 11), (160, 48), (1, 1), (79, 23), (2, 60)] * 3):
         tmux.resize(*size)
-        tmux.press(str(number % 7 + 1))
+        tmux.press(str(number % 5 + 1))
     tmux.resize(100, 30)
-    tmux.press("4")
-    text = tmux.shows(r"^(?=.{100}\n)GSSR.*Time 4/7\n(?!one moment)(.*\n){28}.*q quit\n")
-    assert len(text.rstrip("\n").split("\n")) == 30
+    tmux.press("3")
+    text = tmux.shows(r"ended(.*\n){2,4}.*every GPU over time(.*\n)*.*all metrics(.*\n)*.*Commands\n")
+    lines = text.strip("\n").split("\n")
+    assert len(lines) == 30 and max(map(len, lines)) == 100
 
 
 def test_a_file_replaced_under_it_is_shown_and_a_removed_one_stays(tmp_path: Path, tmux: Tmux) -> None:
     path = tmp_path / "a.sql"
     tmux.start(str(path))
-    tmux.shows(r"waiting for /")
+    tmux.shows(r"waiting for\s+/")
     first = Growing(path, n_gpus=2)
     first.grow(40)
     tmux.shows("2 GPUs")
@@ -158,7 +161,7 @@ def test_a_file_replaced_under_it_is_shown_and_a_removed_one_stays(tmp_path: Pat
     tmux.shows(r"ended \(exit 7\)")
     path.write_bytes(b"something else altogether")
     tmux.press("2")
-    tmux.shows("GPUs 2/7")
+    tmux.shows(ON["gpus"])
     tmux.press("q")
     assert gone(tmux.pid)
 
@@ -166,39 +169,39 @@ def test_a_file_replaced_under_it_is_shown_and_a_removed_one_stays(tmp_path: Pat
 def test_ctrl_z_gives_the_shell_back_and_fg_the_screen(plants: dict[str, str], tmux: Tmux) -> None:
     tmux.shell()
     tmux.press(" ".join([*TUI, plants["before"], plants["after"]]), "Enter")
-    tmux.shows("Job 1/7")
-    for number, name in ((2, "GPUs"), (4, "Time")):
+    tmux.shows(ON["job"])
+    for number, name in ((2, "gpus"), (3, "time")):
         tmux.press("C-z")
         tmux.shows(r"Stopped[^$]*\n\$ ?\n")
         tmux.press("fg", "Enter")
-        tmux.shows(r"^GSSR(.*\n){23}.*q quit")  # all of it is drawn anew
+        tmux.shows(r"ended(.*\n){23}.*Commands")  # all of it is drawn anew
         tmux.press(str(number))
-        tmux.shows(rf"{name} {number}/7")
+        tmux.shows(ON[name])
     tmux.press("q")
     tmux.shows(r"gssr tui [^$]*\n\$ ?\n")
 
 
 def test_ctrl_z_without_a_shell_says_so(plants: dict[str, str], tmux: Tmux) -> None:
     tmux.start(plants["healthy"])
-    tmux.shows("Job 1/7")
+    tmux.shows(ON["job"])
     tmux.press("C-z")
     tmux.shows("no shell here to go back to")
     tmux.press("2")
-    tmux.shows("GPUs 2/7")
+    tmux.shows(ON["gpus"])
 
 
 def test_what_is_pasted_into_the_screen_is_no_keys_and_into_the_prompt_is_typed(
     plants: dict[str, str], tmux: Tmux
 ) -> None:
     tmux.start(plants["straggler"])
-    tmux.shows("Job 1/7\n(.*\n)*.*q quit")
+    tmux.shows(ON["job"] + "(.*\n)*.*Commands")
     tmux.paste("2q\nsm<30\x03")
     tmux.press("2", "/")
-    tmux.shows(r"GPUs 2/7(.*\n)*Filter: ")
+    tmux.shows(r"Enter keeps")
     tmux.paste("nid000007\nq")
-    tmux.shows("Filter: nid000007")
+    tmux.shows("4 of 32 pass nid000007|nid000007 *\n")
     tmux.press("Enter")
-    tmux.shows("4 GPUs? of|nid000007:2")
+    tmux.shows("nid000007:2")
     tmux.press("q")
     assert gone(tmux.pid)
 
@@ -207,13 +210,13 @@ def test_a_file_alone_opens_and_a_slip_in_its_name_does_not_wait(plants: dict[st
     tmux.shell()
     path = Path(plants["straggler"])
     tmux.press(f"cd {path.parent}; {sys.executable} -m gssr {path.name}", "Enter")
-    tmux.shows("GSSR .*Job 1/7")
+    tmux.shows(ON["job"])
     tmux.press("q")
     tmux.shows(r"straggler.sql\n\$ ?\n")
     tmux.press(f"{sys.executable} -m gssr tui stragler.sql", "Enter")
     tmux.shows(r"gssr: stragler.sql: no such file; did you mean straggler.sql\? --wait")
     tmux.press(f"clear; {sys.executable} -m gssr tui --wait stragler.sql", "Enter")
-    tmux.shows(r"waiting for stragler.sql\n(.*\n)*not there yet; here are \w")
+    tmux.shows(r"waiting for stragler.sql\n(.*\n)* *not there yet; here are \w")
 
 
 class Pty:
@@ -249,7 +252,7 @@ def test_until_the_screen_comes_it_says_what_it_reads(plants: dict[str, str]) ->
     """Before the parts that draw are there, and on their blank screen."""
     terminal = Pty(plants["healthy"])
     try:
-        terminal.read_until(b" score ")
+        terminal.read_until(b"score")
     finally:
         os.kill(terminal.pid, signal.SIGKILL)
         os.waitpid(terminal.pid, 0)
@@ -257,14 +260,14 @@ def test_until_the_screen_comes_it_says_what_it_reads(plants: dict[str, str]) ->
     before, _, drawn = terminal.written.partition(b"\x1b[?1049h")
     said = f"reading {Path(plants['healthy']).name} ".encode()
     assert before.startswith(said) and before.endswith(b"\r\x1b[K")
-    assert drawn.index(said) < drawn.index(b" score ")
+    assert drawn.index(said) < drawn.index(b"score")
 
 
 @pytest.mark.parametrize("ignored", (False, True), ids=("as_usual", "where_hangups_are_ignored"))
 def test_without_its_terminal_it_ends_and_does_not_spin(plants: dict[str, str], ignored: bool) -> None:
     terminal = Pty(plants["healthy"], ignored=ignored)
     try:
-        terminal.read_until(b" score ")
+        terminal.read_until(b"score")
         terminal.take_away()
         assert gone(terminal.pid)
     finally:
@@ -282,7 +285,7 @@ def test_ended_by_a_signal_it_leaves_the_terminal_as_it_was(plants: dict[str, st
     terminal = Pty(plants["healthy"])
     try:
         modes = termios.tcgetattr(terminal.fd)
-        terminal.read_until(b" score ")
+        terminal.read_until(b"score")
         assert termios.tcgetattr(terminal.fd) != modes
         os.kill(terminal.pid, how)
         terminal.read_until(b"\x1b[?1049l")
@@ -296,7 +299,7 @@ def test_ended_by_a_signal_it_leaves_the_terminal_as_it_was(plants: dict[str, st
 
 def test_a_hangup_ends_it(plants: dict[str, str], tmux: Tmux) -> None:
     tmux.start(plants["healthy"])
-    tmux.shows("Job 1/7")
+    tmux.shows(ON["job"])
     pid = tmux.pid
     os.kill(pid, signal.SIGHUP)
     assert gone(pid)

@@ -9,9 +9,8 @@ from frames import START, frame_of
 from gssr.model.compare.alignment import aligned
 from gssr.model.live.frame import Query
 from gssr.render.glyphs import UTF8
-from gssr.render.roles import text_of
-from gssr.tui import shell
 from gssr.tui.moves import MOVES
+from gssr.tui.shared.top_bar import pieces_of
 from gssr.tui.view import Scene, View
 
 N = 40
@@ -45,10 +44,10 @@ def test_young_samples_of_a_growing_run_can_still_be_zoomed_into(kept) -> None:
     assert (view.span < 10.0 * N) == (kept > 0)
 
 
-def test_the_header_says_that_samples_were_not_kept_where_that_shows() -> None:
-    assert "thinned to 10 s" in text_of(shell.header(scene(10.0, START + 100)))
-    for whole in (scene(10.0, -np.inf), scene(10.0, START)):
-        assert "thinned" not in text_of(shell.header(whole))
+def test_the_top_bar_says_that_samples_were_not_kept_where_that_shows() -> None:
+    for thinned, said in ((START + 100, True), (-np.inf, False), (START, False)):
+        pieces = pieces_of(scene(10.0, thinned).frame, View())
+        assert ("thinned to 10 s" in [piece.text for piece in pieces]) is said
 
 
 def test_runs_are_compared_in_columns_that_both_can_fill() -> None:

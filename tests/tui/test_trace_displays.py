@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_trace_screens import Seat
+from test_trace_moves import Seat
 from training import Made, training
 
 from gssr.cli import main
@@ -17,16 +17,12 @@ from gssr.model.compare.alignment import aligned, origins
 from gssr.model.custom_metrics import custom
 from gssr.model.live.watch_trace import WatchTrace
 from gssr.model.verdicts.rules import TABLE
-from gssr.render.glyphs import UTF8
-from gssr.render.roles import text_of
 from gssr.traces.open import open_traces
 from gssr.traces.timeline import Category, Kind, Timeline, Track
-from gssr.tui import shell
-from gssr.tui.app import LiveScreen, filtered
-from gssr.tui.palette import choices
-from gssr.tui.view import Scene, View
+from gssr.tui.app import LiveScreen
+from gssr.tui.moves import measured
+from gssr.tui.view import View
 from tests.fakes.traces import kineto, loop, nsys
-from tests.fakes.traces.beside import Truth
 from tests.fakes.traces.cube import Call, Location, Metric, archive, files, write_solver
 
 TRACE = training(3)
@@ -40,49 +36,10 @@ def watch() -> Iterator[WatchTrace]:
     found.close()
 
 
-def seat_of(watch: WatchTrace, size: tuple[int, int] = (80, 24), **view: object) -> Seat:
-    seat = Seat(watch, size=size)
+def seat_of(watch: WatchTrace, **view: object) -> Seat:
+    seat = Seat(watch)
     seat.view = replace(seat.view, **view)
     return seat
-
-
-@pytest.mark.parametrize("screen", ["gpus", "map", "time", "balance"])
-def test_a_metric_of_ones_own_is_shown_wherever_metrics_are(watch: WatchTrace, screen: str) -> None:
-    seat = seat_of(watch, screen=screen, metric=WAIT.metric)
-    scene = seat.scene
-    expected = scene.frame.window.per_gpu("communication")
-    assert scene.frame.window.per_gpu(WAIT.metric) == pytest.approx(expected), "all of it is NCCL's"
-    assert "wait" in seat.text() and f"{100 * expected[0]:.1f}" in seat.text()
-    assert WAIT.metric in [each.then.metric for each in choices("metrics", scene, "") if isinstance(each.then, View)]
-
-
-def test_an_axis_that_nothing_tells_the_end_of_does_not_move(watch: WatchTrace) -> None:
-    seat, full = seat_of(watch, metric=custom("n=count(/gemm/)").metric), set()
-    for _ in range(5):
-        full.add(re.search(r"█ ([\d.]+ /s)", seat.text())[1])  # type: ignore[index]
-        seat.press("zoom_in")
-    assert len(full) == 1
-
-
-def test_a_metric_that_is_typed_is_shown_of_those_who_have_it(watch: WatchTrace) -> None:
-    scene = seat_of(watch).scene
-    (choice,) = choices("metrics", scene, "ops=count(/^aten::/)")
-    seat = seat_of(watch)
-    seat.view = choice.then  # type: ignore[assignment]
-    assert seat.scene.frame.noun == "thread" and "ops, /s" in seat.text()
-    (wrong,) = choices("metrics", scene, "ops=count(/(/)")
-    assert "no regular expression" in wrong.name and wrong.then == scene.view
-
-
-def test_a_pattern_that_takes_too_long_is_said_and_stops_nobody(
-    watch: WatchTrace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(customs, "PATIENCE", 0.2)
-    monkeypatch.setattr(customs, "_SEARCH", "import time; time.sleep(60)")
-    seat = seat_of(watch, metric=custom("slow=share(/(b)/)").metric)
-    assert "simpler pattern" in (seat.scene.frame.problem or "") and "Busy" in seat.text()
-    other = WatchTrace("trace.json", lambda: TRACE, (custom("slow=share(/(c)/)"),))
-    assert "simpler pattern" in (other.look(View().query(10)).problem or "")
 
 
 def test_find_goes_along_all_names_of_a_metric(watch: WatchTrace) -> None:
@@ -96,22 +53,6 @@ def test_find_goes_along_all_names_of_a_metric(watch: WatchTrace) -> None:
 
 
 # Filters
-
-
-def test_a_filter_leaves_only_some_intervals_on_every_screen(watch: WatchTrace) -> None:
-    seat = seat_of(watch, filter="name=nccl")
-    frame, every = seat.scene.frame, seat_of(watch).scene.frame
-    assert frame.window.per_gpu("compute") == pytest.approx(0.0)
-    assert frame.window.per_gpu("communication") == pytest.approx(every.window.per_gpu("communication"))
-    assert "/ name=nccl" in seat.text()
-    calls = seat_of(watch, screen="calls", filter="name=nccl").text()
-    assert "nccl" in calls and "gemm" not in calls
-    found = seat_of(watch, screen="job", filter="name=nccl").scene.frame.judgement
-    plain = seat_of(watch, screen="job").scene.frame.judgement
-    assert found is not None and plain is not None
-    assert [each.title for each in found.verdicts] == [each.title for each in plain.verdicts], (
-        "what is hidden is no cause"
-    )
 
 
 def test_lines_are_those_of_the_filter_whatever_was_shown_before() -> None:
@@ -134,28 +75,6 @@ def test_words_of_a_filter_must_all_hold(watch: WatchTrace) -> None:
     assert left("rank:0") == left(""), "who is shown is no matter of intervals"
 
 
-@pytest.mark.parametrize("screen", ["job", "gpus", "map", "time", "balance", "why", "compare", "calls"])
-def test_a_filter_that_leaves_nothing_is_drawn_on_every_screen(watch: WatchTrace, screen: str) -> None:
-    seat = seat_of(watch, screen=screen, filter="name=nothing", cursor=0.05)
-    assert len(seat.text().split("\n")) == 24
-    assert seat.scene.frame.window.overall()["idle"] == pytest.approx(1.0)
-
-
-def test_a_filter_of_rows_is_one_of_lines_and_tables_too(watch: WatchTrace) -> None:
-    text = seat_of(watch, filter="rank:0").text()
-    assert "rank:0 " in text and "rank:1" not in text
-    both, one = (seat_of(watch, screen="calls", filter=each).scene.frame.part for each in ("", "rank:0"))
-    assert both is not None and one is not None and both.analysis is not None and one.analysis is not None
-    assert (len(both.analysis.gpus), len(one.analysis.gpus)) == (2, 1)
-
-
-@pytest.mark.parametrize("text", ["size>x", "takes<", "takes>1parsec", "size>-1"])
-def test_a_filter_that_is_none_says_so_and_hides_nothing(watch: WatchTrace, text: str) -> None:
-    seat = seat_of(watch, filter=text)
-    assert filtered(seat.scene) and "\n" not in filtered(seat.scene)
-    assert seat.scene.frame.part.trace is TRACE  # type: ignore[union-attr]
-
-
 # Rows that spend their time alike
 
 
@@ -171,57 +90,7 @@ def clusters() -> Timeline:
     return made.timeline()
 
 
-def test_bands_hold_rows_that_spend_their_time_alike_whenever() -> None:
-    watch = WatchTrace("many.json", clusters)
-    seat = seat_of(watch, size=(100, 30)).press("group")
-    part, timeline = seat.scene.frame.part, seat.scene.frame.timeline
-    assert part is not None and part.line_split is not None and timeline is not None
-    assert sorted(len(members) for members in timeline.members) == [2, 8, 30]
-    for members, split in zip(timeline.members, part.line_split, strict=True):
-        alone = [seat_of(watch, selection=(int(at),)).scene.frame.part.total for at in members[:3]]  # type: ignore[union-attr]
-        assert split == pytest.approx(np.nan_to_num(np.mean(alone, axis=0)), abs=0.01)
-    text = seat.text()
-    assert re.search(r"> A +30 .*cccc", text) and re.search(r"B +8 .*ssss", text) and "c compute 63" in text
-    seat.press("down", "enter")
-    assert len(seat.view.selection) == 8 and "8 threads" in seat.text()
-    assert seat.press("back", "group").view.grouped is False and seat.press("group").view.alike is False
-
-
 # What an interval's file says of it
-
-
-@pytest.mark.parametrize("name", ["kineto", "nsys"])
-def test_why_tells_what_the_file_says_of_the_interval(tmp_path: Path, name: str) -> None:
-    contents = loop.ail("loader", ranks=2).ranks
-    if name == "nsys":
-        paths = [tmp_path / "report.sqlite"]
-        nsys.write(paths[0], contents)
-    else:
-        paths = [tmp_path / f"rank{content.rank}.json" for content in contents]
-        for path, content in zip(paths, contents, strict=True):
-            kineto.write(path, content)
-    watch = WatchTrace("t", lambda: open_traces([str(path) for path in paths]).timeline())
-    seat = seat_of(watch, size=(120, 40)).press("down", "enter", *["left"] * 60)
-    while seat.under() < 0:
-        seat.press("right")
-    seat.press("screen_why")
-    frame = seat.scene.frame
-    assert frame.part is not None and frame.part.around is not None
-    own, around = frame.part.trace.intervals, frame.part.around
-    assert own.kind[around.place] == Kind.KERNEL and around.details
-    if name == "nsys":
-        assert re.search(r"grid \[\d+, 1, 1\] +block \[256, 1, 1\] +registersPerThread 32", seat.text())
-    else:
-        raw = json.loads(paths[1].read_text())["traceEvents"]
-        title = frame.part.trace.names[own.name[around.place]]
-        there = [each["args"] for each in raw if each.get("name") == title and "ts" in each]
-        assert {key: json.loads(value) for key, value in around.details.items()} in [
-            {key: value for key, value in args.items() if key not in ("device", "stream", "bytes")} for args in there
-        ]  # fmt: skip
-    for path in paths:
-        path.unlink()
-    gone = WatchTrace("t", lambda: frame.part.trace)  # type: ignore[union-attr]
-    assert seat_of(gone, screen="why", cursor=seat.view.cursor).scene.frame.part.around.details == {}  # type: ignore[union-attr]
 
 
 # Two and more traces
@@ -339,29 +208,6 @@ def test_compare_refuses_what_it_cannot_do_in_a_sentence(
     assert said in told and told.count("\n") == 1
 
 
-def test_two_traces_are_aligned_at_a_step_that_both_have(tmp_path: Path) -> None:
-    names = [traced(tmp_path / "a", "add"), traced(tmp_path / "b", "add", 5, first=4)]
-    watches = [WatchTrace(name, lambda name=name: open_traces([name]).timeline()) for name in names]  # type: ignore[misc]
-    view, size = View(screen="compare", align="activity"), (120, 40)
-    asked = shell.query(view, *size, TABLE)
-    frames, queries = [None, None], []
-    for _ in range(4):
-        queries.append(aligned(asked, view.align, *frames))
-        frames = [watch.look(query) for watch, query in zip(watches, queries[-1], strict=True)]  # type: ignore[misc]
-    assert queries[-1] == queries[-2], "asking again with the frames that came changes nothing"
-    one, other = frames
-    assert one is not None and other is not None
-    zeros = origins(one, other, view.align)
-    assert [zero.name for zero in zeros] == ["ProfilerStep#4"] * 2
-    assert [round(zero.time * 1e6) for zero in zeros] == [4000, 4000]
-    width = one.grid.width
-    assert one.grid.start - zeros[0].time == pytest.approx(other.grid.start - zeros[1].time, abs=width)
-    text = "\n".join(text_of(row) for row in shell.draw(Scene(one, other, view, *size, UTF8, n_recordings=2)))
-    assert "aligned at ProfilerStep#4" in text and re.search(
-        r"!add +300 µs 3x 100 µs.* 1\.50 ms 3x 500 µs.*\+400\.0 %", text
-    )
-
-
 def test_the_screen_takes_metrics_of_ones_own_from_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -415,12 +261,97 @@ def test_metrics_of_ones_own_are_on_the_page_in_json_and_in_tables(
     assert "share(/^add$/)" in (folder / "trace_metrics.csv").read_text()
 
 
-def test_traces_without_gpus_are_compared_by_threads(tmp_path: Path) -> None:
-    truth = Truth(seconds=10.0)
-    paths = [truth.trace(tmp_path / name, 0, 1, 4, gpus=False) for name in ("a.json", "b.json")]
-    watches = [WatchTrace(str(path), open_traces([str(path)]).timeline) for path in paths]
-    one, other = (watch.look(shell.query(View(screen="compare"), 80, 24, TABLE)) for watch in watches)
-    text = "\n".join(text_of(row) for row in shell.draw(Scene(one, other, View(screen="compare"), 80, 24, UTF8)))
-    assert "1 thread on" in text and "1 GPU" not in text
-    for watch in watches:
-        watch.close()
+def test_a_metric_of_ones_own_is_like_any_other(watch: WatchTrace) -> None:
+    scene = seat_of(watch, metric=WAIT.metric).scene
+    expected = scene.frame.window.per_gpu("communication")
+    assert scene.frame.window.per_gpu(WAIT.metric) == pytest.approx(expected), "all of it is NCCL's"
+    assert WAIT.metric in measured(scene)
+
+
+def test_a_pattern_that_takes_too_long_is_said_and_stops_nobody(
+    watch: WatchTrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(customs, "PATIENCE", 0.2)
+    monkeypatch.setattr(customs, "_SEARCH", "import time; time.sleep(60)")
+    seat = seat_of(watch, metric=custom("slow=share(/(b)/)").metric)
+    assert "simpler pattern" in (seat.scene.frame.problem or "")
+    other = WatchTrace("trace.json", lambda: TRACE, (custom("slow=share(/(c)/)"),))
+    assert "simpler pattern" in (other.look(View().query(10)).problem or "")
+
+
+def test_a_filter_leaves_only_some_intervals_on_every_screen(watch: WatchTrace) -> None:
+    seat = seat_of(watch, filter="name=nccl")
+    frame, every = seat.scene.frame, seat_of(watch).scene.frame
+    assert frame.window.per_gpu("compute") == pytest.approx(0.0)
+    assert frame.window.per_gpu("communication") == pytest.approx(every.window.per_gpu("communication"))
+    found = seat_of(watch, screen="job", filter="name=nccl").scene.frame.judgement
+    plain = seat_of(watch, screen="job").scene.frame.judgement
+    assert found is not None and plain is not None
+    assert [each.title for each in found.verdicts] == [each.title for each in plain.verdicts], (
+        "what is hidden is no cause"
+    )
+
+
+def test_bands_hold_rows_that_spend_their_time_alike_whenever() -> None:
+    watch = WatchTrace("many.json", clusters)
+    seat = seat_of(watch).press("group")
+    part, timeline = seat.scene.frame.part, seat.scene.frame.timeline
+    assert part is not None and part.line_split is not None and timeline is not None
+    assert sorted(len(members) for members in timeline.members) == [2, 8, 30]
+    for members, split in zip(timeline.members, part.line_split, strict=True):
+        alone = [seat_of(watch, selection=(int(at),)).scene.frame.part.total for at in members[:3]]  # type: ignore[union-attr]
+        assert split == pytest.approx(np.nan_to_num(np.mean(alone, axis=0)), abs=0.01)
+    assert seat.press("group").view.grouped is False and seat.press("group").view.alike is False
+
+
+@pytest.mark.parametrize("name", ["kineto", "nsys"])
+def test_it_is_told_what_the_file_says_of_the_interval(tmp_path: Path, name: str) -> None:
+    contents = loop.ail("loader", ranks=2).ranks
+    if name == "nsys":
+        paths = [tmp_path / "report.sqlite"]
+        nsys.write(paths[0], contents)
+    else:
+        paths = [tmp_path / f"rank{content.rank}.json" for content in contents]
+        for path, content in zip(paths, contents, strict=True):
+            kineto.write(path, content)
+    watch = WatchTrace("t", lambda: open_traces([str(path) for path in paths]).timeline())
+    seat = seat_of(watch).press("down", "enter", *["left"] * 60)
+    while seat.under() < 0:
+        seat.press("right")
+    seat.view = replace(seat.view, screen="why")
+    frame = seat.scene.frame
+    assert frame.part is not None and frame.part.around is not None
+    own, around = frame.part.trace.intervals, frame.part.around
+    assert own.kind[around.place] == Kind.KERNEL and around.details
+    if name == "nsys":
+        assert around.details["block"] == "[256, 1, 1]" and around.details["registersPerThread"] == "32"
+    else:
+        raw = json.loads(paths[1].read_text())["traceEvents"]
+        title = frame.part.trace.names[own.name[around.place]]
+        there = [each["args"] for each in raw if each.get("name") == title and "ts" in each]
+        assert {key: json.loads(value) for key, value in around.details.items()} in [
+            {key: value for key, value in args.items() if key not in ("device", "stream", "bytes")} for args in there
+        ]  # fmt: skip
+    for path in paths:
+        path.unlink()
+    gone = WatchTrace("t", lambda: frame.part.trace)  # type: ignore[union-attr]
+    assert seat_of(gone, screen="why", cursor=seat.view.cursor).scene.frame.part.around.details == {}  # type: ignore[union-attr]
+
+
+def test_two_traces_are_aligned_at_a_step_that_both_have(tmp_path: Path) -> None:
+    names = [traced(tmp_path / "a", "add"), traced(tmp_path / "b", "add", 5, first=4)]
+    watches = [WatchTrace(name, lambda name=name: open_traces([name]).timeline()) for name in names]  # type: ignore[misc]
+    view = View(screen="compare", align="activity")
+    asked = replace(view.query(120), causes=TABLE)
+    frames, queries = [None, None], []
+    for _ in range(4):
+        queries.append(aligned(asked, view.align, *frames))
+        frames = [watch.look(query) for watch, query in zip(watches, queries[-1], strict=True)]  # type: ignore[misc]
+    assert queries[-1] == queries[-2], "asking again with the frames that came changes nothing"
+    one, other = frames
+    assert one is not None and other is not None
+    zeros = origins(one, other, view.align)
+    assert [zero.name for zero in zeros] == ["ProfilerStep#4"] * 2
+    assert [round(zero.time * 1e6) for zero in zeros] == [4000, 4000]
+    width = one.grid.width
+    assert one.grid.start - zeros[0].time == pytest.approx(other.grid.start - zeros[1].time, abs=width)

@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 
 from gssr.commands import Command
 
-SCREENS = ("job", "gpus", "map", "time", "balance", "why", "compare", "calls")
+SCREENS = ("job", "gpus", "time", "balance", "why", "compare", "calls")
 EXPORTED = (
     "runs", "processes", "gpus", "events", "summary", "gpu_summary", "statistics", "verdicts", "breakdown",
     "host_samples", "workload_samples", "gpu_processes", "samples",

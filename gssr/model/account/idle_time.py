@@ -71,9 +71,9 @@ def split_idle_time(evidence: Evidence, activity: Activity, awaited: Flags) -> d
     runs_kernels = activity.active >= SOME_ACTIVITY
     gaps = _between_kernels(idle, inside & runs_kernels & activity.is_measured, evidence.width)
     all_busy = _held_a_second(evidence, evidence.host.get("cpu_utilization")) >= ALL_CORES
-    claim("idle.host", idle * all_busy)
-    # What all GPUs idle in every bin is no wait for files or for one another; what some idle beyond it may be.
-    common = np.where(inside & runs_kernels, _least_of_used(gaps, activity), 0.0)
+    # What all GPUs idle in every bin is no wait for files or for one another; what some idle beyond it may be. While all
+    # cores are busy it may be theirs.
+    common = np.where(inside & runs_kernels & ~all_busy, _least_of_used(gaps, activity), 0.0)
     claim(
         "idle.input_output",
         np.minimum(np.maximum(left - common, 0.0), idle * _waiting_for_files(evidence, idle, inside)),
@@ -85,7 +85,7 @@ def split_idle_time(evidence: Evidence, activity: Activity, awaited: Flags) -> d
     longer = longer_than_others(idle, inside & activity.is_measured, evidence, is_snapshot)
     claim("idle.imbalance", np.where(awaited[:, None], 0.0, longer))
     cores = _held_a_second(evidence, evidence.workload.get("cpu"))
-    computing = np.minimum(left, idle * _explained_part(cores, idle, inside, BUSY_CORES))
+    computing = np.minimum(left, idle * np.maximum(all_busy, _explained_part(cores, idle, inside, BUSY_CORES)))
     left = left - computing
     own = np.clip(gaps - common, 0.0, left)
     rest = left - own
@@ -94,7 +94,7 @@ def split_idle_time(evidence: Evidence, activity: Activity, awaited: Flags) -> d
     streams = _streaming(evidence, idle, inside) & is_held_up
     computes = (_rate_when_idle(cores, idle, inside) >= ONE_CORE) & is_held_up & ~streams
     found["idle.input_output"] = found["idle.input_output"] + np.where(streams, rest, 0.0)
-    found["idle.host"] = found["idle.host"] + computing + np.where(computes, rest, 0.0)
+    found["idle.host"] = computing + np.where(computes, rest, 0.0)
     found["idle.between_kernels"] = common + own
     found["idle.unexplained"] = np.where(streams | computes, 0.0, rest)
     return found

@@ -165,11 +165,11 @@ def compare(a: Analysis, b: Analysis, letter: str = "B") -> Comparison:
         notes=tuple(_notes(a, b, letter)),
         pairs=paired,
         kept_before=tuple(before[verdict.code] for verdict in kept),
-        breakdown=_category_changes(a.breakdown, b.breakdown),
+        breakdown=category_changes(a.breakdown, b.breakdown),
     )
 
 
-def _category_changes(before: Breakdown | None, after: Breakdown | None) -> tuple[CategoryChange, ...]:
+def category_changes(before: Breakdown | None, after: Breakdown | None) -> tuple[CategoryChange, ...]:
     """Compare where the GPU time of two runs went, a change for each category in their order; empty where a run has no
     samples."""
     if before is None or after is None or not (before.gpu_seconds > 0 and after.gpu_seconds > 0):

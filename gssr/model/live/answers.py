@@ -13,14 +13,15 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Floats, Ints
-from gssr.metrics import DETECTION_METRICS
+from gssr.metrics import DETECTION_METRICS, SCORE_INPUTS
 from gssr.model.findings.notes import FINEST
-from gssr.model.live.frame import RECENT_SECONDS, Query
+from gssr.model.live.frame import RECENT_SECONDS, Query, ScoreCurve
 from gssr.model.live.run_totals import RunTotals
 from gssr.model.results import Grid, HostUse, Means, Series, Space
-from gssr.model.statistics.grid import Columns, Spans, choose_width, column_of, is_fine, jumped
+from gssr.model.statistics.grid import Columns, Spans, choose_width, column_of, is_fine
 from gssr.model.statistics.sources import host_use
 from gssr.model.window import warm_up_and_tear_down
+from gssr.score import score_of_means
 from gssr.store.format.schema import LEVELS
 from gssr.store.format.vectors import merge
 from gssr.store.read.recording import RunReader
@@ -37,7 +38,11 @@ FEW_ROWS = 20_000
 """A minute that cuts buckets of 10 s is widened to them where more rows than these would have to be read."""
 SELDOM_WIDTH = 2.0
 """Where the files are read seldom, columns are at least so wide, s: about two live blocks."""
-_KEPT = 6
+SCORE_CELLS, LEAST_SCORES = 50_000, 8
+"""The score's curve is made of no more (GPU, column) cells of each of its metrics, but has so many columns at least."""
+_KEPT = 2 + 2 * len(SCORE_INPUTS)
+"""Grids: those of two screens and of two score curves."""
+_KEPT_MEANS = 24
 
 Read = Callable[[], RunReader]
 """The run, to read from now."""
@@ -56,6 +61,7 @@ class Shown(NamedTuple):
     refined: bool
     active_from: float | None
     energy_j: float | None
+    score_curve: ScoreCurve | None
 
 
 class _Answer(NamedTuple):
@@ -114,8 +120,6 @@ class Answers:
         if is_fine(width) and max(newest - n * width, tally.first) < tally.thinned:
             width = FINEST
         last = column_of(tally.last, width) if query.end is None else math.ceil(query.end / width - 1e-9) - 1
-        if query.end is None and not whole:
-            last = jumped(last, n)
         first = column_of(tally.first, width) if whole else last - n + 1
         columns = self._columns(metric, width, first, n, query.end is None and not whole, read)
         grid, space = columns.grid(tally.settled() - 2 * self._interval if growing else math.inf)
@@ -135,7 +139,32 @@ class Answers:
         recent = self._recent(query, end, read, growing)
         active_from = self._active_from(query, read, growing) if query.activity else None
         energy = self._energy(query, shown, read, growing) if query.energy else None
-        return Shown(metric, grid, space, window, recent, moment, host, refined, active_from, energy)
+        curve = (
+            self._score_curve(query, Window(grid.start, grid.end), whole, quick, read) if query.score_columns else None
+        )
+        return Shown(metric, grid, space, window, recent, moment, host, refined, active_from, energy, curve)
+
+    def _score_curve(self, query: Query, shown: Window, whole: bool, quick: bool, read: Read) -> ScoreCurve | None:
+        """Compute the score of all GPUs over the window that is shown, column by column; None where one of its metrics was
+        not measured, or a quick look would have to read too much."""
+        tally, span = self._tally, shown.seconds
+        if not set(SCORE_INPUTS) <= set(tally.metrics):
+            return None
+        n = max(min(query.score_columns, SCORE_CELLS // max(self._n_gpus, 1)), LEAST_SCORES)
+        snug = query.end is None
+        width = max(choose_width(span, n, self._interval, self._n_gpus, snug=snug), query.width or 0.0)
+        if quick and width < LEVELS[-1] and self._n_gpus * span / width * len(SCORE_INPUTS) > QUICK_CELLS:
+            return None
+        if is_fine(width) and max(shown.start, tally.first) < tally.thinned:
+            width = FINEST
+        sliding = query.end is None and not whole
+        last = column_of(min(shown.end - width / 2, tally.last), width)
+        first = column_of(max(shown.start, tally.first), width) if whole else last - n + 1
+        metrics = [self._columns(name, width, first, n, sliding, read).grid(math.inf) for name in SCORE_INPUTS]
+        means = [space.mean.tolist() for _, space in metrics]
+        scores = [score_of_means(dict(zip(SCORE_INPUTS, column, strict=True))) for column in zip(*means, strict=True)]
+        values = np.array([np.nan if score is None else score for score in scores], np.float64)
+        return ScoreCurve(metrics[0][0].start, width, values)
 
     def _at_most(self, columns: int) -> int:
         """So many columns, or as many as there may be."""
@@ -241,7 +270,7 @@ class Answers:
             value = compute()
             found = _Answer(value, now, time.monotonic() - now)
         self._answers[key] = found
-        while len(self._answers) > 4 * _KEPT:
+        while len(self._answers) > _KEPT_MEANS:
             self._answers.popitem(last=False)
         return found.value
 

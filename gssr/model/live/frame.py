@@ -38,7 +38,9 @@ class Query:
     seconds, None for the narrowest that will do; ``activity``: look for where the work begins. ``gpus``: positions of the
     GPUs whose moment and timeline are wanted, none for all; ``rows``: the lines that a timeline may have, 0 for no
     timeline; ``grouped``: one of them holds similar GPUs. ``energy``: tell what the GPUs' counters say of the window.
-    ``causes``: the rules by which the window is judged, None where nobody asks. Of traces only: ``level`` is what the lines
+    ``causes``: the rules by which the window is judged, None where nobody asks. ``beside``: tell of the cursor's column
+    also what the nodes did. ``score_columns``: how many columns the
+    score's curve may have, 0 for no curve. Of traces only: ``level`` is what the lines
     are (None: the trace's own first); ``opened``: the one GPU asked for is to be shown track by track; ``tables``: of
     names; ``only``: which intervals; ``alike``: the lines are bands of rows that spend their time alike, whenever;
     ``around``: what is open at the cursor, and all that is known of one interval, of that at ``place`` if it is not -1."""
@@ -55,6 +57,8 @@ class Query:
     grouped: bool = True
     energy: bool = False
     causes: Table | None = None
+    beside: bool = False
+    score_columns: int = 0
     level: LevelName | None = None
     opened: bool = False
     tables: bool = False
@@ -76,6 +80,16 @@ class Timeline:
     mean: Floats
     low: Floats
     shares: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreCurve:
+    """The score of all GPUs together in columns of ``width`` seconds from ``start`` (unix s): ``values`` [n_columns], NaN
+    where it is not known."""
+
+    start: float
+    width: float
+    values: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +157,8 @@ class Frame:
     the run's ranks those that are not in the recording (yet), as far as is known; ``ranks_stopped``: those that were lost or
     failed, the first of them first. ``judgement``: the newest on this window
     and the GPUs asked for, of a growing run some seconds old; None where there is none yet. ``part``: None but of a trace,
-    whose times are seconds after the trace's own zero. ``newest`` [n_metrics, n_gpus]: the newest value of each of
+    whose times are seconds after the trace's own zero. ``score_curve``: None where nobody asked, or its metrics
+    were not measured. ``newest`` [n_metrics, n_gpus]: the newest value of each of
     ``whole.names``, NaN without any; None where the run does not grow. ``by_node``: a metric of the nodes is shown, and
     each of the ``gpus`` stands for one; ``of_gpus``: the GPUs in the same window, None where there are none. ``greatest``:
     of each of the nodes' rates in all of the run. ``processes``: those that were on the GPUs at the window's right edge, as
@@ -198,6 +213,7 @@ class Frame:
     traced: tuple[Traced, ...] = ()
     since: float | None = None
     first_time: Floats | None = None
+    score_curve: ScoreCurve | None = None
 
     @property
     def is_live(self) -> bool:

@@ -342,6 +342,7 @@ class Watch:
             refined=shown.refined,
             active_from=shown.active_from,
             energy_j=shown.energy_j,
+            score_curve=shown.score_curve,
             timeline=timeline,
             coming=opened.following.coming if late else None,
             thinned=tally.thinned,
@@ -351,7 +352,7 @@ class Watch:
             without_process=frozenset(look.gpu for look in looks if not look.processes),
             reread=time.monotonic() - self._reread if self.growing and opened.following.crowded else None,
         )
-        if query.rows:
+        if query.beside:
             frame = opened.host.beside(frame, self._read, self.growing)
         return frame if frame.reread is None or query.causes is None else self._judged(frame, opened.following, quick)
 

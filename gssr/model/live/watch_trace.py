@@ -12,9 +12,10 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from gssr.arrays import Floats, Ints
+from gssr.arrays import Flags, Floats, Ints
 from gssr.gpu_name import is_named
 from gssr.metrics import OF_COUNTER, OF_OWN, RATIO, metric_named
+from gssr.model.breakdown.result import Breakdown
 from gssr.model.custom_metrics import Custom
 from gssr.model.findings.similar_gpus import bands
 from gssr.model.live.frame import Around, CounterLine, Frame, Query, Timeline, TracePart
@@ -75,6 +76,7 @@ class WatchTrace:
     run_ids: tuple[str, ...] = ()
 
     def __init__(self, path: str, read: Callable[[], Trace], own: Sequence[Custom] = ()) -> None:
+        self._broken_down: tuple[TraceAnalysis, Breakdown | None] | None = None
         self.path = path
         self._own = own
         self._read = read
@@ -239,7 +241,8 @@ class WatchTrace:
             refined = refined and level.ready_to_zoom()
         judgement = None
         if judged is not None and query.causes is not None:
-            judgement = Judgement(judged.verdicts, judged.abstentions, low / NS, high / NS)
+            breakdown = self._breakdown(judged)
+            judgement = Judgement(judged.verdicts, judged.abstentions, low / NS, high / NS, breakdown=breakdown)
         known = np.isfinite(grid.values)
         final = grid.values.shape[1] - 1 - np.argmax(known[:, ::-1], axis=1)
         latest = np.where(known.any(axis=1), grid.values[np.arange(n_gpus), final], np.nan)
@@ -254,6 +257,12 @@ class WatchTrace:
             timeline=timeline, judgement=judgement, part=replace(part, analysis=analysis, around=around),
             greatest=greatest,
         )  # fmt: skip
+
+    def _breakdown(self, analysis: TraceAnalysis) -> Breakdown | None:
+        """Where the GPU time went, once for each analysis."""
+        if self._broken_down is None or self._broken_down[0] is not analysis:
+            self._broken_down = analysis, analysis.breakdown
+        return self._broken_down[1]
 
     def _greatest(self, level: Level, metric: str) -> Mapping[str, float]:
         """Of a metric that nothing else tells the full scale of the greatest of a row in a column of the whole trace."""
@@ -324,9 +333,9 @@ class WatchTrace:
         for line, members in enumerate(timeline.members):
             lines[members] = line
         opened: Lanes | None = None
-        if query.opened and len(query.gpus) == 1:
-            wanted, every = level.owner_of == query.gpus[0], trace.intervals
-            opened = lanes(every.start, every.length, every.track, wanted, begin, step, n)
+        if query.opened:
+            wanted, every = _opened(trace, level, query.gpus), trace.intervals
+            opened = _gpus_first(trace, lanes(every.start, every.length, every.track, wanted, begin, step, n))
         names = [name for name in level.metrics if name.startswith(OF_COUNTER)][:MOST_COUNTERS]
         whole = self._first, self._last
         found, time = level.split(lines, len(timeline.members), begin, step, n)
@@ -415,6 +424,25 @@ class WatchTrace:
                 wanted |= np.array(beside, bool)
             tracks = np.flatnonzero(wanted)
         return analyze_timeline(trace, None if whole else window, tracks, tables=None if query.tables else ["verdicts"])
+
+
+def _opened(trace: Trace, level: Level, gpus: tuple[int, ...]) -> Flags:
+    """[n_tracks]: the tracks of these rows (none: of all), of GPUs and streams with the threads of their processes."""
+    wanted = level.owner_of >= 0 if not gpus else np.isin(level.owner_of, np.array(gpus))
+    if level.name not in ("gpus", "streams"):
+        return np.asarray(wanted, np.bool_)
+    ranks = {(trace.tracks[at].source, trace.tracks[at].rank) for at in np.flatnonzero(wanted).tolist()}
+    beside = [track.kind == "cpu_thread" and (track.source, track.rank) in ranks for track in trace.tracks]
+    return np.asarray(wanted | np.array(beside, bool), np.bool_)
+
+
+def _gpus_first(trace: Trace, found: Lanes) -> Lanes:
+    """The lanes of streams above those of threads, which may be many levels deep."""
+    below = np.array([trace.tracks[at].kind != "gpu_stream" for at in found.track.tolist()], bool)
+    order = np.argsort(below, kind="stable")
+    place_of = np.argsort(order, kind="stable")
+    lane = place_of[found.lane] if len(order) else found.lane
+    return Lanes(found.track[order], found.level[order], found.item[order], found.share[order], found.places, lane)
 
 
 def _sums(analysis: TraceAnalysis, n_gpus: int) -> Means:

@@ -66,57 +66,6 @@ def cut(start: Floats, end: Floats, known: Floats, width: float) -> Pieces:
     return Pieces(of, column, np.maximum(inside, 0.0) / (end - start)[of])
 
 
-class Folded(NamedTuple):
-    """Columns of ``width`` seconds from ``start`` (unix s), of which ``factor`` of the grid went into each: ``values``
-    [..., n] are their means, ``low`` and ``high`` the extremes among them; NaN where none has a value. Of few columns each
-    is there ``times`` times."""
-
-    start: float
-    width: float
-    factor: int
-    values: Floats
-    low: Floats
-    high: Floats
-    times: int = 1
-
-    @property
-    def n(self) -> int:
-        """How many columns."""
-        return int(self.values.shape[-1])
-
-    def column(self, time: float) -> int | None:
-        """The column that holds a time (unix s), None for a time outside."""
-        found = int((time - self.start) // self.width)
-        return found if 0 <= found < self.n else None
-
-
-def fold(grid: Grid, values: Floats, cells: int, last: float | None = None, growing: bool = False) -> Folded:
-    """``values`` [..., grid.n] in at most ``cells`` columns: as they are where they fit, else the means of so many
-    neighbours that all do. Neighbours are counted in unix time, so that a column that is over never changes. ``last``: leave
-    out the columns after this time (unix s), where nothing is any more (``growing``: yet); what is left and takes no more
-    than half of the cells is drawn wider."""
-    cells = max(cells, 1)
-    n = grid.n if last is None else min(grid.column(last) + 1, grid.n)
-    times = 1 if last is None else cells // max(n, 1)
-    if times > 1:
-        values = np.repeat(values[..., :n], times, axis=-1)
-        return Folded(grid.start, grid.width / times, 1, values, values, values, times)
-    if growing:
-        n = grid.n
-    values = values[..., :n]
-    if n <= cells:
-        return Folded(grid.start, grid.width, 1, values, values, values)
-    number = round(grid.start / grid.width)
-    factor = -(-n // cells)
-    while (number + n - 1) // factor - number // factor + 1 > cells:
-        factor += 1
-    first = number // factor
-    edges = np.unique(np.maximum(np.arange(first, (number + n - 1) // factor + 1) * factor - number, 0))
-    means = means_from(values, edges)
-    low, high = np.fmin.reduceat(values, edges, axis=-1), np.fmax.reduceat(values, edges, axis=-1)
-    return Folded(first * factor * grid.width, factor * grid.width, factor, means, low, high)
-
-
 def means_from(values: Floats, edges: Sequence[int] | NDArray[np.int64]) -> Floats:
     """[..., len(edges)]: the means of what is known of ``values`` [..., n] from each edge to the next, NaN without any."""
     known = np.isfinite(values)
@@ -183,7 +132,7 @@ class Columns:
     def __init__(
         self, metric: str, width: float, first: int, n_columns: int, n_gpus: int, sliding: bool = False
     ) -> None:
-        """``sliding``: the newest column is always in sight (``jumped``)."""
+        """``sliding``: the newest column is always in sight."""
         self.metric = metric
         self.width = width
         self.first = first
@@ -251,7 +200,7 @@ class Columns:
     def _slide(self, time: Floats) -> None:
         """Have the newest of these times in sight."""
         if self._sliding and len(time):
-            newest = jumped(column_of(float(time.max()), self.width), self._cells.n_bins)
+            newest = column_of(float(time.max()), self.width)
             self.move_to(max(self.first, newest - self._cells.n_bins + 1))
 
     def _count(self, gpu: Ints, time: Floats, n: Floats, total: Floats) -> None:
@@ -287,16 +236,6 @@ class Columns:
             )
         self._changed = n_columns
         return Grid(self.metric, self.first * self.width, self.width, self._values, closed), self._space
-
-
-JUMPS = 12
-"""A window that follows a growing run moves on by a twelfth of its columns at once: a chart that moved with every column
-would be sent anew each time."""
-
-
-def jumped(newest: int, n_columns: int) -> int:
-    """The last of so many columns when the ``newest`` one is in sight: some after it are blank yet."""
-    return newest + -(newest + 1) % max(n_columns // JUMPS, 1)
 
 
 def column_of(time: float, width: float) -> int:

@@ -1,0 +1,1 @@
+"""Balance: what does imbalance cost."""

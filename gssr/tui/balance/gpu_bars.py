@@ -1,0 +1,240 @@
+"""All GPUs, sorted by what they do: bars from the lowest up. Of few each has a line with its name, of many a column."""
+
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import BindingType
+from textual.message import Message
+from textual.strip import Strip
+
+from gssr.arrays import Floats, Ints
+from gssr.model.live.attention import attention, imbalance_of
+from gssr.model.live.frame import Frame
+from gssr.render.cells import cell_width, clean, fit
+from gssr.render.columns import length
+from gssr.render.roles import Row, Span
+from gssr.render.scale import count, metric_of, number, quantity
+from gssr.tui.axis import full_scale
+from gssr.tui.keys import key
+from gssr.tui.shared.history import history_rows
+from gssr.tui.shared.panel import Panel
+from gssr.tui.steady_order import SteadyOrders
+from gssr.tui.view import View
+
+_VALUE = 7
+_MOST_TALL = 3
+_APART = 3
+"""Cells of a column from which one of them is left blank."""
+
+
+class _Sorted(NamedTuple):
+    """``gpus`` [n] positions from the lowest mean up, those without samples last; ``means`` [n] and the ``median``."""
+
+    gpus: Ints
+    means: Floats
+    median: float
+
+
+class GpuBars(Panel):
+    """The means of the window, and the GPU under the cursor."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        key("left,up,h,k", "move(-1)", "Lower", "the GPU that does less", show=False),
+        key("right,down,l,j", "move(1)", "Higher", "the GPU that does more", show=False),
+        key("home", "move(-1000000)", "Lowest", "the GPU that does least", show=False),
+        key("end", "move(1000000)", "Highest", "the GPU that does most", show=False),
+        key("enter", "open", "Look at it", "all about this GPU, on GPUs"),
+    ]
+
+    class Picked(Message):
+        """Somebody wants to see this GPU."""
+
+        def __init__(self, gpu: int) -> None:
+            super().__init__()
+            self.gpu = gpu
+
+    def __init__(self, **attributes: str) -> None:
+        super().__init__(**attributes)  # type: ignore[arg-type]
+        self.at = 0
+        """The place of the GPU under the cursor, from the lowest."""
+        self._steady = SteadyOrders()
+        self._sorted: _Sorted | None = None
+        self._strips: list[Strip] | None = None
+
+    def show(self, result: Frame, view: View) -> None:
+        """Sort anew; of a run that grows only where a difference can be seen."""
+        found = imbalance_of(result, view.selection)
+        full = full_scale(result, result.grid.metric)
+        order = self._steady.steady(result, "bars", found.gpus, found.means, full)
+        means = found.means[order]
+        median = float(np.nanmedian(means)) if np.isfinite(means).any() else float("nan")
+        self._sorted = _Sorted(found.gpus[order], means, median)
+        self.at = min(self.at, max(len(means) - 1, 0))
+        metric = metric_of(result.grid.metric)
+        self.border_title = f"{count(len(means), result.noun)} by mean {metric.label}, the lowest first"
+        super().show(result, view)
+        self._tell(result)
+
+    def refresh(self, *regions: object, **how: bool) -> "GpuBars":
+        """Draw anew."""
+        self._strips = None
+        return super().refresh(*regions, **how)  # type: ignore[arg-type]
+
+    def _tell(self, result: Frame) -> None:
+        """Name the one under the cursor."""
+        if self._sorted is not None and len(self._sorted.gpus):
+            name = clean(result.place(int(self._sorted.gpus[self.at])))
+            self.border_subtitle = f"{name}: {_text(result, float(self._sorted.means[self.at]))}"
+
+    @property
+    def _lines(self) -> bool:
+        """Whether each GPU has a line of its own."""
+        return self._sorted is not None and len(self._sorted.gpus) <= self.content_size.height
+
+    def draw_line(self, y: int) -> Strip:
+        """A GPU, or a row of all columns."""
+        width, result = self.content_size.width, self.result
+        if result is None or self._sorted is None or not self.content_size.height:
+            return Strip.blank(width)
+        if self._strips is None:
+            self._strips = (
+                self._in_lines(result, self._sorted) if self._lines else self._in_columns(result, self._sorted)
+            )
+        return self._strips[y] if y < len(self._strips) else Strip.blank(width)
+
+    def _in_lines(self, result: Frame, those: _Sorted) -> list[Strip]:
+        width, palette, glyphs = self.content_size.width, self.palette, self.glyphs
+        metric, full = metric_of(result.grid.metric), full_scale(result, result.grid.metric)
+        marked, tall = attention(result).outlier, self._tall
+        names = [clean(result.place(int(gpu))) for gpu in those.gpus]
+        size = min(max(map(cell_width, names), default=4), max(width // 3, 8))
+        room = max(width - size - _VALUE - 4, 1)
+        middle = min(int(those.median / full * room), room - 1) if those.median == those.median else -1
+        strips: list[Strip] = []
+        for place, (gpu, name, mean) in enumerate(zip(those.gpus, names, those.means, strict=True)):
+            apart = bool(marked[gpu])
+            mark = ("!" if glyphs.levels.isascii() else "▲") if apart else " "
+            filled = "" if mean != mean else length(min(max(float(mean) / full, 0.0), 1.0), room, glyphs)
+            load = palette.missing if mean != mean else palette.load(float(mean) / full)
+            rest = glyphs.track * (room - len(filled))
+            tick = middle - len(filled)
+            head = [
+                Segment(
+                    f"{mark} {fit(name, size, glyphs.ellipsis, 'end'):<{size}}",
+                    palette.style("outlier" if apart else "plain"),
+                ),
+                Segment(f"{number(None if mean != mean else float(mean), metric):>{_VALUE}} ", palette.style("value")),
+            ]  # fmt: skip
+            bar = [Segment(filled, load)]
+            if 0 <= tick < len(rest):
+                bar += [
+                    Segment(rest[:tick], palette.style("track")),
+                    Segment("|" if glyphs.levels.isascii() else "┃", palette.style("dim")),
+                    Segment(rest[tick + 1 :], palette.style("track")),
+                ]
+            else:
+                bar.append(Segment(rest, palette.style("track")))
+            strip = Strip([*head, *bar]).adjust_cell_length(width)
+            if place == self.at:
+                strip = strip.apply_style(palette.cursor)
+            strips += [
+                strip,
+                *[Strip([Segment(" " * (size + _VALUE + 3)), *bar]).adjust_cell_length(width)] * (tall - 1),
+            ]
+        return strips
+
+    @property
+    def _tall(self) -> int:
+        """Rows that a line takes, a blank one among them is none."""
+        n = len(self._sorted.gpus) if self._sorted is not None else 1
+        return max(min(self.content_size.height // max(n, 1), _MOST_TALL), 1)
+
+    def _place_at(self, x: int) -> int:
+        """The place that a column of cells stands for."""
+        n = len(self._sorted.gpus) if self._sorted is not None else 0
+        return min(x * n // max(self.content_size.width, 1), max(n - 1, 0))
+
+    def _in_columns(self, result: Frame, those: _Sorted) -> list[Strip]:
+        """A column of cells for each, or of very many for neighbours; below them who is under the cursor."""
+        (width, height), palette = self.content_size, self.palette
+        full, n = full_scale(result, result.grid.metric), len(those.gpus)
+        places = [self._place_at(x) for x in range(width)]
+        values = those.means[places] / full
+        rows = history_rows(values, height - 1, palette, self.glyphs)
+        strips = [Strip(row).adjust_cell_length(width) for row in rows]
+        if n and width // n >= _APART:
+            ends = [x for x in range(width - 1) if places[x] != places[x + 1]]
+            strips = [_without(strip, ends) for strip in strips]
+        first = next((x for x, place in enumerate(places) if place >= self.at), width - 1)
+        last = max((x for x, place in enumerate(places) if place == self.at), default=first)
+        mark = ("^" if self.glyphs.levels.isascii() else "▲") * max(last - first + (n and width // n < _APART), 1)
+        name = clean(result.place(int(those.gpus[self.at]))) if n else ""
+        text = f"{name} {_text(result, float(those.means[self.at]))}" if n else ""
+        if first + len(mark) + 1 + len(text) <= width:
+            row: Row = (Span(" " * first), Span(mark, "value"), Span(f" {text}", "dim"))
+        else:
+            row = (Span(f"{text:>{max(first - 1, 0)}} "[-first:] if first else "", "dim"), Span(mark, "value"))
+        strips.append(self.strip_of(row, width))
+        cursor = palette.cursor if self.has_focus and not palette.colourless else Style()
+        return [
+            Strip.join([strip.crop(0, first), strip.crop(first, last + 1).apply_style(cursor), strip.crop(last + 1)])
+            for strip in strips
+        ]
+
+    # Keys and the mouse
+
+    def _move_to(self, place: int) -> None:
+        if self._sorted is not None and self.result is not None and len(self._sorted.gpus):
+            self.at = min(max(place, 0), len(self._sorted.gpus) - 1)
+            self._tell(self.result)
+            self.refresh()
+
+    def action_move(self, step: int) -> None:
+        """Another GPU."""
+        self._move_to(self.at + step)
+
+    def action_open(self) -> None:
+        """All about it."""
+        if self._sorted is not None and len(self._sorted.gpus):
+            self.post_message(self.Picked(int(self._sorted.gpus[self.at])))
+
+    def _under(self, event: events.MouseEvent) -> int | None:
+        offset = event.get_content_offset(self)
+        if offset is None or self._sorted is None:
+            return None
+        place = offset.y // self._tall if self._lines else self._place_at(offset.x)
+        return place if place < len(self._sorted.gpus) else None
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """Say which GPU is under the mouse."""
+        place = self._under(event)
+        if place is None or self._sorted is None or self.result is None:
+            self.tooltip = None
+            return
+        name = clean(self.result.place(int(self._sorted.gpus[place])))
+        self.tooltip = (
+            f"{name}: {_text(self.result, float(self._sorted.means[place]))}; a second click shows all about it"
+        )
+
+    def on_click(self, event: events.Click) -> None:
+        """The cursor goes there, and the second click to the GPU."""
+        place = self._under(event)
+        if place is not None:
+            opens = place == self.at and event.chain == 2
+            self._move_to(place)
+            if opens:
+                self.action_open()
+
+
+def _without(strip: Strip, cells: list[int]) -> Strip:
+    """The strip with these cells blank."""
+    edges = [0, *(edge for cell in cells for edge in (cell, cell + 1)), strip.cell_length]
+    pieces = list(strip.divide(edges[1:]))
+    return Strip.join([Strip([Segment(" ")]) if at % 2 else piece for at, piece in enumerate(pieces)])
+
+
+def _text(result: Frame, mean: float) -> str:
+    return "no samples" if mean != mean else quantity(mean, metric_of(result.grid.metric))

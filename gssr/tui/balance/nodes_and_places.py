@@ -1,0 +1,36 @@
+"""Where the slow GPUs sit: the lowest nodes, and the places in a node."""
+
+from gssr.model.live.attention import imbalance_of
+from gssr.model.live.frame import Frame
+from gssr.render.cells import pad
+from gssr.render.roles import Row, Span
+from gssr.tui.balance.words import lowest, places
+from gssr.tui.shared.panel import RowsPanel
+from gssr.tui.view import Scene, View
+
+_GAP, _SIDE_BY_SIDE = 3, 64
+
+
+class NodesAndPlaces(RowsPanel):
+    """Of one node its GPUs."""
+
+    def show(self, result: Frame, view: View) -> None:
+        """See Panel."""
+        super().show(result, view)
+        self.border_title = "nodes and places"
+
+    def rows(self, result: Frame, width: int, height: int) -> list[Row]:
+        """Both lists, side by side where there is room."""
+        scene = Scene(result, None, self.view, width, height, self.glyphs, orders=self.app.orders)  # type: ignore[attr-defined]
+        found = imbalance_of(result, scene.selection())
+        if width < _SIDE_BY_SIDE:
+            below = places(scene, found, width, max(height // 2, 1))
+            return [*lowest(scene, found, width, height - len(below)), *below][:height]
+        half = (width - _GAP) // 2
+        right = places(scene, found, half, height)
+        if not right:
+            return lowest(scene, found, width, height)
+        left = lowest(scene, found, half, height)
+        n = max(len(left), len(right))
+        left, right = left + [()] * (n - len(left)), right + [()] * (n - len(right))
+        return [(*pad(one, half), Span(" " * _GAP), *other) for one, other in zip(left, right, strict=True)]

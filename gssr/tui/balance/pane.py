@@ -1,0 +1,41 @@
+"""Balance: what does imbalance cost? The sentence, all GPUs sorted, the imbalance over time, nodes and places."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+
+from gssr.model.live.frame import Frame
+from gssr.tui.balance.gpu_bars import GpuBars
+from gssr.tui.balance.nodes_and_places import NodesAndPlaces
+from gssr.tui.balance.over_time import ImbalanceOverTime
+from gssr.tui.balance.sentence import BalanceSentence
+from gssr.tui.shared.pane import ScreenPane
+from gssr.tui.view import View
+
+
+class BalancePane(ScreenPane):
+    """What does imbalance cost?"""
+
+    screen_name = "balance"
+
+    def compose(self) -> ComposeResult:
+        """The answer above, who on the left, when and where on the right."""
+        yield BalanceSentence(id="balance-sentence", classes="panel")
+        with Horizontal(id="balance-body"):
+            yield GpuBars(id="gpu-bars", classes="panel")
+            with Vertical(id="balance-right"):
+                yield ImbalanceOverTime(id="imbalance-over-time", classes="panel")
+                yield NodesAndPlaces(id="nodes-and-places", classes="panel")
+
+    def show(self, results: Sequence[Frame], view: View) -> None:
+        """See ScreenPane; a metric of the nodes says nothing of their GPUs."""
+        result = results[0].of_gpus or results[0]
+        for widget in (BalanceSentence, GpuBars, ImbalanceOverTime, NodesAndPlaces):
+            self.query_one(widget).show(result, view)
+
+    def on_gpu_bars_picked(self, event: GpuBars.Picked) -> None:
+        """All about a GPU is on GPUs."""
+        view = self.app.view  # type: ignore[attr-defined]
+        self.app.go(replace(view, screen="gpus"), event.gpu)  # type: ignore[attr-defined]

@@ -1,0 +1,35 @@
+"""What the imbalance costs and of what kind it is: one sentence, and the numbers it rests on."""
+
+from gssr.model.live.attention import imbalance_of
+from gssr.model.live.frame import Frame
+from gssr.render.cells import flow, wrap
+from gssr.render.roles import Row, text_of
+from gssr.render.scale import metric_of
+from gssr.tui.axis import window_text
+from gssr.tui.balance.words import costs, facts, reads_as
+from gssr.tui.shared.panel import RowsPanel
+from gssr.tui.view import Scene, View
+
+
+class BalanceSentence(RowsPanel):
+    """The answer of this screen."""
+
+    def show(self, result: Frame, view: View) -> None:
+        """See Panel."""
+        super().show(result, view)
+        self.border_title = "what evening out would give"
+        self.border_subtitle = f"by {metric_of(result.grid.metric).label}, {window_text(result)}"
+
+    def rows(self, result: Frame, width: int, height: int) -> list[Row]:
+        """The sentence in bold, then the numbers."""
+        scene = Scene(result, None, self.view, width, height, self.glyphs, orders=self.app.orders)  # type: ignore[attr-defined]
+        found = imbalance_of(result, scene.selection())
+        kind = reads_as(scene, found)
+        marked = kind[0].role == "outlier"
+        role = "outlier" if marked else kind[-1].role
+        mark = "" if not marked else "! " if self.glyphs.levels.isascii() else "▲ "
+        said = text_of(kind).removeprefix("! ")
+        cost = costs(found)
+        sentence = f"{mark}{cost} {said[:1].upper()}{said[1:]}." if cost else f"{mark}{said[:1].upper()}{said[1:]}."
+        rows = wrap(sentence, width, rest="  " if mark else "", role=role)
+        return [*rows, *flow(facts(scene, found), width, self.glyphs.ellipsis, separator="   ")][:height]

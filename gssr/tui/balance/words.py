@@ -1,0 +1,258 @@
+"""What Balance says in words: what the imbalance is, what it costs, and of what kind it is; the lowest nodes, and the places
+in them."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from gssr.arrays import Flags, Floats, Ints
+from gssr.metrics import DETECTION_METRICS
+from gssr.model.account.late_gpus import LATE_CODES
+from gssr.model.findings.imbalance import BEHIND
+from gssr.model.live.attention import as_the_median, attention, by_index, by_node
+from gssr.model.live.frame import Frame
+from gssr.model.results import Imbalance
+from gssr.render.cells import cell_width, clean, clip, fit, flow, pad
+from gssr.render.columns import bar
+from gssr.render.roles import Row, Span
+from gssr.render.scale import UNKNOWN, count, fixed, metric_of, number, percent, quantity, signed
+from gssr.tui.axis import at_text, full_scale
+from gssr.tui.judge import not_judged
+from gssr.tui.view import Scene
+
+ROTATES_IN, ROTATES_FEWEST = 0.2, 3
+"""Stragglers rotate where some GPU is behind in at least this share of the columns, no GPU in more than half of these, and
+at least so many GPUs at some time (thresholds of our own)."""
+INDEX_SHARE, INDEX_BELOW = 0.8, 0.05
+"""A place in the node is slow where the GPUs there are below their node's mean in at least this share of the nodes, and on
+average by this share of the full scale (thresholds of our own)."""
+IN_TURN = 0.25
+"""Rows of a trace take turns where the imbalance column by column is this much above that of their means (a threshold of our
+own): two that work one after another differ by half."""
+_FEW_HOURS = 0.01
+"""Less than this many GPU-hours is told in GPU-seconds."""
+_TOLD = 0.005
+"""A smaller share of the GPU time is no cost worth a sentence."""
+UNEVEN = 0.1
+"""An imbalance above this deserves a look. Source: TraceML's warning threshold."""
+_NAMED = 3
+
+
+def facts(scene: Scene, found: Imbalance) -> list[Row]:
+    """The numbers, piece by piece."""
+    frame = scene.frame
+    of_means, resolved = percent(found.of_means), percent(found.resolved)
+    pieces: list[Row] = [
+        (Span("imbalance "), Span(of_means, "value"), Span(" of time means")),
+        (Span(resolved, "value"), Span(" column by column")),
+    ]
+    if found.worst is not None and frame.part is None:
+        when = at_text(frame, found.worst_start)
+        pieces.append((Span("worst minute "), Span(when, "value"), Span(f" {percent(found.worst)}")))
+    if not frame.by_node:
+        pieces.append(_cost(found))
+    before, after = as_the_median(frame, scene.selection())
+    if before is None and after is None:
+        return pieces
+    gain = "" if before is None or after is None else f" ({signed(after - before, 3)})"
+    scores = f"{fixed(before, 3, UNKNOWN)} -> {fixed(after, 3, UNKNOWN)}"
+    pieces.append((Span("if all ran like the median GPU: score "), Span(scores, "value"), Span(gain)))
+    return pieces
+
+
+def _cost(found: Imbalance) -> Row:
+    unit, size = ("GPU-hours", 1) if found.gpu_hours >= _FEW_HOURS else ("GPU-seconds", 3600)
+    if found.lost is None or found.static is None:
+        return (Span(f"{unit} "), Span(_amount(found.gpu_hours * size), "value"), Span(", lost unknown"))
+    all_, lost, static = (_amount(hours * size) for hours in (found.gpu_hours, found.lost, found.static))
+    rotating = _amount((found.lost - found.static) * size)
+    return (Span(f"{unit} lost "), Span(lost, "value"), Span(f" of {all_}: {static} static, {rotating} rotating"))
+
+
+def costs(found: Imbalance) -> str:
+    """What it costs, a sentence; empty where that is unknown or next to nothing."""
+    if found.lost is None or found.resolved is None or found.resolved < _TOLD:
+        return ""
+    unit, size = ("GPU-hours", 1) if found.gpu_hours >= _FEW_HOURS else ("GPU-seconds", 3600)
+    lost, all_ = _amount(found.lost * size), _amount(found.gpu_hours * size)
+    return f"Imbalance costs {percent(found.resolved)} of the GPU time: {lost} of {all_} {unit}."
+
+
+def _amount(amount: float) -> str:
+    return fixed(amount, 1 if amount >= 100 else 2 if amount >= 1 else 3)
+
+
+def reads_as(scene: Scene, found: Imbalance) -> Row:
+    """Of what kind the imbalance is, and the numbers that say so. Of a run that grows, by a metric that verdicts look at,
+    what these say: they need more evidence, and are not withdrawn at once."""
+    frame = scene.frame
+    known = np.isfinite(found.means)
+    if known.sum() < 2:
+        return (Span(f"one {frame.noun}: nothing to balance" if known.any() else "no samples in this window", "dim"),)
+    if frame.is_live and frame.query.causes is not None and frame.grid.metric in DETECTION_METRICS:
+        return _as_judged(scene)
+    for kind in (_rotating, _by_index, _some_gpus, _everywhere, _in_turn):
+        text = kind(scene, found)
+        if text:
+            return (Span("! ", "outlier"), Span(text, "value"))
+    return (Span(f"balanced: no {frame.noun} stands out", "value"),)
+
+
+def _as_judged(scene: Scene) -> Row:
+    judged = scene.frame.judgement
+    if judged is None:
+        return (Span(not_judged(scene.frame), "dim"),)
+    about = (verdict for verdict in judged.verdicts if verdict.gpus or verdict.code in LATE_CODES)
+    verdict = next(about, None)
+    if verdict is None:
+        return (Span(f"balanced: no {scene.frame.noun} stands out", "value"),)
+    return (Span("! ", "outlier"), Span(clean(verdict.title), "value"))
+
+
+def _rotating(_scene: Scene, found: Imbalance) -> str:
+    rotates = (
+        found.behind_any >= ROTATES_IN
+        and found.behind_most <= found.behind_any / 2
+        and found.n_behind >= ROTATES_FEWEST
+        and not len(found.low)
+    )
+    if not rotates:
+        return ""
+    return (
+        f"rotates: some GPU is behind (below {percent(BEHIND)} of the median GPU) in {percent(found.behind_any)} of the "
+        f"columns, no GPU in more than {percent(found.behind_most)}; time means hide it"
+    )
+
+
+def _in_turn(scene: Scene, found: Imbalance) -> str:
+    """Of a trace, whose columns are exact: busy alike, but at different times."""
+    if scene.frame.part is None or found.resolved is None or found.of_means is None:
+        return ""
+    if found.resolved - found.of_means < IN_TURN:
+        return ""
+    return f"in turn: alike over time ({percent(found.of_means)}), but not at the same time ({percent(found.resolved)})"
+
+
+def _by_index(scene: Scene, found: Imbalance) -> str:
+    frame = scene.frame
+    metric = metric_of(frame.grid.metric)
+    groups = by_index(found, frame)
+    n_nodes = int(np.count_nonzero(np.bincount(frame.node_of[found.gpus])))
+    full = full_scale(frame, metric.name)
+    least = INDEX_BELOW * full
+    slow = np.flatnonzero((groups.share >= INDEX_SHARE) & (groups.below >= least) & (groups.keys >= 0))
+    a_few = 0 < len(found.low) < INDEX_SHARE * n_nodes  # whose mean would stand for the others of their place
+    if n_nodes < 2 or not len(slow) or a_few:
+        return ""
+    at = slow[scene.orders.steady(frame, "slow places", slow, -groups.below[slow], full)[0]]
+    return (
+        f"static, by place: GPU {groups.keys[at]} of every node is on average {quantity(float(groups.below[at]), metric)} "
+        f"below its node's mean, in {percent(float(groups.share[at]))} of the nodes"
+    )
+
+
+def _some_gpus(scene: Scene, found: Imbalance) -> str:
+    frame = scene.frame
+    metric = metric_of(frame.grid.metric)
+    apart, side = (found.low, "below") if len(found.low) else (found.high, "above")
+    if not len(apart):
+        return ""
+    apart = np.sort(apart)
+    from_furthest = found.means[apart] if side == "below" else -found.means[apart]
+    apart = apart[scene.orders.steady(frame, side, found.gpus[apart], from_furthest, full_scale(frame, metric.name))]
+    middle = quantity(float(np.nanmedian(found.means)), metric)
+    mean = quantity(float(found.means[apart].mean()), metric)
+    who = _named(frame, found.gpus[apart])
+    for_a_time = side == "below" and 0 < found.behind_most < 0.5
+    kind = f"static, for {percent(found.behind_most)} of the time" if for_a_time else "static"
+    return f"{kind}: {who} {side} the others, {mean} against the median GPU's {middle}"
+
+
+def _named(frame: Frame, gpus: Ints) -> str:
+    """GPUs by name; those of whole nodes by their nodes'."""
+    nodes, counts = np.unique(frame.node_of[gpus], return_counts=True)
+    sizes = np.bincount(frame.node_of)
+    if len(gpus) > 1 and (counts == sizes[nodes]).all():
+        word = "node" if len(nodes) == 1 else f"{len(nodes):,} nodes"
+        return f"{word} {_some([frame.nodes[node] for node in nodes[: _NAMED + 1]], len(nodes))}"
+    names = [frame.place(int(gpu)) for gpu in gpus[: _NAMED + 1]]
+    return (f"{count(len(gpus), 'GPU')}: " if len(gpus) > 1 else "") + _some(names, len(gpus))
+
+
+def _some(names: Sequence[str], n: int) -> str:
+    shown = ", ".join(clean(name) for name in names[:_NAMED])
+    return shown if n <= _NAMED else f"{shown} and {n - _NAMED:,} more"
+
+
+def _everywhere(scene: Scene, found: Imbalance) -> str:
+    if found.of_means is None or found.of_means < UNEVEN:
+        return ""
+    metric = metric_of(scene.frame.grid.metric)
+    low, high = float(np.nanmin(found.means)), float(np.nanmax(found.means))
+    return f"static: uneven over all GPUs, from {quantity(low, metric)} to {quantity(high, metric)}"
+
+
+def lowest(scene: Scene, found: Imbalance, width: int, room: int) -> list[Row]:
+    """The nodes with the lowest means; of one node its GPUs."""
+    frame = scene.frame
+    nodes = by_node(found, frame)
+    marked = attention(frame).outlier[found.gpus]
+    if len(nodes.keys) > 1:
+        title, keys, means = f"lowest of {count(len(nodes.keys), 'node')}", nodes.keys, nodes.means
+        name_of = [frame.nodes[key] for key in keys.tolist()]
+        marked = np.isin(keys, frame.node_of[found.gpus[marked]])
+    else:
+        known = np.flatnonzero(np.isfinite(found.means))
+        title, keys, means = f"lowest of {count(len(known), frame.noun)}", found.gpus[known], found.means[known]
+        marked = marked[known]
+        name_of = [frame.place(key) for key in keys.tolist()]
+    rank = scene.orders.steady(frame, title, keys, means, full_scale(frame, frame.grid.metric))[:room]
+    return _ranked(scene, title, [name_of[at] for at in rank.tolist()], means[rank], marked[rank], width, room)
+
+
+def places(scene: Scene, found: Imbalance, width: int, room: int) -> list[Row]:
+    """The means by the GPUs' place in their node, in the order of places."""
+    groups = by_index(found, scene.frame)
+    n_nodes = int(np.count_nonzero(np.bincount(scene.frame.node_of[found.gpus])))
+    if len(groups.keys) < 2 or n_nodes < 2:
+        return []
+    title = f"by GPU index in the node, mean over {count(n_nodes, 'node')}"
+    if len(groups.keys) > room - 1:
+        metric = metric_of(scene.frame.grid.metric)
+        pieces: list[Row] = [
+            (Span(f"{key} ", "dim"), Span(number(mean, metric), "value"))
+            for key, mean in zip(groups.keys.tolist(), groups.means.tolist(), strict=True)
+        ]
+        return [(Span(title, "dim"),), *flow(pieces, width, scene.glyphs.ellipsis)[: room - 1]]
+    return _ranked(
+        scene,
+        title,
+        [str(key) for key in groups.keys.tolist()],
+        groups.means,
+        np.zeros(len(groups.keys), bool),
+        width,
+        room,
+    )
+
+
+def _ranked(
+    scene: Scene, title: str, names: list[str], means: Floats, marked: Flags, width: int, room: int
+) -> list[Row]:  # fmt: skip
+    """A title, and a name, a mean and a bar on each line; ``!`` on those that are ``marked``."""
+    metric = metric_of(scene.frame.grid.metric)
+    full = full_scale(scene.frame, metric.name)
+    size = min(max((cell_width(clean(name)) for name in names), default=0), max(width // 2, 1))
+    draw_bar = partial(bar, glyphs=scene.glyphs)
+    rows: list[Row] = [(Span(fit(title, width, scene.glyphs.ellipsis), "dim"),)]
+    for name, mean, apart in zip(names, means.tolist(), marked.tolist(), strict=True):
+        text = f"{number(mean, metric):>7} "
+        rows.append(
+            (
+                Span("! " if apart else "  ", "outlier"),
+                *pad((Span(fit(name, size, scene.glyphs.ellipsis)),), size),
+                Span(text, "value"),
+                *draw_bar(mean / full, max(min(width - size - len(text) - 2, 60), 0)),
+            )
+        )
+    return [clip(row, width) for row in rows[:room]]

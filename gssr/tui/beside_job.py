@@ -1,0 +1,123 @@
+"""The live screen beside a job that was started with it: Ctrl-C asks what to do with the job."""
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from signal import Signals
+from typing import NamedTuple
+
+from textual import events
+
+from gssr.model.live.watch import Watch
+from gssr.model.verdicts.rules import TABLE
+from gssr.model.verdicts.table import Table
+from gssr.render.cells import clean
+from gssr.render.glyphs import Glyphs
+from gssr.tui.app import LiveScreen
+from gssr.tui.dialogs.ask import AskWhat
+from gssr.tui.output import LogFile
+from gssr.tui.shared.panel import Words
+
+
+class Job(NamedTuple):
+    """What the job prints is in ``log``, from the byte ``log_start`` on. At the descriptor ``notices`` lines for the user
+    arrive; its end means that nobody watches over the job any more: ``leave`` is called then, and does not come back.
+    ``drawn`` is called once something is drawn, ``over`` once the end of the run is, and ``used`` at each key since.
+    ``send`` has one of ``signals`` sent to the job; they are tried in turn."""
+
+    log: str
+    log_start: int
+    notices: int
+    drawn: Callable[[], None]
+    over: Callable[[], None]
+    used: Callable[[], None]
+    signals: Sequence[int]
+    send: Callable[[int], None]
+    leave: Callable[[], None]
+
+
+class JobScreen(LiveScreen):
+    """The live screen on the recording of ``job``."""
+
+    def __init__(
+        self, job: Job, watch: Watch, glyphs: Glyphs, hz: float, colors: int, theme: str = "",
+        table: Table = TABLE,
+    ) -> None:  # fmt: skip
+        super().__init__([watch], glyphs, hz, colors, theme, table)
+        self._log_file = LogFile(job.log, job.log_start)
+        self._job = job
+        self._ended = False
+        self._sent = 0  # signals
+        self._unheard = b""
+
+    def on_mount(self) -> None:
+        """Begin to listen; Textual calls the other class's method of this name as well."""
+        self.mount(Words(id="said"), before="#output")
+        self._job.drawn()
+        self.shows_output = True
+        self.fit_output()
+        asyncio.get_running_loop().add_reader(self._job.notices, self._hear)
+
+    def _hear(self) -> None:
+        data = os.read(self._job.notices, 1 << 12)
+        if not data:
+            self._job.leave()
+        *lines, self._unheard = (self._unheard + data).split(b"\n")
+        if lines:
+            self.say(clean(lines[-1].decode("utf-8", "replace")))
+
+    def say(self, text: str) -> None:
+        """Show a line above the output until a key is pressed: notices would pile up over it, one for each second that is
+        counted down."""
+        if not self.is_running:
+            super().say(text)
+        elif text:
+            line = self.query_one("#said", Words)
+            line.display = True
+            line.say(text)
+
+    async def on_event(self, event: events.Event) -> None:
+        """Tell that somebody is there, who may want to stay."""
+        if self._ended and isinstance(event, events.InputEvent):
+            self._job.used()
+        if isinstance(event, events.Key):
+            self.query("#said").set(display=False)
+        await super().on_event(event)
+
+    def _job_runs(self) -> bool:
+        return not self.results or self.results[0].state not in ("ended", "lost")
+
+    def _next_signal(self) -> int:
+        return self._job.signals[min(self._sent, len(self._job.signals) - 1)]
+
+    def arrived(self) -> None:
+        """Notice the end of the job."""
+        if not self._ended and not self._job_runs():
+            self._ended = True
+            self.say("The job has ended; q leaves.")
+            self._job.over()
+
+    def action_interrupt(self) -> None:
+        """Ask, while there is something to ask about."""
+        if not self._job_runs():
+            self.action_leave()
+            return
+        signal = self._next_signal()
+        answers = [
+            ("s", f"stop it: sends {Signals(signal).name}"), ("d", "leave it running (q, too): its output comes here"),
+        ]  # fmt: skip
+
+        def answered(answer: str | None) -> None:
+            if answer in ("d", "q"):
+                self.action_leave()
+            elif answer == "s":
+                self._job.send(signal)
+                self._sent += 1
+                self.say(f"{Signals(signal).name} sent to the job")
+
+        if not isinstance(self.screen, AskWhat):
+            self.push_screen(AskWhat("the job is running", answers), answered)
+
+    def action_suspend(self) -> None:
+        """Who watches over the job would stop with us, and the job as soon as nobody takes what it prints."""
+        self.say("The job can't wait: q leaves the screen, and the job goes on.")

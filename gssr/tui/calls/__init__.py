@@ -1,0 +1,1 @@
+"""Calls: what took the time."""

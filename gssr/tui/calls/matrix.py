@@ -1,0 +1,124 @@
+"""Who sends to whom: a line for each sender, a column for each receiver (Vampir's communication matrix). Ranks or nodes, of
+many of them neighbours together."""
+
+from typing import ClassVar
+
+import numpy as np
+from textual.binding import BindingType
+
+from gssr.arrays import Floats
+from gssr.model.cached import once
+from gssr.model.live.frame import Frame
+from gssr.model.traces.messages import Exchange, Matrix, matrix_of
+from gssr.render.cells import clip, flow
+from gssr.render.glyphs import drawable
+from gssr.render.matrix import MEASURES, Measure, amount, least_width, legend, matrix
+from gssr.render.roles import Row, Span
+from gssr.render.scale import count
+from gssr.tui.calls.tables import ABOUT
+from gssr.tui.keys import key
+from gssr.tui.shared.panel import RowsPanel
+from gssr.tui.view import PAGE, View, moved
+
+_FOOT = 5
+_LEAST = 4
+
+
+@once
+def folded(exchange: Exchange, by_node: bool, width: int, height: int) -> Matrix:
+    """The matrix in as many lines as there is room for."""
+    most = max(height - 1 - _FOOT, _LEAST)
+    found = matrix_of(exchange, by_node, most)
+    while len(found.labels) > _LEAST and least_width(len(found.labels), found.labels) > width:
+        most -= max(most // 8, 1)
+        found = matrix_of(exchange, by_node, most)
+    return found
+
+
+def values_of(found: Matrix, measure: Measure) -> Floats:
+    """What is shown of it."""
+    if measure.name == "bytes per second":
+        return found.rate()
+    column = {"bytes": found.size, "messages": found.n}.get(measure.name, found.time)
+    return column.astype(np.float64)
+
+
+class MessageMatrix(RowsPanel):
+    """The matrix, what its marks mean, and the line under the cursor in words."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        key("up,k", "line(-1)", "Up", "the sender above", show=False),
+        key("down,j", "line(1)", "Down", "the sender below", show=False),
+        key("home", f"line({-PAGE * PAGE})", "First", "the first sender", show=False),
+        key("end", f"line({PAGE * PAGE})", "Last", "the last sender", show=False),
+        key("s", "measure", "Measure", "another measure: bytes, messages, time under way, bytes per second"),
+    ]
+    table = "messages"
+    _measure = 0
+    _line = 0
+
+    def tell(self, table: str, result: Frame, view: View) -> None:
+        """Show ranks ("messages") or nodes ("nodes")."""
+        self.table = table
+        self.show(result, view)
+        exchange = self._exchange
+        if exchange is not None:
+            total = f"{count(int(exchange.count.sum()), 'message')}, {amount(float(exchange.size.sum()), MEASURES[0])}"
+            self.border_title = f"{ABOUT[table]}, {MEASURES[self._measure].name}"
+            self.border_subtitle = total
+
+    @property
+    def _exchange(self) -> Exchange | None:
+        part = None if self.result is None else self.result.part
+        return None if part is None or part.analysis is None else part.analysis.exchange
+
+    def _folded(self) -> Matrix | None:
+        width, height = self.content_size
+        exchange = self._exchange
+        return None if exchange is None else folded(exchange, self.table == "nodes", width, height)
+
+    def rows(self, result: Frame, width: int, height: int) -> list[Row]:
+        """See RowsPanel."""
+        del result
+        found, marks = self._folded(), self.glyphs
+        if found is None:
+            return []
+        measure = MEASURES[self._measure]
+        values = values_of(found, measure)
+        picked = min(self._line, len(found.labels) - 1)
+        rows = matrix(values, found.labels, measure, width, marks, picked)
+        end = [(), _in_words(found, measure, values, picked)]
+        end += flow([(Span("lines send, columns receive:", "dim"),), *legend(measure, marks)], width, marks.ellipsis)
+        rows = [*rows[: max(height - len(end), 2)], *end][:height]
+        return [drawable(clip(row, width), marks) for row in rows]
+
+    def _anew(self) -> None:
+        self._rows = None
+        if self.result is not None:
+            self.tell(self.table, self.result, self.view)
+
+    def action_line(self, step: int) -> None:
+        """Another sender."""
+        found = self._folded()
+        if found is not None:
+            n = len(found.labels)
+            self._line = moved(min(self._line, n - 1), step, n, n)
+            self._anew()
+
+    def action_measure(self) -> None:
+        """Another measure."""
+        self._measure = (self._measure + 1) % len(MEASURES)
+        self._anew()
+
+
+def _in_words(found: Matrix, measure: Measure, values: Floats, at: int) -> Row:
+    if at < 0 or not found.n[at].any():
+        return (Span(f"  {found.labels[at]} sends nothing" if at >= 0 else "  nobody sends anything", "dim"),)
+    sent = found.size[at].sum()
+    most = int(np.nanargmax(np.where(np.isfinite(values[at]), values[at], -1)))
+    text = (
+        f"  {found.labels[at]} sends {amount(float(sent), MEASURES[0])} in {count(int(found.n[at].sum()), 'message')}"
+    )
+    received = amount(float(found.size[:, at].sum()), MEASURES[0])
+    largest = f"; most to {found.labels[most]}: {amount(float(values[at, most]), measure)}; receives {received}"
+    return (Span(text, "value"), Span(largest))

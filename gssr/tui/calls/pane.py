@@ -1,0 +1,220 @@
+"""Calls, of a trace: what took the time? By name, in a sub-tab for each kind of name."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Vertical
+from textual.widgets import Input, Static, Tab, Tabs
+
+from gssr.metrics import OF_NAME
+from gssr.model.live.frame import Frame, Query
+from gssr.render.cells import clean
+from gssr.tui.axis import window_text
+from gssr.tui.calls.matrix import MessageMatrix
+from gssr.tui.calls.table import CallTable
+from gssr.tui.calls.tables import ABOUT, LEVELS, MATRICES, TITLES, Values, tables_of
+from gssr.tui.calls.tree import CallTreePanel
+from gssr.tui.keys import key
+from gssr.tui.shared.pane import ScreenPane
+from gssr.tui.view import View
+
+_TREE = "calltree"
+_TAB = "calls-of-"
+
+
+class CallsPane(ScreenPane):
+    """What took the time?"""
+
+    screen_name = "calls"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        key("slash", "seek", "Search", "only the names that hold this; * and ? stand for anything"),
+        key("v", "next_table(1)", "Next table", "the next sub-tab: kernels, ranges, copies, messages, files, the tree"),
+        key("V", "next_table(-1)", "Table before", "the sub-tab before", show=False),
+        key("i", "app.only", "Only", "of a trace: only some intervals: name=nccl  takes>1ms  size>1MB", show=False),
+    ]
+
+    def __init__(self, **attributes: str) -> None:
+        super().__init__(**attributes)  # type: ignore[arg-type]
+        self._table = ""
+        self._sought = ""
+        self._result: Frame | None = None
+        self._view = View()
+
+    def compose(self) -> ComposeResult:
+        """The sub-tabs, what the chosen one holds, and below it the full name."""
+        with Vertical():
+            yield Tabs(*(Tab(title, id=f"{_TAB}{name}") for name, title in TITLES.items()), id="calls-tabs")
+            yield Static("", id="calls-nothing", markup=False)
+            yield CallTable(id="calls-table", classes="panel")
+            yield MessageMatrix(id="calls-matrix", classes="panel")
+            yield CallTreePanel(id="calls-tree", classes="panel")
+            yield Static("", id="calls-name", classes="panel", markup=False)
+            yield Input(placeholder="a part of a name, or a pattern with * and ?", id="calls-search", compact=True)
+
+    def on_mount(self) -> None:
+        """What is not needed yet does not appear."""
+        self.query_one("#calls-search").display = False
+        self.query_one("#calls-tabs", Tabs).can_focus = False  # v goes through them; the keys are the table's
+        self.query_one("#calls-name").border_title = "full name"
+
+    def asks(self, query: Query) -> Query:
+        """See ScreenPane."""
+        return replace(query, tables=True)
+
+    def show(self, results: Sequence[Frame], view: View) -> None:
+        """See ScreenPane."""
+        self._result, self._view = results[0], view
+        self._show()
+
+    def _tables(self) -> dict[str, Values]:
+        part = None if self._result is None else self._result.part
+        return {} if part is None or part.analysis is None else tables_of(part.analysis)
+
+    def _show(self) -> None:
+        result, tables = self._result, self._tables()
+        if result is None:
+            return
+        tabs = self.query_one("#calls-tabs", Tabs)
+        for name in TITLES:
+            (tabs.show if name in tables else tabs.hide)(f"{_TAB}{name}")
+        if tables and self._table not in tables:
+            self._table = next(iter(tables))  # what was chosen in another window may not be in this one
+        if tables and tabs.active != f"{_TAB}{self._table}":
+            tabs.active = f"{_TAB}{self._table}"
+        known = result.part is not None and result.part.analysis is not None
+        nothing = self.query_one("#calls-nothing", Static)
+        nothing.display = not tables
+        text = (
+            "Nothing was traced in this window: w shows another one." if known else "counting the calls of this window"
+        )
+        nothing.update(text)
+        kind = "" if not tables else self._table if self._table in (*MATRICES, _TREE) else "table"
+        table, matrix, tree = self.query_one(CallTable), self.query_one(MessageMatrix), self.query_one(CallTreePanel)
+        focused = self.screen.focused in (table, matrix, tree)
+        table.display, matrix.display, tree.display = kind == "table", kind in MATRICES, kind == _TREE
+        self.query_one("#calls-name").display = bool(tables) and kind not in MATRICES
+        if kind == "table":
+            table.tell(self._table, tables[self._table], self._sought)
+            where = window_text(result) if result.part is not None and result.part.trace.profile is None else ""
+            table.border_subtitle = ", ".join(filter(None, (str(table.border_subtitle), where)))
+        elif kind in MATRICES:
+            matrix.tell(self._table, result, self._view)
+        elif kind == _TREE:
+            tree.tell(result, self._view, self._sought)
+        if focused and self.screen.focused is not None and not self.screen.focused.display:
+            self._focus()
+
+    def _focus(self) -> None:
+        for panel in self.query("#calls-table, #calls-matrix, #calls-tree"):
+            if panel.display:
+                self.screen.set_focus(panel)
+
+    # Sub-tabs
+
+    def on_tabs_tab_activated(self, event: Tabs.TabActivated) -> None:
+        """Another table."""
+        event.stop()
+        name = (event.tab.id or "").removeprefix(_TAB)
+        if name in self._tables() and name != self._table:
+            self.choose(name)
+
+    def choose(self, name: str) -> None:
+        """Show this table."""
+        self._table = name
+        self._show()
+        self._focus()
+
+    def want(self, name: str) -> None:
+        """Show this table as soon as it is there."""
+        self._table = name
+        self._show()
+
+    def action_next_table(self, step: int) -> None:
+        """The next one that holds anything."""
+        names = list(self._tables())
+        if names:
+            self.choose(names[(names.index(self._table) + step) % len(names)])
+
+    @property
+    def offered(self) -> dict[str, str]:
+        """The tables that there are, and what they are about."""
+        return {name: ABOUT[name] for name in self._tables()}
+
+    # The cursor
+
+    def _tell_name(self, row: int) -> None:
+        values = self._tables().get(self._table)
+        name = "" if values is None or row < 0 else clean(str(values["name"][row]))
+        self.query_one("#calls-name", Static).update(name)
+
+    def on_call_table_pointed(self, event: CallTable.Pointed) -> None:
+        """Tell the full name."""
+        self._tell_name(event.row)
+
+    def on_call_tree_panel_pointed(self, event: CallTreePanel.Pointed) -> None:
+        """Tell the full name."""
+        self._tell_name(event.row)
+
+    def on_call_table_opened(self, event: CallTable.Opened) -> None:
+        """The name over time."""
+        self._over_time(event.row)
+
+    def on_call_tree_panel_opened(self, event: CallTreePanel.Opened) -> None:
+        """The call over time."""
+        self._over_time(event.row)
+
+    def _over_time(self, row: int) -> None:
+        """A name is a metric like any other: the time under it."""
+        result, values = self._result, self._tables().get(self._table)
+        part = None if result is None else result.part
+        if part is None or values is None or part.trace.profile is not None or self._table == "collectives":
+            profile = part is not None and part.trace.profile is not None
+            self.notify("A profile tells no times." if profile else "This has no time of its own.")
+            return
+        name = str(values["call" if self._table == "io" else "name"][row] or "")
+        if not name:
+            return
+        view = self._view
+        level = LEVELS.get(self._table, "threads")
+        level = level if level in part.levels else part.level.name
+        kept = level == part.level.name
+        copies = self._table == "copies"
+        self.app.go(  # type: ignore[attr-defined]
+            view.down(
+                screen="time", metric="copy" if copies else OF_NAME + name, name="" if copies else name, level=level, row=0,
+                top=0, selection=view.selection if kept else (), selected=view.selected if kept else "",
+            )
+        )  # fmt: skip
+
+    # Search
+
+    def action_seek(self) -> None:
+        """Begin to type."""
+        line = self.query_one("#calls-search", Input)
+        line.display = True
+        self.screen.set_focus(line)  # at once: what is typed next is for it
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Show at once what fits."""
+        event.stop()
+        self._sought = event.value.strip()
+        self._show()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Keep it."""
+        event.stop()
+        event.input.display = bool(event.value.strip())
+        self._focus()
+
+    def let_go(self) -> bool:
+        """All names again; whether any was looked for."""
+        line = self.query_one("#calls-search", Input)
+        if not line.display and not self._sought:
+            return False
+        line.value, line.display, self._sought = "", False, ""
+        self._show()
+        self._focus()
+        return True

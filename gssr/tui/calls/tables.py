@@ -1,0 +1,125 @@
+"""What the sub-tabs of Calls hold: the tables of a trace's analysis, their columns in words, and how a cell reads."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gssr.model.cached import once
+from gssr.model.traces.as_metrics import LevelName
+from gssr.model.traces.results import TraceAnalysis
+from gssr.model.traces.tables import TABLES
+from gssr.model.verdicts.words import took
+from gssr.render.clock import exact
+from gssr.render.roles import Role
+from gssr.render.scale import NONE, fixed, prefixed
+from gssr.traces.timeline import Category
+from gssr.tui.trace.states import OF_TRACE
+
+Values = Mapping[str, Any]
+TITLES: dict[str, str] = {
+    "kernels": "Kernels", "ranges": "Ranges", "operators": "Operators", "api": "CUDA, HIP", "copies": "Copies",
+    "os": "System calls", "functions": "Functions", "messages": "Messages", "nodes": "By node",
+    "collectives": "Collectives", "io": "Files", "calltree": "Tree",
+}  # fmt: skip
+"""The tables in their order, and what their sub-tabs are called."""
+ABOUT: dict[str, str] = {
+    "kernels": "kernels by name", "ranges": "ranges that the program marked", "operators": "operators of the framework",
+    "api": "calls of CUDA or HIP", "copies": "copies by kind", "os": "calls of the operating system",
+    "functions": "functions: the function summary", "messages": "messages by rank: the communication matrix",
+    "nodes": "messages by node: the communication matrix", "collectives": "collective operations", "io": "files",
+    "calltree": "call tree",
+}  # fmt: skip
+MATRICES = ("messages", "nodes")
+LEVELS: dict[str, LevelName] = {"kernels": "gpus", "copies": "gpus"}
+"""Whose time names are that Enter shows; of the other tables the threads'."""
+_NAMES: dict[str, tuple[str, ...]] = {
+    "copies": ("operation",), "collectives": ("kind", "comm"),
+    "io": ("file", "operation", "call"),
+}  # fmt: skip
+"""The columns that a row is called by, where that is not its name."""
+_ROLES: dict[str, Role] = {category.name.lower(): OF_TRACE[category].role for category in Category}
+_MINUTE = 60_000_000_000
+_WHOLE = 0.9995
+"""A share from here on is 100 %, without a decimal."""
+
+
+class Column(NamedTuple):
+    """A column: ``key`` of the table's; from so many cells of width on it is shown."""
+
+    key: str
+    title: str
+    help: str
+    least: int = 0
+
+
+COLUMNS = (
+    Column("total_ns", "total", "the time of all of them together"),
+    Column("exclusive_ns", "own", "the time without what it calls"),
+    Column("inclusive_ns", "with calls", "the time with what it calls", 70),
+    Column("share", "share", "of the sum of all totals in this table"),
+    Column("count", "count", "how often"),
+    Column("mean_ns", "mean", "the mean length", 70),
+    Column("median_ns", "median", "half are shorter", 110),
+    Column("min_ns", "min", "the shortest", 120),
+    Column("max_ns", "max", "the longest", 90),
+    Column("std_ns", "std", "standard deviation of the lengths", 140),
+    Column("gpu_ns", "GPU time", "how long the work took that was launched in them", 80),
+    Column("wait_ns", "waiting", "how long those that came early waited for the last"),
+    Column("sent", "sent", "bytes sent", 80),
+    Column("received", "received", "bytes received", 100),
+    Column("bytes", "bytes", "bytes together", 80),
+    Column("imbalance", "imbalance", "how much longer the slowest rank takes than the mean", 80),
+    Column("name", "name", "what it is called"),
+)
+
+
+@once
+def tables_of(analysis: TraceAnalysis) -> dict[str, Values]:
+    """Those that hold anything, with the name of each row under "name"."""
+    found: dict[str, Values] = {}
+    for name in TITLES:
+        if name in MATRICES:
+            if analysis.exchange is not None and len(analysis.exchange.count):
+                of_nodes = {end.node for end in analysis.exchange.ends}
+                found |= {name: {"name": ()}} if name == "messages" or len(of_nodes) > 1 else {}
+            continue
+        if name == "calltree":
+            if analysis.tree is not None and len(analysis.tree):
+                found[name] = {"name": analysis.tree.names}
+            continue
+        values = dict(TABLES[name].values(analysis))
+        if not analysis.gpus:
+            values.pop("gpu_ns", None)
+        if "n_sized" in values:
+            sized = np.asarray(values["n_sized"]) == np.asarray(values["count"])
+            values["bytes"] = np.where(sized, values["bytes"], np.nan)
+        if name in _NAMES:
+            columns = (values[each] for each in _NAMES[name])
+            values["name"] = ["  ".join(filter(None, parts)) for parts in zip(*columns, strict=True)]
+        if len(values["name"]):
+            found[name] = values
+    return found
+
+
+def columns_of(values: Values, width: int) -> list[Column]:
+    """The columns that a table has, and that fit."""
+    return [each for each in COLUMNS if each.key in values and width >= each.least]
+
+
+def cell_text(key: str, value: float | None) -> str:
+    """A number of a table, never longer than it can be read at a glance."""
+    if value is None or value != value:
+        return NONE
+    if key.endswith("_ns"):
+        return exact(float(value) / 1e9) if value < _MINUTE else took(value)
+    if key in ("share", "imbalance"):
+        return f"{fixed(100 * float(value), 1 if value < _WHOLE else 0)} %"
+    if key in ("bytes", "sent", "received"):
+        return prefixed(float(value), "B")
+    return f"{int(value):,}" if value < 1e9 else prefixed(float(value))
+
+
+def role_of(values: Values, row: int) -> Role:
+    """The colour of what a row is for."""
+    return _ROLES.get(values["category"][row], "plain") if "category" in values else "plain"

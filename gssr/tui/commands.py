@@ -1,0 +1,108 @@
+"""What the command palette finds besides Textual's own: screens, metrics, GPUs, nodes and verdicts."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple
+
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+
+from gssr.render.cells import clean
+from gssr.render.scale import metric_of
+from gssr.tui.moves import measured, of_metric
+from gssr.tui.vampir import DISPLAYS, Display
+
+_MOST = 50
+"""So many GPUs, and so many nodes, are found at most."""
+
+
+class Found(NamedTuple):
+    """A command: its name, what it does, and the call that does it."""
+
+    name: str
+    help: str
+    call: "partial[Any]"
+
+
+class Everything(Provider):
+    """All that can be gone to by its name."""
+
+    async def discover(self) -> Hits:
+        """The screens and keys, before anything is typed."""
+        for found in self._actions():
+            yield DiscoveryHit(found.name, found.call, help=found.help)
+
+    async def search(self, query: str) -> Hits:
+        """What fits to what is typed."""
+        matcher = self.matcher(query)
+        every = (self._actions(), self._metrics(), self._displays(), self._places(query), self._verdicts())
+        for found in (each for some in every for each in some):
+            score = matcher.match(found.name)
+            if score > 0:
+                yield Hit(score, matcher.highlight(found.name), found.call, help=found.help)
+
+    def _actions(self) -> Iterator[Found]:
+        """Everything that has a key."""
+        for binding in type(self.app).BINDINGS:
+            if binding.action != "command_palette" and self.app.check_action(binding.action, ()):  # type: ignore[union-attr]
+                yield Found(binding.description, binding.tooltip, partial(self.app.run_action, binding.action))  # type: ignore[union-attr]
+
+    def _displays(self) -> Iterator[Found]:
+        """Of a trace the displays that Vampir has."""
+        scene = self.app.scene()  # type: ignore[attr-defined]
+        if scene is None or scene.frame.part is None:
+            return
+        pane = self.app.pane_of("calls")  # type: ignore[attr-defined]
+        tables = pane.offered if pane.is_ready else {}
+        for display in DISPLAYS:
+            if not display.table or display.table in tables or not tables:
+                yield Found(display.name, display.about, partial(self._show_display, display))
+
+    def _show_display(self, display: Display) -> None:
+        view = self.app.view  # type: ignore[attr-defined]
+        grouped = view.grouped or display.alike
+        self.app.go(replace(view, screen=display.screen, alike=display.alike, grouped=grouped, row=0, top=0))  # type: ignore[attr-defined]
+        if display.table:
+            pane = self.app.pane_of(display.screen)  # type: ignore[attr-defined]
+            self.app.when_ready(display.screen, partial(pane.want, display.table))  # type: ignore[attr-defined]
+
+    def _metrics(self) -> Iterator[Found]:
+        scene = self.app.scene()  # type: ignore[attr-defined]
+        for name in measured(scene) if scene else ():
+            metric = metric_of(name)
+            yield Found(f"Metric {metric.label}", metric.meaning, partial(self._show_metric, name))
+
+    def _show_metric(self, name: str) -> None:
+        scene = self.app.scene()  # type: ignore[attr-defined]
+        if scene is not None:
+            self.app.look(of_metric(scene, name))  # type: ignore[attr-defined]
+
+    def _places(self, query: str) -> Iterator[Found]:
+        scene = self.app.scene()  # type: ignore[attr-defined]
+        if scene is None:
+            return
+        frame, words = scene.frame, query.lower().split()
+        fits = (at for at, node in enumerate(frame.nodes) if all(word in f"node {node}".lower() for word in words))
+        for at in islice(fits, _MOST):
+            gpus = tuple(frame.on_node(at).tolist())
+            yield Found(
+                f"Node {clean(frame.nodes[at])}", "look at its GPUs alone", partial(self._select, gpus, frame.nodes[at])
+            )
+        named = ((gpu, frame.place(gpu)) for gpu in range(frame.n_gpus))
+        for gpu, name in islice(((gpu, n) for gpu, n in named if all(w in f"gpu {n}".lower() for w in words)), _MOST):
+            yield Found(f"{frame.noun} {clean(name)}", "go to it", partial(self._point, gpu))
+
+    def _select(self, gpus: tuple[int, ...], name: str) -> None:
+        view = self.app.view  # type: ignore[attr-defined]
+        self.app.go(view.down(selection=gpus, selected=name, screen="gpus"))  # type: ignore[attr-defined]
+
+    def _point(self, gpu: int) -> None:
+        self.app.go(replace(self.app.view, screen="gpus"), gpu)  # type: ignore[attr-defined]
+
+    def _verdicts(self) -> Iterator[Found]:
+        scene = self.app.scene()  # type: ignore[attr-defined]
+        found = scene.frame.judgement if scene else None
+        for number, verdict in enumerate(found.verdicts if found else ()):
+            view = replace(self.app.view, screen="why", row=number, note=number)  # type: ignore[attr-defined]
+            yield Found(clean(verdict.title), verdict.severity, partial(self.app.go, view))  # type: ignore[attr-defined]

@@ -1,0 +1,1 @@
+"""Compare: was another run better."""

@@ -1,0 +1,69 @@
+"""The numbers of both runs, the largest effect first: green is better, red worse, grey within noise; and a word says it."""
+
+from rich.text import Text
+from textual.widgets import DataTable
+
+from gssr.model.live.frame import Frame
+from gssr.render.cells import fit
+from gssr.render.glyphs import in_ascii
+from gssr.render.roles import Role
+from gssr.tui.compare.effects import Effect, Outcome, effects
+from gssr.tui.shared.panel import Drawing
+
+_LOOKS: dict[Outcome, tuple[str, Role]] = {
+    "better": ("▲ better", "good"), "worse": ("▼ worse", "bad"), "same": ("= within noise", "dim"),
+    "more": ("+ more", "plain"), "less": ("- less", "plain"), "unknown": ("? not known yet", "dim"),
+}  # fmt: skip
+_TITLES = ("", "A", "B", "B - A", "B is")
+_NUMBER, _CHANGE, _WORD = 12, 14, 15
+_LEAST_NAME, _MOST_NAME = 16, 44
+
+
+class EffectTable(Drawing, DataTable[Text]):
+    """Sorted by effect; rows scroll."""
+
+    ALLOW_MAXIMIZE = True
+
+    def __init__(self, **attributes: str) -> None:
+        super().__init__(**attributes, cursor_type="row", zebra_stripes=False)  # type: ignore[arg-type]
+        self._told: tuple[object, ...] = ()
+
+    def show_both(self, one: Frame, other: Frame) -> None:
+        """Tell about these; the table is made anew only when a number changed."""
+        found = effects(one, other)
+        width = self.content_size.width
+        told = (tuple(found), width, self.palette.theme)
+        self.border_title = "what changed, the largest effect first"
+        if told == self._told or not width:
+            return
+        self._told = told
+        name = min(max(width - 2 * _NUMBER - _CHANGE - _WORD - 11, _LEAST_NAME), _MOST_NAME)
+        row = self.cursor_row
+        self.clear(columns=True)
+        for title, size in zip(_TITLES, (name, _NUMBER, _NUMBER, _CHANGE, _WORD), strict=True):
+            self.add_column(Text(f"{title:>{size}}" if title in ("A", "B", "B - A") else title), width=size)
+        for effect in found:
+            self.add_row(*self._cells(effect, name))
+        self.move_cursor(row=row)
+
+    def _cells(self, effect: Effect, name: int) -> list[Text]:
+        word, role = _LOOKS[effect.outcome]
+        style = self.palette.style(role)
+        label = fit(effect.name, name, self.glyphs.ellipsis)
+        texts = [
+            label,
+            f"{effect.first:>{_NUMBER}}",
+            f"{effect.second:>{_NUMBER}}",
+            f"{effect.change:>{_CHANGE}}",
+            word,
+        ]
+        if self.glyphs.levels.isascii():
+            texts = [in_ascii(text.replace("▲", "+").replace("▼", "!")) for text in texts]
+        dim = self.palette.style("dim") if effect.outcome in ("same", "unknown") else ""
+        return [
+            Text(texts[0], dim),
+            Text(texts[1], dim),
+            Text(texts[2], dim),
+            Text(texts[3], style),
+            Text(texts[4], style),
+        ]

@@ -1,0 +1,233 @@
+"""What differs between two runs, number by number, the largest effect first; and the sentence about it. No Textual."""
+
+from typing import Literal, NamedTuple
+
+from gssr.model.compare.alignment import energies, seconds
+from gssr.model.compare.comparison import BETTER, LEAST_POINTS, LEAST_TOTAL_SHARE, CategoryChange, category_changes
+from gssr.model.compare.contrast import told
+from gssr.model.compare.traces import Calls, Name, calls, names
+from gssr.model.live.attention import imbalance_of
+from gssr.model.live.frame import Frame
+from gssr.model.results import Imbalance
+from gssr.model.traces.results import TraceAnalysis
+from gssr.render.cells import clean
+from gssr.render.clock import duration, exact
+from gssr.render.function_names import distinct_names
+from gssr.render.scale import energy as energy_text
+from gssr.render.scale import fixed, metric_of, percent, quantity, signed
+from gssr.tui.axis import full_scale, lasting
+
+Outcome = Literal["better", "worse", "same", "more", "less", "unknown"]
+"""Of B, against A; "same": within noise; "more" and "less" where it depends on the job which is better."""
+_MOST_NAMES, _TIMES = 100, 9.0
+"""Names are looked at up to so many; from so many times more on it is said how many."""
+_LEAST_POINTS = 0.02
+"""A metric of which nothing says how it varies differs from so much of its full scale on (a threshold of our own)."""
+_IN_A_WORD = {"idle.imbalance": "imbalance"}
+_MOST_SAID, _SAID_FROM = 2, 0.01
+
+
+class Effect(NamedTuple):
+    """One number of both runs in words, the change, and what it means; ``weight`` sorts: the change as a share."""
+
+    name: str
+    first: str
+    second: str
+    change: str
+    outcome: Outcome
+    weight: float
+
+
+def effects(one: Frame, other: Frame) -> list[Effect]:
+    """All that can be told of both: what is better or worse first, and each by its size."""
+    found = [*_totals(one, other), *map(_of_category, _changes(one, other)), *_metrics(one, other), *_names(one, other)]
+    known = [effect for effect in found if effect is not None]
+    rank = {"better": 0, "worse": 0, "more": 1, "less": 1, "same": 2, "unknown": 3}
+    return sorted(known, key=lambda effect: (rank[effect.outcome], -effect.weight))
+
+
+def name_of(frame: Frame) -> str:
+    """What a run is called."""
+    run = frame.run
+    label = (run.label or run.shown_job or run.run_id) if run else ""
+    return clean(label or frame.path.rsplit("/", 1)[-1])
+
+
+def sentence(one: Frame, other: Frame) -> str:
+    """What changed from A to B: the time, and where the GPU time goes; the score only of the same job."""
+    parts = [_time_said(one, other)]
+    certain = [each for each in _changes(one, other) if each.is_certain and each.category.is_loss]
+    certain = sorted(certain, key=lambda each: -abs(each.change))[:_MOST_SAID]
+    parts += [
+        f"{_IN_A_WORD.get(each.category.name, each.category.label)} {percent(each.before)} → {percent(each.after)}"
+        for each in certain
+    ]
+    if not certain and _changes(one, other):
+        parts.append("no loss of GPU time changed by more than noise")
+    scores = [frame.window.score() for frame in (one, other)]
+    if None not in scores and _same_job(one, other):
+        parts.append(f"score {fixed(scores[0], 3)} → {fixed(scores[1], 3)}")
+    return "; ".join(parts) + "."
+
+
+def outcome_of_sentence(one: Frame, other: Frame) -> Outcome:
+    """Whether B is better, by its time; of runs that still grow it is not known."""
+    times = seconds(one), seconds(other)
+    if one.is_live or other.is_live or not times[0]:
+        return "unknown"
+    return _judged("duration_s", times[0], times[1], LEAST_TOTAL_SHARE * times[0])
+
+
+def _same_job(one: Frame, other: Frame) -> bool:
+    runs = one.run, other.run
+    return runs[0] is not None and runs[1] is not None and (runs[0].command, runs[0].label) == (
+        runs[1].command, runs[1].label,
+    )  # fmt: skip
+
+
+_FRACTIONS = (
+    (0.25, "a quarter of the time"), (1 / 3, "a third of the time"), (0.5, "half the time"), (2.0, "twice the time"),
+    (3.0, "three times as long"),
+)  # fmt: skip
+_CLOSE = 0.08
+"""So near to a fraction it is told as one."""
+
+
+def _time_said(one: Frame, other: Frame) -> str:
+    first, second = seconds(one), seconds(other)
+    growing = [letter for letter, frame in zip("AB", (one, other), strict=True) if frame.is_live]
+    if growing or not first:
+        who = f"{' and '.join(growing)} still run{'s' if len(growing) == 1 else ''}"
+        return f"{who}: {duration(first)} and {duration(second)} so far"
+    ratio = second / first
+    if abs(ratio - 1) <= LEAST_TOTAL_SHARE:
+        return f"B takes as long as A, {duration(second)}"
+    for fraction, words in _FRACTIONS:
+        if abs(ratio / fraction - 1) <= _CLOSE:
+            return f"B takes {words}"
+    if ratio < 1:
+        return f"B takes {percent(1 - ratio)} less time"
+    return f"B takes {percent(ratio - 1)} more time" if ratio < 2 else f"B takes {ratio:.1f} times as long"
+
+
+def _changes(one: Frame, other: Frame) -> tuple[CategoryChange, ...]:
+    judged = one.judgement, other.judgement
+    return () if judged[0] is None or judged[1] is None else category_changes(judged[0].breakdown, judged[1].breakdown)
+
+
+def _judged(name: str, a: float | None, b: float | None, noise: float | None) -> Outcome:
+    if a is None or b is None or noise is None:
+        return "unknown"
+    if abs(b - a) <= noise:
+        return "same"
+    sign = BETTER.get(name, 0) * (1 if b > a else -1)
+    return "better" if sign > 0 else "worse" if sign < 0 else "more" if b > a else "less"
+
+
+def _relative(a: float | None, b: float | None) -> tuple[str, float]:
+    if a is None or b is None or not a:
+        return "-", 0.0
+    return f"{signed(100 * (b - a) / abs(a), 1)} %", abs(b - a) / abs(a)
+
+
+def _totals(one: Frame, other: Frame) -> list[Effect]:
+    times = seconds(one), seconds(other)
+    noise = None if one.is_live or other.is_live else LEAST_TOTAL_SHARE
+    found: list[Effect] = []
+
+    def total(name: str, key: str, a: float | None, b: float | None, texts: tuple[str, str]) -> None:
+        change, weight = _relative(a, b)
+        least = None if noise is None or a is None else noise * abs(a)
+        found.append(Effect(name, *texts, change, _judged(key, a, b, least), weight))
+
+    total("duration", "duration_s", *times, (lasting(one, times[0]), lasting(other, times[1])))
+    uneven = [_imbalance(frame) for frame in (one, other)]
+    if None not in uneven:
+        a, b = uneven[0] or 0.0, uneven[1] or 0.0
+        points = f"{signed(100 * (b - a), 1)} points"
+        found.append(
+            Effect(
+                "imbalance of time means", percent(a), percent(b), points, _judged("imbalance", a, b, 0.01), abs(b - a)
+            )
+        )
+    if one.part is not None or other.part is not None:
+        return found
+    hours = [frame.gpus_of_run * time / 3600 for frame, time in zip((one, other), times, strict=True)]
+    total("GPU-hours", "gpu_hours", hours[0], hours[1], (fixed(hours[0], 3), fixed(hours[1], 3)))
+    joules = energies(one, other)
+    total("energy", "energy_j", joules.one, joules.other, (_joules(joules.one), _joules(joules.other)))
+    scores = [frame.window.score() for frame in (one, other)]
+    if None not in scores and _same_job(one, other):
+        a, b = scores[0] or 0.0, scores[1] or 0.0
+        outcome = _judged("score", a, b, max(LEAST_POINTS, 0.01))
+        found.append(Effect("score", fixed(a, 3), fixed(b, 3), signed(b - a, 3), outcome, abs(b - a)))
+    return found
+
+
+def _imbalance(frame: Frame) -> float | None:
+    found: Imbalance = imbalance_of(frame, ())
+    return found.of_means
+
+
+def _joules(joules: float | None) -> str:
+    return "-" if joules is None else energy_text(joules).split(" (")[0]
+
+
+def _of_category(change: CategoryChange) -> Effect | None:
+    """A share of the GPU time: less of a loss is better."""
+    if max(change.before, change.after) < _SAID_FROM:
+        return None
+    outcome: Outcome = "same"
+    if change.is_certain:
+        grew = change.change > 0
+        outcome = ("worse" if grew else "better") if change.category.is_loss else "more" if grew else "less"
+    points = f"{signed(100 * change.change, 1)} points"
+    return Effect(
+        change.category.label, percent(change.before), percent(change.after), points, outcome, abs(change.change)
+    )
+
+
+def _metrics(one: Frame, other: Frame) -> list[Effect]:
+    """The metrics that either was measured for."""
+    means = one.window.overall(), other.window.overall()
+    found = []
+    for name in told(*means):
+        a, b = means[0].get(name), means[1].get(name)
+        metric, full = metric_of(name), max(full_scale(one, name), full_scale(other, name))
+        change, _ = _relative(a, b)
+        weight = 0.0 if a is None or b is None or full <= 0 else abs(b - a) / full
+        outcome = _judged("", a, b, _LEAST_POINTS * full)
+        found.append(Effect(metric.label, quantity(a, metric), quantity(b, metric), change, outcome, weight))
+    return found
+
+
+def _names(one: Frame, other: Frame) -> list[Effect]:
+    """Of two traces the names whose time differs most, those that only one of them has among them: time and number."""
+    analyses = [frame.part.analysis for frame in (one, other) if frame.part and frame.part.analysis]
+    if len(analyses) < 2:
+        return []
+
+    def said(own: Calls) -> str:
+        return "-" if own.mean_ns is None else f"{exact(own.total_ns / 1e9)} {own.n:,}x"
+
+    found, shown = [], _compared(*analyses)[:_MOST_NAMES]
+    all_ns = max(sum(each.a.total_ns for each in shown), 1)
+    for each, name in zip(shown, distinct_names([each.name for each in shown], 40, ""), strict=True):
+        change, relative = _relative(each.a.total_ns, each.b.total_ns)
+        text = "only A" if not each.b.n else "only B" if not each.a.n else change
+        if each.a.total_ns and each.difference_ns / each.a.total_ns >= _TIMES:
+            text = f"x {1 + each.difference_ns / each.a.total_ns:,.0f}"
+        outcome: Outcome = "same" if each.a.n and each.b.n and relative <= LEAST_TOTAL_SHARE else (
+            "more" if each.difference_ns > 0 else "less"
+        )  # fmt: skip
+        found.append(Effect(name, said(each.a), said(each.b), text, outcome, abs(each.difference_ns) / all_ns))
+    return found
+
+
+_kept: list[tuple[TraceAnalysis, TraceAnalysis, tuple[Name, ...]]] = []
+
+
+def _compared(one: TraceAnalysis, other: TraceAnalysis) -> tuple[Name, ...]:
+    if not _kept or _kept[0][0] is not one or _kept[0][1] is not other:
+        _kept[:] = [(one, other, names(calls(one), calls(other)))]
+    return _kept[0][2]

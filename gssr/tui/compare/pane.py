@@ -1,0 +1,44 @@
+"""Compare: was another run better? The sentence, both over each other, and what changed, the largest effect first."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+
+from gssr.model.live.frame import Frame, Query
+from gssr.tui.compare.curves import Curves
+from gssr.tui.compare.effect_table import EffectTable
+from gssr.tui.compare.sentence import CompareSentence
+from gssr.tui.keys import key
+from gssr.tui.shared.pane import ScreenPane
+from gssr.tui.view import View
+
+
+class ComparePane(ScreenPane):
+    """Was another run better?"""
+
+    screen_name = "compare"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        key("a", "app.move('align')", "Align", "align two runs at their start, their work, or a mark"),
+        key("c", "app.next_other", "Other run", "compare with the next recording or run"),
+    ]
+
+    def compose(self) -> ComposeResult:
+        """The answer, the picture, the numbers."""
+        yield CompareSentence(id="compare-sentence", classes="panel")
+        yield Curves(id="curves", classes="panel")
+        yield EffectTable(id="effects", classes="panel")
+
+    def asks(self, query: Query) -> Query:
+        """See ScreenPane."""
+        return replace(query, tables=True)
+
+    def show(self, results: Sequence[Frame], view: View) -> None:
+        """See ScreenPane."""
+        one, other = results[0], results[1] if len(results) > 1 else None
+        self.query_one(CompareSentence).show_both(one, other, view)
+        if other is not None and other.n_rows:
+            self.query_one(Curves).show_both(one, other, view)
+            self.query_one(EffectTable).show_both(one, other)

@@ -1,0 +1,57 @@
+"""Whether B is better, in one sentence, and which two runs they are."""
+
+from gssr.model.compare.alignment import seconds
+from gssr.model.live.frame import Frame
+from gssr.render.cells import clean, fit, wrap
+from gssr.render.glyphs import in_ascii
+from gssr.render.roles import Role, Row, Span
+from gssr.render.scale import count
+from gssr.tui.axis import lasting
+from gssr.tui.compare.effects import name_of, outcome_of_sentence, sentence
+from gssr.tui.shared.panel import RowsPanel
+from gssr.tui.view import View
+
+
+class CompareSentence(RowsPanel):
+    """The answer of this screen; before there are two results, how to get there."""
+
+    other: Frame | None = None
+
+    def show_both(self, one: Frame, other: Frame | None, view: View) -> None:
+        """Tell about these two from now on."""
+        if other is not self.other:
+            self._rows = None
+        self.other = other
+        self.border_title = "was another run better?"
+        self.show(one, view)
+
+    def rows(self, result: Frame, width: int, height: int) -> list[Row]:
+        """The sentence, then the two runs."""
+        other, ellipsis = self.other, self.glyphs.ellipsis
+        if other is None or not other.n_rows:
+            why = other.problem if other is not None and other.problem else f"reading the other recording{ellipsis}"
+            return wrap(why, width)[:height]
+        outcome = outcome_of_sentence(result, other)
+        mark, role = {"better": ("▲ ", "good"), "worse": ("▼ ", "bad")}.get(outcome, ("", "value"))
+        said = mark + sentence(result, other)
+        if self.glyphs.levels.isascii():
+            said = in_ascii(said.replace("→", "->").replace("▲", "+").replace("▼", "!"))
+        rows = wrap(said, width, rest="  " if mark else "", role=role)  # type: ignore[arg-type]
+        look: Role
+        for letter, frame, look in (("A", result, "neutral"), ("B", other, "outlier")):
+            rows.append((Span(f"{letter} ", look), Span(fit(_who(frame), width - 2, ellipsis), "dim")))
+        return rows[:height]
+
+
+def _who(frame: Frame) -> str:
+    run, gpu = frame.run, frame.gpus[0]
+    file = clean(frame.path.rstrip("/").rsplit("/", 1)[-1])
+    name = name_of(frame)
+    state = frame.state if run is None or frame.state != "ended" else run.state
+    noun = "GPU" if frame.part is None else frame.part.level.noun
+    words = [
+        name, file if file.removesuffix(".d").removesuffix(".sql") != name else "",
+        f"{count(frame.gpus_of_run, noun)} on {count(len(frame.nodes), 'node')}", lasting(frame, seconds(frame)), state,
+        clean(gpu.name or ""), clean(" ".join(run.command)) if run else "",
+    ]  # fmt: skip
+    return ", ".join(word for word in words if word)

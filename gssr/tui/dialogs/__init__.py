@@ -1,0 +1,1 @@
+"""Dialogs over the screen: they cover what is under them."""

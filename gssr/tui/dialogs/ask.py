@@ -1,0 +1,68 @@
+"""Dialogs that ask for a line of text, or one of a few answers."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Vertical
+from textual.events import Key
+from textual.screen import ModalScreen
+from textual.widgets import Input, Label
+
+from gssr.tui.keys import key
+
+
+class AskLine(ModalScreen[str]):
+    """Ask for a line; Esc gives None."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [key("escape", "dismiss(None)", "Back", "ask no more")]
+
+    def __init__(self, title: str, hint: str, value: str = "") -> None:
+        super().__init__()
+        self._title, self._hint, self._value = title, hint, value
+
+    def compose(self) -> ComposeResult:
+        """The line, and what can be typed."""
+        with Vertical(classes="dialog -line"):
+            yield Input(self._value, compact=True)
+            yield Label(self._hint)
+
+    def on_mount(self) -> None:
+        """Say what it is for."""
+        self.query_one(".dialog").border_title = self._title
+        self.query_one(Input).focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """That is it."""
+        self.dismiss(event.value.strip())
+
+
+class AskWhat(ModalScreen[str]):
+    """Ask one of a few things: ``answers`` are (key, what it does). The result is the key, "q" for it, None for Esc."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        key("escape", "dismiss(None)", "Back", "go back to the screen"),
+        key("q", "dismiss('q')", "Quit", "leave"),
+    ]
+
+    def __init__(self, title: str, answers: Sequence[tuple[str, str]]) -> None:
+        super().__init__()
+        self._title, self._answers = title, answers
+
+    def compose(self) -> ComposeResult:
+        """A line for each answer."""
+        with Vertical(classes="dialog -line"):
+            for name, what in self._answers:
+                yield Label(f"[b $accent]{name}[/]    {what}")
+            yield Label("[b $accent]Esc[/]  go back to the screen")
+
+    def on_mount(self) -> None:
+        """Say what it is about."""
+        self.query_one(".dialog").border_title = self._title
+
+    def on_key(self, event: Key) -> None:
+        """A key is an answer."""
+        if event.key in [name for name, _ in self._answers]:
+            event.stop()
+            self.dismiss(event.key)

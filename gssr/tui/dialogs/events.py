@@ -1,0 +1,42 @@
+"""What happened: the list of events, newest first."""
+
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from gssr.model.live.frame import Frame
+from gssr.tui.axis import event_text, told
+from gssr.tui.keys import key
+
+_MOST = 500
+
+
+class Events(ModalScreen[None]):
+    """The events of a run."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [key("escape,q,e", "dismiss(None)", "Back", "back to the screen")]
+
+    def __init__(self, result: Frame) -> None:
+        super().__init__()
+        self._result = result
+
+    def compose(self) -> ComposeResult:
+        """One line each."""
+        found = self._result.events[::-1][:_MOST]
+        text = Text()
+        for event in found:
+            text.append(f"{event_text(self._result, event.time):>9}  ", "dim")
+            text.append(told(self._result, event) + "\n")
+        with VerticalScroll(classes="dialog"):
+            yield Static(text if found else "nothing happened")
+
+    def on_mount(self) -> None:
+        """Say how many there are."""
+        box = self.query_one(".dialog")
+        box.border_title = f"{len(self._result.events):,} events, newest first"
+        box.focus()

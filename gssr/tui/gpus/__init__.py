@@ -1,0 +1,1 @@
+"""GPUs: which of them differ, and in what."""

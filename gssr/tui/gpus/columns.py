@@ -1,0 +1,133 @@
+"""The columns that the table of GPUs can have: a title in words, a value for each GPU, and how it is written."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from gssr.arrays import Floats
+from gssr.model.breakdown.categories import CATEGORIES
+from gssr.model.cached import once
+from gssr.model.live.frame import Frame
+from gssr.render.cells import clean
+from gssr.render.scale import NONE, fixed, metric_of, unit_of
+from gssr.tui.axis import full_scale, shown_metrics
+from gssr.tui.order import percentiles
+
+NAME, NOW, MEAN, CLASS, HISTORY = "name", "now", "mean", "class", "history"
+
+
+class Column(NamedTuple):
+    """``key`` names it for sorting and choosing; ``title`` and ``unit`` stand in the head; ``values`` [n_gpus] are what is
+    sorted by (NaN: unknown); ``text`` writes one; ``full`` is what fills its axis, None for no number."""
+
+    key: str
+    title: str
+    unit: str
+    width: int
+    values: Callable[[Frame], Floats]
+    text: Callable[[Frame, int], str]
+    full: float | None = None
+    help: str = ""
+
+
+def columns_of(result: Frame) -> dict[str, Column]:
+    """All columns that the result has values for, in the order in which they are shown."""
+    return {column.key: column for column in _columns(result)}
+
+
+@once
+def _columns(result: Frame) -> list[Column]:
+    shown = metric_of(result.grid.metric)
+    unit = unit_of(shown)
+    found = [
+        Column(
+            NAME, result.noun, "", 0, lambda frame: np.arange(frame.n_gpus, dtype=np.float64),
+            lambda frame, gpu: clean(frame.place(gpu)), help="node and index of the GPU",
+        )
+    ]  # fmt: skip
+
+    def number(key: str, title: str, values: Callable[[Frame], Floats], name: str, help: str) -> Column:
+        unit = unit_of(metric_of(name))
+        decimals = 0 if unit.name in ("W", "MHz", "GiB", "°C") else 1 if unit.name == "%" else unit.decimals
+
+        def text(frame: Frame, gpu: int) -> str:
+            value = float(values(frame)[gpu])
+            return NONE if value != value else fixed(value * unit.factor, decimals)
+
+        width = max(len(title) + 1 + len(unit.name), 5)
+        return Column(key, title, unit.name, width, values, text, full_scale(result, name), help)
+
+    found.append(number(NOW, "now" if result.is_live else "last", lambda frame: frame.latest, shown.name,
+                        f"{shown.label} now"))  # fmt: skip
+    found.append(number(MEAN, "mean", lambda frame: frame.window.per_gpu(frame.grid.metric), shown.name,
+                        f"{shown.label}, mean of the window"))  # fmt: skip
+    if result.part is None:
+        found.append(
+            Column(CLASS, "most time", "", 11, _classes, lambda frame, gpu: _class(frame, gpu),
+                   help="what most of the GPU's time goes to")
+        )  # fmt: skip
+    for name in shown_metrics(result):
+        if name != shown.name:
+            metric = metric_of(name)
+            found.append(number(name, _title(metric.label, metric.short), lambda frame, name=name: frame.lately(name),  # type: ignore[misc]
+                                name, metric.label))  # fmt: skip
+    for key, share in (("p05", 0.05), ("p95", 0.95)):
+        found.append(number(key, key, lambda frame, share=share: _percentiles(frame, share), shown.name,  # type: ignore[misc]
+                            f"{shown.label}, {share:.0%} of the time below"))  # fmt: skip
+    del unit
+    return found
+
+
+def _title(label: str, short: str) -> str:
+    return _WORDS.get(label) or (label.lower() if len(label) <= 9 else short)
+
+
+_WORDS = {
+    "SM active": "SM active", "SM occupancy": "occupancy", "Tensor pipe active": "tensor", "DRAM active": "DRAM",
+    "FLOP active": "FLOP", "Power": "power", "Memory used": "memory", "NVLink received": "NVLink in",
+    "NVLink sent": "NVLink out", "PCIe received": "PCIe in", "PCIe sent": "PCIe out", "GPU utilization": "util",
+    "Temperature": "temp", "SM clock": "SM clock", "Graphics engine active": "engine",
+}  # fmt: skip
+
+
+@once
+def _percentiles(frame: Frame, share: float) -> Floats:
+    return percentiles(frame.grid.values, share)
+
+
+@once
+def _classes(frame: Frame) -> Floats:
+    """[n_gpus]: the position of the category that most of the GPU's time goes to; NaN where it is not known."""
+    breakdown = frame.judgement.breakdown if frame.judgement is not None else None
+    found = np.full(frame.n_gpus, np.nan)
+    gpus = frame.query.gpus or range(frame.n_gpus)
+    if breakdown is not None and len(breakdown.by_gpu) == len(gpus):
+        some = breakdown.by_gpu.any(axis=1)
+        found[np.array(list(gpus))[some]] = breakdown.by_gpu[some].argmax(axis=1)
+    return found
+
+
+def _class(frame: Frame, gpu: int) -> str:
+    value = float(_classes(frame)[gpu])
+    return "" if value != value else CATEGORIES[int(value)].short
+
+
+def usual(result: Frame, width: int) -> list[str]:
+    """The columns of a table of so many cells, as long as nobody chose others: as many as leave room for the history."""
+    every = columns_of(result)
+    history = max(width // 3, 18)
+    kept, used = [], _name_width(result) + 3
+    preferred = [
+        NAME, NOW, MEAN, CLASS, "power_usage", "memory_used", "temperature", "tensor_active", "dram_active", "sm_clock",
+        "sm_occupancy", "flop_active", "nvlink_rx_bytes", "pcie_rx_bytes",
+    ]  # fmt: skip
+    for name in preferred:
+        if name in every and used + every[name].width + 1 + history <= width:
+            kept.append(name)
+            used += every[name].width + 1
+    return kept or [NAME]
+
+
+def _name_width(result: Frame) -> int:
+    return min(max((len(result.place(gpu)) for gpu in range(min(result.n_gpus, 64))), default=4), 24)

@@ -1,0 +1,158 @@
+"""The GPU under the cursor: how it differs, all its metrics beside the job's, its course, its processes and verdicts."""
+
+import numpy as np
+
+from gssr.model.live.attention import attention
+from gssr.model.live.frame import Frame
+from gssr.render.cells import clean, fit, wrap
+from gssr.render.clock import duration
+from gssr.render.roles import Row, Span
+from gssr.render.scale import NONE, UNKNOWN, metric_of, percent, quantity, unit_of
+from gssr.tui.axis import full_scale, seconds_text, shown_metrics, y_label
+from gssr.tui.job.space_average import GUTTER, _coloured, _ticks
+from gssr.tui.order import processes_on
+from gssr.tui.shared.panel import RowsPanel
+from gssr.tui.shared.timed import cells_of, fractions, in_cells
+
+_VALUE = 11
+_MOST_CHART, _LEAST_CHART = 12, 4
+_SIDE_BY_SIDE = 76
+
+
+class Inspector(RowsPanel):
+    """All about one GPU."""
+
+    gpu = -1
+
+    def point(self, gpu: int) -> None:
+        """Tell about this GPU from now on."""
+        self.gpu, self._rows = gpu, None
+        self.refresh()
+
+    def rows(self, result: Frame, width: int, height: int) -> list[Row]:
+        """What differs, metrics, chart, processes."""
+        gpu = self.gpu
+        if not 0 <= gpu < result.n_gpus:
+            return []
+        product = result.gpus[gpu].name if gpu < len(result.gpus) else None
+        self.border_title = clean(result.place(gpu))
+        self.border_subtitle = clean(product or "")
+        rows = self._unlike(result, gpu, width)
+        if width >= _SIDE_BY_SIDE and height < 20:
+            left = self._metrics(result, gpu, 34, height - len(rows))
+            right = self._chart(result, gpu, width - 36, max(height - len(rows), 3))
+            both = max(len(left), len(right))
+            left += [()] * (both - len(left))
+            right += [()] * (both - len(right))
+            return [*rows, *(self._beside(one, 36, other) for one, other in zip(left, right, strict=True))]
+        verdicts, processes = self._verdicts(result, gpu, width), self._processes(result, gpu, width)
+        chart = min(max(height // 4, _LEAST_CHART), _MOST_CHART) if height >= 14 else 0
+        room = max(height - len(rows) - chart - len(verdicts) - len(processes), 3)
+        rows += self._metrics(result, gpu, width, room)
+        if chart:
+            rows += [(), *self._chart(result, gpu, width, chart)]
+        return [*rows, *verdicts, *processes]
+
+    @staticmethod
+    def _beside(one: Row, size: int, other: Row) -> Row:
+        used = sum(len(span.text) for span in one)
+        return (*one, Span(" " * max(size - used, 1)), *other)
+
+    def _unlike(self, result: Frame, gpu: int, width: int) -> list[Row]:
+        """How far from the median it is, and what is missing of it."""
+        means = result.window.per_gpu(result.grid.metric)
+        metric = metric_of(result.grid.metric)
+        mean, median = float(means[gpu]), float(np.nanmedian(means)) if np.isfinite(means).any() else float("nan")
+        texts = []
+        if mean == mean and result.n_gpus > 1:
+            unit = unit_of(metric)
+            apart = abs(mean - median) * unit.factor
+            word = "points" if unit.name == "%" else unit.name
+            side = "below" if mean < median else "above"
+            texts.append(
+                f"{metric.label} {apart:.0f} {word} {side} the median"
+                if apart >= 1
+                else f"{metric.label} at the median"
+            )
+        texts += gap_texts(result, gpu)
+        return wrap("; ".join(texts), width, role="value") if texts else []
+
+    def _metrics(self, result: Frame, gpu: int, width: int, height: int) -> list[Row]:
+        names = shown_metrics(result)
+        two = width >= 40
+        size = max(min(width - _VALUE * (1 + two), 24), 6)
+        head: Row = (Span(f"{'':<{size}}{'this':>{_VALUE}}" + f"{'median':>{_VALUE}}" * two, "dim"),)
+        rows: list[Row] = [head]
+        for name in names[: max(height - 1, 0)]:
+            metric = metric_of(name)
+            values = result.lately(name)
+            own = float(values[gpu])
+            median = float(np.nanmedian(values)) if np.isfinite(values).any() else float("nan")
+            full = full_scale(result, name)
+            differs = abs(own - median) > 0.1 * full if own == own and median == median else False
+            label = metric.label if len(metric.label) < size else metric.short
+            row: Row = (
+                Span(f"{fit(label, size - 1, self.glyphs.ellipsis):<{size}}", "dim"),
+                Span(f"{_text(own, name):>{_VALUE}}", "outlier" if differs else "value"),
+            )
+            rows.append((*row, Span(f"{_text(median, name):>{_VALUE}}", "dim")) if two else row)
+        return rows
+
+    def _chart(self, result: Frame, gpu: int, width: int, height: int) -> list[Row]:
+        """The GPU's course over the band of the job."""
+        from gssr.report.plotext_chart import band_chart  # takes a tenth of a second to import
+
+        cells = cells_of(result, max(width - GUTTER - 1, 1))
+        own, low, high = (
+            fractions(result, in_cells(result, values, cells))
+            for values in (result.grid.values[gpu], result.space.low, result.space.high)
+        )
+        full, name = full_scale(result, result.grid.metric), result.grid.metric
+        labels = [y_label(step, full, name) for step in (0.0, 1.0)]
+        rows = band_chart(own, low, high, labels, _ticks(result, cells), GUTTER, max(height - 2, 1), self.glyphs)
+        return [_coloured(row, own.tolist(), GUTTER + 1) for row in rows]
+
+    def _verdicts(self, result: Frame, gpu: int, width: int) -> list[Row]:
+        found = result.judgement.verdicts if result.judgement is not None else ()
+        looked_at = result.query.gpus or range(result.n_gpus)
+        rows: list[Row] = []
+        for verdict in found:
+            if verdict.gpus and gpu in [looked_at[at] for at in verdict.gpus if at < len(looked_at)]:
+                role = "bad" if verdict.severity == "critical" else "outlier"
+                rows += wrap(clean(verdict.title), width, "* " if self.glyphs.levels.isascii() else "▲ ", "  ", role)  # type: ignore[arg-type]
+        return [(), *rows] if rows else []
+
+    def _processes(self, result: Frame, gpu: int, width: int) -> list[Row]:
+        found = processes_on(result, gpu)
+        if not found:
+            return [(), (Span("no process on it", "dim"),)] if gpu in result.without_process else []
+        rows: list[Row] = [
+            (),
+            (Span(f"{'process':<{max(width - 34, 8)}} {'user':<10} {'memory':>10} {'SM':>8}", "dim"),),
+        ]
+        for each in found:
+            memory = NONE if each.memory_used is None else quantity(each.memory_used, metric_of("memory_used"))
+            sm = NONE if each.sm_utilization is None else percent(each.sm_utilization)
+            name = fit(clean(f"{each.pid or NONE} {each.name or ''}"), max(width - 34, 8), self.glyphs.ellipsis)
+            rows.append(
+                (Span(f"{name:<{max(width - 34, 8)}} {clean(each.user or NONE)[:10]:<10} {memory:>10} {sm:>8}"),)
+            )
+        return rows
+
+
+def gap_texts(result: Frame, gpu: int) -> list[str]:
+    """How old a GPU's last sample is, and what the window lacks of it."""
+    found, texts = attention(result), []
+    age, missing = float(found.age[gpu]), float(found.missing[gpu])
+    if np.isinf(age):
+        return ["no sample in this window"]
+    if age > 0:
+        texts.append(f"last sample {duration(age) if age >= 60 else f'{age:.0f} s'} old")
+    if missing > 0:
+        texts.append(f"at least {seconds_text(missing)} without samples")
+    return texts
+
+
+def _text(value: float, name: str) -> str:
+    text = quantity(None if value != value else value, metric_of(name))
+    return NONE if text == UNKNOWN else text

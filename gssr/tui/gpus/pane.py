@@ -1,0 +1,129 @@
+"""GPUs: who differs? As a list, as a wall, or node by node; beside it all about the GPU under the cursor."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical
+from textual.widgets import ContentSwitcher, Input
+
+from gssr.model.live.frame import Frame
+from gssr.tui.dialogs.choose import ChooseSeveral
+from gssr.tui.gpus.columns import NAME, columns_of
+from gssr.tui.gpus.inspector import Inspector
+from gssr.tui.gpus.nodes import Nodes
+from gssr.tui.gpus.table import GpuTable
+from gssr.tui.keys import key
+from gssr.tui.shared.pane import ScreenPane
+from gssr.tui.shared.wall import Wall
+from gssr.tui.view import View
+
+_VIEWS = ("gpu-table", "gpu-wall", "gpu-nodes")
+
+
+class GpusPane(ScreenPane):
+    """Which GPUs differ?"""
+
+    screen_name = "gpus"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        key("slash", "filter", "Filter", "show only some GPUs: nid0012*  *:0  sm<30  user=ada (several: and)"),
+        key("v", "next_view", "List | wall | nodes", "the next view: list, wall, nodes"),
+        key("c", "columns", "Columns", "choose the columns of the table"),
+    ]
+
+    def compose(self) -> ComposeResult:
+        """The list or the wall, the inspector, and the line in which the filter is typed."""
+        with Vertical():
+            with Horizontal(id="gpus-body"):
+                with ContentSwitcher(initial="gpu-table", id="gpu-views"):
+                    yield GpuTable(id="gpu-table", classes="panel")
+                    yield Wall(id="gpu-wall", classes="panel")
+                    yield Nodes(id="gpu-nodes", classes="panel")
+                yield Inspector(id="inspector", classes="panel")
+            yield Input(
+                placeholder="nid0012*   *:0   sm<30   user=ada   (several: and; Enter keeps, Esc lets go)",
+                id="gpu-filter", compact=True,
+            )  # fmt: skip
+
+    def on_mount(self) -> None:
+        """The line to type in appears when it is needed."""
+        self.query_one("#gpu-filter").display = False
+
+    def show(self, results: Sequence[Frame], view: View) -> None:
+        """See ScreenPane."""
+        result = results[0]
+        self.query_one(GpuTable).show(result, view)
+        self.query_one(Wall).show(result, view)
+        self.query_one(Nodes).show(result.of_gpus or result, view)
+        self.query_one(Inspector).show(result, view)
+
+    def point_at(self, gpu: int) -> None:
+        """Put the cursor on a GPU."""
+        self.query_one(GpuTable).point_at(gpu)
+
+    def on_gpu_table_pointed(self, event: GpuTable.Pointed) -> None:
+        """Tell about the GPU."""
+        self.query_one(Inspector).point(event.gpu)
+
+    def on_wall_picked(self, event: Wall.Picked) -> None:
+        """Tell about the GPU; the list's cursor goes with it."""
+        event.stop()
+        self.point_at(event.gpu)
+
+    def on_nodes_opened(self, event: Nodes.Opened) -> None:
+        """The list of the node's GPUs."""
+        line = self.query_one("#gpu-filter", Input)
+        line.value, line.display = f"{event.node}*", True
+        self.query_one("#gpu-views", ContentSwitcher).current = "gpu-table"
+        self.query_one(GpuTable).focus()
+
+    def action_next_view(self) -> None:
+        """The next view."""
+        views = self.query_one("#gpu-views", ContentSwitcher)
+        views.current = _VIEWS[(_VIEWS.index(views.current or _VIEWS[0]) + 1) % len(_VIEWS)]
+        self.query_one(f"#{views.current}").focus()
+
+    def action_columns(self) -> None:
+        """Choose what the table shows."""
+        table = self.query_one(GpuTable)
+        if table.result is None:
+            return
+        every = columns_of(table.result)
+        shown = {column.key for column in table.shown_columns()}
+        options = [(f"{each.help or each.title}", name, name in shown) for name, each in every.items() if name != NAME]
+
+        def chosen(names: list[str] | None) -> None:
+            if names is not None:
+                table.chosen = [NAME, *names]
+                table.refresh()
+
+        self.app.push_screen(ChooseSeveral("columns of the table", options), chosen)
+
+    # The filter
+
+    def action_filter(self) -> None:
+        """Begin to type it."""
+        line = self.query_one("#gpu-filter", Input)
+        line.display = True
+        line.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Show at once what passes."""
+        event.stop()
+        self.app.filter_gpus(event.value.strip())  # type: ignore[attr-defined]
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Keep the filter."""
+        event.stop()
+        event.input.display = bool(event.value.strip())
+        self.query_one(GpuTable).focus()
+
+    def let_go(self) -> bool:
+        """Show all GPUs again; whether there was a filter."""
+        line = self.query_one("#gpu-filter", Input)
+        if not line.display and not line.value:
+            return False
+        line.value, line.display = "", False
+        self.query_one(GpuTable).focus()
+        return True

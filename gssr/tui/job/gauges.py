@@ -1,0 +1,104 @@
+"""The metrics of the job as gauges, in whole words: what they are now, and on average."""
+
+import numpy as np
+
+from gssr.arrays import Ints
+from gssr.metrics import DETECTION_METRICS
+from gssr.model.live.frame import Frame
+from gssr.render.cells import clip, fit
+from gssr.render.columns import length
+from gssr.render.glyphs import Glyphs
+from gssr.render.roles import RAMP, Role, Row, Span
+from gssr.render.scale import NONE, UNKNOWN, metric_of, quantity
+from gssr.tui.axis import full_scale, shown_metrics
+from gssr.tui.shared.panel import RowsPanel
+from gssr.tui.view import View
+
+_LEAST_BAR = 6
+_VALUE = 10
+_LABEL = 14
+"""Cells for a name, where there is a bar beside it."""
+_SHORTER = (
+    (" pipe active", " pipe"), ("Graphics engine", "Engine"), ("Memory copy utilization", "Memory copy"),
+    (" utilization", " util."), (" received", " in"), (" sent", " out"), ("Memory temperature", "Memory temp."),
+    (" active", ""), ("SM occupancy", "Occupancy"), ("Temperature", "Temp."),
+)  # fmt: skip
+"""Words that can be left out of a metric's name where there is little room."""
+_TWO_FROM = 50
+"""Cells from which the mean stands beside what is now."""
+
+
+class Gauges(RowsPanel):
+    """Every metric that was measured, the most telling first."""
+
+    def show(self, result: Frame, view: View) -> None:
+        """See Panel."""
+        super().show(result, view)
+        self.border_title = "now" if result.is_live else "mean of the window"
+
+    def rows(self, result: Frame, width: int, height: int) -> list[Row]:
+        """A row for each metric."""
+        told, result = result, result.of_gpus or result
+        selection = result.query.gpus if result is not told else self.view.selection
+        gpus = np.array(selection, np.int64) if selection else None
+        means = result.window.overall(gpus)
+        now = _newest(result, gpus) if result.is_live else means
+        names = shown_metrics(result)
+        two = result.is_live and width >= _TWO_FROM
+        room = width - _VALUE - (_VALUE + 1) * two - 1
+        most = room if room < _LEAST_BAR + _LABEL else max(room // 2, _LABEL)
+        labels = [_in_words(name, most) for name in names[:height]]
+        size = min(max(map(len, labels), default=0), most)
+        bar = room - size if room - size >= _LEAST_BAR else 0
+        rows: list[Row] = []
+        for name, label in zip(names, labels, strict=False):
+            metric, value = metric_of(name), now.get(name)
+            text = quantity(value, metric)
+            row: Row = (
+                Span(
+                    f"{fit(label, size, self.glyphs.ellipsis):<{size}} ",
+                    "title" if name == result.grid.metric else "dim",
+                ),
+            )
+            row = (*row, *_bar(value, full_scale(result, name), bar, self.glyphs, name in DETECTION_METRICS))
+            row = (
+                *row,
+                Span(f"{NONE if text == UNKNOWN else text:>{width - size - 1 - bar - (_VALUE + 1) * two}}", "value"),
+            )
+            if two:
+                text = quantity(means.get(name), metric)
+                row = (*row, Span(f" {NONE if text == UNKNOWN else text:>{_VALUE}}", "dim"))
+            rows.append(clip(row, width))
+        return rows
+
+
+def _newest(result: Frame, gpus: Ints | None) -> dict[str, float | None]:
+    """The mean over the GPUs of the newest value of each metric."""
+    found: dict[str, float | None] = {}
+    for name in result.whole.names:
+        values = result.lately(name)
+        values = values if gpus is None else values[gpus]
+        found[name] = float(np.nanmean(values)) if np.isfinite(values).any() else None
+    return found
+
+
+def _in_words(name: str, room: int) -> str:
+    """What a metric is called in at most so many cells: whole words if they fit."""
+    metric = metric_of(name)
+    label = metric.label
+    for long, short in _SHORTER:
+        if len(label) > room:
+            label = label.replace(long, short)
+    return label if len(label) <= room else metric.short
+
+
+def _bar(value: float | None, full: float, width: int, glyphs: Glyphs, is_load: bool) -> Row:
+    """A bar; in the colours of load only where little is bad."""
+    if width < 1:
+        return ()
+    if value is None:
+        return (Span(" " * width),)
+    fraction = min(max(value / full, 0.0), 1.0)
+    filled = length(fraction, width, glyphs)
+    role: Role = RAMP[round(fraction * (len(RAMP) - 1))] if is_load else "neutral"
+    return (Span(filled, role), Span(glyphs.track * (width - len(filled)), "track"))

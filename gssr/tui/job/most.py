@@ -1,0 +1,53 @@
+"""Of a trace what took the most time, and the longest time without work."""
+
+from gssr.model.live.frame import Frame
+from gssr.model.traces.results import TraceAnalysis
+from gssr.model.traces.tables import TABLES
+from gssr.render.cells import clean, fit
+from gssr.render.clock import exact, moment
+from gssr.render.roles import Row, Span
+from gssr.tui.shared.panel import RowsPanel
+from gssr.tui.view import View
+
+_KINDS = {"kernels": "kernels", "operators": "operators", "os": "calls", "ranges": "ranges"}
+"""The tables that are asked for it, the first of them that has lines, and what these are."""
+
+
+class MostTime(RowsPanel):
+    """A line each, with its share, how often it came and how long it took on average."""
+
+    def show(self, result: Frame, view: View) -> None:
+        """See Panel."""
+        super().show(result, view)
+        self.display = result.part is not None
+        self.border_title, self.border_subtitle = "what took the most time", "all of it on Calls"
+
+    def rows(self, result: Frame, width: int, height: int) -> list[Row]:
+        """As many as there is room for, and the longest gap."""
+        analysis = result.part.analysis if result.part is not None else None
+        if analysis is None:
+            return [(Span(f"counting{self.glyphs.ellipsis}", "dim"),)]
+        gap = self._gap(result, analysis, width)
+        return [*self._most(analysis, width, height - len(gap)), *gap][:height]
+
+    def _most(self, analysis: TraceAnalysis, width: int, height: int) -> list[Row]:
+        tables = ((noun, TABLES[name].values(analysis)) for name, noun in _KINDS.items())
+        noun, found = next(((noun, each) for noun, each in tables if len(each["name"])), ("", None))
+        if found is None:
+            return [(Span("nothing that took time has a name", "dim"),)]
+        self.border_title = f"{noun} that took the most time"
+        columns = (found["share"], found["count"], found["mean_ns"], found["name"])
+        rows: list[Row] = []
+        for share, count, mean, called in list(zip(*columns, strict=True))[: max(height, 0)]:
+            numbers = f"{100 * share:5.1f} %  {f'{count:,} x {exact(mean / 1e9)}':>16}  "
+            room = width - len(numbers)
+            rows.append((Span(numbers, "value"), Span(fit(clean(called), room, self.glyphs.ellipsis))))
+        return rows
+
+    def _gap(self, result: Frame, analysis: TraceAnalysis, width: int) -> list[Row]:
+        if not analysis.gaps:
+            return []
+        gap = max(analysis.gaps, key=lambda each: each.length_ns)
+        when = moment(gap.start_ns / 1e9 - result.first, 0.0, 1e-6)
+        text = f"longest gap {exact(gap.length_ns / 1e9)} at {when}: {gap.cause}{f' ({gap.call})' if gap.call else ''}"
+        return [(Span(fit(clean(text), width, self.glyphs.ellipsis), "dim"),)]

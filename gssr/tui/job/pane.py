@@ -1,0 +1,85 @@
+"""Job: how well is the job using its GPUs? The score leads, the sentence says what is wrong, the wall shows all GPUs."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+
+from gssr.model.live.frame import Frame, Query
+from gssr.tui.job.gauges import Gauges
+from gssr.tui.job.most import MostTime
+from gssr.tui.job.score import Score, ScoreHistory
+from gssr.tui.job.sentence import Sentence
+from gssr.tui.job.space_average import SpaceAverage
+from gssr.tui.job.verdict_cards import VerdictCards
+from gssr.tui.shared.pane import ScreenPane
+from gssr.tui.shared.wall import MOST_ROWS, Wall
+from gssr.tui.view import View
+
+_FEW = 8
+"""So many GPUs have a line each on the smallest terminal that has a chart as well."""
+_LOW = 18
+"""Rows from which there is a chart."""
+_SCORES = 120
+"""Columns that the score's curve has at most."""
+
+
+class JobPane(ScreenPane):
+    """How well is the job using its GPUs?"""
+
+    screen_name = "job"
+
+    def compose(self) -> ComposeResult:
+        """Left what it is in numbers, right what is wrong and the pictures."""
+        with Horizontal(id="job-body"):
+            with Vertical(id="job-left"):
+                yield Score(id="score", classes="panel")
+                yield Gauges(id="gauges", classes="panel")
+            with Vertical(id="job-right"):
+                yield Sentence(id="sentence", classes="panel")
+                yield VerdictCards(id="verdicts", classes="panel")
+                yield MostTime(id="most-time", classes="panel")
+                yield SpaceAverage(id="space-average", classes="panel")
+                yield Wall(id="wall", classes="panel")
+
+    def on_mount(self) -> None:
+        """Name the cards."""
+        self.query_one(VerdictCards).border_title = "what to do first"
+
+    def _fit(self, n_gpus: int) -> None:
+        """Give the wall the rows that its GPUs need, and the chart the rest; where both have no room, the wall alone."""
+        wall, chart = self.query_one(Wall), self.query_one(SpaceAverage)
+        small = self.screen.has_class("-tiny") or self.screen.has_class("-flat")
+        wall.lowest = small
+        chart.display = not small and self.size.height >= _LOW
+        around = 2 if wall.styles.border_bottom[0] else 1
+        if small or not chart.display:
+            wall.styles.height = "1fr"
+        elif self.screen.has_class("-short"):
+            wall.styles.height = min(max(n_gpus, 4), _FEW) + 1 + around
+        else:
+            wall.styles.height = "4fr"
+        most = n_gpus * MOST_ROWS + 1 + around if n_gpus <= _FEW and chart.display else None
+        if most is not None or wall.styles.max_height is not None:  # without one already: to say so costs a layout
+            wall.styles.max_height = most
+
+    def on_resize(self) -> None:
+        """Share the rows anew; what the wall shows may be something else then."""
+        wall = self.query_one(Wall)
+        if wall.result is not None:
+            self._fit(wall.result.n_gpus)
+            wall.show(wall.result, wall.view)
+
+    def asks(self, query: Query) -> Query:
+        """Besides the score's curve, and what the rules say."""
+        curve = self.query_one(ScoreHistory).content_size.width
+        return replace(query, score_columns=min(max(curve, 20), _SCORES))
+
+    def show(self, results: Sequence[Frame], view: View) -> None:
+        """See ScreenPane."""
+        result = results[0]
+        self._fit(result.n_gpus)
+        self.query_one(SpaceAverage).axis_at = self.query_one(Wall).offset_of(result) - 1
+        for widget in (Score, Gauges, Sentence, VerdictCards, MostTime, SpaceAverage, Wall):
+            self.query_one(widget).show(result, view)  # type: ignore[attr-defined]

@@ -1,0 +1,99 @@
+"""The score in big digits, the word beside it, and its curve."""
+
+import numpy as np
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.strip import Strip
+from textual.widgets import Digits
+
+from gssr.metrics import best_measured
+from gssr.model.findings.notes import why_no_gpu
+from gssr.model.live.frame import RECENT_SECONDS, Frame
+from gssr.render.clock import duration
+from gssr.render.columns import columns
+from gssr.render.scale import fixed, metric_of, percent, unit_of
+from gssr.score import CAVEAT, DEFINITION, how_to_measure
+from gssr.tui.axis import lasting, seconds_text
+from gssr.tui.shared.history import history_rows
+from gssr.tui.shared.panel import Panel, Words
+from gssr.tui.shared.timed import cells_of, rolls
+from gssr.tui.view import View
+
+
+class ScoreHistory(Panel):
+    """The running efficiency score: the score of all GPUs column by column, on a fixed axis from 0 to 1."""
+
+    def draw_line(self, y: int) -> Strip:
+        """One row of the curve."""
+        result, (width, height) = self.result, self.content_size
+        if result is None or result.score_curve is None:
+            return Strip.blank(width)
+        curve, cells = result.score_curve, cells_of(result, width)
+        values = columns(curve.values, curve.start, curve.width, cells.start, cells.end, width)
+        known_from = max(cells.at(result.first) or 0, 0) if cells.start < result.first else 0
+        if not rolls(result) or np.isnan(values[-1:]).all():
+            last = np.flatnonzero(np.isfinite(values))
+            values[last[-1] + 1 if len(last) else 0 :] = values[last[-1]] if len(last) else np.nan
+        rows = history_rows(values, height, self.palette, self.glyphs, known_from)
+        return Strip(rows[y]).adjust_cell_length(width)
+
+
+class Score(Vertical):
+    """How well the GPUs were used, in one number."""
+
+    def compose(self) -> ComposeResult:
+        """The number, what it is, and its curve."""
+        with Horizontal(id="score-head"):
+            yield Digits("", id="score-digits")
+            yield Words("", id="score-plain")
+            with Vertical(id="score-words"):
+                yield Words("score", id="score-word")
+                yield Words("", id="score-of")
+        yield Words("", id="score-remark")
+        yield ScoreHistory(id="score-curve")
+
+    def on_mount(self) -> None:
+        """Say what the score is where the mouse asks."""
+        self.tooltip = f"score: {DEFINITION}, of the mean SM activity A, occupancy O and pipe activity F; {CAVEAT}"
+
+    def show(self, result: Frame, view: View) -> None:
+        """See Panel."""
+        told, result = result, result.of_gpus or result
+        selection = result.query.gpus if result is not told else view.selection
+        gpus = np.array(selection, np.int64) if selection else None
+        self.border_title = "GPU saturation" if result.part is None else "work"
+        score, recent = result.whole.score(gpus), result.recent.score(gpus)
+        live = result.is_live
+        word, of, remark = "score", f"whole run\n{duration(result.last - result.first)}", ""
+        shown = fixed(recent if live and recent is not None else score, 3, "")
+        if live:
+            lasted = min(RECENT_SECONDS, max(result.last - result.first, 0.0))
+            of = f"last {seconds_text(round(lasted))}\nrun {fixed(score, 3, '-')}"
+        if result.part is not None:
+            busy = result.window.overall(gpus).get("busy")
+            shown, word = percent(busy).replace(" ", ""), "busy"
+            of = f"of the {result.noun} time,\n{lasting(result, result.last - result.first)}"
+        elif score is None:
+            known = {name: mean for name, mean in result.recent.overall(gpus).items() if mean is not None}
+            best = best_measured(known)
+            why = how_to_measure(result.gpus[0].backend) or "SM activity, occupancy or a pipe was not measured"
+            why = "".join(["no GPU was recorded", *why_no_gpu(result.events)]) if result.by_node else why
+            remark = f"no score: {why}"
+            word, shown = "score unknown", "-"
+            if best is not None:
+                unit = unit_of(metric_of(best))
+                shown, word = f"{fixed(known[best] * unit.factor, 0)}{unit.name}", metric_of(best).label
+        ascii_only = self.app.glyphs.levels.isascii()  # type: ignore[attr-defined]
+        digits, plain = self.query_one("#score-digits", Digits), self.query_one("#score-plain", Words)
+        digits.display, plain.display = not ascii_only, ascii_only
+        if digits.value != shown:
+            digits.update(shown)
+        plain.say(shown)
+        self.query_one("#score-word", Words).say(word)
+        self.query_one("#score-of", Words).say(of)
+        said = self.query_one("#score-remark", Words)
+        said.say(remark)
+        said.display = bool(remark)
+        curve = self.query_one(ScoreHistory)
+        curve.display = score is not None
+        curve.show(result, view)

@@ -1,0 +1,117 @@
+"""Where the GPU time went: the sentence, the bar that adds up to all of it, and what its colours mean."""
+
+import numpy as np
+
+from gssr.arrays import Floats
+from gssr.model.breakdown.categories import CATEGORIES
+from gssr.model.breakdown.result import Breakdown
+from gssr.model.live.frame import RECENT_SECONDS, Frame, TracePart
+from gssr.render.breakdown import LOOKS, breakdown_bar, headline, shown_categories
+from gssr.render.cells import flow, wrap
+from gssr.render.roles import Row, Span
+from gssr.render.scale import percent
+from gssr.render.shares import WORDS
+from gssr.tui.judge import not_judged
+from gssr.tui.shared.panel import RowsPanel
+from gssr.tui.trace.states import OF_TRACE
+from gssr.tui.view import View
+
+_SEEN = 0.0005
+"""A smaller share of the time is not told."""
+_TALL = 6
+"""Rows from which the bar of the last minute stands below that of the run."""
+
+
+class Sentence(RowsPanel):
+    """The answer in one sentence, and the bar that shows it."""
+
+    def show(self, result: Frame, view: View) -> None:
+        """See Panel."""
+        super().show(result, view)
+        self.border_title = "where the GPU time goes" if result.is_live else "where the GPU time went"
+
+    def rows(self, result: Frame, width: int, height: int) -> list[Row]:
+        """The sentence, then the bars, then as much of the legend as fits."""
+        ascii_only = self.glyphs.levels.isascii()
+        breakdown = None if result.judgement is None else result.judgement.breakdown
+        if breakdown is None and result.part is not None:
+            return self._states(result.part, result.noun, width)[:height]
+        if breakdown is None:
+            return wrap(not_judged(result), width, role="dim")[:height]
+        rows = wrap(headline(breakdown), width, role="value")
+        lately = last_minute(breakdown) if result.is_live and height >= _TALL else None
+        if lately is None:
+            rows.append(breakdown_bar(breakdown, width, ascii_only))
+        else:
+            rows.append((Span("run        ", "dim"), *breakdown_bar(breakdown, width - 11, ascii_only)))
+            rows.append((Span("last minute", "dim"), *bar_of(lately, width - 11, ascii_only)))
+        return [*rows, *legend(breakdown, width, height - len(rows), ascii_only)][:height]
+
+    def _states(self, part: TracePart, noun: str, width: int) -> list[Row]:
+        """Of a trace without GPUs, or before it is judged: the states in which its rows are."""
+        ascii_only = self.glyphs.levels.isascii() or self.palette.colourless
+        shares = np.nan_to_num(part.total)
+        edges = np.round(np.cumsum(shares) * width).astype(int).tolist()
+        bar: list[Span] = []
+        pieces: list[Row] = []
+        for at in range(len(shares)):
+            mark, role = OF_TRACE[at].mark if ascii_only else "█", OF_TRACE[at].role
+            bar.append(Span(mark * (edges[at] - (edges[at - 1] if at else 0)), role))
+            if shares[at] >= _SEEN:
+                share = Span(percent(float(shares[at])), "value")
+                pieces.append((Span(mark * 2 + " ", role), share, Span(f" {WORDS[at]}", "dim")))
+        rest = max(1 - float(shares.sum()), 0.0)
+        if rest >= _SEEN:
+            pieces.append(
+                (Span(self.glyphs.track * 2 + " ", "track"), Span(percent(rest), "value"), Span(" idle", "dim"))
+            )
+        most = max(range(len(shares)), key=lambda at: float(shares[at]))
+        said = f"{percent(float(shares[most]))} of the {noun} time is {WORDS[most]}."
+        row: Row = (*bar, Span(self.glyphs.track * (width - edges[-1]), "track"))
+        return [*wrap(said, width, role="value"), row, *flow(pieces, width, self.glyphs.ellipsis, "   ")]
+
+
+def last_minute(breakdown: Breakdown) -> Floats | None:
+    """[n_categories]: the shares of the newest RECENT_SECONDS; None where nothing is known of them."""
+    if not len(breakdown.times):
+        return None
+    end = float(breakdown.times[-1]) + breakdown.width
+    seconds = breakdown.over_time[breakdown.times >= end - RECENT_SECONDS - breakdown.width / 2].sum(axis=0)
+    return np.asarray(seconds / seconds.sum()) if seconds.sum() > 0 else None
+
+
+def bar_of(shares: Floats, width: int, ascii_only: bool) -> Row:
+    """Shares of categories as a bar of exactly ``width`` cells."""
+    edges = np.round(np.cumsum(shares) * width).astype(int).tolist()
+    spans, start = [], 0
+    for each, end in zip(CATEGORIES, edges, strict=True):
+        if end > start:
+            spans.append(Span(LOOKS[each.name].marked(ascii_only) * (end - start), LOOKS[each.name].role))
+        start = max(start, end)
+    return tuple(spans)
+
+
+def legend(breakdown: Breakdown, width: int, height: int, ascii_only: bool) -> list[Row]:
+    """The categories with their shares, the largest first, in as many columns as fit."""
+    shares = breakdown.shares
+    shown = sorted(shown_categories(breakdown), key=lambda at: -float(shares[at]))
+    if height < 1 or not shown:
+        return []
+    pieces: list[Row] = []
+    for at in shown:
+        look = LOOKS[CATEGORIES[at].name]
+        mark = Span(look.marked(ascii_only) * 2 + " ", look.role)
+        pieces.append((mark, Span(percent(float(shares[at])), "value"), Span(f" {CATEGORIES[at].label}", "dim")))
+    rows: list[Row] = []
+    line: Row = ()
+    used = 0
+    for piece in pieces:
+        size = sum(len(span.text) for span in piece)
+        if used and used + 3 + size > width:
+            rows.append(line)
+            line, used = (), 0
+            if len(rows) == height:
+                return rows
+        line = (*line, Span("   "), *piece) if used else piece
+        used += size + (3 if used else 0)
+    return [*rows, line][:height]

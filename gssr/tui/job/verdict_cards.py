@@ -1,0 +1,92 @@
+"""The worst verdicts as cards: what is wrong, what it rests on, and what to do. A click or Enter opens Why."""
+
+from typing import ClassVar
+
+from rich.text import Text
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Vertical
+from textual.message import Message
+
+from gssr.model.live.frame import Frame
+from gssr.model.results import Severity, Verdict
+from gssr.render.cells import clean
+from gssr.render.glyphs import in_ascii
+from gssr.render.verdicts import texts_of
+from gssr.tui.keys import key
+from gssr.tui.shared.panel import PlainText, Words
+from gssr.tui.view import View
+
+MOST_CARDS = 3
+MARKS: dict[Severity, str] = {"critical": "◆", "warning": "▲", "info": "●"}
+"""A filled mark beside the word, so that hue never says it alone."""
+
+
+class VerdictCard(PlainText, Vertical, can_focus=True):
+    """One verdict."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [key("enter", "open", "Why", "all about this verdict")]
+
+    class Opened(Message):
+        """Somebody wants to know more about the verdict with this number."""
+
+        def __init__(self, number: int) -> None:
+            super().__init__()
+            self.number = number
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._number = number
+
+    def compose(self) -> ComposeResult:
+        """Title, evidence, advice."""
+        yield Words(classes="card-title")
+        yield Words(classes="card-evidence")
+        yield Words(classes="card-advice")
+
+    def tell(self, verdict: Verdict, ascii_only: bool) -> None:
+        """Show this verdict."""
+        mark = "!" if ascii_only else MARKS[verdict.severity]
+        title = Text.assemble((f"{mark} {verdict.severity}  ", "bold"), (clean(verdict.title), "bold"))
+        evidence = "; ".join(clean(text) for text in texts_of(verdict))
+        advice = f"{'>' if ascii_only else '→'} {clean(verdict.advice)}"
+        texts = [title, Text(evidence), Text(advice)]
+        for label, text in zip(self.query(Words), texts, strict=True):
+            label.say(Text(in_ascii(text.plain)) if ascii_only else text)
+        for severity in MARKS:
+            self.set_class(verdict.severity == severity, f"-{severity}")
+        self.tooltip = f"{clean(verdict.title)}\n{evidence}\n{advice}"
+
+    def action_open(self) -> None:
+        """Go to Why."""
+        self.post_message(self.Opened(self._number))
+
+    def on_click(self, event: events.Click) -> None:
+        """Go to Why."""
+        event.stop()
+        self.action_open()
+
+
+class VerdictCards(Vertical):
+    """The first few verdicts."""
+
+    def compose(self) -> ComposeResult:
+        """As many cards as there may be."""
+        for number in range(MOST_CARDS):
+            yield VerdictCard(number)
+        yield Words("", id="more-verdicts")
+
+    def show(self, result: Frame, _view: View) -> None:
+        """See Panel."""
+        verdicts = () if result.judgement is None else result.judgement.verdicts
+        cards = list(self.query(VerdictCard))
+        for card in cards:
+            number = card._number
+            card.display = number < len(verdicts)
+            if card.display:
+                card.tell(verdicts[number], self.app.glyphs.levels.isascii())  # type: ignore[attr-defined]
+        more = len(verdicts) - len(cards)
+        said = self.query_one("#more-verdicts", Words)
+        said.display = more > 0 or (result.judgement is not None and not verdicts)
+        said.say(f"{more} more on Why" if more > 0 else "no rule finds anything wrong")

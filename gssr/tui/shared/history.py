@@ -1,0 +1,91 @@
+"""Loads over time as cells: height and colour say the same, and where nothing is known there is a hatch."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from rich.segment import Segment
+from rich.style import Style
+
+from gssr.arrays import Floats
+from gssr.render.glyphs import Glyphs
+from gssr.tui.themes import LOAD_STEPS, Palette
+
+_HATCH, _HATCH_ASCII = "╱", "/"
+_BLANK, _LACKS = -2, -1
+"""Codes of cells without a load: nothing was to be known there yet, and something was."""
+
+
+def load_codes(values: Floats, known_from: int = 0) -> Floats:
+    """``values`` [..., n], fractions of the full scale, as steps of the ramp; -1 where they are missing, and -2 where they
+    are missing before the cell ``known_from``."""
+    known = np.isfinite(values)
+    steps = np.clip(np.round(np.where(known, values, 0.0) * (LOAD_STEPS - 1)), 0, LOAD_STEPS - 1).astype(np.int64)
+    codes = np.where(known, steps, _LACKS)
+    codes[..., :known_from] = np.where(known[..., :known_from], codes[..., :known_from], _BLANK)
+    return np.asarray(codes, np.float64)
+
+
+def history_rows(
+    values: Floats, height: int, palette: Palette, glyphs: Glyphs, known_from: int = 0
+) -> list[list[Segment]]:  # fmt: skip
+    """``height`` rows of one cell per value [n]: filled from below up to the load, in its colour. The topmost eighth stays
+    free, so that lines one below the other can be told apart."""
+    levels = glyphs.levels[:-1] if len(glyphs.levels) > 2 else glyphs.levels
+    codes = load_codes(values, known_from).astype(np.int64).tolist()
+    styles = {step: palette.load(step / (LOAD_STEPS - 1)) for step in range(LOAD_STEPS)}
+    styles |= {_LACKS: palette.missing, _BLANK: Style.null()}
+    per_row = len(glyphs.levels)
+    tops = (
+        np.clip(np.round(np.nan_to_num(values) * (height * per_row - 1)), 1, height * per_row - 1).astype(int).tolist()
+    )
+    hatch = _HATCH_ASCII if glyphs.levels.isascii() else _HATCH
+    rows = []
+    for y in range(height):
+        below = (height - 1 - y) * per_row
+        chars = []
+        for code, top in zip(codes, tops, strict=True):
+            if code == _LACKS:
+                chars.append(hatch)
+            elif code == _BLANK or top <= below:
+                chars.append(" ")
+            else:
+                chars.append(glyphs.full if top - below >= per_row else levels[min(top - below, len(levels)) - 1])
+        rows.append(_segments(chars, codes, styles))
+    return rows
+
+
+def pair_row(upper: Floats, lower: Floats, palette: Palette, known_from: int = 0) -> list[Segment]:
+    """Two GPUs in one row of half blocks [n]: colour alone, for many GPUs."""
+    above, below = (load_codes(values, known_from).astype(np.int64).tolist() for values in (upper, lower))
+    pairs = list(zip(above, below, strict=True))
+    segments: list[Segment] = []
+    for first, end in _runs(pairs):
+        top, bottom = pairs[first]
+        text, style = " ", Style.null()
+        if top >= 0 and bottom >= 0:
+            text = "▀"
+            style = palette.load(top / (LOAD_STEPS - 1)) + Style(bgcolor=palette.load(bottom / (LOAD_STEPS - 1)).color)
+        elif top >= 0 or bottom >= 0:
+            text, style = ("▀", palette.load(top / (LOAD_STEPS - 1))) if top >= 0 else (
+                "▄", palette.load(bottom / (LOAD_STEPS - 1))
+            )  # fmt: skip
+            if _LACKS in (top, bottom):
+                style += Style(bgcolor=palette.missing.color)
+        elif _LACKS in (top, bottom):
+            text, style = _HATCH, palette.missing
+        segments.append(Segment(text * (end - first), style))
+    return segments
+
+
+def _segments(chars: Sequence[str], codes: Sequence[int], styles: dict[int, Style]) -> list[Segment]:
+    found = [-3 if char == " " else code for char, code in zip(chars, codes, strict=True)]
+    return [Segment("".join(chars[first:end]), styles.get(found[first], Style.null())) for first, end in _runs(found)]
+
+
+def _runs(values: Sequence[object]) -> list[tuple[int, int]]:
+    """[first, end) of each run of equal values."""
+    if not values:
+        return []
+    edges = [0, *(at + 1 for at, (one, other) in enumerate(pairwise(values)) if one != other), len(values)]
+    return list(pairwise(edges))

@@ -1,0 +1,31 @@
+"""What the workload prints, below the screen."""
+
+from textual.strip import Strip
+
+from gssr.render.roles import Row, Span
+from gssr.tui.output import Output, log_tail
+from gssr.tui.shared.panel import Panel
+
+
+class OutputPane(Panel):
+    """The end of the workload's output, as a terminal would show it."""
+
+    output: Output | None = None
+
+    def tell(self, output: Output) -> None:
+        """Show this."""
+        if output != self.output:
+            self.output = output
+            self.border_title, self.border_subtitle = "output", output.path
+            self.refresh()
+
+    def draw_line(self, y: int) -> Strip:
+        """One line of it."""
+        width, height = self.content_size
+        if self.output is None:
+            return Strip.blank(width)
+        if self.output.tail is None:
+            rows: tuple[Row, ...] = ((Span("no output was kept beside this recording", "dim"),),)
+        else:
+            rows = log_tail(self.output.tail, width, height, self.glyphs.levels.isascii())
+        return self.strip_of(rows[y] if y < len(rows) else (), width)

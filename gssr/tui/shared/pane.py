@@ -1,0 +1,60 @@
+"""A screen of the app: what it asks of the recording, and what it does with the results."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from textual.containers import Container
+from textual.events import DescendantFocus
+from textual.message import Message
+
+from gssr.model.live.frame import Frame, Query
+from gssr.tui.view import ScreenName, View
+
+
+class ScreenPane(Container):
+    """What a tab holds. ``asks`` adds to the app's query what this screen needs while it is in sight; ``show`` draws the
+    newest results: that of the recording, and of the one that it is compared with."""
+
+    screen_name: ScreenName
+    is_ready = False
+    """Whether all its widgets are there."""
+
+    class Ready(Message):
+        """All widgets of this pane are there."""
+
+        def __init__(self, name: ScreenName) -> None:
+            super().__init__()
+            self.name = name
+
+    def on_mount(self) -> None:
+        """Say that results can be shown."""
+        self.is_ready = True
+        self.post_message(self.Ready(self.screen_name))
+
+    def on_descendant_focus(self, event: DescendantFocus) -> None:
+        """Keep it from the tab, which would come back if another one has been chosen since."""
+        event.stop()
+
+    def columns(self, width: int) -> int:
+        """How many columns of time the widest widget can show on a terminal of so many cells."""
+        return max(width, 1)
+
+    def asks(self, query: Query) -> Query:
+        """The app's query with what this screen needs besides."""
+        return query
+
+    def show(self, results: Sequence[Frame], view: View) -> None:
+        """Draw these results."""
+        raise NotImplementedError
+
+    def point_at(self, gpu: int) -> None:
+        """Put the cursor on a GPU, where there is one."""
+
+    def let_go(self) -> bool:
+        """Let go of what is typed or marked on this screen alone; whether there was anything."""
+        return False
+
+    @staticmethod
+    def with_score(query: Query, columns: int) -> Query:
+        """The query that also asks for the score's curve."""
+        return replace(query, score_columns=columns)

@@ -1,0 +1,136 @@
+"""What every widget that shows a part of a result is: a panel with a title in its border, told a result by ``show``."""
+
+import re
+
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+from textual.app import App
+from textual.content import Content
+from textual.strip import Strip
+from textual.visual import VisualType
+from textual.widget import Widget
+from textual.widgets import Label
+
+from gssr.model.live.frame import Frame
+from gssr.render.cells import clean
+from gssr.render.glyphs import Glyphs, drawable
+from gssr.render.roles import Row
+from gssr.tui.themes import Palette
+from gssr.tui.view import View
+
+
+class PlainText:
+    """A widget whose titles and tooltips are taken as they are: what a recording is called may look like markup."""
+
+    def render_str(self, text_content: str | Content) -> Content:
+        """The text, whatever stands in it, on one line."""
+        return text_content if isinstance(text_content, Content) else Content(clean(text_content))
+
+    @property
+    def tooltip(self) -> "VisualType | None":
+        """What is said where the mouse rests."""
+        return super().tooltip  # type: ignore[misc,no-any-return]
+
+    @tooltip.setter
+    def tooltip(self, tooltip: "VisualType | None") -> None:
+        Widget.tooltip.fset(self, Content(tooltip) if isinstance(tooltip, str) else tooltip)  # type: ignore[attr-defined]
+
+
+class Drawing(PlainText):
+    """What widgets draw with: the colours of the app's theme, and the characters that its terminal can show."""
+
+    app: App[object]
+
+    @property
+    def palette(self) -> Palette:
+        """The colours of the theme."""
+        return self.app.palette  # type: ignore[attr-defined,no-any-return]
+
+    @property
+    def glyphs(self) -> Glyphs:
+        """The characters that the terminal can show."""
+        return self.app.glyphs  # type: ignore[attr-defined,no-any-return]
+
+    def strip_of(self, row: Row, width: int, base: Style | None = None) -> Strip:
+        """A row of a pure drawing as a line of this widget, cut or filled to ``width`` cells."""
+        style = self.palette.style
+        segments = [Segment(span.text, style(span.role)) for span in drawable(row, self.glyphs)]
+        strip = Strip(segments).adjust_cell_length(width)
+        return strip if base is None else strip.apply_style(base)
+
+
+class Words(PlainText, Label):
+    """Words that are laid out anew only where they have changed: a layout costs more than all drawing."""
+
+    _said: object = None
+
+    def __init__(self, content: VisualType = "", **attributes: str) -> None:
+        super().__init__(content, markup=False, **attributes)  # type: ignore[arg-type]
+
+    def say(self, content: VisualType) -> None:
+        """Show these."""
+        if content != self._said:
+            before, self._said = self._said, content
+            self.update(content, layout=_shape(content) != _shape(before))
+
+
+def _shape(content: object) -> object:
+    """What the layout of words depends on: where words end, and not what they are."""
+    text = content.plain if isinstance(content, Text) else content
+    return re.sub(r"\S", "x", text) if isinstance(text, str) and text.isascii() else text
+
+
+class LineDrawing(Drawing):
+    """A widget that is drawn line by line (Textual's Line API) by ``draw_line``."""
+
+    rich_style: Style
+    _ground: Style | None = None
+
+    def draw_line(self, y: int) -> Strip:
+        """Draw one line of the content."""
+        raise NotImplementedError
+
+    def render_line(self, y: int) -> Strip:
+        """The line, on the widget's own background."""
+        if y == 0 or self._ground is None:  # what CSS says costs more than a line
+            self._ground = self.rich_style
+        return self.draw_line(y).apply_style(self._ground)
+
+
+class Panel(LineDrawing, Widget, can_focus=True):
+    """A part of a screen that is drawn from a result and a view, and from nothing else.
+
+    ``show`` keeps both and draws anew; a subclass says in ``draw_line`` or ``rows`` what is seen. Tab goes from panel to
+    panel, and ``z`` gives one the whole screen.
+    """
+
+    ALLOW_MAXIMIZE = True
+    result: Frame | None = None
+    view: View
+
+    def show(self, result: Frame, view: View) -> None:
+        """Draw from this result from now on."""
+        self.result, self.view = result, view
+        self.refresh()
+
+
+class RowsPanel(Panel):
+    """A panel whose content is rows of a pure drawing, made for its size by ``rows``."""
+
+    _rows: tuple[tuple[object, ...], list[Row]] | None = None
+
+    def rows(self, result: Frame, width: int, height: int) -> list[Row]:
+        """The drawing, at most ``height`` rows of at most ``width`` cells."""
+        raise NotImplementedError
+
+    def draw_line(self, y: int) -> Strip:
+        """One row of it."""
+        width, height = self.content_size
+        if self.result is None:
+            return Strip.blank(width)
+        key = (id(self.result), self.view, width, height, self.palette.theme)
+        if self._rows is None or self._rows[0] != key:
+            self._rows = key, self.rows(self.result, width, height)
+        rows = self._rows[1]
+        return self.strip_of(rows[y] if y < len(rows) else (), width)

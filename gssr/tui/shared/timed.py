@@ -1,0 +1,104 @@
+"""Time on the screen: how the columns of a result become cells of a widget.
+
+While a run grows and nobody chose a window, a cell is one column (1 s) and the newest is at the right edge. Else the cells
+share the window between them.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from gssr.arrays import Floats
+from gssr.model.live.frame import Frame
+from gssr.render import clock
+from gssr.render.columns import columns
+from gssr.render.roles import Row, Span
+from gssr.render.scale import metric_of, quantity
+from gssr.tui.axis import full_scale
+
+
+class Cells(NamedTuple):
+    """``n`` cells of time from ``start`` to ``end`` (unix s)."""
+
+    start: float
+    end: float
+    n: int
+    rolls: bool
+
+    @property
+    def width(self) -> float:
+        """Seconds of a cell."""
+        return (self.end - self.start) / max(self.n, 1)
+
+    def at(self, time: float) -> int | None:
+        """The cell that holds a time; None for a time outside."""
+        cell = int((time - self.start) / self.width) if self.end > self.start else -1
+        return cell if 0 <= cell < self.n and time >= self.start else None
+
+    def time(self, cell: int) -> float:
+        """The middle of a cell."""
+        return self.start + (cell + 0.5) * self.width
+
+
+def cells_of(result: Frame, n: int) -> Cells:
+    """The time that ``n`` cells show of a result."""
+    grid = result.grid
+    if rolls(result):
+        end = grid.start + (grid.column(result.last) + 1) * grid.width
+        return Cells(end - n * grid.width, end, n, True)
+    start, end = max(grid.start, result.first), min(grid.end, result.last)
+    if (
+        result.query.span is not None and result.query.end is not None
+    ):  # columns are whole ones, a window is what was asked
+        end = min(end, result.query.end)
+        start = max(start, end - result.query.span)
+    return Cells(start, end if end > start else start + grid.width, n, False)
+
+
+def rolls(result: Frame) -> bool:
+    """Whether the newest column comes in at the right edge, one cell a column."""
+    return result.is_live and result.query.width is not None
+
+
+def in_cells(result: Frame, values: Floats, cells: Cells) -> Floats:
+    """``values`` [..., columns of the result's grid] as means in the cells: [..., cells]. NaN where nothing is known; a
+    single missing column between two known ones is jitter of the sampling where columns are as short as its interval."""
+    grid = result.grid
+    if not cells.rolls:
+        return columns(values, grid.start, grid.width, cells.start, cells.end, cells.n)
+    last = grid.column(result.last) + 1
+    shown = values[..., max(last - cells.n, 0) : last]
+    lacks = cells.n - shown.shape[-1]
+    if lacks:
+        shown = np.concatenate([np.full((*shown.shape[:-1], lacks), np.nan), shown], axis=-1)
+    if grid.width < 2 * result.sampling_seconds * (1 + 1e-9):
+        shown = _bridged(shown)
+    return shown
+
+
+def _bridged(values: Floats) -> Floats:
+    before, after = np.roll(values, 1, axis=-1), np.roll(values, -1, axis=-1)
+    before[..., 0] = np.nan
+    after[..., -1] = before[..., -1]  # the newest may still come
+    single = np.isnan(values) & np.isfinite(before) & np.isfinite(after)
+    return np.where(single, before, values)
+
+
+def fractions(result: Frame, values: Floats) -> Floats:
+    """Values of the grid's metric as fractions of its full scale."""
+    return values / full_scale(result, result.grid.metric)
+
+
+def axis_row(result: Frame, cells: Cells) -> Row:
+    """The labels under the cells: since the run's first sample, or while it rolls how long ago."""
+    if cells.rolls:
+        start, end = cells.start - cells.end, 0.0
+        text = clock.axis_text(start, end, cells.n)
+        return (Span(f"{text[: max(cells.n - 4, 0)]:<{max(cells.n - 4, 0)}} now"[: cells.n], "dim"),)
+    since = result.first if result.since is None else result.since
+    return (Span(clock.axis_text(cells.start - since, cells.end - since, cells.n), "dim"),)
+
+
+def value_text(result: Frame, value: float) -> str:
+    """A value of the grid's metric with its unit."""
+    return quantity(None if value != value else value, metric_of(result.grid.metric))

@@ -1,0 +1,137 @@
+"""The first line: how the run stands, what it is called, how long it lasts, its GPUs, and the window that is looked at."""
+
+from time import localtime, strftime
+
+from rich.text import Text
+from textual.widgets import Static
+
+from gssr.model.live.frame import Frame
+from gssr.render.cells import cell_width, clean, fit
+from gssr.render.clock import duration
+from gssr.render.glyphs import drawable
+from gssr.render.roles import Role, Row, Span
+from gssr.render.scale import count
+from gssr.store.format.rank_ends import RankEnd, place_of
+from gssr.tui.axis import age_text, is_growing, lasting, window_text
+from gssr.tui.shared.panel import Drawing
+from gssr.tui.shared.timed import rolls
+from gssr.tui.view import View
+
+_ASCII = str.maketrans("○●◌✗■", ".*ox=")
+_STATES: dict[str, tuple[str, Role]] = {
+    "waiting": ("○ waiting", "dim"),
+    "live": ("● live", "good"),
+    "stalled": ("◌ stalled", "outlier"),
+    "lost": ("✗ lost", "bad"),
+    "ended": ("■ ended", "dim"),
+}
+
+
+class TopBar(Drawing, Static):
+    """One line about the run."""
+
+    _said: Text | None = None
+
+    def show(self, result: Frame, view: View) -> None:
+        """Tell about this result, as much as fits."""
+        ellipsis, width = self.glyphs.ellipsis, self.size.width
+        state = state_text(result)
+        if self.glyphs.levels.isascii():
+            state = state._replace(text=state.text.translate(_ASCII))
+        room = width - cell_width(state.text) - 3
+        line: Row = (
+            Span(" "),
+            state,
+            Span("  "),
+            Span(fit(name_of(result), max(min(room // 3, 40), 6), ellipsis), "title"),
+        )
+        for piece in pieces_of(result, view):
+            if sum(cell_width(span.text) for span in line) + 2 + cell_width(piece.text) <= width:
+                line = (*line, Span("  "), piece)
+        style = self.palette.style
+        text = Text.assemble(*((span.text, style(span.role)) for span in drawable(line, self.glyphs)))
+        if text != self._said:
+            self._said = text
+            self.update(text, layout=False)
+
+
+def state_text(result: Frame) -> Span:
+    """``● live``, ``◌ stalled 12 s``, ``■ ended (exit 7)``."""
+    if result.part is not None:
+        return Span("profile" if result.part.trace.profile is not None else "trace", "dim")
+    text, role = _STATES[result.state]
+    if result.state == "stalled":
+        text += f" {result.silent:.0f} s"
+    elif result.state == "ended" and result.run is not None and result.run.exit_code is not None:
+        text += f" (exit {result.run.exit_code})" if result.run.exit_code else ""
+        role = "good" if result.run.exit_code == 0 else "bad"
+    return Span(text, role)
+
+
+def name_of(result: Frame) -> str:
+    """What the run is called."""
+    run = result.run
+    names = [run.shown_job, run.label] if run else []
+    return clean(" ".join(part for part in names if part) or result.path.rstrip("/").rsplit("/", 1)[-1])
+
+
+def _stopped(result: Frame) -> str:
+    """Name the first rank that was lost or failed, with its node and the time, and count the others."""
+    ranks: tuple[RankEnd, ...] = result.ranks_stopped
+    at = "" if ranks[0].time is None else f" {strftime('%H:%M:%S', localtime(ranks[0].time))}"
+    more = f", {len(ranks) - 1} more" if len(ranks) > 1 else ""
+    return f"{clean(place_of(ranks[0]))} {ranks[0].how}{at}{more}"
+
+
+def pieces_of(result: Frame, view: View) -> list[Span]:
+    """What there is to say besides, the most important first."""
+    run, pieces = result.run, []
+    if run is not None and result.ranks_missing:
+        pieces.append(Span(f"lacks {len(result.ranks_missing):,} of {run.world_size:,} ranks", "bad"))
+    if run is not None and result.ranks_stopped and (run.world_size or 1) > 1:
+        pieces.append(Span(_stopped(result), "bad"))
+    if result.n_rows:
+        elapsed = (result.now if result.following else result.last) - result.first
+        pieces.append(Span(lasting(result, elapsed)))
+    if view.speed:
+        pieces.append(Span(f"playing {view.speed:g}x", "outlier"))
+    elif view.end is not None and result.part is None and (is_growing(result) or round(result.last - view.end)):
+        pieces.append(Span(f"paused {duration(max(result.last - view.end, 0.0))} behind", "outlier"))
+    if run is not None and result.n_rows:
+        products = {clean(gpu.name or "") for gpu in (result.of_gpus or result).gpus}
+        what = f" {products.pop()}" if len(products) == 1 and "" not in products else ""
+        pieces.append(
+            Span(
+                f"{result.gpus_of_run:,} GPU{'s' * (result.gpus_of_run != 1)}{what} on {count(len(result.nodes), 'node')}"
+            )
+        )
+    if result.part is not None:
+        pieces += [
+            Span(count(len(level), level.noun))
+            for level in result.part.levels.values()
+            if level.name in ("gpus", "streams", "threads")
+        ]
+        pieces += [Span(source, "dim") for source in dict.fromkeys(each.format for each in result.part.trace.sources)]
+    if view.selection:
+        pieces.append(Span(f"looking at {view.selected or count(len(view.selection), result.noun)}", "outlier"))
+    if view.filter and result.part is not None:
+        pieces.append(Span(f"only {clean(view.filter)}", "outlier"))
+    if result.is_live and not rolls(result):
+        pieces.append(Span(window_text(result), "title"))
+    clocks = list(dict.fromkeys(trace.clock_text for trace in result.traced))
+    if clocks and result.part is None:
+        pieces.append(Span("traced", "value"))
+    elif clocks:
+        pieces.append(Span(f"clock: {clocks[0]}" if len(clocks) == 1 else "clocks differ", "value"))
+    gaps = int(result.n_gaps.sum()) if run is not None else 0
+    if gaps:
+        pieces.append(Span(count(gaps, "gap"), "gap"))
+    if result.sampling_seconds:
+        pieces.append(Span(f"every {result.sampling_seconds * 1000:g} ms", "dim"))
+    if result.reread is not None:
+        pieces.append(Span(f"files {age_text(result.reread)} old", "dim"))
+    if result.n_rows and max(result.grid.start, result.first) < result.thinned:
+        pieces.append(Span("thinned to 10 s", "gap"))
+    if not result.refined:
+        pieces.append(Span("refining", "dim"))
+    return pieces

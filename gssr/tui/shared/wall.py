@@ -1,0 +1,200 @@
+"""The wall: every GPU of the job over time, in colour. Of very many it shows nodes, or neighbouring nodes together."""
+
+from typing import NamedTuple
+
+import numpy as np
+from rich.segment import Segment
+from textual import events
+from textual.message import Message
+from textual.strip import Strip
+
+from gssr.arrays import Floats, Ints
+from gssr.model.live.attention import attention, culprits
+from gssr.model.live.frame import Frame
+from gssr.model.results import over_space
+from gssr.render.cells import clean, fit
+from gssr.render.scale import metric_of, number
+from gssr.tui.axis import at_text, width_text
+from gssr.tui.shared.history import history_rows, pair_row
+from gssr.tui.shared.panel import Panel
+from gssr.tui.shared.timed import Cells, axis_row, cells_of, fractions, in_cells, value_text
+
+MOST_ROWS = 4
+"""Rows that a line takes at most: more say no more."""
+VALUE = 6
+"""Cells of a mean, before the two that part it from the name and the course."""
+_LEAST_CELLS = 8
+
+
+class Line(NamedTuple):
+    """One line of the wall: its name, the positions of its GPUs, and where it begins and how many rows it takes. ``paired``:
+    its GPUs, or parts of them, are shown two a row."""
+
+    name: str
+    members: Ints
+    top: int
+    height: int
+    paired: bool = False
+
+
+def lines_of(result: Frame, height: int, in_colour: bool) -> list[Line]:
+    """Choose what the wall's lines are, so that all GPUs are within ``height`` rows: GPUs, else the GPUs of a node two a
+    row, else nodes, else neighbouring nodes together."""
+    n, nodes = result.n_gpus, [result.on_node(node) for node in range(len(result.nodes))]
+    if n <= height:
+        size = min(height // max(n, 1), MOST_ROWS)
+        return [Line(result.place(gpu), np.array([gpu]), gpu * size, size) for gpu in range(n)]
+    pairs = [-(-len(node) // 2) for node in nodes]
+    if in_colour and sum(pairs) <= height and not result.by_node:
+        tops = np.concatenate(([0], np.cumsum(pairs)))
+        return [
+            Line(result.nodes[at], node, int(tops[at]), pairs[at], True) for at, node in enumerate(nodes) if len(node)
+        ]
+    together = -(-len(nodes) // max(height, 1)) if len(nodes) > 1 else -(-n // max(height, 1))
+    if len(nodes) <= 1:
+        parts = [np.arange(first, min(first + together, n)) for first in range(0, n, together)]
+        return [Line(result.place(int(part[0])), part, at, 1) for at, part in enumerate(parts)]
+    size = min(height // len(nodes), MOST_ROWS) if together == 1 else 1
+    if in_colour and together == 1 and not result.by_node:
+        return [Line(result.nodes[at], node, at * size, size, True) for at, node in enumerate(nodes)]
+    found = []
+    for at, first in enumerate(range(0, len(nodes), together)):
+        own = nodes[first : first + together]
+        name = result.nodes[first] if together == 1 else f"{result.nodes[first]} +{len(own) - 1}"
+        found.append(Line(name, np.concatenate(own), at * size, size))
+    return found
+
+
+def parts_of(members: Ints, n: int) -> list[Ints]:
+    """GPUs in at most ``n`` parts of neighbours."""
+    return [part for part in np.array_split(members, min(n, len(members))) if len(part)]
+
+
+def lowest_of(result: Frame, height: int) -> list[Line]:
+    """The GPUs that do least, a row each."""
+    means = result.window.per_gpu(result.grid.metric)
+    found = np.argsort(means, kind="stable")[: max(height, 0)]
+    return [Line(result.place(int(gpu)), np.array([gpu]), at, 1) for at, gpu in enumerate(found)]
+
+
+class Wall(Panel):
+    """Every GPU over time, or where there is little room the ``lowest``. A click picks a GPU; the mouse over it says which,
+    when and how much. ``axis``: the times stand below it."""
+
+    lowest = False
+    axis = True
+
+    class Picked(Message):
+        """Somebody wants to see this GPU."""
+
+        def __init__(self, gpu: int) -> None:
+            super().__init__()
+            self.gpu = gpu
+
+    _drawn: tuple[object, list[Strip], list[Line], Cells] | None = None
+
+    def cells(self, result: Frame) -> int:
+        """Cells of time that fit beside the names."""
+        return max(self.content_size.width - self.offset_of(result), _LEAST_CELLS)
+
+    def offset_of(self, result: Frame) -> int:
+        """Cells that names and means take."""
+        return self._label(result) + VALUE + 2
+
+    def _label(self, result: Frame) -> int:
+        longest = max((len(result.place(gpu)) for gpu in range(min(result.n_gpus, 64))), default=4)
+        return min(longest, max(self.content_size.width // 5, 8)) + 1
+
+    def show(self, result: Frame, view: object) -> None:
+        """See Panel; the title says the metric and how long a cell is."""
+        super().show(result, view)  # type: ignore[arg-type]
+        noun = result.noun if result.n_gpus <= max(self.content_size.height - 1, 1) or result.by_node else "GPU"
+        width = cells_of(result, self.cells(result)).width
+        self.border_title = f"lowest {noun}s" if self.lowest else f"every {noun} over time"
+        self.border_subtitle = f"{metric_of(result.grid.metric).label}, {width_text(width)} a cell"
+
+    def draw_line(self, y: int) -> Strip:
+        """One row."""
+        result, (width, height) = self.result, self.content_size
+        if result is None or not result.n_gpus:
+            return Strip.blank(width)
+        key = (id(result), width, height, self.palette.theme, self.lowest)
+        if self._drawn is None or self._drawn[0] != key:
+            self._drawn = (key, *self._draw(result, width, height))
+        strips = self._drawn[1]
+        return strips[y] if y < len(strips) else Strip.blank(width)
+
+    def _draw(self, result: Frame, width: int, height: int) -> tuple[list[Strip], list[Line], Cells]:
+        palette, glyphs = self.palette, self.glyphs
+        in_colour = not palette.colourless and not glyphs.levels.isascii()
+        room = height - self.axis
+        lines = lowest_of(result, room) if self.lowest else lines_of(result, room, in_colour)
+        cells = cells_of(result, self.cells(result))
+        values = fractions(result, in_cells(result, result.grid.values, cells))
+        known_from = max(cells.at(result.first) or 0, 0) if cells.start < result.first else 0
+        blamed, unlike = set(culprits(result)), attention(result).outlier
+        metric = metric_of(result.grid.metric)
+        means = result.window.per_gpu(result.grid.metric)
+        label = self._label(result)
+        strips: list[Strip] = []
+        for line in lines:
+            apart = 2 * int((unlike[line.members] | np.isin(line.members, list(blamed))).sum()) > len(line.members)
+            mean = float(np.nanmean(means[line.members])) if np.isfinite(means[line.members]).any() else float("nan")
+            style = palette.style("outlier" if apart else "dim")
+            name = fit(clean(line.name), label - 1, glyphs.ellipsis, "end")
+            mark = ("!" if glyphs.levels.isascii() else "▲") if apart else " "
+            head = [
+                Segment(f"{mark}{name:<{label}}", style),
+                Segment(f"{number(mean, metric):>{VALUE}} ", palette.style("value" if apart else "plain")),
+            ]
+            for y, row in enumerate(self._rows(values, line, known_from)):
+                first = head if y == line.height // 2 - (line.height % 2 == 0) else [Segment(" " * (label + VALUE + 2))]
+                strips.append(Strip([*first, *row]).adjust_cell_length(width))
+        if self.axis:
+            axis = self.strip_of(axis_row(result, cells), width - label - VALUE - 2)
+            strips.append(Strip([Segment(" " * (label + VALUE + 2)), *axis]).adjust_cell_length(width))
+        return strips, lines, cells
+
+    def _rows(self, values: Floats, line: Line, known_from: int) -> list[list[Segment]]:
+        if not line.paired:
+            own = values[line.members]
+            mean = own[0] if len(own) == 1 else over_space(own).mean
+            return history_rows(mean, line.height, self.palette, self.glyphs, known_from)
+        halves = [values[part].mean(axis=0) for part in parts_of(line.members, 2 * line.height)]  # one lacks: all do
+        halves += [halves[-1]] * (2 * line.height - len(halves))
+        return [pair_row(halves[at], halves[at + 1], self.palette, known_from) for at in range(0, len(halves), 2)]
+
+    def _at(self, x: int, y: int) -> tuple[int, int] | None:
+        """The GPU and the cell of time under the mouse."""
+        if self._drawn is None or self.result is None:
+            return None
+        _, _, lines, cells = self._drawn
+        line = next((each for each in lines if each.top <= y < each.top + each.height), None)
+        cell = x - self._label(self.result) - VALUE - 2
+        if line is None or not 0 <= cell < cells.n:
+            return None
+        parts = parts_of(line.members, 2 * line.height)
+        at = min(2 * (y - line.top), len(parts) - 1) if line.paired else 0
+        return int(parts[at][0] if line.paired else line.members[0]), cell
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """Say what is under the mouse."""
+        offset = event.get_content_offset(self)
+        found = None if offset is None else self._at(offset.x, offset.y)
+        if found is None or self.result is None or self._drawn is None:
+            self.tooltip = None
+            return
+        gpu, cell = found
+        cells = self._drawn[3]
+        time = cells.time(cell)
+        value = float(self.result.grid.values[gpu, self.result.grid.column(time)])
+        self.tooltip = (
+            f"{clean(self.result.place(gpu))} at {at_text(self.result, time)}: {value_text(self.result, value)}"
+        )
+
+    def on_click(self, event: events.Click) -> None:
+        """Go to the GPU."""
+        offset = event.get_content_offset(self)
+        found = None if offset is None else self._at(offset.x, offset.y)
+        if found is not None:
+            self.post_message(self.Picked(found[0]))

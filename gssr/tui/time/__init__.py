@@ -1,0 +1,1 @@
+"""Time: when was it not used."""

@@ -1,0 +1,104 @@
+"""The times under the columns, and what happened: flags on the axis, with their text where there is room."""
+
+from textual.strip import Strip
+
+from gssr.model.live.frame import Frame
+from gssr.render import clock
+from gssr.render.cells import cell_width, fit
+from gssr.render.marks import Marks, blank
+from gssr.render.roles import Row, Span
+from gssr.render.scale import count
+from gssr.store.format.rows import Event
+from gssr.tui.axis import at_text, told
+from gssr.tui.shared.timed import Cells, axis_row
+from gssr.tui.time.timeline import Timeline
+from gssr.tui.view import View
+
+_FLAG, _FLAG_ASCII = "▲", "^"
+_LEAST_TEXT = 4
+"""Cells that the text of a flag takes at least."""
+_MOST = 500
+"""Events that have a flag of their own; of more the first in each column."""
+
+
+class TimeAxis(Timeline):
+    """The axis and its flags."""
+
+    _drawn: tuple[object, list[Row]] | None = None
+
+    def show(self, result: Frame, view: View) -> None:
+        """See Panel."""
+        super().show(result, view)
+        cells = self.cells_in_sight(result)
+        n = len(_in_sight(result, cells))
+        self.entitle("time", self.title_of(cells, result), f"{count(n, 'event')} in sight" if n else "")
+
+    def draw_line(self, y: int) -> Strip:
+        """One row."""
+        result, (width, height) = self.result, self.content_size
+        if result is None:
+            return Strip.blank(width)
+        key = (id(result), width, height)
+        if self._drawn is None or self._drawn[0] != key:
+            self._drawn = key, self._rows(result, height)
+        rows = self._drawn[1]
+        return self.overlaid(self.strip_of(rows[y] if y < len(rows) else (), width), result)
+
+    def _rows(self, result: Frame, height: int) -> list[Row]:
+        cells, gutter = self.cells_in_sight(result), self.left
+        rows: list[Row] = [(Span(" " * gutter), *axis_row(result, cells))]
+        flags = flagged(result, cells, height - 1, self.glyphs.ellipsis, self.glyphs.levels.isascii())
+        for y, row in enumerate(flags.rows()):
+            label = "  events" if y == 0 and cells.n else ""
+            rows.append((Span(f"{label:<{gutter}}", "dim"), *row))
+        return rows
+
+
+def _in_sight(result: Frame, cells: Cells) -> list[tuple[int, Event]]:
+    found = [(cells.at(event.time), event) for event in result.events]
+    return [(cell, event) for cell, event in found if cell is not None]
+
+
+def flagged(result: Frame, cells: Cells, height: int, ellipsis: str, ascii_only: bool) -> Marks:
+    """The flags of the events in sight, each at its column with its text at the right, in as many rows as there are; where a
+    text has no room the flag stands alone. Those that say most come first (gssr.render.clock.LOOKS)."""
+    box = blank(max(height, 0), cells.n)
+    if height < 1 or not cells.n:
+        return box
+    order = {kind: rank for rank, kind in enumerate(clock.LOOKS)}
+    events = _in_sight(result, cells)
+    if len(events) > _MOST:
+        events = list({cell: (cell, event) for cell, event in reversed(events)}.values())[::-1]
+    columns: dict[int, list[Event]] = {}
+    for cell, event in events:
+        columns.setdefault(cell, []).append(event)
+    ends = [0] * height
+    flag = _FLAG_ASCII if ascii_only else _FLAG
+    cells_taken = sorted(columns)
+    for at, cell in enumerate(cells_taken):
+        happened = sorted(columns[cell], key=lambda event: order.get(event.kind, len(order)))
+        texts = {told(result, event): clock.LOOKS.get(event.kind, clock.OTHER)[1] for event in happened}
+        free = [y for y in range(height) if ends[y] <= cell][: max(height // 2, 1)]
+        if not free:
+            if box.chars[0, cell] == " ":
+                box.write(0, cell, flag, next(iter(texts.values())))
+            continue
+        later = next((other for other in cells_taken[at + 1 :] if other > cell), cells.n)
+        for row, (text, role) in zip(free, texts.items(), strict=False):
+            lacks = len(texts) - len(free) if row == free[-1] else 0
+            room = (cells.n if row < height - 1 else max(later, cell + 1)) - cell - 2
+            said = fit(f"{text} (+{lacks})" if lacks > 0 else text, max(min(room, cells.n - cell - 2), 0), ellipsis)
+            if len(said) < _LEAST_TEXT or cell_width(said) != len(said):
+                said = ""
+            box.write(row, cell, f"{flag} {said}".rstrip(), role)
+            ends[row] = cell + len(said) + 3
+    return box
+
+
+def event_at(result: Frame, cells: Cells, time: float) -> str:
+    """What happened in the cell of this time, in words; empty for nothing."""
+    cell = cells.at(time)
+    said = [
+        f"{at_text(result, event.time)} {told(result, event)}" for at, event in _in_sight(result, cells) if at == cell
+    ]
+    return "; ".join(said)

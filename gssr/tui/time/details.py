@@ -1,0 +1,192 @@
+"""Below the timelines: what all metrics say at the cursor; of a trace the interval under it, and which names took the time
+of the selected range (Vampir's function summary of a part of the timeline)."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from gssr.model.live.frame import Frame, TracePart
+from gssr.model.live.nodes import host_means
+from gssr.render.cells import clean, fit, pad
+from gssr.render.clock import exact
+from gssr.render.columns import bar
+from gssr.render.roles import Role, Row, Span
+from gssr.render.scale import NONE, UNKNOWN, metric_of, percent, quantity
+from gssr.traces.timeline import Kind
+from gssr.tui.axis import at_text, full_scale, shown_metrics
+from gssr.tui.shared.panel import RowsPanel
+from gssr.tui.shared.timed import Cells
+from gssr.tui.time.axis import event_at
+from gssr.tui.time.timeline import Stretch
+from gssr.tui.time.window import cells_over
+from gssr.tui.trace.cursor import NS, picked
+from gssr.tui.trace.interval import interval_rows
+from gssr.tui.trace.states import OF_TRACE
+from gssr.tui.view import Scene, View
+
+_BESIDE = ("host:cpu_utilization", "host:read_bytes", "host:net_rx_bytes", "host:write_bytes", "host:net_tx_bytes",
+           "host:fabric_rx_bytes", "host:fabric_tx_bytes")  # fmt: skip
+"""What the nodes did meanwhile, what loads data first."""
+_TABLE = 4
+"""Rows from which the table stands below the interval."""
+
+
+_VALUE = 10
+_CELL, _WIDE_CELL, _WORDS = 26, 48, 100
+"""Cells of a metric, and from so many cells of width on, where it has its whole name."""
+
+
+def _per_row(width: int) -> int:
+    return max(width // (_WIDE_CELL if width >= _WORDS else _CELL), 1)
+
+
+def _names(result: Frame, means: Mapping[str, float | None]) -> list[str]:
+    """The metrics that were measured, and beside those of GPUs what of the nodes has a mean."""
+    beside = () if result.by_node else (name for name in _BESIDE if means.get(name) is not None)
+    return list(dict.fromkeys([*shown_metrics(result), *beside]))
+
+
+class NameUse(NamedTuple):
+    """A name in a stretch of time: how often it was there, and for how long together, ns."""
+
+    name: str
+    category: int
+    n: int
+    total: int
+
+
+class Details(RowsPanel):
+    """The panel. ``marked``: the range that is selected, None for what is in sight."""
+
+    marked: Stretch | None = None
+
+    def show(self, result: Frame, view: View) -> None:
+        """See Panel."""
+        super().show(result, view)
+        self._rows = None
+        cells = self._cells(result)
+        part = result.part
+        if part is not None:
+            place = picked(self._scene(result, 80, 8))
+            low, high = self.marked or (max(cells.start, result.first), min(cells.end, result.last))
+            own = "selected range" if self.marked else "in sight"
+            took = f"{own}: {exact(high - low)} from {at_text(result, low)}"
+            name = "" if place < 0 else clean(part.trace.names[int(part.trace.intervals.name[place])])
+            room = max(self.app.size.width - len(took) - 12, 8)
+            self._entitle(fit(name, room, self.glyphs.ellipsis) if name else "what takes the time", took)
+            return
+        at = None if view.cursor is None else cells.at(view.cursor)
+        if view.cursor is None or at is None:
+            self._entitle("all metrics: mean of the window", "left, right or a click: the time cursor")
+            return
+        said = event_at(result, cells, view.cursor)
+        self._entitle(f"all metrics at {at_text(result, cells.time(at))}", said)
+
+    def _entitle(self, title: str, more: str) -> None:
+        between = "  -  " if self.glyphs.levels.isascii() else "  ·  "
+        self.border_title = fit(
+            between.join(filter(None, (title, more))), max(self.app.size.width - 4, 8), self.glyphs.ellipsis
+        )
+
+    @staticmethod
+    def rows_needed(result: Frame, width: int) -> int:
+        """Rows that all metrics take."""
+        return -(-len(_names(result, host_means(result.host))) // _per_row(width))
+
+    def _cells(self, result: Frame) -> Cells:
+        grid = result.grid if result.part is None or result.part.columns is None else result.part.columns
+        return cells_over(result, max(grid.n, 1))
+
+    def _scene(self, result: Frame, width: int, height: int) -> Scene:
+        return Scene(result, None, self.view, width, height, self.glyphs)
+
+    def rows(self, result: Frame, width: int, height: int) -> list[Row]:
+        """The bars, or the interval and the table."""
+        part, view = result.part, self.view
+        if part is None:
+            if view.cursor is None:
+                chosen = np.array(view.selection, np.int64) if view.selection else None
+                means = {**host_means(result.host), **result.window.overall(chosen)}
+            else:
+                means = dict(result.moment)
+            return self._metrics(result, means, width, height)
+        place = picked(self._scene(result, width, height))
+        rows = interval_rows(self._scene(result, width, height), part, place) if place >= 0 else []
+        if height - len(rows) < _TABLE and rows:
+            return rows[:height]
+        return [*rows, *self._table(result, part, width, height - len(rows))][:height]
+
+    def _metrics(self, result: Frame, means: Mapping[str, float | None], width: int, height: int) -> list[Row]:
+        """All metrics, of the nodes what there is room for, in columns."""
+        n = _per_row(width)
+        size = width // n
+        names = _names(result, means)[: n * height]
+        tall = -(-len(names) // n)
+        label = size - _VALUE - 4 - min(max(size // 4, 5), 16)
+        bar_size = size - label - _VALUE - 4
+        rows: list[Row] = [()] * tall
+        for at, name in enumerate(names):
+            metric, value = metric_of(name), means.get(name)
+            text = quantity(value, metric)
+            words = metric.label if len(metric.label) <= label or width >= _WORDS else metric.short
+            filled = bar(None if value is None else value / full_scale(result, name), bar_size, self.glyphs)
+            role: Role = "value" if name == result.grid.metric else "dim"
+            own: Row = (
+                Span(f" {fit(words, label, self.glyphs.ellipsis):<{label}}", role),
+                Span(f"{NONE if text == UNKNOWN else text:>{_VALUE}} ", "value"), *pad(filled, bar_size), Span("  "),
+            )  # fmt: skip
+            rows[at % tall] = (*rows[at % tall], *own)
+        return rows
+
+    def _table(self, result: Frame, part: TracePart, width: int, height: int) -> list[Row]:
+        cells = self._cells(result)
+        low, high = self.marked or (max(cells.start, result.first), min(cells.end, result.last))
+        used = names_in(result, part, self.view, low, high)
+        most = max((each.total for each in used), default=1)
+        share_size = max(min(width // 5, 30), 12)
+        head = f"  {'total':>10} {'count':>9} {'mean':>10}  {'share':<{share_size}} name"
+        rows: list[Row] = [(Span(head[:width], "dim"),)]
+        every = sum(each.total for each in used)
+        for each in used[: height - 1]:
+            role: Role = OF_TRACE[each.category].role
+            filled = max(round(each.total / most * (share_size - 8)), 1)
+            share = percent(each.total / every if every else None)
+            text = f"  {exact(each.total / NS):>10} {each.n:>9,} {exact(each.total / each.n / NS):>10}  "
+            name = fit(clean(each.name), max(width - len(text) - share_size - 1, 1), self.glyphs.ellipsis)
+            drawn = self.glyphs.bar * filled + " " * (share_size - 8 - filled)
+            rows.append((Span(text), Span(drawn, role), Span(f"{share:>8} "), Span(name)))
+        if not used:
+            rows.append((Span("  nothing in this range", "dim"),))
+        return rows
+
+
+def names_in(result: Frame, part: TracePart, view: View, low: float, high: float) -> list[NameUse]:
+    """Which names took the time between two times (s) on what is shown, the longest first."""
+    own = part.trace.intervals
+    begin, end = round(low * NS), round(high * NS)
+    if view.opened and part.lanes is not None:
+        places = part.lanes.places
+        places = places[np.searchsorted(own.start[places], begin - int(own.length.max(initial=0))) :]
+    else:
+        chosen = np.append(np.ones(result.n_gpus, bool), False)
+        selection = result.query.gpus or view.selection
+        if selection:
+            chosen[:] = False
+            chosen[list(selection)] = True
+        first = int(np.searchsorted(own.start, begin - int(own.length.max(initial=0))))
+        last = int(np.searchsorted(own.start, end))
+        places = first + np.flatnonzero(chosen[part.level.owner_of[own.track[first:last]]])
+    start, stop = own.start[places], own.start[places] + own.length[places]
+    inside = (stop > begin) & (start < end) & (own.kind[places] != Kind.MARK)
+    places, time = places[inside], np.minimum(stop[inside], end) - np.maximum(start[inside], begin)
+    if not len(places):
+        return []
+    ids, at = np.unique(own.name[places], return_inverse=True)
+    total, n = np.bincount(at, time), np.bincount(at)
+    sample = places[np.unique(at, return_index=True)[1]]
+    order = np.argsort(-total, kind="stable")
+    return [
+        NameUse(part.trace.names[int(ids[k])], int(own.category[sample[k]]), int(n[k]), int(total[k]))
+        for k in order.tolist()
+    ]

@@ -1,0 +1,204 @@
+"""Time: when was it not used? Every GPU over time, the share of states, what happened when; of a trace every interval."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Vertical
+from textual.widgets import Input
+
+from gssr.model.live.frame import Frame, Query
+from gssr.model.live.watch_trace import FINEST, MOST_COUNTERS
+from gssr.tui.keys import key
+from gssr.tui.shared.pane import ScreenPane
+from gssr.tui.shared.wall import MOST_ROWS, Wall
+from gssr.tui.time.axis import TimeAxis
+from gssr.tui.time.details import Details
+from gssr.tui.time.states import States
+from gssr.tui.time.timeline import Timeline, columns_in
+from gssr.tui.time.trace_lanes import TraceLanes
+from gssr.tui.time.trace_lines import TraceLines
+from gssr.tui.time.tracks import Tracks
+from gssr.tui.time.wall import TimeWall
+from gssr.tui.view import View
+
+_NO_TRACE = "This run has no trace; gssr tui --attach TRACE lays one over it."
+_MOST_DETAILS = 12
+_WALL = 0.65
+"""Of the rows for the wall and the states the wall has about so many."""
+_LEAST_STATES = 3
+
+
+class TimePane(ScreenPane):
+    """When was it not used?"""
+
+    screen_name = "time"
+    _shown: type[Timeline] | None = None
+    """The kind of timeline that was in sight last."""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        key(
+            "v",
+            "level",
+            "Level",
+            "to the traces of the run, and through their levels: GPUs, streams, threads, processes",
+        ),
+        key("slash", "seek", "Search", "of a trace: look for a name; f and F go to the next and the one before"),
+        key("i", "app.only", "Only", "of a trace: only some intervals: name=nccl  takes>1ms  size>1MB", show=False),
+    ]
+
+    def compose(self) -> ComposeResult:
+        """From above: who, what for, what was measured beside, when, and all about the cursor."""
+        with Vertical():
+            yield TimeWall(id="time-wall", classes="panel")
+            yield TraceLines(id="time-lines", classes="panel")
+            yield TraceLanes(id="time-lanes", classes="panel")
+            yield States(id="time-states", classes="panel")
+            yield Tracks(id="time-tracks", classes="panel")
+            yield TimeAxis(id="time-axis", classes="panel")
+            yield Details(id="time-details", classes="panel")
+            yield Input(placeholder="a part of a name, or a pattern with * and ?", id="time-search", compact=True)
+
+    def on_mount(self) -> None:
+        """The line to type in appears when it is needed."""
+        self.query_one("#time-search").display = False
+
+    def columns(self, width: int) -> int:
+        """Those of the timelines."""
+        return columns_in(width)
+
+    def asks(self, query: Query) -> Query:
+        """Of a trace lines, in columns as wide as cells."""
+        result = self._result()
+        if query.level is None and result is not None and result.run is not None and result.part is None:
+            return replace(query, beside=True)
+        return self._of_trace(query)
+
+    def _result(self) -> Frame | None:
+        results = self.app.results  # type: ignore[attr-defined]
+        return results[0] if results else None
+
+    def _of_trace(self, query: Query) -> Query:
+        width = query.width if query.span is None else max(query.span / query.columns, FINEST)
+        room = max(self.query_one(TraceLines).content_size.height, self.app.size.height // 2)
+        return replace(query, rows=2 * room + MOST_COUNTERS, width=width)
+
+    def show(self, results: Sequence[Frame], view: View) -> None:
+        """See ScreenPane."""
+        result = results[0]
+        trace = result.part is not None
+        shown = TimeWall if not trace else TraceLanes if view.opened else TraceLines
+        before = self.screen.focused
+        for kind in (TimeWall, TraceLines, TraceLanes):
+            self.query_one(kind).display = kind is shown
+        if not trace:
+            self._fit(result)
+        else:
+            for panel in (Details, States):
+                for rule in ("height", "max_height"):
+                    self.query_one(panel).styles.clear_rule(rule)
+        for widget in (shown, States, Tracks, TimeAxis, Details):
+            self.query_one(widget).show(result, view)
+        if isinstance(before, TimeWall | TraceLines | TraceLanes) and not isinstance(before, shown):
+            self.screen.set_focus(self.query_one(shown))
+        if shown is not self._shown:
+            self._shown = shown
+            self.call_after_refresh(self._keep_focus)
+
+    def _keep_focus(self) -> None:
+        """Focus the timeline in sight where hiding the one before it has taken the focus away."""
+        if self.screen.focused is None and self.app.view.screen == self.screen_name:  # type: ignore[attr-defined]
+            self._focus_timeline()
+
+    def on_resize(self) -> None:
+        """Share the rows anew."""
+        result = self._result()
+        if result is not None and result.part is None:
+            self._fit(result)
+
+    def _fit(self, result: Frame) -> None:
+        """Give the details the rows that they need, the wall as many whole rows for each GPU as there is room for, and the
+        states the rest."""
+        wall, details, axis = self.query_one(TimeWall), self.query_one(Details), self.query_one(TimeAxis)
+        short = self.screen.has_class("-short")
+        details.styles.height = 3 if short else min(Details.rows_needed(result, self.size.width), _MOST_DETAILS) + 1
+        tracks = Tracks.rows_of(result)
+        taken = sum(int(panel.styles.height.value) for panel in (axis, details) if panel.styles.height)
+        taken += tracks + 1 if tracks else 0
+        room, n = self.size.height - taken, max(result.n_gpus, 1)
+        tall = min(round(_WALL * room / n), MOST_ROWS)
+        if tall * n + 1 > room - _LEAST_STATES:
+            tall = (room - _LEAST_STATES - 1) // n
+        wall.styles.height = tall * n + 1 if tall > 0 else "3fr"
+
+    # What the panels want
+
+    def on_timeline_marked(self, event: Timeline.Marked) -> None:
+        """Show the stretch on all panels; its table once it is chosen."""
+        event.stop()
+        for panel in self.query(Timeline):
+            panel.marked = event.stretch
+            panel.refresh()
+        details, result = self.query_one(Details), self._result()
+        if not event.dragging and result is not None:
+            details.marked = event.stretch
+            details.show(result, self.app.view)  # type: ignore[attr-defined]
+
+    def on_wall_picked(self, event: Wall.Picked) -> None:
+        """The app goes there."""
+
+    def let_go(self) -> bool:
+        """No longer look for a name, or at a selected range; whether there was any."""
+        line, details = self.query_one("#time-search", Input), self.query_one(Details)
+        view = self.app.view  # type: ignore[attr-defined]
+        if line.display or view.name:
+            line.value, line.display = "", False
+            self.app.look(replace(view, name=""))  # type: ignore[attr-defined]
+            self._focus_timeline()
+            return True
+        if details.marked is not None:
+            self.post_message(Timeline.Marked(None))
+            return True
+        return False
+
+    def _focus_timeline(self) -> None:
+        self.screen.set_focus(next(panel for panel in self.query(Timeline) if panel.display))
+
+    def action_level(self) -> None:
+        """What the lines are."""
+        result = self._result()
+        if result is not None and result.part is None and not result.traced:
+            self.notify(_NO_TRACE)
+        else:
+            self.app.action_move("level")  # type: ignore[attr-defined]
+
+    # Search
+
+    def action_seek(self) -> None:
+        """Begin to type a name."""
+        result = self._result()
+        if result is None or result.part is None:
+            self.notify(
+                _NO_TRACE
+                if result is None or not result.traced
+                else "Names are of traces: v goes to those of this run."
+            )
+            return
+        line = self.query_one("#time-search", Input)
+        line.value, line.display = self.app.view.name, True  # type: ignore[attr-defined]
+        self.screen.set_focus(line)  # at once: what is typed next is for it
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Count at once what fits."""
+        event.stop()
+        if event.input.display:
+            self.app.look(replace(self.app.view, name=event.value.strip()))  # type: ignore[attr-defined]
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Go to the first."""
+        event.stop()
+        event.input.display = False
+        self._focus_timeline()
+        self.app.look(replace(self.app.view, name=event.value.strip()))  # type: ignore[attr-defined]
+        self.app.action_move("next_found")  # type: ignore[attr-defined]

@@ -1,0 +1,65 @@
+"""Shares of states over time as one stacked strip in colour: two states fit into the halves of a cell."""
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TypeVar
+
+import numpy as np
+from rich.segment import Segment
+from rich.style import Style
+
+from gssr.arrays import Floats, Ints
+from gssr.tui.themes import Palette
+from gssr.tui.trace.states import State
+
+_Value = TypeVar("_Value")
+
+
+def states_at(shares: Floats, n: int) -> Ints:
+    """[n, n_cells]: which of the states [n_states, n_cells], stacked from below, is at each of ``n`` heights, the topmost
+    first; -1 above them all, and where nothing is known. The least share that is there at all takes the lowest height
+    that it can."""
+    edges = np.cumsum(np.nan_to_num(shares), axis=0)
+    middle = (np.arange(n)[::-1, None, None] + 0.5) / n
+    state = (middle >= edges[None]).sum(axis=1)
+    return np.where(state < len(shares), state, -1)
+
+
+def stacked(
+    shares: Floats, height: int, states: Sequence[State], palette: Palette, in_marks: bool
+) -> list[list[Segment]]:  # fmt: skip
+    """``height`` rows of one cell for each column of ``shares`` [n_states, n_cells]. ``in_marks``: colours can't tell them
+    apart, so that each has a mark of its own."""
+    styles = [palette.style(each.role) for each in states]
+    if in_marks:
+        rows = states_at(shares, height).tolist()
+        return [[Segment(_mark(states, at) * n, _style(styles, at)) for at, n in _runs(row)] for row in rows]
+    halves = states_at(shares, 2 * height).tolist()
+    pairs: list[list[tuple[int, int]]] = [
+        list(zip(halves[y], halves[y + 1], strict=True)) for y in range(0, 2 * height, 2)
+    ]
+    return [[_pair(styles, pair[0], pair[1], n) for pair, n in _runs(row)] for row in pairs]
+
+
+def _mark(states: Sequence[State], at: int) -> str:
+    return " " if at < 0 else states[at].mark
+
+
+def _style(styles: Sequence[Style], at: int) -> Style:
+    return Style.null() if at < 0 else styles[at]
+
+
+def _pair(styles: Sequence[Style], upper: int, lower: int, n: int) -> Segment:
+    if upper < 0 and lower < 0:
+        return Segment(" " * n)
+    if upper < 0:
+        return Segment("▄" * n, styles[lower])
+    if lower < 0:
+        return Segment("▀" * n, styles[upper])
+    if upper == lower:
+        return Segment("█" * n, styles[upper])
+    return Segment("▀" * n, styles[upper] + Style(bgcolor=styles[lower].color))
+
+
+def _runs(values: Sequence[_Value]) -> list[tuple[_Value, int]]:
+    return [(value, len(list(group))) for value, group in groupby(values)]

@@ -1,0 +1,101 @@
+"""The share of states over time: what the GPU time was for, column by column, as one stacked strip."""
+
+import numpy as np
+from rich.segment import Segment
+from textual.strip import Strip
+
+from gssr.arrays import Floats
+from gssr.model.breakdown.categories import CATEGORIES
+from gssr.model.breakdown.result import Breakdown
+from gssr.model.live.frame import Frame
+from gssr.render.columns import columns
+from gssr.render.roles import Row, Span
+from gssr.render.scale import percent
+from gssr.tui.judge import not_judged
+from gssr.tui.shared.timed import Cells
+from gssr.tui.time.stacked import stacked
+from gssr.tui.time.timeline import Timeline
+from gssr.tui.trace.states import OF_TRACE, State, of_breakdown
+from gssr.tui.view import View
+
+_LEAST = 0.005
+"""A smaller share is not named."""
+
+
+class States(Timeline):
+    """The strip, and left of it the largest shares: at the cursor, else of the window."""
+
+    HELP = "**What the time is for**, column by column, of all together. Vampir calls it *summary timeline*."
+
+    _drawn: tuple[object, list[list[Segment]]] | None = None
+    _breakdown: Breakdown | None = None
+    """The newest: of the window before, until that of this one is known."""
+
+    def show(self, result: Frame, view: View) -> None:
+        """See Panel."""
+        super().show(result, view)
+        found = None if result.judgement is None else result.judgement.breakdown
+        if found is not None or (self._breakdown is not None and result.run is None):
+            self._breakdown = found
+        noun = result.noun
+        at = "at the cursor" if view.cursor is not None else "in this window"
+        self.border_title = f"what {noun} time is for, {at}" if result.part else f"where the GPU time goes, {at}"
+
+    @property
+    def _in_marks(self) -> bool:
+        """Whether colours can't tell the states apart."""
+        return self.palette.colourless or self.glyphs.levels.isascii()
+
+    def _shares(self, result: Frame, cells: Cells) -> tuple[list[State], Floats] | None:
+        """The states, and their shares [n_states, n_cells]; None before they are known."""
+        if result.part is not None:
+            split, grid = result.part.whole_split, result.part.columns
+            if split is None or grid is None:
+                return None
+            return OF_TRACE, columns(np.asarray(split.T), grid.start, grid.width, cells.start, cells.end, cells.n)
+        breakdown = self._breakdown
+        if breakdown is None or not len(breakdown.times):
+            return None
+        shares = np.array([breakdown.share_over_time(each.name) for each in CATEGORIES])
+        shares[:, breakdown.over_time.sum(axis=1) <= 0] = np.nan
+        shown = columns(shares, float(breakdown.times[0]), breakdown.width, cells.start, cells.end, cells.n)
+        return of_breakdown(self.glyphs.levels.isascii()), shown
+
+    def draw_line(self, y: int) -> Strip:
+        """One row."""
+        result, (width, height) = self.result, self.content_size
+        if result is None or height < 1:
+            return Strip.blank(width)
+        cells = self.cells_in_sight(result)
+        found = self._shares(result, cells)
+        if found is None:
+            text = " one moment" if result.part is not None else f" {not_judged(result)}"
+            return self.strip_of((Span(text, "dim"),) if y == 0 else (), width)
+        states, shares = found
+        key = (id(result), id(self._breakdown), width, height, self.palette.theme)
+        if self._drawn is None or self._drawn[0] != key:
+            self._drawn = key, stacked(shares, height, states, self.palette, self._in_marks)
+        at = None if self.view.cursor is None else cells.at(self.view.cursor)
+        named = self._legend(states, shares, result, at)
+        label = self.strip_of(named[y] if y < len(named) else (), self.left)
+        strip = Strip.join([label, Strip(self._drawn[1][y])]).adjust_cell_length(width)
+        return self.overlaid(strip, result)
+
+    def _legend(self, states: list[State], shares: Floats, result: Frame, at: int | None) -> list[Row]:
+        """The shares, the largest first."""
+        if at is not None:
+            known = np.nan_to_num(shares[:, at])
+        elif result.part is not None:
+            known = np.nan_to_num(result.part.total)
+        else:
+            seen = np.isfinite(shares).all(axis=0)
+            known = shares[:, seen].mean(axis=1) if seen.any() else np.zeros(len(states))
+        rows: list[Row] = []
+        room = self.left - 12
+        for state in np.argsort(-known, kind="stable").tolist():
+            if known[state] >= _LEAST:
+                own = states[state]
+                mark = Span(f" {own.mark if self._in_marks else '█'} ", own.role)
+                name = Span(f"{own.name[:room]:<{room}}", "dim")
+                rows.append((mark, name, Span(f"{percent(float(known[state])):>8}", "value")))
+        return rows

@@ -1,0 +1,249 @@
+"""Tracks level by level: every interval where it lies, with its name, and lines from a launch to its kernel and from a send
+to its receive."""
+
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import BindingType
+from textual.strip import Strip
+
+from gssr.model.live.frame import Frame, TracePart
+from gssr.model.traces.nesting import Lanes
+from gssr.render.cells import clean, fit
+from gssr.render.function_names import short_name
+from gssr.render.glyphs import in_ascii
+from gssr.render.scale import count
+from gssr.tui.keys import key
+from gssr.tui.time.box import ON_BLOCKS, Box
+from gssr.tui.time.timeline import Timeline
+from gssr.tui.trace.cursor import NS, interval_under, places_sought
+from gssr.tui.trace.flows import MOST_FLOWS, Flow, flow_between, launch_flows, message_flows, partner
+from gssr.tui.trace.states import OF_TRACE
+from gssr.tui.view import PAGE, View, inside_of, moved
+
+_LEAST_NAME = 3
+"""Cells that an interval's name needs."""
+_MOST_TALL = 3
+
+
+class TraceLanes(Timeline):
+    """The lanes, and the interval under the cursor, which is picked."""
+
+    HELP = (
+        "**Every interval where it lies**, level by level. "
+        "Vampir calls it *process timeline*. Lines lead from a launch to its kernel and from a send to its receive."
+    )
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        key("up,k", "lane(-1)", "Up", "the lane above", show=False),
+        key("down,j", "lane(1)", "Down", "the lane below", show=False),
+        key("pageup", f"lane(-{PAGE})", "Page up", "a page up", show=False),
+        key("pagedown", f"lane({PAGE})", "Page down", "a page down", show=False),
+        key("f", "app.move('next_found')", "Next", "the next interval of the name that is looked for, or under the cursor"),
+        key("F", "app.move('previous_found')", "Previous", "the interval of that name before", show=False),
+        key("b", "app.move('cause')", "Cause", "from work to its launch and back, from send to receive and back"),
+        key("enter", "fit", "Fit", "the interval under the cursor fills the window", show=False),
+    ]  # fmt: skip
+
+    _drawn: tuple[object, list[Strip]] | None = None
+    _said = ""
+
+    def show(self, result: Frame, view: View) -> None:
+        """See Panel."""
+        super().show(result, view)
+        part = result.part
+        lanes = None if part is None else part.lanes
+        n = 0 if lanes is None else len(np.unique(lanes.track))
+        what = clean(view.selected) if view.selected else f"all {result.noun}s"
+        self._strips()
+        found = places_sought(result, view) if view.name else None
+        sought = ""
+        if part is not None and found is not None:
+            here = self.picked()
+            at = int(np.searchsorted(found, here)) if here >= 0 else -1
+            number = at + 1 if 0 <= at < len(found) and found[at] == here else 0
+            sought = f"{clean(view.name)}: {number or '-'} of {len(found):,}"
+        self.entitle(f"{what}: {count(n, 'track')}, Esc closes", sought, self._said)
+
+    def picked(self) -> int:
+        """The interval under the cursor; -1 for none."""
+        if self.result is None or self.result.part is None or self.result.part.lanes is None:
+            return -1
+        return interval_under(self.result, self._lane(self.result.part.lanes), self.view.cursor)
+
+    def _lane(self, lanes: Lanes) -> int:
+        return min(max(self.view.row, 0), max(len(lanes.track) - 1, 0))
+
+    def _sight(self, lanes: Lanes) -> tuple[int, int, int]:
+        """Rows of each lane, how many are in sight, and the first of them."""
+        height, n = max(self.content_size.height, 1), max(len(lanes.track), 1)
+        tall = min(max(height // n, 1), _MOST_TALL)
+        shown, lane = min(height // tall, n), self._lane(lanes)
+        return tall, shown, min(max(self.view.top, lane - shown + 1, 0), lane, n - shown)
+
+    def draw_line(self, y: int) -> Strip:
+        """One row."""
+        strips = self._strips()
+        if self.result is None or y >= len(strips):
+            return Strip.blank(self.content_size.width)
+        return self.overlaid(strips[y], self.result)
+
+    def _strips(self) -> list[Strip]:
+        result, (width, height) = self.result, self.content_size
+        if result is None or result.part is None or not height:
+            return []
+        if result.part.lanes is None:
+            return [Strip([Segment("one moment")])]
+        at = (self.view.row, self.view.top, self.view.cursor, self.has_focus)
+        key = (id(result), width, height, self.palette.theme, at)
+        if self._drawn is None or self._drawn[0] != key:
+            self._drawn = key, self._draw(result, result.part, result.part.lanes)
+        return self._drawn[1]
+
+    def _draw(self, result: Frame, part: TracePart, lanes: Lanes) -> list[Strip]:
+        width, height = self.content_size
+        cells, gutter = self.cells_in_sight(result), self.left
+        box = Box(width, height, self.glyphs.levels.isascii())
+        tall, shown, top = self._sight(lanes)
+        n = lanes.item.shape[1]
+        column = np.minimum(np.arange(cells.n) * n // max(cells.n, 1), n - 1)
+        picked = self.picked()
+        for lane in range(top, top + shown):
+            y = (lane - top) * tall
+            self._put_name(box, y, part, lanes, lane)
+            items, share = lanes.item[lane][column], lanes.share[lane][column]
+            edges = np.flatnonzero(np.diff(items, prepend=-2)).tolist()
+            for begin, end in zip(edges, [*edges[1:], cells.n], strict=True):
+                item = int(items[begin])
+                if item >= 0:
+                    for dy, row in enumerate(
+                        self._interval(part, item, share[begin:end].tolist(), tall, item == picked)
+                    ):
+                        box.put(y + dy, gutter + begin, row)
+        self._said = self._flows(box, result, part, lanes, picked)
+        return box.strips()
+
+    def _interval(
+        self, part: TracePart, item: int, shares: list[float], tall: int, picked: bool
+    ) -> list[list[Segment]]:  # fmt: skip
+        """An interval's cells in ``tall`` rows: its name on its colour where it has room; cells that it fills in part say by
+        their height how much. Without colour its letter."""
+        own = part.trace.intervals
+        state = OF_TRACE[int(own.category[item])]
+        style = self.palette.style(state.role)
+        n = len(shares)
+        in_marks = self.palette.colourless or self.glyphs.levels.isascii()
+        name = in_ascii(short_name(part.trace.names[int(own.name[item])])) if n >= _LEAST_NAME else ""
+        if picked:
+            look = Style(reverse=True, bold=True)
+            return [[Segment(f"{name:<{n}}"[:n], look)], *[[Segment(" " * n, look)]] * (tall - 1)]
+        if in_marks:
+            edge = "|" if n >= _LEAST_NAME else ""
+            below = [[Segment(state.mark * n, style)]] * (tall - 1)
+            return [[Segment(f"{edge}{name[: n - 1]}".ljust(n, state.mark)[:n], style)], *below]
+        if n >= _LEAST_NAME:
+            ground = ON_BLOCKS + Style(bgcolor=style.color)
+            below = [[Segment(f"▏{' ' * (n - 1)}", ground)]] * (tall - 1)
+            return [[Segment(f"▏{fit(name, n - 1, ''):<{n - 1}}", ground)], *below]
+        levels = self.glyphs.levels
+        eighths = [max(round(share * tall * len(levels)), 1) for share in shares]
+        rows = []
+        for row in range(tall - 1, -1, -1):
+            filled = [min(max(each - row * len(levels), 0), len(levels)) for each in eighths]
+            rows.append([Segment(levels[each - 1] if each else " ", style if each else None) for each in filled])
+        return rows
+
+    def _put_name(self, box: Box, y: int, part: TracePart, lanes: Lanes, lane: int) -> None:
+        track, level = part.trace.tracks[int(lanes.track[lane])], int(lanes.level[lane])
+        first = lane == 0 or lanes.track[lane - 1] != lanes.track[lane]
+        name = track.name or (f"stream {track.stream}" if track.stream is not None else f"thread {track.tid}")
+        name = f"thread {name}" if name.isdigit() else name
+        if track.rank is not None and str(track.rank) not in name and lanes.track[0] != lanes.track[-1]:
+            ranks = {part.trace.tracks[at].rank for at in np.unique(lanes.track).tolist()}
+            name = f"rank {track.rank} {name}" if len(ranks) > 1 else name
+        text = clean(name) if first else f"  level {level}"
+        here = lane == self._lane(lanes)
+        room = self.left - 3
+        style = self.palette.style("plain" if first else "dim")
+        look = style + self.palette.cursor if here and self.has_focus else style
+        mark = Segment("> " if here else "  ", self.palette.style("value"))
+        box.put(y, 0, [mark, Segment(f"{fit(text, room, self.glyphs.ellipsis):<{room}}", look)])
+
+    def _flows(self, box: Box, result: Frame, part: TracePart, lanes: Lanes, picked: int) -> str:
+        """Draw what belongs together; what is to be said of it."""
+        cells = self.cells_in_sight(result)
+        begin, end = round(cells.start * NS), round(cells.end * NS)
+        launches, n = launch_flows(part.trace, lanes, begin, end)
+        line_of = np.full(len(part.trace.tracks), -1)
+        for lane in range(len(lanes.track) - 1, -1, -1):
+            line_of[lanes.track[lane]] = lane
+        messages, n_messages = message_flows(part.trace, line_of, begin, end)
+        faint, bright = self.palette.style("dim"), self.palette.style("heading")
+        for flow in (*launches, *messages):
+            self._line(box, lanes, flow, cells.start, cells.width, faint)
+        other = partner(part.trace, picked) if picked >= 0 else -1
+        if other >= 0 and np.isin(other, lanes.places):
+            first, second = sorted((picked, other))  # places ascend by time
+            self._line(box, lanes, flow_between(part.trace, lanes, first, second), cells.start, cells.width, bright)
+        said = [
+            f"{count(every, noun)}, drawn as lines up to {MOST_FLOWS}: zoom in"
+            if every > len(drawn)
+            else count(every, noun)
+            for drawn, every, noun in ((launches, n, "launched kernel"), (messages, n_messages, "message"))
+            if every
+        ]
+        return ", ".join(said)
+
+    def _line(self, box: Box, lanes: Lanes, flow: Flow, start: float, width: float, style: Style) -> None:
+        tall, _, top = self._sight(lanes)
+        x, to_x = (self.left + int((time / NS - start) / width) for time in (flow.time, flow.to_time))
+        box.line(x, (flow.line - top) * tall, to_x, (flow.to_line - top) * tall, style, self.left)
+
+    # Keys and the mouse
+
+    def action_lane(self, step: int) -> None:
+        """Another lane."""
+        lanes = None if self.result is None or self.result.part is None else self.result.part.lanes
+        if lanes is not None:
+            shown = self._sight(lanes)[1]
+            self._want(replace(self.view, row=moved(self._lane(lanes), step, shown, len(lanes.track))))
+
+    def action_fit(self) -> None:
+        """The window becomes the interval under the cursor, and a tenth of it on both sides."""
+        place, result = self.picked(), self.result
+        if place < 0 or result is None or result.part is None:
+            return
+        own = result.part.trace.intervals
+        cells = self.cells_in_sight(result)
+        length = max(int(own.length[place]) / NS, 1e-6 * cells.n)
+        end = float(own.start[place] / NS + 1.1 * length)
+        self._want(replace(self.view, span=1.2 * length, end=inside_of(result, end, 1.2 * length)))
+
+    def clicked(self, view: View, event: events.MouseUp) -> View:
+        """The lane under the mouse."""
+        offset = event.get_content_offset(self)
+        lanes = None if self.result is None or self.result.part is None else self.result.part.lanes
+        if offset is None or lanes is None:
+            return view
+        tall, shown, top = self._sight(lanes)
+        return replace(view, row=top + offset.y // tall, top=top) if offset.y // tall < shown else view
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """Name what is under the mouse."""
+        offset, result = event.get_content_offset(self), self.result
+        lanes = None if result is None or result.part is None else result.part.lanes
+        if self._drag is not None or offset is None or result is None or lanes is None:
+            return
+        tall, shown, top = self._sight(lanes)
+        lane, x, cells = offset.y // tall, offset.x - self.left, self.cells_in_sight(result)
+        if lane >= shown or not 0 <= x < cells.n:
+            self.tooltip = None
+            return
+        n = lanes.item.shape[1]
+        item = int(lanes.item[top + lane, min(x * n // cells.n, n - 1)])
+        names, own = result.part.trace.names, result.part.trace.intervals  # type: ignore[union-attr]
+        self.tooltip = None if item < 0 else clean(names[int(own.name[item])])

@@ -1,0 +1,156 @@
+"""One row each over time: the phases of the run, the length of its steps, and the counters of a trace."""
+
+from typing import NamedTuple
+
+import numpy as np
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+
+from gssr.arrays import Floats
+from gssr.metrics import OF_COUNTER, RATIO
+from gssr.model.live.frame import CounterLine, Frame
+from gssr.model.results import Phase
+from gssr.render.cells import clean, fit
+from gssr.render.clock import duration
+from gssr.render.columns import columns
+from gssr.render.scale import UNITS, metric_of, percent, prefixed
+from gssr.tui.shared.timed import Cells
+from gssr.tui.time.timeline import Timeline
+from gssr.tui.view import View
+
+_PHASE_ROLES = {
+    "start-up": "outside1",
+    "steady": "working2",
+    "recurring": "working4",
+    "idle": "idle2",
+    "tail": "outside2",
+}
+
+
+class Track(NamedTuple):
+    """One row: its name, the value that is told of it, and its cells."""
+
+    name: str
+    value: str
+    cells: list[Segment]
+
+
+class Tracks(Timeline):
+    """The rows that there are."""
+
+    def show(self, result: Frame, view: View) -> None:
+        """See Panel; as high as it has rows."""
+        super().show(result, view)
+        self.border_title = "counters" if result.part is not None else "phases and steps"
+        n = self.rows_of(result)
+        self.display = n > 0
+        self.styles.height = n + 1
+
+    @classmethod
+    def rows_of(cls, result: Frame) -> int:
+        """How many rows there are."""
+        return len(cls._kinds(result))
+
+    @staticmethod
+    def _kinds(result: Frame) -> list[object]:
+        if result.part is not None:
+            return list(result.part.counters)
+        judgement = result.judgement
+        found: list[object] = []
+        if judgement is not None:
+            found += [judgement.phases] if judgement.phases else []
+            found += [judgement.step] if judgement.step is not None else []
+        return found
+
+    def draw_line(self, y: int) -> Strip:
+        """One row."""
+        result, width = self.result, self.content_size.width
+        kinds = [] if result is None else self._kinds(result)
+        if result is None or y >= len(kinds):
+            return Strip.blank(width)
+        cells, kind = self.cells_in_sight(result), kinds[y]
+        if isinstance(kind, CounterLine):
+            track = self._counter(result, kind, cells)
+        elif isinstance(kind, tuple):
+            track = self._phases(kind, cells)
+        else:
+            track = self._steps(result, cells)
+        gutter, value = self.left, track.value
+        room = max(gutter - len(value) - 2, 1)
+        labels = [metric_of(each.metric).label for each in kinds if isinstance(each, CounterLine)]
+        alike = len({label[: room - 2] for label in labels}) < len(labels)  # one of each GPU: which one says the end
+        name = " " + fit(clean(track.name), room - 1, self.glyphs.ellipsis, "end" if alike else "start")
+        label = [
+            Segment(f"{name:<{room}} ", self.palette.style("dim")),
+            Segment(f"{value[: gutter - 1]} ", self.palette.style("value")),
+        ]
+        strip = Strip.join([Strip(label).adjust_cell_length(gutter), Strip(track.cells)]).adjust_cell_length(width)
+        return self.overlaid(strip, result)
+
+    def _marks(self, fractions: Floats) -> list[Segment]:
+        levels = self.glyphs.levels
+        steps = np.clip((np.nan_to_num(fractions) * len(levels)).astype(int), 0, len(levels) - 1).tolist()
+        known = np.isfinite(fractions).tolist()
+        text = "".join(levels[step] if there else " " for step, there in zip(steps, known, strict=True))
+        return [Segment(text, self.palette.style("series"))]
+
+    def _counter(self, result: Frame, counter: CounterLine, cells: Cells) -> Track:
+        assert result.part is not None
+        grid = result.part.columns or result.grid
+        values = columns(counter.values[None], grid.start, grid.width, cells.start, cells.end, cells.n)[0]
+        at = None if self.view.cursor is None else cells.at(self.view.cursor)
+        known = values[np.isfinite(values)]
+        value = float(values[at]) if at is not None else float(known.max()) if len(known) else float("nan")
+        text = counter_text(counter.metric, value)
+        drawn = self._marks(values / (counter.full or 1.0))
+        return Track(metric_of(counter.metric).label, text if at is not None else f"max {text}", drawn)
+
+    def _phases(self, phases: tuple[Phase, ...], cells: Cells) -> Track:
+        segments: list[Segment] = []
+        x, here = 0, ""
+        cursor = self.view.cursor
+        for phase in phases:
+            edges = (round((time - cells.start) / cells.width) for time in (phase.start, phase.end))
+            begin, end = (min(max(edge, 0), cells.n) for edge in edges)
+            if cursor is not None and phase.start <= cursor < phase.end:
+                here = phase.kind
+            if end <= max(begin, x):
+                continue
+            segments.append(Segment(" " * (max(begin, x) - x)))
+            size = end - max(begin, x)
+            text = fit(f" {phase.kind} {duration(phase.seconds)}", size - 1, self.glyphs.ellipsis) if size > 3 else ""
+            edge = self.glyphs.cursor
+            segments.append(Segment(f"{edge}{text:<{size - 1}}", self._phase_style(phase.kind)))
+            x = end
+        return Track("phase", here or f"{len(phases)}", segments)
+
+    def _phase_style(self, kind: str) -> Style:
+        style = self.palette.style(_PHASE_ROLES[kind])  # type: ignore[arg-type]
+        return style if style.color is None or self.palette.colourless else Style(color=style.color, bold=True)
+
+    def _steps(self, result: Frame, cells: Cells) -> Track:
+        judgement = result.judgement
+        assert judgement is not None and judgement.step is not None
+        step = judgement.step
+        lengths = np.full(cells.n, np.nan)
+        if step.series:
+            times, seconds = np.array(step.series).T
+            middle = cells.start + cells.width * (np.arange(cells.n) + 0.5)
+            at = np.searchsorted(times, middle, "right") - 1
+            lengths = np.where((at >= 0) & (middle <= judgement.end), seconds[np.maximum(at, 0)], np.nan)
+        cursor = None if self.view.cursor is None else cells.at(self.view.cursor)
+        length = float(lengths[cursor]) if cursor is not None and np.isfinite(lengths[cursor]) else step.seconds
+        greatest = max(float(np.nanmax(lengths, initial=0.0)), step.seconds)
+        return Track("step", duration(length), self._marks(lengths / greatest))
+
+
+def counter_text(name: str, value: float) -> str:
+    """A counter's value with its unit: of a ratio in percent, any other with an SI prefix, so that no digit is lost."""
+    metric = metric_of(name)
+    if metric.unit == RATIO or name.startswith(f"{OF_COUNTER}{RATIO}:"):
+        return percent(value)
+    unit = UNITS.get(metric.unit)
+    if unit is not None and unit.name in ("GB/s", "MB/s"):
+        return prefixed(value, "B/s")
+    return prefixed(value, metric.unit)

@@ -1,0 +1,43 @@
+"""Every GPU over time, on the columns of the other panels of Time."""
+
+from textual import events
+from textual.strip import Strip
+
+from gssr.model.live.frame import Frame
+from gssr.render.scale import metric_of
+from gssr.tui.shared.wall import VALUE, Wall
+from gssr.tui.time.timeline import Timeline
+from gssr.tui.view import View
+
+
+class TimeWall(Timeline, Wall):
+    """The wall with a time cursor; a click takes a moment and a GPU, a double click goes to the GPU."""
+
+    axis = False
+
+    def show(self, result: Frame, view: View) -> None:  # type: ignore[override]
+        """See Wall; below it the others say the times."""
+        Wall.show(self, result, view)
+        self.entitle(f"every {result.noun} over time", metric_of(result.grid.metric).label)
+
+    def offset_of(self, result: Frame) -> int:
+        """As in the other panels."""
+        del result
+        return self.left
+
+    def _label(self, result: Frame) -> int:
+        del result
+        return self.left - VALUE - 2
+
+    def draw_line(self, y: int) -> Strip:
+        """One row."""
+        strip = Wall.draw_line(self, y)
+        return strip if self.result is None or not self.result.n_gpus else self.overlaid(strip, self.result)
+
+    def on_click(self, event: events.Click) -> None:
+        """A double click goes to the GPU."""
+        event.prevent_default()
+        offset = event.get_content_offset(self)
+        found = None if offset is None else self._at(offset.x, offset.y)
+        if event.chain == 2 and found is not None:
+            self.post_message(self.Picked(found[0]))

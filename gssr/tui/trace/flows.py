@@ -1,0 +1,89 @@
+"""What belongs together on a timeline: a kernel and its launch, the two ends of a message."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from gssr.arrays import Ints
+from gssr.model.traces.messages import other_end
+from gssr.model.traces.nesting import Lanes
+from gssr.traces.timeline import NO_LINK, NO_TIME, Kind
+from gssr.traces.timeline import Timeline as Trace
+
+LAUNCHES = (Kind.RUNTIME, Kind.DRIVER)
+MOST_FLOWS = 60
+"""Of more than so many in sight none is drawn: they would hide what they join. That of the interval under the cursor always
+is."""
+_MOST_READ = 300_000
+"""Intervals of which flows are looked for."""
+
+
+class Flow(NamedTuple):
+    """From a ``line`` at a ``time`` (ns) to another."""
+
+    line: int
+    time: int
+    to_line: int
+    to_time: int
+
+
+def partner(trace: Trace, place: int) -> int:
+    """The interval that an interval belongs to: of work the launch, of a launch its work, of a call that communicates the
+    other end of its first message; -1 for none."""
+    own = trace.intervals
+    if own.link[place] == NO_LINK:
+        return other_end(trace, place)
+    calls = np.isin(own.kind[place], LAUNCHES)
+    linked = np.flatnonzero(own.link == own.link[place])
+    others = linked[np.isin(own.kind[linked], LAUNCHES) != calls]
+    return int(others[0]) if len(others) else -1
+
+
+def launch_flows(trace: Trace, lanes: Lanes, begin: int, end: int) -> tuple[list[Flow], int]:
+    """From each launch to the work it launched, both on these lanes and begun in this time (ns); and how many there are,
+    which may be too many to draw."""
+    own, places = trace.intervals, lanes.places
+    if len(places) > _MOST_READ:
+        return [], 0
+    links, kinds = own.link[places], own.kind[places]
+    launch = np.isin(kinds, LAUNCHES)
+    linked = links != NO_LINK
+    work = np.flatnonzero(linked & ~launch & (own.start[places] >= begin) & (own.start[places] < end))
+    calls = np.flatnonzero(linked & launch & (own.start[places] >= begin) & (own.start[places] < end))
+    if not len(work) or not len(calls):
+        return [], 0
+    order = calls[np.argsort(links[calls], kind="stable")]
+    at = np.minimum(np.searchsorted(links[order], links[work]), len(order) - 1)
+    found = links[order[at]] == links[work]
+    pairs = list(zip(order[at[found]].tolist(), work[found].tolist(), strict=True))
+    if len(pairs) > MOST_FLOWS:
+        return [], len(pairs)
+    return [flow_between(trace, lanes, int(places[a]), int(places[b])) for a, b in pairs], len(pairs)
+
+
+def flow_between(trace: Trace, lanes: Lanes, cause: int, effect: int) -> Flow:
+    """From the begin of the one interval to that of the other, places in the trace that are on these lanes."""
+    own = trace.intervals
+
+    def line(place: int) -> int:
+        return int(lanes.lane[np.searchsorted(lanes.places, place)])
+
+    return Flow(line(cause), int(own.start[cause]), line(effect), int(own.start[effect]))
+
+
+def message_flows(trace: Trace, line_of: Ints, begin: int, end: int) -> tuple[list[Flow], int]:
+    """From each send to its receive, both in this time (ns) and on lines that are shown (``line_of`` a track, -1 for none);
+    and how many there are, which may be too many to draw."""
+    messages = trace.messages
+    if messages is None or not len(messages.source):
+        return [], 0
+    known = (messages.sent != NO_TIME) & (messages.received != NO_TIME)
+    rows = np.flatnonzero(known & (messages.received >= begin) & (messages.sent < end))
+    lines = line_of
+    source, target = lines[messages.source[rows]], lines[messages.target[rows]]
+    shown = (source >= 0) & (target >= 0) & (source != target)
+    rows, source, target = rows[shown], source[shown], target[shown]
+    if len(rows) > MOST_FLOWS:
+        return [], len(rows)
+    sent, received = messages.sent[rows].tolist(), messages.received[rows].tolist()
+    return [Flow(*each) for each in zip(source.tolist(), sent, target.tolist(), received, strict=True)], len(rows)

@@ -1,0 +1,60 @@
+"""One interval of a trace in words: when, how long, what launched it, and in what it lies."""
+
+from gssr.model.live.frame import TracePart
+from gssr.model.traces.nesting import within
+from gssr.render.cells import as_many, clean, fit
+from gssr.render.clock import exact, moment
+from gssr.render.roles import Row, Span
+from gssr.render.shares import WORDS
+from gssr.render.table import rule
+from gssr.traces.timeline import NO_LINK, OPERATIONS, Kind
+from gssr.tui.trace.cursor import NS
+from gssr.tui.trace.flows import LAUNCHES, partner
+from gssr.tui.trace.states import OF_TRACE
+from gssr.tui.view import Scene
+
+
+def context_rows(scene: Scene, part: TracePart, place: int) -> list[Row]:
+    """What is known of an interval, its name as the title."""
+    if place < 0:
+        return [rule("nothing under the cursor", scene.width, scene.glyphs, (Span("arrows move it", "dim"),))]
+    name = clean(part.trace.names[int(part.trace.intervals.name[place])])
+    title = fit(name, scene.width - 8, scene.glyphs.ellipsis)
+    return [rule(title, scene.width, scene.glyphs), *interval_rows(scene, part, place)]
+
+
+def interval_rows(scene: Scene, part: TracePart, place: int) -> list[Row]:
+    """The same without a title."""
+    own, names = part.trace.intervals, part.trace.names
+    first = scene.frame.first if scene.frame.since is None else scene.frame.since
+    category = int(own.category[place])
+    kind = Kind(int(own.kind[place])).name.lower().replace("_", " ")
+    begin, length = int(own.start[place]), int(own.length[place])
+    state = OF_TRACE[category]
+    mark = state.mark if scene.glyphs.levels.isascii() else "█"
+    pieces: list[Row] = [
+        (Span(mark, state.role), Span(f" {WORDS[category]} ({kind})")),
+        (Span(f"at {moment(begin / NS - first, 0.0, 1e-6)}", "value"),),
+        (Span(f"takes {exact(length / NS)}", "value"),),
+    ]
+    if own.size[place] >= 0:
+        rate = f", {own.size[place] / length:.2f} GB/s" if length > 0 else ""
+        operation = OPERATIONS[int(own.operation[place])] if own.operation[place] >= 0 else ""
+        pieces.append((Span(f"{operation} {own.size[place]:,} bytes{rate}".strip()),))
+    rows = [as_many([(Span(" "), *piece) for piece in pieces], scene.width)]
+    other = partner(part.trace, place)
+    if other >= 0:
+        gap = (int(own.start[other]) - begin) / NS
+        whose = part.trace.tracks[int(own.track[other])]
+        where = whose.name or f"stream {whose.stream}"
+        linked = "launched by" if own.kind[other] in LAUNCHES else "launched"
+        how = "message with" if own.link[place] == NO_LINK else linked
+        when = f"{exact(abs(gap))} {'later' if gap >= 0 else 'earlier'}"
+        rows.append(
+            (Span(f"  b {how} ", "dim"), Span(clean(names[int(own.name[other])])), Span(f" on {clean(where)}, {when}"))
+        )
+    for what, at in (("  within ", place), ("    in ", other if other >= 0 and own.kind[other] in LAUNCHES else -1)):
+        around = within(own.start, own.length, own.track, at) if at >= 0 else []
+        if around:
+            rows.append((Span(what, "dim"), Span(" < ".join(clean(names[int(own.name[at])]) for at in around))))
+    return rows

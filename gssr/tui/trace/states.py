@@ -1,0 +1,38 @@
+"""The states that time is divided into, on recordings and in traces, in the breakdown's colours."""
+
+from typing import NamedTuple
+
+from gssr.model.breakdown.categories import CATEGORIES
+from gssr.render.breakdown import LOOKS
+from gssr.render.roles import Role
+from gssr.render.shares import LETTERS, WORDS
+
+
+class State(NamedTuple):
+    """One of the states: its ``name`` in a word, its colour's ``role``, and what tells it where there is no colour."""
+
+    name: str
+    role: Role
+    mark: str
+
+
+def of_breakdown(ascii_only: bool) -> list[State]:
+    """Those of a recording: the categories of GPU time."""
+    return [
+        State(
+            each.label if each.name == "unmeasured" else each.short,
+            LOOKS[each.name].role,
+            LOOKS[each.name].marked(ascii_only),
+        )
+        for each in CATEGORIES
+    ]
+
+
+_OF_TRACE: tuple[Role, ...] = (
+    "working1", "communication1", "idle4", "communication2", "idle5", "outside1", "idle3", "outside3",
+)  # fmt: skip
+"""The breakdown's colour of each category of a trace (gssr.traces.timeline.Category): work, communication, copies, waits,
+the host's calls, ranges, files, the rest."""
+OF_TRACE: list[State] = [
+    State(word.partition(",")[0], role, letter) for word, role, letter in zip(WORDS, _OF_TRACE, LETTERS, strict=True)
+]

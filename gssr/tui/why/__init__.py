@@ -1,0 +1,1 @@
+"""Why: what keeps it from being saturated."""

@@ -1,0 +1,153 @@
+"""Where the GPU time went, as a tree: branches, categories, and the GPUs that most of a category falls on; each with its
+share, how sure it is, and its GPU-hours."""
+
+from typing import NamedTuple
+
+import numpy as np
+from rich.text import Text
+from textual.widgets import Tree
+from textual.widgets.tree import TreeNode
+
+from gssr.model.breakdown.categories import BRANCHES, CATEGORIES
+from gssr.model.breakdown.result import Breakdown, positions_of
+from gssr.model.live.frame import Frame
+from gssr.render.breakdown import LEAST_SHOWN, LOOKS, headline
+from gssr.render.cells import clean, fit
+from gssr.render.scale import fixed, percent
+from gssr.tui.shared.panel import Drawing
+from gssr.tui.view import View
+
+_WORDS = {"working": "works", "communication": "communicates", "idle": "is idle"}
+_MOST_GPUS = 8
+_LEAST_NAME, _MOST_NAME = 16, 44
+_NUMBERS = 27
+"""Cells of the share, its error and the GPU-hours."""
+_MOST_BAR, _LEAST_BAR = 30, 5
+
+
+class Item(NamedTuple):
+    """One line: ``name`` and the category whose colour it has; ``share`` of all GPU time, its ``error`` (None: of GPUs), and
+    ``hours``."""
+
+    name: str
+    category: str
+    share: float
+    error: float | None
+    hours: float
+    below: tuple["Item", ...] = ()
+
+
+def items_of(breakdown: Breakdown, result: Frame) -> list[Item]:
+    """The tree: what has a part of the time that can be seen."""
+    total, seconds = breakdown.gpu_seconds, breakdown.by_gpu.sum(axis=0)
+    looked_at = result.query.gpus or range(result.n_gpus)
+    has_names = result.part is None or result.part.level.name == "gpus"
+
+    def gpus_of(at: int) -> tuple[Item, ...]:
+        name = CATEGORIES[at].name
+        most = breakdown.gpus_with_most(name)
+        if len(most) in (0, len(breakdown.by_gpu)) or not has_names:
+            return ()
+        most = sorted(most, key=lambda gpu: -float(breakdown.by_gpu[gpu, at]))[:_MOST_GPUS]
+        return tuple(
+            Item(clean(result.place(looked_at[gpu])), name, own / total, None, own / 3600)
+            for gpu, own in ((gpu, float(breakdown.by_gpu[gpu, at])) for gpu in most)
+            if gpu < len(looked_at)
+        )
+
+    found: list[Item] = []
+    for branch in BRANCHES:
+        places = [at for at in positions_of(branch) if seconds[at] / total >= LEAST_SHOWN]
+        leaves = tuple(
+            Item(CATEGORIES[at].label, CATEGORIES[at].name, float(seconds[at] / total), float(breakdown.error[at]),
+                 float(seconds[at] / 3600), gpus_of(at))
+            for at in sorted(places, key=lambda at: -float(seconds[at]))
+        )  # fmt: skip
+        if not leaves:
+            continue
+        if branch not in _WORDS:
+            found += leaves
+            continue
+        own = float(seconds[places].sum())
+        error = float(np.sqrt(np.nansum(np.square(breakdown.error[places]))))
+        found.append(Item(_WORDS[branch], leaves[0].category, own / total, error, own / 3600, leaves))
+    return found
+
+
+class Account(Drawing, Tree[str]):
+    """The breakdown of the window's GPU time."""
+
+    ALLOW_MAXIMIZE = True
+
+    def __init__(self, **attributes: str) -> None:
+        super().__init__("", **attributes)  # type: ignore[arg-type]
+        self.show_root = False
+        self.guide_depth = 2
+        self._told: tuple[object, ...] = ()
+        self._items: list[Item] = []
+
+    def on_mount(self) -> None:
+        """Draw what the terminal can show."""
+        if self.glyphs.levels.isascii():
+            self.show_guides, self.ICON_NODE, self.ICON_NODE_EXPANDED = False, "+ ", "- "
+
+    def show(self, result: Frame, _view: View) -> None:
+        """Tell about the newest breakdown; lines that stay keep what is open and where the cursor is."""
+        breakdown = None if result.judgement is None else result.judgement.breakdown
+        told = (id(breakdown), self.content_size.width, self.palette.theme)
+        self.border_title = "where the GPU time goes" if result.is_live else "where the GPU time went"
+        if told == self._told:
+            return
+        self._told = told
+        self._items = [] if breakdown is None or not breakdown.gpu_seconds > 0 else items_of(breakdown, result)
+        self.tooltip = headline(breakdown) if breakdown is not None and self._items else None
+        self._fill(self.root, self._items, 0)
+
+    def on_resize(self) -> None:
+        """Other cells for names."""
+        self._told = (*self._told[:1], self.content_size.width, self.palette.theme)
+        self._fill(self.root, self._items, 0)
+
+    def _fill(self, node: TreeNode[str], items: list[Item] | tuple[Item, ...], depth: int) -> None:
+        if [child.data for child in node.children] != [item.name for item in items]:
+            node.remove_children()
+            for item in items:
+                if item.below:
+                    node.add(item.name, item.name, expand=depth == 0)
+                else:
+                    node.add_leaf(item.name, item.name)
+        for child, item in zip(node.children, items, strict=True):
+            label = self._label(item, depth)
+            if child.label != label:
+                child.set_label(label)
+            self._fill(child, item.below, depth + 1)
+
+    def _label(self, item: Item, depth: int) -> Text:
+        style, ascii_only = self.palette.style, self.glyphs.levels.isascii()
+        look = LOOKS[item.category]
+        width = max(self.content_size.width, 30) - 2
+        room = width - _NUMBERS
+        bar = min(max(room - _MOST_NAME, 0), _MOST_BAR)
+        bar = bar if bar >= _LEAST_BAR else 0
+        indent = 2 * depth + 2  # the arrow, or its place
+        name = max(min(room - bar, _MOST_NAME) - indent - 2, _LEAST_NAME)
+        arrow = "" if item.below else "  "
+        mark = look.marked(ascii_only)
+        error = "" if item.error is None else f"{'+-' if ascii_only else '±'}{fixed(100 * item.error, 1)}"
+        filled = round(item.share * bar)
+        return Text.assemble(
+            (f"{arrow}{mark} ", style(look.role)),
+            (f"{fit(item.name, name, self.glyphs.ellipsis):<{name}}", "bold" if depth == 0 else ""),
+            (mark * filled, style(look.role)), " " * (bar - filled),
+            (f"{percent(item.share):>8}", style("value")), (f" {error:<6}", style("dim")),
+            (f"{_hours(item.hours):>12}", ""),
+        )  # fmt: skip
+
+
+def _hours(hours: float) -> str:
+    if hours >= 0.1 or hours == 0:
+        return f"{fixed(hours, 1 if hours >= 100 else 2)} GPU-h"
+    seconds = hours * 3600
+    return (
+        f"{fixed(seconds, 1 if seconds < 10 else 0)} GPU-s" if seconds >= 0.1 else f"{fixed(seconds * 1e3, 1)} GPU-ms"
+    )

@@ -1,0 +1,80 @@
+"""The numbers behind a verdict: its GPUs against all of them, metric by metric; or a time against the run."""
+
+from gssr.metrics import THROTTLES
+from gssr.model.compare.contrast import Contrast, contrast, line, measured
+from gssr.model.live.frame import Frame
+from gssr.model.results import Verdict
+from gssr.model.verdicts.words import named
+from gssr.render.cells import clean, clip
+from gssr.render.roles import Row
+from gssr.render.scale import count
+from gssr.tui.axis import at_text, full_scale, seconds_text, window_text
+from gssr.tui.shared.pairs import chosen_metrics, metric_row, sizes_for, titles
+from gssr.tui.shared.panel import RowsPanel
+from gssr.tui.view import View
+
+_SIDES = {"gpus": ("these", "all"), "moment": ("moment", "run"), "window": ("window", "run")}
+
+
+def verdict_of(result: Frame, view: View) -> Verdict | None:
+    """The verdict that is looked at."""
+    verdicts = () if result.judgement is None else result.judgement.verdicts
+    return verdicts[min(max(view.note, 0), len(verdicts) - 1)] if verdicts else None
+
+
+def part_of(result: Frame, view: View) -> tuple[int, ...]:
+    """Positions of the GPUs that are held against all: the selected ones, else those that the verdict is about. Empty where
+    neither says or it is about all, and where a moment was chosen."""
+    verdict = verdict_of(result, view)
+    if view.selection or verdict is None or view.cursor is not None:
+        return view.selection
+    looked_at = result.query.gpus or range(result.n_gpus)
+    part = tuple(looked_at[at] for at in verdict.gpus if at < len(looked_at))
+    return part if len(part) < result.n_gpus else ()
+
+
+class AgainstAll(RowsPanel):
+    """What the verdict rests on comes first, then what differs most."""
+
+    def show(self, result: Frame, view: View) -> None:
+        """See Panel."""
+        super().show(result, view)
+        shown = result.of_gpus or result
+        part = part_of(shown, view)
+        self.border_title = _title(shown, view, contrast(shown, part, view.cursor), part)
+
+    def rows(self, result: Frame, width: int, height: int) -> list[Row]:
+        """The table, as much as fits."""
+        result, view = result.of_gpus or result, self.view
+        found = contrast(result, part_of(result, view), view.cursor)
+        known = measured(found)
+        verdict = verdict_of(result, view)
+        rests_on = [each.metric for each in verdict.evidence if each.metric in known] if verdict is not None else []
+        every = [
+            line(name, found.own.get(name), found.job.get(name), 1.0 if name in THROTTLES else full_scale(result, name))
+            for name in dict.fromkeys((*rests_on, *known))
+        ]
+        n_first = min(len(set(rests_on)), max(height - 1, 0))
+        lines = [*every[:n_first], *chosen_metrics(every[n_first:], height - 1 - n_first)]
+        sizes = sizes_for(width)
+        rows = [titles(*_SIDES[found.kind], "difference", sizes)]
+        rows += [metric_row(own, sizes, False, self.glyphs) for own in lines]
+        return [clip(row, width) for row in rows[:height]]
+
+
+def _title(result: Frame, view: View, found: Contrast, part: tuple[int, ...]) -> str:
+    """What is compared with what."""
+    rest = f"all {count(result.n_gpus, result.noun)}" if result.n_gpus != 1 else "itself"
+    if found.kind == "moment":
+        grid = result.grid
+        start = grid.start + grid.column(view.cursor or result.first) * grid.width
+        return f"{at_text(result, max(start, result.first))} and {seconds_text(grid.width)} on, against the whole run"
+    if found.kind == "window":
+        return f"{window_text(result)}, against the whole run"
+    if part:
+        return (
+            f"{clean(view.selected if view.selection and view.selected else named(result.gpus, part))} against {rest}"
+        )
+    if len(found.gpus):
+        return f"lowest {result.noun} {clean(result.place(int(found.gpus[0])))} against {rest}"
+    return "no GPU with samples"

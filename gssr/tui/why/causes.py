@@ -1,0 +1,253 @@
+"""What the rules say, as cards: the one that is looked at is open, with its numbers against their limits and what to do; of
+the others there is one line each."""
+
+import re
+from typing import ClassVar
+
+from rich.text import Text
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.message import Message
+
+from gssr.metrics import RATIO
+from gssr.model.live.frame import Frame
+from gssr.model.results import Finding, Severity, Verdict
+from gssr.render.cells import clean
+from gssr.render.columns import length
+from gssr.render.glyphs import in_ascii
+from gssr.render.roles import Role, Row, Span
+from gssr.render.scale import metric_of, percent
+from gssr.render.verdicts import abstention_rows, limits_of
+from gssr.tui.job.verdict_cards import MARKS
+from gssr.tui.judge import not_judged
+from gssr.tui.keys import key
+from gssr.tui.shared.panel import Drawing, Words
+from gssr.tui.view import View
+
+NOTHING = "Nothing stands out: no rule finds a cause of low use."
+_BAR = 24
+_BEYOND = 1.25
+"""A bar goes on for so much beyond the larger of a number and its limit."""
+_OF_SEVERITY: dict[Severity, Role] = {"critical": "bad", "warning": "outlier", "info": "neutral"}
+_UNWRAPPED = 10_000
+"""Columns of a line that its widget wraps by itself."""
+_MOST_NAMED = 4
+_COMMAND = re.compile(
+    r"\b(?:gssr doctor|(?:gssr [a-z]+|nsys profile|ncu|rocprofv3|python -m \w+)"
+    r"(?: (?:-\w+ (?!PROGRAM\b)[\w./]+(?= )|--?[\w=,.-]+|'[^']+'|[\w./-]*[./][\w./-]*[\w/-]|[a-z]+_[a-z_]+|[A-Z]{3,}))+)"
+)
+"""A program with its options, files and names to be filled in, in the middle of a sentence."""
+
+
+def command_of(verdict: Verdict) -> str:
+    """The command that the advice names, as a shell takes it; empty where it names none."""
+    found = _COMMAND.search(verdict.advice)
+    return clean(found[0]) if found else ""
+
+
+def evidence_bar(finding: Finding, severity: Severity, width: int, drawing: Drawing) -> Row:
+    """A number as a bar, with a mark where its limit is; nothing where it was held against none."""
+    if finding.threshold is None:
+        return ()
+    most = max(abs(finding.value), abs(finding.threshold)) * _BEYOND
+    is_ratio = finding.metric == "share" or metric_of(finding.metric).unit == RATIO
+    full = min(most, 1.0) if is_ratio and most <= _BEYOND else most
+    if not full > 0:
+        return ()
+    glyphs = drawing.glyphs
+    filled = length(min(abs(finding.value) / full, 1.0), width, glyphs)
+    text = filled + glyphs.track * (width - len(filled))
+    at = min(int(abs(finding.threshold) / full * width), width - 1)
+    look = _OF_SEVERITY[severity]
+    spans = [
+        Span(text[: min(at, len(filled))], look),
+        Span(text[len(filled) : at], "track"),
+        Span("|" if glyphs.levels.isascii() else "┃", "value"),
+        Span(text[at + 1 : max(len(filled), at + 1)], look),
+        Span(text[max(len(filled), at + 1) :], "track"),
+    ]
+    return tuple(span for span in spans if span.text)
+
+
+class Cause(Drawing, Vertical):
+    """One verdict."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+        self._told: tuple[object, ...] = ()
+
+    def compose(self) -> ComposeResult:
+        """Its title, and what is seen of it when it is open."""
+        yield Words(classes="cause-title")
+        yield Words(classes="cause-body")
+
+    def tell(self, verdict: Verdict, is_open: bool) -> None:
+        """Show this verdict."""
+        told = (verdict, is_open, self.palette.theme)
+        if told == self._told:
+            return
+        self._told = told
+        ascii_only = self.glyphs.levels.isascii()
+        mark = "!" if ascii_only else MARKS[verdict.severity]
+        costs = f"   {percent(verdict.lost)} of the GPU time" if verdict.lost else ""
+        title, body = self.query(Words)
+        style = self.palette.style
+        self.set_class(is_open, "-open")
+        for severity in MARKS:
+            self.set_class(verdict.severity == severity, f"-{severity}")
+        head = Text.assemble(
+            (f"{mark} {verdict.severity:<9}", style(_OF_SEVERITY[verdict.severity])),
+            (clean(verdict.title), "bold" if is_open or verdict.severity != "info" else ""),
+        )
+        if not is_open:
+            head.append(costs, style("dim"))
+        title.say(self._plain(head))
+        title.tooltip = clean(verdict.title)
+        body.display = is_open
+        if is_open:
+            body.say(self._plain(self._body(verdict)))
+
+    def _plain(self, text: Text) -> Text:
+        return Text(in_ascii(text.plain)) if self.glyphs.levels.isascii() else text
+
+    def _body(self, verdict: Verdict) -> Text:
+        style, arrow = self.palette.style, ">" if self.glyphs.levels.isascii() else "→"
+        lines: list[Text] = []
+        for finding in verdict.evidence:
+            row = evidence_bar(finding, verdict.severity, _BAR, self)
+            lines.append(Text.assemble(*((span.text, style(span.role)) for span in row), "  " if row else "",
+                                       clean(finding.text)))  # fmt: skip
+        lines.append(Text.assemble((f"{arrow} ", style("heading")), clean(verdict.advice)))
+        command = command_of(verdict)
+        if command:
+            lines.append(
+                Text.assemble(("$ ", style("dim")), (command, style("good")), ("   y copies it", style("dim")))
+            )
+        saves = []
+        if verdict.gpu_hours:
+            saves.append(f"would save about {float(f'{verdict.gpu_hours:.2g}'):,.10g} GPU-hours")
+        elif verdict.lost:
+            saves.append(f"costs {percent(verdict.lost)} of the GPU time")
+        saves.append(limits_of(clean(verdict.source)))
+        lines.append(Text("; ".join(saves), style("dim")))
+        return Text("\n").join(lines)
+
+
+class Causes(Drawing, VerticalScroll, can_focus=True):
+    """All verdicts, the worst first; the cursor is the one that is open."""
+
+    ALLOW_MAXIMIZE = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        key("up,k", "open(-1)", "Up", "open the verdict above", show=False),
+        key("down,j", "open(1)", "Down", "open the verdict below", show=False),
+        key("enter", "gpus", "Its GPUs", "the GPUs that this verdict is about, on GPUs"),
+        key("y", "copy_command", "Copy", "copy the command that the advice names, else the advice"),
+    ]
+
+    class Opened(Message):
+        """Another verdict is looked at."""
+
+        def __init__(self, number: int) -> None:
+            super().__init__()
+            self.number = number
+
+    class Blamed(Message):
+        """Somebody wants to see these GPUs of the job."""
+
+        def __init__(self, gpus: tuple[int, ...]) -> None:
+            super().__init__()
+            self.gpus = gpus
+
+    def __init__(self, **attributes: str) -> None:
+        super().__init__(**attributes)  # type: ignore[arg-type]
+        self._verdicts: tuple[Verdict, ...] = ()
+        self._looked_at: tuple[int, ...] = ()
+        self._open = 0
+
+    def compose(self) -> ComposeResult:
+        """The cards come with the verdicts; below them what could not be judged."""
+        yield Words(id="no-cause")
+        yield Words(id="abstained")
+
+    def show(self, result: Frame, view: View) -> None:
+        """Tell what the rules say of this result; see Panel."""
+        judgement = result.judgement
+        before = self._verdicts
+        self._verdicts = () if judgement is None else judgement.verdicts
+        self._looked_at = result.query.gpus or tuple(range(result.n_gpus))
+        self._open = min(max(view.note, 0), max(len(self._verdicts) - 1, 0))
+        self.border_title = "what keeps it from being saturated"
+        self.border_subtitle = "" if judgement is None else _how_many(self._verdicts)
+        nothing = self.query_one("#no-cause", Words)
+        nothing.display = not self._verdicts
+        if not self._verdicts:
+            nothing.say(NOTHING if judgement is not None else not_judged(result))
+        abstained = self.query_one("#abstained", Words)
+        abstained.display = judgement is not None and bool(judgement.abstentions)
+        if judgement is not None and abstained.display:
+            rows = abstention_rows(judgement.abstentions, _UNWRAPPED, self.glyphs.bullet, _MOST_NAMED)
+            abstained.say("\n".join("".join(span.text for span in row) for row in rows))
+        cards = list(self.query(Cause))
+        if len(cards) != len(self._verdicts):
+            for card in cards[len(self._verdicts) :]:
+                card.remove()
+            added = [Cause(number) for number in range(len(cards), len(self._verdicts))]
+            if added:
+                self.mount(*added, before=abstained)
+                self.call_after_refresh(self._tell)
+        if self._verdicts or before:
+            self._tell()
+
+    def _tell(self) -> None:
+        for card in self.query(Cause):
+            if card.number < len(self._verdicts) and card.is_mounted and card.query(Words):
+                card.tell(self._verdicts[card.number], card.number == self._open)
+
+    def _look_at(self, number: int) -> None:
+        if self._verdicts:
+            self._open = min(max(number, 0), len(self._verdicts) - 1)
+            self._tell()
+            self.call_after_refresh(self._into_sight)
+            self.post_message(self.Opened(self._open))
+
+    def _into_sight(self) -> None:
+        for card in self.query(Cause):
+            if card.number == self._open:
+                self.scroll_to_widget(card, animate=False)
+
+    def action_open(self, step: int) -> None:
+        """The verdict above or below."""
+        self._look_at(self._open + step)
+
+    def on_click(self, event: events.Click) -> None:
+        """Open the card under the mouse."""
+        widget = self.screen.get_widget_at(event.screen_x, event.screen_y)[0]
+        card = next((each for each in widget.ancestors_with_self if isinstance(each, Cause)), None)
+        if card is not None:
+            self._look_at(card.number)
+
+    def action_gpus(self) -> None:
+        """To the GPUs."""
+        if self._verdicts:
+            own = self._verdicts[self._open].gpus
+            gpus = tuple(self._looked_at[at] for at in own if at < len(self._looked_at))
+            if gpus:
+                self.post_message(self.Blamed(gpus))
+            else:
+                self.notify("This verdict is about all GPUs.")
+
+    def action_copy_command(self) -> None:
+        """Put it on the clipboard."""
+        if self._verdicts:
+            verdict = self._verdicts[self._open]
+            command = command_of(verdict)
+            self.app.copy_to_clipboard(command or clean(verdict.advice))
+            self.notify(f"Copied, if the terminal allows it: {command or 'the advice'}", markup=False)
+
+
+def _how_many(verdicts: tuple[Verdict, ...]) -> str:
+    counts = [(sum(each.severity == severity for each in verdicts), severity) for severity in MARKS]
+    return ", ".join(f"{n} {severity}" for n, severity in counts if n)

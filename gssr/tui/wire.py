@@ -1,0 +1,372 @@
+"""What is written to the terminal, in as few bytes as it takes, and never more than a slow line carries in half a second.
+
+Textual writes a whole widget anew when a cell of it has changed, and names every colour each time. This driver, below all of
+it, keeps what the terminal shows as cells, and writes those that differ: a run begins where the change does, a colour stays
+until another one is needed, and blanks take any colour of text. What cannot be sent yet, because the last bytes have not
+arrived, is not queued: when the terminal has said where its cursor is, the newest cells are sent, from the top down.
+
+Everything used of Textual is public: ``App.get_driver_class``, and ``write`` and ``process_message`` of a ``Driver``.
+"""
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from textual import events
+from textual.driver import Driver
+from textual.message import Message
+
+from gssr.render.cells import cell_width
+
+_TOKEN = re.compile(
+    r"\x1b\[([\d;:]*)m"  # 1: a style
+    r"|\x1b\[(\d+);(\d+)H"  # 2, 3: a place
+    r"|([^\x1b\r\n]+)"  # 4: text
+    r"|[\r\n]+"
+    r"|(\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[P_^X][^\x1b]*\x1b\\|\x1b\[[0-?]*[ -/]*[@-~]|\x1b.)",  # 5: anything else
+    re.DOTALL,
+)
+_BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
+"""Around what is to be seen at once."""
+_SCREEN, _NO_SCREEN = "\x1b[?1049h", "\x1b[?1049l"
+"""Before the first picture, or the first after the shell had the terminal; and after the last."""
+_CLEARED = re.compile(r"\x1b\[[23]J|\x1bc")
+"""After these nothing is known of what the terminal shows."""
+_LINK = "\x1b]8;"
+_ASK = "\x1b[6n"
+_KEPT = 4
+"""So many cells that did not change are written again rather than skipped: moving the cursor costs as much."""
+_LEAST, _MOST, _SECONDS, _PATIENCE = 1024, 1 << 16, 0.5, 5.0
+"""Bytes that are on their way at least and at most; what takes so long to arrive; and how long an answer is waited for."""
+_LEAST_GAIN = 12
+"""Cells that moving a part of a line must save: it takes two sequences (DCH and ICH, which all terminals since the VT102
+know)."""
+_SILENT = 0.5
+"""A terminal that has not answered the first question by then is asked no more."""
+
+
+class _Style(NamedTuple):
+    """``ink`` and ``paper``: the codes of the colours of text and of what is behind it, empty for the terminal's own;
+    ``marks``: all other codes."""
+
+    ink: str
+    paper: str
+    marks: str
+
+
+_PLAIN = _Style("", "", "")
+_SHOWN_ON_BLANKS = re.compile(r"(?:^|;)(?:4|7|9|21|5[1-5])(?=;|$)")
+
+
+@lru_cache(maxsize=4096)
+def _style(codes: str) -> _Style:
+    """The style that these parameters of SGR give, after a reset."""
+    ink, paper = "", ""
+    marks: list[str] = []
+    parts = codes.split(";")
+    while parts:
+        part = parts.pop(0)
+        if part in ("38", "48"):
+            n = 4 if parts[:1] == ["2"] else 2
+            colour = ";".join([part, *parts[:n]])
+            del parts[:n]
+            ink, paper = (colour, paper) if part == "38" else (ink, colour)
+        elif re.fullmatch("3[0-7]|9[0-7]", part):
+            ink = part
+        elif re.fullmatch("4[0-7]|10[0-7]", part):
+            paper = part
+        elif part in ("", "0"):
+            ink, paper, marks = "", "", []
+        elif part not in ("39", "49"):
+            marks.append(part)
+    return _Style(ink, paper, ";".join(marks))
+
+
+@lru_cache(maxsize=4096)
+def _on_blank(style: _Style) -> _Style:
+    """What is seen of a style where there is no character."""
+    return style if _SHOWN_ON_BLANKS.search(style.marks) else _Style("", style.paper, "")
+
+
+@lru_cache(maxsize=8192)
+def _change(before: _Style, after: _Style) -> str:
+    """The sequence that replaces a style by another."""
+    if after == _PLAIN:
+        return "\x1b[m"
+    if before.marks != after.marks and before.marks:
+        return f"\x1b[{';'.join(['0', *filter(None, (after.marks, after.ink, after.paper))])}m"
+    codes = [after.marks] if after.marks != before.marks else []
+    if after.ink != before.ink:
+        codes.append(after.ink or "39")
+    if after.paper != before.paper:
+        codes.append(after.paper or "49")
+    return f"\x1b[{';'.join(codes)}m"
+
+
+class _Line:
+    """One line of cells: of each its character ("" behind a wide one) and its style."""
+
+    __slots__ = ("chars", "styles")
+
+    def __init__(self) -> None:
+        self.chars: list[str] = []
+        self.styles: list[_Style | None] = []
+
+    def put(self, x: int, text: str, style: _Style) -> int:
+        """Write text from a cell on; where it ends."""
+        if not text.isascii() and cell_width(text) != len(text):
+            chars = [piece for char in text for piece in (char, *[""] * (cell_width(char) - 1))]
+        else:
+            chars = list(text)
+        blank, n = _on_blank(style), len(chars)
+        lacks = x - len(self.chars)
+        if lacks > 0:
+            self.chars += [" "] * lacks
+            self.styles += [None] * lacks
+        self.chars[x : x + n] = chars
+        same = style is blank or style == blank or " " not in chars
+        self.styles[x : x + n] = [style] * n if same else [blank if char == " " else style for char in chars]
+        return x + n
+
+    def changes(self, sent: "_Line") -> Iterator[tuple[int, int]]:
+        """[first, end) of what ``sent`` lacks."""
+        if self.chars == sent.chars and self.styles == sent.styles:
+            return
+        n, known = len(self.chars), len(sent.chars)
+        differs = [
+            x for x in range(n)
+            if x >= known or self.chars[x] != sent.chars[x] or self.styles[x] != sent.styles[x]
+        ]  # fmt: skip
+        first = end = -1
+        for x in differs:
+            if first < 0 or x > end + _KEPT:
+                if first >= 0:
+                    yield self._whole(first, end)
+                first = x
+            end = x + 1
+        if first >= 0:
+            yield self._whole(first, end)
+
+    def rolled(self, sent: "_Line") -> tuple[int, int] | None:
+        """[first, end) of the cells that hold what ``sent`` has one cell further right: where time has rolled on by a
+        column. None where moving them saves little."""
+        chars, styles, before, looks = self.chars, self.styles, sent.chars, sent.styles
+        n = min(len(chars), len(before) - 1)
+        if n < _LEAST_GAIN or (chars == before and styles == looks) or "" in chars or "" in before:
+            return None
+        stays = [one == other for one, other in zip(chars, before, strict=False)]
+        stays = [same and one == other for same, one, other in zip(stays, styles, looks, strict=False)]
+        best, found, sum_, begun = 0, None, 0, 0
+        for x in range(n):
+            sum_ += (chars[x] == before[x + 1] and styles[x] == looks[x + 1]) - stays[x]
+            if sum_ <= 0:
+                sum_, begun = 0, x + 1
+            elif sum_ > best:
+                best, found = sum_, (begun, x + 1)
+        return found if best >= _LEAST_GAIN else None
+
+    def roll(self, first: int, end: int) -> None:
+        """Move the cells after ``first`` up to ``end`` one to the left; what is known of the cell that becomes free is
+        nothing."""
+        for cells, unknown in ((self.chars, "?"), (self.styles, None)):
+            cells[first : end + 1] = [*cells[first + 1 : end + 1], unknown]  # type: ignore[list-item]
+
+    def _whole(self, first: int, end: int) -> tuple[int, int]:
+        """The same without halves of wide characters."""
+        while first and self.chars[first] == "":
+            first -= 1
+        while end < len(self.chars) and self.chars[end] == "":
+            end += 1
+        return first, end
+
+
+class Wire:
+    """What the terminal shows, what it is to show, and how much may be on its way. ``write`` sends bytes to the terminal."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+        self._lock = threading.RLock()
+        self._wanted: dict[int, _Line] = {}
+        self._sent: dict[int, _Line] = {}
+        self._dirty: set[int] = set()
+        self._x = self._y = 0
+        self._style = _PLAIN
+        self._at_once = False
+        self._holds = False
+        self._answers: bool | None = None
+        """Whether the terminal says where its cursor is; None as long as that is not known."""
+        self._room = _LEAST
+        self._asked, self._since = 0, 0.0
+        """Bytes before the question that is on its way, 0 for none, and when it was asked (monotonic s)."""
+
+    def take(self, data: str) -> None:
+        """What Textual writes."""
+        with self._lock:
+            style, x, y = self._style, self._x, self._y
+            for found in _TOKEN.finditer(data):
+                kind = found.lastindex
+                if kind == 1:
+                    codes = found[1]
+                    style = _PLAIN if codes in ("", "0") else _style(codes)
+                elif kind == 4:
+                    line = self._wanted.get(y)
+                    if line is None:
+                        line = self._wanted[y] = _Line()
+                    x = line.put(x, found[4], style)
+                    self._dirty.add(y)
+                elif kind == 3:
+                    y, x = int(found[2]) - 1, int(found[3]) - 1
+                elif kind == 5:
+                    self._pass(found[5])
+                else:
+                    y, x = y + found[0].count("\n"), 0
+            self._style, self._x, self._y = style, x, y
+            self._send()
+
+    def _pass(self, sequence: str) -> None:
+        """What draws nothing goes on as it is."""
+        if sequence in (_BEGIN, _END):
+            self._at_once = True
+        elif not sequence.startswith(_LINK):
+            if sequence in (_SCREEN, _NO_SCREEN):
+                self._sent, self._asked = {}, 0
+                self._holds = sequence == _NO_SCREEN
+                self._dirty = set(self._wanted)  # all of it is to be seen again when the shell gives the terminal back
+            elif _CLEARED.fullmatch(sequence):
+                self.forget()
+                self._asked = 0
+            self._write(sequence)
+
+    def hold(self) -> None:
+        """Send no cells any more, until there is a screen again."""
+        with self._lock:
+            self._holds = True
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is on its way, of which the terminal will say when it has arrived."""
+        with self._lock:
+            return bool(self._asked) and time.monotonic() < self._since + _PATIENCE
+
+    def forget(self) -> None:
+        """Nothing is known any more of what the terminal shows; all will be written anew."""
+        with self._lock:
+            self._wanted, self._sent, self._dirty = {}, {}, set()
+
+    def answered(self) -> None:
+        """The terminal has said where its cursor is: what was sent has arrived."""
+        with self._lock:
+            self._answers = True
+            if self._asked:
+                passed = max(time.monotonic() - self._since, 1e-3)
+                room = self._asked * _SECONDS / passed
+                self._room = int(min(max(room, _LEAST if passed > _SECONDS else self._room), _MOST))
+                self._asked = 0
+            self._send()
+
+    def _silent(self) -> None:
+        """No answer came to the first question."""
+        with self._lock:
+            if self._answers is None:
+                self._answers, self._asked = False, 0
+                self._send()
+
+    def _send(self) -> None:
+        """Send what differs, as much as there is room for."""
+        if self._holds or not self._dirty or self.is_busy:
+            return
+        room = _MOST * 16 if self._answers is False else self._room
+        out: list[str] = []
+        n, style, at = 0, _PLAIN, (-1, -1)
+        for y in sorted(self._dirty):
+            line, sent = self._wanted[y], self._sent.setdefault(y, _Line())
+            rolls = line.rolled(sent)
+            if rolls is not None:
+                first, end = rolls
+                text = f"\x1b[{y + 1};{first + 1}H\x1b[P\x1b[{end + 1}G\x1b[@"
+                if style != _PLAIN:  # new blanks take the colour behind
+                    text, style = f"\x1b[m{text}", _PLAIN
+                out.append(text)
+                n, at = n + len(text), (y, end)
+                sent.roll(first, end)
+            for first, end in line.changes(sent):
+                text, style = _drawn(line, first, end, style)
+                move = f"\x1b[{y + 1};{first + 1}H"
+                if at[0] == y and first >= at[1]:
+                    move = f"\x1b[{first - at[1]}C" if first > at[1] else ""
+                at = y, end
+                out += [move, text]
+                n += len(move) + len(text)
+            sent.chars, sent.styles = line.chars[:], line.styles[:]
+            self._dirty.discard(y)
+            if n >= room:
+                break
+        if not n:
+            return
+        if style != _PLAIN:
+            out.append("\x1b[m")
+        first_question = self._answers is None and not self._asked
+        if self._answers is not False:
+            self._asked, self._since = n, time.monotonic()
+            out.append(_ASK)
+        text = "".join(out)
+        self._write(f"{_BEGIN}{text}{_END}" if self._at_once else text)
+        if first_question:
+            timer = threading.Timer(_SILENT, self._silent)
+            timer.daemon = True
+            timer.start()
+
+
+def _drawn(line: _Line, first: int, end: int, style: _Style) -> tuple[str, _Style]:
+    """What draws these cells after ``style``, and the style after it."""
+    out: list[str] = []
+    begun = first
+    chars, styles = line.chars, line.styles
+    while begun < end:
+        own, x = styles[begun], begun + 1
+        while x < end and styles[x] == own:
+            x += 1
+        wanted = own or _PLAIN
+        text = "".join(chars[begun:x])
+        unseen = not text.strip(" ") and wanted == _on_blank(wanted) and _on_blank(style) == wanted
+        if wanted != style and not unseen:
+            out.append(_change(style, wanted))
+            style = wanted
+        out.append(text)
+        begun = x
+    return "".join(out), style
+
+
+def thrifty(driver: type[Driver]) -> type[Driver]:
+    """The driver of a terminal with a wire below it; any other driver (of a browser, of tests) as it is."""
+    if driver.__name__ != "LinuxDriver":
+        return driver
+    base: Any = driver
+
+    class ThriftyDriver(base):  # type: ignore[misc]
+        """Sends cells, not widgets."""
+
+        def __init__(self, app: Any, **options: Any) -> None:
+            super().__init__(app, **options)
+            self._shown_on = app
+            self._size_then = app.size
+            self._wire = app.wire = Wire(super().write)
+
+        def write(self, data: str) -> None:
+            """Send what differs from what the terminal shows."""
+            if self._shown_on.size != self._size_then:
+                self._size_then = self._shown_on.size
+                self._wire.forget()
+            self._wire.take(data)
+
+        def process_message(self, message: Message) -> None:
+            """Take the terminal's answers; everything else is the app's."""
+            if isinstance(message, events.CursorPosition):
+                self._wire.answered()
+            else:
+                super().process_message(message)
+
+    return ThriftyDriver

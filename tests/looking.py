@@ -1,0 +1,102 @@
+"""The live screen as its user works and sees it, without a terminal."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
+
+from textual.pilot import Pilot
+
+from gssr.model.live.frame import Frame, Query
+from gssr.model.live.watch import Watch
+from gssr.model.live.watch_trace import Watched
+from gssr.model.verdicts.rules import TABLE
+from gssr.render.glyphs import UTF8, Glyphs
+from gssr.tui.app import LiveScreen
+from gssr.tui.export import picture_of
+from gssr.tui.judge import answer, asked_of
+from gssr.tui.view import View
+
+Work = Callable[[Pilot[int]], Awaitable[None]]
+
+
+def judged(path: str, query: Query) -> Frame:
+    """A recording as the screen sees it once it is judged."""
+    with closing(Watch(path)) as watch:
+        frame = watch.look(replace(query, causes=TABLE))
+    asked = asked_of(frame)
+    return frame if asked is None else replace(frame, judgement=answer(*asked))
+
+
+class Fixed:
+    """Watches a result that was made by hand."""
+
+    pace = 0.0
+    growing = False
+    run_ids: tuple[str, ...] = ()
+
+    def __init__(self, result: Frame) -> None:
+        self.path, self._result = result.path, result
+
+    def look(self, query: Query, quick: bool = False) -> Frame:  # noqa: ARG002 - as all that can be watched
+        return replace(self._result, query=query)
+
+    def close(self) -> None:
+        pass
+
+
+def live_screen(
+    *watched: str | Watched, glyphs: Glyphs = UTF8, colors: int = 256, view: View | None = None
+) -> LiveScreen:
+    """The live screen of recordings by their paths, or of what is watched otherwise."""
+    watches = [Watch(each) if isinstance(each, str) else each for each in watched]
+    app = LiveScreen(watches, glyphs, 10.0, colors)
+    app.view = view or app.view
+    return app
+
+
+def work(app: LiveScreen, steps: Work, size: tuple[int, int] = (120, 40)) -> None:
+    """Do the steps once there are results."""
+
+    async def run() -> None:
+        async with app.run_test(size=size) as pilot:
+            await until(pilot, lambda: bool(app.results) and app.results[0].n_rows > 0)
+            await steps(pilot)
+
+    asyncio.run(run())
+
+
+async def until(pilot: Pilot[int], true: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Wait for it, and for what it leads to."""
+    for _ in range(int(seconds / 0.05)):
+        if true():
+            await pilot.pause(0.1)
+            return
+        await pilot.pause(0.05)
+    raise AssertionError("it never came")
+
+
+def seen(app: LiveScreen) -> str:
+    """What stands on the terminal."""
+    return picture_of(app.export_screenshot()).text()
+
+
+def looked_at(
+    *watched: str | Watched, views: Sequence[View], size: tuple[int, int] = (100, 30), glyphs: Glyphs = UTF8
+) -> list[str]:
+    """What stands on the terminal with each of these views, one after another."""
+    app, texts = live_screen(*watched, glyphs=glyphs, view=views[0]), []
+
+    async def steps(pilot: Pilot[int]) -> None:
+        for view in views:
+            app.go(view)
+            await until(pilot, lambda view=view: app.results[0].refined and _is_of(app.results[0].query, view))  # type: ignore[misc]
+            texts.append(seen(app))
+
+    work(app, steps, size)
+    return texts
+
+
+def _is_of(query: Query, view: View) -> bool:
+    asked = (query.metric, query.cursor, query.gpus, query.level)
+    return asked == (view.metric, view.cursor, view.selection, view.level)

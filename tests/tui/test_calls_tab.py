@@ -1,0 +1,242 @@
+"""Calls as its user works it: sub-tabs, sorting, search, the full name, the communication matrix, a profile's tree."""
+
+import sys
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Static, TabbedContent, Tabs
+from training import training
+
+from gssr.commands.tui import watches_of
+from gssr.model.live.watch_trace import WatchTrace
+from gssr.render.glyphs import ASCII, UTF8, Glyphs
+from gssr.traces.timeline import Timeline
+from gssr.tui.app import LiveScreen
+from gssr.tui.calls import outline
+from gssr.tui.calls.matrix import MessageMatrix
+from gssr.tui.calls.pane import CallsPane
+from gssr.tui.calls.table import CallTable
+from gssr.tui.calls.tables import COLUMNS, TITLES, cell_text, tables_of
+from gssr.tui.calls.tree import CallTreePanel
+from gssr.tui.time.trace_lines import TraceLines
+from gssr.tui.vampir import DISPLAYS
+from tests.fakes.traces.cube import write_solver
+from tests.looking import seen, until, work
+
+sys.path.append(str(Path(__file__).parents[1] / "model" / "traces"))
+from exchanging import exchanging
+
+
+def of_trace(timeline: Timeline, glyphs: Glyphs = UTF8) -> LiveScreen:
+    return LiveScreen([WatchTrace("trace.json", lambda: timeline)], glyphs, 10.0, 256)
+
+
+async def to_calls(app: LiveScreen, pilot: Pilot[int]) -> None:
+    await pilot.press("7")
+    await until(pilot, lambda: app.results[0].part is not None and app.results[0].part.analysis is not None)
+    await until(pilot, lambda: isinstance(app.focused, CallTable | CallTreePanel | MessageMatrix))
+
+
+def test_a_table_sorts_by_every_column_and_the_cursor_stays_on_its_name() -> None:
+    app = of_trace(training(3))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await to_calls(app, pilot)
+        table = app.query_one(CallTable)
+        names = table.values["name"]
+        await pilot.press("down")
+        held = names[table.order[table.at]]
+        seen_keys = set()
+        for _ in table._columns():
+            await pilot.press("s")
+            seen_keys.add(table.sort)
+            values = table.values[table.sort]
+            shown = [values[row] for row in table.order.tolist()]
+            if table.sort == "name":
+                assert [name.lower() for name in shown] == sorted(name.lower() for name in names)
+            else:
+                assert shown == sorted(shown, reverse=True)
+            assert names[table.order[table.at]] == held
+        assert seen_keys == {column.key for column, _, _ in table._columns()}
+        await pilot.press("r")
+        assert table.reverse and names[table.order[table.at]] == held
+        assert str(app.query_one("#calls-name", Static).render()) == held
+
+    work(app, steps, (200, 60))
+
+
+def test_a_click_on_a_head_sorts_and_a_search_counts() -> None:
+    app = of_trace(training(3))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await to_calls(app, pilot)
+        table = app.query_one(CallTable)
+        left = table.content_region.offset - table.region.offset
+        _, begin, end = next(each for each in table._columns() if each[0].key == "count")
+        await pilot.click(CallTable, offset=(left.x + end - 1, left.y))
+        assert table.sort == "count" and not table.reverse
+        await pilot.click(CallTable, offset=(left.x + begin, left.y))
+        assert table.reverse
+        name = str(table.values["name"][0])[:5]
+        await pilot.press("slash", *name, "enter")
+        assert table.has_focus and 0 < len(table.order) <= len(table.values["name"])
+        assert all(name.lower() in str(table.values["name"][row]).lower() for row in table.order.tolist())
+        assert f"hold {name}" in str(table.border_title)
+        await pilot.press("escape")
+        assert len(table.order) == len(table.values["name"])
+
+    work(app, steps, (120, 36))
+
+
+@pytest.mark.parametrize("size", [(60, 16), (80, 24), (120, 36), (200, 60)])
+def test_columns_never_run_into_each_other(size: tuple[int, int]) -> None:
+    app = of_trace(training(3))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await to_calls(app, pilot)
+        table = app.query_one(CallTable)
+        for _ in range(len(app.query_one(CallsPane).offered)):
+            if table.display:
+                columns = table._columns()
+                for row in table.order[: table.size.height].tolist():
+                    for column, begin, end in columns[:-1]:
+                        assert len(cell_text(column.key, table.values[column.key][row])) <= end - begin
+                assert all(one[2] < other[1] for one, other in pairwise(columns))
+            await pilot.press("v")
+
+    work(app, steps, size)
+
+
+def test_sub_tabs_are_those_that_hold_anything_and_enter_leads_to_the_time() -> None:
+    app = of_trace(training(3))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await to_calls(app, pilot)
+        part = app.results[0].part
+        assert part is not None and part.analysis is not None
+        there = tables_of(part.analysis)
+        tabs = app.query_one("#calls-tabs", Tabs)
+        shown = {tab.id.removeprefix("calls-of-") for tab in tabs.query("Tab").results() if tab.display}  # type: ignore[union-attr]
+        assert shown == set(there) and set(there) <= set(TITLES)
+        name = app.query_one(CallTable).values["name"][app.query_one(CallTable).order[0]]
+        await pilot.press("enter")
+        await until(pilot, lambda: app.view.screen == "time" and app.query_one(TraceLines).has_focus)
+        assert app.view.metric.endswith(name) and app.view.name == name
+        assert app.query_one("#screens", TabbedContent).active == "time"
+        await pilot.press("escape", "escape")
+        await until(
+            pilot, lambda: app.view.screen == "calls" and app.query_one("#screens", TabbedContent).active == "calls"
+        )
+
+    work(app, steps, (120, 36))
+
+
+def test_only_some_intervals_are_left_and_a_wrong_filter_says_so() -> None:
+    app = of_trace(training(3))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await to_calls(app, pilot)
+        table = app.query_one(CallTable)
+        every = len(table.values["name"])
+        await pilot.press("i", *"name=nccl", "enter")
+        await until(pilot, lambda: len(table.values["name"]) < every)
+        assert all("nccl" in name.lower() for name in table.values["name"])
+        assert "only name=nccl" in seen(app)
+        await pilot.press("i", *"x takes<", "enter")
+        await pilot.pause(0.2)
+        assert app.view.filter == "name=nccl"
+        await pilot.press("escape")
+        await until(pilot, lambda: len(table.values["name"]) == every)
+
+    work(app, steps, (160, 36))
+
+
+def _ring(n: int) -> Timeline:
+    return exchanging(n, [(rank, (rank + 1) % n, 10, 20, 10 ** (rank % 10)) for rank in range(n)])
+
+
+@pytest.mark.parametrize("glyphs", [UTF8, ASCII])
+def test_the_matrix_of_a_thousand_ranks_fits_and_says_what_its_marks_mean(glyphs: Glyphs) -> None:
+    app = of_trace(_ring(1024), glyphs)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await to_calls(app, pilot)
+        app.query_one(CallsPane).choose("messages")
+        await until(pilot, lambda: app.query_one(MessageMatrix).has_focus)
+        matrix = app.query_one(MessageMatrix)
+        assert "sends" in seen(app) and "lines send, columns receive" in seen(app)
+        assert "1,024 messages" in str(matrix.border_subtitle)
+        await pilot.press("down", "s")
+        assert "messages" in str(matrix.border_title).rpartition(",")[2]
+        drawn = [matrix.render_line(y).text for y in range(matrix.content_size.height)]
+        assert glyphs is UTF8 or all(line.isascii() for line in drawn)
+
+    work(app, steps, (80, 24))
+
+
+def test_the_tree_of_a_profile_opens_closes_sorts_and_searches(tmp_path: Path) -> None:
+    (watch,) = watches_of([str(write_solver(tmp_path / "profile.cubex"))])
+    app = LiveScreen([watch], UTF8, 10.0, 256)
+    app.view = replace(app.view, screen="calls")
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: app.results[0].part is not None)
+        app.query_one(CallsPane).choose("calltree")
+        await until(pilot, lambda: app.query_one(CallTreePanel).has_focus)
+        panel = app.query_one(CallTreePanel)
+        tree = panel._tree
+        assert tree is not None
+        own = outline.shown(panel.look, tree)
+        assert tree.names[int(own.nodes[0])] in seen(app) and "- " in seen(app)
+        await pilot.press("home", "enter")
+        assert len(outline.shown(panel.look, tree).nodes) < len(own.nodes)
+        await pilot.press("right")
+        assert outline.shown(panel.look, tree).nodes.tolist() == own.nodes.tolist()
+        await pilot.press("down", "left")
+        await pilot.press("s")
+        assert outline.shown(panel.look, tree).sorted_by == 1
+        await pilot.press("slash", *"iterate", "enter")
+        found = outline.shown(panel.look, tree)
+        assert found.found and all("iterate" in tree.names[node].lower() for node in found.found)
+        assert "found" in str(panel.border_title)
+        await pilot.press("escape")
+        assert outline.shown(panel.look, tree).found is None
+        names = {
+            name for name in ("job", "time", "calls") if app.query_one("#screens", TabbedContent).get_tab(name).display
+        }
+        assert names == {"calls"}  # a profile has no times
+
+    work(app, steps, (120, 40))
+
+
+def test_vampirs_names_lead_to_what_is_here() -> None:
+    app = of_trace(_ring(8))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await to_calls(app, pilot)
+        await pilot.press("1")
+        await pilot.pause(0.2)
+        await pilot.press("ctrl+p")
+        await pilot.pause(0.2)
+        await pilot.press(*"communication matrix")
+        await pilot.pause(0.5)
+        await pilot.press("enter")
+        await until(pilot, lambda: app.view.screen == "calls" and app.query_one(MessageMatrix).display)
+        assert {display.table for display in DISPLAYS if display.table} <= set(TITLES)
+
+    work(app, steps, (120, 36))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [("total_ns", 1500.0, "1.50 µs"), ("share", 0.9996, "100 %"),
+     ("bytes", 445_447_628.073, "445.4 MB"), ("count", 12345, "12,345"),
+     ("mean_ns", None, "-"), ("imbalance", np.nan, "-")],
+)  # fmt: skip
+def test_cells_read_at_a_glance(key: str, value: float | None, text: str) -> None:
+    assert cell_text(key, value) == text
+    assert key in {column.key for column in COLUMNS}

@@ -1,0 +1,306 @@
+"""The live screen as its user works it: keys, the mouse, sorting, filters, sizes, and a recording that grows."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from growing import STEP, Growing
+from textual.events import Key
+from textual.pilot import Pilot
+from textual.widgets import Digits, HelpPanel, Input, Label, TabbedContent
+
+from gssr.backends.synthetic.bulk import Request, generate
+from gssr.model.live.watch import Watch
+from gssr.render.glyphs import ASCII, UTF8, Glyphs
+from gssr.tui.app import LiveScreen
+from gssr.tui.dialogs.choose import ChooseOne
+from gssr.tui.gpus.columns import MEAN, NAME
+from gssr.tui.gpus.inspector import Inspector
+from gssr.tui.gpus.table import GpuTable
+from gssr.tui.job.space_average import SpaceAverage
+from gssr.tui.job.verdict_cards import VerdictCard
+from gssr.tui.shared.tabs import TABS
+from gssr.tui.shared.wall import Wall
+from tests.looking import live_screen, seen, until, work
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Eight GPUs of which each does less than the one before."""
+    path = str(tmp_path_factory.mktemp("live") / "imbalanced.sql")
+    generate(Request(path, "imbalanced", 8, 0.05, 0.5))
+    return path
+
+
+def test_job_says_the_score_as_such_and_what_is_wrong(recording: str) -> None:
+    app = live_screen(recording)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: app.results[0].judgement is not None)
+        score = app.results[0].whole.score()
+        assert score is not None
+        assert app.query_one("#score-digits", Digits).value == f"{score:.3f}"
+        assert str(app.query_one("#score-word", Label).render()) == "score"
+        text = seen(app)
+        assert "of the GPU time computes" in text and "warning" in text and "every GPU over time" in text
+
+    work(app, steps)
+
+
+@pytest.mark.parametrize(
+    ("digit", "screen"), [("2", "gpus"), ("3", "time"), ("4", "balance"), ("5", "why"), ("1", "job")]
+)
+def test_digits_go_to_screens(recording: str, digit: str, screen: str) -> None:
+    app = live_screen(recording)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await pilot.press(digit)
+        await pilot.pause(0.2)
+        assert app.view.screen == screen and app.query_one("#screens", TabbedContent).active == screen
+
+    work(app, steps)
+
+
+@pytest.mark.parametrize("seconds", (0.0, 0.03))
+def test_of_digits_typed_faster_than_screens_are_drawn_the_last_counts(recording: str, seconds: float) -> None:
+    app = live_screen(recording)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        for digits in ("2345", "1345", "5234", "4315", "3451"):
+            for digit in digits:
+                app.post_message(Key(digit, digit))  # as a terminal sends it, and nobody waits for what comes of it
+                await asyncio.sleep(seconds)
+            await pilot.pause(0.5)
+            shown, active = app.view.screen, app.query_one("#screens", TabbedContent).active
+            assert shown == active == TABS[int(digits[-1]) - 1].name
+            focused = app.screen.focused
+            has_focus = focused is not None and app.pane in focused.ancestors
+            assert has_focus
+
+    work(app, steps)
+
+
+def test_compare_is_there_with_a_second_run_only(recording: str, tmp_path: Path) -> None:
+    other = str(tmp_path / "train.sql")
+    generate(Request(other, "train", 8, 0.02, 0.5))
+    alone, two = live_screen(recording), live_screen(recording, other)
+
+    async def without(pilot: Pilot[int]) -> None:
+        assert not alone.query_one("#screens", TabbedContent).get_tab("compare").display
+        await pilot.press("6")
+        assert alone.view.screen == "job"
+
+    async def with_it(pilot: Pilot[int]) -> None:
+        await pilot.press("6")
+        await until(pilot, lambda: len(two.results) == 2)
+        assert "train" in seen(two)
+
+    work(alone, without)
+    work(two, with_it)
+
+
+def test_a_click_on_a_head_sorts_by_it_and_again_reverses(recording: str) -> None:
+    app = live_screen(recording)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await pilot.press("2")
+        await pilot.pause(0.3)
+        table = app.query_one(GpuTable)
+        assert table.sort == NAME and table.order.tolist() == list(range(8))
+        x = next(begin for column, begin, _ in table._widths() if column.key == MEAN)
+        left = table.content_region.offset - table.region.offset
+        await pilot.click(GpuTable, offset=(left.x + x + 1, left.y))
+        assert table.sort == MEAN and table.order.tolist() == list(range(7, -1, -1))
+        await pilot.click(GpuTable, offset=(left.x + x + 1, left.y))
+        assert table.order.tolist() == list(range(8))
+
+    work(app, steps)
+
+
+def test_the_cursor_stays_on_its_gpu_whatever_the_order(recording: str) -> None:
+    app = live_screen(recording)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await pilot.press("2")
+        await pilot.pause(0.3)
+        table = app.query_one(GpuTable)
+        await pilot.press("home", "down", "down")
+        assert table.gpu == 2
+        for _ in range(3):
+            await pilot.press("s")
+            assert table.gpu == 2
+        await pilot.press("r")
+        assert table.gpu == 2 and app.query_one(Inspector).gpu == 2
+        assert app.query_one(Inspector).border_title == app.results[0].place(2)
+
+    work(app, steps)
+
+
+def test_a_filter_shows_what_passes_and_escape_lets_go_of_it(recording: str) -> None:
+    app = live_screen(recording)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await pilot.press("2")
+        await pilot.pause(0.2)
+        await pilot.press("slash", *"*:3")
+        table = app.query_one(GpuTable)
+        assert table.order.tolist() == [3] and "1 of 8" in str(table.border_subtitle)
+        await pilot.press("enter")
+        assert table.has_focus and app.query_one("#gpu-filter", Input).display
+        await pilot.press("escape")
+        assert len(table.order) == 8 and not app.query_one("#gpu-filter", Input).display
+
+    work(app, steps)
+
+
+def test_a_click_on_the_wall_goes_to_its_gpu(recording: str) -> None:
+    app = live_screen(recording)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        wall = app.query_one(Wall)
+        left = wall.content_region.offset - wall.region.offset
+        line = next(line for line in wall._drawn[2] if line.members.tolist() == [5])  # type: ignore[index]
+        await pilot.click("#wall", offset=(left.x + wall.offset_of(app.results[0]) + 3, left.y + line.top))
+        await pilot.pause(0.3)
+        assert app.view.screen == "gpus" and app.query_one(GpuTable).gpu == 5
+
+    work(app, steps)
+
+
+def test_enter_on_a_card_opens_why(recording: str) -> None:
+    app = live_screen(recording)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: app.results[0].judgement is not None)
+        app.query(VerdictCard).first().focus()
+        await pilot.press("enter")
+        await pilot.pause(0.2)
+        assert app.view.screen == "why"
+
+    work(app, steps)
+
+
+def test_a_metric_is_chosen_by_a_part_of_its_name(recording: str) -> None:
+    app = live_screen(recording)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await pilot.press("m")
+        assert isinstance(app.screen, ChooseOne)
+        await pilot.press(*"dram", "enter")
+        await until(pilot, lambda: app.results[0].grid.metric == "dram_active")
+        assert "DRAM active" in str(app.query_one(SpaceAverage).border_title)
+
+    work(app, steps)
+
+
+def test_help_names_the_keys_of_the_focused_panel(recording: str) -> None:
+    app = live_screen(recording)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await pilot.press("2")
+        await pilot.pause(0.2)
+        await pilot.press("question_mark")
+        await pilot.pause(0.2)
+        assert app.screen.query(HelpPanel) and "sort by the next" in " ".join(seen(app).split())
+        await pilot.press("question_mark")
+        await pilot.pause(0.2)
+        assert not app.screen.query(HelpPanel)
+
+    work(app, steps, (200, 50))
+
+
+@pytest.mark.parametrize("size", [(30, 8), (59, 15), (80, 16), (80, 24), (120, 36), (200, 60), (300, 90)])
+@pytest.mark.parametrize("glyphs", [UTF8, ASCII])
+def test_every_size_says_the_score(recording: str, size: tuple[int, int], glyphs: Glyphs) -> None:
+    app = live_screen(recording, glyphs=glyphs)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        assert "score" in seen(app)
+        if glyphs is ASCII:
+            drawn = seen(app).rpartition("\n m ")[0] if size[1] > 10 else ""
+            assert drawn.isascii(), {char for char in drawn if ord(char) > 127}
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: "every GPU over time" in seen(app))
+
+    work(app, steps, size)
+
+
+def test_in_ascii_textuals_own_widgets_are_so_too(recording: str) -> None:
+    app = live_screen(recording, glyphs=ASCII)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        for key in ("question_mark", "2", "down", "m", "escape", "t", "escape", "T", "escape", "e", "escape", "ctrl+p"):
+            await pilot.press(key)
+            app.notify("50 °C – ▁▂ 中 ⠿")
+            await pilot.pause(0.2)
+            assert seen(app).isascii(), seen(app)
+
+    work(app, steps)
+
+
+def test_below_the_least_size_the_lowest_gpus_are_told(recording: str) -> None:
+    app = live_screen(recording)
+
+    async def steps(_: Pilot[int]) -> None:
+        text = seen(app)
+        lowest = int(app.results[0].window.per_gpu("sm_active").argmin())
+        assert "lowest GPUs" in text and app.results[0].place(lowest)[-3:] in text
+
+    work(app, steps, (58, 15))
+
+
+@pytest.mark.parametrize(
+    "theme", ["gssr", "gssr-viridis", "ansi-dark", "ansi-light", "colourless", "nord", "textual-light"]
+)
+def test_every_theme_draws(recording: str, theme: str) -> None:
+    app = LiveScreen([Watch(recording)], UTF8, 10.0, 256, theme)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        assert app.theme == theme and "every GPU over time" in seen(app)
+        await pilot.press("2")
+        await pilot.pause(0.2)
+
+    work(app, steps)
+
+
+def test_a_growing_recording_rolls_in_at_the_right_edge(tmp_path: Path) -> None:
+    growing = Growing(tmp_path / "grow.sql")
+    growing.grow(40)
+    app = live_screen(str(growing.path))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: app.results[0].query.width == 1.0)
+        before, rows = app.results[0].last, app.results[0].n_rows
+        growing.grow(8)
+        await until(pilot, lambda: app.results[0].n_rows > rows)
+        assert app.results[0].last == pytest.approx(before + 8 * STEP)
+        wall = app.query_one(Wall)
+        wall.render_line(0)
+        assert wall._drawn is not None and wall._drawn[3].rolls and wall._drawn[3].width == 1.0
+        assert "now" in seen(app) and "live" in seen(app)
+        await pilot.press("w")
+        await until(pilot, lambda: app.results[0].query.span is None)
+
+    work(app, steps)
+
+
+def test_an_ended_recording_is_drawn_once(recording: str) -> None:
+    app = live_screen(recording)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: app.results[0].judgement is not None)
+        shown = app.results
+        await pilot.pause(2.5)
+        assert app.results is shown
+
+    work(app, steps)
+
+
+def test_q_leaves_without_an_error(recording: str) -> None:
+    app = live_screen(recording)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await pilot.press("q")
+
+    work(app, steps)
+    assert app.return_code == 0

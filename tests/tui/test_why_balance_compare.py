@@ -1,0 +1,276 @@
+"""Why, Balance and Compare: what they say of planted causes, and how their user works them."""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+import pytest
+from frames import frame_of
+from textual.pilot import Pilot
+
+from gssr.model.compare.alignment import aligned, shares_columns
+from gssr.model.live.attention import imbalance_of
+from gssr.model.live.frame import Frame, Query
+from gssr.model.live.watch import Watch
+from gssr.model.results import Finding, Judgement, Verdict
+from gssr.model.verdicts.rules import TABLE
+from gssr.render.glyphs import ASCII, UTF8, Glyphs
+from gssr.render.roles import text_of
+from gssr.tui.app import LiveScreen
+from gssr.tui.balance.gpu_bars import GpuBars
+from gssr.tui.balance.words import costs, reads_as
+from gssr.tui.compare.curves import Curves
+from gssr.tui.compare.effect_table import EffectTable
+from gssr.tui.compare.effects import effects, outcome_of_sentence, sentence
+from gssr.tui.gpus.nodes import Nodes
+from gssr.tui.gpus.table import GpuTable
+from gssr.tui.steady_order import SteadyOrders
+from gssr.tui.view import Scene, View
+from gssr.tui.why.account import Account, items_of
+from gssr.tui.why.causes import Cause, Causes, command_of
+from tests import looking
+from tests.looking import seen, until
+
+_WHOLE = Query(causes=TABLE)
+Work = Callable[[Pilot[int], LiveScreen], Awaitable[None]]
+
+
+@lru_cache(maxsize=16)
+def judged(path: str, query: Query = _WHOLE) -> Frame:
+    return looking.judged(path, query)
+
+
+def balance(frame: Frame, orders: SteadyOrders | None = None) -> str:
+    scene = Scene(frame, None, View(screen="balance"), 160, 46, UTF8, orders=orders or SteadyOrders(most=0))
+    return text_of(reads_as(scene, imbalance_of(frame, ())))
+
+
+def work(paths: list[str], steps: Work, size: tuple[int, int] = (120, 40), glyphs: Glyphs = UTF8) -> None:
+    """Do the steps once the recordings are shown and judged."""
+    app = LiveScreen([Watch(path) for path in paths], glyphs, 10.0, 256)
+
+    async def run() -> None:
+        async with app.run_test(size=size) as pilot:
+            await until(pilot, lambda: bool(app.results) and app.results[0].judgement is not None)
+            await steps(pilot, app)
+
+    asyncio.run(run())
+
+
+# Why
+
+
+def test_cards_open_one_at_a_time_and_the_command_is_copied(plants: dict[str, str]) -> None:
+    async def steps(pilot: Pilot[int], app: LiveScreen) -> None:
+        await pilot.press("5")
+        await until(pilot, lambda: len(app.query(Cause)) >= 2)
+        causes = app.query_one(Causes)
+        text = seen(app)
+        flat = " ".join(re.sub("[│▌]", " ", text).split())
+        assert "at least 16 %" in flat and "┃" in text and "nsys profile" in text and "not judged" in text
+        assert "Stage data" not in text, "the other one is closed"
+        await pilot.press("y")
+        assert app.clipboard.startswith("nsys profile") and app.clipboard.endswith("PROGRAM")
+        causes.focus()
+        await pilot.press("down")
+        await pilot.pause(0.2)
+        assert app.view.note == 1 and "Stage data" in seen(app) and "nsys profile" not in seen(app)
+        await pilot.press("up")
+        await pilot.click(list(app.query(Cause))[1])
+        await pilot.pause(0.2)
+        assert app.view.note == 1
+
+    work([plants["before"]], steps)
+
+
+def test_the_account_is_a_tree_that_opens_to_gpus(plants: dict[str, str]) -> None:
+    frame = judged(plants["before"])
+    assert frame.judgement is not None and frame.judgement.breakdown is not None
+    items = items_of(frame.judgement.breakdown, frame)
+    assert sum(item.share for item in items) == pytest.approx(1.0, abs=0.02)
+    idle = next(item for item in items if item.name == "is idle")
+    imbalance = next(item for item in idle.below if item.category == "idle.imbalance")
+    assert imbalance.below[0].name == "nid000002:1"
+
+    async def steps(pilot: Pilot[int], app: LiveScreen) -> None:
+        await pilot.press("5")
+        await until(pilot, lambda: "GPU-h" in seen(app))
+        account = app.query_one(Account)
+        text = seen(app)
+        assert "±" in text and "computes on tensor cores" in text and "nid000002:1  " not in text
+        account.focus()
+        await pilot.press("end", "up", "enter")
+        await pilot.pause(0.2)
+        assert "nid000002:1  " in seen(app)
+
+    work([plants["before"]], steps, (200, 60))
+
+
+def test_enter_on_a_card_goes_to_the_gpus_that_it_blames(plants: dict[str, str]) -> None:
+    async def steps(pilot: Pilot[int], app: LiveScreen) -> None:
+        await pilot.press("5")
+        await until(pilot, lambda: len(app.query(Cause)) >= 1)
+        app.query_one(Causes).focus()
+        await pilot.press("enter")
+        await pilot.pause(0.4)
+        assert app.view.screen == "gpus" and app.query_one(GpuTable).gpu == 8
+
+    work([plants["slow_node"]], steps)
+
+
+@pytest.mark.parametrize(
+    ("advice", "command"),
+    [
+        ("Share out evenly; gssr analyze -plb run.sql shows which GPUs wait.", "gssr analyze -plb run.sql"),
+        ("See: nsys profile --trace=cuda -o step PROGRAM on one rank; then gssr analyze it.",
+         "nsys profile --trace=cuda -o step PROGRAM"),
+        ("Record with DCGM (gssr doctor says what is there).", "gssr doctor"),
+        ("gssr analyze -plb 'a run.sql' shows it", "gssr analyze -plb 'a run.sql'"),
+        ("Tell the operators which node it is.", ""),
+    ],
+)  # fmt: skip
+def test_the_command_ends_where_the_sentence_goes_on(advice: str, command: str) -> None:
+    finding = Finding("share", 0.2, 0.1, "20 %")
+    assert command_of(Verdict("a", "info", "t", (finding,), advice, "ours", 0.0, 1.0)) == command
+
+
+# Balance
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("straggler", "nid000007:2 below the others"), ("slow_node", "static: node nid000003"),
+        ("rotating", "rotates: some GPU is behind"), ("late_start", "for 20.0 % of the time: node nid000005"),
+    ],
+)  # fmt: skip
+def test_each_cause_is_named_with_its_cost(plants: dict[str, str], name: str, says: str) -> None:
+    frame = judged(plants[name])
+    assert says in balance(frame)
+    assert "GPU-hours" in costs(imbalance_of(frame, ()))
+
+
+@pytest.mark.parametrize(
+    ("low", "says"),
+    [
+        ([5], "static: nid000002:1 below"), ([1, 5], "by place: GPU 1 of every node"),
+        ([1, 5, 9, 13], "by place: GPU 1 of every node"), ([1, 5, 9], "static: 3 GPUs"),
+    ],
+)  # fmt: skip
+def test_a_place_is_slow_where_it_is_so_on_nearly_every_node(low: list[int], says: str) -> None:
+    """One straggler on one of two nodes made the mean of its place look slow."""
+    n_gpus = 8 if max(low) < 8 else 16
+    values = np.full((n_gpus, 30), 0.8) + 1e-4 * np.arange(n_gpus)[:, None]
+    values[low] = 0.35
+    assert says in balance(frame_of(values))
+
+
+def test_of_a_run_that_grows_balance_says_what_the_verdicts_say() -> None:
+    """Its own reading of a few columns came and went within seconds."""
+
+    def live(values: np.ndarray, judgement: Judgement | None = None) -> Frame:
+        frame = frame_of(values, width=1.0, state="live", judgement=judgement)
+        return replace(frame, query=replace(frame.query, causes=TABLE))
+
+    values = np.full((6, 40), 0.8)
+    values[np.arange(40) % 6, np.arange(40)] = 0.2
+    assert "from 30 s on" in balance(live(values[:, :10]))
+    verdict = Verdict("rotating_stragglers", "info", "Another GPU holds up the others", (), "", "ours", 0.0, 1.0)
+    for verdicts, says in ((), "balanced: no GPU stands out"), ((verdict,), "! Another GPU holds up the others"):
+        assert balance(live(values, judgement=Judgement(verdicts, (), 0.0, 1.0))) == says
+    assert "! rotates" in balance(frame_of(values, width=1.0))
+
+
+@pytest.mark.parametrize("metric", ["sm_active", "power_usage"])
+def test_of_a_run_that_grows_names_keep_their_order_over_differences_that_cannot_be_seen(metric: str) -> None:
+    full = 700.0 if metric == "power_usage" else 1.0
+    values = np.tile(full * (0.8 + 1e-4 * np.arange(12))[:, None], 40)
+    orders = SteadyOrders()
+    for second in range(4):  # two stragglers, lower than each other in turn
+        values[[3, 7]] = full * np.array([[0.3 + 0.001 * (second % 2)], [0.301 - 0.001 * (second % 2)]])
+        frame = frame_of(values, width=1.0, metric=metric, state="live")
+        assert "2 GPUs: nid000001:3, nid000002:3 below" in balance(frame, orders)
+
+
+def test_bars_are_sorted_and_lead_to_their_gpu_and_nodes_to_theirs(plants: dict[str, str]) -> None:
+    async def steps(pilot: Pilot[int], app: LiveScreen) -> None:
+        await pilot.press("4")
+        await pilot.pause(0.3)
+        text = seen(app)
+        assert "Imbalance costs" in text and "imbalance over time" in text and "lowest of 8 nodes" in text
+        bars = app.query_one(GpuBars)
+        bars.focus()
+        await pilot.press("end", "home")
+        assert "nid000003" in seen(app)
+        await pilot.press("enter")
+        await pilot.pause(0.4)
+        assert app.view.screen == "gpus" and app.query_one(GpuTable).gpu in range(8, 12)
+        await pilot.press("v", "v")
+        await pilot.pause(0.2)
+        nodes = app.query_one(Nodes)
+        assert nodes.has_focus and "▲ nid000003" in seen(app)
+        await pilot.press("home", "down", "down", "enter")
+        await pilot.pause(0.4)
+        assert app.query_one(GpuTable).order.tolist() == [8, 9, 10, 11]
+
+    work([plants["slow_node"]], steps, (160, 50))
+
+
+# Compare
+
+
+def pair(plants: dict[str, str], first: str, second: str) -> tuple[Frame, Frame]:
+    one = two = None
+    for _ in range(2):
+        queries = aligned(Query(columns=80, causes=TABLE), "start", one, two)
+        one, two = judged(plants[first], queries[0]), judged(plants[second], queries[1])
+    assert one is not None and two is not None and shares_columns(one, two)
+    return one, two
+
+
+def test_the_sentence_is_judged_by_time_and_by_where_the_gpu_time_goes(plants: dict[str, str]) -> None:
+    one, two = pair(plants, "before", "after")
+    said = sentence(one, two)
+    assert "B takes 16.7 % less time" in said and "imbalance 2.7 % → 0.7 %" in said and "score" not in said
+    assert outcome_of_sentence(one, two) == "better" and outcome_of_sentence(two, one) == "worse"
+    found = effects(one, two)
+    assert [each.outcome for each in found[:2]] == ["better", "better"] and found[0].weight >= found[1].weight
+    assert all(each.outcome == "same" for each in effects(one, one) if each.outcome != "unknown")
+    assert "as long as A" in sentence(one, one) and "score" in sentence(one, one)
+
+
+def test_compare_shows_both_runs_over_each_other_and_in_words(plants: dict[str, str]) -> None:
+    async def steps(pilot: Pilot[int], app: LiveScreen) -> None:
+        await pilot.press("6")
+        await until(pilot, lambda: len(app.results) == 2 and app.results[1].judgement is not None)
+        await pilot.pause(0.3)
+        text = seen(app)
+        assert "B takes 1" in text and "% less time" in text and "better" in text
+        table = app.query_one(EffectTable)
+        table.focus()
+        await pilot.press("ctrl+end")
+        await pilot.pause(0.2)
+        assert table.row_count > 10 and "within noise" in seen(app)
+        assert "aligned at their starts" in str(app.query_one(Curves).border_subtitle)
+        await pilot.press("a")
+        await until(pilot, lambda: "begin to work" in str(app.query_one(Curves).border_subtitle))
+
+    work([plants["before"], plants["after"]], steps, (120, 50))
+
+
+@pytest.mark.parametrize("size", [(30, 8), (80, 24), (200, 60)])
+def test_every_size_draws_in_ascii(plants: dict[str, str], size: tuple[int, int]) -> None:
+    async def steps(pilot: Pilot[int], app: LiveScreen) -> None:
+        for digit in "456":
+            await pilot.press(digit)
+            await pilot.pause(0.3)
+            if digit == "6":
+                await until(pilot, lambda: len(app.results) == 2)
+            drawn = seen(app).rpartition("\n")[0]
+            drawn = "\n".join(drawn.splitlines()[:-1])
+            assert size[1] < 10 or drawn.isascii(), {char for char in drawn if ord(char) > 127}
+
+    work([plants["before"], plants["after"]], steps, size, ASCII)

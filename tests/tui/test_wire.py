@@ -1,0 +1,161 @@
+"""What is sent to the terminal: it shows the same as if Textual had written to it, in far fewer bytes, and a slow line is
+never sent more than it carries."""
+
+import random
+import re
+from importlib.metadata import version
+
+import pytest
+from textual.app import App
+from textual.driver import Driver
+from textual.drivers.headless_driver import HeadlessDriver
+
+from gssr.tui.wire import Wire, thrifty
+
+_TOKEN = re.compile(r"\x1b\[([\d;?]*)([A-Za-z@])|\x1b\[\?\d+[hl]|([^\x1b])")
+
+
+class Terminal:
+    """A terminal of this size: characters and the styles that can be seen."""
+
+    def __init__(self, width: int = 40, height: int = 6) -> None:
+        self.width, self.height = width, height
+        self.cells = [[(" ", "[]")] * width for _ in range(height)]
+        self._x = self._y = 0
+        self._style: dict[str, str] = {}
+        self.n_bytes = 0
+        self.n_questions = 0
+
+    def write(self, text: str) -> None:
+        self.n_bytes += len(text.encode())
+        for found in _TOKEN.finditer(text):
+            if found[3] is not None:
+                if found[3] == "\n":
+                    self._x, self._y = 0, self._y + 1
+                elif self._x < self.width:
+                    self.cells[self._y][self._x] = (found[3], self._seen(found[3]))
+                    self._x += 1
+            elif found[2]:
+                self._act(found[2], found[1])
+
+    def _act(self, name: str, text: str) -> None:
+        numbers = [int(each) for each in text.split(";") if each.isdigit()]
+        line, blank = self.cells[self._y], (" ", self._seen(" "))
+        if name == "H":
+            self._y, self._x = numbers[0] - 1, min(numbers[1], self.width) - 1
+        elif name == "G":
+            self._x = min(numbers[0], self.width) - 1
+        elif name == "C":
+            self._x += numbers[0]
+        elif name == "P":
+            line[self._x :] = [*line[self._x + 1 :], blank]
+        elif name == "@":
+            line[self._x :] = [blank, *line[self._x : -1]]
+        elif name == "n":
+            self.n_questions += 1
+        elif name == "m":
+            self._set(text)
+
+    def _set(self, text: str) -> None:
+        codes = text.split(";")
+        while codes:
+            code = codes.pop(0)
+            if code in ("", "0"):
+                self._style = {}
+            elif code in ("38", "48"):
+                self._style[code] = ";".join(codes[:4])
+                del codes[:4]
+            elif code in ("39", "49"):
+                self._style.pop("38" if code == "39" else "48", None)
+            else:
+                self._style["mark"] = code
+
+    def _seen(self, char: str) -> str:
+        shown = self._style if char != " " else {key: code for key, code in self._style.items() if key == "48"}
+        return str(sorted(shown.items()))
+
+
+def picture(random_: random.Random, shift: int, width: int = 40, height: int = 6) -> str:
+    """What Textual writes for a whole screen: a name, a bar that rolls on by ``shift``, a border."""
+    rows = []
+    for y in range(height):
+        loads = [(at * 7 + y * 3) % 5 for at in range(shift, shift + width - 11)]
+        bar = "".join(f"\x1b[38;2;{load * 40};9;{y};48;2;1;2;3m{' ▂▄▆█'[load]}\x1b[0m" for load in loads)
+        name = f"\x1b[1;38;2;200;200;200;48;2;1;2;3mGPU {y} {random_.randrange(100):3}\x1b[0m"
+        rows.append(f"\x1b[{y + 1};1H{name}{bar}\x1b[38;2;5;5;5;48;2;1;2;3m │\x1b[0m")
+    return "\n".join(rows)
+
+
+def arrive(wire: Wire) -> None:
+    """The terminal answers until all has come."""
+    for _ in range(20):
+        wire.answered()
+
+
+def test_the_terminal_shows_what_textual_wrote_in_fewer_bytes() -> None:
+    plain, thin = Terminal(), Terminal()
+    wire = Wire(thin.write)
+    for step in range(12):
+        text = picture(random.Random(step), step)
+        plain.write(text)
+        wire.take(text)
+        arrive(wire)
+        assert thin.cells == plain.cells
+    assert thin.n_bytes < plain.n_bytes / 5
+
+
+def test_random_changes_anywhere_arrive() -> None:
+    plain, thin, random_ = Terminal(), Terminal(), random.Random(3)
+    wire = Wire(thin.write)
+    for _ in range(300):
+        x, y = random_.randrange(40), random_.randrange(6)
+        text = "".join(random_.choice("ab   ▄") for _ in range(random_.randrange(1, 41 - x)))
+        style = random_.choice(("0", "1;38;2;1;1;1", "48;2;9;9;9", "38;2;3;3;3;48;2;9;9;9"))
+        sent = f"\x1b[{y + 1};{x + 1}H\x1b[{style}m{text}\x1b[0m"
+        plain.write(sent)
+        wire.take(sent)
+        arrive(wire)
+    assert thin.cells == plain.cells
+
+
+def test_what_a_slow_line_cannot_carry_waits_and_the_newest_is_sent_from_the_top_down() -> None:
+    plain, thin = Terminal(), Terminal()
+    wire = Wire(thin.write)
+    plain.write(picture(random.Random(0), 0))
+    wire.take(picture(random.Random(0), 0))
+    first = thin.n_bytes
+    assert thin.n_questions == 1 and first < 2500
+    for step in range(1, 50):
+        plain.write(picture(random.Random(step), step))
+        wire.take(picture(random.Random(step), step))
+    assert thin.n_bytes == first, "nothing is queued before the terminal has answered"
+    arrive(wire)
+    assert thin.cells == plain.cells
+
+
+def test_another_screen_is_drawn_anew() -> None:
+    thin = Terminal()
+    wire = Wire(thin.write)
+    wire.take(picture(random.Random(0), 0))
+    arrive(wire)
+    shown = [list(line) for line in thin.cells]
+    thin.cells = [[("?", "")] * thin.width for _ in range(thin.height)]
+    wire.take("\x1b[?1049h")
+    wire.take(picture(random.Random(0), 0))
+    arrive(wire)
+    assert thin.cells == shown
+
+
+def test_it_stands_on_public_names_of_the_textual_versions_that_it_works_with() -> None:
+    major = int(version("textual").partition(".")[0])
+    assert 6 <= major <= 8, "try it with a terminal, and say here that it works with this version, too"
+    for owner, name in ((Driver, "write"), (Driver, "process_message"), (App, "get_driver_class")):
+        assert hasattr(owner, name)
+    assert thrifty(HeadlessDriver) is HeadlessDriver
+
+
+@pytest.mark.parametrize("text", ["\x1b]52;c;YWJj\x07", "\x1b[?1000h", "\x1b[?25l", "\x1b]0;title\x07"])
+def test_what_draws_nothing_goes_on_as_it_is(text: str) -> None:
+    written: list[str] = []
+    Wire(written.append).take(text)
+    assert written == [text]
