@@ -75,6 +75,8 @@ WRITING = frozenset({"export", "keep"})
 
 LEAVING_SECONDS = 0.8
 """For so long leaving waits at most until the terminal has said that it has drawn everything: within a second it is left."""
+TYPED_AHEAD_SECONDS = 2.0
+"""For so long keys wait at most for the tab that they are meant for: no key may wait for what never comes."""
 
 
 class Arrived(Message):
@@ -179,6 +181,8 @@ class LiveScreen(App[int]):
         """Whether what the workload prints is to be seen, if there is room for it."""
         self._awaited: ScreenName | None = None
         """The tab that was chosen and does not have the focus yet."""
+        self._awaited_since = 0.0
+        """When it was chosen (monotonic s)."""
         self._typed_ahead: list[Key] = []
         """Keys that are meant for it."""
         self._other = 1
@@ -476,6 +480,7 @@ class LiveScreen(App[int]):
         tabs = self.query_one("#screens", TabbedContent)
         if tabs.get_tab(name).display:
             tabs.active = self._awaited = name
+            self._awaited_since = time.monotonic()
             self.when_ready(name, partial(self.call_after_refresh, self._focus_first, name))
 
     def _focus_first(self, name: ScreenName) -> None:
@@ -486,16 +491,22 @@ class LiveScreen(App[int]):
             if first is not None:
                 self.screen.set_focus(first)
         if self._awaited == name:
-            typed = sorted(self._typed_ahead, key=lambda event: event.time)
-            self._awaited, self._typed_ahead = None, []
-            for event in typed:
-                self.post_message(Key(event.key, event.character))
+            self._await_no_tab()
+
+    def _await_no_tab(self) -> None:
+        """Let the keys that were typed ahead go on, in the order in which they were typed."""
+        typed = sorted(self._typed_ahead, key=lambda event: event.time)
+        self._awaited, self._typed_ahead = None, []
+        for event in typed:
+            self.post_message(Key(event.key, event.character))
 
     async def on_event(self, event: Event) -> None:
-        """Keep keys that are typed ahead until the tab that they are meant for has the focus."""
+        """Keep keys that are typed ahead until the tab that they are meant for has the focus; another tab may be chosen."""
         if isinstance(event, Key) and self._awaited is not None and (self._typed_ahead or not event.key.isdigit()):
             event.stop()
             self._typed_ahead.append(event)
+            if time.monotonic() > self._awaited_since + TYPED_AHEAD_SECONDS:
+                self._await_no_tab()
         else:
             await super().on_event(event)
 

@@ -80,6 +80,18 @@ def test_of_digits_typed_faster_than_screens_are_drawn_the_last_counts(recording
     work(app, steps)
 
 
+def test_keys_typed_ahead_are_for_the_tab_that_was_chosen(recording: str) -> None:
+    app = live_screen(recording)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        app.post_message(Key("2", "2"))
+        app.post_message(Key("slash", "/"))
+        await until(pilot, lambda: isinstance(app.screen.focused, Input))
+        assert app.view.screen == "gpus"
+
+    work(app, steps)
+
+
 def test_compare_is_there_with_a_second_run_only(recording: str, tmp_path: Path) -> None:
     other = str(tmp_path / "train.sql")
     generate(Request(other, "train", 8, 0.02, 0.5))

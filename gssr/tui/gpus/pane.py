@@ -106,7 +106,7 @@ class GpusPane(ScreenPane):
         """Begin to type it."""
         line = self.query_one("#gpu-filter", Input)
         line.display = True
-        line.focus()
+        self.screen.set_focus(line)  # at once: what is typed next is for it
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Show at once what passes."""
@@ -117,7 +117,7 @@ class GpusPane(ScreenPane):
         """Keep the filter."""
         event.stop()
         event.input.display = bool(event.value.strip())
-        self.query_one(GpuTable).focus()
+        self.screen.set_focus(self.query_one(GpuTable))
 
     def let_go(self) -> bool:
         """Show all GPUs again; whether there was a filter."""
