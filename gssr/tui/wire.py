@@ -205,7 +205,7 @@ class Wire:
     def take(self, data: str) -> None:
         """What Textual writes."""
         with self._lock:
-            style, x, y = self._style, self._x, self._y
+            style, x, y, drawn = self._style, self._x, self._y, False
             for found in _TOKEN.finditer(data):
                 kind = found.lastindex
                 if kind == 1:
@@ -217,6 +217,7 @@ class Wire:
                         line = self._wanted[y] = _Line()
                     x = line.put(x, found[4], style)
                     self._dirty.add(y)
+                    drawn = True
                 elif kind == 3:
                     y, x = int(found[2]) - 1, int(found[3]) - 1
                 elif kind == 5:
@@ -224,7 +225,8 @@ class Wire:
                 else:
                     y, x = y + found[0].count("\n"), 0
             self._style, self._x, self._y = style, x, y
-            self._send()
+            if drawn:  # when the screen has only begun, the terminal would still print its answer
+                self._send()
 
     def _pass(self, sequence: str) -> None:
         """What draws nothing goes on as it is."""

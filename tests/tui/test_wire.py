@@ -133,6 +133,23 @@ def test_what_a_slow_line_cannot_carry_waits_and_the_newest_is_sent_from_the_top
     assert thin.cells == plain.cells
 
 
+def test_after_the_shell_had_the_terminal_all_is_drawn_again_but_not_before_anything_is() -> None:
+    written: list[str] = []
+    wire = Wire(written.append)
+    wire.take("\x1b[?1049h")
+    wire.take("\x1b[1;1Hfirst\x1b[2;1Hsecond")
+    arrive(wire)
+    wire.hold()
+    wire.take("\x1b[1;1Hother")
+    wire.take("\x1b[?1049l")
+    assert "other" not in "".join(written)
+    written.clear()
+    wire.take("\x1b[?1049h")  # the terminal is not yet told to print nothing by itself: no question may come now
+    assert written == ["\x1b[?1049h"]
+    wire.take("\x1b[3;1Hthird")
+    assert all(word in written[-1] for word in ("other", "second", "third"))
+
+
 def test_another_screen_is_drawn_anew() -> None:
     thin = Terminal()
     wire = Wire(thin.write)
