@@ -6,6 +6,8 @@ from pathlib import Path
 
 from live_terminal import OFF_SCREEN, LiveTerminal, gssr
 
+from tests.waiting import until
+
 ATTACK = (
     "\x1b]0;owned\x07 \x1b]52;c;ZXZpbA==\x07 \x1b]8;;http://evil.example\x1b\\x\x1b]8;;\x1b\\ \x1bP$qm\x1b\\ "
     "\x9b31m \x9d0;x\x9c \x1b[5n \x1b[c \x1bc \x1b[5m"
@@ -26,8 +28,8 @@ def test_no_sequence_of_a_label_or_of_the_output_reaches_the_terminal_under_the_
     )
     try:
         terminal.on_screen()
-        terminal.expect("printed")
         terminal.expect("he job has ended")  # of "The" and "the" only the first letter is sent again
+        until(lambda: "printed" in terminal.text(), "the output on the screen")
         for number in "2345":
             terminal.type(number)
         terminal.type("e")
