@@ -310,6 +310,7 @@ def _seen(
         yield text
 
 
+@pytest.mark.timeout(400)
 def test_screens_are_harmless_and_no_wider_than_the_terminal(recordings: list[str]) -> None:
     printed = "\n".join(ATTACKS).encode("utf-8", "backslashreplace") + bytes(range(256))
     seen = ""
