@@ -77,7 +77,7 @@ def test_the_result_stays_on_screen_until_its_user_leaves(live: Open, tmp_path: 
     terminal.expect("ended (exit 7)")
     time.sleep(0.3)
     assert not terminal.ended()
-    assert "recorded into" not in terminal.text()
+    assert f"gssr: recorded into {tmp_path}" not in terminal.text()  # which is printed when the screen has left
     terminal.type("q")
     terminal.expect(OFF_SCREEN)
     terminal.expect("out\r\nerr\r\n")
