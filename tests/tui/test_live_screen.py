@@ -70,12 +70,16 @@ def test_of_digits_typed_faster_than_screens_are_drawn_the_last_counts(recording
             for digit in digits:
                 app.post_message(Key(digit, digit))  # as a terminal sends it, and nobody waits for what comes of it
                 await asyncio.sleep(seconds)
+            name = TABS[int(digits[-1]) - 1].name
+
+            def is_there(name: str = name) -> bool:
+                focused = app.screen.focused
+                shown, active = app.view.screen, app.query_one("#screens", TabbedContent).active
+                return shown == active == name and focused is not None and app.pane in focused.ancestors
+
+            await until(pilot, is_there)
             await pilot.pause(0.5)
-            shown, active = app.view.screen, app.query_one("#screens", TabbedContent).active
-            assert shown == active == TABS[int(digits[-1]) - 1].name
-            focused = app.screen.focused
-            has_focus = focused is not None and app.pane in focused.ancestors
-            assert has_focus
+            assert is_there(), "no older one comes back"
 
     work(app, steps)
 
