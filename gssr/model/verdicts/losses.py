@@ -363,7 +363,7 @@ _REGULAR = 0.15
     needs=(LEAD,),
 )  # fmt: skip
 def unexplained(job: Job, rule: Rule) -> Found | None:
-    """Idle time in which nothing that was measured moves."""
+    """Idle time that nothing that was measured explains."""
     found = _pauses(job)
     is_told = bool(found) and (_period(found) is None or not _may_beat(job))
     return None if is_told else _unexplained(job, rule, "")
@@ -407,7 +407,7 @@ def recurring_dips(job: Job, rule: Rule) -> Found | None:
 def _unexplained(job: Job, rule: Rule, form: str) -> Found | None:
     share = job.breakdown.share("idle.unexplained")
     bins = job.breakdown.share_over_time("idle.unexplained")
-    return _graded(job, rule, share, "idle, and nothing that was measured moves meanwhile", {"form": form}, bins=bins)
+    return _graded(job, rule, share, "idle, and nothing that was measured explains it", {"form": form}, bins=bins)
 
 
 def _pauses(job: Job) -> list[tuple[float, float]]:
