@@ -17,7 +17,7 @@ EXPECTED = {
     "straggler": set(),  # the others go on without it: 1.5 % of the GPU time is lost
     "late_start": {"late_start"},
     "slow_node": {"throttled_thermal"},
-    "rotating": set(),  # 6.2 % of the time is lost: steps of healthy jobs vary by up to 8 %
+    "rotating": {"rotating_stragglers"},  # 6.2 % of the time is lost
     "io_dip": set(),  # 3.7 % of the time: told as an info
     "idle_gpus": {"gpus_unused"},
     "gap": {"gpu_lost"},

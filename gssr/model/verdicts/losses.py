@@ -262,7 +262,7 @@ def imbalance(job: Job, rule: Rule) -> Found | None:
 def rotating_stragglers(job: Job, rule: Rule) -> Found | None:
     """GPUs wait for each other, for another one each time."""
     found = _late(job, rule, "rotating_stragglers")
-    return None if found is None or found[0].share < rule.at("jitter") else found[1]
+    return None if found is None or _is_jitter(job, rule, found[0]) else found[1]
 
 
 @rule(
