@@ -6,7 +6,7 @@ is left. What nobody claims is the gap between kernels in bins in which some run
 
 import numpy as np
 
-from gssr.arrays import Flags, Floats
+from gssr.arrays import Flags, Floats, Ints
 from gssr.model.account.activity import Activity
 from gssr.model.account.compare_gpus import longer_than_others
 from gssr.model.account.link_traffic import FABRIC, host_link_bytes, weighted_median
@@ -49,6 +49,7 @@ STREAMED_BYTES = 1e8
 _VARIED = 0.02
 """If idle time varies by less than this share of a bin, nothing can be told from what varies with it."""
 ORDINARY_REST = CATEGORIES[POSITIONS["idle.unexplained"]].ordinary
+"""Idle time that nothing explains is looked into further above the share that healthy jobs have."""
 _LOW_PERCENTILES, _APART = (10, 30), 0.757
 """Percentiles of the bins that idle least, and by how many standard deviations normally distributed values differ there."""
 COUNTER_NOISE = 0.004
@@ -90,7 +91,7 @@ def split_idle_time(evidence: Evidence, activity: Activity, awaited: Flags) -> d
     own = np.clip(gaps - common, 0.0, left)
     rest = left - own
     # A host that never rests, neither while kernels run nor while none does, holds them up all the time.
-    is_held_up = ~runs_kernels | (not gaps.any() and _is_main_rest(rest, found["idle.imbalance"], inside))
+    is_held_up = ~runs_kernels | (not gaps.any() and _needs_a_cause(rest, found["idle.imbalance"], inside))
     streams = _streaming(evidence, idle, inside) & is_held_up
     computes = (_rate_when_idle(cores, idle, inside) >= ONE_CORE) & is_held_up & ~streams
     found["idle.input_output"] = found["idle.input_output"] + np.where(streams, rest, 0.0)
@@ -100,30 +101,26 @@ def split_idle_time(evidence: Evidence, activity: Activity, awaited: Flags) -> d
     return found
 
 
-def _is_main_rest(rest: Floats, imbalance: Floats, inside: Flags) -> bool:
-    """Whether idle time that nothing else explains is more than healthy jobs have, and more than a rest of imbalance."""
+def _needs_a_cause(rest: Floats, imbalance: Floats, inside: Flags) -> bool:
+    """Tell whether idle time that nothing explains yet is more than healthy jobs have, and more than imbalance leaves over.
+    All are shares of bins [n_gpus, n_bins]; ``inside``: the cells that count."""
     n = max(int(inside.sum()), 1)
     unexplained = float(rest[inside].sum()) / n
     return unexplained > ORDINARY_REST and unexplained > float(imbalance[inside].sum()) / n
 
 
 def _streaming(evidence: Evidence, idle: Floats, inside: Flags) -> Flags:
-    """Whether disks or network of a GPU's node move much all the time, also in the idle part of a bin: [n_gpus, n_bins]."""
-    nodes = range(len(evidence.nodes)) if evidence.by_node else [None]
-    streams = np.zeros((len(evidence.nodes), idle.shape[1]), bool)
-    for node in nodes:
-        of = slice(None) if node is None else evidence.node_of == node
-        values = (
-            _rate_of_nodes(evidence, MOVED)
-            if node is None
-            else np.sum([_held_a_second(evidence, rows[node]) for rows in evidence.by_node.values()], axis=0)
-        )
-        usual = values[inside[of].any(axis=0)]
-        if len(usual) and float(np.median(usual)) >= STREAMED_BYTES:
-            streams[slice(None) if node is None else node] = (
-                _rate_when_idle(values, idle[of], inside[of]) >= STREAMED_BYTES
-            )
-    return np.asarray(streams[evidence.node_of], bool)
+    """Tell where disks or network of a GPU's node move much all the time, also in the idle part of a bin.
+
+    Returns [n_gpus, n_bins]."""
+    moved, group_of = _moved(evidence)
+    streams = np.zeros(moved.shape, bool)
+    for group, rate in enumerate(moved):
+        of = group_of == group
+        while_working = rate[inside[of].any(axis=0)]
+        if len(while_working) and float(np.median(while_working)) >= STREAMED_BYTES:
+            streams[group] = _rate_when_idle(rate, idle[of], inside[of]) >= STREAMED_BYTES
+    return np.asarray(streams[group_of], bool)
 
 
 def _between_kernels(idle: Floats, inside: Flags, width: float) -> Floats:
@@ -207,16 +204,23 @@ def _rise_together(rate: Floats, idle: Floats, n_bins: int) -> bool:
 
 def _waiting_for_files(evidence: Evidence, idle: Floats, inside: Flags) -> Floats:
     """How much (0-1) of the idle time of each bin what the GPU's node moves explains, or what all nodes move on average."""
+    moved, group_of = _moved(evidence)
+    waits, counts = np.zeros(moved.shape), np.zeros(moved.shape)
+    np.add.at(waits, group_of, np.where(inside, idle, 0.0))
+    np.add.at(counts, group_of, inside)
+    part = _explained_part(moved, waits / np.maximum(counts, 1), counts > 0, MOVED_BYTES, SEEN_FILES)
+    return np.asarray(part[group_of], np.float64)
+
+
+def _moved(evidence: Evidence) -> tuple[Floats, Ints]:
+    """Add up what disks and network move, B/s. Returns [n_groups, n_bins] and the group of each GPU: its node, or a single
+    one for the mean of all nodes where they are not known one by one."""
     if not evidence.by_node:
-        return _explained_part(_rate_of_nodes(evidence, MOVED), idle, inside, MOVED_BYTES, SEEN_FILES)
-    moved = np.zeros((len(evidence.nodes), idle.shape[1]))
+        return _rate_of_nodes(evidence, MOVED)[None], np.zeros(evidence.n_gpus, np.int64)
+    moved = np.zeros((len(evidence.nodes), len(evidence.times)))
     for values in evidence.by_node.values():
         moved += [_held_a_second(evidence, row) for row in values]
-    waits, counts = np.zeros(moved.shape), np.zeros(moved.shape)
-    np.add.at(waits, evidence.node_of, np.where(inside, idle, 0.0))
-    np.add.at(counts, evidence.node_of, inside)
-    part = _explained_part(moved, waits / np.maximum(counts, 1), counts > 0, MOVED_BYTES, SEEN_FILES)
-    return np.asarray(part[evidence.node_of], np.float64)
+    return moved, evidence.node_of
 
 
 def _copying_part(evidence: Evidence, idle: Floats, inside: Flags) -> Floats:

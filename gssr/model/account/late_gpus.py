@@ -72,9 +72,6 @@ def find_late_gpus(account: Account, node_of: Ints, interval: float) -> LateGpus
     )
     idles, spins = min(idles, breakdown.share("idle.imbalance")), min(spins, breakdown.share("communication.waiting"))
     share = idles + spins
-    are_guessed = (
-        breakdown.confidence[POSITIONS["communication.waiting"]] == "guess"
-    )  # and say nothing of who waits for whom
     is_waiting = np.asarray(np.repeat(busy, n_together)[: len(breakdown.times)], bool)
     by_gpu = _mean(waits.T)
     if late.any() and not late.all() and float(how_often[~late].mean()) <= BY_CHANCE:
@@ -90,14 +87,14 @@ def find_late_gpus(account: Account, node_of: Ints, interval: float) -> LateGpus
             return None
         if is_uneven:
             return LateGpus("imbalance", (), share, is_waiting)
-        return LateGpus("rotating_stragglers", (), idles if are_guessed else share, is_waiting)
+        return LateGpus("rotating_stragglers", (), share, is_waiting)
     if float(np.nanstd(by_gpu)) > UNEVEN * usual:
         return LateGpus("imbalance", (), share, is_waiting)
     cells = np.nan_to_num(waits[:, busy])
     is_whole = ((cells > 0.8) | (cells < 0.2)).mean() > WHOLE_TURNS
     in_turn = min(n_late, usual) >= TURN_SHARE and busy.mean() >= TURNS_TIME
     code = "taking_turns" if in_turn and is_whole else "rotating_stragglers"
-    return LateGpus(code, (), idles if are_guessed else share, is_waiting)
+    return LateGpus(code, (), share, is_waiting)
 
 
 def _code_of_late_ones(late: Flags, node_of: Ints) -> str:

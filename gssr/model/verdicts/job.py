@@ -27,7 +27,7 @@ _FEW = 0.34
 """Up to this share of the GPUs are an exception; what most of them do is none."""
 _MOSTLY = 0.5
 _STOPPED = 0.35
-"""GPUs have stopped working where less than this share of the usual work is done: power takes spinning for up to 0.3."""
+"""GPUs have stopped working where less than this share of the usual work is done: the rest of a bin in which they stop."""
 _SPINNING_POWER = 0.5
 """GPUs whose kernels only wait for others draw less than this share of what they draw at work (simulated: 0.25 to 0.4)."""
 _QUIET_BYTES = 5e7

@@ -73,7 +73,7 @@ def unified_memory(job: Job, rule: Rule) -> Found | None:
         title["meanwhile"] = "while the SMs wait for it"
         return _found(job, rule, title, load, arithmetic, finding("sm_active", sm, "", rule, "sm_active"))
     held = float(np.nanmax(_peaks(job)))
-    title["meanwhile"] = "while the memory is full"
+    title["meanwhile"] = f"and up to {words.percent(held)} of the memory is in use"
     full_memory = told(
         "memory_used", held, f"{words.percent(held)} of the memory in use at its peak", rule.at("memory")
     )

@@ -294,9 +294,6 @@ def communication_bound(job: Job, rule: Rule) -> Found | None:
     if holds(job, "hang"):
         return None  # they wait for good
     share = breakdown.share("communication.transferring")
-    links = job.evidence.has("sm_active") or any(job.evidence.has(name) for name in _LINKS)
-    if not links and share < CRITICAL:
-        return None  # power alone tells communication from other work that draws little only roughly
     if job.late_gpus is None:
         share += breakdown.share("communication.waiting")
     bins = breakdown.share_over_time("communication")
