@@ -15,7 +15,7 @@ from typing import NamedTuple
 from gssr.backends.amd import cards
 from gssr.backends.amd.backend import JOULE
 from gssr.backends.amd.cards import Card
-from gssr.backends.amd.gpu_metrics import MOST_BYTES, Reading, revision_of, table_of
+from gssr.backends.amd.gpu_metrics import MOST_BYTES, MetricsReading, revision_of, table_of
 from gssr.backends.base import BackendError
 from gssr.launch import RUNTIMES
 
@@ -56,8 +56,8 @@ class Stretch(NamedTuple):
     """Two readings of a GPU, so many seconds apart, the power between them in W, and what the work came to a second."""
 
     seconds: float
-    before: Reading
-    after: Reading
+    before: MetricsReading
+    after: MetricsReading
     power: float
     rate: float
 
@@ -129,7 +129,7 @@ def _at_rest(card: Card) -> Iterator[Answer]:
         yield Answer(f"{who}: partitions' mean activity and sum", str(table.of_partitions(bytearray(data))))
 
 
-def _said(reading: Reading) -> str:
+def _said(reading: MetricsReading) -> str:
     return ", ".join(f"{name} {value:g}" for name, value in reading._asdict().items() if value is not None)
 
 
@@ -197,7 +197,7 @@ def _stretch(card: Card, kind: str, number: int, every: float) -> Stretch | None
     return Stretch(seconds, readings[0], readings[-1], statistics.fmean(power), float(rate)) if rate else None
 
 
-def _reading(card: Card) -> Reading:
+def _reading(card: Card) -> MetricsReading:
     data = bytearray(Path(f"{card.path}/gpu_metrics").read_bytes())
     table = table_of(data, len(data))
-    return (table.read(data) if table else None) or Reading()
+    return (table.read(data) if table else None) or MetricsReading()

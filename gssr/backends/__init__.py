@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from gssr.backends.base import Backend, BackendError, Device, News, Opened, Row
+from gssr.backends.base import Backend, BackendError, Device, News, OpenedBackend, Row
 
 
-class Kind(NamedTuple):
+class BackendKind(NamedTuple):
     """A backend one can ask for: its name, how it is written on the command line, and what it is."""
 
     name: str
@@ -14,20 +14,20 @@ class Kind(NamedTuple):
     what: str
 
 
-BACKENDS: tuple[Kind, ...] = (
-    Kind("auto", "auto", "the best one this machine offers, else host metrics only"),
-    Kind("dcgm", "dcgm[:pause]", "all metrics, from DCGM's hostengine"),
-    Kind("gpm", "gpm", "all metrics of Hopper and newer GPUs, from the driver"),
-    Kind(
+BACKENDS: tuple[BackendKind, ...] = (
+    BackendKind("auto", "auto", "the best one this machine offers, else host metrics only"),
+    BackendKind("dcgm", "dcgm[:pause]", "all metrics, from DCGM's hostengine"),
+    BackendKind("gpm", "gpm", "all metrics of Hopper and newer GPUs, from the driver"),
+    BackendKind(
         "nvml", "nvml", "utilization, memory, power, clocks and links, from the driver; no profiling metrics, no score"
     ),
-    Kind(
+    BackendKind(
         "amd",
         "amd",
         "utilization, memory, power, clocks and links of AMD GPUs, from their driver; no score; untested on hardware",
     ),
-    Kind("synthetic", "synthetic[:SCENARIO[:GPUS]]", "GPUs that don't exist, running a scenario"),
-    Kind("replay", "replay:FILE[@SPEED]", "a recording, played back"),
+    BackendKind("synthetic", "synthetic[:SCENARIO[:GPUS]]", "GPUs that don't exist, running a scenario"),
+    BackendKind("replay", "replay:FILE[@SPEED]", "a recording, played back"),
 )
 
 
@@ -55,7 +55,7 @@ def check(spec: str) -> None:
 
 def open_backend(
     spec: str, node: str, visible: Sequence[str] | None, sampling_seconds: float, among_ranks: bool = False
-) -> Opened:
+) -> OpenedBackend:
     """The backend that ``spec`` asks for, open. ``visible`` are the GPUs the launcher gives this process
     (gssr.launch.gpu_ids), None if it doesn't say. ``among_ranks``: other ranks of the run may be on this node, and this
     process can agree with them on who samples (Opened.at_engine). Raises BackendError."""
@@ -65,13 +65,13 @@ def open_backend(
 
         scenario, gpus = parse(spec)
         if gpus is not None or visible is None:
-            return Opened(SyntheticBackend(scenario, gpus or DEFAULT_GPUS, node))
+            return OpenedBackend(SyntheticBackend(scenario, gpus or DEFAULT_GPUS, node))
         indices = [int(name) if name.isdigit() else position for position, name in enumerate(visible)]
-        return Opened(SyntheticBackend(scenario, indices, node))
+        return OpenedBackend(SyntheticBackend(scenario, indices, node))
     if name == "replay":
         from gssr.backends.replay import open_replay
 
-        return Opened(open_replay(spec))
+        return OpenedBackend(open_replay(spec))
     if visible is not None and not visible:
         raise BackendError(
             "the launcher gives this process no GPU: ask for some when the job, or its step, is submitted"
@@ -82,7 +82,7 @@ def open_backend(
     return open_it(spec, visible, sampling_seconds, among_ranks)
 
 
-def open_at_engine(spec: str, chosen: Mapping[str, Device], sampling_seconds: float) -> Opened:
+def open_at_engine(spec: str, chosen: Mapping[str, Device], sampling_seconds: float) -> OpenedBackend:
     """The backend that samples GPUs ``chosen`` by their names in a hostengine (Opened.at_engine), whichever process of the
     node uses them. Raises BackendError."""
     from gssr.backends.auto import open_at_engine

@@ -25,7 +25,7 @@ from queue import Empty, SimpleQueue
 from time import CLOCK_BOOTTIME, clock_gettime
 from typing import Any, TypeVar
 
-from gssr.backends.base import Backend, BackendError, Change, Device, News, Opened, Row
+from gssr.backends.base import Backend, BackendChange, BackendError, Device, News, OpenedBackend, Row
 from gssr.metrics import METRICS
 from gssr.store.format.schema import GAP_INTERVALS
 
@@ -84,9 +84,9 @@ _AT_ONCE = ("synthetic", "replay")
 class Opening:
     """Opens the backend ``spec`` by calling ``opener``, in a thread of its own where that may take long."""
 
-    def __init__(self, spec: str, opener: Callable[[], Opened]) -> None:
+    def __init__(self, spec: str, opener: Callable[[], OpenedBackend]) -> None:
         self._opener = opener
-        self._opened: Opened | None = None
+        self._opened: OpenedBackend | None = None
         self._error: Exception | None = None
         if spec.partition(":")[0] in _AT_ONCE:
             self._done = None
@@ -97,7 +97,7 @@ class Opening:
         self._done = threading.Event()
         threading.Thread(target=self._open, name="opening", daemon=True).start()
 
-    def opened(self) -> Opened | None:
+    def opened(self) -> OpenedBackend | None:
         """What was opened; None while that isn't known. Raises BackendError, or whatever else a library has raised."""
         if self._error is not None:
             raise self._error
@@ -135,7 +135,7 @@ class Aside:
     """The backend that ``opener`` opens, sampled every ``interval`` s from the first call of ``sample`` on; a ``Backend``
     itself. Raises BackendError when opening fails or takes too long. ``opened`` is what the opener said."""
 
-    def __init__(self, what: str, opener: Callable[[], Opened], interval: float) -> None:
+    def __init__(self, what: str, opener: Callable[[], OpenedBackend], interval: float) -> None:
         self._what = what
         self._interval = interval
         self._shift: float | None = None
@@ -150,7 +150,7 @@ class Aside:
         self._through = threading.Event()
         self._ended = threading.Event()
         self._patience = Patience()
-        answer: SimpleQueue[Opened | BaseException] = SimpleQueue()
+        answer: SimpleQueue[OpenedBackend | BaseException] = SimpleQueue()
         threading.Thread(target=self._serve, args=(opener, answer), daemon=True).start()
         try:
             opened = answer.get(timeout=OPEN_PATIENCE)
@@ -159,7 +159,7 @@ class Aside:
             raise BackendError(f"{what} has not answered for {OPEN_PATIENCE:g} s; see dmesg") from None
         if isinstance(opened, BaseException):
             raise opened
-        self.opened: Opened = opened
+        self.opened: OpenedBackend = opened
         self.name: str = opened.backend.name
         self.gpus: Sequence[Device] = opened.backend.gpus
         self.measures: Sequence[str] = opened.backend.measures
@@ -177,11 +177,11 @@ class Aside:
         if self._hangs_since is not None and asked_at != self._hangs_since:
             late = _ticks() - self._hangs_since
             self._hangs_since = None
-            self._changes.append(Change("backend_back", None, f"{self._what} answers again after {late:.0f} s"))
+            self._changes.append(BackendChange("backend_back", None, f"{self._what} answers again after {late:.0f} s"))
         if self._hangs_since is None and asked_at is not None and _ticks() - asked_at > PATIENCE:
             self._hangs_since = asked_at
             why = f"{self._what} has not answered for {PATIENCE:g} s: it is not waited for"
-            self._changes.append(Change("backend_lost", None, why))
+            self._changes.append(BackendChange("backend_lost", None, why))
         return self._collect()
 
     def changes(self) -> Sequence[News]:
@@ -200,7 +200,7 @@ class Aside:
                 asked_at = self._asked_at
                 waited = patience if asked_at is None else max(_ticks() - asked_at, patience)
                 why = f"{self._what} has not answered for {waited:.3g} s at the end of the run"
-                self._changes.append(Change("backend_lost", None, why))
+                self._changes.append(BackendChange("backend_lost", None, why))
             else:
                 self._ended.wait(CLOSE_SECONDS)
         rows = self._collect()
@@ -218,7 +218,7 @@ class Aside:
         except RuntimeError:
             pass  # it has not waited since it was woken last
 
-    def _serve(self, opener: Callable[[], Opened], answer: "SimpleQueue[Opened | BaseException]") -> None:
+    def _serve(self, opener: Callable[[], OpenedBackend], answer: "SimpleQueue[OpenedBackend | BaseException]") -> None:
         """The thread."""
         try:
             opened = opener()
@@ -257,7 +257,7 @@ class Aside:
             held_up = now - last
             if held_up > GAP_INTERVALS * interval:
                 why = f"no samples for {held_up:.3g} s: the sampler was held up"
-                self._changes.append(Change("gap", None, why))
+                self._changes.append(BackendChange("gap", None, why))
             last = self._sample(backend, shift)
             # One that is late by half an interval stands for the next as well: two at once tell nothing more.
             tick = max(tick, int((now - begin) / interval + 0.5), int((last - begin) / interval)) + 1

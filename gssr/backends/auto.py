@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gssr.backends.aside import Aside
-from gssr.backends.base import Backend, BackendError, Device, Offer, Opened
+from gssr.backends.base import Backend, BackendError, Device, Offer, OpenedBackend
 
 if TYPE_CHECKING:
     from gssr.backends.dcgm.backend import DcgmBackend
@@ -20,7 +20,9 @@ _COSTS = "8 GPUs at 10 Hz cost about 1.3 % of a core and 5 to 6 % in its engine 
 """Source: DCGM 4.6.0 and GPM in one run over a stand-in for the driver, so without the driver's own time."""
 
 
-def open_best(spec: str, visible: Sequence[str] | None, sampling_seconds: float, among_ranks: bool = False) -> Opened:
+def open_best(
+    spec: str, visible: Sequence[str] | None, sampling_seconds: float, among_ranks: bool = False
+) -> OpenedBackend:
     """The best backend that works here, and why each better one is passed over: of ``auto:beside`` none that takes something
     from others. ``among_ranks`` as in ``open_real``. Raises BackendError when none does."""
     from gssr.backends import amd
@@ -57,7 +59,9 @@ def is_amds() -> bool:
         return True
 
 
-def _open_nvidias(spec: str, visible: Sequence[str] | None, sampling_seconds: float, among_ranks: bool) -> Opened:
+def _open_nvidias(
+    spec: str, visible: Sequence[str] | None, sampling_seconds: float, among_ranks: bool
+) -> OpenedBackend:
     from gssr.backends.nvml import open_gpm_of_all, open_gpm_or_nvml
 
     dcgm = _offer_dcgm()
@@ -102,7 +106,9 @@ def _why_not_dcgm(dcgm: Offer) -> str:
     )
 
 
-def open_real(spec: str, visible: Sequence[str] | None, sampling_seconds: float, among_ranks: bool = False) -> Opened:
+def open_real(
+    spec: str, visible: Sequence[str] | None, sampling_seconds: float, among_ranks: bool = False
+) -> OpenedBackend:
     """The backend ``dcgm[:pause|:beside]``, ``gpm``, ``nvml`` or ``amd``. ``among_ranks``: other ranks are on this node, so
     that of a hostengine the GPUs are only looked up (Opened.at_engine). Raises BackendError."""
     if spec.startswith("dcgm"):
@@ -122,7 +128,7 @@ def open_real(spec: str, visible: Sequence[str] | None, sampling_seconds: float,
     return _aside(lambda: open_gpm(visible) if spec == "gpm" else open_nvml(visible), sampling_seconds)
 
 
-def open_at_engine(spec: str, chosen: Mapping[str, Device], sampling_seconds: float) -> Opened:
+def open_at_engine(spec: str, chosen: Mapping[str, Device], sampling_seconds: float) -> OpenedBackend:
     """The GPUs ``chosen`` by their names in the hostengine, for it to sample, whichever process of the node uses them.
     Raises BackendError."""
     from gssr.backends.dcgm import open_dcgm
@@ -130,7 +136,7 @@ def open_at_engine(spec: str, chosen: Mapping[str, Device], sampling_seconds: fl
     return _opened(open_dcgm(spec, None, sampling_seconds, chosen), sampling_seconds)
 
 
-def _open_dcgm(spec: str, visible: Sequence[str] | None, sampling_seconds: float) -> Opened:
+def _open_dcgm(spec: str, visible: Sequence[str] | None, sampling_seconds: float) -> OpenedBackend:
     from gssr.backends.dcgm import open_dcgm
 
     opened = _opened(open_dcgm(spec, visible, sampling_seconds), sampling_seconds)
@@ -138,12 +144,12 @@ def _open_dcgm(spec: str, visible: Sequence[str] | None, sampling_seconds: float
     return opened._replace(backend=backend, passed_over=without)
 
 
-def _opened(dcgm: "DcgmBackend", sampling_seconds: float) -> Opened:
+def _opened(dcgm: "DcgmBackend", sampling_seconds: float) -> OpenedBackend:
     slower = dcgm.interval if dcgm.interval > sampling_seconds else None
-    return Opened(dcgm, sampling_seconds=slower, by_itself=True)
+    return OpenedBackend(dcgm, sampling_seconds=slower, by_itself=True)
 
 
-def _aside(opener: Callable[[], Opened], sampling_seconds: float) -> Opened:
+def _aside(opener: Callable[[], OpenedBackend], sampling_seconds: float) -> OpenedBackend:
     backend = Aside(_DRIVER, opener, sampling_seconds)
     return backend.opened._replace(backend=backend, by_itself=True)
 

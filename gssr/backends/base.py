@@ -57,7 +57,7 @@ class Offer(NamedTuple):
     profiles_already: bool = False
 
 
-class Change(NamedTuple):
+class BackendChange(NamedTuple):
     """Something that happened to a backend or one of its GPUs, to be kept as an event.
 
     ``kind`` is one of gssr.store.format.schema.EVENT_KINDS; ``gpu`` the position in ``Backend.gpus``, None for all."""
@@ -76,7 +76,7 @@ class Running(NamedTuple):
     sm_utilization: float | None
 
 
-class Look(NamedTuple):
+class ProcessSnapshot(NamedTuple):
     """All processes that were on a GPU at ``time`` (unix s), whoever's they are."""
 
     gpu: int
@@ -84,7 +84,7 @@ class Look(NamedTuple):
     running: tuple[Running, ...]
 
 
-News = Change | Look
+News = BackendChange | ProcessSnapshot
 
 
 class Backend(Protocol):
@@ -130,7 +130,7 @@ class AtEngine(NamedTuple):
     names: Mapping[str, str]
 
 
-class Opened(NamedTuple):
+class OpenedBackend(NamedTuple):
     """A backend that was opened, and sentences about what is not as one might expect.
 
     ``sampling_seconds`` is the interval it samples at where that is not the one asked for, else None. ``passed_over``

@@ -10,7 +10,7 @@ from time import monotonic
 
 from gssr.backends import driver
 from gssr.backends.aside import Aside, Opening
-from gssr.backends.base import Backend, BackendError, Change, Device, Look, News, Opened, Row
+from gssr.backends.base import Backend, BackendChange, BackendError, Device, News, OpenedBackend, ProcessSnapshot, Row
 from gssr.backends.driver import DriverGpu
 from gssr.backends.errors import MemoryErrors, Xids
 from gssr.backends.processes import ProcessList
@@ -26,7 +26,7 @@ _Step = Callable[[], Sequence[News]]
 """Asks the driver one thing."""
 
 
-class Beside:
+class DriverWatch:
     """What is to be asked of these GPUs, and when. NVML must be up; ``close`` before it goes down."""
 
     def __init__(self, gpus: Sequence[DriverGpu]) -> None:
@@ -89,11 +89,11 @@ class Beside:
 
     def _look_for_processes(self, position: int) -> Sequence[News]:
         running = None if self._gpus[position] is None else self._lists[position].look()
-        return () if running is None else (Look(position, self._now, running),)
+        return () if running is None else (ProcessSnapshot(position, self._now, running),)
 
     def _look_for_errors(self, position: int) -> Sequence[News]:
         told = () if self._gpus[position] is None else self._memory[position].look()
-        return [Change("ecc", position, text) for text in told]
+        return [BackendChange("ecc", position, text) for text in told]
 
 
 class _DriverAlone:
@@ -104,7 +104,7 @@ class _DriverAlone:
 
     def __init__(self, gpus: Sequence[DriverGpu]) -> None:
         self.gpus: Sequence[Device] = [gpu.device for gpu in gpus]
-        self._beside = Beside(gpus)
+        self._beside = DriverWatch(gpus)
         self._news: list[News] = []
 
     def sample(self, now: float) -> Sequence[Row]:
@@ -135,7 +135,7 @@ class WithDriver:
         self._driver: Backend | None = None
         self._positions: list[int] = []
         aside = partial(Aside, "NVIDIA's driver", lambda: _open_for(self._own), LOOK_SECONDS)
-        self._opening: Opening | None = Opening("nvml", lambda: Opened(aside()))
+        self._opening: Opening | None = Opening("nvml", lambda: OpenedBackend(aside()))
         self._opening.wait(OPENING_SECONDS)
         self._look_whether_open()
 
@@ -160,7 +160,7 @@ class WithDriver:
         """The backend's, and the processes and errors that the driver tells; how it stands with the driver is nobody's
         matter."""
         found = self._driver.changes() if self._driver is not None else ()
-        told = (news for news in found if isinstance(news, Look) or news.kind in ("xid", "ecc"))
+        told = (news for news in found if isinstance(news, ProcessSnapshot) or news.kind in ("xid", "ecc"))
         return [*self._backend.changes(), *(news._replace(gpu=self._positions[news.gpu or 0]) for news in told)]
 
     def close(self) -> Sequence[Row]:
@@ -171,13 +171,13 @@ class WithDriver:
         return rows
 
 
-def _open_for(uuids: dict[str, int]) -> Opened:
+def _open_for(uuids: dict[str, int]) -> OpenedBackend:
     driver.start()
     try:
         gpus = [gpu for gpu in driver.gpus()[0] if gpu.device.uuid in uuids]
         if not gpus:
             raise BackendError("NVIDIA's driver shows this process none of these GPUs")
-        return Opened(_DriverAlone(gpus))
+        return OpenedBackend(_DriverAlone(gpus))
     except BaseException:
         driver.stop()
         raise

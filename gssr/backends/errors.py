@@ -5,7 +5,7 @@ from ctypes import c_void_p, cast
 
 import pynvml
 
-from gssr.backends.base import Change
+from gssr.backends.base import BackendChange
 from gssr.backends.driver import NEVER, DriverGpu, Handle, ask
 from gssr.gpu_errors import MEMORY, message
 
@@ -28,7 +28,7 @@ class Xids:
         self._told: dict[tuple[int, int], float] = {}
         self._again: dict[tuple[int, int], int] = {}
 
-    def look(self, now: float) -> list[Change]:
+    def look(self, now: float) -> list[BackendChange]:
         """Those that have come since the last call. ``now`` in s, of any origin."""
         if self._set is None:
             return []
@@ -44,7 +44,7 @@ class Xids:
             if now - self._told[key] >= AGAIN_SECONDS:
                 self._told[key] = now
                 del self._again[key]
-                changes.append(Change("xid", key[0], f"{message(key[1])}, {n} more time{'s' * (n != 1)}"))
+                changes.append(BackendChange("xid", key[0], f"{message(key[1])}, {n} more time{'s' * (n != 1)}"))
         return changes
 
     def close(self) -> None:
@@ -53,7 +53,7 @@ class Xids:
             ask(pynvml.nvmlEventSetFree, self._set)
             self._set = None
 
-    def _of(self, address: int | None, instance: int, code: int, now: float) -> list[Change]:
+    def _of(self, address: int | None, instance: int, code: int, now: float) -> list[BackendChange]:
         """An XID of the GPU with this handle: of one of its instances, or of all."""
         changes = []
         for own, position, of in self._gpus:
@@ -63,7 +63,7 @@ class Xids:
                     self._again[key] = self._again.get(key, 0) + 1
                 else:
                     self._told[key] = now
-                    changes.append(Change("xid", position, message(code)))
+                    changes.append(BackendChange("xid", position, message(code)))
         return changes
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import pynvml
 
 from gssr.backends import driver
-from gssr.backends.base import BackendError, Change, Device, News, Offer, Opened, Row
-from gssr.backends.beside import Beside
+from gssr.backends.base import BackendChange, BackendError, Device, News, Offer, OpenedBackend, Row
+from gssr.backends.beside import DriverWatch
 from gssr.backends.counters import ROW_START, Counters
 from gssr.backends.driver import DriverError, DriverGpu, Gone
 from gssr.backends.gpm import Profiler, has_gpm, profilers, refused
@@ -68,7 +68,7 @@ class NvmlBackend:
         self.gpus: Sequence[Device] = [watched.gpu.device for watched in self._watched]
         self.measures: Sequence[str] = [metric for metric in NAMES if metric in measured]
         self._changes: list[News] = []
-        self._beside = Beside([watched.gpu for watched in self._watched])
+        self._beside = DriverWatch([watched.gpu for watched in self._watched])
         self._shift = 0.0
         self._look_at = 0.0
         self._anew_after = START_ANEW
@@ -150,7 +150,7 @@ class NvmlBackend:
         watched.lost_at = monotonic()
         self._beside.lost(position)
         self._look_at = monotonic() + LOOK_AGAIN
-        self._changes.append(Change("gpu_lost", position, f"no longer answers: {gone}"))
+        self._changes.append(BackendChange("gpu_lost", position, f"no longer answers: {gone}"))
 
     def _look_for_lost(self) -> None:
         now = monotonic()
@@ -173,7 +173,7 @@ class NvmlBackend:
             away = monotonic() - watched.lost_at
             watched.lost_at = None
             self._beside.back(position, watched.gpu)
-            self._changes.append(Change("gpu_back", position, f"answers again after {away:.0f} s"))
+            self._changes.append(BackendChange("gpu_back", position, f"answers again after {away:.0f} s"))
 
     def _start_anew(self) -> None:
         """Start the library again; all handles and buffers of before are void."""
@@ -199,22 +199,22 @@ _NO_GPM_CURE = "use DCGM, or --backend nvml, which records all but the profiling
 _NO_GPU_CURE = "ask for GPUs when the job is submitted"
 
 
-def open_nvml(visible: Sequence[str] | None) -> Opened:
+def open_nvml(visible: Sequence[str] | None) -> OpenedBackend:
     """``nvml`` on this process's GPUs (gssr.launch.gpu_ids). Raises BackendError."""
     return _open(visible, lambda gpus: (NvmlBackend("nvml", gpus, [None] * len(gpus)), []))
 
 
-def open_gpm(visible: Sequence[str] | None) -> Opened:
+def open_gpm(visible: Sequence[str] | None) -> OpenedBackend:
     """``gpm`` on this process's GPUs; those without GPM give what ``nvml`` gives. Raises BackendError."""
     return _open(visible, _with_gpm)
 
 
-def open_gpm_of_all(visible: Sequence[str] | None) -> Opened:
+def open_gpm_of_all(visible: Sequence[str] | None) -> OpenedBackend:
     """``gpm`` on this process's GPUs, if all of them have it. Raises BackendError, also when one of them hasn't."""
     return _open(visible, _with_gpm_of_all)
 
 
-def open_gpm_or_nvml(visible: Sequence[str] | None) -> Opened:
+def open_gpm_or_nvml(visible: Sequence[str] | None) -> OpenedBackend:
     """``gpm`` where it works, else ``nvml``, with the reason why. Raises BackendError."""
     driver.start()  # once for all that follows: without a persistence daemon it takes seconds
     try:
@@ -243,7 +243,7 @@ def offer_gpm() -> Offer:
 
 def _open(
     visible: Sequence[str] | None, make: Callable[[Sequence[DriverGpu]], tuple[NvmlBackend, list[str]]]
-) -> Opened:
+) -> OpenedBackend:
     driver.start()
     try:
         gpus, remarks = driver.visible_gpus(visible)
@@ -253,7 +253,7 @@ def _open(
     except BaseException:
         driver.stop()
         raise
-    return Opened(backend, [*remarks, *more])
+    return OpenedBackend(backend, [*remarks, *more])
 
 
 def _with_gpm(gpus: Sequence[DriverGpu]) -> tuple[NvmlBackend, list[str]]:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Container, Sequence
 from typing import Any, NamedTuple
 
-from gssr.backends.base import Backend, BackendError, Change, Device, Row
+from gssr.backends.base import Backend, BackendChange, BackendError, Device, Row
 from gssr.metrics import NAMES
 from gssr.store.format.columns import columns_of, selected
 from gssr.store.format.layout import layout_of
@@ -131,12 +131,12 @@ class ReplayBackend:
         self._ended = ended
         return rows
 
-    def changes(self) -> Sequence[Change]:
+    def changes(self) -> Sequence[BackendChange]:
         """Once, when the last row was given: the end."""
         if not self._ended or self._told:
             return ()
         self._told = True
-        return (Change("backend_lost", None, "the replayed recording has ended"),)
+        return (BackendChange("backend_lost", None, "the replayed recording has ended"),)
 
     def close(self) -> Sequence[Row]:
         """Close the files."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from gssr import launch
 from gssr.backends.aside import InquiryError, inquire
-from gssr.backends.base import BackendError, Opened
+from gssr.backends.base import BackendError, OpenedBackend
 from gssr.makers import AMD, NVIDIA, say
 from gssr.metrics import BY_NAME, METRICS
 from gssr.profile.request import Request
@@ -164,7 +164,7 @@ def _found(plan: Plan) -> WouldSample:
     return WouldSample(chosen.name, gpus, list(chosen.measures), said, opened.sampling_seconds)
 
 
-def _real(name: str, plan: Plan) -> Opened | WouldSample:
+def _real(name: str, plan: Plan) -> OpenedBackend | WouldSample:
     """GPUs as the driver shows them: DCGM is only asked whether it is there, because it would begin to sample. It may be
     where the driver is not."""
     from gssr.backends.auto import is_amds, offers, open_real, preferred
@@ -196,7 +196,7 @@ class _AsDcgm:
     name = "dcgm"
     measures: Sequence[str] = tuple(metric.name for metric in METRICS if metric.dcgm is not None)
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenedBackend) -> None:
         self._backend = opened.backend
         self.gpus = opened.backend.gpus
         self.sample, self.changes, self.close = self._backend.sample, self._backend.changes, self._backend.close

@@ -12,9 +12,9 @@ from benchmarks.on_gpu import amd as on_amd
 from gssr import doctor
 from gssr.backends import amd, auto, open_backend
 from gssr.backends.amd import cards
-from gssr.backends.amd.backend import Activity, AmdBackend, open_amd
+from gssr.backends.amd.backend import ActivityCounter, AmdBackend, open_amd
 from gssr.backends.amd.gpu_metrics import TABLES, revision_of, table_of
-from gssr.backends.base import BackendError, Look, Offer
+from gssr.backends.base import BackendError, Offer, ProcessSnapshot
 from gssr.metrics import INDEX
 
 _1_3 = (
@@ -154,7 +154,7 @@ def test_a_table_that_describes_itself_is_read_by_its_attributes():
 @pytest.mark.parametrize("full", [100, 1])
 def test_the_scale_of_a_sum_is_learnt_from_the_average_beside_it(full):
     """1000 ticks at 40 % and then 1000 at 80 %, whatever a tick adds."""
-    activity = Activity()
+    activity = ActivityCounter()
     assert activity.share(40, None) == 0.4
     assert activity.share(40, 0.4 * full) == pytest.approx(0.4)
     assert activity.share(80, 0.62 * full) == pytest.approx(0.62)
@@ -162,10 +162,10 @@ def test_the_scale_of_a_sum_is_learnt_from_the_average_beside_it(full):
 
 
 def test_a_sum_that_fits_no_scale_is_not_used():
-    activity = Activity()
+    activity = ActivityCounter()
     told = [activity.share(50, per_tick) for per_tick in (None, 4000.0, 0.001, 106.0, 300.0)]
     assert told == [0.5] * 5
-    idle = Activity()
+    idle = ActivityCounter()
     assert [idle.share(0, 0.001), idle.share(0, 0.5)] == [0.0, 0.0], "nothing says by which scale"
     assert idle.share(100, 90.0) == 0.9
 
@@ -257,13 +257,13 @@ def test_a_gpu_that_is_reset_is_lost_and_back_and_the_others_go_on(tree, monkeyp
         os.rename(machine.root / "sys/class/drm/card1/device/gpu_metrics", machine.root / "away"),
     )
     assert [row[0] for row in backend.sample(100.0)] == [0]
-    lost, *_ = [change for change in backend.changes() if not isinstance(change, Look)]
+    lost, *_ = [change for change in backend.changes() if not isinstance(change, ProcessSnapshot)]
     assert (lost.kind, lost.gpu) == ("gpu_lost", 1) and "reset" in lost.message
     assert len(backend.sample(101.5)) == 1
     os.rename(machine.root / "away", machine.root / "sys/class/drm/card1/device/gpu_metrics")
     monkeypatch.setattr(os, "preadv", real)
     backend.sample(103.0)
-    back, *_ = [change for change in backend.changes() if not isinstance(change, Look)]
+    back, *_ = [change for change in backend.changes() if not isinstance(change, ProcessSnapshot)]
     assert (back.kind, back.gpu, back.message) == ("gpu_back", 1, "answers again after 3 s")
     assert [row[0] for row in backend.sample(104.0)] == [0, 1]
     backend.close()

@@ -19,7 +19,7 @@ import pytest
 
 from gssr import launch
 from gssr.backends import open_backend
-from gssr.backends.base import BackendError, Look
+from gssr.backends.base import BackendError, ProcessSnapshot
 from gssr.cli import main
 from tests.fakes.amd import gpus, layouts
 from tests.fakes.amd.gpus import (
@@ -546,7 +546,7 @@ def test_processes_are_told_as_kfd_knows_them(open_on: Open) -> None:
         path.write_text(f"{used}\n")
     backend = open_backend("amd", "n1", None, 0.1).backend
     backend.sample(START)
-    looks = {each.gpu: each.running for each in backend.changes() if isinstance(each, Look)}
+    looks = {each.gpu: each.running for each in backend.changes() if isinstance(each, ProcessSnapshot)}
     found = {gpu: [(each.pid, each.memory_used) for each in running] for gpu, running in looks.items()}
     assert found in ({}, {0: [(4242, 3 << 30)], 1: [(77, 1 << 20)]})
     backend.close()

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from gssr.backends.aside import Aside
-from gssr.backends.base import BackendError, Change, Device, Opened
+from gssr.backends.base import BackendChange, BackendError, Device, OpenedBackend
 from gssr.backends.nvml import open_nvml
 from tests.waiting import until
 
@@ -31,7 +31,7 @@ class Ticking:
         return [(0, now)]
 
     def changes(self):
-        return [Change("backend", None, f"asked {self.asked}")]
+        return [BackendChange("backend", None, f"asked {self.asked}")]
 
     def close(self):
         self.closed += 1
@@ -44,7 +44,7 @@ def times(rows):
 
 def test_it_samples_on_its_own_ticks_however_seldom_it_is_collected_from():
     inner = Ticking()
-    backend = Aside("it", lambda: Opened(inner), 0.02)
+    backend = Aside("it", lambda: OpenedBackend(inner), 0.02)
     assert backend.sample(1000.0) == []  # it begins, and is not waited for
     until(lambda: inner.asked >= 26)
     rows = list(backend.sample(1000.5))
@@ -59,7 +59,7 @@ def test_it_samples_on_its_own_ticks_however_seldom_it_is_collected_from():
 
 def test_a_run_shorter_than_an_interval_has_its_first_sample_and_what_was_said():
     inner = Ticking()
-    backend = Aside("it", lambda: Opened(inner), 60.0)
+    backend = Aside("it", lambda: OpenedBackend(inner), 60.0)
     backend.sample(0.0)
     began = time.monotonic()
     rows = backend.close()
@@ -80,7 +80,7 @@ def jump(monkeypatch):
 @pytest.mark.parametrize(("seconds", "samples"), [(130.0, 2), (20.0, 1)])
 def test_the_end_is_sampled_when_a_sample_is_nearly_due(jump, seconds, samples):
     inner = Ticking()
-    backend = Aside("it", lambda: Opened(inner), 200.0)
+    backend = Aside("it", lambda: OpenedBackend(inner), 200.0)
     backend.sample(0.0)
     until(lambda: inner.asked == 1)
     time.sleep(0.05)
@@ -91,13 +91,13 @@ def test_the_end_is_sampled_when_a_sample_is_nearly_due(jump, seconds, samples):
 
 def test_one_that_was_never_sampled_is_closed():
     inner = Ticking()
-    assert Aside("it", lambda: Opened(inner), 0.01).close() == [(0, "last")]
+    assert Aside("it", lambda: OpenedBackend(inner), 0.01).close() == [(0, "last")]
     assert (inner.asked, inner.closed) == (0, 1)
 
 
 def test_ticks_that_pass_while_a_sample_is_taken_are_left_out_and_no_gap():
     inner = Ticking(takes=0.1)
-    backend = Aside("it", lambda: Opened(inner), 0.03)
+    backend = Aside("it", lambda: OpenedBackend(inner), 0.03)
     backend.sample(0.0)
     until(lambda: inner.asked >= 8)
     steps = [after - before for before, after in pairwise(times(backend.sample(0.65)))]
@@ -109,7 +109,7 @@ def test_ticks_that_pass_while_a_sample_is_taken_are_left_out_and_no_gap():
 
 def test_being_held_up_between_two_samples_is_a_gap(jump):
     inner = Ticking()
-    backend = Aside("it", lambda: Opened(inner), 0.05)
+    backend = Aside("it", lambda: OpenedBackend(inner), 0.05)
     backend.sample(0.0)
     until(lambda: inner.asked >= 2)
     gaps = []
@@ -126,7 +126,7 @@ def test_being_held_up_between_two_samples_is_a_gap(jump):
 def test_a_fault_reaches_who_collects_after_what_was_sampled_before():
     inner = Ticking()
     inner.fails_at = 4
-    backend = Aside("it", lambda: Opened(inner), 0.01)
+    backend = Aside("it", lambda: OpenedBackend(inner), 0.01)
     backend.sample(0.0)
     until(lambda: backend._error is not None)
     with pytest.raises(BackendError, match="it broke"):
@@ -135,7 +135,7 @@ def test_a_fault_reaches_who_collects_after_what_was_sampled_before():
 
 
 def test_its_errors_when_opened_are_the_backends():
-    def refuse() -> Opened:
+    def refuse() -> OpenedBackend:
         raise BackendError("no")
 
     with pytest.raises(BackendError, match="no"):

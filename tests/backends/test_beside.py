@@ -10,8 +10,8 @@ import pytest
 from dcgm_bench import EngineProcess
 
 from gssr.backends import driver
-from gssr.backends.base import Change, Look, Running
-from gssr.backends.beside import LOOK_SECONDS, MEMORY_ERRORS_EVERY, Beside
+from gssr.backends.base import BackendChange, ProcessSnapshot, Running
+from gssr.backends.beside import LOOK_SECONDS, MEMORY_ERRORS_EVERY, DriverWatch
 from gssr.backends.errors import AGAIN_SECONDS, Xids
 
 GIB = 1 << 30
@@ -41,20 +41,20 @@ def put(folder: Path, *lines: str) -> None:
     (folder / "procs").write_text("".join(f"{line}\n" for line in lines))
 
 
-def looked(beside: Beside, ticks: float) -> list[Change | Look]:
+def looked(beside: DriverWatch, ticks: float) -> list[BackendChange | ProcessSnapshot]:
     """All that is due is asked for."""
-    news: list[Change | Look] = []
+    news: list[BackendChange | ProcessSnapshot] = []
     while (found := beside.step(ticks, 1000.0 + ticks)) is not None:
         news += found
     return news
 
 
-def running(beside: Beside, ticks: float) -> dict[int, tuple[Running, ...]]:
-    return {news.gpu: news.running for news in looked(beside, ticks) if isinstance(news, Look)}
+def running(beside: DriverWatch, ticks: float) -> dict[int, tuple[Running, ...]]:
+    return {news.gpu: news.running for news in looked(beside, ticks) if isinstance(news, ProcessSnapshot)}
 
 
 def test_processes_of_both_kinds_are_one_list(gpus, tmp_path) -> None:
-    beside = Beside(gpus(gpus=2))
+    beside = DriverWatch(gpus(gpus=2))
     put(tmp_path, "0 0 11 1024 50 c", "0 0 12 2048 -1 g", "0 0 13 512 200 b", "1 0 14 -1 20 c", "1 0 0 5 5 c")
     found = running(beside, 1.0)
     assert found[0] == (Running(11, GIB, 0.5), Running(12, 2 * GIB, 0.0), Running(13, GIB // 2, 0.0))
@@ -65,36 +65,36 @@ def test_processes_of_both_kinds_are_one_list(gpus, tmp_path) -> None:
 
 
 def test_utilization_is_unknown_until_the_driver_has_told_any(gpus, tmp_path) -> None:
-    beside = Beside(gpus(gpus=1))
+    beside = DriverWatch(gpus(gpus=1))
     put(tmp_path, "0 0 11 1024 -1 c")
     assert running(beside, 1.0)[0] == (Running(11, GIB, None),)
 
 
 def test_a_list_may_be_longer_than_there_is_room_for(gpus, tmp_path) -> None:
-    beside = Beside(gpus(gpus=1))
+    beside = DriverWatch(gpus(gpus=1))
     put(tmp_path, *(f"0 0 {pid} 1 1 c" for pid in range(100, 400)))
     assert [process.pid for process in running(beside, 1.0)[0]] == list(range(100, 400))
 
 
 @pytest.mark.parametrize("refused", ["520", "525"])
 def test_lists_that_are_refused_or_never_fit_are_unknown_and_not_empty(gpus, tmp_path, refused) -> None:
-    beside = Beside(gpus(gpus=1, not_supported=refused))
+    beside = DriverWatch(gpus(gpus=1, not_supported=refused))
     put(tmp_path, "0 0 11 1024 50 c")
     assert running(beside, 1.0) == running(beside, 3.0) == {}
 
 
 def test_instances_have_processes_of_their_own_without_utilization(gpus, tmp_path) -> None:
-    beside = Beside(gpus(gpus=1, mig="0:2"))
+    beside = DriverWatch(gpus(gpus=1, mig="0:2"))
     put(tmp_path, "0 1 11 1024 50 c", "0 2 12 1024 50 c")
     assert running(beside, 1.0) == {0: (Running(11, GIB, None),), 1: (Running(12, GIB, None),)}
 
 
 def test_a_lost_gpu_is_not_known_to_be_free(gpus, tmp_path) -> None:
-    beside = Beside(gpus(gpus=2, command=tmp_path / "command"))
+    beside = DriverWatch(gpus(gpus=2, command=tmp_path / "command"))
     (tmp_path / "command").write_text("lose 1")
     put(tmp_path, "1 0 11 1024 50 c")
     news = looked(beside, 1.0)
-    assert [own.gpu for own in news if isinstance(own, Look)] == [0]
+    assert [own.gpu for own in news if isinstance(own, ProcessSnapshot)] == [0]
 
 
 def test_an_xid_that_comes_again_and_again_is_told_once_a_minute(gpus, tmp_path) -> None:
@@ -121,7 +121,7 @@ def test_an_xid_of_before_is_nobodys_news(gpus, tmp_path) -> None:
 
 def test_memory_errors_are_told_when_their_counts_rise(gpus, tmp_path) -> None:
     control = tmp_path / "control"
-    beside = Beside(gpus(gpus=2, ctl=control))
+    beside = DriverWatch(gpus(gpus=2, ctl=control))
 
     def count(gpu: int, metric: int, value: float) -> None:
         with control.open("r+b") as file:
@@ -130,7 +130,7 @@ def test_memory_errors_are_told_when_their_counts_rise(gpus, tmp_path) -> None:
 
     def told(look: int) -> list[tuple[int | None, str]]:
         news = looked(beside, look * LOOK_SECONDS)
-        return [(own.gpu, own.message) for own in news if isinstance(own, Change) and own.kind == "ecc"]
+        return [(own.gpu, own.message) for own in news if isinstance(own, BackendChange) and own.kind == "ecc"]
 
     count(0, UNCORRECTED, 7)
     assert told(0) == []  # they were there before

@@ -150,13 +150,13 @@ def test_an_engine_is_asked_at_least_once_a_second(bench, interval):
 
 def test_values_in_another_order_are_told_apart(bench, monkeypatch):
     """DCGM promises no order; a structure may come with others' types."""
-    from gssr.backends.dcgm.read import LatestValues, Series
+    from gssr.backends.dcgm.read import EntityField, LatestValues
 
     bench.start_engine()
     session = bench.session(0.1)
     bench.run(session, 2)
     engine = session._engine
-    series = [Series((1, gpu), field) for gpu in (0, 1) for field in (155, 203, 1002)]
+    series = [EntityField((1, gpu), field) for gpu in (0, 1) for field in (155, 203, 1002)]
     latest = LatestValues(engine, series)
     (first,) = latest.read()
     original = engine.call_library
@@ -175,7 +175,7 @@ def test_values_in_another_order_are_told_apart(bench, monkeypatch):
 def test_records_of_another_version_are_refused(bench, monkeypatch):
     """Their layout is another one: what was read from them would be garbage."""
     from gssr.backends.base import BackendError
-    from gssr.backends.dcgm.read import LatestValues, Series
+    from gssr.backends.dcgm.read import EntityField, LatestValues
 
     bench.start_engine()
     session = bench.session(0.1)
@@ -183,7 +183,7 @@ def test_records_of_another_version_are_refused(bench, monkeypatch):
     engine = session._engine
     monkeypatch.setattr(engine.bindings.structs, "dcgmFieldValue_version2", 3 << 24)
     with pytest.raises(BackendError, match="other records than its Python bindings describe"):
-        LatestValues(engine, [Series((1, 0), 155)]).read()
+        LatestValues(engine, [EntityField((1, 0), 155)]).read()
 
 
 def test_a_chain_of_the_engines_own_next_times_would_lose_samples(bench):

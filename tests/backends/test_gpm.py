@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from gssr.backends.base import BackendError, Change
+from gssr.backends.base import BackendChange, BackendError
 from gssr.backends.gpm import PROFILED
 from gssr.backends.nvml import offer_gpm, open_gpm, open_gpm_or_nvml
 from gssr.metrics import INDEX, NAMES
@@ -148,7 +148,7 @@ def test_a_lost_gpu_begins_anew(opened, series, tmp_path):
     assert series(backend, 3, 0.12)[0] == []
     command.unlink()
     rows = series(backend, 400, 0.12)
-    kinds = [change.kind for change in backend.changes() if isinstance(change, Change)]
+    kinds = [change.kind for change in backend.changes() if isinstance(change, BackendChange)]
     assert [kind for kind in kinds if kind != "xid"] == ["gpu_lost", "gpu_back"]
     assert value(rows[0][-1], "sm_active") is not None and value(rows[1][-1], "sm_active") is not None
     back = rows[0][0]

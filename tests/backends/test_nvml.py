@@ -6,7 +6,7 @@ import time
 import pytest
 
 from gssr.backends import nvml
-from gssr.backends.base import BackendError, Change
+from gssr.backends.base import BackendChange, BackendError
 from gssr.backends.nvml import offer_nvml, open_nvml
 from gssr.metrics import INDEX, METRICS
 
@@ -186,7 +186,7 @@ def test_a_gpu_that_is_back_is_sampled_again(opened, tmp_path, stopped_time, sti
         if second in (2, 4):
             command.write_text("lose 0" if second == 2 else "")
         counts.append(len(backend.sample(stopped_time.now)))
-        changes = [change for change in backend.changes() if isinstance(change, Change)]
+        changes = [change for change in backend.changes() if isinstance(change, BackendChange)]
         kinds += [(change.kind, change.gpu) for change in changes if change.kind != "xid"]
         stopped_time.sleep(1.0)
     assert kinds == [("gpu_lost", 0), ("gpu_back", 0)]

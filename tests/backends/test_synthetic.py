@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gssr.backends.base import Backend, BackendError
 from gssr.backends.synthetic import MEASURES, SCENARIOS, SyntheticBackend, device, parse
-from gssr.backends.synthetic.scenarios import SCALARS, Level, Pulse, Scenario
+from gssr.backends.synthetic.scenarios import SCALARS, LoadLevel, Pulse, Scenario
 from gssr.metrics import BY_NAME, INDEX, METRICS, NAMES
 
 RATIOS = tuple(metric.name for metric in METRICS if metric.unit == "1")
@@ -84,7 +84,7 @@ def test_levels_leave_room_for_noise(name: str) -> None:
         assert level.sm <= level.gr <= 1
         pipes = (level.tensor, level.fp64, level.fp32, level.fp16, level.integer, level.occupancy)
         assert max(pipes) <= 0.85 * level.sm
-        assert level.power >= Level().power
+        assert level.power >= LoadLevel().power
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

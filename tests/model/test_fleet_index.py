@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gssr.backends.synthetic.bulk import Request as Made
+from gssr.backends.synthetic.bulk import BulkRequest as Made
 from gssr.backends.synthetic.bulk import generate
 from gssr.cli import main
 from gssr.commands.inputs import fleet_at

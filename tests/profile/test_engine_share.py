@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from gssr.backends.base import AtEngine, BackendError, Change, Device, News, Opened, Row
+from gssr.backends.base import AtEngine, BackendChange, BackendError, Device, News, OpenedBackend, Row
 from gssr.profile.sampling import engine_share
 from gssr.profile.sampling.claims import Claims
 from gssr.profile.sampling.engine_share import EngineShare, UsedGpu
@@ -45,9 +45,9 @@ def opened(monkeypatch) -> list[Scripted]:
     """The backends that were opened, in their order."""
     backends: list[Scripted] = []
 
-    def open_one(_spec: str, chosen: dict[str, Device], _seconds: float) -> Opened:
+    def open_one(_spec: str, chosen: dict[str, Device], _seconds: float) -> OpenedBackend:
         backends.append(Scripted(tuple(chosen.values())))
-        return Opened(backends[-1])
+        return OpenedBackend(backends[-1])
 
     monkeypatch.setattr(engine_share, "open_at_engine", open_one)
     return backends
@@ -90,8 +90,8 @@ def test_a_backend_on_more_gpus_takes_over_without_a_gap_and_without_a_sample_tw
     claims.close()
     share.look(1.45)
     opened[1].rows = [(1, 1.42), (1, 1.52), (0, 1.51)]
-    opened[1].news = [Change("gpu_lost", 1, "of nobody"), Change("gpu_lost", 0, "of rank 0")]
-    assert share.sample(0.0) == ([(1, 1.42), (0, 1.51)], [Change("gpu_lost", 0, "of rank 0")])
+    opened[1].news = [BackendChange("gpu_lost", 1, "of nobody"), BackendChange("gpu_lost", 0, "of rank 0")]
+    assert share.sample(0.0) == ([(1, 1.42), (0, 1.51)], [BackendChange("gpu_lost", 0, "of rank 0")])
 
 
 def test_the_first_opening_waits_for_the_ranks_whose_workloads_run(opened, rank):

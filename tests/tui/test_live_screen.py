@@ -9,7 +9,7 @@ from textual.events import Key
 from textual.pilot import Pilot
 from textual.widgets import Digits, HelpPanel, Input, Label, TabbedContent
 
-from gssr.backends.synthetic.bulk import Request, generate
+from gssr.backends.synthetic.bulk import BulkRequest, generate
 from gssr.model.live.watch import Watch
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.tui.app import LiveScreen
@@ -28,7 +28,7 @@ from tests.looking import live_screen, seen, until, work
 def recording(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Eight GPUs of which each does less than the one before."""
     path = str(tmp_path_factory.mktemp("live") / "imbalanced.sql")
-    generate(Request(path, "imbalanced", 8, 0.05, 0.5))
+    generate(BulkRequest(path, "imbalanced", 8, 0.05, 0.5))
     return path
 
 
@@ -98,7 +98,7 @@ def test_keys_typed_ahead_are_for_the_tab_that_was_chosen(recording: str) -> Non
 
 def test_compare_is_there_with_a_second_run_only(recording: str, tmp_path: Path) -> None:
     other = str(tmp_path / "train.sql")
-    generate(Request(other, "train", 8, 0.02, 0.5))
+    generate(BulkRequest(other, "train", 8, 0.02, 0.5))
     alone, two = live_screen(recording), live_screen(recording, other)
 
     async def without(pilot: Pilot[int]) -> None:

@@ -11,7 +11,7 @@ from growing import Growing
 from textual.pilot import Pilot
 from training import training
 
-from gssr.backends.synthetic.bulk import Request, generate
+from gssr.backends.synthetic.bulk import BulkRequest, generate
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.live.watch_trace import WatchTrace
 from gssr.render.breakdown import LOOKS
@@ -35,7 +35,7 @@ from tests.looking import live_screen, seen, until, work
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = str(tmp_path_factory.mktemp("time") / "imbalanced.sql")
-    generate(Request(path, "imbalanced", 8, 0.05, 0.5))
+    generate(BulkRequest(path, "imbalanced", 8, 0.05, 0.5))
     return path
 
 

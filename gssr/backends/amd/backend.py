@@ -8,8 +8,8 @@ from typing import Any
 
 from gssr.backends.amd import cards
 from gssr.backends.amd.cards import Card
-from gssr.backends.amd.gpu_metrics import MOST_BYTES, Reading, Table, revision_of, table_of
-from gssr.backends.base import Change, Device, Look, News, Opened, Row, Running
+from gssr.backends.amd.gpu_metrics import MOST_BYTES, MetricsReading, TableRevision, revision_of, table_of
+from gssr.backends.base import BackendChange, Device, News, OpenedBackend, ProcessSnapshot, Row, Running
 from gssr.metrics import CLOCK_EVENT_REASONS, INDEX, NAMES
 from gssr.score import how_to_measure
 
@@ -52,7 +52,7 @@ _BUSY = 10
 _WRAP = 1 << 32
 
 
-class Activity:
+class ActivityCounter:
     """A share of time by its sum over the firmware's ticks, so that nothing between two rows is missed.
 
     Whether a tick adds 0 to 100 or 0 to 1 is nowhere written. A sum that grows by more than 1 a tick says 100; else one that
@@ -100,7 +100,7 @@ class PmCounters:
             os.close(descriptor)
 
 
-class Gpu:
+class AmdGpu:
     """One GPU and its files. What reads them raises OSError where the GPU doesn't answer."""
 
     def __init__(self, card: Card, counters: PmCounters | None) -> None:
@@ -118,11 +118,11 @@ class Gpu:
     def open(self) -> None:
         """Open its files, anew after it was lost."""
         self.close()
-        self._table: Table | None = None
+        self._table: TableRevision | None = None
         self._used: int | None = None
         self._used_at = -MEMORY_SECONDS
-        self._last: tuple[float, Reading] | None = None
-        self._gfx, self._dram = Activity(), Activity()
+        self._last: tuple[float, MetricsReading] | None = None
+        self._gfx, self._dram = ActivityCounter(), ActivityCounter()
         self._metrics = os.open(f"{self.card.path}/gpu_metrics", os.O_RDONLY | os.O_CLOEXEC)
         for name in ("vram", "gtt") if self.card.shares_memory else ("vram",):
             try:
@@ -187,7 +187,9 @@ class Gpu:
         if self._mi300:
             row[_DRAM] = self._dram.share(reading.memory, dram)
 
-    def _since(self, old: Reading, new: Reading, seconds: float, row: list[Any]) -> tuple[float | None, float | None]:
+    def _since(
+        self, old: MetricsReading, new: MetricsReading, seconds: float, row: list[Any]
+    ) -> tuple[float | None, float | None]:
         """What only two readings tell: links' rates, whether clocks were held down, and by what activities' sums grew for
         each tick. Counters may be of 32 bits, and pass their end."""
         if self._mi300 and old.xgmi_read is not None and new.xgmi_read is not None:
@@ -221,7 +223,7 @@ class Gpu:
             return None
         return total if self._memory and total < MOST else None
 
-    def _read(self) -> Reading | None:
+    def _read(self) -> MetricsReading | None:
         n = os.preadv(self._metrics, self._buffers, 0)
         if n == 0:
             raise OSError(ENODATA, "its gpu_metrics is empty")
@@ -246,7 +248,7 @@ class AmdBackend:
 
     name = "amd"
 
-    def __init__(self, gpus: Sequence[Gpu]) -> None:
+    def __init__(self, gpus: Sequence[AmdGpu]) -> None:
         self._gpus = gpus
         self._changes: list[News] = []
         self._look_at = self._processes_at = 0.0
@@ -279,7 +281,9 @@ class AmdBackend:
                 self._lose(position, error, now)
                 continue
             if known and gpu.unknown:
-                self._changes.append(Change("backend", position, f"its gpu_metrics can't be read: {gpu.unknown}"))
+                self._changes.append(
+                    BackendChange("backend", position, f"its gpu_metrics can't be read: {gpu.unknown}")
+                )
             if row[_POWER] is not None or row[_FIRST:] != _NOTHING:
                 rows.append(tuple(row))
         if now >= self._processes_at:
@@ -305,7 +309,7 @@ class AmdBackend:
         gpu.close()
         gpu.lost_at = now
         why = "it is being reset" if isinstance(error, PermissionError) else error.strerror
-        self._changes.append(Change("gpu_lost", position, f"no longer answers: {why}"))
+        self._changes.append(BackendChange("gpu_lost", position, f"no longer answers: {why}"))
 
     def _open_anew(self, now: float) -> None:
         """Look for GPUs that are lost, and open the files anew that have been replaced: the driver was."""
@@ -323,16 +327,16 @@ class AmdBackend:
             if gpu.lost_at is not None:
                 away = f" after {now - gpu.lost_at:.0f} s" if gpu.lost_at else ""
                 gpu.lost_at = None
-                self._changes.append(Change("gpu_back", position, f"answers again{away}"))
+                self._changes.append(BackendChange("gpu_back", position, f"answers again{away}"))
 
 
-def open_amd(visible: Sequence[str] | None) -> Opened:
+def open_amd(visible: Sequence[str] | None) -> OpenedBackend:
     """``amd`` on this process's GPUs (gssr.launch.gpu_ids). Raises BackendError."""
     own, shown, remarks = cards.mine(visible)
     counters = _pm_counters(own, shown)
-    backend = AmdBackend([Gpu(card, counters.get(card.device.uuid)) for card in own])
+    backend = AmdBackend([AmdGpu(card, counters.get(card.device.uuid)) for card in own])
     why = how_to_measure("amd")
-    return Opened(backend, [*remarks, *_remarks(own, shown, bool(counters))], passed_over=[why] if why else ())
+    return OpenedBackend(backend, [*remarks, *_remarks(own, shown, bool(counters))], passed_over=[why] if why else ())
 
 
 def _remarks(own: Sequence[Card], shown: Sequence[Card], counted: bool) -> list[str]:
@@ -395,7 +399,7 @@ def processes(own: Sequence[Card], now: float) -> list[News]:
             used = sum(cards.number(f"{folder}/{pid}/vram_{kfd}") or 0 for kfd in card.kfd_ids if kfd)
             if used:
                 running.append(Running(int(pid), used, None))
-        found.append(Look(position, now, tuple(sorted(running))))
+        found.append(ProcessSnapshot(position, now, tuple(sorted(running))))
     return found
 
 

@@ -11,7 +11,7 @@ from errno import EACCES, ENOENT, EPERM
 from typing import NamedTuple
 
 from gssr import launch
-from gssr.backends.amd.gpu_metrics import MOST_BYTES, Reading, revision_of, table_of
+from gssr.backends.amd.gpu_metrics import MOST_BYTES, MetricsReading, revision_of, table_of
 from gssr.backends.base import Device, UnusableError
 from gssr.backends.choose import Seen, choose
 
@@ -49,7 +49,7 @@ class Card(NamedTuple):
     orders: tuple[int, ...]
     kfd_ids: tuple[str, ...]
     shares_memory: bool
-    reading: Reading | None
+    reading: MetricsReading | None
     unknown: str
 
     @property
@@ -202,7 +202,7 @@ def _card(real: str, folder: str, renders: Sequence[int], nodes: Sequence[_Node]
     )  # fmt: skip
 
 
-def _first_reading(folder: str) -> tuple[Reading | None, str]:
+def _first_reading(folder: str) -> tuple[MetricsReading | None, str]:
     """What a GPU's table says, and what the table is where that can't be read."""
     try:
         with open(f"{folder}/gpu_metrics", "rb", buffering=0) as stream:

@@ -16,7 +16,7 @@ MOST_BYTES = 4096
 """sysfs shows no more of a file."""
 
 
-class Reading(NamedTuple):
+class MetricsReading(NamedTuple):
     """What one look at the table told; None is not told. ``power`` W, ``energy`` 2^-16 J since the driver was loaded,
     temperatures °C, ``sm_clock`` MHz, activities %, ``gfx_acc`` and ``memory_acc`` their sums, one for each of ``ticks``,
     ``stamp`` the firmware's time in 10 ns, xGMI KB, residencies ticks, ``throttle`` SMU_THROTTLER bits."""
@@ -47,7 +47,7 @@ class Reading(NamedTuple):
         return self[9:14]
 
 
-FIELDS = Reading._fields
+FIELDS = MetricsReading._fields
 
 
 _MEAN, _SUM, _MOST = range(3)
@@ -70,7 +70,7 @@ class Partitions(NamedTuple):
 _N_PARTITIONS = _N_DIES = 8
 
 
-class Table:
+class TableRevision:
     """How one revision is read. ``size`` in bytes, ``header``: its first four; ``signs``: what has to stand where, besides,
     for it to hold."""
 
@@ -111,7 +111,7 @@ class Table:
             if end - begin > 1
         ]
 
-    def read(self, data: bytearray) -> Reading | None:
+    def read(self, data: bytearray) -> MetricsReading | None:
         """What ``data`` holds; None when it is laid out otherwise."""
         values = (*self._struct.unpack_from(data), None)
         if self._signs(values) != self._meant:
@@ -129,7 +129,7 @@ class Table:
             else:
                 total = sum(valid) - ones * (len(valid) - n)
                 told[place] = total if how == _SUM else total / n
-        return Reading._make(told)
+        return MetricsReading._make(told)
 
     def of_partitions(self, data: bytearray) -> tuple[float | None, float | None]:
         """Mean activity of all partitions' compute dies, and the mean of their sums, as ``gfx`` and ``gfx_acc``."""
@@ -184,7 +184,7 @@ def _header(minor: int, size: int) -> int:
 
 
 TABLES = {
-    _header(minor, size): Table(size, _header(minor, size), places, partitions)
+    _header(minor, size): TableRevision(size, _header(minor, size), places, partitions)
     for minor, size, places, partitions in _LAYOUTS
 }
 """By header."""
@@ -213,7 +213,7 @@ def revision_of(data: bytes | bytearray, n: int) -> str:
     return f"revision {major}.{minor}, {n} bytes" + (f" of {size}" if n != size else "")
 
 
-def table_of(data: bytearray, n: int) -> Table | None:
+def table_of(data: bytearray, n: int) -> TableRevision | None:
     """How the table in the first ``n`` bytes is read; None when it is cut short or of no known revision."""
     if n < 4:
         return None
@@ -224,7 +224,7 @@ def table_of(data: bytearray, n: int) -> Table | None:
     return table if table is not None and n >= table.size else None
 
 
-def _described(header: int, data: bytearray, n: int) -> Table | None:
+def _described(header: int, data: bytearray, n: int) -> TableRevision | None:
     """As ``table_of``, of a table that describes itself."""
     if n < _FIRST_ATTRIBUTE:
         return None
@@ -245,4 +245,4 @@ def _described(header: int, data: bytearray, n: int) -> Table | None:
         at += 8 + many * struct.calcsize(_TYPES[kind])
         if at > n:
             return None
-    return Table(at, header, places, None, signs) if places else None
+    return TableRevision(at, header, places, None, signs) if places else None

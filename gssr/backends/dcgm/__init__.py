@@ -17,7 +17,7 @@ Hopper watches no profiling fields, which would take the counters from a recordi
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gssr.backends.base import BackendError, Device, Offer, Opened
+from gssr.backends.base import BackendError, Device, Offer, OpenedBackend
 
 if TYPE_CHECKING:
     from gssr.backends.dcgm.backend import DcgmBackend
@@ -51,7 +51,7 @@ def open_dcgm(
     return backend
 
 
-def find_at_engine(spec: str, visible: Sequence[str] | None) -> Opened | None:
+def find_at_engine(spec: str, visible: Sequence[str] | None) -> OpenedBackend | None:
     """This process's GPUs as the hostengine that runs on the node knows them, without sampling any; None where no
     hostengine listens. Raises BackendError."""
     from gssr.backends.dcgm.availability import find_gpus

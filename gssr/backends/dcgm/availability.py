@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from gssr.backends.base import AtEngine, BackendError, Device, News, Offer, Opened, Row
+from gssr.backends.base import AtEngine, BackendError, Device, News, Offer, OpenedBackend, Row
 from gssr.backends.dcgm import codes
 from gssr.backends.dcgm.bindings import Bindings, find_bindings, load_bindings
 from gssr.backends.dcgm.codes import GPU, DcgmError, blank_reason
@@ -254,21 +254,21 @@ class UnsampledGpus:
         return ()
 
 
-def find_gpus(spec: str, visible: Sequence[str] | None) -> Opened | None:
+def find_gpus(spec: str, visible: Sequence[str] | None) -> OpenedBackend | None:
     """This process's GPUs (``visible``: gssr.launch.gpu_ids) at the hostengine that listens, for ``spec`` to sample; None
     where none does. Raises BackendError, also when it hangs."""
     address = address_of()
     if probe(address) == "silent":
         return None
 
-    def find() -> Opened:
+    def find() -> OpenedBackend:
         engine = reach(embed=False)
         try:
             mine, remarks = choose_mine(discover(engine), visible)
         finally:
             engine.disconnect()
         names = {each.device.uuid: each.engine_name for each in mine}
-        return Opened(UnsampledGpus([each.device for each in mine]), remarks, at_engine=AtEngine(spec, names))
+        return OpenedBackend(UnsampledGpus([each.device for each in mine]), remarks, at_engine=AtEngine(spec, names))
 
     return _in_time(find, FIND_SECONDS)
 

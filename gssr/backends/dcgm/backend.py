@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 from gssr.backends.aside import END_SECONDS, Patience, Silence
-from gssr.backends.base import BackendError, Change, Device, Row
+from gssr.backends.base import BackendChange, BackendError, Device, Row
 from gssr.backends.dcgm import codes
 from gssr.backends.dcgm.bindings import Bindings
 from gssr.backends.dcgm.codes import CONNECTION_NOT_VALID, DcgmError
@@ -33,7 +33,7 @@ class Worker:
     def __init__(self, begin: Callable[[], Session]) -> None:
         """Start the thread. ``begin`` opens the session; it may raise BackendError and EngineError."""
         self.rows: deque[Row] = deque()
-        self.changes: deque[Change] = deque()
+        self.changes: deque[BackendChange] = deque()
         self.session: Session | None = None
         self.error: str | None = None
         self.settled = threading.Event()
@@ -114,7 +114,7 @@ class Worker:
         took = time.monotonic() - began
         self._patience.took(took)
         if took > max(SLOW_SECONDS, GAP_INTERVALS * session.interval):
-            self.changes.append(Change("gap", None, f"DCGM's hostengine took {took:.3g} s to answer"))
+            self.changes.append(BackendChange("gap", None, f"DCGM's hostengine took {took:.3g} s to answer"))
 
 
 OPEN_SECONDS = 15.0
@@ -147,7 +147,7 @@ class DcgmBackend:
         self._bindings: Bindings | None = None
         self._embeds = not options.beside and chosen is None  # and never in place of a hostengine that was there
         self._lost_gpus = [False] * len(self.gpus)
-        self._changes: list[Change] = []
+        self._changes: list[BackendChange] = []
         self._shift = time.time() - _ticks()
         self._down = False
         self._stuck: list[Worker] = []
@@ -177,15 +177,15 @@ class DcgmBackend:
             self._lose(f"DCGM's hostengine has not answered for {HANG_SECONDS:g} s; the connection is tried again")
         elif self._down and worker.session is not None and worker.session.heard:
             self._down = False
-            self._changes.append(Change("backend_back", None, "DCGM's hostengine answers again"))
+            self._changes.append(BackendChange("backend_back", None, "DCGM's hostengine answers again"))
             self.say(*worker.session.notes)
         return rows
 
     def say(self, *lines: str) -> None:
         """Put lines for the user among the changes."""
-        self._changes += [Change("backend", None, line) for line in lines]
+        self._changes += [BackendChange("backend", None, line) for line in lines]
 
-    def changes(self) -> Sequence[Change]:
+    def changes(self) -> Sequence[BackendChange]:
         """What happened since the last call."""
         changes, self._changes = self._changes, []
         return changes
@@ -218,7 +218,7 @@ class DcgmBackend:
 
     def _say_lost(self, why: str) -> None:
         self._down = True
-        self._changes.append(Change("backend_lost", None, why))
+        self._changes.append(BackendChange("backend_lost", None, why))
 
     def _lose(self, why: str) -> None:
         """Say once that the hostengine is lost, and start a new connection when it is time."""

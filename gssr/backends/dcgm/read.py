@@ -30,14 +30,14 @@ _IDENTITY = (("version", "I"), ("entityGroupId", "I"), ("entityId", "I"), ("fiel
 """Members of a record that tell whose value it is and how to read it, with their types as ``struct`` names them."""
 
 
-class Series(NamedTuple):
+class EntityField(NamedTuple):
     """One field of one entity."""
 
     entity: Entity
     field: int
 
 
-class Reading(NamedTuple):
+class FieldReading(NamedTuple):
     """What one call brought, in columns of equal length: the number of the series, DCGM's status, the stamp in us of the
     hostengine's clock (0: nothing was sampled yet), and the value or a blank."""
 
@@ -50,7 +50,7 @@ class Reading(NamedTuple):
 class LatestValues:
     """Reads the newest value of each of these series, which have numbers by their order."""
 
-    def __init__(self, engine: Engine, series: Sequence[Series]) -> None:
+    def __init__(self, engine: Engine, series: Sequence[EntityField]) -> None:
         numbers = {each: number for number, each in enumerate(series)}
         fields_of: dict[Entity, list[int]] = {}
         for entity, field in series:
@@ -66,7 +66,7 @@ class LatestValues:
             for at in range(0, len(entities), most)
         ]
 
-    def read(self) -> list[Reading]:
+    def read(self) -> list[FieldReading]:
         """Make one call for each set of fields that entities have in common, usually one in all. Raises EngineError, also
         when a series is not watched any more, and DcgmError when the library fills in other records than the bindings
         describe."""
@@ -78,7 +78,7 @@ class _Request:
     offsets that the bindings' structure has."""
 
     def __init__(
-        self, engine: Engine, entities: Sequence[Entity], fields: Sequence[int], numbers: dict[Series, int]
+        self, engine: Engine, entities: Sequence[Entity], fields: Sequence[int], numbers: dict[EntityField, int]
     ) -> None:
         self._engine = engine
         self._number_of = numbers
@@ -104,7 +104,7 @@ class _Request:
         self._numbers: list[int] = []
         self._is_double: list[bool] = []
 
-    def ask(self) -> Reading:
+    def ask(self) -> FieldReading:
         self._engine.call_library("dcgmEntitiesGetLatestValues", *self._arguments)
         identity = [column.tolist() for column in self._identity]
         if identity != self._known:  # DCGM promises no order, and a type may come with the first sample
@@ -119,12 +119,12 @@ class _Request:
                 self._is_double, self._doubles.tolist(), self._integers.tolist(), strict=True
             )
         ]
-        return Reading(self._numbers, statuses, self._stamps.tolist(), values)
+        return FieldReading(self._numbers, statuses, self._stamps.tolist(), values)
 
     def _identify(self, versions: list[int], *columns: list[int]) -> None:
         groups, entities, fields, types = columns
         found = [
-            self._number_of.get(Series((group, entity), field), -1)
+            self._number_of.get(EntityField((group, entity), field), -1)
             for group, entity, field in zip(groups, entities, fields, strict=True)
         ]
         if set(versions) != {self._version} or -1 in found:

@@ -20,7 +20,7 @@ _TOO_SOON = 0.4
 """A read that is late by over half an interval has seen what the next edge is for, which lies within this share of one."""
 
 
-class Rows:
+class RowAssembler:
     """The rows of all GPUs that are not complete yet. All times are us of the recording's clock."""
 
     def __init__(self, n_gpus: int, interval: int) -> None:

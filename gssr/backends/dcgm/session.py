@@ -4,13 +4,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from gssr.backends.base import BackendError, Change, Row
+from gssr.backends.base import BackendChange, BackendError, Row
 from gssr.backends.dcgm import codes
 from gssr.backends.dcgm.codes import DOUBLE_BLANK, DcgmError, blank_reason
 from gssr.backends.dcgm.engine import Engine, EngineClock, EngineError
 from gssr.backends.dcgm.entities import Sampled
-from gssr.backends.dcgm.read import LatestValues, Reading, Series
-from gssr.backends.dcgm.rows import Rows
+from gssr.backends.dcgm.read import EntityField, FieldReading, LatestValues
+from gssr.backends.dcgm.rows import RowAssembler
 from gssr.backends.dcgm.watch import Watches
 from gssr.metrics import INDEX, METRICS
 
@@ -112,7 +112,7 @@ class Session:
         self.notes += self._watches.notes
         self._positions = {each.entity: position for position, each in enumerate(found) if each is not None}
         self._series = [
-            Series(entity, field)
+            EntityField(entity, field)
             for entity in self._positions
             for watch in self._watches.live
             if entity in watch.entities
@@ -127,7 +127,7 @@ class Session:
         measured = {column for _, column, _, _ in self._places}
         self.measures: Sequence[str] = tuple(metric.name for metric in METRICS if INDEX[metric.name] in measured)
         self._latest = LatestValues(engine, self._series)
-        self._rows = Rows(len(found), self._interval)
+        self._rows = RowAssembler(len(found), self._interval)
         self._stamps = [0] * len(self._series)
         """By series, the stamp that was seen last, us of the hostengine's clock."""
         self._times = [0] * len(self._series)
@@ -158,10 +158,10 @@ class Session:
         """Seconds until the next ``poll`` is due."""
         return max(self._due_at - self._now(), 0.0)
 
-    def poll(self) -> tuple[list[Row], list[Change]]:
+    def poll(self) -> tuple[list[Row], list[BackendChange]]:
         """Read what is new. Returns rows, in the recording's time, and what happened. Raises EngineError when the connection
         is lost, and DcgmError when the hostengine answers and samples nothing any more."""
-        changes: list[Change] = []
+        changes: list[BackendChange] = []
         if not self._watches.live:
             self._due_at = self._now() + POLL_SECONDS
             return [], changes
@@ -217,7 +217,7 @@ class Session:
         self.notes.append(_NOT_BESIDE)
         return True
 
-    def _place(self, series: Series) -> tuple[int, int, int | float, float]:
+    def _place(self, series: EntityField) -> tuple[int, int, int | float, float]:
         """Return where the values of a series go and what they are: position, column, factor, and the largest possible."""
         metric = _BY_FIELD[series.field]
         factor = int(metric.dcgm_factor) if metric.integral else metric.dcgm_factor
@@ -244,7 +244,7 @@ class Session:
         self._told += min(max(time - self._newest_time, 0), 2 * self._interval)
         self._newest_time = time
 
-    def _sort_in(self, readings: Sequence[Reading], now: int) -> None:
+    def _sort_in(self, readings: Sequence[FieldReading], now: int) -> None:
         """Put what is new into rows, and remember which GPUs and metrics have values, and why others have none."""
         offset, start, interval = round(self._clock.offset * _MICRO), self._start, self._interval
         places, stamps, times, rows = self._places, self._stamps, self._times, self._rows
@@ -291,7 +291,7 @@ class Session:
             rows += self._rows.take(position, until, now)
         return rows
 
-    def _look_for_lost(self, changes: list[Change]) -> None:
+    def _look_for_lost(self, changes: list[BackendChange]) -> None:
         limit = max(LOST_SECONDS, LOST_INTERVALS * self.interval) * _MICRO
         for position, valued_at in enumerate(self._valued_at):
             lost = position in self._gone or self._told - valued_at > limit
@@ -300,9 +300,9 @@ class Session:
                 kind, what = (
                     ("gpu_lost", "DCGM has no more values of it") if lost else ("gpu_back", "DCGM has values again")
                 )
-                changes.append(Change(kind, position, what))
+                changes.append(BackendChange(kind, position, what))
 
-    def _explain(self, changes: list[Change]) -> None:
+    def _explain(self, changes: list[BackendChange]) -> None:
         """Say once which metrics stay without a value, and why; and that values came too late."""
         if not self._explained and self._told > max(TELLING_SECONDS, TELLING_INTERVALS * self.interval) * _MICRO:
             self._explained = True
@@ -315,8 +315,8 @@ class Session:
                 if set(columns) == profiled:
                     labels = "all profiling metrics (SM, tensor, memory activity)"
                 cure = _CURES.get(reason, "") if profiled.issuperset(columns) else ""
-                changes.append(Change("backend", None, f"dcgm: {reason} for {labels}{cure}"))
+                changes.append(BackendChange("backend", None, f"dcgm: {reason} for {labels}{cure}"))
         if self._late >= max(2 * self._late_said, 1):
             self._late_said = self._late
             text = f"dcgm: {self._late} values so far came over {LATE_SECONDS:g} s late and are left out"
-            changes.append(Change("backend", None, text))
+            changes.append(BackendChange("backend", None, text))

@@ -35,7 +35,7 @@ _BY_IMPORTANCE = (*_SCORED, *(field for field in _FIELDS if field not in _SCORED
 _serial = itertools.count()
 
 
-class Watch(NamedTuple):
+class FieldWatch(NamedTuple):
     """One watch: the entities it is on, the ids of its two groups, and the fields in it."""
 
     entities: tuple[Entity, ...]
@@ -66,7 +66,7 @@ class Watches:
     """All watches of one connection. ``notes`` are the lines to be said about what can't be watched."""
 
     def __init__(self, engine: Engine, interval: float) -> None:
-        self.live: list[Watch] = []
+        self.live: list[FieldWatch] = []
         self.notes: list[str] = []
         self._engine = engine
         self._period = round(interval * _MICRO)
@@ -146,7 +146,7 @@ class Watches:
         if not fields:
             return
         entities = tuple(member.entity for member in members)
-        watch = Watch(entities, group, self._field_group(tuple(fields)), tuple(fields))
+        watch = FieldWatch(entities, group, self._field_group(tuple(fields)), tuple(fields))
         try:
             self._engine.call("dcgmWatchFields", group, watch.field_group, self._period, self._kept, 0)
         except EngineError:
@@ -231,7 +231,7 @@ class Watches:
             words.append(f"{model}{some and ' (GPU' + some + ')'}")
         return ", ".join(words)
 
-    def _drop(self, watch: Watch) -> None:
+    def _drop(self, watch: FieldWatch) -> None:
         """Unwatch, then delete: a later, slower watch of a field that is still watched leaves it blank."""
         self._engine.quietly("dcgmUnwatchFields", watch.group, watch.field_group)
         if not any(other.field_group is watch.field_group for other in self.live):

@@ -6,7 +6,7 @@ ones before, so the same scenario is sampled live here and written in bulk by ``
 
 from collections.abc import Sequence
 
-from gssr.backends.base import BackendError, Change, Device, Row
+from gssr.backends.base import BackendChange, BackendError, Device, Row
 from gssr.backends.synthetic.gpu import POWER_LIMIT, SyntheticJob, Traits, traits, values
 from gssr.backends.synthetic.scenarios import DEFAULT_SCENARIO, LENGTH, SCALARS, SCENARIOS, Scenario, digest
 from gssr.metrics import INDEX, NAMES
@@ -75,7 +75,7 @@ class SyntheticBackend:
         self._job = SyntheticJob(self._scenario)
         self._start = start
         self._lost: set[int] = set()
-        self._changes: list[Change] = []
+        self._changes: list[BackendChange] = []
 
     def sample(self, now: float) -> Sequence[Row]:
         """One row per GPU, but for those the scenario has lost or skips at this time."""
@@ -105,12 +105,12 @@ class SyntheticBackend:
                 absent.update(hit)
                 if hole.lost:
                     lost.update(hit)
-        self._changes += [Change("gpu_lost", position, LOST) for position in sorted(lost - self._lost)]
-        self._changes += [Change("gpu_back", position, BACK) for position in sorted(self._lost - lost)]
+        self._changes += [BackendChange("gpu_lost", position, LOST) for position in sorted(lost - self._lost)]
+        self._changes += [BackendChange("gpu_back", position, BACK) for position in sorted(self._lost - lost)]
         self._lost = lost
         return [row for position, row in enumerate(rows) if position not in absent]
 
-    def changes(self) -> Sequence[Change]:
+    def changes(self) -> Sequence[BackendChange]:
         """GPUs lost and back since the last call."""
         changes, self._changes = self._changes, []
         return changes

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from gssr.backends.base import BackendError
-from gssr.backends.synthetic.bulk import Request, generate
+from gssr.backends.synthetic.bulk import BulkRequest, generate
 from gssr.backends.synthetic.scenarios import SCENARIOS
 from gssr.store.disk import PLANTED, is_planted
 from gssr.store.read.open import RecordingError, looks_like_recording
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if os.path.lexists(options.output) and not options.force:
         parser.error(f"{options.output}: exists already; -f overwrites it")
-    request = Request(
+    request = BulkRequest(
         options.output,
         options.scenario,
         options.gpus,

@@ -118,7 +118,7 @@ ROWS_AT_ONCE = 20_000
 """Generated in one go, where a bucket of the finest rollup has no more."""
 
 
-class Request(NamedTuple):
+class BulkRequest(NamedTuple):
     """What to generate: ``hours`` of ``scenario`` on ``gpus`` GPUs, a sample every ``interval`` seconds, of which ``keep``
     says what is kept; with ``host`` rows of the nodes and of their ranks' processes as well, one a second."""
 
@@ -132,7 +132,7 @@ class Request(NamedTuple):
     host: bool = False
 
 
-def generate(request: Request, progress: Callable[[float], None] | None = None) -> int:
+def generate(request: BulkRequest, progress: Callable[[float], None] | None = None) -> int:
     """Write the recording and return its number of samples; ``progress`` is told the share done, 0-1.
 
     Raises BackendError for an unknown scenario and RecordingError when the file exists or can't be written; what was
@@ -152,7 +152,9 @@ def _node(rank: int) -> str:
     return f"node{rank:04d}"
 
 
-def _write(writer: BulkWriter, request: Request, scenario: Scenario, progress: Callable[[float], None] | None) -> int:
+def _write(
+    writer: BulkWriter, request: BulkRequest, scenario: Scenario, progress: Callable[[float], None] | None
+) -> int:
     seconds = request.hours * 3600
     end = START + seconds
     n_nodes = -(-request.gpus // GPUS_PER_NODE)

@@ -8,10 +8,10 @@ mean power of half a minute; near the power limit clocks fall and the power-cap 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gssr.backends.synthetic.scenarios import Level, Ops, Scenario, fractions, wave, white
+from gssr.backends.synthetic.scenarios import LoadLevel, Ops, Scenario, fractions, wave, white
 
 POWER_LIMIT = 700.0
-_IDLE_POWER = Level().power
+_IDLE_POWER = LoadLevel().power
 _IDLE_MIB = 529.0
 _MIB = 1 << 20
 _THERMAL_LAG = 30.0

@@ -127,7 +127,7 @@ def fractions(text: str) -> tuple[float, float, float, float]:
 _GB = 1e9
 
 
-class Level(NamedTuple):
+class LoadLevel(NamedTuple):
     """What a GPU does in one phase: ratios as in the catalogue, rates in bytes per second, power in W, clock in MHz.
 
     Pipes and occupancy stay below 0.85 of ``sm``, and ``sm`` below ``gr``, so that noise can't turn them round."""
@@ -151,7 +151,7 @@ class Level(NamedTuple):
 class ScenarioPhase(NamedTuple):
     """A level and when it holds."""
 
-    level: Level
+    level: LoadLevel
     pulses: tuple[Pulse, ...]
 
 
@@ -173,7 +173,7 @@ class Scenario(NamedTuple):
 
     description: str
     features: str
-    base: Level
+    base: LoadLevel
     phases: tuple[ScenarioPhase, ...]
     memory: tuple[tuple[float, float], ...]
     share: Callable[[int, int], float]
@@ -198,21 +198,21 @@ def _ever_less(position: int, n: int) -> float:
     return 1.0 - 0.5 * position / max(n - 1, 1)
 
 
-_LOADING_LIBRARIES = Level(
+_LOADING_LIBRARIES = LoadLevel(
     gr=0.06, sm=0.03, occupancy=0.01, fp32=0.004, integer=0.006, dram=0.02, pcie_tx=0.05 * _GB, pcie_rx=2.4 * _GB,
     power=128.0,
 )  # fmt: skip
-_IDLE = Level(clock=345.0)
+_IDLE = LoadLevel(clock=345.0)
 
-_TRAINING_STEP = Level(
+_TRAINING_STEP = LoadLevel(
     gr=0.985, sm=0.90, occupancy=0.31, tensor=0.56, fp32=0.12, fp16=0.03, integer=0.16, dram=0.46,
     pcie_tx=0.35 * _GB, pcie_rx=1.9 * _GB, nvlink=88 * _GB, power=666.0,
 )  # fmt: skip
-_WAITING_FOR_DATA = Level(
+_WAITING_FOR_DATA = LoadLevel(
     gr=0.34, sm=0.22, occupancy=0.07, tensor=0.09, fp32=0.03, fp16=0.006, integer=0.04, dram=0.11,
     pcie_tx=0.12 * _GB, pcie_rx=5.2 * _GB, nvlink=6 * _GB, power=275.0,
 )  # fmt: skip
-_CHECKPOINT = Level(
+_CHECKPOINT = LoadLevel(
     gr=0.05, sm=0.02, occupancy=0.004, fp32=0.002, integer=0.003, dram=0.05, pcie_tx=13 * _GB, pcie_rx=0.2 * _GB,
     power=142.0,
 )  # fmt: skip
@@ -224,20 +224,20 @@ _TRAINING_PHASES = (
     ScenarioPhase(_CHECKPOINT, (Pulse(12.4, 1.9), Pulse(180.4, 3.7, 180.0))),
 )
 
-_STENCIL_SWEEP = Level(
+_STENCIL_SWEEP = LoadLevel(
     gr=0.99, sm=0.96, occupancy=0.71, fp64=0.21, fp32=0.06, integer=0.19, dram=0.78,
     pcie_tx=0.2 * _GB, pcie_rx=0.2 * _GB, nvlink=24 * _GB, power=468.0,
 )  # fmt: skip
-_STENCIL_OUTPUT = Level(
+_STENCIL_OUTPUT = LoadLevel(
     gr=0.22, sm=0.14, occupancy=0.08, fp64=0.01, fp32=0.01, integer=0.02, dram=0.14, pcie_tx=19 * _GB,
     pcie_rx=0.3 * _GB, power=176.0,
 )  # fmt: skip
 
-_SOLVER = Level(
+_SOLVER = LoadLevel(
     gr=0.95, sm=0.84, occupancy=0.42, fp64=0.30, fp32=0.05, integer=0.14, dram=0.41,
     pcie_tx=1.1 * _GB, pcie_rx=1.1 * _GB, nvlink=31 * _GB, power=540.0,
 )  # fmt: skip
-_EXCHANGE = Level(
+_EXCHANGE = LoadLevel(
     gr=0.30, sm=0.16, occupancy=0.06, fp64=0.02, fp32=0.01, integer=0.03, dram=0.12,
     pcie_tx=4 * _GB, pcie_rx=4 * _GB, nvlink=110 * _GB, power=230.0,
 )  # fmt: skip

@@ -9,7 +9,7 @@ from gssr.backends.base import AtEngine, Device
 
 class BackendOffer(NamedTuple):
     """What a backend offers a process: its GPUs, and what it says of itself; ``error`` is why there is none. ``at_engine``
-    as in gssr.backends.base.Opened: then what it measures is known only once one rank samples the node's GPUs."""
+    as in gssr.backends.base.OpenedBackend: then what it measures is known only once one rank samples the node's GPUs."""
 
     devices: Sequence[Device] = ()
     backend: str = ""

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from gssr.backends import open_at_engine
 from gssr.backends.aside import Opening
-from gssr.backends.base import AtEngine, Backend, BackendError, Change, Device, News, Row
+from gssr.backends.base import AtEngine, Backend, BackendChange, BackendError, Device, News, Row
 from gssr.profile.sampling.backend_offer import BackendOffer, read_offer, write_offer
 from gssr.profile.sampling.claims import Claims
 
@@ -114,7 +114,7 @@ class EngineShare:
         if not self._samples_for_node and not self._has_failed and claims.take([_SAMPLER]):
             self._samples_for_node = True
             if self.offer is not None:
-                self._news.append(Change("backend", None, _TAKEN_OVER))
+                self._news.append(BackendChange("backend", None, _TAKEN_OVER))
         if self._samples_for_node:
             before, self._used = self._used, self._own | self._others()
             self._left |= {name: now for name in before if name not in self._used}
@@ -138,7 +138,7 @@ class EngineShare:
             try:
                 self._keep(self._backend.sample(now), self._backend.changes())
             except Exception as error:  # a fault in the bindings, say: another rank may have more luck
-                self._news.append(Change("backend_lost", None, f"dcgm failed: {error!r}"))
+                self._news.append(BackendChange("backend_lost", None, f"dcgm failed: {error!r}"))
                 self._keep(self._backend.close(), ())
                 self._close_successor()
                 self._backend, self._names, self._has_failed, self._samples_for_node = None, (), True, False
@@ -207,7 +207,7 @@ class EngineShare:
             elif str(error) not in self._said:
                 self._said.add(str(error))
                 text = f"not all GPUs of the node's ranks are sampled: {error}"
-                self._news.append(Change("backend", None, text))
+                self._news.append(BackendChange("backend", None, text))
             return
         if opened is None:
             return
@@ -252,7 +252,7 @@ class EngineShare:
                 self._rows.append((place, *row[1:]))
         for each in news:
             if each.gpu is None:
-                if isinstance(each, Change) and each.kind == "backend":
+                if isinstance(each, BackendChange) and each.kind == "backend":
                     if each.message in self._said:
                         continue  # each backend says it anew
                     self._said.add(each.message)

@@ -10,7 +10,7 @@ import pwd
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from gssr.backends.base import Look, Running
+from gssr.backends.base import ProcessSnapshot, Running
 from gssr.backends.host import Stat, WorkloadSampler, contents, stat_of
 from gssr.launch import JOB_IDS
 from gssr.profile.sampling.plan import Plan
@@ -67,7 +67,7 @@ class GpuProcesses:
         self.workload: WorkloadSampler | None = None
         """Knows processes of this rank's workload that others have adopted."""
 
-    def keep(self, look: Look, gpu: int, now: float) -> None:
+    def keep(self, look: ProcessSnapshot, gpu: int, now: float) -> None:
         """Record what was seen on a GPU (a position in the writer's list), if it is to be."""
         stats = {running.pid: stat_of(running.pid) for running in look.running}
         hidden = self._contained and None in stats.values()

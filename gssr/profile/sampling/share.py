@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from gssr.backends import open_backend, select_gpus
 from gssr.backends.aside import Opening
-from gssr.backends.base import AtEngine, Backend, BackendError, Look, News, Row
+from gssr.backends.base import AtEngine, Backend, BackendError, News, ProcessSnapshot, Row
 from gssr.launch import RUNTIMES
 from gssr.metrics import BY_NAME, NAMES, SCORE_INPUTS
 from gssr.profile.sampling.backend_offer import BackendOffer, read_offer, write_offer
@@ -384,7 +384,7 @@ class Share:
         if self.low_score is not None:
             self.low_score.add(rows)
         for change in changes:
-            if isinstance(change, Look):
+            if isinstance(change, ProcessSnapshot):
                 self._keep_processes(change, now)
                 continue
             self._writer.event(now, change.kind, change.message, change.gpu)
@@ -396,7 +396,7 @@ class Share:
             return self._engine.place_of(position)
         return f"GPU {self._found.devices[position].device_index if self._found is not None else position}"
 
-    def _keep_processes(self, look: Look, now: float) -> None:
+    def _keep_processes(self, look: ProcessSnapshot, now: float) -> None:
         if self._processes is None:
             from gssr.profile.sampling.gpu_processes import GpuProcesses
 

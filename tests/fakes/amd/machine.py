@@ -2,7 +2,7 @@
 
 import math
 
-from gssr.backends.base import Change, Opened, Row
+from gssr.backends.base import BackendChange, OpenedBackend, Row
 from gssr.metrics import INDEX, NAMES
 from tests.fakes.amd.gpus import Node
 from tests.fakes.amd.tree import Tree
@@ -14,16 +14,16 @@ START = 1_790_000_000.0
 class Machine:
     """A tree, and the backend on it. ``said``: all that it says when opened or later."""
 
-    def __init__(self, tree: Tree, opened: Opened) -> None:
+    def __init__(self, tree: Tree, opened: OpenedBackend) -> None:
         self.tree, self.opened, self.backend = tree, opened, opened.backend
-        self.changes: list[Change] = []
+        self.changes: list[BackendChange] = []
 
     def look(self, at: float, write: bool = True) -> dict[int, Row]:
         """The rows of a sample at a time, s after 0, by GPU."""
         if write:
             self.tree.write(at)
         rows = {int(row[0] or 0): row for row in self.backend.sample(START + at)}
-        self.changes += [each for each in self.backend.changes() if isinstance(each, Change)]
+        self.changes += [each for each in self.backend.changes() if isinstance(each, BackendChange)]
         return rows
 
     @property
