@@ -136,12 +136,14 @@ def main(words: Sequence[str]) -> None:
         began = time.process_time()
         rows = len(pandas.read_csv(path, **options))  # type: ignore[call-overload]
     else:
-        from gssr.foreign.series import Source, Told
+        from gssr.foreign.series import ByteSource, ImportHints
 
         read = import_module(f"gssr.foreign.{module}").read
         with open(path, "rb") as stream:
             began = time.process_time()
-            series = read(Source(path, iter(lambda: stream.read(1 << 20), b""), _BEGIN + ROWS), Told(timezone=UTC))
+            series = read(
+                ByteSource(path, iter(lambda: stream.read(1 << 20), b""), _BEGIN + ROWS), ImportHints(timezone=UTC)
+            )
             rows = sum(len(piece.gpu) for piece in series.pieces)
     print(time.process_time() - began)
     sys.exit(not rows)

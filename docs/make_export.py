@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gssr.convert.tables import EXPORTED, Table
+from gssr.convert.tables import EXPORTED, ExportTable
 from gssr.convert.traces import TRACE_TABLES
 from gssr.metrics import BY_NAME
 from gssr.store.format.schema import Column
@@ -22,12 +22,12 @@ def tables() -> str:
     )
 
 
-def _about(table: Table) -> str:
+def _about(table: ExportTable) -> str:
     about = f"A row is {table.about}."
     return about + " Split by node." if table.per_node else about
 
 
-def _columns(table: Table) -> str:
+def _columns(table: ExportTable) -> str:
     lines = ["| Column | Type | Meaning |", "| --- | --- | --- |"]
     lines += [_line(column) for column in table.columns if column.name not in BY_NAME or table.name != "samples"]
     if table.name == "samples":

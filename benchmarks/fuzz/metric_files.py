@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.fuzz import Parser, damage, text
 from benchmarks.fuzz.metric_texts import check
 from gssr.foreign import gssr_record, prometheus_range, prometheus_text, published_json, published_sqlite
-from gssr.foreign.series import ForeignError, Series, Source, Told
+from gssr.foreign.series import ByteSource, ForeignError, ForeignSeries, ImportHints
 from gssr.prometheus import labels
 from gssr.store.format.limits import LEAST_BYTES
 
@@ -58,8 +58,8 @@ def _drawn_text(rng: random.Random) -> bytes:
 def _text(_: Path, data: bytes) -> None:
     cut = len(data) // 3
     with suppress(ForeignError):
-        source = Source("x", iter([data[:cut], b"", data[cut:]]), _START)
-        check(prometheus_text.read(source, Told(interval=1.0)), data)
+        source = ByteSource("x", iter([data[:cut], b"", data[cut:]]), _START)
+        check(prometheus_text.read(source, ImportHints(interval=1.0)), data)
 
 
 def _drawn_range(rng: random.Random) -> bytes:
@@ -102,11 +102,11 @@ def _drawn_record(rng: random.Random) -> bytes:
     return "\n".join([_head(), *rows, ""]).encode()
 
 
-def _file(read: Callable[[list[str], Told], list[Series]], name: str) -> Callable[[Path, bytes], None]:
+def _file(read: Callable[[list[str], ImportHints], list[ForeignSeries]], name: str) -> Callable[[Path, bytes], None]:
     def parse(folder: Path, data: bytes) -> None:
         (folder / name).write_bytes(data)
         with suppress(ForeignError):
-            for series in read([str(folder / name)], Told(metric="sm_active", start=_START)):
+            for series in read([str(folder / name)], ImportHints(metric="sm_active", start=_START)):
                 check(series, data, b",", "energy" if name.endswith("csv") else "")
 
     return parse
@@ -119,7 +119,7 @@ def _database(folder: Path, data: bytes) -> None:
     """Its cells are no text: rows are only counted."""
     (folder / "x.sql").write_bytes(data)
     with suppress(ForeignError):
-        for series in published_sqlite.read([str(folder / "x.sql")], Told()):
+        for series in published_sqlite.read([str(folder / "x.sql")], ImportHints()):
             if sum(len(piece.time) for piece in series.pieces) > len(data) // LEAST_BYTES:
                 raise AssertionError("more rows than there can be")
 

@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.fuzz import Parser, damage, text
 from gssr.arrays import Floats
 from gssr.foreign import csv_rows, dmon
-from gssr.foreign.series import ForeignError, Series, Source, Told
+from gssr.foreign.series import ByteSource, ForeignError, ForeignSeries, ImportHints
 
 _WRITTEN = 1_764_000_000.0
 _NUMBER = re.compile(rb"0[xX][0-9a-fA-F]{1,16}|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?")
@@ -67,13 +67,13 @@ def _drawn(lines: tuple[bytes, ...]) -> Callable[[random.Random], bytes]:
     return drawn
 
 
-def _parser(name: str, read: Callable[[Source, Told], Series], lines: tuple[bytes, ...]) -> Parser:
+def _parser(name: str, read: Callable[[ByteSource, ImportHints], ForeignSeries], lines: tuple[bytes, ...]) -> Parser:
     def parse(_: Path, data: bytes) -> None:
         size = len(data) + 1 if len(data) % 4 else len(data) // 3 + 1
         chunks = (data[at : at + size] for at in range(0, len(data), size))
-        told = Told(start=1e9 if len(data) % 2 else None)
+        told = ImportHints(start=1e9 if len(data) % 2 else None)
         try:
-            check(read(Source("log", chunks, _WRITTEN), told), data)
+            check(read(ByteSource("log", chunks, _WRITTEN), told), data)
         except ForeignError as error:
             if not str(error).startswith("log: ") or not str(error).isprintable():
                 raise AssertionError(f"no sentence: {error}") from None
@@ -89,7 +89,7 @@ def _possible(data: bytes) -> Floats:
         return np.sort(np.concatenate([np.array([*numbers, 0.0]) * factor for factor in _FACTORS]))
 
 
-def check(series: Series, data: bytes, ends: bytes = b"\n", apart: str = "") -> None:
+def check(series: ForeignSeries, data: bytes, ends: bytes = b"\n", apart: str = "") -> None:
     """Raises AssertionError for rows that can't be: behind each stands one of ``ends``; ``apart``: a metric whose values add
     up what is there."""
     last, n, possible = -np.inf, 0, _possible(data)

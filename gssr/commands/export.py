@@ -12,7 +12,7 @@ from gssr.commands.inputs import looking_at, traces_among
 
 if TYPE_CHECKING:
     from gssr.commands.printing import Bar
-    from gssr.convert.tables import Sink, Table
+    from gssr.convert.tables import ExportTable, Sink
     from gssr.model.verdicts.table import Table as Rules
     from gssr.store.output_file import Access
     from gssr.store.read.recording import RunReader
@@ -259,7 +259,7 @@ def _sink(options: argparse.Namespace, names: Sequence[str]) -> "Sink":
 
 
 def _export(
-    names: Mapping[str, str], sink: "Sink", tables: "Sequence[Table]", rules: "Rules", output: str
+    names: Mapping[str, str], sink: "Sink", tables: "Sequence[ExportTable]", rules: "Rules", output: str
 ) -> tuple[int, int]:  # fmt: skip
     """How many runs were exported, and the exit code. ``names``: of recordings, and what they are called."""
     from gssr.commands.printing import Bar

@@ -10,7 +10,7 @@ from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, put
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gssr.foreign.series import Told
+    from gssr.foreign.series import ImportHints
     from gssr.foreign.write import Named
 
 TOLD = (
@@ -80,10 +80,10 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     return export(first, options.output or os.path.splitext(first)[0] + ".sqlite", options.force_overwrite)
 
 
-def told_by(options: argparse.Namespace) -> "Told":
+def told_by(options: argparse.Namespace) -> "ImportHints":
     """What the options of TOLD say. Raises ValueError with a sentence."""
     from gssr.foreign.names import of_dcgm
-    from gssr.foreign.series import Told
+    from gssr.foreign.series import ImportHints
     from gssr.metrics import NAMES
 
     zone = None if options.timezone is None else _zone(options.timezone)
@@ -92,7 +92,7 @@ def told_by(options: argparse.Namespace) -> "Told":
     columns = None if options.columns is None else tuple(word.strip() for word in options.columns.split(","))
     if columns is not None and not all(columns):
         raise ValueError(f"--columns: {options.columns!r} names nothing between two commas")
-    return Told(
+    return ImportHints(
         None if options.start is None else _start(options.start, zone),
         None if options.interval is None else _interval(options.interval),
         zone,
@@ -138,7 +138,7 @@ def _zone(text: str) -> tzinfo:
         raise ValueError(f"--timezone: {text!r} is no zone: a name such as Europe/Zurich, UTC or +02:00") from None
 
 
-def _asked(options: argparse.Namespace, told: "Told") -> int:
+def _asked(options: argparse.Namespace, told: "ImportHints") -> int:
     """What a Prometheus server holds: nothing else here connects to another machine."""
     import time
 
@@ -164,7 +164,7 @@ def _asked(options: argparse.Namespace, told: "Told") -> int:
     return _written(ask, options.output, options.force_overwrite, told)
 
 
-def _imported(paths: list[str], output: str, replaces: bool, told: "Told") -> int:
+def _imported(paths: list[str], output: str, replaces: bool, told: "ImportHints") -> int:
     from gssr.commands.printing import Bar
     from gssr.foreign.open import files_in, open_files
     from gssr.foreign.write import Named
@@ -191,7 +191,7 @@ def _written(
     read: "Callable[[], list[Named]]",
     output: str,
     replaces: bool,
-    told: "Told",
+    told: "ImportHints",
     clear: "Callable[[], None]" = lambda: None,
 ) -> int:
     """Write the recording aside, and give it its name when it is whole. ``clear``: what is to be done before anything is

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Ints
-from gssr.convert.tables import Columns, Exported, Sink, Table
+from gssr.convert.tables import Columns, Exported, ExportTable, Sink
 from gssr.metrics import BY_NAME
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Table as Rules
@@ -24,7 +24,7 @@ def export(
     reader: RunReader,
     file: str,
     sink: Sink,
-    tables: Sequence[Table],
+    tables: Sequence[ExportTable],
     rules: Rules = TABLE,
     progress: Callable[[float], None] = lambda _: None,
 ) -> None:
@@ -47,7 +47,7 @@ def export(
     progress(1.0)
 
 
-def _rows(own: Exported, table: Table) -> Iterator[tuple[str | None, Columns]]:
+def _rows(own: Exported, table: ExportTable) -> Iterator[tuple[str | None, Columns]]:
     """A small table; without rows it has an empty piece, where it is not split by node."""
     assert table.rows is not None
     names = [column.name for column in table.columns]
@@ -66,7 +66,7 @@ def _rows(own: Exported, table: Table) -> Iterator[tuple[str | None, Columns]]:
 
 
 def _samples(
-    reader: RunReader, table: Table, sink: Sink, progress: Callable[[float], None]
+    reader: RunReader, table: ExportTable, sink: Sink, progress: Callable[[float], None]
 ) -> Iterator[tuple[str | None, Columns]]:
     """Raw samples by node, as many of one together as the sink wants or as there is memory for: GPU by GPU, each in the
     order of time. Of more nodes than the sink takes so many at a time: the file is gone through several times."""
@@ -134,7 +134,7 @@ def _of_one_node(number: Ints) -> Iterator[tuple[int, int]]:
     yield from zip([0, *edges.tolist()], [*edges.tolist(), len(number)], strict=True) if len(number) else ()
 
 
-def _of_a_node(reader: RunReader, table: Table, samples: Samples) -> tuple[str | None, Columns]:
+def _of_a_node(reader: RunReader, table: ExportTable, samples: Samples) -> tuple[str | None, Columns]:
     node, n = reader.gpus[int(samples.gpu[0])].node, len(samples.gpu)
     own: dict[str, NDArray[Any] | Sequence[Any]] = {
         "run_id": [reader.run.run_id] * n,

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from gssr.convert.tables import NODE, RUN, Columns, ExportError, Table, plain
+from gssr.convert.tables import NODE, RUN, Columns, ExportError, ExportTable, plain
 from gssr.metrics import BY_NAME
 from gssr.store.disk import allow_descriptors
 from gssr.store.format.schema import Column
@@ -32,7 +32,7 @@ _EXACT = {"energy": pa.float64(), "memory_used": pa.float64(), "clock_event_reas
 """Metrics that need all their digits: a counter, bytes, bits."""
 
 
-def type_of(table: Table, column: Column) -> pa.DataType:
+def type_of(table: ExportTable, column: Column) -> pa.DataType:
     """The Arrow type of a column. Metrics are float32, which holds 7 digits, more than any sensor gives; but for _EXACT,
     which are as in the recording. Times and all that is computed are float64."""
     if table.name == "samples" and column.name in BY_NAME:
@@ -59,10 +59,10 @@ class ParquetSink:
         self._folder, self._overwrite, self._access = folder, overwrite, access
         self._staged = ""
         self._run_id = ""
-        self._tables: Sequence[Table] = ()
+        self._tables: Sequence[ExportTable] = ()
         self._writers: dict[str, tuple[pq.ParquetWriter, BinaryIO]] = {}
 
-    def begin(self, run_id: str, tables: Sequence[Table]) -> None:
+    def begin(self, run_id: str, tables: Sequence[ExportTable]) -> None:
         """As in Sink."""
         self._run_id, self._tables = run_id, tables
         there = [place for place in map(self._place, tables) if os.path.lexists(place)]
@@ -70,7 +70,7 @@ class ParquetSink:
             raise ExportError(f"run {run_id!r} is in {self._folder} already; -f replaces it")
         self._staged = tempfile.mkdtemp(prefix=".gssr-export-", dir=self._folder)
 
-    def write(self, table: Table, node: str | None, columns: Columns) -> None:
+    def write(self, table: ExportTable, node: str | None, columns: Columns) -> None:
         """As in Sink."""
         folder = os.path.join(self._staged, table.name, folder_name(RUN, self._run_id))
         if table.per_node:
@@ -121,7 +121,7 @@ class ParquetSink:
             shutil.rmtree(self._staged, ignore_errors=True)
             self._staged = ""
 
-    def _place(self, table: Table) -> str:
+    def _place(self, table: ExportTable) -> str:
         return os.path.join(self._folder, table.name, folder_name(RUN, self._run_id))
 
     def _close(self) -> None:
@@ -132,7 +132,7 @@ class ParquetSink:
                 files.callback(writer.close)
 
 
-def _schema(table: Table, run_id: str, node: str | None) -> pa.Schema:
+def _schema(table: ExportTable, run_id: str, node: str | None) -> pa.Schema:
     """Fields carry what they mean and what they are measured in; the file which run and node it is about."""
     partition = (RUN, NODE) if table.per_node else (RUN,)
     fields = [

@@ -113,7 +113,7 @@ class Exported:
         return analyze(self.reader, Options(rules=self._rules))
 
 
-class Table(NamedTuple):
+class ExportTable(NamedTuple):
     """One table. ``about``: what a row is. ``per_node``: its files are split by node as well as by run. ``rows`` is None of
     ``samples``, which are never held as rows."""
 
@@ -133,10 +133,10 @@ class Sink(Protocol):
     rows_together: int
     """So many rows of a node's samples are worth waiting for, to be written together."""
 
-    def begin(self, run_id: str, tables: Sequence[Table]) -> None:
+    def begin(self, run_id: str, tables: Sequence[ExportTable]) -> None:
         """A run follows. Raises ExportError when it is there already."""
 
-    def write(self, table: Table, node: str | None, columns: Columns) -> None:
+    def write(self, table: ExportTable, node: str | None, columns: Columns) -> None:
         """Add rows; ``node`` is that of all of them where files are split by node."""
 
     def end(self) -> None:
@@ -233,23 +233,23 @@ def _use(name: str) -> Callable[[Exported], Rows]:
     return lambda own: (sound_rows(name, names, batch) for batch in use_rows(own.reader, name))
 
 
-EXPORTED: dict[str, Table] = {
+EXPORTED: dict[str, ExportTable] = {
     table.name: table
     for table in (
-        Table("runs", "one run: the recording's table of that name", _like_the_recording("runs"), _runs),
-        Table("processes", "one rank of a run", TABLES["processes"], _processes),
-        Table("gpus", "one GPU of a run", (*_like_the_recording("gpus"), PLACE), _gpus),
-        Table("events", "something that happened", _like_the_recording("events"), _events),
-        Table("summary", "one run in figures: what `gssr fleet` counts", RUN_COLUMNS, _summary),
-        Table("gpu_summary", "one GPU of a run in figures", GPU_COLUMNS, _gpu_summary),
-        Table("statistics", "one metric of a run, as `gssr analyze` prints it", _STATISTICS, _statistics),
-        Table("verdicts", "one verdict on a run, as `gssr analyze` prints it", _VERDICTS, _verdicts),
-        Table("breakdown", "one category of one GPU's time", _BREAKDOWN, _breakdown),
-        Table("host_samples", "one node and second", TABLES["host_samples"], _use("host_samples"), per_node=True),
-        Table("workload_samples", "one rank and second", TABLES["workload_samples"], _use("workload_samples")),
-        Table("gpu_processes", "one process on a GPU and look", (RUN_OF, *_like_the_recording("gpu_processes")),
+        ExportTable("runs", "one run: the recording's table of that name", _like_the_recording("runs"), _runs),
+        ExportTable("processes", "one rank of a run", TABLES["processes"], _processes),
+        ExportTable("gpus", "one GPU of a run", (*_like_the_recording("gpus"), PLACE), _gpus),
+        ExportTable("events", "something that happened", _like_the_recording("events"), _events),
+        ExportTable("summary", "one run in figures: what `gssr fleet` counts", RUN_COLUMNS, _summary),
+        ExportTable("gpu_summary", "one GPU of a run in figures", GPU_COLUMNS, _gpu_summary),
+        ExportTable("statistics", "one metric of a run, as `gssr analyze` prints it", _STATISTICS, _statistics),
+        ExportTable("verdicts", "one verdict on a run, as `gssr analyze` prints it", _VERDICTS, _verdicts),
+        ExportTable("breakdown", "one category of one GPU's time", _BREAKDOWN, _breakdown),
+        ExportTable("host_samples", "one node and second", TABLES["host_samples"], _use("host_samples"), per_node=True),
+        ExportTable("workload_samples", "one rank and second", TABLES["workload_samples"], _use("workload_samples")),
+        ExportTable("gpu_processes", "one process on a GPU and look", (RUN_OF, *_like_the_recording("gpu_processes")),
               _gpu_processes),
-        Table("samples", "one GPU and tick", (RUN_OF, Column(NODE, "TEXT", "the node"),
+        ExportTable("samples", "one GPU and tick", (RUN_OF, Column(NODE, "TEXT", "the node"),
               *_like_the_recording("samples")), None, per_node=True),
     )
 }  # fmt: skip

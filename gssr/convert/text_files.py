@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TextIO
 
-from gssr.convert.tables import Columns, ExportError, Table, plain
+from gssr.convert.tables import Columns, ExportError, ExportTable, plain
 from gssr.render.scale import cell
 from gssr.store.output_file import Access, new_file, output_folder
 
@@ -33,7 +33,7 @@ class TextSink:
         self._files: dict[str, TextIO] = {}
         self._run_ids: set[str] = set()
 
-    def begin(self, run_id: str, tables: Sequence[Table]) -> None:
+    def begin(self, run_id: str, tables: Sequence[ExportTable]) -> None:
         """As in Sink."""
         if run_id in self._run_ids:
             raise ExportError(f"run {run_id!r} was exported already, from another recording")
@@ -50,7 +50,7 @@ class TextSink:
                 _write_csv(file, [[column.name for column in table.columns]])
         self._run_ids.add(run_id)
 
-    def write(self, table: Table, node: str | None, columns: Columns) -> None:  # noqa: ARG002, the node is a column
+    def write(self, table: ExportTable, node: str | None, columns: Columns) -> None:  # noqa: ARG002, the node is a column
         """As in Sink."""
         rows = zip(*(plain(columns[column.name], column) for column in table.columns), strict=True)
         if self._kind == "csv":

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 
-from gssr.convert.tables import Columns, Sink, Table
+from gssr.convert.tables import Columns, ExportTable, Sink
 from gssr.model.traces.each_run import each_readable
 from gssr.model.traces.results import TraceAnalysis
 from gssr.model.traces.rules import TABLE
@@ -14,14 +14,15 @@ from gssr.store.format.schema import Column
 from gssr.traces.open import open_runs
 
 RUN = Column("run_id", "TEXT NOT NULL", "the run: the name of its file or folder")
-TRACE_TABLES: dict[str, Table] = {
-    f"trace_{name}": Table(f"trace_{name}", table.about, (RUN, *table.columns), None) for name, table in TABLES.items()
+TRACE_TABLES: dict[str, ExportTable] = {
+    f"trace_{name}": ExportTable(f"trace_{name}", table.about, (RUN, *table.columns), None)
+    for name, table in TABLES.items()
 }
 """All tables of traces. Times are ns from the trace's zero."""
 
 
 def export_traces(
-    paths: Sequence[str], sink: Sink, tables: Sequence[Table], metrics: Sequence[str] = ()
+    paths: Sequence[str], sink: Sink, tables: Sequence[ExportTable], metrics: Sequence[str] = ()
 ) -> tuple[int, Sequence[str]]:  # fmt: skip
     """Write these tables of the traces of each run, judged by the site's rules; ``metrics``: of one's own. Returns how many
     runs there are, and sentences about traces that can't be read. Raises TraceError where none can be, ExportError, OSError
@@ -36,7 +37,7 @@ def export_traces(
     return n, runs[0].problems
 
 
-def _export(trace: TraceAnalysis, run_id: str, sink: Sink, tables: Sequence[Table]) -> None:
+def _export(trace: TraceAnalysis, run_id: str, sink: Sink, tables: Sequence[ExportTable]) -> None:
     sink.begin(run_id, tables)
     try:
         for table in tables:
@@ -47,7 +48,7 @@ def _export(trace: TraceAnalysis, run_id: str, sink: Sink, tables: Sequence[Tabl
         raise
 
 
-def _columns(trace: TraceAnalysis, run_id: str, table: Table) -> Columns:
+def _columns(trace: TraceAnalysis, run_id: str, table: ExportTable) -> Columns:
     values = TABLES[table.name.removeprefix("trace_")].values(trace)
     n = len(next(iter(values.values())))
     return {"run_id": [run_id] * n, **values}

@@ -55,7 +55,7 @@ def until(blocks: Iterator[bytes], holds: Callable[[bytes], object]) -> list[byt
     return begun
 
 
-class Cells:
+class TextCells:
     """The cells of a block of whole lines: ``begin`` and ``end`` int64[cells] in ``text``, blanks around them cut; ``first``
     int64[lines + 1] the first cell of each line, ``lines`` int64[lines] where they begin. ``unread`` counts cells that were
     asked for a number, and are neither one nor a word for a missing one."""
@@ -192,7 +192,7 @@ class Cells:
 
 
 def key(word: bytes) -> int:
-    """What ``Cells.keys`` gives for a cell with this text."""
+    """What ``TextCells.keys`` gives for a cell with this text."""
     return int.from_bytes(word, "little")
 
 

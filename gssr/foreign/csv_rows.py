@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
-from gssr.foreign.cells import Cells, Lines, until
+from gssr.foreign.cells import Lines, TextCells, until
 from gssr.foreign.names import KEMPNERPULSE, MISSING, PULSE_DECIMALS, QUERY, Meant
-from gssr.foreign.series import ForeignError, Gpu, Note, Series, Source, Told
-from gssr.foreign.tables import Layout, RowValues, Table, clean
-from gssr.foreign.times import Clock, Rows, stamps
+from gssr.foreign.series import ByteSource, ForeignError, ForeignGpu, ForeignSeries, ImportHints, Note
+from gssr.foreign.tables import HeaderLayout, RowTable, RowValues, clean
+from gssr.foreign.times import Clock, FileRows, stamps
 from gssr.metrics import RATIO
 
 _BURST_SECONDS = 0.010001
@@ -62,14 +62,14 @@ _PULSE = Dialect(
 _IS_PULSE = re.compile(rb"(?m)^(?:[a-z]\w*,)*gpu_id\b")
 
 
-def read(source: Source, told: Told) -> Series:
+def read(source: ByteSource, told: ImportHints) -> ForeignSeries:
     """The series of one file, followed where it grows. Taking its pieces raises ForeignError where nothing can be read."""
     lines = Lines(source.chunks)
     blocks = iter(lines)
     begun = until(blocks, len)
     dialect = _PULSE if begun and _IS_PULSE.search(begun[-1]) else _SMI
     every = chain(begun, blocks)
-    return Table(dialect.kind, source, told, lambda table: _File(table, dialect).rows(every, lines)).series
+    return RowTable(dialect.kind, source, told, lambda table: _File(table, dialect).rows(every, lines)).series
 
 
 class _Header(NamedTuple):
@@ -77,7 +77,7 @@ class _Header(NamedTuple):
 
     names: tuple[str, ...]
     at: dict[str, int]
-    layout: Layout
+    layout: HeaderLayout
 
     def place(self, names: tuple[str, ...]) -> int | None:
         """Of the first of these columns that there is."""
@@ -87,7 +87,7 @@ class _Header(NamedTuple):
 class _File:
     """What stands in one file, block by block."""
 
-    def __init__(self, table: Table, dialect: Dialect) -> None:
+    def __init__(self, table: RowTable, dialect: Dialect) -> None:
         self._table, self._dialect = table, dialect
         told = table.told.columns
         self._header = self._parsed(told) if told else None
@@ -95,13 +95,13 @@ class _File:
         self._nodes: set[bytes] = set()
         self._is_noted = False
 
-    def rows(self, blocks: Iterator[bytes], lines: Lines) -> Iterator[Rows | None]:
+    def rows(self, blocks: Iterator[bytes], lines: Lines) -> Iterator[FileRows | None]:
         """The rows of whole lines; None where there are no more at the moment."""
         for block in blocks:
             if not block:
                 yield None
                 continue
-            cells = Cells(block, comma=True)
+            cells = TextCells(block, comma=True)
             for first, last, header, plain in self._runs(cells):
                 if header.layout.columns:
                     made = self._made(cells, np.arange(first, last)[plain[first:last]], header)
@@ -109,7 +109,7 @@ class _File:
                         yield made
         self._table.rest = lines.rest
 
-    def _runs(self, cells: Cells) -> Iterator[tuple[int, int, _Header, Flags]]:
+    def _runs(self, cells: TextCells) -> Iterator[tuple[int, int, _Header, Flags]]:
         """The lines under one header, from and to; which of all lines are neither headers nor blank."""
         count, first = cells.count, cells.first[:-1]
         plain = (count > 1) | (cells.end[first] > cells.begin[first])
@@ -143,7 +143,7 @@ class _File:
             raise ForeignError(f"{self._table.source.path}: no column says which GPU a row is of, and none when it was")
         return header
 
-    def _made(self, cells: Cells, lines: Ints, header: _Header) -> Rows | None:
+    def _made(self, cells: TextCells, lines: Ints, header: _Header) -> FileRows | None:
         fits = cells.count[lines] == header.layout.width
         self._table.odd += int((~fits).sum())
         first = cells.first[lines[fits]]
@@ -165,9 +165,9 @@ class _File:
                 return None
         values = RowValues(self._table, cells, header.layout, lambda place: first + place)
         gpu = self._table.gpus(keys, lambda row: self._gpu(cells, int(first[row]), int(keys[row]), header), values)
-        return Rows(gpu, seconds, clock, values.metrics())
+        return FileRows(gpu, seconds, clock, values.metrics())
 
-    def _keys(self, cells: Cells, first: Ints, header: _Header, seconds: Floats) -> tuple[Ints, Flags]:
+    def _keys(self, cells: TextCells, first: Ints, header: _Header, seconds: Floats) -> tuple[Ints, Flags]:
         """Numbers that tell the GPUs of rows apart, and which rows say one."""
         node = header.place(self._dialect.node)
         nodes, each = cells.distinct(first + node) if node is not None else (first * 0, first[:0])
@@ -195,7 +195,7 @@ class _File:
             self._table.series.notes.append(Note(_IN_ORDER))
         return places, kept
 
-    def _gpu(self, cells: Cells, first: int, number: int, header: _Header) -> tuple[Hashable, Gpu]:
+    def _gpu(self, cells: TextCells, first: int, number: int, header: _Header) -> tuple[Hashable, ForeignGpu]:
         told = {
             what: _said(cells.word(first + place))
             for what, names in (("uuid", self._dialect.uuid), ("name", self._dialect.name), ("number", self._dialect.number),
@@ -205,7 +205,7 @@ class _File:
         said = told.get("number")
         device = int(said) if said and said.isascii() and said.isdigit() and len(said) < 5 else None
         node = told.get("node") or self._table.told.host
-        gpu = Gpu(node, device, told.get("uuid"), told.get("name"), driver_version=told.get("driver"))
+        gpu = ForeignGpu(node, device, told.get("uuid"), told.get("name"), driver_version=told.get("driver"))
         for name in self._dialect.ids:
             if name in header.at and (word := _said(cells.word(first + header.at[name]))):
                 return (node, name, word), gpu

@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Flags, Ints
-from gssr.foreign.cells import Cells, Lines, key, until
+from gssr.foreign.cells import Lines, TextCells, key, until
 from gssr.foreign.names import DCGMI_DMON, SMI_DMON
-from gssr.foreign.series import ForeignError, Gpu, Note, Series, Source, Told
-from gssr.foreign.tables import MOST_GPUS, Layout, RowValues, Table
-from gssr.foreign.times import Clock, Rows, stamps
+from gssr.foreign.series import ByteSource, ForeignError, ForeignGpu, ForeignSeries, ImportHints, Note
+from gssr.foreign.tables import MOST_GPUS, HeaderLayout, RowTable, RowValues
+from gssr.foreign.times import Clock, FileRows, stamps
 
 _HEADER = re.compile(rb"#\s*(?:Entity\s|(?:Date[\s,]+)?(?:Time[\s,]+)?gpu[\s,])")
 _UNITS = re.compile(rb"#\s*(?:YYYYMMDD|HH:MM:SS|Idx)\b")
@@ -35,7 +35,7 @@ class _Header(NamedTuple):
     text: bytes
     in_front: int
     starts: Ints
-    layout: Layout
+    layout: HeaderLayout
     is_dcgm: bool
     stamp: int
     clock: bool
@@ -51,7 +51,7 @@ class _Found(NamedTuple):
     end: Ints
 
 
-def read(source: Source, told: Told) -> Series:
+def read(source: ByteSource, told: ImportHints) -> ForeignSeries:
     """The series of one log, followed where it grows. Raises ForeignError, also while its pieces are taken."""
     lines = Lines(source.chunks)
     blocks = iter(lines)
@@ -60,24 +60,24 @@ def read(source: Source, told: Told) -> Series:
     if found is None:
         raise ForeignError(f"{source.path}: has no header of dcgmi dmon or nvidia-smi dmon")
     kind = "dcgmi-dmon" if b"Entity" in found[0] else "nvidia-smi-dmon"
-    return Table(kind, source, told, lambda table: _Log(table, lines).rows(chain(begun, blocks))).series
+    return RowTable(kind, source, told, lambda table: _Log(table, lines).rows(chain(begun, blocks))).series
 
 
 class _Log:
     """What stands in one log, block by block."""
 
-    def __init__(self, table: Table, lines: Lines) -> None:
+    def __init__(self, table: RowTable, lines: Lines) -> None:
         self._table, self._lines = table, lines
         self._header: _Header | None = None
         self._noted: set[str] = set()
 
-    def rows(self, blocks: Iterator[bytes]) -> Iterator[Rows | None]:
+    def rows(self, blocks: Iterator[bytes]) -> Iterator[FileRows | None]:
         """The rows of whole lines; None where there are no more at the moment."""
         for block in blocks:
             if not block:
                 yield None
                 continue
-            cells = Cells(block, comma=False)
+            cells = TextCells(block, comma=False)
             for first, last, header, plain in self._runs(cells):
                 if header.layout.columns and (
                     made := self._made(cells, np.arange(first, last)[plain[first:last]], header)
@@ -85,7 +85,7 @@ class _Log:
                     yield made
         self._table.rest = self._lines.rest
 
-    def _runs(self, cells: Cells) -> Iterator[tuple[int, int, _Header, Flags]]:
+    def _runs(self, cells: TextCells) -> Iterator[tuple[int, int, _Header, Flags]]:
         """The lines under one header, from and to; which of all lines are no headers."""
         sharp = np.flatnonzero(cells.text == 35)
         which = np.unique(np.searchsorted(cells.lines, sharp, "right") - 1)
@@ -122,7 +122,7 @@ class _Log:
         layout = self._table.layout([name.lower() for name in names[stamp + 1 :]], SMI_DMON)
         return _Header(text, in_front, np.empty(0, np.int64), layout, False, stamp, "Time" in names[:stamp])
 
-    def _made(self, cells: Cells, lines: Ints, header: _Header) -> Rows | None:
+    def _made(self, cells: TextCells, lines: Ints, header: _Header) -> FileRows | None:
         found = self._of_dcgm(cells, lines, header) if header.is_dcgm else self._of_smi(cells, lines, header)
         if not len(found.keys):
             return None
@@ -135,19 +135,19 @@ class _Log:
             seconds[stamped] = times
             if clock == "none":
                 raise ForeignError(f"{self._table.source.path}: has words before its rows that are no times")
-        return Rows(gpu, seconds, clock, values.metrics())
+        return FileRows(gpu, seconds, clock, values.metrics())
 
-    def _gpu(self, number: int) -> tuple[Hashable, Gpu]:
+    def _gpu(self, number: int) -> tuple[Hashable, ForeignGpu]:
         index, is_instance = divmod(number, 2)
         node = self._table.told.host
-        return number, Gpu(node, mig=f"GPU-I {index}") if is_instance else Gpu(node, index)
+        return number, ForeignGpu(node, mig=f"GPU-I {index}") if is_instance else ForeignGpu(node, index)
 
     def _note(self, text: str) -> None:
         if text not in self._noted:
             self._noted.add(text)
             self._table.series.notes.append(Note(text))
 
-    def _of_smi(self, cells: Cells, lines: Ints, header: _Header) -> _Found:
+    def _of_smi(self, cells: TextCells, lines: Ints, header: _Header) -> _Found:
         """Lines of as many words as the header has, the GPU's number where it says gpu."""
         n = header.layout.width
         fits = cells.count[lines] == header.in_front + header.stamp + 1 + n
@@ -165,7 +165,7 @@ class _Log:
         return _Found(2 * number[fits].astype(np.int64), place[:, None] + 1 + np.arange(n), begin,
                       np.where(has, cells.end[to - 1], begin))  # fmt: skip
 
-    def _of_dcgm(self, cells: Cells, lines: Ints, header: _Header) -> _Found:
+    def _of_dcgm(self, cells: TextCells, lines: Ints, header: _Header) -> _Found:
         """Lines with GPU or GPU-I and a number, behind a time or not."""
         first, count, n = cells.first[lines], cells.count[lines], header.layout.width
         entity = np.full(len(lines), -1)
@@ -195,7 +195,7 @@ class _Log:
                       np.where(has, cells.end[entity - 1], begin))  # fmt: skip
 
     @staticmethod
-    def _by_position(cells: Cells, header: _Header, entity: Ints, count: Ints, table: Ints, rows: Ints) -> Flags:
+    def _by_position(cells: TextCells, header: _Header, entity: Ints, count: Ints, table: Ints, rows: Ints) -> Flags:
         """Set in these rows of ``table`` which of so many cells stands in which column; whether all of a row's do in one."""
         count = np.where(count < len(header.starts), count, 0)
         which = np.repeat(np.arange(len(rows)), count)
@@ -207,7 +207,7 @@ class _Log:
         good: Flags = (np.bincount(which[fits], minlength=len(rows)) == count) & (count > 0)
         return good
 
-    def _count_others(self, cells: Cells, lines: Ints) -> None:
+    def _count_others(self, cells: TextCells, lines: Ints) -> None:
         for line in lines.tolist():
             words = cells.line(line).split()
             kind = next((word.decode() for word in words[:_IN_FRONT] if word in _OTHERS), "")

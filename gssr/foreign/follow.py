@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from select import select
 
 from gssr.foreign.open import NOTHING, STREAMED, Bytes, Looked, streamed
-from gssr.foreign.series import ForeignError, Told
+from gssr.foreign.series import ForeignError, ImportHints
 from gssr.foreign.write import Cursor, RunFrom
 from gssr.recognise import recognise
 from gssr.store.read.open import PRIVATE, RecordingError, private_folder
@@ -33,7 +33,7 @@ def is_growing(path: str) -> bool:
     return recent and recognise(path).kind in STREAMED and os.path.isfile(path)
 
 
-def follow(path: str, recording: str, told: Told, goes_on: Callable[[], bool]) -> None:
+def follow(path: str, recording: str, told: ImportHints, goes_on: Callable[[], bool]) -> None:
     """Write what a file says into a new recording, as it comes, until it has not grown for SILENT_SECONDS or ``goes_on``
     says no. Raises RecordingError."""
     run = RunFrom(Writer(recording), told)

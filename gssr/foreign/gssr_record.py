@@ -14,10 +14,10 @@ from datetime import datetime
 import numpy as np
 
 from gssr.arrays import Floats, Ints
-from gssr.foreign.cells import Cells
+from gssr.foreign.cells import TextCells
 from gssr.foreign.json_file import contents, text, whole
 from gssr.foreign.names import OF_GPUS, known, of_dcgm
-from gssr.foreign.series import ForeignError, Gpu, Note, Piece, Series, Told, in_order, plain
+from gssr.foreign.series import ForeignError, ForeignGpu, ForeignSeries, ImportHints, Note, SeriesPiece, in_order, plain
 from gssr.metrics import BY_NAME
 
 _HEAD = ("timestamp", "gpuId")
@@ -34,7 +34,7 @@ _ROUNDED = 10
 ten values at most."""
 
 
-def read(paths: Sequence[str], told: Told) -> list[Series]:
+def read(paths: Sequence[str], told: ImportHints) -> list[ForeignSeries]:
     """The runs that files tell of: one for each folder, which is a step. Raises ForeignError where there is none."""
     steps: dict[str, list[str]] = {}
     for path in sorted(paths, key=lambda path: (len(path), path)):
@@ -51,7 +51,7 @@ def read(paths: Sequence[str], told: Told) -> list[Series]:
     return found
 
 
-def _step(files: Sequence[str], told: Told) -> Series:
+def _step(files: Sequence[str], told: ImportHints) -> ForeignSeries:
     notes = [Note("each sample is the mean of the second before it; of shares two digits are kept")]
     tables: list[tuple[str, _Table]] = []
     for file in files:
@@ -71,8 +71,8 @@ def _step(files: Sequence[str], told: Told) -> Series:
     world = whole(meta.get("step_ntasks"))
     if len(tables) > 1:
         notes.append(Note("the files do not say which nodes they are of: each is called after its file"))
-    gpus: list[Gpu] = []
-    pieces: list[Piece] = []
+    gpus: list[ForeignGpu] = []
+    pieces: list[SeriesPiece] = []
     n_unknown, n_bad = 0, 0
     for file, table in tables:
         stem = os.path.basename(file).partition(".")[0]
@@ -80,12 +80,12 @@ def _step(files: Sequence[str], told: Told) -> Series:
         ids, position = np.unique(table.gpu, return_inverse=True)
         total = table.memory_total()
         gpus += [
-            Gpu(node=stem if len(tables) > 1 else told.host, device_index=int(device),
+            ForeignGpu(node=stem if len(tables) > 1 else told.host, device_index=int(device),
                 rank=int(number[1]) if number and world == len(tables) else None,
                 memory_total=total.get(int(device)))
             for device in ids
         ]  # fmt: skip
-        pieces.append(Piece(position + len(gpus) - len(ids), start + table.seconds, table.values(position)))
+        pieces.append(SeriesPiece(position + len(gpus) - len(ids), start + table.seconds, table.values(position)))
         n_unknown, n_bad = n_unknown + table.n_unknown, n_bad + table.n_bad
     if n_unknown:
         notes.append(Note(f"numbers above 2e9 were written as 0: {n_unknown:,} means that are 0 beside a minimum or maximum "
@@ -96,7 +96,7 @@ def _step(files: Sequence[str], told: Told) -> Series:
     if unknown:
         notes.append(Note(f"columns that GSSR does not know are left out: {', '.join(map(plain, unknown[:10]))}"))
     command = [text(meta.get("executable")) or "", *_WORD.findall(meta.get("arguments", ""))]
-    return Series(
+    return ForeignSeries(
         "gssr-record", in_order(pieces), gpus, notes, sampling_seconds=told.interval,
         label=_named(meta.get("jobname"), "nojobname"), command=tuple(command) if command[0] else (),
         job_id=_named(meta.get("jobid"), "0") or (job[2] if job else None),
@@ -124,7 +124,7 @@ class _Table:
             name for name in names[2:]
             if name.endswith("_avg") and name[:-4] not in self._fields and name not in _MEMORY
         ]  # fmt: skip
-        cells = Cells(body[: body.rfind(b"\n") + 1], comma=True)  # what is behind the last one may be cut off
+        cells = TextCells(body[: body.rfind(b"\n") + 1], comma=True)  # what is behind the last one may be cut off
         first = cells.first[:-1][cells.count == len(names)]
         time, gpu = cells.numbers(first), cells.numbers(first + 1)
         rows = (time >= 0) & (time < _HUGE) & (gpu >= 0) & (gpu < 1 << 31) & (gpu == np.floor(gpu))

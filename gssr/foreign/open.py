@@ -11,12 +11,12 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from gssr.foreign.json_file import check_unpacked
-from gssr.foreign.series import ForeignError, Note, Piece, Series, Source, Told
+from gssr.foreign.series import ByteSource, ForeignError, ForeignSeries, ImportHints, Note, SeriesPiece
 from gssr.foreign.write import Named, write
 from gssr.recognise import FOREIGN, recognise
 from gssr.store.read.open import PRIVATE, private_folder
 
-NOTHING = Told()
+NOTHING = ImportHints()
 STREAMED = {
     "dcgmi-dmon": "dmon",
     "nvidia-smi-dmon": "dmon",
@@ -117,7 +117,7 @@ class Bytes:
             raise ForeignError(f"{self._path}: can't be read: {error.strerror}") from None
 
 
-def files_in(paths: Sequence[str], told: Told = NOTHING) -> dict[str, list[str]]:
+def files_in(paths: Sequence[str], told: ImportHints = NOTHING) -> dict[str, list[str]]:
     """The metric files of other tools among these files and in these folders, however deep, by the keys of STREAMED and
     WHOLE. A table whose columns the user tells need not tell what it is. Raises ForeignError for a file that is none, and a
     folder without any."""
@@ -164,7 +164,7 @@ def _kind(path: str) -> str:
 
 
 def open_files(
-    files: Mapping[str, Sequence[str]], told: Told, took: Callable[[int], None] | None = None
+    files: Mapping[str, Sequence[str]], told: ImportHints, took: Callable[[int], None] | None = None
 ) -> list[Named]:  # fmt: skip
     """What these files (``files_in``) say, not yet read: ``took`` is told how many bytes were. Raises ForeignError."""
     found = []
@@ -182,16 +182,16 @@ def _reader(name: str) -> Callable[..., Any]:
     return read
 
 
-def streamed(kind: str, path: str, data: Bytes, told: Told) -> Named:
+def streamed(kind: str, path: str, data: Bytes, told: ImportHints) -> Named:
     """A series of one file of a kind in STREAMED. Raises ForeignError."""
     try:
         modified = os.stat(path).st_mtime
     except OSError as error:
         raise ForeignError(f"{path}: can't be read: {error.strerror}") from None
-    series: Series = _reader(kind)(Source(path, iter(data), modified), told)
+    series: ForeignSeries = _reader(kind)(ByteSource(path, iter(data), modified), told)
     pieces = series.pieces
 
-    def until_problem() -> Iterator[Piece]:
+    def until_problem() -> Iterator[SeriesPiece]:
         yield from pieces
         if data.problem:
             series.notes.append(Note(data.problem))

@@ -8,8 +8,8 @@ import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.foreign.json_file import JsonElements, floats, text
-from gssr.foreign.prometheus_series import NOTHING, Table
-from gssr.foreign.series import ForeignError, Note, Series, Told, plain
+from gssr.foreign.prometheus_series import NOTHING, SeriesTable
+from gssr.foreign.series import ForeignError, ForeignSeries, ImportHints, Note, plain
 from gssr.store.format.limits import LATEST
 
 KIND = "prometheus-range"
@@ -24,7 +24,7 @@ _Sampled = tuple[dict[str, str], Floats, Floats]
 """Labels of a series, times in unix s, and values."""
 
 
-def read(paths: Sequence[str], told: Told) -> list[Series]:
+def read(paths: Sequence[str], told: ImportHints) -> list[ForeignSeries]:
     """One run of all answers that overlap in time, as of one query a metric. Raises ForeignError where there is none."""
     answers, problems = [], []
     for path in paths:
@@ -35,10 +35,10 @@ def read(paths: Sequence[str], told: Told) -> list[Series]:
             problems.append(str(error))
     found = []
     for own, said in _groups(answers):
-        series = Series(KIND, iter(()), sampling_seconds=told.interval)
+        series = ForeignSeries(KIND, iter(()), sampling_seconds=told.interval)
         series.notes += [Note(each) for each in dict.fromkeys([*said, *problems])]
         problems = []
-        table = Table(series, told)
+        table = SeriesTable(series, told)
         taken = numbered(own, table, told, series)
         series.pieces = table.pieces(*taken)
         table.finish()
@@ -49,7 +49,7 @@ def read(paths: Sequence[str], told: Told) -> list[Series]:
     return found
 
 
-def _nothing(answers: Sequence[tuple[list[_Sampled], list[str]]], told: Told) -> str:
+def _nothing(answers: Sequence[tuple[list[_Sampled], list[str]]], told: ImportHints) -> str:
     every = [labels for own, _ in answers for labels, _, _ in own]
     if every and told.metric is None and not any("__name__" in labels for labels in every):
         return "does not say which metric its values are of: --metric NAME tells it"
@@ -147,7 +147,7 @@ def step_of(every: Sequence[_Sampled]) -> float | None:
     return min((own for own in medians if own > 0), default=None)
 
 
-def numbered(every: Sequence[_Sampled], table: Table, told: Told, series: Series) -> Samples:
+def numbered(every: Sequence[_Sampled], table: SeriesTable, told: ImportHints, series: ForeignSeries) -> Samples:
     """All samples of metrics that are known, by numbers of ``table``, at times of one grid."""
     parts: list[Samples] = []
     nameless = 0
@@ -180,6 +180,6 @@ def numbered(every: Sequence[_Sampled], table: Table, told: Told, series: Series
     return own_, times, values
 
 
-def _say(series: Series, text: str) -> None:
+def _say(series: ForeignSeries, text: str) -> None:
     if Note(text) not in series.notes:
         series.notes.append(Note(text))

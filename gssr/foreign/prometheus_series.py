@@ -23,7 +23,7 @@ from gssr.foreign.names import (
     known,
     of_dcgm,
 )  # fmt: skip
-from gssr.foreign.series import Gpu, Note, Piece, Series, Told, plain
+from gssr.foreign.series import ForeignGpu, ForeignSeries, ImportHints, Note, SeriesPiece, plain
 from gssr.metrics import METRICS, NAMES
 from gssr.prometheus import FAMILIES
 from gssr.store.format.limits import MOST_GPUS
@@ -63,15 +63,15 @@ class _Own(NamedTuple):
     has_pod: bool
 
 
-class Table:
+class SeriesTable:
     """The series of some files. ``add`` knows one by its name and labels, ``pieces`` makes rows of their values, which go
     into ``series``."""
 
-    def __init__(self, series: Series, told: Told) -> None:
+    def __init__(self, series: ForeignSeries, told: ImportHints) -> None:
         self._series, self._told = series, told
         self._ids: dict[tuple[str, frozenset[tuple[str, str]]], int] = {}
         self._own: list[_Own] = []
-        self._gpus: list[Gpu] = []
+        self._gpus: list[ForeignGpu] = []
         self._places: dict[tuple[str | None, str | int | None, str | None], int] = {}
         self._parent: dict[int, tuple[str | None, str | int | None]] = {}
         self._positions: dict[int, int] = {}
@@ -127,7 +127,7 @@ class Table:
             return None
         own = (None, uuid) if uuid is not None else (node, index)
         key = *own, mig
-        found = Gpu(
+        found = ForeignGpu(
             node=node, device_index=index, uuid=uuid, name=first(_NAMES), driver_version=first(_DRIVERS), mig=mig,
             rank=whole(labels.get("rank")),
         )  # fmt: skip
@@ -140,7 +140,7 @@ class Table:
                 self._parent[len(self._gpus)] = own
             self._gpus.append(found)
         at = self._places[key]
-        pairs = zip(Gpu._fields, self._gpus[at], found, strict=True)
+        pairs = zip(ForeignGpu._fields, self._gpus[at], found, strict=True)
         more: dict[str, Any] = {field: new for field, old, new in pairs if old is None and new is not None}
         self._gpus[at] = self._gpus[at]._replace(**more)
         return at
@@ -160,7 +160,7 @@ class Table:
             self._said.add(note)
             self._series.notes.append(Note(note))
 
-    def pieces(self, of: Ints, time: Floats, values: Floats) -> Iterator[Piece]:
+    def pieces(self, of: Ints, time: Floats, values: Floats) -> Iterator[SeriesPiece]:
         """Rows, ascending in time, of ``values`` float64[n] of series ``of`` (as ``add`` numbers them) at ``time``,
         unix s, in any order; those of one row have equal times."""
         order = np.argsort(time, kind="stable")
@@ -175,7 +175,7 @@ class Table:
             if len(piece.time):
                 yield piece
 
-    def _piece(self, of: Ints, time: Floats, raw: Floats) -> Piece:
+    def _piece(self, of: Ints, time: Floats, raw: Floats) -> SeriesPiece:
         """``time`` ascends."""
         self._refresh()
         own = self._table
@@ -211,7 +211,7 @@ class Table:
         position = np.array([self._positions.get(each, 0) for each in range(len(self._gpus))], np.int64)
         if len(self._jobs) == 1 and self._series.job_id is None:
             self._series.job_id = next(iter(self._jobs))
-        return Piece(position[at[has_any]], when[has_any], {name: own_[has_any] for name, own_ in found.items()})
+        return SeriesPiece(position[at[has_any]], when[has_any], {name: own_[has_any] for name, own_ in found.items()})
 
     def _describe(self, at: Ints, table: Floats) -> None:
         """What is told of the GPUs as if it were a metric, where it is not known yet."""

@@ -17,8 +17,8 @@ import numpy as np
 from gssr.foreign.json_file import decode
 from gssr.foreign.names import ROWS
 from gssr.foreign.prometheus_range import KIND, answer_of, numbered, sampled, step_of
-from gssr.foreign.prometheus_series import Table
-from gssr.foreign.series import ForeignError, Note, Piece, Series, Told, plain
+from gssr.foreign.prometheus_series import SeriesTable
+from gssr.foreign.series import ForeignError, ForeignSeries, ImportHints, Note, SeriesPiece, plain
 from gssr.prometheus import FAMILIES
 
 POINTS = 11_000
@@ -121,7 +121,7 @@ def _refusal(error: urllib.error.HTTPError) -> str:
     return f"refuses with {error.code} {plain(said or error.reason, 200)}{cure}"
 
 
-def read_server(url: str, begin: float, end: float, told: Told, token: str | None) -> Series:
+def read_server(url: str, begin: float, end: float, told: ImportHints, token: str | None) -> ForeignSeries:
     """The metrics of GPUs between two unix times, s, that the server at ``url`` holds, ``told.interval`` s apart (None: as
     it asks for them itself), of ``told.host`` alone where that is told. ``token`` (see ``token_of``) is sent as a Bearer
     token; without it a user and a password in ``url``, which are recorded nowhere. The series is there when the server has
@@ -131,7 +131,9 @@ def read_server(url: str, begin: float, end: float, told: Told, token: str | Non
         raise ForeignError(f"{server.name}: there is no time between --from and --to")
     selector, labels = _selected(server, begin, end, told.host)
     step = told.interval or _own_step(server, labels[0], end) or _STEP
-    series = Series(KIND, iter(()), sampling_seconds=told.interval, label=server.name, started_at=begin, ended_at=end)
+    series = ForeignSeries(
+        KIND, iter(()), sampling_seconds=told.interval, label=server.name, started_at=begin, ended_at=end
+    )
     series.pieces = _pieces(server, selector, len(labels), np.array([begin, end, step]), told, series)
     return series
 
@@ -172,9 +174,11 @@ def _own_step(server: _Server, labels: Mapping[str, str], end: float) -> float |
     return None if step is None else max(round(step, 1), 0.1)
 
 
-def _pieces(server: _Server, selector: str, n_series: int, asked: Any, told: Told, series: Series) -> Iterator[Piece]:
+def _pieces(
+    server: _Server, selector: str, n_series: int, asked: Any, told: ImportHints, series: ForeignSeries
+) -> Iterator[SeriesPiece]:
     begin, end, step = asked.tolist()
-    table = Table(series, told)
+    table = SeriesTable(series, told)
     points = int(max(2, min(POINTS, _VALUES // max(n_series, 1))))
     said: list[str] = []
     n = 0

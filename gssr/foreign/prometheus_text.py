@@ -13,9 +13,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
-from gssr.foreign.cells import Cells
-from gssr.foreign.prometheus_series import NOTHING, Table
-from gssr.foreign.series import ForeignError, Note, Piece, Series, Source, Told
+from gssr.foreign.cells import TextCells
+from gssr.foreign.prometheus_series import NOTHING, SeriesTable
+from gssr.foreign.series import ByteSource, ForeignError, ForeignSeries, ImportHints, Note, SeriesPiece
 from gssr.foreign.times import placed, until_first
 from gssr.store.format.limits import LATEST
 
@@ -41,9 +41,9 @@ _INTERVAL = 1.0
 """s between scrapes without times, where nobody tells."""
 
 
-def read(source: Source, told: Told) -> Series:
+def read(source: ByteSource, told: ImportHints) -> ForeignSeries:
     """The series of a file. Pieces raise nothing: what is no sample is left out, and a note says so."""
-    series = Series("prometheus", iter(()), sampling_seconds=told.interval)
+    series = ForeignSeries("prometheus", iter(()), sampling_seconds=told.interval)
     series.pieces = _Reader(source, told, series).pieces()
     return series
 
@@ -61,7 +61,7 @@ class _Samples(NamedTuple):
 class _Lines:
     """The samples of lines."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: SeriesTable) -> None:
         self._table = table
         self._known: dict[bytes, int] = {}
         self.names: list[str] = []
@@ -87,7 +87,7 @@ class _Lines:
         self._is_headed = bool(headed[-1])
         if not series:
             return _Samples(np.empty(0, np.int64), np.empty(0), np.empty(0), headed[:-1])
-        cells = Cells(b"\n".join(rests).translate(_BLANKS_ALONE_PART) + b"\n", comma=False)
+        cells = TextCells(b"\n".join(rests).translate(_BLANKS_ALONE_PART) + b"\n", comma=False)
         sound = (cells.count == 1) | (cells.count == 2)
         first, is_timed = cells.first[:-1][sound], cells.count[sound] == 2
         values, times = cells.numbers(first), np.full(len(first), np.nan)
@@ -145,9 +145,9 @@ class _Reader:
     """Turns samples into rows. Without times each scrape is one moment, and a new one begins where a series comes again.
     With times a row is complete when later scrapes have come, or, where metrics stand one behind the other, at the end."""
 
-    def __init__(self, source: Source, told: Told, series: Series) -> None:
+    def __init__(self, source: ByteSource, told: ImportHints, series: ForeignSeries) -> None:
         self._source, self._told, self._series = source, told, series
-        self._table = Table(series, told)
+        self._table = SeriesTable(series, told)
         self._lines = _Lines(self._table)
         self._held: list[tuple[Ints, Floats, Floats]] = []
         """Series, values, and times, or numbers of scrapes."""
@@ -166,15 +166,15 @@ class _Reader:
         self._arrived: dict[int, float] = {}
         """When later ones came, s after that."""
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self) -> Iterator[SeriesPiece]:
         """All rows, ascending in time. Raises ForeignError where there is none."""
         rows = self._rows()
-        every: Iterator[Piece | None] = chain(list(until_first(rows)), rows)
+        every: Iterator[SeriesPiece | None] = chain(list(until_first(rows)), rows)
         if not self._has_times and self._told.start is None:
             every = placed(every, lambda last: self._source.modified - last)
         yield from (piece for piece in every if piece is not None)
 
-    def _rows(self) -> Iterator[Piece | None]:
+    def _rows(self) -> Iterator[SeriesPiece | None]:
         """Rows, at times from 0 on where nobody tells any; None where nothing new is there."""
         rest, idle = b"", 0
         for chunk in self._source.chunks:
@@ -254,7 +254,7 @@ class _Reader:
         self._in_scrape[own[max(begin, 0) :]] = True
         return numbers
 
-    def _out(self, is_end: bool) -> Iterator[Piece]:
+    def _out(self, is_end: bool) -> Iterator[SeriesPiece]:
         """The rows that are complete; ``is_end``: all that is held."""
         if not self._held or (self._has_times and self._order != "scrapes" and not is_end):
             return

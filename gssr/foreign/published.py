@@ -16,7 +16,7 @@ import numpy as np
 
 from gssr.arrays import Floats
 from gssr.foreign.names import MEMORY_TOTAL, OF_GPUS, known, of_dcgm
-from gssr.foreign.series import ForeignError, Gpu, Note, Piece, Series, Told, in_order, plain
+from gssr.foreign.series import ForeignError, ForeignGpu, ForeignSeries, ImportHints, Note, SeriesPiece, in_order, plain
 
 TIMELESS = (
     "the older GSSR kept no times: the samples of a rank are spread evenly up to its end, each may be earlier or later by "
@@ -44,7 +44,7 @@ class Rank(NamedTuple):
     world_size: int | None = None
 
 
-def runs_of(ranks: Sequence[Rank], told: Told, notes: Sequence[str]) -> list[Series]:
+def runs_of(ranks: Sequence[Rank], told: ImportHints, notes: Sequence[str]) -> list[ForeignSeries]:
     """A run for each step of each job; ``notes`` are said of each. Raises ForeignError where there is no sample."""
     steps: dict[tuple[str | None, str | None], list[Rank]] = {}
     for rank in ranks:
@@ -64,12 +64,12 @@ def _length(columns: Mapping[str, Floats]) -> int:
     return max(map(len, columns.values()), default=0)
 
 
-def _run(ranks: list[Rank], told: Told, notes: Sequence[str]) -> Series:
+def _run(ranks: list[Rank], told: ImportHints, notes: Sequence[str]) -> ForeignSeries:
     ranks.sort(key=lambda own: (own.rank is None, own.rank or 0))
     first = ranks[0]
     said = [Note(text) for text in notes]
-    gpus: list[Gpu] = []
-    pieces: list[Piece] = []
+    gpus: list[ForeignGpu] = []
+    pieces: list[SeriesPiece] = []
     spacings: list[float] = []
     begun = [start for own in ranks if (start := _started(own)) is not None]
     shift = told.start - min(begun) if told.start is not None and begun else 0.0
@@ -88,7 +88,7 @@ def _run(ranks: list[Rank], told: Told, notes: Sequence[str]) -> Series:
             if len(set(map(len, samples.values()))) > 1:
                 said.append(Note(f"{_place(rank, device)} has more values of some metrics than of others: all end with "
                                  "the run, and what is missing at its begin is unknown", gpu=at))  # fmt: skip
-            pieces.append(Piece(np.full(n, at), time + shift, _values(samples, n)))
+            pieces.append(SeriesPiece(np.full(n, at), time + shift, _values(samples, n)))
     unknown = sorted({tag for own in _all_samples(ranks) for tag in own if of_dcgm(tag) is None})
     if unknown:
         said.append(Note(f"columns that GSSR does not know are left out: {', '.join(map(plain, unknown[:10]))}"))
@@ -96,7 +96,7 @@ def _run(ranks: list[Rank], told: Told, notes: Sequence[str]) -> Series:
     ends = [own.ended + shift for own in ranks if own.ended is not None]
     world = max((own.world_size or 0 for own in ranks), default=0)
     n_ranks = max((own.rank + 1 for own in ranks if own.rank is not None), default=len(ranks))
-    return Series(
+    return ForeignSeries(
         "gssr-0.x", in_order(pieces), gpus, said,
         sampling_seconds=told.interval or round(float(np.median(spacings)), 3) or None,
         label=_label(first), command=_words(first.command or ""),
@@ -127,10 +127,10 @@ def _place(rank: Rank, device: int) -> str:
     return f"GPU {device} of {plain(rank.node or f'rank {rank.rank}')}"
 
 
-def _known_of(rank: Rank, device: int, samples: Mapping[str, Floats], told: Told) -> Gpu:
+def _known_of(rank: Rank, device: int, samples: Mapping[str, Floats], told: ImportHints) -> ForeignGpu:
     total = max((_most(column, tag) for tag, column in samples.items()), default=0.0)
     node = plain(rank.node or told.host or "", 200) or None
-    return Gpu(node=node, device_index=device, rank=rank.rank, memory_total=int(total) or None)
+    return ForeignGpu(node=node, device_index=device, rank=rank.rank, memory_total=int(total) or None)
 
 
 def _most(column: Floats, tag: str) -> float:
@@ -157,7 +157,7 @@ def _started(rank: Rank) -> float | None:
     return None if rank.elapsed is None else rank.ended - rank.elapsed
 
 
-def _times(rank: Rank, n: int, told: Told) -> tuple[Floats, float]:
+def _times(rank: Rank, n: int, told: ImportHints) -> tuple[Floats, float]:
     """Unix s of ``n`` samples, the last of which is at the rank's end, and what is between two of them."""
     started, ended = _started(rank), rank.ended
     length = rank.elapsed if rank.elapsed is not None else (ended or 0.0) - (started or ended or 0.0)

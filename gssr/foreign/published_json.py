@@ -5,10 +5,10 @@ from typing import Any
 
 from gssr.foreign.json_file import floats, load, number, text, whole
 from gssr.foreign.published import TIMELESS, Rank, runs_of
-from gssr.foreign.series import ForeignError, Series, Told
+from gssr.foreign.series import ForeignError, ForeignSeries, ImportHints
 
 
-def read(paths: Sequence[str], told: Told) -> list[Series]:
+def read(paths: Sequence[str], told: ImportHints) -> list[ForeignSeries]:
     """The runs that files tell of: one for each step of each job. Raises ForeignError where there is none."""
     ranks, problems = [], []
     for path in paths:

@@ -12,7 +12,7 @@ import numpy as np
 from gssr.arrays import Floats
 from gssr.foreign.json_file import floats, number, text, whole
 from gssr.foreign.published import TIMELESS, Rank, runs_of
-from gssr.foreign.series import ForeignError, Series, Told
+from gssr.foreign.series import ForeignError, ForeignSeries, ImportHints
 from gssr.store.read.database import Database
 from gssr.store.read.open import Readable, RecordingError
 
@@ -48,12 +48,12 @@ class _Step(NamedTuple):
     command: str | None
 
 
-def read(paths: Sequence[str], told: Told) -> list[Series]:
+def read(paths: Sequence[str], told: ImportHints) -> list[ForeignSeries]:
     """The runs in files, one for each step of each job. Raises ForeignError where there is none."""
     return [series for path in paths for series in _read(path, told)]
 
 
-def _read(path: str, told: Told) -> list[Series]:
+def _read(path: str, told: ImportHints) -> list[ForeignSeries]:
     try:
         database = Database(path, _EXPORT, (_DATA, _RANKS, _JOBS))
     except RecordingError as error:

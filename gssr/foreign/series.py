@@ -18,7 +18,7 @@ class ForeignError(RecordingError):
     """A file can't be read as what it seems to be; the text is one sentence for the user, beginning with the file's name."""
 
 
-class Told(NamedTuple):
+class ImportHints(NamedTuple):
     """What the user says of files that don't say it themselves; None: nothing. ``start`` is unix time of the first sample,
     s; ``interval`` s; ``timezone`` that of times without one (None: this machine's); ``metric`` that of values without a
     name; ``columns`` the names of a table's columns that has no header."""
@@ -31,7 +31,7 @@ class Told(NamedTuple):
     columns: tuple[str, ...] | None = None
 
 
-class Source(NamedTuple):
+class ByteSource(NamedTuple):
     """A file that is read once, from its beginning: ``chunks`` are its bytes as they come, unpacked and UTF-8; of one that
     grows ``b""`` where there is nothing new yet. ``modified``: unix s."""
 
@@ -40,7 +40,7 @@ class Source(NamedTuple):
     modified: float
 
 
-class Gpu(NamedTuple):
+class ForeignGpu(NamedTuple):
     """One GPU (or MIG instance) as a file knows it; None is unknown. ``memory_total`` in bytes, ``power_limit`` in W."""
 
     node: str | None = None
@@ -56,16 +56,16 @@ class Gpu(NamedTuple):
 
 class Note(NamedTuple):
     """Something uncertain, or left out, in a sentence: an event of the recording, and a note on its page. ``time``: unix s,
-    None: the beginning; ``gpu``: position in ``Series.gpus``."""
+    None: the beginning; ``gpu``: position in ``ForeignSeries.gpus``."""
 
     text: str
     time: float | None = None
     gpu: int | None = None
 
 
-class Piece(NamedTuple):
-    """Rows: ``gpu`` int64[n] positions in ``Series.gpus``, ``time`` float64[n] unix s, ascending, ``values`` float64[n] by
-    metric, measured as in the catalogue (ratios 0-1, W, bytes/s ...), NaN where nothing is known."""
+class SeriesPiece(NamedTuple):
+    """Rows: ``gpu`` int64[n] positions in ``ForeignSeries.gpus``, ``time`` float64[n] unix s, ascending, ``values``
+    float64[n] by metric, measured as in the catalogue (ratios 0-1, W, bytes/s ...), NaN where nothing is known."""
 
     gpu: Ints
     time: Floats
@@ -73,14 +73,14 @@ class Piece(NamedTuple):
 
 
 @dataclass
-class Series:
+class ForeignSeries:
     """One run as files tell it. ``gpus`` and ``notes`` may grow while ``pieces`` are taken, but a GPU stands in ``gpus``
     before its first row; pieces ascend in time, and may have other metrics than those before. ``sampling_seconds``: None
     until it is known; where it stays None it is the median spacing of the rows."""
 
     kind: str
-    pieces: Iterator[Piece]
-    gpus: list[Gpu] = field(default_factory=list)
+    pieces: Iterator[SeriesPiece]
+    gpus: list[ForeignGpu] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     sampling_seconds: float | None = None
     label: str | None = None
@@ -94,7 +94,7 @@ class Series:
     world_size: int | None = None
 
 
-def in_order(pieces: Sequence[Piece]) -> Iterator[Piece]:
+def in_order(pieces: Sequence[SeriesPiece]) -> Iterator[SeriesPiece]:
     """All rows of pieces that need not ascend in time, in the order of time."""
     if not pieces:
         return
@@ -108,7 +108,7 @@ def in_order(pieces: Sequence[Piece]) -> Iterator[Piece]:
     order = np.argsort(time, kind="stable")
     for begin in range(0, len(order), _ROWS):
         rows = order[begin : begin + _ROWS]
-        yield Piece(gpu[rows], time[rows], {name: column[rows] for name, column in values.items()})
+        yield SeriesPiece(gpu[rows], time[rows], {name: column[rows] for name, column in values.items()})
 
 
 def plain(text: object, most: int = 80) -> str:

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Floats, Ints
-from gssr.foreign.cells import Cells
+from gssr.foreign.cells import TextCells
 from gssr.foreign.names import MEMORY_FREE, MEMORY_RESERVED, MEMORY_TOTAL, OF_GPUS, POWER_LIMIT, Meant, known, unit_of
-from gssr.foreign.series import ForeignError, Gpu, Note, Piece, Series, Source, Told
-from gssr.foreign.times import Rows, pieces_of
+from gssr.foreign.series import ByteSource, ForeignError, ForeignGpu, ForeignSeries, ImportHints, Note, SeriesPiece
+from gssr.foreign.times import FileRows, pieces_of
 
 MOST_GPUS = 4096
 """No node has more GPUs and instances."""
@@ -25,7 +25,7 @@ def clean(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text[:_LONGEST])
 
 
-class Column(NamedTuple):
+class MetricColumn(NamedTuple):
     """A column that is read: where it stands, what it is, the unit behind its values, and how many digits these have behind
     their point, where others are of another unit."""
 
@@ -35,25 +35,27 @@ class Column(NamedTuple):
     decimals: int | None = None
 
 
-class Layout(NamedTuple):
+class HeaderLayout(NamedTuple):
     """The columns of one header that are read, and how many there are in all."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[MetricColumn, ...]
     width: int
 
 
-class Table:
+class RowTable:
     """One file of rows: what it says becomes ``series``, whose pieces are taken once."""
 
-    def __init__(self, kind: str, source: Source, told: Told, rows: Callable[["Table"], Iterator[Rows | None]]) -> None:
+    def __init__(
+        self, kind: str, source: ByteSource, told: ImportHints, rows: Callable[["RowTable"], Iterator[FileRows | None]]
+    ) -> None:
         self.source, self.told = source, told
         self.odd = self.unread = 0
         self.rest = b""
         self._unknown: dict[str, None] = {}
         self._of_key: dict[Hashable, int] = {}
-        self.series = Series(kind, self._pieces(rows))
+        self.series = ForeignSeries(kind, self._pieces(rows))
 
-    def _pieces(self, rows: Callable[["Table"], Iterator[Rows | None]]) -> Iterator[Piece]:
+    def _pieces(self, rows: Callable[["RowTable"], Iterator[FileRows | None]]) -> Iterator[SeriesPiece]:
         any_rows = False
         try:
             for piece in pieces_of(rows(self), self.series, self.source, self.told):
@@ -87,11 +89,11 @@ class Table:
         beside: Collection[str] = (),
         units: Mapping[str, str] = MappingProxyType({}),
         decimals: Mapping[str, int] = MappingProxyType({}),
-    ) -> Layout:
+    ) -> HeaderLayout:
         """The columns of a header, whose names may have ``[unit]`` behind them; ``beside``: those that are no metrics, and
         are read otherwise; ``units``: what may stand behind values, by unit of the catalogue; ``decimals`` as a
         Column's. Of two that are the same metric the one is taken that the table of names has first."""
-        found: dict[str, Column] = {}
+        found: dict[str, MetricColumn] = {}
         words = list(table)
         for place, name in enumerate(names):
             word, _, said = name.partition(" [")
@@ -100,14 +102,15 @@ class Table:
             if meant and said in ("", f"{unit}]"):
                 other = found.get(meant.name)
                 if other is None or words.index(word) < words.index(names[other.place].partition(" [")[0]):
-                    found[meant.name] = Column(place, meant, unit.encode(), decimals.get(word))
+                    found[meant.name] = MetricColumn(place, meant, unit.encode(), decimals.get(word))
             elif word not in beside and len(self._unknown) < MOST_GPUS:
                 self._unknown[clean(name if meant else word)] = None
-        return Layout(tuple(found.values()), len(names))
+        return HeaderLayout(tuple(found.values()), len(names))
 
-    def gpus(self, keys: Ints, make: Callable[[int], tuple[Hashable, Gpu]], of: "RowValues") -> Ints:
-        """int64[n] positions in ``Series.gpus`` of rows by small numbers that tell them apart: ``make`` gives what a row's
-        GPU is known by in the whole file, and what the row says of it. Raises ForeignError where there are too many."""
+    def gpus(self, keys: Ints, make: Callable[[int], tuple[Hashable, ForeignGpu]], of: "RowValues") -> Ints:
+        """int64[n] positions in ``ForeignSeries.gpus`` of rows by small numbers that tell them apart: ``make`` gives
+        what a row's GPU is known by in the whole file, and what the row says of it. Raises ForeignError where there are
+        too many."""
         first = np.full(int(keys.max()) + 1, -1)
         first[keys[::-1]] = np.arange(len(keys))[::-1]
         places = np.empty(len(first), np.int64)
@@ -128,7 +131,7 @@ class Table:
 class RowValues:
     """The values of a block's rows: ``where`` gives the cells of a column, int64[n], below 0 where a row has none."""
 
-    def __init__(self, table: Table, cells: Cells, layout: Layout, where: Callable[[int], Ints]) -> None:
+    def __init__(self, table: RowTable, cells: TextCells, layout: HeaderLayout, where: Callable[[int], Ints]) -> None:
         self._table, self._cells, self._layout, self._where = table, cells, layout, where
 
     def metrics(self) -> dict[str, Floats]:
@@ -141,7 +144,7 @@ class RowValues:
         """Whether there are columns of GPUs' sizes and limits."""
         return any(column.meant.name in OF_GPUS for column in self._layout.columns)
 
-    def described(self, gpu: Gpu, rows: Ints) -> Gpu:
+    def described(self, gpu: ForeignGpu, rows: Ints) -> ForeignGpu:
         """A GPU with what the first of these rows that knows it says of its size and limit."""
         columns = [column for column in self._layout.columns if column.meant.name in (*OF_GPUS, "memory_used")]
         before = self._table.unread  # of these cells metrics count those that can't be read
@@ -156,7 +159,7 @@ class RowValues:
             power_limit=limit if gpu.power_limit is None else gpu.power_limit,
         )
 
-    def _of(self, column: Column, cells: Ints) -> Floats:
+    def _of(self, column: MetricColumn, cells: Ints) -> Floats:
         before = self._cells.unread
         values = known(self._cells.numbers(cells, column.unit)) * column.meant.factor
         self._table.unread += self._cells.unread - before

@@ -13,16 +13,17 @@ from typing import Literal, NamedTuple, TypeVar
 import numpy as np
 
 from gssr.arrays import Floats, Ints
-from gssr.foreign.cells import Cells
-from gssr.foreign.series import Note, Piece, Series, Source, Told
+from gssr.foreign.cells import TextCells
+from gssr.foreign.series import ByteSource, ForeignSeries, ImportHints, Note, SeriesPiece
 
 Clock = Literal["none", "day", "local", "unix"]
 """What a file says of a row's time: nothing; the time of a day, no date; that on the wall, no zone; seconds since 1970."""
 
 
-class Rows(NamedTuple):
-    """Rows as a file has them: ``gpu`` int64[n] positions in ``Series.gpus``; ``seconds`` float64[n] by ``clock``, since
-    midnight or 1970, NaN where none can be read, and of no meaning where it says none; ``values`` as in a Piece."""
+class FileRows(NamedTuple):
+    """Rows as a file has them: ``gpu`` int64[n] positions in ``ForeignSeries.gpus``; ``seconds`` float64[n] by
+    ``clock``, since midnight or 1970, NaN where none can be read, and of no meaning where it says none; ``values`` as
+    in a Piece."""
 
     gpu: Ints
     seconds: Floats
@@ -30,7 +31,7 @@ class Rows(NamedTuple):
     values: dict[str, Floats]
 
 
-_Some = TypeVar("_Some", Rows, Piece)
+_Some = TypeVar("_Some", FileRows, SeriesPiece)
 _DAY = 86400.0
 _SLOT = 900
 """No zone changes its clock but at a multiple of so many seconds."""
@@ -55,7 +56,7 @@ _DATES = (
 _MONTHS = (b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec")
 
 
-def stamps(cells: Cells, begin: Ints, end: Ints, newest: float) -> tuple[Floats, Clock]:
+def stamps(cells: TextCells, begin: Ints, end: Ints, newest: float) -> tuple[Floats, Clock]:
     """The times at these places of a block, in the form of the first that is one; NaN where one has another. A date without
     a year is of the last in which it lies before a day after ``newest``, unix s. "none": the first ones are no times."""
     bracket = (cells.text[begin] == 91) & (cells.text[end - 1] == 93)
@@ -81,7 +82,7 @@ def stamps(cells: Cells, begin: Ints, end: Ints, newest: float) -> tuple[Floats,
     return seconds, "local"
 
 
-def _of_day(cells: Cells, begin: Ints, end: Ints) -> Floats:
+def _of_day(cells: TextCells, begin: Ints, end: Ints) -> Floats:
     """Of HH:MM:SS and digits behind a point: seconds."""
     hour, good = cells.digits(begin, begin + 2)
     minute, good_minute = cells.digits(begin + 3, begin + 5)
@@ -98,7 +99,7 @@ def _of_day(cells: Cells, begin: Ints, end: Ints) -> Floats:
     return np.where(good & ((behind > 0) | (end - begin == 8)), seconds, np.nan)
 
 
-def _days(cells: Cells, begin: Ints, width: int, newest: float) -> Floats:
+def _days(cells: TextCells, begin: Ints, width: int, newest: float) -> Floats:
     """Of dates of so many bytes: seconds since 1970. Few rows of a block have another one than the row before."""
     if width > 16:
         return np.full(len(begin), np.nan)
@@ -245,7 +246,7 @@ class Order:
         self._of_gpu: Floats = np.empty(0)
         self.moved = self.left_out = self.repeated = 0
 
-    def ordered(self, gpu: Ints, time: Floats, values: dict[str, Floats]) -> Piece:
+    def ordered(self, gpu: Ints, time: Floats, values: dict[str, Floats]) -> SeriesPiece:
         """What is left of rows with finite times."""
         above = np.maximum.accumulate(np.concatenate(([self._last], time)))[:-1]
         kept = time >= above - _BACK_SECONDS
@@ -268,11 +269,13 @@ class Order:
         if len(time):
             self._last = float(time[-1])
         if kept.all():
-            return Piece(gpu, time, values)
-        return Piece(gpu[kept], time[kept], {name: column[kept] for name, column in values.items()})
+            return SeriesPiece(gpu, time, values)
+        return SeriesPiece(gpu[kept], time[kept], {name: column[kept] for name, column in values.items()})
 
 
-def pieces_of(rows: Iterator[Rows | None], series: Series, source: Source, told: Told) -> Iterator[Piece]:
+def pieces_of(
+    rows: Iterator[FileRows | None], series: ForeignSeries, source: ByteSource, told: ImportHints
+) -> Iterator[SeriesPiece]:
     """The rows of a file at the times at which they were measured, in their order; what is uncertain of it becomes notes.
     None stands for nothing new at the moment."""
     begun = list(until_first(rows))
@@ -326,7 +329,9 @@ def until_first(rows: Iterator[_Some | None]) -> Iterator[_Some | None]:
             return
 
 
-def _timed(rows: Iterator[Rows | None], clock: Clock, series: Series, told: Told) -> Iterator[Piece | None]:
+def _timed(
+    rows: Iterator[FileRows | None], clock: Clock, series: ForeignSeries, told: ImportHints
+) -> Iterator[SeriesPiece | None]:
     """Rows with seconds from some time on."""
     ticks, midnights, unread = Ticks(), Midnights(), 0
     for each in rows:
@@ -335,17 +340,17 @@ def _timed(rows: Iterator[Rows | None], clock: Clock, series: Series, told: Told
             continue
         if clock == "none":
             looks = ticks.of(each.gpu).astype(np.float64) * (series.sampling_seconds or 1.0)
-            yield Piece(each.gpu, looks + (told.start or 0.0), each.values)
+            yield SeriesPiece(each.gpu, looks + (told.start or 0.0), each.values)
             continue
         read = np.isfinite(each.seconds) if each.clock == clock else np.zeros(len(each.gpu), bool)
         unread += int((~read).sum())
         seconds: Floats = midnights.since(each.seconds[read]) if clock == "day" else each.seconds[read]
-        yield Piece(each.gpu[read], seconds, {name: column[read] for name, column in each.values.items()})
+        yield SeriesPiece(each.gpu[read], seconds, {name: column[read] for name, column in each.values.items()})
     if unread:
         series.notes.append(Note(f"{unread:,} rows have no time that can be read, and are left out"))
 
 
-def _moved(last: float, clock: Clock, source: Source, told: Told) -> float:
+def _moved(last: float, clock: Clock, source: ByteSource, told: ImportHints) -> float:
     """What is added to times of which ``last`` is the newest."""
     if clock == "none":
         return source.modified - last
@@ -357,7 +362,7 @@ def _moved(last: float, clock: Clock, source: Source, told: Told) -> float:
     return float(np.floor((day + 60.0 - last) / _DAY) * _DAY)
 
 
-def placed(pieces: Iterator[Piece | None], shift: Callable[[float], float]) -> Iterator[Piece | None]:
+def placed(pieces: Iterator[SeriesPiece | None], shift: Callable[[float], float]) -> Iterator[SeriesPiece | None]:
     """Pieces whose times are known when the newest is: held until there is nothing more at the moment."""
     held: list[tuple[str, ...]] = []
     last = -np.inf
@@ -377,8 +382,8 @@ def placed(pieces: Iterator[Piece | None], shift: Callable[[float], float]) -> I
         for names in held:
             data = [file.read(8 * int.from_bytes(file.read(8), "little")) for _ in range(len(names) + 2)]
             columns = [np.frombuffer(column) for column in data[1:]]
-            yield Piece(
+            yield SeriesPiece(
                 np.frombuffer(data[0], np.int64), columns[0] + moved, dict(zip(names, columns[1:], strict=True))
             )
     for piece in pieces:
-        yield piece and Piece(piece.gpu, piece.time + moved, piece.values)
+        yield piece and SeriesPiece(piece.gpu, piece.time + moved, piece.values)

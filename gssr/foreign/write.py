@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Floats, Ints
-from gssr.foreign.series import ForeignError, Gpu, Note, Piece, Series, Told
+from gssr.foreign.series import ForeignError, ForeignGpu, ForeignSeries, ImportHints, Note, SeriesPiece
 from gssr.metrics import NAMES
 from gssr.store.format.limits import GREATEST, LATEST
 from gssr.store.format.schema import LEVELS
@@ -38,7 +38,7 @@ class Named(NamedTuple):
 
     name: str
     stem: str
-    series: Series
+    series: ForeignSeries
 
 
 def begin_run(
@@ -70,7 +70,7 @@ class Written(NamedTuple):
     problems: tuple[str, ...]
 
 
-def write(path: str, found: Sequence[Named], told: Told, apart: bool = False) -> Written:
+def write(path: str, found: Sequence[Named], told: ImportHints, apart: bool = False) -> Written:
     """Write a new recording of all of them; ``apart``: each a run of its own. Raises RecordingError: also where no file
     has a row, and where the disk is nearly full."""
     of_job: dict[tuple[str | int | None, ...], list[Cursor]] = {}
@@ -118,7 +118,7 @@ class Cursor:
         self.positions: list[int] = []
         self.n_notes = self.n_timeless = self.n_late = 0
         self.problem = ""
-        self.head: Piece | None = None
+        self.head: SeriesPiece | None = None
         self.advance()
         if self.head is None and not self.problem:
             said = "; ".join(note.text for note in named.series.notes[:2])
@@ -131,14 +131,14 @@ class Cursor:
         except ForeignError as error:
             self.head, self.problem = None, str(error)
 
-    def _dated(self, piece: Piece) -> Piece:
+    def _dated(self, piece: SeriesPiece) -> SeriesPiece:
         dated = (piece.time >= 0) & (piece.time <= LATEST)
         if dated.all() and not (np.diff(piece.time) < 0).any():
             return piece
         self.n_timeless += int((~dated).sum())
         rows = np.flatnonzero(dated)
         rows = rows[np.argsort(piece.time[rows], kind="stable")]
-        return Piece(piece.gpu[rows], piece.time[rows], {name: own[rows] for name, own in piece.values.items()})
+        return SeriesPiece(piece.gpu[rows], piece.time[rows], {name: own[rows] for name, own in piece.values.items()})
 
     def notes(self) -> Iterator[Note]:
         """Those that have come since the last time."""
@@ -151,13 +151,13 @@ class RunFrom:
     """One run that is written from what series hold. With a BulkWriter rows are written in the order of time, some at once
     (``write_until``); with another, which whoever looks on reads meanwhile, as they come (``write_what_came``)."""
 
-    def __init__(self, writer: Writer, told: Told) -> None:
+    def __init__(self, writer: Writer, told: ImportHints) -> None:
         self._writer, self._told = writer, told
         self.cursors: list[Cursor] = []
         self.n_rows = self._n_held = 0
         self.start, self.end = math.inf, -math.inf
         """Times of the first and the last row, unix s."""
-        self._held: list[Piece] = []
+        self._held: list[SeriesPiece] = []
         self._enough = _ROWS_AT_ONCE
         self._begun = False
         self._written_until = -math.inf
@@ -185,7 +185,7 @@ class RunFrom:
         values = piece.values
         if not ours.all():
             values = {name: column[ours] for name, column in values.items()}
-        piece = Piece(position[ours], piece.time[ours], values)
+        piece = SeriesPiece(position[ours], piece.time[ours], values)
         if len(piece.time):
             self._held.append(piece)
             self._n_held += len(piece.time)
@@ -223,7 +223,7 @@ class RunFrom:
         rows = slice(late, end)
         self._put(position[rows], times[rows], {name: column[rows] for name, column in values.items()})
         rest = slice(end, None)
-        left = Piece(position[rest], times[rest], {name: column[rest] for name, column in values.items()})
+        left = SeriesPiece(position[rest], times[rest], {name: column[rest] for name, column in values.items()})
         self._n_held = len(left.time)
         self._held = [left] if self._n_held else []
         self._enough = max(_ROWS_AT_ONCE, 2 * self._n_held)  # a bucket may hold more than that
@@ -352,7 +352,7 @@ class RunFrom:
             raise RecordingError(self._writer.problem or f"{self._writer.path}: can't be written")
 
 
-def _row_of(gpu: Gpu, node: str | None, backend: str) -> dict[str, Value]:
+def _row_of(gpu: ForeignGpu, node: str | None, backend: str) -> dict[str, Value]:
     """Of the table ``gpus``. An instance that is known by its whole GPU's UUID is told from its like by its own name."""
     row: dict[str, Value] = {**gpu._asdict(), "node": node, "backend": backend}
     if gpu.mig and gpu.uuid and not gpu.uuid.startswith("MIG-"):

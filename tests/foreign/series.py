@@ -5,18 +5,18 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Floats
-from gssr.foreign.series import Gpu, Series
+from gssr.foreign.series import ForeignGpu, ForeignSeries
 
 
 class OfGpu(NamedTuple):
     """Its times, and its values by metric, NaN where nothing is known."""
 
-    gpu: Gpu
+    gpu: ForeignGpu
     time: Floats
     values: dict[str, Floats]
 
 
-def by_gpu(series: Series) -> list[OfGpu]:
+def by_gpu(series: ForeignSeries) -> list[OfGpu]:
     """All rows of each GPU. Pieces must ascend in time, and tell of no GPU that is not there."""
     pieces, last = [], -np.inf
     for piece in series.pieces:
@@ -40,6 +40,6 @@ def by_gpu(series: Series) -> list[OfGpu]:
     return found
 
 
-def said(series: Series) -> str:
+def said(series: ForeignSeries) -> str:
     """All its notes."""
     return "\n".join(note.text for note in series.notes)

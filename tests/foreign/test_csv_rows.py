@@ -10,7 +10,7 @@ import pytest
 
 from gssr.foreign.csv_rows import read
 from gssr.foreign.names import KEMPNERPULSE, QUERY
-from gssr.foreign.series import ForeignError, Source, Told
+from gssr.foreign.series import ByteSource, ForeignError, ImportHints
 from tests.foreign.texts import IN_UTC, WRITTEN, Taken
 
 HEAD = (
@@ -89,13 +89,13 @@ def test_a_local_time_is_of_the_zone_that_is_told() -> None:
         "2024/03/31 02:30:00.000",
     ):
         form = "%m-%d-%Y %H:%M:%S" if text[2] == "-" else "%Y/%m/%d %H:%M:%S.%f"
-        taken = Taken(read, lines_at([text]), Told(timezone=zurich))
+        taken = Taken(read, lines_at([text]), ImportHints(timezone=zurich))
         assert taken.time.tolist() == [datetime.strptime(text, form).replace(tzinfo=zurich).timestamp()]
 
 
 def test_that_this_machines_zone_is_taken_is_said() -> None:
     text = lines_at(["2024/07/01 12:00:00.000"])
-    assert "no time zone: this machine's is taken" in Taken(read, text, Told()).notes
+    assert "no time zone: this machine's is taken" in Taken(read, text, ImportHints()).notes
     assert not Taken(read, text, IN_UTC).notes
 
 
@@ -105,7 +105,7 @@ def test_the_hour_that_comes_twice_is_said_and_not_sorted(size: int) -> None:
     first = datetime(2024, 10, 27, 0, 20, tzinfo=UTC)
     true = [(first + timedelta(minutes=10 * n)).timestamp() for n in range(14)]
     text = lines_at([f"{datetime.fromtimestamp(at, zurich):%Y/%m/%d %H:%M:%S}.000" for at in true])
-    taken = Taken(read, text, Told(timezone=zurich), size)
+    taken = Taken(read, text, ImportHints(timezone=zurich), size)
     assert taken.time.tolist() == true and taken.values["power_usage"].tolist() == [n + 0.5 for n in range(14)]
     (note,) = taken.series.notes
     assert note.time == datetime(2024, 10, 27, 1, tzinfo=UTC).timestamp() and "set back" in note.text
@@ -118,7 +118,7 @@ def test_the_hour_that_comes_twice_is_said_and_not_sorted(size: int) -> None:
 def test_that_nothing_shows_which_of_the_two_hours_it_was_is_said(begin: int, said: bool) -> None:
     zurich = ZoneInfo("Europe/Zurich")
     times = [datetime(2024, 10, 27, 2, tzinfo=zurich) + timedelta(minutes=begin + 4 * n) for n in range(10)]
-    taken = Taken(read, lines_at([f"{time:%Y/%m/%d %H:%M:%S}.000" for time in times]), Told(timezone=zurich))
+    taken = Taken(read, lines_at([f"{time:%Y/%m/%d %H:%M:%S}.000" for time in times]), ImportHints(timezone=zurich))
     assert taken.time.tolist() == [time.timestamp() for time in times]
     assert ("of an hour that comes twice the first is taken" in taken.notes) is said
 
@@ -224,7 +224,7 @@ def test_gpus_that_can_not_be_told_apart_are_refused(text: bytes, size: int) -> 
 
 def test_without_times_a_look_ends_where_a_gpu_comes_again() -> None:
     rows = "".join(f"{gpu}, {n} %\n" for n in range(5) for gpu in (0, 2))
-    taken = Taken(read, ("index, utilization.gpu [%]\n" + rows).encode(), Told(interval=2.0))
+    taken = Taken(read, ("index, utilization.gpu [%]\n" + rows).encode(), ImportHints(interval=2.0))
     assert taken.time.tolist() == [WRITTEN - 8 + 2 * n for n in range(5) for _ in (0, 1)]
     assert [gpu.device_index for gpu in taken.series.gpus] == [0, 2] and "says no times" in taken.notes
 
@@ -269,7 +269,7 @@ def test_what_is_no_number_is_unknown_and_said() -> None:
 )
 def test_what_can_not_be_read_is_one_sentence(text: bytes, said: str) -> None:
     with pytest.raises(ForeignError, match=f"^log: .*{said}"):
-        list(read(Source("log", iter([text]), WRITTEN), IN_UTC).pieces)
+        list(read(ByteSource("log", iter([text]), WRITTEN), IN_UTC).pieces)
 
 
 PULSE = (

@@ -9,7 +9,7 @@ import pytest
 
 from gssr.foreign.dmon import read
 from gssr.foreign.names import DCGMI_DMON
-from gssr.foreign.series import ForeignError, Gpu, Source, Told
+from gssr.foreign.series import ByteSource, ForeignError, ForeignGpu, ImportHints
 from tests.foreign.texts import IN_UTC, WRITTEN, Taken, cut
 
 COLUMNS = ("GPUTL", "SMACT", "XXXXX", "PCITX", "POWER", "TOTEC", "FBUSD")
@@ -56,7 +56,7 @@ def test_every_value_of_dcgmi_dmon_is_where_and_what_the_text_says(end: str) -> 
     text, rows = dcgm_log(random.Random(5), 70, 3)
     taken = Taken(read, text.replace("\n", end).encode())
     assert taken.gpu.tolist() == [int(row[1]) for row in rows]
-    assert taken.series.kind == "dcgmi-dmon" and taken.series.gpus == [Gpu(device_index=gpu) for gpu in range(3)]
+    assert taken.series.kind == "dcgmi-dmon" and taken.series.gpus == [ForeignGpu(device_index=gpu) for gpu in range(3)]
     for column in COLUMNS:
         if column in DCGMI_DMON:
             got = taken.values[DCGMI_DMON[column].name]
@@ -73,12 +73,12 @@ def test_every_value_of_dcgmi_dmon_is_where_and_what_the_text_says(end: str) -> 
 def test_a_gpu_without_rows_for_a_while_moves_no_others(lost: int, size: int) -> None:
     rows = [(tick, gpu) for tick in range(20) for gpu in (0, 2, 1) if gpu != lost or tick not in (4, 5, 6, 11)]
     text = "#Entity   SMACT\n" + "".join(f"GPU {gpu}     0.5\n" for _, gpu in rows)
-    assert Taken(read, text.encode(), Told(start=0.0), size).time.tolist() == [tick for tick, _ in rows]
+    assert Taken(read, text.encode(), ImportHints(start=0.0), size).time.tolist() == [tick for tick, _ in rows]
 
 
 def test_start_and_interval_are_taken_where_the_file_says_no_times() -> None:
     text, rows = dcgm_log(random.Random(6), 40, 2)
-    taken = Taken(read, text.encode(), Told(start=1e9, interval=0.1))
+    taken = Taken(read, text.encode(), ImportHints(start=1e9, interval=0.1))
     assert np.allclose(taken.time, 1e9 + 0.1 * np.array([int(row[0]) for row in rows]), rtol=0, atol=1e-6)
     assert taken.series.sampling_seconds == 0.1 and "no times" not in taken.notes
 
@@ -113,7 +113,7 @@ def test_instances_links_and_other_entities() -> None:
         "GPU 0     0.500        81559        100\nGPU-I 3   0.900\nGPU-CI 2  0.7\nGPU 0 LINK 3  5  6  7\nCPU 0     1\n"
     )
     taken = Taken(read, (head + rows * 2 + "dmon was stopped due to receiving a signal\nGPU 0     0.1").encode())
-    assert taken.series.gpus == [Gpu(device_index=0, memory_total=81559 << 20), Gpu(mig="GPU-I 3")]
+    assert taken.series.gpus == [ForeignGpu(device_index=0, memory_total=81559 << 20), ForeignGpu(mig="GPU-I 3")]
     assert taken.gpu.tolist() == [0, 1, 0, 1] and taken.values["sm_active"].tolist() == [0.5, 0.9, 0.5, 0.9]
     for text in ("MIG instances", "left out: GPU-CI", "left out: LINK", "left out: CPU", "last line has no end"):
         assert text in taken.notes
@@ -185,16 +185,16 @@ def test_times_without_a_date_end_when_the_file_was_written_and_pass_midnight() 
     taken = Taken(read, (head + rows).encode())
     day = datetime.fromtimestamp(WRITTEN, UTC).replace(hour=0, minute=0, second=0).timestamp()
     assert taken.time.tolist() == [day - 2, day - 1, day, day + 1] and "says no dates" in taken.notes
-    told = Told(start=datetime(2024, 5, 1, 23, tzinfo=UTC).timestamp(), timezone=UTC)
+    told = ImportHints(start=datetime(2024, 5, 1, 23, tzinfo=UTC).timestamp(), timezone=UTC)
     assert Taken(read, (head + rows).encode(), told).time[0] == datetime(2024, 5, 1, 23, 59, 58, tzinfo=UTC).timestamp()
 
 
 def test_a_log_that_grows_goes_on_where_it_was() -> None:
     text, _ = dcgm_log(random.Random(8), 30, 2)
-    whole = Taken(read, text.encode(), Told(start=5e8))
+    whole = Taken(read, text.encode(), ImportHints(start=5e8))
     lines = text.encode().splitlines(keepends=True)
     growing = [b"", lines[0], b"", lines[1] + lines[2][:5], b"", lines[2][5:], b"", *lines[3:], b"", b""]
-    taken = Taken(read, growing, Told(start=5e8))
+    taken = Taken(read, growing, ImportHints(start=5e8))
     assert taken.same_as(whole) and taken.n_pieces > 20
     now = Taken(read, growing)
     assert now.time[0] == WRITTEN and np.array_equal(np.diff(now.time), np.diff(whole.time))
@@ -240,4 +240,4 @@ def test_what_can_not_be_read_is_one_sentence(text: bytes, said: str) -> None:
         assert len(Taken(read, text).series.gpus) == 4096
         return
     with pytest.raises(ForeignError, match=f"^log: .*{said}"):
-        list(read(Source("log", iter([text]), WRITTEN), IN_UTC).pieces)
+        list(read(ByteSource("log", iter([text]), WRITTEN), IN_UTC).pieces)

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from gssr.foreign.cells import Cells, key
+from gssr.foreign.cells import TextCells, key
 
 _PLAIN = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?")
 
@@ -46,7 +46,7 @@ def test_every_number_is_the_one_that_python_reads(width: int) -> None:
     rng = random.Random(4)
     for length in (1, 3, 400):
         rows = [[drawn(rng) for _ in range(width)] for _ in range(length)]
-        cells = Cells("".join(", ".join(row) + "\n" for row in rows).encode(), comma=True)
+        cells = TextCells("".join(", ".join(row) + "\n" for row in rows).encode(), comma=True)
         assert cells.count.tolist() == [width] * length
         for place in range(width):
             got = cells.numbers(cells.first[:-1] + place)
@@ -66,7 +66,7 @@ def test_every_number_is_the_one_that_python_reads(width: int) -> None:
 
 def test_units_are_cut_where_they_are_the_columns() -> None:
     words = ["92 %", "7", "100 %", "5 MiB", "%", " %", "3.25 %", "12345678901 %", "[N/A]", "1  %"]
-    cells = Cells("".join(f"{word}\n" for word in words).encode(), comma=True)
+    cells = TextCells("".join(f"{word}\n" for word in words).encode(), comma=True)
     got = cells.numbers(cells.first[:-1], b"%")
     assert np.array_equal(got, [92, 7, 100, *[np.nan] * 3, 3.25, 12345678901, *[np.nan] * 2], equal_nan=True)
     assert cells.unread == 4  # "5 MiB", twice "%", "1  %"
@@ -74,7 +74,7 @@ def test_units_are_cut_where_they_are_the_columns() -> None:
 
 def test_words_of_lines_are_found_whatever_stands_between_them() -> None:
     lines = ["", "a", "  b\t c  ", "d,e,,f", "\r", "g" * 300]
-    cells = Cells(("\r\n".join(lines) + "\n").encode(), comma=False)
+    cells = TextCells(("\r\n".join(lines) + "\n").encode(), comma=False)
     found = [
         [cells.word(cell).decode() for cell in range(*cells.first[line : line + 2])] for line in range(len(cells.lines))
     ]
@@ -85,7 +85,7 @@ def test_words_of_lines_are_found_whatever_stands_between_them() -> None:
 def test_texts_are_told_apart_in_the_order_in_which_they_come() -> None:
     rng = random.Random(1)
     words = [f"GPU-{rng.randrange(40):036x}" for _ in range(500)] + ["", "a", "a\0"[:1]]
-    cells = Cells("".join(f"{word}\n" for word in words).encode(), comma=True)
+    cells = TextCells("".join(f"{word}\n" for word in words).encode(), comma=True)
     which, each = cells.distinct(cells.first[:-1])
     distinct = list(dict.fromkeys(words))
     assert [cells.word(cell).decode() for cell in each.tolist()] == distinct

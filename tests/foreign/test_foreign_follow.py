@@ -13,7 +13,7 @@ import pytest
 import gssr
 from gssr.commands.inputs import looking_at
 from gssr.foreign import follow
-from gssr.foreign.series import ForeignError, Told
+from gssr.foreign.series import ForeignError, ImportHints
 from gssr.store.read.open import RecordingError
 from tests.waiting import until
 
@@ -33,7 +33,7 @@ def test_what_is_added_is_there_soon_and_the_run_ends_when_nothing_comes(tmp_pat
     monkeypatch.setattr(follow, "_LOOK_SECONDS", 0.02)
     log, recording = tmp_path / "dmon.log", tmp_path / "r.sql"
     log.write_text(HEADER + 5 * TICK)
-    told, ends = Told(start=1.7e9), threading.Event()
+    told, ends = ImportHints(start=1.7e9), threading.Event()
     thread = threading.Thread(target=follow.follow, args=(str(log), str(recording), told, lambda: not ends.is_set()))
     thread.start()
     until(lambda: samples(recording) >= 8)  # of the last tick it is not known whether it is whole
@@ -67,7 +67,7 @@ def test_what_came_while_writing_took_long_is_read_before_the_log_counts_as_sile
         return write(run, now)
 
     monkeypatch.setattr(follow.RunFrom, "write_what_came", stalls)
-    follow.follow(str(log), str(tmp_path / "r.sql"), Told(start=1.7e9), lambda: True)
+    follow.follow(str(log), str(tmp_path / "r.sql"), ImportHints(start=1.7e9), lambda: True)
     assert len(gssr.open(tmp_path / "r.sql")[0].samples()) == 18
 
 

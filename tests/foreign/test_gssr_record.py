@@ -8,7 +8,7 @@ import pytest
 from series import by_gpu, said
 
 from gssr.foreign import gssr_record
-from gssr.foreign.series import ForeignError, Told
+from gssr.foreign.series import ForeignError, ImportHints
 
 FIELDS = (
     "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_RESERVED",
@@ -58,7 +58,7 @@ def step(folder: Path, files: dict[int, list[str]], arguments: str = "'a.py' '--
 def test_nodes_of_a_step_are_a_run_with_its_times_and_identity(tmp_path: Path) -> None:
     rows = [row(second, gpu) for second in (1, 2, 4) for gpu in (0, 1)]
     step(tmp_path, {0: rows, 8: rows[1:]})
-    (series,) = gssr_record.read(files(tmp_path), Told())
+    (series,) = gssr_record.read(files(tmp_path), ImportHints())
     own = by_gpu(series)
     assert [(each.gpu.node, each.gpu.device_index, each.gpu.rank) for each in own] == [
         ("proc_0", 0, 0), ("proc_0", 1, 0), ("proc_8", 0, 8), ("proc_8", 1, 8)
@@ -82,7 +82,7 @@ def test_a_zero_that_stands_for_a_number_too_large_is_unknown(tmp_path: Path) ->
         row(5, 0, util="0,0,3"), row(6, 0, util="0,0,90"), row(7, 0, energy="0,0,0"),
     ]  # fmt: skip
     step(tmp_path, {0: rows}, tasks=4)
-    (series,) = gssr_record.read(files(tmp_path), Told(host="n1"))
+    (series,) = gssr_record.read(files(tmp_path), ImportHints(host="n1"))
     (own,) = by_gpu(series)
     np.testing.assert_array_equal(own.values["pcie_tx_bytes"][:4], [np.nan, np.nan, 0, 2])
     np.testing.assert_array_equal(own.values["gpu_utilization"][4:6], [0, np.nan])
@@ -97,7 +97,7 @@ def test_arguments_that_are_not_escaped_and_lines_that_are_no_rows(tmp_path: Pat
     path = folder / "proc_0.csv"
     said_so = path.read_bytes().replace(b"WHAT", b"\x1b[31m\xff")
     path.write_bytes(said_so.replace(b"\n", b"\r\n") + row(4, 0)[:40].encode())
-    (series,) = gssr_record.read([str(path)], Told())
+    (series,) = gssr_record.read([str(path)], ImportHints())
     (own,) = by_gpu(series)
     np.testing.assert_array_equal(own.time - START, [1, 3])
     np.testing.assert_array_equal(own.values["pcie_tx_bytes"], [2, np.nan])
@@ -110,10 +110,10 @@ def test_without_meta_the_files_age_tells_when_it_was(tmp_path: Path) -> None:
     folder = step(tmp_path, {0: [row(1, 0), row(5, 0)]})
     (folder / "proc_0.meta.txt").unlink()
     os.utime(folder / "proc_0.csv", (1e9, 1e9))
-    (series,) = gssr_record.read(files(tmp_path), Told())
+    (series,) = gssr_record.read(files(tmp_path), ImportHints())
     np.testing.assert_array_equal(by_gpu(series)[0].time, [1e9 - 4, 1e9])
     assert "proc_0.meta.txt is missing" in said(series)
-    (series,) = gssr_record.read(files(tmp_path), Told(start=5e8))
+    (series,) = gssr_record.read(files(tmp_path), ImportHints(start=5e8))
     np.testing.assert_array_equal(by_gpu(series)[0].time, [5e8 + 1, 5e8 + 5])
 
 
@@ -121,4 +121,4 @@ def test_without_meta_the_files_age_tells_when_it_was(tmp_path: Path) -> None:
 def test_what_holds_nothing_is_one_sentence(tmp_path: Path, text: str) -> None:
     (tmp_path / "proc_0.csv").write_text(text)
     with pytest.raises(ForeignError, match=r"^\S+proc_0\.csv: [^\n]+$"):
-        gssr_record.read(files(tmp_path), Told())
+        gssr_record.read(files(tmp_path), ImportHints())

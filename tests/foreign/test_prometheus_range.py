@@ -9,7 +9,7 @@ import pytest
 from series import by_gpu, said
 
 from gssr.foreign import prometheus_range
-from gssr.foreign.series import ForeignError, Told
+from gssr.foreign.series import ForeignError, ImportHints
 
 START = 1.7e9 + 0.123
 
@@ -43,7 +43,7 @@ def test_series_of_an_answer_are_rows_by_gpu(tmp_path: Path) -> None:
         (util, 0, pairs(20)), (sm, 0, pairs(20, 0.01, skip=5)), (sm, 1, [*pairs(19, 0.02), (START + 285, "NaN")]),
         ("up", 0, pairs(20)), warnings=["partial\nanswer"],
     )  # fmt: skip
-    (series,) = prometheus_range.read(write(tmp_path, text), Told())
+    (series,) = prometheus_range.read(write(tmp_path, text), ImportHints())
     first, second = by_gpu(series)
     assert first.gpu[:3] == ("n1", 0, "GPU-0")
     np.testing.assert_array_equal(first.time, START + 15 * np.arange(20))
@@ -60,7 +60,7 @@ def test_answers_to_one_query_a_metric_are_one_run_and_those_of_other_days_anoth
         tmp_path, answer((util, 0, pairs(9))), answer((sm, 0, pairs(9, 0.1, START + 2.5))),
         answer((util, 0, pairs(4, 2, START + 86400))),
     )  # fmt: skip
-    first, second = prometheus_range.read(files, Told())
+    first, second = prometheus_range.read(files, ImportHints())
     (own,) = by_gpu(first)
     np.testing.assert_allclose(own.time, START + 15 * np.arange(9))
     np.testing.assert_allclose(own.values["sm_active"], 0.1 * np.arange(9))
@@ -77,18 +77,18 @@ def test_values_without_a_name_are_of_the_metric_that_is_told(tmp_path: Path) ->
         ("memory_used", 2**20),
         ("sm_active", 1),
     ):
-        (series,) = prometheus_range.read(files, Told(metric=name))
+        (series,) = prometheus_range.read(files, ImportHints(metric=name))
         (values,) = by_gpu(series)[0].values.values()
         np.testing.assert_allclose(values, factor * np.arange(5))
     with pytest.raises(ForeignError, match=r"x0\.json: does not say which metric its values are of: --metric NAME"):
-        prometheus_range.read(files, Told())
+        prometheus_range.read(files, ImportHints())
 
 
 def test_a_vector_is_one_moment(tmp_path: Path) -> None:
     text = answer(
         ("DCGM_FI_PROF_SM_ACTIVE", 0, [(START, "0.5")]), ("DCGM_FI_PROF_SM_ACTIVE", 1, [(START, "1")]), kind="vector"
     )
-    (series,) = prometheus_range.read(write(tmp_path, text), Told())
+    (series,) = prometheus_range.read(write(tmp_path, text), ImportHints())
     assert [(own.time.tolist(), own.values["sm_active"].tolist()) for own in by_gpu(series)] == [
         ([START], [0.5]), ([START], [1.0])
     ]  # fmt: skip
@@ -99,7 +99,7 @@ def test_what_is_no_value_is_left_out_and_said(tmp_path: Path) -> None:
     found = json.loads(answer(("DCGM_FI_PROF_SM_ACTIVE", 0, [])))
     found["data"]["result"][0]["values"] = bad
     found["data"]["result"] += [{"metric": {"__name__": "x"}, "histograms": [[1, {}]]}, 3]
-    (series,) = prometheus_range.read(write(tmp_path, json.dumps(found)), Told())
+    (series,) = prometheus_range.read(write(tmp_path, json.dumps(found)), ImportHints())
     (own,) = by_gpu(series)
     assert own.time.tolist() == [START + 90] and own.values["sm_active"].tolist() == [0.5]
     assert "5 values or series that are none" in said(series) and "1 series are histograms" in said(series)
@@ -120,5 +120,5 @@ def test_what_is_no_value_is_left_out_and_said(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_what_holds_nothing_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
     with pytest.raises(ForeignError, match=r"^\S+x0\.json: [^\n]+$") as caught:
-        prometheus_range.read(write(tmp_path, text), Told())
+        prometheus_range.read(write(tmp_path, text), ImportHints())
     assert sentence in str(caught.value)

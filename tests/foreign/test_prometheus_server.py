@@ -15,7 +15,7 @@ from series import by_gpu
 
 from gssr.foreign import prometheus_server
 from gssr.foreign.prometheus_server import read_server, token_of
-from gssr.foreign.series import ForeignError, Told
+from gssr.foreign.series import ForeignError, ImportHints
 
 BEGIN, EACH, N = 1_700_000_000.0, 15.0, 120
 END = BEGIN + EACH * (N - 1)
@@ -74,7 +74,7 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_server_gives_all_gpus_as_it_has_sampled_them(server: str) -> None:
-    series = read_server(server.replace("//", "//me:secret@"), BEGIN, END, Told(), None)
+    series = read_server(server.replace("//", "//me:secret@"), BEGIN, END, ImportHints(), None)
     own = {(each.gpu.node, each.gpu.device_index): each for each in by_gpu(series)}
     assert own.keys() == {("n1", 0), ("n1", 1), ("n2", 0), ("n2", 1)}
     for (_, gpu), each in own.items():
@@ -92,7 +92,7 @@ def test_more_points_than_one_answer_holds_come_by_several(server: str, monkeypa
     monkeypatch.setattr(
         prometheus_server._Server, "ask", lambda self, what, **more: asked.append(what) or ask(self, what, **more)
     )
-    series = read_server(server, BEGIN, BEGIN + 1150, Told(host="n2", interval=0.1), None)
+    series = read_server(server, BEGIN, BEGIN + 1150, ImportHints(host="n2", interval=0.1), None)
     own = by_gpu(series)
     assert [(each.gpu.node, len(each.time)) for each in own] == [("n2", 11501)] * 2
     np.testing.assert_allclose(own[1].time, BEGIN + 0.1 * np.arange(11501), rtol=0, atol=1e-3)
@@ -101,11 +101,11 @@ def test_more_points_than_one_answer_holds_come_by_several(server: str, monkeypa
 
 
 def test_what_a_server_does_not_hold_is_one_sentence(server: str) -> None:
-    for told, begin in ((Told(host="n.*"), BEGIN), (Told(), BEGIN - 1e8)):
+    for told, begin in ((ImportHints(host="n.*"), BEGIN), (ImportHints(), BEGIN - 1e8)):
         with pytest.raises(ForeignError, match=rf"^{server}: holds no metric of a GPU"):
             read_server(server, begin, begin + 60, told, None)
     with pytest.raises(ForeignError, match=rf"^{server}/nowhere: refuses with 404 "):
-        read_server(server + "/nowhere/", BEGIN, END, Told(), None)
+        read_server(server + "/nowhere/", BEGIN, END, ImportHints(), None)
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -164,7 +164,7 @@ def test_a_server_that_means_no_good_is_one_sentence(
     monkeypatch.setattr(prometheus_server, "_MOST_BYTES", 2000)
     url = answers(how)
     with pytest.raises(ForeignError, match=rf"^{url}: [^\n]+$") as caught:
-        read_server(url.replace("//", "//me:secret@"), BEGIN, END, Told(), None)
+        read_server(url.replace("//", "//me:secret@"), BEGIN, END, ImportHints(), None)
     assert sentence in str(caught.value) and "secret" not in str(caught.value)
 
 
@@ -180,7 +180,7 @@ def test_a_token_is_sent_to_the_server_alone(answers: Callable[..., str], tmp_pa
     token = token_of(str(tmp_path / "token"), {"GSSR_PROMETHEUS_TOKEN": "other"})
     for own in (token, token_of(None, {"GSSR_PROMETHEUS_TOKEN": "other"}), token_of(None, {})):
         with pytest.raises(ForeignError, match="is no Prometheus"):
-            read_server(answers(how).replace("//", "//me:p%40ss@"), BEGIN, END, Told(), own)
+            read_server(answers(how).replace("//", "//me:p%40ss@"), BEGIN, END, ImportHints(), own)
     assert seen == [word for word in ("Bearer abc.def", "Bearer other", "Basic bWU6cEBzcw==") for _ in range(2)]
     for path in ("none", "missing"):
         with pytest.raises(ForeignError, match=rf"^--token-file \S+{path}: "):
@@ -192,4 +192,4 @@ def test_a_token_is_sent_to_the_server_alone(answers: Callable[..., str], tmp_pa
 )
 def test_only_addresses_of_servers_are_asked(url: str) -> None:
     with pytest.raises(ForeignError, match=r"^--prometheus: is "):
-        read_server(url, BEGIN, END, Told(), None)
+        read_server(url, BEGIN, END, ImportHints(), None)

@@ -11,20 +11,20 @@ from series import OfGpu, by_gpu, said
 import gssr
 from gssr.convert import openmetrics
 from gssr.foreign import prometheus_text
-from gssr.foreign.series import ForeignError, Series, Source, Told
+from gssr.foreign.series import ByteSource, ForeignError, ForeignSeries, ImportHints
 from gssr.metrics import METRICS
 
 MODIFIED = 1.7e9
 
 
-def read(text: str | Iterable[str], told: Told = Told(), at_once: int = 1 << 20) -> Series:  # noqa: B008
+def read(text: str | Iterable[str], told: ImportHints = ImportHints(), at_once: int = 1 << 20) -> ForeignSeries:  # noqa: B008
     """A text, or what has been added to a file each time that it was looked at."""
     parts = [text] if isinstance(text, str) else text
     chunks: list[bytes] = []
     for part in parts:
         data = part.encode()
         chunks += [data[at : at + at_once] for at in range(0, len(data), at_once)] or [b""]
-    return prometheus_text.read(Source("x.prom", iter(chunks), MODIFIED), told)
+    return prometheus_text.read(ByteSource("x.prom", iter(chunks), MODIFIED), told)
 
 
 def line(name: str, value: object, gpu: int = 0, more: str = "", end: str = "") -> str:
@@ -71,8 +71,8 @@ def test_one_scrape_is_a_moment_with_its_gpus() -> None:
 
 
 @pytest.mark.parametrize("at_once", [1 << 20, 700, 1])
-@pytest.mark.parametrize("told", [Told(), Told(start=5e8, interval=15.0)])
-def test_scrapes_are_parted_where_a_series_comes_again(at_once: int, told: Told) -> None:
+@pytest.mark.parametrize("told", [ImportHints(), ImportHints(start=5e8, interval=15.0)])
+def test_scrapes_are_parted_where_a_series_comes_again(at_once: int, told: ImportHints) -> None:
     texts = [scrape([k, k + 1], [k / 10, k / 20]) for k in range(1, 8)]
     texts[3] = texts[3].replace('gpu="1"', 'gpu="1",pod=""').replace("\n", "\r\n")
     series = read("".join(texts), told, at_once)

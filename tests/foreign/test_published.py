@@ -12,11 +12,11 @@ from published_files import START, TAGS, name, ranks, write_json, write_sqlite
 from series import by_gpu, said
 
 from gssr.foreign import published_json, published_sqlite
-from gssr.foreign.series import ForeignError, Series, Told
+from gssr.foreign.series import ForeignError, ForeignSeries, ImportHints
 
 OWN = Path(__file__).parents[1] / "golden" / "foreign" / "gssr-0.4.0"
 FACTORS = {"gpu_utilization": 0.01, "fb_used": 2.0**20}
-NOTHING = Told(timezone=UTC)
+NOTHING = ImportHints(timezone=UTC)
 
 
 def files(folder: Path) -> list[str]:
@@ -24,7 +24,7 @@ def files(folder: Path) -> list[str]:
     return sorted(str(path) for path in folder.rglob("*_proc_*.json*"))
 
 
-def check(series: Series, found: list[dict[str, Any]], off: float = 1e-6, lost: bool = False) -> None:
+def check(series: ForeignSeries, found: list[dict[str, Any]], off: float = 1e-6, lost: bool = False) -> None:
     """Has a run the values, times and identities of its ranks' files, ``lost``: of the last GPU of each?"""
     own = {(each.gpu.node, each.gpu.device_index): each for each in by_gpu(series)}
     assert len(own) == len(series.gpus) == sum(len(rank["data"]) for rank in found)
@@ -114,7 +114,7 @@ def test_what_is_uncertain_or_missing_is_said(tmp_path: Path) -> None:
     packed = next(tmp_path.rglob("*_proc_1.json"))
     packed.with_suffix(".json.gz").write_bytes(gzip.compress(packed.read_bytes()))
     packed.unlink()
-    (series,) = published_json.read(files(tmp_path), Told(start=5e8, interval=2.0))
+    (series,) = published_json.read(files(tmp_path), ImportHints(start=5e8, interval=2.0))
     own = by_gpu(series)
     assert len(own) == 3
     np.testing.assert_array_equal(own[0].values["sm_active"], [np.nan, 0.25, np.nan, np.nan])

@@ -6,12 +6,12 @@ from datetime import UTC
 import numpy as np
 
 from gssr.arrays import Floats, Ints
-from gssr.foreign.series import Series, Source, Told
+from gssr.foreign.series import ByteSource, ForeignSeries, ImportHints
 
 WRITTEN = 1_764_000_000.0
 """When the files were last written, unix s."""
-IN_UTC = Told(timezone=UTC)
-Read = Callable[[Source, Told], Series]
+IN_UTC = ImportHints(timezone=UTC)
+Read = Callable[[ByteSource, ImportHints], ForeignSeries]
 
 
 def cut(data: bytes, size: int) -> Iterator[bytes]:
@@ -23,10 +23,15 @@ class Taken:
     """All that a text says: the series, and its rows put together; a metric that a piece has not is NaN in its rows."""
 
     def __init__(
-        self, read: Read, data: bytes | Iterable[bytes], told: Told = IN_UTC, size: int = 1 << 20, path: str = "log"
+        self,
+        read: Read,
+        data: bytes | Iterable[bytes],
+        told: ImportHints = IN_UTC,
+        size: int = 1 << 20,
+        path: str = "log",
     ) -> None:
         chunks = cut(data, size) if isinstance(data, bytes) else iter(data)
-        self.series = read(Source(path, chunks, WRITTEN), told)
+        self.series = read(ByteSource(path, chunks, WRITTEN), told)
         pieces = list(self.series.pieces)
         self.n_pieces = len(pieces)
         self.gpu: Ints = np.concatenate([piece.gpu for piece in pieces])
