@@ -112,7 +112,7 @@ def _empty(folder: str) -> None:
 def _bare(folder: str) -> None:
     from gssr.traces.otf2 import events as otf2_events
 
-    class Bare(otf2_events.Archive):
+    class Bare(otf2_events.Otf2Reader):
         def _functions(self) -> dict[str, Any]:
             def enter(_l: int, _t: int, _p: int, _u: int, _a: int, _region: int) -> int:
                 return 0

@@ -10,7 +10,7 @@ from gssr.model.traces.rules import TABLE
 from gssr.model.traces.tables import RANK, TABLES, rows_of
 from gssr.model.traces.window import WHOLE, Wanted
 from gssr.model.verdicts.rules import from_environment
-from gssr.traces.open import Traces, open_traces
+from gssr.traces.open import TraceSet, open_traces
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,7 +20,7 @@ class Trace:
     """One trace, or those of all ranks of a run: ``trace.table(name)`` and the methods after it. Times are whole ns, counted
     from the trace's zero; shares are 0-1; what the files do not tell is missing. Nothing is read twice."""
 
-    def __init__(self, traces: Traces, wanted: Wanted = WHOLE) -> None:
+    def __init__(self, traces: TraceSet, wanted: Wanted = WHOLE) -> None:
         self._traces, self._wanted = traces, wanted
 
     def part(

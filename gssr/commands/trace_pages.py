@@ -14,7 +14,7 @@ from gssr.commands import BAD_INPUT, USAGE, fail, page_options, put, tell
 if TYPE_CHECKING:
     from gssr.model.traces.results import TraceAnalysis
     from gssr.render.roles import Row
-    from gssr.traces.open import Traces
+    from gssr.traces.open import TraceSet
 
 ONLY_RECORDINGS = (
     "plot_time_series", "plot_load_balancing", "show_metadata", "no_summary", "exact", "metrics", "run", "terminal",
@@ -71,7 +71,7 @@ def _known(time: str | None) -> int | None:
 
 def opened(
     names: Sequence[str], max_size: str | None, ranks: str | None, window: tuple[int | None, int | None]
-) -> "list[Traces]":
+) -> "list[TraceSet]":
     """The traces, opened, by run. Raises gssr.traces.open.TraceError, and ValueError for a size and for ranks that are
     none."""
     from gssr.traces.open import open_runs
@@ -84,7 +84,7 @@ def opened(
     return open_runs(names, most_bytes=int(float(found[1]) * 1024 ** _POWER[found[2]]), ranks=ranks, window=window)
 
 
-def _said(analyses: "Iterator[tuple[Traces, TraceAnalysis]]") -> "Iterator[tuple[Traces, TraceAnalysis]]":
+def _said(analyses: "Iterator[tuple[TraceSet, TraceAnalysis]]") -> "Iterator[tuple[TraceSet, TraceAnalysis]]":
     """Say what of these runs can't be read, once they were."""
     problems: list[str] = []
     for run, trace in analyses:
@@ -95,7 +95,10 @@ def _said(analyses: "Iterator[tuple[Traces, TraceAnalysis]]") -> "Iterator[tuple
 
 
 def _show(
-    analyses: "Iterator[tuple[Traces, TraceAnalysis]]", is_one: bool, names: Sequence[str], options: argparse.Namespace
+    analyses: "Iterator[tuple[TraceSet, TraceAnalysis]]",
+    is_one: bool,
+    names: Sequence[str],
+    options: argparse.Namespace,
 ) -> int:
     """Print the analyses of runs, each made when it is its turn; ``is_one``: of one run. Nothing is printed before all are
     there."""
@@ -107,7 +110,7 @@ def _show(
     from gssr.report.terminal import to_text
     from gssr.report.trace import pieces, pieces_of_runs, trace_page
 
-    def drawn() -> "Iterator[tuple[Traces, TraceAnalysis]]":
+    def drawn() -> "Iterator[tuple[TraceSet, TraceAnalysis]]":
         for run, trace in analyses:
             if options.png is not None:
                 _draw(trace, options.png)

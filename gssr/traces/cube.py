@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Flags, Floats, Ints
-from gssr.traces.cube_anchor import Anchor, Metric, read_anchor
+from gssr.traces.cube_anchor import Anchor, CubeMetric, read_anchor
 from gssr.traces.timeline import Clock, Intervals, Measured, Profile, Source, Timeline, TraceError
 
 _BLOCK = 512
@@ -224,7 +224,7 @@ def _index(stream: BinaryIO, member: _Member, n_nodes: int) -> tuple[Literal["<"
 
 
 def _rows(
-    path: str, metric: Metric, member: _Member, nodes: Ints, shape: tuple[int, int], dtype: "np.dtype[np.generic]"
+    path: str, metric: CubeMetric, member: _Member, nodes: Ints, shape: tuple[int, int], dtype: "np.dtype[np.generic]"
 ) -> tuple[Ints, Floats]:
     n = shape[0] * shape[1]
     try:

@@ -19,7 +19,7 @@ _HAVE_TEXTS = ("metric", "region", "systemtreenode", "locationgroup", "location"
 _GPU = ("gpu", "accelerator stream")
 
 
-class Metric(NamedTuple):
+class CubeMetric(NamedTuple):
     """As it is declared: ``kind`` INCLUSIVE, EXCLUSIVE or one that is computed, ``type`` of its values."""
 
     number: int
@@ -36,7 +36,7 @@ class Anchor:
 
     tool: str
     version: str
-    metrics: tuple[Metric, ...]
+    metrics: tuple[CubeMetric, ...]
     names: tuple[str, ...]
     parent: Ints
     name: Ints
@@ -79,7 +79,7 @@ class _Reader:
     """Takes the XML element by element, so that its depth costs no stack."""
 
     attributes: dict[str, str] = field(default_factory=dict)
-    metrics: list[Metric] = field(default_factory=list)
+    metrics: list[CubeMetric] = field(default_factory=list)
     regions: dict[int, tuple[str, str, str]] = field(default_factory=dict)
     parent: list[int] = field(default_factory=list)
     callee: list[int] = field(default_factory=list)
@@ -134,7 +134,7 @@ class _Reader:
             name = own["uniq_name"]
             kind, type_ = own.get("@type", "").upper(), " ".join(own.get("dtype", "").upper().split())
             title = own.get("disp_name") or name
-            self.metrics.append(Metric(_number(own.get("@id")), name, title, own.get("uom", ""), kind, type_))
+            self.metrics.append(CubeMetric(_number(own.get("@id")), name, title, own.get("uom", ""), kind, type_))
 
     def _location(self, own: dict[str, str]) -> None:
         if len(self.locations) >= _MOST_PLACES:

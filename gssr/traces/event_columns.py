@@ -68,7 +68,7 @@ _ROLES = {"Trace": _Role.WINDOW} | dict.fromkeys(CALLS, _Role.CALL) | dict.fromk
 
 
 @dataclass(slots=True)
-class Columns:
+class EventColumns:
     """``cats``, ``names`` and ``threads``, (pid, tid), are numbered as they came; a track is twice its thread's number, and
     one more on a GPU. ``parts``: of each of COLUMNS, ns and numbers, arrays to be put together. ``streams``: (device,
     stream) of tracks. ``labels``: of (kind, pid, tid). ``series``: (times, values) of (counter, what of it)."""
@@ -88,7 +88,7 @@ class Columns:
     n_unsound: int = 0
     n_broken: int = 0
 
-    def add(self, other: "Columns") -> None:
+    def add(self, other: "EventColumns") -> None:
         """What follows in the same file."""
         cat = np.array([self.cats[one] for one in other.cats] or [0], np.int32)
         name = np.array([self.names[one] for one in other.names] or [0], np.int32)
@@ -120,7 +120,7 @@ def _moved(thread: NDArray[np.int32], track: Any) -> Any:
     return 2 * thread[track // 2] + track % 2
 
 
-def columns_of(path: str, most_bytes: int | None = None) -> Columns:
+def columns_of(path: str, most_bytes: int | None = None) -> EventColumns:
     """All events of a file. Raises TraceError."""
     middle = _middle_of(path)
     if middle is None:
@@ -168,7 +168,7 @@ def send() -> None:
         sys.stdout.buffer.write(part.tobytes())
 
 
-def _received(stream: IO[bytes]) -> Columns:
+def _received(stream: IO[bytes]) -> EventColumns:
     """What ``send`` has written. Raises EOFError where it did not come to its end."""
 
     def exactly(n: int) -> bytes:
@@ -181,7 +181,7 @@ def _received(stream: IO[bytes]) -> Columns:
         return np.frombuffer(exactly(n * np.dtype(kind).itemsize), kind)
 
     head = json.loads(exactly(int.from_bytes(exactly(8), "little")))
-    found = Columns(**{name: head[name] for name in _PLAIN if name != "open"})
+    found = EventColumns(**{name: head[name] for name in _PLAIN if name != "open"})
     for numbers, values in ((found.cats, head["cats"]), (found.names, head["names"])):
         numbers.update({value: number for number, value in enumerate(values)})
     found.threads.update({tuple(value): number for number, value in enumerate(head["threads"])})
@@ -206,10 +206,10 @@ def _middle_of(path: str) -> int | None:
 class _Reader:
     def __init__(self, events: JsonEvents) -> None:
         self._events = events
-        self._found = Columns()
+        self._found = EventColumns()
         self._wants_digits = False
 
-    def read(self) -> Columns:
+    def read(self) -> EventColumns:
         for batch in self._events:
             self._add(batch)
             self._events.check_number(self._found.n_events)

@@ -172,7 +172,7 @@ class JsonEvents:
             self.notes.append("read without msgspec, which is several times faster: pip install msgspec isal")
         self.is_through = False
         self._is_part, self._has_end = begin > 0, end is None
-        self._pieces = Pieces(path, most_bytes, begin, end)
+        self._pieces = FileChunks(path, most_bytes, begin, end)
         self._is_mended = False
         self._between = b""
 
@@ -371,7 +371,7 @@ def _escape(found: re.Match[bytes]) -> bytes:
     return found[0] if len(found[0]) > 1 else rb"\\"
 
 
-class Pieces:
+class FileChunks:
     """A file's bytes, unpacked, about a MB at a time. ``problem``: why there are no more, where not all could be unpacked.
 
     Raises TraceError when it can't be read, or unpacks to more than ``most`` bytes; None: to very many times its size.

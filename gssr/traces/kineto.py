@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Ints
 from gssr.traces.categories import KINDS, category_of, operation_of
-from gssr.traces.event_columns import COLUMNS, FLOW, Columns, Numbers, Open, columns_of, whole
+from gssr.traces.event_columns import COLUMNS, FLOW, EventColumns, Numbers, Open, columns_of, whole
 from gssr.traces.host_waits import host_waits_apart
 from gssr.traces.timeline import (
     NO_LINK,
@@ -79,7 +79,7 @@ def read_kineto(path: str, most_bytes: int | None = None) -> Timeline:
     )  # fmt: skip
 
 
-def _close(found: Columns) -> None:
+def _close(found: EventColumns) -> None:
     """The intervals of what began and ended."""
     waiting: dict[int, list[Open]] = {}
     spans = []
@@ -95,7 +95,7 @@ def _close(found: Columns) -> None:
         found.parts[name].append(np.array(column, kind))
 
 
-def _named_tracks(found: Columns, used: Sequence[int], is_kineto: bool) -> tuple[Track, ...]:
+def _named_tracks(found: EventColumns, used: Sequence[int], is_kineto: bool) -> tuple[Track, ...]:
     tracks = []
     threads = list(found.threads)
     for number in used:
@@ -126,7 +126,7 @@ def _named_tracks(found: Columns, used: Sequence[int], is_kineto: bool) -> tuple
     return tuple(tracks)
 
 
-def _texts(found: Columns) -> tuple[tuple[str, ...], NDArray[np.int32]]:
+def _texts(found: EventColumns) -> tuple[tuple[str, ...], NDArray[np.int32]]:
     """The names as text, and the place among them of each that was met."""
     texts = Numbers()
     places = [texts["" if name is None else str(name)] for name in found.names]
@@ -134,7 +134,7 @@ def _texts(found: Columns) -> tuple[tuple[str, ...], NDArray[np.int32]]:
 
 
 def _classified(
-    found: Columns,
+    found: EventColumns,
     cat: NDArray[np.int32],
     name: NDArray[np.int32],
     track: NDArray[np.int32],
@@ -183,7 +183,7 @@ def _of_gpus(
     return replace(own, **{field.name: getattr(own, field.name)[~early] for field in fields(own)})
 
 
-def _counters(found: Columns) -> Iterable[Counter]:
+def _counters(found: EventColumns) -> Iterable[Counter]:
     for (name, key), parts in found.series.items():
         time, value = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         order = np.argsort(time, kind="stable")
@@ -193,7 +193,7 @@ def _counters(found: Columns) -> Iterable[Counter]:
             yield Counter(full, unit, "gauge", time[order], value[order])
 
 
-def _notes(found: Columns) -> Iterable[str]:
+def _notes(found: EventColumns) -> Iterable[str]:
     yield from found.notes
     if found.n_broken:
         yield f"{found.n_broken:,} events could not be read, and were left out"

@@ -18,11 +18,11 @@ from gssr.store.read.open import Readable
 from gssr.traces.categories import category_of
 from gssr.traces.database import read_database
 from gssr.traces.host_waits import host_waits_apart
-from gssr.traces.nsys_about import MOST_ROWS, OF_A_PROCESS, TABLES, TID_BITS, About
-from gssr.traces.nsys_columns import Columns, Key, all_alike, placed
+from gssr.traces.nsys_about import MOST_ROWS, OF_A_PROCESS, TABLES, TID_BITS, ReportInfo
+from gssr.traces.nsys_columns import IntervalColumns, Key, all_alike, placed
 from gssr.traces.nsys_files import TABLES as FILE_TABLES
 from gssr.traces.nsys_files import files_of
-from gssr.traces.runs import Told
+from gssr.traces.runs import RunTraits
 from gssr.traces.timeline import (
     NO_LINK,
     OPERATIONS,
@@ -148,14 +148,14 @@ def read_nsys(path: str, rank: int | None = None) -> Timeline:
     return read_database(path, REPORT, _READ, lambda database: _Reading(database, rank).timeline())
 
 
-def told_by_report(path: str) -> Told:
+def told_by_report(path: str) -> RunTraits:
     """Read what a report tells of its run, without its events. Raises TraceError."""
 
-    def read(database: Database) -> Told:
-        about = About(database)
+    def read(database: Database) -> RunTraits:
+        about = ReportInfo(database)
         begin, gpus = about.unix_ns, frozenset(about.gpus)
         end = None if begin is None or about.duration_ns is None else begin + about.duration_ns
-        return Told(about.rank()[0], about.host, gpus, begin, end)
+        return RunTraits(about.rank()[0], about.host, gpus, begin, end)
 
     return read_database(path, REPORT, _READ, read)
 
@@ -211,7 +211,7 @@ class _Reading:
         self._processes: dict[int, int] = {}
         self._process_of_track: list[int] = []
         self._domains: dict[tuple[int, int], int | str] = {}
-        self._columns = Columns(sum(database.most_rows(table.name) for table in (*_TABLES, _NVTX)))
+        self._columns = IntervalColumns(sum(database.most_rows(table.name) for table in (*_TABLES, _NVTX)))
         self._n_events = self._left_out = 0
         self._notes: list[str] = []
 
@@ -220,7 +220,7 @@ class _Reading:
         for place, table in enumerate(_TABLES):
             self._read(place, table)
         self._read_ranges(len(_TABLES))
-        about = About(self._database)
+        about = ReportInfo(self._database)
         strings = self._strings(about)
         counters, of_gpus = self._counters()
         tracks, rank = self._made_tracks(about, strings)
@@ -336,7 +336,7 @@ class _Reading:
         if n_open:
             self._notes.append(f"{n_open:,} ranges were open at the end: they last until it")
 
-    def _strings(self, about: About) -> _Strings:
+    def _strings(self, about: ReportInfo) -> _Strings:
         """What is asked of StringIds, all at once."""
         wanted = set(about.thread_names.values())
         wanted |= {name for name in self._domains.values() if isinstance(name, int)}
@@ -453,7 +453,7 @@ class _Reading:
             rows = rows[np.argsort(times[rows], kind="stable")]
             yield key, times[rows], values[rows]
 
-    def _made_tracks(self, about: About, strings: _Strings) -> tuple[list[Track], int | None]:
+    def _made_tracks(self, about: ReportInfo, strings: _Strings) -> tuple[list[Track], int | None]:
         """The tracks, and the rank of the report: not that of its tracks where several processes used GPUs."""
         own, how = (self._rank, "") if self._rank is not None else about.rank()
         if how:
@@ -494,7 +494,7 @@ def _stream_name(key: Key, several: bool) -> str:
     return f"{name} context {_told(context)}" if several else name
 
 
-def _with_gpus(tracks: Sequence[Track], gpus: Sequence[int], about: About) -> tuple[list[int], list[Track]]:
+def _with_gpus(tracks: Sequence[Track], gpus: Sequence[int], about: ReportInfo) -> tuple[list[int], list[Track]]:
     """The place of a track for each of these GPUs (ids in the report): a stream of it, or one that is added."""
     places, added = [], list[Track]()
     for gpu in gpus:

@@ -27,7 +27,7 @@ _WARNING = 2
 _BETWEEN_VARIABLES = re.compile("[;\0\n]")
 
 
-class About:
+class ReportInfo:
     """What a report says of itself, of its machines and GPUs."""
 
     def __init__(self, database: Database) -> None:

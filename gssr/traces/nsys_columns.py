@@ -10,7 +10,7 @@ from gssr.arrays import Ints
 Key = tuple[int, ...]
 
 
-class Columns:
+class IntervalColumns:
     """The columns of Intervals, but ``name`` is a place in what the reader knows names by, and a length of -1 that of one
     that is open to the end. ``link`` and ``size`` take no memory while nothing has one."""
 

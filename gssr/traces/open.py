@@ -13,10 +13,10 @@ from gssr.recognise import DAMAGED, RANK_IN_NAME, TRACES, environments_in, recog
 from gssr.traces.join import from_zero, join
 from gssr.traces.json_events import MOST_BYTES
 from gssr.traces.kineto import read_kineto
-from gssr.traces.runs import Told, apart, by_run, told_by_json
+from gssr.traces.runs import RunTraits, apart, by_run, told_by_json
 from gssr.traces.timeline import Format, Source, Timeline, TraceError
 
-__all__ = ["MOST_BYTES", "TraceError", "Traces", "open_runs", "open_traces"]
+__all__ = ["MOST_BYTES", "TraceError", "TraceSet", "open_runs", "open_traces"]
 
 _RANKS = re.compile(r"(\d{1,9})(?:(?:-|:|\.\.)(\d{1,9}))?")
 MOST_GPUS = 1 << 14
@@ -39,7 +39,7 @@ BY_PLACE = "by its place among the files: it tells none"
 def open_traces(
     paths: Sequence[str], *, most_bytes: int | None = None, ranks: str | None = None,
     window: tuple[int | None, int | None] = (None, None),
-) -> "Traces":  # fmt: skip
+) -> "TraceSet":  # fmt: skip
     """Open the traces of one run. See ``open_runs``; raises TraceError for those of several, too."""
     runs = open_runs(paths, most_bytes=most_bytes, ranks=ranks, window=window)
     if len(runs) > 1:
@@ -50,18 +50,18 @@ def open_traces(
 def open_runs(
     paths: Sequence[str], *, most_bytes: int | None = None, ranks: str | None = None,
     window: tuple[int | None, int | None] = (None, None),
-) -> list["Traces"]:  # fmt: skip
+) -> list["TraceSet"]:  # fmt: skip
     """The traces in these files and folders, run by run, each in order of its ranks. ``most_bytes``: what one file may
     unpack to; None: MOST_BYTES, and 60 times its size. ``ranks``: only these are read, as "0-7,12"; ``window``: no more
     need be kept than what reaches into this time, ns. Of folders what is no trace is passed over, and of several traces
-    what can't be read: see ``Traces.problems``. Raises TraceError for a file that is none, for what holds all ranks of a
+    what can't be read: see ``TraceSet.problems``. Raises TraceError for a file that is none, for what holds all ranks of a
     run beside others, and where none can be read; ValueError, a sentence, for ranks that are none."""
     wanted = None if ranks is None else ranks_of(ranks)
     problems: list[str] = []
     files = [file for path in paths for file in _files_of(path, problems)]
     if not files:
         raise TraceError(problems[0] if problems else "no trace is named")
-    looked_at: list[tuple[Source, Told]] = []
+    looked_at: list[tuple[Source, RunTraits]] = []
     for path, kind in files:
         try:
             looked_at.append(_looked_at(path, kind, len(files) > 1, most_bytes))
@@ -83,14 +83,14 @@ def open_runs(
             ranked = tuple(one for one in ranked if any(one.rank in each for each in wanted))
         if ranked:
             why = "" if run is found[0] else _why_apart(found[0], run[0], readable, told)
-            runs.append(Traces(ranked, most_bytes, wanted, window, problems, _name_of(ranked, paths), why))
+            runs.append(TraceSet(ranked, most_bytes, wanted, window, problems, _name_of(ranked, paths), why))
     if not runs:
         raise TraceError(f"{paths[0]}: --ranks {ranks}: none of these ranks is there")
     names = [run.name for run in runs]
     return [replace(run, name=run.sources[0].path) if names.count(run.name) > 1 else run for run in runs]
 
 
-def _why_apart(first: Sequence[int], own: int, paths: Sequence[str], told: Sequence[Told]) -> str:
+def _why_apart(first: Sequence[int], own: int, paths: Sequence[str], told: Sequence[RunTraits]) -> str:
     """A clause about a file that says why it is of another run than the ``first`` one's files."""
     other, why = next((at, why) for at in first if (why := apart(told[own], told[at])))
     if told[own].rank is not None and told[own].rank == told[other].rank:
@@ -116,7 +116,7 @@ def ranks_of(text: str) -> list[range]:
 
 
 @dataclass(frozen=True, slots=True)
-class Traces:
+class TraceSet:
     """Traces of one run, not yet read. ``sources``: what is known of each before that, in order of their ranks.
     ``problems``: sentences, why others of them can't be read, all once the others were; those of all runs that were opened
     together. ``name``: the file or folder that was named, and of a folder that holds several runs the first file;
@@ -269,13 +269,13 @@ def _by_number(name: str) -> list[tuple[int, str]]:
     return [(int(digits or 0), text) for text, digits in re.findall(r"(\D*)(\d{0,18})", name)]
 
 
-def _looked_at(path: str, kind: Format, has_others: bool, most_bytes: int | None) -> tuple[Source, Told]:
+def _looked_at(path: str, kind: Format, has_others: bool, most_bytes: int | None) -> tuple[Source, RunTraits]:
     """What is known of a file before it is read, and what it tells of its run."""
     if kind == "otf2" and os.path.isdir(path):
         beside = sorted(name for name in os.listdir(path) if name.endswith(".cubex"))
         notes = tuple(f"{name} beside it is a profile: name it to see it" for name in beside)
-        return Source(path, kind, notes=notes), Told()
-    told = Told()
+        return Source(path, kind, notes=notes), RunTraits()
+    told = RunTraits()
     if kind == "nsys" and has_others:
         from gssr.traces.nsys import told_by_report
 
@@ -285,7 +285,7 @@ def _looked_at(path: str, kind: Format, has_others: bool, most_bytes: int | None
             from gssr.traces.rocpd import check_rocpd
 
             check_rocpd(path)
-        told = Told(rank_told(environments_in(path))[0])
+        told = RunTraits(rank_told(environments_in(path))[0])
     elif kind in ("kineto", "chrome"):
         told = told_by_json(path, has_others, most_bytes)
     named = RANK_IN_NAME.search(os.path.basename(path))

@@ -18,7 +18,7 @@ from gssr.store.read.database import Database
 from gssr.store.read.open import Readable
 from gssr.traces.categories import category_of, operation_of
 from gssr.traces.database import read_database
-from gssr.traces.nsys_columns import Columns, Key, all_alike, placed
+from gssr.traces.nsys_columns import IntervalColumns, Key, all_alike, placed
 from gssr.traces.timeline import NO_LINK, OPERATIONS, Clock, Intervals, Kind, Source, Timeline, Track
 
 _One = TypeVar("_One")
@@ -180,7 +180,7 @@ class _Reading:
         self._agents = [_agents(database, session) for session in self._sessions]
         self._own = [_processes(database, session) for session in self._sessions]
         rows = (database.most_rows(each[name]) for each in self._sessions for name in _INTERVALS if name in each)
-        self._columns = Columns(sum(rows))
+        self._columns = IntervalColumns(sum(rows))
         self._n_events = self._left_out = 0
 
     def timeline(self) -> Timeline:

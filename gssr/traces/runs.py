@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gssr.recognise import rank_in
-from gssr.traces.json_events import PIECE, Pieces
+from gssr.traces.json_events import PIECE, FileChunks
 
 _OVERLAP = 4096
 _DAY_NS = 86_400 * 10**9
@@ -27,7 +27,7 @@ _NAME = re.compile(rb'"name"\s*:\s*"([^"\\]{1,255})"')
 _TIME = re.compile(rb'"ts"\s*:\s*"?(\d{1,19})')
 
 
-class Told(NamedTuple):
+class RunTraits(NamedTuple):
     """What a file tells of its run. ``gpus``: names of GPU models; ``begin``, ``end``: unix times, ns. None: not told."""
 
     rank: int | None = None
@@ -37,10 +37,10 @@ class Told(NamedTuple):
     end: int | None = None
 
 
-def told_by_json(path: str, has_others: bool, most_bytes: int | None) -> Told:
+def told_by_json(path: str, has_others: bool, most_bytes: int | None) -> RunTraits:
     """Read what torch.profiler writes before the events or behind them. Where no rank is before them, a packed file must be
     unpacked to its end: only if it ``has_others`` to be told from. Raises TraceError."""
-    pieces = Pieces(path, most_bytes)
+    pieces = FileChunks(path, most_bytes)
     head = text = b""
     rank = None
     for number, piece in enumerate(pieces):
@@ -60,7 +60,7 @@ def told_by_json(path: str, has_others: bool, most_bytes: int | None) -> Told:
     names = _NAME.findall(devices[1]) if devices else ()
     zero = int(base[1]) if base else 0
     begins, ends = (sorted(_unix_ns(part, zero)) for part in (head[:_LOOKED_AT], text[-_LOOKED_AT:]))
-    return Told(
+    return RunTraits(
         rank, host[1].decode("utf-8", "replace") if host else None,
         frozenset(name.decode("utf-8", "replace") for name in names),
         begins[len(begins) // 2] if begins else None,  # metadata may have times of their own
@@ -85,7 +85,7 @@ def _end_of(path: str) -> bytes:
         return stream.read()
 
 
-def apart(one: Told, other: Told) -> str:
+def apart(one: RunTraits, other: RunTraits) -> str:
     """Say why two files can't be of one run, as a clause about ``one``; "" where nothing sets them apart."""
     if one.rank is not None and one.rank == other.rank:
         return f"is of rank {one.rank}, too"
@@ -120,7 +120,7 @@ def _long(ns: int) -> str:
     )
 
 
-def by_run(paths: Sequence[str], told: Sequence[Told]) -> list[list[int]]:
+def by_run(paths: Sequence[str], told: Sequence[RunTraits]) -> list[list[int]]:
     """Divide files among runs, in their order: each goes to a run with whose files nothing sets it apart; of several to one
     that has a file in the same folder, then to that with the nearest beginning, then to the first. Returns the places of
     each run's files."""

@@ -405,9 +405,9 @@ def test_two_processes_read_what_one_does(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(json_events, "PIECE", 1 << 12)
     sent = []
     monkeypatch.setattr(
-        event_columns.Columns,
+        event_columns.EventColumns,
         "add",
-        lambda one, other, add=event_columns.Columns.add: (sent.append(1), add(one, other)),
+        lambda one, other, add=event_columns.EventColumns.add: (sent.append(1), add(one, other)),
     )
     same(read(tmp_path, content), alone[0])
     same(read(tmp_path, broken), alone[1])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from chrome import kernel, span, spans, text
 
-from gssr.traces.open import Traces, open_runs, open_traces
+from gssr.traces.open import TraceSet, open_runs, open_traces
 from gssr.traces.timeline import TraceError
 
 
@@ -19,7 +19,7 @@ def wrote(folder: Path, name: str, *, rank: int | None = None, behind: bool = Fa
     return str(folder / name)
 
 
-def ranks(traces: Traces) -> list[tuple[str, int | None]]:
+def ranks(traces: TraceSet) -> list[tuple[str, int | None]]:
     before = [(Path(source.path).name, source.rank) for source in traces.sources]
     assert before == [(Path(t.sources[0].path).name, t.sources[0].rank) for t in traces.timelines()]
     assert all(track.rank == t.sources[0].rank for t in traces.timelines() for track in t.tracks)

@@ -7,12 +7,12 @@ from gssr.model.traces.results import TraceAnalysis
 from gssr.model.traces.rules import TABLE
 from gssr.model.traces.window import WHOLE, Wanted
 from gssr.model.verdicts.table import Table
-from gssr.traces.open import TraceError, Traces
+from gssr.traces.open import TraceError, TraceSet
 
 
 def each_readable(
-    runs: Sequence[Traces], wanted: Wanted = WHOLE, rules: Table = TABLE, tables: Collection[str] | None = None
-) -> Iterator[tuple[Traces, TraceAnalysis]]:
+    runs: Sequence[TraceSet], wanted: Wanted = WHOLE, rules: Table = TABLE, tables: Collection[str] | None = None
+) -> Iterator[tuple[TraceSet, TraceAnalysis]]:
     """Analyze each of these runs when it is its turn (see analyze_timelines); one of which no trace can be read is left out,
     and why is among its ``problems``. Raises TraceError where none can be, and ValueError."""
     wrong, n = None, 0

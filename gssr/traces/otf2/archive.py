@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Flags, Ints
 from gssr.traces.otf2.definitions import UNDEFINED_LONG, Definitions, Region
-from gssr.traces.otf2.events import Event
+from gssr.traces.otf2.events import Otf2Event
 from gssr.traces.otf2.match import Stack, matched, paired, waits
-from gssr.traces.otf2.process import Archive, Location
+from gssr.traces.otf2.process import Location, Otf2Process
 from gssr.traces.timeline import (
     COLLECTIVES,
     FILE_OPERATIONS,
@@ -56,7 +56,7 @@ class _Rows(NamedTuple):
     before: Ints
     raw: NDArray[np.uint64]
 
-    def are(self, *events: Event) -> Ints:
+    def are(self, *events: Otf2Event) -> Ints:
         """Where these events are."""
         return np.flatnonzero(np.isin(self.kind, events))
 
@@ -67,11 +67,11 @@ class _Rows(NamedTuple):
 
 def _received(rows: _Rows) -> Ints:
     """Receives in the order in which they were called for, as that is what decides which message each one gets."""
-    asked = rows.are(Event.MPI_IRECV_REQUEST, Event.MPI_IRECV)
-    is_end = rows.kind[asked] == Event.MPI_IRECV
+    asked = rows.are(Otf2Event.MPI_IRECV_REQUEST, Otf2Event.MPI_IRECV)
+    is_end = rows.kind[asked] == Otf2Event.MPI_IRECV
     request = np.where(is_end, rows.fields[asked, 4], rows.fields[asked, 0])
     begin, end = paired((rows.place[asked], request), is_end)
-    mine, called = rows.are(Event.MPI_RECV, Event.MPI_IRECV), np.arange(len(rows.kind))
+    mine, called = rows.are(Otf2Event.MPI_RECV, Otf2Event.MPI_IRECV), np.arange(len(rows.kind))
     called[asked[end]] = asked[begin]
     return rows.messages(mine[np.argsort(called[mine], kind="stable")])
 
@@ -82,7 +82,7 @@ def read_otf2(
     """An archive, named by its folder or its anchor file. ``ranks``: only these are opened; ``window``: only what reaches
     into this time, ns after the archive's beginning, is kept. Times count from there. Raises TraceError; ValueError, a
     sentence, where nothing is."""
-    with Archive(path) as archive:
+    with Otf2Process(path) as archive:
         definitions = Definitions(archive.definitions)
         if not definitions.ids:
             raise TraceError(f"{path}: holds no trace: its definitions name nobody who could have done anything")
@@ -212,27 +212,27 @@ class _Reader:
         there = set(np.unique(rows.kind).tolist())
         if there & set(_SENDS):
             self._sends.append(rows.messages(rows.are(*_SENDS)))
-        if there & {Event.MPI_RECV, Event.MPI_IRECV}:
+        if there & {Otf2Event.MPI_RECV, Otf2Event.MPI_IRECV}:
             self._receives.append(_received(rows))
         if there & set(_COLLECTIVE_ENDS):
             self._collectives.append(self._collective(rows))
-        if Event.IO_BEGIN in there:
+        if Otf2Event.IO_BEGIN in there:
             self._io.append(self._file_use(rows, stack))
         if there & set(_RMA_BEGINS):
             self._add_copies(rows)
-        if Event.METRIC in there:
+        if Otf2Event.METRIC in there:
             self._add_metrics(rows)
-        for event, word in ((Event.FLUSH, "flushes"), (Event.ON_OFF, "switches")):
+        for event, word in ((Otf2Event.FLUSH, "flushes"), (Otf2Event.ON_OFF, "switches")):
             self._counts[word] += len(rows.are(event))
-        flushed = rows.are(Event.FLUSH)
+        flushed = rows.are(Otf2Event.FLUSH)
         self._counts["flush_ns"] += int((self._own.ns(rows.raw[flushed, 3]) - rows.at[flushed]).sum())
 
     def _collective(self, rows: "_Rows") -> Ints:
-        own = rows.are(Event.COLLECTIVE_BEGIN, Event.LATER_COLLECTIVE_REQUEST, *_COLLECTIVE_ENDS)
+        own = rows.are(Otf2Event.COLLECTIVE_BEGIN, Otf2Event.LATER_COLLECTIVE_REQUEST, *_COLLECTIVE_ENDS)
         of = rows.kind[own]
         is_end = np.isin(of, _COLLECTIVE_ENDS)
-        request = np.where(of == Event.LATER_COLLECTIVE_END, rows.fields[own, 5], -1)
-        request = np.where(of == Event.LATER_COLLECTIVE_REQUEST, rows.fields[own, 0], request)
+        request = np.where(of == Otf2Event.LATER_COLLECTIVE_END, rows.fields[own, 5], -1)
+        request = np.where(of == Otf2Event.LATER_COLLECTIVE_REQUEST, rows.fields[own, 0], request)
         begin, end = paired((rows.place[own], request), is_end)
         self._counts["half"] += int(np.count_nonzero(is_end)) - len(end)
         first, last = own[begin], own[end]
@@ -240,8 +240,8 @@ class _Reader:
         return np.column_stack([rows.place[first], start, rows.at[last] - start, rows.fields[last][:, [0, 1, 3, 4]]])
 
     def _file_use(self, rows: "_Rows", stack: Stack) -> Ints:
-        own = rows.are(Event.IO_BEGIN, Event.IO_COMPLETE)
-        is_end = rows.kind[own] == Event.IO_COMPLETE
+        own = rows.are(Otf2Event.IO_BEGIN, Otf2Event.IO_COMPLETE)
+        is_end = rows.kind[own] == Otf2Event.IO_COMPLETE
         handle, number = rows.fields[own, 0], np.where(is_end, rows.fields[own, 2], rows.fields[own, 4])
         begin, end = paired((rows.place[own], handle, number), is_end)
         self._counts["unfinished"] += int(np.count_nonzero(~is_end)) - len(begin)
@@ -258,10 +258,10 @@ class _Reader:
     def _add_copies(self, rows: "_Rows") -> None:
         """What moved between a GPU and its host: the stream gets what goes to it, and puts what goes from it. From itself it
         gets what moves within."""
-        own = rows.are(*_RMA_BEGINS, Event.RMA_COMPLETE)
+        own = rows.are(*_RMA_BEGINS, Otf2Event.RMA_COMPLETE)
         own = own[self._on_gpu[rows.place[own]]]
         fields = rows.fields[own]
-        is_end = rows.kind[own] == Event.RMA_COMPLETE
+        is_end = rows.kind[own] == Otf2Event.RMA_COMPLETE
         number = np.where(is_end, fields[:, 1], fields[:, 3])
         begin, end = paired((rows.place[own], fields[:, 0], number), is_end)
         first = own[begin]
@@ -271,7 +271,7 @@ class _Reader:
         for each in np.unique(window).tolist():
             mine = window == each
             other[mine] = self._own.locations_of(self._own.windows.get(each, -1), remote[mine], place[mine])
-        which = np.where(rows.kind[first] == Event.RMA_PUT, 1, np.where(other == place, 2, 0))
+        which = np.where(rows.kind[first] == Otf2Event.RMA_PUT, 1, np.where(other == place, 2, 0))
         names = np.array([self._name(f"Memcpy {OPERATIONS[each]}", "CUDA") for each in range(3)], np.int32)
         kept = (length >= 0) & self._inside(start, start + length)
         n = int(kept.sum())
@@ -283,7 +283,7 @@ class _Reader:
 
     def _add_metrics(self, rows: "_Rows") -> None:
         """Of a class the values are the location's that recorded them, of an instance those of what it is about."""
-        own = rows.are(Event.METRIC)
+        own = rows.are(Otf2Event.METRIC)
         place, ref, member = rows.place[own], rows.fields[own, 0], np.minimum(rows.fields[own, 1], 255)
         order = np.lexsort((member, ref, place))
         new = [np.append(True, key[order][1:] != key[order][:-1])[: len(order)] for key in (place, ref, member)]
@@ -305,7 +305,7 @@ class _Reader:
 
     # All of it together
 
-    def timeline(self, archive: Archive, chosen: Sequence[int]) -> Timeline:
+    def timeline(self, archive: Otf2Process, chosen: Sequence[int]) -> Timeline:
         """All that was added."""
         self._work_off()
         if not self._n_events:
@@ -436,7 +436,7 @@ class _Reader:
                 at = -1 if place < 0 else int(track[place])
                 yield Counter(name, unit, "total" if grows else "gauge", time[order], value[order], at)
 
-    def _notes(self, archive: Archive) -> Iterator[str]:
+    def _notes(self, archive: Otf2Process) -> Iterator[str]:
         counts = self._counts
         for place, problem in self._cut[:_MOST_TOLD]:
             own = self._own.tracks[place]
@@ -475,9 +475,9 @@ _NOTES = (
     ("switches", "times that the program switched recording on or off: {n}"),
 )
 """Of what was counted, what is said."""
-_SENDS = Event.MPI_SEND, Event.MPI_ISEND
-_COLLECTIVE_ENDS = Event.COLLECTIVE_END, Event.LATER_COLLECTIVE_END
-_RMA_BEGINS = Event.RMA_PUT, Event.RMA_GET
+_SENDS = Otf2Event.MPI_SEND, Otf2Event.MPI_ISEND
+_COLLECTIVE_ENDS = Otf2Event.COLLECTIVE_END, Otf2Event.LATER_COLLECTIVE_END
+_RMA_BEGINS = Otf2Event.RMA_PUT, Otf2Event.RMA_GET
 _VALUE_TYPES: Mapping[int, str] = {4: "u8", 8: "i8", 10: "f8"}
 _UNKNOWN_REGION = Region(
     "(not defined)", "unknown", (Kind.OTHER, Category.OTHER), (Kind.OTHER, Category.OTHER), -1

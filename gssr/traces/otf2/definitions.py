@@ -81,7 +81,7 @@ def _on_gpu(name: str, role: int) -> tuple[Kind, Category]:
     return Kind.KERNEL, category
 
 
-class Metric(NamedTuple):
+class Otf2Metric(NamedTuple):
     """A series of values: ``factor`` makes them the ``unit``'s; ``grows``: they add up since the start. ``value_type`` is
     OTF2's."""
 
@@ -236,7 +236,7 @@ class Definitions:
         row = self.comms.get(comm) or self._inter.get(comm)
         return (self.text(row[1]) if row else "") or f"communicator {comm}"
 
-    def metrics(self) -> dict[int, tuple[Metric, ...]]:
+    def metrics(self) -> dict[int, tuple[Otf2Metric, ...]]:
         """By number of a metric class or instance its members."""
         members = {int(row[0]): self._metric(row) for row in self._rows.get("MetricMember", ())}
         found = {
@@ -260,10 +260,10 @@ class Definitions:
                 found[int(at)] = -1, {1: groups, 2: nodes}.get(int(scope), {}).get(int(of), "")
         return found
 
-    def _metric(self, row: Sequence[Any]) -> Metric:
+    def _metric(self, row: Sequence[Any]) -> Otf2Metric:
         _, name, _, _, mode, value_type, base, exponent, unit = row[:9]
         factor = float((10 if base else 2) ** int(exponent)) if abs(int(exponent)) < 64 else 1.0
-        return Metric(self.text(name), self.text(unit).replace("#", ""), factor, int(mode) == 0, int(value_type))
+        return Otf2Metric(self.text(name), self.text(unit).replace("#", ""), factor, int(mode) == 0, int(value_type))
 
     def chosen(self, ranks: Iterable[range] | None) -> list[int]:
         """Places of the locations of these ranks; of a program that tells none its processes count."""

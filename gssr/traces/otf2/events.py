@@ -21,7 +21,7 @@ _AT_ONCE = 200_000
 """Events, after which it says that it is still at work."""
 
 
-class Event(IntEnum):
+class Otf2Event(IntEnum):
     """What a row is about. Its columns are WIDTH: the event, its time, how many regions had been entered or left before, and
     the fields of the event as OTF2 has them."""
 
@@ -49,15 +49,16 @@ _TYPES: dict[str, Any] = {"b": ctypes.c_uint8, "i": ctypes.c_uint32, "q": ctypes
           "s": ctypes.c_char_p, "p": ctypes.c_void_p, "B": ctypes.POINTER(ctypes.c_uint8),
           "I": ctypes.POINTER(ctypes.c_uint32), "Q": ctypes.POINTER(ctypes.c_uint64)}  # fmt: skip
 _EVENTS = {
-    "BufferFlush": (Event.FLUSH, "q"), "MeasurementOnOff": (Event.ON_OFF, "b"),
-    "MpiSend": (Event.MPI_SEND, "iiiq"), "MpiIsend": (Event.MPI_ISEND, "iiiqq"), "MpiRecv": (Event.MPI_RECV, "iiiq"),
-    "MpiIrecvRequest": (Event.MPI_IRECV_REQUEST, "q"), "MpiIrecv": (Event.MPI_IRECV, "iiiqq"),
-    "MpiCollectiveBegin": (Event.COLLECTIVE_BEGIN, ""), "MpiCollectiveEnd": (Event.COLLECTIVE_END, "biiqq"),
-    "NonBlockingCollectiveRequest": (Event.LATER_COLLECTIVE_REQUEST, "q"),
-    "NonBlockingCollectiveComplete": (Event.LATER_COLLECTIVE_END, "biiqqq"),
-    "IoOperationBegin": (Event.IO_BEGIN, "ibiqq"), "IoOperationComplete": (Event.IO_COMPLETE, "iqq"),
-    "RmaPut": (Event.RMA_PUT, "iiqq"), "RmaGet": (Event.RMA_GET, "iiqq"),
-    "RmaOpCompleteBlocking": (Event.RMA_COMPLETE, "iq"), "RmaOpCompleteNonBlocking": (Event.RMA_COMPLETE, "iq"),
+    "BufferFlush": (Otf2Event.FLUSH, "q"), "MeasurementOnOff": (Otf2Event.ON_OFF, "b"),
+    "MpiSend": (Otf2Event.MPI_SEND, "iiiq"), "MpiIsend": (Otf2Event.MPI_ISEND, "iiiqq"),
+    "MpiRecv": (Otf2Event.MPI_RECV, "iiiq"),
+    "MpiIrecvRequest": (Otf2Event.MPI_IRECV_REQUEST, "q"), "MpiIrecv": (Otf2Event.MPI_IRECV, "iiiqq"),
+    "MpiCollectiveBegin": (Otf2Event.COLLECTIVE_BEGIN, ""), "MpiCollectiveEnd": (Otf2Event.COLLECTIVE_END, "biiqq"),
+    "NonBlockingCollectiveRequest": (Otf2Event.LATER_COLLECTIVE_REQUEST, "q"),
+    "NonBlockingCollectiveComplete": (Otf2Event.LATER_COLLECTIVE_END, "biiqqq"),
+    "IoOperationBegin": (Otf2Event.IO_BEGIN, "ibiqq"), "IoOperationComplete": (Otf2Event.IO_COMPLETE, "iqq"),
+    "RmaPut": (Otf2Event.RMA_PUT, "iiqq"), "RmaGet": (Otf2Event.RMA_GET, "iiqq"),
+    "RmaOpCompleteBlocking": (Otf2Event.RMA_COMPLETE, "iq"), "RmaOpCompleteNonBlocking": (Otf2Event.RMA_COMPLETE, "iq"),
 }  # fmt: skip
 """Events by the name of their record, and the types of their fields."""
 _DEFINITIONS = {
@@ -103,7 +104,7 @@ def library() -> _Library:
     return found
 
 
-class Archive:
+class Otf2Reader:
     """An archive as libotf2 reads it; ``send`` gets the events of each location. Raises Failed."""
 
     def __init__(self, anchor: str, send: Callable[..., None]) -> None:
@@ -265,7 +266,7 @@ class Archive:
         def metric(_l: int, time: int, _p: int, _u: int, _a: int, ref: int, n: int, _types: Any, values: Any) -> int:
             before = len(code)
             for at in range(n):
-                add((Event.METRIC, time, before, ref, at, values[at], 0, 0, 0))
+                add((Otf2Event.METRIC, time, before, ref, at, values[at], 0, 0, 0))
             return 0
 
         def row(event: int, n_fields: int) -> Callable[..., int]:
@@ -300,7 +301,7 @@ def send() -> None:
     sys.unraisablehook = lost.append  # what is raised within a callback
     frames = Frames()
     try:
-        archive = Archive(sys.argv[1], frames.send)
+        archive = Otf2Reader(sys.argv[1], frames.send)
         frames.send({"definitions": archive.definitions(), **archive.about()})
         wanted = json.loads(sys.stdin.readline())
         archive.read(wanted["locations"], wanted["most"])

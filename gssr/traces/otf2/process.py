@@ -30,8 +30,8 @@ _INSTALL = (
 
 class Location(NamedTuple):
     """What a location has recorded: ``time`` (ticks) and ``code`` [n] of entering (region + 1) and leaving (-1 - region);
-    ``rows`` [m, WIDTH] of all else (gssr.traces.otf2.events.Event); of ``n_events`` ``n_samples`` only show the call path.
-    ``problem``: why that is not all."""
+    ``rows`` [m, WIDTH] of all else (gssr.traces.otf2.events.Otf2Event); of ``n_events`` ``n_samples`` only show the
+    call path. ``problem``: why that is not all."""
 
     number: int
     time: NDArray[np.uint64]
@@ -42,7 +42,7 @@ class Location(NamedTuple):
     problem: str
 
 
-class Archive:
+class Otf2Process:
     """An archive whose definitions were read; its folder or its anchor file is named. Raises TraceError."""
 
     def __init__(self, path: str) -> None:
