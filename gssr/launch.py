@@ -94,7 +94,7 @@ LAUNCHERS: tuple[Launcher, ...] = (
 """In the order in which they are asked."""
 
 
-class Place(NamedTuple):
+class LaunchPlace(NamedTuple):
     """Where this process stands among those of its launch. None is unknown; numbers count from 0.
 
     ``launcher`` is one of ``LAUNCHERS``' names or ``alone``. ``world_size`` ranks in all, ``local_size`` of them on this
@@ -184,7 +184,7 @@ def rank_told(environments: Iterable[Mapping[str, str]]) -> tuple[int | None, in
     return places.pop() if len(places) == 1 else (None, None)
 
 
-def where_am_i(environ: Mapping[str, str] = os.environ) -> Place:
+def where_am_i(environ: Mapping[str, str] = os.environ) -> LaunchPlace:
     """Reads the environment. Ask once per run and hand the answer on: alone, ``run_id`` holds the time of the call."""
     step_id = _step_id(environ)
     launcher = next((row for row in LAUNCHERS if _present(row, environ, step_id)), None)
@@ -212,7 +212,7 @@ def where_am_i(environ: Mapping[str, str] = os.environ) -> Place:
     launchers_id = environ.get(launcher.run_id, "") if launcher else ""
     if launchers_id in (_NO_RUN_ID, job_id):
         launchers_id = ""
-    return Place(
+    return LaunchPlace(
         launcher=launcher.name if launcher else ALONE,
         rank=rank,
         local_rank=local_rank,
@@ -247,7 +247,7 @@ def where_am_i(environ: Mapping[str, str] = os.environ) -> Place:
     )
 
 
-def named(pattern: str, place: Place) -> str:
+def named(pattern: str, place: LaunchPlace) -> str:
     """The name of a file with what stands for parts of it filled in, as sbatch does: ``%j`` job id, ``%A`` that of the whole
     array, ``%a`` the task's number in it, ``%s`` step id, ``%x`` job name, ``%%`` a percent sign; others stay. What there is
     none of is called ``none``, the step of a batch script ``batch``, and a job of its own is the whole of its array."""
@@ -337,7 +337,7 @@ def shown_job(job_id: str | None, array_job_id: str | None, array_task_id: str |
     return f"{array_job_id}_{array_task_id}"
 
 
-def default_output(place: Place) -> str:
+def default_output(place: LaunchPlace) -> str:
     """Name of the recording when none was given: after the job, or after the date and time outside of one."""
     return f"gssr_{_safe(place.job_id)}.sql" if place.job_id else time.strftime("gssr_%Y%m%dT%H%M%S.sql")
 

@@ -62,14 +62,14 @@ class Made(Protocol):
     def name(self) -> str | None: ...
 
 
-class About(Protocol):
+class HasGpus(Protocol):
     """What has GPUs."""
 
     @property
     def gpus(self) -> Sequence[Made]: ...
 
 
-_About = TypeVar("_About", bound=About)
+_About = TypeVar("_About", bound=HasGpus)
 _Rest = ParamSpec("_Rest")
 _Page = TypeVar("_Page")
 

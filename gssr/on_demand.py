@@ -15,7 +15,7 @@ _LENGTH = len(_LINE.format(0, 0))
 _FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-class Request(NamedTuple):
+class TraceRequest(NamedTuple):
     """``number``: 0 before the first request. ``step``: the first that is to be traced, counted from 1; 0 where it is still
     to be named, and of no request where no loop of steps has begun."""
 
@@ -23,7 +23,7 @@ class Request(NamedTuple):
     step: int
 
 
-def write_request(folder: str, request: Request, make: Literal["", "any", "new"] = "") -> None:
+def write_request(folder: str, request: TraceRequest, make: Literal["", "any", "new"] = "") -> None:
     """Write it for all to see. ``make``: also where there is no file, or only there. Raises OSError."""
     made = {"": 0, "any": os.O_CREAT, "new": os.O_CREAT | os.O_EXCL}[make]
     descriptor = os.open(os.path.join(folder, REQUEST), os.O_WRONLY | _FLAGS | made, 0o600)
@@ -33,7 +33,7 @@ def write_request(folder: str, request: Request, make: Literal["", "any", "new"]
         os.close(descriptor)
 
 
-def read_request(folder: str) -> Request | None:
+def read_request(folder: str) -> TraceRequest | None:
     """What stands there; None without the file, or while it is being written."""
     try:
         descriptor = os.open(os.path.join(folder, REQUEST), os.O_RDONLY | _FLAGS)
@@ -44,4 +44,4 @@ def read_request(folder: str) -> Request | None:
         number, step = (int(word) for word in text.split())
     except (OSError, ValueError):
         return None
-    return Request(number, step) if len(text) == _LENGTH else None
+    return TraceRequest(number, step) if len(text) == _LENGTH else None

@@ -54,7 +54,7 @@ _LONGEST_ENVIRONMENT = 1 << 20
 """Bytes of the environment of a process: Linux starts none with more than a quarter of the stack, mostly 2 MB."""
 
 
-class Found(NamedTuple):
+class RecognisedFile(NamedTuple):
     """``kind``: one of READABLE, or a name of what gssr can't read, "" for nothing it knows. ``problem``: why it can't,
     to be said behind the file's name; "" for what it reads."""
 
@@ -147,28 +147,28 @@ _JSONS = (
 )
 
 
-def recognise(path: str) -> Found:
+def recognise(path: str) -> RecognisedFile:
     """What a file holds, or the first of those in a folder that gssr knows. Never raises, whatever is there, and starts no
     program."""
     try:
         if os.path.isdir(path):
             return _of_folder(path)
         if not os.path.isfile(path):
-            return Found("", "is not a file" if os.path.lexists(path) else no_such_file(path))
+            return RecognisedFile("", "is not a file" if os.path.lexists(path) else no_such_file(path))
         with open(path, "rb") as stream:
             head = stream.read(100)
             if head.startswith(_SQLITE):
                 return _of_database(path, head)
             if head[:2] in (b"\3B", b"\3L") and path.endswith((".def", ".evt")):
-                return Found("", _OF_OTF2)
+                return RecognisedFile("", _OF_OTF2)
             if head.startswith(_REPORT):
-                return Found("nsys-rep", _AS_SQLITE.format(path=shlex.quote(path)))
+                return RecognisedFile("nsys-rep", _AS_SQLITE.format(path=shlex.quote(path)))
             stream.seek(0)
             return _of_pieces(_unpacked(stream) if head.startswith(_GZIP) else iter(lambda: stream.read(_HEAD), b""))
     except OSError as error:
-        return Found("", f"can't be read: {error.strerror}")
+        return RecognisedFile("", f"can't be read: {error.strerror}")
     except zlib.error:
-        return Found("", "is packed with gzip, and damaged")
+        return RecognisedFile("", "is packed with gzip, and damaged")
 
 
 def traces_in(folder: str) -> list[tuple[str, str]]:
@@ -294,32 +294,32 @@ def _unpacked(stream: BinaryIO) -> Iterator[bytes]:
         data = unpack.unconsumed_tail
 
 
-def _of_pieces(pieces: Iterator[bytes]) -> Found:
+def _of_pieces(pieces: Iterator[bytes]) -> RecognisedFile:
     text = next(pieces, b"")
     if not text:
-        return Found("", "is empty")
+        return RecognisedFile("", "is empty")
     done = len(text)
     found = _of_text(text)
     while found is None and done < _FURTHEST and (piece := next(pieces, b"")):
         text = text[-_OVERLAP:] + piece
         done += len(piece)
         found = _of_events(text, 0)
-    return found or Found("", "is JSON, but no trace: there are no traceEvents in it")
+    return found or RecognisedFile("", "is JSON, but no trace: there are no traceEvents in it")
 
 
-def _of_events(text: bytes, begin: int) -> Found | None:
+def _of_events(text: bytes, begin: int) -> RecognisedFile | None:
     if _EVENT.match(text, begin) or _EVENTS.search(text):
-        return Found("kineto" if _OF_KINETO.search(text) else "chrome")
+        return RecognisedFile("kineto" if _OF_KINETO.search(text) else "chrome")
     return None
 
 
-def _of_text(text: bytes) -> Found | None:
+def _of_text(text: bytes) -> RecognisedFile | None:
     """By what the file begins with; None for JSON in which there may be events further on."""
     for magic, kind, problem in _MAGICS:
         if text.startswith(magic):
-            return Found(kind, problem)
+            return RecognisedFile(kind, problem)
     if text.startswith(_SQLITE):
-        return Found("", "is a packed SQLite database: unpack it first")
+        return RecognisedFile("", "is a packed SQLite database: unpack it first")
     if text[257:262] == b"ustar":
         return _of_archive(text)
     start = _START.match(text)
@@ -328,22 +328,22 @@ def _of_text(text: bytes) -> Found | None:
     if is_json and (found := _of_events(text, begin)):
         return found
     if is_json:
-        return next((Found(kind, why) for pattern, kind, why in _JSONS if pattern.match(text, begin)), None)
+        return next((RecognisedFile(kind, why) for pattern, kind, why in _JSONS if pattern.match(text, begin)), None)
     is_wide = text.startswith(_UTF16)
     if is_wide:
         text, begin = text[: len(text) // 2 * 2].decode("utf-16", "replace").encode().lstrip(), 0
     if _ROCPROF.match(text, begin):
-        return Found("rocprof", f"is CSV of rocprofv3, {_OF_ROCPROF}")
+        return RecognisedFile("rocprof", f"is CSV of rocprofv3, {_OF_ROCPROF}")
     if _PLANE.match(text):
-        return Found("xplane", _OF_XLA)
+        return RecognisedFile("xplane", _OF_XLA)
     if _is_protobuf(text):
-        return Found("perfetto", f"is a trace of Perfetto, which this version can't read; {_OF_PERFETTO}")
+        return RecognisedFile("perfetto", f"is a trace of Perfetto, which this version can't read; {_OF_PERFETTO}")
     for pattern, kind in _TEXTS:
         if pattern.match(text, begin):
-            return Found(kind)
+            return RecognisedFile(kind)
     if is_wide:
-        return Found("", "is text in UTF-16: write it as UTF-8")
-    return Found("", "is not a recording (not an SQLite database), and no known trace or log")
+        return RecognisedFile("", "is text in UTF-16: write it as UTF-8")
+    return RecognisedFile("", "is not a recording (not an SQLite database), and no known trace or log")
 
 
 def _is_protobuf(text: bytes) -> bool:
@@ -361,7 +361,7 @@ def _is_protobuf(text: bytes) -> bool:
     return n > 1
 
 
-def _of_archive(head: bytes) -> Found:
+def _of_archive(head: bytes) -> RecognisedFile:
     names: list[bytes] = []
     at = 0
     while len(names) < 100 and (name := head[at : at + 100].partition(b"\0")[0]):
@@ -371,22 +371,22 @@ def _of_archive(head: bytes) -> Found:
             break
         at += 512 + -(-int(size, 8) // 512) * 512
     if any(_OF_CUBE.fullmatch(name) for name in names):
-        return Found("cube")
-    return Found("", _UNPACK.format("tar"))
+        return RecognisedFile("cube")
+    return RecognisedFile("", _UNPACK.format("tar"))
 
 
-def _of_database(path: str, head: bytes) -> Found:
+def _of_database(path: str, head: bytes) -> RecognisedFile:
     import sqlite3
 
     from gssr.guarded_sqlite import in_one_line
 
     if head[68:72] == _OURS:
-        return Found("recording")
+        return RecognisedFile("recording")
     try:
         with closing(_guarded(path)) as connection:
             names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
     except sqlite3.Error as error:
-        return Found(DAMAGED, f"is a damaged SQLite database: {in_one_line(error)}")
+        return RecognisedFile(DAMAGED, f"is a damaged SQLite database: {in_one_line(error)}")
     return of_tables({str(name).lower() for (name,) in names})
 
 
@@ -397,23 +397,23 @@ def _guarded(path: str) -> "Guarded":
     return open_guarded(f"{uri_of(path, 'ro')}&immutable=1", [path], uri=True)
 
 
-def of_tables(tables: set[str]) -> Found:
+def of_tables(tables: set[str]) -> RecognisedFile:
     """What an SQLite database is that GSSR did not make, by the names of its tables in small letters."""
     if any(name.startswith("rocpd_") for name in tables):
-        return Found("rocpd")
+        return RecognisedFile("rocpd")
     if any(name.startswith(("cupti_activity_kind_", "target_info_", "enum_nsys_")) for name in tables):
-        return Found("nsys")
+        return RecognisedFile("nsys")
     if {"data", "process_metadata"} <= tables:
-        return Found("gssr-0.x")
+        return RecognisedFile("gssr-0.x")
     if not tables:
-        return Found("", "holds nothing: nothing was recorded into it")
-    return Found("", "is an SQLite database of something else, not a recording")
+        return RecognisedFile("", "holds nothing: nothing was recorded into it")
+    return RecognisedFile("", "is an SQLite database of something else, not a recording")
 
 
-def _of_folder(path: str) -> Found:
+def _of_folder(path: str) -> RecognisedFile:
     names = sorted(os.listdir(path))[:_MOST_FILES]
     if any(is_recording(os.path.join(path, name)) for name in names if not name.endswith(".sql.d")):
-        return Found("recording")  # whatever else is beside it
+        return RecognisedFile("recording")  # whatever else is beside it
     archive = _of_score_p(path, names)
     if archive is not None and not archive.problem:
         return archive
@@ -428,18 +428,18 @@ def _of_folder(path: str) -> Found:
     others.sort(key=lambda found: found.kind not in FOREIGN)
     named = next((found for found in others if found.kind), archive)
     deeper = (found for found in map(recognise, _files_below(path)) if found.kind in (*FOREIGN, "rocpd"))
-    return named or next(deeper, Found("", "is a folder without a recording or a trace"))
+    return named or next(deeper, RecognisedFile("", "is a folder without a recording or a trace"))
 
 
-def _of_score_p(path: str, names: list[str]) -> Found | None:
+def _of_score_p(path: str, names: list[str]) -> RecognisedFile | None:
     """An archive of OTF2: its anchor file, which is written at the end, its definitions, and a folder of events."""
     anchors = [name for name in names if name.endswith(".otf2")]
     if any(recognise(os.path.join(path, name)).kind == "otf2" for name in anchors):
-        return Found("otf2")
+        return RecognisedFile("otf2")
     if os.path.isdir(os.path.join(path, "traces")) and not anchors:
         events = os.listdir(os.path.join(path, "traces"))
         if any(name.endswith(".evt") for name in events):
-            return Found("", _UNFINISHED)
+            return RecognisedFile("", _UNFINISHED)
     return None
 
 

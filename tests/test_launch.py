@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gssr.launch import (
     LAUNCHERS,
-    Place,
+    LaunchPlace,
     default_output,
     gpu_ids,
     gpu_ids_are_the_nodes,
@@ -225,7 +225,7 @@ _WORDS = st.one_of(
 @given(st.dictionaries(st.sampled_from(_VARIABLES), _WORDS))
 def test_no_environment_breaks_it_and_names_are_safe_in_files(environ: dict[str, str]) -> None:
     place = where_am_i(environ)
-    assert isinstance(place, Place)
+    assert isinstance(place, LaunchPlace)
     assert place.run_id is None or re.fullmatch(r"[A-Za-z0-9._-]+", place.run_id)
     assert re.fullmatch(r"gssr_[A-Za-z0-9._-]+\.sql", default_output(place))
     assert gpu_ids(environ) is None or all(gpu_ids(environ) or ())

@@ -24,7 +24,7 @@ from gssr.store.live_block.read import BlockReader
 from gssr.store.live_block.write import CHECKED_FROM, LiveBlock
 from gssr.store.pages.file import NotPlainError, PageFile, in_parts
 from gssr.store.pages.rollups import PageRollups
-from gssr.store.pages.samples import PageTable, Wanted
+from gssr.store.pages.samples import PageTable, SampleQuery
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import open_recording
 from gssr.store.read.window_edges import Window
@@ -91,7 +91,7 @@ _ROLLUPS = (
 
 
 def _samples(file: PageFile, sound: sqlite3.Connection) -> Array:
-    table, wanted = PageTable(file, sound), Wanted(("a", "b", "c"), None, 0, 1 << 60, -np.inf, np.inf)
+    table, wanted = PageTable(file, sound), SampleQuery(("a", "b", "c"), None, 0, 1 << 60, -np.inf, np.inf)
     pieces = [table.read(part, wanted) for part in in_parts(table.leaves(wanted.first, wanted.last), 5)]
     read = [np.array([gpu, time, *values.values()], np.float64) for gpu, time, values in pieces]
     return np.concatenate([np.empty((5, 0)), *read], axis=1).T

@@ -22,9 +22,9 @@ from gssr.metrics import select
 from gssr.model.verdicts.rules import TABLE, load
 from gssr.model.window import parse_time, select_gpus
 from gssr.profile.output import choose
-from gssr.profile.request import Request, UnrecordedError, UsageError
-from gssr.profile.sampling.clock import Clock
-from gssr.profile.sampling.marks import Marks
+from gssr.profile.request import ProfileRequest, UnrecordedError, UsageError
+from gssr.profile.sampling.clock import RecordingClock
+from gssr.profile.sampling.marks import MarkReceiver
 from gssr.render.cells import cell_width, clean
 from gssr.render.roles import text_of
 from gssr.store.disk import filesystem_of
@@ -188,8 +188,8 @@ def _marks(_: Path, data: bytes) -> None:
     ear, mouth = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     with ear, mouth:
         ear.setblocking(False)
-        clock = Clock()
-        marks = Marks(ear.fileno(), clock, clock.now())
+        clock = RecordingClock()
+        marks = MarkReceiver(ear.fileno(), clock, clock.now())
         for sent in data.split(_NEXT)[:5]:
             mouth.send(sent)
             for when, said in marks.read():
@@ -203,7 +203,7 @@ def _names_of_runs(folder: Path, data: bytes) -> None:
     ranks.mkdir()
     (ranks / "run").write_bytes(data + b"\n")  # a whole line: the rest of one would be waited for
     with suppress(UsageError, UnrecordedError):
-        output = choose(Request(["true"], output=str(folder / "o.sql")), launch.where_am_i(_HYDRA))
+        output = choose(ProfileRequest(["true"], output=str(folder / "o.sql")), launch.where_am_i(_HYDRA))
         if Path(output.path).parent != ranks or "\0" in output.path:
             raise AssertionError(f"a file elsewhere: {output.path!r}")
 

@@ -10,7 +10,7 @@ import warnings
 from types import TracebackType
 from typing import Any
 
-from gssr.on_demand import Request, read_request, write_request
+from gssr.on_demand import TraceRequest, read_request, write_request
 
 LEAD_STEPS, LEAD_SECONDS = 10, 2.0
 """A step is named so far ahead, at least: until then every rank has looked."""
@@ -117,7 +117,7 @@ class TorchTrace:
             return
         if request.step == 0 and _rank() == 0:
             ahead = max(LEAD_STEPS, math.ceil(LEAD_SECONDS * (self._done - done_then) / (now - then)))
-            request = Request(request.number, self._done + ahead if request.number else 1)
+            request = TraceRequest(request.number, self._done + ahead if request.number else 1)
             write_request(folder, request)
         if request.number > self._seen and request.step:
             self._seen = request.number

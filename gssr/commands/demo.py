@@ -41,11 +41,11 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
 
 
 def _record_and_show(options: argparse.Namespace, path: str) -> int:
-    from gssr.profile.request import Request, UsageError
+    from gssr.profile.request import ProfileRequest, UsageError
     from gssr.profile.session import profile
 
     scenario = options.scenario if ":" in options.scenario else f"{options.scenario}:{DEFAULT_GPUS}"
-    request = Request(
+    request = ProfileRequest(
         command=["sleep", f"{options.seconds:g}"],
         output=path,
         label="demo",

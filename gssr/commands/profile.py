@@ -144,7 +144,7 @@ def handle(options: argparse.Namespace, workload: list[str] | None) -> int:
 
     gc.disable()  # there is little garbage up to the start, and less after it; the sampler sees to its own
     from gssr.commands.tui import show
-    from gssr.profile.request import Request, UsageError
+    from gssr.profile.request import ProfileRequest, UsageError
     from gssr.profile.session import profile
     from gssr.profile.terminal import leave
     from gssr.profile.workload import shell_command
@@ -159,7 +159,7 @@ def handle(options: argparse.Namespace, workload: list[str] | None) -> int:
         return fail("--attach-job runs no command, and shows no screen: watch it with gssr tui FILE", USAGE)
     if not workload and not options.attach_job and not options.dry_run:
         return fail("no command to profile: gssr profile [options] -- COMMAND ARG...", USAGE)
-    request = Request(
+    request = ProfileRequest(
         command=workload or [],
         output=options.output,
         label=options.label,

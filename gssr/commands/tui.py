@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from gssr.model.live.watch import Watch
     from gssr.model.live.watch_trace import Watched
     from gssr.model.verdicts.table import Table
-    from gssr.profile.screen import Beside
+    from gssr.profile.screen import ScreenArguments
     from gssr.traces.timeline import Timeline
     from gssr.tui.app import LiveScreen
 
 
-def show(beside: "Beside") -> int:
+def show(beside: "ScreenArguments") -> int:
     """Draw until the user leaves; the exit code of the process. Doesn't return when the supervisor has gone."""
     import gc
 

@@ -100,7 +100,7 @@ _LONGEST_DRAIN = 1.0  # s, when others than the workload print on and on
 _NEVER = -1
 
 
-class Copier:
+class OutputCopier:
     """The process, as the supervisor sees it. ``terminal``: the descriptor of the terminal to show the output on."""
 
     def __init__(self, master: int, log: Log, terminal: int) -> None:

@@ -16,7 +16,7 @@ from gssr.backends.aside import InquiryError, inquire
 from gssr.backends.base import BackendError, OpenedBackend
 from gssr.makers import AMD, NVIDIA, say
 from gssr.metrics import BY_NAME, METRICS
-from gssr.profile.request import Request
+from gssr.profile.request import ProfileRequest
 from gssr.profile.sampling.plan import Plan
 from gssr.profile.session import plan_of
 from gssr.store.format.layout import LAYOUT
@@ -102,7 +102,7 @@ class WouldSample(NamedTuple):
     interval: float | None
 
 
-def dry_run(request: Request) -> str:
+def dry_run(request: ProfileRequest) -> str:
     """The page, of lines that end; of several ranks the first one's. Raises UsageError where ``gssr profile`` would."""
     place = launch.where_am_i()
     plan = plan_of(request, place, make=False)
@@ -208,7 +208,7 @@ def _line(label: str, text: str) -> list[str]:
     return [f"{label:<{_LABEL}}{clean(text)}"]
 
 
-def _place(place: launch.Place) -> str:
+def _place(place: launch.LaunchPlace) -> str:
     if not place.parallel:
         return f"one process on {place.node}"
     size = "an unknown number" if place.world_size is None else str(place.world_size)
@@ -242,7 +242,7 @@ def _file(plan: Plan) -> str:
     return f"{plan.path}{what} ({_bytes(disk.f_bavail * disk.f_frsize)} free)"
 
 
-def _sizes(forecast: Forecast, place: launch.Place) -> list[str]:
+def _sizes(forecast: Forecast, place: launch.LaunchPlace) -> list[str]:
     times = [[_bytes(forecast.size(keep, seconds)) for _, seconds in _TIMES] for keep in KEEPS]
     hours = [_bytes(forecast.per_gpu(keep, 86_400.0) / 24) for keep in KEEPS]
     head = ["--keep", "a GPU's hour", *(name for name, _ in _TIMES)]

@@ -11,8 +11,8 @@ import termios
 import time
 from collections.abc import Callable, Sequence
 
-from gssr.profile.copier import Copier, Log, last_lines
-from gssr.profile.screen import DRAWN, OVER, REQUESTS, USED, Beside, Show, become_screen
+from gssr.profile.copier import Log, OutputCopier, last_lines
+from gssr.profile.screen import DRAWN, OVER, REQUESTS, USED, ScreenArguments, Show, become_screen
 from gssr.profile.stderr import Relay, hold_back, put, release, say
 from gssr.profile.terminal import SavedModes
 from gssr.profile.workload import ENDING
@@ -41,7 +41,7 @@ class Live:
         os.set_blocking(self._master, False)
         self._size = (0, 0)
         self.resize(pane=True)
-        self._copier = Copier(self._master, log, self._terminal)
+        self._copier = OutputCopier(self._master, log, self._terminal)
         self._copiers = 1
         self._lines = Relay(self._copier.fd)
         self._sign_of_life = time.monotonic()  # of the process that copies
@@ -100,7 +100,7 @@ class Live:
             notices, self._notices, self._requests, requests = pipes
             os.set_blocking(self._notices, False)
             os.set_blocking(self._requests, False)
-            beside = Beside(self._recording, self._run_id, self._log.path, self._log.start, notices, requests)
+            beside = ScreenArguments(self._recording, self._run_id, self._log.path, self._log.start, notices, requests)
             mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             try:
                 self._screen = os.fork()
@@ -176,7 +176,7 @@ class Live:
         if status < 0 and self._copiers < _COPIERS:  # killed: what the workload prints must not get stuck
             self._copiers += 1
             try:
-                self._copier = Copier(self._master, self._log, self._terminal)
+                self._copier = OutputCopier(self._master, self._log, self._terminal)
             except OSError:
                 return
             self._lines = Relay(self._copier.fd)

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from errno import EPERM
 
 from gssr import launch
-from gssr.profile.recorder import Recorder
-from gssr.profile.request import Request, UsageError
+from gssr.profile.recorder import SamplerProcess
+from gssr.profile.request import ProfileRequest, UsageError
 from gssr.profile.session import plan_of
 from gssr.store.read.open import PRIVATE, private_folder
 
@@ -37,12 +37,12 @@ class Monitor:
             )
         backend = f"{backend}:beside" if backend in ("auto", "dcgm") else backend
         self.path = os.path.join(folder, PRIVATE)
-        request = Request(
+        request = ProfileRequest(
             ["gssr", "top"], self.path.replace("%", "%%"), "top", sampling_ms, backend=backend, keep="10s", summary=False,
             attach=True, processes="all",
         )  # fmt: skip
         plan = plan_of(request, launch.where_am_i({}))  # nobody's rank, and on all GPUs that the driver shows
-        self._recorder = Recorder(plan._replace(visible_gpus=None, most_bytes=MOST_BYTES))
+        self._recorder = SamplerProcess(plan._replace(visible_gpus=None, most_bytes=MOST_BYTES))
         self.fd = self._recorder.fd
         self._unread = b""
 

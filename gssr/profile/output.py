@@ -20,18 +20,18 @@ from itertools import count
 from typing import NamedTuple
 
 from gssr import launch
-from gssr.profile.request import Request, UnrecordedError, UsageError
+from gssr.profile.request import ProfileRequest, UnrecordedError, UsageError
 from gssr.profile.stderr import say
 from gssr.store.disk import FILE, PLANTED, is_local, is_planted, make_folder
 from gssr.store.format.schema import ENDED_SUFFIX
-from gssr.store.write.starts import Ours, Start, UnagreedError, agree
+from gssr.store.write.starts import Ours, RunStart, UnagreedError, agree
 
 _LONGEST_GIVEN = 80
 """As much of what a launcher calls a run goes into its name, of which files are called: with the node's name and the time
 that is within the 255 bytes of a file's name."""
 
 
-class Output(NamedTuple):
+class OutputTarget(NamedTuple):
     """The file to record into, and the run's name in it. ``append``: a run is added to the recording that is there.
     ``overwrite``: that recording is deleted first. ``shard``: it is one rank's share of a recording, which holds other runs
     (``beside_others``)."""
@@ -68,7 +68,7 @@ def whole_of(path: str) -> str:
     return folder.removesuffix(".d") if folder.endswith(".sql.d") else path
 
 
-def choose(request: Request, place: launch.Place, make: bool = True) -> Output:
+def choose(request: ProfileRequest, place: launch.LaunchPlace, make: bool = True) -> OutputTarget:
     """The output of this process. Raises UsageError when what stands there must not be touched, UnrecordedError when it
     can't be told what the other ranks do. Without ``make`` no file or folder is made, and a name that this would decide is
     guessed."""
@@ -101,13 +101,13 @@ def choose(request: Request, place: launch.Place, make: bool = True) -> Output:
     if append:
         run_id = _unused(run_id, {run.run_id for run in _runs_in(output)}.__contains__)
     path = os.path.realpath(output) if os.path.islink(output) else output  # a link stays, wherever it leads
-    return Output(path, run_id, append, overwrite, shard=False)
+    return OutputTarget(path, run_id, append, overwrite, shard=False)
 
 
 class _Seen:
     """What there is, at one moment, at an output where ranks write a file each."""
 
-    def __init__(self, output: str, place: launch.Place) -> None:
+    def __init__(self, output: str, place: launch.LaunchPlace) -> None:
         self._place, self._output, self._folder = place, output, output + ".d"
         self._shards = _shards(output)  # first: they may just be merged into the file
         self._merged = _runs_in(output) if os.path.exists(output) else []
@@ -126,7 +126,7 @@ class _Seen:
             run.run_id == run_id for run in self._merged
         )
 
-    def holds_another(self, run_id: str, begun: Sequence[Start]) -> bool:
+    def holds_another(self, run_id: str, begun: Sequence[RunStart]) -> bool:
         """Whether there is another run, or one of those that were to be begun may be just beginning. A requeued job goes on
         beside its own runs."""
         again, job = self._place.restart_count > 0, run_id.partition(".")[0]
@@ -173,7 +173,7 @@ class _Seen:
         return any(run.state == "running" for name in names for run in _runs_in(f"{self._folder}/{name}"))
 
 
-def _shard_output(output: str, request: Request, place: launch.Place, make: bool) -> Output:
+def _shard_output(output: str, request: ProfileRequest, place: launch.LaunchPlace, make: bool) -> OutputTarget:
     seen = _Seen(output, place)
     may_add = request.append or request.overwrite or request.output is None or place.in_array
     adds = may_add or not _all_ranks_see(output, place)
@@ -182,12 +182,12 @@ def _shard_output(output: str, request: Request, place: launch.Place, make: bool
     else:
         run_id = _unused(place.run_id, seen.uses)
         second = run_id != place.run_id  # command of the same ranks
-        start = Start(run_id, "", not adds and (second or seen.holds_another(run_id, ())))
+        start = RunStart(run_id, "", not adds and (second or seen.holds_another(run_id, ())))
 
-        def decide(begun: Sequence[Start]) -> Start:
+        def decide(begun: Sequence[RunStart]) -> RunStart:
             now = _Seen(output, place)
             refused = not adds and (second or now.holds_another(run_id, begun))
-            return Start(run_id, "", refused, replaces=now.replaceable(run_id) if request.overwrite else ())
+            return RunStart(run_id, "", refused, replaces=now.replaceable(run_id) if request.overwrite else ())
 
         if make and (request.overwrite or not adds) and (os.path.isdir(output + ".d") or not start.refused):
             start = _agreed(output, run_id, decide)
@@ -201,47 +201,49 @@ def _shard_output(output: str, request: Request, place: launch.Place, make: bool
     return _shard(output, place, start.run_id, make)._replace(beside_others=beside_others)
 
 
-def _nameless(output: str, request: Request, place: launch.Place, seen: _Seen, adds: bool, make: bool) -> Start:
+def _nameless(
+    output: str, request: ProfileRequest, place: launch.LaunchPlace, seen: _Seen, adds: bool, make: bool
+) -> RunStart:
     """What ranks agree on that have no name of their run in common: the name as well."""
     last = seen.attempt() if place.pod else None
     if last == "completed" and not adds:  # and a pod that was through is not started again
         raise UsageError(_holds_another(output, request))
     adds = adds or place.restart_count > 0 or last is not None
-    own = Start(_own_run_id(place), place.launch, not adds and seen.holds_another("", ()))
+    own = RunStart(_own_run_id(place), place.launch, not adds and seen.holds_another("", ()))
     if not make:
         return own
 
-    def is_ours(start: Start) -> bool:
+    def is_ours(start: RunStart) -> bool:
         if start.launch != place.launch or seen.uses(start.run_id) or (start.refused and adds):
             return False
         # Pods may begin long after each other; one that is started again belongs to others that are.
         waits = place.pod and last is None and not start.refused
         return waits or start.fresh or (not start.refused and seen.runs_on(start.run_id))
 
-    def decide(begun: Sequence[Start]) -> Start:
+    def decide(begun: Sequence[RunStart]) -> RunStart:
         now, names = _Seen(output, place), {start.run_id for start in begun}
         # In a pod every command may have the same pid, and another attempt may have begun within this second.
         run_id = _unused(own.run_id, lambda name: name in names or now.holds(name))
         refused = not adds and now.holds_another(run_id, begun)
-        return Start(run_id, place.launch, refused, replaces=now.replaceable(run_id) if request.overwrite else ())
+        return RunStart(run_id, place.launch, refused, replaces=now.replaceable(run_id) if request.overwrite else ())
 
     return _agreed(output, is_ours, decide)
 
 
-def _all_ranks_see(output: str, place: launch.Place) -> bool:
+def _all_ranks_see(output: str, place: launch.LaunchPlace) -> bool:
     """Whether what stands at the output is there for every rank of the run: on one node it is, and so it is on a filesystem
     that nodes share. A node's own disk may be any of theirs."""
     return place.n_nodes == 1 or not is_local(output)
 
 
-def _agreed(output: str, ours: Ours, decide: Callable[[Sequence[Start]], Start]) -> Start:
+def _agreed(output: str, ours: Ours, decide: Callable[[Sequence[RunStart]], RunStart]) -> RunStart:
     try:
         return agree(output + ".d", ours, decide)
     except UnagreedError as error:
         raise UnrecordedError(str(error)) from None
 
 
-def _holds_another(output: str, request: Request) -> str:
+def _holds_another(output: str, request: ProfileRequest) -> str:
     if os.path.isdir(output + ".d"):
         return f"-o {request.output}: {request.output}.d holds another run; use -a to add a run to it"
     return _exists(str(request.output))
@@ -251,12 +253,12 @@ def _exists(shown: str) -> str:
     return f"-o {shown}: exists; use -f to overwrite it or -a to add a run to it"
 
 
-def _shard(output: str, place: launch.Place, run_id: str, make: bool) -> Output:
+def _shard(output: str, place: launch.LaunchPlace, run_id: str, make: bool) -> OutputTarget:
     """The file of this rank of the run."""
     if make:
         _make_shards_folder(output)
     path = os.path.join(output + ".d", f"{place.node}.{place.rank}.{run_id}.sql")
-    return Output(path, run_id, append=False, overwrite=False, shard=True)
+    return OutputTarget(path, run_id, append=False, overwrite=False, shard=True)
 
 
 def _make_shards_folder(output: str) -> None:
@@ -286,7 +288,7 @@ def _reserved(name: str, make: bool) -> str:
     return name
 
 
-def _is_recording(output: str, request: Request) -> bool:
+def _is_recording(output: str, request: ProfileRequest) -> bool:
     """Whether a recording stands there, or a file that is to become one is just being made. Raises UsageError where
     something else does."""
     shown = request.output or os.path.basename(output)
@@ -317,7 +319,7 @@ def _is_recording(output: str, request: Request) -> bool:
     return True
 
 
-def _what_to_do(output: str, request: Request, place: launch.Place) -> tuple[bool, bool, bool]:
+def _what_to_do(output: str, request: ProfileRequest, place: launch.LaunchPlace) -> tuple[bool, bool, bool]:
     """(append, overwrite, taken): what the only rank does with the recording at ``output``; ``taken``: another is recording
     into it, and this run is to be added beside that. Raises UsageError when it must not be touched."""
     shown = request.output or os.path.basename(output)
@@ -375,7 +377,7 @@ def _unused(run_id: str, is_used: Callable[[str], bool]) -> str:
     return next(name for name in names if not is_used(name))
 
 
-def _own_run_id(place: launch.Place) -> str:
+def _own_run_id(place: launch.LaunchPlace) -> str:
     """A name for the run that no other has: what its launcher calls it, and which process gave it this name when."""
     parts = [
         (place.run_id or "")[:_LONGEST_GIVEN],

@@ -83,7 +83,7 @@ def database(path: str) -> str:
 _ENDING = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
 
 
-class Recorder:
+class SamplerProcess:
     """See gssr.profile.supervise.Recorder. Messages are lines on a pipe; a sampler that is gone or stuck is not waited
     for. ``told_to_end``: a signal has asked for the end of the workload. ``workload``: its process id, None unless it could
     be executed."""

@@ -20,7 +20,7 @@ class UnrecordedError(Exception):
     """The command is to run, but nothing can be recorded. The text says why."""
 
 
-class Request(NamedTuple):
+class ProfileRequest(NamedTuple):
     """What the user asked for. ``sampling_ms``, ``max_runtime`` (s) and ``status_every`` as in the options of the
     same names. ``live``: what draws the live screen, where one is wanted; it stays ``linger`` s after the run's end, or the
     last key since. ``attach``: there is no command; a job is recorded from beside. ``redact``: who runs what where is left

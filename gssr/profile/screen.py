@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
-from gssr.launch import Place
+from gssr.launch import LaunchPlace
 from gssr.profile.detach import call_process, keep_only
 from gssr.profile.stderr import put
 from gssr.profile.terminal import is_pipe
@@ -19,7 +19,7 @@ DRAWN, OVER, USED = 0, 1, 3
 moved the mouse since."""
 
 
-class Beside(NamedTuple):
+class ScreenArguments(NamedTuple):
     """What the screen's process is told: the recording and the run in it, the log and the byte at which this run's output
     begins, the descriptor at which lines for the user arrive and where the supervisor's end shows, and the one that takes
     requests, a byte each: one of REQUESTS, or DRAWN, OVER, USED."""
@@ -32,11 +32,11 @@ class Beside(NamedTuple):
     requests: int
 
 
-Show = Callable[[Beside], int]
+Show = Callable[[ScreenArguments], int]
 """Draws the screen until its user leaves: 0; anything else is a failure."""
 
 
-def why_no_screen(place: Place) -> str | None:
+def why_no_screen(place: LaunchPlace) -> str | None:
     """Why there can be no live screen here; None when there can."""
     streams = (sys.__stdin__, sys.__stderr__)
     if any(stream is None or not stream.isatty() for stream in streams) or os.environ.get("TERM", "dumb") == "dumb":
@@ -52,7 +52,7 @@ def why_no_screen(place: Place) -> str | None:
     return None if in_front else "in the background"
 
 
-def become_screen(show: Show, beside: Beside) -> NoReturn:
+def become_screen(show: Show, beside: ScreenArguments) -> NoReturn:
     """The screen's process: nothing of the job's but the terminal is left in it."""
     code = 1
     try:

@@ -21,14 +21,14 @@ from gssr.backends.base import BackendError
 from gssr.metrics import NAMES, select
 from gssr.profile.detach import open_descriptors
 from gssr.profile.output import choose, whole_of
-from gssr.profile.recorder import NoRecorder, Recorder
-from gssr.profile.request import Request, UnrecordedError, UsageError
+from gssr.profile.recorder import NoRecorder, SamplerProcess
+from gssr.profile.request import ProfileRequest, UnrecordedError, UsageError
 from gssr.profile.sampling import one_voice
 from gssr.profile.sampling.one_voice import say_for_all
 from gssr.profile.sampling.plan import Plan
 from gssr.profile.stderr import say
 from gssr.profile.supervise import FINISH_SECONDS, Attendant, supervise
-from gssr.profile.traces import Traces
+from gssr.profile.traces import TraceFolder
 from gssr.profile.workload import ENDING, become
 from gssr.version import __version__
 
@@ -47,7 +47,7 @@ FAILED = 1
 """Exit code when nothing is recorded, or not all: there is nothing else to this process."""
 
 
-def attach(recorder: Recorder | NoRecorder, job: str, max_runtime: float | None) -> int:
+def attach(recorder: SamplerProcess | NoRecorder, job: str, max_runtime: float | None) -> int:
     """Record until a signal asks for the end, or ``max_runtime`` s are over; the exit code to exit with. Signals stay caught
     afterwards."""
     return _Attached(recorder).run(job, max_runtime)
@@ -86,7 +86,7 @@ POOR_BELOW, LOW_FOR = "0.25", "2m"
 SHORTEST_SAMPLING_MS, LONGEST_SAMPLING_MS = 1.0, 3_600_000.0
 
 
-def profile(request: Request) -> int:
+def profile(request: ProfileRequest) -> int:
     """Run the command, recording; the exit code to exit with. Raises UsageError before anything is started."""
     try:
         return _profile(request)
@@ -94,7 +94,7 @@ def profile(request: Request) -> int:
         one_voice.end()
 
 
-def _profile(request: Request) -> int:
+def _profile(request: ProfileRequest) -> int:
     most, n_open = os.sysconf("SC_OPEN_MAX"), len(open_descriptors())
     if 0 <= most < n_open + DESCRIPTORS and not request.attach:  # -1: as many as one likes
         say(f"nothing is recorded: only {most} files may be open (ulimit -n), {n_open + DESCRIPTORS} are needed")
@@ -128,14 +128,14 @@ def _profile(request: Request) -> int:
         return _unrecorded(request, place, f"an error in gssr: {error!r}; gssr --debug shows where")
     shards = None if whole_of(plan.path) == plan.path else os.path.dirname(plan.path)
     one_voice.begin(place, str(plan.run["run_id"]), shards)
-    traces = Traces(plan)
+    traces = TraceFolder(plan)
     status: Status | None = None
     live: Live | None = None
-    recorder: Recorder | NoRecorder
+    recorder: SamplerProcess | NoRecorder
     try:
         if every is not None and place.rank == 0 and request.live is None:  # a screen says it all
             status = _status(plan, every)
-        recorder = Recorder(plan)
+        recorder = SamplerProcess(plan)
     except OSError as error:
         say_for_all(f"nothing is recorded: the sampler can't be started: {error.strerror}")
         recorder = NoRecorder()
@@ -165,7 +165,7 @@ def _profile(request: Request) -> int:
 
 
 def _supervised(
-    request: Request, recorder: Recorder | NoRecorder, live: "Live | None", traces: str | None, rank: int
+    request: ProfileRequest, recorder: SamplerProcess | NoRecorder, live: "Live | None", traces: str | None, rank: int
 ) -> int:  # fmt: skip
     if request.trace is None:
         return supervise(request.command, recorder, request.max_runtime, live=live)
@@ -174,7 +174,7 @@ def _supervised(
     return supervise_traced(request.command, recorder, request.max_runtime, request.trace, traces, rank)
 
 
-def _unrecorded(request: Request, place: launch.Place, why: str) -> int:
+def _unrecorded(request: ProfileRequest, place: launch.LaunchPlace, why: str) -> int:
     """Run the command, and nothing else; the exit code to exit with."""
     say_for_all(f"nothing is recorded: {why}")
     if not request.attach:
@@ -195,7 +195,7 @@ def _status(plan: Plan, every: float) -> "Status":
     return Status(plan, every)
 
 
-def _without_screen(request: Request, place: launch.Place) -> Request:
+def _without_screen(request: ProfileRequest, place: launch.LaunchPlace) -> ProfileRequest:
     """The request as it is carried out here: where there can be no live screen, status lines stand in for it. Of several
     ranks the first one shows it, or says why not."""
     from gssr.profile.screen import why_no_screen
@@ -208,7 +208,7 @@ def _without_screen(request: Request, place: launch.Place) -> Request:
     return request._replace(live=None, status_every=request.status_every or STATUS_WITHOUT_SCREEN)
 
 
-def _live(show: "Show", plan: Plan, request: Request) -> "Live | None":
+def _live(show: "Show", plan: Plan, request: ProfileRequest) -> "Live | None":
     """The live screen, or None and a line that says why there is none."""
     from gssr.profile.copier import open_log
     from gssr.profile.live import Live
@@ -223,7 +223,7 @@ def _live(show: "Show", plan: Plan, request: Request) -> "Live | None":
         return None
 
 
-def plan_of(request: Request, place: launch.Place, make: bool = True) -> Plan:
+def plan_of(request: ProfileRequest, place: launch.LaunchPlace, make: bool = True) -> Plan:
     """What is to be recorded. Raises UsageError. Without ``make`` nothing is written: names that ranks agree on by a file,
     or that others may take meanwhile, are guessed."""
     if not SHORTEST_SAMPLING_MS <= request.sampling_ms <= LONGEST_SAMPLING_MS:
@@ -304,7 +304,7 @@ def _low(text: str, max_runtime: float | None) -> "Low":
     return Low(below, _seconds(seconds or LOW_FOR, "--trace-when"), min(ends, default=math.inf))
 
 
-def _run_columns(request: Request, place: launch.Place, run_id: str) -> "dict[str, Value]":
+def _run_columns(request: ProfileRequest, place: launch.LaunchPlace, run_id: str) -> "dict[str, Value]":
     label = place.job_name if request.label is None else request.label
     return {
         "run_id": run_id,
@@ -330,7 +330,7 @@ def _text(argument: str) -> str:
     return argument.encode("utf-8", "backslashreplace").decode()
 
 
-def _process_columns(place: launch.Place) -> "dict[str, Value]":
+def _process_columns(place: launch.LaunchPlace) -> "dict[str, Value]":
     return {
         "rank": place.rank,
         "local_rank": place.local_rank,

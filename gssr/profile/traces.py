@@ -18,7 +18,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from gssr.launch import rank_told
-from gssr.on_demand import REQUEST, Request, write_request
+from gssr.on_demand import REQUEST, TraceRequest, write_request
 from gssr.profile.detach import in_child
 from gssr.profile.output import whole_of
 from gssr.profile.recorder import database
@@ -64,7 +64,7 @@ class _File(NamedTuple):
     mtime: float
 
 
-class Traces:
+class TraceFolder:
     """The folder of one rank of a run. Nothing here raises; where there can be no folder there are no traces."""
 
     def __init__(self, plan: Plan) -> None:
@@ -91,7 +91,7 @@ class Traces:
         self.folder = os.environ[ENVIRONMENT] = folder
         if plan.trace_when is not None:
             try:
-                write_request(folder, Request(0, 0), make="new" if plan.process["rank"] else "any")
+                write_request(folder, TraceRequest(0, 0), make="new" if plan.process["rank"] else "any")
             except OSError:
                 pass  # it is there; or nobody will be asked
 

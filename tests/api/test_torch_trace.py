@@ -9,7 +9,7 @@ import pytest
 
 import gssr
 from gssr.api import torch_trace as subject
-from gssr.on_demand import Request, read_request, write_request
+from gssr.on_demand import TraceRequest, read_request, write_request
 from tests.fakes.torch_profiler import Profile, module
 
 HERE = "on this machine"
@@ -87,7 +87,7 @@ def test_on_demand_all_ranks_trace_the_step_that_rank_0_names(folder: Path, monk
         monkeypatch.setitem(sys.modules, name, found)
     monkeypatch.setattr(subject, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(subject, "LEAD_SECONDS", 0.0)
-    write_request(str(folder), Request(0, 0), make="any")
+    write_request(str(folder), TraceRequest(0, 0), make="any")
     ranks = [gssr.torch_trace(active=2, on_demand=True).__enter__() for _ in range(4)]
     for step in range(1, 80):
         for rank, trace in enumerate(ranks):
@@ -95,9 +95,9 @@ def test_on_demand_all_ranks_trace_the_step_that_rank_0_names(folder: Path, monk
                 now["rank"] = rank
                 trace.step()
         if step == 1:
-            assert read_request(str(folder)) == Request(0, 1)  # there is a loop
+            assert read_request(str(folder)) == TraceRequest(0, 1)  # there is a loop
         if step in (20, 50):
-            write_request(str(folder), Request(step // 20, 0))  # 1, then 2
+            write_request(str(folder), TraceRequest(step // 20, 0))  # 1, then 2
     for trace in ranks:
         trace.__exit__(None, None, None)
     assert names(folder) == [f"torch.rank{rank}.step{first}.json" for rank in range(4) for first in (31, 61)]

@@ -4,11 +4,11 @@ import time
 
 import pytest
 
-from gssr.profile.sampling.clock import Clock
+from gssr.profile.sampling.clock import RecordingClock
 
 
 def test_a_step_of_the_system_clock_is_told_once_and_shifts_nothing(monkeypatch):
-    clock, real = Clock(), time.time
+    clock, real = RecordingClock(), time.time
     for set_by in (0.0, 3600.0, -7200.0, -7200.2):
         before = clock.step()
         assert before == 0.0
@@ -22,7 +22,7 @@ def test_a_step_of_the_system_clock_is_told_once_and_shifts_nothing(monkeypatch)
 
 @pytest.mark.parametrize("set_by", [3600.0, -3600.0])
 def test_what_was_told_just_before_the_clock_was_set_keeps_its_time(monkeypatch, set_by):
-    clock, real = Clock(), time.time
+    clock, real = RecordingClock(), time.time
     told, now = time.time(), clock.now()
     monkeypatch.setattr(time, "time", lambda: real() + set_by)
     assert clock.of_system(told) == pytest.approx(now, abs=0.5)

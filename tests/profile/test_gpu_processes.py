@@ -240,7 +240,7 @@ def test_who_is_hidden_from_a_monitor_in_a_container_has_neither_name_nor_user(m
     rows = Written()
     plan = type("Plan", (), {"processes": "all", "run": {"user": "me"}, "attached": False})()
     monkeypatch.setattr(gpu_processes, "_is_contained", lambda: True)
-    taking = gpu_processes.GpuProcesses(plan, rows, lambda: (), said.append)
+    taking = gpu_processes.GpuProcessLog(plan, rows, lambda: (), said.append)
     ours, theirs = (gpu_processes.Running(pid, 5, 0.5) for pid in (os.getpid(), (1 << 22) - 1))
     for now in (1.0, 2.0):
         taking.keep(gpu_processes.Look(0, now, (ours, theirs)), 0, now)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gssr.metrics import INDEX, NAMES, SCORE_INPUTS
-from gssr.on_demand import REQUEST, Request, read_request, write_request
+from gssr.on_demand import REQUEST, TraceRequest, read_request, write_request
 from gssr.profile.sampling import low_score
 from gssr.profile.sampling.low_score import MOST, Low, LowScore
 
@@ -18,7 +18,7 @@ class Run:
 
     def __init__(self, folder: Path, low: Low, steps: bool = True) -> None:
         self.folder, self.now, self.said, self.asked = str(folder), BEGIN, [], []
-        write_request(self.folder, Request(0, int(steps)), make="any")
+        write_request(self.folder, TraceRequest(0, int(steps)), make="any")
         self._low = LowScore(low, self.folder, lambda now, text: self.said.append((now - BEGIN, text)))
 
     def go_on(self, seconds: int, value: float | None) -> None:
@@ -30,7 +30,7 @@ class Run:
             request = read_request(self.folder)
             if request is not None and request.number and not request.step:
                 self.asked.append(self.now - BEGIN)
-                write_request(self.folder, Request(request.number, 1000))
+                write_request(self.folder, TraceRequest(request.number, 1000))
 
 
 def test_only_a_score_that_stays_low_is_asked_about_and_not_at_once_again(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_nothing_is_asked_before_there_are_steps_or_near_the_end(tmp_path: Path)
     run = Run(tmp_path, Low(0.25, 60.0, ends_at=BEGIN + 1500), steps=False)
     run.go_on(700, 0.0)
     assert run.asked == []
-    write_request(run.folder, Request(0, 1))
+    write_request(run.folder, TraceRequest(0, 1))
     run.go_on(100, 0.0)
     assert len(run.asked) == 1
     run.go_on(700, 0.0)
@@ -60,13 +60,13 @@ def test_nothing_is_asked_before_there_are_steps_or_near_the_end(tmp_path: Path)
 
 def test_what_another_has_asked_for_is_not_asked_for_again(tmp_path: Path) -> None:
     run = Run(tmp_path, Low(1.0, 6.0))
-    write_request(run.folder, Request(1, 0))
+    write_request(run.folder, TraceRequest(1, 0))
     run.go_on(1, 0.0)
     assert run.asked == [1]  # the other one's
     run.go_on(59, 0.0)
-    assert read_request(run.folder) == Request(1, 1000)
+    assert read_request(run.folder) == TraceRequest(1, 1000)
     run.go_on(500, 0.0)
-    assert read_request(run.folder) == Request(MOST, 1000) and len(run.said) == MOST - 1
+    assert read_request(run.folder) == TraceRequest(MOST, 1000) and len(run.said) == MOST - 1
 
 
 def test_a_full_folder_ends_it_and_a_lost_one_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

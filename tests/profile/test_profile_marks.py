@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from gssr.marks import LONGEST
-from gssr.profile.sampling.clock import Clock
-from gssr.profile.sampling.marks import MOST, Ear, Marks, cleaned, listen
+from gssr.profile.sampling.clock import RecordingClock
+from gssr.profile.sampling.marks import MOST, Ear, MarkReceiver, cleaned, listen
 from gssr.store.read.recording import open_recording
 
 GSSR = f"{sys.executable} -m gssr"
@@ -122,7 +122,7 @@ def test_what_killed_recorders_left_is_removed_and_what_lives_is_not(ear, tmp_pa
 
 def test_any_datagram_is_a_mark_and_none_can_do_harm(ear):
     before = time.time()
-    heard = Marks(ear.fd, Clock(), before)
+    heard = MarkReceiver(ear.fd, RecordingClock(), before)
     for data in (
         b"plain",
         b"\x1fempty time",
@@ -142,7 +142,7 @@ def test_any_datagram_is_a_mark_and_none_can_do_harm(ear):
 def test_what_was_marked_before_the_sampler_listened_keeps_its_time(ear):
     made = time.time() - 30
     send(ear, f"{made}\x1fat once".encode())
-    ((when, _),) = Marks(ear.fd, Clock(), made - 1).read()
+    ((when, _),) = MarkReceiver(ear.fd, RecordingClock(), made - 1).read()
     assert abs(when - made) < 10
 
 
@@ -153,7 +153,7 @@ def test_a_mark_is_one_short_line_of_printable_characters():
 
 
 def test_more_marks_than_are_kept_are_refused(ear):
-    heard, n = Marks(ear.fd, Clock(), time.time()), 0
+    heard, n = MarkReceiver(ear.fd, RecordingClock(), time.time()), 0
     for number in range(MOST + 100):
         try:
             send(ear, b"%d" % number)
@@ -164,7 +164,7 @@ def test_more_marks_than_are_kept_are_refused(ear):
 
 
 def test_nothing_is_waited_for(ear):
-    heard = Marks(ear.fd, Clock(), time.time())
+    heard = MarkReceiver(ear.fd, RecordingClock(), time.time())
     assert heard.read() == []
     assert stat.S_IMODE(os.stat(os.path.dirname(ear.path)).st_mode) == 0o700
-    assert Marks(None, Clock(), 0.0).fds == []
+    assert MarkReceiver(None, RecordingClock(), 0.0).fds == []

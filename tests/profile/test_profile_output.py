@@ -10,7 +10,7 @@ import pytest
 
 from gssr.launch import where_am_i
 from gssr.profile.output import choose
-from gssr.profile.request import Request, UnrecordedError, UsageError
+from gssr.profile.request import ProfileRequest, UnrecordedError, UsageError
 from gssr.store.merge import merge
 from gssr.store.read.recording import open_recording
 from gssr.store.write.writer import Writer
@@ -48,7 +48,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def chosen(environ, output="a.sql", **flags):
-    return choose(Request(["true"], output=output, **flags), where_am_i({"USER": "me", **environ}))
+    return choose(ProfileRequest(["true"], output=output, **flags), where_am_i({"USER": "me", **environ}))
 
 
 def begin(environ, output="a.sql", **flags):

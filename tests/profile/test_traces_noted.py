@@ -11,7 +11,7 @@ import pytest
 
 from gssr.profile import traces as subject
 from gssr.profile.sampling.plan import Plan
-from gssr.profile.traces import ENVIRONMENT, Traces
+from gssr.profile.traces import ENVIRONMENT, TraceFolder
 from gssr.profile.workload import ENDING
 from gssr.store.merge import merge
 from gssr.store.read.recording import open_recording
@@ -93,7 +93,7 @@ def test_a_digest_is_made_at_the_end_and_nobody_notices(tmp_path: Path) -> None:
 
 
 def test_digesting_ends_in_time_and_with_a_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    traces = Traces(plan_of(tmp_path / "run.sql", 0, 1))
+    traces = TraceFolder(plan_of(tmp_path / "run.sql", 0, 1))
     monkeypatch.setattr(subject, "DIGEST_SECONDS", 0.2)
     begun = time.monotonic()
     assert not traces.note(None, lambda _: time.sleep(60)) and time.monotonic() - begun < 30
@@ -138,7 +138,7 @@ def test_a_folder_that_nothing_was_put_into_is_gone_and_others_stay(tmp_path: Pa
 @pytest.mark.parametrize("words", [("--redact",), ("--attach-job",)])
 def test_without_a_workload_or_names_there_is_no_folder(tmp_path: Path, words: tuple[str, ...]) -> None:
     plan = plan_of(tmp_path / "a.sql", 0, 1, attached=words == ("--attach-job",))
-    traces = Traces(plan._replace(hidden=("me",)) if words == ("--redact",) else plan)
+    traces = TraceFolder(plan._replace(hidden=("me",)) if words == ("--redact",) else plan)
     assert traces.folder is None and os.listdir(tmp_path) == [] and ENVIRONMENT not in os.environ
     done = gssr("profile", *words, "--trace", "nsys", "--", *(["true"] if words == ("--redact",) else []), cwd=tmp_path)
     assert done.returncode == 2 and (f"with {words[0]}" in done.stderr or "this is no job" in done.stderr)
@@ -232,7 +232,7 @@ def test_of_too_many_files_not_all_are_looked_at(tmp_path: Path, monkeypatch: py
 def test_whoever_hangs_looking_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subject, "SECONDS", 0.1)
     monkeypatch.setattr(subject, "_note", lambda *_: time.sleep(60))
-    traces = Traces(plan_of(tmp_path / "a.sql", 0, 1))
+    traces = TraceFolder(plan_of(tmp_path / "a.sql", 0, 1))
     assert os.environ.pop(ENVIRONMENT) == str(tmp_path / "a.traces")
     begin = time.monotonic()
     traces.note(None)
@@ -243,7 +243,7 @@ def test_whoever_hangs_looking_is_not_waited_for(tmp_path: Path, monkeypatch: py
 def test_what_is_no_folder_is_left_alone(tmp_path: Path, what: str) -> None:
     place = tmp_path / "a.traces"
     place.touch() if what == "file" else place.symlink_to(tmp_path)
-    assert Traces(plan_of(tmp_path / "a.sql", 0, 1)).folder is None and ENVIRONMENT not in os.environ
+    assert TraceFolder(plan_of(tmp_path / "a.sql", 0, 1)).folder is None and ENVIRONMENT not in os.environ
     assert os.listdir(tmp_path) == ["a.traces"]
 
 
@@ -271,7 +271,7 @@ def test_a_trace_that_takes_too_long_to_look_at_costs_the_others_nothing(
     writer = Writer(str(tmp_path / "run.sql"))
     writer.begin({"run_id": RUN, "started_at": 1.0, "state": "running"}, {"rank": 0, "node": "node0"})
     writer.finish(2.0, 0, "completed", 2.0)
-    traces = Traces(plan_of(tmp_path / "run.sql", 0, 1))
+    traces = TraceFolder(plan_of(tmp_path / "run.sql", 0, 1))
     assert traces.folder is not None
     kineto(Path(traces.folder) / "b.json")
     kineto(Path(traces.folder) / "a.json")

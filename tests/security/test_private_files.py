@@ -13,7 +13,7 @@ from two_users import ATTACKER, VICTIM, as_user
 from gssr.launch import where_am_i
 from gssr.profile.copier import check_log, open_log
 from gssr.profile.output import choose
-from gssr.profile.request import Request, UsageError
+from gssr.profile.request import ProfileRequest, UsageError
 from gssr.profile.sampling.claims import Claims
 from gssr.profile.sampling.marks import listen
 from gssr.store.live_block.write import LiveBlock
@@ -89,7 +89,7 @@ def test_a_name_that_another_user_took_neither_blocks_claims_nor_reads_them(
 
 
 def _choose(output: Path, append: bool = False, overwrite: bool = False) -> None:
-    choose(Request(["true"], output=str(output), append=append, overwrite=overwrite), where_am_i({}))
+    choose(ProfileRequest(["true"], output=str(output), append=append, overwrite=overwrite), where_am_i({}))
 
 
 @pytest.mark.parametrize("name", ["run.sql", "run.sql.d", "run.sql-journal", "run.sql-wal", "run.sql.live", "run.log"])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gssr.launch import where_am_i
-from gssr.profile.request import Request
+from gssr.profile.request import ProfileRequest
 from gssr.profile.sampling.redact import LEFT_OUT, names_to_hide, redacted, without
 from gssr.store.format.schema import TABLES
 
@@ -109,7 +109,7 @@ def test_a_redacted_recording_names_nobody(tmp_path: Path, ranks: int) -> None:
 def test_ranks_agree_on_what_stands_for_a_name_and_runs_do_not(tmp_path: Path) -> None:
     def node(job: str, name: str, output: str) -> tuple[str, str | None]:
         place = where_am_i(job_of(0, 2) | {"SLURM_JOB_ID": job, "SLURMD_NODENAME": name})
-        found = redacted(place, Request(["x"], output=str(tmp_path / output)))
+        found = redacted(place, ProfileRequest(["x"], output=str(tmp_path / output)))
         return found.node, found.run_id
 
     assert node("1", "n1", "a.sql") == node("1", "n1", "a.sql")

@@ -29,7 +29,7 @@ from gssr.store.read.recording import open_recording
 from gssr.store.read.small_tables import read_merged
 from gssr.store.read.window_edges import Window
 from gssr.store.write.create import seal
-from gssr.store.write.starts import Start, agree
+from gssr.store.write.starts import RunStart, agree
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -501,7 +501,7 @@ def test_a_lock_of_somebody_who_was_killed_before_writing_in_it_is_taken_over_wh
 
 def replaces(recording, run_id, *replaced):
     """Write down what the first rank of a run has found to be over."""
-    agree(f"{recording}.d", run_id, lambda _: Start(run_id, "", False, replaces=replaced))
+    agree(f"{recording}.d", run_id, lambda _: RunStart(run_id, "", False, replaces=replaced))
 
 
 def test_what_a_run_replaces_is_deleted_when_it_is_merged_and_nothing_else_whenever_that_began(recording):

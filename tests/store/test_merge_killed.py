@@ -9,7 +9,7 @@ from merging import RUN, close_to, content, files, json_of, merge_killed_at, rec
 from sample_rows import rows_of, write
 
 from gssr.store.merge import merge
-from gssr.store.write.starts import Start, agree
+from gssr.store.write.starts import RunStart, agree
 
 EVERY = int(os.environ.get("GSSR_TEST_KILL_EVERY", "12"))
 """1 kills at every moment there is, which takes minutes."""
@@ -38,7 +38,7 @@ def added_on_a_shared_filesystem(folder: Path) -> Path:
 
 
 def replaces_what_was_before(recording: Path) -> Path:
-    agree(f"{recording}.d", RUN, lambda _: Start(RUN, "", False, replaces=("before",)))
+    agree(f"{recording}.d", RUN, lambda _: RunStart(RUN, "", False, replaces=("before",)))
     return recording
 
 

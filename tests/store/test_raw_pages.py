@@ -14,7 +14,7 @@ from gssr.store.disk import identity_of
 from gssr.store.pages.file import NotPlainError, PageFile, in_parts
 from gssr.store.pages.integers import integers
 from gssr.store.pages.rows import NULL
-from gssr.store.pages.samples import PageTable, Wanted
+from gssr.store.pages.samples import PageTable, SampleQuery
 
 PAGE_SIZES = [512, 1024, 4096, 8192, 65536]
 SPECIAL = [
@@ -75,7 +75,7 @@ def change(path, statements: str) -> None:
         connection.executescript(statements)
 
 
-def by_sqlite(path, wanted: Wanted) -> list[np.ndarray]:
+def by_sqlite(path, wanted: SampleQuery) -> list[np.ndarray]:
     keys = "" if wanted.keys is None else f" AND gpu IN ({','.join(map(str, wanted.keys))})"
     query = (
         f"SELECT {', '.join(['gpu', 'time', *wanted.names])} FROM samples WHERE rowid BETWEEN ? AND ?"
@@ -87,7 +87,7 @@ def by_sqlite(path, wanted: Wanted) -> list[np.ndarray]:
     return list(table.T)
 
 
-def by_pages(path, wanted: Wanted, most: int = 7) -> list[np.ndarray]:
+def by_pages(path, wanted: SampleQuery, most: int = 7) -> list[np.ndarray]:
     """Raises NotPlainError."""
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
         file = PageFile(str(path), identity_of(str(path)))
@@ -140,12 +140,12 @@ def test_random_tables_are_read_as_sqlite_reads_them(tmp_path_factory, seed, kin
     asked = rng.sample(names, rng.randrange(len(names) + 1))
     low, high = sorted(rng.choices(range((rowids or [1])[0], (rowids or [n])[-1] + 2), k=2))
     for wanted in (
-        Wanted(names, *ALL),
-        Wanted(asked, *ALL),
-        Wanted(asked, [0, 2], low, high, -np.inf, np.inf),
-        Wanted(asked, None, 0, 2**60, 1000 + n / 16, 1000 + n / 5),
-        Wanted([], [1], low, high, 1000.1, 1000 + n / 8),
-        Wanted(names, None, high + 1, low, -np.inf, np.inf),
+        SampleQuery(names, *ALL),
+        SampleQuery(asked, *ALL),
+        SampleQuery(asked, [0, 2], low, high, -np.inf, np.inf),
+        SampleQuery(asked, None, 0, 2**60, 1000 + n / 16, 1000 + n / 5),
+        SampleQuery([], [1], low, high, 1000.1, 1000 + n / 8),
+        SampleQuery(names, None, high + 1, low, -np.inf, np.inf),
     ):
         same(by_pages(path, wanted, rng.choice([1, 2, 50])), by_sqlite(path, wanted))
 
@@ -154,11 +154,11 @@ def test_as_many_columns_as_a_head_of_one_byte_counts_are_read_and_no_more(tmp_p
     for n_columns in (30, 31, 61, 124):
         path = tmp_path / f"{n_columns}.sql"
         create(path, [values_of(4, 50, random.Random(index)) for index in range(n_columns)])
-        wanted = Wanted([f"c{index}" for index in range(n_columns)], *ALL)
+        wanted = SampleQuery([f"c{index}" for index in range(n_columns)], *ALL)
         same(by_pages(path, wanted), by_sqlite(path, wanted))
     create(tmp_path / "wide.sql", [[1.5] * 50] * 125)
     with pytest.raises(NotPlainError):
-        by_pages(tmp_path / "wide.sql", Wanted(["c0"], *ALL))
+        by_pages(tmp_path / "wide.sql", SampleQuery(["c0"], *ALL))
 
 
 @pytest.mark.parametrize(
@@ -188,27 +188,27 @@ def test_what_is_out_of_the_ordinary_is_left_to_sqlite(tmp_path, statements):
     path = tmp_path / "a.sql"
     if not any("CREATE" in statement for statement in statements):
         create(path, [[index / 2 for index in range(60)]])
-        same(by_pages(path, Wanted(["c0"], *ALL)), by_sqlite(path, Wanted(["c0"], *ALL)))
+        same(by_pages(path, SampleQuery(["c0"], *ALL)), by_sqlite(path, SampleQuery(["c0"], *ALL)))
     for statement in statements:
         change(path, statement)
     with pytest.raises(NotPlainError):
-        by_pages(path, Wanted(["c0"], *ALL))
+        by_pages(path, SampleQuery(["c0"], *ALL))
 
 
 def test_rows_of_more_than_a_page_are_left_to_sqlite(tmp_path):
     create(tmp_path / "a.sql", [[index + 0.5 for index in range(20)]] * 70, page_size=512)
     with pytest.raises(NotPlainError):
-        by_pages(tmp_path / "a.sql", Wanted(["c0"], *ALL))
+        by_pages(tmp_path / "a.sql", SampleQuery(["c0"], *ALL))
 
 
 def test_an_empty_table_has_no_rows(tmp_path):
     create(tmp_path / "a.sql", [[1.5]])
     change(tmp_path / "a.sql", "DELETE FROM samples")
-    assert [len(column) for column in by_pages(tmp_path / "a.sql", Wanted(["c0"], *ALL))] == [0, 0, 0]
+    assert [len(column) for column in by_pages(tmp_path / "a.sql", SampleQuery(["c0"], *ALL))] == [0, 0, 0]
 
 
 def test_a_file_that_is_being_written_or_was_replaced_is_left_to_sqlite(tmp_path):
-    path, wanted = tmp_path / "a.sql", Wanted(["c0"], *ALL)
+    path, wanted = tmp_path / "a.sql", SampleQuery(["c0"], *ALL)
     create(path, [[index / 2 for index in range(600)]])
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         file = PageFile(str(path), identity_of(str(path)))
@@ -243,7 +243,7 @@ def test_damage_is_refused_or_read_as_sqlite_reads_it(tmp_path):
     original, path = tmp_path / "good.sql", tmp_path / "bad.sql"
     rng = random.Random(7)
     create(original, [values_of(4, 900, rng) for _ in range(5)], page_size=512)
-    content, wanted = original.read_bytes(), Wanted([f"c{index}" for index in range(5)], *ALL)
+    content, wanted = original.read_bytes(), SampleQuery([f"c{index}" for index in range(5)], *ALL)
     n_pages, refused, read = len(content) // 512, 0, 0
     for number in range(400):
         damaged = bytearray(content)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from chrome import kernel, span, text
 
-from gssr.recognise import Found, recognise
+from gssr.recognise import RecognisedFile, recognise
 from gssr.store.read.open import RecordingError, connect
 
 KINETO = text([kernel("k", 1, 2)], distributedInfo={"rank": 1})
@@ -101,14 +101,14 @@ NOTHING = {
 @pytest.mark.parametrize("case", READ)
 def test_what_is_read_is_told_by_its_content(case: str, tmp_path: Path) -> None:
     (tmp_path / "file.txt").write_bytes(READ[case])
-    assert recognise(str(tmp_path / "file.txt")) == Found(case.partition("-")[0])
+    assert recognise(str(tmp_path / "file.txt")) == RecognisedFile(case.partition("-")[0])
 
 
 @pytest.mark.parametrize("case", METRIC_FILES)
 def test_metric_files_of_other_tools_are_told_by_their_content(case: str, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(METRIC_FILES[case])
-    assert recognise(str(path)) == Found(case.partition(" ")[0])
+    assert recognise(str(path)) == RecognisedFile(case.partition(" ")[0])
     with pytest.raises(RecordingError, match="gssr import"):
         connect(str(path))
 
@@ -145,12 +145,12 @@ def test_a_folder_is_what_is_in_it(tmp_path: Path) -> None:
     (tmp_path / "a.nsys-rep").write_bytes(UNREAD["nsys-rep"][0])
     assert recognise(str(tmp_path)).kind == "nsys-rep"
     (tmp_path / "rank0.json").write_text(KINETO)
-    assert recognise(str(tmp_path)) == Found("kineto")
+    assert recognise(str(tmp_path)) == RecognisedFile("kineto")
     (tmp_path / "traces.otf2").write_bytes(b"\3BOTF2\0\3\2\2")
     assert recognise(str(tmp_path)).kind == "otf2"
     (tmp_path / "outer" / "step").mkdir(parents=True)
     (tmp_path / "outer" / "step" / "proc_0.json").write_bytes(PUBLISHED)
-    assert recognise(str(tmp_path / "outer")) == Found("gssr-0.x")
+    assert recognise(str(tmp_path / "outer")) == RecognisedFile("gssr-0.x")
 
 
 def test_what_is_no_file(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gssr.launch import rank_told
-from gssr.profile.sampling.clock import Clock
+from gssr.profile.sampling.clock import RecordingClock
 from gssr.recognise import environments_in, recognise
 from gssr.store.disk import identity_of
 from gssr.store.format.rows import Process as Rank
@@ -182,7 +182,7 @@ def ranks(node: str, booted_at: float | None) -> list[Rank]:
 def test_times_since_boot_become_unix_times_by_the_runs_own_clock(written: Written) -> None:
     timeline = next(open_traces([str(written.path)]).timelines())
     host = timeline.sources[0].host or ""
-    clock = Clock()
+    clock = RecordingClock()
     assert clock.booted_at == pytest.approx(time.time() - time.clock_gettime(time.CLOCK_BOOTTIME), abs=1)
     placed = by_boot(timeline, ranks(f"{host}.cluster", clock.booted_at))
     zero = min(event.start for events in written.events.values() for event in events)

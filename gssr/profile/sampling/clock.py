@@ -14,7 +14,7 @@ STEP_SECONDS = 0.5
 """A system clock that moves this much against the recording's was set; below it is being slewed."""
 
 
-class Clock:
+class RecordingClock:
     """``now()`` in unix seconds; ``ticks()`` in seconds since ``booted_at``, for deadlines."""
 
     def __init__(self) -> None:

@@ -51,7 +51,7 @@ class _Written(NamedTuple):
     memory: Mapping[int, int | None]
 
 
-class GpuProcesses:
+class GpuProcessLog:
     """Takes what was seen on the GPUs, and records what the plan asks for. ``say`` tells the user a line."""
 
     def __init__(self, plan: Plan, writer: Writer, workloads: Workloads, say: Callable[[str], None]) -> None:

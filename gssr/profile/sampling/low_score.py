@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from gssr.metrics import INDEX, SCORE_INPUTS
-from gssr.on_demand import Request, read_request, write_request
+from gssr.on_demand import TraceRequest, read_request, write_request
 from gssr.score import score_of_means
 from gssr.store.format.rollup import Row
 
@@ -89,7 +89,7 @@ class LowScore:
         if _bytes_in(self._folder) >= MOST_BYTES:
             self._stop(now, f"no more traces are asked for: there are {MOST_BYTES / 1e9:g} GB of them")
             return
-        write_request(self._folder, Request(request.number + 1, 0))
+        write_request(self._folder, TraceRequest(request.number + 1, 0))
         self._number, self._not_before = request.number + 1, now + PAUSE * self._low.seconds
         low = f"the score was below {self._low.limit:g} for {self._low.seconds:g} s, lately {found:.3f}"
         self._event(now, f"trace {self._number} was asked for: {low}")

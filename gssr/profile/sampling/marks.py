@@ -19,7 +19,7 @@ from time import sleep
 from typing import NamedTuple
 
 from gssr.marks import LONGEST, TIME_ENDS
-from gssr.profile.sampling.clock import Clock
+from gssr.profile.sampling.clock import RecordingClock
 
 
 class _Heard(Exception):
@@ -162,10 +162,10 @@ def _is_own_folder(path: str) -> bool:
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
-class Marks:
+class MarkReceiver:
     """What comes to an ear. ``fds``: what to wait for, none when nothing can come (any more)."""
 
-    def __init__(self, fd: int | None, clock: Clock, since: float) -> None:
+    def __init__(self, fd: int | None, clock: RecordingClock, since: float) -> None:
         """``since``: before this time, unix s by the clock, none can have been made."""
         self.fds = [] if fd is None else [fd]
         self._clock = clock

@@ -14,7 +14,7 @@ from binascii import crc32
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gssr.launch import Place
+from gssr.launch import LaunchPlace
 from gssr.profile.sampling.plan import Plan
 from gssr.profile.stderr import say
 from gssr.store.disk import FILE
@@ -88,7 +88,7 @@ class _Voice:
 _voice: _Voice | None = None
 
 
-def begin(place: Place, run_id: str | None, folder: str | None) -> None:
+def begin(place: LaunchPlace, run_id: str | None, folder: str | None) -> None:
     """From now on this process is a rank of that run, if there may be others. ``folder``: of the ranks' files."""
     global _voice
     run_id = run_id or place.run_id or place.launch
@@ -123,7 +123,7 @@ def say_line_of_sampler(line: bytes) -> None:
         say(text)
 
 
-def say_refusal(text: str, place: Place, output: str | None, tell: Callable[[str], None]) -> None:
+def say_refusal(text: str, place: LaunchPlace, output: str | None, tell: Callable[[str], None]) -> None:
     """Say by ``tell`` why nothing was started, unless another rank has done so. Whoever says it waits for the others."""
     run_id, beside = place.run_id or place.launch, os.path.abspath(output or "gssr.sql")
     folder, name = os.path.split(beside)

@@ -8,8 +8,8 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 
-from gssr.launch import Place
-from gssr.profile.request import Request
+from gssr.launch import LaunchPlace
+from gssr.profile.request import ProfileRequest
 from gssr.store.write.pending import Value
 from gssr.store.write.thinning import Keep
 from gssr.store.write.writer import ProcessRow, Writer
@@ -20,7 +20,7 @@ _SHORTEST = 3
 """A shorter name may be part of anything."""
 
 
-def redacted(place: Place, request: Request) -> Place:
+def redacted(place: LaunchPlace, request: ProfileRequest) -> LaunchPlace:
     """The place as it is recorded: the same for all ranks that share what it hides."""
     try:
         where = os.path.abspath(request.output) if request.output is not None else os.getcwd()
@@ -34,7 +34,7 @@ def redacted(place: Place, request: Request) -> Place:
     return names._replace(run_id=run_id, launch=launch)
 
 
-def names_to_hide(place: Place, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+def names_to_hide(place: LaunchPlace, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """What messages may not name, as ``place`` was before; longer ones first."""
     words = {place.hostname, place.hostname.split(".")[0], place.node, place.cluster, place.user, place.job_name}
     words |= {environ.get("DCGM_HOST"), environ.get("LOGNAME"), environ.get("USER")}

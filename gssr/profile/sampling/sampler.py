@@ -15,8 +15,8 @@ from shlex import quote
 from typing import TYPE_CHECKING, NoReturn
 
 from gssr.profile.output import whole_of
-from gssr.profile.sampling.clock import Clock, against_files
-from gssr.profile.sampling.marks import Ear, Hearing, Marks
+from gssr.profile.sampling.clock import RecordingClock, against_files
+from gssr.profile.sampling.marks import Ear, Hearing, MarkReceiver
 from gssr.profile.sampling.one_voice import say_from_sampler
 from gssr.profile.sampling.plan import SEPARATOR, Plan
 from gssr.profile.sampling.share import Share
@@ -115,7 +115,7 @@ def _keep_what_is_loaded(collect: bool) -> None:
     gc.freeze()
 
 
-def _begun(plan: Plan, clock: Clock) -> Writer:
+def _begun(plan: Plan, clock: RecordingClock) -> Writer:
     """The writer of the run, which is recorded as running. Raises RecordingError."""
     pid = os.getpid()
     process = plan.process | {"pid": pid, "pid_start": process_start(pid), "boot_id": boot_id(), "state": "running"}
@@ -140,10 +140,10 @@ class _Sampler:
         self._plan = plan
         self._inbox = inbox
         self._outbox = outbox
-        self._clock = Clock()
+        self._clock = RecordingClock()
         planned = plan.run["started_at"]  # before the workload, which may have made marks by now
         assert isinstance(planned, float)
-        self._marks = Marks(marks, self._clock, self._clock.of_system(planned))
+        self._marks = MarkReceiver(marks, self._clock, self._clock.of_system(planned))
         self._hearing = Hearing([*self._marks.fds, inbox])
         with overwriting(plan.path) if plan.overwrite else nullcontext(frozenset[str]()) as deleted:
             self._writer = _begun(plan, self._clock)

@@ -27,7 +27,7 @@ from gssr.store.write.writer import COMMIT_SECONDS, Writer
 if TYPE_CHECKING:
     from gssr.backends.host import WorkloadSampler
     from gssr.profile.sampling.engine_share import EngineShare
-    from gssr.profile.sampling.gpu_processes import GpuProcesses
+    from gssr.profile.sampling.gpu_processes import GpuProcessLog
     from gssr.profile.sampling.low_score import LowScore
     from gssr.profile.sampling.textfile import Textfile
 
@@ -70,7 +70,7 @@ class Share:
         self._view = _view(plan)
         self._workloads: list[tuple[int, int]] = []
         self._members: WorkloadSampler | None = None
-        self._processes: GpuProcesses | None = None
+        self._processes: GpuProcessLog | None = None
         self.low_score: LowScore | None = None
         self._textfile: Textfile | None = None
         if plan.textfile is not None:
@@ -398,9 +398,9 @@ class Share:
 
     def _keep_processes(self, look: ProcessSnapshot, now: float) -> None:
         if self._processes is None:
-            from gssr.profile.sampling.gpu_processes import GpuProcesses
+            from gssr.profile.sampling.gpu_processes import GpuProcessLog
 
-            self._processes = GpuProcesses(self._plan, self._writer, self._all_workloads, self._say)
+            self._processes = GpuProcessLog(self._plan, self._writer, self._all_workloads, self._say)
         self._processes.workload = self._members
         self._processes.keep(look, look.gpu, now)
 

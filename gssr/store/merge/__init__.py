@@ -16,7 +16,7 @@ from gssr.on_demand import REQUEST
 from gssr.store.disk import COMPANIONS, PLANTED, beside, is_planted, remove_unused, traces_beside
 from gssr.store.format.rows import Merged, Run
 from gssr.store.format.schema import ENDED_SUFFIX
-from gssr.store.merge.copy import Copier, HolesError, UnfitError, all_full, missing_from
+from gssr.store.merge.copy import HolesError, RunCopier, UnfitError, all_full, missing_from
 from gssr.store.merge.delete import delete_runs
 from gssr.store.merge.lock import Lock, acquire
 from gssr.store.merge.sources import RankFile, ShardsToMerge, clear, look, scratch
@@ -275,7 +275,7 @@ class _Merge:
     def _copy(self, connection: sqlite3.Connection, sources: list[RankFile]) -> dict[str, int]:
         """Copy the files; how many samples each has."""
         connection.set_progress_handler(self._lock.touch, OPERATIONS)
-        copier = Copier(connection, sources, self._holes)
+        copier = RunCopier(connection, sources, self._holes)
         for done, source in enumerate(sources):
             self._progress(done / len(sources))
             self._check_lock()

@@ -134,7 +134,7 @@ _LISTED_TWICE = (
 """A trace that several ranks have found stays with the one whose it is: gssr.store.format.rows.one_row_a_trace."""
 
 
-class Copier:
+class RunCopier:
     """Copies files into the recording that is open as ``connection``. ``holes`` names those that are known to have some."""
 
     def __init__(self, connection: sqlite3.Connection, sources: Sequence[RankFile], holes: set[str]) -> None:

@@ -234,7 +234,7 @@ _OVERHEAD = 35
 """A row that is longer than a page without so many bytes goes on on other pages."""
 
 
-class Cells:
+class LeafCells:
     """``rowid`` int64[n] ascends; the row is ``payload`` bytes [n] from ``start`` [n] of ``buffer`` on, behind which there
     are PADDING more."""
 

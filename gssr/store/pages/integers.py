@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from gssr.arrays import Ints
 from gssr.store.pages.file import HIGHEST, LOWEST, NotPlainError, PageFile, in_parts, leaves
-from gssr.store.pages.rows import Rows, plain_table
+from gssr.store.pages.rows import LeafRows, plain_table
 
 _AT_ONCE = 512
 """Pages that are decoded together: some megabytes, which stay in a core's cache."""
@@ -22,7 +22,7 @@ def integers(
     order = sorted(names, key=place.__getitem__)
     found = leaves(file, root, LOWEST, HIGHEST)
     for part in in_parts(found, _AT_ONCE):
-        rows = Rows(file, part, 1 + max(place.values(), default=0), False, least)
+        rows = LeafRows(file, part, 1 + max(place.values(), default=0), False, least)
         values = {name: rows.rowid if place[name] == key else rows.integers(place[name]) for name in order}
         if not file.is_unchanged():
             raise NotPlainError("it is being written")

@@ -10,7 +10,18 @@ from numpy.typing import NDArray
 from gssr.arrays import Bytes, Floats, Ints
 from gssr.store.format.columns import columns_of
 from gssr.store.format.schema import TABLES
-from gssr.store.pages.file import HIGHEST, LOWEST, SHIFT, SIZE, Cells, Leaves, NotPlainError, PageFile, leaves, pieces
+from gssr.store.pages.file import (
+    HIGHEST,
+    LOWEST,
+    SHIFT,
+    SIZE,
+    LeafCells,
+    Leaves,
+    NotPlainError,
+    PageFile,
+    leaves,
+    pieces,
+)
 
 _COLUMNS = [column.name for column in TABLES["rollup"]]
 _N_HEADS = len(_COLUMNS) - 1  # the last one is the vector
@@ -24,7 +35,7 @@ _AT_ONCE = 512
 """Rows decoded together: half a megabyte, which stays in a core's cache."""
 
 
-class Rollups(NamedTuple):
+class RollupColumns(NamedTuple):
     """Rows of ``rollup``, [n] each, but ``rowids`` [n, 2], first and last, and ``vectors`` [n, numbers asked for]."""
 
     gpu: Ints
@@ -49,7 +60,7 @@ class PageRollups:
         self._vector = np.array([kind >> 7 | 0x80, kind & 0x7F], np.uint8)
         self._leaves = leaves(file, int(roots[0][0]), LOWEST, HIGHEST)
 
-    def read(self, rowids: Ints, columns: Ints | None) -> Rollups:
+    def read(self, rowids: Ints, columns: Ints | None) -> RollupColumns:
         """The rows of these rowids, in their order, and of each vector these ``columns``, ascending (None: all). Raises
         NotPlainError."""
         places = np.arange(self._width) if columns is None else columns
@@ -59,7 +70,7 @@ class PageRollups:
             self._decode(rowids[begin:end], places, numbers[:, begin:end], vectors[:, begin:end])
         self.check()
         gpu, level, bucket = numbers[:3]
-        return Rollups(gpu, level, bucket, numbers[3:].T, vectors.T)
+        return RollupColumns(gpu, level, bucket, numbers[3:].T, vectors.T)
 
     def check(self) -> None:
         """Raises NotPlainError when what was read may not be true any more."""
@@ -68,7 +79,7 @@ class PageRollups:
 
     def _decode(self, rowids: Ints, places: Ints, numbers: Ints, vectors: Floats) -> None:
         """Fill in what is on the pages of these rows."""
-        cells = Cells(self._file, self._pages_of(rowids))
+        cells = LeafCells(self._file, self._pages_of(rowids))
         place = np.minimum(np.searchsorted(cells.rowid, rowids), len(cells.rowid) - 1)
         if (cells.rowid[place] != rowids).any():
             raise NotPlainError("a row that is not there")

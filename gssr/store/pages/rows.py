@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Bytes, Floats, Ints
-from gssr.store.pages.file import LOWEST, SHIFT, SIZE, TEXT, Cells, Leaves, NotPlainError, PageFile, pieces
+from gssr.store.pages.file import LOWEST, SHIFT, SIZE, TEXT, LeafCells, Leaves, NotPlainError, PageFile, pieces
 
 # The value of those serial types that take no bytes.
 _VALUE = np.array([np.nan, 0, 0, 0, 0, 0, 0, 0, 0, 1], np.float64)
@@ -50,13 +50,13 @@ def plain_table(connection: sqlite3.Connection, name: str) -> Plain:
     )
 
 
-class Rows:
+class LeafRows:
     """The rows of leaf pages. ``rowid`` int64[n] ascends. Columns are asked for in their order."""
 
     def __init__(self, file: PageFile, found: Leaves, n_columns: int, whole: bool = True, least: int = 0) -> None:
         """Read the pages of a table, and of its rows the first ``n_columns``: all that it has, unless not ``whole``; each
         row holds ``least``. Raises NotPlainError."""
-        cells = Cells(file, found)
+        cells = LeafCells(file, found)
         self._buffer, self._start, self.rowid = cells.buffer, cells.start, cells.rowid
         if (self._buffer[self._start] <= min(least, n_columns)).any():
             raise NotPlainError("a value that is not in its row")

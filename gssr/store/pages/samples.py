@@ -9,13 +9,13 @@ import numpy as np
 from gssr.arrays import Floats, Ints
 from gssr.store.format.columns import own_name
 from gssr.store.pages.file import Leaves, NotPlainError, PageFile, leaves
-from gssr.store.pages.rows import Rows, plain_table
+from gssr.store.pages.rows import LeafRows, plain_table
 
 _EXACT = float(1 << 53)
 """Below this every whole number is a float64."""
 
 
-class Wanted(NamedTuple):
+class SampleQuery(NamedTuple):
     """Columns by name, and which rows: of these GPUs (None: all), with first <= rowid <= last and start <= time < end."""
 
     names: Sequence[str]
@@ -45,10 +45,10 @@ class PageTable:
             raise NotPlainError("it is being written")
         return found
 
-    def read(self, found: Leaves, wanted: Wanted) -> tuple[Ints, Floats, dict[str, Floats]]:
+    def read(self, found: Leaves, wanted: SampleQuery) -> tuple[Ints, Floats, dict[str, Floats]]:
         """GPU keys, times and one array per metric (NaN for NULL and for columns the file lacks) of the rows on these pages
         that are wanted. Raises NotPlainError."""
-        rows = Rows(self._file, found, len(self._place))
+        rows = LeafRows(self._file, found, len(self._place))
         if not self._file.is_unchanged():
             raise NotPlainError("it is being written")
         if wanted.first > rows.rowid[0] or wanted.last < rows.rowid[-1]:

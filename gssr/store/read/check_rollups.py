@@ -14,7 +14,7 @@ from gssr.arrays import Flags, Floats, Ints
 from gssr.store.format.layout import Layout, part_of
 from gssr.store.format.schema import LEVELS
 from gssr.store.format.vectors import where
-from gssr.store.pages.samples import Wanted
+from gssr.store.pages.samples import SampleQuery
 from gssr.store.read.recording_file import Part, Rows
 from gssr.store.read.samples import in_threads
 from gssr.store.read.window_edges import ALL_TIME, Window, codes_of, positions_of, starts_of
@@ -226,7 +226,7 @@ def samples_of(part: Part, names: Sequence[str], codes: Ints, seconds: int, wind
     if not len(codes):
         return
     low, high = max(window.start, float(begins.min())), min(window.end, float(begins.max()) + seconds)
-    wanted = Wanted(names, part.keys(np.unique(positions_of(codes))), 0, 0, low, high)
+    wanted = SampleQuery(names, part.keys(np.unique(positions_of(codes))), 0, 0, low, high)
     for gpu, time, values in in_threads(part.pieces_in(part.searched(low, high), wanted)):
         own = np.isin(codes_of(gpu, time // seconds * seconds), codes)
         if own.any():

@@ -16,7 +16,7 @@ import numpy as np
 from gssr.arrays import Flags, Floats, Ints
 from gssr.store.format.limits import LATEST, LEAST_BYTES
 from gssr.store.format.schema import LEVELS, SKETCH_SECONDS
-from gssr.store.pages.samples import Wanted
+from gssr.store.pages.samples import SampleQuery
 from gssr.store.read.gpu_spans import Span, spans_of, times_of
 from gssr.store.read.guarded_file import GuardedFile
 from gssr.store.read.host_use import HostUseRows
@@ -328,10 +328,10 @@ class Part(NamedTuple):
         """What gives them piece by piece: see gssr.store.read.samples.SampleRows.pieces."""
         keys = self.keys(gpus)
         if keys is None or keys:
-            yield from self.pieces_in(self._ranges(start, end), Wanted(names, keys, 0, 0, start, end), every)
+            yield from self.pieces_in(self._ranges(start, end), SampleQuery(names, keys, 0, 0, start, end), every)
 
     def pieces_in(
-        self, ranges: Iterable[tuple[int, int]], wanted: Wanted, every: int = 1
+        self, ranges: Iterable[tuple[int, int]], wanted: SampleQuery, every: int = 1
     ) -> Iterator[Callable[[], Columns]]:
         """The same of these ranges of rowids."""
         for first, last in ranges:
@@ -369,7 +369,7 @@ class Part(NamedTuple):
 
     def _ascend(self, first: int, last: int) -> bool:
         newest = -math.inf
-        wanted = Wanted([], self.keys(None), 0, 0, -math.inf, math.inf)
+        wanted = SampleQuery([], self.keys(None), 0, 0, -math.inf, math.inf)
         for _, time, _ in in_threads(self.pieces_in([(first, last)], wanted)):
             latest = np.maximum.accumulate(np.append(newest, time))
             if (latest[:-1] - time > LATE_SECONDS).any():

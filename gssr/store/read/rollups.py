@@ -28,7 +28,7 @@ from gssr.store.format.vectors import (
     where,
 )
 from gssr.store.pages.file import NotPlainError
-from gssr.store.pages.rollups import PageRollups, Rollups
+from gssr.store.pages.rollups import PageRollups, RollupColumns
 from gssr.store.read.guarded_file import IMPOSSIBLE, GuardedFile
 
 _NAMED = 1_000
@@ -88,7 +88,7 @@ class RollupRows:
         self._may_be_plain = True
         self._lists: dict[tuple[int, float, float], tuple[Ints, Ints]] = {}
         """What was listed last: who reads a stretch in pieces asks for other GPUs of the same one next."""
-        self._kept: Rollups | None = None
+        self._kept: RollupColumns | None = None
         self._are_many = False
 
     def close(self) -> None:
@@ -143,7 +143,7 @@ class RollupRows:
         gpu, bucket, vectors = where(fine, rows.gpu, rows.bucket, rows.vectors)
         return (gpu, bucket, vectors), len(rows.gpu)
 
-    def _coarsest(self, pages: PageRollups) -> Rollups | None:
+    def _coarsest(self, pages: PageRollups) -> RollupColumns | None:
         """All rollups of the coarsest level, which whoever reads a recording asks for again and again; None where they are
         too many to be kept. Raises NotPlainError."""
         if not self._are_many and self._kept is None:
@@ -272,12 +272,14 @@ class RollupRows:
         return bool(found) and found[0][0] is not None and int(found[0][0]) >= rowid
 
 
-def _check_level(rows: Rollups, level: int) -> None:
+def _check_level(rows: RollupColumns, level: int) -> None:
     if (rows.level != level).any():
         raise NotPlainError("an index of something else")
 
 
-def _those_of(rows: Rollups, keys: Sequence[int] | None, start: float, end: float, columns: Ints | None) -> Rollups:
+def _those_of(
+    rows: RollupColumns, keys: Sequence[int] | None, start: float, end: float, columns: Ints | None
+) -> RollupColumns:
     """The rows of these GPUs (None: all) within [start, end), and these ``columns`` (None: all) of their vectors."""
     seconds, vectors = LEVELS[-1], rows.vectors if columns is None else rows.vectors.T[columns].T
     inside = (rows.bucket >= start) & (rows.bucket + seconds <= end)
@@ -286,7 +288,7 @@ def _those_of(rows: Rollups, keys: Sequence[int] | None, start: float, end: floa
     if inside.all():
         return rows._replace(vectors=vectors)
     gpu, level, bucket, rowids, vectors = where(inside, rows.gpu, rows.level, rows.bucket, rows.rowids, vectors)
-    return Rollups(gpu, level, bucket, rowids, vectors)
+    return RollupColumns(gpu, level, bucket, rowids, vectors)
 
 
 def _kept(rows: list[tuple[Any, ...]], fit: list[bool], head: Ints) -> tuple[list[tuple[Any, ...]], Ints]:

@@ -16,7 +16,7 @@ from gssr.metrics import BY_NAME
 from gssr.store.format.limits import LATEST, LEAST_BYTES, MOST_KEYS
 from gssr.store.format.vectors import GREATEST, derive, sound_samples
 from gssr.store.pages.file import LOWEST, Leaves, NotPlainError, in_parts
-from gssr.store.pages.samples import PageTable, Wanted
+from gssr.store.pages.samples import PageTable, SampleQuery
 from gssr.store.read.guarded_file import IMPOSSIBLE, GuardedFile
 
 Columns = tuple[Ints, Floats, dict[str, Floats]]
@@ -50,7 +50,7 @@ class SampleRows:
         """The file is being closed."""
         self._table, self._may_be_plain = None, False
 
-    def pieces(self, wanted: Wanted, every: int = 1) -> Iterator[Callable[[], Columns]]:
+    def pieces(self, wanted: SampleQuery, every: int = 1) -> Iterator[Callable[[], Columns]]:
         """What reads the rows that are wanted, piece by piece in the order of the file; each may be called in any thread.
         With ``every`` only about so many times fewer, ROWS_TOGETHER at a time, evenly spread."""
         table = self._open()
@@ -97,7 +97,7 @@ class SampleRows:
         with self._lock:
             return self._file.all(f"SELECT min(r), max(r) FROM ({rows})", (first, min(last, _HIGHEST)))
 
-    def samples(self, wanted: Wanted) -> Columns:
+    def samples(self, wanted: SampleQuery) -> Columns:
         """All rows that are wanted, in the order of the file: GPU keys, times and one array per metric (NaN for NULL and for
         columns the file lacks)."""
         if self._open() is None:
@@ -116,7 +116,7 @@ class SampleRows:
             self._may_be_plain = self._table is not None
         return self._table
 
-    def _decoded(self, table: PageTable, part: Leaves, wanted: Wanted) -> Columns:
+    def _decoded(self, table: PageTable, part: Leaves, wanted: SampleQuery) -> Columns:
         try:
             columns = table.read(part, wanted)
             if _are_sound(*columns):
@@ -128,11 +128,11 @@ class SampleRows:
         last = min(wanted.last, int(part.high[-1]))
         return self._through_sqlite(wanted._replace(first=first, last=last))
 
-    def _through_sqlite(self, wanted: Wanted) -> Columns:
+    def _through_sqlite(self, wanted: SampleQuery) -> Columns:
         with self._lock:
             return self._rows_of(wanted)
 
-    def _rows_of(self, wanted: Wanted) -> Columns:
+    def _rows_of(self, wanted: SampleQuery) -> Columns:
         metrics = wanted.names
         present = [name for name in metrics if name in self._file.metrics]
         where = "rowid BETWEEN ? AND ?"

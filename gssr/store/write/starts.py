@@ -43,7 +43,7 @@ class UnagreedError(Exception):
     """It can't be found out what the other ranks do; the text is one sentence."""
 
 
-class Start(NamedTuple):
+class RunStart(NamedTuple):
     """One run that was to be begun. ``launch`` as in ``Place``; ``age`` in s, by the filesystem's clock; ``replaces``: ids
     of runs that were over when the first rank looked, and are deleted when this run is merged."""
 
@@ -59,10 +59,10 @@ class Start(NamedTuple):
         return self.age <= FRESH_SECONDS
 
 
-Ours = str | Callable[[Start], bool]
+Ours = str | Callable[[RunStart], bool]
 
 
-def agree(folder: str, ours: Ours, decide: Callable[[Sequence[Start]], Start]) -> Start:
+def agree(folder: str, ours: Ours, decide: Callable[[Sequence[RunStart]], RunStart]) -> RunStart:
     """What the first rank of our run decided: this one, if there is none yet, by ``decide``, which is given what was to be
     begun before. ``ours`` is the run's id, or says of a run whether it is ours. Raises UnagreedError."""
     reading = _Reading(folder)
@@ -113,10 +113,12 @@ class _Reading:
             self.pause(path)
 
 
-def _look(folder: str, reading: _Reading, ours: Ours, decide: Callable[[Sequence[Start]], Start]) -> Start | None:
+def _look(
+    folder: str, reading: _Reading, ours: Ours, decide: Callable[[Sequence[RunStart]], RunStart]
+) -> RunStart | None:
     """The same; None when the files were removed meanwhile."""
     make_folder(folder)
-    before: list[Start] = []
+    before: list[RunStart] = []
     path, last = "", ""
     for number in count(1):
         path, last = os.path.join(folder, START_NAME if number == 1 else f"{START_NAME}.{number}"), path
@@ -143,7 +145,7 @@ def _look(folder: str, reading: _Reading, ours: Ours, decide: Callable[[Sequence
     raise AssertionError  # there is always one number more
 
 
-def started_in(folder: str) -> dict[str, Start]:
+def started_in(folder: str) -> dict[str, RunStart]:
     """What the files say that are there, by their names, the newest first; what is no line of theirs, or no file, is left
     out. Raises OSError."""
     names = [name for name in os.listdir(folder) if name.partition(".")[0] == START_NAME]
@@ -157,16 +159,16 @@ def started_in(folder: str) -> dict[str, Start]:
     return found
 
 
-def _parsed(text: str) -> Start | None:
+def _parsed(text: str) -> RunStart | None:
     """None of what gssr has not written."""
     words = text.split()
     if len(words) < 3 or not (is_name(words[0]) and is_name(words[1])) or words[2] not in (_RECORDED, _REFUSED):
         return None
     launch = "" if words[1] == _NOTHING else words[1]
-    return Start(words[0], launch, words[2] == _REFUSED, replaces=tuple(map(unquote, words[3:])))
+    return RunStart(words[0], launch, words[2] == _REFUSED, replaces=tuple(map(unquote, words[3:])))
 
 
-def _is_first(path: str, start: Start) -> bool:
+def _is_first(path: str, start: RunStart) -> bool:
     """Make the file. Raises OSError where none can be made."""
     words = [start.run_id, start.launch or _NOTHING, _REFUSED if start.refused else _RECORDED]
     # Quoted: what another tool's file was imported from may have run ids of any form.
