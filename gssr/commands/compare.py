@@ -61,7 +61,7 @@ OPTIONS = (
 )
 
 
-class Limit(NamedTuple):
+class ChangeLimit(NamedTuple):
     """How much worse a score may be: by ``value``, or by that share of the first score."""
 
     value: float
@@ -78,7 +78,7 @@ class Condition(NamedTuple):
 
     name: str
     sign: int
-    limit: Limit
+    limit: ChangeLimit
     option: str
     worse: str
 
@@ -102,11 +102,11 @@ def condition_of(text: str) -> Condition:
     if value and (value < 0) != down:
         raise ValueError(f"{text!r}: after {sign} comes a change {'below' if down else 'above'} 0, as in '{name} {sign} "
                          f"{'-' * down}5 %'")  # fmt: skip
-    limit = Limit(abs(value), bool(percent))
+    limit = ChangeLimit(abs(value), bool(percent))
     return Condition(name, -1 if down else 1, limit, f"--fail-if '{text}'", "lower" if down else "higher")
 
 
-def limit_of(text: str) -> Limit:
+def limit_of(text: str) -> ChangeLimit:
     """``5%`` or ``0.05``. Raises ValueError with a sentence."""
     relative = text.strip().endswith("%")
     try:
@@ -116,7 +116,7 @@ def limit_of(text: str) -> Limit:
     value = value / 100 if relative else value
     if not 0 <= value <= 1:
         raise ValueError(f"{text!r} is not between 0 and {'100%' if relative else '1'}")
-    return Limit(value, relative)
+    return ChangeLimit(value, relative)
 
 
 def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:

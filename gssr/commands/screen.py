@@ -50,7 +50,7 @@ OPTIONS = (
 )
 
 
-class Start(NamedTuple):
+class ScreenStart(NamedTuple):
     """How a screen begins: with this ``view``, of these GPUs (None: all); ``said`` is to be said on it; ``own``: metrics of
     one's own."""
 
@@ -67,7 +67,7 @@ class Start(NamedTuple):
         app.say(self.said)
 
 
-def start(options: argparse.Namespace, view: "View", traces: bool = False) -> Start:
+def start(options: argparse.Namespace, view: "View", traces: bool = False) -> ScreenStart:
     """The beginning that the options ask for, else the user's settings, else ``view``. ``traces``: a trace is looked at.
     Raises ValueError, with a sentence, for options that make no sense."""
     from dataclasses import replace
@@ -113,7 +113,7 @@ def start(options: argparse.Namespace, view: "View", traces: bool = False) -> St
     except ValueError as error:
         raise ValueError(f"{option}: {error}") from None
     view = replace(view, screen=screen, metric=metric, span=span, lately=view.lately and span is None)
-    return Start(view, gpus, hz, theme, settings.problem, own)
+    return ScreenStart(view, gpus, hz, theme, settings.problem, own)
 
 
 def take_terminal(before: Callable[[], None] = lambda: None) -> None:

@@ -66,7 +66,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
         return fail(f"nothing can be recorded: {error.filename or 'the sampler'}: {error.strerror}", BAD_INPUT)
 
 
-def _watch(own: "Monitor", options: argparse.Namespace, begin: screen.Start) -> int:
+def _watch(own: "Monitor", options: argparse.Namespace, begin: screen.ScreenStart) -> int:
     """Draw until the user leaves, or it is known that there is no GPU. Raises ValueError for rules that make no sense."""
     from gssr.model.live.watch import Watch
     from gssr.model.verdicts.rules import from_environment

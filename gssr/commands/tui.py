@@ -167,7 +167,7 @@ class _Shown(NamedTuple):
     """What a screen shows, how it begins, and the rules by which it judges."""
 
     watches: "list[Watched]"
-    begin: screen.Start
+    begin: screen.ScreenStart
     table: "Table"
 
 

@@ -44,7 +44,7 @@ def code(role: Role) -> int:
     return _CODE[role]
 
 
-class Marks(NamedTuple):
+class MarkGrid(NamedTuple):
     """``chars`` and ``codes`` (the numbers of their roles), of one shape."""
 
     chars: Chars
@@ -80,12 +80,12 @@ class Marks(NamedTuple):
         return [tuple(spans) for spans in rows]
 
 
-def blank(*shape: int) -> Marks:
+def blank(*shape: int) -> MarkGrid:
     """Nothing yet."""
-    return Marks(np.full(shape, MISSING), np.full(shape, _PLAIN, np.int8))
+    return MarkGrid(np.full(shape, MISSING), np.full(shape, _PLAIN, np.int8))
 
 
-def marks(fractions: Floats, glyphs: Glyphs, low: Floats | None = None) -> Marks:
+def marks(fractions: Floats, glyphs: Glyphs, low: Floats | None = None) -> MarkGrid:
     """One mark for each fraction of the full scale, NaN where it is missing. ``low``: the least of what each stands for."""
     levels = np.array([*glyphs.levels, MISSING, CLAMPED])
     steps = len(glyphs.levels)
@@ -99,10 +99,10 @@ def marks(fractions: Floats, glyphs: Glyphs, low: Floats | None = None) -> Marks
     codes[~known] = _PLAIN
     above = value > 1 + TOLERANCE
     at[above], codes[above] = steps + 1, code("outlier")
-    return Marks(levels[at], codes)
+    return MarkGrid(levels[at], codes)
 
 
-def bars(fractions: Floats, height: int, glyphs: Glyphs, low: Floats | None = None) -> Marks:
+def bars(fractions: Floats, height: int, glyphs: Glyphs, low: Floats | None = None) -> MarkGrid:
     """Columns ``height`` rows high, [..., height, n] for fractions [..., n], the top row first: filled from below up to each
     fraction, faintly below its end; above ``low``, the least of what each stands for, less densely. Underlined at the bottom
     as ``marks`` are."""
@@ -125,4 +125,4 @@ def bars(fractions: Floats, height: int, glyphs: Glyphs, low: Floats | None = No
     codes[..., -1, :] = flat.codes
     ends = np.argmax(chars != MISSING, axis=-2)[..., None, :]
     codes[(np.arange(height)[:, None] > ends) & (codes < len(RAMP))] = code("fill")
-    return Marks(chars, codes)
+    return MarkGrid(chars, codes)

@@ -7,7 +7,7 @@ import numpy as np
 from gssr.arrays import Floats, Ints
 from gssr.render.cells import pad
 from gssr.render.glyphs import MISSING
-from gssr.render.marks import Marks, blank, code
+from gssr.render.marks import MarkGrid, blank, code
 from gssr.render.roles import CATEGORIES, Row, Span
 from gssr.render.scale import percent
 
@@ -26,16 +26,16 @@ def most_of(split: Floats) -> Ints:
     return np.asarray(np.where(shares.sum(axis=-1) >= _SEEN, shares.argmax(axis=-1), -1), np.int64)
 
 
-def coloured(bars: Marks, split: Floats) -> Marks:
+def coloured(bars: MarkGrid, split: Floats) -> MarkGrid:
     """Bars [n_lines, height, n] in the colours of what has most of each cell of ``split`` [n_lines, n, categories], its
     letter in a row below."""
     most = most_of(split)
     looks = np.where(most >= 0, _CODES[most], code("dim"))[:, None, :]
     chars = np.concatenate([bars.chars, _CHARS[most][:, None, :]], axis=1)
-    return Marks(chars, np.broadcast_to(looks, chars.shape).copy())
+    return MarkGrid(chars, np.broadcast_to(looks, chars.shape).copy())
 
 
-def stacked(split: Floats, height: int) -> Marks:
+def stacked(split: Floats, height: int) -> MarkGrid:
     """Columns [height, n] of letters, the first category at the bottom, for shares [n, categories]."""
     box = blank(height, len(split))
     edges = np.cumsum(np.nan_to_num(split), axis=1)

@@ -19,7 +19,7 @@ _LEAST_TEXT = 8
 """A column of text is not cut below this; other columns go first."""
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """A column. ``drop`` orders who goes first when the page is too narrow (highest first; 0 stays). With ``least`` > 0 its
     cells are drawn: it takes the cells the others leave, from ``least`` to ``most``. ``keep`` is the end of its text that
     survives a cut."""
@@ -33,7 +33,7 @@ class Column(NamedTuple):
 
 
 def table(
-    columns: Sequence[Column],
+    columns: Sequence[TableColumn],
     rows: Sequence[Sequence[Cell]],
     width: int,
     glyphs: Glyphs,
@@ -74,7 +74,8 @@ def _text(cell: Cell) -> str:
 
 
 def _line(
-    columns: Sequence[Column], cells: Sequence[Cell], sizes: Sequence[int], kept: Sequence[int], gap: int, glyphs: Glyphs,
+    columns: Sequence[TableColumn], cells: Sequence[Cell], sizes: Sequence[int], kept: Sequence[int], gap: int,
+    glyphs: Glyphs,
 ) -> Row:  # fmt: skip
     spans: list[Span] = []
     for place, i in enumerate(kept):

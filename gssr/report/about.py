@@ -14,7 +14,7 @@ from gssr.render.clock import duration
 from gssr.render.glyphs import Glyphs, glyphs
 from gssr.render.roles import Row
 from gssr.render.scale import UNKNOWN, count, fixed
-from gssr.render.table import Column, table
+from gssr.render.table import TableColumn, table
 from gssr.render.verdicts import abstention_rows, is_told_whole, verdict_rows
 from gssr.report.page import PageOptions, section
 from gssr.store.format.rows import ranges
@@ -37,7 +37,9 @@ def metadata(analysis: Analysis, options: PageOptions) -> list[Row]:
     found = process_table(analysis)
     if found is not None:
         columns = [
-            Column(title.lower() if at else "on the GPUs", "left" if at < found.n_text else "right", drop=_DROPPED[at])
+            TableColumn(
+                title.lower() if at else "on the GPUs", "left" if at < found.n_text else "right", drop=_DROPPED[at]
+            )
             for at, title in enumerate(found.head)
         ]
         rows += [(), *table(columns, found.rows, width, marks)]

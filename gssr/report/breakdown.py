@@ -8,7 +8,7 @@ from gssr.render.clock import duration
 from gssr.render.glyphs import Glyphs, glyphs
 from gssr.render.roles import Row, Span
 from gssr.render.scale import percent
-from gssr.render.table import Cell, Column, table
+from gssr.render.table import Cell, TableColumn, table
 from gssr.report.page import PageOptions, section
 
 _ABOUT_SECONDS = 5.0
@@ -31,9 +31,9 @@ def breakdown_section(breakdown: Breakdown | None, options: PageOptions) -> list
 def _table(breakdown: Breakdown, options: PageOptions, marks: Glyphs) -> list[Row]:
     has_error = bool(breakdown.error.any())  # kernels of a trace are exact
     columns = (
-        Column(""), Column("share", align="right"),
-        *([Column("+-" if options.ascii else "±", align="right", drop=2)] if has_error else []),
-        Column("GPU time", align="right", drop=1), Column("known by", drop=3),
+        TableColumn(""), TableColumn("share", align="right"),
+        *([TableColumn("+-" if options.ascii else "±", align="right", drop=2)] if has_error else []),
+        TableColumn("GPU time", align="right", drop=1), TableColumn("known by", drop=3),
     )  # fmt: skip
     shares, seconds = breakdown.shares, breakdown.by_gpu.sum(axis=0)
     rows: list[list[Cell]] = []

@@ -12,7 +12,7 @@ from gssr.render.columns import strip
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import NONE, count, fixed, percent
-from gssr.render.table import Cell, Column, table
+from gssr.render.table import Cell, TableColumn, table
 from gssr.report.page import LABEL, PageOptions, labelled, remark, section
 
 _LOOKS: tuple[Role, ...] = ("series", "outlier", "gap", "dim")
@@ -24,8 +24,9 @@ _NUMBERS = 54
 """Cells of all columns of numbers."""
 _MOST_LINES = {"low": 5, "medium": 10, "high": 200}
 _TREE_COLUMNS = (
-    Column("call"), Column("incl %", "right"), Column("excl %", "right"), Column("calls", "right", 1),
-    Column("mean", "right", 2), Column("max", "right"), Column("on", "left", 1), Column("imbal", "right", 2),
+    TableColumn("call"), TableColumn("incl %", "right"), TableColumn("excl %", "right"), TableColumn("calls", "right", 1),
+    TableColumn("mean", "right", 2), TableColumn("max", "right"), TableColumn("on", "left", 1),
+    TableColumn("imbal", "right", 2),
 )  # fmt: skip
 
 
@@ -99,7 +100,7 @@ def _functions(tree: CallTree, options: PageOptions, marks: Glyphs) -> list[Row]
             found.names[:most], found.inclusive, found.exclusive, found.visits, strict=False
         )
     ]
-    rows += table((Column("function"), *_TREE_COLUMNS[1:]), lines, options.width, marks)
+    rows += table((TableColumn("function"), *_TREE_COLUMNS[1:]), lines, options.width, marks)
     more = len(found.names) - len(lines)
     return rows + (wrap(f"and {count(more, 'more name')}: --csv functions", options.width, role="dim") if more else [])
 

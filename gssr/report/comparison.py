@@ -23,7 +23,7 @@ from gssr.render.columns import SAME, columns, difference_strip, strip
 from gssr.render.glyphs import Glyphs, glyphs
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import NONE, fixed, metric_of, percent, scale_text, signed, unit_of
-from gssr.render.table import Cell, Column, table
+from gssr.render.table import Cell, TableColumn, table
 from gssr.report.document import efficiency_object, number
 from gssr.report.page import PageOptions, drawn, full_scale, place, section
 
@@ -162,8 +162,9 @@ def _numbers(letters: str, part: Sequence[Comparison], options: PageOptions, mar
 def _one(letters: str, lines: Sequence[tuple[_Line, list[Change]]], width: int, marks: Glyphs) -> list[Row]:
     """A table of one run and A: with the difference, the noise and the outcome in words."""
     head = [
-        Column(""), Column("unit", drop=3), Column("A", "right"), Column(letters, "right"),
-        Column(f"{letters} - A", "right"), Column("%", "right", drop=5), Column("noise", "right", drop=4), Column(""),
+        TableColumn(""), TableColumn("unit", drop=3), TableColumn("A", "right"), TableColumn(letters, "right"),
+        TableColumn(f"{letters} - A", "right"), TableColumn("%", "right", drop=5),
+        TableColumn("noise", "right", drop=4), TableColumn(""),
     ]  # fmt: skip
     rows: list[list[Cell]] = []
     for line, (change,) in lines:
@@ -180,8 +181,8 @@ def _one(letters: str, lines: Sequence[tuple[_Line, list[Change]]], width: int, 
 
 def _several(letters: str, lines: Sequence[tuple[_Line, list[Change]]], width: int, marks: Glyphs) -> list[Row]:
     """A table of several runs and A: each number with a sign for its outcome."""
-    head = [Column(""), Column("unit", drop=1), Column("A", "right")]
-    head += [Column(f"{letter}  ", "right") for letter in letters]
+    head = [TableColumn(""), TableColumn("unit", drop=1), TableColumn("A", "right")]
+    head += [TableColumn(f"{letter}  ", "right") for letter in letters]
     rows: list[list[Cell]] = []
     for line, changes in lines:
         cells: list[Cell] = [line.name, (Span(line.unit, "dim"),), line.text(changes[0].a)]
@@ -203,10 +204,10 @@ def _breakdown(letters: str, part: Sequence[Comparison], options: PageOptions, m
     if not by_category:
         return [*rows, *wrap("No share of the GPU time changed by more than its error.", options.width)]
     by_category.sort(key=lambda found: -max(abs(each.change) for each in found if each.is_certain))
-    head = [Column(""), Column("A", "right")]
+    head = [TableColumn(""), TableColumn("A", "right")]
     for letter in known:
-        head += [Column(letter, "right"), Column(f"{letter} - A", "right")]
-        head += [Column("+-" if options.ascii else "±", "right", drop=1)]
+        head += [TableColumn(letter, "right"), TableColumn(f"{letter} - A", "right")]
+        head += [TableColumn("+-" if options.ascii else "±", "right", drop=1)]
     lines: list[list[Cell]] = []
     for found in by_category:
         look = LOOKS[found[0].category.name]
@@ -230,7 +231,11 @@ def _phases(letters: str, part: Sequence[Comparison], width: int, marks: Glyphs)
     kinds = list(dict.fromkeys(kind for each in part for kind in each.phases))
     if not kinds:
         return []
-    head = [Column("phases"), Column("", drop=1), *(Column(letter, "right") for letter in ("A", *letters))]
+    head = [
+        TableColumn("phases"),
+        TableColumn("", drop=1),
+        *(TableColumn(letter, "right") for letter in ("A", *letters)),
+    ]
     rows: list[list[Cell]] = []
     for kind in kinds:
         pairs = [each.phases.get(kind, (None, None)) for each in part]

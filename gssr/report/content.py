@@ -55,7 +55,7 @@ def report_series(metrics: tuple[str, ...] | None) -> tuple[str, ...]:
     )
 
 
-class Table(NamedTuple):
+class ContentTable(NamedTuple):
     """``head`` are the columns' titles, ``rows`` the cells as text; the first ``n_text`` columns hold words, the others
     numbers. ``below``: a sentence under each row, empty for none."""
 
@@ -159,17 +159,17 @@ def where(analysis: Analysis, verdict: Verdict) -> str:
     return f"{found}; {count(len(verdict.gpus), 'GPU')}: {_places(analysis, verdict.gpus)}"
 
 
-def metric_table(analysis: Analysis) -> Table:
+def metric_table(analysis: Analysis) -> ContentTable:
     """Statistics of the metrics over all samples of all GPUs."""
     keys = ("mean", "median", "p05", "p95", "min", "max", "std")
     rows = [
         (metric.label, unit_of(metric).name, *(number(getattr(statistics, key), metric) for key in keys))
         for metric, statistics in shown(analysis, PageOptions(verbosity="medium"))
     ]
-    return Table(("Metric", "Unit", *keys), tuple(rows), n_text=2)
+    return ContentTable(("Metric", "Unit", *keys), tuple(rows), n_text=2)
 
 
-def phase_table(analysis: Analysis) -> Table:
+def phase_table(analysis: Analysis) -> ContentTable:
     """The phases in the order of time, with their means and what was found in them."""
     names = [name for name in _OF_A_PHASE if any(phase.means.get(name) is not None for phase in analysis.phases)]
     names = [name for name in names if name != "gpu_utilization" or "sm_active" not in names]
@@ -180,7 +180,7 @@ def phase_table(analysis: Analysis) -> Table:
         (letter, phase.kind, *_phase(analysis, phase, metrics))
         for letter, phase in zip(letters(analysis), analysis.phases, strict=True)
     )
-    return Table(head, rows, n_text=2, below=tuple(clean(what(phase)) for phase in analysis.phases))
+    return ContentTable(head, rows, n_text=2, below=tuple(clean(what(phase)) for phase in analysis.phases))
 
 
 def _phase(analysis: Analysis, phase: Phase, metrics: list[Metric]) -> tuple[str, ...]:
@@ -205,7 +205,7 @@ def uneven_texts(analysis: Analysis) -> list[str]:
     return [*texts, f"Median GPU: {as_median}."] if as_median else texts
 
 
-def alike_table(analysis: Analysis) -> Table | None:
+def alike_table(analysis: Analysis) -> ContentTable | None:
     """GPUs that behave alike; None where all do."""
     found = analysis.unevenness
     if found is None or len(found.alike) < 2:
@@ -221,10 +221,10 @@ def alike_table(analysis: Analysis) -> Table | None:
         )
         for group in found.alike
     )
-    return Table(("Alike", "", "GPUs", _titled(metric)), rows, n_text=2)
+    return ContentTable(("Alike", "", "GPUs", _titled(metric)), rows, n_text=2)
 
 
-def node_table(analysis: Analysis) -> Table | None:
+def node_table(analysis: Analysis) -> ContentTable | None:
     """The lowest nodes; None where there is only one."""
     found = analysis.unevenness
     if found is None or len(found.by_node.keys) < 2:
@@ -235,7 +235,7 @@ def node_table(analysis: Analysis) -> Table | None:
         for i in order.tolist()
     )
     n = len(found.by_node.keys)
-    return Table(
+    return ContentTable(
         (f"Lowest of {n} nodes" if n > len(rows) else "Nodes, the lowest first", _titled(metric)), rows, n_text=1
     )
 
@@ -261,7 +261,7 @@ def beside_texts(analysis: Analysis) -> list[tuple[str, str]]:
     return [*standing_texts(analysis), *sides]
 
 
-def process_table(analysis: Analysis) -> Table | None:
+def process_table(analysis: Analysis) -> ContentTable | None:
     """The processes on the GPUs by name and user; None without any."""
     axis, memory = time_axis(analysis), metric_of("memory_used")
     span = axis.end - axis.origin
@@ -276,7 +276,7 @@ def process_table(analysis: Analysis) -> Table | None:
     if more > 0:
         rows = (*rows, (f"and {more:,} more", *[""] * 6))
     head = ("Process", "User", "Processes", "GPUs", f"At most, {unit_of(memory).name}", "First seen", "Last seen")
-    return Table(head, rows, n_text=2) if rows else None
+    return ContentTable(head, rows, n_text=2) if rows else None
 
 
 def definitions(analysis: Analysis) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ from gssr.render.glyphs import Glyphs
 from gssr.render.matrix import MEASURES, amount, legend, matrix
 from gssr.render.roles import Row, Span
 from gssr.render.scale import NONE, count
-from gssr.render.table import Cell, Column, table
+from gssr.render.table import Cell, TableColumn, table
 from gssr.report.page import PageOptions, section
 
 _BYTES, _COUNT, _TIME, _RATE = MEASURES
@@ -33,8 +33,9 @@ def exchange_rows(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> 
     if not trace.collectives:
         return rows
     head = (
-        Column("collective"), Column("total", "right"), Column("waiting", "right"), Column("count", "right"),
-        Column("sent", "right", drop=1), Column("received", "right", drop=2), Column("on", drop=3),
+        TableColumn("collective"), TableColumn("total", "right"), TableColumn("waiting", "right"),
+        TableColumn("count", "right"),
+        TableColumn("sent", "right", drop=1), TableColumn("received", "right", drop=2), TableColumn("on", drop=3),
     )  # fmt: skip
     lines: list[list[Cell]] = [
         [use.kind, took(use.total_ns), NONE if use.wait_ns is None else took(use.wait_ns), f"{use.n:,}",
@@ -57,8 +58,9 @@ def _matrix(found: Exchange, options: PageOptions, marks: Glyphs) -> list[Row]:
 
 def _pairs(found: Exchange, options: PageOptions, marks: Glyphs) -> list[Row]:
     head = (
-        Column("from"), Column("to"), Column("bytes", "right"), Column("messages", "right"), Column("under way", "right"),
-        Column("late sender", "right", drop=2), Column("rate", "right", drop=1), Column("nodes", drop=3),
+        TableColumn("from"), TableColumn("to"), TableColumn("bytes", "right"), TableColumn("messages", "right"),
+        TableColumn("under way", "right"),
+        TableColumn("late sender", "right", drop=2), TableColumn("rate", "right", drop=1), TableColumn("nodes", drop=3),
     )  # fmt: skip
     order = np.argsort(-found.size, kind="stable")[: _MOST[options.verbosity]].tolist()
     rates = found.rate()
@@ -87,9 +89,10 @@ def io_rows(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[R
     rows = section("Which files?", options.width, marks, f"{count(files, 'file')}, {amount(float(n_bytes), _BYTES)}")
     for label, key in (("file", 0), ("call", 2)):
         head = (
-            Column(label, keep="end"), Column("operation"), Column("time", "right"), Column("bytes", "right"),
-            Column("count", "right"), Column("MB/s", "right", drop=1), Column("longest", "right", drop=2),
-            Column("interface", drop=3),
+            TableColumn(label, keep="end"), TableColumn("operation"), TableColumn("time", "right"),
+            TableColumn("bytes", "right"),
+            TableColumn("count", "right"), TableColumn("MB/s", "right", drop=1), TableColumn("longest", "right", drop=2),
+            TableColumn("interface", drop=3),
         )  # fmt: skip
         groups: dict[tuple[str, str, str], list[FileCalls]] = {}
         for each in trace.io:

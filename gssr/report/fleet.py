@@ -21,7 +21,7 @@ from gssr.render.columns import bar
 from gssr.render.glyphs import Glyphs, glyphs
 from gssr.render.roles import Row, Span
 from gssr.render.scale import UNKNOWN, cell, count, fixed
-from gssr.render.table import Cell, Column, table
+from gssr.render.table import Cell, TableColumn, table
 from gssr.report.document import number
 from gssr.report.page import labelled, section
 
@@ -172,10 +172,10 @@ class _Page:
         width = self._options.width
         most = max((each.gpu_hours for each in bins), default=0.0) or 1.0
         columns = [
-            Column("score"),
-            Column("runs", "right"),
-            Column("GPU-h", "right"),
-            Column("", least=8, most=_BAR),
+            TableColumn("score"),
+            TableColumn("runs", "right"),
+            TableColumn("GPU-h", "right"),
+            TableColumn("", least=8, most=_BAR),
         ]
         rows: list[list[Cell]] = [
             [
@@ -192,10 +192,11 @@ class _Page:
         """Groups, a line each."""
         options = self._options
         columns = [
-            Column(by), Column("runs", "right", drop=2), Column("GPU-h", "right"), Column("wasted", "right"),
-            Column("idle", "right"), Column("unused", "right", drop=5), Column("uneven", "right", drop=3),
-            Column("throttled", "right", drop=7), Column("score", "right"), Column("kWh", "right", drop=4),
-            Column("wasted kWh", "right", drop=6),
+            TableColumn(by), TableColumn("runs", "right", drop=2), TableColumn("GPU-h", "right"),
+            TableColumn("wasted", "right"),
+            TableColumn("idle", "right"), TableColumn("unused", "right", drop=5), TableColumn("uneven", "right", drop=3),
+            TableColumn("throttled", "right", drop=7), TableColumn("score", "right"), TableColumn("kWh", "right", drop=4),
+            TableColumn("wasted kWh", "right", drop=6),
         ]  # fmt: skip
         rows: list[list[Cell]] = [
             [
@@ -212,8 +213,9 @@ class _Page:
     def causes(self, groups: Sequence[Group]) -> list[Row]:
         """What the GPU-hours went to, a line each, and their share of all of them."""
         columns = [
-            Column("cause", drop=3), Column("what"), Column("runs", "right", drop=2), Column("GPU-h", "right"),
-            Column("lost", "right"), Column("%", "right", drop=1),
+            TableColumn("cause", drop=3), TableColumn("what"), TableColumn("runs", "right", drop=2),
+            TableColumn("GPU-h", "right"),
+            TableColumn("lost", "right"), TableColumn("%", "right", drop=1),
         ]  # fmt: skip
         total = sum(group.gpu_hours for group in groups)
         rows: list[list[Cell]] = [
@@ -232,9 +234,10 @@ class _Page:
         shown = runs[: self._options.most]
         users, jobs = any(run.user for run in shown), any(run.shown_job for run in shown)
         columns = [
-            Column("run"), *[Column("user", drop=2)] * users, *[Column("job", drop=4)] * jobs, Column("GPUs", "right"),
-            Column("unused", "right", drop=3), Column("GPU-h", "right"), Column("wasted", "right"),
-            Column("idle", "right", drop=1), Column("uneven %", "right", drop=1), Column("score", "right"),
+            TableColumn("run"), *[TableColumn("user", drop=2)] * users, *[TableColumn("job", drop=4)] * jobs,
+            TableColumn("GPUs", "right"),
+            TableColumn("unused", "right", drop=3), TableColumn("GPU-h", "right"), TableColumn("wasted", "right"),
+            TableColumn("idle", "right", drop=1), TableColumn("uneven %", "right", drop=1), TableColumn("score", "right"),
         ]  # fmt: skip
         rows: list[list[Cell]] = []
         for run in shown:
@@ -250,8 +253,9 @@ class _Page:
     def nodes(self, nodes: Sequence[NodeHealth]) -> list[Row]:
         """Nodes that are slow in some runs; nothing without any."""
         columns = [
-            Column("node"), Column("runs", "right"), Column("slow in", "right"), Column("GPU-h", "right", drop=1),
-            Column("throttled %", "right"), Column("lowest clock %", "right"), Column("GPUs", drop=2),
+            TableColumn("node"), TableColumn("runs", "right"), TableColumn("slow in", "right"),
+            TableColumn("GPU-h", "right", drop=1),
+            TableColumn("throttled %", "right"), TableColumn("lowest clock %", "right"), TableColumn("GPUs", drop=2),
         ]  # fmt: skip
         rows: list[list[Cell]] = []
         for node in nodes[: self._options.most]:
@@ -266,9 +270,10 @@ class _Page:
     def bad_nodes(self, nodes: Sequence[BadNode]) -> list[Row]:
         """Nodes that are slow whoever runs there, and what to do; nothing without any."""
         columns = [
-            Column("node"), Column("what"), Column("jobs", "right"), Column("users", "right", drop=4),
-            Column("shown in %", "right", drop=2), Column("clock %", "right"), Column("activity %", "right", drop=1),
-            Column("power %", "right", drop=1), Column("throttled %", "right", drop=3),
+            TableColumn("node"), TableColumn("what"), TableColumn("jobs", "right"), TableColumn("users", "right", drop=4),
+            TableColumn("shown in %", "right", drop=2), TableColumn("clock %", "right"),
+            TableColumn("activity %", "right", drop=1),
+            TableColumn("power %", "right", drop=1), TableColumn("throttled %", "right", drop=3),
         ]  # fmt: skip
         rows: list[list[Cell]] = []
         for node in nodes[: self._options.most]:
@@ -291,7 +296,7 @@ class _Page:
         return page
 
     def _section(
-        self, title: str, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], n: int, about: str
+        self, title: str, columns: Sequence[TableColumn], rows: Sequence[Sequence[Cell]], n: int, about: str
     ) -> list[Row]:
         shown = f"the first {len(rows)} of {n:,}" if n > len(rows) else ""
         head = section(title, self._options.width, self._marks, ", ".join(word for word in (about, shown) if word))

@@ -20,7 +20,7 @@ from gssr.render.columns import bar, strip
 from gssr.render.glyphs import Glyphs, glyphs
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import UNKNOWN, count, energy, fixed, metric_of, number, percent, quantity, unit_of
-from gssr.render.table import Cell, Column, table
+from gssr.render.table import Cell, TableColumn, table
 from gssr.report.page import (
     KEY_METRICS,
     LABEL,
@@ -150,11 +150,11 @@ def _group(
 ) -> list[Row]:  # fmt: skip
     full = full_scale(analysis, metric)
     head = [
-        Column(title, keep="end"),
-        Column(unit_of(metric).name, "right"),
-        Column("", drop=3, least=8, most=12),
-        Column("score", "right", drop=1),
-        Column("", drop=2, least=10, most=240),
+        TableColumn(title, keep="end"),
+        TableColumn(unit_of(metric).name, "right"),
+        TableColumn("", drop=3, least=8, most=12),
+        TableColumn("score", "right", drop=1),
+        TableColumn("", drop=2, least=10, most=240),
     ]
     if all(gpu.score is None for gpu in analysis.gpus):
         del head[3]
@@ -203,12 +203,12 @@ def _others(analysis: Analysis, metric: Metric, options: PageOptions, marks: Gly
     if not lines:
         return []
     head = [
-        Column("other metrics"),
-        Column("imbalance", "right"),
-        Column("lowest", "right", drop=1),
-        Column("", drop=2, keep="end"),
-        Column("highest", "right", drop=1),
-        Column("", drop=2, keep="end"),
+        TableColumn("other metrics"),
+        TableColumn("imbalance", "right"),
+        TableColumn("lowest", "right", drop=1),
+        TableColumn("", drop=2, keep="end"),
+        TableColumn("highest", "right", drop=1),
+        TableColumn("", drop=2, keep="end"),
     ]
     return [(), *table(head, lines, options.width, marks, gap=2)]
 
@@ -302,7 +302,7 @@ def _alike(analysis: Analysis, found: Unevenness, options: PageOptions) -> list[
         name: Row = (Span("! " if marked else "  ", role), Span(group.name, role))
         n = f"{len(group.gpus):,}"
         lines.append([name, *_mean(analysis, found, group.mean, options), n, ", ".join(places) + more])
-    return [(), *_table("alike", lines, found, options, Column("GPUs", "right"), Column("", drop=1))]
+    return [(), *_table("alike", lines, found, options, TableColumn("GPUs", "right"), TableColumn("", drop=1))]
 
 
 def _nodes(analysis: Analysis, found: Unevenness, options: PageOptions) -> list[Row]:
@@ -327,7 +327,7 @@ def _places(analysis: Analysis, found: Unevenness, options: PageOptions) -> list
     for key, mean, below, share in own:
         name = f"  {key}" if key >= 0 else "  unknown"
         lines.append([name, *_mean(analysis, found, mean, options), number(below, metric), percent(share)])
-    extra = (Column("below node's mean", "right", drop=2), Column("of nodes", "right", drop=1))
+    extra = (TableColumn("below node's mean", "right", drop=2), TableColumn("of nodes", "right", drop=1))
     return [(), *_table("index in node", lines, found, options, *extra)]
 
 
@@ -343,7 +343,9 @@ def _mean(analysis: Analysis, found: Unevenness, mean: float, options: PageOptio
     return [(Span(number(mean, metric), "value"),), partial(bar, mean / full, glyphs=glyphs(options.ascii))]
 
 
-def _table(title: str, lines: list[list[Cell]], found: Unevenness, options: PageOptions, *further: Column) -> list[Row]:
+def _table(
+    title: str, lines: list[list[Cell]], found: Unevenness, options: PageOptions, *further: TableColumn
+) -> list[Row]:
     unit = unit_of(metric_of(found.metric)).name
-    head = [Column(title), Column(unit, "right"), Column("", drop=3, least=8, most=12), *further]
+    head = [TableColumn(title), TableColumn(unit, "right"), TableColumn("", drop=3, least=8, most=12), *further]
     return table(head, lines, options.width, glyphs(options.ascii), gap=2)

@@ -16,7 +16,7 @@ from gssr.render.cells import clean, flow
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Row, Span
 from gssr.render.scale import NONE, cell, count, fixed, number, quantity
-from gssr.render.table import Column, table
+from gssr.render.table import TableColumn, table
 from gssr.store.format.rows import Gpu, GpuProcess
 from gssr.store.read.recording import RunReader
 from gssr.store.read.window_edges import Window
@@ -130,17 +130,23 @@ def _about(each: GpuNow) -> list[object]:
     return [*about, each.time]
 
 
-_COLUMNS: tuple[tuple[Column, Callable[[GpuNow], str]], ...] = (
-    (Column("GPU"), lambda each: clean(place(each.gpu))),
-    (Column("util %", "right", 3), lambda each: _shown(each, "gpu_utilization")),
-    (Column("SM %", "right"), lambda each: _shown(each, "sm_active")),
-    (Column("tensor %", "right", 2), lambda each: _shown(each, "tensor_active")),
-    (Column("DRAM %", "right", 2), lambda each: _shown(each, "dram_active")),
-    (Column("memory GiB", "right"), lambda each: _of(_shown(each, "memory_used"), each.gpu.memory_total, 2.0**-30, 1)),
-    (Column("power W", "right"), lambda each: _of(fixed(each.values["power_usage"], 0), each.gpu.power_limit, 1.0, 0)),
-    (Column("°C", "right", 4), lambda each: fixed(each.values["temperature"], 0)),
-    (Column("MHz", "right", 5), lambda each: _shown(each, "sm_clock")),
-    (Column("processes", drop=1), lambda each: _who(each)),
+_COLUMNS: tuple[tuple[TableColumn, Callable[[GpuNow], str]], ...] = (
+    (TableColumn("GPU"), lambda each: clean(place(each.gpu))),
+    (TableColumn("util %", "right", 3), lambda each: _shown(each, "gpu_utilization")),
+    (TableColumn("SM %", "right"), lambda each: _shown(each, "sm_active")),
+    (TableColumn("tensor %", "right", 2), lambda each: _shown(each, "tensor_active")),
+    (TableColumn("DRAM %", "right", 2), lambda each: _shown(each, "dram_active")),
+    (
+        TableColumn("memory GiB", "right"),
+        lambda each: _of(_shown(each, "memory_used"), each.gpu.memory_total, 2.0**-30, 1),
+    ),
+    (
+        TableColumn("power W", "right"),
+        lambda each: _of(fixed(each.values["power_usage"], 0), each.gpu.power_limit, 1.0, 0),
+    ),
+    (TableColumn("°C", "right", 4), lambda each: fixed(each.values["temperature"], 0)),
+    (TableColumn("MHz", "right", 5), lambda each: _shown(each, "sm_clock")),
+    (TableColumn("processes", drop=1), lambda each: _who(each)),
 )
 _NOT_ON_AMD = ("SM %", "tensor %")
 

@@ -208,7 +208,7 @@ def closing_line(analysis: Analysis) -> str:
     return result_line(analysis.score, analysis.imbalance, len(analysis.gpus), analysis.n_gaps)
 
 
-class TimeAxis(NamedTuple):
+class PageTimeAxis(NamedTuple):
     """The window, unix s from ``begin`` to ``end``, labelled by the time since ``origin``."""
 
     begin: float
@@ -232,12 +232,12 @@ class TimeAxis(NamedTuple):
         ]
 
 
-def time_axis(analysis: Analysis) -> TimeAxis:
+def time_axis(analysis: Analysis) -> PageTimeAxis:
     """The time axis of an analysis: its window, counted from the run's start. A window without length, as that of a single
     sample, is drawn one sampling interval long."""
     window, started = analysis.window, analysis.run.started_at
     end = window.end if window.end > window.start else window.start + (analysis.run.sampling_ms or 1000.0) / 1000.0
-    return TimeAxis(window.start, end, window.start if started is None else started)
+    return PageTimeAxis(window.start, end, window.start if started is None else started)
 
 
 def full_scale(analysis: Analysis, metric: Metric) -> float:

@@ -14,8 +14,8 @@ from gssr.render.roles import Row, Span
 from gssr.render.roofline import Point, engineering
 from gssr.render.roofline import roofline as draw
 from gssr.render.scale import count, fixed, metric_of, percent, quantity
-from gssr.render.table import Cell, Column, table
-from gssr.report.page import PageOptions, TimeAxis, remark, section, time_axis
+from gssr.render.table import Cell, TableColumn, table
+from gssr.report.page import PageOptions, PageTimeAxis, remark, section, time_axis
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 MARKS = {"start-up": "+", "steady": "=", "recurring": "~", "idle": ".", "tail": "-"}
@@ -64,11 +64,11 @@ def phases(analysis: Analysis, options: PageOptions) -> list[Row]:
             *([(Span(fixed(phase.score, 3), "value"),)] if scored else []),
         ])  # fmt: skip
     head = [
-        Column("phase"),
-        Column("start", "right"),
-        Column("lasted", "right", drop=2),
-        Column("GPU-hours", "right", drop=1),
-        *([Column("score", "right")] if scored else []),
+        TableColumn("phase"),
+        TableColumn("start", "right"),
+        TableColumn("lasted", "right", drop=2),
+        TableColumn("GPU-hours", "right", drop=1),
+        *([TableColumn("score", "right")] if scored else []),
     ]
     drawn = table(head, lines, width, marks, gap=2)
     rows.append(drawn[0])
@@ -80,7 +80,7 @@ def phases(analysis: Analysis, options: PageOptions) -> list[Row]:
     return rows
 
 
-def _line(analysis: Analysis, axis: TimeAxis, width: int) -> list[Row]:
+def _line(analysis: Analysis, axis: PageTimeAxis, width: int) -> list[Row]:
     """The phases along time on one line, each with its letter at its beginning; the axis below."""
     if width < 24 or axis.end <= axis.begin:
         return []
@@ -168,8 +168,9 @@ def _table(found: list[tuple[str, str, Place]], options: PageOptions) -> list[Ro
         for mark, name, place in found
     ]  # fmt: skip
     head = [
-        Column("phase"), Column("FLOP/B", "right"), Column("FLOP/s", "right"), Column("B/s", "right", drop=2),
-        Column("of roof", "right"), Column("bound by"), Column("pipes", drop=1),
+        TableColumn("phase"), TableColumn("FLOP/B", "right"), TableColumn("FLOP/s", "right"),
+        TableColumn("B/s", "right", drop=2),
+        TableColumn("of roof", "right"), TableColumn("bound by"), TableColumn("pipes", drop=1),
     ]  # fmt: skip
     return table(head, lines, options.width, glyphs(options.ascii), gap=2)
 

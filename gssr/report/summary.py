@@ -28,7 +28,7 @@ from gssr.render.scale import (
     scale_text,
     unit_of,
 )
-from gssr.render.table import Cell, Column, table
+from gssr.render.table import Cell, TableColumn, table
 from gssr.report.page import (
     KEY_METRICS,
     LABEL,
@@ -180,15 +180,15 @@ def _position(metric: Metric) -> tuple[int, bool]:
 
 def _table(analysis: Analysis, options: PageOptions, marks: Glyphs) -> list[Row]:
     head = [
-        Column("metric"),
-        Column("unit", drop=2),
-        Column("mean", "right"),
-        Column("", drop=7, least=8, most=40),
-        Column("median", "right", drop=3),
-        Column("p05", "right", drop=4),
-        Column("p95", "right", drop=4),
-        Column("min", "right", drop=6),
-        Column("max", "right", drop=5),
+        TableColumn("metric"),
+        TableColumn("unit", drop=2),
+        TableColumn("mean", "right"),
+        TableColumn("", drop=7, least=8, most=40),
+        TableColumn("median", "right", drop=3),
+        TableColumn("p05", "right", drop=4),
+        TableColumn("p95", "right", drop=4),
+        TableColumn("min", "right", drop=6),
+        TableColumn("max", "right", drop=5),
     ]
     lines: list[list[Cell]] = []
     for metric, statistics in shown(analysis, options):
@@ -224,11 +224,11 @@ def _scales(analysis: Analysis, options: PageOptions) -> str:
 def _precision(analysis: Analysis, options: PageOptions, marks: Glyphs) -> list[Row]:
     """The spread, the number of samples and how exact the percentiles are."""
     head = [
-        Column("metric"),
-        Column("unit", drop=1),
-        Column("std", "right", drop=2),
-        Column("samples", "right"),
-        Column("percentiles off by at most", "right", drop=3),
+        TableColumn("metric"),
+        TableColumn("unit", drop=1),
+        TableColumn("std", "right", drop=2),
+        TableColumn("samples", "right"),
+        TableColumn("percentiles off by at most", "right", drop=3),
     ]
     lines: list[list[Cell]] = []
     for metric, statistics in shown(analysis, options):

@@ -18,7 +18,7 @@ from gssr.render.clock import duration
 from gssr.render.glyphs import glyphs, in_ascii
 from gssr.render.roles import ROLES, Row, Span
 from gssr.render.scale import UNKNOWN, fixed, percent
-from gssr.render.table import Column, table
+from gssr.render.table import TableColumn, table
 from gssr.report.about import metadata, notes
 from gssr.report.breakdown import breakdown_section
 from gssr.report.page import PageOptions, Parts, closing_line, head
@@ -103,15 +103,15 @@ MOST_PAGES = 20
 """Of a file with more runs the page is a table of them."""
 _NAME = 10
 _COLUMNS = (
-    Column("run", align="right"),
-    Column("id", drop=2),
-    Column("label", drop=3),
-    Column("state"),
-    Column("started", drop=4),
-    Column("lasted", align="right", drop=5),
-    Column("GPUs", align="right"),
-    Column("score", align="right"),
-    Column("imbalance", align="right", drop=1),
+    TableColumn("run", align="right"),
+    TableColumn("id", drop=2),
+    TableColumn("label", drop=3),
+    TableColumn("state"),
+    TableColumn("started", drop=4),
+    TableColumn("lasted", align="right", drop=5),
+    TableColumn("GPUs", align="right"),
+    TableColumn("score", align="right"),
+    TableColumn("imbalance", align="right", drop=1),
 )
 
 

@@ -25,7 +25,7 @@ from gssr.render.function_names import distinct_names, short_name
 from gssr.render.glyphs import Glyphs, glyphs
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import NONE, count, fixed, percent, quantity
-from gssr.render.table import Cell, Column, table
+from gssr.render.table import Cell, TableColumn, table
 from gssr.report.about import note_rows
 from gssr.report.breakdown import breakdown_section
 from gssr.report.call_tree import call_rows, shares_of
@@ -221,10 +221,12 @@ def _gpus(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row
     length = trace.span_ns / max(len(trace.gpus), 1)
     apart = any(gpu.span_ns < _MOST_OF_IT * length for gpu in trace.gpus)
     head = (
-        Column("GPU"), Column("split", least=8, most=30, drop=2), *([Column("span", "right")] if apart else []),
-        Column("busy", "right"), Column("compute", "right"), Column("exp.comm", "right"),
-        Column("exp.copy", "right", drop=3), Column("overlap", "right", drop=4), Column("comm.", "right", drop=1),
-        Column("kernels", "right", drop=5),
+        TableColumn("GPU"), TableColumn("split", least=8, most=30, drop=2),
+        *([TableColumn("span", "right")] if apart else []),
+        TableColumn("busy", "right"), TableColumn("compute", "right"), TableColumn("exp.comm", "right"),
+        TableColumn("exp.copy", "right", drop=3), TableColumn("overlap", "right", drop=4),
+        TableColumn("comm.", "right", drop=1),
+        TableColumn("kernels", "right", drop=5),
     )  # fmt: skip
 
     def share(gpu: GpuUse, key: str) -> float:
@@ -275,9 +277,10 @@ def _tops(trace: TraceAnalysis, name: str, options: PageOptions, marks: Glyphs, 
         return []
     longest = max(cell_width(each) for each in (label, *shown))
     head = (
-        Column(label, least=min(longest, _LEAST_NAME), most=longest), Column("%", "right"), Column("total", "right"),
-        Column("count", "right"), Column(fifth.get(name, "median"), "right"), Column("mean", "right", drop),
-        Column("max", "right", drop),
+        TableColumn(label, least=min(longest, _LEAST_NAME), most=longest), TableColumn("%", "right"),
+        TableColumn("total", "right"),
+        TableColumn("count", "right"), TableColumn(fifth.get(name, "median"), "right"), TableColumn("mean", "right", drop),
+        TableColumn("max", "right", drop),
     )  # fmt: skip
     rows = [(), *table(head, lines, options.width, marks)]
     if n > len(lines):
@@ -318,7 +321,13 @@ def _idle(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row
     width = options.width
     rows = section("When not?", width, marks, "the GPUs' idle time, by its cause")
     total = max(sum(ns for _, ns in trace.idle.values()), 1)
-    head = (Column("cause"), Column("%", "right"), Column("time", "right"), Column("gaps", "right"), Column("", drop=1))
+    head = (
+        TableColumn("cause"),
+        TableColumn("%", "right"),
+        TableColumn("time", "right"),
+        TableColumn("gaps", "right"),
+        TableColumn("", drop=1),
+    )
     lines: list[list[Cell]] = []
     for cause in CAUSES:
         n, ns = trace.idle[cause]
@@ -357,9 +366,10 @@ def _steps(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Ro
     rows = section("Steps", width, marks, count(len(by_name), "step"))
     ranks = len({step.rank for step in trace.steps}) > 1
     head = (
-        Column("step"), Column("begins at", "right", drop=2), Column("lasts", "right"),
-        *((Column("longest", "right"), Column("on", "left", drop=1)) if ranks else ()), Column("busy %", "right"),
-        Column("", least=8, most=30, drop=3),
+        TableColumn("step"), TableColumn("begins at", "right", drop=2), TableColumn("lasts", "right"),
+        *((TableColumn("longest", "right"), TableColumn("on", "left", drop=1)) if ranks else ()),
+        TableColumn("busy %", "right"),
+        TableColumn("", least=8, most=30, drop=3),
     )  # fmt: skip
     longest = max(step.length_ns for step in trace.steps)
     most = {"low": 0, "medium": 8, "high": 1000}[options.verbosity]
@@ -388,8 +398,8 @@ def _metrics(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[
     if not by_name:
         return []
     head = (
-        Column("metric"), Column("", "right"), Column("mean", "right"), Column("least", "right", drop=2),
-        Column("on", drop=3), Column("most", "right", drop=1), Column("on", drop=1),
+        TableColumn("metric"), TableColumn("", "right"), TableColumn("mean", "right"), TableColumn("least", "right", drop=2),
+        TableColumn("on", drop=3), TableColumn("most", "right", drop=1), TableColumn("on", drop=1),
     )  # fmt: skip
     lines: list[list[Cell]] = []
     for (name, level), own in by_name.items():

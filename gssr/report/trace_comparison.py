@@ -16,7 +16,7 @@ from gssr.render.function_names import distinct_names
 from gssr.render.glyphs import Glyphs, glyphs
 from gssr.render.roles import Row, Span
 from gssr.render.scale import NONE, fixed, percent, signed
-from gssr.render.table import Cell, Column, table
+from gssr.render.table import Cell, TableColumn, table
 from gssr.report.comparison import LETTERS
 from gssr.report.page import PageOptions, section
 from gssr.report.trace import describe
@@ -44,7 +44,7 @@ def trace_comparison_page(paths: Sequence[str], traces: Sequence[TraceAnalysis],
     for letter, other in zip(LETTERS[1:], traces[1:], strict=False):
         found = numbers(traces[0], other)
         rows += section("What differs?", width, marks, f"{letter} against A")
-        head = (Column(""), *(Column(title, "right") for title in ("A", letter, f"{letter} - A")))
+        head = (TableColumn(""), *(TableColumn(title, "right") for title in ("A", letter, f"{letter} - A")))
         rows += table(head, [_line(each) for each in found], width, marks)
         rows += _names(letter, names(calls(traces[0]), calls(other)), width, marks)
         known = {each.name: each for each in found}
@@ -76,13 +76,15 @@ def _change(a: int, b: int) -> str:
 def _names(letter: str, found: Sequence[Name], width: int, marks: Glyphs) -> list[Row]:
     rows = section("Which names?", width, marks, "by how much their time differs")
     more = 0 if width >= _ROOMY else 1
-    head: tuple[Column, ...] = (
-        Column("name"), Column("", drop=3), Column("A", "right"), Column(letter, "right"), Column("change", "right"),
-        Column("n A", "right", drop=2), Column(f"n {letter}", "right", drop=2), Column("mean A", "right", drop=more),
-        Column(f"mean {letter}", "right", drop=more),
+    head: tuple[TableColumn, ...] = (
+        TableColumn("name"), TableColumn("", drop=3), TableColumn("A", "right"), TableColumn(letter, "right"),
+        TableColumn("change", "right"),
+        TableColumn("n A", "right", drop=2), TableColumn(f"n {letter}", "right", drop=2),
+        TableColumn("mean A", "right", drop=more),
+        TableColumn(f"mean {letter}", "right", drop=more),
     )  # fmt: skip
     is_even = all(one.imbalance is None for each in found for one in (each.a, each.b))
-    head += () if is_even else tuple(Column(f"imbal {which}", "right", drop=1) for which in ("A", letter))
+    head += () if is_even else tuple(TableColumn(f"imbal {which}", "right", drop=1) for which in ("A", letter))
     lines: list[list[Cell]] = []
     shown = [each.name for each in found[:_MOST]]
     for each, name in zip(found, distinct_names(shown, max(width - _NUMBERS, 20), marks.ellipsis), strict=False):

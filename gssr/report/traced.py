@@ -18,8 +18,8 @@ from gssr.render.clock import moment
 from gssr.render.glyphs import glyphs
 from gssr.render.roles import Row
 from gssr.render.scale import NONE, UNKNOWN, count, fixed, percent
-from gssr.render.table import Column, table
-from gssr.report.content import Table
+from gssr.render.table import TableColumn, table
+from gssr.report.content import ContentTable
 from gssr.report.page import PageOptions, remark, section, time_axis
 
 _DROPPED = {"Clock": 5, "From": 4, "Compute": 3, "Exp.comm": 2, "Exp.copy": 2}
@@ -31,7 +31,7 @@ _MOST = {"low": 0, "medium": 8, "high": 1000}
 """Rows of ranks, and of gaps half as many."""
 
 
-def traced_table(analysis: Analysis) -> Table | None:
+def traced_table(analysis: Analysis) -> ContentTable | None:
     """A row for each trace; None without any."""
     axis = time_axis(analysis)
     rows = tuple(
@@ -52,7 +52,7 @@ def traced_table(analysis: Analysis) -> Table | None:
     known = [at for at in range(len(head)) if at < n_text or any(row[at] not in (UNKNOWN, NONE) for row in rows)]
     rows = tuple(tuple(row[at] for at in known) for row in rows)
     return (
-        Table(tuple(head[at] for at in known), rows, n_text, tuple(waits([trace]) for trace in analysis.traces))
+        ContentTable(tuple(head[at] for at in known), rows, n_text, tuple(waits([trace]) for trace in analysis.traces))
         if rows
         else None
     )
@@ -123,8 +123,8 @@ def _compared(traces: Sequence[Traced], options: PageOptions) -> list[Row]:
         rows.append((branch, sum(each[1] for each in own), sum(each[2] for each in own)))
         if branch == "idle":
             rows += [(f"  {CATEGORIES[POSITIONS[name]].label}", estimate, share) for name, estimate, share in own]
-    columns = [Column("while traced")]
-    columns += [Column(title, "right") for title in ("by samples", "by the trace", "difference")]
+    columns = [TableColumn("while traced")]
+    columns += [TableColumn(title, "right") for title in ("by samples", "by the trace", "difference")]
     shown = [
         (label, percent(estimate), percent(share), f"{100 * (estimate - share):+.1f}")
         for label, estimate, share in rows
@@ -147,7 +147,7 @@ def traced(analysis: Analysis, options: PageOptions) -> list[Row]:
     if score := typical(traces):
         rows += remark(score, width, "plain", "typical")
     columns = [
-        Column(title, "left" if at < found.n_text else "right", drop=_DROPPED.get(title, 0))
+        TableColumn(title, "left" if at < found.n_text else "right", drop=_DROPPED.get(title, 0))
         for at, title in enumerate(found.head)
     ]
     rows += [(), *table(columns, found.rows[: len(shown)], width, marks)]

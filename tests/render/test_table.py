@@ -9,15 +9,15 @@ from gssr.render.cells import cell_width
 from gssr.render.columns import bar
 from gssr.render.glyphs import UTF8
 from gssr.render.roles import Span, text_of
-from gssr.render.table import Cell, Column, table
+from gssr.render.table import Cell, TableColumn, table
 
 HEAD = [
-    Column("metric"),
-    Column("mean", "right"),
-    Column("", drop=3, least=8, most=20),
-    Column("p05", "right", drop=2),
-    Column("p95", "right", drop=2),
-    Column("max", "right", drop=1),
+    TableColumn("metric"),
+    TableColumn("mean", "right"),
+    TableColumn("", drop=3, least=8, most=20),
+    TableColumn("p05", "right", drop=2),
+    TableColumn("p95", "right", drop=2),
+    TableColumn("max", "right", drop=1),
 ]
 LINES: list[list[Cell]] = [
     ["SM active", "60.4", partial(bar, 0.604, glyphs=UTF8), "1.0", "88.0", "99.1"],
@@ -53,7 +53,7 @@ def test_columns_go_by_their_order_and_equals_go_together() -> None:
 
 def test_names_that_do_not_fit_keep_the_end_that_tells_them_apart() -> None:
     for name in ("x" * 40 + "node1:7", (Span("! ", "outlier"), Span("x" * 40 + "node1:7", "value"))):
-        _, row = table([Column("GPU", keep="end"), Column("%", "right")], [[name, "50.0"]], 24, UTF8)
+        _, row = table([TableColumn("GPU", keep="end"), TableColumn("%", "right")], [[name, "50.0"]], 24, UTF8)
         text = text_of(row)
         assert text.endswith("node1:7 50.0") and "…" in text and cell_width(text) == 24
 
@@ -64,4 +64,4 @@ def test_a_row_with_nothing_left_is_left_out() -> None:
 
 
 def test_user_text_in_a_cell_is_cleaned() -> None:
-    assert "\x1b" not in text_of(table([Column("x")], [["\x1b[31mred\n"]], 40, UTF8)[1])
+    assert "\x1b" not in text_of(table([TableColumn("x")], [["\x1b[31mred\n"]], 40, UTF8)[1])

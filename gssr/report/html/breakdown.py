@@ -8,7 +8,7 @@ from gssr.render.scale import percent
 from gssr.report import in_words
 from gssr.report.breakdown import breakdown_remarks
 from gssr.report.breakdown_drawing import BreakdownDrawing, breakdown_drawing
-from gssr.report.content import Table
+from gssr.report.content import ContentTable
 from gssr.report.html.markup import (
     Markup,
     area,
@@ -59,7 +59,7 @@ def _bar(drawing: BreakdownDrawing) -> Markup:
     return tag("figure", bar, class_="chart")
 
 
-def _legend(drawing: BreakdownDrawing) -> Table:
+def _legend(drawing: BreakdownDrawing) -> ContentTable:
     rows = []
     for each in drawing.named:
         colour = tag(
@@ -67,7 +67,7 @@ def _legend(drawing: BreakdownDrawing) -> Table:
         )
         label = fragment(colour, each.label)
         rows.append((label, each.known_by, percent(each.share), percent(each.error), duration(each.gpu_seconds)))
-    return Table(("The GPUs", "Known by", "Share", "±", "GPU time"), tuple(rows), n_text=2)
+    return ContentTable(("The GPUs", "Known by", "Share", "±", "GPU time"), tuple(rows), n_text=2)
 
 
 def _shares_over_time(analysis: Analysis, drawing: BreakdownDrawing) -> Markup:

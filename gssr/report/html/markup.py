@@ -18,7 +18,7 @@ from gssr.model.results import Analysis
 from gssr.render.cells import clean, harmless
 from gssr.render.clock import Tick, ticks
 from gssr.render.columns import unbroken
-from gssr.report.content import Table
+from gssr.report.content import ContentTable
 from gssr.report.page import time_axis
 
 _UNIT = re.compile(r"(?<=\d) (?=(?:\S{1,4}|\S?FLOP/\S)(?:[ ,;:.)]|$))")
@@ -78,7 +78,7 @@ def data(value: Any) -> Markup:
     return Markup(f'<script type="application/json" class="data">{text}</script>')
 
 
-def drawn_table(table: Table, about: str) -> Markup:
+def drawn_table(table: ContentTable, about: str) -> Markup:
     """A table, with room to scroll where it is wider than the page; ``about``: what it holds."""
 
     def class_of(column: int) -> str | None:

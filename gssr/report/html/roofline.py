@@ -5,7 +5,7 @@ from gssr.peaks import Peaks
 from gssr.render.roofline import FLOPS, INTENSITY, decade, engineering
 from gssr.render.roofline import share as place_on
 from gssr.render.scale import percent
-from gssr.report.content import Table
+from gssr.report.content import ContentTable
 from gssr.report.html.markup import (
     TALL,
     WIDE,
@@ -43,7 +43,8 @@ def roofline_part(analysis: Analysis) -> Markup:
     )
     head = ("Phase", "", "FLOP/B", "FLOP/s", "B/s", "Of the roof")
     return fragment(
-        said, _picture(analysis, analysis.peaks, found), drawn_table(Table(head, rows, n_text=2), "Under the roofline"),
+        said, _picture(analysis, analysis.peaks, found),
+        drawn_table(ContentTable(head, rows, n_text=2), "Under the roofline"),
         tag("p", _sentence(CAVEAT), class_="dim"),
     )  # fmt: skip
 

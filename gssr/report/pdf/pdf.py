@@ -12,7 +12,7 @@ from gssr.render.cells import clean, fit
 from gssr.render.scale import count
 from gssr.render.verdicts import limits_of, texts_of
 from gssr.report.content import (
-    Table,
+    ContentTable,
     beside_texts,
     definitions,
     facts,
@@ -205,7 +205,7 @@ def _words(sheet: Sheet, analysis: Analysis) -> None:
         sheet.y += 0.02
 
 
-def _table(sheet: Sheet, heading: str, table: Table) -> None:
+def _table(sheet: Sheet, heading: str, table: ContentTable) -> None:
     """The columns share the width by what they hold; where that is too much, in smaller letters. On each page that it goes
     on to the head is repeated."""
     if heading:

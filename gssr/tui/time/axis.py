@@ -5,7 +5,7 @@ from textual.strip import Strip
 from gssr.model.live.frame import Frame
 from gssr.render import clock
 from gssr.render.cells import cell_width, fit
-from gssr.render.marks import Marks, blank
+from gssr.render.marks import MarkGrid, blank
 from gssr.render.roles import Row, Span
 from gssr.render.scale import count
 from gssr.store.format.rows import Event
@@ -59,7 +59,7 @@ def _in_sight(result: Frame, cells: Cells) -> list[tuple[int, Event]]:
     return [(cell, event) for cell, event in found if cell is not None]
 
 
-def flagged(result: Frame, cells: Cells, height: int, ellipsis: str, ascii_only: bool) -> Marks:
+def flagged(result: Frame, cells: Cells, height: int, ellipsis: str, ascii_only: bool) -> MarkGrid:
     """The flags of the events in sight, each at its column with its text at the right, in as many rows as there are; where a
     text has no room the flag stands alone. Those that say most come first (gssr.render.clock.LOOKS)."""
     box = blank(max(height, 0), cells.n)
