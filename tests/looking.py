@@ -89,7 +89,7 @@ def looked_at(
 
     async def steps(pilot: Pilot[int]) -> None:
         for view in views:
-            app.go(view)
+            app.go_to_screen(view)
             await until(pilot, lambda view=view: app.results[0].refined and _is_of(app.results[0].query, view))  # type: ignore[misc]
             texts.append(seen(app))
 

@@ -64,7 +64,7 @@ class ScreenStart(NamedTuple):
     def apply(self, app: "LiveScreen") -> None:
         """Have a screen begin like this."""
         app.view, app.wanted_gpus = self.view, self.gpus
-        app.say(self.said)
+        app.show_notice(self.said)
 
 
 def start(options: argparse.Namespace, view: "View", traces: bool = False) -> ScreenStart:

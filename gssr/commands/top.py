@@ -88,9 +88,10 @@ def _watch(own: "Monitor", options: argparse.Namespace, begin: screen.ScreenStar
     begin.apply(app)
     said = own.lines() or []
     if said and not begin.said:
-        app.say(clean(said[-1]))
+        app.show_notice(clean(said[-1]))
     if not any(map(leaves, said)):  # who has no driver mostly knows by now
-        code = app.run(mouse=not options.no_mouse) or OK
+        app.run(mouse=not options.no_mouse)
+        code = app.return_code or OK
     if not why:
         return code
     tell(why[0])

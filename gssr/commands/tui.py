@@ -63,7 +63,7 @@ def show(beside: "ScreenArguments") -> int:
         wrong = str(error)
     app = JobScreen(job, watch, glyphs(not screen.speaks_utf8()), screen.default_hz(), screen.colors(), table=table)
     app.file = beside.recording
-    app.say(wrong)
+    app.show_notice(wrong)
     app.run()
     return app.return_code or 0
 
@@ -148,7 +148,8 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
         if isinstance(app, int):
             return app
         app.reading, app.file = reading, names[0]
-        return app.run(mouse=not options.no_mouse) or 0
+        app.run(mouse=not options.no_mouse)
+        return app.return_code or OK
 
 
 def _serve(options: argparse.Namespace) -> int:

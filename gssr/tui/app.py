@@ -19,7 +19,7 @@ from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import BindingType
 from textual.css.query import NoMatches
 from textual.driver import Driver
-from textual.events import Event, Key
+from textual.events import Key
 from textual.filter import LineFilter, NoColor
 from textual.message import Message
 from textual.screen import Screen
@@ -47,6 +47,7 @@ from gssr.tui.moves import MOVES, go_to, measured, of_metric, played
 from gssr.tui.order import only_of, parse_filter
 from gssr.tui.output import LogFile, Output
 from gssr.tui.producer import Frames, Producer
+from gssr.tui.shared.keys_in_order import KeysInOrder
 from gssr.tui.shared.output_pane import OutputPane
 from gssr.tui.shared.pane import ScreenPane
 from gssr.tui.shared.panel import Words
@@ -60,10 +61,6 @@ from gssr.tui.wire import Wire, thrifty
 if TYPE_CHECKING:
     from textual.command import Provider
 
-    from gssr.tui.gpus.table import GpuTable
-    from gssr.tui.job.verdict_cards import VerdictCard
-    from gssr.tui.shared.wall import Wall
-
 WINDOWS = (None, 60.0, 300.0, 900.0, 3600.0)
 """What ``w`` goes through after the newest columns: the whole run (None), and its last seconds."""
 ROLLING_WIDTHS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
@@ -75,11 +72,9 @@ WRITING = frozenset({"export", "keep"})
 
 LEAVING_SECONDS = 0.8
 """For so long leaving waits at most until the terminal has said that it has drawn everything: within a second it is left."""
-TYPED_AHEAD_SECONDS = 2.0
-"""For so long keys wait at most for the tab that they are meant for: no key may wait for what never comes."""
 
 
-class Arrived(Message):
+class NewResults(Message):
     """New results: one for each recording that was asked about. None at all: the producer has failed."""
 
     def __init__(self, results: Frames) -> None:
@@ -88,23 +83,23 @@ class Arrived(Message):
 
     def can_replace(self, message: Message) -> bool:
         """Only the newest counts."""
-        return isinstance(message, Arrived)
+        return isinstance(message, NewResults)
 
 
-def _everything() -> "type[Provider]":
-    """What the command palette finds besides Textual's own."""
+def _command_provider() -> "type[Provider]":
+    """Import what the command palette finds besides Textual's own commands, once the palette is opened."""
     from gssr.tui.commands import Everything
 
     return Everything
 
 
-class LiveScreen(App[int]):
+class LiveScreen(KeysInOrder):
     """The live screen on the first of ``watches``; Compare sets it beside one of the others. ``hz``: looks a second while
     something grows; ``colors`` of the terminal, 0 for none; ``table``: the rules that the job is judged by."""
 
     CSS_PATH = "app.tcss"
     TITLE = "GSSR"
-    COMMANDS = App.COMMANDS | {_everything}
+    COMMANDS = App.COMMANDS | {_command_provider}
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 - as Textual declares it
         (0, "-tiny"), (60, "-narrow"), (100, "-normal"), (150, "-wide")
     ]  # fmt: skip
@@ -166,26 +161,22 @@ class LiveScreen(App[int]):
         """What is said until the first drawing."""
         self.file = ""
         """What the recording is called in commands that a screen advises; empty for one that is gone with the screen."""
-        self.results: Frames = ()
-        self._arrived: Frames = ()
+        self._newest: Frames = ()
         self._panes: dict[ScreenName, ScreenPane] = {}
         self._offered: tuple[bool, ...] = ()
         """What the offer of tabs depends on."""
         self._waiting: list[tuple[ScreenName, Callable[[], object]]] = []
         """What is to be done once a tab is ready."""
         self.orders = SteadyOrders()
-        self._said = ""
+        self._first_notice = ""
         self.wire: Wire | None = None
         """What goes to the terminal; None without one."""
         self.shows_output = False
         """Whether what the workload prints is to be seen, if there is room for it."""
-        self._awaited: ScreenName | None = None
+        self._awaited_tab: ScreenName | None = None
         """The tab that was chosen and does not have the focus yet."""
-        self._awaited_since = 0.0
-        """When it was chosen (monotonic s)."""
-        self._typed_ahead: list[Key] = []
-        """Keys that are meant for it."""
         self._other = 1
+        """The recording that Compare sets beside the first."""
         self._table = table
         self._watches: list[Watched] = list(watches)
         self._played = time.monotonic()
@@ -234,7 +225,7 @@ class LiveScreen(App[int]):
             self.query_one(f"#{name}", TabPane).mount(pane)
         return self._panes[name]
 
-    def when_ready(self, name: ScreenName, call: Callable[[], object]) -> None:
+    def call_when_ready(self, name: ScreenName, call: Callable[[], object]) -> None:
         """Call this once a tab holds all its widgets; at once if it does."""
         if self.pane_of(name).is_ready:
             call()
@@ -244,7 +235,7 @@ class LiveScreen(App[int]):
     def on_screen_pane_ready(self, event: ScreenPane.Ready) -> None:
         """Ask what it needs, and do what has waited for it."""
         if event.name == self.view.screen:
-            self._ask()
+            self._send_query()
             self.show()
         due = [call for name, call in self._waiting if name == event.name]
         self._waiting = [each for each in self._waiting if each[0] != event.name]
@@ -266,10 +257,10 @@ class LiveScreen(App[int]):
         """Begin to read; notice when the terminal is gone."""
         self.set_class(self.glyphs.levels.isascii(), "-ascii")
         self._offer_screens()
-        self._ask()
+        self._send_query()
         self._producer.start()
-        if self._said:
-            self.say(self._said)
+        if self._first_notice:
+            self.show_notice(self._first_notice)
         if not self.is_headless:
             self.set_interval(1.0, self._leave_without_terminal)
 
@@ -282,30 +273,30 @@ class LiveScreen(App[int]):
         self._producer.leave()
         speak_of(NVIDIA)
 
-    def say(self, text: str) -> None:
+    def show_notice(self, text: str) -> None:
         """Show a notice; before the app runs, as its first."""
         if self.is_running and text:
             self.notify(text, markup=False)
         else:
-            self._said = text
+            self._first_notice = text
 
     # Results in
 
     def _deliver(self, results: Frames) -> None:
         self._printed = self._log_file.tail()
-        self.post_message(Arrived(results))
+        self.post_message(NewResults(results))
 
-    def on_arrived(self, event: Arrived) -> None:
+    def on_new_results(self, event: NewResults) -> None:
         """Show the new results."""
         if not event.results:
-            self.exit(1, message=Text(_explain(self._producer.problem)))
+            self.exit(return_code=1, message=Text(_explain(self._producer.problem)))
             return
-        if _are_alike(event.results, self._arrived) or not self._is_drawn():
+        if _say_the_same(event.results, self._newest) or not self._is_drawn():
             return
-        before, self._arrived = self.results, event.results
-        self.results = (self._advising(event.results[0]), *event.results[1:])
+        before, self._newest = self.results, event.results
+        self.results = (self._name_file_in_advice(event.results[0]), *event.results[1:])
         result = self.results[0]
-        self._speak(before)
+        self._choose_makers_words(before)
         if self.wanted_gpus is not None and result.n_gpus:
             self._select(self.wanted_gpus)
         if len(self._watches) == 1 and len(self._watches[0].run_ids) > 1:
@@ -313,9 +304,9 @@ class LiveScreen(App[int]):
         if self.view.speed:
             self._play()
         if not before or before[0].is_live != result.is_live or self.view.screen == "compare":
-            self._ask()
+            self._send_query()
         self._offer_screens()
-        self.arrived()
+        self.after_new_results()
         self.show()
 
     def _is_drawn(self) -> bool:
@@ -326,22 +317,22 @@ class LiveScreen(App[int]):
         except (IndexError, NoMatches):
             return False
 
-    def _speak(self, before: Frames) -> None:
-        """Say all in the words of whose GPUs these are."""
+    def _choose_makers_words(self, before: Frames) -> None:
+        """Use the words of the maker of the GPUs: SM or CU, NVLink or xGMI."""
         known = [(result.of_gpus or result).gpus for result in self.results]
         if [id(gpus) for gpus in known] != [id((result.of_gpus or result).gpus) for result in before]:
             makers = {maker_of(gpus) for gpus in known if gpus}
             speak_of(makers.pop() if len(makers) == 1 else BOTH if makers else NVIDIA)
 
-    def arrived(self) -> None:
-        """Hook for the screens beside a job."""
+    def after_new_results(self) -> None:
+        """Do what follows from new results beside a job."""
 
     def show(self) -> None:
         """Draw the newest results on the screen in sight."""
         if not self.results:
             return
         result, view = self.results[0], self.view
-        nothing = self._nothing(result)
+        nothing = self._why_nothing_is_drawn(result)
         said = self.query_one("#nothing", Words)
         said.display, self.query_one("#screens").display = bool(nothing), not nothing
         said.say(nothing)
@@ -355,8 +346,8 @@ class LiveScreen(App[int]):
         if not nothing and self.pane.is_ready:
             self.pane.show(self.results, view)
 
-    def _nothing(self, result: Frame) -> str:
-        """Why there is nothing to draw; empty where there is."""
+    def _why_nothing_is_drawn(self, result: Frame) -> str:
+        """Say why there is nothing to draw; empty where there is something."""
         if result.n_rows and result.n_gpus:
             return ""
         if result.problem:
@@ -366,8 +357,8 @@ class LiveScreen(App[int]):
             return f"{said}\n{self.waiting}" if self.waiting and result.refined else said
         return "no sample yet" if result.n_gpus else "no GPU was recorded"
 
-    def _advising(self, result: Frame) -> Frame:
-        """The result, in whose advice commands name the recording."""
+    def _name_file_in_advice(self, result: Frame) -> Frame:
+        """Return the result with the recording's name in the commands that its advice has."""
         found = result.judgement
         if found is None or not self.file:
             return result
@@ -377,9 +368,9 @@ class LiveScreen(App[int]):
         self.wanted_gpus = None
         try:
             gpus = select_gpus(self.results[0].gpus, wanted)
-            self.look(replace(self.view, selection=gpus, selected=", ".join(wanted)))
+            self.change_view(replace(self.view, selection=gpus, selected=", ".join(wanted)))
         except ValueError as error:
-            self.say(f"--gpus: {error}")
+            self.show_notice(f"--gpus: {error}")
 
     def _watch_other_runs(self, watch: Watched) -> None:
         """The recording holds several runs: those that are not looked at can be compared with, the newest first."""
@@ -392,7 +383,7 @@ class LiveScreen(App[int]):
         now = time.monotonic()
         scene = self.scene()
         if scene is not None:
-            self.look(played(scene, min(now - self._played, 1.0)))
+            self.change_view(played(scene, min(now - self._played, 1.0)))
         self._played = now
 
     # Questions out
@@ -400,7 +391,7 @@ class LiveScreen(App[int]):
     def on_resize(self) -> None:
         """Another size, other columns."""
         self.fit_output()
-        self._ask()
+        self._send_query()
         self.call_after_refresh(self.show)
 
     def fit_output(self) -> None:
@@ -409,7 +400,8 @@ class LiveScreen(App[int]):
         output.display = self.shows_output and rows > 0
         output.styles.height = rows
 
-    def _ask(self) -> None:
+    def _send_query(self) -> None:
+        """Ask the producer for what the view and the screen in sight need."""
         view, pane = self.view, self.pane
         if not self.size.width or not pane.is_ready:
             return
@@ -436,7 +428,7 @@ class LiveScreen(App[int]):
             orders=self.orders,
         )  # fmt: skip
 
-    def look(self, view: View) -> None:
+    def change_view(self, view: View) -> None:
         """Look at something else: ask for it, and draw what is known of it at once."""
         if view == self.view:
             return
@@ -447,9 +439,9 @@ class LiveScreen(App[int]):
             focused, left = self.screen.focused, self.pane_of(before.screen)
             if focused is not None and left in focused.ancestors:  # keys would go on to what is out of sight
                 self.screen.set_focus(None)
-                self.when_ready(view.screen, partial(self.call_after_refresh, self._focus_first, view.screen))
+                self.call_when_ready(view.screen, partial(self.call_after_refresh, self._focus_first, view.screen))
             self.query_one("#screens", TabbedContent).active = view.screen
-        self._ask()
+        self._send_query()
         self.show()
 
     # Screens
@@ -473,15 +465,15 @@ class LiveScreen(App[int]):
         """Another screen, unless one more has been chosen since."""
         name: ScreenName = event.pane.id  # type: ignore[assignment]
         if event.tabbed_content.id == "screens" and name != self.view.screen and name == event.tabbed_content.active:
-            self.look(replace(self.view, screen=name, row=0, top=0, opened=False, trail=()))
+            self.change_view(replace(self.view, screen=name, row=0, top=0, opened=False, trail=()))
 
     def action_tab(self, name: ScreenName) -> None:
         """Go to a screen."""
         tabs = self.query_one("#screens", TabbedContent)
         if tabs.get_tab(name).display:
-            tabs.active = self._awaited = name
-            self._awaited_since = time.monotonic()
-            self.when_ready(name, partial(self.call_after_refresh, self._focus_first, name))
+            tabs.active = self._awaited_tab = name
+            self.hold_keys()  # what is typed next is for the tab
+            self.call_when_ready(name, partial(self.call_after_refresh, self._focus_first, name))
 
     def _focus_first(self, name: ScreenName) -> None:
         """Focus the first panel of a screen, if it is still the one in sight."""
@@ -490,33 +482,22 @@ class LiveScreen(App[int]):
             first = next((each for each in pane.query("*") if each.focusable and each.display), None)
             if first is not None:
                 self.screen.set_focus(first)
-        if self._awaited == name:
-            self._await_no_tab()
+        if self._awaited_tab == name:
+            self._awaited_tab = None
+            self.release_keys()
 
-    def _await_no_tab(self) -> None:
-        """Let the keys that were typed ahead go on, in the order in which they were typed."""
-        typed = sorted(self._typed_ahead, key=lambda event: event.time)
-        self._awaited, self._typed_ahead = None, []
-        for event in typed:
-            self.post_message(Key(event.key, event.character))
+    def may_overtake(self, key: Key) -> bool:
+        """Let another tab be chosen while one is made."""
+        return self._awaited_tab is not None and key.key.isdigit()
 
-    async def on_event(self, event: Event) -> None:
-        """Keep keys that are typed ahead until the tab that they are meant for has the focus; another tab may be chosen."""
-        if isinstance(event, Key) and self._awaited is not None and (self._typed_ahead or not event.key.isdigit()):
-            event.stop()
-            self._typed_ahead.append(event)
-            if time.monotonic() > self._awaited_since + TYPED_AHEAD_SECONDS:
-                self._await_no_tab()
-        else:
-            await super().on_event(event)
-
-    def go(self, view: View, gpu: int = -1) -> None:
-        """Go to another screen, and there to this GPU: once a panel that was clicked has taken the focus and its tab."""
+    def go_to_screen(self, view: View, gpu: int = -1) -> None:
+        """Change the view to one of another screen once a panel that was clicked has taken the focus and its tab; put the
+        cursor there on a GPU (-1: leave it where it is)."""
 
         def arrive() -> None:
             self.screen.set_focus(None)
-            self.look(view)
-            self.when_ready(view.screen, partial(settle, self.pane_of(view.screen)))
+            self.change_view(view)
+            self.call_when_ready(view.screen, partial(settle, self.pane_of(view.screen)))
 
         def settle(pane: ScreenPane) -> None:
             if gpu >= 0:
@@ -525,23 +506,9 @@ class LiveScreen(App[int]):
 
         self.call_after_refresh(arrive)
 
-    def on_verdict_card_opened(self, event: "VerdictCard.Opened") -> None:
-        """All about a verdict is on Why."""
-        self.go(replace(self.view, screen="why", row=event.number, note=event.number))
-
-    def on_wall_picked(self, event: "Wall.Picked") -> None:
-        """All about a GPU is on GPUs."""
-        self.go(replace(self.view, screen="gpus"), event.gpu)
-
-    def on_gpu_table_opened(self, event: "GpuTable.Opened") -> None:
-        """Look at one GPU on all screens."""
-        if self.results and event.gpu >= 0:
-            name = self.results[0].place(event.gpu)
-            self.go(self.view.down(selection=(event.gpu,), selected=name, screen="job"))
-
     def filter_gpus(self, text: str) -> None:
         """Show only the GPUs that pass."""
-        self.look(replace(self.view, filter=text))
+        self.change_view(replace(self.view, filter=text))
 
     def action_only(self) -> None:
         """Of a trace leave only some intervals, on all screens."""
@@ -581,7 +548,7 @@ class LiveScreen(App[int]):
         view = MOVES[name](scene)
         if view == self.view and name in ("next_found", "previous_found"):
             self.notify("No more of that name that way, or no name is chosen.")
-        self.look(view)
+        self.change_view(view)
 
     def action_up_a_level(self) -> None:
         """One level up."""
@@ -608,13 +575,13 @@ class LiveScreen(App[int]):
         )  # fmt: skip
         before, self.view = self.view, after
         if before != after:
-            self._ask()
+            self._send_query()
         self.notify(f"Window: {words}", timeout=2)
 
     def action_next_other(self) -> None:
         """Compare with the next one."""
         self._other = self._other % max(len(self._watches) - 1, 1) + 1
-        self._ask()
+        self._send_query()
 
     def action_metric(self) -> None:
         """Choose a metric."""
@@ -630,7 +597,7 @@ class LiveScreen(App[int]):
         def chosen(name: str | None) -> None:
             now = self.scene()
             if name and now is not None:
-                self.look(of_metric(now, name))
+                self.change_view(of_metric(now, name))
 
         self.push_screen(ChooseOne("metric", options, scene.frame.grid.metric), chosen)
 
@@ -642,7 +609,7 @@ class LiveScreen(App[int]):
             scene = self.scene()
             if text and scene is not None:
                 try:
-                    self.look(go_to(scene, text))
+                    self.change_view(go_to(scene, text))
                 except ValueError as error:
                     self.notify(str(error), severity="error", markup=False)
 
@@ -741,7 +708,7 @@ class LiveScreen(App[int]):
 
     def action_leave(self) -> None:
         """End, without an error."""
-        self._once_arrived(partial(self.exit, 0))
+        self._once_arrived(self.exit)
 
     async def action_quit(self) -> None:
         """Textual's own way to leave is no other."""
@@ -755,7 +722,7 @@ def _is_held(descriptor: int) -> bool:
     return not poll.poll(0)
 
 
-def _are_alike(some: Frames, others: Frames) -> bool:
+def _say_the_same(some: Frames, others: Frames) -> bool:
     """Whether two looks say the same: so it is of recordings that no longer grow."""
 
     def said(result: Frame) -> tuple[object, ...]:

@@ -64,13 +64,13 @@ class JobScreen(LiveScreen):
             self._job.leave()
         *lines, self._unheard = (self._unheard + data).split(b"\n")
         if lines:
-            self.say(clean(lines[-1].decode("utf-8", "replace")))
+            self.show_notice(clean(lines[-1].decode("utf-8", "replace")))
 
-    def say(self, text: str) -> None:
+    def show_notice(self, text: str) -> None:
         """Show a line above the output until a key is pressed: notices would pile up over it, one for each second that is
         counted down."""
         if not self.is_running:
-            super().say(text)
+            super().show_notice(text)
         elif text:
             line = self.query_one("#said", Words)
             line.display = True
@@ -90,11 +90,11 @@ class JobScreen(LiveScreen):
     def _next_signal(self) -> int:
         return self._job.signals[min(self._sent, len(self._job.signals) - 1)]
 
-    def arrived(self) -> None:
+    def after_new_results(self) -> None:
         """Notice the end of the job."""
         if not self._ended and not self._job_runs():
             self._ended = True
-            self.say("The job has ended; q leaves.")
+            self.show_notice("The job has ended; q leaves.")
             self._job.over()
 
     def action_interrupt(self) -> None:
@@ -113,11 +113,11 @@ class JobScreen(LiveScreen):
             elif answer == "s":
                 self._job.send(signal)
                 self._sent += 1
-                self.say(f"{Signals(signal).name} sent to the job")
+                self.show_notice(f"{Signals(signal).name} sent to the job")
 
         if not isinstance(self.screen, AskWhat):
             self.push_screen(AskWhat("the job is running", answers), answered)
 
     def action_suspend(self) -> None:
         """Who watches over the job would stop with us, and the job as soon as nobody takes what it prints."""
-        self.say("The job can't wait: q leaves the screen, and the job goes on.")
+        self.show_notice("The job can't wait: q leaves the screen, and the job goes on.")

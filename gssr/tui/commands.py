@@ -11,6 +11,7 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 from gssr.render.cells import clean
 from gssr.render.scale import metric_of
 from gssr.tui.moves import measured, of_metric
+from gssr.tui.shared.live_app import LiveApp
 from gssr.tui.vampir import DISPLAYS, Display
 
 _MOST = 50
@@ -27,6 +28,8 @@ class Found(NamedTuple):
 
 class Everything(Provider):
     """All that can be gone to by its name."""
+
+    app: LiveApp
 
     async def discover(self) -> Hits:
         """The screens and keys, before anything is typed."""
@@ -50,36 +53,36 @@ class Everything(Provider):
 
     def _displays(self) -> Iterator[Found]:
         """Of a trace the displays that Vampir has."""
-        scene = self.app.scene()  # type: ignore[attr-defined]
+        scene = self.app.scene()
         if scene is None or scene.frame.part is None:
             return
-        pane = self.app.pane_of("calls")  # type: ignore[attr-defined]
+        pane = self.app.pane_of("calls")
         tables = pane.offered if pane.is_ready else {}
         for display in DISPLAYS:
             if not display.table or display.table in tables or not tables:
                 yield Found(display.name, display.about, partial(self._show_display, display))
 
     def _show_display(self, display: Display) -> None:
-        view = self.app.view  # type: ignore[attr-defined]
+        view = self.app.view
         grouped = view.grouped or display.alike
-        self.app.go(replace(view, screen=display.screen, alike=display.alike, grouped=grouped, row=0, top=0))  # type: ignore[attr-defined]
+        self.app.go_to_screen(replace(view, screen=display.screen, alike=display.alike, grouped=grouped, row=0, top=0))
         if display.table:
-            pane = self.app.pane_of(display.screen)  # type: ignore[attr-defined]
-            self.app.when_ready(display.screen, partial(pane.want, display.table))  # type: ignore[attr-defined]
+            pane = self.app.pane_of(display.screen)
+            self.app.call_when_ready(display.screen, partial(pane.want, display.table))
 
     def _metrics(self) -> Iterator[Found]:
-        scene = self.app.scene()  # type: ignore[attr-defined]
+        scene = self.app.scene()
         for name in measured(scene) if scene else ():
             metric = metric_of(name)
             yield Found(f"Metric {metric.label}", metric.meaning, partial(self._show_metric, name))
 
     def _show_metric(self, name: str) -> None:
-        scene = self.app.scene()  # type: ignore[attr-defined]
+        scene = self.app.scene()
         if scene is not None:
-            self.app.look(of_metric(scene, name))  # type: ignore[attr-defined]
+            self.app.change_view(of_metric(scene, name))
 
     def _places(self, query: str) -> Iterator[Found]:
-        scene = self.app.scene()  # type: ignore[attr-defined]
+        scene = self.app.scene()
         if scene is None:
             return
         frame, words = scene.frame, query.lower().split()
@@ -94,15 +97,15 @@ class Everything(Provider):
             yield Found(f"{frame.noun} {clean(name)}", "go to it", partial(self._point, gpu))
 
     def _select(self, gpus: tuple[int, ...], name: str) -> None:
-        view = self.app.view  # type: ignore[attr-defined]
-        self.app.go(view.down(selection=gpus, selected=name, screen="gpus"))  # type: ignore[attr-defined]
+        view = self.app.view
+        self.app.go_to_screen(view.down(selection=gpus, selected=name, screen="gpus"))
 
     def _point(self, gpu: int) -> None:
-        self.app.go(replace(self.app.view, screen="gpus"), gpu)  # type: ignore[attr-defined]
+        self.app.go_to_screen(replace(self.app.view, screen="gpus"), gpu)
 
     def _verdicts(self) -> Iterator[Found]:
-        scene = self.app.scene()  # type: ignore[attr-defined]
+        scene = self.app.scene()
         found = scene.frame.judgement if scene else None
         for number, verdict in enumerate(found.verdicts if found else ()):
-            view = replace(self.app.view, screen="why", row=number, note=number)  # type: ignore[attr-defined]
-            yield Found(clean(verdict.title), verdict.severity, partial(self.app.go, view))  # type: ignore[attr-defined]
+            view = replace(self.app.view, screen="why", row=number, note=number)
+            yield Found(clean(verdict.title), verdict.severity, partial(self.app.go_to_screen, view))

@@ -46,8 +46,8 @@ class TopScreen(LiveScreen):
             said = ["the sampler has ended: nothing more comes"]
         for line in said:
             if self._leaves(line):
-                self.exit(1)
-            self.say(clean(line))
+                self.exit(return_code=1)
+            self.show_notice(clean(line))
 
     def action_keep(self) -> None:
         """Keep what was recorded so far."""
@@ -55,7 +55,7 @@ class TopScreen(LiveScreen):
 
         def keep_as(name: str | None) -> None:
             if name:
-                self.say(self._kept(name))
+                self.show_notice(self._kept(name))
 
         self.push_screen(AskLine("keep what was recorded", f"a name that ends in {_ENDS}", suggested), keep_as)
 

@@ -101,7 +101,7 @@ def test_a_screen_shows_it_and_takes_it_away(tmp_path: Path) -> None:
 
     async def steps(pilot: Pilot[int]) -> None:
         for screen in ("job", "gpus", "compare"):
-            app.go(View(screen=screen))
+            app.go_to_screen(View(screen=screen))
             await until(pilot, lambda: len(app.results) == 1 + (app.view.screen == "compare"))
             assert app.results[0].n_gpus == 2
         picture = picture_of(app.export_screenshot())

@@ -270,7 +270,7 @@ def test_a_zoom_is_kept_and_the_cursor_steps_from_kernel_to_kernel(folder: Path)
         app.action_move("level")
         frame = await all_there(app, pilot)
         assert (app.view.span, app.view.end) == (10.0, START + 55) and frame.part is not None
-        app.look(View(screen="time", level="gpus", selection=(0,), name="gemm", metric="name:gemm"))
+        app.change_view(View(screen="time", level="gpus", selection=(0,), name="gemm", metric="name:gemm"))
         times = []
         for _ in range(6):
             await all_there(app, pilot)
@@ -295,11 +295,11 @@ def test_a_dip_has_its_cause(folder: Path) -> None:
 
         await until(pilot, lambda: around.display)
         assert f"host late: {ITEM}" in said() and "what the GPUs waited for" in str(around.border_title)
-        app.look(replace(app.view, cursor=START + 10))
+        app.change_view(replace(app.view, cursor=START + 10))
         await all_there(app, pilot)
         assert "Not traced then" in said()
         gap = max((gap for trace in frame.traced for gap in trace.gaps), key=lambda gap: gap.seconds)
-        app.look(replace(app.view, cursor=gap.start + gap.seconds / 2))
+        app.change_view(replace(app.view, cursor=gap.start + gap.seconds / 2))
         await all_there(app, pilot)
         assert f"{exact(gap.seconds)}  host late: {ITEM}, {TRUTH.node(gap.gpu)}:{gap.gpu}" in said()
 

@@ -301,7 +301,7 @@ def _seen(
                 if screen == "calls":  # of traces
                     continue
                 for metric in ("", "host:cpu_utilization") if number == 0 else ("",):
-                    app.go(replace(app.view, screen=screen, metric=metric))
+                    app.go_to_screen(replace(app.view, screen=screen, metric=metric))
                     await until(pilot, partial(_is_shown, app, screen))
                     texts.append((size[0], seen(app)))
         for key in ("e", "escape", "question_mark", "question_mark", "m", "escape"):

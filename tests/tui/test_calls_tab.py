@@ -16,12 +16,12 @@ from gssr.model.live.watch_trace import WatchTrace
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.traces.timeline import Timeline
 from gssr.tui.app import LiveScreen
-from gssr.tui.calls import outline
 from gssr.tui.calls.matrix import MessageMatrix
+from gssr.tui.calls.outline import COLUMNS as COLUMNS_OF_TREE
 from gssr.tui.calls.pane import CallsPane
 from gssr.tui.calls.table import CallTable
 from gssr.tui.calls.tables import COLUMNS, TITLES, cell_text, tables_of
-from gssr.tui.calls.tree import CallTreePanel
+from gssr.tui.calls.tree import CallTreeTable
 from gssr.tui.time.trace_lines import TraceLines
 from gssr.tui.vampir import DISPLAYS
 from tests.fakes.traces.cube import write_solver
@@ -38,7 +38,7 @@ def of_trace(timeline: Timeline, glyphs: Glyphs = UTF8) -> LiveScreen:
 async def to_calls(app: LiveScreen, pilot: Pilot[int]) -> None:
     await pilot.press("7")
     await until(pilot, lambda: app.results[0].part is not None and app.results[0].part.analysis is not None)
-    await until(pilot, lambda: isinstance(app.focused, CallTable | CallTreePanel | MessageMatrix))
+    await until(pilot, lambda: isinstance(app.focused, CallTable | CallTreeTable | MessageMatrix))
 
 
 def test_a_table_sorts_by_every_column_and_the_cursor_stays_on_its_name() -> None:
@@ -49,9 +49,9 @@ def test_a_table_sorts_by_every_column_and_the_cursor_stays_on_its_name() -> Non
         table = app.query_one(CallTable)
         names = table.values["name"]
         await pilot.press("down")
-        held = names[table.order[table.at]]
+        held = names[table.item]
         seen_keys = set()
-        for _ in table._columns():
+        for _ in table.headings():
             await pilot.press("s")
             seen_keys.add(table.sort)
             values = table.values[table.sort]
@@ -60,10 +60,10 @@ def test_a_table_sorts_by_every_column_and_the_cursor_stays_on_its_name() -> Non
                 assert [name.lower() for name in shown] == sorted(name.lower() for name in names)
             else:
                 assert shown == sorted(shown, reverse=True)
-            assert names[table.order[table.at]] == held
-        assert seen_keys == {column.key for column, _, _ in table._columns()}
+            assert names[table.item] == held
+        assert seen_keys == {heading.key for heading in table.headings() if heading.key}
         await pilot.press("r")
-        assert table.reverse and names[table.order[table.at]] == held
+        assert not table.descending and names[table.item] == held
         assert str(app.query_one("#calls-name", Static).render()) == held
 
     work(app, steps, (200, 60))
@@ -76,11 +76,11 @@ def test_a_click_on_a_head_sorts_and_a_search_counts() -> None:
         await to_calls(app, pilot)
         table = app.query_one(CallTable)
         left = table.content_region.offset - table.region.offset
-        _, begin, end = next(each for each in table._columns() if each[0].key == "count")
-        await pilot.click(CallTable, offset=(left.x + end - 1, left.y))
-        assert table.sort == "count" and not table.reverse
-        await pilot.click(CallTable, offset=(left.x + begin, left.y))
-        assert table.reverse
+        head = next(heading for heading in table.headings() if heading.key == "count")
+        await pilot.click(CallTable, offset=(left.x + head.end - 1, left.y))
+        assert table.sort == "count" and table.descending
+        await pilot.click(CallTable, offset=(left.x + head.begin, left.y))
+        assert not table.descending
         name = str(table.values["name"][0])[:5]
         await pilot.press("slash", *name, "enter")
         assert table.has_focus and 0 < len(table.order) <= len(table.values["name"])
@@ -101,11 +101,13 @@ def test_columns_never_run_into_each_other(size: tuple[int, int]) -> None:
         table = app.query_one(CallTable)
         for _ in range(len(app.query_one(CallsPane).offered)):
             if table.display:
-                columns = table._columns()
+                columns = table.headings()
                 for row in table.order[: table.size.height].tolist():
-                    for column, begin, end in columns[:-1]:
-                        assert len(cell_text(column.key, table.values[column.key][row])) <= end - begin
-                assert all(one[2] < other[1] for one, other in pairwise(columns))
+                    for head in columns:
+                        if head.key not in ("", "name"):
+                            text = cell_text(head.key, table.values[head.key][row])
+                            assert len(text) <= head.end - head.begin
+                assert all(one.end < other.begin for one, other in pairwise(columns))
             await pilot.press("v")
 
     work(app, steps, size)
@@ -186,25 +188,26 @@ def test_the_tree_of_a_profile_opens_closes_sorts_and_searches(tmp_path: Path) -
     async def steps(pilot: Pilot[int]) -> None:
         await until(pilot, lambda: app.results[0].part is not None)
         app.query_one(CallsPane).choose("calltree")
-        await until(pilot, lambda: app.query_one(CallTreePanel).has_focus)
-        panel = app.query_one(CallTreePanel)
+        await until(pilot, lambda: app.query_one(CallTreeTable).has_focus)
+        panel = app.query_one(CallTreeTable)
         tree = panel._tree
         assert tree is not None
-        own = outline.shown(panel.look, tree)
-        assert tree.names[int(own.nodes[0])] in seen(app) and "- " in seen(app)
+        first = panel.order.tolist()
+        assert tree.names[first[0]] in seen(app) and "- " in seen(app)
         await pilot.press("home", "enter")
-        assert len(outline.shown(panel.look, tree).nodes) < len(own.nodes)
+        assert len(panel.order) < len(first)
         await pilot.press("right")
-        assert outline.shown(panel.look, tree).nodes.tolist() == own.nodes.tolist()
+        assert panel.order.tolist() == first
         await pilot.press("down", "left")
         await pilot.press("s")
-        assert outline.shown(panel.look, tree).sorted_by == 1
+        assert panel.sort == COLUMNS_OF_TREE[1].key and panel.descending
         await pilot.press("slash", *"iterate", "enter")
-        found = outline.shown(panel.look, tree)
-        assert found.found and all("iterate" in tree.names[node].lower() for node in found.found)
+        found = panel.outline()
+        assert found is not None and found.found and all("iterate" in tree.names[node].lower() for node in found.found)
         assert "found" in str(panel.border_title)
         await pilot.press("escape")
-        assert outline.shown(panel.look, tree).found is None
+        found = panel.outline()
+        assert found is not None and found.found is None
         names = {
             name for name in ("job", "time", "calls") if app.query_one("#screens", TabbedContent).get_tab(name).display
         }

@@ -84,14 +84,35 @@ def test_of_digits_typed_faster_than_screens_are_drawn_the_last_counts(recording
     work(app, steps)
 
 
+def type_at_once(app: LiveScreen, text: str) -> None:
+    """Send all keys before the first is handled."""
+    for char in text:
+        app.post_message(Key({"/": "slash", ">": "greater_than_sign"}.get(char, char), char))
+
+
 def test_keys_typed_ahead_are_for_the_tab_that_was_chosen(recording: str) -> None:
     app = live_screen(recording)
 
     async def steps(pilot: Pilot[int]) -> None:
-        app.post_message(Key("2", "2"))
-        app.post_message(Key("slash", "/"))
-        await until(pilot, lambda: isinstance(app.screen.focused, Input))
+        type_at_once(app, "2/sm>1")
+        await until(pilot, lambda: isinstance(app.screen.focused, Input) and app.view.filter == "sm>1")
         assert app.view.screen == "gpus"
+
+    work(app, steps)
+
+
+def test_keys_typed_at_once_are_for_what_the_first_of_them_focuses(recording: str) -> None:
+    app = live_screen(recording)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await pilot.press("2")
+        await until(pilot, lambda: isinstance(app.screen.focused, GpuTable))
+        type_at_once(app, "/sm>1")
+        await until(pilot, lambda: app.view.filter == "sm>1")
+        assert app.query_one("#gpu-filter", Input).value == "sm>1" and app.query_one(GpuTable).sort == NAME
+        await pilot.press("escape", "escape")
+        type_at_once(app, "t90")
+        await until(pilot, lambda: len(app.screen_stack) == 2 and app.screen.query_one(Input).value == "90")
 
     work(app, steps)
 
@@ -123,7 +144,7 @@ def test_a_click_on_a_head_sorts_by_it_and_again_reverses(recording: str) -> Non
         await pilot.pause(0.3)
         table = app.query_one(GpuTable)
         assert table.sort == NAME and table.order.tolist() == list(range(8))
-        x = next(begin for column, begin, _ in table._widths() if column.key == MEAN)
+        x = next(heading.begin for heading in table.headings() if heading.key == MEAN)
         left = table.content_region.offset - table.region.offset
         await pilot.click(GpuTable, offset=(left.x + x + 1, left.y))
         assert table.sort == MEAN and table.order.tolist() == list(range(7, -1, -1))
@@ -141,12 +162,12 @@ def test_the_cursor_stays_on_its_gpu_whatever_the_order(recording: str) -> None:
         await pilot.pause(0.3)
         table = app.query_one(GpuTable)
         await pilot.press("home", "down", "down")
-        assert table.gpu == 2
+        assert table.item == 2
         for _ in range(3):
             await pilot.press("s")
-            assert table.gpu == 2
+            assert table.item == 2
         await pilot.press("r")
-        assert table.gpu == 2 and app.query_one(Inspector).gpu == 2
+        assert table.item == 2 and app.query_one(Inspector).gpu == 2
         assert app.query_one(Inspector).border_title == app.results[0].place(2)
 
     work(app, steps)
@@ -178,7 +199,7 @@ def test_a_click_on_the_wall_goes_to_its_gpu(recording: str) -> None:
         line = next(line for line in wall._drawn[2] if line.members.tolist() == [5])  # type: ignore[index]
         await pilot.click("#wall", offset=(left.x + wall.offset_of(app.results[0]) + 3, left.y + line.top))
         await pilot.pause(0.3)
-        assert app.view.screen == "gpus" and app.query_one(GpuTable).gpu == 5
+        assert app.view.screen == "gpus" and app.query_one(GpuTable).item == 5
 
     work(app, steps)
 

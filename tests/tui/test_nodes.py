@@ -173,7 +173,7 @@ def test_every_screen_draws_whatever_the_nodes_did(job: str, cpu_node: str, scre
 
         async def steps(pilot: Pilot[int], app: LiveScreen = app) -> None:
             for metric in ("host:cpu_utilization", "host:fabric_rx_bytes"):
-                app.look(replace(app.view, metric=metric))
+                app.change_view(replace(app.view, metric=metric))
                 for size in ((40, 10), (80, 24), (200, 60)):
                     await pilot.resize_terminal(*size)
                     await until(pilot, lambda: len(seen(app).splitlines()) >= 8)

@@ -25,7 +25,7 @@ from gssr.tui.balance.words import costs, reads_as
 from gssr.tui.compare.curves import Curves
 from gssr.tui.compare.effect_table import EffectTable
 from gssr.tui.compare.effects import effects, outcome_of_sentence, sentence
-from gssr.tui.gpus.nodes import Nodes
+from gssr.tui.gpus.nodes import NodeTable
 from gssr.tui.gpus.table import GpuTable
 from gssr.tui.steady_order import SteadyOrders
 from gssr.tui.view import Scene, View
@@ -116,7 +116,7 @@ def test_enter_on_a_card_goes_to_the_gpus_that_it_blames(plants: dict[str, str])
         app.query_one(Causes).focus()
         await pilot.press("enter")
         await pilot.pause(0.4)
-        assert app.view.screen == "gpus" and app.query_one(GpuTable).gpu == 8
+        assert app.view.screen == "gpus" and app.query_one(GpuTable).item == 8
 
     work([plants["slow_node"]], steps)
 
@@ -207,10 +207,10 @@ def test_bars_are_sorted_and_lead_to_their_gpu_and_nodes_to_theirs(plants: dict[
         assert "nid000003" in seen(app)
         await pilot.press("enter")
         await pilot.pause(0.4)
-        assert app.view.screen == "gpus" and app.query_one(GpuTable).gpu in range(8, 12)
+        assert app.view.screen == "gpus" and app.query_one(GpuTable).item in range(8, 12)
         await pilot.press("v", "v")
         await pilot.pause(0.2)
-        nodes = app.query_one(Nodes)
+        nodes = app.query_one(NodeTable)
         assert nodes.has_focus and "▲ nid000003" in seen(app)
         await pilot.press("home", "down", "down", "enter")
         await pilot.pause(0.4)

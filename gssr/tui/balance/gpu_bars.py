@@ -7,7 +7,6 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import BindingType
-from textual.message import Message
 from textual.strip import Strip
 
 from gssr.arrays import Floats, Ints
@@ -20,6 +19,7 @@ from gssr.render.scale import count, metric_of, number, quantity
 from gssr.tui.axis import full_scale
 from gssr.tui.keys import key
 from gssr.tui.shared.history import history_rows
+from gssr.tui.shared.messages import Opened
 from gssr.tui.shared.panel import Panel
 from gssr.tui.steady_order import SteadyOrders
 from gssr.tui.view import View
@@ -48,13 +48,6 @@ class GpuBars(Panel):
         key("end", "move(1000000)", "Highest", "the GPU that does most", show=False),
         key("enter", "open", "Look at it", "all about this GPU, on GPUs"),
     ]
-
-    class Picked(Message):
-        """Somebody wants to see this GPU."""
-
-        def __init__(self, gpu: int) -> None:
-            super().__init__()
-            self.gpu = gpu
 
     def __init__(self, **attributes: str) -> None:
         super().__init__(**attributes)  # type: ignore[arg-type]
@@ -199,7 +192,7 @@ class GpuBars(Panel):
     def action_open(self) -> None:
         """All about it."""
         if self._sorted is not None and len(self._sorted.gpus):
-            self.post_message(self.Picked(int(self._sorted.gpus[self.at])))
+            self.post_message(Opened(self, int(self._sorted.gpus[self.at])))
 
     def _under(self, event: events.MouseEvent) -> int | None:
         offset = event.get_content_offset(self)

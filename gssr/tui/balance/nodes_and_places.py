@@ -21,7 +21,7 @@ class NodesAndPlaces(RowsPanel):
 
     def rows(self, result: Frame, width: int, height: int) -> list[Row]:
         """Both lists, side by side where there is room."""
-        scene = Scene(result, None, self.view, width, height, self.glyphs, orders=self.app.orders)  # type: ignore[attr-defined]
+        scene = Scene(result, None, self.view, width, height, self.glyphs, orders=self.app.orders)
         found = imbalance_of(result, scene.selection())
         if width < _SIDE_BY_SIDE:
             below = places(scene, found, width, max(height // 2, 1))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
@@ -11,6 +12,7 @@ from gssr.tui.balance.gpu_bars import GpuBars
 from gssr.tui.balance.nodes_and_places import NodesAndPlaces
 from gssr.tui.balance.over_time import ImbalanceOverTime
 from gssr.tui.balance.sentence import BalanceSentence
+from gssr.tui.shared.messages import Opened
 from gssr.tui.shared.pane import ScreenPane
 from gssr.tui.view import View
 
@@ -35,7 +37,8 @@ class BalancePane(ScreenPane):
         for widget in (BalanceSentence, GpuBars, ImbalanceOverTime, NodesAndPlaces):
             self.query_one(widget).show(result, view)
 
-    def on_gpu_bars_picked(self, event: GpuBars.Picked) -> None:
-        """All about a GPU is on GPUs."""
-        view = self.app.view  # type: ignore[attr-defined]
-        self.app.go(replace(view, screen="gpus"), event.gpu)  # type: ignore[attr-defined]
+    @on(Opened, "#gpu-bars")
+    def show_gpu(self, event: Opened) -> None:
+        """Show all about a GPU, on GPUs."""
+        view = self.app.view
+        self.app.go_to_screen(replace(view, screen="gpus"), event.item)

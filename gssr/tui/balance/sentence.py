@@ -22,7 +22,7 @@ class BalanceSentence(RowsPanel):
 
     def rows(self, result: Frame, width: int, height: int) -> list[Row]:
         """The sentence in bold, then the numbers."""
-        scene = Scene(result, None, self.view, width, height, self.glyphs, orders=self.app.orders)  # type: ignore[attr-defined]
+        scene = Scene(result, None, self.view, width, height, self.glyphs, orders=self.app.orders)
         found = imbalance_of(result, scene.selection())
         kind = reads_as(scene, found)
         marked = kind[0].role == "outlier"

@@ -57,7 +57,7 @@ class MessageMatrix(RowsPanel):
     _measure = 0
     _line = 0
 
-    def tell(self, table: str, result: Frame, view: View) -> None:
+    def show_table(self, table: str, result: Frame, view: View) -> None:
         """Show ranks ("messages") or nodes ("nodes")."""
         self.table = table
         self.show(result, view)
@@ -95,7 +95,7 @@ class MessageMatrix(RowsPanel):
     def _anew(self) -> None:
         self._rows = None
         if self.result is not None:
-            self.tell(self.table, self.result, self.view)
+            self.show_table(self.table, self.result, self.view)
 
     def action_line(self, step: int) -> None:
         """Another sender."""

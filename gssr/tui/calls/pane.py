@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
@@ -16,13 +17,16 @@ from gssr.tui.axis import window_text
 from gssr.tui.calls.matrix import MessageMatrix
 from gssr.tui.calls.table import CallTable
 from gssr.tui.calls.tables import ABOUT, LEVELS, MATRICES, TITLES, Values, tables_of
-from gssr.tui.calls.tree import CallTreePanel
+from gssr.tui.calls.tree import CallPlaces, CallTreeTable
 from gssr.tui.keys import key
+from gssr.tui.shared.messages import Opened, Pointed
 from gssr.tui.shared.pane import ScreenPane
 from gssr.tui.view import View
 
 _TREE = "calltree"
 _TAB = "calls-of-"
+_LEAST_FOR_PLACES = 18
+"""Rows of the screen from which the call under the cursor is shown rank by rank."""
 
 
 class CallsPane(ScreenPane):
@@ -50,7 +54,8 @@ class CallsPane(ScreenPane):
             yield Static("", id="calls-nothing", markup=False)
             yield CallTable(id="calls-table", classes="panel")
             yield MessageMatrix(id="calls-matrix", classes="panel")
-            yield CallTreePanel(id="calls-tree", classes="panel")
+            yield CallTreeTable(id="calls-tree", classes="panel")
+            yield CallPlaces(id="calls-places", classes="panel")
             yield Static("", id="calls-name", classes="panel", markup=False)
             yield Input(placeholder="a part of a name, or a pattern with * and ?", id="calls-search", compact=True)
 
@@ -92,18 +97,19 @@ class CallsPane(ScreenPane):
         )
         nothing.update(text)
         kind = "" if not tables else self._table if self._table in (*MATRICES, _TREE) else "table"
-        table, matrix, tree = self.query_one(CallTable), self.query_one(MessageMatrix), self.query_one(CallTreePanel)
+        table, matrix, tree = self.query_one(CallTable), self.query_one(MessageMatrix), self.query_one(CallTreeTable)
         focused = self.screen.focused in (table, matrix, tree)
         table.display, matrix.display, tree.display = kind == "table", kind in MATRICES, kind == _TREE
+        self.query_one(CallPlaces).display = kind == _TREE and self.size.height >= _LEAST_FOR_PLACES
         self.query_one("#calls-name").display = bool(tables) and kind not in MATRICES
         if kind == "table":
-            table.tell(self._table, tables[self._table], self._sought)
+            table.show_table(self._table, tables[self._table], self._sought)
             where = window_text(result) if result.part is not None and result.part.trace.profile is None else ""
             table.border_subtitle = ", ".join(filter(None, (str(table.border_subtitle), where)))
         elif kind in MATRICES:
-            matrix.tell(self._table, result, self._view)
+            matrix.show_table(self._table, result, self._view)
         elif kind == _TREE:
-            tree.tell(result, self._view, self._sought)
+            tree.show_tree(result, self._view, self._sought)
         if focused and self.screen.focused is not None and not self.screen.focused.display:
             self._focus()
 
@@ -145,36 +151,26 @@ class CallsPane(ScreenPane):
 
     # The cursor
 
-    def _tell_name(self, row: int) -> None:
-        values = self._tables().get(self._table)
-        name = "" if values is None or row < 0 else clean(str(values["name"][row]))
+    @on(Pointed, "#calls-table, #calls-tree")
+    def show_full_name(self, event: Pointed) -> None:
+        """Show the full name of what is under the cursor, and of a call its values rank by rank."""
+        values, tree = self._tables().get(self._table), self.query_one(CallTreeTable)
+        known = values is not None and 0 <= event.item < len(values["name"])
+        name = "" if values is None or not known else clean(str(values["name"][event.item]))
         self.query_one("#calls-name", Static).update(name)
+        if event.control is tree and self._result is not None:
+            self.query_one(CallPlaces).show_call(self._result, self._view, tree)
 
-    def on_call_table_pointed(self, event: CallTable.Pointed) -> None:
-        """Tell the full name."""
-        self._tell_name(event.row)
-
-    def on_call_tree_panel_pointed(self, event: CallTreePanel.Pointed) -> None:
-        """Tell the full name."""
-        self._tell_name(event.row)
-
-    def on_call_table_opened(self, event: CallTable.Opened) -> None:
-        """The name over time."""
-        self._over_time(event.row)
-
-    def on_call_tree_panel_opened(self, event: CallTreePanel.Opened) -> None:
-        """The call over time."""
-        self._over_time(event.row)
-
-    def _over_time(self, row: int) -> None:
-        """A name is a metric like any other: the time under it."""
+    @on(Opened, "#calls-table, #calls-tree")
+    def show_over_time(self, event: Opened) -> None:
+        """Show a name on Time: it is a metric like any other, the time under it."""
         result, values = self._result, self._tables().get(self._table)
         part = None if result is None else result.part
         if part is None or values is None or part.trace.profile is not None or self._table == "collectives":
             profile = part is not None and part.trace.profile is not None
             self.notify("A profile tells no times." if profile else "This has no time of its own.")
             return
-        name = str(values["call" if self._table == "io" else "name"][row] or "")
+        name = str(values["call" if self._table == "io" else "name"][event.item] or "")
         if not name:
             return
         view = self._view
@@ -182,7 +178,7 @@ class CallsPane(ScreenPane):
         level = level if level in part.levels else part.level.name
         kept = level == part.level.name
         copies = self._table == "copies"
-        self.app.go(  # type: ignore[attr-defined]
+        self.app.go_to_screen(
             view.down(
                 screen="time", metric="copy" if copies else OF_NAME + name, name="" if copies else name, level=level, row=0,
                 top=0, selection=view.selection if kept else (), selected=view.selected if kept else "",

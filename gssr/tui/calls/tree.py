@@ -1,135 +1,197 @@
-"""The call tree: it opens and closes branch by branch, sorts by every column, and searches. Of a million calls only those in
-sight are drawn; Textual's Tree holds an object for each."""
+"""The call tree: it opens and closes branch by branch, sorts by every column, and searches; below it the call under the
+cursor, rank by rank. Of a million calls only those in sight are drawn; Textual's Tree holds an object for each."""
 
 from typing import ClassVar
 
+import numpy as np
+from rich.segment import Segment
 from textual import events
 from textual.binding import BindingType
-from textual.message import Message
 
 from gssr.model.live.frame import Frame
-from gssr.model.traces.call_tree import CallTree
-from gssr.render.roles import Row
-from gssr.tui.calls import outline
+from gssr.model.traces.call_tree import COMMUNICATION, CallTree, places_text, spread
+from gssr.render.cells import clean, fit
+from gssr.render.columns import area
+from gssr.render.roles import Role, Row, Span
+from gssr.tui.calls.outline import COLUMNS, NAME, Outline, metric_of_tree, numbers_of, outline_of, value_text
 from gssr.tui.keys import key
+from gssr.tui.shared.line_table import MARK, Heading, LineTable
+from gssr.tui.shared.messages import Opened
 from gssr.tui.shared.panel import RowsPanel
-from gssr.tui.view import PAGE, View
+from gssr.tui.view import View
+
+_PARADIGM_ROLES: dict[str, Role] = {
+    **dict.fromkeys(COMMUNICATION, "outlier"), **dict.fromkeys(("openmp", "pthread"), "gap"),
+    **dict.fromkeys(("cuda", "hip", "opencl", "openacc", "kokkos"), "series"),
+}  # fmt: skip
+"""The program's own calls are plain."""
+_MOST_CELLS_A_PLACE = 8
 
 
-class CallTreePanel(RowsPanel):
-    """The tree, and the call under the cursor rank by rank."""
+def tree_of(result: Frame | None) -> CallTree | None:
+    """The call tree of a result, None where it has none."""
+    part = None if result is None else result.part
+    return None if part is None or part.analysis is None else part.analysis.tree
+
+
+class CallTreeTable(LineTable):
+    """The calls in sight; an item is a node of the tree."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        key("up,k", "go(0, -1)", "Up", "the call above", show=False),
-        key("down,j", "go(0, 1)", "Down", "the call below", show=False),
-        key("pageup", f"go(0, -{PAGE})", "Page up", "a page up", show=False),
-        key("pagedown", f"go(0, {PAGE})", "Page down", "a page down", show=False),
-        key("home,g", f"go(0, -{PAGE * PAGE})", "First", "the first call", show=False),
-        key("end,G", f"go(0, {PAGE * PAGE})", "Last", "the last call", show=False),
-        key("right", "go(1, 0)", "Open", "open the call under the cursor", show=False),
-        key("left", "go(-1, 0)", "Close", "close it, or go to its caller", show=False),
-        key("s", "sort", "Sort", "sort by the next column; a click on a head sorts by it"),
-        key("r", "reverse", "Reverse", "sort the other way round"),
+        key("right", "open_branch", "Open", "open the call under the cursor", show=False),
+        key("left", "close_branch", "Close", "close it, or go to its caller", show=False),
         key("enter", "open", "Open", "open or close it; of a call that calls nothing: it over time"),
     ]
 
-    class Pointed(Message):
-        """The cursor is on this call now, -1 for none."""
+    def __init__(self, **attributes: str) -> None:
+        super().__init__(**attributes)
+        self.sort, self.descending = COLUMNS[0].key, True
+        self.metric = ""
+        self._tree: CallTree | None = None
+        self._sought = ""
+        self._toggled: frozenset[int] = frozenset()
+        """Paths of the calls that the reader opened or closed."""
 
-        def __init__(self, row: int) -> None:
-            super().__init__()
-            self.row = row
+    def show_tree(self, result: Frame, view: View, sought: str) -> None:
+        """Show the tree of a result by the view's metric, or what of it holds the name that is ``sought``."""
+        self._tree, self._sought = tree_of(result), sought
+        if self._tree is not None:
+            self.metric = metric_of_tree(self._tree, view.metric)
+            self.sort_items()
 
-    class Opened(Message):
-        """Somebody wants to see this call over time."""
-
-        def __init__(self, row: int) -> None:
-            super().__init__()
-            self.row = row
-
-    _look: outline.Look | None = None
+    def outline(self) -> Outline | None:
+        """The calls in sight; None before there is a tree."""
+        if self._tree is None:
+            return None
+        return outline_of(self._tree, self.metric, self.sort, self.descending, self._sought, self._toggled)
 
     @property
-    def look(self) -> outline.Look:
-        """What is looked at, in the size there is."""
-        width, height = self.content_size
-        if self._look is None:
-            self._look = outline.Look(self.glyphs)
-        return self._look._replace(width=width, height=height)
+    def _unit(self) -> str:
+        assert self._tree is not None
+        return next(each.unit for each in self._tree.metrics if each.name == self.metric)
 
-    def tell(self, result: Frame, view: View, sought: str) -> None:
-        """Show the tree of this result."""
-        self._look = self.look._replace(metric=view.metric, sought=sought)
-        self.show(result, view)
-        self._anew()
+    def sort_items(self) -> None:
+        """List and sort the calls anew."""
+        tree, shown = self._tree, self.outline()
+        if tree is None or shown is None:
+            return
+        n = len(shown.nodes) if shown.found is None else len(shown.found)
+        unit = "" if self._unit in ("ns", "") else f" ({clean(self._unit)})"
+        counted = f"{n:,} of {len(tree):,} {'calls' if shown.found is None else 'found'}"
+        self.border_title = f"call tree: {clean(self.metric)}{unit}, {places_text(tree)}, {counted}"
+        self.set_order(shown.nodes, self.item)
+
+    def descends_at_first(self, key: str) -> bool:
+        """Numbers begin with the most, names with the first."""
+        return key != NAME
 
     @property
-    def _tree(self) -> CallTree | None:
-        part = None if self.result is None else self.result.part
-        return None if part is None or part.analysis is None else part.analysis.tree
+    def nothing(self) -> str:
+        """What is said where no call is shown."""
+        return "  no call passes; / changes what is looked for, Esc removes it"
 
-    def _change(self, look: outline.Look) -> None:
-        self._look = look
-        self._anew()
+    def place_columns(self) -> list[Heading]:
+        """The numbers that fit, and the names."""
+        if self._tree is None:
+            return []
+        x, found = MARK, []
+        for column in COLUMNS:
+            if self.size.width >= column.least:
+                found.append(Heading(column.key, column.title, x, x + column.size, column.help))
+                x += column.size
+        return [*found, Heading(NAME, "call", x + 2, max(self.size.width, x + 3), "what is called", is_words=True)]
 
-    def _anew(self) -> None:
-        self._rows = None
-        tree = self._tree
-        if tree is not None and self.content_size.width:
-            self.border_title = outline.titled(self.look, tree)
-            self.post_message(self.Pointed(outline.picked_node(self.look, tree)))
-        self.refresh()
+    def cell(self, heading: Heading, item: int) -> list[Segment]:
+        """A number, or a name as far to the right as it is called deep."""
+        tree, shown = self._tree, self.outline()
+        assert tree is not None and shown is not None
+        if heading.key != NAME:
+            value = float(numbers_of(tree, self.metric)[heading.key][item])
+            return [Segment(heading.align(value_text(heading.key, value, self._unit)), self.palette.style("plain"))]
+        leads_to_found = shown.found is not None and item not in shown.found
+        role = "dim" if leads_to_found else _PARADIGM_ROLES.get(tree.paradigm[item], "plain")
+        sign = " " if item not in shown.callees else "-" if shown.is_open(item) else "+"
+        indent = min(int(tree.depth[item]), max(self.size.width // 8, 4))
+        room = max(heading.end - heading.begin - indent - 2, 1)
+        text = f"{' ' * indent}{sign} {fit(tree.names[item], room, self.glyphs.ellipsis)}"
+        return [Segment(heading.align(text), self.palette.style(role))]
 
-    def on_resize(self) -> None:
-        """Other columns."""
-        self._anew()
+    # Branches
 
-    def rows(self, result: Frame, width: int, height: int) -> list[Row]:
-        """See RowsPanel."""
-        del result, width, height
-        return [] if self._tree is None else outline.draw(self.look, self._tree)
+    def _toggle(self, node: int) -> bool:
+        """Open a closed call or close an open one; False for one that calls nothing, and while a name is looked for."""
+        shown = self.outline()
+        if shown is None or node not in shown.callees or shown.found is not None:
+            return False
+        self._toggled ^= {shown.paths[node]}
+        self.sort_items()
+        return True
 
-    def action_go(self, dx: int, dy: int) -> None:
-        """Over the calls, into and out of them."""
-        if self._tree is not None:
-            self._change(outline.move(self.look, self._tree, dx, dy))
+    def action_open_branch(self) -> None:
+        """Open the call under the cursor."""
+        shown = self.outline()
+        if shown is not None and self.item >= 0 and not shown.is_open(self.item):
+            self._toggle(self.item)
 
-    def _sort(self, column: int) -> None:
-        if self._tree is not None:
-            look = self.look
-            again = column == outline.shown(look, self._tree).sorted_by
-            self._change(look._replace(column=column, reverse=not look.reverse if again else False, row=0, top=0))
-
-    def action_sort(self) -> None:
-        """Sort by the next column."""
-        if self._tree is not None:
-            own = outline.shown(self.look, self._tree)
-            self._sort((own.sorted_by + 1) % len(own.columns))
-
-    def action_reverse(self) -> None:
-        """The other way round."""
-        self._change(self.look._replace(reverse=not self.look.reverse, row=0, top=0))
+    def action_close_branch(self) -> None:
+        """Close the call under the cursor, else go to its caller."""
+        shown = self.outline()
+        if self._tree is None or shown is None or self.item < 0:
+            return
+        if not (shown.is_open(self.item) and self._toggle(self.item)):
+            self.point_at_item(int(self._tree.parent[self.item]))
 
     def action_open(self) -> None:
-        """Open or close; else over time."""
-        if self._tree is None:
-            return
-        look, row = outline.enter(self.look, self._tree)
-        if look is not None:
-            self._change(look)
-        elif row >= 0:
-            self.post_message(self.Opened(row))
+        """Open or close the call; one that calls nothing is shown over time."""
+        if self.item >= 0 and not self._toggle(self.item):
+            self.post_message(Opened(self, self.item))
 
-    def on_click(self, event: events.Click) -> None:
-        """A head sorts; a line takes the cursor, and opens or closes when it has it."""
-        offset, tree = event.get_content_offset(self), self._tree
-        if offset is None or tree is None:
-            return
-        if offset.y == 0:
-            self._sort(outline.column_at(self.look, tree, offset.x))
-            return
-        line = outline.line_at(self.look, tree, offset.y)
-        if line is not None and line == self.look.row:
+    def click_line(self, at: int, event: events.Click) -> None:
+        """Put the cursor on a line; if it is there already, open or close the call."""
+        del event
+        if at == self.at:
             self.action_open()
-        elif line is not None:
-            self._change(self.look._replace(row=line))
+        else:
+            self.point_at(at)
+
+
+class CallPlaces(RowsPanel):
+    """One call's value on each rank or thread, as bars."""
+
+    def show_call(self, result: Frame, view: View, table: CallTreeTable) -> None:
+        """Show the call under a table's cursor; sorted by its own value it is that, else with all that it calls."""
+        self._rows, tree, node = None, tree_of(result), table.item
+        self._values = np.zeros(0)
+        if tree is not None and 0 <= node < len(tree):
+            exclusive = table.sort == "exclusive"
+            values = tree.values(table.metric)
+            self._values = (values.exclusive if exclusive else values.inclusive)[node]
+            unit = next(each.unit for each in tree.metrics if each.name == table.metric)
+            self.border_title = (
+                f"{clean(tree.names[node])}: {'own, ' if exclusive else ''}{self._spread_text(tree, unit)}"
+            )
+        self.show(result, view)
+
+    def _spread_text(self, tree: CallTree, unit: str) -> str:
+        found = spread(self._values[None])
+        if len(self._values) < 2 or found.most[0] < 0:
+            return f"over {places_text(tree)}"
+        most, least = (clean(tree.called(int(at))) for at in (found.most[0], np.nanargmin(self._values)))
+        return (
+            f"most {value_text('', float(found.greatest[0]), unit)} on {most}, "
+            f"least {value_text('', float(found.least[0]), unit)} on {least}, "
+            f"imbalance {value_text('imbalance', float(found.imbalance[0]), unit)}"
+        )
+
+    def rows(self, result: Frame, width: int, height: int) -> list[Row]:
+        """The bars, of very many places neighbours together; below them the first and the last place."""
+        tree, n = tree_of(result), len(self._values)
+        if tree is None or not n or height < 2:
+            return []
+        edges = np.linspace(0, n, min(width, n) + 1).astype(int)
+        cells_a_place = max(min(width // n, _MOST_CELLS_A_PLACE), 1)
+        top = max(float(np.nan_to_num(self._values).max(initial=0.0)), 1e-300)
+        bars = np.repeat(np.fmax.reduceat(self._values, edges[:-1]) / top, cells_a_place)
+        first, last = clean(tree.called(0)), clean(tree.called(n - 1)) if n > 1 else ""
+        gap = " " * max(len(bars) - len(first) - len(last), 1)
+        return [*area(bars.tolist(), height - 1, self.glyphs), (Span(f"{first}{gap}{last}", "dim"),)]

@@ -19,7 +19,7 @@ _NUMBER, _CHANGE, _WORD = 12, 14, 15
 _LEAST_NAME, _MOST_NAME = 16, 44
 
 
-class EffectTable(Drawing, DataTable[Text]):
+class EffectTable(Drawing, DataTable[Text]):  # type: ignore[misc] # app is narrowed
     """Sorted by effect; rows scroll."""
 
     ALLOW_MAXIMIZE = True

@@ -24,10 +24,11 @@ class Inspector(RowsPanel):
 
     gpu = -1
 
-    def point(self, gpu: int) -> None:
+    def inspect(self, gpu: int) -> None:
         """Tell about this GPU from now on."""
-        self.gpu, self._rows = gpu, None
-        self.refresh()
+        if gpu != self.gpu:
+            self.gpu, self._rows = gpu, None
+            self.refresh()
 
     def rows(self, result: Frame, width: int, height: int) -> list[Row]:
         """What differs, metrics, chart, processes."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
@@ -12,9 +13,10 @@ from gssr.model.live.frame import Frame
 from gssr.tui.dialogs.choose import ChooseSeveral
 from gssr.tui.gpus.columns import NAME, columns_of
 from gssr.tui.gpus.inspector import Inspector
-from gssr.tui.gpus.nodes import Nodes
+from gssr.tui.gpus.nodes import NodeTable
 from gssr.tui.gpus.table import GpuTable
 from gssr.tui.keys import key
+from gssr.tui.shared.messages import Opened, Pointed
 from gssr.tui.shared.pane import ScreenPane
 from gssr.tui.shared.wall import Wall
 from gssr.tui.view import View
@@ -39,7 +41,7 @@ class GpusPane(ScreenPane):
                 with ContentSwitcher(initial="gpu-table", id="gpu-views"):
                     yield GpuTable(id="gpu-table", classes="panel")
                     yield Wall(id="gpu-wall", classes="panel")
-                    yield Nodes(id="gpu-nodes", classes="panel")
+                    yield NodeTable(id="gpu-nodes", classes="panel")
                 yield Inspector(id="inspector", classes="panel")
             yield Input(
                 placeholder="nid0012*   *:0   sm<30   user=ada   (several: and; Enter keeps, Esc lets go)",
@@ -53,36 +55,52 @@ class GpusPane(ScreenPane):
     def show(self, results: Sequence[Frame], view: View) -> None:
         """See ScreenPane."""
         result = results[0]
-        self.query_one(GpuTable).show(result, view)
-        self.query_one(Wall).show(result, view)
-        self.query_one(Nodes).show(result.of_gpus or result, view)
+        self.query_one(GpuTable).show(result, view)  # always: its cursor is the inspector's
+        if self._view_in_sight == "gpu-wall":
+            self.query_one(Wall).show(result, view)
+        elif self._view_in_sight == "gpu-nodes":
+            self.query_one(NodeTable).show(result.of_gpus or result, view)
         self.query_one(Inspector).show(result, view)
+
+    @property
+    def _view_in_sight(self) -> str:
+        return self.query_one("#gpu-views", ContentSwitcher).current or _VIEWS[0]
 
     def point_at(self, gpu: int) -> None:
         """Put the cursor on a GPU."""
-        self.query_one(GpuTable).point_at(gpu)
+        self.query_one(GpuTable).point_at_item(gpu)
 
-    def on_gpu_table_pointed(self, event: GpuTable.Pointed) -> None:
-        """Tell about the GPU."""
-        self.query_one(Inspector).point(event.gpu)
+    @on(Pointed, "#gpu-table")
+    def inspect_gpu(self, event: Pointed) -> None:
+        """Tell all about the GPU under the cursor."""
+        self.query_one(Inspector).inspect(event.item)
 
-    def on_wall_picked(self, event: Wall.Picked) -> None:
-        """Tell about the GPU; the list's cursor goes with it."""
-        event.stop()
-        self.point_at(event.gpu)
+    @on(Opened, "#gpu-table")
+    def look_at_gpu_alone(self, event: Opened) -> None:
+        """Select one GPU on all screens."""
+        name = self.app.results[0].place(event.item)
+        self.app.go_to_screen(self.app.view.down(selection=(event.item,), selected=name, screen="job"))
 
-    def on_nodes_opened(self, event: Nodes.Opened) -> None:
-        """The list of the node's GPUs."""
+    @on(Opened, "#gpu-wall")
+    def point_at_gpu_of_wall(self, event: Opened) -> None:
+        """Move the list's cursor, and with it the inspector, to a GPU that was clicked on the wall."""
+        self.point_at(event.item)
+
+    @on(Opened, "#gpu-nodes")
+    def list_gpus_of_node(self, event: Opened) -> None:
+        """Show the list of one node's GPUs."""
+        result = self.app.results[0]
         line = self.query_one("#gpu-filter", Input)
-        line.value, line.display = f"{event.node}*", True
+        line.value, line.display = f"{(result.of_gpus or result).nodes[event.item]}*", True
         self.query_one("#gpu-views", ContentSwitcher).current = "gpu-table"
         self.query_one(GpuTable).focus()
 
     def action_next_view(self) -> None:
-        """The next view."""
-        views = self.query_one("#gpu-views", ContentSwitcher)
-        views.current = _VIEWS[(_VIEWS.index(views.current or _VIEWS[0]) + 1) % len(_VIEWS)]
-        self.query_one(f"#{views.current}").focus()
+        """Show the next view."""
+        name = _VIEWS[(_VIEWS.index(self._view_in_sight) + 1) % len(_VIEWS)]
+        self.query_one("#gpu-views", ContentSwitcher).current = name
+        self.query_one(f"#{name}").focus()
+        self.app.show()
 
     def action_columns(self) -> None:
         """Choose what the table shows."""
@@ -96,7 +114,7 @@ class GpusPane(ScreenPane):
         def chosen(names: list[str] | None) -> None:
             if names is not None:
                 table.chosen = [NAME, *names]
-                table.refresh()
+                table.sort_items()
 
         self.app.push_screen(ChooseSeveral("columns of the table", options), chosen)
 
@@ -111,7 +129,7 @@ class GpusPane(ScreenPane):
     def on_input_changed(self, event: Input.Changed) -> None:
         """Show at once what passes."""
         event.stop()
-        self.app.filter_gpus(event.value.strip())  # type: ignore[attr-defined]
+        self.app.filter_gpus(event.value.strip())
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Keep the filter."""

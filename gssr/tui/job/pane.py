@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
@@ -13,6 +14,7 @@ from gssr.tui.job.score import Score, ScoreHistory
 from gssr.tui.job.sentence import Sentence
 from gssr.tui.job.space_average import SpaceAverage
 from gssr.tui.job.verdict_cards import VerdictCards
+from gssr.tui.shared.messages import Opened
 from gssr.tui.shared.pane import ScreenPane
 from gssr.tui.shared.wall import MOST_ROWS, Wall
 from gssr.tui.view import View
@@ -42,6 +44,16 @@ class JobPane(ScreenPane):
                 yield MostTime(id="most-time", classes="panel")
                 yield SpaceAverage(id="space-average", classes="panel")
                 yield Wall(id="wall", classes="panel")
+
+    @on(Opened, "VerdictCard")
+    def show_verdict(self, event: Opened) -> None:
+        """Show all about a verdict, on Why."""
+        self.app.go_to_screen(replace(self.app.view, screen="why", row=event.item, note=event.item))
+
+    @on(Opened, "#wall")
+    def show_gpu(self, event: Opened) -> None:
+        """Show all about a GPU, on GPUs."""
+        self.app.go_to_screen(replace(self.app.view, screen="gpus"), event.item)
 
     def on_mount(self) -> None:
         """Name the cards."""

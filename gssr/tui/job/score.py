@@ -15,8 +15,8 @@ from gssr.render.scale import fixed, metric_of, percent, unit_of
 from gssr.score import CAVEAT, DEFINITION, how_to_measure
 from gssr.tui.axis import lasting, seconds_text
 from gssr.tui.shared.history import history_rows
-from gssr.tui.shared.panel import Panel, Words
-from gssr.tui.shared.timed import cells_of, rolls
+from gssr.tui.shared.panel import Drawing, Panel, Words
+from gssr.tui.shared.timed import cells_of, known_from, rolls
 from gssr.tui.view import View
 
 
@@ -30,15 +30,14 @@ class ScoreHistory(Panel):
             return Strip.blank(width)
         curve, cells = result.score_curve, cells_of(result, width)
         values = columns(curve.values, curve.start, curve.width, cells.start, cells.end, width)
-        known_from = max(cells.at(result.first) or 0, 0) if cells.start < result.first else 0
         if not rolls(result) or np.isnan(values[-1:]).all():
             last = np.flatnonzero(np.isfinite(values))
             values[last[-1] + 1 if len(last) else 0 :] = values[last[-1]] if len(last) else np.nan
-        rows = history_rows(values, height, self.palette, self.glyphs, known_from)
+        rows = history_rows(values, height, self.palette, self.glyphs, known_from(result, cells))
         return Strip(rows[y]).adjust_cell_length(width)
 
 
-class Score(Vertical):
+class Score(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
     """How well the GPUs were used, in one number."""
 
     def compose(self) -> ComposeResult:
@@ -83,7 +82,7 @@ class Score(Vertical):
             if best is not None:
                 unit = unit_of(metric_of(best))
                 shown, word = f"{fixed(known[best] * unit.factor, 0)}{unit.name}", metric_of(best).label
-        ascii_only = self.app.glyphs.levels.isascii()  # type: ignore[attr-defined]
+        ascii_only = self.glyphs.levels.isascii()
         digits, plain = self.query_one("#score-digits", Digits), self.query_one("#score-plain", Words)
         digits.display, plain.display = not ascii_only, ascii_only
         if digits.value != shown:

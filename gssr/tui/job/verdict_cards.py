@@ -7,7 +7,6 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
-from textual.message import Message
 
 from gssr.model.live.frame import Frame
 from gssr.model.results import Severity, Verdict
@@ -15,7 +14,8 @@ from gssr.render.cells import clean
 from gssr.render.glyphs import in_ascii
 from gssr.render.verdicts import texts_of
 from gssr.tui.keys import key
-from gssr.tui.shared.panel import PlainText, Words
+from gssr.tui.shared.messages import Opened
+from gssr.tui.shared.panel import Drawing, PlainText, Words
 from gssr.tui.view import View
 
 MOST_CARDS = 3
@@ -28,16 +28,9 @@ class VerdictCard(PlainText, Vertical, can_focus=True):
 
     BINDINGS: ClassVar[list[BindingType]] = [key("enter", "open", "Why", "all about this verdict")]
 
-    class Opened(Message):
-        """Somebody wants to know more about the verdict with this number."""
-
-        def __init__(self, number: int) -> None:
-            super().__init__()
-            self.number = number
-
     def __init__(self, number: int) -> None:
         super().__init__()
-        self._number = number
+        self.number = number
 
     def compose(self) -> ComposeResult:
         """Title, evidence, advice."""
@@ -60,7 +53,7 @@ class VerdictCard(PlainText, Vertical, can_focus=True):
 
     def action_open(self) -> None:
         """Go to Why."""
-        self.post_message(self.Opened(self._number))
+        self.post_message(Opened(self, self.number))
 
     def on_click(self, event: events.Click) -> None:
         """Go to Why."""
@@ -68,7 +61,7 @@ class VerdictCard(PlainText, Vertical, can_focus=True):
         self.action_open()
 
 
-class VerdictCards(Vertical):
+class VerdictCards(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
     """The first few verdicts."""
 
     def compose(self) -> ComposeResult:
@@ -82,10 +75,10 @@ class VerdictCards(Vertical):
         verdicts = () if result.judgement is None else result.judgement.verdicts
         cards = list(self.query(VerdictCard))
         for card in cards:
-            number = card._number
+            number = card.number
             card.display = number < len(verdicts)
             if card.display:
-                card.tell(verdicts[number], self.app.glyphs.levels.isascii())  # type: ignore[attr-defined]
+                card.tell(verdicts[number], self.glyphs.levels.isascii())
         more = len(verdicts) - len(cards)
         said = self.query_one("#more-verdicts", Words)
         said.display = more > 0 or (result.judgement is not None and not verdicts)

@@ -1,13 +1,13 @@
 """A screen of the app: what it asks of the recording, and what it does with the results."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from textual.containers import Container
 from textual.events import DescendantFocus
 from textual.message import Message
 
 from gssr.model.live.frame import Frame, Query
+from gssr.tui.shared.live_app import LiveApp
 from gssr.tui.view import ScreenName, View
 
 
@@ -15,6 +15,7 @@ class ScreenPane(Container):
     """What a tab holds. ``asks`` adds to the app's query what this screen needs while it is in sight; ``show`` draws the
     newest results: that of the recording, and of the one that it is compared with."""
 
+    app: LiveApp
     screen_name: ScreenName
     is_ready = False
     """Whether all its widgets are there."""
@@ -53,8 +54,3 @@ class ScreenPane(Container):
     def let_go(self) -> bool:
         """Let go of what is typed or marked on this screen alone; whether there was anything."""
         return False
-
-    @staticmethod
-    def with_score(query: Query, columns: int) -> Query:
-        """The query that also asks for the score's curve."""
-        return replace(query, score_columns=columns)

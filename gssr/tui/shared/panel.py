@@ -5,7 +5,6 @@ import re
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
-from textual.app import App
 from textual.content import Content
 from textual.strip import Strip
 from textual.visual import VisualType
@@ -16,6 +15,7 @@ from gssr.model.live.frame import Frame
 from gssr.render.cells import clean
 from gssr.render.glyphs import Glyphs, drawable
 from gssr.render.roles import Row
+from gssr.tui.shared.live_app import LiveApp
 from gssr.tui.themes import Palette
 from gssr.tui.view import View
 
@@ -40,17 +40,17 @@ class PlainText:
 class Drawing(PlainText):
     """What widgets draw with: the colours of the app's theme, and the characters that its terminal can show."""
 
-    app: App[object]
+    app: LiveApp
 
     @property
     def palette(self) -> Palette:
         """The colours of the theme."""
-        return self.app.palette  # type: ignore[attr-defined,no-any-return]
+        return self.app.palette
 
     @property
     def glyphs(self) -> Glyphs:
         """The characters that the terminal can show."""
-        return self.app.glyphs  # type: ignore[attr-defined,no-any-return]
+        return self.app.glyphs
 
     def strip_of(self, row: Row, width: int, base: Style | None = None) -> Strip:
         """A row of a pure drawing as a line of this widget, cut or filled to ``width`` cells."""
@@ -98,7 +98,7 @@ class LineDrawing(Drawing):
         return self.draw_line(y).apply_style(self._ground)
 
 
-class Panel(LineDrawing, Widget, can_focus=True):
+class Panel(LineDrawing, Widget, can_focus=True):  # type: ignore[misc] # app is narrowed
     """A part of a screen that is drawn from a result and a view, and from nothing else.
 
     ``show`` keeps both and draws anew; a subclass says in ``draw_line`` or ``rows`` what is seen. Tab goes from panel to

@@ -84,6 +84,11 @@ def _bridged(values: Floats) -> Floats:
     return np.where(single, before, values)
 
 
+def known_from(result: Frame, cells: Cells) -> int:
+    """Count the cells before the run's first sample, in which nothing can be missing."""
+    return max(cells.at(result.first) or 0, 0) if cells.start < result.first else 0
+
+
 def fractions(result: Frame, values: Floats) -> Floats:
     """Values of the grid's metric as fractions of its full scale."""
     return values / full_scale(result, result.grid.metric)

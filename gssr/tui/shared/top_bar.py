@@ -27,7 +27,7 @@ _STATES: dict[str, tuple[str, Role]] = {
 }
 
 
-class TopBar(Drawing, Static):
+class TopBar(Drawing, Static):  # type: ignore[misc] # app is narrowed
     """One line about the run."""
 
     _said: Text | None = None

@@ -5,7 +5,6 @@ from typing import NamedTuple
 import numpy as np
 from rich.segment import Segment
 from textual import events
-from textual.message import Message
 from textual.strip import Strip
 
 from gssr.arrays import Floats, Ints
@@ -16,8 +15,9 @@ from gssr.render.cells import clean, fit
 from gssr.render.scale import metric_of, number
 from gssr.tui.axis import at_text, width_text
 from gssr.tui.shared.history import history_rows, pair_row
+from gssr.tui.shared.messages import Opened
 from gssr.tui.shared.panel import Panel
-from gssr.tui.shared.timed import Cells, axis_row, cells_of, fractions, in_cells, value_text
+from gssr.tui.shared.timed import Cells, axis_row, cells_of, fractions, in_cells, known_from, value_text
 
 MOST_ROWS = 4
 """Rows that a line takes at most: more say no more."""
@@ -84,13 +84,6 @@ class Wall(Panel):
     lowest = False
     axis = True
 
-    class Picked(Message):
-        """Somebody wants to see this GPU."""
-
-        def __init__(self, gpu: int) -> None:
-            super().__init__()
-            self.gpu = gpu
-
     _drawn: tuple[object, list[Strip], list[Line], Cells] | None = None
 
     def cells(self, result: Frame) -> int:
@@ -131,7 +124,6 @@ class Wall(Panel):
         lines = lowest_of(result, room) if self.lowest else lines_of(result, room, in_colour)
         cells = cells_of(result, self.cells(result))
         values = fractions(result, in_cells(result, result.grid.values, cells))
-        known_from = max(cells.at(result.first) or 0, 0) if cells.start < result.first else 0
         blamed, unlike = set(culprits(result)), attention(result).outlier
         metric = metric_of(result.grid.metric)
         means = result.window.per_gpu(result.grid.metric)
@@ -147,7 +139,7 @@ class Wall(Panel):
                 Segment(f"{mark}{name:<{label}}", style),
                 Segment(f"{number(mean, metric):>{VALUE}} ", palette.style("value" if apart else "plain")),
             ]
-            for y, row in enumerate(self._rows(values, line, known_from)):
+            for y, row in enumerate(self._rows(values, line, known_from(result, cells))):
                 first = head if y == line.height // 2 - (line.height % 2 == 0) else [Segment(" " * (label + VALUE + 2))]
                 strips.append(Strip([*first, *row]).adjust_cell_length(width))
         if self.axis:
@@ -197,4 +189,4 @@ class Wall(Panel):
         offset = event.get_content_offset(self)
         found = None if offset is None else self._at(offset.x, offset.y)
         if found is not None:
-            self.post_message(self.Picked(found[0]))
+            self.post_message(Opened(self, found[0]))

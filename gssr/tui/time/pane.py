@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
@@ -12,8 +13,9 @@ from textual.widgets import Input
 from gssr.model.live.frame import Frame, Query
 from gssr.model.live.watch_trace import FINEST, MOST_COUNTERS
 from gssr.tui.keys import key
+from gssr.tui.shared.messages import Opened
 from gssr.tui.shared.pane import ScreenPane
-from gssr.tui.shared.wall import MOST_ROWS, Wall
+from gssr.tui.shared.wall import MOST_ROWS
 from gssr.tui.time.axis import TimeAxis
 from gssr.tui.time.details import Details
 from gssr.tui.time.states import States
@@ -76,7 +78,7 @@ class TimePane(ScreenPane):
         return self._of_trace(query)
 
     def _result(self) -> Frame | None:
-        results = self.app.results  # type: ignore[attr-defined]
+        results = self.app.results
         return results[0] if results else None
 
     def _of_trace(self, query: Query) -> Query:
@@ -108,7 +110,7 @@ class TimePane(ScreenPane):
 
     def _keep_focus(self) -> None:
         """Focus the timeline in sight where hiding the one before it has taken the focus away."""
-        if self.screen.focused is None and self.app.view.screen == self.screen_name:  # type: ignore[attr-defined]
+        if self.screen.focused is None and self.app.view.screen == self.screen_name:
             self._focus_timeline()
 
     def on_resize(self) -> None:
@@ -143,18 +145,20 @@ class TimePane(ScreenPane):
         details, result = self.query_one(Details), self._result()
         if not event.dragging and result is not None:
             details.marked = event.stretch
-            details.show(result, self.app.view)  # type: ignore[attr-defined]
+            details.show(result, self.app.view)
 
-    def on_wall_picked(self, event: Wall.Picked) -> None:
-        """The app goes there."""
+    @on(Opened, "#time-wall")
+    def show_gpu(self, event: Opened) -> None:
+        """Show all about a GPU, on GPUs."""
+        self.app.go_to_screen(replace(self.app.view, screen="gpus"), event.item)
 
     def let_go(self) -> bool:
         """No longer look for a name, or at a selected range; whether there was any."""
         line, details = self.query_one("#time-search", Input), self.query_one(Details)
-        view = self.app.view  # type: ignore[attr-defined]
+        view = self.app.view
         if line.display or view.name:
             line.value, line.display = "", False
-            self.app.look(replace(view, name=""))  # type: ignore[attr-defined]
+            self.app.change_view(replace(view, name=""))
             self._focus_timeline()
             return True
         if details.marked is not None:
@@ -171,7 +175,7 @@ class TimePane(ScreenPane):
         if result is not None and result.part is None and not result.traced:
             self.notify(_NO_TRACE)
         else:
-            self.app.action_move("level")  # type: ignore[attr-defined]
+            self.app.action_move("level")
 
     # Search
 
@@ -186,19 +190,19 @@ class TimePane(ScreenPane):
             )
             return
         line = self.query_one("#time-search", Input)
-        line.value, line.display = self.app.view.name, True  # type: ignore[attr-defined]
+        line.value, line.display = self.app.view.name, True
         self.screen.set_focus(line)  # at once: what is typed next is for it
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Count at once what fits."""
         event.stop()
         if event.input.display:
-            self.app.look(replace(self.app.view, name=event.value.strip()))  # type: ignore[attr-defined]
+            self.app.change_view(replace(self.app.view, name=event.value.strip()))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Go to the first."""
         event.stop()
         event.input.display = False
         self._focus_timeline()
-        self.app.look(replace(self.app.view, name=event.value.strip()))  # type: ignore[attr-defined]
-        self.app.action_move("next_found")  # type: ignore[attr-defined]
+        self.app.change_view(replace(self.app.view, name=event.value.strip()))
+        self.app.action_move("next_found")

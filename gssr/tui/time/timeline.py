@@ -97,7 +97,7 @@ class Timeline(Panel):
 
     def _want(self, view: View) -> None:
         """Look at something else at once: the next key, which may have come already, goes on from there."""
-        self.app.look(view)  # type: ignore[attr-defined]
+        self.app.change_view(view)
 
     def action_zoom(self, factor: float) -> None:
         """More or less time."""

@@ -5,12 +5,13 @@ from textual.strip import Strip
 
 from gssr.model.live.frame import Frame
 from gssr.render.scale import metric_of
+from gssr.tui.shared.messages import Opened
 from gssr.tui.shared.wall import VALUE, Wall
 from gssr.tui.time.timeline import Timeline
 from gssr.tui.view import View
 
 
-class TimeWall(Timeline, Wall):
+class TimeWall(Timeline, Wall):  # type: ignore[misc] # app is narrowed
     """The wall with a time cursor; a click takes a moment and a GPU, a double click goes to the GPU."""
 
     axis = False
@@ -40,4 +41,4 @@ class TimeWall(Timeline, Wall):
         offset = event.get_content_offset(self)
         found = None if offset is None else self._at(offset.x, offset.y)
         if event.chain == 2 and found is not None:
-            self.post_message(self.Picked(found[0]))
+            self.post_message(Opened(self, found[0]))

@@ -9,7 +9,6 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical, VerticalScroll
-from textual.message import Message
 
 from gssr.metrics import RATIO
 from gssr.model.live.frame import Frame
@@ -23,6 +22,7 @@ from gssr.render.verdicts import abstention_rows, limits_of
 from gssr.tui.job.verdict_cards import MARKS
 from gssr.tui.judge import not_judged
 from gssr.tui.keys import key
+from gssr.tui.shared.messages import Opened, Pointed
 from gssr.tui.shared.panel import Drawing, Words
 from gssr.tui.view import View
 
@@ -71,7 +71,7 @@ def evidence_bar(finding: Finding, severity: Severity, width: int, drawing: Draw
     return tuple(span for span in spans if span.text)
 
 
-class Cause(Drawing, Vertical):
+class Cause(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
     """One verdict."""
 
     def __init__(self, number: int) -> None:
@@ -136,7 +136,7 @@ class Cause(Drawing, Vertical):
         return Text("\n").join(lines)
 
 
-class Causes(Drawing, VerticalScroll, can_focus=True):
+class Causes(Drawing, VerticalScroll, can_focus=True):  # type: ignore[misc] # app is narrowed
     """All verdicts, the worst first; the cursor is the one that is open."""
 
     ALLOW_MAXIMIZE = True
@@ -146,20 +146,6 @@ class Causes(Drawing, VerticalScroll, can_focus=True):
         key("enter", "gpus", "Its GPUs", "the GPUs that this verdict is about, on GPUs"),
         key("y", "copy_command", "Copy", "copy the command that the advice names, else the advice"),
     ]
-
-    class Opened(Message):
-        """Another verdict is looked at."""
-
-        def __init__(self, number: int) -> None:
-            super().__init__()
-            self.number = number
-
-    class Blamed(Message):
-        """Somebody wants to see these GPUs of the job."""
-
-        def __init__(self, gpus: tuple[int, ...]) -> None:
-            super().__init__()
-            self.gpus = gpus
 
     def __init__(self, **attributes: str) -> None:
         super().__init__(**attributes)  # type: ignore[arg-type]
@@ -211,7 +197,7 @@ class Causes(Drawing, VerticalScroll, can_focus=True):
             self._open = min(max(number, 0), len(self._verdicts) - 1)
             self._tell()
             self.call_after_refresh(self._into_sight)
-            self.post_message(self.Opened(self._open))
+            self.post_message(Pointed(self, self._open))
 
     def _into_sight(self) -> None:
         for card in self.query(Cause):
@@ -235,7 +221,7 @@ class Causes(Drawing, VerticalScroll, can_focus=True):
             own = self._verdicts[self._open].gpus
             gpus = tuple(self._looked_at[at] for at in own if at < len(self._looked_at))
             if gpus:
-                self.post_message(self.Blamed(gpus))
+                self.post_message(Opened(self, gpus[0]))
             else:
                 self.notify("This verdict is about all GPUs.")
 

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
 from gssr.model.live.frame import Frame, Query
+from gssr.tui.shared.messages import Opened, Pointed
 from gssr.tui.shared.pane import ScreenPane
 from gssr.tui.view import View
 from gssr.tui.why.account import Account
@@ -38,12 +40,12 @@ class WhyPane(ScreenPane):
         for widget in (Causes, Account, AgainstAll, Around):
             self.query_one(widget).show(results[0], view)  # type: ignore[attr-defined]
 
-    def on_causes_opened(self, event: Causes.Opened) -> None:
-        """All of the pane is about this verdict."""
-        view = self.app.view  # type: ignore[attr-defined]
-        self.app.look(replace(view, note=event.number, row=event.number))  # type: ignore[attr-defined]
+    @on(Pointed, "#causes")
+    def show_verdict(self, event: Pointed) -> None:
+        """Show all about another verdict."""
+        self.app.change_view(replace(self.app.view, note=event.item, row=event.item))
 
-    def on_causes_blamed(self, event: Causes.Blamed) -> None:
-        """All about a GPU is on GPUs."""
-        view = self.app.view  # type: ignore[attr-defined]
-        self.app.go(replace(view, screen="gpus"), event.gpus[0])  # type: ignore[attr-defined]
+    @on(Opened, "#causes")
+    def show_gpu(self, event: Opened) -> None:
+        """Show all about the first GPU that a verdict blames, on GPUs."""
+        self.app.go_to_screen(replace(self.app.view, screen="gpus"), event.item)

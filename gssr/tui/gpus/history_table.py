@@ -1,0 +1,59 @@
+"""A table whose lines have a history at their right: what the tables of GPUs and of nodes have in common."""
+
+from rich.segment import Segment
+
+from gssr.arrays import Floats, Ints
+from gssr.model.live.frame import Frame
+from gssr.tui.shared.history import history_rows
+from gssr.tui.shared.line_table import LineTable
+from gssr.tui.shared.timed import Cells, axis_row, cells_of, fractions, in_cells, known_from
+from gssr.tui.steady_order import SteadyOrders
+
+_LEAST_CELLS = 8
+"""Cells of time below which there is no history."""
+
+
+class HistoryTable(LineTable):
+    """A table of a result. A subclass says the ``course`` of an item over time."""
+
+    result: Frame | None = None
+
+    def __init__(self, **attributes: str) -> None:
+        super().__init__(**attributes)
+        self._orders = SteadyOrders()
+        self._bars: tuple[tuple[object, ...], list[list[Segment]]] | None = None
+        """The history of the item drawn last, which may take several rows."""
+
+    def course(self, result: Frame, item: int) -> Floats:
+        """Values of the grid's metric, one a column of the grid."""
+        raise NotImplementedError
+
+    def sort_steadily(self, result: Frame, items: Ints, values: Floats, full: float | None, about: object = "") -> Ints:
+        """Sort items by their values; while a run grows, their order changes only where that can be seen beside ``full``,
+        what fills the axis. ``about``: what else the question is about."""
+        question = (self.sort, self.descending, about)
+        signed = -values if self.descending else values
+        return items[self._orders.steady(result, question, items, signed, full)]
+
+    def _history_cells(self, result: Frame) -> Cells | None:
+        room = self.size.width - self.headings()[-1].end - 1
+        return cells_of(result, room) if room >= _LEAST_CELLS else None
+
+    def head_tail(self) -> list[Segment]:
+        """The times of the history."""
+        if self.result is None:
+            return []
+        cells = self._history_cells(self.result)
+        return [] if cells is None else [Segment(" "), *self.strip_of(axis_row(self.result, cells), cells.n)]
+
+    def tail(self, item: int, part: int) -> list[Segment]:
+        """One row of an item's history."""
+        result = self.result
+        cells = None if result is None else self._history_cells(result)
+        if result is None or cells is None:
+            return []
+        key = (id(result), item, cells, self.tall, self.palette.theme)
+        if self._bars is None or self._bars[0] != key:
+            values = fractions(result, in_cells(result, self.course(result, item), cells))
+            self._bars = key, history_rows(values, self.tall, self.palette, self.glyphs, known_from(result, cells))
+        return [Segment(" "), *self._bars[1][part]]

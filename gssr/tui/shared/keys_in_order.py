@@ -1,0 +1,71 @@
+"""Keys that come faster than they are handled, as when somebody types ``/sm`` at once: each goes to what the key before it
+has given the focus.
+
+Textual gives a key to the widget that has the focus when the key arrives. A key that the widget does not take comes back to
+the app, which only then looks for its binding; the next keys have gone to the same widget meanwhile.
+"""
+
+import time
+from collections import deque
+
+from textual.events import Event, Key
+from textual.widgets import Input
+
+from gssr.tui.shared.live_app import LiveApp
+
+LONGEST_WAIT_SECONDS = 2.0
+"""For so long a key waits at most: none may wait for what never comes."""
+
+
+class KeysInOrder(LiveApp):
+    """An app that hands a key on once the key before it has done its work."""
+
+    _held_since: float | None = None
+    """When keys began to wait (monotonic s); None while none has to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._waiting_keys: deque[Key] = deque()
+
+    def hold_keys(self) -> None:
+        """Let the keys that come from now on wait for ``release_keys``."""
+        self._held_since = time.monotonic()
+
+    def release_keys(self) -> None:
+        """Hand on the keys that wait."""
+        self._held_since = None
+        self.call_later(self._hand_on_keys)
+
+    def may_overtake(self, key: Key) -> bool:  # noqa: ARG002 - for subclasses
+        """Tell whether a key may go on although the one before it has not done its work."""
+        return False
+
+    async def on_event(self, event: Event) -> None:
+        """Hand keys on one after another."""
+        if not isinstance(event, Key):
+            await super().on_event(event)
+        elif event.is_forwarded:  # the focused widget did not take it: now its binding is looked for
+            self._held_since, screens = None, self.screen_stack
+            await super().on_event(event)
+            if len(self.screen_stack) > len(screens):  # a dialog: what is typed next is for its line, in focus soon
+                self.hold_keys()
+                self.screen.call_later(self.release_keys)
+            await self._hand_on_keys()
+        else:
+            if not self._waiting_keys and self._held_since is not None and self.may_overtake(event):
+                self._held_since = None
+            self._waiting_keys.append(event)
+            if self._held_since is not None and len(self._waiting_keys) == 1:
+                self.set_timer(LONGEST_WAIT_SECONDS, self._hand_on_keys)
+            await self._hand_on_keys()
+
+    async def _hand_on_keys(self) -> None:
+        while self._waiting_keys and not self._must_wait():
+            key = self._waiting_keys.popleft()
+            await super().on_event(key)
+            takes_keys = isinstance(self.focused, Input) or len(self.screen_stack) > 1
+            if key.is_forwarded and not takes_keys:
+                self.hold_keys()
+
+    def _must_wait(self) -> bool:
+        return self._held_since is not None and time.monotonic() < self._held_since + LONGEST_WAIT_SECONDS
