@@ -8,7 +8,7 @@ from gssr.model.traces.analyze import analyze_ranks, analyze_timelines
 from gssr.model.traces.results import TraceAnalysis
 from gssr.model.traces.rules import TABLE
 from gssr.model.traces.tables import RANK, TABLES, rows_of
-from gssr.model.traces.window import WHOLE, Wanted
+from gssr.model.traces.window import WHOLE, TraceSelection
 from gssr.model.verdicts.rules import from_environment
 from gssr.traces.open import TraceSet, open_traces
 
@@ -20,7 +20,7 @@ class Trace:
     """One trace, or those of all ranks of a run: ``trace.table(name)`` and the methods after it. Times are whole ns, counted
     from the trace's zero; shares are 0-1; what the files do not tell is missing. Nothing is read twice."""
 
-    def __init__(self, traces: TraceSet, wanted: Wanted = WHOLE) -> None:
+    def __init__(self, traces: TraceSet, wanted: TraceSelection = WHOLE) -> None:
         self._traces, self._wanted = traces, wanted
 
     def part(
@@ -31,7 +31,7 @@ class Trace:
         """The same in a window, as ``--from``, ``--to``, ``--steps`` and ``--gpus`` have it; ``like_hta``: as
         HolisticTraceAnalysis counts; with the ``metrics`` of ``--metric``. Reads the files again."""
         some = [gpus] if isinstance(gpus, str) else gpus
-        return Trace(self._traces, Wanted(start, end, steps, some, like_hta, metrics))
+        return Trace(self._traces, TraceSelection(start, end, steps, some, like_hta, metrics))
 
     @cached_property
     def analysis(self) -> TraceAnalysis:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gssr.model.analyze import Options as Wanted
     from gssr.model.fleet.figures import RunFigures
     from gssr.model.results import Analysis
-    from gssr.model.verdicts.table import Table
+    from gssr.model.verdicts.table import RuleTable
     from gssr.report.page import PageOptions
     from gssr.report.terminal import RunLine
     from gssr.store.index import Index
@@ -244,7 +244,7 @@ class _Shown(NamedTuple):
 class _History:
     """The runs in a folder, read when they are first asked for, through the index."""
 
-    def __init__(self, folder: str, rules: "Table") -> None:
+    def __init__(self, folder: str, rules: "RuleTable") -> None:
         self._folder, self._rules = folder, rules
         self._index: Index | None = None
         self._runs: tuple[RunFigures, ...] | None = None
@@ -254,7 +254,7 @@ class _History:
         from dataclasses import replace
 
         from gssr.commands.printing import Bar
-        from gssr.model.fleet.fleet import Request, read_fleet
+        from gssr.model.fleet.fleet import FleetRequest, read_fleet
         from gssr.model.fleet.history import history
 
         if not analysis.window.whole:
@@ -262,12 +262,12 @@ class _History:
         if self._runs is None:
             self._index, bar = open_index(), Bar("reading earlier runs")
             try:
-                self._runs = fleet_at([self._folder], Request(), self._index, bar.show).runs
+                self._runs = fleet_at([self._folder], FleetRequest(), self._index, bar.show).runs
             finally:
                 bar.clear()
             if self._index is not None and self._index.notice:
                 tell(self._index.notice)
-        judged, index = Request(verdicts=True, rules=self._rules), self._index
+        judged, index = FleetRequest(verdicts=True, rules=self._rules), self._index
         return replace(
             analysis, history=history(self._runs, analysis, lambda names: read_fleet(names, judged, index=index).runs)
         )
@@ -281,7 +281,7 @@ class _Reading:
         self,
         options: argparse.Namespace,
         metrics: tuple[str, ...] | None,
-        rules: "Table",
+        rules: "RuleTable",
         places: Mapping[str, str],
         earlier: _History | None = None,
     ) -> None:
@@ -385,7 +385,7 @@ def _with_traces(
 def _wanted(
     options: argparse.Namespace,
     metrics: tuple[str, ...] | None,
-    rules: "Table",
+    rules: "RuleTable",
     progress: Callable[[float], None],
     tables: bool,
 ) -> "Wanted":

@@ -15,7 +15,7 @@ from gssr.commands.printing import Bar
 if TYPE_CHECKING:
     from gssr.model.compare.comparison import Comparison
     from gssr.model.results import Analysis
-    from gssr.model.verdicts.table import Table
+    from gssr.model.verdicts.table import RuleTable
 
 FAILED = 3
 """Exit code when --fail-below, --fail-if or --fail-if-worse says so."""
@@ -172,7 +172,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
 
 def _compare_traces(options: argparse.Namespace) -> int:
     from gssr.model.traces.analyze import analyze_timelines
-    from gssr.model.traces.window import Wanted
+    from gssr.model.traces.window import TraceSelection
     from gssr.report.page import PageOptions
     from gssr.report.terminal import to_text
     from gssr.report.trace_comparison import to_json, trace_comparison_page
@@ -185,7 +185,7 @@ def _compare_traces(options: argparse.Namespace) -> int:
         return fail(
             f"{'one trace' if len(names) == 1 else f'{len(names)} traces'}: name from 2 to {MOST} to compare", USAGE
         )
-    wanted, found = Wanted(options.start, options.end, options.steps), []
+    wanted, found = TraceSelection(options.start, options.end, options.steps), []
     for name in names:
         try:
             traces = open_traces([name])
@@ -204,7 +204,7 @@ def _compare_traces(options: argparse.Namespace) -> int:
 
 
 def _analyses(
-    files: Sequence[str], rules: "Table", places: Mapping[str, str]
+    files: Sequence[str], rules: "RuleTable", places: Mapping[str, str]
 ) -> "tuple[list[str], list[Analysis], list[str]]":
     """What each run is called, its analysis by ``rules``, and what was damaged; ``places``: what is opened in place of a
     file. Raises RecordingError, and ValueError for a run that is not there."""

@@ -13,7 +13,7 @@ from gssr.commands.inputs import looking_at, traces_among
 if TYPE_CHECKING:
     from gssr.commands.printing import Bar
     from gssr.convert.tables import ExportTable, Sink
-    from gssr.model.verdicts.table import Table as Rules
+    from gssr.model.verdicts.table import RuleTable as Rules
     from gssr.store.output_file import Access
     from gssr.store.read.recording import RunReader
     from gssr.traces.timeline import Timeline

@@ -114,7 +114,7 @@ def _handle(options: argparse.Namespace, named: Sequence[str]) -> int:
         return fail(str(error), USAGE)
 
     from gssr.commands.printing import Bar
-    from gssr.model.fleet.fleet import Request
+    from gssr.model.fleet.fleet import FleetRequest
     from gssr.store.index import WrongIndexError
 
     try:
@@ -126,7 +126,7 @@ def _handle(options: argparse.Namespace, named: Sequence[str]) -> int:
     bar, collected = Bar("reading"), gc.isenabled()
     gc.disable()  # of all that is kept in the index nothing goes before the end
     try:
-        found = fleet_at(named, Request(since, options.by in JUDGED_BY, rules), index, bar.show)
+        found = fleet_at(named, FleetRequest(since, options.by in JUDGED_BY, rules), index, bar.show)
     finally:
         bar.clear()
         gc.freeze()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gssr.commands import Option, tell
 
 if TYPE_CHECKING:
-    from gssr.model.fleet.fleet import Fleet, Request
+    from gssr.model.fleet.fleet import Fleet, FleetRequest
     from gssr.store.index import Index
     from gssr.store.read.recording import Recording, RunReader
 
@@ -185,7 +185,7 @@ def open_index(name: str | None = None) -> "Index | None":
 
 def fleet_at(
     places: Sequence[str],
-    request: "Request",
+    request: "FleetRequest",
     index: "Index | None",
     progress: Callable[[float], None] = lambda _: None,
 ) -> "Fleet":

@@ -29,7 +29,7 @@ def analyze_traces(names: Sequence[str], options: argparse.Namespace) -> int:
     from gssr.model.traces.each_run import each_readable
     from gssr.model.traces.rules import TABLE
     from gssr.model.traces.tables import ALIASES, NSYS, TABLES
-    from gssr.model.traces.window import Wanted
+    from gssr.model.traces.window import TraceSelection
     from gssr.model.verdicts.rules import from_environment, load
     from gssr.traces.open import TraceError
 
@@ -41,7 +41,7 @@ def analyze_traces(names: Sequence[str], options: argparse.Namespace) -> int:
     try:
         rules = load(options.rules, TABLE) if options.rules is not None else from_environment(table=TABLE)
         gpus = None if options.gpus is None else [word.strip() for word in options.gpus.split(",") if word.strip()]
-        wanted = Wanted(options.start, options.end, options.steps, gpus, options.like_hta, options.metric)
+        wanted = TraceSelection(options.start, options.end, options.steps, gpus, options.like_hta, options.metric)
         report = NSYS.get(ALIASES.get(options.csv, options.csv))
         page = ["verdicts"] if options.csv is None or options.png is not None else []
         only = None if options.json else [*page, *filter(None, [options.csv if report is None else report.table])]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gssr.model.custom_metrics import Custom
     from gssr.model.live.watch import Watch
     from gssr.model.live.watch_trace import Watched
-    from gssr.model.verdicts.table import Table
+    from gssr.model.verdicts.table import RuleTable
     from gssr.profile.screen import ScreenArguments
     from gssr.traces.timeline import Timeline
     from gssr.tui.app import LiveScreen
@@ -169,7 +169,7 @@ class _Shown(NamedTuple):
 
     watches: "list[Watched]"
     begin: screen.ScreenStart
-    table: "Table"
+    table: "RuleTable"
 
 
 def _app(options: argparse.Namespace, name: str, shown: _Shown, before_end: Callable[[], None]) -> "LiveScreen":

@@ -10,7 +10,7 @@ from gssr.arrays import Ints
 from gssr.convert.tables import Columns, Exported, ExportTable, Sink
 from gssr.metrics import BY_NAME
 from gssr.model.verdicts.rules import TABLE
-from gssr.model.verdicts.table import Table as Rules
+from gssr.model.verdicts.table import RuleTable as Rules
 from gssr.store.read.everything import in_pieces
 from gssr.store.read.recording import RunReader, Samples
 

@@ -19,7 +19,7 @@ from gssr.model.analyze import Options, analyze
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.fleet.figures import GPU_COLUMNS, RUN_COLUMNS, RunFigures, figures
 from gssr.model.results import Analysis
-from gssr.model.verdicts.table import Table as Rules
+from gssr.model.verdicts.table import RuleTable as Rules
 from gssr.render.scale import metric_of
 from gssr.store.format.limits import sound_rows
 from gssr.store.format.schema import TABLES, Column

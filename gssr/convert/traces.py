@@ -8,7 +8,7 @@ from gssr.model.traces.each_run import each_readable
 from gssr.model.traces.results import TraceAnalysis
 from gssr.model.traces.rules import TABLE
 from gssr.model.traces.tables import TABLES
-from gssr.model.traces.window import Wanted
+from gssr.model.traces.window import TraceSelection
 from gssr.model.verdicts.rules import from_environment
 from gssr.store.format.schema import Column
 from gssr.traces.open import open_runs
@@ -29,7 +29,7 @@ def export_traces(
     and, for a mistake in the rules or a metric, ValueError; then the sink has undone what it began of a run."""
     runs, rules, n = open_runs(paths), from_environment(table=TABLE), 0
     names = [os.path.basename(os.path.abspath(run.name)) for run in runs]
-    for run, trace in each_readable(runs, Wanted(metrics=metrics), rules):
+    for run, trace in each_readable(runs, TraceSelection(metrics=metrics), rules):
         name = os.path.basename(os.path.abspath(run.name))
         called = name if names.count(name) == 1 else run.name
         _export(trace, called.encode("utf-8", "backslashreplace").decode(), sink, tables)

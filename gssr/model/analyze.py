@@ -39,7 +39,7 @@ from gssr.model.statistics.unmeasured import unmeasured_seconds
 from gssr.model.verdicts import judge_window, too_few
 from gssr.model.verdicts.engine import Judged, judge_phases
 from gssr.model.verdicts.rules import TABLE
-from gssr.model.verdicts.table import Table
+from gssr.model.verdicts.table import RuleTable
 from gssr.model.window import (
     cut,
     extent,
@@ -87,7 +87,7 @@ class Options:
     bins: int = 72
     host: bool = False
     exact: bool | None = None
-    rules: Table = TABLE
+    rules: RuleTable = TABLE
     causes: bool = True
     progress: Callable[[float], None] | None = None
 
@@ -206,7 +206,7 @@ class _Causes(NamedTuple):
 _NO_CAUSES = _Causes()
 
 
-def _causes(judged: Judged, rules: Table) -> _Causes:
+def _causes(judged: Judged, rules: RuleTable) -> _Causes:
     evidence, judgement = judged.evidence, judged.judgement
     causes = _Causes(
         judgement.verdicts,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from gssr.makers import maker_of, say, speaking_of, spoken
 from gssr.metrics import best_measured
-from gssr.model.compare.comparison import CategoryChange, Change, Comparison, Outcome, PhaseTotal, Turn, turned
+from gssr.model.compare.comparison import CategoryChange, Comparison, FigureChange, Outcome, PhaseTotal, Turn, turned
 from gssr.model.compare.pairs import By
 from gssr.model.results import Analysis, Verdict
 from gssr.render.breakdown import LOOKS
@@ -147,7 +147,7 @@ def _about(part: Sequence[Comparison]) -> str:
 def _numbers(letters: str, part: Sequence[Comparison], options: PageOptions, marks: Glyphs) -> list[Row]:
     """Totals, then metrics."""
     names = list(dict.fromkeys(name for each in part for name in each.metrics))
-    lines: list[tuple[_Line, list[Change]]] = [
+    lines: list[tuple[_Line, list[FigureChange]]] = [
         (line._replace(name=say(spoken(), line.name)), [each.totals[name] for each in part])
         for name, line in _TOTALS.items()
     ]
@@ -159,7 +159,7 @@ def _numbers(letters: str, part: Sequence[Comparison], options: PageOptions, mar
     return (_one if len(part) == 1 else _several)(letters, lines, options.width, marks)
 
 
-def _one(letters: str, lines: Sequence[tuple[_Line, list[Change]]], width: int, marks: Glyphs) -> list[Row]:
+def _one(letters: str, lines: Sequence[tuple[_Line, list[FigureChange]]], width: int, marks: Glyphs) -> list[Row]:
     """A table of one run and A: with the difference, the noise and the outcome in words."""
     head = [
         TableColumn(""), TableColumn("unit", drop=3), TableColumn("A", "right"), TableColumn(letters, "right"),
@@ -179,7 +179,7 @@ def _one(letters: str, lines: Sequence[tuple[_Line, list[Change]]], width: int, 
     return table(head, rows, width, marks)
 
 
-def _several(letters: str, lines: Sequence[tuple[_Line, list[Change]]], width: int, marks: Glyphs) -> list[Row]:
+def _several(letters: str, lines: Sequence[tuple[_Line, list[FigureChange]]], width: int, marks: Glyphs) -> list[Row]:
     """A table of several runs and A: each number with a sign for its outcome."""
     head = [TableColumn(""), TableColumn("unit", drop=1), TableColumn("A", "right")]
     head += [TableColumn(f"{letter}  ", "right") for letter in letters]
@@ -409,7 +409,7 @@ def _phase(total: PhaseTotal | None) -> Mapping[str, float | None] | None:
     return {"n": total.n, "seconds": number(total.seconds), "share": number(total.share), "score": number(total.score)}
 
 
-def _change(change: Change) -> dict[str, Any]:
+def _change(change: FigureChange) -> dict[str, Any]:
     found = asdict(change)
     keys = ("a", "b", "difference", "relative", "noise")
     return {key: number(found[key]) for key in keys} | {"outcome": change.outcome}

@@ -15,7 +15,7 @@ from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.fleet import fleet
 from gssr.model.fleet.bad_nodes import BadNode
 from gssr.model.fleet.figures import RUN_COLUMNS, RunFigures
-from gssr.model.fleet.fleet import Fleet, Group, NodeHealth, ScoreBin
+from gssr.model.fleet.fleet import Fleet, NodeHealth, RunGroup, ScoreBin
 from gssr.render.cells import as_many, clean, fit, flow, wrap
 from gssr.render.columns import bar
 from gssr.render.glyphs import Glyphs, glyphs
@@ -90,7 +90,7 @@ def fleet_page(places: Sequence[str], found: Fleet, options: FleetPageOptions) -
     return [*rows, (), (Span(closing_line(found, whole), "value"),)]
 
 
-def closing_line(found: Fleet, whole: Group) -> str:
+def closing_line(found: Fleet, whole: RunGroup) -> str:
     """The line for programs; what can't be known is ``unknown``."""
     values = (whole.wasted_gpu_hours, whole.idle_gpu_hours, whole.score)
     wasted, idle, score = (fixed(value, 3, UNKNOWN) for value in values)
@@ -140,7 +140,7 @@ class _Page:
     def _hours(self, value: float | None) -> str:
         return "-" if value is None else f"{value:,.{self._decimals}f}"
 
-    def totals(self, whole: Group) -> list[Row]:
+    def totals(self, whole: RunGroup) -> list[Row]:
         """What everything adds up to, and which share of the GPU-hours that is."""
         width = self._options.width
         lines: list[tuple[str, float | None, str]] = [
@@ -188,7 +188,7 @@ class _Page:
         ]
         return [*section("How well used?", width, self._marks), *table(columns, rows, width, self._marks, gap=2)]
 
-    def ranking(self, by: str, groups: Sequence[Group]) -> list[Row]:
+    def ranking(self, by: str, groups: Sequence[RunGroup]) -> list[Row]:
         """Groups, a line each."""
         options = self._options
         columns = [
@@ -210,7 +210,7 @@ class _Page:
         ]  # fmt: skip
         return self._section(f"By {by}", columns, rows, len(groups), f"by {options.sort}")
 
-    def causes(self, groups: Sequence[Group]) -> list[Row]:
+    def causes(self, groups: Sequence[RunGroup]) -> list[Row]:
         """What the GPU-hours went to, a line each, and their share of all of them."""
         columns = [
             TableColumn("cause", drop=3), TableColumn("what"), TableColumn("runs", "right", drop=2),
@@ -322,7 +322,7 @@ def _kwh(joules: float | None) -> str:
     return f"{kwh:,.{2 if kwh < 10 else 1 if kwh < 1000 else 0}f}"
 
 
-def _notes(found: Fleet, whole: Group, width: int, marks: Glyphs) -> list[Row]:
+def _notes(found: Fleet, whole: RunGroup, width: int, marks: Glyphs) -> list[Row]:
     sentences = []
     unscored = f"{whole.gpu_hours - whole.scored_gpu_hours:,.{_decimals(whole.gpu_hours)}f}"
     n_unscored = sum(run.score is None and run.n_gpus > 0 for run in found.runs)
@@ -380,9 +380,9 @@ def to_json(found: Fleet, by: Sequence[str], sort: str, most: int | None) -> str
     return json.dumps(document(found, by, sort, most), indent=1, allow_nan=False) + "\n"
 
 
-def groups_csv(groups: Iterable[Group]) -> str:
+def groups_csv(groups: Iterable[RunGroup]) -> str:
     """A line of names, then one for each group; what is unknown is empty."""
-    return _csv(Group._fields, groups)
+    return _csv(RunGroup._fields, groups)
 
 
 def runs_csv(runs: Iterable[RunFigures]) -> str:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from gssr.model.compare.traces import Calls, Name, Number, calls, names, numbers
+from gssr.model.compare.traces import Calls, NameChange, Number, calls, names, numbers
 from gssr.model.traces.results import TraceAnalysis
 from gssr.model.verdicts.words import took
 from gssr.render.cells import clean, clip, fit, wrap
@@ -73,7 +73,7 @@ def _change(a: int, b: int) -> str:
     return f"x {b / a:,.0f}" if b >= _TIMES * a else f"{signed(100 * (b - a) / a, 1)} %"
 
 
-def _names(letter: str, found: Sequence[Name], width: int, marks: Glyphs) -> list[Row]:
+def _names(letter: str, found: Sequence[NameChange], width: int, marks: Glyphs) -> list[Row]:
     rows = section("Which names?", width, marks, "by how much their time differs")
     more = 0 if width >= _ROOMY else 1
     head: tuple[TableColumn, ...] = (

@@ -32,7 +32,7 @@ from gssr.model.live.watch import Watch
 from gssr.model.live.watch_trace import Watched
 from gssr.model.statistics.grid import MOST_ROWS
 from gssr.model.verdicts.rules import TABLE
-from gssr.model.verdicts.table import Table
+from gssr.model.verdicts.table import RuleTable
 from gssr.model.window import select_gpus
 from gssr.render.cells import clean
 from gssr.render.glyphs import Glyphs
@@ -141,7 +141,7 @@ class LiveScreen(KeysInOrder):
     ]  # fmt: skip
 
     def __init__(
-        self, watches: Sequence[Watched], glyphs: Glyphs, hz: float, colors: int, theme: str = "", table: Table = TABLE,
+        self, watches: Sequence[Watched], glyphs: Glyphs, hz: float, colors: int, theme: str = "", table: RuleTable = TABLE,
     ) -> None:  # fmt: skip
         self._colourless = not colors
         super().__init__()

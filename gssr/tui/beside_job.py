@@ -10,7 +10,7 @@ from textual import events
 
 from gssr.model.live.watch import Watch
 from gssr.model.verdicts.rules import TABLE
-from gssr.model.verdicts.table import Table
+from gssr.model.verdicts.table import RuleTable
 from gssr.render.cells import clean
 from gssr.render.glyphs import Glyphs
 from gssr.tui.app import LiveScreen
@@ -41,7 +41,7 @@ class JobScreen(LiveScreen):
 
     def __init__(
         self, job: Job, watch: Watch, glyphs: Glyphs, hz: float, colors: int, theme: str = "",
-        table: Table = TABLE,
+        table: RuleTable = TABLE,
     ) -> None:  # fmt: skip
         super().__init__([watch], glyphs, hz, colors, theme, table)
         self._log_file = LogFile(job.log, job.log_start)

@@ -17,7 +17,7 @@ from gssr.model.live.frame import Frame
 from gssr.model.results import SEVERITIES, Judgement
 from gssr.model.statistics.aggregate import filtered
 from gssr.model.verdicts import judge_window
-from gssr.model.verdicts.table import Table
+from gssr.model.verdicts.table import RuleTable
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import open_recording
 from gssr.store.read.window_edges import Window
@@ -42,7 +42,7 @@ class Question(NamedTuple):
     span: float | None
     end: float | None
     gpus: tuple[int, ...]
-    table: Table
+    table: RuleTable
 
 
 class Stand(NamedTuple):

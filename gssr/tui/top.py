@@ -10,7 +10,7 @@ from textual.binding import BindingType
 
 from gssr.launch import default_output, where_am_i
 from gssr.model.live.watch import Watch
-from gssr.model.verdicts.table import Table
+from gssr.model.verdicts.table import RuleTable
 from gssr.render.cells import clean
 from gssr.render.glyphs import Glyphs
 from gssr.store.merge.repair import keep
@@ -30,7 +30,7 @@ class TopScreen(LiveScreen):
 
     def __init__(
         self, watch: Watch, fd: int, lines: Callable[[], list[str] | None], leaves: Callable[[str], bool],
-        glyphs: Glyphs, hz: float, colors: int, theme: str, table: Table,
+        glyphs: Glyphs, hz: float, colors: int, theme: str, table: RuleTable,
     ) -> None:  # fmt: skip
         super().__init__([watch], glyphs, hz, colors, theme, table)
         self._fd, self._lines, self._leaves = fd, lines, leaves

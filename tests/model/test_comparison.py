@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.breakdown.result import Breakdown
-from gssr.model.compare.comparison import TENTHS, Change, Comparison, compare, judged, turned
+from gssr.model.compare.comparison import TENTHS, Comparison, FigureChange, compare, judged, turned
 from gssr.model.compare.pairs import Pairs, pairs
 from gssr.model.results import Analysis, Finding, Phase, Unplaced, Verdict
 from gssr.render.roles import text_of
@@ -245,7 +245,7 @@ def test_a_gap_leaves_tenths_out_and_nothing_breaks() -> None:
     base = activity(4, N_BINS)
     base[:, : N_BINS * 6 // TENTHS] = np.nan
     found = compare(analysis(4, 1, N_BINS, 300.0, base), job(n_gpus=4)).metrics["sm_active"]
-    assert isinstance(found, Change) and found.noise is not None
+    assert isinstance(found, FigureChange) and found.noise is not None
 
 
 def with_breakdown(found: Analysis, error: float = 0.01, **shares: float) -> Analysis:

@@ -16,12 +16,12 @@ from gssr.backends.synthetic.bulk import generate
 from gssr.cli import main
 from gssr.commands.inputs import fleet_at
 from gssr.model.fleet import fleet
-from gssr.model.fleet.fleet import ALL, Fleet, Request
+from gssr.model.fleet.fleet import ALL, Fleet, FleetRequest
 from gssr.model.fleet.index import TABLES, digest, kept, rows_of
 from gssr.store.index import Index, WrongIndexError, default_index, state
 from gssr.store.read.open import recordings_in
 
-JUDGED = Request(verdicts=True)
+JUDGED = FleetRequest(verdicts=True)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def settle(path: Path, age: float) -> None:
             os.utime(each, (each.stat().st_atime, each.stat().st_mtime - age))
 
 
-def looked(folder: Path, index: Index | None, request: Request = ALL) -> Fleet:
+def looked(folder: Path, index: Index | None, request: FleetRequest = ALL) -> Fleet:
     """As the command looks at a folder."""
     return fleet_at([str(folder)], request, index)
 
@@ -65,7 +65,7 @@ def test_with_and_without_an_index_the_answers_are_equal(
     really = fleet._read
     folder.mkdir()
 
-    def counted(name: str, request: Request) -> fleet._Read:
+    def counted(name: str, request: FleetRequest) -> fleet._Read:
         read.append(name)
         return really(name, request)
 

@@ -8,7 +8,7 @@ from evidences import GIB, evidence
 
 from gssr.model.verdicts import judge
 from gssr.model.verdicts.rules import GREATEST, TABLE, from_environment, load
-from gssr.model.verdicts.table import Table
+from gssr.model.verdicts.table import RuleTable
 
 
 def written(folder: Path, text: str) -> str:
@@ -90,7 +90,7 @@ def test_whatever_number_a_site_gives_a_rule_jobs_are_judged(value: str) -> None
             thresholds = tuple(t._replace(value=number) if t is threshold else t for t in rule.thresholds)
             own = rule._replace(thresholds=thresholds)
             rules = tuple(own if each is rule else each for each in TABLE.rules)
-            table = Table(own if rule is TABLE.common else TABLE.common, rules)
+            table = RuleTable(own if rule is TABLE.common else TABLE.common, rules)
             for job in jobs:
                 found = judge(job, table).verdicts
                 assert not any("0 % of the time (0 s)" in each.title for each in found), (rule.code, threshold.name)

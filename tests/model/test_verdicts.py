@@ -13,7 +13,7 @@ from gssr.model.results import Verdict
 from gssr.model.traces.rules import TABLE as OF_TRACES
 from gssr.model.verdicts import judge
 from gssr.model.verdicts.rules import TABLE
-from gssr.model.verdicts.table import REGISTERED, Table
+from gssr.model.verdicts.table import REGISTERED, RuleTable
 from gssr.store.format.rows import Event
 
 NO_COUNTERS = tuple(
@@ -25,7 +25,7 @@ NO_COUNTERS = tuple(
 """What NVML alone does not tell."""
 
 
-def verdicts(found: Evidence, table: Table = TABLE) -> dict[str, Verdict]:
+def verdicts(found: Evidence, table: RuleTable = TABLE) -> dict[str, Verdict]:
     return {verdict.code: verdict for verdict in judge(found, table).verdicts}
 
 

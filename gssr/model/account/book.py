@@ -30,7 +30,7 @@ _CAUSES = ("idle.input_output", "idle.copies", "idle.host", "idle.imbalance")
 
 
 @dataclass(frozen=True)
-class Account:
+class GpuTimeAccount:
     """The breakdown of a window and what it was made from. ``working``, ``idling`` and ``spinning`` [n_gpus, n_bins] are the
     shares of each bin in which a GPU computes, and in which it waits for other GPUs, idle or in a communication kernel; NaN
     where it was not measured."""
@@ -70,7 +70,7 @@ class _Book:
         return np.asarray(np.abs(even - odd) / 2, np.float64)
 
 
-def account_for(evidence: Evidence) -> Account:
+def account_for(evidence: Evidence) -> GpuTimeAccount:
     """Account for every second of every GPU of a window."""
     activity = measure_activity(evidence)
     seconds = activity.seconds
@@ -105,7 +105,7 @@ def account_for(evidence: Evidence) -> Account:
         max(evidence.interval, evidence.width), error, tuple(_confidence(each.name, evidence) for each in CATEGORIES),
     )  # fmt: skip
     cells = activity.is_known & activity.is_used[:, None]
-    return Account(breakdown, activity, *(np.where(cells, each, np.nan) for each in (working, idling, spinning)))
+    return GpuTimeAccount(breakdown, activity, *(np.where(cells, each, np.nan) for each in (working, idling, spinning)))
 
 
 def _find_awaited_gpus(spinning: Floats, activity: Activity) -> Flags:

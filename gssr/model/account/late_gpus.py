@@ -10,7 +10,7 @@ import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
 from gssr.model.account.activity import IDLE_ACTIVITY
-from gssr.model.account.book import FEW_GPUS, WAITS_CLEARLY, Account
+from gssr.model.account.book import FEW_GPUS, WAITS_CLEARLY, GpuTimeAccount
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 
 ORDINARY_WAITS = CATEGORIES[POSITIONS["idle.imbalance"]].ordinary
@@ -47,7 +47,7 @@ class LateGpus:
     is_waiting: Flags
 
 
-def find_late_gpus(account: Account, node_of: Ints, interval: float) -> LateGpus | None:
+def find_late_gpus(account: GpuTimeAccount, node_of: Ints, interval: float) -> LateGpus | None:
     """Find whom the GPUs of a job wait for. ``node_of`` [n_gpus] numbers the nodes, ``interval`` is that of the samples, s.
     Returns None if nobody waits, or all wait alike so that nothing tells who is late."""
     activity, breakdown = account.activity, account.breakdown
@@ -121,7 +121,7 @@ def _in_groups(values: Floats, n: int) -> Floats:
     return _mean(np.moveaxis(padded.reshape(len(values), -1, n), 2, 0).reshape(n, -1)).reshape(len(values), -1)
 
 
-def working_spans(account: Account) -> tuple[Floats, Floats]:
+def working_spans(account: GpuTimeAccount) -> tuple[Floats, Floats]:
     """Find when each GPU begins to work and when it ends: unix s [n_gpus] each, NaN if it never works. A GPU works if it is
     at least half as active as it is on average in the bins in which it does anything."""
     activity, times = account.activity, account.breakdown.times

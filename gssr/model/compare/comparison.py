@@ -32,7 +32,7 @@ import numpy as np
 from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME, SCORE_INPUTS
 from gssr.model.analyze import Options
-from gssr.model.breakdown.categories import CATEGORIES, Category
+from gssr.model.breakdown.categories import CATEGORIES, LossCategory
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.compare.contrast import METRICS, told
 from gssr.model.compare.pairs import Pairs, pairs
@@ -70,7 +70,7 @@ KINDS: tuple[Kind, ...] = ("start-up", "steady", "recurring", "idle", "tail")
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FigureChange:
     """One number of both runs, ``a`` and ``b``, in its stored unit; None where unknown. ``difference`` = b - a, ``relative``
     = difference / a (None where a is 0); ``noise``: differences up to this say nothing, None where it can't be known.
     ``outcome`` is b's, compared with a."""
@@ -98,7 +98,7 @@ class PhaseTotal:
 class CategoryChange:
     """The shares (0-1) of the GPU time that a category has in both runs. ``error``: the errors of both shares together."""
 
-    category: Category
+    category: LossCategory
     before: float
     after: float
     error: float
@@ -125,8 +125,8 @@ class Comparison:
 
     a: Analysis
     b: Analysis
-    totals: dict[str, Change]
-    metrics: dict[str, Change]
+    totals: dict[str, FigureChange]
+    metrics: dict[str, FigureChange]
     phases: dict[Kind, tuple[PhaseTotal | None, PhaseTotal | None]]
     gained: tuple[Verdict, ...]
     lost: tuple[Verdict, ...]
@@ -137,7 +137,7 @@ class Comparison:
     breakdown: tuple[CategoryChange, ...] = ()
 
     @property
-    def score(self) -> Change:
+    def score(self) -> FigureChange:
         """The score's change."""
         return self.totals["score"]
 
@@ -203,10 +203,10 @@ def compared(analysis: Analysis) -> Analysis:
     return replace(analysis, gpu_series=kept, unevenness=None)
 
 
-def judged(name: str, a: float | None, b: float | None, noise: float | None) -> Change:
+def judged(name: str, a: float | None, b: float | None, noise: float | None) -> FigureChange:
     """A change with its outcome: unknown where a value or the noise is."""
     if a is None or b is None:
-        return Change(name, a, b, None, None, noise, "unknown")
+        return FigureChange(name, a, b, None, None, noise, "unknown")
     difference = b - a
     outcome: Outcome = "unknown"
     if noise is not None and abs(difference) <= noise:
@@ -215,10 +215,10 @@ def judged(name: str, a: float | None, b: float | None, noise: float | None) -> 
         sign = BETTER.get(name, 0) * (1 if difference > 0 else -1)
         neither: Outcome = "higher" if difference > 0 else "lower"
         outcome = "better" if sign > 0 else "worse" if sign < 0 else neither
-    return Change(name, a, b, difference, difference / a if a else None, noise, outcome)
+    return FigureChange(name, a, b, difference, difference / a if a else None, noise, outcome)
 
 
-def _totals(a: Analysis, b: Analysis, paired: Pairs | None) -> dict[str, Change]:
+def _totals(a: Analysis, b: Analysis, paired: Pairs | None) -> dict[str, FigureChange]:
     one, other = (_array(gpu.score for gpu in run.gpus) for run in (a, b))
     between = _between(one, other, paired)
     noise = _joined(between, _tenths_of_score(a, b))
@@ -241,7 +241,7 @@ def _totals(a: Analysis, b: Analysis, paired: Pairs | None) -> dict[str, Change]
     return found
 
 
-def _metric(name: str, a: Analysis, b: Analysis, paired: Pairs | None) -> Change:
+def _metric(name: str, a: Analysis, b: Analysis, paired: Pairs | None) -> FigureChange:
     runs = (a, b)
     means = [run.metrics[name].mean if name in run.metrics else None for run in runs]
     one, other = (_array(gpu.mean.get(name) for gpu in run.gpus) for run in runs)

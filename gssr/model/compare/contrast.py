@@ -73,7 +73,7 @@ def lowest(means: Means, metric: str) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ContrastLine:
     """One metric of both sides, in its stored unit; ``full`` fills its axis. ``points``: the difference as a share of
     ``full``; ``ratio``: own / job, None where the job's is below a hundredth of the full scale. ``large``: worth a look."""
 
@@ -92,14 +92,14 @@ LARGE_RATIO, LEAST_POINTS = 0.25, 0.02
 fiftieth of the full scale (thresholds of our own)."""
 
 
-def line(metric: str, own: float | None, job: float | None, full: float) -> Line:
+def line(metric: str, own: float | None, job: float | None, full: float) -> ContrastLine:
     """A metric's two values beside each other; see Line."""
     if own is None or job is None or full <= 0:
-        return Line(metric, own, job, full, None, None, False)
+        return ContrastLine(metric, own, job, full, None, None, False)
     points = (own - job) / full
     ratio = own / job if job >= 0.01 * full else None
     relative = abs(own - job) >= LARGE_RATIO * abs(job) and abs(points) >= LEAST_POINTS
-    return Line(metric, own, job, full, points, ratio, abs(points) >= LARGE_POINTS or relative)
+    return ContrastLine(metric, own, job, full, points, ratio, abs(points) >= LARGE_POINTS or relative)
 
 
 def measured(found: Contrast) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ class Calls(NamedTuple):
         return self.total_ns / self.n if self.n else None
 
 
-class Name(NamedTuple):
+class NameChange(NamedTuple):
     """A name of one of the tables NAMED in both traces; without any calls in ``a`` it is new, in ``b`` gone."""
 
     table: str
@@ -97,9 +97,9 @@ def _numbers(trace: TraceAnalysis) -> dict[tuple[str, str], float | None]:
     }
 
 
-def names(a: "ByName", b: "ByName") -> tuple[Name, ...]:
+def names(a: "ByName", b: "ByName") -> tuple[NameChange, ...]:
     """All names of both, those first whose time differs most."""
-    found = [Name(*key, a.get(key, Calls()), b.get(key, Calls())) for key in dict.fromkeys((*a, *b))]
+    found = [NameChange(*key, a.get(key, Calls()), b.get(key, Calls())) for key in dict.fromkeys((*a, *b))]
     return tuple(sorted(found, key=lambda each: (-abs(each.difference_ns), each.table, each.name)))
 
 

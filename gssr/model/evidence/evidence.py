@@ -27,7 +27,7 @@ METRICS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class SpaceCourse:
     """The space average in finer bins: ``width`` seconds each from ``start`` (unix s); ``values`` by metric [n_instants],
     NaN without samples; over ``n_gpus`` of the GPUs."""
 
@@ -71,7 +71,7 @@ class Evidence:
     n_rows: Ints
     first_time: Floats
     last_time: Floats
-    course: Course
+    course: SpaceCourse
     host: Mapping[str, Floats]
     workload: Mapping[str, Floats]
     peaks: Peaks | None
@@ -146,7 +146,7 @@ def evidence_of(
         n_rows=counted.n_rows,
         first_time=counted.first_time,
         last_time=counted.last_time,
-        course=Course(bins.start, bins.width, {name: over_gpus(grids[name]) for name in known}, len(gpus)),
+        course=SpaceCourse(bins.start, bins.width, {name: over_gpus(grids[name]) for name in known}, len(gpus)),
         host={},
         workload={},
         peaks=_peaks(gpus),
@@ -272,9 +272,9 @@ def _means_within(series: Mapping[str, Float32s], part: Window, n_gpus: int) -> 
     return Means(tuple(series), *part, np.reshape(n, shape), np.reshape(total, shape))
 
 
-def _course(course: Course, part: Window) -> Course:
+def _course(course: SpaceCourse, part: Window) -> SpaceCourse:
     n = len(next(iter(course.values.values()), ()))
     first = min(max(round((part.start - course.start) / course.width), 0), n)
     last = max(min(round((part.end - course.start) / course.width), n), first)
     values = {name: series[first:last] for name, series in course.values.items()}
-    return Course(course.start + first * course.width, course.width, values, course.n_gpus)
+    return SpaceCourse(course.start + first * course.width, course.width, values, course.n_gpus)

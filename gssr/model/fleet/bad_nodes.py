@@ -61,7 +61,7 @@ class BadNode(NamedTuple):
     verdicts: dict[str, int]
 
 
-class Effect(NamedTuple):
+class NodeEffect(NamedTuple):
     """How a node differs, as a logarithm: the median of ``values``, one a job, and whether it stands ``apart``."""
 
     median: float
@@ -81,7 +81,7 @@ def against_others(values: Floats) -> Floats:
     return np.asarray(logs - others, np.float64)
 
 
-def effects(values: Mapping[str, Sequence[float]]) -> dict[str, Effect]:
+def effects(values: Mapping[str, Sequence[float]]) -> dict[str, NodeEffect]:
     """How each node differs, from one value a job (``against_others``) by node; nodes with fewer than FEWEST_JOBS, and all
     where there are fewer than FEWEST_OTHERS others, are left out."""
     arrays = {node: np.array(own, np.float64) for node, own in values.items() if len(own) >= FEWEST_JOBS}
@@ -94,7 +94,8 @@ def effects(values: Mapping[str, Sequence[float]]) -> dict[str, Effect]:
     limit = np.maximum(LEAST, _SPREADS * _spread(medians)) + _ERRORS * errors
     apart = np.abs(medians - middle) >= limit
     return {
-        node: Effect(float(medians[at] - middle), bool(apart[at]), own) for at, (node, own) in enumerate(arrays.items())
+        node: NodeEffect(float(medians[at] - middle), bool(apart[at]), own)
+        for at, (node, own) in enumerate(arrays.items())
     }
 
 
@@ -151,11 +152,11 @@ def bad_nodes(runs: Iterable[tuple[str, RunFigures]]) -> list[BadNode]:
     return sorted(found, key=lambda each: (-each.n_jobs * each.share, each.node))
 
 
-def _ratio(effect: Effect | None) -> float | None:
+def _ratio(effect: NodeEffect | None) -> float | None:
     return None if effect is None else float(np.exp(effect.median))
 
 
-def _kind(clock: Effect | None, activity: Effect | None, power: Effect | None) -> Kind | None:
+def _kind(clock: NodeEffect | None, activity: NodeEffect | None, power: NodeEffect | None) -> Kind | None:
     """What is wrong with a node, if anything. A faster one is less busy as well: it does not take less power."""
     if clock is not None and clock.apart and clock.median < 0:
         return "slow_clock"

@@ -23,7 +23,7 @@ from gssr.model.statistics.balance import imbalance
 from gssr.model.statistics.unmeasured import unmeasured_seconds
 from gssr.model.verdicts import judge_window
 from gssr.model.verdicts.rules import TABLE
-from gssr.model.verdicts.table import Table
+from gssr.model.verdicts.table import RuleTable
 from gssr.model.window import extent
 from gssr.score import score_of_means
 from gssr.store.format.layout import FIELDS, Layout
@@ -202,7 +202,7 @@ class RunFigures(NamedTuple):
         return shown_job(self.job_id, self.array_job_id, self.array_task_id)
 
 
-def figures(reader: RunReader, file: str, verdicts: bool = False, rules: Table = TABLE) -> RunFigures:
+def figures(reader: RunReader, file: str, verdicts: bool = False, rules: RuleTable = TABLE) -> RunFigures:
     """The figures of a run of the recording ``file``. ``verdicts``: judge it as well, by ``rules``, which takes several
     times as long."""
     run, (start, end) = reader.run, extent(reader)
@@ -250,7 +250,7 @@ def figures(reader: RunReader, file: str, verdicts: bool = False, rules: Table =
     )
 
 
-def _judged(reader: RunReader, rules: Table, gpu_hours: float) -> dict[str, Any]:
+def _judged(reader: RunReader, rules: RuleTable, gpu_hours: float) -> dict[str, Any]:
     """Verdicts, the step's length, and the ``gpu_hours`` by category."""
     judgement = judge_window(reader, np.arange(len(reader.gpus)), ALL_TIME, rules).in_all()
     held = tuple(Held(verdict.code, verdict.gpus) for verdict in judgement.verdicts)

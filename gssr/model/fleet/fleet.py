@@ -21,7 +21,7 @@ from gssr.model.fleet.bad_nodes import BadNode, bad_nodes
 from gssr.model.fleet.figures import COMMON, GpuFigures, RunFigures, figures
 from gssr.model.fleet.index import ENDED, digest, kept, rows_of
 from gssr.model.verdicts.rules import TABLE
-from gssr.model.verdicts.table import Table
+from gssr.model.verdicts.table import RuleTable
 from gssr.model.window import extent
 from gssr.store.index import Index, Rows, state
 from gssr.store.liveness import silent_seconds
@@ -46,7 +46,7 @@ class _Portions(NamedTuple):
     share: list[float] | float = 1.0
 
 
-class Group(NamedTuple):
+class RunGroup(NamedTuple):
     """Runs, or GPUs of runs, that have something in common: sums over them, in h and J; None where no run knows.
 
     ``score`` is the mean of their scores by GPU-hours, over the ``scored_gpu_hours``, so that ``wasted_gpu_hours`` =
@@ -157,7 +157,7 @@ def is_by_cause(by: str | None) -> bool:
     return by in (CAUSE, ALIAS_OF_CAUSE)
 
 
-def groups(runs: Sequence[RunFigures], by: str, sort: str = "wasted") -> list[Group]:
+def groups(runs: Sequence[RunFigures], by: str, sort: str = "wasted") -> list[RunGroup]:
     """The runs grouped by one of BY, by CAUSE or its alias, sorted by one of SORTS; of equals the name decides, and what is
     unknown comes last."""
     field, falling = SORTS[sort]
@@ -176,7 +176,7 @@ def hours_by_category(runs: Sequence[RunFigures]) -> dict[str, float] | None:
     return {each.name: math.fsum(hours) for each, hours in zip(CATEGORIES, zip(*judged, strict=True), strict=True)}
 
 
-def _causes(runs: Sequence[RunFigures]) -> list[Group]:
+def _causes(runs: Sequence[RunFigures]) -> list[RunGroup]:
     """Divide the GPU-hours of the runs that were judged into what was lost, by category; the computing, and the time outside
     the work. They add up to all of them. Of a loss all hours are wasted, of the others none; the score and energy of a run
     can't be divided so."""
@@ -191,22 +191,22 @@ def _causes(runs: Sequence[RunFigures]) -> list[Group]:
             hours[key] += value
             n_runs[key] += value > 0 and value >= LEAST_SHARE_OF_CAUSE * run.gpu_hours
     return [
-        Group(key, n_runs[key], own, 0.0, None, own if is_loss[key] else 0.0, *[None] * 6)
+        RunGroup(key, n_runs[key], own, 0.0, None, own if is_loss[key] else 0.0, *[None] * 6)
         for key, own in hours.items()
         if own > 0
     ]
 
 
-def together(runs: Sequence[RunFigures]) -> Group:
+def together(runs: Sequence[RunFigures]) -> RunGroup:
     """All of them as one group."""
     found = _summed(_Portions([""] * len(runs), list(range(len(runs))), runs))
-    return found[0] if found else Group("", 0, 0.0, 0.0, *[None] * 8)
+    return found[0] if found else RunGroup("", 0, 0.0, 0.0, *[None] * 8)
 
 
 _COMMON = tuple(column.name for column in COMMON)
 
 
-def _summed(portions: _Portions) -> list[Group]:
+def _summed(portions: _Portions) -> list[RunGroup]:
     """The sums of each group, in the order in which they come first."""
     if not portions.keys:
         return []
@@ -229,7 +229,7 @@ def _summed(portions: _Portions) -> list[Group]:
     n_runs = np.bincount(np.unique(group * n_all + portions.of) // n_all, minlength=len(places)).tolist()
     imbalance = sums.get("imbalance_gpu_hours", [None] * len(places))
     return [
-        Group(
+        RunGroup(
             key=key,
             n_runs=n_runs[at],
             gpu_hours=sums["gpu_hours"][at] or 0.0,
@@ -355,16 +355,16 @@ _LONG_LOST = 86400.0
 """Seconds after which a run that is lost will hardly come back: it may be kept."""
 
 
-class Request(NamedTuple):
+class FleetRequest(NamedTuple):
     """What to read of every recording: runs that began at ``since`` (unix s) or later, None for all; whether to judge them,
     and by which rules."""
 
     since: float | None = None
     verdicts: bool = False
-    rules: Table = TABLE
+    rules: RuleTable = TABLE
 
 
-ALL = Request()
+ALL = FleetRequest()
 
 
 class Fleet(NamedTuple):
@@ -387,7 +387,7 @@ class _Read(NamedTuple):
 
 def read_fleet(
     names: Sequence[str],
-    request: Request = ALL,
+    request: FleetRequest = ALL,
     progress: Callable[[float], None] = lambda _: None,
     index: Index | None = None,
 ) -> Fleet:
@@ -408,7 +408,7 @@ def read_fleet(
     return Fleet(tuple(runs.values()), len(names), tuple(unreadable), tuple(copies))
 
 
-def _with_index(names: Sequence[str], request: Request, index: Index) -> Iterator[_Read]:
+def _with_index(names: Sequence[str], request: FleetRequest, index: Index) -> Iterator[_Read]:
     """Of each recording, in their order. Of those that are kept all runs are read, whenever they began."""
     rules = digest(request.rules)
     known = kept(index, index.known(names), rules if request.verdicts else None)
@@ -428,7 +428,7 @@ def _with_index(names: Sequence[str], request: Request, index: Index) -> Iterato
     index.keep(fresh)
 
 
-def _all(names: Sequence[str], request: Request) -> Iterator[_Read]:
+def _all(names: Sequence[str], request: FleetRequest) -> Iterator[_Read]:
     """Of each recording, in their order."""
     n = min(len(os.sched_getaffinity(0)), MOST_PROCESSES, len(names) // PER_PROCESS)
     if n <= 1:
@@ -446,7 +446,7 @@ def _all(names: Sequence[str], request: Request) -> Iterator[_Read]:
         yield from _one_by_one(names[done:], request)
 
 
-def _one_by_one(names: Sequence[str], request: Request) -> Iterator[_Read]:
+def _one_by_one(names: Sequence[str], request: FleetRequest) -> Iterator[_Read]:
     """The same where one of them kills the process that reads it."""
     from concurrent.futures.process import BrokenProcessPool
 
@@ -470,7 +470,7 @@ def _leave_interrupts_to_the_parent() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _read(name: str, request: Request) -> _Read:
+def _read(name: str, request: FleetRequest) -> _Read:
     runs: list[RunFigures] = []
     try:
         before = state(name)

@@ -13,7 +13,7 @@ from typing import Any
 
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.fleet.figures import GPU_COLUMNS, RUN_COLUMNS, GpuFigures, Held, RunFigures
-from gssr.model.verdicts.table import Table
+from gssr.model.verdicts.table import RuleTable
 from gssr.store.format.schema import STATES, Column
 from gssr.store.index import Index, Rows
 
@@ -39,7 +39,7 @@ TABLES = {
 ENDED = frozenset(STATES) - {"running"}
 
 
-def digest(rules: Table) -> str:
+def digest(rules: RuleTable) -> str:
     """What tells rules apart."""
     return sha256(repr(rules).encode()).hexdigest()[:16]
 

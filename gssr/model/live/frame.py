@@ -15,7 +15,7 @@ from gssr.model.traces.as_metrics import Level, LevelName
 from gssr.model.traces.nesting import Lanes
 from gssr.model.traces.part import NOTHING, Only
 from gssr.model.traces.results import TraceAnalysis
-from gssr.model.verdicts.table import Table
+from gssr.model.verdicts.table import RuleTable
 from gssr.store.format.rank_ends import RankEnd
 from gssr.store.format.rows import Event, Gpu, GpuProcess, Run
 from gssr.traces.timeline import Timeline as Trace
@@ -56,7 +56,7 @@ class Query:
     rows: int = 0
     grouped: bool = True
     energy: bool = False
-    causes: Table | None = None
+    causes: RuleTable | None = None
     beside: bool = False
     score_columns: int = 0
     level: LevelName | None = None

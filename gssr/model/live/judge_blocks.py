@@ -12,11 +12,11 @@ from dataclasses import replace
 import numpy as np
 
 from gssr.arrays import Ints
-from gssr.model.evidence.evidence import Course, Evidence, over_gpus
+from gssr.model.evidence.evidence import Evidence, SpaceCourse, over_gpus
 from gssr.model.live.frame import Frame
 from gssr.model.results import Abstention, Judgement
 from gssr.model.verdicts import judge
-from gssr.model.verdicts.table import Table
+from gssr.model.verdicts.table import RuleTable
 
 TOLD = (
     "gpus_unused", "hang", "start_up", "tear_down", "late_start", "early_end", "throttled_thermal",
@@ -28,7 +28,7 @@ SEEN_IN_PART = ("hang", "throttled_thermal")
 LATER = "known after the run: the live blocks by which this many ranks are followed do not show it"
 
 
-def judge_blocks(frame: Frame, table: Table) -> Judgement:
+def judge_blocks(frame: Frame, table: RuleTable) -> Judgement:
     """What the rules say of the frame's window. The frame's metric is what tells work from waiting
     (gssr.metrics.DETECTION_METRICS)."""
     gpus = np.array(frame.query.gpus or range(frame.n_gpus), np.int64)
@@ -65,7 +65,7 @@ def _evidence(frame: Frame, gpus: Ints) -> Evidence:
         n_rows=np.isfinite(values).sum(axis=1),
         first_time=np.full(len(gpus), np.nan),
         last_time=frame.last_time[gpus],
-        course=Course(grid.start, grid.width, {grid.metric: over_gpus(values)}, len(gpus)),
+        course=SpaceCourse(grid.start, grid.width, {grid.metric: over_gpus(values)}, len(gpus)),
         host={},
         workload={},
         peaks=None,

@@ -24,7 +24,7 @@ from gssr.model.traces.lengths import (
     NO_STATISTICS,
     Key,
     Lengths,
-    Statistics,
+    LengthStatistics,
     lengths_of,
     one_table,
     statistics,
@@ -32,7 +32,7 @@ from gssr.model.traces.lengths import (
     without_running_numbers,
 )  # fmt: skip
 from gssr.model.traces.messages import all_collectives, both, collectives_of, exchange_of
-from gssr.model.traces.part import Part, are, part_of
+from gssr.model.traces.part import TracePiece, are, part_of
 from gssr.model.traces.point_to_point import point_to_point
 from gssr.model.traces.results import (
     BINS,
@@ -51,8 +51,8 @@ from gssr.model.traces.rules import TABLE, judge_trace
 from gssr.model.traces.segments import common, in_parts, stretches, subsets, union
 from gssr.model.traces.steps import steps, steps_of
 from gssr.model.traces.waits import CoveredTimes, beside, call_totals
-from gssr.model.traces.window import WHOLE, Wanted, tracks_of, window_of
-from gssr.model.verdicts.table import Table
+from gssr.model.traces.window import WHOLE, TraceSelection, tracks_of, window_of
+from gssr.model.verdicts.table import RuleTable
 from gssr.traces.join import booted_apart
 from gssr.traces.timeline import BUSY, OPERATIONS, Category, Clock, Counter, Kind, Timeline, Track
 
@@ -76,7 +76,7 @@ def analyze_timeline(
     tracks: Sequence[int] | Ints | None = None,
     names: Sequence[int] | Ints | None = None,
     like_hta: bool = False,
-    rules: Table = TABLE,
+    rules: RuleTable = TABLE,
     tables: Collection[str] | None = None,
     own: Sequence[Custom] = (),
 ) -> TraceAnalysis:
@@ -141,7 +141,8 @@ def _asks(tables: Collection[str] | None, *names: str) -> bool:
 
 
 def analyze_timelines(
-    timelines: Iterable[Timeline], wanted: Wanted = WHOLE, rules: Table = TABLE, tables: Collection[str] | None = None
+    timelines: Iterable[Timeline], wanted: TraceSelection = WHOLE, rules: RuleTable = TABLE,
+    tables: Collection[str] | None = None
 ) -> TraceAnalysis:  # fmt: skip
     """What is wanted of the ranks of one run, each taken when it is its turn; times count from the zero of the first. Ranks
     that have nothing of it are left out. Raises ValueError, a sentence, where none has."""
@@ -155,7 +156,10 @@ def analyze_timelines(
 
 
 def analyze_ranks(
-    timelines: Iterable[Timeline], wanted: Wanted = WHOLE, rules: Table = TABLE, tables: Collection[str] | None = None
+    timelines: Iterable[Timeline],
+    wanted: TraceSelection = WHOLE,
+    rules: RuleTable = TABLE,
+    tables: Collection[str] | None = None,
 ) -> Iterator[tuple[int | None, TraceAnalysis]]:
     """The same of each rank alone (None where it is not told), in the order of the files. Times count from the zero of each
     rank's file. Raises ValueError, a sentence, where none has anything of what is wanted."""
@@ -163,7 +167,7 @@ def analyze_ranks(
 
 
 def _parts(
-    timelines: Iterable[Timeline], wanted: Wanted, rules: Table, tables: Collection[str] | None,
+    timelines: Iterable[Timeline], wanted: TraceSelection, rules: RuleTable, tables: Collection[str] | None,
     there: dict[Track, None], by_rank: bool,
 ) -> Iterator[tuple[int | None, TraceAnalysis]]:  # fmt: skip
     """What is wanted of each timeline, or ``by_rank`` of each of its ranks; ``there`` gets all GPUs."""
@@ -210,7 +214,7 @@ def _ranks_of(timeline: Timeline, tracks: Ints | None) -> list[tuple[int | None,
 
 
 def combined(
-    parts: Iterable[TraceAnalysis], rules: Table | None = TABLE, known: Iterable[Track] = ()
+    parts: Iterable[TraceAnalysis], rules: RuleTable | None = TABLE, known: Iterable[Track] = ()
 ) -> TraceAnalysis:  # fmt: skip
     """All of them as one, each taken when it is its turn: what stays of a file are its GPUs and their table of kernels, its
     longest gaps, its steps and counts of lengths (gssr.model.traces.lengths). Times are moved to the zero of the first where
@@ -359,7 +363,7 @@ def _with_outside(trace: TraceAnalysis) -> TraceAnalysis:
 class _WorkByGpu:
     """The rows of each GPU among those of all (``links``)."""
 
-    def __init__(self, part: Part, links: Links) -> None:
+    def __init__(self, part: TracePiece, links: Links) -> None:
         self._links = links
         gpu = part.gpu_of[part.timeline.intervals.track[links.rows]] if len(part.gpus) > 1 else None
         self._order = None if gpu is None else np.argsort(gpu, kind="stable")
@@ -373,7 +377,7 @@ class _WorkByGpu:
         return Links(self._links.rows[own], self._links.call[own])
 
 
-def _described(part: Part, longest: Sequence[idling.Idle], work_of: _WorkByGpu) -> list[Gap]:
+def _described(part: TracePiece, longest: Sequence[idling.Idle], work_of: _WorkByGpu) -> list[Gap]:
     """The longest gaps of all GPUs, of whose longest gaps these are: only those that are kept are described, which means to
     look at what every thread did."""
     length = np.concatenate([np.empty(0, np.int64), *(idle.length for idle in longest)])
@@ -398,7 +402,7 @@ class _OfGpu(NamedTuple):
 
 
 def _of_gpu(
-    part: Part, gpu: int, links: Links, covered: CoveredTimes, own_steps: Ints, of_two: Flags | None,
+    part: TracePiece, gpu: int, links: Links, covered: CoveredTimes, own_steps: Ints, of_two: Flags | None,
     calls: HostCalls | None,
 ) -> _OfGpu:  # fmt: skip
     """Gone through in parts between which the GPU was idle, whose figures add up. What is on it and of no type, as
@@ -460,7 +464,7 @@ def _of_gpu(
 _TYPED = (Category.COMPUTE, Category.COMMUNICATION, Category.COPY)
 
 
-def _holds(part: Part, links: Links, own_steps: Ints) -> frozenset[str]:
+def _holds(part: TracePiece, links: Links, own_steps: Ints) -> frozenset[str]:
     """See TraceAnalysis."""
     kinds = part.by_kind.n > 0
     there = {
@@ -481,7 +485,9 @@ def _holds(part: Part, links: Links, own_steps: Ints) -> frozenset[str]:
     return frozenset(name for name, yes in there.items() if yes)
 
 
-def _lengths(part: Part, links: Links, tables: Collection[str] | None) -> tuple[dict[str, Lengths], Statistics]:
+def _lengths(
+    part: TracePiece, links: Links, tables: Collection[str] | None
+) -> tuple[dict[str, Lengths], LengthStatistics]:
     """The tables of lengths, and that of kernels by rank. Of copies by size only those whose size is known."""
     own, names, length = part.timeline.intervals, part.timeline.names, part.length
     n_types = len(Category)
@@ -561,7 +567,7 @@ def _lengths(part: Part, links: Links, tables: Collection[str] | None) -> tuple[
 
 
 def _own_metrics(
-    timeline: Timeline, part: Part, tracks: Sequence[int] | Ints | None, own: Sequence[Custom]
+    timeline: Timeline, part: TracePiece, tracks: Sequence[int] | Ints | None, own: Sequence[Custom]
 ) -> tuple[OwnMetric, ...]:
     """Of each GPU, or else each thread, that such names are on."""
     found, there = [], gpus_of(timeline.tracks)
@@ -583,7 +589,7 @@ def _own_metrics(
     return tuple(found)
 
 
-def _counter(part: Part, counter: Counter, gpus: Sequence[Track | None]) -> CounterSummary | None:
+def _counter(part: TracePiece, counter: Counter, gpus: Sequence[Track | None]) -> CounterSummary | None:
     """What a series held in the window; None where it had no value there."""
     inside = slice(None) if part.whole else slice(*np.searchsorted(counter.time, part.window))
     time, value = counter.time[inside], counter.value[inside]

@@ -11,7 +11,7 @@ from gssr.arrays import Flags, Floats, Ints
 from gssr.metrics import OF_COUNTER, OF_NAME, OF_OWN
 from gssr.model.custom_metrics import Custom, Term, custom, fitting
 from gssr.model.results import Means
-from gssr.model.traces.cells import ByOwner, Pieces, cells
+from gssr.model.traces.cells import ByOwner, CellPieces, cells
 from gssr.model.traces.gpu_names import MOST_INDEX, gpus_of, names_of
 from gssr.model.traces.launches import links_of
 from gssr.model.traces.nesting import nesting
@@ -97,8 +97,8 @@ class Level:
         self._tracks = tracks
         self._key = key
         self._spans = spans
-        self._layers: dict[str, Pieces] = {}
-        self._asked: tuple[object, dict[int, tuple[Pieces, Floats]]] = None, {}
+        self._layers: dict[str, CellPieces] = {}
+        self._asked: tuple[object, dict[int, tuple[CellPieces, Floats]]] = None, {}
         """What was asked for last of all layers, and what each had in it, by its identity."""
         self.own: tuple[Custom, ...] = ()
         """Metrics of one's own, which are shown where there is anything of them."""
@@ -163,7 +163,7 @@ class Level:
         owner = self.owner_of.astype(np.int32)[own.track[places]]
         return ByOwner(own.start[places], own.length[places], owner, len(self.gpus))
 
-    def layer(self, name: str) -> Pieces:
+    def layer(self, name: str) -> CellPieces:
         """The pieces of one name."""
         if name not in self._layers:
             if name.startswith(OF_NAME):
@@ -184,7 +184,7 @@ class Level:
         """The rows last as long as those of another level of the same tracks."""
         self._layers["time"] = other.layer("time")
 
-    def _time_of(self, spans: "Level") -> Pieces:
+    def _time_of(self, spans: "Level") -> CellPieces:
         """Of each row that of the row it belongs to."""
         whole, parent = spans.layer("time"), np.full(len(self.gpus), -1, np.int64)
         tracks = np.flatnonzero(self.owner_of >= 0)
@@ -193,9 +193,9 @@ class Level:
         at[whole.owner] = np.arange(len(whole.owner))
         found, owner = at[parent], np.arange(len(self.gpus), dtype=np.int32)
         found, owner = found[found >= 0], owner[found >= 0]
-        return Pieces(whole.start[found], whole.end[found], owner)
+        return CellPieces(whole.start[found], whole.end[found], owner)
 
-    def _unions(self) -> dict[str, Pieces]:
+    def _unions(self) -> dict[str, CellPieces]:
         places, by_owner = self._busy
         own, order = self._timeline.intervals, by_owner.order
         at = order if isinstance(places, slice) else places[order]
@@ -221,10 +221,10 @@ class Level:
             found[name] = _cut(found[name], begin, end)
         if self._spans is None:
             n = len(self.gpus) if end > begin else 0
-            found["time"] = Pieces(np.full(n, begin), np.full(n, end), np.arange(n, dtype=np.int32))
+            found["time"] = CellPieces(np.full(n, begin), np.full(n, end), np.arange(n, dtype=np.int32))
         return found
 
-    def _worked(self, busy: Pieces) -> tuple[int, int]:
+    def _worked(self, busy: CellPieces) -> tuple[int, int]:
         """From the first start to the last end of the work of all rows: the time that each has, so that one which begins
         late or ends early is idle meanwhile. Rows of other levels have the time of those they belong to."""
         if self._spans is not None:
@@ -232,7 +232,7 @@ class Level:
             return (int(time.start[0]), int(time.end[0])) if len(time.start) else (0, 0)
         return (int(busy.start.min()), int(busy.end.max())) if len(busy.start) else (0, 0)
 
-    def _innermost(self) -> dict[str, Pieces]:
+    def _innermost(self) -> dict[str, CellPieces]:
         """What each category has of a thread's time where nothing lies within: an interval, less those that lie in it."""
         own, (places, by_owner) = self._timeline.intervals, self._busy
         start, owner = own.start[places], self.owner_of.astype(np.int32)[own.track[places]]
@@ -252,7 +252,7 @@ class Level:
             order = np.argsort(start[at], kind="stable")
             sign = np.repeat(np.array([1, -1], np.int8), [len(plus), len(minus)])[order]
             at = at[order]
-            found[name] = Pieces(start[at], end[at], owner[at], sign)
+            found[name] = CellPieces(start[at], end[at], owner[at], sign)
         return found
 
     def _of_names(self, wanted: Flags) -> Ints:
@@ -419,19 +419,19 @@ def _begun(
     return np.bincount(cell[seen], by, n_lines * n).reshape(n_lines, n).astype(np.float64)
 
 
-def _spans_of(covered: Pieces) -> Pieces:
+def _spans_of(covered: CellPieces) -> CellPieces:
     """From each owner's first start to its last end, of pieces owner by owner."""
     first = np.flatnonzero(np.append(True, covered.owner[1:] != covered.owner[:-1]))[: len(covered.owner)]
     start, end = covered.start[first], covered.end[np.append(first[1:], len(covered.owner))[: len(first)] - 1]
     some = end > start
-    return Pieces(start[some], end[some], covered.owner[first][some])
+    return CellPieces(start[some], end[some], covered.owner[first][some])
 
 
-def _cut(pieces: Pieces, begin: int, end: int) -> Pieces:
+def _cut(pieces: CellPieces, begin: int, end: int) -> CellPieces:
     """What of them lies between these times."""
     start, stop = np.maximum(pieces.start, begin), np.minimum(pieces.end, end)
     some = stop > start
-    return Pieces(start[some], stop[some], pieces.owner[some])
+    return CellPieces(start[some], stop[some], pieces.owner[some])
 
 
 class Group(Level):
@@ -450,7 +450,7 @@ class Group(Level):
         found[self._base.owner_of[tracks]] = self.owner_of[tracks]
         return found
 
-    def layer(self, name: str) -> Pieces:
+    def layer(self, name: str) -> CellPieces:
         """Those of the base."""
         return self._base.layer(name)
 

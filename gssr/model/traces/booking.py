@@ -9,7 +9,7 @@ from gssr.arrays import Flags, Ints
 from gssr.model.traces import idle as idling
 from gssr.model.traces.gpu_book import DECIDED, GpuBook, book_bins
 from gssr.model.traces.launches import Links
-from gssr.model.traces.part import Part, counted
+from gssr.model.traces.part import TracePiece, counted
 from gssr.model.traces.segments import NONE, Segments, common, covered_by, stretches, union, without
 from gssr.model.traces.waits import BLOCKING, LOADER
 from gssr.traces.timeline import OPERATIONS, Category, Kind
@@ -30,7 +30,7 @@ class HostCalls(NamedTuple):
     waits: Ints
 
 
-def host_calls(part: Part) -> HostCalls:
+def host_calls(part: TracePiece) -> HostCalls:
     """Find the calls that say why a thread launches nothing."""
     reads = (part.named(LOADER.search, Kind.CPU_OP, Kind.RANGE, Kind.PYTHON), part.named(_READS_FILES.search, Kind.OS))
     waits = (
@@ -40,7 +40,7 @@ def host_calls(part: Part) -> HostCalls:
     return HostCalls(np.sort(np.concatenate(reads)), np.sort(np.concatenate(waits)))
 
 
-def book_gpu(part: Part, links: Links, calls: HostCalls) -> GpuBook:
+def book_gpu(part: TracePiece, links: Links, calls: HostCalls) -> GpuBook:
     """Book the time of the GPU whose work ``links`` are. Its work is gone through in stretches between which it is idle."""
     own = part.timeline.intervals
     begin, stop = part.window
@@ -102,7 +102,7 @@ def _split_gaps(
 class _Host:
     """When the threads that launch a GPU's work read or load data, and when they wait for GPUs or other processes."""
 
-    def __init__(self, part: Part, links: Links, calls: HostCalls) -> None:
+    def __init__(self, part: TracePiece, links: Links, calls: HostCalls) -> None:
         own = part.timeline.intervals
         launches = counted(own.track, len(part.timeline.tracks), links.call[links.call >= 0]) > 0
 
@@ -112,19 +112,19 @@ class _Host:
         self.reads, self.waits = covered(calls.reads), covered(calls.waits)
 
 
-def _extent_of_kernels(part: Part, rows: Ints) -> tuple[int, int] | None:
+def _extent_of_kernels(part: TracePiece, rows: Ints) -> tuple[int, int] | None:
     kernels = rows[~_is_host_copy(part, rows)]
     rows = kernels if len(kernels) else rows
     return part.extent(rows) if len(rows) else None
 
 
-def _communicates(part: Part, rows: Ints) -> Flags:
+def _communicates(part: TracePiece, rows: Ints) -> Flags:
     own = part.timeline.intervals
     between = (own.kind[rows] == Kind.MEMCPY) & (own.operation[rows] == _BETWEEN_GPUS)
     return np.asarray((part.category[rows] == Category.COMMUNICATION) | between, np.bool_)
 
 
-def _is_host_copy(part: Part, rows: Ints) -> Flags:
+def _is_host_copy(part: TracePiece, rows: Ints) -> Flags:
     """Flag copies from or to the host: those within a GPU and sets are its own work."""
     own = part.timeline.intervals
     is_copy = (own.kind[rows] == Kind.MEMCPY) | (own.kind[rows] == Kind.MEMSET)
@@ -150,7 +150,7 @@ def _joined(parts: list[Segments]) -> Segments:
     return Segments(*map(np.concatenate, zip(NONE, *parts, strict=True))).some
 
 
-def _by_name(part: Part, rows: Ints) -> dict[str, Segments]:
+def _by_name(part: TracePiece, rows: Ints) -> dict[str, Segments]:
     """The times of kernels by their name, ascending by start."""
     name = part.timeline.intervals.name[rows]
     return {part.timeline.names[code]: Segments(*part.times(rows[name == code])) for code in np.unique(name).tolist()}

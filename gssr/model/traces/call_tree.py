@@ -14,7 +14,7 @@ import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
 from gssr.model.traces.nesting import nesting
-from gssr.model.traces.part import Part
+from gssr.model.traces.part import TracePiece
 from gssr.traces.timeline import Category, Kind, Profile, Timeline, Track
 
 _NUMBER = re.compile(r"[\W_]*\d+$")
@@ -40,7 +40,7 @@ _ROUNDING = 1e-9
 """A difference below 0 of no more than this share of what it was taken from comes of rounding."""
 
 
-class Metric(NamedTuple):
+class CallMetric(NamedTuple):
     """What is counted; times are in ns, whatever the file has. ``combine``: how the values of several ranks become one."""
 
     name: str
@@ -66,7 +66,7 @@ class CallTree:
     parent: Ints
     depth: Ints
     places: tuple[Track, ...]
-    metrics: tuple[Metric, ...]
+    metrics: tuple[CallMetric, ...]
     make: Callable[[str], Values]
     _made: dict[str, Values] = field(default_factory=dict)
 
@@ -110,7 +110,7 @@ def places_text(tree: CallTree) -> str:
     return f"{n:,} {tree.noun}{'' if n == 1 else 's'}"
 
 
-def tree_of(part: Part, steps: Sequence[int] | Ints = ()) -> CallTree | None:
+def tree_of(part: TracePiece, steps: Sequence[int] | Ints = ()) -> CallTree | None:
     """None where nothing was called, or where nearly every call has a name and a thread of its own. The rows that are
     ``steps`` are calls of one name, whatever their numbers."""
     profile = part.timeline.profile
@@ -149,7 +149,8 @@ def _of_profile(timeline: Timeline, profile: Profile) -> CallTree:
 
     depth = _depths(profile.parent)
     metrics = tuple(
-        Metric(each.name, each.title, "ns" if each.unit in _NS else each.unit, each.combine) for each in profile.metrics
+        CallMetric(each.name, each.title, "ns" if each.unit in _NS else each.unit, each.combine)
+        for each in profile.metrics
     )
     paradigm = tuple(_paradigm(name, role in _WORK) for name, role in zip(profile.paradigm, profile.role, strict=True))
     return CallTree(tuple(names), paradigm, profile.parent, depth, places, metrics, make)
@@ -216,7 +217,7 @@ def _without_callees(values: Floats, parent: Ints, depth: Ints) -> Floats:
 # Of what lies within what
 
 
-def _of_intervals(part: Part, steps: Sequence[int] | Ints) -> CallTree | None:
+def _of_intervals(part: TracePiece, steps: Sequence[int] | Ints) -> CallTree | None:
     own, tracks = part.timeline.intervals, part.timeline.tracks
     on_stream = np.array([track.kind == "gpu_stream" for track in tracks], np.bool_)
     of_score_p = all(source.format == "otf2" for source in part.timeline.sources)
@@ -280,7 +281,7 @@ def _counted(
         TIME: Values(time, _without_callees(time, parent, depth)),
         VISITS: Values(with_callees(visits, parent, depth), visits),
     }
-    metrics = (Metric(TIME, "Time", "ns"), Metric(VISITS, "Visits", "occ"))
+    metrics = (CallMetric(TIME, "Time", "ns"), CallMetric(VISITS, "Visits", "occ"))
     return CallTree(names, paradigm, parent, depth, places, metrics, made.__getitem__)
 
 

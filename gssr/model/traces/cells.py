@@ -21,7 +21,7 @@ _AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
-class Pieces:
+class CellPieces:
     """Stretches of time [n] from ``start`` to ``end`` (ns), each of an ``owner``, from 0 on. ``sign`` [n]: -1 for what is to
     be taken away; None where nothing is. ``reach`` [n]: the last end up to each one, of pieces that ascend by start; None
     where they don't."""
@@ -32,14 +32,14 @@ class Pieces:
     sign: NDArray[np.int8] | None = None
     reach: Ints | None = None
 
-    def in_time(self) -> "Pieces":
+    def in_time(self) -> "CellPieces":
         """The same, ascending by start: what a zoom needs is found at once."""
         if self.reach is not None:
             return self
         order = np.argsort(self.start, kind="stable")
         start, end, owner = self.start[order], self.end[order], self.owner[order]
         sign = None if self.sign is None else self.sign[order]
-        return Pieces(start, end, owner, sign, np.maximum.accumulate(end) if len(end) else end)
+        return CellPieces(start, end, owner, sign, np.maximum.accumulate(end) if len(end) else end)
 
     def between(self, begin: int, end: int) -> slice:
         """Where to look for what reaches into this time."""
@@ -77,14 +77,14 @@ class ByOwner:
         self._by = np.arange(n_owners) % at_once * shift - zero
         """[n_owners]: shifts all by their owners, so that one running maximum serves all, as far as numbers reach."""
 
-    def union(self) -> Pieces:
+    def union(self) -> CellPieces:
         """What all of them cover of each owner's time, owner by owner."""
         return self.unions([None])[0]
 
-    def unions(self, wanted: Sequence[Flags | None]) -> list[Pieces]:
+    def unions(self, wanted: Sequence[Flags | None]) -> list[CellPieces]:
         """The same of those that each of ``wanted`` [n] (None: all) says."""
         most = [len(self.order) if each is None else int(np.count_nonzero(each)) for each in wanted]
-        found = [Pieces(np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int32)) for n in most]
+        found = [CellPieces(np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int32)) for n in most]
         filled = [0] * len(found)
         for part in self._parts:
             places, owner = self.order[part], self._owner[part]
@@ -98,10 +98,10 @@ class ByOwner:
                 some = slice(None) if each is None else np.flatnonzero(each[part])
                 filled[at] = self._cover(begins[some], ends[some], owner[some], found[at], filled[at])
         return [  # memory that was not written to is none
-            Pieces(each.start[:n], each.end[:n], each.owner[:n]) for each, n in zip(found, filled, strict=True)
+            CellPieces(each.start[:n], each.end[:n], each.owner[:n]) for each, n in zip(found, filled, strict=True)
         ]
 
-    def _cover(self, begins: Ints, ends: Ints, owner: NDArray[np.int32], into: Pieces, n: int) -> int:
+    def _cover(self, begins: Ints, ends: Ints, owner: NDArray[np.int32], into: CellPieces, n: int) -> int:
         """Put what these cover, shifted, behind ``n`` pieces; how many there are then."""
         if not len(begins):
             return n
@@ -121,7 +121,7 @@ class ByOwner:
         return here.stop
 
 
-def cells(pieces: Pieces, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int) -> Floats:
+def cells(pieces: CellPieces, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int) -> Floats:
     """[n_lines, n]: ns of the pieces in ``n`` columns of ``width`` ns from ``begin`` on, by the line of their owner
     (``line_of`` [n_owners], -1 for none; None: each owner has its own)."""
     first, last, _ = pieces.between(begin, begin + n * width).indices(len(pieces.start))
@@ -132,7 +132,9 @@ def cells(pieces: Pieces, line_of: Ints | None, n_lines: int, begin: int, width:
     return total.T
 
 
-def _cells(pieces: Pieces, near: slice, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int) -> Floats:
+def _cells(
+    pieces: CellPieces, near: slice, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
+) -> Floats:
     """[n, n_lines] of those ``near``: all of each column that pieces are open in, less what lies before their starts and
     after their ends."""
     start, end, owner = pieces.start[near], pieces.end[near], pieces.owner[near]

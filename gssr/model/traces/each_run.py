@@ -5,13 +5,16 @@ from collections.abc import Collection, Iterator, Sequence
 from gssr.model.traces.analyze import analyze_timelines
 from gssr.model.traces.results import TraceAnalysis
 from gssr.model.traces.rules import TABLE
-from gssr.model.traces.window import WHOLE, Wanted
-from gssr.model.verdicts.table import Table
+from gssr.model.traces.window import WHOLE, TraceSelection
+from gssr.model.verdicts.table import RuleTable
 from gssr.traces.open import TraceError, TraceSet
 
 
 def each_readable(
-    runs: Sequence[TraceSet], wanted: Wanted = WHOLE, rules: Table = TABLE, tables: Collection[str] | None = None
+    runs: Sequence[TraceSet],
+    wanted: TraceSelection = WHOLE,
+    rules: RuleTable = TABLE,
+    tables: Collection[str] | None = None,
 ) -> Iterator[tuple[TraceSet, TraceAnalysis]]:
     """Analyze each of these runs when it is its turn (see analyze_timelines); one of which no trace can be read is left out,
     and why is among its ``problems``. Raises TraceError where none can be, and ValueError."""

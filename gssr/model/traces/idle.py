@@ -17,7 +17,7 @@ import numpy as np
 
 from gssr.arrays import Ints
 from gssr.model.traces.launches import Links
-from gssr.model.traces.part import Part
+from gssr.model.traces.part import TracePiece
 from gssr.model.traces.results import CAUSES, Cause, Gap
 from gssr.traces.timeline import BUSY, Category, Kind
 
@@ -49,7 +49,7 @@ _HOST, LAUNCHING, _DEPENDENCY, _COPY, _UNKNOWN = (
 )
 
 
-def causes_as_hta(part: Part, links: Links) -> dict[Cause, tuple[int, int]]:
+def causes_as_hta(part: TracePiece, links: Links) -> dict[Cause, tuple[int, int]]:
     """How many gaps there are of each cause, and how many ns, as HolisticTraceAnalysis counts: stream by stream, from each
     end to the next start, what overlaps as less than nothing; all of a gap has one of three causes, its "other" as
     "unknown"."""
@@ -65,7 +65,7 @@ def causes_as_hta(part: Part, links: Links) -> dict[Cause, tuple[int, int]]:
     return _added_up(np.where(is_late, _HOST, np.where(length < LAUNCH, LAUNCHING, _UNKNOWN)), length)
 
 
-def idle_of(part: Part, start: Ints, end: Ints, after: Ints, call: Ints) -> Idle:
+def idle_of(part: TracePiece, start: Ints, end: Ints, after: Ints, call: Ints) -> Idle:
     """Gaps of a GPU [n] with their causes: each is ended by the row ``after`` it, which the row ``call`` launched."""
     host = np.where(call < 0, 0, np.clip(part.start[call] - start, 0, end - start))
     rest = np.full(len(start), _DEPENDENCY)
@@ -98,7 +98,7 @@ def longest(*parts: Idle) -> Idle:
     return both
 
 
-def described(part: Part, gpu: int, idle: Idle, links: Links) -> list[Gap]:
+def described(part: TracePiece, gpu: int, idle: Idle, links: Links) -> list[Gap]:
     """Gaps of a GPU (not yet with its name), with what the program did in their middle."""
     length, is_late = idle.length, 2 * idle.host > idle.length
     cause = np.where(is_late, _HOST, idle.rest)
@@ -121,7 +121,7 @@ def described(part: Part, gpu: int, idle: Idle, links: Links) -> list[Gap]:
     return found
 
 
-def _before(part: Part, links: Links, place: int, end: int) -> str:
+def _before(part: TracePiece, links: Links, place: int, end: int) -> str:
     """The name of what ended at ``end``, before this place among the GPU's rows."""
     found = _last(place, lambda low, high: part.end(links.rows[low:high]) == end)
     return "" if found is None else part.timeline.names[part.timeline.intervals.name[links.rows[found]]]
@@ -133,7 +133,7 @@ _SHOWN = ((Kind.RUNTIME, Kind.DRIVER, Kind.OS), (Kind.CPU_OP, Kind.RANGE), (Kind
 class _Open:
     """What was open on a thread at some time."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: TracePiece) -> None:
         self._part = part
         self._rows: dict[tuple[int, tuple[Kind, ...]], tuple[Ints, Ints, Ints]] = {}
 

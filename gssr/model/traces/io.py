@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Ints
-from gssr.model.traces.part import Part
+from gssr.model.traces.part import TracePiece
 from gssr.traces.timeline import FILE_OPERATIONS
 
 
@@ -30,7 +30,7 @@ class FileCalls(NamedTuple):
         return self.bytes * 1e9 / self.total_ns if self.total_ns and self.n_sized == self.n else None
 
 
-def file_calls(part: Part) -> tuple[FileCalls, ...] | None:
+def file_calls(part: TracePiece) -> tuple[FileCalls, ...] | None:
     """Of the operations that begin in the window on what is looked at, by their time; None where the trace tells of none."""
     own = part.timeline.io
     if own is None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from gssr.arrays import Ints
 from gssr.model.traces.lengths import lengths_of
-from gssr.model.traces.part import ByKind, Part
+from gssr.model.traces.part import ByKind, TracePiece
 from gssr.model.traces.results import Launches
 from gssr.model.traces.segments import in_parts
 from gssr.traces.timeline import NO_LINK, Kind, Timeline
@@ -61,7 +61,7 @@ def links_of(timeline: Timeline, by_kind: ByKind, rows: Ints) -> Links:
     return Links(rows, found)
 
 
-def launches(part: Part, links: Links) -> Launches:
+def launches(part: TracePiece, links: Links) -> Launches:
     """Statistics of the launches of these rows, ascending by start. What one call launched counts once, by the first of
     it."""
     linked = links.call >= 0
@@ -87,7 +87,7 @@ def launches(part: Part, links: Links) -> Launches:
     )
 
 
-def _queues(part: Part, rows: Ints, calls: Ints) -> Ints:
+def _queues(part: TracePiece, rows: Ints, calls: Ints) -> Ints:
     """The most work that was launched and had not begun, stream by stream."""
     track = part.timeline.intervals.track[rows]
     order = np.lexsort((part.start[calls], track)) if len(np.unique(track)) > 1 else np.argsort(part.start[calls])
@@ -103,7 +103,7 @@ def _queues(part: Part, rows: Ints, calls: Ints) -> Ints:
 class Launched:
     """How long what a thread launched kept a GPU busy."""
 
-    def __init__(self, part: Part, links: Links) -> None:
+    def __init__(self, part: TracePiece, links: Links) -> None:
         linked = links.call >= 0
         call, rows = links.call[linked], links.rows[linked]
         track = part.timeline.intervals.track[call]

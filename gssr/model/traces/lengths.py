@@ -44,7 +44,7 @@ class Lengths:
 
 
 @dataclass(frozen=True, slots=True)
-class Statistics:
+class LengthStatistics:
     """One row for each of ``keys``, columns [n_keys], the greatest total first. ``std``: over n - 1, 0 of one; ``share``: of
     the sum of all totals."""
 
@@ -62,7 +62,7 @@ class Statistics:
 
 _NONE, _NOTHING = np.empty(0, np.int64), np.empty(0)
 NO_LENGTHS = Lengths((), _NONE, _NONE, _NONE)
-NO_STATISTICS = Statistics((), _NONE, _NONE, _NOTHING, _NOTHING, _NONE, _NONE, _NOTHING, _NOTHING, {})
+NO_STATISTICS = LengthStatistics((), _NONE, _NONE, _NOTHING, _NOTHING, _NONE, _NONE, _NOTHING, _NOTHING, {})
 
 
 def lengths_of(
@@ -116,7 +116,7 @@ def _rounded(of: Lengths) -> Lengths:
     )
 
 
-def statistics(of: Lengths) -> Statistics:
+def statistics(of: Lengths) -> LengthStatistics:
     """The table that follows."""
     n = len(of.keys)
     if not n:
@@ -134,19 +134,21 @@ def statistics(of: Lengths) -> Statistics:
     )
     std = np.sqrt(off / np.maximum(count - 1, 1))
     least, greatest = of.length[first], of.length[last]
-    return _in_order(Statistics(of.keys, count, total, mean, (low + high) / 2, least, greatest, std, mean, of.sums))
+    return _in_order(
+        LengthStatistics(of.keys, count, total, mean, (low + high) / 2, least, greatest, std, mean, of.sums)
+    )
 
 
 _ROWS = ("count", "total", "mean", "median", "min", "max", "std")
 
 
-def one_table(a: Statistics, b: Statistics) -> Statistics:
+def one_table(a: LengthStatistics, b: LengthStatistics) -> LengthStatistics:
     """Of two that have no key in common, and no sums."""
     rows: dict[str, Any] = {name: np.append(getattr(a, name), getattr(b, name)) for name in _ROWS}
     return _in_order(replace(a, keys=a.keys + b.keys, **rows))
 
 
-def _in_order(of: Statistics) -> Statistics:
+def _in_order(of: LengthStatistics) -> LengthStatistics:
     """Sorted, and with their shares."""
     order = np.argsort(-of.total, kind="stable")
     rows: dict[str, Any] = {name: getattr(of, name)[order] for name in _ROWS}

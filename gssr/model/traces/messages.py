@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Flags, Floats, Ints
-from gssr.model.traces.part import Part
+from gssr.model.traces.part import TracePiece
 from gssr.traces.timeline import COLLECTIVES, NO_TIME, Category, Intervals, Messages, Timeline, Track
 
 
@@ -51,7 +51,7 @@ class CollectiveUse(NamedTuple):
     received: int
 
 
-def exchange_of(part: Part) -> Exchange | None:
+def exchange_of(part: TracePiece) -> Exchange | None:
     """Of the messages that were sent in the window (of those whose sending was not read: received) from or to what is looked
     at; None where the trace tells of none."""
     messages = part.timeline.messages
@@ -116,7 +116,7 @@ def other_end(timeline: Timeline, place: int) -> int:
     return -1
 
 
-def _chosen(part: Part, messages: Messages) -> Flags:
+def _chosen(part: TracePiece, messages: Messages) -> Flags:
     time = np.where(messages.sent == NO_TIME, messages.received, messages.sent)
     chosen = np.ones(len(time), np.bool_)
     if not part.whole:
@@ -196,7 +196,7 @@ def _rate(size: Ints, time: Ints) -> Floats:
     return rate
 
 
-def collectives_of(part: Part) -> tuple[CollectiveUse, ...]:
+def collectives_of(part: TracePiece) -> tuple[CollectiveUse, ...]:
     """Of those that begin in the window on what is looked at, by the time that they take."""
     messages = part.timeline.messages
     if messages is None or not len(messages.collectives.start):

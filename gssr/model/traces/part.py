@@ -21,7 +21,7 @@ _PROFILER_STEP = re.compile("ProfilerStep")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TracePiece:
     """``start``, ``length``, ``category`` [n] are those of all of the timeline's intervals, but cut to the window;
     ``chosen`` [n] tells which of them are looked at, None for all. ``gpus``: the first track of each GPU that did
     something at any time, ``gpu_of`` [n tracks] the place of each track's GPU among them, -1 of a thread. ``worked``: from
@@ -108,7 +108,7 @@ def part_of(
     tracks: Sequence[int] | Ints | None = None,
     names: Sequence[int] | Ints | None = None,
     like_hta: bool = False,
-) -> Part:
+) -> TracePiece:
     """``window``: begin and end, ns; of an interval that it cuts, the part inside counts. ``tracks``, ``names``: places in
     the timeline's; None for all. ``like_hta``: as HolisticTraceAnalysis 0.5 reads a trace: whole µs, the last profiler step
     and what it launched left out, and its own classes of kernels."""
@@ -139,7 +139,7 @@ def part_of(
         worked = worked and (min(max(worked[0], begin), stop), min(max(worked[1], begin), stop))
     ends = [int((start[part] + length[part]).max()) for part in in_parts(len(own))]
     extent = (int(start[0]), max(ends)) if ends else (0, 0)
-    return Part(
+    return TracePiece(
         timeline, window or extent, window is None, like_hta, start, length, category, chosen, gpus, gpu_of, by_kind,
         worked, on,
     )  # fmt: skip

@@ -6,7 +6,7 @@ import numpy as np
 
 from gssr.arrays import Flags
 from gssr.model.traces.launches import Links
-from gssr.model.traces.part import Part
+from gssr.model.traces.part import TracePiece
 from gssr.model.traces.segments import union
 from gssr.traces.timeline import Category, Kind
 
@@ -16,7 +16,7 @@ _ALL_TO_ALL = re.compile(r"all_?to_?all", re.IGNORECASE)
 """Operators and ranges whose kernels NCCL calls SendRecv, too, but in which all ranks communicate."""
 
 
-def point_to_point(part: Part, links: Links) -> Flags | None:
+def point_to_point(part: TracePiece, links: Links) -> Flags | None:
     """Flag the intervals [n] that are kernels which send to or receive from another rank, launched outside operations of all
     ranks. None if there are none."""
     own = part.timeline.intervals

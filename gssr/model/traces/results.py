@@ -13,7 +13,7 @@ from gssr.model.traces.breakdown import breakdown_of
 from gssr.model.traces.call_tree import CallTree
 from gssr.model.traces.gpu_book import GpuBook
 from gssr.model.traces.io import FileCalls
-from gssr.model.traces.lengths import Lengths, Statistics
+from gssr.model.traces.lengths import Lengths, LengthStatistics
 from gssr.model.traces.messages import CollectiveUse, Exchange
 from gssr.traces.timeline import Clock, Source, Track
 
@@ -239,7 +239,7 @@ class TraceAnalysis:
     holds: frozenset[str]
     gpus: tuple[GpuUse, ...]
     lengths: Mapping[str, Lengths]
-    kernels_by_rank: Statistics
+    kernels_by_rank: LengthStatistics
     calls: Mapping[str, CallTotals]
     idle: Mapping[Cause, tuple[int, int]]
     gaps: tuple[Gap, ...]

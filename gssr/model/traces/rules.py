@@ -25,9 +25,9 @@ from gssr.model.verdicts.table import (
     OURS,
     REGISTERED,
     TRACES,
-    Found,
     Rule,
-    Table,
+    RuleMatch,
+    RuleTable,
     Threshold,
     Unknown,
     decide,
@@ -56,7 +56,7 @@ _PARTS = 30
 """Parts of the run that are looked at one by one (nsys: gpu_time_util)."""
 
 
-def judge_trace(trace: TraceAnalysis, table: Table) -> TraceAnalysis:
+def judge_trace(trace: TraceAnalysis, table: RuleTable) -> TraceAnalysis:
     """The analysis with its verdicts."""
     table = _in_torch(table) if "torch" in trace.holds else table
     said = partial(say, AMD if {str(source.format) for source in trace.sources} == {"rocpd"} else NVIDIA)
@@ -65,7 +65,7 @@ def judge_trace(trace: TraceAnalysis, table: Table) -> TraceAnalysis:
     return replace(trace, verdicts=verdicts, abstentions=abstentions)
 
 
-def _in_torch(table: Table) -> Table:
+def _in_torch(table: RuleTable) -> RuleTable:
     """With advice for PyTorch, but where a site gives advice of its own."""
     return table._replace(
         rules=tuple(
@@ -131,18 +131,18 @@ def _shares(what: str, warning: float, critical: float, source: str = OURS) -> t
     "storage.",
     needs=(("kernels",), ("ranges",)), explains=("gpu_gaps", "low_utilization", "empty_between_steps"),
 )  # fmt: skip
-def loader_waits(trace: TraceAnalysis, rule: Rule) -> Found | None:
+def loader_waits(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """GPUs are idle while the program loads data."""
     return _while_idle(trace, rule, "loader", "idle while data was loaded", "were it there in time")
 
 
-def _while_idle(trace: TraceAnalysis, rule: Rule, name: str, what: str, if_: str) -> Found | None:
+def _while_idle(trace: TraceAnalysis, rule: Rule, name: str, what: str, if_: str) -> RuleMatch | None:
     lost = _idle(trace, name)
     severity = _graded(trace, lost, rule)
     if severity is None:
         return None
     evidence = (_of_time(trace, lost, rule, what), *_longest_gap(trace), _won(trace, lost, if_))
-    return Found({"lost": percent(_share(trace, lost))}, evidence, severity, _span(trace))
+    return RuleMatch({"lost": percent(_share(trace, lost))}, evidence, severity, _span(trace))
 
 
 def _at(trace: TraceAnalysis, time_ns: int) -> str:
@@ -170,7 +170,7 @@ def _longest_gap(trace: TraceAnalysis) -> tuple[Finding, ...]:
     "this rank; gssr analyze --csv kernels_by_rank FILE compares its kernels with another's.",
     needs=(("kernels",), ("communication",)),
 )  # fmt: skip
-def straggling_rank(trace: TraceAnalysis, rule: Rule) -> Found | None:
+def straggling_rank(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """One rank spends less time in communication than the others."""
     if len(trace.gpus) < 2:
         raise Unknown("there is one GPU")
@@ -191,7 +191,7 @@ def straggling_rank(trace: TraceAnalysis, rule: Rule) -> Found | None:
         ),
         _won(trace, wait, "were all as late as it, none would wait"),
     )
-    return Found(words, evidence, rule.graded(late), _span(trace), (least,))
+    return RuleMatch(words, evidence, rule.graded(late), _span(trace), (least,))
 
 
 @rule(
@@ -201,7 +201,7 @@ def straggling_rank(trace: TraceAnalysis, rule: Rule) -> Found | None:
     "or in another thread.",
     needs=(("kernels",), ("steps",)), explains=("gpu_gaps",),
 )  # fmt: skip
-def empty_between_steps(trace: TraceAnalysis, rule: Rule) -> Found | None:
+def empty_between_steps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """GPUs are idle after a step and before the next."""
     return _while_idle(trace, rule, "between_steps", "idle between steps", "were the next step's work there")
 
@@ -216,7 +216,7 @@ def empty_between_steps(trace: TraceAnalysis, rule: Rule) -> Found | None:
     "Find what asks for results at each step, or waits without need; keep results on the GPU and fetch them rarely.",
     needs=(("kernels",), ("calls",), ("launches",)), explains=("blocking_calls",),
 )  # fmt: skip
-def sync_storm(trace: TraceAnalysis, rule: Rule) -> Found | None:
+def sync_storm(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """Many calls that wait for the GPU, so that the host can't run ahead of it."""
     n, launches, lost = trace.calls["blocked"].n, trace.launches.n, trace.idle["host"][1]
     severity = _graded(trace, lost, rule)
@@ -234,7 +234,7 @@ def sync_storm(trace: TraceAnalysis, rule: Rule) -> Found | None:
         _of_time(trace, lost, rule, "idle because the host was late"),
         _won(trace, lost, "could the host run ahead"),
     )
-    return Found({"count": f"{n:,}", "each": f"{each:.3g}"}, evidence, severity, _span(trace))
+    return RuleMatch({"count": f"{n:,}", "each": f"{each:.3g}"}, evidence, severity, _span(trace))
 
 
 @rule(
@@ -244,7 +244,7 @@ def sync_storm(trace: TraceAnalysis, rule: Rule) -> Found | None:
     "step, and while the GPU is busy, it costs nothing.",
     needs=(("kernels",), ("calls",)),
 )  # fmt: skip
-def blocking_calls(trace: TraceAnalysis, rule: Rule) -> Found | None:
+def blocking_calls(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """Calls such as cudaDeviceSynchronize (nsys: cuda_api_sync)."""
     calls, lost = trace.calls["blocked"], _idle(trace, "blocked")
     if _graded(trace, calls.total_ns, rule) is None:
@@ -253,7 +253,7 @@ def blocking_calls(trace: TraceAnalysis, rule: Rule) -> Found | None:
         _of_time(trace, calls.total_ns, rule, "in calls that wait"),
         _won(trace, lost, "idle meanwhile"),
     )
-    return Found({"count": f"{calls.n:,}", "time": took(calls.total_ns)}, evidence, rule.severity, _span(trace))
+    return RuleMatch({"count": f"{calls.n:,}", "time": took(calls.total_ns)}, evidence, rule.severity, _span(trace))
 
 
 @rule(
@@ -262,7 +262,7 @@ def blocking_calls(trace: TraceAnalysis, rule: Rule) -> Found | None:
     "Pageable memory is copied twice, and the call waits: pin it (cudaMallocHost, cudaHostRegister).",
     needs=(("kernels",), ("pageable",)),
 )  # fmt: skip
-def pageable_copies(trace: TraceAnalysis, rule: Rule) -> Found | None:
+def pageable_copies(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """Copies by cudaMemcpyAsync with memory that is not pinned (nsys: cuda_memcpy_async)."""
     return _copies(trace, rule, "pageable", None)
 
@@ -273,7 +273,7 @@ def pageable_copies(trace: TraceAnalysis, rule: Rule) -> Found | None:
     "Take cudaMemcpyAsync on a stream of its own with pinned memory.",
     needs=(("kernels",), ("copies",), ("launches",)),
 )  # fmt: skip
-def sync_copies(trace: TraceAnalysis, rule: Rule) -> Found | None:
+def sync_copies(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """Copies by cudaMemcpy, but those within a GPU and small ones onto it (nsys: cuda_memcpy_sync)."""
     return _copies(trace, rule, "sync_copy", "sync_copy")
 
@@ -284,12 +284,12 @@ def sync_copies(trace: TraceAnalysis, rule: Rule) -> Found | None:
     "Take cudaMemsetAsync.",
     needs=(("kernels",), ("copies",), ("launches",)),
 )  # fmt: skip
-def sync_memsets(trace: TraceAnalysis, rule: Rule) -> Found | None:
+def sync_memsets(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """Sets by cudaMemset (nsys: cuda_memset_sync)."""
     return _copies(trace, rule, "sync_memset", "sync_memset")
 
 
-def _copies(trace: TraceAnalysis, rule: Rule, name: str, waits: str | None) -> Found | None:
+def _copies(trace: TraceAnalysis, rule: Rule, name: str, waits: str | None) -> RuleMatch | None:
     found = trace.calls[name]
     lost = max(_idle(trace, waits) if waits else 0, min(found.total_ns, sum(gpu.exposed_copy_ns for gpu in trace.gpus)))
     severity = _graded(trace, max(found.total_ns, lost), rule)
@@ -300,7 +300,7 @@ def _copies(trace: TraceAnalysis, rule: Rule, name: str, waits: str | None) -> F
         _of_time(trace, max(found.total_ns, lost), rule, f"for {moved}"),
         _won(trace, lost, "the copies that nothing hides, or the idle time in their calls"),
     )
-    return Found({"count": f"{found.n:,}", "time": took(found.total_ns)}, evidence, severity, _span(trace))
+    return RuleMatch({"count": f"{found.n:,}", "time": took(found.total_ns)}, evidence, severity, _span(trace))
 
 
 @rule(
@@ -312,7 +312,7 @@ def _copies(trace: TraceAnalysis, rule: Rule, name: str, waits: str | None) -> F
     "Launch them together: CUDA graphs, fused kernels, larger batches.",
     needs=(("kernels",), ("launches",)), explains=("low_utilization",),
 )  # fmt: skip
-def short_kernels(trace: TraceAnalysis, rule: Rule) -> Found | None:
+def short_kernels(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """Kernels so short that launching them takes longer, which a graph would launch at once."""
     n = sum(gpu.n_kernels for gpu in trace.gpus)
     single = trace.calls["short"].n - trace.calls["graph"].n
@@ -327,7 +327,7 @@ def short_kernels(trace: TraceAnalysis, rule: Rule) -> Found | None:
         _won(trace, lost, "were each launched in time"),
     )  # fmt: skip
     words = {"share": percent(share), "lost": percent(_share(trace, lost))}
-    return Found(words, evidence, severity, _span(trace), advice=_CAPTURED if "captures" in trace.holds else "")
+    return RuleMatch(words, evidence, severity, _span(trace), advice=_CAPTURED if "captures" in trace.holds else "")
 
 
 _CAPTURED = (
@@ -343,7 +343,7 @@ _CAPTURED = (
     "larger batches).",
     needs=(("kernels",), ("communication",)),
 )  # fmt: skip
-def exposed_communication(trace: TraceAnalysis, rule: Rule) -> Found | None:
+def exposed_communication(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """Communication of all ranks without computation at the same time."""
     lost = sum(gpu.exposed_communication_ns - gpu.exposed_p2p_ns for gpu in trace.gpus)
     severity = _graded(trace, lost, rule)
@@ -355,7 +355,7 @@ def exposed_communication(trace: TraceAnalysis, rule: Rule) -> Found | None:
         told("overlap", hidden, f"{percent(hidden)} of the communication lies under computation"),
         _won(trace, lost, "were all of it hidden"),
     )
-    return Found({"lost": percent(_share(trace, lost))}, evidence, severity, _span(trace))
+    return RuleMatch({"lost": percent(_share(trace, lost))}, evidence, severity, _span(trace))
 
 
 @rule(
@@ -365,7 +365,7 @@ def exposed_communication(trace: TraceAnalysis, rule: Rule) -> Found | None:
     "each step, an interleaved schedule, and stages of equal work.",
     needs=(("kernels",), ("communication",)),
 )  # fmt: skip
-def pipeline_bubbles(trace: TraceAnalysis, rule: Rule) -> Found | None:
+def pipeline_bubbles(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """Sends and receives between two ranks that nothing hides."""
     lost = sum(gpu.exposed_p2p_ns for gpu in trace.gpus)
     severity = _graded(trace, lost, rule)
@@ -378,7 +378,7 @@ def pipeline_bubbles(trace: TraceAnalysis, rule: Rule) -> Found | None:
         text = f"{most.place} longest ({took(waits.max())}), {least.place} shortest ({took(waits.min())})"
         evidence.append(told("p2p", float(waits.max() / 1e9), text))
     evidence.append(_won(trace, lost, "were the other side always there"))
-    return Found({"lost": percent(_share(trace, lost))}, tuple(evidence), severity, _span(trace))
+    return RuleMatch({"lost": percent(_share(trace, lost))}, tuple(evidence), severity, _span(trace))
 
 
 @rule(
@@ -388,7 +388,7 @@ def pipeline_bubbles(trace: TraceAnalysis, rule: Rule) -> Found | None:
     "a pipeline.",
     needs=(("kernels",),), explains=("low_utilization",),
 )  # fmt: skip
-def gpus_in_turn(trace: TraceAnalysis, rule: Rule) -> Found | None:
+def gpus_in_turn(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """One GPU works while the others do nothing, and then another."""
     if len(trace.gpus) < 2:
         raise Unknown("there is one GPU")
@@ -406,7 +406,7 @@ def gpus_in_turn(trace: TraceAnalysis, rule: Rule) -> Found | None:
         _of_time(trace, lost, rule, "others work in turn"),
         _won(trace, lost, "did they work at once"),
     )  # fmt: skip
-    return Found({"at_once": f"{at_once:.2g}", "all": f"{len(trace.gpus):,}"}, evidence, severity, _span(trace))
+    return RuleMatch({"at_once": f"{at_once:.2g}", "all": f"{len(trace.gpus):,}"}, evidence, severity, _span(trace))
 
 
 @rule(
@@ -415,7 +415,7 @@ def gpus_in_turn(trace: TraceAnalysis, rule: Rule) -> Found | None:
     "See what the program did meanwhile (start-up, checkpoint, validation, loading): the page's list of gaps names it.",
     needs=(("kernels",),),
 )  # fmt: skip
-def gpu_gaps(trace: TraceAnalysis, rule: Rule) -> Found | None:
+def gpu_gaps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """Long times in which a GPU does nothing (nsys: gpu_gaps)."""
     least = rule.at("seconds") * 1e9
     gaps = [gap for gap in trace.gaps if gap.length_ns >= least]
@@ -430,7 +430,7 @@ def gpu_gaps(trace: TraceAnalysis, rule: Rule) -> Found | None:
         _won(trace, lost, "the gaps"),
     )  # fmt: skip
     span = (min(gap.start_ns for gap in gaps) / 1e9, max(gap.start_ns + gap.length_ns for gap in gaps) / 1e9)
-    return Found({"time": took(lost), "count": f"{len(gaps):,}", "least": took(least)}, evidence, "warning", span)
+    return RuleMatch({"time": took(lost), "count": f"{len(gaps):,}", "least": took(least)}, evidence, "warning", span)
 
 
 @rule(
@@ -439,7 +439,7 @@ def gpu_gaps(trace: TraceAnalysis, rule: Rule) -> Found | None:
     "gssr tui FILE shows when; the causes of idle time are listed under When not?.",
     needs=(("kernels",),),
 )  # fmt: skip
-def low_utilization(trace: TraceAnalysis, rule: Rule) -> Found | None:
+def low_utilization(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """Parts of the run in which a GPU does little (nsys: gpu_time_util)."""
     extent = trace.extent or (0, 0)
     busy = np.concatenate([gpu.course.between(gpu.course.busy, *extent, _PARTS) for gpu in trace.gpus])
@@ -452,7 +452,7 @@ def low_utilization(trace: TraceAnalysis, rule: Rule) -> Found | None:
         told("busy", float(busy.mean()), f"{percent(float(busy.mean()))} over all"),
     )  # fmt: skip
     words = {"parts": f"{int(low.sum()):,}", "all": f"{len(busy):,}", "least": percent(rule.at("busy"))}
-    return Found(words, evidence, rule.severity, _span(trace))
+    return RuleMatch(words, evidence, rule.severity, _span(trace))
 
 
 @rule(
@@ -466,7 +466,7 @@ def low_utilization(trace: TraceAnalysis, rule: Rule) -> Found | None:
     "FILE shows the functions that differ, by imbalance.",
     needs=(("tree",),), explains=("communication_share",),
 )  # fmt: skip
-def uneven_ranks(trace: TraceAnalysis, rule: Rule) -> Found | None:
+def uneven_ranks(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """One rank computes longer than the others, which wait for it in communication."""
     tree, spent, rest = _communication(trace)
     if not tree.by_rank:
@@ -482,7 +482,7 @@ def uneven_ranks(trace: TraceAnalysis, rule: Rule) -> Found | None:
         told("communication", share, f"{percent(share)} of all time in communication, on {tree.called(int(spent.argmin()))} "
              f"least: {took(spent.min())}", rule.at("communication")),
     )  # fmt: skip
-    return Found(words, evidence, rule.graded(late), _span(trace))
+    return RuleMatch(words, evidence, rule.graded(late), _span(trace))
 
 
 def _communication(trace: TraceAnalysis) -> tuple[call_tree.CallTree, Floats, Floats]:
@@ -506,7 +506,7 @@ def _communication(trace: TraceAnalysis) -> tuple[call_tree.CallTree, Floats, Fl
     "ranks.",
     needs=(("tree",),),
 )  # fmt: skip
-def communication_share(trace: TraceAnalysis, rule: Rule) -> Found | None:
+def communication_share(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """Much of the time in MPI or SHMEM."""
     tree, spent, rest = _communication(trace)
     share = float(spent.sum() / max((spent + rest).sum(), 1))
@@ -522,7 +522,7 @@ def communication_share(trace: TraceAnalysis, rule: Rule) -> Found | None:
         told("share", share, f"{took(spent.sum())} (at least {percent(rule.at('warning'))})", rule.at("warning")),
         told("most", own / 1e9, f"most in {found.names[top]}: {took(own)}"),
     )
-    return Found({"share": percent(share)}, evidence, rule.graded(share), _span(trace))
+    return RuleMatch({"share": percent(share)}, evidence, rule.graded(share), _span(trace))
 
 
 @rule(
@@ -535,7 +535,7 @@ def communication_share(trace: TraceAnalysis, rule: Rule) -> Found | None:
     "several; nowait where nothing depends on the barrier.",
     needs=(("tree",),),
 )  # fmt: skip
-def openmp_waits(trace: TraceAnalysis, rule: Rule) -> Found | None:
+def openmp_waits(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """Threads wait at the ends of parallel loops."""
     assert trace.tree is not None
     times = call_tree.by_paradigm(trace.tree)
@@ -548,7 +548,7 @@ def openmp_waits(trace: TraceAnalysis, rule: Rule) -> Found | None:
     evidence = (
         told("share", share, f"{lost} of all threads (at least {percent(rule.at('warning'))})", rule.at("warning")),
     )
-    return Found({"share": percent(share)}, evidence, rule.graded(share), _span(trace))
+    return RuleMatch({"share": percent(share)}, evidence, rule.graded(share), _span(trace))
 
 
 IN_TORCH = {
@@ -565,4 +565,4 @@ IN_TORCH = {
 }
 """What is added to the advice for programs in PyTorch."""
 
-TABLE = Table(Rule("common", "info", "", (), "", ()), rules_of(sys.modules[__name__]), TRACES)
+TABLE = RuleTable(Rule("common", "info", "", (), "", ()), rules_of(sys.modules[__name__]), TRACES)

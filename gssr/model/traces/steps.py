@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from gssr.arrays import Ints
-from gssr.model.traces.part import Part
+from gssr.model.traces.part import TracePiece
 from gssr.model.traces.results import Step
 from gssr.model.traces.segments import NONE, Segments, union
 from gssr.traces.timeline import Kind
@@ -15,13 +15,13 @@ _LIKELY = re.compile(
 )
 
 
-def steps_of(part: Part) -> Ints:
+def steps_of(part: TracePiece) -> Ints:
     """The rows that are steps, ascending by start."""
     found = part.named(_PROFILER.search, Kind.RANGE)
     return found if len(found) else part.named(_LIKELY.search, Kind.RANGE)
 
 
-def steps(part: Part, rows: Ints, covered: Sequence[Ints]) -> tuple[Step, ...]:
+def steps(part: TracePiece, rows: Ints, covered: Sequence[Ints]) -> tuple[Step, ...]:
     """The steps; how long each GPU was busy in each of them is ``covered``. A step's GPUs are those of its rank;
     where none is shown, or nothing is covered, that is not known."""
     own, names = part.timeline.intervals, part.timeline.names
@@ -41,6 +41,6 @@ def steps(part: Part, rows: Ints, covered: Sequence[Ints]) -> tuple[Step, ...]:
     return tuple(found)
 
 
-def between(part: Part, rows: Ints) -> Segments:
+def between(part: TracePiece, rows: Ints) -> Segments:
     """The times after one of these steps and before the next."""
     return union(*part.times(rows)).gaps() if len(rows) else NONE

@@ -8,7 +8,7 @@ import numpy as np
 
 from gssr.arrays import Ints
 from gssr.model.traces.launches import Links
-from gssr.model.traces.part import Part
+from gssr.model.traces.part import TracePiece
 from gssr.model.traces.results import CallTotals, Waits
 from gssr.model.traces.segments import Segments, common, union
 from gssr.model.traces.steps import between
@@ -28,7 +28,7 @@ SHORT = 10_000
 _SAME = tuple(OPERATIONS.index(name) for name in ("DtoD", "memset", "unified HtoD", "unified DtoH"))
 
 
-class Beside(NamedTuple):
+class CallsBeside(NamedTuple):
     """Rows of the calls and ranges in question, None where none of their kind were traced. ``steps``: those that are
     steps."""
 
@@ -39,14 +39,14 @@ class Beside(NamedTuple):
     steps: Ints
 
 
-def beside(part: Part, steps: Ints) -> Beside:
+def beside(part: TracePiece, steps: Ints) -> CallsBeside:
     """Of all threads."""
 
     def named(pattern: "re.Pattern[str]", *kinds: Kind) -> Ints | None:
         return part.named(pattern.search, *kinds) if any(len(part.rows(kind)) for kind in kinds) else None
 
     calls = (Kind.RUNTIME, Kind.DRIVER)
-    return Beside(
+    return CallsBeside(
         named(LOADER, Kind.CPU_OP, Kind.RANGE, Kind.PYTHON), named(BLOCKING, *calls), named(SYNC_COPY, *calls),
         named(SYNC_MEMSET, *calls), steps,
     )  # fmt: skip
@@ -73,7 +73,7 @@ class CoveredTimes:
     """What the calls and ranges in question cover on the threads of some processes, worked out once for each set of them: a
     file can name very many GPUs and threads."""
 
-    def __init__(self, part: Part, found: Beside) -> None:
+    def __init__(self, part: TracePiece, found: CallsBeside) -> None:
         self._part, self._found = part, found
         tracks = part.timeline.tracks
         self._process = _numbered([(track.source, track.pid) for track in tracks])
@@ -136,7 +136,7 @@ class _RowsByNumber:
         return np.sort(np.concatenate(parts))
 
 
-def call_totals(part: Part, links: Links) -> Mapping[str, CallTotals]:
+def call_totals(part: TracePiece, links: Links) -> Mapping[str, CallTotals]:
     """Totals of what rules look at, over all threads: "blocked" calls; copies from or to "pageable" memory by calls that
     were to return at once; copies and sets of "sync_copy" and "sync_memset" calls (copies within a GPU, and small ones onto
     it, don't wait: nsys counts neither); "short" kernels, and of these those that a "graph" launched."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from gssr.arrays import Ints
 from gssr.model.traces.gpu_names import gpus_of, spellings
-from gssr.model.traces.part import Limit, Part, part_of
+from gssr.model.traces.part import Limit, TracePiece, part_of
 from gssr.model.traces.steps import steps_of
 from gssr.traces.timeline import Timeline, Track
 
@@ -54,7 +54,7 @@ def numbers_of(text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2] or found[1])
 
 
-class Wanted(NamedTuple):
+class TraceSelection(NamedTuple):
     """Which part of a trace is looked at, in the words of the options (None for all), whether as HolisticTraceAnalysis
     counts, and which ``metrics`` of one's own are asked for (gssr.model.custom_metrics)."""
 
@@ -66,10 +66,10 @@ class Wanted(NamedTuple):
     metrics: Sequence[str] = ()
 
 
-WHOLE = Wanted()
+WHOLE = TraceSelection()
 
 
-def window_of(timeline: Timeline, wanted: Wanted, zero: int | None = None) -> tuple[int, int] | None:
+def window_of(timeline: Timeline, wanted: TraceSelection, zero: int | None = None) -> tuple[int, int] | None:
     """Begin and end, ns; None for the whole. ``zero``: the unix time, ns, since which the times wanted count; where that or
     the timeline's is unknown, the timeline's own. Raises ValueError, a sentence, where there is nothing of it."""
     start, end, steps = wanted[:3]
@@ -95,7 +95,7 @@ def _since(text: str, zero: int, end: int) -> int:
     return (end if text.strip().startswith("-") else zero) + ns_of(text)
 
 
-def _of_steps(part: Part, first: int, last: int) -> tuple[int, int]:
+def _of_steps(part: TracePiece, first: int, last: int) -> tuple[int, int]:
     """From the begin of the step numbered ``first`` to the end of that numbered ``last``: numbers as in their names."""
     rows = steps_of(part)
     names = [part.timeline.names[at] for at in part.timeline.intervals.name[rows].tolist()]

@@ -6,8 +6,8 @@ from gssr.arrays import Flags, Floats
 from gssr.makers import AMD, maker_of
 from gssr.model.breakdown.categories import POSITIONS
 from gssr.model.verdicts import words
-from gssr.model.verdicts.job import Job, group, median, positions, whole
-from gssr.model.verdicts.table import KEMPNER, LEAD, NVML, Found, Rule, Threshold, finding, rule, told
+from gssr.model.verdicts.job import JobEvidence, group, median, positions, whole
+from gssr.model.verdicts.table import KEMPNER, LEAD, NVML, Rule, RuleMatch, Threshold, finding, rule, told
 
 _REASONS = {
     "hw_thermal": "too hot, the hardware lowers its clocks",
@@ -33,7 +33,7 @@ _NEAR_LIMIT = 0.9
     "Tell the operators which node it is (cooling, dust, a failed fan), and leave it out until then.",
     needs=(("hw_thermal", "sw_thermal", "temperature"),),
 )  # fmt: skip
-def throttled_thermal(job: Job, rule: Rule) -> Found | None:
+def throttled_thermal(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Too hot: as the flags say, or the temperature itself."""
     peaks, evidence = job.evidence.peaks, job.evidence
     is_a100, is_amd = peaks is not None and peaks.model.startswith("A100"), maker_of(evidence.gpus) == AMD
@@ -52,7 +52,7 @@ def throttled_thermal(job: Job, rule: Rule) -> Found | None:
     "Tell the operators: the node's power supply asks the GPUs to slow down.",
     needs=(("power_brake",),),
 )  # fmt: skip
-def throttled_power_brake(job: Job, rule: Rule) -> Found | None:
+def throttled_power_brake(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """The external power brake."""
     return _held_down(job, rule, ("power_brake",))
 
@@ -63,7 +63,7 @@ def throttled_power_brake(job: Job, rule: Rule) -> Found | None:
     "Tell the operators: heat, the power brake or the power supply; nvidia-smi -q -d PERFORMANCE says which.",
     needs=(("hw_slowdown",),),
 )  # fmt: skip
-def throttled_hardware(job: Job, rule: Rule) -> Found | None:
+def throttled_hardware(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """The hardware, for one of several reasons."""
     return _held_down(job, rule, ("hw_slowdown",))
 
@@ -77,7 +77,7 @@ def throttled_hardware(job: Job, rule: Rule) -> Found | None:
     "A busy GPU at its limit is doing what it can. If the limit is lower than its model's, ask whether that is meant.",
     needs=(("sw_power_cap",),),
 )  # fmt: skip
-def power_capped(job: Job, rule: Rule) -> Found | None:
+def power_capped(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """The power limit: usual for a busy GPU, unless it holds them far down."""
     found = _held_down(job, rule, ("sw_power_cap",))
     if found is None:
@@ -91,7 +91,7 @@ def power_capped(job: Job, rule: Rule) -> Found | None:
     return found
 
 
-def _held_down(job: Job, rule: Rule, flags: tuple[str, ...], hot: Floats | None = None) -> Found | None:
+def _held_down(job: JobEvidence, rule: Rule, flags: tuple[str, ...], hot: Floats | None = None) -> RuleMatch | None:
     shares = np.fmax.reduce([job.evidence.means.per_gpu(flag) for flag in flags])
     what = f"of the samples say so ({' or '.join(flags)})"
     if hot is not None and np.nan_to_num(hot).max(initial=0.0) > np.nan_to_num(shares).max(initial=0.0):
@@ -110,10 +110,10 @@ def _held_down(job: Job, rule: Rule, flags: tuple[str, ...], hot: Floats | None 
         celsius = float(np.nanmax(hottest[list(which)]))
         evidence.append(told("temperature", celsius, f"up to {celsius:.0f} °C"))
     lost = _slowed(job, which)
-    return Found(group(job, which), tuple(evidence), rule.graded(share), whole(job), which, lost=lost)
+    return RuleMatch(group(job, which), tuple(evidence), rule.graded(share), whole(job), which, lost=lost)
 
 
-def _slowed(job: Job, which: tuple[int, ...]) -> float:
+def _slowed(job: JobEvidence, which: tuple[int, ...]) -> float:
     """The share of all GPU time that these GPUs lose to lower clocks, and that others wait for them."""
     breakdown = job.breakdown
     own = float(breakdown.by_gpu[list(which), POSITIONS["working.slowed"]].sum()) / max(breakdown.gpu_seconds, 1e-9)
@@ -121,14 +121,14 @@ def _slowed(job: Job, which: tuple[int, ...]) -> float:
     return own + (late.share if late is not None and set(late.gpus) & set(which) else 0.0)
 
 
-def _relative_clock(job: Job, gpus: tuple[int, ...]) -> float:
+def _relative_clock(job: JobEvidence, gpus: tuple[int, ...]) -> float:
     """The mean SM clock at work as a share of the highest; NaN when unknown."""
     clocks = job.per_gpu_at_work("sm_clock")
     shares = [clocks[gpu] / limit for gpu in gpus if (limit := job.evidence.gpus[gpu].max_sm_clock)]
     return median(np.array(shares, np.float64))
 
 
-def _clocks(job: Job) -> tuple[Floats, Floats]:
+def _clocks(job: JobEvidence) -> tuple[Floats, Floats]:
     """[n_gpus] each: the SM clock of each used GPU while it works, MHz, and as a share of the median GPU's of the same
     model: what another model does at its clock can't be compared."""
     clocks = job.per_gpu_at_work("sm_clock")
@@ -147,7 +147,7 @@ def _clocks(job: Job) -> tuple[Floats, Floats]:
     "Compare nvidia-smi -q -d CLOCK on this node with another: application clocks may have been left set.",
     needs=(("sm_clock",), LEAD),
 )  # fmt: skip
-def slow_clock(job: Job, rule: Rule) -> Found | None:
+def slow_clock(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """GPUs at a slower clock without a reason."""
     clocks, pace = _clocks(job)
     most = np.array([gpu.max_sm_clock or np.nan for gpu in job.evidence.gpus], np.float64)
@@ -161,10 +161,10 @@ def slow_clock(job: Job, rule: Rule) -> Found | None:
     text = f"SM clock {own:,.0f} MHz, {words.percent(share)} of {of_what}"
     evidence = (told("sm_clock", own, text, rule.at("clock") * own / share),)
     lost = _slowed(job, which)
-    return Found(group(job, which), evidence, rule.graded(lost), job.span, which, lost=lost)
+    return RuleMatch(group(job, which), evidence, rule.graded(lost), job.span, which, lost=lost)
 
 
-def _has_reason(job: Job, are_slower: Flags) -> Flags:
+def _has_reason(job: JobEvidence, are_slower: Flags) -> Flags:
     """[n_gpus]: those whose samples say why their clock is lower, the power limit among the reasons. What holds of the
     other GPUs as well is no reason why some ``are_slower`` than they are."""
     known = [np.nan_to_num(job.evidence.means.per_gpu(flag)) for flag in _REASONS if job.evidence.has(flag)]

@@ -17,9 +17,9 @@ from gssr.model.results import Abstention, Judgement, Phase, Verdict
 from gssr.model.statistics.gpu_time_counts import FLAGS, Counted
 from gssr.model.statistics.sources import Rollups
 from gssr.model.verdicts import words
-from gssr.model.verdicts.job import Job
+from gssr.model.verdicts.job import JobEvidence
 from gssr.model.verdicts.rules import TABLE
-from gssr.model.verdicts.table import Rule, Table, decide, same_gpus
+from gssr.model.verdicts.table import Rule, RuleTable, decide, same_gpus
 from gssr.model.window import MANY, looked_at, verdicts_in_all
 from gssr.store.read.recording import RunReader, Samples
 from gssr.store.read.window_edges import ALL_TIME, Window
@@ -48,7 +48,7 @@ def judge_window(
     reader: RunReader,
     positions: Ints,
     window: Window = ALL_TIME,
-    table: Table = TABLE,
+    table: RuleTable = TABLE,
     places: Ints | None = None,
     rows: Samples | None = None,
     counted: Counted | None = None,
@@ -69,17 +69,17 @@ def judge_window(
     return Judged(judgement, evidence, places, len(positions))
 
 
-def too_few(evidence: Evidence, table: Table) -> str | None:
+def too_few(evidence: Evidence, table: RuleTable) -> str | None:
     """Why samples are too few for a judgement, as a clause; None where they are enough, or there are none."""
     n = int(evidence.n_rows.max(initial=0))
     return f"no GPU has more than {words.counted(n, 'sample')}" if 0 < n < table.common.at("samples") else None
 
 
-def judge(evidence: Evidence, table: Table = TABLE, few: str | None = None) -> Judgement:
+def judge(evidence: Evidence, table: RuleTable = TABLE, few: str | None = None) -> Judgement:
     """Verdicts, the worst first and otherwise in the order of the rules, and the rules that abstained: those that lack what
     they need, and where samples are ``few`` (``too_few``) those that need any. A rule whose findings a rule before it
     explains is left out: where that one's GPUs hold all of its, and its bins nearly all of its."""
-    job = Job(evidence, table)
+    job = JobEvidence(evidence, table)
     if not job.known.any():
         return Judgement((), tuple(_without_samples(job, table)), evidence.start, evidence.end)
     verdicts, abstentions = decide(
@@ -109,7 +109,7 @@ def _measured(name: str, evidence: Evidence) -> bool:
     return name in evidence.host or name.removeprefix("workload_") in evidence.workload
 
 
-def _without_samples(job: Job, table: Table) -> Iterator[Abstention]:
+def _without_samples(job: JobEvidence, table: RuleTable) -> Iterator[Abstention]:
     said = words_of(job.evidence.gpus)
     for rule in table.rules:
         yield Abstention(rule.code, said(_missing(rule, job.evidence) or "no GPU has samples"))
@@ -121,7 +121,7 @@ WAITS = ("io_wait", "cpu_starved", "transfer_bound", "communication_bound")
 
 
 def judge_phases(
-    found: Sequence[Phase], evidence: Evidence, whole: tuple[Verdict, ...], rules: Table
+    found: Sequence[Phase], evidence: Evidence, whole: tuple[Verdict, ...], rules: RuleTable
 ) -> tuple[Phase, ...]:
     """The phases with what is found in each of them alone; ``whole`` are the verdicts on all of the evidence, by the same
     rules. In a phase, which is cut out of what was gathered, rules that need single samples or clock event reasons
@@ -129,7 +129,7 @@ def judge_phases(
     return tuple(replace(phase, verdicts=_of_phase(phase, evidence, whole, rules)) for phase in found)
 
 
-def _of_phase(phase: Phase, evidence: Evidence, whole: tuple[Verdict, ...], rules: Table) -> tuple[Verdict, ...]:
+def _of_phase(phase: Phase, evidence: Evidence, whole: tuple[Verdict, ...], rules: RuleTable) -> tuple[Verdict, ...]:
     if phase.start <= evidence.start and phase.end >= evidence.end:
         return whole
     part = excerpt(evidence, Window(phase.start, phase.end))

@@ -10,8 +10,8 @@ import numpy as np
 from gssr.gpu_errors import meaning
 from gssr.model.results import Finding
 from gssr.model.verdicts import words
-from gssr.model.verdicts.job import Job
-from gssr.model.verdicts.table import XID, Found, Rule, Threshold, rule, told
+from gssr.model.verdicts.job import JobEvidence
+from gssr.model.verdicts.table import XID, Rule, RuleMatch, Threshold, rule, told
 from gssr.store.format.rank_ends import RANK_LOST
 from gssr.store.format.rows import Event, ranges
 
@@ -36,7 +36,7 @@ _PROGRAM = (
     "out a node that failed.",
     needs=(),
 )  # fmt: skip
-def rank_lost(job: Job, rule: Rule) -> Found | None:
+def rank_lost(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Ranks whose recorder is gone without having recorded an end."""
     evidence = job.evidence
     losses = [event for event in evidence.events if event.kind == RANK_LOST]
@@ -48,7 +48,7 @@ def rank_lost(job: Job, rule: Rule) -> Found | None:
     where = f" on {nodes[0]}" if len(nodes) == 1 else f" on {len(nodes)} nodes" if nodes else ""
     numbers = ranges(rank for rank in ranks if rank is not None)
     first = min(event.time for event in losses)
-    return Found(
+    return RuleMatch(
         {
             "who": f"Rank {numbers}{where} was" if len(ranks) == 1 else f"{len(ranks):,} ranks{where} were",
             "when": _since_start(job, first),
@@ -70,7 +70,7 @@ def rank_lost(job: Job, rule: Rule) -> Found | None:
     "data, smaller caches. It is the node's memory, not the GPU's.",
     needs=(),
 )  # fmt: skip
-def out_of_memory(job: Job, rule: Rule) -> Found | None:
+def out_of_memory(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Commands that the kernel killed because their cgroup had no memory left."""
     evidence = job.evidence
     kills = [event for event in evidence.events if event.kind == "out_of_memory"]
@@ -78,7 +78,7 @@ def out_of_memory(job: Job, rule: Rule) -> Found | None:
         return None
     ranks = {event.rank for event in kills}
     who = _place_of_rank(kills[0])
-    return Found(
+    return RuleMatch(
         {"who": who[:1].upper() + who[1:] if len(ranks) == 1 else f"{len(ranks):,} ranks"},
         tuple(told("ranks", 1.0, f"{event.message}, {_since_start(job, event.time)}") for event in kills[:_MOST]),
         rule.severity,
@@ -97,7 +97,7 @@ def _place_of_rank(event: Event) -> str:
     "Tell the operators which GPU of which node it was, with the number; nvidia-smi -q and dmesg on the node say more.",
     needs=(),
 )  # fmt: skip
-def gpu_errors(job: Job, rule: Rule) -> Found | None:
+def gpu_errors(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """XIDs and memory errors: critical where the GPU, its memory or its links are at fault."""
     evidence = job.evidence
     place = {gpu.gpu: position for position, gpu in enumerate(evidence.gpus)}
@@ -123,7 +123,7 @@ def gpu_errors(job: Job, rule: Rule) -> Found | None:
     elif all(meaning(event.message).program for _, event in errors):
         advice = _PROGRAM
     some = words.some(evidence.gpus, gpus)
-    return Found(
+    return RuleMatch(
         {"some": some, "what": meaning(worst[0][1].message).what},
         tuple(_told(job, gpu, event) for gpu, event in worst[:_MOST]),
         "critical" if broken else rule.severity,
@@ -133,7 +133,7 @@ def gpu_errors(job: Job, rule: Rule) -> Found | None:
     )
 
 
-def _told(job: Job, gpu: int, event: Event) -> Finding:
+def _told(job: JobEvidence, gpu: int, event: Event) -> Finding:
     evidence = job.evidence
     since = evidence.run.started_at if evidence.run.started_at is not None else evidence.start
     what = f"{words.place(evidence.gpus[gpu])}: {meaning(event.message).what}"
@@ -147,7 +147,7 @@ def _told(job: Job, gpu: int, event: Event) -> Finding:
     "which GPU of which node it was; run again without the node if it does not come back.",
     needs=(),
 )  # fmt: skip
-def gpu_lost(job: Job, rule: Rule) -> Found | None:
+def gpu_lost(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """GPUs that were lost while they were sampled, for good or for a while; never those that nobody sampled any more."""
     evidence, losses = job.evidence, _losses(job)
     away = {
@@ -160,7 +160,7 @@ def gpu_lost(job: Job, rule: Rule) -> Found | None:
     longest = words.duration(max(away[gpu] for gpu in gpus))
     first = min(losses[gpu][0][0] for gpu in gpus)
     last = max(losses[gpu][-1][1] for gpu in gpus)
-    return Found(
+    return RuleMatch(
         {"some": words.some(evidence.gpus, gpus), "away": longest if len(gpus) == 1 else f"up to {longest}"},
         tuple(_when_lost(job, gpu, losses[gpu], away[gpu]) for gpu in gpus[:_MOST]),
         rule.severity,
@@ -169,7 +169,7 @@ def gpu_lost(job: Job, rule: Rule) -> Found | None:
     )
 
 
-def _losses(job: Job) -> dict[int, list[tuple[float, float]]]:
+def _losses(job: JobEvidence) -> dict[int, list[tuple[float, float]]]:
     """From when to when (unix s) GPUs were lost that were so in the window, by position; until infinity for good."""
     evidence = job.evidence
     place = {gpu.gpu: position for position, gpu in enumerate(evidence.gpus)}
@@ -189,7 +189,7 @@ def _losses(job: Job) -> dict[int, list[tuple[float, float]]]:
     return {gpu: times for gpu, times in inside.items() if times}
 
 
-def _sampled_again(job: Job, gpu: int, since: float) -> float:
+def _sampled_again(job: JobEvidence, gpu: int, since: float) -> float:
     """When (unix s) a GPU has samples again after it was lost: by another rank, which says nothing of its coming back."""
     if job.lead is None:
         return math.inf
@@ -198,7 +198,7 @@ def _sampled_again(job: Job, gpu: int, since: float) -> float:
     return float(again[0]) if len(again) else math.inf
 
 
-def _when_lost(job: Job, gpu: int, times: list[tuple[float, float]], seconds: float) -> Finding:
+def _when_lost(job: JobEvidence, gpu: int, times: list[tuple[float, float]], seconds: float) -> Finding:
     (first, back), (last, end) = times[0], times[-1]
     start = _since_start(job, first)
     if len(times) == 1:
@@ -209,7 +209,7 @@ def _when_lost(job: Job, gpu: int, times: list[tuple[float, float]], seconds: fl
     return told("seconds", seconds, f"{words.place(job.evidence.gpus[gpu])}: {text}")
 
 
-def _since_start(job: Job, time: float) -> str:
+def _since_start(job: JobEvidence, time: float) -> str:
     """A moment (unix s) in words: ``11 s after the start``."""
     evidence = job.evidence
     since = evidence.run.started_at if evidence.run.started_at is not None else evidence.start

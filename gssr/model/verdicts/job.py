@@ -8,14 +8,14 @@ import numpy as np
 from gssr.arrays import Flags, Floats
 from gssr.metrics import DETECTION_METRICS
 from gssr.model.account.activity import does_something
-from gssr.model.account.book import Account, account_for
+from gssr.model.account.book import GpuTimeAccount, account_for
 from gssr.model.account.late_gpus import LateGpus, find_late_gpus
 from gssr.model.breakdown.categories import POSITIONS
 from gssr.model.breakdown.result import Breakdown, positions_of
 from gssr.model.evidence.evidence import Evidence, over_gpus
 from gssr.model.evidence.gather import MOVED
 from gssr.model.verdicts import words
-from gssr.model.verdicts.table import REGISTERED, Table
+from gssr.model.verdicts.table import REGISTERED, RuleTable
 
 _WORKS = 0.5
 """A GPU is at work in a bin in which it is at least this share as active as in its busiest ones."""
@@ -36,19 +36,19 @@ _ENDED_BADLY = ("running", "lost", "failed", "killed", "timeout")
 
 
 @dataclass(frozen=True)
-class Job:
+class JobEvidence:
     """The evidence with what several rules need, each computed once and only when it is asked for. Arrays over time are
     [n_bins], over GPUs [n_gpus]; NaN is unknown."""
 
     evidence: Evidence
-    table: Table
+    table: RuleTable
 
     def common(self, name: str) -> float:
         """A threshold that rules share."""
         return self.table.common.at(name)
 
     @cached_property
-    def account(self) -> Account:
+    def account(self) -> GpuTimeAccount:
         """The account of its GPU time."""
         return account_for(self.evidence)
 
@@ -204,7 +204,7 @@ class Job:
         return over_gpus(self.evidence.series[metric][self.used])
 
 
-def holds(job: Job, code: str) -> bool:
+def holds(job: JobEvidence, code: str) -> bool:
     """Whether another rule, which says more, holds of this job too."""
     rule = next((rule for rule in job.table.rules if rule.code == code), None)
     if rule is None or not all(any(job.evidence.has(name) for name in group) for group in rule.needs):
@@ -230,12 +230,12 @@ def positions(chosen: Flags) -> tuple[int, ...]:
     return tuple(np.flatnonzero(chosen).tolist())
 
 
-def group(job: Job, which: tuple[int, ...]) -> dict[str, str]:
+def group(job: JobEvidence, which: tuple[int, ...]) -> dict[str, str]:
     """The words ``some`` and ``were`` for these GPUs."""
     return {"some": words.some(job.evidence.gpus, which), "were": words.were(which)}
 
 
-def whole(job: Job) -> tuple[float, float]:
+def whole(job: JobEvidence) -> tuple[float, float]:
     """The window."""
     return job.evidence.start, job.evidence.end
 

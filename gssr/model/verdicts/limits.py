@@ -5,15 +5,15 @@ import numpy as np
 from gssr.arrays import Floats
 from gssr.model.results import Finding
 from gssr.model.verdicts import words
-from gssr.model.verdicts.job import Job, group, holds, positions, whole
+from gssr.model.verdicts.job import JobEvidence, group, holds, positions, whole
 from gssr.model.verdicts.table import (
     CSCS,
     DCGM,
     KEMPNER,
     LEAD,
     TRACEML,
-    Found,
     Rule,
+    RuleMatch,
     Threshold,
     Unknown,
     finding,
@@ -47,7 +47,7 @@ _SHORT = 5.0
     "cut the problem so that it fits; nsys profile --cuda-um-gpu-page-faults=true counts the faults.",
     needs=(LEAD, ("pcie_rx_bytes", "c2c_rx_bytes"), ("pcie_tx_bytes", "c2c_tx_bytes")),
 )  # fmt: skip
-def unified_memory(job: Job, rule: Rule) -> Found | None:
+def unified_memory(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Kernels wait for pages that are copied to and fro."""
     peaks = job.evidence.peaks
     full = (peaks.pcie_bandwidth if peaks else None) or rule.at("bandwidth")
@@ -91,7 +91,7 @@ def unified_memory(job: Job, rule: Rule) -> Found | None:
     "GPUs. Record with DCGM, or on Hopper and newer with GPM (gssr doctor says what is there): SM activity tells which.",
     needs=(("gpu_utilization",), ("power_usage",)),
 )  # fmt: skip
-def low_power(job: Job, rule: Rule) -> Found | None:
+def low_power(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """What NVML alone shows of kernels that hardly use the GPU."""
     if job.lead != "gpu_utilization":
         return None
@@ -118,7 +118,7 @@ def low_power(job: Job, rule: Rule) -> Found | None:
     "The GPU is saturated in bandwidth: only fewer bytes make it faster (fused kernels, lower precision, better reuse).",
     needs=(("dram_active",),),
 )  # fmt: skip
-def memory_peak(job: Job, rule: Rule) -> Found | None:
+def memory_peak(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """The memory can't do more."""
     dram = job.at_work("dram_active")
     if not dram >= rule.at("dram_active"):
@@ -141,7 +141,7 @@ def memory_peak(job: Job, rule: Rule) -> Found | None:
     "That is what the GPU is for: only less or cheaper arithmetic makes it faster.",
     needs=(("sm_active",), ("tensor_active", "fp64_active", "fp32_active", "fp16_active")),
 )  # fmt: skip
-def compute_bound(job: Job, rule: Rule) -> Found | None:
+def compute_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """One pipe is busy most of the time."""
     sm = job.at_work("sm_active")
     over = {name: job.at_work(name) for name in _PIPES if job.at_work(name) >= rule.at(name)}
@@ -166,7 +166,7 @@ def compute_bound(job: Job, rule: Rule) -> Found | None:
     "access is coalesced.",
     needs=(("dram_active",), ("sm_active",)),
 )  # fmt: skip
-def memory_bound(job: Job, rule: Rule) -> Found | None:
+def memory_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """The memory is busier than what computes."""
     dram, sm = job.at_work("dram_active"), job.at_work("sm_active")
     if not dram >= rule.at("dram_active") or holds(job, "memory_peak"):
@@ -181,7 +181,7 @@ def memory_bound(job: Job, rule: Rule) -> Found | None:
     )  # fmt: skip
 
 
-def _bandwidth(job: Job, dram: float) -> list[Finding]:
+def _bandwidth(job: JobEvidence, dram: float) -> list[Finding]:
     """What the activity amounts to, where the peak is known."""
     if job.evidence.peaks is None:
         return []
@@ -199,7 +199,7 @@ def _bandwidth(job: Job, dram: float) -> list[Finding]:
     "See whether parts would do in FP32, or in matrix products that the FP64 tensor cores take.",
     needs=(("fp64_active", "tensor_dfma_active"), ("sm_active",)),
 )  # fmt: skip
-def fp64(job: Job, rule: Rule) -> Found | None:
+def fp64(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """FP64 does the work."""
     sm = job.at_work("sm_active")
     values = {name: job.at_work(name) for name in ("fp64_active", "tensor_dfma_active")}
@@ -233,7 +233,7 @@ def fp64(job: Job, rule: Rule) -> Found | None:
     "sizes that are multiples of 8.",
     needs=(("sm_active",), ("tensor_active",), ("fp32_active",)),
 )  # fmt: skip
-def tensor_unused(job: Job, rule: Rule) -> Found | None:
+def tensor_unused(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """FP32 or FP16 arithmetic that tensor cores might do."""
     sm, tensor = job.at_work("sm_active"), job.at_work("tensor_active")
     plain = job.at_work("fp32_active") + np.nan_to_num(job.at_work("fp16_active"))
@@ -255,7 +255,7 @@ def tensor_unused(job: Job, rule: Rule) -> Found | None:
     "occupancy too low to hide latency.",
     needs=(("sm_active",), ("flop_active",)),
 )  # fmt: skip
-def little_arithmetic(job: Job, rule: Rule) -> Found | None:
+def little_arithmetic(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Busy SMs, idle pipes."""
     sm, flop = job.at_work("sm_active"), job.at_work("flop_active")
     if not (sm >= rule.at("sm_active") and flop < rule.at("flop_active")):
@@ -266,8 +266,8 @@ def little_arithmetic(job: Job, rule: Rule) -> Found | None:
     )  # fmt: skip
 
 
-def _found(job: Job, rule: Rule, title: dict[str, str], *evidence: Finding) -> Found:
-    return Found(title, evidence, rule.severity, job.span)
+def _found(job: JobEvidence, rule: Rule, title: dict[str, str], *evidence: Finding) -> RuleMatch:
+    return RuleMatch(title, evidence, rule.severity, job.span)
 
 
 @rule(
@@ -280,7 +280,7 @@ def _found(job: Job, rule: Rule, title: dict[str, str], *evidence: Finding) -> F
     "be needed.",
     needs=(("memory_used",),),
 )  # fmt: skip
-def memory_full(job: Job, rule: Rule) -> Found | None:
+def memory_full(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Hardly any is left."""
     shares = _peaks(job)
     which = positions(np.nan_to_num(shares) >= rule.at("share"))
@@ -292,7 +292,7 @@ def memory_full(job: Job, rule: Rule) -> Found | None:
         told("memory_used", share, f"{words.percent(share)} at its peak (at least {words.percent(bound)})", bound),
     )
     found = {**group(job, which), "share": words.percent(share)}
-    return Found(found, evidence, rule.graded(share), whole(job), which)
+    return RuleMatch(found, evidence, rule.graded(share), whole(job), which)
 
 
 @rule(
@@ -301,7 +301,7 @@ def memory_full(job: Job, rule: Rule) -> Found | None:
     "There is room for a larger batch or problem; or a smaller GPU, or a share of one (MIG), would do.",
     needs=(("memory_used",),),
 )  # fmt: skip
-def memory_unused(job: Job, rule: Rule) -> Found | None:
+def memory_unused(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Most of it was never used."""
     shares = _peaks(job)[job.used]
     if not np.isfinite(shares).any():
@@ -312,10 +312,10 @@ def memory_unused(job: Job, rule: Rule) -> Found | None:
     evidence = (
         told("memory_used", share, f"{words.percent(share)} at its peak (below {words.percent(bound)})", bound),
     )
-    return Found({"share": words.percent(share)}, evidence, rule.severity, whole(job))
+    return RuleMatch({"share": words.percent(share)}, evidence, rule.severity, whole(job))
 
 
-def _peaks(job: Job) -> Floats:
+def _peaks(job: JobEvidence) -> Floats:
     """[n_gpus]: the most that was in use, as a share of the memory there is."""
     totals = np.array([gpu.memory_total or np.nan for gpu in job.evidence.gpus], np.float64)
     if not np.isfinite(totals).any():

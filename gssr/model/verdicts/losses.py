@@ -14,8 +14,8 @@ from gssr.model.account.link_traffic import is_nvlink_quiet
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.results import Finding
 from gssr.model.verdicts import words
-from gssr.model.verdicts.job import Job, group, holds, stretches
-from gssr.model.verdicts.table import LEAD, Found, Rule, Threshold, finding, rule, told
+from gssr.model.verdicts.job import JobEvidence, group, holds, stretches
+from gssr.model.verdicts.table import LEAD, Rule, RuleMatch, Threshold, finding, rule, told
 
 CRITICAL = 0.25
 """A quarter of the GPU time lost is critical: a job on four GPUs would do with three."""
@@ -47,8 +47,9 @@ def _loss(*names: str) -> tuple[Threshold, ...]:
     )
 
 
-def _graded(job: Job, rule: Rule, share: float, text: str, title: dict[str, str], *more: Finding,
-            gpus: tuple[int, ...] = (), bins: Floats | Flags | None = None, advice: str = "") -> Found | None:  # fmt: skip
+def _graded(job: JobEvidence, rule: Rule, share: float, text: str, title: dict[str, str], *more: Finding,
+            gpus: tuple[int, ...] = (), bins: Floats | Flags | None = None,
+            advice: str = "") -> RuleMatch | None:  # fmt: skip
     """What a rule finds where its loss is above the ordinary share; None below."""
     least = rule.at("warning")
     if not share >= least:
@@ -56,7 +57,7 @@ def _graded(job: Job, rule: Rule, share: float, text: str, title: dict[str, str]
     shown = told(
         "share", share, f"{words.percent(share)} of the GPU time {text} (at least {words.percent(least)})", least
     )
-    return Found(
+    return RuleMatch(
         {"share": words.percent(share), **title},
         (shown, *more),
         rule.graded(share),
@@ -68,7 +69,7 @@ def _graded(job: Job, rule: Rule, share: float, text: str, title: dict[str, str]
     )
 
 
-def _rates(job: Job, name: str, metrics: tuple[str, ...]) -> list[Finding]:
+def _rates(job: JobEvidence, name: str, metrics: tuple[str, ...]) -> list[Finding]:
     """What moved most in the time of a category: its mean rate there, and over the whole window."""
     weight = job.breakdown.share_over_time(name)
     best: tuple[float, Finding] | None = None
@@ -93,7 +94,7 @@ def _rates(job: Job, name: str, metrics: tuple[str, ...]) -> list[Finding]:
     "Read ahead in more workers, stage files to node-local storage, write checkpoints less often or in the background.",
     needs=(LEAD, _MOVED),
 )  # fmt: skip
-def io_wait(job: Job, rule: Rule) -> Found | None:
+def io_wait(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """GPUs idle while disks or network move more than while they work."""
     share = job.breakdown.share("idle.input_output")
     bins = job.breakdown.share_over_time("idle.input_output")
@@ -121,7 +122,7 @@ def io_wait(job: Job, rule: Rule) -> Found | None:
     "what is used again.",
     needs=(LEAD, _COPIED),
 )  # fmt: skip
-def transfer_bound(job: Job, rule: Rule) -> Found | None:
+def transfer_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """GPUs idle while their links to the host carry data."""
     share = job.breakdown.share("idle.copies")
     bins = job.breakdown.share_over_time("idle.copies")
@@ -134,7 +135,7 @@ def transfer_bound(job: Job, rule: Rule) -> Found | None:
     "Move the work to the GPU, or spread it over more cores (more worker processes, threads; --cpus-per-task).",
     needs=(LEAD, ("cpu_utilization", "workload_cpu")),
 )  # fmt: skip
-def cpu_starved(job: Job, rule: Rule) -> Found | None:
+def cpu_starved(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """GPUs idle while the CPU computes."""
     share = job.breakdown.share("idle.host")
     bins = job.breakdown.share_over_time("idle.host")
@@ -173,7 +174,9 @@ _EVEN = (
 )
 
 
-def _late(job: Job, rule: Rule, code: str, text: str = "waiting for other GPUs") -> tuple[LateGpus, Found] | None:
+def _late(
+    job: JobEvidence, rule: Rule, code: str, text: str = "waiting for other GPUs"
+) -> tuple[LateGpus, RuleMatch] | None:
     late = job.late_gpus
     if (
         late is None
@@ -190,12 +193,12 @@ def _late(job: Job, rule: Rule, code: str, text: str = "waiting for other GPUs")
     return None if found is None else (late, found)
 
 
-def _is_jitter(job: Job, rule: Rule, late: LateGpus) -> bool:
+def _is_jitter(job: JobEvidence, rule: Rule, late: LateGpus) -> bool:
     """Whether GPUs wait for each other no more than in any job in step, and hardly idle meanwhile."""
     return late.share < rule.at("jitter") and job.breakdown.share("idle.imbalance") < rule.at("warning")
 
 
-def _least_waiting(job: Job) -> list[Finding]:
+def _least_waiting(job: JobEvidence) -> list[Finding]:
     """Who waits least, and who most."""
     shares = job.waits_by_gpu
     if not np.isfinite(shares).any():
@@ -217,7 +220,7 @@ def _least_waiting(job: Job) -> list[Finding]:
     "-plb FILE shows which GPUs do most.",
     needs=(LEAD,),
 )  # fmt: skip
-def straggler(job: Job, rule: Rule) -> Found | None:
+def straggler(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """One GPU or few wait least while all others wait."""
     found = _late(job, rule, "straggler")
     return found[1] if found else None
@@ -229,7 +232,7 @@ def straggler(job: Job, rule: Rule) -> Found | None:
     "Leave the node out (#SBATCH --exclude) and tell the operators: every other GPU of a synchronous job waits for it.",
     needs=(LEAD,),
 )  # fmt: skip
-def slow_node(job: Job, rule: Rule) -> Found | None:
+def slow_node(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """All GPUs of a node wait least while all others wait."""
     found = _late(job, rule, "slow_node")
     return found[1] if found else None
@@ -241,7 +244,7 @@ def slow_node(job: Job, rule: Rule) -> Found | None:
     _EVEN.replace("{file}", "FILE"),
     needs=(LEAD,),
 )  # fmt: skip
-def imbalance(job: Job, rule: Rule) -> Found | None:
+def imbalance(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """GPUs wait for each other, some always longer than others."""
     found = _late(job, rule, "imbalance")
     if found is None or _is_jitter(job, rule, found[0]):
@@ -259,7 +262,7 @@ def imbalance(job: Job, rule: Rule) -> Found | None:
     "Let batches take equally long (sort by length, pad less, pack sequences), or let ranks run ahead of each other.",
     needs=(LEAD,),
 )  # fmt: skip
-def rotating_stragglers(job: Job, rule: Rule) -> Found | None:
+def rotating_stragglers(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """GPUs wait for each other, for another one each time."""
     found = _late(job, rule, "rotating_stragglers")
     return None if found is None or _is_jitter(job, rule, found[0]) else found[1]
@@ -272,7 +275,7 @@ def rotating_stragglers(job: Job, rule: Rule) -> Found | None:
     "or run them one after the other on all GPUs.",
     needs=(LEAD,),
 )  # fmt: skip
-def taking_turns(job: Job, rule: Rule) -> Found | None:
+def taking_turns(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Groups of GPUs work while the others wait, in turn."""
     found = _late(job, rule, "taking_turns")
     return found[1] if found else None
@@ -288,7 +291,7 @@ def taking_turns(job: Job, rule: Rule) -> Found | None:
     "precision); NCCL's log shows which links it takes.",
     needs=(LEAD,),
 )  # fmt: skip
-def communication_bound(job: Job, rule: Rule) -> Found | None:
+def communication_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Kernels that run are collectives: those that transfer, and those that wait without a GPU that is late."""
     breakdown = job.breakdown
     if holds(job, "hang"):
@@ -319,7 +322,7 @@ def communication_bound(job: Job, rule: Rule) -> Found | None:
     f"synchronisations (.item(), printing); {_TRACE}",
     needs=(("gr_engine_active", "gpu_utilization"),), aliases=("gaps",),
 )  # fmt: skip
-def launch_gaps(job: Job, rule: Rule) -> Found | None:
+def launch_gaps(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """The engine is partly active in the bins of work: gaps shorter than a sample."""
     share = job.breakdown.share("idle.between_kernels")
     if share >= 0.5:
@@ -337,7 +340,7 @@ def launch_gaps(job: Job, rule: Rule) -> Found | None:
     f"Give the GPUs more to do at a time (larger batches, several processes per GPU with MPS), or ask for fewer; {_TRACE}",
     needs=(LEAD,),
 )  # fmt: skip
-def low_use(job: Job, rule: Rule) -> Found | None:
+def low_use(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Gaps between kernels are most of the time."""
     share = job.breakdown.share("idle.between_kernels")
     return _graded(job, rule, share, "idle", {}, bins=job.breakdown.share_over_time("idle.between_kernels"))
@@ -359,7 +362,7 @@ _REGULAR = 0.15
     f"See in the program's log what it did then (output, evaluation, compilation), and {_TRACE}",
     needs=(LEAD,),
 )  # fmt: skip
-def unexplained(job: Job, rule: Rule) -> Found | None:
+def unexplained(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Idle time that nothing that was measured explains."""
     found = _pauses(job)
     is_told = bool(found) and (_period(found) is None or not _may_beat(job))
@@ -372,7 +375,7 @@ def unexplained(job: Job, rule: Rule) -> Found | None:
     f"See in the program's log what it did then (output, evaluation, compilation), and {_TRACE}",
     needs=(LEAD,),
 )  # fmt: skip
-def pauses(job: Job, rule: Rule) -> Found | None:
+def pauses(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """All GPUs together do nothing for a while, at irregular times."""
     found = _pauses(job)
     if not found or _period(found) is not None:
@@ -390,7 +393,7 @@ def pauses(job: Job, rule: Rule) -> Found | None:
     "background beside the computation.",
     needs=(LEAD,),
 )  # fmt: skip
-def recurring_dips(job: Job, rule: Rule) -> Found | None:
+def recurring_dips(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """All GPUs together do nothing for a while, again and again after the same time."""
     found = _pauses(job)
     period = _period(found)
@@ -401,13 +404,13 @@ def recurring_dips(job: Job, rule: Rule) -> Found | None:
     return own and own._replace(words={**own.words, "period": words.duration(period), "length": words.duration(length)})
 
 
-def _unexplained(job: Job, rule: Rule, form: str) -> Found | None:
+def _unexplained(job: JobEvidence, rule: Rule, form: str) -> RuleMatch | None:
     share = job.breakdown.share("idle.unexplained")
     bins = job.breakdown.share_over_time("idle.unexplained")
     return _graded(job, rule, share, "idle, and nothing that was measured explains it", {"form": form}, bins=bins)
 
 
-def _pauses(job: Job) -> list[tuple[float, float]]:
+def _pauses(job: JobEvidence) -> list[tuple[float, float]]:
     """When (unix s) nearly all GPUs were idle at once for no cause that was found, for at least two bins. Kernels that run
     for a few per cent of the time are work of a job that never does more, and no pause. Empty if most of the time that is
     lost for no cause lies outside."""
@@ -420,7 +423,7 @@ def _pauses(job: Job) -> list[tuple[float, float]]:
     return found if sum(end - first for first, end in found) >= _MOST_OF_IT * lost else []
 
 
-def _may_beat(job: Job) -> bool:
+def _may_beat(job: JobEvidence) -> bool:
     """Whether a rhythm may be the beat of steps with samples that each show a moment only."""
     return job.account.activity.engine == "gpu_utilization" or job.evidence.interval > LONGEST_INTERVAL
 
@@ -445,7 +448,7 @@ _FEW_SMS = (
     "Give each kernel more to do: larger batches or blocks, fused kernels, CUDA graphs; or share the GPU (MPS).",
     needs=(("gr_engine_active",), ("sm_active",)),
 )  # fmt: skip
-def small_kernels(job: Job, rule: Rule) -> Found | None:
+def small_kernels(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Kernels run on few SMs."""
     if _has_few_warps(job, rule.at("occupancy")):
         return None
@@ -462,7 +465,7 @@ def small_kernels(job: Job, rule: Rule) -> Found | None:
     "Compute's launch statistics of the longest kernel show what limits its occupancy.",
     needs=(("gr_engine_active",), ("sm_active",), ("sm_occupancy",)),
 )  # fmt: skip
-def low_occupancy(job: Job, rule: Rule) -> Found | None:
+def low_occupancy(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """SMs are busy with fewer warps than they have schedulers."""
     if not _has_few_warps(job, rule.at("occupancy")):
         return None
@@ -471,6 +474,6 @@ def low_occupancy(job: Job, rule: Rule) -> Found | None:
     return _graded(job, rule, share, "", title, bins=job.breakdown.share_over_time("working.few_sms"))
 
 
-def _has_few_warps(job: Job, least: float) -> bool:
+def _has_few_warps(job: JobEvidence, least: float) -> bool:
     warps, sm = job.at_work("sm_occupancy"), job.at_work("sm_active")
     return bool(sm > 0.25 and warps < least * sm)

@@ -24,7 +24,7 @@ from typing import Any
 from gssr.model.account.activity import IDLE_ACTIVITY, UNUSED_SHARE
 from gssr.model.results import SEVERITIES
 from gssr.model.verdicts import clocks, errors, limits, losses, spans
-from gssr.model.verdicts.table import JOBSTATS, TRACES, Rule, Table, Threshold, rules_of
+from gssr.model.verdicts.table import JOBSTATS, TRACES, Rule, RuleTable, Threshold, rules_of
 from gssr.similar import did_you_mean, similar
 
 COMMON = Rule(
@@ -40,7 +40,7 @@ COMMON = Rule(
 )  # fmt: skip
 
 SUBJECTS = (errors, spans, losses, clocks, limits)
-TABLE = Table(COMMON, tuple(rule for subject in SUBJECTS for rule in rules_of(subject)))
+TABLE = RuleTable(COMMON, tuple(rule for subject in SUBJECTS for rule in rules_of(subject)))
 
 VARIABLE = "GSSR_RULES"
 """Names a file of this kind."""
@@ -48,7 +48,7 @@ GREATEST = 1e15
 """No number of a rule is greater."""
 
 
-def load(path: str, table: Table = TABLE) -> Table:
+def load(path: str, table: RuleTable = TABLE) -> RuleTable:
     """The table as a file changes it. Raises ValueError with one sentence that names the file and what is wrong in it."""
     import tomllib  # here, because hardly any page has rules of its own
 
@@ -73,7 +73,7 @@ def load(path: str, table: Table = TABLE) -> Table:
     return table._replace(common=common or table.common, rules=tuple(rule for rule in rules if rule is not None))
 
 
-def from_environment(environment: Mapping[str, str] = os.environ, table: Table = TABLE) -> Table:
+def from_environment(environment: Mapping[str, str] = os.environ, table: RuleTable = TABLE) -> RuleTable:
     """The table as GSSR_RULES changes it. Raises ValueError as ``load``."""
     path = environment.get(VARIABLE)
     return load(path, table) if path else table

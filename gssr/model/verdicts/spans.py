@@ -8,8 +8,8 @@ from gssr.model.account.activity import does_something
 from gssr.model.account.late_gpus import working_spans
 from gssr.model.evidence.evidence import over_gpus
 from gssr.model.verdicts import words
-from gssr.model.verdicts.job import Job, finite, group, holds, kendall, positions, stretches
-from gssr.model.verdicts.table import CSCS, LEAD, Found, Rule, Threshold, finding, rule, told
+from gssr.model.verdicts.job import JobEvidence, finite, group, holds, kendall, positions, stretches
+from gssr.model.verdicts.table import CSCS, LEAD, Rule, RuleMatch, Threshold, finding, rule, told
 
 _GOING_ON = ("running", "lost")
 
@@ -23,7 +23,7 @@ _GOING_ON = ("running", "lost")
     "See what these nodes did meanwhile: a slow file system, an image being pulled, a rank waiting for its data.",
     needs=(LEAD,),
 )  # fmt: skip
-def late_start(job: Job, rule: Rule) -> Found | None:
+def late_start(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Some GPUs begin after the others."""
     begin = working_spans(job.account)[0]
     return _not_together(job, rule, begin, _quartile(begin, 0.25), "late")
@@ -38,7 +38,7 @@ def late_start(job: Job, rule: Rule) -> Found | None:
     "Look for a rank that died, or share the work out in smaller pieces so that all end together.",
     needs=(LEAD,),
 )  # fmt: skip
-def early_end(job: Job, rule: Rule) -> Found | None:
+def early_end(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Some GPUs stop before the others."""
     end = working_spans(job.account)[1]
     return _not_together(job, rule, end, _quartile(end, 0.75), "early")
@@ -54,7 +54,7 @@ def _quartile(values: Floats, share: float) -> float:
     return float(known[round(share * (len(known) - 1))]) if len(known) else np.nan
 
 
-def _not_together(job: Job, rule: Rule, edge: Floats, usual: float, word: str) -> Found | None:
+def _not_together(job: JobEvidence, rule: Rule, edge: Floats, usual: float, word: str) -> RuleMatch | None:
     """GPUs whose begin or end of work [n_gpus] is far from that of the quarter that begins first or ends last."""
     apart = np.nan_to_num(edge - usual if word == "late" else usual - edge)
     least = max(rule.at("share") * job.evidence.seconds, rule.at("seconds"), 3.5 * job.evidence.width)
@@ -72,13 +72,13 @@ def _not_together(job: Job, rule: Rule, edge: Floats, usual: float, word: str) -
         told("share", share, f"{words.percent(share)} of the GPU time"),
     )
     own = float(np.median(edge[list(which)]))
-    return Found(
+    return RuleMatch(
         {**group(job, which), word: words.duration(seconds)}, evidence, rule.severity,
         (min(usual, own), max(usual, own)), which, lost=share,
     )  # fmt: skip
 
 
-def _longest_pauses(job: Job) -> Floats:
+def _longest_pauses(job: JobEvidence) -> Floats:
     """[n_gpus]: how long each GPU idles at most between its first work and its last, s."""
     begins, ends = working_spans(job.account)
     times, width = job.breakdown.times, job.breakdown.width
@@ -100,7 +100,7 @@ def _longest_pauses(job: Job) -> Floats:
     "launcher's GPU binding (srun --ntasks-per-node=4 --gpus-per-task=1 nvidia-smi -L).",
     needs=(LEAD,),
 )  # fmt: skip
-def gpus_unused(job: Job, rule: Rule) -> Found | None:
+def gpus_unused(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """k of n GPUs do nothing in the whole run."""
     unused = positions(job.known & ~job.used)
     if not unused or job.evidence.seconds < rule.at("seconds"):
@@ -129,7 +129,7 @@ def gpus_unused(job: Job, rule: Rule) -> Found | None:
             "The program found these GPUs, as the memory in use shows, and computes nothing on them: it may wait for its "
             "first step (py-spy dump --pid PID shows where), for requests, or compute on the CPU."
         )
-    return Found(title, tuple(evidence), rule.severity, job.evidence.window, unused, advice=advice, lost=share)
+    return RuleMatch(title, tuple(evidence), rule.severity, job.evidence.window, unused, advice=advice, lost=share)
 
 
 @rule(
@@ -142,7 +142,7 @@ def gpus_unused(job: Job, rule: Rule) -> Found | None:
     "a job of its own.",
     needs=(LEAD,),
 )  # fmt: skip
-def start_up(job: Job, rule: Rule) -> Found | None:
+def start_up(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """The whole job begins late."""
     return _outside(job, rule, job.evidence.start, job.span[0], "startup")
 
@@ -156,7 +156,7 @@ def start_up(job: Job, rule: Rule) -> Found | None:
     "Let the job end when its work is done; move what needs no GPU (output, evaluation on the CPU) to a job of its own.",
     needs=(LEAD,),
 )  # fmt: skip
-def tear_down(job: Job, rule: Rule) -> Found | None:
+def tear_down(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """The whole job stops working before it ends."""
     found = _outside(job, rule, job.span[1], job.evidence.end, "end")
     if found is None or holds(job, "hang"):
@@ -171,13 +171,15 @@ def tear_down(job: Job, rule: Rule) -> Found | None:
     return found
 
 
-def _outside(job: Job, rule: Rule, start: float, end: float, category: str) -> Found | None:
+def _outside(job: JobEvidence, rule: Rule, start: float, end: float, category: str) -> RuleMatch | None:
     share = job.breakdown.share(category)
     if share < rule.at("share") or end - start < rule.at("seconds"):
         return None
     title = {"idle": words.duration(end - start), "share": words.percent(share)}
     evidence = (finding("share", share, "of the GPU time", rule, "share"),)
-    return Found(title, evidence, rule.severity, (start, end), (), job.breakdown.share_over_time(category), lost=share)
+    return RuleMatch(
+        title, evidence, rule.severity, (start, end), (), job.breakdown.share_over_time(category), lost=share
+    )
 
 
 @rule(
@@ -191,7 +193,7 @@ def _outside(job: Job, rule: Rule, start: float, end: float, category: str) -> F
     "(TORCH_NCCL_TRACE_BUFFER_SIZE) tells which rank did not join which collective. Results may be complete: see the log.",
     needs=(LEAD,),
 )  # fmt: skip
-def hang(job: Job, rule: Rule) -> Found | None:
+def hang(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """All GPUs idle or spin to the end of a job that does not complete."""
     since = job.last_work
     idle = job.evidence.end - since
@@ -210,7 +212,7 @@ def hang(job: Job, rule: Rule) -> Found | None:
         verb = "is" if len(which) == 1 else "are"
         who = f"; {words.named(job.evidence.gpus, which)} {verb} idle while the others spin"
     found = (finding("seconds", idle, "without work", rule, "ended"),)
-    return Found(
+    return RuleMatch(
         {"idle": words.duration(idle), "who": who},
         found,
         rule.severity,
@@ -240,7 +242,7 @@ def _row_means(values: Floats) -> Floats:
     "a step at the beginning and the end.",
     needs=(LEAD,),
 )  # fmt: skip
-def slow_down(job: Job, rule: Rule) -> Found | None:
+def slow_down(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """The share of the time in which GPUs work falls steadily."""
     inside = np.flatnonzero(job.steady)
     parts = min(int(rule.at("parts")), len(inside) // 2)
@@ -264,4 +266,4 @@ def slow_down(job: Job, rule: Rule) -> Found | None:
         told("share", last, f"{title['first']} at first, {title['last']} at last"),
         told("trend", trend, f"rank correlation with time {trend:.2f}", -rule.at("trend")),
     )
-    return Found(title, evidence, rule.severity, job.span, lost=max(first - float(levels.mean()), 0.0))
+    return RuleMatch(title, evidence, rule.severity, job.span, lost=max(first - float(levels.mean()), 0.0))

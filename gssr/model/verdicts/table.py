@@ -76,7 +76,7 @@ class Rule(NamedTuple):
         return ", ".join(dict.fromkeys(threshold.source for threshold in self.thresholds))
 
 
-class Table(NamedTuple):
+class RuleTable(NamedTuple):
     """The rules in their order. ``common`` holds what several of them share: no rule of its own. ``section``: where in a
     site's file they stand; empty for its top."""
 
@@ -97,7 +97,7 @@ class Table(NamedTuple):
         return next(rule for rule in (self.common, *self.rules) if rule.code == code)
 
 
-class Found(NamedTuple):
+class RuleMatch(NamedTuple):
     """``words`` fill the rule's title. ``gpus``: positions, empty for all. ``bins`` [n_bins]: when it holds, or for what
     part (0-1) of the work that a bin lacks, None for throughout. ``span``: the same as unix times. ``advice``: in place of
     the rule's, where what was found asks for another. ``lost``: which share (0-1) of all the GPUs' time the cure would save;
@@ -117,8 +117,8 @@ class Unknown(Exception):
     """A condition can't be judged; its text says why."""
 
 
-Condition = Callable[..., Found | None]
-"""What a rule looks for: (gssr.model.verdicts.job.Job, the rule as the site has it) -> what it finds."""
+Condition = Callable[..., RuleMatch | None]
+"""What a rule looks for: (gssr.model.verdicts.job.JobEvidence, the rule as the site has it) -> what it finds."""
 _Condition = TypeVar("_Condition", bound=Condition)
 REGISTERED: dict[str, tuple[Rule, Condition]] = {}
 """Every rule with its condition, by its code."""
@@ -145,11 +145,11 @@ def rule(
 
 
 def decide(
-    table: Table,
+    table: RuleTable,
     job: Any,
     n_gpus: int,
     missing: Callable[[Rule], str | None],
-    explains: Callable[[Rule, Found, Rule, Found], bool],
+    explains: Callable[[Rule, RuleMatch, Rule, RuleMatch], bool],
     gpu_hours: float = 0.0,
     said: Callable[[str], str] = str,
 ) -> tuple[tuple[Verdict, ...], tuple[Abstention, ...]]:
@@ -157,7 +157,7 @@ def decide(
     rules that abstained. ``missing``: what a rule needs and is not there. A rule whose findings another one that is told
     ``explains`` (cause, what it found, rule, what that found) is left out. ``gpu_hours``: those of which shares are lost.
     ``said``: says a text in the words of the GPUs' makers (gssr.makers)."""
-    judged: dict[str, tuple[Rule, Found]] = {}
+    judged: dict[str, tuple[Rule, RuleMatch]] = {}
     abstentions = []
     for rule in table.rules:
         why = missing(rule)
@@ -174,7 +174,7 @@ def decide(
         if len(found.gpus) == n_gpus:
             found = found._replace(gpus=())
         judged[rule.code] = rule, found
-    kept: dict[str, tuple[Rule, Found]] = {}
+    kept: dict[str, tuple[Rule, RuleMatch]] = {}
     for code in table.causes_first():
         if code in judged and not any(explains(*cause, *judged[code]) for cause in kept.values()):
             kept[code] = judged[code]
@@ -183,14 +183,14 @@ def decide(
     return tuple(verdicts), tuple(abstentions)
 
 
-def same_gpus(cause: Rule, own: Found, rule: Rule, found: Found) -> bool:
+def same_gpus(cause: Rule, own: RuleMatch, rule: Rule, found: RuleMatch) -> bool:
     """Whether a rule is a symptom of a ``cause`` that holds (``own``) for all the GPUs for which it ``found`` something."""
     if rule.code not in cause.explains:
         return False
     return not own.gpus or bool(found.gpus and set(found.gpus) <= set(own.gpus))
 
 
-def _verdict(rule: Rule, found: Found, gpu_hours: float, said: Callable[[str], str]) -> Verdict:
+def _verdict(rule: Rule, found: RuleMatch, gpu_hours: float, said: Callable[[str], str]) -> Verdict:
     lost = min(max(found.lost, 0.0), 1.0) if found.lost is not None and isfinite(found.lost) else None
     return Verdict(
         rule.code,

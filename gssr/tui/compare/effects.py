@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 from gssr.model.compare.alignment import energies, seconds
 from gssr.model.compare.comparison import BETTER, LEAST_POINTS, LEAST_TOTAL_SHARE, CategoryChange, category_changes
 from gssr.model.compare.contrast import told
-from gssr.model.compare.traces import Calls, Name, calls, names
+from gssr.model.compare.traces import Calls, NameChange, calls, names
 from gssr.model.live.attention import imbalance_of
 from gssr.model.live.frame import Frame
 from gssr.model.results import Imbalance
@@ -224,10 +224,10 @@ def _names(one: Frame, other: Frame) -> list[Effect]:
     return found
 
 
-_kept: list[tuple[TraceAnalysis, TraceAnalysis, tuple[Name, ...]]] = []
+_kept: list[tuple[TraceAnalysis, TraceAnalysis, tuple[NameChange, ...]]] = []
 
 
-def _compared(one: TraceAnalysis, other: TraceAnalysis) -> tuple[Name, ...]:
+def _compared(one: TraceAnalysis, other: TraceAnalysis) -> tuple[NameChange, ...]:
     if not _kept or _kept[0][0] is not one or _kept[0][1] is not other:
         _kept[:] = [(one, other, names(calls(one), calls(other)))]
     return _kept[0][2]

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from gssr.metrics import CLOCK_EVENT_REASONS, RATIO, THROTTLES, Metric
-from gssr.model.compare.contrast import Line
+from gssr.model.compare.contrast import ContrastLine
 from gssr.render.cells import fit, pad
 from gssr.render.columns import bar
 from gssr.render.glyphs import Glyphs
@@ -45,7 +45,7 @@ def metric_named(name: str) -> Metric:
     return Metric(name, f"Throttled: {name}", name, RATIO, "gauge", 1.0, meaning, "", "")
 
 
-def chosen_metrics(lines: list[Line], room: int) -> list[Line]:
+def chosen_metrics(lines: list[ContrastLine], room: int) -> list[ContrastLine]:
     """As many as there is room for, in the order they have: first those that differ much, then the most telling. Small
     differences decide nothing, so that lines stay where they are while a run grows."""
 
@@ -64,7 +64,7 @@ def titles(first: str, second: str, last: str, sizes: Sizes) -> Row:
     return (Span(text + f"{last:>{_DIFFERENCE}}" + (f"{'ratio':>10}{'full scale':>12}" if sizes.wide else ""), "dim"),)
 
 
-def metric_row(own: Line, sizes: Sizes, picked: bool, glyphs: Glyphs, turned: bool = False) -> Row:
+def metric_row(own: ContrastLine, sizes: Sizes, picked: bool, glyphs: Glyphs, turned: bool = False) -> Row:
     """One metric; ``!`` where the difference is large. ``turned``: what it is compared with comes first."""
     metric = metric_named(own.metric)
     unit = unit_of(metric)

@@ -14,7 +14,7 @@ from gssr.model.traces.analyze import analyze_ranks, analyze_timeline, analyze_t
 from gssr.model.traces.lengths import statistics
 from gssr.model.traces.results import TraceAnalysis
 from gssr.model.traces.tables import NSYS, TABLES, as_nsys, launch_numbers, rows_of
-from gssr.model.traces.window import Wanted
+from gssr.model.traces.window import TraceSelection
 from gssr.report.page import PageOptions
 from gssr.report.trace import pieces, trace_page
 from gssr.traces.timeline import Counter, Kind, Timeline
@@ -114,9 +114,9 @@ def test_gpus_used_one_after_another_are_busy_half_of_the_time(files: int) -> No
         "GSSR busy=0.491 compute=0.491 exposed_communication=0.000 gpus=2 kernels=10"
     )
     assert [each.code for each in found.verdicts] == ["gpus_in_turn"]
-    first = analyze_timelines(timelines[:1], Wanted("0", "5ms"))  # where one of them does nothing
+    first = analyze_timelines(timelines[:1], TraceSelection("0", "5ms"))  # where one of them does nothing
     assert len(first.gpus) == (2 if files == 1 else 1) and first.idle_ns == first.span_ns - 4_900 * US
-    alone = analyze_timelines(timelines, Wanted(like_hta=True))
+    alone = analyze_timelines(timelines, TraceSelection(like_hta=True))
     assert alone.span_ns == sum(each.span_ns for each in alone.gpus)
 
 
@@ -241,12 +241,12 @@ def test_ranks_are_combined_on_one_clock() -> None:
 
 
 def test_a_window_is_of_the_same_moments_on_all_ranks() -> None:
-    found = analyze_timelines(ranks(), Wanted("305us", "405us"))
+    found = analyze_timelines(ranks(), TraceSelection("305us", "405us"))
     assert found.window == (305 * US, 405 * US)
     assert [gpu.begin_ns for gpu in found.gpus] == [305 * US] * 3
     assert [gpu.span_ns for gpu in found.gpus] == [100 * US] * 3
     assert [gpu.compute_ns for gpu in found.gpus] == [5 * US, 100 * US, 7 * US]
-    late = analyze_timelines(ranks(), Wanted("561500ns"))
+    late = analyze_timelines(ranks(), TraceSelection("561500ns"))
     assert [gpu.rank for gpu in late.gpus] == [2]  # the only one that still works then
 
 
@@ -258,7 +258,7 @@ def test_each_rank_alone_is_what_a_selection_of_it_shows() -> None:
             start = (at * 70 + rank * 3) * US
             events.launched(f"k{at % 2}", start, start + 20 * US, (20 + at * rank) * US, track, thread)
     for timelines in ([events.timeline()], ranks()):
-        for wanted in (Wanted(), Wanted("100us", "300us"), Wanted(gpus=["0", "2"])):
+        for wanted in (TraceSelection(), TraceSelection("100us", "300us"), TraceSelection(gpus=["0", "2"])):
             found = dict(analyze_ranks(timelines, wanted))
             assert list(found) == ([0, 2] if wanted.gpus else [0, 1, 2])
             for rank, alone in found.items():
@@ -268,7 +268,7 @@ def test_each_rank_alone_is_what_a_selection_of_it_shows() -> None:
                 assert alone.idle == selected.idle and alone.launches[2:] == selected.launches[2:]
                 assert [each.busy_ns for each in alone.gpus] == [each.busy_ns for each in selected.gpus]
     with pytest.raises(ValueError, match="no GPU 7"):
-        list(analyze_ranks([events.timeline()], Wanted(gpus=["7"])))
+        list(analyze_ranks([events.timeline()], TraceSelection(gpus=["7"])))
 
 
 def as_rows(found: TraceAnalysis, *but: str) -> dict[str, list[tuple[object, ...]]]:
@@ -454,7 +454,7 @@ def test_of_many_files_one_is_held_at_a_time() -> None:
             yield timeline
             del timeline
 
-    assert len(analyze_timelines(timelines(), Wanted(gpus=["0-3"])).gpus) == 3
+    assert len(analyze_timelines(timelines(), TraceSelection(gpus=["0-3"])).gpus) == 3
 
 
 NAMES = ("", "a", "ProfilerStep#1", "ProfilerStep#2", "step 3", "cudaLaunchKernel", "cudaMemcpy", "cudaDeviceSynchronize",
