@@ -11,7 +11,7 @@ from benchmarks.table import Figure
 from gssr.model.live.frame import Query
 from gssr.model.live.watch_trace import FINEST, MOST_COUNTERS, WatchTrace
 from gssr.render.glyphs import UTF8
-from gssr.traces.timeline import NO_LINK, Category, Clock, Intervals, Kind, Source, Timeline, Track
+from gssr.traces.timeline import NO_LINK, Category, Clock, Intervals, Kind, Timeline, TraceSource, Track
 from gssr.tui.moves import MOVES
 from gssr.tui.time.timeline import columns_in
 from gssr.tui.view import Scene, View
@@ -39,7 +39,7 @@ def many_streams(n_gpus: int, streams: int, n: int) -> Timeline:
     none = np.full(n, -1, np.int64)
     intervals = Intervals(start, length, track, name, kind, category, np.full(n, NO_LINK), none, none.astype(np.int8))
     names = ("gemm", "ncclDevKernel_AllReduce", "Memcpy HtoD")
-    return Timeline((Source("made", "nsys"),), tracks=tracks, names=names, intervals=intervals, clock=Clock())
+    return Timeline((TraceSource("made", "nsys"),), tracks=tracks, names=names, intervals=intervals, clock=Clock())
 
 
 def many_threads(n_threads: int, n: int) -> Timeline:

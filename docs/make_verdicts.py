@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from gssr.model.breakdown.categories import CATEGORIES, LossCategory
+from gssr.model.breakdown.categories import CATEGORIES, TimeCategory
 from gssr.model.traces.rules import IN_TORCH
 from gssr.model.traces.rules import TABLE as OF_TRACES
 from gssr.model.verdicts.losses import CRITICAL
@@ -68,7 +68,7 @@ def _table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
     return "".join("| " + " | ".join(line) + " |\n" for line in lines)
 
 
-def _category(category: LossCategory) -> tuple[str, ...]:
+def _category(category: TimeCategory) -> tuple[str, ...]:
     codes = VERDICTS[category.name]
     for code in codes:
         TABLE.rule(code)  # raises StopIteration if there is no such rule

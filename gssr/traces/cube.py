@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Flags, Floats, Ints
 from gssr.traces.cube_anchor import Anchor, CubeMetric, read_anchor
-from gssr.traces.timeline import Clock, Intervals, Measured, Profile, Source, Timeline, TraceError
+from gssr.traces.timeline import Clock, Intervals, Measured, Profile, Timeline, TraceError, TraceSource
 
 _BLOCK = 512
 _MOST_MEMBERS = 100_000
@@ -73,7 +73,7 @@ def read_cube(path: str) -> Timeline:
         raise TraceError(f"{path}: can't be read: {error.strerror}") from None
     if not metrics:
         raise TraceError(f"{path}: holds no values of any metric")
-    source = Source(
+    source = TraceSource(
         path, "cube", anchor.tool, anchor.version, n_events=len(anchor.parent), notes=(*anchor.notes, *notes)
     )
     profile = Profile(anchor.parent, anchor.name, anchor.paradigm, anchor.role, tuple(metrics))

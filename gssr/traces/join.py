@@ -19,8 +19,8 @@ from gssr.traces.timeline import (
     FileUse,
     Intervals,
     Messages,
-    Source,
     Timeline,
+    TraceSource,
     Track,
 )
 
@@ -89,7 +89,7 @@ def join(timelines: Sequence[Timeline]) -> Timeline:
     timelines, clock = _on_one_clock(timelines)
     names: dict[str, int] = {}
     tracks: list[Track] = []
-    sources: list[Source] = []
+    sources: list[TraceSource] = []
     counters: list[Counter] = []
     facts: dict[str, str] = {}
     track, name, link = [], [], []
@@ -179,7 +179,7 @@ def _on_one_clock(timelines: Sequence[Timeline]) -> tuple[list[Timeline], Clock]
     return done, clock
 
 
-def booted_apart(traces: Iterable[tuple[Clock, Sequence[Source]]]) -> bool:
+def booted_apart(traces: Iterable[tuple[Clock, Sequence[TraceSource]]]) -> bool:
     """Whether some of their times count from when one node was booted, and some from when another was."""
     return len({source.host for clock, sources in traces if clock.origin == "boot" for source in sources}) > 1
 

@@ -19,9 +19,9 @@ from gssr.traces.timeline import (
     Counter,
     Intervals,
     Kind,
-    Source,
     Timeline,
     TraceError,
+    TraceSource,
     Track,
     TrackKind,
 )
@@ -62,7 +62,7 @@ def read_kineto(path: str, most_bytes: int | None = None) -> Timeline:
     if is_kineto:
         intervals = _of_gpus(intervals, tracks, names, keys, notes)
     tracks, intervals = host_waits_apart(tracks, names, intervals)
-    source = Source(
+    source = TraceSource(
         path, "kineto" if is_kineto else "chrome", "torch.profiler" if is_kineto else "",
         rank=rank_of(keys), host=_host_of(keys), n_events=found.n_events,
         left_out=found.n_broken + found.n_unsound + before - len(intervals), notes=tuple(notes),

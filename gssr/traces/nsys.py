@@ -30,8 +30,8 @@ from gssr.traces.timeline import (
     Counter,
     Intervals,
     Kind,
-    Source,
     Timeline,
+    TraceSource,
     Track,
 )
 
@@ -239,7 +239,7 @@ class _Reading:
         if self._left_out:
             self._notes.append(f"{self._left_out:,} rows without sound times are left out")
         notes = (*self._database.damage, *about.notes, *self._notes)
-        source = Source(
+        source = TraceSource(
             self._database.path, "nsys", "Nsight Systems", about.version, rank, about.host, self._n_events, self._left_out,
             notes,
         )  # fmt: skip

@@ -14,7 +14,7 @@ from gssr.traces.join import from_zero, join
 from gssr.traces.json_events import MOST_BYTES
 from gssr.traces.kineto import read_kineto
 from gssr.traces.runs import RunTraits, apart, by_run, told_by_json
-from gssr.traces.timeline import Format, Source, Timeline, TraceError
+from gssr.traces.timeline import Format, Timeline, TraceError, TraceSource
 
 __all__ = ["MOST_BYTES", "TraceError", "TraceSet", "open_runs", "open_traces"]
 
@@ -61,7 +61,7 @@ def open_runs(
     files = [file for path in paths for file in _files_of(path, problems)]
     if not files:
         raise TraceError(problems[0] if problems else "no trace is named")
-    looked_at: list[tuple[Source, RunTraits]] = []
+    looked_at: list[tuple[TraceSource, RunTraits]] = []
     for path, kind in files:
         try:
             looked_at.append(_looked_at(path, kind, len(files) > 1, most_bytes))
@@ -98,7 +98,7 @@ def _why_apart(first: Sequence[int], own: int, paths: Sequence[str], told: Seque
     return f"is of another run than {paths[other]}: it {why}; open one of them"
 
 
-def _name_of(sources: Sequence[Source], paths: Sequence[str]) -> str:
+def _name_of(sources: Sequence[TraceSource], paths: Sequence[str]) -> str:
     """What was named that holds a run's files, all of them if anything does."""
 
     def n_within(path: str) -> int:
@@ -122,7 +122,7 @@ class TraceSet:
     together. ``name``: the file or folder that was named, and of a folder that holds several runs the first file;
     ``why_apart``: why they are of another run than the first of several."""
 
-    sources: tuple[Source, ...]
+    sources: tuple[TraceSource, ...]
     most_bytes: int | None = None
     ranks: Sequence[range] | None = None
     window: tuple[int | None, int | None] = (None, None)
@@ -148,7 +148,7 @@ class TraceSet:
         first, *others = found.sources
         return replace(found, sources=(first._replace(notes=(*dict.fromkeys(wrong), *first.notes)), *others))
 
-    def _readable(self, wrong: list[str]) -> Iterator[tuple[Source, Timeline]]:
+    def _readable(self, wrong: list[str]) -> Iterator[tuple[TraceSource, Timeline]]:
         """Read each, and remember why one can't be, in ``wrong``, too. Raises TraceError where none can be."""
         last, n = None, 0
         for source in self.sources:
@@ -166,7 +166,7 @@ class TraceSet:
         if last is not None and not n:
             raise last
 
-    def _read(self, source: Source) -> Timeline:
+    def _read(self, source: TraceSource) -> Timeline:
         if source.format == "otf2":
             from gssr.traces.otf2.archive import read_otf2
 
@@ -269,12 +269,12 @@ def _by_number(name: str) -> list[tuple[int, str]]:
     return [(int(digits or 0), text) for text, digits in re.findall(r"(\D*)(\d{0,18})", name)]
 
 
-def _looked_at(path: str, kind: Format, has_others: bool, most_bytes: int | None) -> tuple[Source, RunTraits]:
+def _looked_at(path: str, kind: Format, has_others: bool, most_bytes: int | None) -> tuple[TraceSource, RunTraits]:
     """What is known of a file before it is read, and what it tells of its run."""
     if kind == "otf2" and os.path.isdir(path):
         beside = sorted(name for name in os.listdir(path) if name.endswith(".cubex"))
         notes = tuple(f"{name} beside it is a profile: name it to see it" for name in beside)
-        return Source(path, kind, notes=notes), RunTraits()
+        return TraceSource(path, kind, notes=notes), RunTraits()
     told = RunTraits()
     if kind == "nsys" and has_others:
         from gssr.traces.nsys import told_by_report
@@ -290,11 +290,11 @@ def _looked_at(path: str, kind: Format, has_others: bool, most_bytes: int | None
         told = told_by_json(path, has_others, most_bytes)
     named = RANK_IN_NAME.search(os.path.basename(path))
     if told.rank is not None or not named or kind in _OF_ALL_RANKS:
-        return Source(path, kind, rank=told.rank), told
-    return Source(path, kind, rank=int(named[1]), notes=(f"rank {int(named[1])} by the name of the file",)), told
+        return TraceSource(path, kind, rank=told.rank), told
+    return TraceSource(path, kind, rank=int(named[1]), notes=(f"rank {int(named[1])} by the name of the file",)), told
 
 
-def _ranked(sources: Sequence[Source]) -> tuple[Source, ...]:
+def _ranked(sources: Sequence[TraceSource]) -> tuple[TraceSource, ...]:
     """In order of their ranks, of which each is there once; those that tell none get what is free, in the order in which
     they are named."""
     of_rank = {source.rank: source for source in sources if source.rank is not None}

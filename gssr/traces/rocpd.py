@@ -19,7 +19,7 @@ from gssr.store.read.open import Readable
 from gssr.traces.categories import category_of, operation_of
 from gssr.traces.database import read_database
 from gssr.traces.nsys_columns import IntervalColumns, Key, all_alike, placed
-from gssr.traces.timeline import NO_LINK, OPERATIONS, Clock, Intervals, Kind, Source, Timeline, Track
+from gssr.traces.timeline import NO_LINK, OPERATIONS, Clock, Intervals, Kind, Timeline, TraceSource, Track
 
 _One = TypeVar("_One")
 _INTERVALS = ("kernel_dispatch", "memory_copy", "region", "sample")
@@ -202,7 +202,7 @@ class _Reading:
         gpus = {agent.name: None for own in self._agents for agent in own.values() if agent.is_gpu and agent.name}
         facts = {"gpu": ", ".join(map(str, gpus))} if gpus else {}
         rank = _one(ranks) if self._rank is None else self._rank
-        source = Source(
+        source = TraceSource(
             self._database.path, "rocpd", "rocprofv3", "", rank, _one(each.host for each in every), self._n_events,
             self._left_out, tuple(notes),
         )  # fmt: skip

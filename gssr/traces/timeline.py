@@ -74,7 +74,7 @@ class Track(NamedTuple):
     source: int = 0
 
 
-class Source(NamedTuple):
+class TraceSource(NamedTuple):
     """One file. ``n_events``: records in it; ``left_out``: those that could not be read, or that say nothing sound;
     ``notes``: sentences about what was lost, assumed or mended; ``zero_ns``: the file's own time of the timeline's 0."""
 
@@ -228,7 +228,7 @@ class Timeline:
     """All of one or several files of one run. ``pageable``: places in ``intervals`` of copies from or to pageable memory,
     None where the format does not tell; ``messages``, ``io``: None likewise."""
 
-    sources: tuple[Source, ...]
+    sources: tuple[TraceSource, ...]
     clock: Clock
     tracks: tuple[Track, ...]
     names: tuple[str, ...]

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gssr.traces.timeline import NO_LINK, OPERATIONS, Clock, Counter, Intervals, Kind, Source, Timeline, Track
+from gssr.traces.timeline import NO_LINK, OPERATIONS, Clock, Counter, Intervals, Kind, Timeline, TraceSource, Track
 from tests.fakes.traces import bad, kineto, loop, nsys, samples
 from tests.fakes.traces.compare import differences
 from tests.fakes.traces.content import Event, Sample, same_name, split
@@ -50,7 +50,7 @@ def timeline_of(events: list[Event], written: kineto.Written | nsys.Written, by_
         Counter(name, "", "gauge", np.array([s.time for s in of]), np.array([s.value for s in of]))
         for name, of in series.items()
     )
-    source = Source(str(written.path), "kineto", left_out=written.left_out)
+    source = TraceSource(str(written.path), "kineto", left_out=written.left_out)
     return Timeline((source,), Clock(written.unix_ns), tracks, names, rows, counters)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gssr.traces.join import from_zero, join
-from gssr.traces.timeline import NO_LINK, Clock, Counter, Intervals, Kind, Source, Timeline, Track
+from gssr.traces.timeline import NO_LINK, Clock, Counter, Intervals, Kind, Timeline, TraceSource, Track
 
 SPANS = st.lists(
     st.tuples(st.integers(0, 50), st.integers(0, 9), st.integers(-1, 4), st.booleans()), min_size=1, max_size=8
@@ -28,7 +28,7 @@ def timeline(rows: list[tuple[int, int, int, bool]], clock: Clock = Clock(), nam
     tracks = (Track("gpu_stream", f"stream 1 of {name}"), Track("cpu_thread", "thread"))
     counter = Counter("memory", "B", "gauge", np.array([3, 4]), np.array([1.0, 2.0]), 1)
     pageable = np.flatnonzero([row[3] for row in rows])
-    return Timeline((Source(name, "kineto"),), clock, tracks, ("common", name), intervals, (counter,), pageable)
+    return Timeline((TraceSource(name, "kineto"),), clock, tracks, ("common", name), intervals, (counter,), pageable)
 
 
 def all_of(one: Timeline, zero: int) -> list[tuple[object, ...]]:

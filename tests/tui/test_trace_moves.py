@@ -28,8 +28,8 @@ from gssr.traces.timeline import (
     Intervals,
     Kind,
     Messages,
-    Source,
     Timeline,
+    TraceSource,
     Track,
 )
 from gssr.tui.moves import MOVES
@@ -249,7 +249,7 @@ def test_a_send_and_its_receive_lead_to_each_other() -> None:
         no_collectives,
     )  # fmt: skip
     names = ("main", "MPI_Recv", "MPI_Send")
-    trace = Timeline((Source("made", "otf2"),), Clock(), tracks, names, calls, messages=sent)
+    trace = Timeline((TraceSource("made", "otf2"),), Clock(), tracks, names, calls, messages=sent)
     seat = Seat(WatchTrace("made", lambda: trace)).press("enter", "left", *["left"] * 80, *["right"] * 18, "down")
     assert trace.names[calls.name[seat.under()]] == "MPI_Send" and "message with MPI_Recv on rank 2" in seat.text()
     assert seat.press("cause").under() == 3 and seat.view.selected and "rank2" in seat.view.selected

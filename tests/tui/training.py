@@ -11,8 +11,8 @@ from gssr.traces.timeline import (
     Counter,
     Intervals,
     Kind,
-    Source,
     Timeline,
+    TraceSource,
     Track,
 )
 
@@ -55,7 +55,7 @@ class Made:
         types = (np.int64, np.int64, np.int32, np.int32, np.int8, np.int8, np.int64, np.int64, np.int8)
         found = Intervals(*(column.astype(own) for column, own in zip(columns, types, strict=True)))
         ranks = sorted({track.rank for track in self.tracks if track.rank is not None})
-        sources = tuple(Source(f"rank{rank}.json", "kineto", rank=rank, n_events=len(rows)) for rank in ranks)
+        sources = tuple(TraceSource(f"rank{rank}.json", "kineto", rank=rank, n_events=len(rows)) for rank in ranks)
         clock = Clock(1_700_000_000 * 10**9, "unix")
         return Timeline(sources, clock, tuple(self.tracks), tuple(self.names), found, counters, facts={"gpu": "H100"})
 

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 
-class LossCategory(NamedTuple):
+class TimeCategory(NamedTuple):
     """One place where GPU time can go.
 
     ``name``: in JSON, a branch and a leaf. ``short``: one word for a narrow column. ``label``: what the GPU does then, in a
@@ -26,34 +26,36 @@ class LossCategory(NamedTuple):
         return self.name.partition(".")[0]
 
 
-CATEGORIES: tuple[LossCategory, ...] = (
-    LossCategory("working.tensor", "tensor", "computes on tensor cores", "computing on tensor cores", False),
-    LossCategory("working.fp64", "FP64", "computes in FP64", "computing in FP64", False),
-    LossCategory("working.memory", "memory", "works, limited by its memory", "work limited by memory", False),
-    LossCategory("working.other", "works", "works", "other work", False),
-    LossCategory("working.few_sms", "few SMs", "runs kernels that fill few SMs", "spent in kernels that fill few SMs", True),
-    LossCategory("working.slowed", "slowed", "lost to lower clocks", "lost to lower clocks", True),
-    LossCategory(
+CATEGORIES: tuple[TimeCategory, ...] = (
+    TimeCategory("working.tensor", "tensor", "computes on tensor cores", "computing on tensor cores", False),
+    TimeCategory("working.fp64", "FP64", "computes in FP64", "computing in FP64", False),
+    TimeCategory("working.memory", "memory", "works, limited by its memory", "work limited by memory", False),
+    TimeCategory("working.other", "works", "works", "other work", False),
+    TimeCategory("working.few_sms", "few SMs", "runs kernels that fill few SMs", "spent in kernels that fill few SMs", True),
+    TimeCategory("working.slowed", "slowed", "lost to lower clocks", "lost to lower clocks", True),
+    TimeCategory(
         "communication.transferring", "transfers", "communicates", "communication that nothing hides", True, 0.13,
         "simulated healthy jobs of several kinds reach 10 %, and are seen as up to 13 %",
     ),
-    LossCategory("communication.waiting", "waits", "waits in communication kernels", "spent waiting in communication", True),
-    LossCategory(
+    TimeCategory("communication.waiting", "waits", "waits in communication kernels", "spent waiting in communication", True),
+    TimeCategory(
         "idle.between_kernels", "gaps", "idle between kernels", "idle between kernels", True, 0.16,
         "healthy CFD idles 10 %, MD 6 %, serving 14-16 %",
     ),
-    LossCategory("idle.imbalance", "imbalance", "idle while other GPUs work", "idle while other GPUs work", True),
-    LossCategory("idle.input_output", "files", "waits for files or the network", "spent waiting for files or the network", True),
-    LossCategory("idle.copies", "copies", "waits for copies to or from the host", "spent waiting for copies", True),
-    LossCategory("idle.host", "CPU", "waits for the CPU", "spent waiting for the CPU", True),
-    LossCategory(
+    TimeCategory("idle.imbalance", "imbalance", "idle while other GPUs work", "idle while other GPUs work", True),
+    TimeCategory(
+        "idle.input_output", "files", "waits for files or the network", "spent waiting for files or the network", True
+    ),
+    TimeCategory("idle.copies", "copies", "waits for copies to or from the host", "spent waiting for copies", True),
+    TimeCategory("idle.host", "CPU", "waits for the CPU", "spent waiting for the CPU", True),
+    TimeCategory(
         "idle.unexplained", "idle", "idle, no cause found", "lost, no cause found", True, 0.16,
         "healthy bursty serving idles 14-16 %",
     ),
-    LossCategory("startup", "start-up", "before the first work", "before the first work", False),
-    LossCategory("end", "end", "after the last work", "after the last work", False),
-    LossCategory("unused", "unused", "GPUs that did nothing", "time of GPUs that did nothing", True),
-    LossCategory("unmeasured", "-", "not measured", "not measured", False),
+    TimeCategory("startup", "start-up", "before the first work", "before the first work", False),
+    TimeCategory("end", "end", "after the last work", "after the last work", False),
+    TimeCategory("unused", "unused", "GPUs that did nothing", "time of GPUs that did nothing", True),
+    TimeCategory("unmeasured", "-", "not measured", "not measured", False),
 )  # fmt: skip
 """In the order in which bars are drawn: work first, then what is lost, then what lies outside the job's work."""
 

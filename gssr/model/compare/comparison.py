@@ -32,7 +32,7 @@ import numpy as np
 from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME, SCORE_INPUTS
 from gssr.model.analyze import Options
-from gssr.model.breakdown.categories import CATEGORIES, LossCategory
+from gssr.model.breakdown.categories import CATEGORIES, TimeCategory
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.compare.contrast import METRICS, told
 from gssr.model.compare.pairs import Pairs, pairs
@@ -98,7 +98,7 @@ class PhaseTotal:
 class CategoryChange:
     """The shares (0-1) of the GPU time that a category has in both runs. ``error``: the errors of both shares together."""
 
-    category: LossCategory
+    category: TimeCategory
     before: float
     after: float
     error: float

@@ -40,12 +40,12 @@ from gssr.model.traces.results import (
     CallTotals,
     Cause,
     CounterSummary,
-    Course,
     Gap,
     GpuUse,
     Launches,
     OwnMetric,
     TraceAnalysis,
+    TraceCourse,
 )
 from gssr.model.traces.rules import TABLE, judge_trace
 from gssr.model.traces.segments import common, in_parts, stretches, subsets, union
@@ -454,7 +454,7 @@ def _of_gpu(
     use = GpuUse(
         part.gpus[gpu], "", n_kernels, begin, stop - begin, busy_ns, compute_ns, communication_ns, copy_ns,
         tuple(types.tolist()), under / communication_ns if communication_ns else None,
-        meanwhile.waits, Course(begin, stop, shares[0], tuple(shares[1:])),
+        meanwhile.waits, TraceCourse(begin, stop, shares[0], tuple(shares[1:])),
         0 if of_two is None else int(types[2] + types[6]) - exposed_collectives,
         None if calls is None else book_gpu(part, links, calls),
     )  # fmt: skip

@@ -15,7 +15,7 @@ from gssr.model.traces.gpu_book import GpuBook
 from gssr.model.traces.io import FileCalls
 from gssr.model.traces.lengths import Lengths, LengthStatistics
 from gssr.model.traces.messages import CollectiveUse, Exchange
-from gssr.traces.timeline import Clock, Source, Track
+from gssr.traces.timeline import Clock, TraceSource, Track
 
 Cause = Literal["host", "launch", "dependency", "copy", "unknown", "outside"]
 CAUSES: tuple[Cause, ...] = ("host", "launch", "dependency", "copy", "unknown", "outside")
@@ -28,7 +28,7 @@ BINS = 600
 """Columns of a GPU's course."""
 
 
-class Course(NamedTuple):
+class TraceCourse(NamedTuple):
     """A GPU over time: ``busy`` and ``types`` [3], shares 0-1 [n_bins] in equal bins from ``begin`` to ``end``, ns."""
 
     begin: int
@@ -77,7 +77,7 @@ class GpuUse(NamedTuple):
     types: tuple[int, ...]
     overlap: float | None
     waits: Waits
-    course: Course
+    course: TraceCourse
     exposed_p2p_ns: int = 0
     book: GpuBook | None = None
     """Its time by category, None as HolisticTraceAnalysis counts."""
@@ -231,7 +231,7 @@ class TraceAnalysis:
     ``lengths``: tables of lengths by their names; ``kernels_by_rank``: that of the kernels of each GPU. ``metrics``: those
     of one's own. ``places``: what each GPU is called. Empty is what was not asked for (gssr.model.traces.analyze)."""
 
-    sources: tuple[Source, ...]
+    sources: tuple[TraceSource, ...]
     clock: Clock
     window: tuple[int, int]
     whole: bool

@@ -10,7 +10,7 @@ from gssr.store.format.limits import number
 from gssr.store.format.schema import GAP_INTERVALS, LEVELS
 
 
-class Span(NamedTuple):
+class GpuSpan(NamedTuple):
     """Unix times of the first and the last row, s."""
 
     begin: float
@@ -24,7 +24,7 @@ Query = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
 """Runs a statement with its parameters."""
 
 
-def spans_of(query: Query, keys: Sequence[int], last: int, counted: bool) -> dict[int, Span]:
+def spans_of(query: Query, keys: Sequence[int], last: int, counted: bool) -> dict[int, GpuSpan]:
     """The spans of these GPUs (keys of the file), but for those that have no rows. ``last`` is the rowid of the run's last
     row; ``counted``: rollups count them all. The rows themselves may be thinned."""
     only = ",".join(map(str, keys))
@@ -45,7 +45,7 @@ def spans_of(query: Query, keys: Sequence[int], last: int, counted: bool) -> dic
         rest = "SELECT min(time), max(time) FROM samples WHERE rowid > ? AND rowid <= ? AND gpu = ?"
         for found in query(rest, (finals.get(key, 0), last, key)):
             times.setdefault(key, []).extend(time for time in found if number(time) is not None)
-    return {key: Span(min(found), max(found)) for key, found in times.items() if found}
+    return {key: GpuSpan(min(found), max(found)) for key, found in times.items() if found}
 
 
 def times_of(data: object) -> tuple[float, ...]:
@@ -54,7 +54,7 @@ def times_of(data: object) -> tuple[float, ...]:
     return times if all(map(math.isfinite, times)) else ()
 
 
-def apart(spans: Sequence[Span], sampling_seconds: float) -> list[int]:
+def apart(spans: Sequence[GpuSpan], sampling_seconds: float) -> list[int]:
     """Which of the spans of one GPU count, so that none of its rows counts twice: of those that overlap the longest, of
     equally long ones the first. Their indices, by time. One that begins no more than a gap before the other ends follows
     it, unless that is half of it."""
@@ -65,7 +65,7 @@ def apart(spans: Sequence[Span], sampling_seconds: float) -> list[int]:
     return sorted(chosen, key=lambda index: spans[index].begin)
 
 
-def _overlap(one: Span, other: Span, tolerated: float) -> bool:
+def _overlap(one: GpuSpan, other: GpuSpan, tolerated: float) -> bool:
     common = min(one.end, other.end) - max(one.begin, other.begin)
     shorter = min(one.end - one.begin, other.end - other.begin)
     return common >= 0 and (common > tolerated or 2 * common >= shorter)

@@ -17,7 +17,7 @@ from gssr.arrays import Flags, Floats, Ints
 from gssr.store.format.limits import LATEST, LEAST_BYTES
 from gssr.store.format.schema import LEVELS, SKETCH_SECONDS
 from gssr.store.pages.samples import SampleQuery
-from gssr.store.read.gpu_spans import Span, spans_of, times_of
+from gssr.store.read.gpu_spans import GpuSpan, spans_of, times_of
 from gssr.store.read.guarded_file import GuardedFile
 from gssr.store.read.host_use import HostUseRows
 from gssr.store.read.open import RecordingError
@@ -199,7 +199,7 @@ class RecordingFile:
         if until > before and until > min(start, max(self.times_at(run_id, 1), default=0.0) - SKETCH_SECONDS):
             raise RecordingError(f"{self.file.path}: samples were thinned while they were read: read it again")
 
-    def spans(self, run_id: str, keys: Sequence[int]) -> dict[int, Span]:
+    def spans(self, run_id: str, keys: Sequence[int]) -> dict[int, GpuSpan]:
         """When the rows of these GPUs of the run begin and end; those without rows are left out."""
         first, last = self.rowids(run_id)
         if last < first:

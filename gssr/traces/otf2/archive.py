@@ -28,9 +28,9 @@ from gssr.traces.timeline import (
     Intervals,
     Kind,
     Messages,
-    Source,
     Timeline,
     TraceError,
+    TraceSource,
 )
 
 MOST_EVENTS = 30_000_000
@@ -337,7 +337,7 @@ class _Reader:
             io = FileUse(track[io.track], *(getattr(io, name) for name in io.__dataclass_fields__ if name != "track"))
         hosts = {one.node for one in tracks}
         own = self._own
-        source = Source(
+        source = TraceSource(
             self._path, "otf2", archive.tool, archive.version, None, hosts.pop() if len(hosts) == 1 else None,
             self._n_events, self._counts["backwards"] + self._counts["alone"], tuple(self._notes(archive)),
         )  # fmt: skip

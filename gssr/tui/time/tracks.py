@@ -28,7 +28,7 @@ _PHASE_ROLES = {
 }
 
 
-class Track(NamedTuple):
+class TrackRow(NamedTuple):
     """One row: its name, the value that is told of it, and its cells."""
 
     name: str
@@ -95,7 +95,7 @@ class Tracks(Timeline):
         text = "".join(levels[step] if there else " " for step, there in zip(steps, known, strict=True))
         return [Segment(text, self.palette.style("series"))]
 
-    def _counter(self, result: Frame, counter: CounterLine, cells: Cells) -> Track:
+    def _counter(self, result: Frame, counter: CounterLine, cells: Cells) -> TrackRow:
         assert result.part is not None
         grid = result.part.columns or result.grid
         values = columns(counter.values[None], grid.start, grid.width, cells.start, cells.end, cells.n)[0]
@@ -104,9 +104,9 @@ class Tracks(Timeline):
         value = float(values[at]) if at is not None else float(known.max()) if len(known) else float("nan")
         text = counter_text(counter.metric, value)
         drawn = self._marks(values / (counter.full or 1.0))
-        return Track(metric_of(counter.metric).label, text if at is not None else f"max {text}", drawn)
+        return TrackRow(metric_of(counter.metric).label, text if at is not None else f"max {text}", drawn)
 
-    def _phases(self, phases: tuple[Phase, ...], cells: Cells) -> Track:
+    def _phases(self, phases: tuple[Phase, ...], cells: Cells) -> TrackRow:
         segments: list[Segment] = []
         x, here = 0, ""
         cursor = self.view.cursor
@@ -123,13 +123,13 @@ class Tracks(Timeline):
             edge = self.glyphs.cursor
             segments.append(Segment(f"{edge}{text:<{size - 1}}", self._phase_style(phase.kind)))
             x = end
-        return Track("phase", here or f"{len(phases)}", segments)
+        return TrackRow("phase", here or f"{len(phases)}", segments)
 
     def _phase_style(self, kind: str) -> Style:
         style = self.palette.style(_PHASE_ROLES[kind])  # type: ignore[arg-type]
         return style if style.color is None or self.palette.colourless else Style(color=style.color, bold=True)
 
-    def _steps(self, result: Frame, cells: Cells) -> Track:
+    def _steps(self, result: Frame, cells: Cells) -> TrackRow:
         judgement = result.judgement
         assert judgement is not None and judgement.step is not None
         step = judgement.step
@@ -142,7 +142,7 @@ class Tracks(Timeline):
         cursor = None if self.view.cursor is None else cells.at(self.view.cursor)
         length = float(lengths[cursor]) if cursor is not None and np.isfinite(lengths[cursor]) else step.seconds
         greatest = max(float(np.nanmax(lengths, initial=0.0)), step.seconds)
-        return Track("step", duration(length), self._marks(lengths / greatest))
+        return TrackRow("step", duration(length), self._marks(lengths / greatest))
 
 
 def counter_text(name: str, value: float) -> str:

@@ -13,8 +13,8 @@ from gssr.traces.timeline import (
     Intervals,
     Kind,
     Messages,
-    Source,
     Timeline,
+    TraceSource,
     Track,
 )
 
@@ -32,7 +32,7 @@ def exchanging(n_ranks: int, messages: Sequence[tuple[int, int, int, int | None,
     source, target, sent, received, size = zip(*messages, strict=True) if messages else ((),) * 5
     of_ranks = _numbers(ranks, np.int32)
     return Timeline(
-        (Source("scorep", "otf2", "Score-P"),), Clock(), tracks, ("main", "read"),
+        (TraceSource("scorep", "otf2", "Score-P"),), Clock(), tracks, ("main", "read"),
         Intervals(
             _numbers(zeros), _numbers([1000] * n_ranks), of_ranks, _numbers(zeros, np.int32),
             _numbers([Kind.RANGE] * n_ranks, np.int8), _numbers([5] * n_ranks, np.int8), _numbers([-1] * n_ranks),

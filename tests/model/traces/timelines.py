@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from gssr.traces.categories import category_of, operation_of
-from gssr.traces.timeline import NO_LINK, Clock, Counter, Intervals, Kind, Source, Timeline, Track
+from gssr.traces.timeline import NO_LINK, Clock, Counter, Intervals, Kind, Timeline, TraceSource, Track
 
 CPU = Track("cpu_thread", "main", 0, "n1", 100, 100)
 
@@ -71,7 +71,7 @@ class Events:
         paged = [at for at, row in enumerate(rows) if "Pageable" in row[3]]
         return Timeline(
             tuple(
-                Source(f"rank{at}.json", "kineto", "torch.profiler", "2.4", at, "n1", len(rows))
+                TraceSource(f"rank{at}.json", "kineto", "torch.profiler", "2.4", at, "n1", len(rows))
                 for at in range(sources)
             ),
             Clock(unix_ns, "unix" if unix_ns is not None else "unknown"),
