@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gssr.backends.amd import cards
-from gssr.backends.amd.backend import JOULE
+from gssr.backends.amd.amd_backend import JOULE
 from gssr.backends.amd.cards import Card
 from gssr.backends.amd.gpu_metrics import MOST_BYTES, MetricsReading, revision_of, table_of
 from gssr.backends.base import BackendError

@@ -12,7 +12,7 @@ from gssr.backends.aside import Aside
 from gssr.backends.base import Backend, BackendError, Device, Offer, OpenedBackend
 
 if TYPE_CHECKING:
-    from gssr.backends.dcgm.backend import DcgmBackend
+    from gssr.backends.dcgm.dcgm_backend import DcgmBackend
 
 _DRIVER, _LIBRARY = "NVIDIA's driver", "libnvidia-ml.so.1"
 
@@ -120,7 +120,7 @@ def open_real(
         backend, without = _with_driver(found.backend)
         return found._replace(backend=backend, passed_over=without, by_itself=True)
     if spec == "amd":
-        from gssr.backends.amd.backend import open_amd
+        from gssr.backends.amd.amd_backend import open_amd
 
         return open_amd(visible)
     from gssr.backends.nvml import open_gpm, open_nvml
@@ -157,7 +157,7 @@ def _aside(opener: Callable[[], OpenedBackend], sampling_seconds: float) -> Open
 def _with_driver(backend: Backend) -> tuple[Backend, Sequence[str]]:
     """The backend, with the driver beside it; where that can't be used, why."""
     try:
-        from gssr.backends.beside import WithDriver
+        from gssr.backends.driver_events import WithDriver
 
         return WithDriver(backend), ()
     except BackendError as error:

@@ -14,9 +14,9 @@ import pynvml
 
 from gssr.backends import driver
 from gssr.backends.base import BackendChange, BackendError, Device, News, Offer, OpenedBackend, Row
-from gssr.backends.beside import DriverWatch
 from gssr.backends.counters import ROW_START, Counters
 from gssr.backends.driver import DriverError, DriverGpu, Gone
+from gssr.backends.driver_events import DriverWatch
 from gssr.backends.gpm import Profiler, has_gpm, profilers, refused
 from gssr.metrics import NAMES
 

@@ -12,7 +12,7 @@ from benchmarks.on_gpu import amd as on_amd
 from gssr import doctor
 from gssr.backends import amd, auto, open_backend
 from gssr.backends.amd import cards
-from gssr.backends.amd.backend import ActivityCounter, AmdBackend, open_amd
+from gssr.backends.amd.amd_backend import ActivityCounter, AmdBackend, open_amd
 from gssr.backends.amd.gpu_metrics import TABLES, revision_of, table_of
 from gssr.backends.base import BackendError, Offer, ProcessSnapshot
 from gssr.metrics import INDEX

@@ -68,7 +68,7 @@ class Run:
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr("gssr.backends.dcgm.backend.RETRY_SECONDS", 0.2)
+    monkeypatch.setattr("gssr.backends.dcgm.dcgm_backend.RETRY_SECONDS", 0.2)
     monkeypatch.setattr("gssr.backends.dcgm.session.POLL_SECONDS", 0.2)
 
 
@@ -101,7 +101,7 @@ def test_an_engine_restarted_with_other_ids_gives_the_same_gpus_their_own_data(e
 
 @pytest.mark.usefixtures("impatient")
 def test_a_hung_engine_is_left_behind_and_holds_up_nobody(engine, monkeypatch):
-    monkeypatch.setattr("gssr.backends.dcgm.backend.HANG_SECONDS", 0.5)
+    monkeypatch.setattr("gssr.backends.dcgm.dcgm_backend.HANG_SECONDS", 0.5)
     engine.start()
     run = Run(open_dcgm("dcgm", None, 0.1))
     run.until(lambda: len(run.rows) > 10)
@@ -187,7 +187,7 @@ def test_an_engine_that_hangs_only_now_is_no_gap(engine):
 def test_threads_stuck_in_a_hung_engine_are_few(engine, monkeypatch):
     import threading
 
-    monkeypatch.setattr("gssr.backends.dcgm.backend.HANG_SECONDS", 0.1)
+    monkeypatch.setattr("gssr.backends.dcgm.dcgm_backend.HANG_SECONDS", 0.1)
     engine.start()
     run = Run(open_dcgm("dcgm", None, 0.1))
     engine.signal(signal.SIGSTOP)
@@ -219,7 +219,7 @@ def test_a_connection_is_tried_again_as_often_after_a_long_outage(engine):
 
 
 def test_an_engine_that_hangs_at_the_start_is_said(engine, monkeypatch):
-    monkeypatch.setattr("gssr.backends.dcgm.backend.OPEN_SECONDS", 0.5)
+    monkeypatch.setattr("gssr.backends.dcgm.dcgm_backend.OPEN_SECONDS", 0.5)
     engine.start()
     engine.signal(signal.SIGSTOP)
     with pytest.raises(BackendError, match=r"doesn't answer .*restart nv-hostengine"):
@@ -363,7 +363,7 @@ def test_what_is_no_engine_is_said(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         monkeypatch.setenv("DCGM_HOST", f"127.0.0.1:{port}")
-        monkeypatch.setattr("gssr.backends.dcgm.backend.OPEN_SECONDS", 0.5)
+        monkeypatch.setattr("gssr.backends.dcgm.dcgm_backend.OPEN_SECONDS", 0.5)
         assert "doesn't answer" in refusal()
 
 

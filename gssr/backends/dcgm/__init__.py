@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from gssr.backends.base import BackendError, Device, Offer, OpenedBackend
 
 if TYPE_CHECKING:
-    from gssr.backends.dcgm.backend import DcgmBackend
+    from gssr.backends.dcgm.dcgm_backend import DcgmBackend
 
 PAUSE = "dcgm:pause"
 BESIDE = "dcgm:beside"
@@ -37,7 +37,7 @@ def open_dcgm(
 ) -> "DcgmBackend":
     """The backend of ``dcgm`` or a variant, connected and watching. ``visible``: gssr.launch.gpu_ids; ``chosen``: in their
     place GPUs by their names in the hostengine. Raises BackendError with the reason and the cure."""
-    from gssr.backends.dcgm.backend import DcgmBackend
+    from gssr.backends.dcgm.dcgm_backend import DcgmBackend
     from gssr.backends.dcgm.session import SHORTEST_SECONDS, SessionOptions
 
     check_spec(spec)

@@ -22,7 +22,7 @@ from gssr.backends.dcgm.watch import NoRoomError, group_name, keep_seconds
 ANSWER_SECONDS = 5.0
 """A hostengine that has not answered after this has hung."""
 FIND_SECONDS = 15.0
-"""As long as that is waited for a hostengine to be watched (dcgm.backend): the driver is asked beside it, which first
+"""As long as that is waited for a hostengine to be watched (dcgm.dcgm_backend): the driver is asked beside it, which first
 initialises every GPU where no persistence daemon runs."""
 FRESH_SECONDS = 60.0
 """A value that is younger is being sampled: dcgm-exporter samples every 30 s unless it is told otherwise."""

@@ -11,7 +11,7 @@ from dcgm_bench import EngineProcess
 
 from gssr.backends import driver
 from gssr.backends.base import BackendChange, ProcessSnapshot, Running
-from gssr.backends.beside import LOOK_SECONDS, MEMORY_ERRORS_EVERY, DriverWatch
+from gssr.backends.driver_events import LOOK_SECONDS, MEMORY_ERRORS_EVERY, DriverWatch
 from gssr.backends.errors import AGAIN_SECONDS, Xids
 
 GIB = 1 << 30
