@@ -52,20 +52,20 @@ class KeysInOrder(LiveApp):
                 self.screen.call_later(self.release_keys)
             await self._hand_on_keys()
         else:
-            if not self._waiting_keys and self._held_since is not None and self.may_overtake(event):
-                self._held_since = None
             self._waiting_keys.append(event)
             if self._held_since is not None and len(self._waiting_keys) == 1:
                 self.set_timer(LONGEST_WAIT_SECONDS, self._hand_on_keys)
             await self._hand_on_keys()
 
     async def _hand_on_keys(self) -> None:
-        while self._waiting_keys and not self._must_wait():
+        while self._waiting_keys and not self._must_wait(self._waiting_keys[0]):
             key = self._waiting_keys.popleft()
             await super().on_event(key)
             takes_keys = isinstance(self.focused, Input) or len(self.screen_stack) > 1
             if key.is_forwarded and not takes_keys:
                 self.hold_keys()
 
-    def _must_wait(self) -> bool:
-        return self._held_since is not None and time.monotonic() < self._held_since + LONGEST_WAIT_SECONDS
+    def _must_wait(self, key: Key) -> bool:
+        if self._held_since is None or self.may_overtake(key):
+            return False
+        return time.monotonic() < self._held_since + LONGEST_WAIT_SECONDS
