@@ -95,28 +95,28 @@ class Timeline(Panel):
 
     # Keys
 
-    def _want(self, view: View) -> None:
+    def change_view(self, view: View) -> None:
         """Look at something else at once: the next key, which may have come already, goes on from there."""
         self.app.change_view(view)
 
     def action_zoom(self, factor: float) -> None:
         """More or less time."""
         if self.result is not None:
-            self._want(zoomed(self.result, self.view, factor, self.cells_wanted(self.result)))
+            self.change_view(zoomed(self.result, self.view, factor, self.cells_wanted(self.result)))
 
     def action_pan(self, share: float) -> None:
         """Earlier or later."""
         if self.result is not None:
-            self._want(panned(self.result, self.view, share, self.cells_wanted(self.result)))
+            self.change_view(panned(self.result, self.view, share, self.cells_wanted(self.result)))
 
     def action_scrub(self, steps: int) -> None:
         """Move the time cursor."""
         if self.result is not None:
-            self._want(scrubbed(self.result, self.view, steps, self.cells_wanted(self.result)))
+            self.change_view(scrubbed(self.result, self.view, steps, self.cells_wanted(self.result)))
 
     def action_whole(self) -> None:
         """All of the run."""
-        self._want(replace(self.view, span=None, end=None, lately=False, speed=0.0))
+        self.change_view(replace(self.view, span=None, end=None, lately=False, speed=0.0))
 
     def action_mark(self) -> None:
         """Begin a range at the cursor, or end it."""
@@ -171,12 +171,12 @@ class Timeline(Panel):
         if stretch is None:
             self.post_message(self.Marked(None))
             time = min(max(cells.time(begin), self.result.first), self.result.last)
-            self._want(self.clicked(replace(self.view, cursor=time, place=-1), event))
+            self.change_view(self.clicked(replace(self.view, cursor=time, place=-1), event))
         elif event.shift or event.ctrl:
             self.post_message(self.Marked(stretch))
         else:
             self.post_message(self.Marked(None))
-            self._want(framed(self.result, self.view, *stretch, cells.n))
+            self.change_view(framed(self.result, self.view, *stretch, cells.n))
 
     def clicked(self, view: View, event: events.MouseUp) -> View:
         """What a click changes besides the time cursor."""
@@ -201,7 +201,7 @@ class Timeline(Panel):
             return
         event.stop()
         cells = self.cells_in_sight(self.result)
-        self._want(zoomed(self.result, self.view, factor, cells, cells.time(cell)))
+        self.change_view(zoomed(self.result, self.view, factor, cells, cells.time(cell)))
 
     # Drawing
 

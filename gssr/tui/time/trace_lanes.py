@@ -18,19 +18,19 @@ from gssr.render.function_names import short_name
 from gssr.render.glyphs import in_ascii
 from gssr.render.scale import count
 from gssr.tui.keys import key
+from gssr.tui.shared.timed import Cells
 from gssr.tui.time.box import ON_BLOCKS, Box
-from gssr.tui.time.timeline import Timeline
+from gssr.tui.time.trace_rows import Sight, TraceRows, flows_text
 from gssr.tui.trace.cursor import NS, interval_under, places_sought
-from gssr.tui.trace.flows import MOST_FLOWS, Flow, flow_between, launch_flows, message_flows, partner
+from gssr.tui.trace.flows import flow_between, launch_flows, message_flows, partner
 from gssr.tui.trace.states import OF_TRACE
-from gssr.tui.view import PAGE, View, inside_of, moved
+from gssr.tui.view import View, inside_of
 
 _LEAST_NAME = 3
 """Cells that an interval's name needs."""
-_MOST_TALL = 3
 
 
-class TraceLanes(Timeline):
+class TraceLanes(TraceRows):
     """The lanes, and the interval under the cursor, which is picked."""
 
     HELP = (
@@ -39,18 +39,13 @@ class TraceLanes(Timeline):
     )
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        key("up,k", "lane(-1)", "Up", "the lane above", show=False),
-        key("down,j", "lane(1)", "Down", "the lane below", show=False),
-        key("pageup", f"lane(-{PAGE})", "Page up", "a page up", show=False),
-        key("pagedown", f"lane({PAGE})", "Page down", "a page down", show=False),
         key("f", "app.move('next_found')", "Next", "the next interval of the name that is looked for, or under the cursor"),
         key("F", "app.move('previous_found')", "Previous", "the interval of that name before", show=False),
         key("b", "app.move('cause')", "Cause", "from work to its launch and back, from send to receive and back"),
         key("enter", "fit", "Fit", "the interval under the cursor fills the window", show=False),
     ]  # fmt: skip
 
-    _drawn: tuple[object, list[Strip]] | None = None
-    _said = ""
+    MOST_TALL = 3
 
     def show(self, result: Frame, view: View) -> None:
         """See Panel."""
@@ -59,7 +54,7 @@ class TraceLanes(Timeline):
         lanes = None if part is None else part.lanes
         n = 0 if lanes is None else len(np.unique(lanes.track))
         what = clean(view.selected) if view.selected else f"all {result.noun}s"
-        self._strips()
+        self.strips()
         found = places_sought(result, view) if view.name else None
         sought = ""
         if part is not None and found is not None:
@@ -67,53 +62,31 @@ class TraceLanes(Timeline):
             at = int(np.searchsorted(found, here)) if here >= 0 else -1
             number = at + 1 if 0 <= at < len(found) and found[at] == here else 0
             sought = f"{clean(view.name)}: {number or '-'} of {len(found):,}"
-        self.entitle(f"{what}: {count(n, 'track')}, Esc closes", sought, self._said)
+        self.entitle(f"{what}: {count(n, 'track')}, Esc closes", sought, self._about_flows)
 
     def picked(self) -> int:
         """The interval under the cursor; -1 for none."""
         if self.result is None or self.result.part is None or self.result.part.lanes is None:
             return -1
-        return interval_under(self.result, self._lane(self.result.part.lanes), self.view.cursor)
+        return interval_under(self.result, self.row_of(len(self.result.part.lanes.track)), self.view.cursor)
 
-    def _lane(self, lanes: Lanes) -> int:
-        return min(max(self.view.row, 0), max(len(lanes.track) - 1, 0))
+    def n_rows(self, result: Frame) -> int | None:
+        """Count the lanes of the tracks that are looked at."""
+        lanes = None if result.part is None else result.part.lanes
+        return None if lanes is None else len(lanes.track)
 
-    def _sight(self, lanes: Lanes) -> tuple[int, int, int]:
-        """Rows of each lane, how many are in sight, and the first of them."""
-        height, n = max(self.content_size.height, 1), max(len(lanes.track), 1)
-        tall = min(max(height // n, 1), _MOST_TALL)
-        shown, lane = min(height // tall, n), self._lane(lanes)
-        return tall, shown, min(max(self.view.top, lane - shown + 1, 0), lane, n - shown)
-
-    def draw_line(self, y: int) -> Strip:
-        """One row."""
-        strips = self._strips()
-        if self.result is None or y >= len(strips):
-            return Strip.blank(self.content_size.width)
-        return self.overlaid(strips[y], self.result)
-
-    def _strips(self) -> list[Strip]:
-        result, (width, height) = self.result, self.content_size
-        if result is None or result.part is None or not height:
-            return []
-        if result.part.lanes is None:
-            return [Strip([Segment("one moment")])]
-        at = (self.view.row, self.view.top, self.view.cursor, self.has_focus)
-        key = (id(result), width, height, self.palette.theme, at)
-        if self._drawn is None or self._drawn[0] != key:
-            self._drawn = key, self._draw(result, result.part, result.part.lanes)
-        return self._drawn[1]
-
-    def _draw(self, result: Frame, part: TracePart, lanes: Lanes) -> list[Strip]:
+    def draw_rows(self, result: Frame, part: TracePart, sight: Sight) -> list[Strip]:
+        """Names, intervals, and lines between those that belong together."""
+        lanes = part.lanes
+        assert lanes is not None
         width, height = self.content_size
         cells, gutter = self.cells_in_sight(result), self.left
         box = Box(width, height, self.glyphs.levels.isascii())
-        tall, shown, top = self._sight(lanes)
         n = lanes.item.shape[1]
         column = np.minimum(np.arange(cells.n) * n // max(cells.n, 1), n - 1)
         picked = self.picked()
-        for lane in range(top, top + shown):
-            y = (lane - top) * tall
+        for lane in range(sight.top, sight.top + sight.shown):
+            y = (lane - sight.top) * sight.tall
             self._put_name(box, y, part, lanes, lane)
             items, share = lanes.item[lane][column], lanes.share[lane][column]
             edges = np.flatnonzero(np.diff(items, prepend=-2)).tolist()
@@ -121,10 +94,10 @@ class TraceLanes(Timeline):
                 item = int(items[begin])
                 if item >= 0:
                     for dy, row in enumerate(
-                        self._interval(part, item, share[begin:end].tolist(), tall, item == picked)
+                        self._interval(part, item, share[begin:end].tolist(), sight.tall, item == picked)
                     ):
                         box.put(y + dy, gutter + begin, row)
-        self._said = self._flows(box, result, part, lanes, picked)
+        self._about_flows = self._draw_flows(box, part, lanes, picked, cells, sight)
         return box.strips()
 
     def _interval(
@@ -166,16 +139,15 @@ class TraceLanes(Timeline):
             ranks = {part.trace.tracks[at].rank for at in np.unique(lanes.track).tolist()}
             name = f"rank {track.rank} {name}" if len(ranks) > 1 else name
         text = clean(name) if first else f"  level {level}"
-        here = lane == self._lane(lanes)
-        room = self.left - 3
-        style = self.palette.style("plain" if first else "dim")
-        look = style + self.palette.cursor if here and self.has_focus else style
+        here = lane == self.row_of(len(lanes.track))
         mark = Segment("> " if here else "  ", self.palette.style("value"))
-        box.put(y, 0, [mark, Segment(f"{fit(text, room, self.glyphs.ellipsis):<{room}}", look)])
+        style = self.palette.style("plain" if first else "dim")
+        box.put(y, 0, [mark, self.name_segment(text, self.left - 3, style, here)])
 
-    def _flows(self, box: Box, result: Frame, part: TracePart, lanes: Lanes, picked: int) -> str:
-        """Draw what belongs together; what is to be said of it."""
-        cells = self.cells_in_sight(result)
+    def _draw_flows(
+        self, box: Box, part: TracePart, lanes: Lanes, picked: int, cells: Cells, sight: Sight
+    ) -> str:  # fmt: skip
+        """Draw lines between what belongs together; return what is to be said of them."""
         begin, end = round(cells.start * NS), round(cells.end * NS)
         launches, n = launch_flows(part.trace, lanes, begin, end)
         line_of = np.full(len(part.trace.tracks), -1)
@@ -184,33 +156,15 @@ class TraceLanes(Timeline):
         messages, n_messages = message_flows(part.trace, line_of, begin, end)
         faint, bright = self.palette.style("dim"), self.palette.style("heading")
         for flow in (*launches, *messages):
-            self._line(box, lanes, flow, cells.start, cells.width, faint)
+            self.draw_flow(box, flow, cells, sight, faint)
         other = partner(part.trace, picked) if picked >= 0 else -1
         if other >= 0 and np.isin(other, lanes.places):
             first, second = sorted((picked, other))  # places ascend by time
-            self._line(box, lanes, flow_between(part.trace, lanes, first, second), cells.start, cells.width, bright)
-        said = [
-            f"{count(every, noun)}, drawn as lines up to {MOST_FLOWS}: zoom in"
-            if every > len(drawn)
-            else count(every, noun)
-            for drawn, every, noun in ((launches, n, "launched kernel"), (messages, n_messages, "message"))
-            if every
-        ]
-        return ", ".join(said)
-
-    def _line(self, box: Box, lanes: Lanes, flow: Flow, start: float, width: float, style: Style) -> None:
-        tall, _, top = self._sight(lanes)
-        x, to_x = (self.left + int((time / NS - start) / width) for time in (flow.time, flow.to_time))
-        box.line(x, (flow.line - top) * tall, to_x, (flow.to_line - top) * tall, style, self.left)
+            self.draw_flow(box, flow_between(part.trace, lanes, first, second), cells, sight, bright)
+        texts = (flows_text(n, len(launches), "launched kernel"), flows_text(n_messages, len(messages), "message"))
+        return ", ".join(filter(None, texts))
 
     # Keys and the mouse
-
-    def action_lane(self, step: int) -> None:
-        """Another lane."""
-        lanes = None if self.result is None or self.result.part is None else self.result.part.lanes
-        if lanes is not None:
-            shown = self._sight(lanes)[1]
-            self._want(replace(self.view, row=moved(self._lane(lanes), step, shown, len(lanes.track))))
 
     def action_fit(self) -> None:
         """The window becomes the interval under the cursor, and a tenth of it on both sides."""
@@ -221,29 +175,18 @@ class TraceLanes(Timeline):
         cells = self.cells_in_sight(result)
         length = max(int(own.length[place]) / NS, 1e-6 * cells.n)
         end = float(own.start[place] / NS + 1.1 * length)
-        self._want(replace(self.view, span=1.2 * length, end=inside_of(result, end, 1.2 * length)))
-
-    def clicked(self, view: View, event: events.MouseUp) -> View:
-        """The lane under the mouse."""
-        offset = event.get_content_offset(self)
-        lanes = None if self.result is None or self.result.part is None else self.result.part.lanes
-        if offset is None or lanes is None:
-            return view
-        tall, shown, top = self._sight(lanes)
-        return replace(view, row=top + offset.y // tall, top=top) if offset.y // tall < shown else view
+        self.change_view(replace(self.view, span=1.2 * length, end=inside_of(result, end, 1.2 * length)))
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """Name what is under the mouse."""
-        offset, result = event.get_content_offset(self), self.result
-        lanes = None if result is None or result.part is None else result.part.lanes
-        if self._drag is not None or offset is None or result is None or lanes is None:
+        offset, result, lane = event.get_content_offset(self), self.result, self.row_under(event)
+        part = None if result is None else result.part
+        if self._drag is not None or offset is None or result is None or part is None or part.lanes is None:
             return
-        tall, shown, top = self._sight(lanes)
-        lane, x, cells = offset.y // tall, offset.x - self.left, self.cells_in_sight(result)
-        if lane >= shown or not 0 <= x < cells.n:
+        x, cells, lanes = offset.x - self.left, self.cells_in_sight(result), part.lanes
+        if lane is None or not 0 <= x < cells.n:
             self.tooltip = None
             return
         n = lanes.item.shape[1]
-        item = int(lanes.item[top + lane, min(x * n // cells.n, n - 1)])
-        names, own = result.part.trace.names, result.part.trace.intervals  # type: ignore[union-attr]
-        self.tooltip = None if item < 0 else clean(names[int(own.name[item])])
+        item = int(lanes.item[lane, min(x * n // cells.n, n - 1)])
+        self.tooltip = None if item < 0 else clean(part.trace.names[int(part.trace.intervals.name[item])])

@@ -18,7 +18,7 @@ from gssr.arrays import Floats
 from gssr.model.live.attention import attention
 from gssr.model.live.frame import Frame, TracePart
 from gssr.model.live.frame import Timeline as Lines
-from gssr.render.cells import clean, fit
+from gssr.render.cells import fit
 from gssr.render.columns import columns
 from gssr.render.scale import count, metric_of, number, unit_of
 from gssr.render.shares import most_of
@@ -28,18 +28,16 @@ from gssr.tui.shared.history import history_rows
 from gssr.tui.shared.timed import Cells
 from gssr.tui.time.box import Box
 from gssr.tui.time.stacked import stacked
-from gssr.tui.time.timeline import Timeline
-from gssr.tui.trace.flows import MOST_FLOWS, message_flows
+from gssr.tui.time.trace_rows import Sight, TraceRows, flows_text
+from gssr.tui.trace.cursor import NS
+from gssr.tui.trace.flows import message_flows
 from gssr.tui.trace.states import OF_TRACE
-from gssr.tui.view import PAGE, View, moved
+from gssr.tui.view import View
 
-_MOST_TALL = 6
-"""Rows that a line has at most."""
 _VALUE = 7
-_NS = 1e9
 
 
-class TraceLines(Timeline):
+class TraceLines(TraceRows):
     """The lines, the one under the cursor, and what they open."""
 
     HELP = (
@@ -48,17 +46,12 @@ class TraceLines(Timeline):
     )
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        key("up,k", "line(-1)", "Up", "the line above", show=False),
-        key("down,j", "line(1)", "Down", "the line below", show=False),
-        key("pageup", f"line(-{PAGE})", "Page up", "a page up", show=False),
-        key("pagedown", f"line({PAGE})", "Page down", "a page down", show=False),
         key("enter", "open", "Tracks", "its tracks, level by level: every interval where it lies"),
         key("l", "open_all", "All tracks", "the tracks of everything that is looked at", show=False),
         key("u", "app.move('group')", "Group", "similar ones in one line, then those alike as bars, then each alone"),
     ]  # fmt: skip
 
-    _drawn: tuple[object, list[Strip]] | None = None
-    _said = ""
+    MOST_TALL = 6
 
     def show(self, result: Frame, view: View) -> None:
         """See Panel."""
@@ -71,52 +64,29 @@ class TraceLines(Timeline):
             label = metric_of(result.grid.metric).label
             unit = unit_of(metric_of(result.grid.metric)).name
             title = f"every {result.noun} over time: {label}, {unit}".rstrip(", ")
-        self._strips()
-        self.entitle(title, self._said, f"v: {levels}" if "," in levels else "")
+        self.strips()
+        self.entitle(title, self._about_flows, f"v: {levels}" if "," in levels else "")
 
-    def _line(self, lines: Lines) -> int:
-        return min(max(self.view.row, 0), max(len(lines.members) - 1, 0))
+    def n_rows(self, result: Frame) -> int | None:
+        """Count the lines."""
+        return None if result.timeline is None else len(result.timeline.members)
 
-    def _sight(self, lines: Lines) -> tuple[int, int, int]:
-        """Rows of each line, how many are in sight, and the first of them."""
-        height, n = max(self.content_size.height, 1), max(len(lines.members), 1)
-        tall = min(max(height // n, 1), _MOST_TALL)
-        shown = min(height // tall, n)
-        line = self._line(lines)
-        return tall, shown, min(max(self.view.top, line - shown + 1, 0), line, n - shown)
+    def overlaid(self, strip: Strip, result: Frame) -> Strip:
+        """The time cursor on a line; bars of time together have none."""
+        is_over_time = result.part is None or result.part.line_split is None
+        return super().overlaid(strip, result) if is_over_time else strip
 
-    def draw_line(self, y: int) -> Strip:
-        """One row."""
-        result, width = self.result, self.content_size.width
-        strips = self._strips()
-        if result is None or y >= len(strips):
-            return Strip.blank(width)
-        alike = result.part is not None and result.part.line_split is not None
-        return strips[y] if alike else self.overlaid(strips[y], result)
-
-    def _strips(self) -> list[Strip]:
-        result, (width, height) = self.result, self.content_size
-        if result is None or result.part is None or not height:
-            return []
-        if result.timeline is None:
-            return [Strip([Segment("one moment")])]
-        view = self.view
-        at = (view.row, view.top, view.cursor, self.has_focus)
-        key = (id(result), width, height, self.palette.theme, at)
-        if self._drawn is None or self._drawn[0] != key:
-            self._drawn = key, self._draw(result, result.part, result.timeline)
-        return self._drawn[1]
-
-    def _draw(self, result: Frame, part: TracePart, lines: Lines) -> list[Strip]:
-        width, height = self.content_size
-        gutter, cells = self.left, self.cells_in_sight(result)
+    def draw_rows(self, result: Frame, part: TracePart, sight: Sight) -> list[Strip]:
+        """Names and values, what the lines do, and the messages between them."""
+        lines, (width, height) = result.timeline, self.content_size
+        assert lines is not None
+        gutter, cells, tall = self.left, self.cells_in_sight(result), sight.tall
         box = Box(width, height, self.glyphs.levels.isascii())
-        tall, shown, top = self._sight(lines)
         in_marks = self.palette.colourless or self.glyphs.levels.isascii()
         grid = part.columns or result.grid
         full = full_scale(result, result.grid.metric)
-        for at in range(top, top + shown):
-            y = (at - top) * tall
+        for at in range(sight.top, sight.top + sight.shown):
+            y = (at - sight.top) * tall
             self._put_name(box, y + (tall - 1) // 2, result, lines, at, cells)
             if part.line_split is not None:
                 rows = self._bar(part.line_split[at], width - gutter, tall, in_marks)
@@ -129,7 +99,7 @@ class TraceLines(Timeline):
                 rows = history_rows(mean[0], tall, self.palette, self.glyphs)
             for dy, row in enumerate(rows):
                 box.put(y + dy, gutter, row)
-        self._said = self._messages(box, part, lines, cells, (tall, shown, top))
+        self._about_flows = self._draw_messages(box, part, lines, cells, sight)
         return box.strips()
 
     def _states(self, shares: Floats, tall: int, in_marks: bool) -> list[list[Segment]]:
@@ -171,54 +141,38 @@ class TraceLines(Timeline):
             value = float(np.nanmean(means)) if np.isfinite(means).any() else value
         room = self.left - 3 - _VALUE
         more = f" +{len(members) - 1:,}" if len(members) > 1 else ""
-        name = fit(clean(result.place(int(members[0]))), max(room - len(more), 1), self.glyphs.ellipsis, "end") + more
+        name = fit(result.place(int(members[0])), max(room - len(more), 1), self.glyphs.ellipsis, "end") + more
         outlier = bool(attention(result).outlier[members].any())
         mark = ("!" if self.glyphs.levels.isascii() else "▲") if outlier else " "
-        here = at == self._line(lines)
-        style = self.palette.style("outlier" if outlier else "plain")
+        here = at == self.row_of(len(lines.members))
         pieces = [
             Segment(f"{'>' if here else mark} ", self.palette.style("value")),
-            Segment(f"{name[:room]:<{room}}", style + self.palette.cursor if here and self.has_focus else style),
+            self.name_segment(name, room, self.palette.style("outlier" if outlier else "plain"), here),
             Segment(f"{number(value, metric):>{_VALUE}} ", self.palette.style("value")),
         ]
         box.put(y, 0, pieces)
 
-    def _messages(
-        self, box: Box, part: TracePart, lines: Lines, cells: Cells, sight: tuple[int, int, int]
-    ) -> str:  # fmt: skip
-        """Draw the messages as lines where they are few enough; what is to be said of them."""
+    def _draw_messages(self, box: Box, part: TracePart, lines: Lines, cells: Cells, sight: Sight) -> str:
+        """Draw the messages as lines where they are few enough; return what is to be said of them."""
         if part.line_split is not None or part.trace.messages is None:
             return ""
         line_of_owner = np.full(len(part.level.gpus) + 1, -1)
         for at, members in enumerate(lines.members):
             line_of_owner[members] = at
         line_of = line_of_owner[part.level.owner_of]
-        found, n = message_flows(part.trace, line_of, round(cells.start * _NS), round(cells.end * _NS))
-        if n > len(found):
-            return f"{count(n, 'message')}, drawn as lines up to {MOST_FLOWS}: zoom in"
-        tall, _, top = sight
-        style = self.palette.style("plain")
+        found, n = message_flows(part.trace, line_of, round(cells.start * NS), round(cells.end * NS))
         for flow in found:
-            x, to_x = (self.left + int((time / _NS - cells.start) / cells.width) for time in (flow.time, flow.to_time))
-            y, to_y = ((line - top) * tall + tall // 2 for line in (flow.line, flow.to_line))
-            box.line(x, y, to_x, to_y, style, self.left)
-        return count(n, "message") if n else ""
+            self.draw_flow(box, flow, cells, sight, self.palette.style("plain"), middle=True)
+        return flows_text(n, len(found), "message")
 
     # Keys and the mouse
-
-    def action_line(self, step: int) -> None:
-        """Another line."""
-        if self.result is not None and self.result.timeline is not None:
-            lines = self.result.timeline
-            shown = self._sight(lines)[1]
-            self._want(replace(self.view, row=moved(self._line(lines), step, shown, len(lines.members))))
 
     def action_open(self) -> None:
         """The tracks of the line under the cursor; of several their lines first."""
         result = self.result
         if result is None or result.timeline is None or not len(result.timeline.members):
             return
-        line = self._line(result.timeline)
+        line = self.row_of(len(result.timeline.members))
         members = result.timeline.members[line]
         one = len(members) == 1
         name = (
@@ -226,32 +180,25 @@ class TraceLines(Timeline):
             if one
             else f"{count(len(members), result.noun)} from {result.place(int(members[0]))}"
         )
-        self._want(
+        self.change_view(
             self.view.down(opened=one, selection=tuple(members.tolist()), selected=name, row=0, top=0)
         )  # fmt: skip
 
     def action_open_all(self) -> None:
         """All tracks."""
-        self._want(self.view.down(opened=True, row=0, top=0))
-
-    def clicked(self, view: View, event: events.MouseUp) -> View:
-        """The line under the mouse."""
-        offset = event.get_content_offset(self)
-        if offset is None or self.result is None or self.result.timeline is None:
-            return view
-        tall, shown, top = self._sight(self.result.timeline)
-        return replace(view, row=top + offset.y // tall) if offset.y // tall < shown else view
+        self.change_view(self.view.down(opened=True, row=0, top=0))
 
     def on_click(self, event: events.Click) -> None:
         """A double click, or one on the name, opens the line."""
         event.prevent_default()
-        offset = event.get_content_offset(self)
-        if offset is None or self.result is None or self.result.timeline is None:
+        offset, line, timeline = (
+            event.get_content_offset(self),
+            self.row_under(event),
+            self.result and self.result.timeline,
+        )
+        if offset is None or line is None or not timeline or not (event.chain == 2 or offset.x < self.left):
             return
-        tall, shown, top = self._sight(self.result.timeline)
-        line = top + offset.y // tall
-        if offset.y // tall < shown and (event.chain == 2 or offset.x < self.left):
-            if line == self._line(self.result.timeline):
-                self.action_open()
-            else:
-                self._want(replace(self.view, row=line))
+        if line == self.row_of(len(timeline.members)):
+            self.action_open()
+        else:
+            self.change_view(replace(self.view, row=line))

@@ -1,0 +1,131 @@
+"""What the lines of a trace over time, and the lanes of its tracks, have in common: rows of which some are in sight, and a
+cursor on one of them."""
+
+from dataclasses import replace
+from typing import ClassVar, NamedTuple
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import BindingType
+from textual.strip import Strip
+
+from gssr.model.live.frame import Frame, TracePart
+from gssr.render.cells import fit
+from gssr.render.scale import count
+from gssr.tui.keys import key
+from gssr.tui.shared.timed import Cells
+from gssr.tui.time.box import Box
+from gssr.tui.time.timeline import Timeline
+from gssr.tui.trace.cursor import NS
+from gssr.tui.trace.flows import MOST_FLOWS, Flow
+from gssr.tui.view import PAGE, View, moved
+
+
+class Sight(NamedTuple):
+    """The rows in sight: ``tall`` rows of the terminal each, ``shown`` of them from the row ``top`` on."""
+
+    tall: int
+    shown: int
+    top: int
+
+
+class TraceRows(Timeline):
+    """Rows of a trace over time. A subclass says how many there are, and draws them."""
+
+    MOST_TALL = 1
+    """Rows of the terminal that a row has at most."""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        key("up,k", "row(-1)", "Up", "the line above", show=False),
+        key("down,j", "row(1)", "Down", "the line below", show=False),
+        key("pageup", f"row(-{PAGE})", "Page up", "a page up", show=False),
+        key("pagedown", f"row({PAGE})", "Page down", "a page down", show=False),
+    ]
+
+    _drawn: tuple[object, list[Strip]] | None = None
+    _about_flows = ""
+    """What the title says of the lines between rows that were drawn last."""
+
+    def n_rows(self, result: Frame) -> int | None:
+        """Count the rows; None before they are known."""
+        raise NotImplementedError
+
+    def draw_rows(self, result: Frame, part: TracePart, sight: Sight) -> list[Strip]:
+        """Draw the rows in sight."""
+        raise NotImplementedError
+
+    def row_of(self, n: int) -> int:
+        """The row under the cursor, of ``n``."""
+        return min(max(self.view.row, 0), max(n - 1, 0))
+
+    def sight(self, n: int) -> Sight:
+        """Choose which of ``n`` rows are in sight: those around the cursor."""
+        height, n = max(self.content_size.height, 1), max(n, 1)
+        tall = min(max(height // n, 1), self.MOST_TALL)
+        shown, row = min(height // tall, n), self.row_of(n)
+        return Sight(tall, shown, min(max(self.view.top, row - shown + 1, 0), row, n - shown))
+
+    def strips(self) -> list[Strip]:
+        """All rows of the terminal; they are drawn anew only where something has changed."""
+        result, (width, height) = self.result, self.content_size
+        if result is None or result.part is None or not height:
+            return []
+        n = self.n_rows(result)
+        if n is None:
+            return [Strip([Segment("one moment")])]
+        place = (self.view.row, self.view.top, self.view.cursor, self.has_focus)
+        key = (id(result), width, height, self.palette.theme, place)
+        if self._drawn is None or self._drawn[0] != key:
+            self._drawn = key, self.draw_rows(result, result.part, self.sight(n))
+        return self._drawn[1]
+
+    def draw_line(self, y: int) -> Strip:
+        """One row of the terminal, the time cursor on it."""
+        strips = self.strips()
+        if self.result is None or y >= len(strips):
+            return Strip.blank(self.content_size.width)
+        return self.overlaid(strips[y], self.result)
+
+    def name_segment(
+        self, text: str, room: int, style: Style, is_under_cursor: bool, keep_end: bool = False
+    ) -> Segment:
+        """The name of a row in ``room`` cells."""
+        look = style + self.palette.cursor if is_under_cursor and self.has_focus else style
+        return Segment(f"{fit(text, room, self.glyphs.ellipsis, 'end' if keep_end else 'start'):<{room}}", look)
+
+    def draw_flow(self, box: Box, flow: Flow, cells: Cells, sight: Sight, style: Style, middle: bool = False) -> None:
+        """Draw a line from a time in one row to a time in another; to the ``middle`` of the rows, else to their top."""
+        x, to_x = (self.left + int((time / NS - cells.start) / cells.width) for time in (flow.time, flow.to_time))
+        y, to_y = (
+            (row - sight.top) * sight.tall + (sight.tall // 2 if middle else 0) for row in (flow.line, flow.to_line)
+        )
+        box.line(x, y, to_x, to_y, style, self.left)
+
+    # Keys and the mouse
+
+    def action_row(self, step: int) -> None:
+        """Move the cursor to another row."""
+        n = None if self.result is None else self.n_rows(self.result)
+        if n is not None:
+            self.change_view(replace(self.view, row=moved(self.row_of(n), step, self.sight(n).shown, n)))
+
+    def row_under(self, event: events.MouseEvent) -> int | None:
+        """The row under the mouse; None where there is none."""
+        offset = event.get_content_offset(self)
+        n = None if self.result is None else self.n_rows(self.result)
+        if offset is None or n is None:
+            return None
+        sight = self.sight(n)
+        return sight.top + offset.y // sight.tall if offset.y // sight.tall < sight.shown else None
+
+    def clicked(self, view: View, event: events.MouseUp) -> View:
+        """Put the cursor on the row under the mouse, which stays where it is."""
+        row, n = self.row_under(event), None if self.result is None else self.n_rows(self.result)
+        return view if row is None or n is None else replace(view, row=row, top=self.sight(n).top)
+
+
+def flows_text(n: int, n_drawn: int, noun: str) -> str:
+    """Say how many lines between rows there are, and where too many are there to draw them; empty for none."""
+    if not n:
+        return ""
+    return count(n, noun) if n <= n_drawn else f"{count(n, noun)}, drawn as lines up to {MOST_FLOWS}: zoom in"
