@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gssr.arrays import Floats
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.breakdown.result import Breakdown
 from gssr.render.roles import Role, Row, Span
@@ -69,7 +70,12 @@ def headline(breakdown: Breakdown) -> str:
 
 def breakdown_bar(breakdown: Breakdown, width: int, ascii_only: bool = False) -> Row:
     """One bar of exactly ``width`` cells that adds up to all of the GPU time."""
-    shares = np.nan_to_num(breakdown.shares)
+    return shares_bar(breakdown.shares, width, ascii_only)
+
+
+def shares_bar(shares: Floats, width: int, ascii_only: bool = False) -> Row:
+    """One bar of exactly ``width`` cells in which each category has its share [n_categories], NaN for none."""
+    shares = np.nan_to_num(shares)
     edges = np.round(np.cumsum(shares) * width).astype(int).tolist()
     spans, start = [], 0
     for each, end in zip(CATEGORIES, edges, strict=True):

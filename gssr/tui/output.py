@@ -9,8 +9,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from gssr.render.cells import cell_width, clean, fit, pad
-from gssr.render.glyphs import ASCII, Glyphs
+from gssr.render.cells import cell_width, clean
 from gssr.render.roles import Row, Span
 
 TAIL_BYTES = 32 << 10
@@ -188,19 +187,3 @@ class _Lines:
         elif what == 0:
             self._erase_in_line(0)
             del self.lines[self._row + 1 :]
-
-
-def output_pane(output: Output | None, width: int, height: int, glyphs: Glyphs) -> list[Row]:
-    """The pane: a title, then the last rows of the log; exactly ``height`` rows of ``width`` cells."""
-    if height <= 0:
-        return []
-    lead = glyphs.rule * 2 + " output "
-    name = fit(output.path if output else "", max(width - len(lead) - 2, 0), glyphs.ellipsis, keep="end")
-    title = fit(f"{lead}{name} ".replace("  ", " "), width, "")
-    rows: list[Row] = [(Span(title, "heading"), Span(glyphs.rule * (width - cell_width(title)), "dim"))]
-    if output is None or output.tail is None:
-        rows.append((Span(fit("no output was kept beside this recording", width, glyphs.ellipsis), "dim"),))
-    else:
-        rows += log_tail(output.tail, width, height - 1, glyphs.levels == ASCII.levels)
-    rows = rows[:height]
-    return [pad(row, width) for row in [*rows, *[()] * (height - len(rows))]]

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gssr.render.cells import cell_width
-from gssr.render.glyphs import ASCII, UTF8
 from gssr.render.roles import text_of
 from gssr.render.scale import pane_height
-from gssr.tui.output import TAIL_BYTES, LogFile, Output, log_tail, output_pane
+from gssr.tui.output import TAIL_BYTES, LogFile, log_tail
 
 
 def shown(data: bytes, width: int = 20, height: int = 5, ascii_only: bool = False) -> list[str]:
@@ -147,17 +146,6 @@ def test_what_earlier_runs_printed_is_not_shown(tmp_path: Path) -> None:
     assert log.tail() == b""
     path.write_bytes(b"of before\nmine\n")
     assert log.tail() == b"mine\n"
-
-
-@pytest.mark.parametrize("glyphs", [UTF8, ASCII])
-@pytest.mark.parametrize("tail", [None, b"", b"epoch 1\nepoch 2\n"])
-def test_the_pane_fills_its_box(glyphs: object, tail: bytes | None) -> None:
-    for width in (1, 5, 20, 79, 300):
-        for height in (0, 1, 2, 12):
-            rows = output_pane(Output("/some/where/run.log", tail), width, height, glyphs)  # type: ignore[arg-type]
-            assert len(rows) == height
-            assert all(cell_width(text_of(row)) == width for row in rows)
-            assert glyphs is UTF8 or all(text_of(row).isascii() for row in rows)
 
 
 def test_the_pane_leaves_most_of_the_screen_to_the_drawing() -> None:

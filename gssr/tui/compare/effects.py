@@ -23,7 +23,6 @@ _MOST_NAMES, _TIMES = 100, 9.0
 """Names are looked at up to so many; from so many times more on it is said how many."""
 _LEAST_POINTS = 0.02
 """A metric of which nothing says how it varies differs from so much of its full scale on (a threshold of our own)."""
-_IN_A_WORD = {"idle.imbalance": "imbalance"}
 _MOST_SAID, _SAID_FROM = 2, 0.01
 
 
@@ -58,10 +57,7 @@ def sentence(one: Frame, other: Frame) -> str:
     parts = [_time_said(one, other)]
     certain = [each for each in _changes(one, other) if each.is_certain and each.category.is_loss]
     certain = sorted(certain, key=lambda each: -abs(each.change))[:_MOST_SAID]
-    parts += [
-        f"{_IN_A_WORD.get(each.category.name, each.category.label)} {percent(each.before)} → {percent(each.after)}"
-        for each in certain
-    ]
+    parts += [f"{each.category.label} {percent(each.before)} → {percent(each.after)}" for each in certain]
     if not certain and _changes(one, other):
         parts.append("no loss of GPU time changed by more than noise")
     scores = [frame.window.score() for frame in (one, other)]
@@ -147,7 +143,12 @@ def _totals(one: Frame, other: Frame) -> list[Effect]:
         points = f"{signed(100 * (b - a), 1)} points"
         found.append(
             Effect(
-                "imbalance of time means", percent(a), percent(b), points, _judged("imbalance", a, b, 0.01), abs(b - a)
+                f"imbalance, {metric_of(one.grid.metric).label}",
+                percent(a),
+                percent(b),
+                points,
+                _judged("imbalance", a, b, 0.01),
+                abs(b - a),
             )
         )
     if one.part is not None or other.part is not None:

@@ -16,7 +16,7 @@ from gssr.tui.job.space_average import SpaceAverage
 from gssr.tui.job.verdict_cards import VerdictCards
 from gssr.tui.shared.messages import Opened
 from gssr.tui.shared.pane import ScreenPane
-from gssr.tui.shared.wall import MOST_ROWS, Wall
+from gssr.tui.shared.wall import MOST_ROWS, Wall, gpus_shown
 from gssr.tui.view import View
 
 _FEW = 8
@@ -80,8 +80,7 @@ class JobPane(ScreenPane):
         """Share the rows anew; what the wall shows may be something else then."""
         wall = self.query_one(Wall)
         if wall.result is not None:
-            self._fit(wall.result.n_gpus)
-            wall.show(wall.result, wall.view)
+            self._fit(len(gpus_shown(wall.result, wall.view)))
 
     def asks(self, query: Query) -> Query:
         """Besides the score's curve, and what the rules say."""
@@ -91,7 +90,7 @@ class JobPane(ScreenPane):
     def show(self, results: Sequence[Frame], view: View) -> None:
         """See ScreenPane."""
         result = results[0]
-        self._fit(result.n_gpus)
+        self._fit(len(gpus_shown(result, view)))
         self.query_one(SpaceAverage).axis_at = self.query_one(Wall).offset_of(result) - 1
         for widget in (Score, Gauges, Sentence, VerdictCards, MostTime, SpaceAverage, Wall):
             self.query_one(widget).show(result, view)  # type: ignore[attr-defined]

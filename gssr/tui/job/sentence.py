@@ -6,7 +6,7 @@ from gssr.arrays import Floats
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.live.frame import RECENT_SECONDS, Frame, TracePart
-from gssr.render.breakdown import LOOKS, breakdown_bar, headline, shown_categories
+from gssr.render.breakdown import LOOKS, breakdown_bar, headline, shares_bar, shown_categories
 from gssr.render.cells import flow, wrap
 from gssr.render.roles import Row, Span
 from gssr.render.scale import percent
@@ -44,8 +44,8 @@ class Sentence(RowsPanel):
             rows.append(breakdown_bar(breakdown, width, ascii_only))
         else:
             rows.append((Span("run        ", "dim"), *breakdown_bar(breakdown, width - 11, ascii_only)))
-            rows.append((Span("last minute", "dim"), *bar_of(lately, width - 11, ascii_only)))
-        return [*rows, *legend(breakdown, width, height - len(rows), ascii_only)][:height]
+            rows.append((Span("last minute", "dim"), *shares_bar(lately, width - 11, ascii_only)))
+        return [*rows, *legend(breakdown, width, self.glyphs.ellipsis, ascii_only)][:height]
 
     def _states(self, part: TracePart, noun: str, width: int) -> list[Row]:
         """Of a trace without GPUs, or before it is judged: the states in which its rows are."""
@@ -80,38 +80,12 @@ def last_minute(breakdown: Breakdown) -> Floats | None:
     return np.asarray(seconds / seconds.sum()) if seconds.sum() > 0 else None
 
 
-def bar_of(shares: Floats, width: int, ascii_only: bool) -> Row:
-    """Shares of categories as a bar of exactly ``width`` cells."""
-    edges = np.round(np.cumsum(shares) * width).astype(int).tolist()
-    spans, start = [], 0
-    for each, end in zip(CATEGORIES, edges, strict=True):
-        if end > start:
-            spans.append(Span(LOOKS[each.name].marked(ascii_only) * (end - start), LOOKS[each.name].role))
-        start = max(start, end)
-    return tuple(spans)
-
-
-def legend(breakdown: Breakdown, width: int, height: int, ascii_only: bool) -> list[Row]:
-    """The categories with their shares, the largest first, in as many columns as fit."""
+def legend(breakdown: Breakdown, width: int, ellipsis: str, ascii_only: bool) -> list[Row]:
+    """The categories with their shares, the largest first, as many in a row as fit."""
     shares = breakdown.shares
-    shown = sorted(shown_categories(breakdown), key=lambda at: -float(shares[at]))
-    if height < 1 or not shown:
-        return []
     pieces: list[Row] = []
-    for at in shown:
+    for at in sorted(shown_categories(breakdown), key=lambda at: -float(shares[at])):
         look = LOOKS[CATEGORIES[at].name]
         mark = Span(look.marked(ascii_only) * 2 + " ", look.role)
         pieces.append((mark, Span(percent(float(shares[at])), "value"), Span(f" {CATEGORIES[at].label}", "dim")))
-    rows: list[Row] = []
-    line: Row = ()
-    used = 0
-    for piece in pieces:
-        size = sum(len(span.text) for span in piece)
-        if used and used + 3 + size > width:
-            rows.append(line)
-            line, used = (), 0
-            if len(rows) == height:
-                return rows
-        line = (*line, Span("   "), *piece) if used else piece
-        used += size + (3 if used else 0)
-    return [*rows, line][:height]
+    return flow(pieces, width, ellipsis, "   ")

@@ -12,12 +12,13 @@ from gssr.model.live.attention import attention, culprits
 from gssr.model.live.frame import Frame
 from gssr.model.results import over_space
 from gssr.render.cells import clean, fit
-from gssr.render.scale import metric_of, number
+from gssr.render.scale import count, metric_of, number
 from gssr.tui.axis import at_text, width_text
 from gssr.tui.shared.history import history_rows, pair_row
 from gssr.tui.shared.messages import Opened
 from gssr.tui.shared.panel import Panel
 from gssr.tui.shared.timed import Cells, axis_row, cells_of, fractions, in_cells, known_from, value_text
+from gssr.tui.view import View
 
 MOST_ROWS = 4
 """Rows that a line takes at most: more say no more."""
@@ -37,30 +38,37 @@ class Line(NamedTuple):
     paired: bool = False
 
 
-def lines_of(result: Frame, height: int, in_colour: bool) -> list[Line]:
-    """Choose what the wall's lines are, so that all GPUs are within ``height`` rows: GPUs, else the GPUs of a node two a
-    row, else nodes, else neighbouring nodes together."""
-    n, nodes = result.n_gpus, [result.on_node(node) for node in range(len(result.nodes))]
+def gpus_shown(result: Frame, view: View) -> Ints:
+    """Positions of the GPUs that are selected, else of all."""
+    gpus = np.array(view.selection or range(result.n_gpus), np.int64)
+    return gpus[gpus < result.n_gpus]
+
+
+def lines_of(result: Frame, gpus: Ints, height: int, in_colour: bool) -> list[Line]:
+    """Choose what the wall's lines are, so that all of these GPUs are within ``height`` rows: GPUs, else the GPUs of a node
+    two a row, else nodes, else neighbouring nodes together."""
+    n = len(gpus)
     if n <= height:
         size = min(height // max(n, 1), MOST_ROWS)
-        return [Line(result.place(gpu), np.array([gpu]), gpu * size, size) for gpu in range(n)]
+        return [Line(result.place(int(gpu)), np.array([gpu]), at * size, size) for at, gpu in enumerate(gpus)]
+    node_of = result.node_of[gpus]
+    numbers = np.unique(node_of).tolist()
+    names, nodes = [result.nodes[node] for node in numbers], [gpus[node_of == node] for node in numbers]
     pairs = [-(-len(node) // 2) for node in nodes]
     if in_colour and sum(pairs) <= height and not result.by_node:
         tops = np.concatenate(([0], np.cumsum(pairs)))
-        return [
-            Line(result.nodes[at], node, int(tops[at]), pairs[at], True) for at, node in enumerate(nodes) if len(node)
-        ]
+        return [Line(names[at], node, int(tops[at]), pairs[at], True) for at, node in enumerate(nodes)]
     together = -(-len(nodes) // max(height, 1)) if len(nodes) > 1 else -(-n // max(height, 1))
     if len(nodes) <= 1:
-        parts = [np.arange(first, min(first + together, n)) for first in range(0, n, together)]
+        parts = [gpus[first : first + together] for first in range(0, n, together)]
         return [Line(result.place(int(part[0])), part, at, 1) for at, part in enumerate(parts)]
     size = min(height // len(nodes), MOST_ROWS) if together == 1 else 1
     if in_colour and together == 1 and not result.by_node:
-        return [Line(result.nodes[at], node, at * size, size, True) for at, node in enumerate(nodes)]
+        return [Line(names[at], node, at * size, size, True) for at, node in enumerate(nodes)]
     found = []
     for at, first in enumerate(range(0, len(nodes), together)):
         own = nodes[first : first + together]
-        name = result.nodes[first] if together == 1 else f"{result.nodes[first]} +{len(own) - 1}"
+        name = names[first] if together == 1 else f"{names[first]} +{len(own) - 1}"
         found.append(Line(name, np.concatenate(own), at * size, size))
     return found
 
@@ -70,10 +78,10 @@ def parts_of(members: Ints, n: int) -> list[Ints]:
     return [part for part in np.array_split(members, min(n, len(members))) if len(part)]
 
 
-def lowest_of(result: Frame, height: int) -> list[Line]:
+def lowest_of(result: Frame, gpus: Ints, height: int) -> list[Line]:
     """The GPUs that do least, a row each."""
-    means = result.window.per_gpu(result.grid.metric)
-    found = np.argsort(means, kind="stable")[: max(height, 0)]
+    means = result.window.per_gpu(result.grid.metric)[gpus]
+    found = gpus[np.argsort(means, kind="stable")[: max(height, 0)]]
     return [Line(result.place(int(gpu)), np.array([gpu]), at, 1) for at, gpu in enumerate(found)]
 
 
@@ -98,12 +106,24 @@ class Wall(Panel):
         longest = max((len(result.place(gpu)) for gpu in range(min(result.n_gpus, 64))), default=4)
         return min(longest, max(self.content_size.width // 5, 8)) + 1
 
-    def show(self, result: Frame, view: object) -> None:
-        """See Panel; the title says the metric and how long a cell is."""
-        super().show(result, view)  # type: ignore[arg-type]
-        noun = result.noun if result.n_gpus <= max(self.content_size.height - 1, 1) or result.by_node else "GPU"
+    def show(self, result: Frame, view: View) -> None:
+        """Draw from this result; see Panel."""
+        super().show(result, view)
+        self.entitle_wall(result)
+
+    def on_resize(self) -> None:
+        """Say how long a cell is now."""
+        if self.result is not None:
+            self.entitle_wall(self.result)
+
+    def entitle_wall(self, result: Frame) -> None:
+        """Name in the border what is shown: the metric, and how long a cell is."""
+        if self.lowest:
+            self.border_title = f"lowest {result.noun}s"
+        else:
+            which = f"every {result.noun}" if not self.view.selection else count(len(self.view.selection), result.noun)
+            self.border_title = f"{which} over time"
         width = cells_of(result, self.cells(result)).width
-        self.border_title = f"lowest {noun}s" if self.lowest else f"every {noun} over time"
         self.border_subtitle = f"{metric_of(result.grid.metric).label}, {width_text(width)} a cell"
 
     def draw_line(self, y: int) -> Strip:
@@ -111,7 +131,7 @@ class Wall(Panel):
         result, (width, height) = self.result, self.content_size
         if result is None or not result.n_gpus:
             return Strip.blank(width)
-        key = (id(result), width, height, self.palette.theme, self.lowest)
+        key = (id(result), self.view.selection, width, height, self.palette.theme, self.lowest)
         if self._drawn is None or self._drawn[0] != key:
             self._drawn = (key, *self._draw(result, width, height))
         strips = self._drawn[1]
@@ -121,7 +141,8 @@ class Wall(Panel):
         palette, glyphs = self.palette, self.glyphs
         in_colour = not palette.colourless and not glyphs.levels.isascii()
         room = height - self.axis
-        lines = lowest_of(result, room) if self.lowest else lines_of(result, room, in_colour)
+        gpus = gpus_shown(result, self.view)
+        lines = lowest_of(result, gpus, room) if self.lowest else lines_of(result, gpus, room, in_colour)
         cells = cells_of(result, self.cells(result))
         values = fractions(result, in_cells(result, result.grid.values, cells))
         blamed, unlike = set(culprits(result)), attention(result).outlier

@@ -15,7 +15,7 @@ from gssr.model.live.watch_trace import FINEST, MOST_COUNTERS
 from gssr.tui.keys import key
 from gssr.tui.shared.messages import Opened
 from gssr.tui.shared.pane import ScreenPane
-from gssr.tui.shared.wall import MOST_ROWS
+from gssr.tui.shared.wall import MOST_ROWS, gpus_shown
 from gssr.tui.time.axis import TimeAxis
 from gssr.tui.time.details import Details
 from gssr.tui.time.states import States
@@ -128,7 +128,7 @@ class TimePane(ScreenPane):
         tracks = Tracks.rows_of(result)
         taken = sum(int(panel.styles.height.value) for panel in (axis, details) if panel.styles.height)
         taken += tracks + 1 if tracks else 0
-        room, n = self.size.height - taken, max(result.n_gpus, 1)
+        room, n = self.size.height - taken, max(len(gpus_shown(result, self.app.view)), 1)
         tall = min(round(_WALL * room / n), MOST_ROWS)
         if tall * n + 1 > room - _LEAST_STATES:
             tall = (room - _LEAST_STATES - 1) // n

@@ -86,12 +86,10 @@ class TraceRows(Timeline):
             return Strip.blank(self.content_size.width)
         return self.overlaid(strips[y], self.result)
 
-    def name_segment(
-        self, text: str, room: int, style: Style, is_under_cursor: bool, keep_end: bool = False
-    ) -> Segment:
+    def name_segment(self, text: str, room: int, style: Style, is_under_cursor: bool) -> Segment:
         """The name of a row in ``room`` cells."""
         look = style + self.palette.cursor if is_under_cursor and self.has_focus else style
-        return Segment(f"{fit(text, room, self.glyphs.ellipsis, 'end' if keep_end else 'start'):<{room}}", look)
+        return Segment(f"{fit(text, room, self.glyphs.ellipsis):<{room}}", look)
 
     def draw_flow(self, box: Box, flow: Flow, cells: Cells, sight: Sight, style: Style, middle: bool = False) -> None:
         """Draw a line from a time in one row to a time in another; to the ``middle`` of the rows, else to their top."""

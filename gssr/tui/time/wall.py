@@ -8,7 +8,6 @@ from gssr.render.scale import metric_of
 from gssr.tui.shared.messages import Opened
 from gssr.tui.shared.wall import VALUE, Wall
 from gssr.tui.time.timeline import Timeline
-from gssr.tui.view import View
 
 
 class TimeWall(Timeline, Wall):  # type: ignore[misc] # app is narrowed
@@ -16,10 +15,10 @@ class TimeWall(Timeline, Wall):  # type: ignore[misc] # app is narrowed
 
     axis = False
 
-    def show(self, result: Frame, view: View) -> None:  # type: ignore[override]
-        """See Wall; below it the others say the times."""
-        Wall.show(self, result, view)
-        self.entitle(f"every {result.noun} over time", metric_of(result.grid.metric).label)
+    def entitle_wall(self, result: Frame) -> None:
+        """Name the metric; the panels below say how long a cell is."""
+        super().entitle_wall(result)
+        self.entitle(str(self.border_title), metric_of(result.grid.metric).label)
 
     def offset_of(self, result: Frame) -> int:
         """As in the other panels."""
