@@ -63,7 +63,10 @@ def headline(breakdown: Breakdown) -> str:
     text = f"{percent(computes)} of the GPU time computes"
     lost = [at for at, each in enumerate(CATEGORIES) if not each.name.startswith("working.") or each.is_loss]
     most = max(lost, key=lambda at: float(shares[at]))
-    if float(shares[most]) >= LEAST_SHOWN:
+    in_communication = [float(shares[at]) for at in lost if CATEGORIES[at].branch == "communication"]
+    if CATEGORIES[most].branch == "communication" and min(in_communication) >= LEAST_SHOWN:
+        text += f"; {percent(sum(in_communication))} is spent in communication"
+    elif float(shares[most]) >= LEAST_SHOWN:
         text += f"; {percent(float(shares[most]))} is {CATEGORIES[most].lost_to}"
     return text + "."
 

@@ -29,12 +29,13 @@ class TimeCategory(NamedTuple):
 CATEGORIES: tuple[TimeCategory, ...] = (
     TimeCategory("working.tensor", "tensor", "computes on tensor cores", "computing on tensor cores", False),
     TimeCategory("working.fp64", "FP64", "computes in FP64", "computing in FP64", False),
-    TimeCategory("working.memory", "memory", "works, limited by its memory", "work limited by memory", False),
-    TimeCategory("working.other", "works", "works", "other work", False),
+    TimeCategory("working.memory", "memory", "limited by memory bandwidth", "work limited by memory bandwidth", False),
+    TimeCategory("working.other", "works", "other work", "other work", False),
     TimeCategory("working.few_sms", "few SMs", "runs kernels that fill few SMs", "spent in kernels that fill few SMs", True),
     TimeCategory("working.slowed", "slowed", "lost to lower clocks", "lost to lower clocks", True),
     TimeCategory(
-        "communication.transferring", "transfers", "communicates", "communication that nothing hides", True, 0.13,
+        "communication.transferring", "transfers", "moves data to other GPUs", "communication that nothing hides", True,
+        0.13,
         "simulated healthy jobs of several kinds reach 10 %, and are seen as up to 13 %",
     ),
     TimeCategory("communication.waiting", "waits", "waits in communication kernels", "spent waiting in communication", True),

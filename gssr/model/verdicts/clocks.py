@@ -74,7 +74,8 @@ def throttled_hardware(job: JobEvidence, rule: Rule) -> RuleMatch | None:
         Threshold("share", 0.2, "the power limit holds the clock down in at least this share of samples"),
         Threshold("clock", 0.7, "it is a warning where the SM clock is below this share of the highest"),
     ),
-    "A busy GPU at its limit is doing what it can. If the limit is lower than its model's, ask whether that is meant.",
+    "Busy GPUs reach their power limit; see whether it was set lower than the model allows (nvidia-smi -q -d POWER), and "
+    "ask the operators whether that is meant.",
     needs=(("sw_power_cap",),),
 )  # fmt: skip
 def power_capped(job: JobEvidence, rule: Rule) -> RuleMatch | None:
@@ -82,6 +83,11 @@ def power_capped(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     found = _held_down(job, rule, ("sw_power_cap",))
     if found is None:
         return None
+    limits = [limit for gpu in found.gpus if (limit := job.evidence.gpus[gpu].power_limit) is not None]
+    if limits:
+        low, high = min(limits), max(limits)
+        text = f"power limit {low:.0f} W" if low == high else f"power limits of {low:.0f} to {high:.0f} W"
+        found = found._replace(findings=(*found.findings, told("power_limit", low, text)))
     clock = _relative_clock(job, found.gpus)
     if np.isfinite(clock):
         if clock < rule.at("clock"):

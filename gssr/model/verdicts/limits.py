@@ -29,6 +29,8 @@ _PIPES = {
 }
 _ALWAYS = 0.9
 """Kernels that run for at least this share of the time while pages move wait for them themselves."""
+_COUNTS = 0.005
+"""A pipe that is active less than this share of the time, 0 % as it is printed, does no part of the work."""
 _SHORT = 5.0
 """Bins of up to so many seconds show when GPUs wait for data."""
 
@@ -69,7 +71,7 @@ def unified_memory(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     title = {"rate": words.amount(rate, "pcie_rx_bytes"), "link": link}
     load = told("pcie_rx_bytes", rate, f"{words.percent(rate / full)} of {link}'s bandwidth", rule.at("load") * full)
     if stalls:
-        arithmetic = finding("flop_active", flop, "at work", rule, "flop_active", above=False)
+        arithmetic = finding("flop_active", flop, "while it works", rule, "flop_active", above=False)
         title["meanwhile"] = "while the SMs wait for it"
         return _found(job, rule, title, load, arithmetic, finding("sm_active", sm, "", rule, "sm_active"))
     held = float(np.nanmax(_peaks(job)))
@@ -107,7 +109,7 @@ def low_power(job: JobEvidence, rule: Rule) -> RuleMatch | None:
         return None
     found = {"utilization": words.percent(used), "power": said}
     return _found(
-        job, rule, found, finding("gpu_utilization", used, "at work", rule, "gpu_utilization"),
+        job, rule, found, finding("gpu_utilization", used, "while it works", rule, "gpu_utilization"),
         told("power_usage", power, f"{said} (below {words.percent(rule.at('power'))})", rule.at("power")),
     )  # fmt: skip
 
@@ -124,7 +126,7 @@ def memory_peak(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     if not dram >= rule.at("dram_active"):
         return None
     return _found(
-        job, rule, {"dram": words.percent(dram)}, finding("dram_active", dram, "at work", rule, "dram_active"),
+        job, rule, {"dram": words.percent(dram)}, finding("dram_active", dram, "while it works", rule, "dram_active"),
         *_bandwidth(job, dram),
     )  # fmt: skip
 
@@ -151,7 +153,7 @@ def compute_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     name = max(over, key=lambda each: over[each])
     return _found(
         job, rule, {"pipe": _PIPES[name], "value": words.percent(over[name])},
-        finding(name, over[name], "at work", rule, name), finding("sm_active", sm, "", rule, "sm_active"),
+        finding(name, over[name], "while it works", rule, name), finding("sm_active", sm, "", rule, "sm_active"),
     )  # fmt: skip
 
 
@@ -176,7 +178,7 @@ def memory_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     if not (sm < rule.at("sm_active") or dram - busiest >= rule.at("pipes")):
         return None
     return _found(
-        job, rule, {"dram": words.percent(dram)}, finding("dram_active", dram, "at work", rule, "dram_active"),
+        job, rule, {"dram": words.percent(dram)}, finding("dram_active", dram, "while it works", rule, "dram_active"),
         finding("sm_active", sm), *_bandwidth(job, dram),
     )  # fmt: skip
 
@@ -210,7 +212,7 @@ def fp64(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     narrow = peaks is not None and peaks.fp64 < rule.at("narrow") * peaks.fp32
     what = ", and this GPU has few units for it" if narrow else ""
     evidence = [
-        finding(name, values[name], "at work", rule, "fp64_active"),
+        finding(name, values[name], "while it works", rule, "fp64_active"),
         finding("sm_active", sm, "", rule, "sm_active"),
     ]
     if narrow and peaks is not None:
@@ -223,7 +225,7 @@ def fp64(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 
 @rule(
-    "info", "The tensor cores are unused: FP32 and FP16 arithmetic does the work",
+    "info", "The tensor cores are unused: {pipes} arithmetic does the work",
     (
         Threshold("sm_active", 0.5, "SM activity is at least this"),
         Threshold("tensor_active", 0.05, "the tensor cores are active less than this"),
@@ -236,12 +238,14 @@ def fp64(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 def tensor_unused(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """FP32 or FP16 arithmetic that tensor cores might do."""
     sm, tensor = job.at_work("sm_active"), job.at_work("tensor_active")
-    plain = job.at_work("fp32_active") + np.nan_to_num(job.at_work("fp16_active"))
+    single, half = job.at_work("fp32_active"), float(np.nan_to_num(job.at_work("fp16_active")))
+    plain = single + half
     if not (sm >= rule.at("sm_active") and tensor < rule.at("tensor_active") and plain >= rule.at("fp32_active")):
         return None
     return _found(
-        job, rule, {}, finding("tensor_active", tensor, "at work", rule, "tensor_active", above=False),
-        finding("fp32_active", plain, "(with FP16)", rule, "fp32_active"),
+        job, rule, {"pipes": "FP32 and FP16" if half >= _COUNTS else "FP32"},
+        finding("tensor_active", tensor, "while it works", rule, "tensor_active", above=False),
+        finding("fp32_active", plain, "with the FP16 pipe" if half >= _COUNTS else "", rule, "fp32_active"),
     )  # fmt: skip
 
 
@@ -261,7 +265,8 @@ def little_arithmetic(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     if not (sm >= rule.at("sm_active") and flop < rule.at("flop_active")):
         return None
     return _found(
-        job, rule, {"value": words.percent(flop)}, finding("flop_active", flop, "at work", rule, "flop_active", above=False),
+        job, rule, {"value": words.percent(flop)},
+        finding("flop_active", flop, "while it works", rule, "flop_active", above=False),
         finding("sm_active", sm, "", rule, "sm_active"),
     )  # fmt: skip
 

@@ -28,7 +28,7 @@ _CLOCKS = ("throttled_thermal", "throttled_power_brake", "throttled_hardware", "
 """The verdicts that tell of GPUs at lower clocks, and what others wait for them."""
 _TRACE = (
     "see one step in a trace: nsys profile --trace=cuda,nvtx,osrt -o step PROGRAM on one rank, or torch.profiler; then "
-    "gssr analyze it."
+    "gssr analyze TRACE."
 )
 
 
@@ -55,7 +55,7 @@ def _graded(job: JobEvidence, rule: Rule, share: float, text: str, title: dict[s
     if not share >= least:
         return None
     shown = told(
-        "share", share, f"{words.percent(share)} of the GPU time {text} (at least {words.percent(least)})", least
+        "share", share, f"{words.percent(share)} of the GPU time {text} (counts from {words.percent(least)})", least
     )
     return RuleMatch(
         {"share": words.percent(share), **title},
@@ -200,17 +200,42 @@ def _is_jitter(job: JobEvidence, rule: Rule, late: LateGpus) -> bool:
 
 def _least_waiting(job: JobEvidence) -> list[Finding]:
     """Who waits least, and who most."""
-    shares = job.waits_by_gpu
-    if not np.isfinite(shares).any():
+    waits = job.waits_by_gpu
+    if not np.isfinite(waits).any():
         return []
-    low, high = int(np.nanargmin(shares)), int(np.nanargmax(shares))
+    nodes = _waits_by_node(job)
+    if nodes is not None:
+        (least_node, least), (most_node, most) = nodes
+        shares = words.percent(least), words.percent(most)
+        text = f"the GPUs of {least_node} wait {shares[0]} of their time, those of {most_node} {shares[1]}"
+        return [told("share", least, text)]
+    low, high = int(np.nanargmin(waits)), int(np.nanargmax(waits))
     gpus = [job.evidence.gpus[at] for at in (low, high)]
     names = [words.place(gpu) for gpu in gpus]
-    least, most = (words.percent(float(shares[at])) for at in (low, high))
-    text = f"{names[0]} waits {least} of its time, {names[1]} {most}"
+    least, most = (float(waits[at]) for at in (low, high))
+    text = f"{names[0]} waits {words.percent(least)} of its time, {names[1]} {words.percent(most)} of its own"
     if gpus[0].name != gpus[1].name:
         text += f"; they are {gpus[0].name} and {gpus[1].name}"
-    return [told("share", float(shares[low]), text)]
+    return [told("share", least, text)]
+
+
+def _waits_by_node(job: JobEvidence) -> tuple[tuple[str, float], tuple[str, float]] | None:
+    """Find the node whose GPUs wait least, and the one whose GPUs wait most, each with the mean share of its GPUs' time.
+
+    Returns None unless every GPU of the first waits less than every GPU of the second, and both have several: else it is
+    single GPUs that differ.
+    """
+    waits: dict[str, list[float]] = {}
+    for gpu, share in zip(job.evidence.gpus, job.waits_by_gpu.tolist(), strict=True):
+        if np.isfinite(share):
+            waits.setdefault(gpu.node or "?", []).append(share)
+    if len(waits) < 2:
+        return None
+    means = sorted((float(np.mean(shares)), node) for node, shares in waits.items())
+    (least, low), (most, high) = means[0], means[-1]
+    if min(len(waits[low]), len(waits[high])) < 2 or max(waits[low]) >= min(waits[high]):
+        return None
+    return (low, least), (high, most)
 
 
 @rule(
@@ -249,8 +274,10 @@ def imbalance(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     found = _late(job, rule, "imbalance")
     if found is None or _is_jitter(job, rule, found[0]):
         return None
-    least = int(np.nanargmin(job.waits_by_gpu))
-    return found[1]._replace(words={**found[1].words, "least": words.place(job.evidence.gpus[least])})
+    nodes = _waits_by_node(job)
+    least = words.place(job.evidence.gpus[int(np.nanargmin(job.waits_by_gpu))])
+    title = {**found[1].words, "least": least if nodes is None else f"node {nodes[0][0]}"}
+    return found[1]._replace(words=title)
 
 
 @rule(
@@ -316,7 +343,7 @@ def communication_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 
 @rule(
-    "warning", "{share} of the GPU time nothing runs between kernels",
+    "warning", "{share} of the GPU time is idle in the gaps between kernels",
     _loss("idle.between_kernels"),
     f"The host launches too slowly for short kernels, or waits for their results: larger batches, CUDA graphs, fewer "
     f"synchronisations (.item(), printing); {_TRACE}",
@@ -328,7 +355,7 @@ def launch_gaps(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     if share >= 0.5:
         return None  # told as low_use
     bins = job.breakdown.share_over_time("idle.between_kernels")
-    return _graded(job, rule, share, "idle, in samples in which kernels run as well", {}, bins=bins)
+    return _graded(job, rule, share, "idle in samples that hold kernels too: gaps shorter than a sample", {}, bins=bins)
 
 
 @rule(
@@ -454,7 +481,7 @@ def small_kernels(job: JobEvidence, rule: Rule) -> RuleMatch | None:
         return None
     share = job.breakdown.share("working.few_sms")
     sm, engine = job.at_work("sm_active"), job.at_work("gr_engine_active")
-    more = [finding("sm_active", sm, "at work"), finding("gr_engine_active", engine)]
+    more = [finding("sm_active", sm, "while it works"), finding("gr_engine_active", engine)]
     return _graded(job, rule, share, "in them", {}, *more, bins=job.breakdown.share_over_time("working.few_sms"))
 
 

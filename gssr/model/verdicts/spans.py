@@ -97,7 +97,7 @@ def _longest_pauses(job: JobEvidence) -> Floats:
         Threshold("memory", 1e9, "where each has more bytes in use than a driver takes, the program found them"),
     ),
     "Ask for fewer GPUs, or let the program use all it gets: check the ranks per node, CUDA_VISIBLE_DEVICES and the "
-    "launcher's GPU binding (srun --ntasks-per-node=4 --gpus-per-task=1 nvidia-smi -L).",
+    "launcher's GPU binding (srun --gpus-per-task=1 nvidia-smi -L).",
     needs=(LEAD,),
 )  # fmt: skip
 def gpus_unused(job: JobEvidence, rule: Rule) -> RuleMatch | None:
@@ -182,6 +182,12 @@ def _outside(job: JobEvidence, rule: Rule, start: float, end: float, category: s
     )
 
 
+_WHERE_RANKS_ARE = (
+    "where the ranks are: py-spy dump --pid PID (Python) or gdb -p PID on each node; NCCL's flight recorder "
+    "(TORCH_NCCL_TRACE_BUFFER_SIZE) tells which rank did not join which collective."
+)
+
+
 @rule(
     "critical", "Nothing has been computed for the last {idle}{who}",
     (
@@ -189,8 +195,7 @@ def _outside(job: JobEvidence, rule: Rule, start: float, end: float, category: s
         Threshold("ended", 60.0, "... or this many of one that did not complete"),
         Threshold("share", 0.1, "and for at least this share of the time"),
     ),
-    "Look where the ranks are: py-spy dump --pid PID (Python) or gdb -p PID on each node; NCCL's flight recorder "
-    "(TORCH_NCCL_TRACE_BUFFER_SIZE) tells which rank did not join which collective. Results may be complete: see the log.",
+    f"Look {_WHERE_RANKS_ARE}",
     needs=(LEAD,),
 )  # fmt: skip
 def hang(job: JobEvidence, rule: Rule) -> RuleMatch | None:
@@ -211,15 +216,22 @@ def hang(job: JobEvidence, rule: Rule) -> RuleMatch | None:
         which = positions(idles)
         verb = "is" if len(which) == 1 else "are"
         who = f"; {words.named(job.evidence.gpus, which)} {verb} idle while the others spin"
-    found = (finding("seconds", idle, "without work", rule, "ended"),)
+    found = [finding("seconds", idle, "without work", rule, "ended")]
+    if spins.any():
+        busy = float(np.nanmean(engine[spins]))
+        still = f"kernels ran {words.percent(busy)} of it all the same, as collectives do that wait"
+        found.append(told("gr_engine_active", busy, still))
     return RuleMatch(
         {"idle": words.duration(idle), "who": who},
-        found,
+        tuple(found),
         rule.severity,
         (since, job.evidence.end),
         which,
         late,
-        lost=share,
+        ""
+        if job.evidence.state in _GOING_ON
+        else f"Should it happen again, look, before you end the job, {_WHERE_RANKS_ARE}",
+        share,
     )
 
 

@@ -215,13 +215,13 @@ def rules_of(module: Any) -> tuple[Rule, ...]:
 def finding(
     name: str, value: float, what: str = "", rule: Rule | None = None, threshold: str = "", above: bool = True
 ) -> Finding:
-    """A number, held against a threshold of the rule where one is named. ``what`` says more about it: "at work"."""
+    """A number, held against a threshold of the rule where one is named. ``what`` says more about it: "while it works"."""
     text = f"{words.label(name)} {words.amount(value, name)} {what}".strip()
     if rule is None:
         return Finding(name, float(value), None, text)
     bound = rule.at(threshold)
-    side = "at least" if above else "below"
-    return Finding(name, float(value), bound, f"{text} ({side} {words.amount(bound, name)})")
+    side = "from" if above else "below"
+    return Finding(name, float(value), bound, f"{text} (counts {side} {words.amount(bound, name)})")
 
 
 def told(name: str, value: float, text: str, threshold: float | None = None) -> Finding:

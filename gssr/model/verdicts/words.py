@@ -91,18 +91,26 @@ def were(which: Sequence[int]) -> str:
 
 
 def named(gpus: Sequence[Gpu], which: Sequence[int]) -> str:
-    """The first few of them; nodes by name where all of a node's GPUs are among them."""
+    """Name these GPUs, the nodes first all of whose GPUs are among them: ``all of n2, n1:0 and 4 more``.
+
+    Of another node with more than three of them only their number is named: ``4 of the 8 on n1``. The number at the end
+    counts GPUs.
+    """
     chosen = set(which)
     on_node: dict[str | None, list[int]] = {}
     for position, gpu in enumerate(gpus):
         on_node.setdefault(gpu.node, []).append(position)
-    names: list[str] = []
+    nodes: list[tuple[str, int]] = []
+    parts: list[tuple[str, int]] = []
     for node, members in on_node.items():
         inside = [position for position in members if position in chosen]
         if len(inside) == len(members) > 1:
-            names.append(f"all of {node}")
+            nodes.append((f"all of {node}", len(inside)))
+        elif len(inside) > _NAMED and len(on_node) > 1:
+            parts.append((f"{len(inside)} of the {len(members)} on {node}", len(inside)))
         else:
-            names.extend(place(gpus[position]) for position in inside)
+            parts.extend((place(gpus[position]), 1) for position in inside)
+    names = nodes + parts
     if len(names) <= _NAMED + 1:
-        return ", ".join(names)
-    return f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} more"
+        return ", ".join(name for name, _ in names)
+    return f"{', '.join(name for name, _ in names[:_NAMED])} and {sum(n for _, n in names[_NAMED:])} more"

@@ -88,4 +88,7 @@ def legend(breakdown: Breakdown, width: int, ellipsis: str, ascii_only: bool) ->
         look = LOOKS[CATEGORIES[at].name]
         mark = Span(look.marked(ascii_only) * 2 + " ", look.role)
         pieces.append((mark, Span(percent(float(shares[at])), "value"), Span(f" {CATEGORIES[at].label}", "dim")))
+    rest = 1 - float(shares[shown_categories(breakdown)].sum())
+    if rest >= _SEEN:
+        pieces.append((Span(f"{percent(rest)} other", "dim"),))
     return flow(pieces, width, ellipsis, "   ")

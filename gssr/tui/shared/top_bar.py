@@ -125,7 +125,7 @@ def pieces_of(result: Frame, view: View) -> list[Span]:
         pieces.append(Span(f"clock: {clocks[0]}" if len(clocks) == 1 else "clocks differ", "value"))
     gaps = int(result.n_gaps.sum()) if run is not None else 0
     if gaps:
-        pieces.append(Span(count(gaps, "gap"), "gap"))
+        pieces.append(Span(f"{count(gaps, 'gap')} in the samples", "gap"))
     if result.sampling_seconds:
         pieces.append(Span(f"every {result.sampling_seconds * 1000:g} ms", "dim"))
     if result.reread is not None:
