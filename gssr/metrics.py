@@ -1,8 +1,9 @@
 """The catalogue: every metric GSSR knows, declared once.
 
 The names here are the columns of ``samples``, the keys of ``analyze --json``, the values ``--metrics`` takes, and the
-source of the labels on screen and of ``docs/metrics.md``. Order matters: backends yield values in this order, and
-rollups hold their metrics in it.
+source of the labels on screen and of ``docs/metrics.md``. A new metric stands among its kind: the order is that of lists and
+pages, and of the columns of new recordings. Nothing relies on it: ``PLACES`` says where a metric's value stands in a
+sample's row, and a recording is read by the names of its columns.
 
 Ratios are stored as 0-1; percent exists only on screen. Missing is ``None`` (SQL NULL), never 0.
 """
@@ -316,8 +317,11 @@ HOST_METRICS: tuple[Metric, ...] = (
 OF_NODES: dict[str, Metric] = {metric.name: metric for metric in HOST_METRICS}
 
 NAMES: tuple[str, ...] = tuple(metric.name for metric in METRICS)
-INDEX: dict[str, int] = {name: index for index, name in enumerate(NAMES)}
 BY_NAME: dict[str, Metric] = {metric.name: metric for metric in METRICS + DERIVED}
+FIRST_PLACE = 2
+"""Where the values begin in the row of a sample: after the GPU and the time."""
+PLACES: dict[str, int] = {name: place for place, name in enumerate(NAMES, FIRST_PLACE)}
+"""Where in the row of a sample the value of each metric stands; in the catalogue's order."""
 
 DETECTION_METRICS = ("sm_active", "gr_engine_active", "gpu_utilization")
 """What tells work from waiting, best first: the first one that was measured is used."""

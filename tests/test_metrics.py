@@ -4,38 +4,50 @@ import doctest
 import runpy
 from pathlib import Path
 
+import pynvml
 import pytest
 
 from gssr import metrics
-from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS, DERIVED, INDEX, METRICS, NAMES, SCORE_INPUTS, select
+from gssr.backends.base import make_row
+from gssr.metrics import (
+    CLOCK_EVENT_REASONS,
+    DERIVED,
+    FIRST_PLACE,
+    METRICS,
+    NAMES,
+    PLACES,
+    RATIO,
+    SCORE_INPUTS,
+    select,
+)
 
 DOCS = Path(__file__).parent.parent / "docs"
 
-STORED = [
-    "gpu_utilization", "memory_copy_utilization", "gr_engine_active", "sm_active", "sm_occupancy",
-    "tensor_active", "tensor_hmma_active", "tensor_imma_active", "tensor_dfma_active", "fp64_active",
-    "fp32_active", "fp16_active", "integer_active", "dram_active", "pcie_tx_bytes", "pcie_rx_bytes",
-    "nvlink_tx_bytes", "nvlink_rx_bytes", "c2c_tx_bytes", "c2c_rx_bytes", "power_usage", "energy", "temperature",
-    "memory_temperature", "sm_clock", "memory_used", "clock_event_reasons",
-]  # fmt: skip
 
-# DCGM field id: GPM metric id, as a real driver pairs them
-GPM_OF_DCGM = {
+def test_every_stored_metric_has_one_place_in_a_row_behind_gpu_and_time() -> None:
+    row = make_row(3, 5.0, {name: 10.0 * number for number, name in enumerate(NAMES)})
+    assert row == (3, 5.0, *(10.0 * number for number in range(len(NAMES))))
+    assert [row[PLACES[name]] for name in NAMES] == list(row[FIRST_PLACE:])
+    assert make_row(0, 1.0, {}) == (0, 1.0, *[None] * len(NAMES))
+
+
+def test_a_row_takes_no_value_of_an_unknown_metric() -> None:
+    with pytest.raises(KeyError, match="sm_activ"):
+        make_row(0, 0.0, {"sm_activ": 1.0})
+
+
+# DCGM field id: GPM metric id, as a real driver was seen to pair them
+SEEN_PAIRS = {
     1001: 1, 1002: 2, 1003: 3, 1004: 5, 1005: 10, 1006: 11, 1007: 12, 1008: 13, 1009: 20, 1010: 21, 1011: 61, 1012: 60,
     1013: 9, 1014: 7, 1015: 6, 1016: 4, 1076: 100, 1078: 101,
 }  # fmt: skip
-DCGM_ONLY = {203, 204, 155, 156, 150, 140, 100, 252, 112}
-
-
-def test_names_are_the_recordings_columns_in_their_order() -> None:
-    assert list(NAMES) == STORED
-    assert [INDEX[name] for name in STORED] == list(range(len(STORED)))
-    assert list(BY_NAME) == [*STORED, "flop_active"]
 
 
 def test_drivers_ids_are_paired_as_the_driver_pairs_them() -> None:
-    assert {m.dcgm: m.gpm for m in METRICS if m.gpm is not None} == GPM_OF_DCGM
-    assert {m.dcgm for m in METRICS if m.gpm is None} == DCGM_ONLY
+    pairs = {metric.dcgm: metric.gpm for metric in METRICS if metric.gpm is not None}
+    assert {field: pairs.get(field) for field in SEEN_PAIRS} == SEEN_PAIRS
+    known = {number for name, number in vars(pynvml).items() if name.startswith("NVML_GPM_METRIC_")}
+    assert known.issuperset(pairs.values())
 
 
 @pytest.mark.parametrize("column", ["name", "label", "short", "dcgm", "gpm"])
@@ -48,11 +60,10 @@ def test_factors_turn_the_drivers_units_into_ours() -> None:
     for metric in METRICS:
         if metric.gpm is not None:
             assert metric.gpm_factor == (2**20 if metric.unit == "B/s" else 0.01)
-    factors = {metric.name: metric.dcgm_factor for metric in METRICS if metric.dcgm_factor != 1}
-    assert factors == {
-        "gpu_utilization": 0.01, "memory_copy_utilization": 0.01,  # percent
-        "energy": 0.001, "memory_used": 2**20,  # mJ, MiB
-    }  # fmt: skip
+    for metric in METRICS:
+        percent = metric.unit == RATIO and metric.dcgm is not None and metric.dcgm < 1000
+        expected = 0.01 if percent else {"J": 0.001, "B": 2**20}.get(metric.unit, 1)  # percent, mJ, MiB
+        assert metric.dcgm_factor == expected, metric.name
 
 
 def test_every_metric_says_what_it_means_and_what_not() -> None:

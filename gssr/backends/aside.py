@@ -25,8 +25,7 @@ from queue import Empty, SimpleQueue
 from time import CLOCK_BOOTTIME, clock_gettime
 from typing import Any, TypeVar
 
-from gssr.backends.base import Backend, BackendChange, BackendError, Device, News, OpenedBackend, Row
-from gssr.metrics import METRICS
+from gssr.backends.base import Backend, BackendChange, BackendError, Device, News, OpenedBackend, Row, make_row
 from gssr.store.format.schema import GAP_INTERVALS
 
 END_SECONDS = 0.1
@@ -36,7 +35,6 @@ SLOW = 5.0
 """Who has been slow may take this many times as long as of late, up to LONGEST_SECONDS: the machine is busy."""
 
 _FADING = 0.9
-_NOTHING: tuple[None, ...] = (None,) * len(METRICS)
 
 
 class Patience:
@@ -73,7 +71,7 @@ class Silence:
         on the clock of the rows."""
         longest = self._longest
         return [
-            (gpu, now, *_NOTHING) for gpu, last in enumerate(self._last) if last is not None and now - last > longest
+            make_row(gpu, now, {}) for gpu, last in enumerate(self._last) if last is not None and now - last > longest
         ]
 
 

@@ -7,9 +7,23 @@ raises only ``BackendError``: one sentence that says what is wrong and what to d
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from gssr.metrics import PLACES
+
 Row = tuple[int | float | None, ...]
 """One sample: (gpu, time, value, ...). ``gpu`` is the position in ``Backend.gpus``, ``time`` unix seconds, then one value
-per metric in the order of ``gssr.metrics.METRICS``; None is missing. Integers fit into 64 bits with a sign."""
+per metric, each at its place in ``gssr.metrics.PLACES``; None is missing. Integers fit into 64 bits with a sign."""
+
+
+_NOTHING = (None,) * len(PLACES)
+
+
+def make_row(gpu: int, time: float, values: Mapping[str, int | float | None]) -> Row:
+    """Make the row of a sample from values by metric name; all other metrics are missing. Raises KeyError for a name that
+    is not in the catalogue."""
+    row = [gpu, time, *_NOTHING]
+    for name, value in values.items():
+        row[PLACES[name]] = value
+    return tuple(row)
 
 
 class BackendError(Exception):

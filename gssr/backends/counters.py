@@ -13,11 +13,9 @@ from typing import Any, NamedTuple
 import pynvml
 
 from gssr.backends.driver import GONE, NEVER, Gone, Handle
-from gssr.metrics import INDEX, NAMES
+from gssr.metrics import NAMES, PLACES
 
 Value = int | float | None
-ROW_START = 2
-"""Where in a row the values begin: after position and time."""
 
 
 class Call(NamedTuple):
@@ -137,7 +135,7 @@ class Counters:
             self._take_back(failed, row)
         if self._windows:
             for name, value in self._windows.items():
-                row[ROW_START + INDEX[name]] = value
+                row[PLACES[name]] = value
             self._windows.clear()
 
     def watch_link(self) -> bool:
@@ -167,10 +165,10 @@ class Counters:
             struct.pack_into(f"={len(call.first)}s", buffer, at, call.first)
             self._asked.append((call, _function(call), (self._handle, *call.arguments, byref(buffer, at))))
             for name, factor in call.numbers:
-                self._places.append((len(self._places), ROW_START + INDEX[name], factor, call.most))
+                self._places.append((len(self._places), PLACES[name], factor, call.most))
             at += struct.calcsize("=" + call.answer)
         self._field_places = [
-            (len(self._places) + 4 * number, ROW_START + INDEX[field.metric], field.factor, field)
+            (len(self._places) + 4 * number, PLACES[field.metric], field.factor, field)
             for number, field in enumerate(self._fields)
         ]
         if self._fields:
@@ -184,7 +182,7 @@ class Counters:
         for call, code in failed:
             _check(code)
             for name, _ in call.numbers if call else ():
-                row[ROW_START + INDEX[name]] = None
+                row[PLACES[name]] = None
             if call and code in NEVER:
                 self._calls.remove(call)
         if None in (call for call, _ in failed):

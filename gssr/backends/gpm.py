@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 
 import pynvml
 
-from gssr.backends.counters import ROW_START
 from gssr.backends.driver import GONE, NEVER, DriverGpu, Gone, ask
-from gssr.metrics import INDEX, METRICS, RATIO, Metric
+from gssr.metrics import METRICS, PLACES, RATIO, Metric
 
 SHORTEST = 0.1
 """Seconds between two samples of a GPU, at least."""
@@ -137,7 +136,7 @@ class Profiler:
             (
                 2 * at,
                 2 * at + 1,
-                ROW_START + INDEX[metric.name],
+                PLACES[metric.name],
                 metric.gpm_factor,
                 (self._most if metric.unit == RATIO else _MOST_RATE) / metric.gpm_factor,
                 metric.integral,

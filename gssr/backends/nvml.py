@@ -14,11 +14,11 @@ import pynvml
 
 from gssr.backends import driver
 from gssr.backends.base import BackendChange, BackendError, Device, News, Offer, OpenedBackend, Row
-from gssr.backends.counters import ROW_START, Counters
+from gssr.backends.counters import Counters
 from gssr.backends.driver import DriverError, DriverGpu, Gone
 from gssr.backends.driver_events import DriverWatch
 from gssr.backends.gpm import Profiler, has_gpm, profilers, refused
-from gssr.metrics import NAMES
+from gssr.metrics import FIRST_PLACE, NAMES
 
 LOOK_AGAIN = 5.0
 """Seconds between two looks for lost GPUs."""
@@ -97,7 +97,7 @@ class NvmlBackend:
                 self._lose(position, gone)
                 continue
             row[1] = now + ((taken or monotonic()) - began)
-            if row[ROW_START:] != _NOTHING:
+            if row[FIRST_PLACE:] != _NOTHING:
                 rows.append(tuple(row))
         if lost and began >= self._look_at:
             self._look_for_lost()

@@ -3,10 +3,11 @@
 Beside the GPUs: what the nodes and the workload's own processes did.
 """
 
+import math
 from datetime import datetime
 from functools import partial
 
-from gssr.metrics import CLOCK_EVENT_REASONS, INDEX, THROTTLES, Metric, best_measured
+from gssr.metrics import CLOCK_EVENT_REASONS, PLACES, THROTTLES, Metric, best_measured
 from gssr.model.results import Analysis, HostUse, Statistics
 from gssr.model.standing import History
 from gssr.render.cells import wrap
@@ -173,9 +174,9 @@ def shown(analysis: Analysis, options: PageOptions) -> list[tuple[Metric, Statis
     return sorted(chosen, key=lambda pair: _position(pair[0]))
 
 
-def _position(metric: Metric) -> tuple[int, bool]:
+def _position(metric: Metric) -> tuple[float, bool]:
     names = metric.parts or (metric.name,)
-    return min(INDEX.get(name, len(INDEX)) for name in names), not metric.derived
+    return min(PLACES.get(name, math.inf) for name in names), not metric.derived
 
 
 def _table(analysis: Analysis, options: PageOptions, marks: Glyphs) -> list[Row]:

@@ -147,9 +147,9 @@ class EngineProcess:
 
 def values_of(rows: Sequence[Any], gpu: int, metric: str) -> list[Any]:
     """One metric of one GPU, row by row, without the missing."""
-    from gssr.metrics import INDEX
+    from gssr.metrics import PLACES
 
-    return [row[2 + INDEX[metric]] for row in rows if row[0] == gpu and row[2 + INDEX[metric]] is not None]
+    return [row[PLACES[metric]] for row in rows if row[0] == gpu and row[PLACES[metric]] is not None]
 
 
 def messages(changes: Sequence[Any], kind: str) -> list[str]:

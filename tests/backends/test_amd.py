@@ -15,7 +15,7 @@ from gssr.backends.amd import cards
 from gssr.backends.amd.amd_backend import ActivityCounter, AmdBackend, open_amd
 from gssr.backends.amd.gpu_metrics import TABLES, revision_of, table_of
 from gssr.backends.base import BackendError, Offer, ProcessSnapshot
-from gssr.metrics import INDEX
+from gssr.metrics import PLACES
 
 _1_3 = (
     "HBB 6H[edge temperature mem vrgfx vrsoc vrmem] 3H[gfx memory mm] H[power] Q[energy] Q[boot] 7H"
@@ -214,7 +214,7 @@ def tree(tmp_path, monkeypatch):
 
 
 def value(row, name):
-    return row[2 + INDEX[name]]
+    return row[PLACES[name]]
 
 
 def test_what_happens_between_two_rows_is_in_the_second(tree):

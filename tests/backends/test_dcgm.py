@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 from dcgm_bench import START, UUIDS, Bench, bindings_folder, fake_modules, messages, values_of
 
-from gssr.metrics import BY_NAME, INDEX, METRICS, SCORE_INPUTS
+from gssr.metrics import BY_NAME, METRICS, PLACES, SCORE_INPUTS
 
 PROFILED = [metric.name for metric in METRICS if metric.dcgm and metric.dcgm > 1000]
 BASE = [metric.name for metric in METRICS if metric.dcgm and metric.dcgm < 1000]
@@ -76,7 +76,7 @@ def recorded(rows, engine, gpu, metric, interval):
         for name, field, stamp, value, _ in engine.log
         if name == UUIDS[gpu] and field == BY_NAME[metric].dcgm and value is not None
     }
-    column = 2 + INDEX[metric]
+    column = PLACES[metric]
     mine = [(row[1], row[column]) for row in rows if row[0] == gpu and row[column] is not None]
     assert all(abs(stamps[value] - time) < 0.51 * interval for time, value in mine)
     assert len({value for _, value in mine}) == len(mine)
@@ -208,7 +208,7 @@ def test_rows_stand_at_their_own_time_one_per_interval(bench):
     assert all(step == pytest.approx(0.1, abs=1e-4) for step in steps)
     stamps = {value: stamp / 1e6 for name, field, stamp, value, _ in engine.log if name == UUIDS[0] and field == 1002}
     for row in rows:
-        value = row[2 + INDEX["sm_active"]]
+        value = row[PLACES["sm_active"]]
         if row[0] == 0 and value is not None:
             assert row[1] == pytest.approx(stamps[value], abs=0.06)
 
@@ -226,8 +226,8 @@ def test_the_first_profiling_sample_is_missing_and_not_zero(bench):
     session = bench.session(0.1)
     rows, _ = bench.run(session, 2)
     first = next(row for row in rows if row[0] == 0)
-    assert all(first[2 + INDEX[name]] is None for name in session.measures if name in PROFILED)
-    assert first[2 + INDEX["power_usage"]] > 0
+    assert all(first[PLACES[name]] is None for name in session.measures if name in PROFILED)
+    assert first[PLACES["power_usage"]] > 0
 
 
 def test_units_are_the_catalogues(bench):
@@ -235,9 +235,9 @@ def test_units_are_the_catalogues(bench):
     session = bench.session(0.1)
     rows, _ = bench.run(session, 3)
     row = rows[40]
-    assert 0 <= row[2 + INDEX["gpu_utilization"]] <= 1
-    assert row[2 + INDEX["energy"]] == pytest.approx(row[1], rel=1e-3)  # the engine's joules are the time
-    assert row[2 + INDEX["memory_used"]] % (1 << 20) == 0
+    assert 0 <= row[PLACES["gpu_utilization"]] <= 1
+    assert row[PLACES["energy"]] == pytest.approx(row[1], rel=1e-3)  # the engine's joules are the time
+    assert row[PLACES["memory_used"]] % (1 << 20) == 0
     assert engine.log
 
 

@@ -12,7 +12,7 @@ from dcgm_bench import FAKE, UUIDS, EngineProcess, bindings_folder, fake_modules
 from gssr.backends import check, driver, select_gpus
 from gssr.backends.base import BackendError
 from gssr.backends.dcgm import offer, open_dcgm
-from gssr.metrics import BY_NAME, INDEX
+from gssr.metrics import BY_NAME, PLACES
 from tests.waiting import until
 
 
@@ -442,5 +442,5 @@ def test_missing_is_none_in_every_row(engine):
     time.sleep(0.5)
     run.tick()
     run.close()
-    assert all(row[2 + INDEX["sm_active"]] is None for row in run.rows) and run.rows
+    assert all(row[PLACES["sm_active"]] is None for row in run.rows) and run.rows
     assert any("end the other profiler" in line for line in run.said("backend"))

@@ -7,7 +7,7 @@ import pytest
 from gssr.backends.base import BackendChange, BackendError
 from gssr.backends.gpm import PROFILED
 from gssr.backends.nvml import offer_gpm, open_gpm, open_gpm_or_nvml
-from gssr.metrics import INDEX, NAMES
+from gssr.metrics import NAMES, PLACES
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def opened(fake_driver, monkeypatch):
 
 
 def value(row, name):
-    return row[2 + INDEX[name]]
+    return row[PLACES[name]]
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from gssr.backends import nvml
 from gssr.backends.base import BackendChange, BackendError
 from gssr.backends.nvml import offer_nvml, open_nvml
-from gssr.metrics import INDEX, METRICS
+from gssr.metrics import METRICS, PLACES
 
 TOO_OLD, TIMES_OUT = ctypes.c_char_p(b"504,505"), ctypes.c_char_p(b"999")  # kept: the library holds on to them
 PROFILING = {metric.name for metric in METRICS if metric.gpm is not None and metric.unit == "1"}
@@ -30,7 +30,7 @@ def opened(fake_driver, monkeypatch):
 
 
 def value(row, name):
-    return row[2 + INDEX[name]]
+    return row[PLACES[name]]
 
 
 def test_every_value_is_the_drivers_in_the_catalogues_unit(opened, fake_driver, stopped_time):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gssr.backends.base import Backend, BackendError
 from gssr.backends.synthetic import MEASURES, SCENARIOS, SyntheticBackend, device, parse
 from gssr.backends.synthetic.scenarios import SCALARS, LoadLevel, Pulse, Scenario
-from gssr.metrics import BY_NAME, INDEX, METRICS, NAMES
+from gssr.metrics import BY_NAME, METRICS, NAMES, PLACES
 
 RATIOS = tuple(metric.name for metric in METRICS if metric.unit == "1")
 PARTS = ("tensor_active", "fp64_active", "fp32_active", "fp16_active", "integer_active", "sm_occupancy")
@@ -111,7 +111,7 @@ def test_energy_never_falls(scenario: str, time: float, later: float, gpu: int) 
     values = []
     for moment in (time, time + later):
         row = next((row for row in backend.sample(START + moment) if row[0] == gpu), None)
-        values.append(row and row[2 + INDEX["energy"]])
+        values.append(row and row[PLACES["energy"]])
     if None not in values:
         assert values[0] <= values[1]
 
@@ -192,10 +192,10 @@ def test_gaps_has_missing_rows_values_and_gpus() -> None:
     assert longest[1] == pytest.approx(4.1)
     assert longest[3] == pytest.approx(0.1)
     assert changes == [(110, "gpu_lost", 1), (150, "gpu_back", 1)]
-    sm, heat = 2 + INDEX["sm_active"], 2 + INDEX["memory_temperature"]
+    sm, heat = PLACES["sm_active"], PLACES["memory_temperature"]
     assert all(mine[0][sm] is None for mine in rows.values())
     assert sum(row[sm] is None for row in rows[0]) > sum(row[sm] is None for row in rows[2]) > 0
-    assert all(row[2 + INDEX["power_usage"]] is not None for mine in rows.values() for row in mine)
+    assert all(row[PLACES["power_usage"]] is not None for mine in rows.values() for row in mine)
     assert all(row[heat] is None for row in rows[3])
     assert not any(row[heat] is None for row in rows[0])
 

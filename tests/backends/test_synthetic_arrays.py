@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gssr.backends.synthetic import SCENARIOS, SyntheticBackend, device
 from gssr.backends.synthetic.bulk import evaluate, stack
 from gssr.backends.synthetic.gpu import traits
-from gssr.metrics import METRICS
+from gssr.metrics import BY_NAME, PLACES
 
 
 @settings(max_examples=60, deadline=None)
@@ -26,11 +26,12 @@ def test_arrays_equal_numbers(scenario: str, times: list[float], n: int, seed: i
     gpus = stack([traits(SCENARIOS[scenario], i, n, device("node", i).uuid, seed) for i in range(n)])
     columns, exists = evaluate(SCENARIOS[scenario], gpus, np.array(times))
     assert [row[:2] for row in live] == [(i % n, times[i // n]) for i in range(n * len(times)) if exists[i]]
-    for position, column in enumerate(columns):
-        one_by_one = [row[2 + position] for row in live]
-        if column is None:
+    for name, place in PLACES.items():
+        one_by_one = [row[place] for row in live]
+        if name not in columns:
             assert set(one_by_one) <= {None}
             continue
+        column = columns[name]
         for scalar, array in zip(one_by_one, column[exists].tolist(), strict=True):
             assert math.isnan(array) if scalar is None else array == scalar
 
@@ -38,19 +39,15 @@ def test_arrays_equal_numbers(scenario: str, times: list[float], n: int, seed: i
 def test_integral_metrics_are_integers() -> None:
     gpus = stack([traits(SCENARIOS["train"], i, 4, device("node", i).uuid, 0) for i in range(4)])
     columns, _ = evaluate(SCENARIOS["train"], gpus, np.arange(100) * 0.1)
-    for metric, column in zip(METRICS, columns, strict=True):
-        if column is not None:
-            assert (column.dtype == np.int64) == metric.integral
+    for name, column in columns.items():
+        assert (column.dtype == np.int64) == BY_NAME[name].integral
 
 
 def test_a_stretched_job_has_the_same_shape() -> None:
     scenario = SCENARIOS["startup"]
     gpus = stack([traits(scenario, 0, 1, device("node", 0).uuid, 0)])
-    sm = METRICS.index(next(metric for metric in METRICS if metric.name == "sm_active"))
     means = []
     for stretch in (1.0, 180.0):
         columns, _ = evaluate(scenario, gpus, np.arange(2000) * 0.01 * stretch, stretch)
-        column = columns[sm]
-        assert column is not None
-        means.append([part.mean() for part in np.array_split(column, 10)])
+        means.append([part.mean() for part in np.array_split(columns["sm_active"], 10)])
     assert means[0] == pytest.approx(means[1], abs=0.02)

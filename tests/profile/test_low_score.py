@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gssr.metrics import INDEX, NAMES, SCORE_INPUTS
+from gssr.backends.base import make_row
+from gssr.metrics import SCORE_INPUTS
 from gssr.on_demand import REQUEST, TraceRequest, read_request, write_request
 from gssr.profile.sampling import low_score
 from gssr.profile.sampling.low_score import MOST, Low, LowScore
@@ -23,8 +24,8 @@ class Run:
 
     def go_on(self, seconds: int, value: float | None) -> None:
         for _ in range(seconds):
-            values = [value if NAMES[place] in SCORE_INPUTS else None for place in range(len(INDEX))]
-            self._low.add([(gpu, self.now, *values) for gpu in range(2)])
+            values = dict.fromkeys(SCORE_INPUTS, value)
+            self._low.add([make_row(gpu, self.now, values) for gpu in range(2)])
             self._low.tick(self.now)
             self.now += 1
             request = read_request(self.folder)

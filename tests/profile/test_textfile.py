@@ -18,7 +18,7 @@ import pytest
 from supervised import sampler_of
 
 from gssr.backends.base import Device
-from gssr.metrics import INDEX, NAMES
+from gssr.metrics import NAMES, PLACES
 from gssr.profile.sampling.textfile import EVERY_SECONDS, NAMES_AT_ONCE, Textfile
 from gssr.store.liveness import boot_id, process_start
 from tests.waiting import PATIENCE, until
@@ -254,10 +254,10 @@ def test_a_folder_that_can_not_be_listed_is_written_all_the_same(
 def test_all_metrics_have_a_column(tmp_path: Path) -> None:
     own = Textfile(str(tmp_path), "n1", "a/../b", 0, print)
     own.add_gpus(GPUS[:1], NAMES, 0.5)
-    own.add([(0, 1.0, *(float(INDEX[name]) for name in NAMES))])
+    own.add([(0, 1.0, *(float(PLACES[name]) for name in NAMES))])
     own.tick(1.0)
     found = samples((tmp_path / "gssr_n1_a-..-b_0.prom").read_text())
-    assert sorted(found.values()) == sorted(INDEX[name] * (1e6 if name == "sm_clock" else 1.0) for name in NAMES)
+    assert sorted(found.values()) == sorted(PLACES[name] * (1e6 if name == "sm_clock" else 1.0) for name in NAMES)
 
 
 def test_gpus_of_other_ranks_come_later_with_their_ranks(tmp_path: Path) -> None:

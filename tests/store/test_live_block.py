@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gssr.metrics import INDEX, NAMES
+from gssr.backends.base import make_row
+from gssr.metrics import NAMES
 from gssr.store.live_block.read import BlockReader, Blocks
 from gssr.store.live_block.write import COUNTED, MANY_FILES
 from gssr.store.merge import merge
@@ -25,9 +26,8 @@ def writer_of(folder: Path, n_gpus: int = 2, world_size: int | None = 1000) -> W
 
 
 def tick(writer: Writer, number: int, n_gpus: int = 2, value: float | None = 0.5) -> None:
-    row = [value] * len(NAMES)
-    row[INDEX["clock_event_reasons"]] = 4
-    writer.add([(gpu, T0 + number / 2, *row) for gpu in range(n_gpus)])
+    values = dict.fromkeys(NAMES, value) | {"clock_event_reasons": 4}
+    writer.add([make_row(gpu, T0 + number / 2, values) for gpu in range(n_gpus)])
     writer.tick(T0 + number / 2)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gssr.metrics import CLOCK_EVENT_REASONS, FLOP_ACTIVE, INDEX, NAMES, THROTTLES
+from gssr.metrics import CLOCK_EVENT_REASONS, FLOP_ACTIVE, NAMES, PLACES, THROTTLES
 from gssr.model.live.frame import Frame
 from gssr.store.write.writer import Writer
 
@@ -78,13 +78,12 @@ class Growing:
         values: list[float | None] = [rng.choice((0.0, rng.random(), rng.random())) for _ in NAMES]
         if self.idle:
             values = [0.0] * len(NAMES)
-        values[INDEX["energy"]] = 1e6 + time - T0
-        values[INDEX["clock_event_reasons"]] = rng.choice((0, 0, 1, 4, 0x44))
-        values = [
-            None if name not in MEASURED or rng.random() < self._missing else value
-            for name, value in zip(NAMES, values, strict=True)
-        ]
-        row = (gpu, time, *values)
+        row = [gpu, time, *values]
+        row[PLACES["energy"]] = 1e6 + time - T0
+        row[PLACES["clock_event_reasons"]] = rng.choice((0, 0, 1, 4, 0x44))
+        for name, place in PLACES.items():
+            if name not in MEASURED or rng.random() < self._missing:
+                row[place] = None
         self.writer.add([row])  # type: ignore[list-item]
         self.rows.append(row)
 
@@ -104,8 +103,8 @@ class Truth:
         rows = [(first[run] + row[0], *row[1:]) for run in ordered for row in run.rows]
         self.gpu = np.array([row[0] for row in rows], np.int64)
         self.time = np.array([row[1] for row in rows])
-        table = np.array([row[2:] for row in rows], np.float64)
-        self.values = {name: table[:, INDEX[name]] for name in NAMES}
+        table = np.array(rows, np.float64)
+        self.values = {name: table[:, place] for name, place in PLACES.items()}
         self.values["flop_active"] = np.sum([self.values[part] for part in FLOP_ACTIVE.parts], axis=0)
         reasons = self.values["clock_event_reasons"]
         for bit, name, _ in CLOCK_EVENT_REASONS:

@@ -10,7 +10,7 @@ from gssr.backends.amd import cards
 from gssr.backends.amd.cards import Card
 from gssr.backends.amd.gpu_metrics import MOST_BYTES, MetricsReading, TableRevision, revision_of, table_of
 from gssr.backends.base import BackendChange, Device, News, OpenedBackend, ProcessSnapshot, Row, Running
-from gssr.metrics import CLOCK_EVENT_REASONS, INDEX, NAMES
+from gssr.metrics import CLOCK_EVENT_REASONS, FIRST_PLACE, NAMES, PLACES
 from gssr.score import how_to_measure
 
 LOOK_AGAIN = 1.0
@@ -28,9 +28,8 @@ KILOBYTE = 1024
 """xGMI's, bytes: the header says no more than KiloBytes."""
 
 _NOTHING = [None] * len(NAMES)
-_FIRST = 2
 _UTILIZATION, _DRAM, _SENT, _RECEIVED, _POWER, _ENERGY, _TEMPERATURE, _MEMORY_TEMPERATURE, _CLOCK, _MEMORY, _REASONS = (
-    _FIRST + INDEX[name]
+    PLACES[name]
     for name in (
         "gpu_utilization", "dram_active", "nvlink_tx_bytes", "nvlink_rx_bytes", "power_usage", "energy", "temperature",
         "memory_temperature", "sm_clock", "memory_used", "clock_event_reasons",
@@ -146,7 +145,7 @@ class AmdGpu:
         """Names of the metrics that it tells."""
         row: list[Any] = [0, 0.0, *_NOTHING]
         self.read(0.0, row)
-        told = {name for name, value in zip(NAMES, row[_FIRST:], strict=True) if value is not None}
+        told = {name for name, value in zip(NAMES, row[FIRST_PLACE:], strict=True) if value is not None}
         reading = None if self._last is None else self._last[1]
         self._last = None
         if reading is not None:
@@ -284,7 +283,7 @@ class AmdBackend:
                 self._changes.append(
                     BackendChange("backend", position, f"its gpu_metrics can't be read: {gpu.unknown}")
                 )
-            if row[_POWER] is not None or row[_FIRST:] != _NOTHING:
+            if row[_POWER] is not None or row[FIRST_PLACE:] != _NOTHING:
                 rows.append(tuple(row))
         if now >= self._processes_at:
             self._processes_at = now + LOOK_FOR_PROCESSES

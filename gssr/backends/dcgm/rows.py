@@ -9,11 +9,9 @@ everything has been sampled once since the last edge.
 import math
 from collections.abc import Sequence
 
-from gssr.backends.base import Row
-from gssr.metrics import METRICS
+from gssr.backends.base import Row, make_row
 
 _MICRO = 1_000_000
-_NOTHING: tuple[None, ...] = (None,) * len(METRICS)
 _WORTH_MOVING = 2
 """Edges move when their distance to the next stamp grows by this factor: each move makes one step between rows uneven."""
 _TOO_SOON = 0.4
@@ -27,7 +25,8 @@ class RowAssembler:
         """``interval`` in us."""
         self._interval = interval
         self._edge: int | None = None
-        self._open: list[dict[int, list[int | float | None]]] = [{} for _ in range(n_gpus)]
+        self._open: list[dict[int, dict[str, int | float]]] = [{} for _ in range(n_gpus)]
+        """By GPU and number of the interval, the values by metric name."""
         self._next: list[float] = [-math.inf] * n_gpus
         """By GPU, the number of the first interval whose row was not given out yet."""
 
@@ -52,15 +51,12 @@ class RowAssembler:
         soonest = now + (round(_TOO_SOON * step) if step == self._interval else 1)
         return now + step if self._edge is None else soonest + (self._edge - soonest) % step
 
-    def add(self, gpu: int, column: int, time: int, value: int | float) -> bool:
+    def add(self, gpu: int, metric: str, time: int, value: int | float) -> bool:
         """Put a value into its row, in place of an earlier one. Returns False when that row was given out already."""
         number = (time - (self._edge or 0)) // self._interval
         if number < self._next[gpu]:
             return False
-        row = self._open[gpu].get(number)
-        if row is None:
-            row = self._open[gpu][number] = list(_NOTHING)
-        row[column] = value
+        self._open[gpu].setdefault(number, {})[metric] = value
         return True
 
     def take(self, gpu: int, complete_until: float, now: int) -> list[Row]:
@@ -74,6 +70,6 @@ class RowAssembler:
         for number in sorted(rows_by_number):
             if number <= last:
                 middle = edge + number * interval + interval // 2
-                rows.append((gpu, min(middle, now) / _MICRO, *rows_by_number.pop(number)))
+                rows.append(make_row(gpu, min(middle, now) / _MICRO, rows_by_number.pop(number)))
                 self._next[gpu] = number + 1
         return rows

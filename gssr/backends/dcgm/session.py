@@ -12,7 +12,7 @@ from gssr.backends.dcgm.entities import Sampled
 from gssr.backends.dcgm.read import EntityField, FieldReading, LatestValues
 from gssr.backends.dcgm.rows import RowAssembler
 from gssr.backends.dcgm.watch import Watches
-from gssr.metrics import INDEX, METRICS
+from gssr.metrics import BY_NAME, METRICS, NAMES
 
 SHORTEST_SECONDS = 0.1
 """Profiling fields that are sampled faster than this are blank."""
@@ -124,8 +124,8 @@ class Session:
             for position in range(len(found))
             if (numbers := [number for number, place in enumerate(self._places) if place[0] == position])
         ]
-        measured = {column for _, column, _, _ in self._places}
-        self.measures: Sequence[str] = tuple(metric.name for metric in METRICS if INDEX[metric.name] in measured)
+        measured = {name for _, name, _, _ in self._places}
+        self.measures: Sequence[str] = tuple(name for name in NAMES if name in measured)
         self._latest = LatestValues(engine, self._series)
         self._rows = RowAssembler(len(found), self._interval)
         self._stamps = [0] * len(self._series)
@@ -142,8 +142,8 @@ class Session:
         self._lost = lost
         self._gone: set[int] = set()
         """Positions of GPUs that DCGM says to be lost."""
-        self._reasons: dict[int, str] = {}
-        self._valued: set[int] = set()
+        self._reasons: dict[str, str] = {}
+        self._valued: set[str] = set()
         self._explained = False
         self._late = self._late_said = 0
         self._due_at = clock() + min(options.interval / 2, POLL_SECONDS)
@@ -217,11 +217,11 @@ class Session:
         self.notes.append(_NOT_BESIDE)
         return True
 
-    def _place(self, series: EntityField) -> tuple[int, int, int | float, float]:
-        """Return where the values of a series go and what they are: position, column, factor, and the largest possible."""
+    def _place(self, series: EntityField) -> tuple[int, str, int | float, float]:
+        """Return where the values of a series go and what they are: position, metric, factor, and the largest possible."""
         metric = _BY_FIELD[series.field]
         factor = int(metric.dcgm_factor) if metric.integral else metric.dcgm_factor
-        return self._positions[series.entity], INDEX[metric.name], factor, 100 if series.field in _PERCENT else math.inf
+        return self._positions[series.entity], metric.name, factor, 100 if series.field in _PERCENT else math.inf
 
     def _follow_clock(self, newest: int, now: float) -> None:
         """Keep up with the hostengine's clock, whose newest stamp is given in us: it is looked at now and then, and when a
@@ -264,20 +264,20 @@ class Session:
             rows.lay_edges([time for time in times if time > now - 2 * interval] or [new[0][1]])
         self.heard = self.heard or bool(new)
         for number, time, status, value in new:
-            position, column, factor, most = places[number]
+            position, metric, factor, most = places[number]
             if status or not value < DOUBLE_BLANK or value > most:  # the smaller of the blanks, or not a number
                 reason = (
                     f"error {status}" if status else blank_reason(value) or ("out of range" if value > most else None)
                 )
                 if reason is not None:
-                    self._reasons[column] = reason
+                    self._reasons[metric] = reason
                     if reason in _LOST:
                         self._gone.add(position)
                     continue
-            self._valued.add(column)
+            self._valued.add(metric)
             self._valued_at[position] = self._told
             self._gone.discard(position)
-            if not rows.add(position, column, time, value * factor) and time < now - LATE_SECONDS * _MICRO:
+            if not rows.add(position, metric, time, value * factor) and time < now - LATE_SECONDS * _MICRO:
                 self._late += 1
 
     def _complete_rows(self, now: int) -> list[Row]:
@@ -306,15 +306,15 @@ class Session:
         """Say once which metrics stay without a value, and why; and that values came too late."""
         if not self._explained and self._told > max(TELLING_SECONDS, TELLING_INTERVALS * self.interval) * _MICRO:
             self._explained = True
-            profiled = {column for _, column, _, _ in self._places if METRICS[column].dcgm in codes.PROFILING}
+            profiled = {name for _, name, _, _ in self._places if BY_NAME[name].dcgm in codes.PROFILING}
             for reason in sorted(set(self._reasons.values())):
-                columns = [c for c, why in sorted(self._reasons.items()) if why == reason and c not in self._valued]
-                if not columns:
+                without = [name for name in NAMES if self._reasons.get(name) == reason and name not in self._valued]
+                if not without:
                     continue
-                labels = ", ".join(METRICS[column].label for column in columns)
-                if set(columns) == profiled:
+                labels = ", ".join(BY_NAME[name].label for name in without)
+                if set(without) == profiled:
                     labels = "all profiling metrics (SM, tensor, memory activity)"
-                cure = _CURES.get(reason, "") if profiled.issuperset(columns) else ""
+                cure = _CURES.get(reason, "") if profiled.issuperset(without) else ""
                 changes.append(BackendChange("backend", None, f"dcgm: {reason} for {labels}{cure}"))
         if self._late >= max(2 * self._late_said, 1):
             self._late_said = self._late

@@ -6,14 +6,14 @@ ones before, so the same scenario is sampled live here and written in bulk by ``
 
 from collections.abc import Sequence
 
-from gssr.backends.base import BackendChange, BackendError, Device, Row
-from gssr.backends.synthetic.gpu import POWER_LIMIT, SyntheticJob, Traits, traits, values
+from gssr.backends.base import BackendChange, BackendError, Device, Row, make_row
+from gssr.backends.synthetic.gpu import MEASURED, POWER_LIMIT, SyntheticJob, Traits, traits, values
 from gssr.backends.synthetic.scenarios import DEFAULT_SCENARIO, LENGTH, SCALARS, SCENARIOS, Scenario, digest
-from gssr.metrics import INDEX, NAMES
+from gssr.metrics import NAMES, PLACES
 
 DEFAULT_GPUS = 4
 MOST_GPUS = 10_000
-MEASURES: tuple[str, ...] = tuple(name for name in NAMES if not name.startswith("c2c_"))
+MEASURES: tuple[str, ...] = tuple(name for name in NAMES if name in MEASURED)
 
 LOST = "the GPU no longer answers (scenario)"
 BACK = "the GPU answers again (scenario)"
@@ -84,7 +84,7 @@ class SyntheticBackend:
         time = now - self._start
         shared = self._job.at(SCALARS, time)
         rows: list[Row] = [
-            (position, now, *values(SCALARS, shared, gpu, time)) for position, gpu in enumerate(self._traits)
+            make_row(position, now, values(SCALARS, shared, gpu, time)) for position, gpu in enumerate(self._traits)
         ]
         return self._with_holes(rows, time) if self._scenario.holes else rows
 
@@ -99,7 +99,7 @@ class SyntheticBackend:
                 for position in hit:
                     row: list[int | float | None] = list(rows[position])
                     for metric in hole.metrics:
-                        row[2 + INDEX[metric]] = None
+                        row[PLACES[metric]] = None
                     rows[position] = tuple(row)
             else:
                 absent.update(hit)

@@ -20,7 +20,7 @@ from gssr.arrays import Floats, Ints
 from gssr.backends.synthetic import BACK, LENGTH, LOST, MEASURES, device, known_scenario
 from gssr.backends.synthetic.gpu import SyntheticJob, Traits, traits, values
 from gssr.backends.synthetic.scenarios import Ops, Scenario
-from gssr.metrics import INDEX, METRICS, NAMES
+from gssr.metrics import BY_NAME
 from gssr.store.format.host_rollups import HOST, WORKLOAD
 from gssr.store.format.schema import LEVELS
 from gssr.store.read.open import RecordingError
@@ -29,7 +29,7 @@ from gssr.store.write.create import remove
 from gssr.store.write.thinning import Keep
 from gssr.version import __version__
 
-Column = NDArray[np.float64] | NDArray[np.int64] | None
+Column = NDArray[np.float64] | NDArray[np.int64]
 
 
 ARRAYS = Ops(*cast(Any, (np.floor, np.minimum, np.maximum, np.where, np.any)))
@@ -42,21 +42,20 @@ def stack(gpus: Sequence[Traits]) -> Traits:
 
 def evaluate(
     scenario: Scenario, gpus: Traits, times: Floats, stretch: float = 1.0
-) -> tuple[list[Column], NDArray[np.bool_]]:
+) -> tuple[dict[str, Column], NDArray[np.bool_]]:
     """All GPUs (from ``stack``) at all ``times`` (s since the start), time-major: sample ``i`` is time ``i // n_gpus`` and
     GPU ``i % n_gpus``.
 
-    Returns one column [n_times * n_gpus] per metric in the catalogue's order (None: never measured; NaN: missing there)
-    and which samples exist at all.
+    Returns the columns [n_times * n_gpus] by metric name (NaN: missing there) and which samples exist at all.
     """
     t = times[:, np.newaxis]
     n_gpus = len(cast(Floats, gpus.share))
     shape = (len(times), n_gpus)
     now = SyntheticJob(scenario, stretch).at(ARRAYS, cast(float, t))
-    table = [
-        None if value is None else np.broadcast_to(np.asarray(value), shape)
-        for value in values(ARRAYS, now, gpus, cast(float, t))
-    ]
+    table = {
+        name: np.broadcast_to(np.asarray(value), shape)
+        for name, value in values(ARRAYS, now, gpus, cast(float, t)).items()
+    }
     exists = np.ones(shape, dtype=np.bool_)
     position = np.arange(n_gpus)
     for hole in scenario.holes:
@@ -67,15 +66,12 @@ def evaluate(
         if not hole.metrics:
             exists &= ~hit
         for metric in hole.metrics:
-            column = table[INDEX[metric]]
-            if column is not None:
-                table[INDEX[metric]] = np.where(hit, np.nan, column)
-    return [_finish(column, metric.integral) for column, metric in zip(table, METRICS, strict=True)], exists.ravel()
+            if metric in table:
+                table[metric] = np.where(hit, np.nan, table[metric])
+    return {name: _finish(column, BY_NAME[name].integral) for name, column in table.items()}, exists.ravel()
 
 
-def _finish(column: NDArray[Any] | None, integral: bool) -> Column:
-    if column is None:
-        return None
+def _finish(column: NDArray[Any], integral: bool) -> Column:
     flat = column.ravel()
     if integral and not (flat.dtype.kind == "f" and np.isnan(flat).any()):
         return flat.astype(np.int64)
@@ -196,7 +192,7 @@ def _write(
         columns, exists = evaluate(scenario, all_traits, times - START, stretch)
         position: Ints = np.tile(np.arange(len(gpus), dtype=np.int64), len(times))
         tick: Floats = np.repeat(times, len(gpus))
-        values = {name: cast(Floats, column) for name, column in zip(NAMES, columns, strict=True) if column is not None}
+        values = {name: cast(Floats, column) for name, column in columns.items()}
         if not exists.all():
             position, tick = position[exists], tick[exists]
             values = {name: column[exists] for name, column in values.items()}

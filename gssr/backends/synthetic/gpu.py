@@ -8,7 +8,17 @@ mean power of half a minute; near the power limit clocks fall and the power-cap 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gssr.backends.synthetic.scenarios import LoadLevel, Ops, Scenario, fractions, wave, white
+from gssr.backends.synthetic.scenarios import (
+    DEFAULT_SCENARIO,
+    SCALARS,
+    SCENARIOS,
+    LoadLevel,
+    Ops,
+    Scenario,
+    fractions,
+    wave,
+    white,
+)
 
 POWER_LIMIT = 700.0
 _IDLE_POWER = LoadLevel().power
@@ -17,7 +27,7 @@ _MIB = 1 << 20
 _THERMAL_LAG = 30.0
 _CLOCK_STEP = 15
 
-Values = tuple[int | float | None, ...]
+Values = dict[str, int | float]
 
 
 class Traits(NamedTuple):
@@ -119,7 +129,7 @@ class SyntheticJob:
 
 
 def values(ops: Ops, now: Moment, gpu: Traits, time: float) -> Values:
-    """One sample of one GPU, in the catalogue's order; what scenarios leave out later (holes) is still in."""
+    """One sample of one GPU, by metric name; what scenarios leave out later (holes) is still in."""
     floor, minimum, maximum, where, _ = ops
     level, memory, energy, mean_power, heating = now
     (
@@ -140,32 +150,39 @@ def values(ops: Ops, now: Moment, gpu: Traits, time: float) -> Values:
     fast = maximum(power - 0.8 * POWER_LIMIT, 0.0) * 0.12
     heat = inlet + draw * heating * 0.05
 
-    return (
-        floor(100.0 * gr + 0.5) * 0.01,
-        floor(90.0 * dram + 0.5) * 0.01,
-        gr,
-        sm,
-        occupancy * work * (0.97 + 0.06 * (noise * 1543.0 % 1.0)),
-        tensor,
-        tensor,
-        0.0,
-        0.0,
-        fp64 * work * (0.97 + 0.06 * (noise * 3079.0 % 1.0)),
-        fp32 * work * (0.97 + 0.06 * (noise * 6151.0 % 1.0)),
-        fp16 * work * (0.97 + 0.06 * (noise * 12289.0 % 1.0)),
-        integer * work * (0.97 + 0.06 * (noise * 24593.0 % 1.0)),
-        dram,
-        floor(pcie_tx * traffic * (0.8 + 0.4 * (noise * 49157.0 % 1.0))),
-        floor(pcie_rx * traffic * (0.8 + 0.4 * (noise * 98317.0 % 1.0))),
-        floor(nvlink * (0.9 + 0.2 * (noise * 196613.0 % 1.0))),
-        floor(nvlink * (0.9 + 0.2 * (noise * 393241.0 % 1.0))),
-        None,
-        None,
-        floor(power * 1000.0) * 0.001,
-        floor((counter + idle * time + draw * energy) * 1000.0) * 0.001,
-        floor(27.5 + heat),
-        floor(36.5 + heat * 1.1),
-        floor(clock / _CLOCK_STEP - fast * (clock / 1980.0)) * _CLOCK_STEP,
-        floor(memory + spare) * _MIB,
-        where(gr < 0.005, 1, 0) + where(power > 0.97 * POWER_LIMIT, 4, 0),
-    )
+    return {
+        "gpu_utilization": floor(100.0 * gr + 0.5) * 0.01,
+        "memory_copy_utilization": floor(90.0 * dram + 0.5) * 0.01,
+        "gr_engine_active": gr,
+        "sm_active": sm,
+        "sm_occupancy": occupancy * work * (0.97 + 0.06 * (noise * 1543.0 % 1.0)),
+        "tensor_active": tensor,
+        "tensor_hmma_active": tensor,
+        "tensor_imma_active": 0.0,
+        "tensor_dfma_active": 0.0,
+        "fp64_active": fp64 * work * (0.97 + 0.06 * (noise * 3079.0 % 1.0)),
+        "fp32_active": fp32 * work * (0.97 + 0.06 * (noise * 6151.0 % 1.0)),
+        "fp16_active": fp16 * work * (0.97 + 0.06 * (noise * 12289.0 % 1.0)),
+        "integer_active": integer * work * (0.97 + 0.06 * (noise * 24593.0 % 1.0)),
+        "dram_active": dram,
+        "pcie_tx_bytes": floor(pcie_tx * traffic * (0.8 + 0.4 * (noise * 49157.0 % 1.0))),
+        "pcie_rx_bytes": floor(pcie_rx * traffic * (0.8 + 0.4 * (noise * 98317.0 % 1.0))),
+        "nvlink_tx_bytes": floor(nvlink * (0.9 + 0.2 * (noise * 196613.0 % 1.0))),
+        "nvlink_rx_bytes": floor(nvlink * (0.9 + 0.2 * (noise * 393241.0 % 1.0))),
+        "power_usage": floor(power * 1000.0) * 0.001,
+        "energy": floor((counter + idle * time + draw * energy) * 1000.0) * 0.001,
+        "temperature": floor(27.5 + heat),
+        "memory_temperature": floor(36.5 + heat * 1.1),
+        "sm_clock": floor(clock / _CLOCK_STEP - fast * (clock / 1980.0)) * _CLOCK_STEP,
+        "memory_used": floor(memory + spare) * _MIB,
+        "clock_event_reasons": where(gr < 0.005, 1, 0) + where(power > 0.97 * POWER_LIMIT, 4, 0),
+    }
+
+
+def _measured() -> frozenset[str]:
+    any_job = SCENARIOS[DEFAULT_SCENARIO]
+    return frozenset(values(SCALARS, SyntheticJob(any_job).at(SCALARS, 0.0), traits(any_job, 0, 1, "", 0), 0.0))
+
+
+MEASURED = _measured()
+"""The metrics that these GPUs have: those that ``values`` gives."""

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from gssr.metrics import INDEX, SCORE_INPUTS
+from gssr.metrics import PLACES, SCORE_INPUTS
 from gssr.on_demand import TraceRequest, read_request, write_request
 from gssr.score import score_of_means
 from gssr.store.format.rollup import Row
@@ -26,7 +26,7 @@ PAUSE = 10
 _PARTS = 6
 """The score is counted so often, about, in the time for which it has to be low: each time it has to be."""
 _MOST_FILES = 10_000
-_PLACES = tuple((name, INDEX[name] + 2) for name in SCORE_INPUTS)
+_PLACES = tuple((name, PLACES[name]) for name in SCORE_INPUTS)
 
 
 class Low(NamedTuple):

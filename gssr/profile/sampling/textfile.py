@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from gssr.backends.base import Device
-from gssr.metrics import INDEX, NAMES
+from gssr.metrics import NAMES, PLACES
 from gssr.profile.sampling.plan import Plan
 from gssr.prometheus import FAMILIES, labels
 from gssr.store.format.rollup import Row
@@ -77,12 +77,12 @@ class Textfile:
         self._fresh_seconds = max(EVERY_SECONDS, GAP_INTERVALS * sampling_seconds)
         before = {column: begins for column, _, _, begins in self._columns}
         for name in NAMES:
-            if name in measured and INDEX[name] + 2 in before:
-                before[INDEX[name] + 2] += [FAMILIES[name].sample + each for each in own]
+            if name in measured and PLACES[name] in before:
+                before[PLACES[name]] += [FAMILIES[name].sample + each for each in own]
             elif name in measured:
                 family = FAMILIES[name]
                 head = f"# HELP {family.sample} {family.help}\n# TYPE {family.sample} {family.type}\n"
-                self._columns.append((INDEX[name] + 2, family.factor, head, [family.sample + each for each in own]))
+                self._columns.append((PLACES[name], family.factor, head, [family.sample + each for each in own]))
 
     def add(self, rows: Sequence[Row]) -> None:
         """Samples: (position of the GPU, time, values in catalogue order)."""

@@ -19,7 +19,7 @@ from operator import add, itemgetter
 from struct import pack
 from typing import Any, NamedTuple
 
-from gssr.metrics import CLOCK_EVENT_REASONS, FLOP_ACTIVE, INDEX
+from gssr.metrics import CLOCK_EVENT_REASONS, FLOP_ACTIVE, PLACES
 from gssr.store.format.layout import HEAD, LAYOUT, Layout
 from gssr.store.format.schema import FINE_SKETCH_SECONDS, LEVELS, SKETCH_SECONDS, SKETCHES
 
@@ -31,7 +31,7 @@ _FOLD_SPREAD = 32  # not all GPUs in the same tick: some wait for up to this man
 _UPPER_HALF = slice(1, None, 2) if sys.byteorder == "little" else slice(0, None, 2)
 
 Row = Sequence[Any]
-"""(position of the GPU, time, values in catalogue order): int, float, then numbers or None."""
+"""(position of the GPU, time, values at gssr.metrics.PLACES): int, float, then numbers or None."""
 Vector = list[float]
 Histogram = Counter[int]
 
@@ -237,7 +237,7 @@ class Rollups:
                 block.metric.kind,
                 block.start,
                 block.width,
-                INDEX[block.metric.name] + 2,
+                PLACES[block.metric.name],
                 sketched.get(block.metric.name, -1),
             )
             for block in LAYOUT.blocks
@@ -246,7 +246,7 @@ class Rollups:
         self._flop = next(block.start for block in LAYOUT.blocks if block.metric is FLOP_ACTIVE)
         self._flop_sketch = sketched[FLOP_ACTIVE.name]
         parts = FLOP_ACTIVE.parts
-        self._flop_columns = [INDEX[part] + 2 for part in parts] if names.issuperset(parts) else []
+        self._flop_columns = [PLACES[part] for part in parts] if names.issuperset(parts) else []
 
     def add(self, rowid: int, gpu: int, row: Row) -> None:
         """Count one row of ``samples`` that has, or will have, this rowid; ``gpu`` is its key in the file."""

@@ -21,7 +21,7 @@ from operator import itemgetter
 from struct import Struct
 from zlib import crc32
 
-from gssr.metrics import CLOCK_EVENT_REASONS, DERIVED, FLOP_ACTIVE, INDEX, METRICS, THROTTLES
+from gssr.metrics import CLOCK_EVENT_REASONS, DERIVED, FLOP_ACTIVE, METRICS, PLACES, THROTTLES
 from gssr.store.disk import FILE
 from gssr.store.format.rollup import NAN, Row, row_sums, summed
 from gssr.store.format.schema import LIVE_SUFFIX
@@ -42,10 +42,10 @@ _M, _T = len(COUNTED), len(THROTTLES)
 GPU = Struct(f"<IIIIdd{_M}I{_M}d{_M}f{_T}I")
 
 _EARLY = 0.01  # s: a tick may come this much early
-_STORED = [(place, INDEX[name] + 2) for place, name in enumerate(COUNTED) if name in INDEX]
+_STORED = [(place, PLACES[name]) for place, name in enumerate(COUNTED) if name in PLACES]
 _FLOP = COUNTED.index(FLOP_ACTIVE.name)
-_PARTS = [INDEX[part] + 2 for part in FLOP_ACTIVE.parts]
-_FLAGS = INDEX["clock_event_reasons"] + 2
+_PARTS = [PLACES[part] for part in FLOP_ACTIVE.parts]
+_FLAGS = PLACES["clock_event_reasons"]
 _BITS = [next(bit for bit, name, _ in CLOCK_EVENT_REASONS if name == throttle) for throttle in THROTTLES]
 
 

@@ -1,11 +1,12 @@
 """One open file of a recording: its guarded connection, its pages where it is finished, its runs, and what of it could not
 be read."""
 
+import math
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from gssr.metrics import INDEX
+from gssr.metrics import PLACES
 from gssr.store.disk import identity_of, lacks_descriptors, sizes
 from gssr.store.format.columns import columns_of
 from gssr.store.format.layout import Layout, layout_of
@@ -187,4 +188,4 @@ def _told(value: Any) -> Any:
 
 def catalogue_order(names: Sequence[str]) -> tuple[str, ...]:
     """Metric columns in the catalogue's order; unknown ones (a later version's) last."""
-    return tuple(sorted(names, key=lambda name: INDEX.get(name, len(INDEX))))
+    return tuple(sorted(names, key=lambda name: PLACES.get(name, math.inf)))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from operator import itemgetter
 from typing import Any
 
-from gssr.metrics import METRICS
+from gssr.metrics import PLACES
 from gssr.store.format.rollup import (
     RollupRow,
     Row,
@@ -85,11 +85,10 @@ class Pending:
 
     def measure(self, names: Collection[str], gap_seconds: float) -> None:
         """Of samples to come, the columns of these metrics are written. More than ``gap_seconds`` between two is a gap."""
-        present = [(place, metric.name) for place, metric in enumerate(METRICS, 2) if metric.name in names]
-        self.measured = [name for _, name in present]
+        self.measured = [name for name in PLACES if name in names]
         self.insert = insert_into("samples", ["rowid", "gpu", "time", *self.measured])
         self.gap_seconds = gap_seconds
-        self.columns = itemgetter(1, *(place for place, _ in present)) if present else _only_time
+        self.columns = itemgetter(1, *(PLACES[name] for name in self.measured)) if self.measured else _only_time
 
     def forget(self) -> None:
         """All of it has been written."""

@@ -3,7 +3,7 @@
 import math
 
 from gssr.backends.base import BackendChange, OpenedBackend, Row
-from gssr.metrics import INDEX, NAMES
+from gssr.metrics import NAMES, PLACES
 from tests.fakes.amd.gpus import Node
 from tests.fakes.amd.tree import Tree
 
@@ -34,7 +34,7 @@ class Machine:
 
 def value(row: Row, name: str) -> float | int | None:
     """A metric of a row."""
-    return row[2 + INDEX[name]]
+    return row[PLACES[name]]
 
 
 def known(row: Row) -> set[str]:
