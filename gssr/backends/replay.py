@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from gssr.backends.base import Backend, BackendChange, BackendError, Device, Row
 from gssr.metrics import NAMES
-from gssr.store.format.columns import columns_of, selected
+from gssr.store.format.columns import metric_columns, selected
 from gssr.store.format.layout import layout_of
 from gssr.store.format.limits import GREATEST, LATEST, number
 from gssr.store.format.rollup import unpack_vector
@@ -228,7 +228,7 @@ def _device(gpu: Gpu) -> Device:
 def _file(
     path: str, connection: sqlite3.Connection, run: Run, positions: dict[int, int], keys_of_run: Container[int]
 ) -> _File:
-    columns = [name for name in columns_of(connection, "samples") if name not in ("gpu", "time")]
+    columns = metric_columns(connection)
     wanted = ", ".join(selected(connection, "samples", NAMES))
     keys = ", ".join(map(str, positions))
     measured = set(columns) if run.ended_at is None else _measured(connection, columns, keys)

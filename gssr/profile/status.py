@@ -17,8 +17,10 @@ from gssr.profile.request import UsageError
 from gssr.profile.sampling.plan import Plan
 from gssr.profile.sampling.summary import whole_run
 from gssr.profile.stderr import say
+from gssr.store.format.columns import metric_columns
+from gssr.store.format.layout import LAYOUT, Layout, layout_of
 from gssr.store.format.rank_ends import WHY_LOST, RankEnd, place_of, stopped_ranks
-from gssr.store.format.rollup import Vector, empty_vector, merge, unpack_vector
+from gssr.store.format.rollup import Vector, empty_vector, lay_out_anew, merge, unpack_vector
 from gssr.store.format.schema import GAP_INTERVALS, LEVELS
 from gssr.store.read.open import RecordingError, connect, files_of
 from gssr.store.read.small_tables import read_processes, read_runs, state_in
@@ -139,7 +141,8 @@ class Progress:
         for key, node, uuid in connection.execute("SELECT gpu, node, uuid FROM gpus WHERE run_id = ?", (self._run_id,)):
             gpus[key] = (node, uuid or f"key {key}")
             newest.setdefault(gpus[key], empty_vector())
-        end = dict.fromkeys(gpus, self._settle(connection, name, gpus))
+        layout = layout_of(metric_columns(connection))
+        end = dict.fromkeys(gpus, self._settle(connection, name, gpus, layout))
         for level in reversed(LEVELS):  # coarse buckets first, then finer ones behind them
             behind = dict(end)
             rows = connection.execute(
@@ -149,7 +152,7 @@ class Progress:
             for key, bucket, data in rows:
                 if key in gpus and bucket >= behind[key]:
                     end[key] = max(end[key], bucket + level)
-                    self._merge(newest, gpus[key], unpack_vector(data))
+                    self._merge(newest, gpus[key], lay_out_anew(unpack_vector(data), layout, LAYOUT))
 
     def _look_for_stops(self, connection: sqlite3.Connection, name: str) -> None:
         """Find out whether the rank that writes this file was lost, or has failed."""
@@ -164,7 +167,7 @@ class Progress:
             ]
         self._stopped.update((end.rank, end) for end in stopped_ranks(processes))
 
-    def _settle(self, connection: sqlite3.Connection, name: str, gpus: dict[int, _Gpu]) -> int:
+    def _settle(self, connection: sqlite3.Connection, name: str, gpus: dict[int, _Gpu], layout: Layout) -> int:
         """Keep what will not change any more, so that it needs no reading again; up to which bucket that is."""
         (last,) = connection.execute("SELECT max(bucket) FROM rollup WHERE level = ?", (LEVELS[-1],)).fetchone()
         begin = self._until.get(name, 0)
@@ -173,5 +176,5 @@ class Progress:
             "SELECT gpu, data FROM rollup WHERE level = ? AND bucket >= ? AND bucket < ?", (LEVELS[-1], begin, until)
         ):
             if key in gpus:
-                self._merge(self._settled, gpus[key], unpack_vector(data))
+                self._merge(self._settled, gpus[key], lay_out_anew(unpack_vector(data), layout, LAYOUT))
         return until

@@ -17,7 +17,7 @@ def rows_of(n_ticks: int, n_gpus: int, seed: int = 0, hole: range = range(0)) ->
             continue
         for gpu in range(n_gpus):
             values: list = [rng.random() for _ in NAMES]
-            values[14] = rng.randrange(10**10)
+            values[NAMES.index("pcie_tx_bytes")] = rng.randrange(10**10)
             values[NAMES.index("energy")] = 1e6 + tick * 3.5
             values[NAMES.index("clock_event_reasons")] = rng.choice([0, 1, 4, 0x44])
             values = [None if rng.random() < 0.05 else value for value in values]
@@ -25,8 +25,8 @@ def rows_of(n_ticks: int, n_gpus: int, seed: int = 0, hole: range = range(0)) ->
     return rows
 
 
-def write(path, rows, n_gpus, run_id="r", finish=True, append=False, measured=NAMES, rank=0) -> Writer:
-    writer = Writer(str(path), append=append)
+def write(path, rows, n_gpus, run_id="r", finish=True, append=False, measured=NAMES, rank=0, keep="raw") -> Writer:
+    writer = Writer(str(path), append=append, keep=keep)
     run = {"run_id": run_id, "started_at": START, "sampling_ms": STEP * 1000, "state": "running"}
     writer.begin(run, {"rank": rank, "node": "n1", "hostname": "elsewhere", "state": "running"})
     gpus = [{"device_index": index, "uuid": f"GPU-{run_id}-{index}"} for index in range(n_gpus)]

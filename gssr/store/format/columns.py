@@ -18,6 +18,11 @@ def columns_of(connection: sqlite3.Connection, table: str, schema: str = "main")
     return [own_name(row[1], table) for row in connection.execute(f"PRAGMA {schema}.table_info({table})")]
 
 
+def metric_columns(connection: sqlite3.Connection, schema: str = "main") -> list[str]:
+    """The names of the metrics in ``samples``, in the file's order. Raises sqlite3.Error."""
+    return [name for name in columns_of(connection, "samples", schema) if name not in ("gpu", "time")]
+
+
 def selected(connection: sqlite3.Connection, table: str, names: Sequence[str]) -> list[str]:
     """What to select for these columns: NULL in place of those that an earlier version's file lacks. Raises
     sqlite3.Error."""

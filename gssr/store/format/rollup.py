@@ -70,10 +70,31 @@ def empty_vector(layout: Layout = LAYOUT) -> Vector:
     return vector
 
 
-def merge(into: Vector, other: Vector, gap_seconds: float) -> None:
-    """Add the bucket ``other`` of the same GPU to ``into``. More than ``gap_seconds`` between the two is a gap. For counters
-    the two are taken in the order of their first rows; rows that interleave in time (late ones) make their ``increase`` a
-    lower bound."""
+def lay_out_anew(vector: Vector, known: Layout, layout: Layout) -> Vector:
+    """Put the numbers of a vector of one file's layout where another file has them, metric by metric. A metric that only one
+    of them knows has no samples in the other."""
+    if known == layout and len(vector) == layout.width:
+        return vector
+    anew = empty_vector(layout)
+    anew[: len(HEAD)] = vector[: len(HEAD)]
+    starts = {block.metric.name: block.start for block in known.blocks}
+    for metric, start, width in layout.blocks:
+        begin = starts.get(metric.name, len(vector))
+        if begin + width <= len(vector):
+            anew[start : start + width] = vector[begin : begin + width]
+    return anew
+
+
+def put_in_order(histograms: Sequence[Histogram], known: Layout, layout: Layout) -> list[Histogram]:
+    """The same with the histograms of a sketch."""
+    by_name = dict(zip(known.sketched, histograms, strict=False))
+    return [by_name.get(name, Counter()) for name in layout.sketched]
+
+
+def merge(into: Vector, other: Vector, gap_seconds: float, layout: Layout = LAYOUT) -> None:
+    """Add the bucket ``other`` of the same GPU to ``into``, both in ``layout``. More than ``gap_seconds`` between the two is
+    a gap. For counters the two are taken in the order of their first rows; rows that interleave in time (late ones) make
+    their ``increase`` a lower bound."""
     if not other[0]:
         return
     if not into[0]:
@@ -85,7 +106,7 @@ def merge(into: Vector, other: Vector, gap_seconds: float) -> None:
     into[1] += other[1] + (max(other[2] - into[3], into[2] - other[3]) > gap_seconds)
     into[2] = min(into[2], other[2])
     into[3] = max(into[3], other[3])
-    for metric, s, width in LAYOUT.blocks:
+    for metric, s, width in layout.blocks:
         n, m = into[s], other[s]
         if not m:
             continue
@@ -197,11 +218,11 @@ class _Bucket:
 
     __slots__ = ("first_rowid", "last_rowid", "start", "vector")
 
-    def __init__(self, start: int, first_rowid: int) -> None:
+    def __init__(self, start: int, first_rowid: int, vector: Vector) -> None:
         self.start = start
         self.first_rowid = first_rowid
         self.last_rowid = first_rowid
-        self.vector = empty_vector()
+        self.vector = vector
 
 
 class _Gpu:
@@ -220,18 +241,20 @@ class _Gpu:
 
 class Rollups:
     """Everything open in one file. ``gap_seconds``: more than this between two rows of a GPU is a gap. ``measured`` names
-    the metrics that may have values; the others cost nothing."""
+    the metrics that may have values; the others cost nothing. ``layout``: that of the file, whose columns may be in another
+    order than the catalogue's where an earlier version made it."""
 
-    def __init__(self, gap_seconds: float, measured: Iterable[str]) -> None:
+    def __init__(self, gap_seconds: float, measured: Iterable[str], layout: Layout = LAYOUT) -> None:
         self._gap = gap_seconds
+        self._layout = layout
         self._gpus: dict[int, _Gpu] = {}
         self._closed: list[RollupRow] = []
         self._sketches: list[SketchRow] = []
         self.totals: dict[int, Vector] = {}
         """Everything closed so far, GPU by GPU."""
-        self._empty = empty_vector()
+        self._empty = empty_vector(layout)
         names = set(measured)
-        sketched = {name: position for position, name in enumerate(LAYOUT.sketched)}
+        sketched = {name: position for position, name in enumerate(layout.sketched)}
         self._plan = [
             (
                 block.metric.kind,
@@ -240,10 +263,10 @@ class Rollups:
                 PLACES[block.metric.name],
                 sketched.get(block.metric.name, -1),
             )
-            for block in LAYOUT.blocks
+            for block in layout.blocks
             if block.metric.name in names
         ]
-        self._flop = next(block.start for block in LAYOUT.blocks if block.metric is FLOP_ACTIVE)
+        self._flop = next(block.start for block in layout.blocks if block.metric is FLOP_ACTIVE)
         self._flop_sketch = sketched[FLOP_ACTIVE.name]
         parts = FLOP_ACTIVE.parts
         self._flop_columns = [PLACES[part] for part in parts] if names.issuperset(parts) else []
@@ -259,7 +282,7 @@ class Rollups:
             if bucket is not None:
                 self._close(gpu, state)
             start = math.floor(time / LEVELS[0]) * LEVELS[0]
-            bucket = state.buckets[0] = _Bucket(start, rowid)
+            bucket = state.buckets[0] = _Bucket(start, rowid, self._empty[:])
             state.end = start + LEVELS[0]
         elif bucket is None or time < bucket.start:
             state.late.append((rowid, row))
@@ -325,9 +348,9 @@ class Rollups:
         self._emit_sketches(state, bucket.start)
         sketch = state.sketches.get(FINE_SKETCH_SECONDS)
         if sketch is None:
-            sketch = state.sketches[FINE_SKETCH_SECONDS] = _open_sketch(gpu, FINE_SKETCH_SECONDS, bucket.start)
+            sketch = state.sketches[FINE_SKETCH_SECONDS] = self._open_sketch(gpu, FINE_SKETCH_SECONDS, bucket.start)
         vector = self._fold(state.rows, sketch.histograms)
-        merge(bucket.vector, vector, self._gap)
+        merge(bucket.vector, vector, self._gap, self._layout)
         state.rows = []
 
     def _close(self, gpu: int, state: _Gpu) -> None:
@@ -348,8 +371,8 @@ class Rollups:
                 self._emit(gpu, state, level)
                 coarse = None
             if coarse is None:
-                coarse = state.buckets[level] = _Bucket(start, bucket.first_rowid)
-            merge(coarse.vector, bucket.vector, self._gap)
+                coarse = state.buckets[level] = _Bucket(start, bucket.first_rowid, self._empty[:])
+            merge(coarse.vector, bucket.vector, self._gap, self._layout)
             coarse.last_rowid = bucket.last_rowid
 
     def _count_late(self, gpu: int, state: _Gpu) -> None:
@@ -363,18 +386,18 @@ class Rollups:
             first, last = late[0][0], late[-1][0]
             if newest is not None:
                 newest.last_rowid = max(newest.last_rowid, last)
-            histograms: list[Histogram] = [Counter() for _ in LAYOUT.sketched]
+            histograms: list[Histogram] = self._empty_histograms()
             vector = self._fold([row for _, row in late], histograms)
             for level, seconds in enumerate(LEVELS):
                 start = finest // seconds * seconds
                 coarse = state.buckets[level]
                 if coarse is not None and coarse.start == start:
-                    merge(coarse.vector, vector, self._gap)
+                    merge(coarse.vector, vector, self._gap, self._layout)
                     coarse.last_rowid = max(coarse.last_rowid, last)
                 else:
                     self._closed.append(RollupRow(gpu, seconds, start, first, last, vector))
                     if seconds == LEVELS[-1]:
-                        merge(self.totals.setdefault(gpu, empty_vector()), vector, self._gap)
+                        self._add_to_totals(gpu, vector)
             for seconds in SKETCHES:
                 sketch = state.sketches.get(seconds)
                 if sketch is not None and sketch.bucket == finest // seconds * seconds:
@@ -387,7 +410,7 @@ class Rollups:
         bucket = state.buckets[level]
         if bucket is not None:
             if LEVELS[level] == LEVELS[-1]:
-                merge(self.totals.setdefault(gpu, empty_vector()), bucket.vector, self._gap)
+                self._add_to_totals(gpu, bucket.vector)
             self._closed.append(
                 RollupRow(gpu, LEVELS[level], bucket.start, bucket.first_rowid, bucket.last_rowid, bucket.vector)
             )
@@ -402,12 +425,17 @@ class Rollups:
             self._sketches.append(state.sketches.pop(seconds))
             if seconds != SKETCH_SECONDS:
                 if SKETCH_SECONDS not in state.sketches:
-                    state.sketches[SKETCH_SECONDS] = _open_sketch(row.gpu, SKETCH_SECONDS, row.bucket)
+                    state.sketches[SKETCH_SECONDS] = self._open_sketch(row.gpu, SKETCH_SECONDS, row.bucket)
                 add_histograms(state.sketches[SKETCH_SECONDS].histograms, row.histograms)
 
+    def _add_to_totals(self, gpu: int, vector: Vector) -> None:
+        merge(self.totals.setdefault(gpu, self._empty[:]), vector, self._gap, self._layout)
 
-def _open_sketch(gpu: int, seconds: int, time: int) -> SketchRow:
-    return SketchRow(gpu, seconds, time // seconds * seconds, [Counter() for _ in LAYOUT.sketched])
+    def _empty_histograms(self) -> list[Histogram]:
+        return [Counter() for _ in self._layout.sketched]
+
+    def _open_sketch(self, gpu: int, seconds: int, time: int) -> SketchRow:
+        return SketchRow(gpu, seconds, time // seconds * seconds, self._empty_histograms())
 
 
 def add_histograms(into: list[Histogram], more: list[Histogram]) -> None:

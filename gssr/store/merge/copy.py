@@ -15,10 +15,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 
 from gssr.metrics import NAMES
-from gssr.store.format.columns import columns_of, own_name, selected
+from gssr.store.format.columns import columns_of, metric_columns, own_name, selected
 from gssr.store.format.host_rollups import USE_TABLES, UseTable, add_up, counted, newest_row, roll_up
+from gssr.store.format.layout import Layout, layout_of
 from gssr.store.format.limits import GREATEST, LATEST, number
-from gssr.store.format.rollup import RollupRow, Rollups, SketchRow, unpack_sketch, unpack_vector
+from gssr.store.format.rollup import (
+    RollupRow,
+    Rollups,
+    SketchRow,
+    lay_out_anew,
+    put_in_order,
+    unpack_sketch,
+    unpack_vector,
+)
 from gssr.store.format.rows import Merged, first_failure, missing_ranks, one_run, without_ranks
 from gssr.store.format.schema import GAP_INTERVALS, LEVELS, RANKS_MISSING, SKETCHES, TABLES
 from gssr.store.merge.gpu_keys import Keys, mapped, unchanged
@@ -87,11 +96,14 @@ def _spread(first: int, last: int) -> Iterable[int]:
 _ROWS_AT_ONCE = 4096
 
 
-def roll_up_rest(connection: sqlite3.Connection, last: int, counted: Mapping[int, int], gap_seconds: float) -> None:
-    """Roll up the samples of GPUs (by key) with rowids from behind ``counted`` up to ``last``. Raises sqlite3.Error."""
+def roll_up_rest(
+    connection: sqlite3.Connection, last: int, counted: Mapping[int, int], gap_seconds: float, layout: Layout
+) -> None:
+    """Roll up the samples of GPUs (by key) with rowids from behind ``counted`` up to ``last``, in the file's
+    ``layout``. Raises sqlite3.Error."""
     columns = selected(connection, "samples", NAMES)
     wanted = ", ".join(columns)
-    rollups = Rollups(gap_seconds, [name for name in NAMES if name in columns])
+    rollups = Rollups(gap_seconds, [name for name in NAMES if name in columns], layout)
     cursor = connection.execute(
         f"SELECT rowid, gpu, time, {wanted} FROM main.samples WHERE rowid BETWEEN ? AND ? ORDER BY rowid",
         (min(counted.values()) + 1, last),
@@ -102,15 +114,15 @@ def roll_up_rest(connection: sqlite3.Connection, last: int, counted: Mapping[int
                 rollups.add(
                     rowid, key, (key, time, *(None if value is None else number(value, GREATEST) for value in values))
                 )
-        _write(connection, rollups, gap_seconds)
+        _write(connection, rollups, gap_seconds, layout)
     rollups.close_all()
-    _write(connection, rollups, gap_seconds)
+    _write(connection, rollups, gap_seconds, layout)
 
 
-def _write(connection: sqlite3.Connection, rollups: Rollups, gap_seconds: float) -> None:
+def _write(connection: sqlite3.Connection, rollups: Rollups, gap_seconds: float, layout: Layout) -> None:
     closed, sketches = rollups.take()
     for bucket in closed:
-        write_rollup(connection, bucket, gap_seconds)
+        write_rollup(connection, bucket, gap_seconds, layout)
     for sketch in sketches:
         write_sketch(connection, sketch)
 
@@ -162,7 +174,8 @@ class RunCopier:
                     connection.execute("ROLLBACK")
 
     def _copy(self, source: RankFile) -> None:
-        self._widen(source)
+        self._widen()
+        layout = layout_of(metric_columns(self._connection))
         self._bring_to_the_end(source.run.run_id)
         self._copy_run(source)
         keys, shared = self._keys.of(source)
@@ -176,7 +189,7 @@ class RunCopier:
         shift = self._copy_samples(source, keys)
         gap_seconds = GAP_INTERVALS * (source.run.sampling_ms or 0.0) / 1000 or math.inf
         counted = self._counted(source)
-        self._copy_rollups(keys, shift, shared, counted, gap_seconds)
+        self._copy_rollups(source, keys, shift, shared, counted, gap_seconds, layout)
         if self._columns("shard", "thinned"):  # which files of an earlier version lack
             rowids = {name: f"{name} + {shift}" for name in ("first_rowid", "last_rowid")}
             self._copy_table("thinned", rowids)
@@ -185,7 +198,7 @@ class RunCopier:
         ends = (source.first + shift, source.last + shift) if source.last else None
         if ends and counted:
             until = {keys[gpu]: rowid + shift for gpu, rowid in counted.items()}
-            roll_up_rest(self._connection, ends[1], until, gap_seconds)
+            roll_up_rest(self._connection, ends[1], until, gap_seconds, layout)
         self._connection.execute(
             "INSERT INTO merged (shard, run_id, first_rowid, last_rowid) VALUES (?, ?, ?, ?)",
             (source.name, source.run.run_id, *(ends or (None, None))),
@@ -196,13 +209,8 @@ class RunCopier:
         rows = self._connection.execute(f"PRAGMA {schema}.table_info({table})")
         return [(own_name(name, table), kind, needed) for _, name, kind, needed, *_ in rows]
 
-    def _widen(self, source: RankFile) -> None:
-        """Keep columns that only a later version knows. Rollups lie in the order of the columns: of two files one must
-        begin as the other."""
-        own = [name for name, *_ in self._columns("main", "samples")][2:]
-        common = min(len(own), len(source.metrics))
-        if tuple(own[:common]) != source.metrics[:common]:
-            raise UnfitError(f"{source.path}: comes from another version of gssr, with other metrics")
+    def _widen(self) -> None:
+        """Keep columns that only a later version knows."""
         for table in TABLES:
             present = {name for name, *_ in self._columns("main", table)}
             for name, kind, _ in self._columns("shard", table):
@@ -337,13 +345,17 @@ class RunCopier:
 
     def _copy_rollups(
         self,
+        source: RankFile,
         keys: Mapping[int, int],
         shift: int,
         shared: Sequence[int],
         counted: Mapping[int, int],
         gap_seconds: float,
+        layout: Layout,
     ) -> None:
-        connection = self._connection
+        connection, known = self._connection, layout_of(source.metrics)
+        if known.blocks != layout.blocks[: len(known.blocks)]:  # of another version: no blob can be copied as it is
+            shared = list(keys)
         only = "1"
         if counted:  # what finer buckets count of the rest is counted anew
             until = " ".join(f"WHEN {gpu} THEN {rowid}" for gpu, rowid in counted.items())
@@ -365,12 +377,14 @@ class RunCopier:
         for key, level, bucket, first, last, data in connection.execute(
             f"SELECT gpu, level, bucket, first_rowid, last_rowid, data FROM shard.rollup WHERE {here} AND {only}"
         ):
-            row = RollupRow(keys[key], level, bucket, first + shift, last + shift, unpack_vector(data))
-            write_rollup(connection, row, gap_seconds)
+            vector = lay_out_anew(unpack_vector(data), known, layout)
+            row = RollupRow(keys[key], level, bucket, first + shift, last + shift, vector)
+            write_rollup(connection, row, gap_seconds, layout)
         for seconds, table in sketches:
             query = f"SELECT gpu, bucket, data FROM shard.{table} WHERE {here} AND {whole}"
             for key, bucket, data in connection.execute(query):
-                write_sketch(connection, SketchRow(keys[key], seconds, bucket, unpack_sketch(data, seconds)))
+                histograms = put_in_order(unpack_sketch(data, seconds), known, layout)
+                write_sketch(connection, SketchRow(keys[key], seconds, bucket, histograms))
 
 
 def _list(keys: Sequence[int]) -> str:

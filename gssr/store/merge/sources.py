@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from gssr.guarded_sqlite import open_guarded
 from gssr.store.disk import COMPANIONS
-from gssr.store.format.columns import columns_of
+from gssr.store.format.columns import metric_columns
 from gssr.store.format.rows import Gpu, Run, missing_ranks
 from gssr.store.format.schema import ENDED_SUFFIX
 from gssr.store.liveness import CLOCK, silent_seconds, time_in
@@ -141,7 +141,6 @@ def _look_at(path: str) -> tuple[RankFile, str]:
                 raise RecordingError(f"{path}: holds {len(runs)} runs, not one rank of one run")
             (run,) = runs
             state = state_in(connection, run, path, lambda: time_in(os.path.dirname(path)))
-            columns = columns_of(connection, "samples")
             first, last = ends_of(connection)
             check_rowid(last)
             thinned = any(row.end_time is not None for row in read_thinned(connection))
@@ -150,7 +149,7 @@ def _look_at(path: str) -> tuple[RankFile, str]:
                 run=run,
                 ranks=tuple(process.rank for process in read_processes(connection, run.run_id)),
                 gpus=tuple(read_gpus(connection, run.run_id)),
-                metrics=tuple(name for name in columns if name not in ("gpu", "time")),
+                metrics=tuple(metric_columns(connection)),
                 first=first or 1,
                 last=last or 0,
                 lost=run.state == "running",

@@ -14,7 +14,6 @@ import numpy as np
 from gssr.arrays import Flags, Floats, Ints
 from gssr.metrics import BY_NAME, DERIVED
 from gssr.store.format.host_rollups import UseTable
-from gssr.store.format.layout import LAYOUT
 from gssr.store.format.rollup import as_stored
 from gssr.store.format.schema import FINE_SKETCH_SECONDS, LEVELS, SKETCH_SECONDS, SKETCHES, TABLES
 from gssr.store.format.vectors import derive, fold, merge, where
@@ -50,7 +49,7 @@ class BulkWriter(Writer):
         if not len(gpu):
             return
         if not values.keys() <= set(self._pending.measured):
-            self._pending.measure({*self._pending.measured, *values}, self._pending.gap_seconds)
+            self._pending.measure({*self._pending.measured, *values}, self._pending.gap_seconds, self._layout)
         missing = np.full(len(gpu), np.nan)
         keys = np.asarray(self._keys, np.int64)[gpu]
         rowids = np.arange(self._next_rowid, self._next_rowid + len(gpu))
@@ -104,7 +103,7 @@ class BulkWriter(Writer):
         """What stays of the samples of closed buckets: the columns of gssr.store.write.thinning.mean_row."""
         order = np.argsort(closed.first)
         vectors = closed.vectors[order]
-        columns = {block.metric.name: vectors[:, block.start : block.start + block.width].T for block in LAYOUT.blocks}
+        columns = {metric.name: vectors[:, at : at + width].T for metric, at, width in self._layout.blocks}
         found: list[Ints | Floats] = [closed.first[order], closed.gpu[order], vectors[:, 2:4].mean(axis=1)]
         for name in self._pending.measured:
             n, second, *rest = columns[name]
@@ -133,7 +132,7 @@ class BulkWriter(Writer):
             if all(part in values for part in metric.parts):
                 whole[metric.name] = derive(values, metric.parts)
         step = np.floor(time / LEVELS[0]).astype(np.int64)
-        groups, vectors = fold((keys << 32) + step, time, whole, self._pending.gap_seconds)
+        groups, vectors = fold((keys << 32) + step, time, whole, self._pending.gap_seconds, self._layout)
         place = np.searchsorted(groups, (keys << 32) + step)
         first = np.full(len(groups), np.iinfo(np.int64).max)
         last = np.zeros(len(groups), np.int64)
@@ -149,7 +148,7 @@ class BulkWriter(Writer):
         for begin, end in pairwise(cuts):
             rows = slice(begin, end)
             sketch = self._sketch(FINE_SKETCH_SECONDS, int(minute[begin]) * FINE_SKETCH_SECONDS)
-            sketch.add(gpu[rows], {name: whole[name][rows] for name in LAYOUT.sketched if name in whole})
+            sketch.add(gpu[rows], {name: whole[name][rows] for name in self._layout.sketched if name in whole})
         return closed
 
     def _insert_rollups(self, level: int, closed: "_Closed") -> None:
@@ -177,14 +176,16 @@ class BulkWriter(Writer):
         lasts = np.zeros(len(codes), np.int64)
         np.minimum.at(firsts, group, first)
         np.maximum.at(lasts, group, last)
-        merged = merge(vectors, group, len(codes), self._pending.gap_seconds)
+        merged = merge(vectors, group, len(codes), self._pending.gap_seconds, self._layout)
         self._insert_rollups(level, _Closed(codes >> 32, (codes & 0xFFFFFFFF) * level, firsts, lasts, merged))
 
     def _sketch(self, seconds: int, time: int) -> "_SketchCounts":
         """What is open of such sketches at this time."""
         self._close_sketches(time)
         if seconds not in self._sketches:
-            self._sketches[seconds] = _SketchCounts(time // seconds * seconds, self._keys, self._places[seconds])
+            self._sketches[seconds] = _SketchCounts(
+                time // seconds * seconds, self._keys, self._layout.sketched, self._places[seconds]
+            )
         return self._sketches[seconds]
 
     def _close_sketches(self, time: float) -> None:
@@ -215,19 +216,21 @@ class _Closed:
 
 
 class _SketchCounts:
-    """The sketches of one bucket, all GPUs at once: per metric a dense count for each GPU and each bin seen. ``place``: by
-    metric the column of each bin, -1 of those without; what was used before, and is cleared."""
+    """The sketches of one bucket, all GPUs at once: per metric a dense count for each GPU and each bin seen. ``metrics``
+    are those of the file's sketches, in order; ``place``: by metric the column of each bin, -1 of those without; what was
+    used before, and is cleared."""
 
-    def __init__(self, start: int, keys: list[int], place: dict[str, Ints]) -> None:
+    def __init__(self, start: int, keys: list[int], metrics: Sequence[str], place: dict[str, Ints]) -> None:
         self.start = start
         self._keys = keys
+        self._metrics = metrics
         self._place = place
-        self._bins: dict[str, Ints] = {name: np.empty(0, np.int64) for name in LAYOUT.sketched}
-        self._counts = {name: np.zeros((len(keys), 0), np.int64) for name in LAYOUT.sketched}
+        self._bins: dict[str, Ints] = {name: np.empty(0, np.int64) for name in metrics}
+        self._counts = {name: np.zeros((len(keys), 0), np.int64) for name in metrics}
 
     def add(self, gpu: Ints, values: Mapping[str, Floats]) -> None:
         """Count rows: ``gpu`` int64[n] positions among the keys, ``values`` float64[n]."""
-        for name in LAYOUT.sketched:
+        for name in self._metrics:
             if name not in values:
                 continue
             column = np.asarray(values[name], np.float32)
@@ -271,17 +274,17 @@ class _SketchCounts:
 
     def blobs(self) -> Iterator[tuple[int, bytes]]:
         """(GPU key, blob, not packed) of every GPU that has samples."""
-        n, seen = len(LAYOUT.sketched), [at for at, name in enumerate(LAYOUT.sketched) if len(self._bins[name])]
-        orders = [np.argsort(self._bins[LAYOUT.sketched[at]]) for at in seen]
+        n, seen = len(self._metrics), [at for at, name in enumerate(self._metrics) if len(self._bins[name])]
+        orders = [np.argsort(self._bins[self._metrics[at]]) for at in seen]
         if not seen:
             return
         metric = np.repeat(seen, [len(order) for order in orders])
         bins = np.concatenate(
-            [self._bins[LAYOUT.sketched[at]][order] for at, order in zip(seen, orders, strict=True)]
+            [self._bins[self._metrics[at]][order] for at, order in zip(seen, orders, strict=True)]
         ).astype("<u2")
         counts = np.zeros((len(self._keys), len(bins)), "<u4")
         for at, order in zip(seen, orders, strict=True):
-            own = self._counts[LAYOUT.sketched[at]]
+            own = self._counts[self._metrics[at]]
             counts[: len(own), metric == at] = own[:, order]
         for key, found in zip(self._keys, counts, strict=True):
             which = np.flatnonzero(found)

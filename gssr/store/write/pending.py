@@ -3,16 +3,19 @@ waited."""
 
 import math
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from operator import itemgetter
 from typing import Any
 
 from gssr.metrics import PLACES
+from gssr.store.format.layout import LAYOUT, Layout
 from gssr.store.format.rollup import (
     RollupRow,
     Row,
     SketchRow,
     add_histograms,
+    lay_out_anew,
     merge,
     pack_sketch,
     pack_vector,
@@ -75,6 +78,7 @@ class Pending:
         self.insert = ""
         """The statement for rows of ``samples``: rowid, gpu, time and the measured metrics."""
         self.gap_seconds = 0.0
+        self.layout = LAYOUT
         self.columns: Callable[[Row], tuple[Any, ...]] = _only_time
         """Of a row that a backend gives, what is written: its time and the values of the measured metrics."""
         self.rows_at_once = ROWS_AT_ONCE
@@ -83,8 +87,10 @@ class Pending:
         """The time of the last sample that was written, unix s."""
         self.forget()
 
-    def measure(self, names: Collection[str], gap_seconds: float) -> None:
-        """Of samples to come, the columns of these metrics are written. More than ``gap_seconds`` between two is a gap."""
+    def measure(self, names: Collection[str], gap_seconds: float, layout: Layout) -> None:
+        """Of samples to come, the columns of these metrics are written. More than ``gap_seconds`` between two is a gap.
+        Rollups are in ``layout``."""
+        self.layout = layout
         self.measured = [name for name in PLACES if name in names]
         self.insert = insert_into("samples", ["rowid", "gpu", "time", *self.measured])
         self.gap_seconds = gap_seconds
@@ -170,13 +176,14 @@ class Pending:
             keys = (self.run_id, self.rank)[: len(_KEYS[table])]
             connection.execute(f"UPDATE {table} SET {assignments} WHERE {where}", (*values.values(), *keys))
         for rollup in self.closed:
-            write_rollup(connection, rollup, self.gap_seconds)
+            write_rollup(connection, rollup, self.gap_seconds, self.layout)
         for sketch in self.sketches:
             write_sketch(connection, sketch)
 
 
-def write_rollup(connection: sqlite3.Connection, row: RollupRow, gap_seconds: float) -> None:
-    """Insert a bucket, or merge it into the one of the same GPU and time that is there. Raises sqlite3.Error."""
+def write_rollup(connection: sqlite3.Connection, row: RollupRow, gap_seconds: float, layout: Layout) -> None:
+    """Insert a bucket, or merge it into the one of the same GPU and time that is there. Vectors are in the file's
+    ``layout``. Raises sqlite3.Error."""
     where = (row.level, row.bucket, row.gpu)
     inserted = connection.execute(
         "INSERT OR IGNORE INTO rollup (level, bucket, gpu, first_rowid, last_rowid, data) VALUES (?, ?, ?, ?, ?, ?)",
@@ -187,8 +194,10 @@ def write_rollup(connection: sqlite3.Connection, row: RollupRow, gap_seconds: fl
     first, last, data = connection.execute(
         "SELECT first_rowid, last_rowid, data FROM rollup WHERE level = ? AND bucket = ? AND gpu = ?", where
     ).fetchone()
-    vector = unpack_vector(data)
-    merge(vector, row.vector, gap_seconds)
+    vector = lay_out_anew(
+        unpack_vector(data), layout, layout
+    )  # one from before the file had all its columns is shorter
+    merge(vector, row.vector, gap_seconds, layout)
     connection.execute(
         "UPDATE rollup SET first_rowid = ?, last_rowid = ?, data = ? WHERE level = ? AND bucket = ? AND gpu = ?",
         (min(first, row.first_rowid), max(last, row.last_rowid), pack_vector(vector), *where),
@@ -206,6 +215,7 @@ def write_sketch(connection: sqlite3.Connection, row: SketchRow) -> None:
         return
     (data,) = connection.execute(f"SELECT data FROM {table} WHERE bucket = ? AND gpu = ?", where).fetchone()
     histograms = unpack_sketch(data, row.seconds)
+    histograms += [Counter() for _ in row.histograms[len(histograms) :]]  # the same with its histograms
     add_histograms(histograms, row.histograms)
     connection.execute(
         f"UPDATE {table} SET data = ? WHERE bucket = ? AND gpu = ?", (pack_sketch(histograms, row.seconds), *where)

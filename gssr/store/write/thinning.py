@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from gssr.metrics import NAMES
-from gssr.store.format.layout import LAYOUT
+from gssr.store.format.layout import Layout
 from gssr.store.format.rollup import unpack_vector
 from gssr.store.format.schema import LEVELS, YOUNG_SECONDS
 
@@ -26,11 +26,12 @@ SHRINK_PAGES = 4_096
 _STEP = LEVELS[0]
 
 
-def mean_row(vector: Sequence[float]) -> tuple[float, dict[str, float | None]]:
-    """What a bucket leaves of its samples: the middle of their times (unix s), and by metric the mean of a gauge or a rate,
-    a counter's last value, every flag of a bit field that was set; None where nothing was measured."""
+def mean_row(vector: Sequence[float], layout: Layout) -> tuple[float, dict[str, float | None]]:
+    """What a bucket leaves of its samples, by its vector in ``layout``: the middle of their times (unix s), and by metric
+    the mean of a gauge or a rate, a counter's last value, every flag of a bit field that was set; None where nothing was
+    measured."""
     values: dict[str, float | None] = {}
-    for metric, at, _ in LAYOUT.blocks:
+    for metric, at, _ in layout.blocks:
         if metric.derived or at >= len(vector):
             continue
         if not vector[at]:
@@ -45,13 +46,15 @@ def mean_row(vector: Sequence[float]) -> tuple[float, dict[str, float | None]]:
 
 
 class Thinner:
-    """Thins what one writer records of a run's ``rank``. ``keys`` are its GPUs', once they are known."""
+    """Thins what one writer records of a run's ``rank`` into a file whose rollups are in ``layout``. ``keys`` are its GPUs',
+    once they are known."""
 
-    def __init__(self, connection: sqlite3.Connection, run_id: str, rank: int, keep: Keep) -> None:
+    def __init__(self, connection: sqlite3.Connection, run_id: str, rank: int, keep: Keep, layout: Layout) -> None:
         """Says in the file what is kept; the caller commits. Raises sqlite3.Error."""
         self._connection = connection
         self._owner = (run_id, rank)
         self._keep = keep
+        self._layout = layout
         self._end = -math.inf
         """Up to here everything was thinned, unix s."""
         self._wait = -math.inf
@@ -95,7 +98,7 @@ class Thinner:
         if self._keep == "10s":
             names = ", ".join(("rowid", "gpu", "time", *NAMES))
             marks = ", ".join("?" * (3 + len(NAMES)))
-            self._connection.executemany(f"INSERT INTO samples ({names}) VALUES ({marks})", map(_row, found))
+            self._connection.executemany(f"INSERT INTO samples ({names}) VALUES ({marks})", map(self._row, found))
         self._connection.execute(
             "UPDATE thinned SET end_time = ?, first_rowid = coalesce(first_rowid, ?),"
             " last_rowid = max(coalesce(last_rowid, 0), ?) WHERE run_id = ? AND rank = ?",
@@ -109,8 +112,7 @@ class Thinner:
             # As a script: execute would take one step, and it takes one for each page.
             self._connection.executescript(f"PRAGMA incremental_vacuum({SHRINK_PAGES})")
 
-
-def _row(found: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The row of ``samples`` for (GPU, first rowid, last rowid, blob) of a bucket."""
-    time, values = mean_row(unpack_vector(found[3]))
-    return found[1], found[0], time, *(values.get(name) for name in NAMES)
+    def _row(self, found: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The row of ``samples`` for (GPU, first rowid, last rowid, blob) of a bucket."""
+        time, values = mean_row(unpack_vector(found[3]), self._layout)
+        return found[1], found[0], time, *(values.get(name) for name in NAMES)

@@ -12,8 +12,10 @@ import time
 from collections.abc import Mapping, Sequence
 
 from gssr.store.disk import Reserve, identity_of, reason
+from gssr.store.format.columns import metric_columns
 from gssr.store.format.host_rollups import UseRollups
-from gssr.store.format.rollup import Rollups, Row, empty_vector
+from gssr.store.format.layout import LAYOUT, layout_of
+from gssr.store.format.rollup import Rollups, Row, empty_vector, lay_out_anew
 from gssr.store.format.schema import GAP_INTERVALS, GPU_KEYS_PER_RANK, LEVELS
 from gssr.store.live_block.write import MANY_FILES, LiveBlock
 from gssr.store.read.guard import check_rowid, highest_key
@@ -66,6 +68,8 @@ class Writer:
         self._thinner: Thinner | None = None
         self._earlier = finished_runs(path) if append else frozenset[str]()
         self._connection = reopen(path) if append else create(path, shrinks=keep != "raw")
+        self._layout = layout_of(metric_columns(self._connection))
+        """The order of the file's columns is another than the catalogue's where an earlier version made it."""
         self._pending = Pending()
         self._node = ""
         self._keys: list[int] = []
@@ -107,7 +111,7 @@ class Writer:
                 self._connection.execute(*insertion("runs", run))
             self._connection.execute(*insertion("processes", {"run_id": pending.run_id, **process}))
             if self._keep != "raw":
-                self._thinner = Thinner(self._connection, pending.run_id, pending.rank, self._keep)
+                self._thinner = Thinner(self._connection, pending.run_id, pending.rank, self._keep, self._layout)
             self._connection.execute("COMMIT")
             self._use = UseRollups(self._connection)
             self._connection.execute(f"PRAGMA busy_timeout={BUSY_MS}")
@@ -152,8 +156,8 @@ class Writer:
         if self._rollups is not None:
             return
         gap_seconds = GAP_INTERVALS * sampling_seconds
-        pending.measure(set(measured), gap_seconds)
-        self._rollups = Rollups(gap_seconds, measured)
+        pending.measure(set(measured), gap_seconds, self._layout)
+        self._rollups = Rollups(gap_seconds, measured, self._layout)
         if self._block is not None:
             self._block.gap_seconds = gap_seconds
 
@@ -364,6 +368,10 @@ class Writer:
 
     @property
     def totals(self) -> Mapping[int, Sequence[float]]:
-        """What each GPU (by key) has done, as a rollup's vector over the whole run; complete after ``finish``."""
+        """What each GPU (by key) has done, as a rollup's vector (of gssr.store.format.layout.LAYOUT) over the whole run;
+        complete after ``finish``."""
         found = self._rollups.totals if self._rollups is not None else {}
-        return {key: found.get(key) or empty_vector() for key in self._keys}
+        return {
+            key: lay_out_anew(found[key], self._layout, LAYOUT) if key in found else empty_vector()
+            for key in self._keys
+        }
