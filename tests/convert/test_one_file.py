@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from gssr.arrays import Floats
+from gssr.backends.synthetic import MEASURES
 from gssr.backends.synthetic.bulk import BulkRequest, generate
 from gssr.cli import main
 from gssr.convert import openmetrics, perfetto
@@ -25,6 +26,8 @@ from gssr.prometheus import FAMILIES, labels
 from gssr.store.read.recording import RunReader, open_recording
 from gssr.traces.kineto import read_kineto
 
+N_SERIES = 9 * len(MEASURES)
+"""Of the recording, one for each metric of each GPU."""
 HOSTILE = 'a\\b"c\nd{e="f"} # EOF ünï ☃'
 _SAMPLE = re.compile(r'(\w+)\{((?:\w+="(?:[^"\\]|\\.)*",?)*)\} (\S+) (\S+)')
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
@@ -83,7 +86,7 @@ def text(recording: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_openmetrics_has_every_sample_and_nothing_for_what_is_missing(recording: Path, text: Path) -> None:
     found, families = read_back(text.read_text(encoding="utf-8"))
     assert found == expected(run_of(recording))
-    assert len(families) == 25  # nothing was measured of C2C
+    assert len(families) == len(MEASURES)
     assert "gssr_energy_joules" in families and ("gssr_energy_joules_total", "node0001", 0) in found
 
 
@@ -213,7 +216,7 @@ def test_a_trace_for_perfetto_tells_nodes_gpus_events_and_gaps(recording: Path, 
 
 def test_points_are_as_few_as_asked_for_and_means(recording: Path, tmp_path: Path) -> None:
     reader = run_of(recording)
-    for points in (450, 2_000):
+    for points in (2 * N_SERIES, 9 * N_SERIES):
         path = tmp_path / f"{points}.json"
         words = ["--format", "perfetto", "--points", str(points), "-o", str(path)]
         assert main(["export", str(recording), *words]) == 0
@@ -260,7 +263,7 @@ def test_a_single_trace_is_exported_as_tables_and_as_nothing_else(
     recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "run.json"
-    assert main(["export", str(recording), "--format", "perfetto", "-o", str(path), "--points", "450"]) == 0
+    assert main(["export", str(recording), "--format", "perfetto", "-o", str(path), "--points", str(2 * N_SERIES)]) == 0
     assert main(["export", str(path), "--format", "csv", "-o", str(tmp_path / "csv")]) == 0
     assert "run.json,node0000:0 GPU utilization" in (tmp_path / "csv" / "trace_counters.csv").read_text()
     capsys.readouterr()
@@ -274,7 +277,7 @@ def test_a_single_trace_is_exported_as_tables_and_as_nothing_else(
         (["--format", "openmetrics", "--tables", "runs"], 2, "--tables: a file of --format openmetrics has none"),
         (["--format", "csv", "--points", "5"], 2, "--points 5: goes with --format perfetto"),
         (["--format", "perfetto", "--points", "0"], 2, "--points 0"),
-        (["--format", "perfetto", "--points", "10"], 1, "too few for 225 series"),
+        (["--format", "perfetto", "--points", "10"], 1, f"too few for {N_SERIES} series"),
         (["--format", "perfetto", "-o", "."], 2, "is a folder: name a file in it"),
         (["--format", "perfetto", "-o", "there"], 1, "-o there: exists; -f replaces it"),
         (["--format", "perfetto", "-o", "no/such"], 1, "can't be written: No such file or directory"),

@@ -13,6 +13,7 @@ import pytest
 from sample_rows import START, STEP, rows_of, write
 
 from gssr.metrics import FLOP_ACTIVE, NAMES
+from gssr.store.format.layout import LAYOUT
 from gssr.store.format.vectors import derive, fold, merge
 from gssr.store.liveness import boot_id
 from gssr.store.read.recording import RunReader, open_recording
@@ -223,13 +224,13 @@ def test_columns_added_later_read_as_null_in_older_runs(tmp_path):
     rows = rows_of(100, 2)
     write(tmp_path / "a.sql", rows, 2)
     connection = sqlite3.connect(tmp_path / "a.sql")
-    connection.execute("ALTER TABLE samples ADD COLUMN encoder_utilization REAL")
+    connection.execute("ALTER TABLE samples ADD COLUMN of_a_later_version REAL")
     connection.commit()
     connection.close()
     reader = open_recording(tmp_path / "a.sql").runs[0]
-    assert reader.metrics[-1] == "encoder_utilization"
+    assert reader.metrics[-1] == "of_a_later_version"
     buckets = reader.buckets()
-    assert buckets.vectors.shape[1] == buckets.layout.width == 154
+    assert buckets.vectors.shape[1] == buckets.layout.width == LAYOUT.width + 5
     assert (buckets.vectors[:, -5] == 0).all()
 
 
