@@ -10,15 +10,19 @@ from gssr.tui.app import LiveScreen
 from gssr.tui.balance.gpu_bars import GpuBars
 from gssr.tui.calls.pane import CallsPane
 from gssr.tui.calls.table import CallTable
+from gssr.tui.calls.tree import CallTreeTable
 from gssr.tui.compare.pane import ComparePane
+from gssr.tui.gpus.nodes import NodeTable
 from gssr.tui.gpus.pane import GpusPane
 from gssr.tui.gpus.table import GpuTable
 from gssr.tui.job.verdict_cards import VerdictCard
+from gssr.tui.shared.line_table import LineTable
 from gssr.tui.shared.tabs import TABS
 from gssr.tui.time.pane import TimePane
 from gssr.tui.time.timeline import Timeline
 from gssr.tui.time.trace_lanes import TraceLanes
 from gssr.tui.time.trace_lines import TraceLines
+from gssr.tui.time.trace_rows import TraceRows
 from gssr.tui.vampir import DISPLAYS
 from gssr.tui.why.causes import Causes
 
@@ -33,13 +37,14 @@ NAMES = {
 WHERE: tuple[tuple[str, tuple[type[LiveScreen] | type[Widget], ...]], ...] = (
     ("Everywhere", (LiveScreen,)),
     ("A card on Job", (VerdictCard,)),
-    ("GPUs", (GpusPane, GpuTable)),
+    ("Every table", (LineTable,)),
+    ("GPUs", (GpusPane, GpuTable, NodeTable)),
     ("Time: the panels over one axis", (TimePane, Timeline)),
-    ("Time, of a trace", (TraceLines, TraceLanes)),
+    ("Time, of a trace", (TraceRows, TraceLines, TraceLanes)),
     ("Balance: the bars", (GpuBars,)),
     ("Why: the cards", (Causes,)),
     ("Compare", (ComparePane,)),
-    ("Calls", (CallsPane, CallTable)),
+    ("Calls", (CallsPane, CallTable, CallTreeTable)),
 )
 
 

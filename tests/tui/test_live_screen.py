@@ -8,11 +8,13 @@ from growing import STEP, Growing
 from textual.events import Key
 from textual.pilot import Pilot
 from textual.widgets import Digits, HelpPanel, Input, Label, TabbedContent
+from textual.widgets._toast import Toast
 
 from gssr.backends.synthetic.bulk import BulkRequest, generate
 from gssr.model.live.watch import Watch
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.tui.app import LiveScreen
+from gssr.tui.axis import width_text
 from gssr.tui.dialogs.choose import ChooseOne
 from gssr.tui.gpus.columns import MEAN, NAME
 from gssr.tui.gpus.inspector import Inspector
@@ -21,6 +23,7 @@ from gssr.tui.job.space_average import SpaceAverage
 from gssr.tui.job.verdict_cards import VerdictCard
 from gssr.tui.shared.tabs import TABS
 from gssr.tui.shared.wall import Wall
+from gssr.tui.time.wall import TimeWall
 from tests.looking import live_screen, seen, until, work
 
 
@@ -196,12 +199,71 @@ def test_a_click_on_the_wall_goes_to_its_gpu(recording: str) -> None:
     async def steps(pilot: Pilot[int]) -> None:
         wall = app.query_one(Wall)
         left = wall.content_region.offset - wall.region.offset
-        line = next(line for line in wall._drawn[2] if line.members.tolist() == [5])  # type: ignore[index]
+        line = next(line for line in wall.drawing(app.results[0]).lines if line.members.tolist() == [5])
         await pilot.click("#wall", offset=(left.x + wall.offset_of(app.results[0]) + 3, left.y + line.top))
         await pilot.pause(0.3)
         assert app.view.screen == "gpus" and app.query_one(GpuTable).item == 5
 
     work(app, steps)
+
+
+def test_the_wall_says_the_width_of_the_cells_that_it_draws(recording: str) -> None:
+    app = live_screen(recording)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        wall = app.query_one(Wall)
+
+        async def agree() -> None:
+            await pilot.pause(0.3)
+            drawn = wall.drawing(app.results[0]).cells
+            assert f"{width_text(drawn.width)} a cell" in str(wall.border_subtitle) and drawn.n == wall.cells(
+                app.results[0]
+            )
+
+        await agree()
+        await pilot.click(SpaceAverage, offset=(30, 2))
+        await pilot.press("y")
+        await agree()
+        for size in ((80, 24), (200, 60)):
+            await pilot.resize_terminal(*size)
+            await agree()
+        for keys in ("plus", "w", "minus"):
+            span = app.results[0].grid.width
+            await pilot.press(keys)
+            await until(pilot, lambda span=span: app.results[0].grid.width != span or app.view.span is None)
+            await agree()
+
+    work(app, steps)
+
+
+def test_the_wall_shows_only_the_gpus_that_are_chosen(recording: str) -> None:
+    app = live_screen(recording)
+    app.wanted_gpus = ("2", "5")
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: app.view.selection == (2, 5))
+        for digit, kind in (("1", Wall), ("3", TimeWall)):
+            await pilot.press(digit)
+            await until(pilot, lambda kind=kind: app.pane.is_ready and app.query_one(kind).view.selection == (2, 5))
+            wall = app.query_one(kind)
+            lines = wall.drawing(app.results[0]).lines
+            assert [line.members.tolist() for line in lines] == [[2], [5]]
+            assert "2 GPUs over time" in str(wall.border_title)
+
+    work(app, steps)
+
+
+def test_a_notice_leaves_most_of_a_small_terminal_to_the_screen(recording: str) -> None:
+    app = live_screen(recording)
+
+    async def steps() -> None:
+        async with app.run_test(size=(30, 8), notifications=True) as pilot:
+            await until(pilot, lambda: bool(app.results) and app.results[0].n_rows > 0)
+            await pilot.press("w")
+            await until(pilot, lambda: bool(app.screen.query(Toast)))
+            assert "Window" in seen(app) and app.screen.query_one(Toast).region.height <= 2
+
+    asyncio.run(steps())
 
 
 def test_enter_on_a_card_opens_why(recording: str) -> None:
@@ -313,7 +375,7 @@ def test_a_growing_recording_rolls_in_at_the_right_edge(tmp_path: Path) -> None:
         assert app.results[0].last == pytest.approx(before + 8 * STEP)
         wall = app.query_one(Wall)
         wall.render_line(0)
-        assert wall._drawn is not None and wall._drawn[3].rolls and wall._drawn[3].width == 1.0
+        assert wall.drawing(app.results[0]).cells.rolls and wall.drawing(app.results[0]).cells.width == 1.0
         assert "now" in seen(app) and "live" in seen(app)
         await pilot.press("w")
         await until(pilot, lambda: app.results[0].query.span is None)

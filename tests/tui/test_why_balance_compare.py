@@ -234,9 +234,11 @@ def pair(plants: dict[str, str], first: str, second: str) -> tuple[Frame, Frame]
 def test_the_sentence_is_judged_by_time_and_by_where_the_gpu_time_goes(plants: dict[str, str]) -> None:
     one, two = pair(plants, "before", "after")
     said = sentence(one, two)
-    assert "B takes 16.7 % less time" in said and "imbalance 2.7 % → 0.7 %" in said and "score" not in said
+    label = "idle while other GPUs work"
+    assert "B takes 16.7 % less time" in said and f"{label} 2.7 % → 0.7 %" in said and "score" not in said
     assert outcome_of_sentence(one, two) == "better" and outcome_of_sentence(two, one) == "worse"
     found = effects(one, two)
+    assert [(each.first, each.second) for each in found if each.name == label] == [("2.7 %", "0.7 %")]
     assert [each.outcome for each in found[:2]] == ["better", "better"] and found[0].weight >= found[1].weight
     assert all(each.outcome == "same" for each in effects(one, one) if each.outcome != "unknown")
     assert "as long as A" in sentence(one, one) and "score" in sentence(one, one)

@@ -55,7 +55,6 @@ class GpuBars(Panel):
         """The place of the GPU under the cursor, from the lowest."""
         self._steady = SteadyOrders()
         self._sorted: _Sorted | None = None
-        self._strips: list[Strip] | None = None
 
     def show(self, result: Frame, view: View) -> None:
         """Sort anew; of a run that grows only where a difference can be seen."""
@@ -64,17 +63,12 @@ class GpuBars(Panel):
         order = self._steady.steady(result, "bars", found.gpus, found.means, full)
         means = found.means[order]
         median = float(np.nanmedian(means)) if np.isfinite(means).any() else float("nan")
-        self._sorted = _Sorted(found.gpus[order], means, median)
+        self._kept, self._sorted = None, _Sorted(found.gpus[order], means, median)
         self.at = min(self.at, max(len(means) - 1, 0))
         metric = metric_of(result.grid.metric)
         self.border_title = f"{count(len(means), result.noun)} by mean {metric.label}, the lowest first"
         super().show(result, view)
         self._tell(result)
-
-    def refresh(self, *regions: object, **how: bool) -> "GpuBars":
-        """Draw anew."""
-        self._strips = None
-        return super().refresh(*regions, **how)  # type: ignore[arg-type]
 
     def _tell(self, result: Frame) -> None:
         """Name the one under the cursor."""
@@ -89,14 +83,12 @@ class GpuBars(Panel):
 
     def draw_line(self, y: int) -> Strip:
         """A GPU, or a row of all columns."""
-        width, result = self.content_size.width, self.result
-        if result is None or self._sorted is None or not self.content_size.height:
+        width, result, found = self.content_size.width, self.result, self._sorted
+        if result is None or found is None or not self.content_size.height:
             return Strip.blank(width)
-        if self._strips is None:
-            self._strips = (
-                self._in_lines(result, self._sorted) if self._lines else self._in_columns(result, self._sorted)
-            )
-        return self._strips[y] if y < len(self._strips) else Strip.blank(width)
+        draw = self._in_lines if self._lines else self._in_columns
+        strips = self.keep(lambda: draw(result, found), self.at, self.has_focus)
+        return strips[y] if y < len(strips) else Strip.blank(width)
 
     def _in_lines(self, result: Frame, those: _Sorted) -> list[Strip]:
         width, palette, glyphs = self.content_size.width, self.palette, self.glyphs

@@ -93,7 +93,7 @@ class MessageMatrix(RowsPanel):
         return [drawable(clip(row, width), marks) for row in rows]
 
     def _anew(self) -> None:
-        self._rows = None
+        self._kept = None
         if self.result is not None:
             self.show_table(self.table, self.result, self.view)
 

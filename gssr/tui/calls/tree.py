@@ -160,7 +160,7 @@ class CallPlaces(RowsPanel):
 
     def show_call(self, result: Frame, view: View, table: CallTreeTable) -> None:
         """Show the call under a table's cursor; sorted by its own value it is that, else with all that it calls."""
-        self._rows, tree, node = None, tree_of(result), table.item
+        self._kept, tree, node = None, tree_of(result), table.item
         self._values = np.zeros(0)
         if tree is not None and 0 <= node < len(tree):
             exclusive = table.sort == "exclusive"

@@ -28,7 +28,7 @@ class Curves(RowsPanel):
     def show_both(self, one: Frame, other: Frame, view: View) -> None:
         """Draw these two from now on."""
         if other is not self.other:
-            self._rows = None
+            self._kept = None
         self.other = other
         zeros = origins(one, other, view.align)
         at = "their starts" if view.align == "start" else "where they begin to work"

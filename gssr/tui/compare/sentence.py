@@ -20,7 +20,7 @@ class CompareSentence(RowsPanel):
     def show_both(self, one: Frame, other: Frame | None, view: View) -> None:
         """Tell about these two from now on."""
         if other is not self.other:
-            self._rows = None
+            self._kept = None
         self.other = other
         self.border_title = "was another run better?"
         self.show(one, view)

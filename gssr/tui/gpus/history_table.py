@@ -21,8 +21,8 @@ class HistoryTable(LineTable):
     def __init__(self, **attributes: str) -> None:
         super().__init__(**attributes)
         self._orders = SteadyOrders()
-        self._bars: tuple[tuple[object, ...], list[list[Segment]]] | None = None
-        """The history of the item drawn last, which may take several rows."""
+        self._bars: tuple[Frame, tuple[object, ...], list[list[Segment]]] | None = None
+        """The history of the item drawn last, which may take several rows, and what it was drawn from."""
 
     def course(self, result: Frame, item: int) -> Floats:
         """Values of the grid's metric, one a column of the grid."""
@@ -52,8 +52,12 @@ class HistoryTable(LineTable):
         cells = None if result is None else self._history_cells(result)
         if result is None or cells is None:
             return []
-        key = (id(result), item, cells, self.tall, self.palette.theme)
-        if self._bars is None or self._bars[0] != key:
+        key = (item, cells, self.tall, self.palette.theme)
+        if self._bars is None or self._bars[0] is not result or self._bars[1] != key:
             values = fractions(result, in_cells(result, self.course(result, item), cells))
-            self._bars = key, history_rows(values, self.tall, self.palette, self.glyphs, known_from(result, cells))
-        return [Segment(" "), *self._bars[1][part]]
+            self._bars = (
+                result,
+                key,
+                history_rows(values, self.tall, self.palette, self.glyphs, known_from(result, cells)),
+            )
+        return [Segment(" "), *self._bars[2][part]]

@@ -27,8 +27,8 @@ class Inspector(RowsPanel):
     def inspect(self, gpu: int) -> None:
         """Tell about this GPU from now on."""
         if gpu != self.gpu:
-            self.gpu, self._rows = gpu, None
-            self.refresh()
+            self.gpu = gpu
+            self.draw_anew()
 
     def rows(self, result: Frame, width: int, height: int) -> list[Row]:
         """What differs, metrics, chart, processes."""

@@ -1,6 +1,8 @@
 """What every widget that shows a part of a result is: a panel with a title in its border, told a result by ``show``."""
 
 import re
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from rich.segment import Segment
 from rich.style import Style
@@ -18,6 +20,8 @@ from gssr.render.roles import Row
 from gssr.tui.shared.live_app import LiveApp
 from gssr.tui.themes import Palette
 from gssr.tui.view import View
+
+_Drawing = TypeVar("_Drawing")
 
 
 class PlainText:
@@ -108,17 +112,32 @@ class Panel(LineDrawing, Widget, can_focus=True):  # type: ignore[misc] # app is
     ALLOW_MAXIMIZE = True
     result: Frame | None = None
     view: View
+    _kept: tuple[tuple[object, ...], Any] | None = None
 
     def show(self, result: Frame, view: View) -> None:
         """Draw from this result from now on."""
+        if result is not self.result:
+            self._kept = None
         self.result, self.view = result, view
+        self.refresh()
+
+    def keep(self, make: Callable[[], _Drawing], *depends_on: object) -> _Drawing:
+        """Return what ``make`` draws. It is called again only where the result, the size, the theme, or what it
+        ``depends_on`` besides has changed."""
+        key = (self.content_size, self.palette.theme, *depends_on)
+        if self._kept is None or self._kept[0] != key:
+            self._kept = key, make()
+        made: _Drawing = self._kept[1]
+        return made
+
+    def draw_anew(self) -> None:
+        """Forget what was kept, and draw."""
+        self._kept = None
         self.refresh()
 
 
 class RowsPanel(Panel):
     """A panel whose content is rows of a pure drawing, made for its size by ``rows``."""
-
-    _rows: tuple[tuple[object, ...], list[Row]] | None = None
 
     def rows(self, result: Frame, width: int, height: int) -> list[Row]:
         """The drawing, at most ``height`` rows of at most ``width`` cells."""
@@ -126,11 +145,8 @@ class RowsPanel(Panel):
 
     def draw_line(self, y: int) -> Strip:
         """One row of it."""
-        width, height = self.content_size
-        if self.result is None:
+        result, (width, height) = self.result, self.content_size
+        if result is None:
             return Strip.blank(width)
-        key = (id(self.result), self.view, width, height, self.palette.theme)
-        if self._rows is None or self._rows[0] != key:
-            self._rows = key, self.rows(self.result, width, height)
-        rows = self._rows[1]
+        rows = self.keep(lambda: self.rows(result, width, height), self.view)
         return self.strip_of(rows[y] if y < len(rows) else (), width)

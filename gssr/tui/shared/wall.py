@@ -38,6 +38,14 @@ class Line(NamedTuple):
     paired: bool = False
 
 
+class WallDrawing(NamedTuple):
+    """All rows of a wall, its lines, and the time of its cells."""
+
+    strips: list[Strip]
+    lines: list[Line]
+    cells: Cells
+
+
 def gpus_shown(result: Frame, view: View) -> Ints:
     """Positions of the GPUs that are selected, else of all."""
     gpus = np.array(view.selection or range(result.n_gpus), np.int64)
@@ -92,8 +100,6 @@ class Wall(Panel):
     lowest = False
     axis = True
 
-    _drawn: tuple[object, list[Strip], list[Line], Cells] | None = None
-
     def cells(self, result: Frame) -> int:
         """Cells of time that fit beside the names."""
         return max(self.content_size.width - self.offset_of(result), _LEAST_CELLS)
@@ -128,17 +134,18 @@ class Wall(Panel):
 
     def draw_line(self, y: int) -> Strip:
         """One row."""
-        result, (width, height) = self.result, self.content_size
+        result, width = self.result, self.content_size.width
         if result is None or not result.n_gpus:
             return Strip.blank(width)
-        key = (id(result), self.view.selection, width, height, self.palette.theme, self.lowest)
-        if self._drawn is None or self._drawn[0] != key:
-            self._drawn = (key, *self._draw(result, width, height))
-        strips = self._drawn[1]
+        strips = self.drawing(result).strips
         return strips[y] if y < len(strips) else Strip.blank(width)
 
-    def _draw(self, result: Frame, width: int, height: int) -> tuple[list[Strip], list[Line], Cells]:
-        palette, glyphs = self.palette, self.glyphs
+    def drawing(self, result: Frame) -> WallDrawing:
+        """The wall as it is seen."""
+        return self.keep(lambda: self._draw(result), self.view.selection, self.lowest)
+
+    def _draw(self, result: Frame) -> WallDrawing:
+        palette, glyphs, (width, height) = self.palette, self.glyphs, self.content_size
         in_colour = not palette.colourless and not glyphs.levels.isascii()
         room = height - self.axis
         gpus = gpus_shown(result, self.view)
@@ -166,7 +173,7 @@ class Wall(Panel):
         if self.axis:
             axis = self.strip_of(axis_row(result, cells), width - label - VALUE - 2)
             strips.append(Strip([Segment(" " * (label + VALUE + 2)), *axis]).adjust_cell_length(width))
-        return strips, lines, cells
+        return WallDrawing(strips, lines, cells)
 
     def _rows(self, values: Floats, line: Line, known_from: int) -> list[list[Segment]]:
         if not line.paired:
@@ -179,9 +186,9 @@ class Wall(Panel):
 
     def _at(self, x: int, y: int) -> tuple[int, int] | None:
         """The GPU and the cell of time under the mouse."""
-        if self._drawn is None or self.result is None:
+        if self.result is None:
             return None
-        _, _, lines, cells = self._drawn
+        _, lines, cells = self.drawing(self.result)
         line = next((each for each in lines if each.top <= y < each.top + each.height), None)
         cell = x - self._label(self.result) - VALUE - 2
         if line is None or not 0 <= cell < cells.n:
@@ -194,12 +201,11 @@ class Wall(Panel):
         """Say what is under the mouse."""
         offset = event.get_content_offset(self)
         found = None if offset is None else self._at(offset.x, offset.y)
-        if found is None or self.result is None or self._drawn is None:
+        if found is None or self.result is None:
             self.tooltip = None
             return
         gpu, cell = found
-        cells = self._drawn[3]
-        time = cells.time(cell)
+        time = self.drawing(self.result).cells.time(cell)
         value = float(self.result.grid.values[gpu, self.result.grid.column(time)])
         self.tooltip = (
             f"{clean(self.result.place(gpu))} at {at_text(self.result, time)}: {value_text(self.result, value)}"

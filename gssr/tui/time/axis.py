@@ -24,8 +24,6 @@ _MOST = 500
 class TimeAxis(Timeline):
     """The axis and its flags."""
 
-    _drawn: tuple[object, list[Row]] | None = None
-
     def show(self, result: Frame, view: View) -> None:
         """See Panel."""
         super().show(result, view)
@@ -38,10 +36,7 @@ class TimeAxis(Timeline):
         result, (width, height) = self.result, self.content_size
         if result is None:
             return Strip.blank(width)
-        key = (id(result), width, height)
-        if self._drawn is None or self._drawn[0] != key:
-            self._drawn = key, self._rows(result, height)
-        rows = self._drawn[1]
+        rows = self.keep(lambda: self._rows(result, height))
         return self.overlaid(self.strip_of(rows[y] if y < len(rows) else (), width), result)
 
     def _rows(self, result: Frame, height: int) -> list[Row]:

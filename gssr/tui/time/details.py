@@ -64,7 +64,7 @@ class Details(RowsPanel):
     def show(self, result: Frame, view: View) -> None:
         """See Panel."""
         super().show(result, view)
-        self._rows = None
+        self._kept = None  # the range may have changed
         cells = self._cells(result)
         part = result.part
         if part is not None:

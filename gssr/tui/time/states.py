@@ -1,7 +1,6 @@
 """The share of states over time: what the GPU time was for, column by column, as one stacked strip."""
 
 import numpy as np
-from rich.segment import Segment
 from textual.strip import Strip
 
 from gssr.arrays import Floats
@@ -27,7 +26,6 @@ class States(Timeline):
 
     HELP = "**What the time is for**, column by column, of all together. Vampir calls it *summary timeline*."
 
-    _drawn: tuple[object, list[list[Segment]]] | None = None
     _breakdown: Breakdown | None = None
     """The newest: of the window before, until that of this one is known."""
 
@@ -36,7 +34,7 @@ class States(Timeline):
         super().show(result, view)
         found = None if result.judgement is None else result.judgement.breakdown
         if found is not None or (self._breakdown is not None and result.run is None):
-            self._breakdown = found
+            self._breakdown, self._kept = found, None
         noun = result.noun
         at = "at the cursor" if view.cursor is not None else "in this window"
         self.border_title = f"what {noun} time is for, {at}" if result.part else f"where the GPU time goes, {at}"
@@ -72,13 +70,11 @@ class States(Timeline):
             text = " one moment" if result.part is not None else f" {not_judged(result)}"
             return self.strip_of((Span(text, "dim"),) if y == 0 else (), width)
         states, shares = found
-        key = (id(result), id(self._breakdown), width, height, self.palette.theme)
-        if self._drawn is None or self._drawn[0] != key:
-            self._drawn = key, stacked(shares, height, states, self.palette, self._in_marks)
+        rows = self.keep(lambda: stacked(shares, height, states, self.palette, self._in_marks))
         at = None if self.view.cursor is None else cells.at(self.view.cursor)
         named = self._legend(states, shares, result, at)
         label = self.strip_of(named[y] if y < len(named) else (), self.left)
-        strip = Strip.join([label, Strip(self._drawn[1][y])]).adjust_cell_length(width)
+        strip = Strip.join([label, Strip(rows[y])]).adjust_cell_length(width)
         return self.overlaid(strip, result)
 
     def _legend(self, states: list[State], shares: Floats, result: Frame, at: int | None) -> list[Row]:

@@ -42,7 +42,6 @@ class TraceRows(Timeline):
         key("pagedown", f"row({PAGE})", "Page down", "a page down", show=False),
     ]
 
-    _drawn: tuple[object, list[Strip]] | None = None
     _about_flows = ""
     """What the title says of the lines between rows that were drawn last."""
 
@@ -67,17 +66,14 @@ class TraceRows(Timeline):
 
     def strips(self) -> list[Strip]:
         """All rows of the terminal; they are drawn anew only where something has changed."""
-        result, (width, height) = self.result, self.content_size
-        if result is None or result.part is None or not height:
+        result, part = self.result, None if self.result is None else self.result.part
+        if result is None or part is None or not self.content_size.height:
             return []
         n = self.n_rows(result)
         if n is None:
             return [Strip([Segment("one moment")])]
         place = (self.view.row, self.view.top, self.view.cursor, self.has_focus)
-        key = (id(result), width, height, self.palette.theme, place)
-        if self._drawn is None or self._drawn[0] != key:
-            self._drawn = key, self.draw_rows(result, result.part, self.sight(n))
-        return self._drawn[1]
+        return self.keep(lambda: self.draw_rows(result, part, self.sight(n)), place)
 
     def draw_line(self, y: int) -> Strip:
         """One row of the terminal, the time cursor on it."""
