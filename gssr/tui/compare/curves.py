@@ -8,14 +8,13 @@ from gssr.render import clock
 from gssr.render.clock import Tick
 from gssr.render.columns import columns
 from gssr.render.roles import Role, Row, Span
-from gssr.render.scale import metric_of, scale_text
-from gssr.tui.axis import full_scale, y_label
-from gssr.tui.job.space_average import GUTTER
+from gssr.render.scale import metric_of
+from gssr.tui.axis import full_scale
+from gssr.tui.shared.band_chart import GUTTER, scale_labels
 from gssr.tui.shared.panel import RowsPanel
 from gssr.tui.view import View
 
 _LOOKS: tuple[tuple[str, Role], ...] = (("A", "neutral"), ("B", "outlier"))
-_TALL = 9
 _LETTERS = (0.25, 0.75)
 """Where along its curve a run has its letter."""
 
@@ -52,10 +51,7 @@ class Curves(RowsPanel):
         length = max(frame.last - frame.grid.start for frame in (result, other))
         grid = result.grid
         begin = round((grid.start - origins(result, other, self.view.align)[0].time) / grid.width) * grid.width
-        steps = (0.0, 0.25, 0.5, 0.75, 1.0) if height - 2 >= _TALL else (0.0, 0.5, 1.0)
-        labels = [y_label(step, full, name) for step in steps]
-        whole = scale_text(metric_of(name), full)
-        labels[-1] = whole if len(whole) <= GUTTER else labels[-1]
+        labels = scale_labels(full, name, height - 2)
         ticks = [
             Tick((tick.at - begin) / max(length, 1e-9) * (n - 1), tick.label)
             for tick in clock.ticks(begin, begin + length, n)

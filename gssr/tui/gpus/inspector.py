@@ -8,11 +8,10 @@ from gssr.render.cells import clean, fit, wrap
 from gssr.render.clock import duration
 from gssr.render.roles import Row, Span
 from gssr.render.scale import NONE, UNKNOWN, metric_of, percent, quantity, unit_of
-from gssr.tui.axis import full_scale, seconds_text, shown_metrics, y_label
-from gssr.tui.job.space_average import GUTTER, _coloured, _ticks
+from gssr.tui.axis import full_scale, seconds_text, shown_metrics
 from gssr.tui.order import processes_on
+from gssr.tui.shared.band_chart import metric_band
 from gssr.tui.shared.panel import RowsPanel
-from gssr.tui.shared.timed import cells_of, fractions, in_cells
 
 _VALUE = 11
 _MOST_CHART, _LEAST_CHART = 12, 4
@@ -101,17 +100,8 @@ class Inspector(RowsPanel):
 
     def _chart(self, result: Frame, gpu: int, width: int, height: int) -> list[Row]:
         """The GPU's course over the band of the job."""
-        from gssr.report.plotext_chart import band_chart  # takes a tenth of a second to import
-
-        cells = cells_of(result, max(width - GUTTER - 1, 1))
-        own, low, high = (
-            fractions(result, in_cells(result, values, cells))
-            for values in (result.grid.values[gpu], result.space.low, result.space.high)
-        )
-        full, name = full_scale(result, result.grid.metric), result.grid.metric
-        labels = [y_label(step, full, name) for step in (0.0, 1.0)]
-        rows = band_chart(own, low, high, labels, _ticks(result, cells), GUTTER, max(height - 2, 1), self.glyphs)
-        return [_coloured(row, own.tolist(), GUTTER + 1) for row in rows]
+        own, space = result.grid.values[gpu], result.space
+        return metric_band(result, own, space.low, space.high, width, height, self.glyphs)
 
     def _verdicts(self, result: Frame, gpu: int, width: int) -> list[Row]:
         found = result.judgement.verdicts if result.judgement is not None else ()

@@ -1,0 +1,89 @@
+"""A line over time with its band, drawn by plotext as on the page, in the colours of load."""
+
+from collections.abc import Sequence
+
+from gssr.arrays import Floats
+from gssr.model.live.frame import Frame
+from gssr.render import clock
+from gssr.render.clock import Tick
+from gssr.render.glyphs import Glyphs
+from gssr.render.roles import RAMP, Role, Row, Span
+from gssr.render.scale import metric_of, scale_text
+from gssr.tui.axis import full_scale, y_label
+from gssr.tui.shared.timed import Cells, cells_of, in_cells
+
+GUTTER = 4
+"""Cells left of the axis, where nothing else says so."""
+_TIMED = 4
+"""Rows from which the times stand under the chart."""
+TALL = 9
+"""Rows from which a quarter of the scale has a label of its own."""
+
+
+def chart_cells(result: Frame, width: int, gutter: int = GUTTER) -> Cells:
+    """The cells of time right of a chart's axis."""
+    return cells_of(result, max(width - gutter - 1, 1))
+
+
+def scale_labels(full: float, name: str, height: int, gutter: int = GUTTER) -> list[str]:
+    """Label the scale of a metric from 0 to ``full``, as finely as a chart is high; the topmost has the unit if it fits."""
+    steps = (0.0, 0.25, 0.5, 0.75, 1.0) if height >= TALL else (0.0, 0.5, 1.0) if height >= 3 else (0.0, 1.0)
+    labels = [y_label(step, full, name) for step in steps]
+    whole = scale_text(metric_of(name), full)
+    return [*labels[:-1], whole if len(whole) <= gutter else labels[-1]]
+
+
+def metric_band(
+    result: Frame, line: Floats, low: Floats, high: Floats, width: int, height: int, glyphs: Glyphs, gutter: int = GUTTER,
+    timed_from: int = _TIMED,
+) -> list[Row]:  # fmt: skip
+    """Draw values of the grid's metric [columns of the grid] on its full scale."""
+    full, name = full_scale(result, result.grid.metric), result.grid.metric
+    labels = scale_labels(full, name, height - 2 * (height >= timed_from), gutter)
+    values = (line / full, low / full, high / full)
+    return draw_band(result, values, labels, line / full, width, height, glyphs, gutter, timed_from)
+
+
+def draw_band(
+    result: Frame, values: tuple[Floats, Floats, Floats], labels: Sequence[str], loads: Floats, width: int, height: int,
+    glyphs: Glyphs, gutter: int = GUTTER, timed_from: int = _TIMED,
+) -> list[Row]:  # fmt: skip
+    """Draw a line and the low and the high end of its band, all as fractions of the axis, in the colours of ``loads``
+    [columns of the grid each]. From ``timed_from`` rows on the times stand below it; none of it where there is no room."""
+    from gssr.report.plotext_chart import band_chart  # takes a tenth of a second to import
+
+    is_timed = height >= timed_from
+    tall = height - 2 * is_timed
+    if tall < 2:
+        return []
+    cells = chart_cells(result, width, gutter)
+    line, low, high, loads = (in_cells(result, each, cells) for each in (*values, loads))
+    rows = band_chart(line, low, high, labels, _ticks(result, cells) if is_timed else (), gutter, tall, glyphs)
+    return [_in_colours_of_load(row, loads.tolist(), gutter + 1) for row in rows[:height]]
+
+
+def _ticks(result: Frame, cells: Cells) -> list[Tick]:
+    """Times at cells, since the run's first sample; while it rolls, how long ago."""
+    zero = cells.end if cells.rolls else result.first if result.since is None else result.since
+    span = max(cells.end - cells.start, 1e-9)
+    found = clock.ticks(cells.start - zero, cells.end - zero, cells.n)
+    ticks = [Tick((tick.at + zero - cells.start) / span * (cells.n - 1), tick.label) for tick in found]
+    return [*(tick for tick in ticks if tick.at < cells.n - 4), Tick(cells.n - 2.0, "now")] if cells.rolls else ticks
+
+
+def _in_colours_of_load(row: Row, loads: list[float], axis: int) -> Row:
+    """Give each cell of the line the colour of its load; ``axis``: cells before the first."""
+    spans: list[Span] = []
+    at = 0
+    for span in row:
+        for offset, char in enumerate(span.text):
+            role: Role = span.role
+            if role == "series":
+                load = loads[min(max(at + offset - axis, 0), len(loads) - 1)]
+                role = RAMP[min(max(int(load * len(RAMP)), 0), len(RAMP) - 1) if load == load else 0]
+            if spans and spans[-1].role == role:
+                spans[-1] = Span(spans[-1].text + char, role)
+            else:
+                spans.append(Span(char, role))
+        at += len(span.text)
+    return tuple(spans)
