@@ -19,7 +19,7 @@ from gssr.tui.job.verdict_cards import VerdictCard
 from gssr.tui.shared.line_table import LineTable
 from gssr.tui.shared.tabs import TABS
 from gssr.tui.time.pane import TimePane
-from gssr.tui.time.timeline import Timeline
+from gssr.tui.time.timeline import TimePanel
 from gssr.tui.time.trace_lanes import TraceLanes
 from gssr.tui.time.trace_lines import TraceLines
 from gssr.tui.time.trace_rows import TraceRows
@@ -39,7 +39,7 @@ WHERE: tuple[tuple[str, tuple[type[LiveScreen] | type[Widget], ...]], ...] = (
     ("A card on Job", (VerdictCard,)),
     ("Every table", (LineTable,)),
     ("GPUs", (GpusPane, GpuTable, NodeTable)),
-    ("Time: the panels over one axis", (TimePane, Timeline)),
+    ("Time: the panels over one axis", (TimePane, TimePanel)),
     ("Time, of a trace", (TraceRows, TraceLines, TraceLanes)),
     ("Balance: the bars", (GpuBars,)),
     ("Why: the cards", (Causes,)),

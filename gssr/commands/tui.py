@@ -37,7 +37,7 @@ def show(beside: "ScreenArguments") -> int:
     from gssr.profile.screen import DRAWN, OVER, REQUESTS, USED
     from gssr.profile.terminal import SavedModes
     from gssr.render.glyphs import glyphs
-    from gssr.tui.beside_job import Job, JobScreen
+    from gssr.tui.beside_job import JobScreen, WatchedJob
 
     modes = SavedModes()
 
@@ -54,7 +54,7 @@ def show(beside: "ScreenArguments") -> int:
             pass  # it has gone
 
     said = (lambda: tell(DRAWN), lambda: tell(OVER), lambda: tell(USED))
-    job = Job(beside.log, beside.log_start, beside.notices, *said, REQUESTS, tell, leave)
+    job = WatchedJob(beside.log, beside.log_start, beside.notices, *said, REQUESTS, tell, leave)
     watch = Watch(beside.recording, beside.run_id)
     table, wrong = TABLE, ""
     try:

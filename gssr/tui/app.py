@@ -41,7 +41,6 @@ from gssr.render.verdicts import naming
 from gssr.store.output_file import access_of
 from gssr.store.read.open import log_of
 from gssr.tui.ascii_filter import AsciiFilter
-from gssr.tui.axis import seconds_text
 from gssr.tui.keys import key
 from gssr.tui.moves import MOVES, go_to, measured, of_metric, played
 from gssr.tui.order import only_of, parse_filter
@@ -52,6 +51,7 @@ from gssr.tui.shared.output_pane import OutputPane
 from gssr.tui.shared.pane import ScreenPane
 from gssr.tui.shared.panel import Words
 from gssr.tui.shared.tabs import TABS
+from gssr.tui.shared.times import seconds_text
 from gssr.tui.shared.top_bar import TopBar
 from gssr.tui.steady_order import SteadyOrders
 from gssr.tui.themes import DEFAULT, FEW_COLOURS, MARKED_WITHOUT_COLOURS, NO_COLOURS, THEMES, Palette

@@ -19,7 +19,7 @@ from gssr.tui.output import LogFile
 from gssr.tui.shared.panel import Words
 
 
-class Job(NamedTuple):
+class WatchedJob(NamedTuple):
     """What the job prints is in ``log``, from the byte ``log_start`` on. At the descriptor ``notices`` lines for the user
     arrive; its end means that nobody watches over the job any more: ``leave`` is called then, and does not come back.
     ``drawn`` is called once something is drawn, ``over`` once the end of the run is, and ``used`` at each key since.
@@ -40,7 +40,7 @@ class JobScreen(LiveScreen):
     """The live screen on the recording of ``job``."""
 
     def __init__(
-        self, job: Job, watch: Watch, glyphs: Glyphs, hz: float, colors: int, theme: str = "",
+        self, job: WatchedJob, watch: Watch, glyphs: Glyphs, hz: float, colors: int, theme: str = "",
         table: RuleTable = TABLE,
     ) -> None:  # fmt: skip
         super().__init__([watch], glyphs, hz, colors, theme, table)

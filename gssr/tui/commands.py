@@ -18,7 +18,7 @@ _MOST = 50
 """So many GPUs, and so many nodes, are found at most."""
 
 
-class Found(NamedTuple):
+class PaletteCommand(NamedTuple):
     """A command: its name, what it does, and the call that does it."""
 
     name: str
@@ -45,13 +45,13 @@ class Everything(Provider):
             if score > 0:
                 yield Hit(score, matcher.highlight(found.name), found.call, help=found.help)
 
-    def _actions(self) -> Iterator[Found]:
+    def _actions(self) -> Iterator[PaletteCommand]:
         """Everything that has a key."""
         for binding in type(self.app).BINDINGS:
             if binding.action != "command_palette" and self.app.check_action(binding.action, ()):  # type: ignore[union-attr]
-                yield Found(binding.description, binding.tooltip, partial(self.app.run_action, binding.action))  # type: ignore[union-attr]
+                yield PaletteCommand(binding.description, binding.tooltip, partial(self.app.run_action, binding.action))  # type: ignore[union-attr]
 
-    def _displays(self) -> Iterator[Found]:
+    def _displays(self) -> Iterator[PaletteCommand]:
         """Of a trace the displays that Vampir has."""
         scene = self.app.scene()
         if scene is None or scene.frame.part is None:
@@ -60,7 +60,7 @@ class Everything(Provider):
         tables = pane.offered if pane.is_ready else {}
         for display in DISPLAYS:
             if not display.table or display.table in tables or not tables:
-                yield Found(display.name, display.about, partial(self._show_display, display))
+                yield PaletteCommand(display.name, display.about, partial(self._show_display, display))
 
     def _show_display(self, display: Display) -> None:
         view = self.app.view
@@ -70,18 +70,18 @@ class Everything(Provider):
             pane = self.app.pane_of(display.screen)
             self.app.call_when_ready(display.screen, partial(pane.want, display.table))
 
-    def _metrics(self) -> Iterator[Found]:
+    def _metrics(self) -> Iterator[PaletteCommand]:
         scene = self.app.scene()
         for name in measured(scene) if scene else ():
             metric = metric_of(name)
-            yield Found(f"Metric {metric.label}", metric.meaning, partial(self._show_metric, name))
+            yield PaletteCommand(f"Metric {metric.label}", metric.meaning, partial(self._show_metric, name))
 
     def _show_metric(self, name: str) -> None:
         scene = self.app.scene()
         if scene is not None:
             self.app.change_view(of_metric(scene, name))
 
-    def _places(self, query: str) -> Iterator[Found]:
+    def _places(self, query: str) -> Iterator[PaletteCommand]:
         scene = self.app.scene()
         if scene is None:
             return
@@ -89,12 +89,12 @@ class Everything(Provider):
         fits = (at for at, node in enumerate(frame.nodes) if all(word in f"node {node}".lower() for word in words))
         for at in islice(fits, _MOST):
             gpus = tuple(frame.on_node(at).tolist())
-            yield Found(
+            yield PaletteCommand(
                 f"Node {clean(frame.nodes[at])}", "look at its GPUs alone", partial(self._select, gpus, frame.nodes[at])
             )
         named = ((gpu, frame.place(gpu)) for gpu in range(frame.n_gpus))
         for gpu, name in islice(((gpu, n) for gpu, n in named if all(w in f"gpu {n}".lower() for w in words)), _MOST):
-            yield Found(f"{frame.noun} {clean(name)}", "go to it", partial(self._point, gpu))
+            yield PaletteCommand(f"{frame.noun} {clean(name)}", "go to it", partial(self._point, gpu))
 
     def _select(self, gpus: tuple[int, ...], name: str) -> None:
         view = self.app.view
@@ -103,9 +103,9 @@ class Everything(Provider):
     def _point(self, gpu: int) -> None:
         self.app.go_to_screen(replace(self.app.view, screen="gpus"), gpu)
 
-    def _verdicts(self) -> Iterator[Found]:
+    def _verdicts(self) -> Iterator[PaletteCommand]:
         scene = self.app.scene()
         found = scene.frame.judgement if scene else None
         for number, verdict in enumerate(found.verdicts if found else ()):
             view = replace(self.app.view, screen="why", row=number, note=number)
-            yield Found(clean(verdict.title), verdict.severity, partial(self.app.go_to_screen, view))
+            yield PaletteCommand(clean(verdict.title), verdict.severity, partial(self.app.go_to_screen, view))

@@ -29,7 +29,7 @@ from gssr.traces.timeline import BUSY, Kind
 from gssr.tui.app import LiveScreen
 from gssr.tui.time.wall import TimeWall
 from gssr.tui.view import View
-from gssr.tui.why.around import Around
+from gssr.tui.why.around import OpenAround
 from tests.fakes.traces.beside import ITEM, NS, SCORED, START, Truth
 from tests.looking import live_screen, seen, until, work
 
@@ -288,7 +288,7 @@ def test_a_dip_has_its_cause(folder: Path) -> None:
 
     async def steps(pilot: Pilot[int]) -> None:
         frame = await all_there(app, pilot)
-        around = app.query_one(Around)
+        around = app.query_one(OpenAround)
 
         def said() -> str:
             return "\n".join(map(text_of, around.rows(app.results[0], 120, 20)))

@@ -14,7 +14,6 @@ from gssr.backends.synthetic.bulk import BulkRequest, generate
 from gssr.model.live.watch import Watch
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.tui.app import LiveScreen
-from gssr.tui.axis import width_text
 from gssr.tui.dialogs.choose import ChooseOne
 from gssr.tui.gpus.columns import MEAN, NAME
 from gssr.tui.gpus.inspector import Inspector
@@ -22,6 +21,7 @@ from gssr.tui.gpus.table import GpuTable
 from gssr.tui.job.space_average import SpaceAverage
 from gssr.tui.job.verdict_cards import VerdictCard
 from gssr.tui.shared.tabs import TABS
+from gssr.tui.shared.times import width_text
 from gssr.tui.shared.wall import Wall
 from gssr.tui.time.wall import TimeWall
 from tests.looking import live_screen, seen, until, work

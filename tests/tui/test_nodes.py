@@ -21,9 +21,9 @@ from gssr.render.glyphs import UTF8
 from gssr.store.format.schema import TABLES
 from gssr.store.write.writer import Writer
 from gssr.tui.app import LiveScreen
-from gssr.tui.axis import full_scale
 from gssr.tui.judge import asked_of
 from gssr.tui.moves import MOVES, measured, of_metric
+from gssr.tui.shared.scales import full_scale
 from gssr.tui.view import Scene, ScreenName, View
 from tests.looking import live_screen, looked_at, seen, until, work
 

@@ -19,9 +19,9 @@ from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.scale import prefixed
 from gssr.traces.timeline import Kind, Timeline
 from gssr.tui.app import LiveScreen
-from gssr.tui.time.axis import TimeAxis
 from gssr.tui.time.box import Box
 from gssr.tui.time.details import Details, names_in
+from gssr.tui.time.event_axis import EventAxis
 from gssr.tui.time.stacked import states_at
 from gssr.tui.time.states import States
 from gssr.tui.time.trace_lanes import TraceLanes
@@ -70,7 +70,7 @@ def test_keys_zoom_pan_and_scrub_and_esc_lets_go(recording: str) -> None:
         assert app.view.end < begin
         await pilot.press("right", "right", "left")
         await until(pilot, lambda: app.results[0].query.cursor is not None)
-        assert "cursor at" in str(app.query_one(TimeAxis).border_title)
+        assert "cursor at" in str(app.query_one(EventAxis).border_title)
         assert "all metrics at" in seen(app)
         await pilot.press("s", "s", "s", "s")
         assert app.view.span is None
@@ -167,7 +167,7 @@ def test_events_are_flags_with_their_text(recording: str, tmp_path: Path) -> Non
 
     async def steps(pilot: Pilot[int]) -> None:
         await to_time(app, pilot)
-        axis = app.query_one(TimeAxis)
+        axis = app.query_one(EventAxis)
         lines = [axis.render_line(y).text for y in range(axis.content_size.height)]
         flags = next(line for line in lines if "epoch 2" in line)
         cells = axis.cells_in_sight(app.results[0])

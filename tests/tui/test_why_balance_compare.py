@@ -29,7 +29,7 @@ from gssr.tui.gpus.nodes import NodeTable
 from gssr.tui.gpus.table import GpuTable
 from gssr.tui.steady_order import SteadyOrders
 from gssr.tui.view import Scene, View
-from gssr.tui.why.account import Account, items_of
+from gssr.tui.why.account import AccountTree, items_of
 from gssr.tui.why.causes import Cause, Causes, command_of
 from tests import looking
 from tests.looking import seen, until
@@ -98,7 +98,7 @@ def test_the_account_is_a_tree_that_opens_to_gpus(plants: dict[str, str]) -> Non
     async def steps(pilot: Pilot[int], app: LiveScreen) -> None:
         await pilot.press("5")
         await until(pilot, lambda: "GPU-h" in seen(app))
-        account = app.query_one(Account)
+        account = app.query_one(AccountTree)
         text = seen(app)
         assert "±" in text and "computes on tensor cores" in text and "nid000002:1  " not in text
         account.focus()

@@ -16,11 +16,11 @@ from gssr.render.cells import cell_width, clean, fit
 from gssr.render.columns import length
 from gssr.render.roles import Row, Span
 from gssr.render.scale import count, metric_of, number, quantity
-from gssr.tui.axis import full_scale
 from gssr.tui.keys import key
 from gssr.tui.shared.history import history_rows
 from gssr.tui.shared.messages import Opened
 from gssr.tui.shared.panel import Panel
+from gssr.tui.shared.scales import full_scale
 from gssr.tui.steady_order import SteadyOrders
 from gssr.tui.view import View
 

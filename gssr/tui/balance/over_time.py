@@ -6,9 +6,9 @@ from gssr.model.live.attention import imbalance_of
 from gssr.model.live.frame import Frame
 from gssr.render.roles import Row, Span
 from gssr.render.scale import percent
-from gssr.tui.axis import at_text, width_text
 from gssr.tui.shared.band_chart import chart_cells, draw_band
 from gssr.tui.shared.panel import RowsPanel
+from gssr.tui.shared.times import at_text, width_text
 from gssr.tui.view import View
 
 _LABELS = ("0 %", "50 %", "100%")

@@ -5,9 +5,9 @@ from gssr.model.live.frame import Frame
 from gssr.render.cells import flow, wrap
 from gssr.render.roles import Row, text_of
 from gssr.render.scale import metric_of
-from gssr.tui.axis import window_text
 from gssr.tui.balance.words import costs, facts, reads_as
 from gssr.tui.shared.panel import RowsPanel
+from gssr.tui.shared.times import window_text
 from gssr.tui.view import Scene, View
 
 

@@ -17,8 +17,9 @@ from gssr.render.cells import cell_width, clean, clip, fit, flow, pad
 from gssr.render.columns import bar
 from gssr.render.roles import Row, Span
 from gssr.render.scale import UNKNOWN, count, fixed, metric_of, number, percent, quantity, signed
-from gssr.tui.axis import at_text, full_scale
 from gssr.tui.judge import not_judged
+from gssr.tui.shared.scales import full_scale
+from gssr.tui.shared.times import at_text
 from gssr.tui.view import Scene
 
 ROTATES_IN, ROTATES_FEWEST = 0.2, 3

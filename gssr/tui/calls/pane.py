@@ -13,7 +13,6 @@ from textual.widgets import Input, Static, Tab, Tabs
 from gssr.metrics import OF_NAME
 from gssr.model.live.frame import Frame, Query
 from gssr.render.cells import clean
-from gssr.tui.axis import window_text
 from gssr.tui.calls.matrix import MessageMatrix
 from gssr.tui.calls.table import CallTable
 from gssr.tui.calls.tables import ABOUT, LEVELS, MATRICES, TITLES, Values, tables_of
@@ -21,6 +20,7 @@ from gssr.tui.calls.tree import CallPlaces, CallTreeTable
 from gssr.tui.keys import key
 from gssr.tui.shared.messages import Opened, Pointed
 from gssr.tui.shared.pane import ScreenPane
+from gssr.tui.shared.times import window_text
 from gssr.tui.view import View
 
 _TREE = "calltree"

@@ -44,7 +44,7 @@ _WHOLE = 0.9995
 """A share from here on is 100 %, without a decimal."""
 
 
-class Column(NamedTuple):
+class CallColumn(NamedTuple):
     """A column: ``key`` of the table's; from so many cells of width on it is shown."""
 
     key: str
@@ -54,23 +54,23 @@ class Column(NamedTuple):
 
 
 COLUMNS = (
-    Column("total_ns", "total", "the time of all of them together"),
-    Column("exclusive_ns", "own", "the time without what it calls"),
-    Column("inclusive_ns", "with calls", "the time with what it calls", 70),
-    Column("share", "share", "of the sum of all totals in this table"),
-    Column("count", "count", "how often"),
-    Column("mean_ns", "mean", "the mean length", 70),
-    Column("median_ns", "median", "half are shorter", 110),
-    Column("min_ns", "min", "the shortest", 120),
-    Column("max_ns", "max", "the longest", 90),
-    Column("std_ns", "std", "standard deviation of the lengths", 140),
-    Column("gpu_ns", "GPU time", "how long the work took that was launched in them", 80),
-    Column("wait_ns", "waiting", "how long those that came early waited for the last"),
-    Column("sent", "sent", "bytes sent", 80),
-    Column("received", "received", "bytes received", 100),
-    Column("bytes", "bytes", "bytes together", 80),
-    Column("imbalance", "imbalance", "how much longer the slowest rank takes than the mean", 80),
-    Column("name", "name", "what it is called"),
+    CallColumn("total_ns", "total", "the time of all of them together"),
+    CallColumn("exclusive_ns", "own", "the time without what it calls"),
+    CallColumn("inclusive_ns", "with calls", "the time with what it calls", 70),
+    CallColumn("share", "share", "of the sum of all totals in this table"),
+    CallColumn("count", "count", "how often"),
+    CallColumn("mean_ns", "mean", "the mean length", 70),
+    CallColumn("median_ns", "median", "half are shorter", 110),
+    CallColumn("min_ns", "min", "the shortest", 120),
+    CallColumn("max_ns", "max", "the longest", 90),
+    CallColumn("std_ns", "std", "standard deviation of the lengths", 140),
+    CallColumn("gpu_ns", "GPU time", "how long the work took that was launched in them", 80),
+    CallColumn("wait_ns", "waiting", "how long those that came early waited for the last"),
+    CallColumn("sent", "sent", "bytes sent", 80),
+    CallColumn("received", "received", "bytes received", 100),
+    CallColumn("bytes", "bytes", "bytes together", 80),
+    CallColumn("imbalance", "imbalance", "how much longer the slowest rank takes than the mean", 80),
+    CallColumn("name", "name", "what it is called"),
 )
 
 
@@ -102,7 +102,7 @@ def tables_of(analysis: TraceAnalysis) -> dict[str, Values]:
     return found
 
 
-def columns_of(values: Values, width: int) -> list[Column]:
+def columns_of(values: Values, width: int) -> list[CallColumn]:
     """The columns that a table has, and that fit."""
     return [each for each in COLUMNS if each.key in values and width >= each.least]
 

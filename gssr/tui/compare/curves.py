@@ -9,9 +9,9 @@ from gssr.render.clock import Tick
 from gssr.render.columns import columns
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import metric_of
-from gssr.tui.axis import full_scale
 from gssr.tui.shared.band_chart import GUTTER, scale_labels
 from gssr.tui.shared.panel import RowsPanel
+from gssr.tui.shared.scales import full_scale
 from gssr.tui.view import View
 
 _LOOKS: tuple[tuple[str, Role], ...] = (("A", "neutral"), ("B", "outlier"))

@@ -7,7 +7,7 @@ from gssr.model.live.frame import Frame
 from gssr.render.cells import fit
 from gssr.render.glyphs import in_ascii
 from gssr.render.roles import Role
-from gssr.tui.compare.effects import Effect, Outcome, effects
+from gssr.tui.compare.effects import Outcome, RunDifference, effects
 from gssr.tui.shared.panel import Drawing
 
 _LOOKS: dict[Outcome, tuple[str, Role]] = {
@@ -46,7 +46,7 @@ class EffectTable(Drawing, DataTable[Text]):  # type: ignore[misc] # app is narr
             self.add_row(*self._cells(effect, name))
         self.move_cursor(row=row)
 
-    def _cells(self, effect: Effect, name: int) -> list[Text]:
+    def _cells(self, effect: RunDifference, name: int) -> list[Text]:
         word, role = _LOOKS[effect.outcome]
         style = self.palette.style(role)
         label = fit(effect.name, name, self.glyphs.ellipsis)

@@ -15,7 +15,8 @@ from gssr.render.clock import duration, exact
 from gssr.render.function_names import distinct_names
 from gssr.render.scale import energy as energy_text
 from gssr.render.scale import fixed, metric_of, percent, quantity, signed
-from gssr.tui.axis import full_scale, lasting
+from gssr.tui.shared.scales import full_scale
+from gssr.tui.shared.times import length_text
 
 Outcome = Literal["better", "worse", "same", "more", "less", "unknown"]
 """Of B, against A; "same": within noise; "more" and "less" where it depends on the job which is better."""
@@ -26,7 +27,7 @@ _LEAST_POINTS = 0.02
 _MOST_SAID, _SAID_FROM = 2, 0.01
 
 
-class Effect(NamedTuple):
+class RunDifference(NamedTuple):
     """One number of both runs in words, the change, and what it means; ``weight`` sorts: the change as a share."""
 
     name: str
@@ -37,7 +38,7 @@ class Effect(NamedTuple):
     weight: float
 
 
-def effects(one: Frame, other: Frame) -> list[Effect]:
+def effects(one: Frame, other: Frame) -> list[RunDifference]:
     """All that can be told of both: what is better or worse first, and each by its size."""
     found = [*_totals(one, other), *map(_of_category, _changes(one, other)), *_metrics(one, other), *_names(one, other)]
     known = [effect for effect in found if effect is not None]
@@ -126,23 +127,23 @@ def _relative(a: float | None, b: float | None) -> tuple[str, float]:
     return f"{signed(100 * (b - a) / abs(a), 1)} %", abs(b - a) / abs(a)
 
 
-def _totals(one: Frame, other: Frame) -> list[Effect]:
+def _totals(one: Frame, other: Frame) -> list[RunDifference]:
     times = seconds(one), seconds(other)
     noise = None if one.is_live or other.is_live else LEAST_TOTAL_SHARE
-    found: list[Effect] = []
+    found: list[RunDifference] = []
 
     def total(name: str, key: str, a: float | None, b: float | None, texts: tuple[str, str]) -> None:
         change, weight = _relative(a, b)
         least = None if noise is None or a is None else noise * abs(a)
-        found.append(Effect(name, *texts, change, _judged(key, a, b, least), weight))
+        found.append(RunDifference(name, *texts, change, _judged(key, a, b, least), weight))
 
-    total("duration", "duration_s", *times, (lasting(one, times[0]), lasting(other, times[1])))
+    total("duration", "duration_s", *times, (length_text(one, times[0]), length_text(other, times[1])))
     uneven = [_imbalance(frame) for frame in (one, other)]
     if None not in uneven:
         a, b = uneven[0] or 0.0, uneven[1] or 0.0
         points = f"{signed(100 * (b - a), 1)} points"
         found.append(
-            Effect(
+            RunDifference(
                 f"imbalance, {metric_of(one.grid.metric).label}",
                 percent(a),
                 percent(b),
@@ -161,7 +162,7 @@ def _totals(one: Frame, other: Frame) -> list[Effect]:
     if None not in scores and _same_job(one, other):
         a, b = scores[0] or 0.0, scores[1] or 0.0
         outcome = _judged("score", a, b, max(LEAST_POINTS, 0.01))
-        found.append(Effect("score", fixed(a, 3), fixed(b, 3), signed(b - a, 3), outcome, abs(b - a)))
+        found.append(RunDifference("score", fixed(a, 3), fixed(b, 3), signed(b - a, 3), outcome, abs(b - a)))
     return found
 
 
@@ -174,7 +175,7 @@ def _joules(joules: float | None) -> str:
     return "-" if joules is None else energy_text(joules).split(" (")[0]
 
 
-def _of_category(change: CategoryChange) -> Effect | None:
+def _of_category(change: CategoryChange) -> RunDifference | None:
     """A share of the GPU time: less of a loss is better."""
     if max(change.before, change.after) < _SAID_FROM:
         return None
@@ -183,12 +184,12 @@ def _of_category(change: CategoryChange) -> Effect | None:
         grew = change.change > 0
         outcome = ("worse" if grew else "better") if change.category.is_loss else "more" if grew else "less"
     points = f"{signed(100 * change.change, 1)} points"
-    return Effect(
+    return RunDifference(
         change.category.label, percent(change.before), percent(change.after), points, outcome, abs(change.change)
     )
 
 
-def _metrics(one: Frame, other: Frame) -> list[Effect]:
+def _metrics(one: Frame, other: Frame) -> list[RunDifference]:
     """The metrics that either was measured for."""
     means = one.window.overall(), other.window.overall()
     found = []
@@ -198,11 +199,11 @@ def _metrics(one: Frame, other: Frame) -> list[Effect]:
         change, _ = _relative(a, b)
         weight = 0.0 if a is None or b is None or full <= 0 else abs(b - a) / full
         outcome = _judged("", a, b, _LEAST_POINTS * full)
-        found.append(Effect(metric.label, quantity(a, metric), quantity(b, metric), change, outcome, weight))
+        found.append(RunDifference(metric.label, quantity(a, metric), quantity(b, metric), change, outcome, weight))
     return found
 
 
-def _names(one: Frame, other: Frame) -> list[Effect]:
+def _names(one: Frame, other: Frame) -> list[RunDifference]:
     """Of two traces the names whose time differs most, those that only one of them has among them: time and number."""
     analyses = [frame.part.analysis for frame in (one, other) if frame.part and frame.part.analysis]
     if len(analyses) < 2:
@@ -221,7 +222,7 @@ def _names(one: Frame, other: Frame) -> list[Effect]:
         outcome: Outcome = "same" if each.a.n and each.b.n and relative <= LEAST_TOTAL_SHARE else (
             "more" if each.difference_ns > 0 else "less"
         )  # fmt: skip
-        found.append(Effect(name, said(each.a), said(each.b), text, outcome, abs(each.difference_ns) / all_ns))
+        found.append(RunDifference(name, said(each.a), said(each.b), text, outcome, abs(each.difference_ns) / all_ns))
     return found
 
 

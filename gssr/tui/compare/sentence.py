@@ -6,9 +6,9 @@ from gssr.render.cells import clean, fit, wrap
 from gssr.render.glyphs import in_ascii
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import count
-from gssr.tui.axis import lasting
 from gssr.tui.compare.effects import name_of, outcome_of_sentence, sentence
 from gssr.tui.shared.panel import RowsPanel
+from gssr.tui.shared.times import length_text
 from gssr.tui.view import View
 
 
@@ -51,7 +51,7 @@ def _who(frame: Frame) -> str:
     noun = "GPU" if frame.part is None else frame.part.level.noun
     words = [
         name, file if file.removesuffix(".d").removesuffix(".sql") != name else "",
-        f"{count(frame.gpus_of_run, noun)} on {count(len(frame.nodes), 'node')}", lasting(frame, seconds(frame)), state,
+        f"{count(frame.gpus_of_run, noun)} on {count(len(frame.nodes), 'node')}", length_text(frame, seconds(frame)), state,
         clean(gpu.name or ""), clean(" ".join(run.command)) if run else "",
     ]  # fmt: skip
     return ", ".join(word for word in words if word)

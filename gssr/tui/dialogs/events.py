@@ -10,8 +10,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from gssr.model.live.frame import Frame
-from gssr.tui.axis import event_text, told
 from gssr.tui.keys import key
+from gssr.tui.shared.times import event_in_words, event_text
 
 _MOST = 500
 
@@ -31,7 +31,7 @@ class Events(ModalScreen[None]):
         text = Text()
         for event in found:
             text.append(f"{event_text(self._result, event.time):>9}  ", "dim")
-            text.append(told(self._result, event) + "\n")
+            text.append(event_in_words(self._result, event) + "\n")
         with VerticalScroll(classes="dialog"):
             yield Static(text if found else "nothing happened")
 

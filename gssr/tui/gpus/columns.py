@@ -11,13 +11,13 @@ from gssr.model.cached import once
 from gssr.model.live.frame import Frame
 from gssr.render.cells import clean
 from gssr.render.scale import NONE, fixed, metric_of, unit_of
-from gssr.tui.axis import full_scale, shown_metrics
 from gssr.tui.order import percentiles
+from gssr.tui.shared.scales import full_scale, shown_metrics
 
 NAME, NOW, MEAN, CLASS, HISTORY = "name", "now", "mean", "class", "history"
 
 
-class Column(NamedTuple):
+class GpuColumn(NamedTuple):
     """``key`` names it for sorting and choosing; ``title`` and ``unit`` stand in the head; ``values`` [n_gpus] are what is
     sorted by (NaN: unknown); ``text`` writes one; ``full`` is what fills its axis, None for no number."""
 
@@ -31,23 +31,23 @@ class Column(NamedTuple):
     help: str = ""
 
 
-def columns_of(result: Frame) -> dict[str, Column]:
+def columns_of(result: Frame) -> dict[str, GpuColumn]:
     """All columns that the result has values for, in the order in which they are shown."""
     return {column.key: column for column in _columns(result)}
 
 
 @once
-def _columns(result: Frame) -> list[Column]:
+def _columns(result: Frame) -> list[GpuColumn]:
     shown = metric_of(result.grid.metric)
     unit = unit_of(shown)
     found = [
-        Column(
+        GpuColumn(
             NAME, result.noun, "", 0, lambda frame: np.arange(frame.n_gpus, dtype=np.float64),
             lambda frame, gpu: clean(frame.place(gpu)), help="node and index of the GPU",
         )
     ]  # fmt: skip
 
-    def number(key: str, title: str, values: Callable[[Frame], Floats], name: str, help: str) -> Column:
+    def number(key: str, title: str, values: Callable[[Frame], Floats], name: str, help: str) -> GpuColumn:
         unit = unit_of(metric_of(name))
         decimals = 0 if unit.name in ("W", "MHz", "GiB", "°C") else 1 if unit.name == "%" else unit.decimals
 
@@ -56,7 +56,7 @@ def _columns(result: Frame) -> list[Column]:
             return NONE if value != value else fixed(value * unit.factor, decimals)
 
         width = max(len(title) + 1 + len(unit.name), 5)
-        return Column(key, title, unit.name, width, values, text, full_scale(result, name), help)
+        return GpuColumn(key, title, unit.name, width, values, text, full_scale(result, name), help)
 
     found.append(number(NOW, "now" if result.is_live else "last", lambda frame: frame.latest, shown.name,
                         f"{shown.label} now"))  # fmt: skip
@@ -64,7 +64,7 @@ def _columns(result: Frame) -> list[Column]:
                         f"{shown.label}, mean of the window"))  # fmt: skip
     if result.part is None:
         found.append(
-            Column(CLASS, "most time", "", 11, _classes, lambda frame, gpu: _class(frame, gpu),
+            GpuColumn(CLASS, "most time", "", 11, _classes, lambda frame, gpu: _class(frame, gpu),
                    help="what most of the GPU's time goes to")
         )  # fmt: skip
     for name in shown_metrics(result):

@@ -8,10 +8,11 @@ from gssr.render.cells import clean, fit, wrap
 from gssr.render.clock import duration
 from gssr.render.roles import Row, Span
 from gssr.render.scale import NONE, UNKNOWN, metric_of, percent, quantity, unit_of
-from gssr.tui.axis import full_scale, seconds_text, shown_metrics
 from gssr.tui.order import processes_on
 from gssr.tui.shared.band_chart import metric_band
 from gssr.tui.shared.panel import RowsPanel
+from gssr.tui.shared.scales import full_scale, shown_metrics
+from gssr.tui.shared.times import seconds_text
 
 _VALUE = 11
 _MOST_CHART, _LEAST_CHART = 12, 4

@@ -11,12 +11,12 @@ from gssr.model.live.attention import attention
 from gssr.model.live.frame import Frame
 from gssr.render.cells import fit
 from gssr.render.roles import Role
-from gssr.tui.axis import age_text
-from gssr.tui.gpus.columns import CLASS, MEAN, NAME, NOW, Column, columns_of, usual
+from gssr.tui.gpus.columns import CLASS, MEAN, NAME, NOW, GpuColumn, columns_of, usual
 from gssr.tui.gpus.history_table import HistoryTable
 from gssr.tui.keys import key
 from gssr.tui.order import passing
 from gssr.tui.shared.line_table import HEAD, MARK, Heading
+from gssr.tui.shared.times import age_text
 from gssr.tui.view import View
 
 _MOST_TALL = 4
@@ -85,7 +85,7 @@ class GpuTable(HistoryTable):
         """Rows that a GPU takes: more than one where all fit."""
         return max(min((self.size.height - HEAD) // max(len(self.order), 1), _MOST_TALL), 1)
 
-    def shown_columns(self) -> list[Column]:
+    def shown_columns(self) -> list[GpuColumn]:
         """List the columns in sight; the one that is sorted by is always among them."""
         if self.result is None:
             return []

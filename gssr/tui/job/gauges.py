@@ -10,8 +10,8 @@ from gssr.render.columns import length
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import RAMP, Role, Row, Span
 from gssr.render.scale import NONE, UNKNOWN, metric_of, quantity
-from gssr.tui.axis import full_scale, shown_metrics
 from gssr.tui.shared.panel import RowsPanel
+from gssr.tui.shared.scales import full_scale, shown_metrics
 from gssr.tui.view import View
 
 _LEAST_BAR = 6

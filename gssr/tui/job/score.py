@@ -13,10 +13,10 @@ from gssr.render.clock import duration
 from gssr.render.columns import columns
 from gssr.render.scale import fixed, metric_of, percent, unit_of
 from gssr.score import CAVEAT, DEFINITION, how_to_measure
-from gssr.tui.axis import lasting, seconds_text
 from gssr.tui.shared.history import history_rows
 from gssr.tui.shared.panel import Drawing, Panel, Words
 from gssr.tui.shared.timed import cells_of, known_from, rolls
+from gssr.tui.shared.times import length_text, seconds_text
 from gssr.tui.view import View
 
 
@@ -71,7 +71,7 @@ class Score(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
         if result.part is not None:
             busy = result.window.overall(gpus).get("busy")
             shown, word = percent(busy).replace(" ", ""), "busy"
-            of = f"of the {result.noun} time,\n{lasting(result, result.last - result.first)}"
+            of = f"of the {result.noun} time,\n{length_text(result, result.last - result.first)}"
         elif score is None:
             known = {name: mean for name, mean in result.recent.overall(gpus).items() if mean is not None}
             best = best_measured(known)

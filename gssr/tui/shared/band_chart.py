@@ -9,7 +9,7 @@ from gssr.render.clock import Tick
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import RAMP, Role, Row, Span
 from gssr.render.scale import metric_of, scale_text
-from gssr.tui.axis import full_scale, y_label
+from gssr.tui.shared.scales import full_scale, y_label
 from gssr.tui.shared.timed import Cells, cells_of, in_cells
 
 GUTTER = 4

@@ -9,7 +9,7 @@ from gssr.render.columns import bar
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import NONE, fixed, metric_of, number, scale_text, signed, unit_of
-from gssr.tui.axis import ORDER
+from gssr.tui.shared.scales import ORDER
 
 _WIDE = 120
 """From so many cells on there are a ratio and a scale."""

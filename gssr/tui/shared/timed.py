@@ -14,7 +14,7 @@ from gssr.render import clock
 from gssr.render.columns import columns
 from gssr.render.roles import Row, Span
 from gssr.render.scale import metric_of, quantity
-from gssr.tui.axis import full_scale
+from gssr.tui.shared.scales import full_scale
 
 
 class Cells(NamedTuple):

@@ -12,9 +12,9 @@ from gssr.render.glyphs import drawable
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import count
 from gssr.store.format.rank_ends import RankEnd, place_of
-from gssr.tui.axis import age_text, is_growing, lasting, window_text
 from gssr.tui.shared.panel import Drawing
 from gssr.tui.shared.timed import rolls
+from gssr.tui.shared.times import age_text, is_growing, length_text, window_text
 from gssr.tui.view import View
 
 _ASCII = str.maketrans("○●◌✗■", ".*ox=")
@@ -92,7 +92,7 @@ def pieces_of(result: Frame, view: View) -> list[Span]:
         pieces.append(Span(_stopped(result), "bad"))
     if result.n_rows:
         elapsed = (result.now if result.following else result.last) - result.first
-        pieces.append(Span(lasting(result, elapsed)))
+        pieces.append(Span(length_text(result, elapsed)))
     if view.speed:
         pieces.append(Span(f"playing {view.speed:g}x", "outlier"))
     elif view.end is not None and result.part is None and (is_growing(result) or round(result.last - view.end)):

@@ -13,11 +13,11 @@ from gssr.model.live.frame import Frame
 from gssr.model.results import over_space
 from gssr.render.cells import clean, fit
 from gssr.render.scale import count, metric_of, number
-from gssr.tui.axis import at_text, width_text
 from gssr.tui.shared.history import history_rows, pair_row
 from gssr.tui.shared.messages import Opened
 from gssr.tui.shared.panel import Panel
 from gssr.tui.shared.timed import Cells, axis_row, cells_of, fractions, in_cells, known_from, value_text
+from gssr.tui.shared.times import at_text, width_text
 from gssr.tui.view import View
 
 MOST_ROWS = 4
@@ -27,7 +27,7 @@ VALUE = 6
 _LEAST_CELLS = 8
 
 
-class Line(NamedTuple):
+class WallLine(NamedTuple):
     """One line of the wall: its name, the positions of its GPUs, and where it begins and how many rows it takes. ``paired``:
     its GPUs, or parts of them, are shown two a row."""
 
@@ -42,7 +42,7 @@ class WallDrawing(NamedTuple):
     """All rows of a wall, its lines, and the time of its cells."""
 
     strips: list[Strip]
-    lines: list[Line]
+    lines: list[WallLine]
     cells: Cells
 
 
@@ -52,32 +52,32 @@ def gpus_shown(result: Frame, view: View) -> Ints:
     return gpus[gpus < result.n_gpus]
 
 
-def lines_of(result: Frame, gpus: Ints, height: int, in_colour: bool) -> list[Line]:
+def lines_of(result: Frame, gpus: Ints, height: int, in_colour: bool) -> list[WallLine]:
     """Choose what the wall's lines are, so that all of these GPUs are within ``height`` rows: GPUs, else the GPUs of a node
     two a row, else nodes, else neighbouring nodes together."""
     n = len(gpus)
     if n <= height:
         size = min(height // max(n, 1), MOST_ROWS)
-        return [Line(result.place(int(gpu)), np.array([gpu]), at * size, size) for at, gpu in enumerate(gpus)]
+        return [WallLine(result.place(int(gpu)), np.array([gpu]), at * size, size) for at, gpu in enumerate(gpus)]
     node_of = result.node_of[gpus]
     numbers = np.unique(node_of).tolist()
     names, nodes = [result.nodes[node] for node in numbers], [gpus[node_of == node] for node in numbers]
     pairs = [-(-len(node) // 2) for node in nodes]
     if in_colour and sum(pairs) <= height and not result.by_node:
         tops = np.concatenate(([0], np.cumsum(pairs)))
-        return [Line(names[at], node, int(tops[at]), pairs[at], True) for at, node in enumerate(nodes)]
+        return [WallLine(names[at], node, int(tops[at]), pairs[at], True) for at, node in enumerate(nodes)]
     together = -(-len(nodes) // max(height, 1)) if len(nodes) > 1 else -(-n // max(height, 1))
     if len(nodes) <= 1:
         parts = [gpus[first : first + together] for first in range(0, n, together)]
-        return [Line(result.place(int(part[0])), part, at, 1) for at, part in enumerate(parts)]
+        return [WallLine(result.place(int(part[0])), part, at, 1) for at, part in enumerate(parts)]
     size = min(height // len(nodes), MOST_ROWS) if together == 1 else 1
     if in_colour and together == 1 and not result.by_node:
-        return [Line(names[at], node, at * size, size, True) for at, node in enumerate(nodes)]
+        return [WallLine(names[at], node, at * size, size, True) for at, node in enumerate(nodes)]
     found = []
     for at, first in enumerate(range(0, len(nodes), together)):
         own = nodes[first : first + together]
         name = names[first] if together == 1 else f"{names[first]} +{len(own) - 1}"
-        found.append(Line(name, np.concatenate(own), at * size, size))
+        found.append(WallLine(name, np.concatenate(own), at * size, size))
     return found
 
 
@@ -86,11 +86,11 @@ def parts_of(members: Ints, n: int) -> list[Ints]:
     return [part for part in np.array_split(members, min(n, len(members))) if len(part)]
 
 
-def lowest_of(result: Frame, gpus: Ints, height: int) -> list[Line]:
+def lowest_of(result: Frame, gpus: Ints, height: int) -> list[WallLine]:
     """The GPUs that do least, a row each."""
     means = result.window.per_gpu(result.grid.metric)[gpus]
     found = gpus[np.argsort(means, kind="stable")[: max(height, 0)]]
-    return [Line(result.place(int(gpu)), np.array([gpu]), at, 1) for at, gpu in enumerate(found)]
+    return [WallLine(result.place(int(gpu)), np.array([gpu]), at, 1) for at, gpu in enumerate(found)]
 
 
 class Wall(Panel):
@@ -175,7 +175,7 @@ class Wall(Panel):
             strips.append(Strip([Segment(" " * (label + VALUE + 2)), *axis]).adjust_cell_length(width))
         return WallDrawing(strips, lines, cells)
 
-    def _rows(self, values: Floats, line: Line, known_from: int) -> list[list[Segment]]:
+    def _rows(self, values: Floats, line: WallLine, known_from: int) -> list[list[Segment]]:
         if not line.paired:
             own = values[line.members]
             mean = own[0] if len(own) == 1 else over_space(own).mean

@@ -14,10 +14,11 @@ from gssr.render.columns import bar
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import NONE, UNKNOWN, metric_of, percent, quantity
 from gssr.traces.timeline import Kind
-from gssr.tui.axis import at_text, full_scale, shown_metrics
 from gssr.tui.shared.panel import RowsPanel
+from gssr.tui.shared.scales import full_scale, shown_metrics
 from gssr.tui.shared.timed import Cells
-from gssr.tui.time.axis import event_at
+from gssr.tui.shared.times import at_text
+from gssr.tui.time.event_axis import event_at
 from gssr.tui.time.timeline import Stretch
 from gssr.tui.time.window import cells_over
 from gssr.tui.trace.cursor import NS, picked

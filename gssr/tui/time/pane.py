@@ -16,10 +16,10 @@ from gssr.tui.keys import key
 from gssr.tui.shared.messages import Opened
 from gssr.tui.shared.pane import ScreenPane
 from gssr.tui.shared.wall import MOST_ROWS, gpus_shown
-from gssr.tui.time.axis import TimeAxis
 from gssr.tui.time.details import Details
+from gssr.tui.time.event_axis import EventAxis
 from gssr.tui.time.states import States
-from gssr.tui.time.timeline import Timeline, columns_in
+from gssr.tui.time.timeline import TimePanel, columns_in
 from gssr.tui.time.trace_lanes import TraceLanes
 from gssr.tui.time.trace_lines import TraceLines
 from gssr.tui.time.tracks import Tracks
@@ -37,7 +37,7 @@ class TimePane(ScreenPane):
     """When was it not used?"""
 
     screen_name = "time"
-    _shown: type[Timeline] | None = None
+    _shown: type[TimePanel] | None = None
     """The kind of timeline that was in sight last."""
     BINDINGS: ClassVar[list[BindingType]] = [
         key(
@@ -58,7 +58,7 @@ class TimePane(ScreenPane):
             yield TraceLanes(id="time-lanes", classes="panel")
             yield States(id="time-states", classes="panel")
             yield Tracks(id="time-tracks", classes="panel")
-            yield TimeAxis(id="time-axis", classes="panel")
+            yield EventAxis(id="time-axis", classes="panel")
             yield Details(id="time-details", classes="panel")
             yield Input(placeholder="a part of a name, or a pattern with * and ?", id="time-search", compact=True)
 
@@ -100,7 +100,7 @@ class TimePane(ScreenPane):
             for panel in (Details, States):
                 for rule in ("height", "max_height"):
                     self.query_one(panel).styles.clear_rule(rule)
-        for widget in (shown, States, Tracks, TimeAxis, Details):
+        for widget in (shown, States, Tracks, EventAxis, Details):
             self.query_one(widget).show(result, view)
         if isinstance(before, TimeWall | TraceLines | TraceLanes) and not isinstance(before, shown):
             self.screen.set_focus(self.query_one(shown))
@@ -122,7 +122,7 @@ class TimePane(ScreenPane):
     def _fit(self, result: Frame) -> None:
         """Give the details the rows that they need, the wall as many whole rows for each GPU as there is room for, and the
         states the rest."""
-        wall, details, axis = self.query_one(TimeWall), self.query_one(Details), self.query_one(TimeAxis)
+        wall, details, axis = self.query_one(TimeWall), self.query_one(Details), self.query_one(EventAxis)
         short = self.screen.has_class("-short")
         details.styles.height = 3 if short else min(Details.rows_needed(result, self.size.width), _MOST_DETAILS) + 1
         tracks = Tracks.rows_of(result)
@@ -136,10 +136,10 @@ class TimePane(ScreenPane):
 
     # What the panels want
 
-    def on_timeline_marked(self, event: Timeline.Marked) -> None:
+    def on_time_panel_marked(self, event: TimePanel.Marked) -> None:
         """Show the stretch on all panels; its table once it is chosen."""
         event.stop()
-        for panel in self.query(Timeline):
+        for panel in self.query(TimePanel):
             panel.marked = event.stretch
             panel.refresh()
         details, result = self.query_one(Details), self._result()
@@ -162,12 +162,12 @@ class TimePane(ScreenPane):
             self._focus_timeline()
             return True
         if details.marked is not None:
-            self.post_message(Timeline.Marked(None))
+            self.post_message(TimePanel.Marked(None))
             return True
         return False
 
     def _focus_timeline(self) -> None:
-        self.screen.set_focus(next(panel for panel in self.query(Timeline) if panel.display))
+        self.screen.set_focus(next(panel for panel in self.query(TimePanel) if panel.display))
 
     def action_level(self) -> None:
         """What the lines are."""

@@ -13,7 +13,7 @@ from gssr.render.scale import percent
 from gssr.tui.judge import not_judged
 from gssr.tui.shared.timed import Cells
 from gssr.tui.time.stacked import stacked
-from gssr.tui.time.timeline import Timeline
+from gssr.tui.time.timeline import TimePanel
 from gssr.tui.trace.states import OF_TRACE, State, of_breakdown
 from gssr.tui.view import View
 
@@ -21,7 +21,7 @@ _LEAST = 0.005
 """A smaller share is not named."""
 
 
-class States(Timeline):
+class States(TimePanel):
     """The strip, and left of it the largest shares: at the cursor, else of the window."""
 
     HELP = "**What the time is for**, column by column, of all together. Vampir calls it *summary timeline*."

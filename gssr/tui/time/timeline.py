@@ -12,10 +12,10 @@ from textual.message import Message
 from textual.strip import Strip
 
 from gssr.model.live.frame import Frame
-from gssr.tui.axis import at_text, width_text
 from gssr.tui.keys import key
 from gssr.tui.shared.panel import Panel
 from gssr.tui.shared.timed import Cells
+from gssr.tui.shared.times import at_text, width_text
 from gssr.tui.time.window import cells_over, framed, panned, scrubbed, zoomed
 from gssr.tui.view import View
 
@@ -38,7 +38,7 @@ def columns_in(width: int) -> int:
     return max(width - _AROUND - gutter_of(width - _AROUND), 1)
 
 
-class Timeline(Panel):
+class TimePanel(Panel):
     """A panel over time. ``marked``: the stretch that is selected, or is being dragged over."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -22,9 +22,9 @@ from gssr.render.cells import fit
 from gssr.render.columns import columns
 from gssr.render.scale import count, metric_of, number, unit_of
 from gssr.render.shares import most_of
-from gssr.tui.axis import full_scale
 from gssr.tui.keys import key
 from gssr.tui.shared.history import history_rows
+from gssr.tui.shared.scales import full_scale
 from gssr.tui.shared.timed import Cells
 from gssr.tui.time.box import Box
 from gssr.tui.time.stacked import stacked

@@ -16,7 +16,7 @@ from gssr.render.scale import count
 from gssr.tui.keys import key
 from gssr.tui.shared.timed import Cells
 from gssr.tui.time.box import Box
-from gssr.tui.time.timeline import Timeline
+from gssr.tui.time.timeline import TimePanel
 from gssr.tui.trace.cursor import NS
 from gssr.tui.trace.flows import MOST_FLOWS, Flow
 from gssr.tui.view import PAGE, View, moved
@@ -30,7 +30,7 @@ class Sight(NamedTuple):
     top: int
 
 
-class TraceRows(Timeline):
+class TraceRows(TimePanel):
     """Rows of a trace over time. A subclass says how many there are, and draws them."""
 
     MOST_TALL = 1

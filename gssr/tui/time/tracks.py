@@ -16,7 +16,7 @@ from gssr.render.clock import duration
 from gssr.render.columns import columns
 from gssr.render.scale import UNITS, metric_of, percent, prefixed
 from gssr.tui.shared.timed import Cells
-from gssr.tui.time.timeline import Timeline
+from gssr.tui.time.timeline import TimePanel
 from gssr.tui.view import View
 
 _PHASE_ROLES = {
@@ -36,7 +36,7 @@ class TrackRow(NamedTuple):
     cells: list[Segment]
 
 
-class Tracks(Timeline):
+class Tracks(TimePanel):
     """The rows that there are."""
 
     def show(self, result: Frame, view: View) -> None:

@@ -7,10 +7,10 @@ from gssr.model.live.frame import Frame
 from gssr.render.scale import metric_of
 from gssr.tui.shared.messages import Opened
 from gssr.tui.shared.wall import VALUE, Wall
-from gssr.tui.time.timeline import Timeline
+from gssr.tui.time.timeline import TimePanel
 
 
-class TimeWall(Timeline, Wall):  # type: ignore[misc] # app is narrowed
+class TimeWall(TimePanel, Wall):  # type: ignore[misc] # app is narrowed
     """The wall with a time cursor; a click takes a moment and a GPU, a double click goes to the GPU."""
 
     axis = False

@@ -74,7 +74,7 @@ def items_of(breakdown: Breakdown, result: Frame) -> list[Item]:
     return found
 
 
-class Account(Drawing, Tree[str]):  # type: ignore[misc] # app is narrowed
+class AccountTree(Drawing, Tree[str]):  # type: ignore[misc] # app is narrowed
     """The breakdown of the window's GPU time."""
 
     ALLOW_MAXIMIZE = True

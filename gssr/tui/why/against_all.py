@@ -8,9 +8,10 @@ from gssr.model.verdicts.words import named
 from gssr.render.cells import clean, clip
 from gssr.render.roles import Row
 from gssr.render.scale import count
-from gssr.tui.axis import at_text, full_scale, seconds_text, window_text
 from gssr.tui.shared.pairs import chosen_metrics, metric_row, sizes_for, titles
 from gssr.tui.shared.panel import RowsPanel
+from gssr.tui.shared.scales import full_scale
+from gssr.tui.shared.times import at_text, seconds_text, window_text
 from gssr.tui.view import View
 
 _SIDES = {"gpus": ("these", "all"), "moment": ("moment", "run"), "window": ("window", "run")}

@@ -12,8 +12,8 @@ from gssr.render.function_names import short_name
 from gssr.render.glyphs import in_ascii
 from gssr.render.roles import Row, Span
 from gssr.render.scale import count
-from gssr.tui.axis import GUTTER, at_text, seconds_text, window_text
 from gssr.tui.shared.panel import RowsPanel
+from gssr.tui.shared.times import at_text, seconds_text, window_text
 from gssr.tui.trace.flows import partner
 from gssr.tui.trace.interval import context_rows
 from gssr.tui.view import Scene, View
@@ -22,10 +22,10 @@ _MOST_OPEN = 5
 """Tracks of a trace of which is shown what is open."""
 _MOST_DETAILS, _MOST_GAPS = 3, 8
 """Rows of what its file says of an interval besides, and gaps, at most."""
-_LABEL = GUTTER * 4
+_LABEL = 20
 
 
-class Around(RowsPanel):
+class OpenAround(RowsPanel):
     """Shown where there is a trace."""
 
     def show(self, result: Frame, view: View) -> None:

@@ -11,9 +11,9 @@ from gssr.model.live.frame import Frame, Query
 from gssr.tui.shared.messages import Opened, Pointed
 from gssr.tui.shared.pane import ScreenPane
 from gssr.tui.view import View
-from gssr.tui.why.account import Account
+from gssr.tui.why.account import AccountTree
 from gssr.tui.why.against_all import AgainstAll
-from gssr.tui.why.around import Around
+from gssr.tui.why.around import OpenAround
 from gssr.tui.why.causes import Causes
 
 
@@ -27,9 +27,9 @@ class WhyPane(ScreenPane):
         with Horizontal(id="why-body"):
             yield Causes(id="causes", classes="panel")
             with Vertical(id="why-right"):
-                yield Account(id="account", classes="panel")
+                yield AccountTree(id="account", classes="panel")
                 yield AgainstAll(id="against-all", classes="panel")
-                yield Around(id="around", classes="panel")
+                yield OpenAround(id="around", classes="panel")
 
     def asks(self, query: Query) -> Query:
         """See ScreenPane."""
@@ -37,7 +37,7 @@ class WhyPane(ScreenPane):
 
     def show(self, results: Sequence[Frame], view: View) -> None:
         """See ScreenPane."""
-        for widget in (Causes, Account, AgainstAll, Around):
+        for widget in (Causes, AccountTree, AgainstAll, OpenAround):
             self.query_one(widget).show(results[0], view)  # type: ignore[attr-defined]
 
     @on(Pointed, "#causes")

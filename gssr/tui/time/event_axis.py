@@ -9,9 +9,9 @@ from gssr.render.marks import MarkGrid, blank
 from gssr.render.roles import Row, Span
 from gssr.render.scale import count
 from gssr.store.format.rows import Event
-from gssr.tui.axis import at_text, told
 from gssr.tui.shared.timed import Cells, axis_row
-from gssr.tui.time.timeline import Timeline
+from gssr.tui.shared.times import at_text, event_in_words
+from gssr.tui.time.timeline import TimePanel
 from gssr.tui.view import View
 
 _FLAG, _FLAG_ASCII = "▲", "^"
@@ -21,7 +21,7 @@ _MOST = 500
 """Events that have a flag of their own; of more the first in each column."""
 
 
-class TimeAxis(Timeline):
+class EventAxis(TimePanel):
     """The axis and its flags."""
 
     def show(self, result: Frame, view: View) -> None:
@@ -72,7 +72,7 @@ def flagged(result: Frame, cells: Cells, height: int, ellipsis: str, ascii_only:
     cells_taken = sorted(columns)
     for at, cell in enumerate(cells_taken):
         happened = sorted(columns[cell], key=lambda event: order.get(event.kind, len(order)))
-        texts = {told(result, event): clock.LOOKS.get(event.kind, clock.OTHER)[1] for event in happened}
+        texts = {event_in_words(result, event): clock.LOOKS.get(event.kind, clock.OTHER)[1] for event in happened}
         free = [y for y in range(height) if ends[y] <= cell][: max(height // 2, 1)]
         if not free:
             if box.chars[0, cell] == " ":
@@ -94,6 +94,8 @@ def event_at(result: Frame, cells: Cells, time: float) -> str:
     """What happened in the cell of this time, in words; empty for nothing."""
     cell = cells.at(time)
     said = [
-        f"{at_text(result, event.time)} {told(result, event)}" for at, event in _in_sight(result, cells) if at == cell
+        f"{at_text(result, event.time)} {event_in_words(result, event)}"
+        for at, event in _in_sight(result, cells)
+        if at == cell
     ]
     return "; ".join(said)

@@ -1,41 +1,18 @@
-"""What all screens share in words: the full scale of a metric, times, the window that is looked at, and which metrics are
-shown, the most telling first."""
+"""Times, windows and events in words, as the axis of a screen counts them."""
 
 import math
 
-import numpy as np
-
-from gssr.metrics import OF_NODES, OF_OWN, best_measured
 from gssr.model.cached import once
 from gssr.model.live.frame import Frame
-from gssr.model.statistics.balance import scale_limit
 from gssr.render import clock
 from gssr.render.cells import clean
 from gssr.render.clock import duration, exact
-from gssr.render.scale import fixed, metric_of, nice_above, unit_of
 from gssr.store.format.rows import Event
 
-GUTTER = 5
-"""Cells left of a chart: a label of four, and the axis."""
-
-
-def full_scale(frame: Frame, name: str) -> float:
-    """The value that fills a metric's axis, in its stored unit: the catalogue's or the GPUs' own limit; of nodes'
-    rates a round number above the greatest of the run; where nothing is known one above all means."""
-    limit = scale_limit(frame.gpus, name)
-    if limit:
-        return limit
-    return nice_above(
-        frame.greatest.get(name) or float(np.nanmax(frame.whole.per_gpu(name), initial=0.0)), metric_of(name)
-    )
-
-
-def y_label(fraction: float, full: float, name: str) -> str:
-    """The value at this fraction of the full scale, without its unit: at most four cells."""
-    return fixed(fraction * full * unit_of(metric_of(name)).factor, 0)[:4]
-
-
-_SMALL, _SMALLER = 0.0099, 0.00099
+_LEAST_SECONDS = 0.0099
+"""A shorter time is written in ms."""
+_LEAST_MILLISECONDS = 0.00099
+"""A time of fewer seconds is written in µs."""
 
 
 def seconds_text(seconds: float) -> str:
@@ -43,8 +20,8 @@ def seconds_text(seconds: float) -> str:
     for size, name in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
         if seconds >= size and math.isclose(seconds / size, round(seconds / size)):
             return f"{round(seconds / size)} {name}"
-    if seconds < _SMALL:
-        return f"{seconds * 1e3:g} ms" if seconds >= _SMALLER else f"{seconds * 1e6:g} µs"
+    if seconds < _LEAST_SECONDS:
+        return f"{seconds * 1e3:g} ms" if seconds >= _LEAST_MILLISECONDS else f"{seconds * 1e6:g} µs"
     return f"{seconds:g} s" if seconds < 600 else clock.duration(seconds)
 
 
@@ -87,7 +64,7 @@ def _places(frame: Frame) -> dict[int, str]:
     return {} if gpus.by_node else {gpu.gpu: gpus.place(position) for position, gpu in enumerate(gpus.gpus)}
 
 
-def told(frame: Frame, event: Event) -> str:
+def event_in_words(frame: Frame, event: Event) -> str:
     """An event in words: where, of a GPU which one, and what."""
     where = event.node if event.gpu is None else _places(frame).get(event.gpu, event.node)
     return clean(f"{where}: {clock.told(event)}" if where else clock.told(event))
@@ -98,7 +75,7 @@ def is_whole(frame: Frame) -> bool:
     return frame.window.start <= frame.first and frame.window.end >= frame.last
 
 
-def lasting(frame: Frame, seconds: float) -> str:
+def length_text(frame: Frame, seconds: float) -> str:
     """A length of time, of a trace in three digits."""
     return duration(seconds) if frame.part is None else exact(seconds)
 
@@ -108,29 +85,8 @@ def window_text(frame: Frame) -> str:
     if frame.is_live and frame.query.span is not None:
         return f"last {seconds_text(frame.query.span)}"
     if is_whole(frame) and frame.since is not None:
-        return f"all traced, {lasting(frame, frame.last - frame.first)}"
+        return f"all traced, {length_text(frame, frame.last - frame.first)}"
     if is_whole(frame):
-        return f"whole run, {lasting(frame, frame.last - frame.first)}"
+        return f"whole run, {length_text(frame, frame.last - frame.first)}"
     start, end = max(frame.window.start, frame.first), min(frame.window.end, frame.last)
     return f"{at_text(frame, start)} to {at_text(frame, end)}"
-
-
-ORDER: tuple[str, ...] = (
-    "sm_active", "sm_occupancy", "tensor_active", "flop_active", "dram_active", "power_usage", "memory_used",
-    "pcie_rx_bytes", "nvlink_rx_bytes", "pcie_tx_bytes", "nvlink_tx_bytes", "gr_engine_active", "gpu_utilization",
-    "fp32_active", "fp16_active", "fp64_active", "sm_clock", "temperature", "memory_copy_utilization", "c2c_rx_bytes",
-    "c2c_tx_bytes", "tensor_hmma_active", "integer_active", "memory_temperature", "tensor_imma_active",
-    "tensor_dfma_active",
-)  # fmt: skip
-_BESIDE = ("power_usage", "memory_used", "memory_copy_utilization")
-"""What comes next where another metric stands for SM activity."""
-
-
-def shown_metrics(frame: Frame) -> list[str]:
-    """The metrics that have a bar: those that were measured, the most telling first."""
-    if frame.part is not None:
-        return [name for name in frame.whole.names if ":" not in name or name.startswith(OF_OWN)]
-    measured = frame.whole.measured()
-    first = best_measured(measured)
-    order = ORDER if first in (None, ORDER[0]) else dict.fromkeys((first, *_BESIDE, *ORDER))
-    return [name for name in dict.fromkeys((*order, *OF_NODES)) if name in measured]

@@ -1,0 +1,44 @@
+"""Which metrics a screen shows, and what fills the axis of each."""
+
+import numpy as np
+
+from gssr.metrics import OF_NODES, OF_OWN, best_measured
+from gssr.model.live.frame import Frame
+from gssr.model.statistics.balance import scale_limit
+from gssr.render.scale import fixed, metric_of, nice_above, unit_of
+
+ORDER: tuple[str, ...] = (
+    "sm_active", "sm_occupancy", "tensor_active", "flop_active", "dram_active", "power_usage", "memory_used",
+    "pcie_rx_bytes", "nvlink_rx_bytes", "pcie_tx_bytes", "nvlink_tx_bytes", "gr_engine_active", "gpu_utilization",
+    "fp32_active", "fp16_active", "fp64_active", "sm_clock", "temperature", "memory_copy_utilization", "c2c_rx_bytes",
+    "c2c_tx_bytes", "tensor_hmma_active", "integer_active", "memory_temperature", "tensor_imma_active",
+    "tensor_dfma_active",
+)  # fmt: skip
+_BESIDE = ("power_usage", "memory_used", "memory_copy_utilization")
+"""What comes next where another metric stands for SM activity."""
+
+
+def full_scale(frame: Frame, name: str) -> float:
+    """The value that fills a metric's axis, in its stored unit: the catalogue's or the GPUs' own limit; of nodes'
+    rates a round number above the greatest of the run; where nothing is known one above all means."""
+    limit = scale_limit(frame.gpus, name)
+    if limit:
+        return limit
+    return nice_above(
+        frame.greatest.get(name) or float(np.nanmax(frame.whole.per_gpu(name), initial=0.0)), metric_of(name)
+    )
+
+
+def y_label(fraction: float, full: float, name: str) -> str:
+    """The value at this fraction of the full scale, without its unit: at most four cells."""
+    return fixed(fraction * full * unit_of(metric_of(name)).factor, 0)[:4]
+
+
+def shown_metrics(frame: Frame) -> list[str]:
+    """The metrics that have a bar: those that were measured, the most telling first."""
+    if frame.part is not None:
+        return [name for name in frame.whole.names if ":" not in name or name.startswith(OF_OWN)]
+    measured = frame.whole.measured()
+    first = best_measured(measured)
+    order = ORDER if first in (None, ORDER[0]) else dict.fromkeys((first, *_BESIDE, *ORDER))
+    return [name for name in dict.fromkeys((*order, *OF_NODES)) if name in measured]
