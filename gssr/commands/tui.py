@@ -139,12 +139,12 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
         reading = f"reading {name} {'…' if screen.speaks_utf8() else '...'}" if _is_there(names[0]) else ""
         given = [places.get(name, name) for name in names]
         if serves:
-            found = _what_is_shown(options, given)
+            found = _open_content(options, given)
             until_end.close()  # the process of each page reads the files itself
             return found if isinstance(found, int) else _serve(options)
         with screen.saying(reading):
-            found = _what_is_shown(options, given)
-            app = found if isinstance(found, int) else _app(options, names[0], found, until_end.close)
+            found = _open_content(options, given)
+            app = found if isinstance(found, int) else _make_app(options, names[0], found, until_end.close)
         if isinstance(app, int):
             return app
         app.reading, app.file = reading, names[0]
@@ -164,16 +164,18 @@ def _serve(options: argparse.Namespace) -> int:
     return OK
 
 
-class _Shown(NamedTuple):
-    """What a screen shows, how it begins, and the rules by which it judges."""
+class _ScreenContent(NamedTuple):
+    """The recordings of a screen, how it begins, and the rules by which it judges."""
 
     watches: "list[Watched]"
     begin: screen.ScreenStart
     table: "RuleTable"
 
 
-def _app(options: argparse.Namespace, name: str, shown: _Shown, before_end: Callable[[], None]) -> "LiveScreen":
-    """Make what draws. ``name``: the first file's; ``before_end`` is called where a signal ends the screen."""
+def _make_app(
+    options: argparse.Namespace, name: str, shown: _ScreenContent, before_end: Callable[[], None]
+) -> "LiveScreen":
+    """Make the app. ``name``: the first file's; ``before_end`` is called where a signal ends the screen."""
     screen.take_terminal(before_end)
 
     from gssr.render.glyphs import glyphs
@@ -186,7 +188,7 @@ def _app(options: argparse.Namespace, name: str, shown: _Shown, before_end: Call
     return app
 
 
-def _what_is_shown(options: argparse.Namespace, names: Sequence[str]) -> _Shown | int:
+def _open_content(options: argparse.Namespace, names: Sequence[str]) -> _ScreenContent | int:
     """Look at the options and files; if something is wrong, say it and return the exit code."""
     from dataclasses import replace
 
@@ -223,7 +225,7 @@ def _what_is_shown(options: argparse.Namespace, names: Sequence[str]) -> _Shown 
         watches = watches_of(names, run_id, options.attach, options.offset, options.ranks, begin.own)
     except ValueError as error:
         return fail(str(error), USAGE)
-    return _Shown(watches, begin, table)
+    return _ScreenContent(watches, begin, table)
 
 
 def _is_there(name: str) -> bool:
@@ -238,8 +240,8 @@ def watches_of(
     ranks: str | None = None,
     own: "Sequence[Custom]" = (),
 ) -> "list[Watched]":
-    """What is to be watched: each recording, the first with its traces and those to ``attach`` (``offset``: s to add to
-    their times), and the traces of each run, of them only these ``ranks``, with metrics of one's ``own``. Raises ValueError,
+    """Make what the screen watches: each recording, the first with its traces and those to ``attach`` (``offset``: s to add
+    to their times), and the traces of each run, of them only these ``ranks``, with metrics of one's ``own``. Raises ValueError,
     a sentence, for both at once."""
     from gssr.model.live.watch import Watch
 

@@ -90,10 +90,6 @@ ROLES: dict[Role, RoleLook] = {
     "outside3": RoleLook("38;5;241", "color(241)"),
     "outside4": RoleLook("38;5;252", "color(252)"),
 }
-ON_LIGHT: dict[int, int] = {
-    110: 25, 74: 31, 60: 103, 239: 250, 240: 246, 238: 252, 235: 254, 252: 248,
-}  # fmt: skip
-"""The colours (of 256) of a dark terminal, and what stands for them on a light one: there more is darker."""
 FEW_COLOURS: dict[Role, str] = {"series": "cyan", "band": "dim", "fill": "dim", "track": "dim"}
 """How roles that have a colour of 256 look on a terminal of 16; all others have none there."""
 RAMP: tuple[Role, ...] = ("ramp0", "ramp1", "ramp2", "ramp3", "ramp4")

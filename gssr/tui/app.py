@@ -154,25 +154,25 @@ class LiveScreen(KeysInOrder):
         self.glyphs = glyphs
         self.view = View()
         self.wanted_gpus: tuple[str, ...] | None = None
-        """What names the GPUs to begin with (gssr.model.window.select_gpus), until they are known."""
+        """The names of the GPUs to begin with (gssr.model.window.select_gpus), until the GPUs are known; None for all."""
         self.waiting = ""
-        """What is said until there is a recording."""
+        """The text that stands on the screen until there is a recording."""
         self.reading = ""
-        """What is said until the first drawing."""
+        """The text that stands on the screen until the first result."""
         self.file = ""
-        """What the recording is called in commands that a screen advises; empty for one that is gone with the screen."""
+        """The recording's name in commands that a screen advises; empty for one that is gone with the screen."""
         self._newest: Frames = ()
         self._panes: dict[ScreenName, ScreenPane] = {}
         self._offered: tuple[bool, ...] = ()
-        """What the offer of tabs depends on."""
+        """The facts that the offer of tabs was made from last."""
         self._waiting: list[tuple[ScreenName, Callable[[], object]]] = []
-        """What is to be done once a tab is ready."""
+        """Calls that wait for a tab to be ready, with the tab's name."""
         self.orders = SteadyOrders()
         self._first_notice = ""
         self.wire: Wire | None = None
-        """What goes to the terminal; None without one."""
+        """The driver's writer to the terminal; None without one."""
         self.shows_output = False
-        """Whether what the workload prints is to be seen, if there is room for it."""
+        """True where the workload's output is to be seen, if there is room for it."""
         self._awaited_tab: ScreenName | None = None
         """The tab that was chosen and does not have the focus yet."""
         self._other = 1
@@ -185,16 +185,17 @@ class LiveScreen(KeysInOrder):
         self._producer = Producer(self._watches, 1.0 / hz, self._deliver)
 
     def get_driver_class(self) -> type[Driver]:
-        """Textual's own, with as few bytes as it takes."""
+        """Return Textual's driver, made to send as few bytes as it takes."""
         return thrifty(super().get_driver_class())
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Textual's own; without colours the one that leaves none, as Textual would send shades of grey."""
+        """Return the filters that each drawn line goes through: Textual's, without colours one that removes them all, as
+        Textual would send shades of grey, and one for terminals that show ASCII only."""
         filters = [NoColor()] if self._colourless else super().get_line_filters()
         return [*filters, AsciiFilter()] if self.glyphs.levels.isascii() else filters
 
     def get_css_variables(self) -> dict[str, str]:
-        """Those of the theme; without colours another style marks what is selected."""
+        """Return the theme's CSS variables; without colours the selected text is marked by another style."""
         return super().get_css_variables() | (MARKED_WITHOUT_COLOURS if self._colourless else {})
 
     # What there is
@@ -208,7 +209,7 @@ class LiveScreen(KeysInOrder):
 
     @property
     def n_recordings(self) -> int:
-        """How many there are to compare."""
+        """The number of recordings that can be compared."""
         return len(self._watches)
 
     @property
@@ -217,7 +218,7 @@ class LiveScreen(KeysInOrder):
         return self.pane_of(self.view.screen)
 
     def pane_of(self, name: ScreenName) -> ScreenPane:
-        """What a tab holds; made when it is asked for the first time."""
+        """Return the pane that a tab holds; it is made when it is asked for the first time."""
         if name not in self._panes:
             pane, styles = next(tab for tab in TABS if tab.name == name).make()
             self._panes[name] = pane
@@ -233,7 +234,7 @@ class LiveScreen(KeysInOrder):
             self._waiting.append((name, call))
 
     def on_screen_pane_ready(self, event: ScreenPane.Ready) -> None:
-        """Ask what it needs, and do what has waited for it."""
+        """Ask for what a tab needs, and do what has waited for it."""
         if event.name == self.view.screen:
             self._send_query()
             self.show()
@@ -269,7 +270,7 @@ class LiveScreen(KeysInOrder):
             os._exit(1)  # nothing can be drawn or put back any more
 
     def on_unmount(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self._producer.leave()
         speak_of(NVIDIA)
 
@@ -310,7 +311,7 @@ class LiveScreen(KeysInOrder):
         self.show()
 
     def _is_drawn(self) -> bool:
-        """Whether there is what results are drawn on: it is gone while the app leaves."""
+        """Tell whether the widgets are there that results are drawn on: they are gone while the app leaves."""
         try:
             self.screen_stack[0].query_one("#top-bar")
             return bool(self.screen_stack[0].query_one("#screens", TabbedContent).tab_count)
@@ -389,7 +390,7 @@ class LiveScreen(KeysInOrder):
     # Questions out
 
     def on_resize(self) -> None:
-        """Another size, other columns."""
+        """Ask for as many columns as fit the new size."""
         self.fit_output()
         self._send_query()
         self.call_after_refresh(self.show)
@@ -419,7 +420,7 @@ class LiveScreen(KeysInOrder):
         self._producer.ask(tuple(queries), keep_looking=bool(view.speed))
 
     def scene(self) -> Scene | None:
-        """What moves are made from; None before the first result."""
+        """Put the newest results and the view together for a move; None before the first result."""
         if not self.results:
             return None
         other = self.results[1] if len(self.results) > 1 else None
@@ -511,7 +512,7 @@ class LiveScreen(KeysInOrder):
         self.change_view(replace(self.view, filter=text))
 
     def action_only(self) -> None:
-        """Of a trace leave only some intervals, on all screens."""
+        """Ask which intervals of a trace to show on all screens, and leave out the others."""
         from gssr.tui.dialogs.ask import AskLine
 
         def given(text: str | None) -> None:
@@ -551,7 +552,7 @@ class LiveScreen(KeysInOrder):
         self.change_view(view)
 
     def action_up_a_level(self) -> None:
-        """One level up."""
+        """Go one level up: out of a maximised panel, a search, a filter, the selection, the time cursor."""
         if self.screen.maximized is not None:
             self.screen.minimize()
         elif not self.pane.let_go():
@@ -686,8 +687,8 @@ class LiveScreen(KeysInOrder):
         self._once_arrived(partial(os.kill, 0, signal.SIGTSTP))
 
     def _once_arrived(self, then: Callable[[], object]) -> None:
-        """Draw nothing more, and do this once what was sent is drawn: an answer of the terminal would otherwise come to the
-        shell."""
+        """Draw nothing more, and call ``then`` once the terminal has drawn what was sent: its answer would come to the shell
+        otherwise."""
         wire = self.wire
         if wire is None:
             then()
@@ -723,7 +724,7 @@ def _is_held(descriptor: int) -> bool:
 
 
 def _say_the_same(some: Frames, others: Frames) -> bool:
-    """Whether two looks say the same: so it is of recordings that no longer grow."""
+    """Tell whether two looks show the same, as those at recordings that no longer grow do."""
 
     def said(result: Frame) -> tuple[object, ...]:
         return (

@@ -15,7 +15,7 @@ from gssr.tui.shared.live_app import LiveApp
 from gssr.tui.vampir import DISPLAYS, Display
 
 _MOST = 50
-"""So many GPUs, and so many nodes, are found at most."""
+"""The most GPUs, and the most nodes, that are found."""
 
 
 class PaletteCommand(NamedTuple):
@@ -37,7 +37,7 @@ class Everything(Provider):
             yield DiscoveryHit(found.name, found.call, help=found.help)
 
     async def search(self, query: str) -> Hits:
-        """What fits to what is typed."""
+        """Find the commands that match what is typed."""
         matcher = self.matcher(query)
         every = (self._actions(), self._metrics(), self._displays(), self._places(query), self._verdicts())
         for found in (each for some in every for each in some):
@@ -52,7 +52,7 @@ class Everything(Provider):
                 yield PaletteCommand(binding.description, binding.tooltip, partial(self.app.run_action, binding.action))  # type: ignore[union-attr]
 
     def _displays(self) -> Iterator[PaletteCommand]:
-        """Of a trace the displays that Vampir has."""
+        """The displays that Vampir has, by its names; of traces only."""
         scene = self.app.scene()
         if scene is None or scene.frame.part is None:
             return

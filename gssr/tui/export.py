@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 BACKGROUND, FOREGROUND = "#0e1217", "#d6dce6"
 _BRAILLE_BITS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 _CELL_WIDTH, _LINE_HEIGHT = 12.2, 24.4
-"""Of Textual's SVG."""
+"""The size of a cell in Textual's SVG."""
 _STYLE = re.compile(r"\.([\w-]+-r\d+) \{([^}]*)\}")
 _FILL = re.compile(r"fill: ?(#[0-9a-fA-F]{6})")
 _RECT = re.compile(r'<rect fill="(#[0-9a-fA-F]{6})" x="([\d.]+)" y="([\d.]+)" width="([\d.]+)"')
@@ -57,7 +57,7 @@ class Piece(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """What is seen: rows of pieces, each row ``width`` cells."""
+    """The screen as it is seen: rows of pieces, each row ``width`` cells."""
 
     rows: list[list[Piece]]
     width: int

@@ -81,7 +81,7 @@ def parse_filter(text: str) -> Filter:
 
 
 def only_of(text: str) -> Only:
-    """What of a trace a filter lets through; everything where it is none."""
+    """Choose the intervals of a trace that a filter lets through; all of them where the text is no filter."""
     try:
         return parse_filter(text).only
     except ValueError:

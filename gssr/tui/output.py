@@ -18,7 +18,7 @@ TAIL_BYTES = 32 << 10
 _FARTHEST = 1000
 """Rows and columns that an escape sequence can move the cursor by."""
 _DIGITS = 9
-"""Of a number in an escape sequence: more say nothing, and Python refuses thousands."""
+"""The digits of a number in an escape sequence that count: more say nothing, and Python refuses thousands."""
 _FARTHEST_UP = 200
 """Lines above the shown ones to which the cursor may still go up."""
 _TAB = 8

@@ -98,14 +98,14 @@ class ScreenServer:
         return application
 
     def _may_enter(self, request: web.Request) -> bool:
-        """Whether somebody asks who has the token, and calls this machine by its own name: by another one asks a page
+        """Tell whether the one who asks has the token, and calls this machine by its own name: by another one asks a page
         whose name its owner has pointed here."""
         given = request.path.removeprefix("/").partition("/")[0]
         has_token = secrets.compare_digest(given.encode(errors="replace"), self.token.encode())
         return has_token and _host_name(f"//{request.headers.get('Host', '')}") in self._names
 
     def _is_own_page(self, request: web.Request) -> bool:
-        """Whether the page that asks is from here, or from a portal."""
+        """Tell whether the page that asks is from here, or from a portal."""
         origin = request.headers.get("Origin", "")
         is_from_here = origin.partition("://")[2] == request.headers.get("Host")
         return is_from_here or _host_name(origin) in self._portals

@@ -19,7 +19,7 @@ _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 class Settings(NamedTuple):
-    """What the file says; None where it says nothing. ``problem``: why it can't be used, then it says nothing at all."""
+    """The settings of the file; None where it says nothing. ``problem``: why it can't be used, and then all is None."""
 
     theme: str | None = None
     screen: ScreenName | None = None
@@ -28,7 +28,10 @@ class Settings(NamedTuple):
 
 
 def settings_file() -> str | None:
-    """Where it is: ``gssr/config.toml`` below $XDG_CONFIG_HOME, else below ~/.config; None for a user without a home."""
+    """Find the settings file: ``gssr/config.toml`` below $XDG_CONFIG_HOME, else below ~/.config.
+
+    Returns None for a user without a home.
+    """
     folder = os.environ.get("XDG_CONFIG_HOME", "")
     if not os.path.isabs(folder):  # else it would be one in the folder we are in
         folder = os.path.expanduser("~/.config")
@@ -52,7 +55,7 @@ def read_settings() -> Settings:
 
 
 def _own_text(path: str) -> str:
-    """What is in a file that nobody else can have written. Raises OSError, UnicodeDecodeError, ValueError."""
+    """Read a file that nobody else can have written. Raises OSError, UnicodeDecodeError, ValueError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     with open(descriptor, "rb") as stream:
         status = os.fstat(descriptor)

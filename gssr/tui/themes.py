@@ -89,7 +89,7 @@ THEMES: tuple[Theme, ...] = (
     _ansi("ansi-light", False),
     Theme(name=NO_COLOURS, dark=True, **_GREY),  # type: ignore[arg-type]
 )
-"""Those of our own, which are offered beside all of Textual's."""
+"""The project's own themes, offered beside all of Textual's."""
 MARKED_WITHOUT_COLOURS = {
     "block-cursor-text-style": "bold reverse", "block-cursor-blurred-text-style": "underline",
 }  # fmt: skip
@@ -98,7 +98,7 @@ _RAMPS = {"gssr-viridis": _VIRIDIS, NO_COLOURS: _GREYS}
 
 
 def is_ansi(theme: str) -> bool:
-    """Whether a theme uses the terminal's own 16 colours."""
+    """Tell whether a theme uses the terminal's own 16 colours."""
     return theme.startswith("ansi-") or theme == "textual-ansi"
 
 
@@ -165,7 +165,7 @@ class Palette:
 
     @cached_property
     def cursor(self) -> Style:
-        """What is selected: never the colour of data."""
+        """The style of the selected line: never a colour of data."""
         if self._few or self.colourless:
             return Style(reverse=True)
         ground, selects = (Color.parse(self._variables[name]) for name in ("background", "primary"))

@@ -57,7 +57,7 @@ class View:
     trail: tuple["View", ...] = ()
 
     def query(self, columns: int, rows: int = 0) -> Query:
-        """What this view needs to know of the recording, in so many columns; ``rows`` of a timeline, 0 for none."""
+        """Make the query for what this view needs, in ``columns`` of time; ``rows`` of a timeline, 0 for none."""
         return Query(
             self.metric, self.span, self.end, columns, self.cursor,
             gpus=self.selection, rows=rows, grouped=self.grouped, level=self.level, opened=self.opened,
@@ -101,12 +101,12 @@ def moved(position: int, step: int, page: int, n: int) -> int:
 
 
 def inside(scene: Scene, end: float, span: float) -> float | None:
-    """See inside_of."""
+    """Limit a right edge to the run; see inside_of."""
     return inside_of(scene.frame, end, span)
 
 
 def inside_of(frame: Frame, end: float, span: float) -> float | None:
-    """A right edge that shows something of the run; None, the newest sample, when it is there."""
+    """Limit a right edge (unix s) so that something of the run is in sight; None, the newest sample, if it is beyond."""
     if end >= frame.last:
         return None
     return max(end, min(frame.first + span, frame.last))

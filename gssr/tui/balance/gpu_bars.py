@@ -78,7 +78,7 @@ class GpuBars(Panel):
 
     @property
     def _lines(self) -> bool:
-        """Whether each GPU has a line of its own."""
+        """True where each GPU has a line of its own."""
         return self._sorted is not None and len(self._sorted.gpus) <= self.content_size.height
 
     def draw_line(self, y: int) -> Strip:

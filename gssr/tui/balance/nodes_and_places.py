@@ -12,10 +12,10 @@ _GAP, _SIDE_BY_SIDE = 3, 64
 
 
 class NodesAndPlaces(RowsPanel):
-    """Of one node its GPUs."""
+    """The lowest nodes and places; of a single node, its GPUs."""
 
     def show(self, result: Frame, view: View) -> None:
-        """See Panel."""
+        """Draw from this result from now on, and name in the border what is shown."""
         super().show(result, view)
         self.border_title = "nodes and places"
 

@@ -18,7 +18,7 @@ class ImbalanceOverTime(RowsPanel):
     """1 - mean/max of all GPUs, column by column, drawn by plotext as on the page."""
 
     def show(self, result: Frame, view: View) -> None:
-        """See Panel."""
+        """Draw from this result from now on, and name in the border what is shown."""
         super().show(result, view)
         found = imbalance_of(result, view.selection)
         width = chart_cells(result, self.content_size.width).width

@@ -32,7 +32,7 @@ class BalancePane(ScreenPane):
                 yield NodesAndPlaces(id="nodes-and-places", classes="panel")
 
     def show(self, results: Sequence[Frame], view: View) -> None:
-        """See ScreenPane; a metric of the nodes says nothing of their GPUs."""
+        """Draw these results; a metric of the nodes says nothing of their GPUs."""
         result = results[0].of_gpus or results[0]
         for widget in (BalanceSentence, GpuBars, ImbalanceOverTime, NodesAndPlaces):
             self.query_one(widget).show(result, view)

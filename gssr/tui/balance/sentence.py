@@ -15,7 +15,7 @@ class BalanceSentence(RowsPanel):
     """The answer of this screen."""
 
     def show(self, result: Frame, view: View) -> None:
-        """See Panel."""
+        """Draw from this result from now on, and name in the border what is shown."""
         super().show(result, view)
         self.border_title = "what evening out would give"
         self.border_subtitle = f"by {metric_of(result.grid.metric).label}, {window_text(result)}"

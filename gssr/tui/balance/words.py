@@ -72,7 +72,7 @@ def _cost(found: Imbalance) -> Row:
 
 
 def costs(found: Imbalance) -> str:
-    """What it costs, a sentence; empty where that is unknown or next to nothing."""
+    """Say in a sentence what the imbalance costs; empty where that is unknown or next to nothing."""
     if found.lost is None or found.resolved is None or found.resolved < _TOLD:
         return ""
     unit, size = ("GPU-hours", 1) if found.gpu_hours >= _FEW_HOURS else ("GPU-seconds", 3600)
@@ -85,8 +85,10 @@ def _amount(amount: float) -> str:
 
 
 def reads_as(scene: Scene, found: Imbalance) -> Row:
-    """Of what kind the imbalance is, and the numbers that say so. Of a run that grows, by a metric that verdicts look at,
-    what these say: they need more evidence, and are not withdrawn at once."""
+    """Say of what kind the imbalance is, with the numbers that say so.
+
+    Of a run that grows, by a metric that verdicts look at, this is what the verdicts say: they need more evidence, and are
+    not withdrawn at once."""
     frame = scene.frame
     known = np.isfinite(found.means)
     if known.sum() < 2:
@@ -127,7 +129,7 @@ def _rotating(_scene: Scene, found: Imbalance) -> str:
 
 
 def _in_turn(scene: Scene, found: Imbalance) -> str:
-    """Of a trace, whose columns are exact: busy alike, but at different times."""
+    """Say that rows are busy alike, but at different times; only of a trace, whose columns are exact."""
     if scene.frame.part is None or found.resolved is None or found.of_means is None:
         return ""
     if found.resolved - found.of_means < IN_TURN:

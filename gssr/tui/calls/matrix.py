@@ -36,7 +36,7 @@ def folded(exchange: Exchange, by_node: bool, width: int, height: int) -> Matrix
 
 
 def values_of(found: Matrix, measure: Measure) -> Floats:
-    """What is shown of it."""
+    """Choose the values that a measure shows."""
     if measure.name == "bytes per second":
         return found.rate()
     column = {"bytes": found.size, "messages": found.n}.get(measure.name, found.time)
@@ -78,7 +78,7 @@ class MessageMatrix(RowsPanel):
         return None if exchange is None else folded(exchange, self.table == "nodes", width, height)
 
     def rows(self, result: Frame, width: int, height: int) -> list[Row]:
-        """See RowsPanel."""
+        """The drawing of the panel."""
         del result
         found, marks = self._folded(), self.glyphs
         if found is None:

@@ -60,17 +60,17 @@ class CallsPane(ScreenPane):
             yield Input(placeholder="a part of a name, or a pattern with * and ?", id="calls-search", compact=True)
 
     def on_mount(self) -> None:
-        """What is not needed yet does not appear."""
+        """Hide what is not needed yet."""
         self.query_one("#calls-search").display = False
         self.query_one("#calls-tabs", Tabs).can_focus = False  # v goes through them; the keys are the table's
         self.query_one("#calls-name").border_title = "full name"
 
     def asks(self, query: Query) -> Query:
-        """See ScreenPane."""
+        """Add what this screen needs to the app's query."""
         return replace(query, tables=True)
 
     def show(self, results: Sequence[Frame], view: View) -> None:
-        """See ScreenPane."""
+        """Draw these results."""
         self._result, self._view = results[0], view
         self._show()
 

@@ -76,7 +76,7 @@ COLUMNS = (
 
 @once
 def tables_of(analysis: TraceAnalysis) -> dict[str, Values]:
-    """Those that hold anything, with the name of each row under "name"."""
+    """List the tables that hold anything, with the name of each row under "name"."""
     found: dict[str, Values] = {}
     for name in TITLES:
         if name in MATRICES:

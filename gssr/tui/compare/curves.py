@@ -16,7 +16,7 @@ from gssr.tui.view import View
 
 _LOOKS: tuple[tuple[str, Role], ...] = (("A", "neutral"), ("B", "outlier"))
 _LETTERS = (0.25, 0.75)
-"""Where along its curve a run has its letter."""
+"""The places along its curve at which a run has its letter."""
 
 
 class Curves(RowsPanel):

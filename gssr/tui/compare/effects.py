@@ -19,7 +19,7 @@ from gssr.tui.shared.scales import full_scale
 from gssr.tui.shared.times import length_text
 
 Outcome = Literal["better", "worse", "same", "more", "less", "unknown"]
-"""Of B, against A; "same": within noise; "more" and "less" where it depends on the job which is better."""
+"""How B is against A; "same": within noise; "more" and "less" where it depends on the job which is better."""
 _MOST_NAMES, _TIMES = 100, 9.0
 """Names are looked at up to so many; from so many times more on it is said how many."""
 _LEAST_POINTS = 0.02
@@ -47,14 +47,14 @@ def effects(one: Frame, other: Frame) -> list[RunDifference]:
 
 
 def name_of(frame: Frame) -> str:
-    """What a run is called."""
+    """Name a run by its label or job, else by its file."""
     run = frame.run
     label = (run.label or run.shown_job or run.run_id) if run else ""
     return clean(label or frame.path.rsplit("/", 1)[-1])
 
 
 def sentence(one: Frame, other: Frame) -> str:
-    """What changed from A to B: the time, and where the GPU time goes; the score only of the same job."""
+    """Say what changed from A to B: the time, and where the GPU time goes; the score only of the same job."""
     parts = [_time_said(one, other)]
     certain = [each for each in _changes(one, other) if each.is_certain and each.category.is_loss]
     certain = sorted(certain, key=lambda each: -abs(each.change))[:_MOST_SAID]
@@ -68,7 +68,7 @@ def sentence(one: Frame, other: Frame) -> str:
 
 
 def outcome_of_sentence(one: Frame, other: Frame) -> Outcome:
-    """Whether B is better, by its time; of runs that still grow it is not known."""
+    """Judge by the time whether B is better; unknown while a run still grows."""
     times = seconds(one), seconds(other)
     if one.is_live or other.is_live or not times[0]:
         return "unknown"
@@ -204,7 +204,7 @@ def _metrics(one: Frame, other: Frame) -> list[RunDifference]:
 
 
 def _names(one: Frame, other: Frame) -> list[RunDifference]:
-    """Of two traces the names whose time differs most, those that only one of them has among them: time and number."""
+    """List the names of two traces whose time differs most, also those that only one of them has, with time and number."""
     analyses = [frame.part.analysis for frame in (one, other) if frame.part and frame.part.analysis]
     if len(analyses) < 2:
         return []

@@ -32,11 +32,11 @@ class ComparePane(ScreenPane):
         yield EffectTable(id="effects", classes="panel")
 
     def asks(self, query: Query) -> Query:
-        """See ScreenPane."""
+        """Add what this screen needs to the app's query."""
         return replace(query, tables=True)
 
     def show(self, results: Sequence[Frame], view: View) -> None:
-        """See ScreenPane."""
+        """Draw these results."""
         one, other = results[0], results[1] if len(results) > 1 else None
         self.query_one(CompareSentence).show_both(one, other, view)
         if other is not None and other.n_rows:

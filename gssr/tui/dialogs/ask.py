@@ -34,7 +34,7 @@ class AskLine(ModalScreen[str]):
         self.query_one(Input).focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """That is it."""
+        """Close the dialog with what was typed."""
         self.dismiss(event.value.strip())
 
 

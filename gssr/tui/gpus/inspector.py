@@ -31,7 +31,7 @@ class Inspector(RowsPanel):
             self.draw_anew()
 
     def rows(self, result: Frame, width: int, height: int) -> list[Row]:
-        """What differs, metrics, chart, processes."""
+        """How it differs, its metrics, its chart, its processes."""
         gpu = self.gpu
         if not 0 <= gpu < result.n_gpus:
             return []

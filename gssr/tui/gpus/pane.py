@@ -53,7 +53,7 @@ class GpusPane(ScreenPane):
         self.query_one("#gpu-filter").display = False
 
     def show(self, results: Sequence[Frame], view: View) -> None:
-        """See ScreenPane."""
+        """Draw these results."""
         result = results[0]
         self.query_one(GpuTable).show(result, view)  # always: its cursor is the inspector's
         if self._view_in_sight == "gpu-wall":

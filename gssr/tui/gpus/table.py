@@ -39,7 +39,7 @@ class GpuTable(HistoryTable):
         self.chosen: list[str] | None = None
         """The columns that the reader chose; None for those that fit."""
         self.problem = ""
-        """What is wrong with the filter."""
+        """A sentence about a filter that is none; empty for a good one."""
         self._view = View()
 
     def show(self, result: Frame, view: View) -> None:

@@ -32,7 +32,7 @@ class Gauges(RowsPanel):
     """Every metric that was measured, the most telling first."""
 
     def show(self, result: Frame, view: View) -> None:
-        """See Panel."""
+        """Draw from this result from now on, and name in the border what is shown."""
         super().show(result, view)
         self.border_title = "now" if result.is_live else "mean of the window"
 
@@ -83,7 +83,7 @@ def _newest(result: Frame, gpus: Ints | None) -> dict[str, float | None]:
 
 
 def _in_words(name: str, room: int) -> str:
-    """What a metric is called in at most so many cells: whole words if they fit."""
+    """Name a metric in at most ``room`` cells, in whole words if they fit."""
     metric = metric_of(name)
     label = metric.label
     for long, short in _SHORTER:

@@ -17,7 +17,7 @@ class MostTime(RowsPanel):
     """A line each, with its share, how often it came and how long it took on average."""
 
     def show(self, result: Frame, view: View) -> None:
-        """See Panel."""
+        """Draw from this result from now on, and name in the border what is shown."""
         super().show(result, view)
         self.display = result.part is not None
         self.border_title, self.border_subtitle = "what took the most time", "all of it on Calls"

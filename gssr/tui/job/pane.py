@@ -20,7 +20,7 @@ from gssr.tui.shared.wall import MOST_ROWS, Wall, gpus_shown
 from gssr.tui.view import View
 
 _FEW = 8
-"""So many GPUs have a line each on the smallest terminal that has a chart as well."""
+"""The most GPUs that have a line each on the smallest terminal that has a chart as well."""
 _LOW = 18
 """Rows from which there is a chart."""
 _SCORES = 120
@@ -88,7 +88,7 @@ class JobPane(ScreenPane):
         return replace(query, score_columns=min(max(curve, 20), _SCORES))
 
     def show(self, results: Sequence[Frame], view: View) -> None:
-        """See ScreenPane."""
+        """Draw these results."""
         result = results[0]
         self._fit(len(gpus_shown(result, view)))
         self.query_one(SpaceAverage).axis_at = self.query_one(Wall).offset_of(result) - 1

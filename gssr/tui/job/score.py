@@ -56,7 +56,7 @@ class Score(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
         self.tooltip = f"score: {DEFINITION}, of the mean SM activity A, occupancy O and pipe activity F; {CAVEAT}"
 
     def show(self, result: Frame, view: View) -> None:
-        """See Panel."""
+        """Draw from this result from now on, and name in the border what is shown."""
         told, result = result, result.of_gpus or result
         selection = result.query.gpus if result is not told else view.selection
         gpus = np.array(selection, np.int64) if selection else None

@@ -26,7 +26,7 @@ class Sentence(RowsPanel):
     """The answer in one sentence, and the bar that shows it."""
 
     def show(self, result: Frame, view: View) -> None:
-        """See Panel."""
+        """Draw from this result from now on, and name in the border what is shown."""
         super().show(result, view)
         self.border_title = "where the GPU time goes" if result.is_live else "where the GPU time went"
 

@@ -21,7 +21,7 @@ class SpaceAverage(RowsPanel):
     axis_at = GUTTER
 
     def show(self, result: Frame, view: View) -> None:
-        """See Panel."""
+        """Draw from this result from now on, and name in the border what is shown."""
         super().show(result, view)
         metric = metric_of(result.grid.metric)
         known = result.space.mean[np.isfinite(result.space.mean)]

@@ -71,7 +71,7 @@ class VerdictCards(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
         yield Words("", id="more-verdicts")
 
     def show(self, result: Frame, _view: View) -> None:
-        """See Panel."""
+        """Draw from this result from now on, and name in the border what is shown."""
         verdicts = () if result.judgement is None else result.judgement.verdicts
         cards = list(self.query(VerdictCard))
         for card in cards:

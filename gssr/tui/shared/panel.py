@@ -33,7 +33,7 @@ class PlainText:
 
     @property
     def tooltip(self) -> "VisualType | None":
-        """What is said where the mouse rests."""
+        """The text that appears where the mouse rests."""
         return super().tooltip  # type: ignore[misc,no-any-return]
 
     @tooltip.setter
@@ -80,7 +80,7 @@ class Words(PlainText, Label):
 
 
 def _shape(content: object) -> object:
-    """What the layout of words depends on: where words end, and not what they are."""
+    """Reduce a text to what its layout depends on: where words end, and not what they are."""
     text = content.plain if isinstance(content, Text) else content
     return re.sub(r"\S", "x", text) if isinstance(text, str) and text.isascii() else text
 

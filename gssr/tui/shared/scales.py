@@ -14,7 +14,7 @@ ORDER: tuple[str, ...] = (
     "c2c_tx_bytes", "tensor_hmma_active", "integer_active", "memory_temperature", "tensor_imma_active",
     "tensor_dfma_active",
 )  # fmt: skip
-_BESIDE = ("power_usage", "memory_used", "memory_copy_utilization")
+_AFTER_THE_FIRST = ("power_usage", "memory_used", "memory_copy_utilization")
 """What comes next where another metric stands for SM activity."""
 
 
@@ -40,5 +40,5 @@ def shown_metrics(frame: Frame) -> list[str]:
         return [name for name in frame.whole.names if ":" not in name or name.startswith(OF_OWN)]
     measured = frame.whole.measured()
     first = best_measured(measured)
-    order = ORDER if first in (None, ORDER[0]) else dict.fromkeys((first, *_BESIDE, *ORDER))
+    order = ORDER if first in (None, ORDER[0]) else dict.fromkeys((first, *_AFTER_THE_FIRST, *ORDER))
     return [name for name in dict.fromkeys((*order, *OF_NODES)) if name in measured]

@@ -18,7 +18,7 @@ class Tab(NamedTuple):
     pane: str
 
     def make(self) -> tuple[ScreenPane, Path]:
-        """What it holds, and the file of its styles."""
+        """Make the pane that it holds; also returns the file of its styles."""
         module = import_module(f"gssr.tui.{self.name}.pane")
         found: ScreenPane = getattr(module, self.pane)(id=f"{self.name}-pane")
         return found, Path(str(module.__file__)).with_name(f"{self.name}.tcss")

@@ -56,7 +56,7 @@ def cells_of(result: Frame, n: int) -> Cells:
 
 
 def rolls(result: Frame) -> bool:
-    """Whether the newest column comes in at the right edge, one cell a column."""
+    """Tell whether the newest column comes in at the right edge, one cell a column."""
     return result.is_live and result.query.width is not None
 
 

@@ -41,7 +41,7 @@ def age_text(seconds: float) -> str:
 
 
 def is_growing(frame: Frame) -> bool:
-    """Whether the recording may still grow, so that its axis goes on."""
+    """Tell whether the recording may still grow, so that its axis goes on."""
     return frame.part is None and frame.state not in ("ended", "lost")
 
 

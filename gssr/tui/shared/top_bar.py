@@ -69,7 +69,7 @@ def state_text(result: Frame) -> Span:
 
 
 def name_of(result: Frame) -> str:
-    """What the run is called."""
+    """Name the run: by its job and label, else by its file."""
     run = result.run
     names = [run.shown_job, run.label] if run else []
     return clean(" ".join(part for part in names if part) or result.path.rstrip("/").rsplit("/", 1)[-1])
@@ -84,7 +84,7 @@ def _stopped(result: Frame) -> str:
 
 
 def pieces_of(result: Frame, view: View) -> list[Span]:
-    """What there is to say besides, the most important first."""
+    """List what there is to say besides, the most important first."""
     run, pieces = result.run, []
     if run is not None and result.ranks_missing:
         pieces.append(Span(f"lacks {len(result.ranks_missing):,} of {run.world_size:,} ranks", "bad"))

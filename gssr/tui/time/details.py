@@ -28,7 +28,7 @@ from gssr.tui.view import Scene, View
 
 _BESIDE = ("host:cpu_utilization", "host:read_bytes", "host:net_rx_bytes", "host:write_bytes", "host:net_tx_bytes",
            "host:fabric_rx_bytes", "host:fabric_tx_bytes")  # fmt: skip
-"""What the nodes did meanwhile, what loads data first."""
+"""Metrics of the nodes that stand beside those of GPUs, the ones that loading data needs first."""
 _TABLE = 4
 """Rows from which the table stands below the interval."""
 
@@ -63,7 +63,7 @@ class Details(RowsPanel):
     marked: Stretch | None = None
 
     def show(self, result: Frame, view: View) -> None:
-        """See Panel."""
+        """Draw from this result from now on, and name in the border what is shown."""
         super().show(result, view)
         self._kept = None  # the range may have changed
         cells = self._cells(result)

@@ -25,7 +25,7 @@ class EventAxis(TimePanel):
     """The axis and its flags."""
 
     def show(self, result: Frame, view: View) -> None:
-        """See Panel."""
+        """Draw from this result from now on, and name in the border what is shown."""
         super().show(result, view)
         cells = self.cells_in_sight(result)
         n = len(_in_sight(result, cells))
@@ -91,7 +91,7 @@ def flagged(result: Frame, cells: Cells, height: int, ellipsis: str, ascii_only:
 
 
 def event_at(result: Frame, cells: Cells, time: float) -> str:
-    """What happened in the cell of this time, in words; empty for nothing."""
+    """Say in words what happened in the cell of this time; empty for nothing."""
     cell = cells.at(time)
     said = [
         f"{at_text(result, event.time)} {event_in_words(result, event)}"

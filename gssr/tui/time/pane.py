@@ -29,7 +29,7 @@ from gssr.tui.view import View
 _NO_TRACE = "This run has no trace; gssr tui --attach TRACE lays one over it."
 _MOST_DETAILS = 12
 _WALL = 0.65
-"""Of the rows for the wall and the states the wall has about so many."""
+"""The wall's share of the rows that it and the states have together."""
 _LEAST_STATES = 3
 
 
@@ -67,11 +67,11 @@ class TimePane(ScreenPane):
         self.query_one("#time-search").display = False
 
     def columns(self, width: int) -> int:
-        """Those of the timelines."""
+        """The columns that the timelines have."""
         return columns_in(width)
 
     def asks(self, query: Query) -> Query:
-        """Of a trace lines, in columns as wide as cells."""
+        """Ask for the lines of a trace in columns as wide as cells."""
         result = self._result()
         if query.level is None and result is not None and result.run is not None and result.part is None:
             return replace(query, beside=True)
@@ -87,7 +87,7 @@ class TimePane(ScreenPane):
         return replace(query, rows=2 * room + MOST_COUNTERS, width=width)
 
     def show(self, results: Sequence[Frame], view: View) -> None:
-        """See ScreenPane."""
+        """Draw these results."""
         result = results[0]
         trace = result.part is not None
         shown = TimeWall if not trace else TraceLanes if view.opened else TraceLines
@@ -170,7 +170,7 @@ class TimePane(ScreenPane):
         self.screen.set_focus(next(panel for panel in self.query(TimePanel) if panel.display))
 
     def action_level(self) -> None:
-        """What the lines are."""
+        """Show another level: what the lines are."""
         result = self._result()
         if result is not None and result.part is None and not result.traced:
             self.notify(_NO_TRACE)

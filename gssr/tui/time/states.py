@@ -30,7 +30,7 @@ class States(TimePanel):
     """The newest: of the window before, until that of this one is known."""
 
     def show(self, result: Frame, view: View) -> None:
-        """See Panel."""
+        """Draw from this result from now on, and name in the border what is shown."""
         super().show(result, view)
         found = None if result.judgement is None else result.judgement.breakdown
         if found is not None or (self._breakdown is not None and result.run is None):
@@ -41,7 +41,7 @@ class States(TimePanel):
 
     @property
     def _in_marks(self) -> bool:
-        """Whether colours can't tell the states apart."""
+        """True where colours can't tell the states apart."""
         return self.palette.colourless or self.glyphs.levels.isascii()
 
     def _shares(self, result: Frame, cells: Cells) -> tuple[list[State], Floats] | None:

@@ -80,7 +80,7 @@ class TimePanel(Panel):
         return cells_over(result, max(self.room - self.left, 1))
 
     def cells_wanted(self, result: Frame) -> Cells:
-        """The same of what was asked for last, which may not be there yet."""
+        """The cells of time that were asked for last, which may not be there yet."""
         cells = self.cells_in_sight(result)
         span, end = self.view.span, self.view.end
         if (span, end) == (result.query.span, result.query.end) or (span is None and cells.rolls):
@@ -179,12 +179,12 @@ class TimePanel(Panel):
             self.change_view(framed(self.result, self.view, *stretch, cells.n))
 
     def clicked(self, view: View, event: events.MouseUp) -> View:
-        """What a click changes besides the time cursor."""
+        """Return the view with what a click changes besides the time cursor."""
         del event
         return view
 
     def on_click(self, event: events.Click) -> None:
-        """Nothing else follows from a click here."""
+        """Keep the click from the wall below: the mouse going up has done all."""
         event.prevent_default()
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:

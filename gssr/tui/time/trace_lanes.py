@@ -48,7 +48,7 @@ class TraceLanes(TraceRows):
     MOST_TALL = 3
 
     def show(self, result: Frame, view: View) -> None:
-        """See Panel."""
+        """Draw from this result from now on, and name in the border what is shown."""
         super().show(result, view)
         part = result.part
         lanes = None if part is None else part.lanes

@@ -54,7 +54,7 @@ class TraceLines(TraceRows):
     MOST_TALL = 6
 
     def show(self, result: Frame, view: View) -> None:
-        """See Panel."""
+        """Draw from this result from now on, and name in the border what is shown."""
         super().show(result, view)
         part = result.part
         levels = "" if part is None else ", ".join(part.levels)

@@ -40,7 +40,7 @@ class Tracks(TimePanel):
     """The rows that there are."""
 
     def show(self, result: Frame, view: View) -> None:
-        """See Panel; as high as it has rows."""
+        """Draw from this result from now on; as high as it has rows."""
         super().show(result, view)
         self.border_title = "counters" if result.part is not None else "phases and steps"
         n = self.rows_of(result)

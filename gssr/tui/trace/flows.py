@@ -12,8 +12,8 @@ from gssr.traces.timeline import Timeline as Trace
 
 LAUNCHES = (Kind.RUNTIME, Kind.DRIVER)
 MOST_FLOWS = 60
-"""Of more than so many in sight none is drawn: they would hide what they join. That of the interval under the cursor always
-is."""
+"""The most lines that are drawn at once: more would hide what they join. The line of the interval under the cursor is always
+drawn."""
 _MOST_READ = 300_000
 """Intervals of which flows are looked for."""
 

@@ -15,7 +15,7 @@ from gssr.tui.view import Scene
 
 
 def context_rows(scene: Scene, part: TracePart, place: int) -> list[Row]:
-    """What is known of an interval, its name as the title."""
+    """Describe an interval below a title with its name."""
     if place < 0:
         return [rule("nothing under the cursor", scene.width, scene.glyphs, (Span("arrows move it", "dim"),))]
     name = clean(part.trace.names[int(part.trace.intervals.name[place])])
@@ -24,7 +24,7 @@ def context_rows(scene: Scene, part: TracePart, place: int) -> list[Row]:
 
 
 def interval_rows(scene: Scene, part: TracePart, place: int) -> list[Row]:
-    """The same without a title."""
+    """Describe an interval without a title."""
     own, names = part.trace.intervals, part.trace.names
     first = scene.frame.first if scene.frame.since is None else scene.frame.since
     category = int(own.category[place])

@@ -17,7 +17,7 @@ class State(NamedTuple):
 
 
 def of_breakdown(ascii_only: bool) -> list[State]:
-    """Those of a recording: the categories of GPU time."""
+    """List the states of a recording: the categories of GPU time."""
     return [
         State(
             each.label if each.name == "unmeasured" else each.short,

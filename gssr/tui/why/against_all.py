@@ -38,7 +38,7 @@ class AgainstAll(RowsPanel):
     """What the verdict rests on comes first, then what differs most."""
 
     def show(self, result: Frame, view: View) -> None:
-        """See Panel."""
+        """Draw from this result from now on, and name in the border what is shown."""
         super().show(result, view)
         shown = result.of_gpus or result
         part = part_of(shown, view)
@@ -64,7 +64,7 @@ class AgainstAll(RowsPanel):
 
 
 def _title(result: Frame, view: View, found: Contrast, part: tuple[int, ...]) -> str:
-    """What is compared with what."""
+    """Say what is compared with what."""
     rest = f"all {count(result.n_gpus, result.noun)}" if result.n_gpus != 1 else "itself"
     if found.kind == "moment":
         grid = result.grid

@@ -23,26 +23,27 @@ _MOST_OPEN = 5
 _MOST_DETAILS, _MOST_GAPS = 3, 8
 """Rows of what its file says of an interval besides, and gaps, at most."""
 _LABEL = 20
+"""Cells of a track's name."""
 
 
 class OpenAround(RowsPanel):
     """Shown where there is a trace."""
 
     def show(self, result: Frame, view: View) -> None:
-        """See Panel."""
+        """Draw from this result from now on, and name in the border what is shown."""
         super().show(result, view)
         self.display = bool(result.traced) or (result.part is not None and view.cursor is not None)
         when = window_text(result) if view.cursor is None else f"at {at_text(result, view.cursor)}"
         self.border_title = f"{'what the GPUs waited for' if result.part is None else 'open'} {when}"
 
     def rows(self, result: Frame, width: int, height: int) -> list[Row]:
-        """What there is of either."""
+        """Describe the trace at the cursor, or the gaps."""
         if result.part is not None:
             return self._open(result, result.part, width, height)[:height]
         return self._gaps(result, width)[:height]
 
     def _open(self, result: Frame, part: TracePart, width: int, height: int) -> list[Row]:
-        """What is open at the time cursor, the innermost first, and what launched it."""
+        """List what is open at the time cursor, the innermost first, and what launched it."""
         around_it, ellipsis = part.around, self.glyphs.ellipsis
         if around_it is None:
             return []
@@ -71,14 +72,14 @@ class OpenAround(RowsPanel):
         return [*context_rows(scene, part, around_it.place), *self._details(around_it.details, width), *rows]
 
     def _details(self, details: Mapping[str, str] | None, width: int) -> list[Row]:
-        """What its file says of the interval besides."""
+        """List what the trace's file says of the interval besides."""
         if details is None:
             return [(Span(f"reading what the file says of it{self.glyphs.ellipsis}", "dim"),)]
         pieces: list[Row] = [(Span(f"{clean(name)} ", "dim"), Span(clean(value))) for name, value in details.items()]
         return (flow(pieces, width, self.glyphs.ellipsis) if pieces else [])[:_MOST_DETAILS]
 
     def _gaps(self, result: Frame, width: int) -> list[Row]:
-        """What the GPUs waited for while they were traced, in the column of the time cursor, else the window."""
+        """List what the GPUs waited for while they were traced, in the column of the time cursor, else in the window."""
         start, end, cursor = result.window.start, result.window.end, self.view.cursor
         if cursor is not None:
             start = result.grid.start + result.grid.column(cursor) * result.grid.width

@@ -32,11 +32,11 @@ class WhyPane(ScreenPane):
                 yield OpenAround(id="around", classes="panel")
 
     def asks(self, query: Query) -> Query:
-        """See ScreenPane."""
+        """Add what this screen needs to the app's query."""
         return replace(query, around=True)
 
     def show(self, results: Sequence[Frame], view: View) -> None:
-        """See ScreenPane."""
+        """Draw these results."""
         for widget in (Causes, AccountTree, AgainstAll, OpenAround):
             self.query_one(widget).show(results[0], view)  # type: ignore[attr-defined]
 
