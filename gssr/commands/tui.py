@@ -241,8 +241,8 @@ def watches_of(
     own: "Sequence[Custom]" = (),
 ) -> "list[Watched]":
     """Make what the screen watches: each recording, the first with its traces and those to ``attach`` (``offset``: s to add
-    to their times), and the traces of each run, of them only these ``ranks``, with metrics of one's ``own``. Raises ValueError,
-    a sentence, for both at once."""
+    to their times), and the traces of each run, of them only these ``ranks``, with metrics of one's ``own``. Raises
+    ValueError, a sentence, for both at once."""
     from gssr.model.live.watch import Watch
 
     traces = traces_among(name for name in names if os.path.exists(name))
