@@ -4,12 +4,13 @@ plotext keeps its figure, its theme and its size limits in global state: all of 
 colours are not used; the rows carry roles like every other drawing.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import plotext
 
 from gssr.arrays import Floats
 from gssr.render.clock import Tick
@@ -19,6 +20,25 @@ from gssr.render.roles import Role, Row, Span
 
 LEAST_COLUMNS = 8
 """A canvas narrower than this is not drawn."""
+MANUAL = "plotext._doc.doc"
+"""The module of plotext that builds its interactive manual (``plotext.doc``), of 6.1. A later version that has none of this
+name is imported whole."""
+
+
+def _without_manual() -> Any:
+    """Import plotext, but not its manual: nobody reads it here, and building it is more than half of the import's time."""
+    if MANUAL in sys.modules:
+        import plotext
+    else:
+        sys.modules[MANUAL] = SimpleNamespace(docs=None)  # type: ignore[assignment]
+        try:
+            import plotext
+        finally:
+            del sys.modules[MANUAL]
+    return plotext
+
+
+plotext = _without_manual()
 
 
 def band_chart(

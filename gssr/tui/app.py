@@ -26,10 +26,8 @@ from textual.screen import Screen
 from textual.widgets import Footer, TabbedContent, TabPane
 
 from gssr.makers import BOTH, NVIDIA, maker_of, speak_of
-from gssr.model.compare.alignment import aligned
 from gssr.model.live.frame import Frame
 from gssr.model.live.watch import Watch
-from gssr.model.live.watch_trace import Watched
 from gssr.model.statistics.grid import MOST_ROWS
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import RuleTable
@@ -60,6 +58,8 @@ from gssr.tui.wire import Wire, thrifty
 
 if TYPE_CHECKING:
     from textual.command import Provider
+
+    from gssr.model.live.watch_trace import Watched
 
 WINDOWS = (None, 60.0, 300.0, 900.0, 3600.0)
 """What ``w`` goes through after the newest columns: the whole run (None), and its last seconds."""
@@ -141,7 +141,8 @@ class LiveScreen(KeysInOrder):
     ]  # fmt: skip
 
     def __init__(
-        self, watches: Sequence[Watched], glyphs: Glyphs, hz: float, colors: int, theme: str = "", table: RuleTable = TABLE,
+        self, watches: "Sequence[Watched]", glyphs: Glyphs, hz: float, colors: int, theme: str = "",
+        table: RuleTable = TABLE,
     ) -> None:  # fmt: skip
         self._colourless = not colors
         super().__init__()
@@ -373,7 +374,7 @@ class LiveScreen(KeysInOrder):
         except ValueError as error:
             self.show_notice(f"--gpus: {error}")
 
-    def _watch_other_runs(self, watch: Watched) -> None:
+    def _watch_other_runs(self, watch: "Watched") -> None:
         """The recording holds several runs: those that are not looked at can be compared with, the newest first."""
         shown = self.results[0].run
         for run_id in reversed(watch.run_ids):
@@ -415,6 +416,8 @@ class LiveScreen(KeysInOrder):
             query = replace(query, span=columns * cell, width=cell)
         queries = [query] + [None] * (len(self._watches) - 1)
         if view.screen == "compare" and len(self._watches) > 1:
+            from gssr.model.compare.alignment import aligned
+
             pair = (*self.results[:2], None, None)
             queries[0], queries[self._other] = aligned(query, view.align, pair[0], pair[1])
         self._producer.ask(tuple(queries), keep_looking=bool(view.speed))

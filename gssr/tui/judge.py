@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.model.findings.phases import phases
-from gssr.model.joined.explain import explained
 from gssr.model.live.frame import Frame
 from gssr.model.results import SEVERITIES, Judgement
 from gssr.model.statistics.aggregate import filtered
@@ -142,6 +141,8 @@ class Judge(threading.Thread):
         known = self.answer_to(frame)
         if known is None or known.judgement is None or not frame.traced:
             return frame if known is None else replace(frame, judgement=known.judgement)
+        from gssr.model.joined.explain import explained
+
         verdicts = tuple(explained(verdict, frame.traced) for verdict in known.judgement.verdicts)
         return replace(frame, judgement=replace(known.judgement, verdicts=verdicts))
 

@@ -2,21 +2,22 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gssr.metrics import BY_NAME as METRICS
 from gssr.metrics import OF_NODES
-from gssr.model.compare.alignment import Alignment, marks
 from gssr.model.findings.notes import FINEST
 from gssr.model.live.frame import Frame
 from gssr.model.live.nodes import metrics_of
-from gssr.model.live.watch_trace import FINEST as FINEST_OF_TRACES
 from gssr.model.statistics.grid import choose_width, ladder
-from gssr.model.traces.as_metrics import LevelName
 from gssr.model.window import parse_time
-from gssr.tui.trace.cursor import cause, find
 from gssr.tui.view import Scene, View, inside, with_cursor
+
+if TYPE_CHECKING:
+    from gssr.model.compare.alignment import Alignment
+    from gssr.model.traces.as_metrics import LevelName
 
 SPEEDS = (0.0, 1.0, 10.0, 60.0)
 """Seconds of a recording a second, one after another."""
@@ -98,7 +99,12 @@ def _zoom(step: int) -> Move:
 def _next_width(frame: Frame, step: int) -> float | None:
     """The next narrower (``step`` < 0) or wider width of columns that can be read; None where there is none."""
     grid = frame.grid if frame.part is None else frame.part.columns or frame.grid
-    interval, n_gpus = (frame.sampling_seconds, frame.n_gpus) if frame.part is None else (FINEST_OF_TRACES / 2, 0)
+    if frame.part is None:
+        interval, n_gpus = frame.sampling_seconds, frame.n_gpus
+    else:
+        from gssr.model.live.watch_trace import FINEST as FINEST_OF_TRACES
+
+        interval, n_gpus = FINEST_OF_TRACES / 2, 0
     widths = [width for width, _ in zip(ladder(interval), range(60), strict=False)]
     narrower = [width for width in reversed(widths) if width < grid.width * (1 - 1e-9)]
     wider = [width for width in widths if width > grid.width * (1 + 1e-9)]
@@ -189,6 +195,8 @@ def _level(scene: Scene) -> View:
 def _align(scene: Scene) -> View:
     """The next of what both runs can be aligned at."""
     both = [frame for frame in (scene.frame, scene.other) if frame is not None]
+    from gssr.model.compare.alignment import marks
+
     ways: list[Alignment] = ["start", "activity", *(["mark"] if all(map(marks, both)) else [])]  # type: ignore[list-item]
     at = ways.index(scene.view.align) if scene.view.align in ways else -1
     return replace(scene.view, align=ways[(at + 1) % len(ways)])
@@ -212,10 +220,28 @@ def _over_traces(scene: Scene, view: View) -> View:
     return replace(view, span=None, end=None, cursor=cursor)
 
 
+def _find(step: int) -> Move:
+    """The next (``step`` 1) or previous (-1) interval of a name: gssr.tui.trace.cursor, which only traces need."""
+
+    def move(scene: Scene) -> View:
+        from gssr.tui.trace.cursor import find
+
+        return find(step)(scene)
+
+    return move
+
+
+def _cause(scene: Scene) -> View:
+    """From an interval to what launched it, or to what it launched."""
+    from gssr.tui.trace.cursor import cause
+
+    return cause(scene)
+
+
 MOVES: dict[str, Move] = {
-    "next_found": find(1),
-    "previous_found": find(-1),
-    "cause": cause,
+    "next_found": _find(1),
+    "previous_found": _find(-1),
+    "cause": _cause,
     "pause": _pause,
     "play": _play,
     "zoom_in": _zoom(-1),

@@ -14,8 +14,7 @@ from gssr.makers import AMD, BOTH, NVIDIA, say
 from gssr.metrics import BY_NAME, OF_NODES, OF_TRACES, Metric
 from gssr.model.cached import once
 from gssr.model.live.frame import Frame
-from gssr.model.traces.part import NOTHING, Only
-from gssr.model.traces.window import limit
+from gssr.model.traces.only import NOTHING, Only
 from gssr.render.scale import unit_of
 from gssr.similar import did_you_mean, meant
 from gssr.store.format.rows import Gpu, GpuProcess
@@ -60,6 +59,8 @@ def parse_filter(text: str) -> Filter:
             names.append(tuple(part for part in like.split(",") if part))
             continue
         if found := _LIMIT.fullmatch(word):
+            from gssr.model.traces.window import limit
+
             limits.append(limit(found[1], found[2] == "<", found[3]))  # type: ignore[arg-type]
             continue
         if equals and field in _FIELDS:

@@ -4,13 +4,15 @@ Where cursors go: the one in lists, and the one in time; and where in time a vie
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from gssr.model.compare.alignment import Alignment
 from gssr.model.live.frame import Frame, Query
-from gssr.model.traces.as_metrics import LevelName
 from gssr.render.glyphs import Glyphs
 from gssr.tui.steady_order import SteadyOrders
+
+if TYPE_CHECKING:
+    from gssr.model.compare.alignment import Alignment
+    from gssr.model.traces.as_metrics import LevelName
 
 ScreenName = Literal["job", "gpus", "time", "balance", "why", "compare", "calls"]
 TITLES: dict[ScreenName, str] = {
@@ -48,9 +50,9 @@ class View:
     filter: str = ""
     grouped: bool = True
     alike: bool = False
-    align: Alignment = "start"
+    align: "Alignment" = "start"
     speed: float = 0.0
-    level: LevelName | None = None
+    level: "LevelName | None" = None
     opened: bool = False
     name: str = ""
     place: int = -1

@@ -1,5 +1,7 @@
 """The plotext adapter: charts as rows, with nothing of plotext left behind."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import gssr.report.plotext_chart as chart_module
 from gssr.render.clock import Tick
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.roles import Row, text_of
@@ -103,3 +106,15 @@ def test_a_histogram_has_a_line_for_each_bin_and_fills_exactly_its_box(counts: l
 def test_a_bar_of_a_histogram_is_as_long_as_its_count() -> None:
     first, none, last = (text_of(row)[2:].rstrip() for row in histogram_chart(["a", "b", "c"], [4, 0, 1], 40, ASCII))
     assert (len(first), len(none), len(last)) == (40, 0, 10)
+
+
+def test_the_manual_of_plotext_is_not_built_until_somebody_imports_it() -> None:
+    code = f"""
+import sys
+import gssr.report.plotext_chart as chart
+print([name for name in sys.modules if name.startswith("plotext._doc")])
+import {chart_module.MANUAL}
+print({chart_module.MANUAL}.docs is not None)
+"""
+    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60).stdout
+    assert said.split("\n")[:2] == ["[]", "True"]

@@ -17,7 +17,8 @@ from gssr.guarded_sqlite import Guarded
 from gssr.model.traces.analyze import analyze_timeline
 from gssr.model.traces.as_metrics import levels_of
 from gssr.model.traces.io import file_calls
-from gssr.model.traces.part import Only, only, part_of
+from gssr.model.traces.only import Only
+from gssr.model.traces.part import only, part_of
 from gssr.model.traces.tables import as_nsys
 from gssr.store.read import database
 from gssr.traces.join import join

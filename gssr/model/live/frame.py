@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -11,14 +11,16 @@ from gssr.arrays import Flags, Floats, Ints
 from gssr.gpu_name import place
 from gssr.model.results import Grid, HostUse, Judgement, Means, Space
 from gssr.model.traced import Traced
-from gssr.model.traces.as_metrics import Level, LevelName
-from gssr.model.traces.nesting import Lanes
-from gssr.model.traces.part import NOTHING, Only
-from gssr.model.traces.results import TraceAnalysis
+from gssr.model.traces.only import NOTHING, Only
 from gssr.model.verdicts.table import RuleTable
 from gssr.store.format.rank_ends import RankEnd
 from gssr.store.format.rows import Event, Gpu, GpuProcess, Run
-from gssr.traces.timeline import Timeline as Trace
+
+if TYPE_CHECKING:  # whoever looks at a recording without traces needs none of it
+    from gssr.model.traces.as_metrics import Level, LevelName
+    from gssr.model.traces.nesting import Lanes
+    from gssr.model.traces.results import TraceAnalysis
+    from gssr.traces.timeline import Timeline as Trace
 
 RECENT_SECONDS = 60.0
 """The running score's window."""
@@ -59,7 +61,7 @@ class Query:
     causes: RuleTable | None = None
     beside: bool = False
     score_columns: int = 0
-    level: LevelName | None = None
+    level: "LevelName | None" = None
     opened: bool = False
     tables: bool = False
     only: Only = NOTHING
@@ -121,16 +123,16 @@ class TracePart:
     spend their time alike. ``around``: what is open at the cursor. ``steps``: when each of the whole trace
     begins, s, by its name. What nobody asked for is None."""
 
-    trace: Trace
-    levels: Mapping[LevelName, Level]
-    level: Level
+    trace: "Trace"
+    levels: "Mapping[LevelName, Level]"
+    level: "Level"
     total: Floats
     columns: Grid | None = None
     split: Floats | None = None
     whole_split: Floats | None = None
     counters: tuple[CounterLine, ...] = ()
-    lanes: Lanes | None = None
-    analysis: TraceAnalysis | None = None
+    lanes: "Lanes | None" = None
+    analysis: "TraceAnalysis | None" = None
     line_split: Floats | None = None
     around: Around | None = None
     steps: Mapping[str, float] = field(default_factory=dict)

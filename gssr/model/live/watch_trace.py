@@ -26,7 +26,8 @@ from gssr.model.traces.analyze import analyze_timeline
 from gssr.model.traces.as_metrics import N_CATEGORIES, Level, LevelName, levels_of
 from gssr.model.traces.call_tree import TIME, VISITS, spread
 from gssr.model.traces.nesting import Lanes, lanes, open_at
-from gssr.model.traces.part import NOTHING, Only, only, part_of
+from gssr.model.traces.only import NOTHING, Only
+from gssr.model.traces.part import only, part_of
 from gssr.model.traces.results import TraceAnalysis
 from gssr.model.traces.steps import steps_of
 from gssr.store.format.rows import Event

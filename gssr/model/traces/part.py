@@ -5,13 +5,13 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Flags, Ints
 from gssr.model.traces.gpu_names import gpus_of
+from gssr.model.traces.only import Only
 from gssr.model.traces.segments import in_parts
 from gssr.traces.categories import category_as_hta
 from gssr.traces.timeline import BUSY, NO_LINK, Kind, Timeline, Track
@@ -227,29 +227,6 @@ def _categories_as_hta(timeline: Timeline) -> NDArray[np.int8]:
         by_name[at] = category_as_hta(timeline.names[at])
     category[on_gpu] = by_name[own.name[on_gpu]]
     return category
-
-
-# Only some intervals
-
-
-class Limit(NamedTuple):
-    """``takes<10us``, ``size>1M``: intervals ``below`` (else above) ``value``, ns or bytes. What has no size is neither."""
-
-    what: Literal["takes", "size"]
-    below: bool
-    value: float
-
-
-class Only(NamedTuple):
-    """All of it must hold: one of each list of patterns of ``names``, and the ``limits``. ``who``: lists of patterns of
-    rows, of which each must have one."""
-
-    names: tuple[tuple[str, ...], ...] = ()
-    limits: tuple[Limit, ...] = ()
-    who: tuple[tuple[str, ...], ...] = ()
-
-
-NOTHING = Only()
 
 
 def named(names: Iterable[str], patterns: tuple[str, ...]) -> Flags:

@@ -9,7 +9,8 @@ import numpy as np
 
 from gssr.arrays import Ints
 from gssr.model.traces.gpu_names import gpus_of, spellings
-from gssr.model.traces.part import Limit, TracePiece, part_of
+from gssr.model.traces.only import Limit
+from gssr.model.traces.part import TracePiece, part_of
 from gssr.model.traces.steps import steps_of
 from gssr.traces.timeline import Timeline, Track
 

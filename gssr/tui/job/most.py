@@ -1,13 +1,16 @@
 """Of a trace what took the most time, and the longest time without work."""
 
+from typing import TYPE_CHECKING
+
 from gssr.model.live.frame import Frame
-from gssr.model.traces.results import TraceAnalysis
-from gssr.model.traces.tables import TABLES
 from gssr.render.cells import clean, fit
 from gssr.render.clock import exact, moment
 from gssr.render.roles import Row, Span
 from gssr.tui.shared.panel import RowsPanel
 from gssr.tui.view import View
+
+if TYPE_CHECKING:
+    from gssr.model.traces.results import TraceAnalysis
 
 _KINDS = {"kernels": "kernels", "operators": "operators", "os": "calls", "ranges": "ranges"}
 """The tables that are asked for it, the first of them that has lines, and what these are."""
@@ -30,7 +33,9 @@ class MostTime(RowsPanel):
         gap = self._gap(result, analysis, width)
         return [*self._most(analysis, width, height - len(gap)), *gap][:height]
 
-    def _most(self, analysis: TraceAnalysis, width: int, height: int) -> list[Row]:
+    def _most(self, analysis: "TraceAnalysis", width: int, height: int) -> list[Row]:
+        from gssr.model.traces.tables import TABLES
+
         tables = ((noun, TABLES[name].values(analysis)) for name, noun in _KINDS.items())
         noun, found = next(((noun, each) for noun, each in tables if len(each["name"])), ("", None))
         if found is None:
@@ -44,7 +49,7 @@ class MostTime(RowsPanel):
             rows.append((Span(numbers, "value"), Span(fit(clean(called), room, self.glyphs.ellipsis))))
         return rows
 
-    def _gap(self, result: Frame, analysis: TraceAnalysis, width: int) -> list[Row]:
+    def _gap(self, result: Frame, analysis: "TraceAnalysis", width: int) -> list[Row]:
         if not analysis.gaps:
             return []
         gap = max(analysis.gaps, key=lambda each: each.length_ns)

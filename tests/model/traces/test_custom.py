@@ -12,7 +12,8 @@ from gssr.model import custom_metrics as customs
 from gssr.model.custom_metrics import custom, fitting
 from gssr.model.traces.analyze import analyze_timeline
 from gssr.model.traces.as_metrics import levels_of
-from gssr.model.traces.part import NOTHING, Limit, Only, only
+from gssr.model.traces.only import NOTHING, Limit, Only
+from gssr.model.traces.part import only
 from gssr.model.traces.window import limit
 from gssr.traces.timeline import Collectives, Kind, Messages, Timeline
 
