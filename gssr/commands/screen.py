@@ -1,6 +1,7 @@
 """How the commands that draw the live screen are told to begin: their options, the user's settings, and the terminal."""
 
 import argparse
+import gc
 import os
 import signal
 import sys
@@ -135,6 +136,12 @@ def take_terminal(before: Callable[[], None] = lambda: None) -> None:
 
     for sig in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(sig, end)
+
+
+def put_off_garbage() -> None:
+    """Collect no garbage until the screen is drawn, when LiveScreen takes it up again: a tenth of the start would be looking
+    for some among all that is imported and made to stay."""
+    gc.disable()
 
 
 def on_terminal() -> bool:

@@ -68,6 +68,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
 
 def _watch(own: "Monitor", options: argparse.Namespace, begin: screen.ScreenStart) -> int:
     """Draw until the user leaves, or it is known that there is no GPU. Raises ValueError for rules that make no sense."""
+    screen.put_off_garbage()
     from gssr.model.live.watch import Watch
     from gssr.model.verdicts.rules import from_environment
     from gssr.render.cells import clean

@@ -142,6 +142,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
             found = _open_content(options, given)
             until_end.close()  # the process of each page reads the files itself
             return found if isinstance(found, int) else _serve(options)
+        screen.put_off_garbage()
         with screen.saying(reading):
             found = _open_content(options, given)
             app = found if isinstance(found, int) else _make_app(options, names[0], found, until_end.close)

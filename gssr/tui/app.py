@@ -4,6 +4,7 @@ A widget gets its data in one way: the app hands the newest results to the pane 
 to its widgets. What a screen needs is asked by the app, in one query for the view and the pane in sight.
 """
 
+import gc
 import os
 import select
 import signal
@@ -72,6 +73,10 @@ WRITING = frozenset({"export", "keep"})
 
 LEAVING_SECONDS = 0.8
 """For so long leaving waits at most until the terminal has said that it has drawn everything: within a second it is left."""
+
+
+UNTIL_GARBAGE_SECONDS = 1.0
+"""After the start; by then the first picture is drawn."""
 
 
 class NewResults(Message):
@@ -263,6 +268,8 @@ class LiveScreen(KeysInOrder):
         self._producer.start()
         if self._first_notice:
             self.show_notice(self._first_notice)
+        if not gc.isenabled():  # gssr.commands.screen has put it off
+            self.set_timer(UNTIL_GARBAGE_SECONDS, _collect_garbage)
         if not self.is_headless:
             self.set_interval(1.0, self._leave_without_terminal)
 
@@ -759,3 +766,9 @@ def _explain(problem: BaseException | None) -> str:
     if problem is None or not os.environ.get("GSSR_DEBUG"):
         return text if problem is None else f"{text}; gssr --debug shows where"
     return "\n".join([*map(clean, "".join(traceback.format_exception(problem)).splitlines()), text])
+
+
+def _collect_garbage() -> None:
+    """Collect garbage from now on, but never look through what the start has made: it stays."""
+    gc.freeze()
+    gc.enable()
