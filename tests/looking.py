@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from textual.pilot import Pilot
 
+import gssr.report.plotext_chart  # noqa: F401  or the first chart of a process comes later than the rest
 from gssr.model.live.frame import Frame, Query
 from gssr.model.live.watch import Watch
 from gssr.model.live.watch_trace import Watched

@@ -1,5 +1,7 @@
 """The space average over time: the mean of all GPUs, and the band from the lowest to the highest of them."""
 
+import sys
+
 import numpy as np
 
 from gssr.model.live.frame import Frame
@@ -12,6 +14,9 @@ from gssr.tui.view import View
 
 _TIMED = 7
 """Rows from which the times stand under the chart."""
+_ADAPTER = "gssr.report.plotext_chart"
+_AFTER_FIRST_PICTURE_SECONDS = 0.05
+"""Importing plotext takes as long as drawing all the rest: the numbers are shown first."""
 
 
 class SpaceAverage(RowsPanel):
@@ -33,8 +38,17 @@ class SpaceAverage(RowsPanel):
         self.border_subtitle = now
 
     def rows(self, result: Frame, width: int, height: int) -> list[Row]:
-        """The chart, its axis below."""
+        """The chart, its axis below; nothing yet where plotext is not there."""
+        if _ADAPTER not in sys.modules:
+            self.set_timer(_AFTER_FIRST_PICTURE_SECONDS, self._draw_first)
+            return []
         space = result.space
         return metric_band(
             result, space.mean, space.low, space.high, width, height, self.glyphs, self.axis_at, timed_from=_TIMED
         )
+
+    def _draw_first(self) -> None:
+        """Draw the first chart of this process."""
+        import gssr.report.plotext_chart  # noqa: F401
+
+        self.draw_anew()
