@@ -226,11 +226,14 @@ class LiveScreen(KeysInOrder):
     def pane_of(self, name: ScreenName) -> ScreenPane:
         """Return the pane that a tab holds; it is made when it is asked for the first time."""
         if name not in self._panes:
-            pane, styles = next(tab for tab in TABS if tab.name == name).make()
-            self._panes[name] = pane
-            self.stylesheet.read(styles)
-            self.query_one(f"#{name}", TabPane).mount(pane)
+            self.query_one(f"#{name}", TabPane).mount(self._new_pane(name))
         return self._panes[name]
+
+    def _new_pane(self, name: ScreenName) -> ScreenPane:
+        pane, styles = next(tab for tab in TABS if tab.name == name).make()
+        self._panes[name] = pane
+        self.stylesheet.read(styles)
+        return pane
 
     def call_when_ready(self, name: ScreenName, call: Callable[[], object]) -> None:
         """Call this once a tab holds all its widgets; at once if it does."""
@@ -254,8 +257,9 @@ class LiveScreen(KeysInOrder):
         yield TopBar(id="top-bar")
         yield Words(self.reading, id="nothing")
         with TabbedContent(id="screens", initial=self.view.screen):
-            for tab in TABS:
-                yield TabPane(tab.title, id=tab.name)
+            for tab in TABS:  # what is seen first is there from the first layout on
+                first = (self._new_pane(tab.name),) if tab.name == self.view.screen else ()
+                yield TabPane(tab.title, *first, id=tab.name)
         yield Words(id="problem")
         yield OutputPane(id="output", classes="panel")
         yield Footer(show_command_palette=True)
