@@ -2,8 +2,9 @@
 
 Textual writes a whole widget anew when a cell of it has changed, and names every colour each time. This driver, below all of
 it, keeps what the terminal shows as cells, and writes those that differ: a run begins where the change does, a colour stays
-until another one is needed, and blanks take any colour of text. What cannot be sent yet, because the last bytes have not
-arrived, is not queued: when the terminal has said where its cursor is, the newest cells are sent, from the top down.
+until another one is needed, blanks take any colour of text, and a terminal that can repeat a character is told how often.
+What cannot be sent yet, because the last bytes have not arrived, is not queued: when the terminal has said where its cursor
+is, the newest cells are sent, from the top down.
 
 Everything used of Textual is public: ``App.get_driver_class``, and ``write`` and ``process_message`` of a ``Driver``.
 """
@@ -37,6 +38,13 @@ _CLEARED = re.compile(r"\x1b\[[23]J|\x1bc")
 """After these nothing is known of what the terminal shows."""
 _LINK = "\x1b]8;"
 _ASK = "\x1b[6n"
+_TEXTUAL_ASKS = "\x1b[?2026$p"
+"""Textual's own question, after which the terminal prints no answer by itself: ours may follow."""
+_PROBE, _REPEATED = "\x1b[H▄\x1b[3b\x1b[6n\r\x1b[K", 4
+"""Asks where the cursor is after a character that is to be repeated (REP, ECMA-48): in this column, from 0, where the
+terminal repeats it. Old tmux repeats ASCII alone, others nothing at all."""
+_ALIKE = re.compile("([─-▟⠀-⣿])\\1{2,}| {7,}")
+"""Drawn characters and blanks that take fewer bytes when they are repeated."""
 _KEPT = 4
 """So many cells that did not change are written again rather than skipped: moving the cursor costs as much."""
 _LEAST, _MOST, _SECONDS, _PATIENCE = 1024, 1 << 16, 0.5, 5.0
@@ -45,7 +53,8 @@ _LEAST_GAIN = 12
 """Cells that moving a part of a line must save: it takes two sequences (DCH and ICH, which all terminals since the VT102
 know)."""
 _SILENT = 0.5
-"""A terminal that has not answered the first question by then is asked no more."""
+"""A terminal that has not answered the first question by then is asked no more. Nothing is drawn before: how much a slow
+line can take is not known until then."""
 
 
 class _Style(NamedTuple):
@@ -58,6 +67,8 @@ class _Style(NamedTuple):
 
 
 _PLAIN = _Style("", "", "")
+_OFF = {"1": "22", "2": "22", "3": "23", "4": "24", "7": "27", "9": "29"}
+"""What takes back each mark alone."""
 _SHOWN_ON_BLANKS = re.compile(r"(?:^|;)(?:4|7|9|21|5[1-5])(?=;|$)")
 
 
@@ -96,9 +107,12 @@ def _change(before: _Style, after: _Style) -> str:
     """The sequence that replaces a style by another."""
     if after == _PLAIN:
         return "\x1b[m"
-    if before.marks != after.marks and before.marks:
-        return f"\x1b[{';'.join(['0', *filter(None, (after.marks, after.ink, after.paper))])}m"
-    codes = [after.marks] if after.marks != before.marks else []
+    had, has = before.marks.split(";") if before.marks else [], after.marks.split(";") if after.marks else []
+    lost = {mark for mark in had if mark not in has}
+    if not lost <= _OFF.keys():
+        return f"\x1b[{';'.join(['0', *filter(None, after)])}m"
+    off = {_OFF[mark] for mark in lost}
+    codes = [*sorted(off), *(mark for mark in has if mark not in had or _OFF.get(mark) in off)]
     if after.ink != before.ink:
         codes.append(after.ink or "39")
     if after.paper != before.paper:
@@ -198,6 +212,8 @@ class Wire:
         self._holds = False
         self._answers: bool | None = None
         """Whether the terminal says where its cursor is; None as long as that is not known."""
+        self._repeats = False
+        """Whether it can repeat a character."""
         self._room = _LEAST
         self._asked, self._since = 0, 0.0
         """Bytes before the question that is on its way, 0 for none, and when it was asked (monotonic s)."""
@@ -241,6 +257,16 @@ class Wire:
                 self.forget()
                 self._asked = 0
             self._write(sequence)
+            if sequence == _TEXTUAL_ASKS and self._answers is None and not self._asked:
+                self._probe()
+
+    def _probe(self) -> None:
+        """Ask the first question."""
+        self._asked, self._since = len(_PROBE), time.monotonic()
+        self._write(_PROBE)
+        timer = threading.Timer(_SILENT, self._silent)
+        timer.daemon = True
+        timer.start()
 
     def hold(self) -> None:
         """Send no cells any more, until there is a screen again."""
@@ -258,10 +284,11 @@ class Wire:
         with self._lock:
             self._wanted, self._sent, self._dirty = {}, {}, set()
 
-    def answered(self) -> None:
-        """The terminal has said where its cursor is: what was sent has arrived."""
+    def answered(self, column: int) -> None:
+        """The terminal has said where its cursor is, in this column (from 0): what was sent has arrived."""
         with self._lock:
-            self._answers = True
+            if not self._answers:
+                self._answers, self._repeats = True, column == _REPEATED
             if self._asked:
                 passed = max(time.monotonic() - self._since, 1e-3)
                 room = self._asked * _SECONDS / passed
@@ -280,7 +307,10 @@ class Wire:
         """Send what differs, as much as there is room for."""
         if self._holds or not self._dirty or self.is_busy:
             return
-        room = _MOST * 16 if self._answers is False else self._room
+        if self._answers is None:
+            self._probe()
+            return
+        room = self._room if self._answers else _MOST * 16
         out: list[str] = []
         n, style, at = 0, _PLAIN, (-1, -1)
         for y in sorted(self._dirty):
@@ -295,13 +325,13 @@ class Wire:
                 n, at = n + len(text), (y, end)
                 sent.roll(first, end)
             for first, end in line.changes(sent):
-                text, style = _drawn(line, first, end, style)
+                text, style = _drawn(line, first, end, style, self._repeats)
                 move = f"\x1b[{y + 1};{first + 1}H"
                 if at[0] == y and first >= at[1]:
                     move = f"\x1b[{first - at[1]}C" if first > at[1] else ""
                 at = y, end
                 out += [move, text]
-                n += len(move) + len(text)
+                n += len(move) + len(text.encode())
             sent.chars, sent.styles = line.chars[:], line.styles[:]
             self._dirty.discard(y)
             if n >= room:
@@ -310,20 +340,15 @@ class Wire:
             return
         if style != _PLAIN:
             out.append("\x1b[m")
-        first_question = self._answers is None and not self._asked
-        if self._answers is not False:
+        if self._answers:
             self._asked, self._since = n, time.monotonic()
             out.append(_ASK)
         text = "".join(out)
         self._write(f"{_BEGIN}{text}{_END}" if self._at_once else text)
-        if first_question:
-            timer = threading.Timer(_SILENT, self._silent)
-            timer.daemon = True
-            timer.start()
 
 
-def _drawn(line: _Line, first: int, end: int, style: _Style) -> tuple[str, _Style]:
-    """What draws these cells after ``style``, and the style after it."""
+def _drawn(line: _Line, first: int, end: int, style: _Style, repeats: bool) -> tuple[str, _Style]:
+    """What draws these cells after ``style``, and the style after it. ``repeats``: the terminal can repeat a character."""
     out: list[str] = []
     begun = first
     chars, styles = line.chars, line.styles
@@ -337,9 +362,14 @@ def _drawn(line: _Line, first: int, end: int, style: _Style) -> tuple[str, _Styl
         if wanted != style and not unseen:
             out.append(_change(style, wanted))
             style = wanted
-        out.append(text)
+        out.append(_ALIKE.sub(_told, text) if repeats else text)
         begun = x
     return "".join(out), style
+
+
+def _told(alike: re.Match[str]) -> str:
+    """One of these characters, and how often it is to be repeated."""
+    return f"{alike[0][0]}\x1b[{len(alike[0]) - 1}b"
 
 
 def thrifty(driver: type[Driver]) -> type[Driver]:
@@ -367,7 +397,7 @@ def thrifty(driver: type[Driver]) -> type[Driver]:
         def process_message(self, message: Message) -> None:
             """Take the terminal's answers; everything else is the app's."""
             if isinstance(message, events.CursorPosition):
-                self._wire.answered()
+                self._wire.answered(message.x)
             else:
                 super().process_message(message)
 

@@ -13,13 +13,16 @@ from textual.drivers.headless_driver import HeadlessDriver
 from gssr.tui.wire import Wire, thrifty
 
 _TOKEN = re.compile(r"\x1b\[([\d;?]*)([A-Za-z@])|\x1b\[\?\d+[hl]|([^\x1b])")
+_OFF = {"22": "12", "23": "3", "24": "4", "27": "7", "29": "9"}
+"""The marks that each of these codes takes back."""
 
 
 class Terminal:
-    """A terminal of this size: characters and the styles that can be seen."""
+    """A terminal of this size: characters and the styles that can be seen. ``repeats``: it knows REP."""
 
-    def __init__(self, width: int = 40, height: int = 6) -> None:
-        self.width, self.height = width, height
+    def __init__(self, width: int = 40, height: int = 6, repeats: bool = True) -> None:
+        self.width, self.height, self.repeats = width, height, repeats
+        self._last = " "
         self.cells = [[(" ", "[]")] * width for _ in range(height)]
         self._x = self._y = 0
         self._style: dict[str, str] = {}
@@ -32,14 +35,21 @@ class Terminal:
             if found[3] is not None:
                 if found[3] == "\n":
                     self._x, self._y = 0, self._y + 1
-                elif self._x < self.width:
-                    self.cells[self._y][self._x] = (found[3], self._seen(found[3]))
-                    self._x += 1
+                elif found[3] == "\r":
+                    self._x = 0
+                else:
+                    self._put(found[3])
             elif found[2]:
                 self._act(found[2], found[1])
 
+    def _put(self, char: str) -> None:
+        self._last = char
+        if self._x < self.width:
+            self.cells[self._y][self._x] = (char, self._seen(char))
+            self._x += 1
+
     def _act(self, name: str, text: str) -> None:
-        numbers = [int(each) for each in text.split(";") if each.isdigit()]
+        numbers = [int(each) for each in text.split(";") if each.isdigit()] or [1, 1]
         line, blank = self.cells[self._y], (" ", self._seen(" "))
         if name == "H":
             self._y, self._x = numbers[0] - 1, min(numbers[1], self.width) - 1
@@ -51,8 +61,14 @@ class Terminal:
             line[self._x :] = [*line[self._x + 1 :], blank]
         elif name == "@":
             line[self._x :] = [blank, *line[self._x : -1]]
+        elif name == "K":
+            line[self._x :] = [blank] * (self.width - self._x)
+        elif name == "b":
+            for _ in range(numbers[0] if self.repeats else 0):
+                self._put(self._last)
         elif name == "n":
             self.n_questions += 1
+            self.column = self._x
         elif name == "m":
             self._set(text)
 
@@ -67,8 +83,11 @@ class Terminal:
                 del codes[:4]
             elif code in ("39", "49"):
                 self._style.pop("38" if code == "39" else "48", None)
+            elif code in _OFF:
+                for mark in _OFF[code]:
+                    self._style.pop(f"mark {mark}", None)
             else:
-                self._style["mark"] = code
+                self._style[f"mark {code}"] = code
 
     def _seen(self, char: str) -> str:
         shown = self._style if char != " " else {key: code for key, code in self._style.items() if key == "48"}
@@ -86,20 +105,51 @@ def picture(random_: random.Random, shift: int, width: int = 40, height: int = 6
     return "\n".join(rows)
 
 
-def arrive(wire: Wire) -> None:
-    """The terminal answers until all has come."""
+def arrive(wire: Wire, column: int = 4) -> None:
+    """The terminal answers until all has come: first that its cursor is in this column after the question whether it can
+    repeat a character."""
     for _ in range(20):
-        wire.answered()
+        wire.answered(column)
 
 
-def test_the_terminal_shows_what_textual_wrote_in_fewer_bytes() -> None:
+@pytest.mark.parametrize("repeats", [True, False])
+def test_the_first_question_tells_whether_the_terminal_repeats_characters_and_leaves_no_trace(repeats: bool) -> None:
+    thin = Terminal(repeats=repeats)
+    wire = Wire(thin.write)
+    wire.take("\x1b[?2026$p")  # Textual's own question
+    assert thin.n_questions == 1 and thin.column == (4 if repeats else 1)
+    assert all(cell[0] == " " for line in thin.cells for cell in line)
+    wire.take("\x1b[1;1H" + "─" * 40 + "\n" + " " * 39 + "│")
+    assert thin.cells[0][0][0] == " ", "nothing is drawn before the answer"
+    wire.answered(thin.column)
+    arrive(wire)
+    assert ["".join(char for char, _ in line) for line in thin.cells[:2]] == ["─" * 40, " " * 39 + "│"]
+    assert (thin.n_bytes < 90) == repeats
+
+
+def test_each_mark_is_taken_back_alone() -> None:
+    random_ = random.Random(5)
     plain, thin = Terminal(), Terminal()
+    wire = Wire(thin.write)
+    for _ in range(200):
+        marks = ";".join(mark for mark in "123479" if random_.random() < 0.4)
+        place, ink = f"{random_.randrange(1, 7)};{random_.randrange(1, 30)}", f"38;2;1;2;{random_.randrange(3)}"
+        text = f"\x1b[{place}H\x1b[{marks or '0'};{ink}mxyz\x1b[0m"
+        plain.write(text)
+        wire.take(text)
+        arrive(wire)
+        assert thin.cells == plain.cells
+
+
+@pytest.mark.parametrize("repeats", [True, False])
+def test_the_terminal_shows_what_textual_wrote_in_fewer_bytes(repeats: bool) -> None:
+    plain, thin = Terminal(), Terminal(repeats=repeats)
     wire = Wire(thin.write)
     for step in range(12):
         text = picture(random.Random(step), step)
         plain.write(text)
         wire.take(text)
-        arrive(wire)
+        arrive(wire, 4 if repeats else 1)
         assert thin.cells == plain.cells
     assert thin.n_bytes < plain.n_bytes / 5
 
@@ -123,8 +173,9 @@ def test_what_a_slow_line_cannot_carry_waits_and_the_newest_is_sent_from_the_top
     wire = Wire(thin.write)
     plain.write(picture(random.Random(0), 0))
     wire.take(picture(random.Random(0), 0))
+    wire.answered(4)
     first = thin.n_bytes
-    assert thin.n_questions == 1 and first < 2500
+    assert thin.n_questions == 2 and first < 2500
     for step in range(1, 50):
         plain.write(picture(random.Random(step), step))
         wire.take(picture(random.Random(step), step))
@@ -139,6 +190,7 @@ def test_after_the_shell_had_the_terminal_all_is_drawn_again_but_not_before_anyt
     wire.take("\x1b[?1049h")
     wire.take("\x1b[1;1Hfirst\x1b[2;1Hsecond")
     arrive(wire)
+    assert "second" in written[-1]
     wire.hold()
     wire.take("\x1b[1;1Hother")
     wire.take("\x1b[?1049l")
