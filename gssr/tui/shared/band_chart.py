@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from gssr.arrays import Floats
 from gssr.model.live.frame import Frame
 from gssr.render import clock
@@ -9,6 +11,7 @@ from gssr.render.clock import Tick
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import RAMP, Role, Row, Span
 from gssr.render.scale import metric_of, scale_text
+from gssr.tui.shared.history import steady_steps
 from gssr.tui.shared.scales import full_scale, y_label
 from gssr.tui.shared.timed import Cells, cells_of, in_cells
 
@@ -59,7 +62,9 @@ def draw_band(
     cells = chart_cells(result, width, gutter)
     line, low, high, loads = (in_cells(result, each, cells) for each in (*values, loads))
     rows = band_chart(line, low, high, labels, _ticks(result, cells) if is_timed else (), gutter, tall, glyphs)
-    return [_in_colours_of_load(row, loads.tolist(), gutter + 1) for row in rows[:height]]
+    levels = (np.clip(loads, 0.0, 1.0) * (len(RAMP) - 1)).tolist()
+    steps = steady_steps(levels) if not cells.rolls else [round(level) if level == level else 0 for level in levels]
+    return [_in_colours_of_load(row, steps, gutter + 1) for row in rows[:height]]
 
 
 def _ticks(result: Frame, cells: Cells) -> list[Tick]:
@@ -71,16 +76,15 @@ def _ticks(result: Frame, cells: Cells) -> list[Tick]:
     return [*(tick for tick in ticks if tick.at < cells.n - 4), Tick(cells.n - 2.0, "now")] if cells.rolls else ticks
 
 
-def _in_colours_of_load(row: Row, loads: list[float], axis: int) -> Row:
-    """Give each cell of the line the colour of its load; ``axis``: cells before the first."""
+def _in_colours_of_load(row: Row, steps: list[int], axis: int) -> Row:
+    """Give each cell of the line its step of the ramp of loads; ``axis``: cells before the first."""
     spans: list[Span] = []
     at = 0
     for span in row:
         for offset, char in enumerate(span.text):
             role: Role = span.role
             if role == "series":
-                load = loads[min(max(at + offset - axis, 0), len(loads) - 1)]
-                role = RAMP[min(max(int(load * len(RAMP)), 0), len(RAMP) - 1) if load == load else 0]
+                role = RAMP[steps[min(max(at + offset - axis, 0), len(steps) - 1)]]
             if spans and spans[-1].role == role:
                 spans[-1] = Span(spans[-1].text + char, role)
             else:

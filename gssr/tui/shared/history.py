@@ -1,5 +1,6 @@
 """Loads over time as cells: height and colour say the same, and where nothing is known there is a hatch."""
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -14,6 +15,8 @@ from gssr.tui.themes import LOAD_STEPS, Palette
 _HATCH, _HATCH_ASCII = "╱", "/"
 _BLANK, _LACKS = -2, -1
 """Codes of cells without a load: nothing was to be known there yet, and something was."""
+_SAME_STEP = 0.8
+"""A load this many steps of the ramp away from the cell before it still has its colour; half a step would be exact."""
 
 
 def load_codes(values: Floats, known_from: int = 0) -> Floats:
@@ -26,13 +29,30 @@ def load_codes(values: Floats, known_from: int = 0) -> Floats:
     return np.asarray(codes, np.float64)
 
 
+def steady_steps(levels: Sequence[float]) -> list[int]:
+    """Round loads, counted in steps of a ramp, to whole steps: one that wavers about the border of two steps keeps that of
+    the cell before it, because each change of colour is sent to the terminal. Missing ones (NaN) become 0.
+
+    Not for cells that roll: with the first of them, on which all others rest, the colours of a whole row would change.
+    """
+    found, last = [], math.nan
+    for level in levels:
+        if not abs(level - last) <= _SAME_STEP:
+            last = round(level) if level == level else math.nan
+        found.append(0 if last != last else int(last))
+    return found
+
+
 def history_rows(
-    values: Floats, height: int, palette: Palette, glyphs: Glyphs, known_from: int = 0
+    values: Floats, height: int, palette: Palette, glyphs: Glyphs, known_from: int = 0, rolls: bool = True
 ) -> list[list[Segment]]:  # fmt: skip
     """``height`` rows of one cell per value [n]: filled from below up to the load, in its colour. The topmost eighth stays
-    free, so that lines one below the other can be told apart."""
+    free, so that lines one below the other can be told apart. ``rolls``: the cells may move on with the next result."""
     levels = glyphs.levels[:-1] if len(glyphs.levels) > 2 else glyphs.levels
     codes = load_codes(values, known_from).astype(np.int64).tolist()
+    if not rolls:
+        steady = steady_steps((np.clip(values, 0.0, 1.0) * (LOAD_STEPS - 1)).tolist())
+        codes = [step if code >= 0 else code for code, step in zip(codes, steady, strict=True)]
     styles = {step: palette.load(step / (LOAD_STEPS - 1)) for step in range(LOAD_STEPS)}
     styles |= {_LACKS: palette.missing, _BLANK: Style.null()}
     per_row = len(glyphs.levels)

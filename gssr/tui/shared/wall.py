@@ -167,7 +167,7 @@ class Wall(Panel):
                 Segment(f"{mark}{name:<{label}}", style),
                 Segment(f"{number(mean, metric):>{VALUE}} ", palette.style("value" if apart else "plain")),
             ]
-            for y, row in enumerate(self._rows(values, line, known_from(result, cells))):
+            for y, row in enumerate(self._rows(values, line, known_from(result, cells), cells.rolls)):
                 first = head if y == line.height // 2 - (line.height % 2 == 0) else [Segment(" " * (label + VALUE + 2))]
                 strips.append(Strip([*first, *row]).adjust_cell_length(width))
         if self.axis:
@@ -175,11 +175,11 @@ class Wall(Panel):
             strips.append(Strip([Segment(" " * (label + VALUE + 2)), *axis]).adjust_cell_length(width))
         return WallDrawing(strips, lines, cells)
 
-    def _rows(self, values: Floats, line: WallLine, known_from: int) -> list[list[Segment]]:
+    def _rows(self, values: Floats, line: WallLine, known_from: int, rolls: bool) -> list[list[Segment]]:
         if not line.paired:
             own = values[line.members]
             mean = own[0] if len(own) == 1 else over_space(own).mean
-            return history_rows(mean, line.height, self.palette, self.glyphs, known_from)
+            return history_rows(mean, line.height, self.palette, self.glyphs, known_from, rolls)
         halves = [values[part].mean(axis=0) for part in parts_of(line.members, 2 * line.height)]  # one lacks: all do
         halves += [halves[-1]] * (2 * line.height - len(halves))
         return [pair_row(halves[at], halves[at + 1], self.palette, known_from) for at in range(0, len(halves), 2)]
