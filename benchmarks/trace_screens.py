@@ -9,7 +9,8 @@ import numpy as np
 
 from benchmarks.table import Figure
 from gssr.model.live.frame import Query
-from gssr.model.live.watch_trace import FINEST, MOST_COUNTERS, WatchTrace
+from gssr.model.live.watch import Watch
+from gssr.model.live.watched_trace import FINEST, MOST_COUNTERS, WatchedTrace
 from gssr.render.glyphs import UTF8
 from gssr.traces.timeline import NO_LINK, Category, Clock, Intervals, Kind, Timeline, TraceSource, Track
 from gssr.tui.moves import MOVES
@@ -55,7 +56,7 @@ def measure(n: int = 5_000_000) -> Iterator[Figure]:
     gc.set_threshold(20_000, 10, 10)  # as gssr does
     for n_gpus, streams in ((25_000, 8), (200_000, 1), (0, 0)):
         trace = many_streams(n_gpus, streams, n) if n_gpus else many_threads(200_000, n)
-        watch = WatchTrace("made", lambda trace=trace: trace)  # type: ignore[misc]
+        watch = Watch(WatchedTrace("made", lambda trace=trace: trace))  # type: ignore[misc]
         rows = f"{n_gpus:,} GPUs x {streams} streams" if n_gpus else "200,000 threads"
         about = f"{rows}, {n / 1e6:g} M intervals"
         begun = time.process_time()
@@ -84,5 +85,5 @@ def _asked(view: View) -> Query:
     return replace(view.query(columns), rows=SIZE[1] + MOST_COUNTERS, width=width)
 
 
-def _looked(watch: WatchTrace, view: View, quick: bool = True) -> Scene:
+def _looked(watch: Watch, view: View, quick: bool = True) -> Scene:
     return Scene(watch.look(_asked(view), quick), None, view, *SIZE, UTF8)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from gssr.commands.tui import watches_of
 from gssr.model.custom_metrics import custom
-from gssr.model.live.watch_trace import Watched
+from gssr.model.live.watch import Watch
 from gssr.render.glyphs import UTF8
 from gssr.tui.app import LiveScreen
 from gssr.tui.export import Picture as Seen
@@ -64,7 +64,7 @@ PICTURES = (
 )
 
 
-def after(picture: Picture, watches: list[Watched], size: tuple[int, int]) -> Seen:
+def after(picture: Picture, watches: list[Watch], size: tuple[int, int]) -> Seen:
     """What is seen after its keys."""
     app = LiveScreen(watches, UTF8, 10.0, 256)
     app.view = replace(picture.view, metric=custom(picture.metric).metric) if picture.metric else picture.view

@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 import gssr.report.plotext_chart  # noqa: F401  or the first chart of a process comes later than the rest
 from gssr.model.live.frame import Frame, Query
 from gssr.model.live.watch import Watch
-from gssr.model.live.watch_trace import Watched
+from gssr.model.live.watched_recording import WatchedRecording
 from gssr.model.verdicts.rules import TABLE
 from gssr.render.glyphs import UTF8, Glyphs
 from gssr.tui.app import LiveScreen
@@ -23,23 +23,24 @@ Work = Callable[[Pilot[int]], Awaitable[None]]
 
 def judged(path: str, query: Query) -> Frame:
     """A recording as the screen sees it once it is judged."""
-    with closing(Watch(path)) as watch:
+    with closing(Watch(WatchedRecording(path))) as watch:
         frame = watch.look(replace(query, causes=TABLE))
     asked = asked_of(frame)
     return frame if asked is None else replace(frame, judgement=answer(*asked))
 
 
 class Fixed:
-    """Watches a result that was made by hand."""
+    """What is watched where a result was made by hand."""
 
     pace = 0.0
     growing = False
+    arrived = 0.0
     run_ids: tuple[str, ...] = ()
 
     def __init__(self, result: Frame) -> None:
         self.path, self._result = result.path, result
 
-    def look(self, query: Query, quick: bool = False) -> Frame:  # noqa: ARG002 - as all that can be watched
+    def look(self, query: Query, quick: bool) -> Frame:  # noqa: ARG002 - as all that can be watched
         return replace(self._result, query=query)
 
     def close(self) -> None:
@@ -47,10 +48,10 @@ class Fixed:
 
 
 def live_screen(
-    *watched: str | Watched, glyphs: Glyphs = UTF8, colors: int = 256, view: View | None = None
+    *watched: str | Watch, glyphs: Glyphs = UTF8, colors: int = 256, view: View | None = None
 ) -> LiveScreen:
     """The live screen of recordings by their paths, or of what is watched otherwise."""
-    watches = [Watch(each) if isinstance(each, str) else each for each in watched]
+    watches = [Watch(WatchedRecording(each)) if isinstance(each, str) else each for each in watched]
     app = LiveScreen(watches, glyphs, 10.0, colors)
     app.view = view or app.view
     return app
@@ -83,7 +84,7 @@ def seen(app: LiveScreen) -> str:
 
 
 def looked_at(
-    *watched: str | Watched, views: Sequence[View], size: tuple[int, int] = (100, 30), glyphs: Glyphs = UTF8
+    *watched: str | Watch, views: Sequence[View], size: tuple[int, int] = (100, 30), glyphs: Glyphs = UTF8
 ) -> list[str]:
     """What stands on the terminal with each of these views, one after another."""
     app, texts = live_screen(*watched, glyphs=glyphs, view=views[0]), []

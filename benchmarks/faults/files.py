@@ -17,6 +17,7 @@ from benchmarks.faults.job import Job, Steps, first_wrong, in_words, passed_on, 
 from benchmarks.processes import ENVIRONMENT
 from gssr.model.live.frame import Query
 from gssr.model.live.watch import Watch
+from gssr.model.live.watched_recording import WatchedRecording
 from gssr.store.read.open import RecordingError
 
 RANKS = {"PMI_SIZE": "2", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "2", "HYDI_CONTROL_FD": "9"}
@@ -42,7 +43,7 @@ class _Watcher(threading.Thread):
 
     def run(self) -> None:
         try:
-            with closing(Watch(str(self._path))) as watch:
+            with closing(Watch(WatchedRecording(str(self._path)))) as watch:
                 while not self._over.wait(0.05):
                     watch.look(Query())
         except Exception as error:

@@ -20,6 +20,7 @@ from gssr.backends.replay import open_replay
 from gssr.metrics import NAMES
 from gssr.model.live.frame import Query
 from gssr.model.live.watch import Watch
+from gssr.model.live.watched_recording import WatchedRecording
 from gssr.store.merge import merge
 from gssr.store.read.follow import Follower
 from gssr.store.read.open import RecordingError
@@ -108,7 +109,7 @@ def _arrays(path: Path, rng: random.Random) -> None:
 
 
 def _watch(path: Path, rng: random.Random) -> None:
-    with closing(Watch(str(path), rng.choice((None, None, "r1")))) as watch:
+    with closing(Watch(WatchedRecording(str(path), rng.choice((None, None, "r1"))))) as watch:
         for _ in range(3):
             span, end = rng.choice((None, 60.0, 1e6)), rng.choice((None, START + 100, 0.0, 1e11))
             watch.look(Query(span=span, end=end, columns=rng.choice((1, 60, 200)), rows=5, activity=True), quick=True)

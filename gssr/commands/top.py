@@ -70,6 +70,7 @@ def _watch(own: "Monitor", options: argparse.Namespace, begin: screen.ScreenStar
     """Draw until the user leaves, or it is known that there is no GPU. Raises ValueError for rules that make no sense."""
     screen.put_off_garbage()
     from gssr.model.live.watch import Watch
+    from gssr.model.live.watched_recording import WatchedRecording
     from gssr.model.verdicts.rules import from_environment
     from gssr.render.cells import clean
     from gssr.render.glyphs import glyphs
@@ -83,8 +84,8 @@ def _watch(own: "Monitor", options: argparse.Namespace, begin: screen.ScreenStar
         return bool(why)
 
     app = TopScreen(
-        Watch(own.path), own.fd, own.lines, leaves, glyphs(options.ascii or not screen.speaks_utf8()), begin.hz,
-        screen.colors(), begin.theme, from_environment(),
+        Watch(WatchedRecording(own.path)), own.fd, own.lines, leaves, glyphs(options.ascii or not screen.speaks_utf8()),
+        begin.hz, screen.colors(), begin.theme, from_environment(),
     )  # fmt: skip
     begin.apply(app)
     said = own.lines() or []

@@ -18,8 +18,8 @@ from gssr.commands.inputs import chosen_runs, looking_at, not_yet, own_recording
 
 if TYPE_CHECKING:
     from gssr.model.custom_metrics import Custom
-    from gssr.model.live.watch import Watch
-    from gssr.model.live.watch_trace import Watched
+    from gssr.model.live.watch import Watch, WatchSource
+    from gssr.model.live.watched_recording import WatchedRecording
     from gssr.model.verdicts.table import RuleTable
     from gssr.profile.screen import ScreenArguments
     from gssr.traces.timeline import Timeline
@@ -33,6 +33,7 @@ def show(beside: "ScreenArguments") -> int:
     gc.enable()  # a screen makes garbage; what it was forked from may not
 
     from gssr.model.live.watch import Watch
+    from gssr.model.live.watched_recording import WatchedRecording
     from gssr.model.verdicts.rules import TABLE, from_environment
     from gssr.profile.screen import DRAWN, OVER, REQUESTS, USED
     from gssr.profile.terminal import SavedModes
@@ -55,7 +56,7 @@ def show(beside: "ScreenArguments") -> int:
 
     said = (lambda: tell(DRAWN), lambda: tell(OVER), lambda: tell(USED))
     job = WatchedJob(beside.log, beside.log_start, beside.notices, *said, REQUESTS, tell, leave)
-    watch = Watch(beside.recording, beside.run_id)
+    watch = Watch(WatchedRecording(beside.recording, beside.run_id))
     table, wrong = TABLE, ""
     try:
         table = from_environment()
@@ -168,7 +169,7 @@ def _serve(options: argparse.Namespace) -> int:
 class _ScreenContent(NamedTuple):
     """The recordings of a screen, how it begins, and the rules by which it judges."""
 
-    watches: "list[Watched]"
+    watches: "list[Watch]"
     begin: screen.ScreenStart
     table: "RuleTable"
 
@@ -240,18 +241,19 @@ def watches_of(
     offset: float | None = None,
     ranks: str | None = None,
     own: "Sequence[Custom]" = (),
-) -> "list[Watched]":
+) -> "list[Watch]":
     """Make what the screen watches: each recording, the first with its traces and those to ``attach`` (``offset``: s to add
     to their times), and the traces of each run, of them only these ``ranks``, with metrics of one's ``own``. Raises
     ValueError, a sentence, for both at once."""
     from gssr.model.live.watch import Watch
+    from gssr.model.live.watched_recording import WatchedRecording
 
     traces = traces_among(name for name in names if os.path.exists(name))
     if not traces:
         if ranks is not None:
             raise ValueError(f"--ranks: is for traces: {names[0]} is a recording")
-        first = _joined(Watch(names[0], run_id), run_id, attach, offset)
-        return [first, *(Watch(name) for name in names[1:])]
+        first = _with_traces(WatchedRecording(names[0], run_id), run_id, attach, offset)
+        return [Watch(first), *(Watch(WatchedRecording(name)) for name in names[1:])]
     if attach:
         raise ValueError(f"--attach: is for recordings: {traces[0]} is a trace")
     if len(traces) < len(names):
@@ -259,13 +261,13 @@ def watches_of(
         raise ValueError(f"{other} is no trace, and {traces[0]} is one: look at one kind at a time")
     if run_id is not None:
         raise ValueError(f"--run: is for recordings: {names[0]} is a trace")
-    from gssr.model.live.watch_trace import WatchTrace
+    from gssr.model.live.watched_trace import WatchedTrace
     from gssr.traces.open import TraceError, open_runs
 
     try:
-        return [WatchTrace(run.name, run.timeline, own) for run in open_runs(traces, ranks=ranks)]
+        return [Watch(WatchedTrace(run.name, run.timeline, own)) for run in open_runs(traces, ranks=ranks)]
     except TraceError:  # the screen says of which
-        return [WatchTrace(name, partial(_timeline, name, ranks), own) for name in traces]
+        return [Watch(WatchedTrace(name, partial(_timeline, name, ranks), own)) for name in traces]
 
 
 def _timeline(name: str, ranks: str | None) -> "Timeline":
@@ -274,22 +276,24 @@ def _timeline(name: str, ranks: str | None) -> "Timeline":
     return open_traces([name], ranks=ranks).timeline()
 
 
-def _joined(watch: "Watch", run_id: str | None, attach: Sequence[str], offset: float | None) -> "Watched":
-    """A recording with its traces, where it has, or may get, any."""
+def _with_traces(
+    recording: "WatchedRecording", run_id: str | None, attach: Sequence[str], offset: float | None
+) -> "WatchSource":
+    """Join a recording with its traces, where it has, or may get, any."""
     from gssr.store.disk import traces_beside
 
-    if not attach and not os.path.isdir(traces_beside(watch.path)):
-        return watch
+    if not attach and not os.path.isdir(traces_beside(recording.path)):
+        return recording
     from gssr.model.joined.together import Laid, together
-    from gssr.model.live.watch_joined import WatchJoined
+    from gssr.model.live.watched_joined import WatchedJoined
     from gssr.store.read.recording import open_recording
 
     def lay() -> Laid:
-        with closing(open_recording(watch.path)) as recording:
-            reader = next((run for run in recording.runs if run.run.run_id == run_id), recording.runs[-1])
-            return together(reader, laid_over(reader, watch.path, attach, offset))
+        with closing(open_recording(recording.path)) as opened:
+            reader = next((run for run in opened.runs if run.run.run_id == run_id), opened.runs[-1])
+            return together(reader, laid_over(reader, recording.path, attach, offset))
 
-    return WatchJoined(watch, lay, bool(attach))
+    return WatchedJoined(recording, lay, bool(attach))
 
 
 COMMAND = Command("tui", "watch a recording, growing or finished", "gssr tui [options] [FILE|DIR ...]", OPTIONS, handle)

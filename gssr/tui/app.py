@@ -29,6 +29,7 @@ from textual.widgets import Footer, TabbedContent, TabPane
 from gssr.makers import BOTH, NVIDIA, maker_of, speak_of
 from gssr.model.live.frame import Frame
 from gssr.model.live.watch import Watch
+from gssr.model.live.watched_recording import WatchedRecording
 from gssr.model.statistics.grid import MOST_ROWS
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import RuleTable
@@ -60,7 +61,6 @@ from gssr.tui.wire import Wire, thrifty
 if TYPE_CHECKING:
     from textual.command import Provider
 
-    from gssr.model.live.watch_trace import Watched
 
 WINDOWS = (None, 60.0, 300.0, 900.0, 3600.0)
 """What ``w`` goes through after the newest columns: the whole run (None), and its last seconds."""
@@ -146,7 +146,7 @@ class LiveScreen(KeysInOrder):
     ]  # fmt: skip
 
     def __init__(
-        self, watches: "Sequence[Watched]", glyphs: Glyphs, hz: float, colors: int, theme: str = "",
+        self, watches: Sequence[Watch], glyphs: Glyphs, hz: float, colors: int, theme: str = "",
         table: RuleTable = TABLE,
     ) -> None:  # fmt: skip
         self._colourless = not colors
@@ -184,7 +184,7 @@ class LiveScreen(KeysInOrder):
         self._other = 1
         """The recording that Compare sets beside the first."""
         self._table = table
-        self._watches: list[Watched] = list(watches)
+        self._watches: list[Watch] = list(watches)
         self._played = time.monotonic()
         self._log_file = LogFile(log_of(watches[0].path))
         self._printed: bytes | None = None
@@ -385,12 +385,12 @@ class LiveScreen(KeysInOrder):
         except ValueError as error:
             self.show_notice(f"--gpus: {error}")
 
-    def _watch_other_runs(self, watch: "Watched") -> None:
+    def _watch_other_runs(self, watch: Watch) -> None:
         """The recording holds several runs: those that are not looked at can be compared with, the newest first."""
         shown = self.results[0].run
         for run_id in reversed(watch.run_ids):
             if shown is None or run_id != shown.run_id:
-                self._watches.append(Watch(watch.path, run_id))
+                self._watches.append(Watch(WatchedRecording(watch.path, run_id)))
 
     def _play(self) -> None:
         now = time.monotonic()

@@ -102,7 +102,7 @@ def _next_width(frame: Frame, step: int) -> float | None:
     if frame.part is None:
         interval, n_gpus = frame.sampling_seconds, frame.n_gpus
     else:
-        from gssr.model.live.watch_trace import FINEST as FINEST_OF_TRACES
+        from gssr.model.live.watched_trace import FINEST as FINEST_OF_TRACES
 
         interval, n_gpus = FINEST_OF_TRACES / 2, 0
     widths = [width for width, _ in zip(ladder(interval), range(60), strict=False)]

@@ -4,13 +4,10 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from gssr.model.live.frame import Frame, Query
+from gssr.model.live.watch import Watch
 from gssr.tui.judge import Judge, call_thread
-
-if TYPE_CHECKING:
-    from gssr.model.live.watch_trace import Watched
 
 Frames = tuple[Frame, ...]
 IDLE_SECONDS = 2.0
@@ -21,7 +18,7 @@ class Producer(threading.Thread):
     """Looks at ``watches`` every ``interval`` s, or at once when asked something new, and calls ``deliver`` (from this
     thread) with a frame of each that a query was given for, and the newest judgement on it: the first is judged first."""
 
-    def __init__(self, watches: "Sequence[Watched]", interval: float, deliver: Callable[[Frames], None]) -> None:
+    def __init__(self, watches: Sequence[Watch], interval: float, deliver: Callable[[Frames], None]) -> None:
         super().__init__(name="gssr-producer", daemon=True)
         self._watches = watches
         self._interval = interval

@@ -31,8 +31,9 @@ print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)
 LOOK = """
 import sys
 from gssr.model.live.frame import Query
+from gssr.model.live.watched_recording import WatchedRecording
 from gssr.model.live.watch import Watch
-watch = Watch(sys.argv[1])
+watch = Watch(WatchedRecording(sys.argv[1]))
 assert watch.look(Query(rows=30, columns=150, activity=True, energy=True), quick=True).problem is None
 """
 

@@ -113,10 +113,11 @@ def test_one_file_alone_can_listen_on_a_network() -> None:
 
 def test_the_live_screen_has_no_socket_but_a_pair_of_its_own(tmp_path: Path, watched: dict[str, str]) -> None:
     script = (
-        "import asyncio; from gssr.model.live.watch import Watch; from gssr.render.glyphs import UTF8;"
+        "import asyncio; from gssr.model.live.watched_recording import WatchedRecording;"
+        "from gssr.model.live.watch import Watch; from gssr.render.glyphs import UTF8;"
         "from gssr.tui.app import LiveScreen\n"
         "async def run():\n"
-        "    app = LiveScreen([Watch('none.sql')], UTF8, 10.0, 256)\n"
+        "    app = LiveScreen([Watch(WatchedRecording('none.sql'))], UTF8, 10.0, 256)\n"
         "    async with app.run_test() as pilot: await pilot.pause(0.2)\n"
         "asyncio.run(run())\n"
     )

@@ -12,7 +12,8 @@ from textual.widgets import Static, TabbedContent, Tabs
 from training import training
 
 from gssr.commands.tui import watches_of
-from gssr.model.live.watch_trace import WatchTrace
+from gssr.model.live.watch import Watch
+from gssr.model.live.watched_trace import WatchedTrace
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.traces.timeline import Timeline
 from gssr.tui.app import LiveScreen
@@ -32,7 +33,7 @@ from exchanging import exchanging
 
 
 def of_trace(timeline: Timeline, glyphs: Glyphs = UTF8) -> LiveScreen:
-    return LiveScreen([WatchTrace("trace.json", lambda: timeline)], glyphs, 10.0, 256)
+    return LiveScreen([Watch(WatchedTrace("trace.json", lambda: timeline))], glyphs, 10.0, 256)
 
 
 async def to_calls(app: LiveScreen, pilot: Pilot[int]) -> None:

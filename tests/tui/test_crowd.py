@@ -16,7 +16,8 @@ from gssr.model.live import following
 from gssr.model.live.attention import attention
 from gssr.model.live.frame import Frame, Query
 from gssr.model.live.judge_blocks import LATER, SEEN_IN_PART, TOLD
-from gssr.model.live.watch import REREAD_SECONDS, Watch
+from gssr.model.live.watch import Watch
+from gssr.model.live.watched_recording import REREAD_SECONDS, WatchedRecording
 from gssr.model.verdicts.rules import TABLE
 from gssr.store.read.follow import Follower, News
 from gssr.store.read.recording import open_recording
@@ -64,7 +65,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
 def watch(job: Job, clock: Clock) -> Iterator[Watch]:
     assert clock.seconds  # it stands still from before the first look on
     job.grow(100)
-    watch = Watch(str(job.path))
+    watch = Watch(WatchedRecording(str(job.path)))
     yield watch
     watch.close()
 
@@ -124,7 +125,7 @@ def test_columns_hold_the_means_of_their_rows(job, watch, clock):
     for _ in range(40):
         job.grow(4)
         frame = looked(watch, clock, query)
-    afresh = Watch(str(job.path))
+    afresh = Watch(WatchedRecording(str(job.path)))
     other = afresh.look(query)
     afresh.close()
     assert (frame.grid.start, frame.grid.width) == (other.grid.start, other.grid.width) and frame.grid.width == 5.0
@@ -208,7 +209,7 @@ def test_a_node_of_which_nothing_comes_is_stale_with_its_age_and_no_other(job, w
 def test_a_node_whose_clock_is_slow_is_not_stale_while_its_samples_come(job, clock):
     job.ranks[1].now -= 6.0
     job.grow(100)
-    watch = Watch(str(job.path))
+    watch = Watch(WatchedRecording(str(job.path)))
     watch.look(WHOLE)
     job.grow(4)
     frame = looked(watch, clock)
@@ -257,7 +258,7 @@ def test_what_blocks_tell_is_judged_while_it_runs_and_the_rest_is_known_after_it
     for rank in job.ranks[:2]:
         rank.idle = True
     job.grow(100)
-    with closing(Watch(str(job.path))) as watch:
+    with closing(Watch(WatchedRecording(str(job.path)))) as watch:
         looked(watch, clock, asked)
         job.grow(60)
         for query in (asked, replace(asked, metric="power_usage", gpus=(0, 1, 6, 7)), replace(asked, span=30.0)):
@@ -286,7 +287,7 @@ def test_what_blocks_tell_is_judged_while_it_runs_and_the_rest_is_known_after_it
 def test_a_run_of_many_files_is_judged_seldom_and_asked_anew_when_the_view_changes(job: Job, clock: Clock) -> None:
     job.grow(100)
     asked = replace(WHOLE, causes=TABLE)
-    with closing(Watch(str(job.path))) as watch:
+    with closing(Watch(WatchedRecording(str(job.path)))) as watch:
         first = looked(watch, clock, asked).judgement
         job.grow(4)
         assert looked(watch, clock, asked, 2.0).judgement is first

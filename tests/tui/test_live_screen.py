@@ -12,6 +12,7 @@ from textual.widgets._toast import Toast
 
 from gssr.backends.synthetic.bulk import BulkRequest, generate
 from gssr.model.live.watch import Watch
+from gssr.model.live.watched_recording import WatchedRecording
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.tui.app import LiveScreen
 from gssr.tui.dialogs.choose import ChooseOne
@@ -352,7 +353,7 @@ def test_below_the_least_size_the_lowest_gpus_are_told(recording: str) -> None:
     "theme", ["gssr", "gssr-viridis", "ansi-dark", "ansi-light", "colourless", "nord", "textual-light"]
 )
 def test_every_theme_draws(recording: str, theme: str) -> None:
-    app = LiveScreen([Watch(recording)], UTF8, 10.0, 256, theme)
+    app = LiveScreen([Watch(WatchedRecording(recording))], UTF8, 10.0, 256, theme)
 
     async def steps(pilot: Pilot[int]) -> None:
         assert app.theme == theme and "every GPU over time" in seen(app)

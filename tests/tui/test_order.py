@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from textual.pilot import Pilot
 
 from gssr.model.live.frame import Frame
+from gssr.model.live.watch import Watch
 from gssr.render.glyphs import UTF8
 from gssr.tui.gpus.columns import MEAN, NOW
 from gssr.tui.gpus.table import GpuTable
@@ -62,7 +63,7 @@ def test_a_filter_shows_what_it_says(text: str, expected: set[int]) -> None:
 def test_a_filter_that_is_none_says_why_and_hides_nothing(text: str, named: str) -> None:
     with pytest.raises(ValueError, match=named):
         parse_filter(text)
-    app = live_screen(Fixed(scene_of(View()).frame), view=View(screen="gpus", filter=text))
+    app = live_screen(Watch(Fixed(scene_of(View()).frame)), view=View(screen="gpus", filter=text))
 
     async def steps(pilot: Pilot[int]) -> None:
         table = app.query_one(GpuTable)
@@ -75,7 +76,7 @@ def test_a_filter_that_is_none_says_why_and_hides_nothing(text: str, named: str)
 def test_what_is_unknown_comes_last_either_way() -> None:
     values = np.tile(LEVELS[:, None], 6)
     values[3] = NAN
-    app = live_screen(Fixed(frames.frame_of(values)), view=View(screen="gpus"))
+    app = live_screen(Watch(Fixed(frames.frame_of(values))), view=View(screen="gpus"))
 
     async def steps(pilot: Pilot[int]) -> None:
         table = app.query_one(GpuTable)
@@ -90,7 +91,7 @@ def test_what_is_unknown_comes_last_either_way() -> None:
 
 def test_only_the_selection_is_listed() -> None:
     view = View(screen="gpus", selection=(0, 5, 7), filter="sm<30")
-    app = live_screen(Fixed(scene_of(View()).frame), view=view)
+    app = live_screen(Watch(Fixed(scene_of(View()).frame)), view=view)
 
     async def steps(pilot: Pilot[int]) -> None:
         table = app.query_one(GpuTable)
@@ -112,7 +113,7 @@ def test_outliers_are_reached_one_after_another_and_around_the_end() -> None:
     values = np.full((12, 6), 0.8)
     values[[2, 9]] = 0.1
     values[5, 2] = NAN
-    app = live_screen(Fixed(frames.frame_of(values)), view=View(screen="gpus"))
+    app = live_screen(Watch(Fixed(frames.frame_of(values))), view=View(screen="gpus"))
 
     async def steps(pilot: Pilot[int]) -> None:
         table = app.query_one(GpuTable)

@@ -26,6 +26,7 @@ from gssr.cli import main
 from gssr.metrics import NAMES
 from gssr.model.live.frame import Frame
 from gssr.model.live.watch import Watch
+from gssr.model.live.watched_recording import WatchedRecording
 from gssr.model.results import Judgement, Severity, Verdict
 from gssr.model.verdicts.rules import TABLE
 from gssr.render.cells import clean
@@ -111,7 +112,7 @@ class Screens:
     def __init__(self, path: str) -> None:
         self._came = threading.Condition()
         self._frame: Frame | None = None
-        self._producer = Producer([Watch(path)], 0.05, self._take)
+        self._producer = Producer([Watch(WatchedRecording(path))], 0.05, self._take)
         self._producer.start()
 
     def _take(self, frames: Frames) -> None:

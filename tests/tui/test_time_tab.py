@@ -13,7 +13,8 @@ from training import training
 
 from gssr.backends.synthetic.bulk import BulkRequest, generate
 from gssr.model.breakdown.categories import CATEGORIES
-from gssr.model.live.watch_trace import WatchTrace
+from gssr.model.live.watch import Watch
+from gssr.model.live.watched_trace import WatchedTrace
 from gssr.render.breakdown import LOOKS
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.scale import prefixed
@@ -40,7 +41,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def of_trace(timeline: Timeline, glyphs: Glyphs = UTF8, colors: int = 256) -> LiveScreen:
-    return LiveScreen([WatchTrace("trace.json", lambda: timeline)], glyphs, 10.0, colors)
+    return LiveScreen([Watch(WatchedTrace("trace.json", lambda: timeline))], glyphs, 10.0, colors)
 
 
 async def to_time(app: LiveScreen, pilot: Pilot[int]) -> None:

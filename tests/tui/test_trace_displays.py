@@ -15,7 +15,8 @@ from gssr.cli import main
 from gssr.model import custom_metrics as customs
 from gssr.model.compare.alignment import aligned, origins
 from gssr.model.custom_metrics import custom
-from gssr.model.live.watch_trace import WatchTrace
+from gssr.model.live.watch import Watch
+from gssr.model.live.watched_trace import WatchedTrace
 from gssr.model.verdicts.rules import TABLE
 from gssr.traces.open import open_traces
 from gssr.traces.timeline import Category, Kind, Timeline, Track
@@ -30,19 +31,21 @@ WAIT = custom("wait=share(/^nccl/)")
 
 
 @pytest.fixture(scope="module")
-def watch() -> Iterator[WatchTrace]:
-    found = WatchTrace("trace.json", lambda: TRACE, (WAIT, custom("n=count(/gemm/)"), custom("ops=count(/^aten::/)")))
+def watch() -> Iterator[Watch]:
+    found = Watch(
+        WatchedTrace("trace.json", lambda: TRACE, (WAIT, custom("n=count(/gemm/)"), custom("ops=count(/^aten::/)")))
+    )
     yield found
     found.close()
 
 
-def seat_of(watch: WatchTrace, **view: object) -> Seat:
+def seat_of(watch: Watch, **view: object) -> Seat:
     seat = Seat(watch)
     seat.view = replace(seat.view, **view)
     return seat
 
 
-def test_find_goes_along_all_names_of_a_metric(watch: WatchTrace) -> None:
+def test_find_goes_along_all_names_of_a_metric(watch: Watch) -> None:
     seat, found = seat_of(watch, metric=WAIT.metric, cursor=0.0), []
     for _ in range(3):
         seat.press("next_found")
@@ -56,15 +59,15 @@ def test_find_goes_along_all_names_of_a_metric(watch: WatchTrace) -> None:
 
 
 def test_lines_are_those_of_the_filter_whatever_was_shown_before() -> None:
-    watch = WatchTrace("trace.json", lambda: TRACE)
+    watch = Watch(WatchedTrace("trace.json", lambda: TRACE))
     every, some = (seat_of(watch, filter=text).scene.frame for text in ("", "name=nccl"))
-    alone = seat_of(WatchTrace("trace.json", lambda: TRACE), filter="name=nccl").scene.frame
+    alone = seat_of(Watch(WatchedTrace("trace.json", lambda: TRACE)), filter="name=nccl").scene.frame
     assert some.timeline is not None and alone.timeline is not None and every.timeline is not None
     assert np.array_equal(some.timeline.mean, alone.timeline.mean, equal_nan=True)
     assert not np.array_equal(some.timeline.mean, every.timeline.mean, equal_nan=True)
 
 
-def test_words_of_a_filter_must_all_hold(watch: WatchTrace) -> None:
+def test_words_of_a_filter_must_all_hold(watch: Watch) -> None:
     def left(text: str) -> set[str]:
         trace = seat_of(watch, filter=text).scene.frame.part.trace  # type: ignore[union-attr]
         return {trace.names[at] for at in trace.intervals.name}
@@ -261,25 +264,23 @@ def test_metrics_of_ones_own_are_on_the_page_in_json_and_in_tables(
     assert "share(/^add$/)" in (folder / "trace_metrics.csv").read_text()
 
 
-def test_a_metric_of_ones_own_is_like_any_other(watch: WatchTrace) -> None:
+def test_a_metric_of_ones_own_is_like_any_other(watch: Watch) -> None:
     scene = seat_of(watch, metric=WAIT.metric).scene
     expected = scene.frame.window.per_gpu("communication")
     assert scene.frame.window.per_gpu(WAIT.metric) == pytest.approx(expected), "all of it is NCCL's"
     assert WAIT.metric in measured(scene)
 
 
-def test_a_pattern_that_takes_too_long_is_said_and_stops_nobody(
-    watch: WatchTrace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pattern_that_takes_too_long_is_said_and_stops_nobody(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(customs, "PATIENCE", 0.2)
     monkeypatch.setattr(customs, "_SEARCH", "import time; time.sleep(60)")
     seat = seat_of(watch, metric=custom("slow=share(/(b)/)").metric)
     assert "simpler pattern" in (seat.scene.frame.problem or "")
-    other = WatchTrace("trace.json", lambda: TRACE, (custom("slow=share(/(c)/)"),))
+    other = Watch(WatchedTrace("trace.json", lambda: TRACE, (custom("slow=share(/(c)/)"),)))
     assert "simpler pattern" in (other.look(View().query(10)).problem or "")
 
 
-def test_a_filter_leaves_only_some_intervals_on_every_screen(watch: WatchTrace) -> None:
+def test_a_filter_leaves_only_some_intervals_on_every_screen(watch: Watch) -> None:
     seat = seat_of(watch, filter="name=nccl")
     frame, every = seat.scene.frame, seat_of(watch).scene.frame
     assert frame.window.per_gpu("compute") == pytest.approx(0.0)
@@ -293,7 +294,7 @@ def test_a_filter_leaves_only_some_intervals_on_every_screen(watch: WatchTrace) 
 
 
 def test_bands_hold_rows_that_spend_their_time_alike_whenever() -> None:
-    watch = WatchTrace("many.json", clusters)
+    watch = Watch(WatchedTrace("many.json", clusters))
     seat = seat_of(watch).press("group")
     part, timeline = seat.scene.frame.part, seat.scene.frame.timeline
     assert part is not None and part.line_split is not None and timeline is not None
@@ -314,7 +315,7 @@ def test_it_is_told_what_the_file_says_of_the_interval(tmp_path: Path, name: str
         paths = [tmp_path / f"rank{content.rank}.json" for content in contents]
         for path, content in zip(paths, contents, strict=True):
             kineto.write(path, content)
-    watch = WatchTrace("t", lambda: open_traces([str(path) for path in paths]).timeline())
+    watch = Watch(WatchedTrace("t", lambda: open_traces([str(path) for path in paths]).timeline()))
     seat = seat_of(watch).press("down", "enter", *["left"] * 60)
     while seat.under() < 0:
         seat.press("right")
@@ -334,13 +335,13 @@ def test_it_is_told_what_the_file_says_of_the_interval(tmp_path: Path, name: str
         ]  # fmt: skip
     for path in paths:
         path.unlink()
-    gone = WatchTrace("t", lambda: frame.part.trace)  # type: ignore[union-attr]
+    gone = Watch(WatchedTrace("t", lambda: frame.part.trace))  # type: ignore[union-attr]
     assert seat_of(gone, screen="why", cursor=seat.view.cursor).scene.frame.part.around.details == {}  # type: ignore[union-attr]
 
 
 def test_two_traces_are_aligned_at_a_step_that_both_have(tmp_path: Path) -> None:
     names = [traced(tmp_path / "a", "add"), traced(tmp_path / "b", "add", 5, first=4)]
-    watches = [WatchTrace(name, lambda name=name: open_traces([name]).timeline()) for name in names]  # type: ignore[misc]
+    watches = [Watch(WatchedTrace(name, lambda name=name: open_traces([name]).timeline())) for name in names]  # type: ignore[misc]
     view = View(screen="compare", align="activity")
     asked = replace(view.query(120), causes=TABLE)
     frames, queries = [None, None], []

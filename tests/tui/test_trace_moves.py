@@ -12,9 +12,10 @@ from training import STEP, training
 
 from gssr.cli import main
 from gssr.commands.tui import watches_of
-from gssr.model.live import watch_trace
+from gssr.model.live import watched_trace
 from gssr.model.live.frame import Frame, Query
-from gssr.model.live.watch_trace import WatchTrace
+from gssr.model.live.watch import Watch
+from gssr.model.live.watched_trace import WatchedTrace
 from gssr.model.traces import as_metrics
 from gssr.model.traces.analyze import analyze_timeline
 from gssr.model.verdicts.rules import TABLE
@@ -45,7 +46,7 @@ TRACE = training(3)
 class Seat:
     """Somebody before Time: moves the cursor, and looks at what there is."""
 
-    def __init__(self, watch: WatchTrace, columns: int = 56) -> None:
+    def __init__(self, watch: Watch, columns: int = 56) -> None:
         self.watch, self.columns = watch, columns
         self.view = View(screen="time")
 
@@ -89,14 +90,14 @@ class Seat:
 
 
 @pytest.fixture(scope="module")
-def watch() -> Iterator[WatchTrace]:
-    found = WatchTrace("trace.json", lambda: TRACE)
+def watch() -> Iterator[Watch]:
+    found = Watch(WatchedTrace("trace.json", lambda: TRACE))
     yield found
     found.close()
 
 
 @pytest.mark.parametrize("window", [None, (0.5, 1.7), (2.1, 2.2)])
-def test_shares_are_those_of_the_analysis(watch: WatchTrace, window: tuple[float, float] | None) -> None:
+def test_shares_are_those_of_the_analysis(watch: Watch, window: tuple[float, float] | None) -> None:
     query = Query(columns=100) if window is None else Query(columns=10, span=0.03, end=window[1] * STEP / 1e9)
     frame = watch.look(query)
     assert frame.part is not None
@@ -109,7 +110,7 @@ def test_shares_are_those_of_the_analysis(watch: WatchTrace, window: tuple[float
     assert frame.window.per_gpu("overlap") == pytest.approx([gpu.overlap for gpu in found.gpus])
 
 
-def test_lines_are_gpus_streams_threads_and_processes_in_turn(watch: WatchTrace) -> None:
+def test_lines_are_gpus_streams_threads_and_processes_in_turn(watch: Watch) -> None:
     seat = Seat(watch)
     nouns = []
     for _ in range(4):
@@ -123,13 +124,13 @@ def test_marks_of_the_program_are_events() -> None:
     own = TRACE.intervals
     kind = own.kind.copy()
     kind[at := np.flatnonzero(kind == Kind.CPU_OP)[0]] = Kind.MARK
-    watch = WatchTrace("trace.json", lambda: replace(TRACE, intervals=replace(own, kind=kind)))
+    watch = Watch(WatchedTrace("trace.json", lambda: replace(TRACE, intervals=replace(own, kind=kind))))
     (mark,) = (event for event in watch.look(Query()).events if event.kind == "mark")
     assert (mark.time, mark.message) == (own.start[at] / 1e9, TRACE.names[own.name[at]])
     watch.close()
 
 
-def test_zooming_ends_at_columns_of_a_microsecond_and_comes_back(watch: WatchTrace) -> None:
+def test_zooming_ends_at_columns_of_a_microsecond_and_comes_back(watch: Watch) -> None:
     seat = Seat(watch).press("left", *["left"] * 20)
     widths = []
     for _ in range(30):
@@ -141,9 +142,9 @@ def test_zooming_ends_at_columns_of_a_microsecond_and_comes_back(watch: WatchTra
 
 
 def test_lines_have_all_columns_where_there_are_too_many_gpus_for_the_grid(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = Seat(WatchTrace("a", lambda: TRACE)).frame
-    monkeypatch.setattr(watch_trace, "MOST_CELLS", 20)
-    frame = Seat(WatchTrace("a", lambda: TRACE)).frame
+    whole = Seat(Watch(WatchedTrace("a", lambda: TRACE))).frame
+    monkeypatch.setattr(watched_trace, "MOST_CELLS", 20)
+    frame = Seat(Watch(WatchedTrace("a", lambda: TRACE))).frame
     assert frame.grid.n <= 11
     assert (
         frame.part is not None and whole.part is not None and frame.timeline is not None and whole.timeline is not None
@@ -153,8 +154,8 @@ def test_lines_have_all_columns_where_there_are_too_many_gpus_for_the_grid(monke
 
 
 def test_tables_of_a_large_trace_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch_trace, "LARGE", 10)
-    watch = WatchTrace("a", lambda: TRACE)
+    monkeypatch.setattr(watched_trace, "LARGE", 10)
+    watch = Watch(WatchedTrace("a", lambda: TRACE))
     query = View(screen="calls").query(80)
     assert watch.look(query, quick=True).state == "waiting"
     frame = watch.look(query)
@@ -167,10 +168,10 @@ def test_tables_of_a_large_trace_come_later(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_large_trace_is_put_in_order_layer_by_layer_and_looks_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = Seat(WatchTrace("a", lambda: TRACE)).press("zoom_in").frame
-    monkeypatch.setattr(watch_trace, "LARGE", 10)
+    whole = Seat(Watch(WatchedTrace("a", lambda: TRACE))).press("zoom_in").frame
+    monkeypatch.setattr(watched_trace, "LARGE", 10)
     monkeypatch.setattr(as_metrics, "_AT_ONCE", 10)
-    seat = Seat(WatchTrace("a", lambda: TRACE)).press("zoom_in")
+    seat = Seat(Watch(WatchedTrace("a", lambda: TRACE))).press("zoom_in")
     frames = [seat.frame]
     while not frames[-1].refined:
         assert seat.watch.growing
@@ -182,7 +183,7 @@ def test_a_large_trace_is_put_in_order_layer_by_layer_and_looks_the_same(monkeyp
         assert np.array_equal(frame.grid.values, whole.grid.values, equal_nan=True)
 
 
-def test_a_process_is_opened_with_its_threads_and_streams(watch: WatchTrace) -> None:
+def test_a_process_is_opened_with_its_threads_and_streams(watch: Watch) -> None:
     seat = Seat(watch, 90).press(*["level"] * 3, "enter", "left", *["left"] * 90, *["right"] * 18)
     part = seat.frame.part
     assert part is not None and part.lanes is not None
@@ -196,7 +197,7 @@ def test_a_process_is_opened_with_its_threads_and_streams(watch: WatchTrace) -> 
 
 
 @pytest.mark.parametrize("zooms", [0, 6])
-def test_next_and_previous_go_along_all_intervals_of_a_name(watch: WatchTrace, zooms: int) -> None:
+def test_next_and_previous_go_along_all_intervals_of_a_name(watch: Watch, zooms: int) -> None:
     seat = Seat(watch).press("enter", "left", *["left"] * 60, *["right"] * 8, *["zoom_in"] * zooms)
     seat.press("next_found")
     name, own = seat.view.name, TRACE.intervals
@@ -215,7 +216,7 @@ def test_next_and_previous_go_along_all_intervals_of_a_name(watch: WatchTrace, z
         assert seat.press("previous_found").under() == place
 
 
-def test_streams_stand_above_the_threads_that_launch(watch: WatchTrace) -> None:
+def test_streams_stand_above_the_threads_that_launch(watch: Watch) -> None:
     part = Seat(watch).press("enter").frame.part
     assert part is not None and part.lanes is not None
     kinds = [TRACE.tracks[at].kind for at in part.lanes.track.tolist()]
@@ -224,7 +225,7 @@ def test_streams_stand_above_the_threads_that_launch(watch: WatchTrace) -> None:
     assert (own.track[part.lanes.places] == part.lanes.track[part.lanes.lane]).all()
 
 
-def test_cause_and_effect_lead_to_each_other(watch: WatchTrace) -> None:
+def test_cause_and_effect_lead_to_each_other(watch: Watch) -> None:
     seat = Seat(watch).press("enter", "left", *["left"] * 60, *["right"] * 8, "next_found")
     kernel = seat.under()
     call = seat.press("cause").under()
@@ -250,14 +251,16 @@ def test_a_send_and_its_receive_lead_to_each_other() -> None:
     )  # fmt: skip
     names = ("main", "MPI_Recv", "MPI_Send")
     trace = Timeline((TraceSource("made", "otf2"),), Clock(), tracks, names, calls, messages=sent)
-    seat = Seat(WatchTrace("made", lambda: trace)).press("enter", "left", *["left"] * 80, *["right"] * 18, "down")
+    seat = Seat(Watch(WatchedTrace("made", lambda: trace))).press(
+        "enter", "left", *["left"] * 80, *["right"] * 18, "down"
+    )
     assert trace.names[calls.name[seat.under()]] == "MPI_Send" and "message with MPI_Recv on rank 2" in seat.text()
     assert seat.press("cause").under() == 3 and seat.view.selected and "rank2" in seat.view.selected
     assert "message with MPI_Send on rank 0" in seat.text()
     assert seat.press("cause").under() == 4
 
 
-def test_tables_are_of_the_window_and_the_selection(watch: WatchTrace) -> None:
+def test_tables_are_of_the_window_and_the_selection(watch: Watch) -> None:
     seat = Seat(watch)
     seat.view = View(screen="calls", span=0.04, end=0.08, selection=(1,), selected="rank:1")
     analysis = seat.frame.part.analysis  # type: ignore[union-attr]

@@ -17,6 +17,7 @@ from gssr.backends.synthetic.bulk import BulkRequest, generate
 from gssr.model.live.attention import attention
 from gssr.model.live.frame import Frame, Query
 from gssr.model.live.watch import STALLED_SECONDS, Watch
+from gssr.model.live.watched_recording import WatchedRecording
 from gssr.model.results import over_space
 from gssr.store.merge import merge
 from gssr.tui.order import passing
@@ -43,6 +44,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Time passes when ``clock.seconds`` is added to."""
     clock = Clock()
     monkeypatch.setattr("gssr.model.live.watch.time", clock)
+    monkeypatch.setattr("gssr.model.live.watched_recording.time", clock)
     monkeypatch.setattr("gssr.model.live.following.time", clock)
     monkeypatch.setattr("gssr.model.live.answers.time", clock)
     return clock
@@ -54,7 +56,7 @@ def watching() -> "Callable[[object], Watch]":
     made: list[Watch] = []
 
     def watch(path: object) -> Watch:
-        made.append(Watch(str(path)))
+        made.append(Watch(WatchedRecording(str(path))))
         return made[-1]
 
     yield watch  # type: ignore[misc]
@@ -107,7 +109,7 @@ def test_a_frame_of_a_growing_run_equals_its_rows_and_a_frame_made_afresh(tmp_pa
 def test_whatever_is_looked_at_in_between_every_frame_holds_the_rows(tmp_path_factory, steps, seed):
     run = Growing(tmp_path_factory.mktemp("r") / "a.sql", n_gpus=2, seed=seed)
     run.grow(2)
-    watch = Watch(str(run.path))
+    watch = Watch(WatchedRecording(str(run.path)))
     for which, ticks in steps:
         run.grow(ticks)
         frame = watch.look(QUERIES[which])
@@ -192,20 +194,20 @@ def test_rows_written_between_two_reads_are_counted_once(tmp_path, clock, watchi
     run.grow(100)
     watch = watching(run.path)
     watch.look(WHOLE)
-    read = Watch._read
+    read = WatchedRecording._read
 
     def write_meanwhile(self):
         if self._reader is None:
             run.grow(1)
         return read(self)
 
-    monkeypatch.setattr(Watch, "_read", write_meanwhile)
+    monkeypatch.setattr(WatchedRecording, "_read", write_meanwhile)
     for query in (LAST_MINUTE, COARSE, replace(WHOLE, metric="dram_active"), WHOLE):
         watch.look(query)
-        monkeypatch.setattr(Watch, "_read", read)
+        monkeypatch.setattr(WatchedRecording, "_read", read)
         clock.seconds += 10.0
         Truth(run).agrees(watch.look(query))
-        monkeypatch.setattr(Watch, "_read", write_meanwhile)
+        monkeypatch.setattr(WatchedRecording, "_read", write_meanwhile)
 
 
 def test_missing_is_never_zero(tmp_path, clock, watching):
@@ -340,7 +342,7 @@ def test_a_file_that_is_replaced_is_read_from_its_beginning(tmp_path, clock, wat
     first.grow(50)
     watch = watching(path)
     if same_inode:
-        monkeypatch.setattr("gssr.model.live.watch.os", _OneInode)
+        monkeypatch.setattr("gssr.model.live.watched_files.os", _OneInode)
     watch.look(WHOLE)
     first.writer._connection.close()
     for name in ("a.sql", "a.sql-wal", "a.sql-shm"):
@@ -461,7 +463,7 @@ def test_every_frame_is_of_one_moment_while_ranks_appear_and_end(tmp_path_factor
     with pytest.MonkeyPatch.context() as patch:
         for module in ("watch", "following", "answers"):
             patch.setattr(f"gssr.model.live.{module}.time", clock)
-        with closing(Watch(str(path))) as watch:
+        with closing(Watch(WatchedRecording(str(path)))) as watch:
             agrees(watch.look(WHOLE))
             for what, amount, query in steps:
                 if what == "join":
@@ -597,7 +599,7 @@ def test_hosts_are_named_without_the_domain_that_they_share(tmp_path: Path) -> N
     for pattern, nodes in cases.items():
         with sqlite3.connect(path) as connection:
             connection.execute("UPDATE gpus SET node = replace(?, '{}', gpu / 9)", (pattern,))
-        watch = Watch(str(path))
+        watch = Watch(WatchedRecording(str(path)))
         frame = watch.look(WHOLE)
         watch.close()
         assert frame.nodes == nodes and frame.place(0) == f"{nodes[0]}:0"

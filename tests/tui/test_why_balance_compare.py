@@ -15,6 +15,7 @@ from gssr.model.compare.alignment import aligned, shares_columns
 from gssr.model.live.attention import imbalance_of
 from gssr.model.live.frame import Frame, Query
 from gssr.model.live.watch import Watch
+from gssr.model.live.watched_recording import WatchedRecording
 from gssr.model.results import Finding, Judgement, Verdict
 from gssr.model.verdicts.rules import TABLE
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
@@ -50,7 +51,7 @@ def balance(frame: Frame, orders: SteadyOrders | None = None) -> str:
 
 def work(paths: list[str], steps: Work, size: tuple[int, int] = (120, 40), glyphs: Glyphs = UTF8) -> None:
     """Do the steps once the recordings are shown and judged."""
-    app = LiveScreen([Watch(path) for path in paths], glyphs, 10.0, 256)
+    app = LiveScreen([Watch(WatchedRecording(path)) for path in paths], glyphs, 10.0, 256)
 
     async def run() -> None:
         async with app.run_test(size=size) as pilot:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
-from gssr.gpu_name import place
-from gssr.model.results import Grid, HostUse, Judgement, Means, Space
+from gssr.gpu_name import place, without_domains
+from gssr.metrics import DETECTION_METRICS
+from gssr.model.results import Grid, HostUse, Judgement, Means, Space, nodes_of, over_space
 from gssr.model.traced import Traced
 from gssr.model.traces.only import NOTHING, Only
 from gssr.model.verdicts.table import RuleTable
@@ -30,6 +31,10 @@ BUSY, IDLE = 0.66, 0.33
 """Shares of the full scale from which on a GPU is busy, and below which it is idle (thresholds of our own)."""
 
 State = Literal["waiting", "live", "stalled", "lost", "ended"]
+
+
+class UnreadableError(Exception):
+    """What is watched can't be read: one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,3 +259,18 @@ class Frame:
     def on_node(self, node: int) -> Ints:
         """Positions of a node's GPUs."""
         return np.flatnonzero(self.node_of == node)
+
+
+def nothing_yet(path: str, query: Query, state: State, problem: str | None = None, gpus: tuple[Gpu, ...] = ()) -> Frame:
+    """Return the frame of what has no samples yet, or could not be read: of these GPUs, where they are known."""
+    nodes, node_of = nodes_of(gpus)
+    unknown = np.full(len(gpus), np.nan)
+    values = np.full((len(gpus), max(query.columns, 1)), np.nan)
+    means = Means((), 0.0, 0.0, np.zeros((0, len(gpus))), np.zeros((0, len(gpus))))
+    return Frame(
+        path=path, query=query, state=state, run=None, gpus=gpus, nodes=without_domains(nodes), node_of=node_of, first=0.0,
+        last=0.0, now=0.0, silent=0.0, sampling_seconds=0.0, n_rows=0, n_gaps=np.zeros(len(gpus), np.int64),
+        last_time=unknown, latest=unknown, grid=Grid(query.metric or DETECTION_METRICS[0], 0.0, 1.0, values, 0.0),
+        space=over_space(values), whole=means, recent=means, window=means, moment={}, host=None, events=(),
+        problem=problem, following=query.end is None,
+    )  # fmt: skip

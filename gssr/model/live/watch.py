@@ -1,449 +1,97 @@
-"""Watching a recording, growing or finished: frame after frame of it, each as cheap as what is new in it.
+"""Watching what grows or is finished: one look after another at a source, whatever becomes of its files."""
 
-What was there at the opening is read from rollups once; from then on only new rows are read, and counted. While the run
-grows nothing is kept open in a transaction between two looks: that would keep the writer from trimming its log.
-
-The files of a recording that is watched: which there are, and whether they were changed.
-"""
-
-import math
-import os
 import time
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Protocol
 
-import numpy as np
-
-from gssr.arrays import Ints
-from gssr.gpu_name import without_domains
-from gssr.metrics import DETECTION_METRICS, OF_NODES
-from gssr.model.live.answers import LAG_COSTS, LAG_SECONDS, newest
-from gssr.model.live.following import LOOK_SECONDS, Following, newest_looks
-from gssr.model.live.frame import Frame, Query, State
-from gssr.model.live.judge_blocks import judge_blocks
-from gssr.model.live.nodes import Nodes
-from gssr.model.live.timeline import Timelines
-from gssr.model.results import Grid, Judgement, Means, nodes_of, over_space
-from gssr.store.disk import beside
-from gssr.store.format.rank_ends import RankEnd
-from gssr.store.format.rows import SILENT_SECONDS, Event, Gpu, GpuLook, Run
-from gssr.store.read.open import RecordingError, files_of
-from gssr.store.read.recording import Recording, RunReader, open_recording
-from gssr.store.read.window_edges import Window
-
-Files = tuple[tuple[str, int, int], ...]
-
-
-def identities(path: str) -> Files:
-    """(name, inode, 0 when empty else 1) of the recording's files; none when there is none."""
-    try:
-        names = files_of(path)
-    except RecordingError:
-        return ()
-    found = []
-    for name in names:
-        try:
-            status = os.stat(name)
-        except OSError:
-            continue
-        found.append((name, status.st_ino, min(status.st_size, 1)))
-    return tuple(found)
-
-
-def marks(files: Files) -> Files:
-    """(name, time of the last change in ns, size) of these files and their write-ahead logs, as far as something is in
-    them: readers make an empty log where there is none."""
-    found = []
-    for name in (each for file, _, _ in files for each in (file, beside(file, "-wal"))):
-        try:
-            status = os.stat(name)
-        except OSError:
-            continue
-        if status.st_size:
-            found.append((name, status.st_mtime_ns, status.st_size))
-    return tuple(found)
-
+from gssr.model.live.frame import Frame, Query, UnreadableError, nothing_yet
 
 STALLED_SECONDS, STALLED_INTERVALS = 5.0, 5
 """A living run is stalled after max(5 s, 5 sampling intervals) without anything new."""
-LOOK_AGAIN = 2.0
-"""Seconds between two looks for files that came or went, and for events."""
-OPEN_COSTS = 10
-"""And at least so many times what reading all of them took."""
-_EDGE = 1e-6
-REREAD_SECONDS, REREAD_COSTS = 60.0, 100
-"""What live blocks don't tell is read of all files anew after max(60 s, 100 times what that took)."""
 
 
-class _Opened(NamedTuple):
-    """A run that was opened: what does not change while it grows."""
+class WatchSource(Protocol):
+    """What can be watched: a recording (watched_recording.py), a trace (watched_trace.py), or a recording with its traces on
+    one clock (watched_joined.py)."""
 
-    run_id: str
-    gpus: tuple[Gpu, ...]
-    nodes: tuple[str, ...]
-    node_of: Ints
-    interval: float
-    timelines: Timelines
-    host: Nodes
-    following: Following
+    path: str
 
-
-class _ChangedError(Exception):
-    """What is read now is not what was opened: GPUs have other positions in it."""
-
-
-class Watch:
-    """Watches one run of the recording at ``path`` (``run_id`` None: its newest). The file need not exist yet."""
-
-    def __init__(self, path: str, run_id: str | None = None) -> None:
-        self.path = path
-        self._run_id = run_id
-        self._recording: Recording | None = None
-        self._reader: RunReader | None = None
-        self._opened: _Opened | None = None
-        self._files: Files = ()
-        self._looked = -math.inf
-        self._arrived = time.monotonic()
-        self._run: Run | None = None
-        self._recorded = "waiting"
-        self._events: tuple[Event, ...] = ()
-        self._told: dict[int, tuple[int, str]] | None = None
-        """Following.happened, of what is in ``_events``."""
-        self._reread = -math.inf
-        self._cost = 0.0
-        """When all files were read last, and how long that took."""
-        self._ranks_missing: tuple[int, ...] = ()
-        self._ranks_stopped: tuple[RankEnd, ...] = ()
-        self._problem: str | None = None
-        self._gone = False
-        self._shown: Frame | None = None
-        self._looks: tuple[float, dict[int, GpuLook]] = (-math.inf, {})
-        """What was on the GPUs at a time that was looked at."""
-        self._marks: Files = ()
-        """Of a lost run: the files' sizes and times, which tell that it is found again."""
-        self._judgement: tuple[object, Judgement] | None = None
-        """What was asked of live blocks last, and what it was answered."""
-        self._judge_again = -math.inf
-        self.run_ids: tuple[str, ...] = ()
-        """The runs of the recording, once it was opened, in the order in which they began."""
-
-    def close(self) -> None:
-        """Let go of every file."""
-        if self._opened is not None:
-            self._opened.following.close()
-        self._let_go()
-
-    def _let_go(self) -> None:
-        if self._recording is not None:
-            self._recording.close()
-        self._recording = self._reader = None
+    @property
+    def run_ids(self) -> tuple[str, ...]:
+        """The runs of the recording, once it was opened, in the order in which they began; none of a trace."""
 
     @property
     def growing(self) -> bool:
-        """Whether more may come."""
-        return self._recorded in ("waiting", "running")
+        """Whether more may come, or become known."""
 
     @property
     def pace(self) -> float:
         """Looking more often than after so many seconds shows nothing new."""
-        return LOOK_SECONDS if self.growing and self._opened is not None and self._opened.following.crowded else 0.0
+
+    @property
+    def arrived(self) -> float:
+        """When something new came last, monotonic s."""
+
+    def look(self, query: Query, quick: bool) -> Frame:
+        """Return what the query asks for, as of the newest that was read. Raises UnreadableError."""
+
+    def close(self) -> None:
+        """Let go of every file."""
+
+
+class Watch:
+    """Looks at one source as often as it is asked to."""
+
+    def __init__(self, source: WatchSource) -> None:
+        self.path = source.path
+        self._source = source
+        self._shown: Frame | None = None
+
+    @property
+    def run_ids(self) -> tuple[str, ...]:
+        """The runs of the recording, once it was opened; see WatchSource."""
+        return self._source.run_ids
+
+    @property
+    def growing(self) -> bool:
+        """Whether more may come, or become known."""
+        return self._source.growing
+
+    @property
+    def pace(self) -> float:
+        """Looking more often than after so many seconds shows nothing new."""
+        return self._source.pace
+
+    def close(self) -> None:
+        """Let go of every file."""
+        self._source.close()
 
     def look(self, query: Query, quick: bool = False) -> Frame:
-        """The recording as it is now. Never raises for what is wrong with the files: the frame says it. With ``quick`` the
-        columns of a large run may be wider than asked for (``refined`` is False then)."""
-        begun = time.monotonic()
+        """Return what the query asks for as it is now. Never raises for what is wrong with the files: the frame says it, and
+        shows what was read before. With ``quick`` what takes long may be left out or be coarser than asked for
+        (``refined`` is False then)."""
         try:
-            try:
-                frame = self._look(query, quick)
-            except _ChangedError:  # all of the frame is read anew, from the files as they are at one moment
-                self._open(identities(self.path))
-                frame = self._frame(query, quick)
-            self._shown = frame
-        except (RecordingError, OSError) as error:
-            frame = self._unread(query, str(error))
-        if self._reader is not None:
-            self._cost = time.monotonic() - begun
-        if self.growing:
-            self._let_go()
-        return frame
+            frame = self._shown = self._source.look(query, quick)
+        except UnreadableError as error:
+            before = self._shown
+            if before is None or not before.n_rows:
+                return nothing_yet(self.path, query, "waiting" if self.growing else "ended", str(error))
+            ended = before.state == "live" and not self.growing
+            frame = replace(before, problem=str(error), state="ended" if ended else before.state)
+        return self._now(frame)
 
-    def _look(self, query: Query, quick: bool) -> Frame:
-        """Read what is new, and draw up the frame. Raises _ChangedError."""
-        self._look_for_files()
-        opened = self._opened
-        # What came since the files were opened just now is for the next look: no column read from them would hold it.
-        if opened is not None and self.growing and (self._reader is None or opened.following.crowded):
-            self._follow(opened.following)
-        return self._frame(query, quick)
-
-    # Files
-
-    def _look_for_files(self) -> None:
-        now = time.monotonic()
-        if self._opened is not None and now - self._looked < max(LOOK_AGAIN, OPEN_COSTS * self._cost):
-            return
-        self._looked = now
-        files = identities(self.path)
-        if files and files == self._files and self._opened is not None:
-            if self._gone:
-                self._gone, self._problem = False, None
-            following = self._opened.following
-            if self.growing and following.crowded:
-                if now - self._reread > max(REREAD_SECONDS, REREAD_COSTS * self._cost):
-                    self._take_small_tables(self._read())
-                    self._reread = now
-                    following.lens.renew()
-                    self._opened.host.renew()
-            elif self.growing and following.happened != self._told:
-                self._take_small_tables(self._read())
-                self._told = dict(following.happened)
-                self._let_go()  # what is read for columns has to hold all rows that were followed
-            elif not self.growing and self._marks and self._marks != marks(files):
-                self._open(files)
-        elif files:
-            self._open(files)
-        elif self._opened is not None:
-            self._gone = True
-            self._problem = f"{self.path}: was removed; what was read of it stays on screen"
-
-    def _open(self, files: Files) -> None:
-        self.close()
-        self._gone, self._problem = False, None
-        before = marks(files)
-        try:
-            reader = self._read_anew()
-        except RecordingError as error:
-            if self._opened is None and all(size == 0 for _, _, size in files):
-                return  # made, and nothing in it yet
-            self._files, self._problem = (), str(error)  # the next look may find more
-            raise
-        assert self._recording is not None
-        self.run_ids = tuple(run.run.run_id for run in self._recording.runs)
-        self._run, self._recorded = reader.run, reader.state
-        self._take_small_tables(reader)
-        nodes, node_of = nodes_of(reader.gpus)
-        following = Following(reader, self.growing)
-        self._problem = reader.damage
-        self._opened = _Opened(
-            reader.run.run_id,
-            reader.gpus,
-            without_domains(nodes),
-            node_of,
-            reader.sampling_seconds,
-            Timelines(),
-            Nodes(following.crowded),
-            following,
-        )
-        self._reread = time.monotonic()
-        self._files, self._told = files, None
-        found_again = self._recorded == "lost" and reader is self._recording.runs[-1]
-        self._marks = before if found_again else ()
-        self._arrived = time.monotonic()
-
-    def _take_small_tables(self, reader: RunReader) -> None:
-        self._events, self._ranks_stopped = reader.events, reader.stopped_ranks
-        self._ranks_missing = reader.ranks_missing or ()
-
-    def _read(self) -> RunReader:
-        """Return the opened run; while it grows, as it is at this look. Raises _ChangedError where it has other GPUs by
-        now: ranks have begun, or their files were merged, and positions in what is read are not those in what is known."""
-        if self._reader is None:
-            reader, opened = self._read_anew(), self._opened
-            if opened is not None and (reader.run.run_id, reader.gpus) != (opened.run_id, opened.gpus):
-                raise _ChangedError
-        assert self._reader is not None
-        return self._reader
-
-    def _read_anew(self) -> RunReader:
-        """The run as it is now, whatever was opened before."""
-        self._recording = open_recording(self.path)
-        runs = self._recording.runs
-        wanted = self._run_id or (self._run.run_id if self._run else None)
-        found = next((run for run in runs if run.run.run_id == wanted), None)
-        if self._run_id is not None and found is None:
-            raise RecordingError(f"{self.path}: holds no run {self._run_id}")
-        self._reader = found or runs[-1]
-        return self._reader
-
-    # What is new
-
-    def _follow(self, following: Following) -> None:
-        following.look()
-        self._arrived = max(self._arrived, following.arrived)
-        if following.outdated:
-            self._files = ()  # open them at the next look for files
-            self._looked = self._looked if len(following.tally.rows) else -math.inf
-        stand = following.stand()
-        if stand is not None:
-            self._run, self._recorded = stand, stand.state
-            if not self.growing:
-                self._files = ()  # once more, with what the end has written
-                self._looked = -math.inf
-
-    # What is shown
-
-    def _state(self, silent: float, interval: float) -> State:
-        if self._recorded == "lost":
-            return "lost"
-        if not self.growing:
-            return "ended"
-        return "stalled" if silent > max(STALLED_SECONDS, STALLED_INTERVALS * interval) else "live"
-
-    def _frame(self, query: Query, quick: bool) -> Frame:
-        opened = self._opened
-        if opened is not None and not opened.gpus:
-            return self._of_nodes(query, opened.host)
-        if opened is None or not opened.following.tally.metrics or math.isnan(opened.following.tally.last):
-            return self._blank(query)
-        if query.metric in OF_NODES:
-            own = np.flatnonzero(np.isin(opened.node_of, query.gpus)) if query.gpus else ()
-            base = self._frame(replace(query, metric="", gpus=tuple(np.asarray(own).tolist()), rows=0), quick)
-            return opened.host.frame(query, base, self._read, self.growing) or base
-        tally, following = opened.following.tally, query.end is None
-        shown = opened.following.lens.show(query, self._read, self.growing, quick)
-        silent = time.monotonic() - self._arrived if self.growing else 0.0
-        late = following and self.growing
-        timeline = (
-            opened.timelines.show(query, shown.grid, shown.window, opened.gpus, opened.node_of, self.growing)
-            if query.rows
-            else None
-        )
-        looks = self._looks_at(opened.following, shown.window.end, late)
-        latest = tally.latest[tally.names.index(shown.metric)].copy() if following else newest(shown.grid.values)
-        frame = Frame(
-            path=self.path,
-            query=query,
-            state=self._state(silent, opened.interval),
-            run=self._run,
-            gpus=opened.gpus,
-            nodes=opened.nodes,
-            node_of=opened.node_of,
-            first=tally.first,
-            last=tally.last,
-            now=tally.last + silent if late else shown.recent.end,
-            silent=silent,
-            sampling_seconds=opened.interval,
-            n_rows=tally.n_rows,
-            n_gaps=tally.n_gaps.copy(),
-            first_time=tally.first_time.copy(),
-            last_time=tally.last_time.copy(),
-            latest=latest,
-            newest=tally.latest.copy() if late else None,
-            grid=shown.grid,
-            space=shown.space,
-            whole=tally.whole(),
-            recent=shown.recent,
-            window=shown.window,
-            moment=shown.moment,
-            host=shown.host,
-            events=self._events,
-            problem=self._problem,
-            following=following,
-            refined=shown.refined,
-            active_from=shown.active_from,
-            energy_j=shown.energy_j,
-            score_curve=shown.score_curve,
-            timeline=timeline,
-            coming=opened.following.coming if late else None,
-            thinned=tally.thinned,
-            ranks_missing=self._ranks_missing,
-            ranks_stopped=self._ranks_stopped,
-            processes=tuple(process for look in looks for process in look.processes),
-            without_process=frozenset(look.gpu for look in looks if not look.processes),
-            reread=time.monotonic() - self._reread if self.growing and opened.following.crowded else None,
-        )
-        if query.beside:
-            frame = opened.host.beside(frame, self._read, self.growing)
-        return frame if frame.reread is None or query.causes is None else self._judged(frame, opened.following, quick)
-
-    def _of_nodes(self, query: Query, host: Nodes) -> Frame:
-        """The frame of a run without GPUs."""
-        blank = self._blank(query)
-        frame = host.frame(query, blank, self._read, self.growing)
-        if frame is None:
-            return blank
-        if self._shown is not None and frame.last > self._shown.last:
-            self._arrived = time.monotonic()
-        silent = time.monotonic() - self._arrived if self.growing else 0.0
-        now = frame.now + silent if frame.following else frame.now
-        return replace(frame, silent=silent, now=now, state=self._state(silent, frame.sampling_seconds))
-
-    def _looks_at(self, following: Following, end: float, live: bool) -> list[GpuLook]:
-        """The newest look at each GPU before ``end`` (unix s), where that is known; GPU by GPU."""
-        if following.crowded:
-            return []
-        known = following.looks
-        if not live:
-            if self._looks[0] != end:
-                self._looks = end, {}
-                for rows in self._read().gpu_processes(Window(end - SILENT_SECONDS, end + _EDGE)):
-                    newest_looks(rows, self._looks[1])
-            known = self._looks[1]
-        return [known[gpu] for gpu in sorted(known) if known[gpu].time >= end - SILENT_SECONDS]
-
-    def _judged(self, frame: Frame, following: Following, quick: bool) -> Frame:
-        """The frame of very many files with what their live blocks tell of its window."""
-        query, begun = frame.query, time.monotonic()
-        assert query.causes is not None
-        asked = (query.span, query.end, query.gpus, query.causes)
-        if self._judgement is None or asked != self._judgement[0] or begun > self._judge_again:
-            lead, grid = following.tally.best(), frame.grid
-            if lead is not None and lead != grid.metric:
-                own = replace(query, metric=lead, cursor=None, activity=False, energy=False)
-                grid = following.lens.show(own, self._read, True, quick).grid
-            self._judgement = asked, judge_blocks(replace(frame, grid=grid), query.causes)
-            now = time.monotonic()
-            self._judge_again = now + max(LAG_SECONDS, LAG_COSTS * (now - begun))
-        return replace(frame, judgement=self._judgement[1])
-
-    def _unread(self, query: Query, problem: str) -> Frame:
-        """What was shown before, now that the recording can't be read."""
-        if self._shown is None:
-            self._problem = self._problem or problem
-            return self._blank(query)
-        silent = time.monotonic() - self._arrived if self.growing else 0.0
+    def _now(self, frame: Frame) -> Frame:
+        """Let time go on in a frame of a run that lives, though nothing new came."""
+        if frame.state not in ("waiting", "live"):
+            return frame
+        silent = time.monotonic() - self._source.arrived
+        if frame.state == "waiting":
+            return replace(frame, silent=silent)
+        stalled = silent > max(STALLED_SECONDS, STALLED_INTERVALS * frame.sampling_seconds)
         return replace(
-            self._shown,
-            state=self._state(silent, self._shown.sampling_seconds),
+            frame,
+            state="stalled" if stalled else "live",
             silent=silent,
-            now=self._shown.last + silent if self._shown.following else self._shown.now,
-            problem=self._problem or problem,
-        )
-
-    def _blank(self, query: Query) -> Frame:
-        """Nothing to show yet."""
-        gpus = self._opened.gpus if self._opened else ()
-        nodes, node_of = nodes_of(gpus)
-        nothing = np.full(len(gpus), np.nan)
-        values = np.full((len(gpus), max(query.columns, 1)), np.nan)
-        means = Means((), 0.0, 0.0, np.zeros((0, len(gpus))), np.zeros((0, len(gpus))))
-        silent = time.monotonic() - self._arrived
-        interval = self._opened.interval if self._opened else 0.0
-        return Frame(
-            path=self.path,
-            query=query,
-            state="waiting" if self._run is None else self._state(silent, interval),
-            run=self._run,
-            gpus=gpus,
-            nodes=without_domains(nodes),
-            node_of=node_of,
-            first=0.0,
-            last=0.0,
-            now=0.0,
-            silent=silent,
-            sampling_seconds=interval,
-            n_rows=0,
-            n_gaps=np.zeros(len(gpus), np.int64),
-            last_time=nothing,
-            latest=nothing,
-            grid=Grid(query.metric or DETECTION_METRICS[0], 0.0, 1.0, values, 0.0),
-            space=over_space(values),
-            whole=means,
-            recent=means,
-            window=means,
-            moment={},
-            host=None,
-            events=self._events,
-            problem=self._problem,
-            following=query.end is None,
+            now=frame.last + silent if frame.following and frame.n_rows else frame.now,
+            of_gpus=None if frame.of_gpus is None else self._now(frame.of_gpus),
         )

@@ -11,7 +11,7 @@ from textual.containers import Vertical
 from textual.widgets import Input
 
 from gssr.model.live.frame import Frame, Query
-from gssr.model.live.watch_trace import FINEST, MOST_COUNTERS
+from gssr.model.live.watched_trace import FINEST, MOST_COUNTERS
 from gssr.tui.keys import key
 from gssr.tui.shared.messages import Opened
 from gssr.tui.shared.pane import ScreenPane

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from gssr.model.live.frame import Frame
-from gssr.model.live.watch_trace import FINEST
+from gssr.model.live.watched_trace import FINEST
 from gssr.tui.shared.timed import Cells, cells_of
 from gssr.tui.view import View
 

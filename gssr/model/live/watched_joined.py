@@ -1,4 +1,4 @@
-"""A recording watched together with the traces of its run, by one clock: a query that asks for a level of these (GPUs,
+"""A recording to be watched together with the traces of its run, by one clock: a query that asks for a level of these (GPUs,
 streams, threads) is answered by them, with the samples as counters; any other by the recording."""
 
 from collections.abc import Callable
@@ -6,51 +6,56 @@ from dataclasses import replace
 
 from gssr.model.joined.together import Laid
 from gssr.model.live.frame import Frame, Query
-from gssr.model.live.watch import Watch
-from gssr.model.live.watch_trace import WatchTrace
+from gssr.model.live.watched_recording import WatchedRecording
+from gssr.model.live.watched_trace import WatchedTrace
 from gssr.store.format.rows import Event
 from gssr.store.read.open import RecordingError
 
 
-class WatchJoined:
+class WatchedJoined:
     """``lay`` gives the traces, laid over the run; it is called when the run has ended, or with ``at_once`` at the first
     look."""
 
-    def __init__(self, watch: Watch, lay: Callable[[], Laid], at_once: bool) -> None:
-        self._watch, self._lay, self._at_once = watch, lay, at_once
+    def __init__(self, recording: WatchedRecording, lay: Callable[[], Laid], at_once: bool) -> None:
+        self._recording, self._lay, self._at_once = recording, lay, at_once
         self._laid: Laid | None = None
-        self._trace: WatchTrace | None = None
+        self._trace: WatchedTrace | None = None
         self._events: tuple[Event, ...] = ()
         self._first = 0.0
-        self.path = watch.path
+        self.path = recording.path
 
     @property
     def run_ids(self) -> tuple[str, ...]:
         """The runs of the recording."""
-        return self._watch.run_ids
+        return self._recording.run_ids
 
     @property
     def growing(self) -> bool:
         """Whether more may come."""
-        return self._watch.growing or self._laid is None or (self._trace is not None and self._trace.growing)
+        return self._recording.growing or self._laid is None or (self._trace is not None and self._trace.growing)
 
     @property
     def pace(self) -> float:
         """As the recording's."""
-        return self._watch.pace
+        return self._recording.pace
 
     def close(self) -> None:
         """Let go of every file."""
-        self._watch.close()
+        self._recording.close()
         if self._trace is not None:
             self._trace.close()
 
-    def look(self, query: Query, quick: bool = False) -> Frame:
-        """As Watch and WatchTrace."""
+    @property
+    def arrived(self) -> float:
+        """As the recording's."""
+        return self._recording.arrived
+
+    def look(self, query: Query, quick: bool) -> Frame:
+        """See WatchSource."""
         if self._laid is not None and query.level is not None and self._trace is not None:
             return replace(self._trace.look(query, quick), traced=self._laid.traced, since=self._first)
-        frame = self._watch.look(replace(query, level=None, opened=False, tables=False), quick)
-        wanted = self._laid is None and frame.run is not None and (self._at_once or not self._watch.growing)
+        frame = self._recording.look(replace(query, level=None, opened=False, tables=False), quick)
+        wanted = self._laid is None and frame.run is not None and (self._at_once or not self._recording.growing)
         if wanted and not quick:
             self._laid = self._lay_over(frame)
         if self._laid is None:
@@ -66,7 +71,7 @@ class WatchJoined:
             laid = Laid(None, (), (str(error),))
         timeline = laid.timeline
         if timeline is not None:
-            self._trace = WatchTrace(self.path, lambda: timeline)
+            self._trace = WatchedTrace(self.path, lambda: timeline)
         begin = min((trace.start for trace in laid.traced), default=frame.first)
         said = [*laid.refused, *dict.fromkeys(f"{each.path}: {text}" for each in laid.traced for text in each.notes)]
         marks = {f"traced from here for {each.seconds:.3g} s": each.start for each in laid.traced}

@@ -1,14 +1,15 @@
-"""A trace watched as a recording is: the same query, the same frame. Times are seconds after the trace's own zero, computed
-in whole nanoseconds."""
+"""A trace to be watched as a recording is: the same query, the same frame. Times are seconds after the trace's own zero,
+computed in whole nanoseconds."""
 
 import math
 import os
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from gssr.metrics import OF_COUNTER, OF_OWN, RATIO, metric_named
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.custom_metrics import Custom
 from gssr.model.findings.similar_gpus import bands
-from gssr.model.live.frame import Around, CounterLine, Frame, Query, Timeline, TracePart
+from gssr.model.live.frame import Around, CounterLine, Frame, Query, Timeline, TracePart, UnreadableError, nothing_yet
 from gssr.model.live.timeline import MOST_BANDS, Timelines, neighbours
 from gssr.model.results import Grid, Judgement, Means, nodes_of, over_space
 from gssr.model.statistics.grid import choose_width
@@ -32,8 +33,7 @@ from gssr.model.traces.results import TraceAnalysis
 from gssr.model.traces.steps import steps_of
 from gssr.store.format.rows import Event
 from gssr.traces.details import details_of
-from gssr.traces.open import TraceError
-from gssr.traces.timeline import Kind
+from gssr.traces.timeline import Kind, TraceError
 from gssr.traces.timeline import Timeline as Trace
 
 NS = 1e9
@@ -54,24 +54,9 @@ _COURSE = 100
 _Answer = TypeVar("_Answer")
 
 
-class Watched(Protocol):
-    """What is looked at: a recording (gssr.model.live.watch) or a trace."""
-
-    path: str
-
-    @property
-    def run_ids(self) -> tuple[str, ...]: ...
-    @property
-    def growing(self) -> bool: ...
-    @property
-    def pace(self) -> float: ...
-    def look(self, query: Query, quick: bool = False) -> Frame: ...
-    def close(self) -> None: ...
-
-
-class WatchTrace:
-    """Watches the trace that ``read`` gives, called at the first look, of the file, folder or files named ``path``; ``own``:
-    metrics of one's own."""
+class WatchedTrace:
+    """The trace that ``read`` gives, called at the first look, of the file, folder or files named ``path``; ``own``: metrics
+    of one's own."""
 
     pace = 0.0
     run_ids: tuple[str, ...] = ()
@@ -82,49 +67,52 @@ class WatchTrace:
         self._own = own
         self._read = read
         self._trace: Trace | None = None
-        self._problem: str | None = None
+        self._unreadable: UnreadableError | None = None
+        """Why there is no trace: it is not read again."""
         self._kept: OrderedDict[object, object] = OrderedDict()
         self._worker = ThreadPoolExecutor(1, "gssr-analysis")
         self._asked: dict[str, tuple[object, Future[object]]] = {}
         self.growing = True
         """Something more will be known."""
+        self.arrived = time.monotonic()
 
     def close(self) -> None:
         """Let what is not begun not begin."""
         self._worker.shutdown(wait=False, cancel_futures=True)
 
-    def look(self, query: Query, quick: bool = False) -> Frame:
-        """What the query asks for. Never raises for what is wrong with the files: the frame says it. With ``quick`` what
-        takes long of a large trace is left out where it is not known already, and ``refined`` is False then: reading,
-        tables, verdicts. The first look after reading is quick, too."""
-        if self._trace is None and self._problem is None:
+    def look(self, query: Query, quick: bool) -> Frame:
+        """Return what the query asks for; see WatchSource. With ``quick`` what takes long of a large trace is left out where
+        it is not known already: reading, tables, verdicts. The first look after reading is quick, too."""
+        if self._unreadable is not None:
+            raise self._unreadable
+        if self._trace is None:
             if quick:
-                return _nothing(self.path, query, None)
+                return replace(nothing_yet(self.path, query, "waiting"), refined=False)
             try:
-                self._open(self._read())
+                self._trace = self._prepared(self._read())
             except (TraceError, ValueError, OSError) as error:
-                self._problem = str(error)
+                self._unreadable, self.growing = UnreadableError(str(error)), False
+                raise self._unreadable from error
             quick = True
-        if self._trace is not None and self._trace.profile is not None:
+        if self._trace.profile is not None:
             try:
                 frame = self._of_profile(query)
             except TraceError as error:
-                frame = _nothing(self.path, query, str(error))
-        elif self._trace is None:
-            frame = _nothing(self.path, query, self._problem)
+                raise UnreadableError(str(error)) from error
         else:
             frame = self._known(query, quick and len(self._trace.intervals) > LARGE)
         self.growing = not frame.refined
         return frame
 
-    def _open(self, trace: Trace) -> None:
+    def _prepared(self, trace: Trace) -> Trace:
+        """Return the trace, once all is known that every look needs of it."""
         if not len(trace.intervals) and trace.profile is None:
             raise ValueError(f"{self.path}: holds no intervals")
         own = trace.intervals
         levels = levels_of(trace, self._own)
         for level in levels.values() if self._own else ():
             level.metrics  # noqa: B018  a pattern that takes too long is found out now
-        self._trace, self._levels = trace, levels
+        self._levels = levels
         self._timelines = {name: Timelines() for name in levels}
         self._nodes: dict[LevelName, tuple[tuple[str, ...], Ints]] = {}
         self._first, self._last = (int(own.start[0]), int((own.start + own.length).max())) if len(own) else (0, 0)
@@ -139,6 +127,7 @@ class WatchTrace:
             Event(own.start[at] / NS, None, None, trace.tracks[own.track[at]].rank, "mark", trace.names[own.name[at]])
             for at in marks
         )
+        return trace
 
     def _remembered(self, key: object, compute: Callable[[], _Answer]) -> _Answer:
         if key not in self._kept:
@@ -302,11 +291,10 @@ class WatchTrace:
         analysis = self._remembered("profile", lambda: analyze_timeline(trace))
         means = self._remembered("sums", lambda: _sums(analysis, len(level.gpus)))
         named = next((name for name in means.names if name == query.metric), means.names[0])
-        n_gpus, nothing = len(level.gpus), _nothing(self.path, query, None)
+        n_gpus = len(level.gpus)
         return replace(
-            nothing, state="ended", gpus=level.gpus, nodes=nodes_of(level.gpus)[0], node_of=nodes_of(level.gpus)[1],
-            n_rows=len(analysis.tree or ()), n_gaps=np.zeros(n_gpus, np.int64), events=self._events, refined=True,
-            last_time=np.zeros(n_gpus), latest=np.full(n_gpus, np.nan), whole=means, recent=means, window=means,
+            nothing_yet(self.path, query, "ended", gpus=level.gpus), n_rows=len(analysis.tree or ()), events=self._events,
+            last_time=np.zeros(n_gpus), whole=means, recent=means, window=means, following=True,
             grid=Grid(named, 0.0, 1.0, np.full((n_gpus, 1), np.nan), 0.0),
             part=TracePart(trace, self._levels, level, np.zeros(N_CATEGORIES), analysis=analysis),
         )  # fmt: skip
@@ -516,16 +504,3 @@ def _counter(
     known = np.append(course, values)
     of_ratio = metric.startswith(f"{OF_COUNTER}{RATIO}:") and bool(np.isfinite(known).any())
     return CounterLine(metric, values, 1.0 if of_ratio else float(np.nanmax(known, initial=0.0)))
-
-
-def _nothing(path: str, query: Query, problem: str | None) -> Frame:
-    """What could not be read."""
-    none, values = np.zeros(0), np.zeros((0, max(query.columns, 1)))
-    means = Means((), 0.0, 0.0, np.zeros((0, 0)), np.zeros((0, 0)))
-    return Frame(
-        path=path, query=query, state="waiting" if problem is None else "ended", run=None, gpus=(), nodes=(),
-        node_of=np.zeros(0, np.int64), first=0.0, last=0.0, now=0.0, silent=0.0, sampling_seconds=0.0, n_rows=0,
-        n_gaps=np.zeros(0, np.int64), last_time=none, latest=none,
-        grid=Grid(query.metric or "busy", 0.0, 1.0, values, 0.0), space=over_space(values), whole=means, recent=means,
-        window=means, moment={}, host=None, events=(), problem=problem, following=True, refined=problem is not None,
-    )  # fmt: skip

@@ -1,0 +1,38 @@
+"""The files of a recording that is watched: which there are, and whether they were changed."""
+
+import os
+
+from gssr.store.disk import beside
+from gssr.store.read.open import RecordingError, files_of
+
+Files = tuple[tuple[str, int, int], ...]
+
+
+def identities(path: str) -> Files:
+    """(name, inode, 0 when empty else 1) of the recording's files; none when there is none."""
+    try:
+        names = files_of(path)
+    except RecordingError:
+        return ()
+    found = []
+    for name in names:
+        try:
+            status = os.stat(name)
+        except OSError:
+            continue
+        found.append((name, status.st_ino, min(status.st_size, 1)))
+    return tuple(found)
+
+
+def marks(files: Files) -> Files:
+    """(name, time of the last change in ns, size) of these files and their write-ahead logs, as far as something is in
+    them: readers make an empty log where there is none."""
+    found = []
+    for name in (each for file, _, _ in files for each in (file, beside(file, "-wal"))):
+        try:
+            status = os.stat(name)
+        except OSError:
+            continue
+        if status.st_size:
+            found.append((name, status.st_mtime_ns, status.st_size))
+    return tuple(found)
