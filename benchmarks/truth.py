@@ -165,7 +165,7 @@ def _measure(title: str, make: Callable[..., BookedJob], same: Comparable) -> It
             job.write(path)
             reader = open_recording(path).runs[0]
             positions = np.arange(len(reader.gpus))
-            judgement = judge_window(reader, positions).judgement
+            judgement = judge_window(reader, positions)
             if number < INVARIANT and judgement.breakdown is not None:
                 apart.append(_invariance(reader, positions, judgement.breakdown))
         if judgement.breakdown is None:

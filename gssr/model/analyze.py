@@ -3,54 +3,25 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, NamedTuple, cast
+from typing import Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gssr.arrays import Ints
 from gssr.metrics import BY_NAME, DERIVED, DETECTION_METRICS, METRICS, SCORE_INPUTS
-from gssr.model.breakdown.result import Breakdown
 from gssr.model.evidence.gather import MOST_ROWS, evidence_names
-from gssr.model.findings.imbalance import unevenness
 from gssr.model.findings.notes import disagreement, notes, thinning
-from gssr.model.findings.phases import phases
-from gssr.model.results import (
-    Abstention,
-    Analysis,
-    GpuMeans,
-    GpuSummary,
-    Phase,
-    Place,
-    Series,
-    StepTime,
-    Unevenness,
-    Unplaced,
-    Verdict,
-    Window,
-)
+from gssr.model.results import Analysis, GpuMeans, GpuSummary, Judgement, Series, Window
 from gssr.model.statistics.aggregate import UNKNOWN, Aggregate, filtered
 from gssr.model.statistics.balance import balance, has_balance, imbalance
 from gssr.model.statistics.gpu_time_counts import BITS
-from gssr.model.statistics.roofline import place
 from gssr.model.statistics.series import over_space
 from gssr.model.statistics.sources import Rollups, Rows, Source, host_use, node_series, processes_on_gpus
 from gssr.model.statistics.unmeasured import unmeasured_seconds
-from gssr.model.verdicts import judge_window, too_few
-from gssr.model.verdicts.engine import Judged, judge_phases
+from gssr.model.verdicts import judge_window
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import RuleTable
-from gssr.model.window import (
-    cut,
-    extent,
-    looked_at,
-    phases_in_all,
-    select_gpus,
-    unevenness_in_all,
-    verdicts_in_all,
-    warm_up_and_tear_down,
-)
-from gssr.peaks import Peaks
+from gssr.model.window import cut, extent, looked_at, select_gpus, warm_up_and_tear_down
 from gssr.score import score_of_means
 from gssr.store.format.rows import Gpu
 from gssr.store.format.schema import GAP_INTERVALS
@@ -134,14 +105,11 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
         cells = [name for name in dict.fromkeys((*gathered, *drawn)) if name != BITS]
         counted = rollups.count(cells, span, bounds, interval)
     gpu_series = source.gpu_series(drawn, span, bounds, interval, options.bins) if drawn else {}
-    causes, few = _NO_CAUSES, None
+    said = Judgement((), (), *span)
     if options.causes:
         own_rows = rows.between(gathered, bounds, places) if rows else None
-        judged = judge_window(reader, positions, bounds, options.rules, places, own_rows, counted)
+        said = judge_window(reader, positions, bounds, options.rules, places, own_rows, counted)
         del counted, own_rows
-        few = too_few(judged.evidence, options.rules)
-        causes = _causes(judged, options.rules)
-        del judged
     means = {name: statistics.mean for name, statistics in total.statistics.items()}
     compared = [name for name in asked if has_balance(BY_NAME[name])]
     unmeasured = unmeasured_seconds(reader, positions, total.last_time, window.start, window.end)
@@ -167,7 +135,14 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
         notes=(),
         imbalance=imbalance(_known(total.means.get("sm_active", np.empty(0)))),
         host=host_use(reader, bounds),
-        **causes._asdict(),
+        verdicts=said.verdicts,
+        abstentions=said.abstentions,
+        phases=said.phases,
+        unevenness=said.unevenness,
+        peaks=said.peaks,
+        place=said.place,
+        step=said.step,
+        breakdown=said.breakdown,
         ranks_missing=reader.ranks_missing,
         n_ranks=len(reader.processes),
         ranks_stopped=reader.stopped_ranks,
@@ -176,49 +151,10 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
         processes=processes_on_gpus(reader, positions, bounds) if options.host else (),
     )
     clocks = disagreement(reader)
-    unjudged = few and f"not judged: {few}"
+    unjudged = said.too_few and f"not judged: {said.too_few}"
     others = [sentence for sentence in (thinning(reader), reader.recounted, clocks, unjudged) if sentence]
     missing, thinned = _missing(total, interval), reader.keep != "raw"
     return replace(analysis, notes=notes(analysis, reader.damage, reader.last_time, missing, others, thinned))
-
-
-class _Causes(NamedTuple):
-    """What evidence tells; see Analysis."""
-
-    verdicts: tuple[Verdict, ...] = ()
-    abstentions: tuple[Abstention, ...] = ()
-    phases: tuple[Phase, ...] = ()
-    unevenness: Unevenness | None = None
-    peaks: Peaks | None = None
-    place: Place | Unplaced | None = None
-    step: StepTime | None = None
-    breakdown: Breakdown | None = None
-
-    def in_all(self, places: Ints) -> "_Causes":
-        """Of evidence of the GPUs at these places among all: numbered among all."""
-        return self._replace(
-            verdicts=verdicts_in_all(self.verdicts, places),
-            phases=phases_in_all(self.phases, places),
-            unevenness=unevenness_in_all(self.unevenness, places),
-        )
-
-
-_NO_CAUSES = _Causes()
-
-
-def _causes(judged: Judged, rules: RuleTable) -> _Causes:
-    evidence, judgement = judged.evidence, judged.judgement
-    causes = _Causes(
-        judgement.verdicts,
-        judgement.abstentions,
-        judge_phases(phases(evidence), evidence, judgement.verdicts, rules),
-        unevenness(evidence),
-        evidence.peaks,
-        place({name: evidence.mean(name) for name in evidence.series}, evidence.peaks),
-        judgement.step,
-        judged.in_all().breakdown,
-    )
-    return causes if len(judged.places) == judged.n_asked else causes.in_all(judged.places)
 
 
 def _asked(metrics: Sequence[str] | None) -> tuple[str, ...]:

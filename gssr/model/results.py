@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -224,10 +224,14 @@ class StepTime:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Everything that the rules say of a job between ``start`` and ``end`` (unix s): verdicts, the worst first and otherwise
-    in the order of the rules, causes before what they explain; and the rules that could not be judged. ``step``: how long a
-    step took, None where nothing tells. ``breakdown``: where the GPU time went; None without samples. ``phases``: of the
-    window, where somebody asked for them."""
+    """What a window of a run says, from ``start`` to ``end`` (unix s): page, screen and fleet show this and judge nothing
+    themselves. GPUs are numbered among those asked for.
+
+    ``verdicts``: the worst first and otherwise in the order of the rules, causes before what they explain; and the rules
+    that could not be judged. ``too_few``: why there are too few samples for a judgement, a clause, else None. ``step``: how
+    long a step took, None where nothing tells. ``breakdown``: where the GPU time went; None without samples. ``phases``, in
+    the order of time. ``unevenness``: None where there are no two GPUs to compare. ``peaks``: of all GPUs, None where they
+    are unknown; ``place``: where the run lies under the roofline, None where that was not looked at."""
 
     verdicts: tuple[Verdict, ...]
     abstentions: tuple[Abstention, ...]
@@ -236,6 +240,10 @@ class Judgement:
     step: StepTime | None = None
     breakdown: Breakdown | None = None
     phases: "tuple[Phase, ...]" = ()
+    unevenness: "Unevenness | None" = None
+    peaks: Peaks | None = None
+    place: "Place | Unplaced | None" = None
+    too_few: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -544,6 +552,11 @@ class Unevenness:
     by_node: Groups
     by_index: Groups
     alike: tuple[Alike, ...]
+
+    def numbered(self, places: Ints) -> "Unevenness":
+        """The same with each GPU numbered as in ``places`` [n_gpus]."""
+        alike = tuple(replace(group, gpus=tuple(places[list(group.gpus)].tolist())) for group in self.alike)
+        return replace(self, alike=alike, imbalance=replace(self.imbalance, gpus=places[self.imbalance.gpus]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Floats, Ints
 from gssr.gpu_name import is_named, listed
-from gssr.model.results import Phase, Series, Unevenness, Verdict
+from gssr.model.results import Series, Verdict
 from gssr.model.statistics.grid import coarser
 from gssr.store.format.rows import Gpu
 from gssr.store.read.recording import RunReader
@@ -232,16 +232,3 @@ def verdicts_in_all(verdicts: Sequence[Verdict], places: Ints) -> tuple[Verdict,
         replace(verdict, gpus=tuple((places[list(verdict.gpus)] if verdict.gpus else places).tolist()))
         for verdict in verdicts
     )
-
-
-def phases_in_all(phases: Sequence[Phase], places: Ints) -> tuple[Phase, ...]:
-    """The same of phases, by the verdicts on them."""
-    return tuple(replace(phase, verdicts=verdicts_in_all(phase.verdicts, places)) for phase in phases)
-
-
-def unevenness_in_all(found: Unevenness | None, places: Ints) -> Unevenness | None:
-    """The same of load balancing."""
-    if found is None:
-        return None
-    alike = tuple(replace(group, gpus=tuple(places[list(group.gpus)].tolist())) for group in found.alike)
-    return replace(found, alike=alike, imbalance=replace(found.imbalance, gpus=places[found.imbalance.gpus]))

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gssr.model.findings.phases import phases
 from gssr.model.live.frame import Frame
 from gssr.model.results import SEVERITIES, Judgement
 from gssr.model.statistics.aggregate import filtered
@@ -77,8 +76,7 @@ def answer(question: Question, stand: Stand) -> Judgement:
         positions = np.array(question.gpus or range(stand.n_gpus), np.int64)
         window = reader.whole_buckets(stand.window)
         reader.hold_ends(window, filtered(reader, positions))
-        judged = judge_window(reader, positions, window, question.table)
-        return replace(judged.in_all(), phases=phases(judged.evidence))
+        return judge_window(reader, positions, window, question.table)
 
 
 def not_judged(result: Frame) -> str:

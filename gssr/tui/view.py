@@ -84,12 +84,6 @@ class Scene(NamedTuple):
     glyphs: Glyphs
     orders: SteadyOrders = SteadyOrders(most=0)
 
-    def selection(self) -> tuple[int, ...]:
-        """Positions of the GPUs of the selection, empty for all. What the filter hides is not looked at elsewhere than in
-        the lists that it filters, but of a trace nowhere."""
-        filtered = self.frame.part is not None and self.view.filter
-        return self.frame.query.gpus if filtered and self.frame.query.gpus else self.view.selection
-
 
 PAGE = 10_000
 """A page for a screen's ``move``, which moves by as much as it shows; PAGE × PAGE is to the first or the last line."""

@@ -30,7 +30,7 @@ def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Figure]:
         path = tmp_path_factory.mktemp("job") / "job.sql"
         booked.write(str(path))
         reader = open_recording(path).runs[0]
-        judgement = judge_window(reader, np.arange(len(reader.gpus))).judgement
+        judgement = judge_window(reader, np.arange(len(reader.gpus)))
         assert judgement.breakdown is not None
         tally.add(booked, shares_of(judgement.breakdown), judgement.verdicts, comparable)
     return {figure.what.removeprefix("truth: "): figure for figure in tally.figures("truth")}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gssr.metrics import METRICS, THROTTLES
-from gssr.model.live import watch as watching
+from gssr.model.live import watched_recording as watching
 from gssr.model.live.frame import Query
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from gssr.model.live.attention import as_the_median, by_index, by_node, imbalance_of
 from gssr.model.live.frame import Frame, Query
 from gssr.model.results import Grid, Means, over_space
 from gssr.store.format.rows import Gpu
@@ -40,7 +39,7 @@ def frame_with(values: np.ndarray) -> Frame:
 
 def test_the_costs_are_those_of_the_definition():
     values = np.array([[0.8, 0.8, 0.0], [0.4, 0.8, 0.0]])
-    found = imbalance_of(frame_with(values), ())
+    found = frame_with(values).imbalance
     assert found.over_time[:2].tolist() == pytest.approx([0.25, 0.0]) and np.isnan(found.over_time[2])
     assert found.of_means == pytest.approx(1 - (1.6 + 1.2) / 2 / 1.6)
     assert found.resolved == pytest.approx((2 * 0.8 * 0.25) / (2 * 0.8 + 2 * 0.8))
@@ -51,7 +50,7 @@ def test_the_costs_are_those_of_the_definition():
 def test_what_rotates_is_lost_but_not_in_the_means():
     values = np.full((8, 16), 0.8)
     values[np.arange(16) % 8, np.arange(16)] = 0.1
-    found = imbalance_of(frame_with(values), ())
+    found = frame_with(values).imbalance
     assert found.of_means == pytest.approx(0.0) and found.static == pytest.approx(0.0)
     assert found.resolved == pytest.approx(1 - (7 * 0.8 + 0.1) / 8 / 0.8)
     assert (found.behind_any, found.behind_most, found.n_behind) == (1.0, pytest.approx(2 / 16), 8)
@@ -62,7 +61,7 @@ def test_the_worst_minute_is_the_one_that_loses_most():
     values[0, 12:18] = 0.0
     values[:, 24:] = 0.01  # hardly anything runs: whatever is uneven here costs nothing
     values[0, 24:] = 0.0001
-    found = imbalance_of(frame_with(values), ())
+    found = frame_with(values).imbalance
     assert found.worst_start == 120.0 and found.worst == pytest.approx(0.25)
 
 
@@ -70,16 +69,16 @@ def test_missing_is_never_zero():
     values = np.full((4, 6), 0.6)
     values[1, 2:4] = np.nan
     values[2] = np.nan
-    found = imbalance_of(frame_with(values), ())
+    found = frame_with(values).imbalance
     assert found.of_means == 0.0 and found.resolved == pytest.approx(0.0) and found.n_behind == 0
     assert np.isnan(found.means[2])
-    nothing = imbalance_of(frame_with(np.full((3, 5), np.nan)), ())
+    nothing = frame_with(np.full((3, 5), np.nan)).imbalance
     assert (nothing.of_means, nothing.resolved, nothing.lost, nothing.worst) == (None, None, None, None)
 
 
 def test_a_selection_is_looked_at_by_itself():
     values = np.repeat([[0.9], [0.3], [0.3], [0.3]], 5, axis=1)
-    found = imbalance_of(frame_with(values), (1, 2, 3))
+    found = replace(frame_with(values), query=Query(gpus=(1, 2, 3))).imbalance
     assert found.gpus.tolist() == [1, 2, 3] and found.resolved == pytest.approx(0.0)
 
 
@@ -89,7 +88,7 @@ SHARES = st.one_of(st.just(0.0), st.floats(1e-12, 1))
 
 @given(arrays(np.float64, st.tuples(st.integers(1, 6), st.integers(1, 8)), elements=SHARES))
 def test_time_means_never_show_more_than_columns_do(values):
-    found = imbalance_of(frame_with(values), ())
+    found = frame_with(values).imbalance
     if found.of_means is None or found.resolved is None or found.lost is None or found.static is None:
         return
     assert 0.0 <= found.of_means <= found.resolved + 1e-9 and found.resolved < 1.0
@@ -102,27 +101,28 @@ def test_a_place_that_is_slow_in_every_node_is_told_from_one_slow_gpu():
     values = np.full((16, 3), 0.8)
     values[::NODE] = 0.6
     frame = frame_with(values)
-    places = by_index(imbalance_of(frame, ()), frame)
+    places = frame.unevenness.by_index
     assert places.keys.tolist() == [0, 1, 2, 3] and places.share.tolist() == [1.0, 0.0, 0.0, 0.0]
     assert places.below[0] == pytest.approx(0.15) and places.means[0] == pytest.approx(0.6)
     values = np.full((16, 3), 0.8)
     values[4] = 0.1
     frame = frame_with(values)
-    assert by_index(imbalance_of(frame, ()), frame).share[0] == 0.25
-    assert np.argmin(by_node(imbalance_of(frame, ()), frame).means) == 1
+    assert frame.unevenness.by_index.share[0] == 0.25
+    assert np.argmin(frame.unevenness.by_node.means) == 1
 
 
 def test_gpus_without_an_index_are_a_group_of_their_own():
     frame = frame_with(np.full((4, 3), 0.5))
     frame = replace(frame, gpus=tuple(gpu._replace(device_index=None) for gpu in frame.gpus))
-    assert by_index(imbalance_of(frame, ()), frame).keys.tolist() == [-1]
+    assert frame.unevenness.by_index.keys.tolist() == [-1]
 
 
 def test_if_all_ran_like_the_median_gpu_only_the_odd_ones_change_the_score():
     even = frame_with(np.full((5, 3), 0.2))
-    before, after = as_the_median(even, ())
+    before, after = even.window.score(), even.unevenness.score_as_median
     assert before == pytest.approx(after)
     odd = np.full((5, 3), 0.2)
     odd[0] = 0.0
-    before, after = as_the_median(frame_with(odd), ())
+    uneven = frame_with(odd)
+    before, after = uneven.window.score(), uneven.unevenness.score_as_median
     assert before is not None and after is not None and before < after

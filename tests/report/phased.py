@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 from analyses import START, analysis
 
-from gssr.model.findings.imbalance import imbalance_between
-from gssr.model.live.attention import by_index, by_node
+from gssr.model.findings.imbalance import grouped_by_index, grouped_by_node, imbalance_between
 from gssr.model.results import Alike, Analysis, Cycle, Kind, Phase, Unevenness, Verdict, over_space
 from gssr.model.statistics.roofline import place
 from gssr.peaks import Peaks, peaks_of
@@ -71,7 +70,7 @@ def uneven(found: Analysis) -> Analysis:
     others = tuple(gpu for gpu in range(len(means)) if gpu != low)
     alike = (Alike("A", others, float(means[list(others)].mean()), False), Alike("B", (low,), float(means[low]), True))
     result = Unevenness(
-        "sm_active", own.start, own.width, cost, 123_456.0, 0.55, where.nodes, by_node(cost, where),
-        by_index(cost, where), alike,
+        "sm_active", own.start, own.width, cost, 123_456.0, 0.55, where.nodes, grouped_by_node(cost, where),
+        grouped_by_index(cost, where), alike,
     )  # fmt: skip
     return replace(found, unevenness=result)

@@ -13,7 +13,6 @@ from test_watch import Clock
 
 from gssr.model.analyze import analyze
 from gssr.model.live import following
-from gssr.model.live.attention import attention
 from gssr.model.live.frame import Frame, Query
 from gssr.model.live.judge_blocks import LATER, SEEN_IN_PART, TOLD
 from gssr.model.live.watch import Watch
@@ -49,7 +48,7 @@ class Job:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    for module in ("watch", "answers", "following"):
+    for module in ("watch", "watched_recording", "answers", "following"):
         monkeypatch.setattr(f"gssr.model.live.{module}.time", clock)
     return clock
 
@@ -197,13 +196,12 @@ def test_a_node_of_which_nothing_comes_is_stale_with_its_age_and_no_other(job, w
     for _ in range(6):
         job.grow(4, but=(3,))
         frame = looked(watch, clock)
-    found = attention(frame)
     silent = frame.on_node(3)
     assert frame.state == "live"
-    assert (found.age[silent] > 10.0).all()
+    assert (frame.age[silent] > 10.0).all()
     others = np.setdiff1d(np.arange(frame.n_gpus), silent)
     away = frame.last - frame.last_time[others] > 2.0  # of the holes that every node has
-    assert not found.age[others][~away].any()
+    assert not frame.age[others][~away].any()
 
 
 def test_a_node_whose_clock_is_slow_is_not_stale_while_its_samples_come(job, clock):
@@ -217,7 +215,7 @@ def test_a_node_whose_clock_is_slow_is_not_stale_while_its_samples_come(job, clo
     slow = frame.on_node(1)
     slow = slow[frame.coming[slow]]
     assert len(slow) and (frame.last - frame.last_time[slow] > 5.0).all()
-    assert not attention(frame).age[slow].any()
+    assert not frame.age[slow].any()
 
 
 def test_a_run_whose_recorders_are_all_gone_is_lost(job, watch, clock):

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gssr.backends.synthetic.bulk import BulkRequest, generate
-from gssr.model.live.attention import attention
 from gssr.model.live.frame import Frame, Query
 from gssr.model.live.watch import STALLED_SECONDS, Watch
 from gssr.model.live.watched_recording import WatchedRecording
@@ -185,8 +184,7 @@ def test_a_node_that_begins_later_and_commits_later_has_no_gap(tmp_path, clock, 
         clock.seconds += 1.0
         for query in (WHOLE, LAST_MINUTE):
             frame = watch.look(query)
-            found = attention(frame)
-            assert not found.missing.any() and np.isfinite(found.age).all() and not frame.n_gaps.any()
+            assert not frame.missing.any() and np.isfinite(frame.age).all() and not frame.n_gaps.any()
 
 
 def test_rows_written_between_two_reads_are_counted_once(tmp_path, clock, watching, monkeypatch):

@@ -12,7 +12,6 @@ from frames import frame_of
 from textual.pilot import Pilot
 
 from gssr.model.compare.alignment import aligned, shares_columns
-from gssr.model.live.attention import imbalance_of
 from gssr.model.live.frame import Frame, Query
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
@@ -46,7 +45,7 @@ def judged(path: str, query: Query = _WHOLE) -> Frame:
 
 def balance(frame: Frame, orders: SteadyOrders | None = None) -> str:
     scene = Scene(frame, None, View(screen="balance"), 160, 46, UTF8, orders=orders or SteadyOrders(most=0))
-    return text_of(reads_as(scene, imbalance_of(frame, ())))
+    return text_of(reads_as(scene, frame.unevenness.imbalance))
 
 
 def work(paths: list[str], steps: Work, size: tuple[int, int] = (120, 40), glyphs: Glyphs = UTF8) -> None:
@@ -151,7 +150,7 @@ def test_the_command_ends_where_the_sentence_goes_on(advice: str, command: str) 
 def test_each_cause_is_named_with_its_cost(plants: dict[str, str], name: str, says: str) -> None:
     frame = judged(plants[name])
     assert says in balance(frame)
-    assert "GPU-hours" in costs(imbalance_of(frame, ()))
+    assert "GPU-hours" in costs(frame.unevenness.imbalance)
 
 
 @pytest.mark.parametrize(

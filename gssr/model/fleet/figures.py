@@ -252,7 +252,7 @@ def figures(reader: RunReader, file: str, verdicts: bool = False, rules: RuleTab
 
 def _judged(reader: RunReader, rules: RuleTable, gpu_hours: float) -> dict[str, Any]:
     """Verdicts, the step's length, and the ``gpu_hours`` by category."""
-    judgement = judge_window(reader, np.arange(len(reader.gpus)), ALL_TIME, rules).in_all()
+    judgement = judge_window(reader, np.arange(len(reader.gpus)), ALL_TIME, rules)
     held = tuple(Held(verdict.code, verdict.gpus) for verdict in judgement.verdicts)
     return {
         "verdicts": held,

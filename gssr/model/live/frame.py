@@ -2,20 +2,35 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
 from gssr.gpu_name import place, without_domains
-from gssr.metrics import DETECTION_METRICS
-from gssr.model.results import Grid, HostUse, Judgement, Means, Space, nodes_of, over_space
+from gssr.metrics import DETECTION_METRICS, HELD_DOWN
+from gssr.model.findings.imbalance import grouped_by_index, grouped_by_node, imbalance_between, score_of_medians
+from gssr.model.findings.outlier_gpus import culprits, outlier_gpus
+from gssr.model.results import (
+    Grid,
+    HostUse,
+    Imbalance,
+    Judgement,
+    Means,
+    Space,
+    Unevenness,
+    nodes_of,
+    over_space,
+)
+from gssr.model.statistics.balance import scale_limit
 from gssr.model.traced import Traced
 from gssr.model.traces.only import NOTHING, Only
 from gssr.model.verdicts.table import RuleTable
 from gssr.store.format.rank_ends import RankEnd
 from gssr.store.format.rows import Event, Gpu, GpuProcess, Run
+from gssr.store.format.schema import GAP_INTERVALS
 
 if TYPE_CHECKING:  # whoever looks at a recording without traces needs none of it
     from gssr.model.traces.as_metrics import Level, LevelName
@@ -27,6 +42,11 @@ RECENT_SECONDS = 60.0
 """The running score's window."""
 STALE_SECONDS = 2.0
 """A GPU is stale after max(2.5 sampling intervals, 2 s) without a sample."""
+BEGINNING_SECONDS = 10.0
+"""Ranks don't begin at once: the first sample of a GPU may come so much later than the run's, and nothing is missing."""
+HELD_DOWN_SHARE = 0.1
+"""A GPU's clocks count as held down where one of HELD_DOWN was set in at least this share of the window's samples (a
+threshold of our own)."""
 BUSY, IDLE = 0.66, 0.33
 """Shares of the full scale from which on a GPU is busy, and below which it is idle (thresholds of our own)."""
 
@@ -143,9 +163,9 @@ class TracePart:
     steps: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Frame:
-    """One look.
+    """One look. What its properties say is computed when it is asked for first.
 
     ``gpus`` are sorted by node, device index and UUID, and everything else counts them by position; ``node_of`` [n_gpus]
     numbers ``nodes``. ``first`` and ``last`` are the times of the first and the newest sample (unix s), ``now`` the time
@@ -259,6 +279,124 @@ class Frame:
     def on_node(self, node: int) -> Ints:
         """Positions of a node's GPUs."""
         return np.flatnonzero(self.node_of == node)
+
+    @property
+    def looked_at(self) -> Ints:
+        """Positions of the GPUs asked for: all where none is named."""
+        return np.array(self.query.gpus, np.int64) if self.query.gpus else np.arange(self.n_gpus)
+
+    # Which GPUs need a look, and why
+
+    @cached_property
+    def blamed(self) -> tuple[int, ...]:
+        """Positions of the GPUs that the worst verdict blames, if these are not most of those looked at."""
+        found = self.judgement.verdicts if self.judgement is not None else ()
+        looked_at = self.looked_at
+        return tuple(looked_at[[at for at in culprits(found, len(looked_at)) if at < len(looked_at)]].tolist())
+
+    @cached_property
+    def unlike(self) -> Flags:
+        """[n_gpus]: the GPU is unlike the rest in the window, as the page says it (gssr.model.findings.outlier_gpus)."""
+        name = self.grid.metric
+        return outlier_gpus(name, self.window.per_gpu(name), self._full_scale, self.blamed)
+
+    @cached_property
+    def age(self) -> Floats:
+        """[n_gpus]: seconds since the GPU's last sample where that is too long ago, infinity where the window has none, else
+        0; of traces and nodes always 0, as a trace ends for each GPU when it does, and nodes are read now and then."""
+        if self.part is not None or self.by_node:
+            return np.zeros(self.n_gpus)
+        grid, last = self.grid, self.last_time
+        if not self.following:  # what was known then
+            known = np.isfinite(grid.values)
+            column = grid.n - 1 - np.argmax(known[:, ::-1], axis=1)
+            last = np.minimum(np.where(known.any(axis=1), grid.start + (column + 1) * grid.width, np.nan), last)
+        age = self.now - last
+        if self.state == "live" and self.now <= self.first + BEGINNING_SECONDS:  # the first may still come
+            age = np.nan_to_num(age)
+        if self.coming is not None:
+            age = np.where(self.coming, 0.0, age)
+        patience = max(GAP_INTERVALS * self.sampling_seconds, STALE_SECONDS)
+        return np.where(np.isnan(age), np.inf, np.where(age > patience, age, 0.0))
+
+    @cached_property
+    def missing(self) -> Floats:
+        """[n_gpus]: seconds of the window, in columns that are over, in which others had samples of the metric and the GPU
+        had none; not those before its first one, if that came within BEGINNING_SECONDS. Of traces and nodes always 0."""
+        grid, known = self.grid, np.isfinite(self.grid.values)
+        if self.part is not None or self.by_node or known.all():
+            return np.zeros(self.n_gpus)
+        ends = np.arange(1, grid.n + 1) * grid.width + grid.start
+        lacks = ~known & (np.isfinite(self.space.mean) & (ends <= min(grid.closed, self.last)))
+        if self.first_time is not None:
+            begin = np.where(np.isnan(self.first_time), self.now, self.first_time)
+            column = grid.start + grid.width * np.argmax(known, axis=1)  # of a rate the first sample has no value
+            begin = np.fmax(begin, np.where(known.any(axis=1), column, begin))
+            soon = begin <= self.first + BEGINNING_SECONDS
+            lacks &= ends > np.where(soon, begin, -np.inf)[:, None]
+        return np.asarray(grid.width * lacks.sum(axis=1), np.float64)
+
+    @cached_property
+    def held_down(self) -> Flags:
+        """[n_gpus]: the GPU's clocks were held down in the window; unknown is not held down. Of traces and nodes never."""
+        found = np.zeros(self.n_gpus, bool)
+        if self.part is None and not self.by_node:
+            for name in HELD_DOWN:
+                found |= self.window.per_gpu(name) >= HELD_DOWN_SHARE
+        return found
+
+    def letters(self, gpu: int) -> str:
+        """``g`` for a gap, ``!`` for a GPU unlike the rest, ``t`` for clocks that were held down: those that apply."""
+        gap = self.age[gpu] > 0 or self.missing[gpu] > 0
+        pairs = (("g", gap), ("!", self.unlike[gpu]), ("t", self.held_down[gpu]))
+        return "".join(letter for letter, applies in pairs if applies)
+
+    @cached_property
+    def marked(self) -> Flags:
+        """[n_gpus]: a letter applies that less than half of the GPUs have."""
+        found = self.unlike.copy()
+        for flags in ((self.age > 0) | (self.missing > 0), self.held_down):
+            if 2 * flags.sum() < self.n_gpus:
+                found |= flags
+        return found
+
+    # How uneven they are
+
+    @property
+    def _full_scale(self) -> float:
+        """What a GPU's mean of the grid's metric is held against."""
+        name = self.grid.metric
+        return (
+            scale_limit(self.gpus, name)
+            or self.greatest.get(name)
+            or float(np.nanmax(self.window.per_gpu(name), initial=0.0))
+        )
+
+    @cached_property
+    def imbalance(self) -> Imbalance:
+        """The imbalance of the GPUs asked for, column by column of the grid."""
+        grid, gpus = self.grid, self.looked_at
+        values = grid.values[gpus] if self.query.gpus else grid.values
+        space = over_space(values) if self.query.gpus else self.space
+        window = max(self.window.start, self.first), min(self.window.end, self.last)
+        means = self.window.per_gpu(grid.metric, gpus)
+        return imbalance_between(gpus, means, values, space, self._full_scale, window, grid.start, grid.width)
+
+    @cached_property
+    def unevenness(self) -> Unevenness:
+        """How uneven the GPUs asked for are: as the page says it, where this window was judged and its metric tells work
+        from waiting; while the run lives, and of other metrics, by the columns of the grid."""
+        found = None if self.judgement is None or self.is_live else self.judgement.unevenness
+        if found is None or found.metric != self.grid.metric:
+            own = self.imbalance
+            return Unevenness(
+                self.grid.metric, self.grid.start, self.grid.width, own, None, score_of_medians(self.window, own.gpus),
+                self.nodes, grouped_by_node(own, self), grouped_by_index(own, self), (),
+            )  # fmt: skip
+        found = found.numbered(self.looked_at)
+        there = np.array(list(dict.fromkeys(self.node_of[found.imbalance.gpus].tolist())), np.int64)
+        by_node = replace(found.by_node, keys=there[found.by_node.keys])
+        return replace(found, nodes=self.nodes, by_node=by_node)
 
 
 def nothing_yet(path: str, query: Query, state: State, problem: str | None = None, gpus: tuple[Gpu, ...] = ()) -> Frame:

@@ -2,4 +2,3 @@
 
 from gssr.model.verdicts.engine import judge as judge
 from gssr.model.verdicts.engine import judge_window as judge_window
-from gssr.model.verdicts.engine import too_few as too_few

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -12,9 +11,12 @@ from gssr.makers import words_of
 from gssr.metrics import BY_NAME
 from gssr.model.evidence.evidence import Evidence, excerpt
 from gssr.model.evidence.gather import few_rows, gather
+from gssr.model.findings.imbalance import unevenness
+from gssr.model.findings.phases import phases
 from gssr.model.findings.steps import step_time
 from gssr.model.results import Abstention, Judgement, Phase, Verdict
 from gssr.model.statistics.gpu_time_counts import FLAGS, Counted
+from gssr.model.statistics.roofline import place
 from gssr.model.statistics.sources import Rollups
 from gssr.model.verdicts import words
 from gssr.model.verdicts.job import JobEvidence
@@ -25,25 +27,6 @@ from gssr.store.read.recording import RunReader, Samples
 from gssr.store.read.window_edges import ALL_TIME, Window
 
 
-class Judged(NamedTuple):
-    """A window's judgement and the evidence that it rests on: of the GPUs at ``places`` among the ``n_asked`` asked for, as
-    which both number them."""
-
-    judgement: Judgement
-    evidence: Evidence
-    places: Ints
-    n_asked: int
-
-    def in_all(self) -> Judgement:
-        """The judgement with GPUs numbered among all that were asked for."""
-        if len(self.places) == self.n_asked:
-            return self.judgement
-        verdicts = verdicts_in_all(self.judgement.verdicts, self.places)
-        breakdown = self.judgement.breakdown
-        whole = breakdown and breakdown.with_unmeasured_gpus(self.places, self.n_asked, self.evidence.seconds)
-        return replace(self.judgement, verdicts=verdicts, breakdown=whole)
-
-
 def judge_window(
     reader: RunReader,
     positions: Ints,
@@ -52,8 +35,8 @@ def judge_window(
     places: Ints | None = None,
     rows: Samples | None = None,
     counted: Counted | None = None,
-) -> Judged:
-    """What the rules say of some GPUs of a run (their ``positions``) in a window: the same for whoever asks, page or screen.
+) -> Judgement:
+    """Say what a window of a run says of some GPUs (their ``positions``): the same for whoever asks, page, screen or fleet.
     What was read of the window already need not be read again: ``places``, those of the GPUs that are looked at
     (gssr.model.window.looked_at), and of these ``rows`` or ``counted`` (gssr.model.evidence.gather)."""
     if places is None:
@@ -63,10 +46,30 @@ def judge_window(
     if rows is None and counted is None:
         rows = few_rows(reader, positions[places], window)
     evidence = gather(reader, positions[places], window, rows, counted)
-    judgement = replace(
-        judge(evidence, table, too_few(evidence, table)), step=step_time(reader, positions[places], window, rows)
+    few = too_few(evidence, table)
+    found = judge(evidence, table, few)
+    found = replace(
+        found,
+        too_few=few,
+        step=step_time(reader, positions[places], window, rows),
+        phases=judge_phases(phases(evidence), evidence, found.verdicts, table),
+        unevenness=unevenness(evidence),
+        peaks=evidence.peaks,
+        place=place({name: evidence.mean(name) for name in evidence.series}, evidence.peaks),
     )
-    return Judged(judgement, evidence, places, len(positions))
+    return found if len(places) == len(positions) else _in_all(found, places, len(positions))
+
+
+def _in_all(found: Judgement, places: Ints, n_asked: int) -> Judgement:
+    """Number the GPUs of a judgement, which are those at these places, among all ``n_asked``."""
+    whole = found.breakdown and found.breakdown.with_unmeasured_gpus(places, n_asked, found.end - found.start)
+    return replace(
+        found,
+        verdicts=verdicts_in_all(found.verdicts, places),
+        phases=tuple(replace(each, verdicts=verdicts_in_all(each.verdicts, places)) for each in found.phases),
+        unevenness=found.unevenness and found.unevenness.numbered(places),
+        breakdown=whole,
+    )
 
 
 def too_few(evidence: Evidence, table: RuleTable) -> str | None:

@@ -10,7 +10,6 @@ from textual.binding import BindingType
 from textual.strip import Strip
 
 from gssr.arrays import Floats, Ints
-from gssr.model.live.attention import attention, imbalance_of
 from gssr.model.live.frame import Frame
 from gssr.render.cells import cell_width, clean, fit
 from gssr.render.columns import length
@@ -58,7 +57,7 @@ class GpuBars(Panel):
 
     def show(self, result: Frame, view: View) -> None:
         """Sort anew; of a run that grows only where a difference can be seen."""
-        found = imbalance_of(result, view.selection)
+        found = result.imbalance
         full = full_scale(result, result.grid.metric)
         order = self._steady.steady(result, "bars", found.gpus, found.means, full)
         means = found.means[order]
@@ -93,7 +92,7 @@ class GpuBars(Panel):
     def _in_lines(self, result: Frame, those: _Sorted) -> list[Strip]:
         width, palette, glyphs = self.content_size.width, self.palette, self.glyphs
         metric, full = metric_of(result.grid.metric), full_scale(result, result.grid.metric)
-        marked, tall = attention(result).outlier, self._tall
+        marked, tall = result.unlike, self._tall
         names = [clean(result.place(int(gpu))) for gpu in those.gpus]
         size = min(max(map(cell_width, names), default=4), max(width // 3, 8))
         room = max(width - size - _VALUE - 4, 1)

@@ -1,6 +1,5 @@
 """Where the slow GPUs sit: the lowest nodes, and the places in a node."""
 
-from gssr.model.live.attention import imbalance_of
 from gssr.model.live.frame import Frame
 from gssr.render.cells import pad
 from gssr.render.roles import Row, Span
@@ -22,7 +21,7 @@ class NodesAndPlaces(RowsPanel):
     def rows(self, result: Frame, width: int, height: int) -> list[Row]:
         """Both lists, side by side where there is room."""
         scene = Scene(result, None, self.view, width, height, self.glyphs, orders=self.app.orders)
-        found = imbalance_of(result, scene.selection())
+        found = result.unevenness
         if width < _SIDE_BY_SIDE:
             below = places(scene, found, width, max(height // 2, 1))
             return [*lowest(scene, found, width, height - len(below)), *below][:height]

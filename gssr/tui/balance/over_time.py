@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from gssr.model.live.attention import imbalance_of
 from gssr.model.live.frame import Frame
 from gssr.render.roles import Row, Span
 from gssr.render.scale import percent
@@ -20,7 +19,7 @@ class ImbalanceOverTime(RowsPanel):
     def show(self, result: Frame, view: View) -> None:
         """Draw from this result from now on, and name in the border what is shown."""
         super().show(result, view)
-        found = imbalance_of(result, view.selection)
+        found = result.unevenness.imbalance
         width = chart_cells(result, self.content_size.width).width
         self.border_title = f"imbalance over time, 1 column = {width_text(width)}"
         worst = found.worst is not None and result.part is None
@@ -30,7 +29,7 @@ class ImbalanceOverTime(RowsPanel):
 
     def rows(self, result: Frame, width: int, height: int) -> list[Row]:
         """The chart and its times."""
-        found = imbalance_of(result, self.view.selection).over_time
+        found = result.imbalance.over_time
         if height < 4 or not np.isfinite(found).any():
             nothing: Row = (Span("nothing to compare in this window", "dim"),)
             return [nothing][:height]

@@ -1,6 +1,5 @@
 """What the imbalance costs and of what kind it is: one sentence, and the numbers it rests on."""
 
-from gssr.model.live.attention import imbalance_of
 from gssr.model.live.frame import Frame
 from gssr.render.cells import flow, wrap
 from gssr.render.roles import Row, text_of
@@ -23,7 +22,7 @@ class BalanceSentence(RowsPanel):
     def rows(self, result: Frame, width: int, height: int) -> list[Row]:
         """The sentence in bold, then the numbers."""
         scene = Scene(result, None, self.view, width, height, self.glyphs, orders=self.app.orders)
-        found = imbalance_of(result, scene.selection())
+        found = result.unevenness.imbalance
         kind = reads_as(scene, found)
         marked = kind[0].role == "outlier"
         role = "outlier" if marked else kind[-1].role

@@ -10,9 +10,8 @@ from gssr.arrays import Flags, Floats, Ints
 from gssr.metrics import DETECTION_METRICS
 from gssr.model.account.late_gpus import LATE_CODES
 from gssr.model.findings.imbalance import BEHIND
-from gssr.model.live.attention import as_the_median, attention, by_index, by_node
 from gssr.model.live.frame import Frame
-from gssr.model.results import Imbalance
+from gssr.model.results import Imbalance, Unevenness
 from gssr.render.cells import cell_width, clean, clip, fit, flow, pad
 from gssr.render.columns import bar
 from gssr.render.roles import Row, Span
@@ -53,7 +52,7 @@ def facts(scene: Scene, found: Imbalance) -> list[Row]:
         pieces.append((Span("worst minute "), Span(when, "value"), Span(f" {percent(found.worst)}")))
     if not frame.by_node:
         pieces.append(_cost(found))
-    before, after = as_the_median(frame, scene.selection())
+    before, after = frame.window.score(frame.looked_at), frame.unevenness.score_as_median
     if before is None and after is None:
         return pieces
     gain = "" if before is None or after is None else f" ({signed(after - before, 3)})"
@@ -140,7 +139,7 @@ def _in_turn(scene: Scene, found: Imbalance) -> str:
 def _by_index(scene: Scene, found: Imbalance) -> str:
     frame = scene.frame
     metric = metric_of(frame.grid.metric)
-    groups = by_index(found, frame)
+    groups = frame.unevenness.by_index
     n_nodes = int(np.count_nonzero(np.bincount(frame.node_of[found.gpus])))
     full = full_scale(frame, metric.name)
     least = INDEX_BELOW * full
@@ -196,11 +195,10 @@ def _everywhere(scene: Scene, found: Imbalance) -> str:
     return f"static: uneven over all GPUs, from {quantity(low, metric)} to {quantity(high, metric)}"
 
 
-def lowest(scene: Scene, found: Imbalance, width: int, room: int) -> list[Row]:
+def lowest(scene: Scene, uneven: Unevenness, width: int, room: int) -> list[Row]:
     """The nodes with the lowest means; of one node its GPUs."""
-    frame = scene.frame
-    nodes = by_node(found, frame)
-    marked = attention(frame).outlier[found.gpus]
+    frame, nodes, found = scene.frame, uneven.by_node, uneven.imbalance
+    marked = frame.unlike[found.gpus]
     if len(nodes.keys) > 1:
         title, keys, means = f"lowest of {count(len(nodes.keys), 'node')}", nodes.keys, nodes.means
         name_of = [frame.nodes[key] for key in keys.tolist()]
@@ -214,9 +212,9 @@ def lowest(scene: Scene, found: Imbalance, width: int, room: int) -> list[Row]:
     return _ranked(scene, title, [name_of[at] for at in rank.tolist()], means[rank], marked[rank], width, room)
 
 
-def places(scene: Scene, found: Imbalance, width: int, room: int) -> list[Row]:
+def places(scene: Scene, uneven: Unevenness, width: int, room: int) -> list[Row]:
     """The means by the GPUs' place in their node, in the order of places."""
-    groups = by_index(found, scene.frame)
+    groups, found = uneven.by_index, uneven.imbalance
     n_nodes = int(np.count_nonzero(np.bincount(scene.frame.node_of[found.gpus])))
     if len(groups.keys) < 2 or n_nodes < 2:
         return []

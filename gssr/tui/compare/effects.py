@@ -2,13 +2,14 @@
 
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from gssr.model.compare.alignment import energies, seconds
 from gssr.model.compare.comparison import BETTER, LEAST_POINTS, LEAST_TOTAL_SHARE, CategoryChange, category_changes
 from gssr.model.compare.contrast import told
 from gssr.model.compare.traces import Calls, NameChange, calls, names
-from gssr.model.live.attention import imbalance_of
 from gssr.model.live.frame import Frame
-from gssr.model.results import Imbalance
+from gssr.model.statistics.balance import imbalance
 from gssr.model.traces.results import TraceAnalysis
 from gssr.render.cells import clean
 from gssr.render.clock import duration, exact
@@ -167,8 +168,8 @@ def _totals(one: Frame, other: Frame) -> list[RunDifference]:
 
 
 def _imbalance(frame: Frame) -> float | None:
-    found: Imbalance = imbalance_of(frame, ())
-    return found.of_means
+    means = frame.window.per_gpu(frame.grid.metric)
+    return imbalance(means[np.isfinite(means)])
 
 
 def _joules(joules: float | None) -> str:

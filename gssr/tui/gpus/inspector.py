@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from gssr.model.live.attention import attention
 from gssr.model.live.frame import Frame
 from gssr.render.cells import clean, fit, wrap
 from gssr.render.clock import duration
@@ -134,8 +133,8 @@ class Inspector(RowsPanel):
 
 def gap_texts(result: Frame, gpu: int) -> list[str]:
     """How old a GPU's last sample is, and what the window lacks of it."""
-    found, texts = attention(result), []
-    age, missing = float(found.age[gpu]), float(found.missing[gpu])
+    texts: list[str] = []
+    age, missing = float(result.age[gpu]), float(result.missing[gpu])
     if np.isinf(age):
         return ["no sample in this window"]
     if age > 0:

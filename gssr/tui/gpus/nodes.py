@@ -8,7 +8,6 @@ from rich.segment import Segment
 from textual.binding import BindingType
 
 from gssr.arrays import Floats
-from gssr.model.live.attention import attention
 from gssr.model.live.frame import Frame
 from gssr.render.cells import clean, fit
 from gssr.render.roles import Role
@@ -83,7 +82,7 @@ class NodeTable(HistoryTable):
     def mark(self, item: int) -> tuple[str, Role]:
         """A node with a GPU that is not like the rest."""
         assert self.result is not None
-        apart = bool(attention(self.result).outlier[self.result.on_node(item)].any())
+        apart = bool(self.result.unlike[self.result.on_node(item)].any())
         return ("!" if self.glyphs.levels.isascii() else "▲") if apart else "", "outlier"
 
     def cell(self, heading: Heading, item: int) -> list[Segment]:

@@ -7,7 +7,6 @@ from rich.segment import Segment
 from textual.binding import BindingType
 
 from gssr.arrays import Floats
-from gssr.model.live.attention import attention
 from gssr.model.live.frame import Frame
 from gssr.render.cells import fit
 from gssr.render.roles import Role
@@ -68,7 +67,7 @@ class GpuTable(HistoryTable):
             order = self.sort_steadily(result, gpus, column.values(result)[gpus], column.full, self._view.filter)
         item = self.item
         if item not in order and len(order):
-            unlike = attention(result).unlike()[order]
+            unlike = result.marked[order]
             item = int(order[unlike.argmax()])
         self.border_title = f"{result.noun}s"
         hits = f"{len(order):,} of {n:,} pass {self._view.filter}, " if self._view.filter else ""
@@ -112,7 +111,7 @@ class GpuTable(HistoryTable):
     def mark(self, item: int) -> tuple[str, Role]:
         """A GPU that is not like the rest, has a gap, or whose clocks were held down."""
         assert self.result is not None
-        letters = attention(self.result).letters(item)
+        letters = self.result.letters(item)
         outlier = "!" if self.glyphs.levels.isascii() else "▲"
         return (outlier if "!" in letters else letters[:1]), "outlier"
 
@@ -122,10 +121,10 @@ class GpuTable(HistoryTable):
         result, palette = self.result, self.palette
         column, size = columns_of(result)[heading.key], heading.end - heading.begin
         text, style = column.text(result, item), palette.style("plain")
-        age = float(attention(result).age[item])
+        age = float(result.age[item])
         if column.key == NAME:
             text = fit(text, size, self.glyphs.ellipsis, "end")
-            style = palette.style("outlier" if "!" in attention(result).letters(item) else "title")
+            style = palette.style("outlier" if "!" in result.letters(item) else "title")
         elif column.key == CLASS:
             text, style = text[:size], palette.style("dim")
         elif column.key == NOW and age > 0:
@@ -144,7 +143,7 @@ class GpuTable(HistoryTable):
         """Go to the next GPU that is not like the rest, round the ends."""
         if self.result is None or not len(self.order):
             return
-        marked = np.flatnonzero(attention(self.result).unlike()[self.order])
+        marked = np.flatnonzero(self.result.marked[self.order])
         if not len(marked):
             self.notify("No GPU is unlike the rest.")
             return

@@ -8,7 +8,6 @@ from textual import events
 from textual.strip import Strip
 
 from gssr.arrays import Floats, Ints
-from gssr.model.live.attention import attention, culprits
 from gssr.model.live.frame import Frame
 from gssr.model.results import over_space
 from gssr.render.cells import clean, fit
@@ -152,7 +151,7 @@ class Wall(Panel):
         lines = lowest_of(result, gpus, room) if self.lowest else lines_of(result, gpus, room, in_colour)
         cells = cells_of(result, self.cells(result))
         values = fractions(result, in_cells(result, result.grid.values, cells))
-        blamed, unlike = set(culprits(result)), attention(result).outlier
+        blamed, unlike = set(result.blamed), result.unlike
         metric = metric_of(result.grid.metric)
         means = result.window.per_gpu(result.grid.metric)
         label = self._label(result)

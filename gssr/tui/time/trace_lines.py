@@ -15,7 +15,6 @@ from textual.binding import BindingType
 from textual.strip import Strip
 
 from gssr.arrays import Floats
-from gssr.model.live.attention import attention
 from gssr.model.live.frame import Frame, TracePart
 from gssr.model.live.frame import Timeline as Lines
 from gssr.render.cells import fit
@@ -142,7 +141,7 @@ class TraceLines(TraceRows):
         room = self.left - 3 - _VALUE
         more = f" +{len(members) - 1:,}" if len(members) > 1 else ""
         name = fit(result.place(int(members[0])), max(room - len(more), 1), self.glyphs.ellipsis, "end") + more
-        outlier = bool(attention(result).outlier[members].any())
+        outlier = bool(result.unlike[members].any())
         mark = ("!" if self.glyphs.levels.isascii() else "▲") if outlier else " "
         here = at == self.row_of(len(lines.members))
         pieces = [

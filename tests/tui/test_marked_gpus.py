@@ -9,7 +9,6 @@ from planted import PLANTS
 
 from gssr.metrics import BY_NAME
 from gssr.model.analyze import analyze
-from gssr.model.live.attention import attention
 from gssr.model.live.frame import Query
 from gssr.report.load_balancing import outliers_of
 from gssr.store.read.recording import open_recording
@@ -23,7 +22,7 @@ NAN = np.nan
 def test_page_and_screens_mark_the_same_gpus(plants, name: str, metric: str) -> None:
     found = analyze(open_recording(plants[name]).runs[0])
     frame = judged(plants[name], Query(metric))
-    marked = np.flatnonzero(attention(frame).outlier).tolist()
+    marked = np.flatnonzero(frame.unlike).tolist()
     assert sorted(outliers_of(found, BY_NAME[metric])) == marked
     if name in ("straggler", "slow_node"):
         assert marked
@@ -33,15 +32,15 @@ def test_a_gpu_that_fell_silent_is_marked_with_its_age() -> None:
     frame = frames.frame_of(np.full((4, 6), 0.8))
     last = frame.last_time.copy()
     last[2] -= 11
-    found = attention(replace(frame, last_time=last))
+    found = replace(frame, last_time=last)
     assert found.age.tolist() == [0, 0, 11, 0]
     assert found.letters(2) == "g"
 
 
 def test_while_a_run_lives_its_last_samples_grow_old() -> None:
     frame = frames.frame_of(np.full((2, 6), 0.8), state="live")
-    assert attention(replace(frame, now=frame.last + 2)).age.tolist() == [0, 0]
-    assert attention(replace(frame, now=frame.last + 2.6)).age.tolist() == pytest.approx([2.6, 2.6])
+    assert replace(frame, now=frame.last + 2).age.tolist() == [0, 0]
+    assert replace(frame, now=frame.last + 2.6).age.tolist() == pytest.approx([2.6, 2.6])
 
 
 def test_paused_in_the_past_only_what_was_known_then_counts() -> None:
@@ -49,14 +48,14 @@ def test_paused_in_the_past_only_what_was_known_then_counts() -> None:
     values[1, 3:] = NAN  # silent for 30 s of this window; it came back later
     frame = frames.frame_of(values, following=False)
     frame = replace(frame, last_time=np.full(3, frame.last + 500), last=frame.last + 500, now=frame.grid.end)
-    assert attention(frame).age.tolist() == [0, 30, 0]
+    assert frame.age.tolist() == [0, 30, 0]
 
 
 def test_a_gap_inside_the_window_is_marked_and_measured() -> None:
     values = np.full((4, 8), 0.8)
     values[3, 2:5] = NAN
     values[:, 6] = NAN  # nobody has samples here: no GPU's gap
-    found = attention(frames.frame_of(values))
+    found = frames.frame_of(values)
     assert found.missing.tolist() == [0, 0, 0, 30]
     assert found.letters(3) == "g"
 
@@ -64,7 +63,7 @@ def test_a_gap_inside_the_window_is_marked_and_measured() -> None:
 def test_a_gpu_without_any_sample_is_infinitely_old() -> None:
     values = np.full((4, 3), 0.8)
     values[0] = NAN
-    found = attention(frames.frame_of(values))
+    found = frames.frame_of(values)
     assert np.isinf(found.age[0]) and found.letters(0) == "g"
 
 
@@ -72,7 +71,7 @@ def test_gpus_that_begin_one_after_the_other_have_no_gap() -> None:
     """Ranks don't begin at once; who begins much later lacks what was before."""
     values = np.full((3, 40), 0.8)
     values[1, :6], values[2, :20] = NAN, NAN
-    found = attention(frames.frame_of(values, width=1.5))
+    found = frames.frame_of(values, width=1.5)
     assert found.missing.tolist() == [0, 0, 30] and found.letters(1) == ""
 
 
@@ -80,7 +79,7 @@ def test_a_rate_that_has_no_value_in_the_first_sample_has_no_gap() -> None:
     values = np.full((2, 8), 0.8)
     values[1, 0] = NAN
     frame = frames.frame_of(values, width=1.0)
-    found = attention(replace(frame, first_time=np.full(2, frame.first)))
+    found = replace(frame, first_time=np.full(2, frame.first))
     assert found.missing.tolist() == [0, 0]
 
 
@@ -88,21 +87,21 @@ def test_a_gpu_may_have_its_first_sample_a_moment_after_the_others() -> None:
     values = np.full((2, 8), 0.8)
     values[1] = NAN
     frame = frames.frame_of(values, width=1.0, state="live")
-    assert attention(frame).letters(1) == ""
-    assert np.isinf(attention(replace(frame, now=frame.first + 11)).age[1])
+    assert frame.letters(1) == ""
+    assert np.isinf(replace(frame, now=frame.first + 11).age[1])
 
 
 def test_heat_is_throttling_and_the_power_limit_is_not() -> None:
     frame = frames.frame_of(np.full((4, 3), 0.8))
     total = frame.window.total.copy()
     total[frame.window.names.index("hw_thermal"), 1] = 0.2 * frame.window.n[0, 1]
-    found = attention(replace(frame, window=replace(frame.window, total=total)))
+    found = replace(frame, window=replace(frame.window, total=total))
     assert [found.letters(gpu) for gpu in range(4)] == ["", "t", "", ""]
 
 
 def test_what_most_gpus_have_makes_none_unlike_the_rest() -> None:
     values = np.full((5, 6), 0.8)
     values[:3, 2] = NAN
-    found = attention(frames.frame_of(values))
+    found = frames.frame_of(values)
     assert (found.missing > 0).sum() == 3
-    assert not found.unlike().any()
+    assert not found.marked.any()
