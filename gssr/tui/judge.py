@@ -60,7 +60,8 @@ def asked_of(frame: Frame) -> tuple[Question, Stand] | None:
         return None
     if frame.state in ("live", "stalled") and frame.last - frame.first < LEAST_SECONDS:
         return None
-    span = None if query.width is not None else query.span  # what rolls in is a part of the run that is judged
+    rolls = query.width is not None and query.end is None  # what rolls in is a part of the run that is judged
+    span = None if rolls else query.span
     question = Question(frame.path, frame.run.run_id, span, query.end, query.gpus, query.causes)
     start = -math.inf if span is None or window.start <= frame.first else window.start
     end = math.inf if query.end is None or window.end >= frame.last else window.end
