@@ -28,7 +28,7 @@ test: .venv/.test
 types: .venv/.test
 	$(BIN)/mypy
 
-tests: .venv/.test
+tests: .venv/.compiled
 	$(BIN)/python -m pytest -q -n auto --dist loadgroup -m 'not site'
 
 test-site: .venv/.test .venv/.docs
@@ -36,6 +36,12 @@ test-site: .venv/.test .venv/.docs
 
 test-oldest: .venv-oldest/.test
 	.venv-oldest/bin/python -m pytest -q -n auto --dist loadgroup -m 'not site' $(OLDEST)
+
+# Once in a new environment, or each of pytest's processes would compile all tests by itself. What is wrong the tests tell.
+.venv/.compiled: .venv/.test
+	@echo "Compiling the tests"
+	@$(BIN)/python -m pytest -q --collect-only -m 'not site' > /dev/null || true
+	@touch $@
 
 # A real command; where there is no GPU the synthetic backend stands in for eight of them.
 demo: .venv/.run

@@ -26,7 +26,7 @@ from benchmarks.processes import ENVIRONMENT
 
 HERE = "on this machine"
 INPUTS = {
-    recordings: 6, reports: 60, blobs: 12, texts: 150, traces: 10_000, tool_traces: 10, metric_texts: 700, metric_files: 250,
+    recordings: 6, reports: 60, blobs: 12, texts: 150, traces: 3_000, tool_traces: 10, metric_texts: 700, metric_files: 250,
 }  # fmt: skip
 
 

@@ -29,7 +29,7 @@ def test_a_report_is_written_beside_the_page_and_its_bytes_are_the_recordings(fo
     assert done.stdout == analyze("-ns", "train.sql", cwd=folder).stdout
     written = (folder / name).read_bytes()
     assert written[:5] in (b"<!DOC", b"%PDF-")
-    if name != "JOB.HTML":
+    if name == "job.html":  # that a PDF is the same again, tests/report/test_pdf_report.py says
         assert analyze("--report", f"again-{name}", "train.sql", cwd=folder).returncode == 0
         assert written == (folder / f"again-{name}").read_bytes()
 

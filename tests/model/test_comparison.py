@@ -101,7 +101,7 @@ def test_what_sets_the_same_gpus_apart_in_both_runs_is_no_noise(by: float, n_gpu
     assert compare(uneven(), uneven(by, 1, 7)).score.outcome == "within noise"  # not the same GPUs
 
 
-@pytest.mark.parametrize("n_gpus", [4, 5, 8, 12, 64])
+@pytest.mark.parametrize("n_gpus", [4, 5, 12])
 def test_what_chance_does_to_the_same_gpus_is_noise_however_few_they_are(n_gpus: int) -> None:
     wrong = 0
     for seed in range(100):

@@ -31,7 +31,7 @@ def _edges(found: tuple[Phase, ...]) -> list[float]:
     return [phase.start - START for phase in found[1:]]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 200), st.sampled_from([0.0, 0.02, 0.3, 0.5, 1.0])), min_size=1, max_size=12),
     st.integers(0, 3),

@@ -79,16 +79,14 @@ def test_every_run_is_drawn_or_there_is_nothing_to_draw_and_nothing_is_written(n
         assert width == 1300 and 200 < height < 2000
 
 
-def test_the_same_analysis_gives_the_same_bytes() -> None:
-    for draw in (time_series_png, load_balancing_png):
-        assert _drawn(draw, analysis(8, 2)) == _drawn(draw, analysis(8, 2))
-
-
-def test_settings_of_the_caller_are_neither_used_nor_changed() -> None:
-    first = _drawn(time_series_png, analysis(4, 1))
+@pytest.mark.parametrize("draw", [time_series_png, load_balancing_png])
+def test_the_same_analysis_gives_the_same_bytes_whatever_the_caller_has_set(
+    draw: Callable[[Analysis, BinaryIO], None],
+) -> None:
+    first = _drawn(draw, analysis(4, 1))
     with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "red"}):
         before = dict(matplotlib.rcParams)
-        assert _drawn(time_series_png, analysis(4, 1)) == first
+        assert _drawn(draw, analysis(4, 1)) == first
         assert dict(matplotlib.rcParams) == before
 
 

@@ -21,7 +21,7 @@ from gssr.store.format.schema import APPLICATION_ID, LEVELS, SCHEMA_VERSION, TAB
 
 RUNS, NODES = ("r1", "r2", "r3"), ("n1", "", "n\x1b[2J")
 QUICK = settings(
-    max_examples=60,
+    max_examples=40,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

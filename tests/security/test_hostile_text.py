@@ -36,6 +36,8 @@ from gssr.tui.judge import asked_of
 from gssr.tui.view import TITLES, View
 from tests.looking import live_screen, seen, until, work
 
+pytestmark = pytest.mark.xdist_group("hostile text")  # whose recordings are made once
+
 FILE = "\x1b[31m\n<b>[red]$x^\u202e.sql"
 """What every recording here is called, but for its number."""
 
@@ -324,7 +326,10 @@ def test_screens_are_harmless_and_no_wider_than_the_terminal(
 ) -> None:
     path = recordings[number]
     Path(log_of(path)).write_bytes("\n".join(ATTACKS).encode("utf-8", "backslashreplace") + bytes(range(256)))
-    seen = "".join(_seen([path, path], [(30, 8), (80, 24), (190, 60)], glyphs, ATTACKS[number]))
+    sizes = [(80, 24)]
+    if number == 0 and glyphs is UTF8:  # where lines are cut is the same whichever attack a text begins with
+        sizes += [(30, 8), (190, 60)]
+    seen = "".join(_seen([path, path], sizes, glyphs, ATTACKS[number]))
     assert "label!" in seen and "message!" in seen and "node!" in seen
 
 

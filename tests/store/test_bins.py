@@ -4,7 +4,7 @@ from collections import Counter
 from itertools import islice
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gssr.store.format.rollup import Histogram, MalformedError, pack_sketch, unpack_sketch
@@ -42,6 +42,7 @@ def alone(blob: bytes, seconds: int) -> list[Histogram] | None:
     return None if len(blob) < 2 or len(found) > METRICS else [*found, *([Counter()] * (METRICS - len(found)))]
 
 
+@settings(max_examples=60)
 @given(lengths, st.data())
 def test_together_as_one_by_one(seconds: int, data: st.DataObject) -> None:
     each = st.one_of(sound(seconds), spoilt(seconds), st.binary(max_size=20))

@@ -111,7 +111,7 @@ def same(one: list[np.ndarray], other: list[np.ndarray]) -> None:
 ALL = (None, 0, 2**60, -np.inf, np.inf)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(
     st.integers(0, 2**31),
     st.lists(st.integers(0, 4), min_size=1, max_size=40),
@@ -245,7 +245,7 @@ def test_damage_is_refused_or_read_as_sqlite_reads_it(tmp_path):
     create(original, [values_of(4, 900, rng) for _ in range(5)], page_size=512)
     content, wanted = original.read_bytes(), SampleQuery([f"c{index}" for index in range(5)], *ALL)
     n_pages, refused, read = len(content) // 512, 0, 0
-    for number in range(400):
+    for number in range(240):
         damaged = bytearray(content)
         for _ in range(rng.choice([1, 1, 2, 40])):
             page = rng.randrange(1, n_pages)

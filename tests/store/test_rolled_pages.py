@@ -130,7 +130,7 @@ def test_damage_is_refused_or_read_as_sqlite_reads_it(tmp_path, monkeypatch):
     places = [(page - 1) * 4096 for page in leaves(file, root, LOWEST, HIGHEST).page.tolist()]
     file.close()
     rng, n_same = random.Random(3), 0
-    for _ in range(150):
+    for _ in range(90):
         bad = bytearray(content)
         page = rng.choice(places)
         for _ in range(rng.choice([1, 1, 3])):

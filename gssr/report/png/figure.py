@@ -47,6 +47,7 @@ _STYLE: Any = {
     "axes.titlesize": 10.5,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
+    "axes.titley": 1.0,  # where titles are anyway: matplotlib measures all labels again and again to find that out
     "image.cmap": "cividis",
     "text.parse_math": False,  # a dollar in a name begins no formula
 }
