@@ -560,10 +560,7 @@ class LiveScreen(KeysInOrder):
             return
         if name == "play":
             self._played = time.monotonic()
-        view = MOVES[name](scene)
-        if view == self.view and name in ("next_found", "previous_found"):
-            self.notify("No more of that name that way, or no name is chosen.")
-        self.change_view(view)
+        self.change_view(MOVES[name](scene))
 
     def action_up_a_level(self) -> None:
         """Go one level up: out of a maximised panel, a search, a filter, the selection, the time cursor."""

@@ -220,28 +220,7 @@ def _over_traces(scene: Scene, view: View) -> View:
     return replace(view, span=None, end=None, cursor=cursor)
 
 
-def _find(step: int) -> Move:
-    """The next (``step`` 1) or previous (-1) interval of a name: gssr.tui.trace.cursor, which only traces need."""
-
-    def move(scene: Scene) -> View:
-        from gssr.tui.trace.cursor import find
-
-        return find(step)(scene)
-
-    return move
-
-
-def _cause(scene: Scene) -> View:
-    """From an interval to what launched it, or to what it launched."""
-    from gssr.tui.trace.cursor import cause
-
-    return cause(scene)
-
-
 MOVES: dict[str, Move] = {
-    "next_found": _find(1),
-    "previous_found": _find(-1),
-    "cause": _cause,
     "pause": _pause,
     "play": _play,
     "zoom_in": _zoom(-1),

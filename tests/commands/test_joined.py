@@ -27,6 +27,7 @@ from gssr.store.read.window_edges import Window
 from gssr.traces.kineto import read_kineto
 from gssr.traces.timeline import BUSY, Kind
 from gssr.tui.app import LiveScreen
+from gssr.tui.time.trace_lanes import TraceLanes
 from gssr.tui.time.wall import TimeWall
 from gssr.tui.view import View
 from gssr.tui.why.around import OpenAround
@@ -274,7 +275,7 @@ def test_a_zoom_is_kept_and_the_cursor_steps_from_kernel_to_kernel(folder: Path)
         times = []
         for _ in range(6):
             await all_there(app, pilot)
-            app.action_move("next_found")
+            app.query_one(TraceLanes).action_find(1)
             times.append(app.view.cursor)
         spans = TRUTH.busy(0) / NS + START
         expected = spans[spans[:, 1] > START + BEGIN][:6, 0].clip(START + BEGIN)

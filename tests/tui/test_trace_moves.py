@@ -35,12 +35,13 @@ from gssr.traces.timeline import (
 )
 from gssr.tui.moves import MOVES
 from gssr.tui.order import only_of
-from gssr.tui.trace.cursor import picked
+from gssr.tui.trace.cursor import cause, find, picked
 from gssr.tui.trace.interval import interval_rows
 from gssr.tui.view import Scene, View, moved, with_cursor
 from tests.fakes.traces.samples import labelled
 
 TRACE = training(3)
+OF_TRACES = {"next_found": find(1), "previous_found": find(-1), "cause": cause}
 
 
 class Seat:
@@ -75,7 +76,7 @@ class Seat:
                 name = scene.frame.place(members[0])
                 self.view = self.view.down(opened=True, selection=members, selected=name, row=0, top=0)
             else:
-                self.view = MOVES[name](scene)
+                self.view = {**MOVES, **OF_TRACES}[name](scene)
         return self
 
     def text(self) -> str:

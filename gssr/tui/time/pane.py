@@ -205,4 +205,4 @@ class TimePane(ScreenPane):
         event.input.display = False
         self._focus_timeline()
         self.app.change_view(replace(self.app.view, name=event.value.strip()))
-        self.app.action_move("next_found")
+        self.query_one(TraceLanes).action_find(1)

@@ -21,7 +21,7 @@ from gssr.tui.keys import key
 from gssr.tui.shared.timed import Cells
 from gssr.tui.time.box import ON_BLOCKS, Box
 from gssr.tui.time.trace_rows import Sight, TraceRows, flows_text
-from gssr.tui.trace.cursor import NS, interval_under, places_sought
+from gssr.tui.trace.cursor import NS, cause, find, interval_under, places_sought
 from gssr.tui.trace.flows import flow_between, launch_flows, message_flows, partner
 from gssr.tui.trace.states import OF_TRACE
 from gssr.tui.view import View, inside_of
@@ -39,9 +39,9 @@ class TraceLanes(TraceRows):
     )
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        key("f", "app.move('next_found')", "Next", "the next interval of the name that is looked for, or under the cursor"),
-        key("F", "app.move('previous_found')", "Previous", "the interval of that name before", show=False),
-        key("b", "app.move('cause')", "Cause", "from work to its launch and back, from send to receive and back"),
+        key("f", "find(1)", "Next", "the next interval of the name that is looked for, or under the cursor"),
+        key("F", "find(-1)", "Previous", "the interval of that name before", show=False),
+        key("b", "cause", "Cause", "from work to its launch and back, from send to receive and back"),
         key("enter", "fit", "Fit", "the interval under the cursor fills the window", show=False),
     ]  # fmt: skip
 
@@ -165,6 +165,21 @@ class TraceLanes(TraceRows):
         return ", ".join(filter(None, texts))
 
     # Keys and the mouse
+
+    def action_find(self, step: int) -> None:
+        """Go to the next interval of the name that is looked for, or to the one before."""
+        scene = self.app.scene()
+        if scene is not None:
+            view = find(step)(scene)
+            if view == self.app.view:
+                self.notify("No more of that name that way, or no name is chosen.")
+            self.change_view(view)
+
+    def action_cause(self) -> None:
+        """Go from work to its launch or back, from one end of a message to the other."""
+        scene = self.app.scene()
+        if scene is not None:
+            self.change_view(cause(scene))
 
     def action_fit(self) -> None:
         """The window becomes the interval under the cursor, and a tenth of it on both sides."""
