@@ -9,6 +9,7 @@ import time
 from collections import deque
 
 from textual.events import Event, Key
+from textual.widgets import Input
 
 from gssr.tui.shared.live_app import LiveApp
 
@@ -60,8 +61,8 @@ class KeysInOrder(LiveApp):
         while self._waiting_keys and not self._must_wait(self._waiting_keys[0]):
             key = self._waiting_keys.popleft()
             await super().on_event(key)
-            is_line = hasattr(self.focused, "insert_text_at_cursor")  # an Input, which takes keys itself
-            if key.is_forwarded and not is_line and len(self.screen_stack) == 1:
+            takes_keys = isinstance(self.focused, Input) or len(self.screen_stack) > 1
+            if key.is_forwarded and not takes_keys:
                 self.hold_keys()
 
     def _must_wait(self, key: Key) -> bool:
