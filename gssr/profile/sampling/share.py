@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from gssr.backends import open_backend, select_gpus
-from gssr.backends.aside import Opening
+from gssr.backends.backend_opening import BackendOpening
 from gssr.backends.base import AtEngine, Backend, BackendError, News, ProcessSnapshot, Row
 from gssr.launch import RUNTIMES
 from gssr.metrics import BY_NAME, NAMES, SCORE_INPUTS
@@ -62,7 +62,7 @@ class Share:
         self._engine: EngineShare | None = None
         self._without_engine = False
         self._backend: Backend | None = None
-        self._opening: Opening | None = None
+        self._opening: BackendOpening | None = None
         self._asked = 0.0  # monotonic, s: when that began
         self._mine: set[str] = set()  # UUIDs
         self._place: dict[int, int] = {}  # of a GPU in the backend → in what was found, for those that are ours
@@ -271,7 +271,7 @@ class Share:
         if self._opening is None:
             among_ranks = self._claims is not None and not self._without_engine
             how = (plan.backend, self._node, plan.visible_gpus, plan.sampling_seconds, among_ranks)
-            self._opening, self._asked = Opening(plan.backend, lambda: open_backend(*how)), monotonic()
+            self._opening, self._asked = BackendOpening(plan.backend, lambda: open_backend(*how)), monotonic()
         try:
             opened = self._opening.opened()
             if opened is None:
