@@ -26,9 +26,9 @@ ME = pwd.getpwuid(os.geteuid()).pw_name
 MIB = 1 << 20
 ALL = """
 import sys
-from gssr.profile.request import Request
+from gssr.profile.request import ProfileRequest
 from gssr.profile.session import profile
-sys.exit(profile(Request(["sh", "-c", sys.argv[1]], "a.sql", sampling_ms=100, backend="nvml", processes="all")))
+sys.exit(profile(ProfileRequest(["sh", "-c", sys.argv[1]], "a.sql", sampling_ms=100, backend="nvml", processes="all")))
 """
 WORKLOAD = f"echo $$ > pid$RANK; sleep 600 & echo $! > child$RANK; {UNTIL_GO}; kill $!"
 
