@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
-from gssr.makers import maker_of, say, speaking_of, spoken
+from gssr.gpu_vendors import maker_of, say, speaking_of, spoken
 from gssr.metrics import best_measured
 from gssr.model.compare.comparison import CategoryChange, Comparison, FigureChange, Outcome, PhaseTotal, Turn, turned
 from gssr.model.compare.pairs import By

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from gssr.makers import words_of
+from gssr.gpu_vendors import words_of
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.fleet import fleet
 from gssr.model.fleet.bad_nodes import BadNode

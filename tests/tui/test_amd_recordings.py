@@ -15,7 +15,7 @@ from textual.pilot import Pilot
 from textual.widgets import Label
 
 from gssr.api.writing import from_pandas
-from gssr.makers import AMD, BOTH, NVIDIA, WORDS, maker_of, say
+from gssr.gpu_vendors import AMD, BOTH, NVIDIA, WORDS, maker_of, say
 from gssr.metrics import BY_NAME, METRICS
 from gssr.model.account.book import account_for
 from gssr.model.analyze import Options, analyze

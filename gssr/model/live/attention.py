@@ -6,9 +6,9 @@ import numpy as np
 
 from gssr.arrays import Flags, Floats
 from gssr.metrics import HELD_DOWN
-from gssr.model.cached import once
 from gssr.model.findings import outlier_gpus
 from gssr.model.findings.imbalance import grouped_by_index, grouped_by_node, imbalance_between, score_of_medians
+from gssr.model.frame_cache import once
 from gssr.model.live.frame import STALE_SECONDS, Frame
 from gssr.model.live.run_totals import SILENT_SECONDS
 from gssr.model.results import Imbalance, over_space

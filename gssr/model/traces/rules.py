@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from gssr.arrays import Floats
-from gssr.makers import AMD, NVIDIA, say
+from gssr.gpu_vendors import AMD, NVIDIA, say
 from gssr.model.results import Finding, Severity
 from gssr.model.traces import call_tree
 from gssr.model.traces.idle import LAUNCH

@@ -3,7 +3,7 @@
 import numpy as np
 
 from gssr.arrays import Flags, Floats
-from gssr.makers import AMD, maker_of
+from gssr.gpu_vendors import AMD, maker_of
 from gssr.model.breakdown.categories import POSITIONS
 from gssr.model.verdicts import words
 from gssr.model.verdicts.job import JobEvidence, group, median, positions, whole

@@ -18,8 +18,8 @@ from gssr.launch import RUNTIMES
 from gssr.metrics import BY_NAME, NAMES, SCORE_INPUTS
 from gssr.profile.sampling.backend_offer import BackendOffer, read_offer, write_offer
 from gssr.profile.sampling.claims import Claims
-from gssr.profile.sampling.one_voice import say_from_sampler
 from gssr.profile.sampling.plan import Plan
+from gssr.profile.sampling.say_once import say_from_sampler
 from gssr.store.format.schema import NO_GPU
 from gssr.store.liveness import process_start
 from gssr.store.write.writer import COMMIT_SECONDS, Writer

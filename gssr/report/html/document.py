@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Sequence
 from importlib import resources
 
-from gssr.makers import in_its_words
+from gssr.gpu_vendors import in_its_words
 from gssr.model.results import Analysis, Verdict
 from gssr.render.scale import count
 from gssr.render.verdicts import limits_of, texts_of

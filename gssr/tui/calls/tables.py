@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gssr.model.cached import once
+from gssr.model.frame_cache import once
 from gssr.model.traces.as_metrics import LevelName
 from gssr.model.traces.results import TraceAnalysis
 from gssr.model.traces.tables import TABLES

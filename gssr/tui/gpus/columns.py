@@ -7,7 +7,7 @@ import numpy as np
 
 from gssr.arrays import Floats
 from gssr.model.breakdown.categories import CATEGORIES
-from gssr.model.cached import once
+from gssr.model.frame_cache import once
 from gssr.model.live.frame import Frame
 from gssr.render.cells import clean
 from gssr.render.scale import NONE, fixed, metric_of, unit_of
