@@ -59,7 +59,7 @@ def parse_filter(text: str) -> Filter:
             names.append(tuple(part for part in like.split(",") if part))
             continue
         if found := _LIMIT.fullmatch(word):
-            from gssr.model.traces.window import limit
+            from gssr.model.traces.trace_selection import limit
 
             limits.append(limit(found[1], found[2] == "<", found[3]))  # type: ignore[arg-type]
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import BinaryIO
 
-from gssr.model.traces.results import TraceAnalysis
+from gssr.model.traces.trace_results import TraceAnalysis
 from gssr.render.cells import cell_width, fit
 from gssr.render.roles import Role, Row
 from gssr.report.pdf.pictures import panel_of

@@ -18,7 +18,7 @@ from gssr.gpu_vendors import AMD, NVIDIA, say
 from gssr.model.results import Finding, Severity
 from gssr.model.traces import call_tree
 from gssr.model.traces.idle import LAUNCH
-from gssr.model.traces.results import BINS, TraceAnalysis
+from gssr.model.traces.trace_results import BINS, TraceAnalysis
 from gssr.model.traces.waits import SHORT
 from gssr.model.verdicts.table import (
     NSYS,
@@ -107,7 +107,7 @@ def _of_time(trace: TraceAnalysis, ns: int, rule: Rule, what: str) -> Finding:
 
 
 def _idle(trace: TraceAnalysis, name: str) -> int:
-    """How long GPUs were idle while this went on (gssr.model.traces.results.Waits)."""
+    """How long GPUs were idle while this went on (gssr.model.traces.trace_results.Waits)."""
     return sum(getattr(gpu.waits, name) or 0 for gpu in trace.gpus)
 
 
