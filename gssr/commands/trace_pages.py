@@ -148,11 +148,11 @@ def _report(trace: "TraceAnalysis", path: str) -> None:
 
     with output_file(path, access_of(source.path for source in trace.sources)) as file:
         if path.lower().endswith(".pdf"):
-            from gssr.report.pdf.trace import trace_pdf
+            from gssr.report.pdf.pdf_trace import trace_pdf
 
             trace_pdf(trace, file)
         else:
-            from gssr.report.html.trace import trace_report
+            from gssr.report.html.html_trace import trace_report
 
             file.write(trace_report(trace).encode())
     tell(path)
@@ -161,7 +161,7 @@ def _report(trace: "TraceAnalysis", path: str) -> None:
 def _draw(trace: "TraceAnalysis", folder: str) -> None:
     """Into ``folder``, or beside the first file. Raises OSError."""
     from gssr.report.png.figure import NothingToDrawError
-    from gssr.report.png.trace import trace_png
+    from gssr.report.png.png_trace import trace_png
     from gssr.store.output_file import access_of, output_file, output_folder
 
     names = [source.path for source in trace.sources]

@@ -24,7 +24,7 @@ from gssr.render.glyphs import Glyphs, glyphs
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import NONE, fixed, metric_of, percent, scale_text, signed, unit_of
 from gssr.render.table import Cell, TableColumn, table
-from gssr.report.document import efficiency_object, number
+from gssr.report.json_document import efficiency_object, number
 from gssr.report.page import PageOptions, drawn, full_scale, place, section
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -29,8 +29,8 @@ from gssr.render.table import Cell, TableColumn, table
 from gssr.report.about import note_rows
 from gssr.report.breakdown import breakdown_section
 from gssr.report.call_tree import call_rows, shares_of
-from gssr.report.document import breakdown_object, number, verdict_object
 from gssr.report.exchange import exchange_rows, io_rows
+from gssr.report.json_document import breakdown_object, number, verdict_object
 from gssr.report.page import LABEL, PageOptions, labelled, remark, section
 
 SCHEMA = "gssr.trace/1"

@@ -25,7 +25,7 @@ from gssr.model.results import Analysis, Window
 from gssr.render.breakdown import LOOKS, breakdown_bar
 from gssr.render.cells import cell_width
 from gssr.render.roles import text_of
-from gssr.report.document import document
+from gssr.report.json_document import document
 from gssr.report.page import PageOptions, Parts, Verbosity, series_needed
 from gssr.report.terminal import page, pages, to_text
 from gssr.store.format.rows import Event

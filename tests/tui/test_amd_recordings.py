@@ -26,7 +26,7 @@ from gssr.model.verdicts.rules import SUBJECTS, TABLE
 from gssr.render.glyphs import glyphs
 from gssr.render.roles import text_of
 from gssr.report import now
-from gssr.report.html.document import html_report
+from gssr.report.html.html_document import html_report
 from gssr.report.page import PageOptions, Parts
 from gssr.report.terminal import page
 from gssr.score import NOT_ON_AMD

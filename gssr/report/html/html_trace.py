@@ -4,7 +4,7 @@ import re
 
 from gssr.model.traces.trace_results import TraceAnalysis
 from gssr.render.roles import Row
-from gssr.report.html.document import page_of
+from gssr.report.html.html_document import page_of
 from gssr.report.html.markup import Markup, fragment, tag
 from gssr.report.trace import describe, sections
 

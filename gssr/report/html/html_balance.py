@@ -12,6 +12,7 @@ from gssr.render.cells import clean
 from gssr.render.scale import fixed, metric_of, number, scale_text, unit_of
 from gssr.report import chart_texts
 from gssr.report.content import alike_table, compared_by, node_table, uneven_texts
+from gssr.report.html.html_over_time import map_of_gpus
 from gssr.report.html.markup import (
     TALL,
     WIDE,
@@ -28,7 +29,6 @@ from gssr.report.html.markup import (
     svg,
     tag,
 )
-from gssr.report.html.over_time import map_of_gpus
 from gssr.report.load_balancing import listed, outliers_of, outliers_text
 from gssr.report.page import full_scale, imbalance_text
 
