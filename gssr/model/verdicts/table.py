@@ -124,7 +124,7 @@ REGISTERED: dict[str, tuple[Rule, Condition]] = {}
 """Every rule with its condition, by its code."""
 
 
-def rule(
+def register_rule(
     severity: Severity,
     title: str,
     thresholds: tuple[Threshold, ...],
