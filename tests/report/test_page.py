@@ -102,9 +102,9 @@ def test_colour_adds_escapes_and_nothing_else(name: str) -> None:
 @settings(max_examples=60)
 @given(st.integers(20, 300), st.sampled_from(sorted(RUNS)), st.sampled_from(VERBOSITIES), st.booleans())
 def test_nothing_but_the_closing_line_leaves_its_width(
-    width: int, name: str, verbosity: Verbosity, ascii: bool
+    width: int, name: str, verbosity: Verbosity, ascii_only: bool
 ) -> None:
-    rows = page(RUNS[name](), ALL, PageOptions(width, ascii, verbosity))
+    rows = page(RUNS[name](), ALL, PageOptions(width, ascii_only, verbosity))
     assert all(cell_width(text_of(row)) <= width for row in rows[:-1])
 
 
