@@ -23,7 +23,7 @@ _BEGIN = (
 )
 _LEAVE = "os._exit(0)"  # at once, as gssr does
 IMPORTS = {
-    "gssr": f"{_BEGIN}, gssr.report.document; {_LEAVE}",
+    "gssr": f"{_BEGIN}, gssr.report.json_document; {_LEAVE}",
     "page": f"{_BEGIN}, gssr.report.terminal, numpy.fft, numpy.ma; {_LEAVE}",
     "pandas": "import json, sqlite3, pandas",
     "duckdb": "import json, duckdb",

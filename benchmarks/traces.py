@@ -246,7 +246,7 @@ def _grouped(path: str) -> None:
 
 
 def _split(path: str) -> None:
-    from gssr.model.traces.analyze import analyze_timelines
+    from gssr.model.traces.analyze_trace import analyze_timelines
     from gssr.traces.open import open_traces
 
     analyze_timelines(open_traces([path]).timelines(), tables=("ranks", "kernels"))

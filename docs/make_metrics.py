@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from textwrap import wrap
 
-from gssr.makers import AMD, say
+from gssr.gpu_vendors import AMD, say
 from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS, DERIVED, METRICS, Metric
 from gssr.score import ALPHA, BETA, CAVEAT, DEFINITION, GAMMA, LAMBDA, score
 

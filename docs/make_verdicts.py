@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from gssr.model.breakdown.categories import CATEGORIES, TimeCategory
-from gssr.model.traces.rules import IN_TORCH
-from gssr.model.traces.rules import TABLE as OF_TRACES
+from gssr.model.traces.trace_rules import IN_TORCH
+from gssr.model.traces.trace_rules import TABLE as OF_TRACES
 from gssr.model.verdicts.losses import CRITICAL
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Rule, Threshold

@@ -86,13 +86,13 @@ def _on_terminal() -> bool:
 
 def _meant(word: str) -> str:
     from gssr.recognise import meant
-    from gssr.similar import did_you_mean, similar
+    from gssr.spelling import did_you_mean, similar
 
     return did_you_mean(similar(word, (*NAMES, *_OWN)) or meant(word))
 
 
 def _near_option(command: str, word: str) -> str:
-    from gssr.similar import did_you_mean, similar
+    from gssr.spelling import did_you_mean, similar
 
     flags = [flag for option in command_called(command).options for flag in option.flags if flag.startswith("--")]
     return did_you_mean(similar(word.partition("=")[0], flags))

@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple
 from gssr import launch
 from gssr.backends import BACKENDS, auto
 from gssr.backends.amd.cards import NONE_SHOWN, n_intels
-from gssr.backends.aside import InquiryError, inquire
 from gssr.backends.base import Offer
+from gssr.backends.driver_inquiry import InquiryError, inquire
 from gssr.backends.synthetic.scenarios import SCENARIOS
 from gssr.store.disk import filesystem_of, journal_mode
 from gssr.version import __version__

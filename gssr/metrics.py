@@ -11,7 +11,7 @@ Ratios are stored as 0-1; percent exists only on screen. Missing is ``None`` (SQ
 from collections.abc import Container, Iterable
 from typing import Literal, NamedTuple
 
-from gssr.similar import did_you_mean, meant
+from gssr.spelling import did_you_mean, meant
 
 Kind = Literal["gauge", "rate", "counter", "bits"]
 """gauge: a state at (or averaged up to) the sample's time; rate: per second; counter: only its differences mean

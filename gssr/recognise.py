@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from gssr.similar import did_you_mean, similar
+from gssr.spelling import did_you_mean, similar
 
 if TYPE_CHECKING:
     from gssr.guarded_sqlite import Guarded

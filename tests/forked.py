@@ -14,7 +14,7 @@ from typing import NoReturn
 LONGEST = 60.0  # s
 
 _LOADED = ("gssr.commands.analyze", "gssr.commands.compare", "gssr.model.analyze", "gssr.report.comparison",
-           "gssr.report.document", "gssr.report.png.png", "gssr.report.terminal", "matplotlib.backends.backend_agg",
+           "gssr.report.json_document", "gssr.report.png.png", "gssr.report.terminal", "matplotlib.backends.backend_agg",
            "matplotlib.figure")  # fmt: skip
 """What most calls would import, each for itself."""
 

@@ -1,10 +1,12 @@
-"""What holds for the package as a whole: its layers, what a command line imports, how long a file may be."""
+"""What holds for the package as a whole: its layers, its names, what a command line imports, what is cleaned."""
 
 import ast
 import os
 import re
 import subprocess
+import symtable
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -61,3 +63,137 @@ def test_no_text_that_may_be_printed_names_a_page_that_is_not_installed(source: 
     told = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}  # docstrings
     texts = [each for each in ast.walk(tree) if isinstance(each, ast.Constant) and isinstance(each.value, str)]
     assert not [text.value for text in texts if re.search(r"docs/\w+\.md", text.value) and id(text) not in told]
+
+
+# Names
+
+
+def _parsed(folder: str = "gssr") -> Iterator[tuple[Path, ast.Module]]:
+    """Each file below a folder of the package, and its tree."""
+    for source in sorted((ROOT / folder).rglob("*.py")):
+        yield source, ast.parse(source.read_text())
+
+
+def _namesakes(names: Iterator[tuple[str, Path]]) -> dict[str, list[str]]:
+    """The names that stand in more than one file, and these."""
+    files: dict[str, set[Path]] = {}
+    for name, source in names:
+        files.setdefault(name, set()).add(source)
+    return {
+        name: sorted(str(each.relative_to(ROOT)) for each in those) for name, those in files.items() if len(those) > 1
+    }
+
+
+NAMESAKES = {
+    "Recording", "Run",  # of gssr.api, as users know them, and what they are made of
+    "Column", "Counted", "News", "Nodes", "Around", "Rollups", "Source", "Timeline", "Totals", "Window",
+}  # fmt: skip
+"""Public classes that still share their name. Only ever taken from."""
+
+
+def test_no_two_files_have_a_public_class_of_one_name() -> None:
+    classes = (
+        (node.name, source)
+        for source, tree in _parsed()
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert not {name: files for name, files in _namesakes(classes).items() if name not in NAMESAKES}
+
+
+LAYERS = sorted(folder.name for folder in (ROOT / "gssr").iterdir() if (folder / "__init__.py").exists())
+
+
+@pytest.mark.parametrize("layer", [layer for layer in LAYERS if layer != "tui"])
+def test_no_two_modules_of_a_layer_have_one_name(layer: str) -> None:
+    """In tui/ a module's name is completed by its tab's folder: each has a pane.py, most a table.py."""
+    assert not _namesakes((source.stem, source) for source, _ in _parsed(f"gssr/{layer}") if source.stem != "__init__")
+
+
+def _shadowing(table: symtable.SymbolTable, outer: set[str]) -> Iterator[str]:
+    for child in table.get_children():
+        if isinstance(child, symtable.Function) and not child.get_name().endswith(("comp", "genexpr")):
+            for symbol in child.get_symbols():
+                local = symbol.is_parameter() or (symbol.is_local() and symbol.is_assigned())
+                if local and not symbol.is_imported() and symbol.get_name() in outer:
+                    yield f"{child.get_lineno()}: {symbol.get_name()} in {child.get_name()}"
+        yield from _shadowing(child, outer)
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=[str(source.relative_to(ROOT)) for source in SOURCES])
+def test_no_local_name_shadows_one_of_its_module(source: Path) -> None:
+    """As pylint's W0621, which ruff doesn't have."""
+    module = symtable.symtable(source.read_text(), str(source), "exec")
+    assert not list(_shadowing(module, {symbol.get_name() for symbol in module.get_symbols() if symbol.is_local()}))
+
+
+# What may be in a file
+
+SQL = re.compile(r"\s*(SELECT|INSERT INTO|UPDATE \w+ SET|DELETE FROM|CREATE|DROP|PRAGMA|ATTACH|WITH \w+ AS)\b")
+
+
+@pytest.mark.parametrize("source", [source for source in SOURCES if "model" in source.parts], ids=str)
+def test_model_holds_no_sql(source: Path) -> None:
+    tree = ast.parse(source.read_text())
+    texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    assert not [text for text in texts if SQL.match(text)]
+    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    executed = ("execute", "executemany", "executescript")
+    assert not [call.attr for call in calls if isinstance(call, ast.Attribute) and call.attr in executed]
+
+
+def _called(node: ast.AST) -> set[str]:
+    """The names of what is called within: the last one of ``a.b.c()``."""
+    calls = [each.func for each in ast.walk(node) if isinstance(each, ast.Call)]
+    return {ast.unparse(call).rpartition(".")[2] for call in calls}
+
+
+CLEANING = {"clean", "cleaned", "harmless", "to_text"}
+
+
+def test_what_is_said_to_clean_text_does() -> None:
+    """The functions that gssr/render/cells.py names are there, and call ``clean``, if by others of their file."""
+    import gssr.render.cells
+
+    names = re.findall(r"``(gssr\.[\w.]+)``", gssr.render.cells.__doc__ or "")
+    assert len(names) >= 6
+    for name in names:
+        parts = name.split(".")
+        n = next(n for n in range(len(parts), 0, -1) if (source := ROOT.joinpath(*parts[:n]).with_suffix(".py")).exists()
+                 or (source := ROOT.joinpath(*parts[:n], "__init__.py")).exists())  # fmt: skip
+        tree = ast.parse(source.read_text())
+        functions = {each.name: each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)}
+        reached: set[str] = set()
+        new = {parts[-1]}
+        assert n < len(parts) and new <= set(functions), name
+        while new:
+            reached |= new
+            new = {called for each in new if each in functions for called in _called(functions[each])} - reached
+        assert reached & CLEANING, name
+
+
+WRITES = {"put", "print", "sys.stdout.write", "sys.stderr.write"}
+OF_OURSELVES = {"gssr/backends/synthetic/__main__.py", "gssr/commands/printing.py", "gssr/profile/screen.py"}
+"""What these write comes from no recording: progress, and errors of the program itself, as Python quotes them."""
+
+
+def test_what_writes_words_together_cleans_them() -> None:
+    """A function that writes a text with something filled in cleans what may come from users or files. Whole pages go
+    through ``to_text``, objects and tables through what encodes them."""
+    careless = []
+    for source, tree in _parsed():
+        if str(source.relative_to(ROOT)) in OF_OURSELVES:
+            continue
+        for function in ast.walk(tree):
+            if not isinstance(function, ast.FunctionDef):
+                continue
+            written = [
+                argument
+                for call in ast.walk(function)
+                if isinstance(call, ast.Call) and ast.unparse(call.func) in WRITES
+                for argument in call.args
+            ]
+            filled = any(isinstance(part, ast.FormattedValue) for text in written for part in ast.walk(text))
+            if filled and not _called(function) & CLEANING:
+                careless.append(f"{source.relative_to(ROOT)}: {function.name}")
+    assert not careless

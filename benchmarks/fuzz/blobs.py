@@ -23,8 +23,8 @@ from gssr.store.format.schema import LIVE_SUFFIX, SKETCHES, TABLES
 from gssr.store.live_block.read import BlockReader
 from gssr.store.live_block.write import CHECKED_FROM, LiveBlock
 from gssr.store.pages.file import NotPlainError, PageFile, in_parts
-from gssr.store.pages.rollups import PageRollups
-from gssr.store.pages.samples import PageTable, SampleQuery
+from gssr.store.pages.rollup_pages import PageRollups
+from gssr.store.pages.sample_pages import PageTable, SampleQuery
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import open_recording
 from gssr.store.read.window_edges import Window

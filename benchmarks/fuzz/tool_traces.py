@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.fuzz import Reader, damage
 from benchmarks.fuzz.hostile import corrupt
 from benchmarks.fuzz.reports import check
-from gssr.model.traces.analyze import analyze_timeline
+from gssr.model.traces.analyze_trace import analyze_timeline
 from gssr.traces.open import open_traces
 from gssr.traces.timeline import Timeline, TraceError
 from tests.fakes.rocpd.files import Process, trained

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from gssr.model.results import Analysis, Series
 from gssr.render.clock import duration
 from gssr.render.scale import count, energy, fixed, metric_of, percent, scale_text
+from gssr.report.html.html_over_time import time_edges
 from gssr.report.html.markup import TALL, WIDE, Markup, area, fragment, stairs, tag
-from gssr.report.html.over_time import time_edges
 from gssr.report.page import full_scale
 from gssr.score import CAVEAT
 

@@ -10,7 +10,7 @@ import warnings
 from types import TracebackType
 from typing import Any
 
-from gssr.on_demand import TraceRequest, read_request, write_request
+from gssr.trace_requests import TraceRequest, read_request, write_request
 
 LEAD_STEPS, LEAD_SECONDS = 10, 2.0
 """A step is named so far ahead, at least: until then every rank has looked."""

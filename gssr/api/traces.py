@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from gssr.model.traces.analyze import analyze_ranks, analyze_timelines
-from gssr.model.traces.results import TraceAnalysis
-from gssr.model.traces.rules import TABLE
+from gssr.model.traces.analyze_trace import analyze_ranks, analyze_timelines
 from gssr.model.traces.tables import RANK, TABLES, rows_of
-from gssr.model.traces.window import WHOLE, TraceSelection
+from gssr.model.traces.trace_results import TraceAnalysis
+from gssr.model.traces.trace_rules import TABLE
+from gssr.model.traces.trace_selection import WHOLE, TraceSelection
 from gssr.model.verdicts.rules import from_environment
 from gssr.traces.open import TraceSet, open_traces
 
@@ -35,8 +35,8 @@ class Trace:
 
     @cached_property
     def analysis(self) -> TraceAnalysis:
-        """What ``gssr analyze`` shows, as dataclasses (gssr.model.traces.results). Raises ValueError, a sentence, for a part
-        that is not there, and gssr.traces.open.TraceError."""
+        """What ``gssr analyze`` shows, as dataclasses (gssr.model.traces.trace_results). Raises ValueError, a sentence,
+        for a part that is not there, and gssr.traces.open.TraceError."""
         return analyze_timelines(self._traces.timelines(), self._wanted, from_environment(table=TABLE))
 
     def table(self, name: str, by_rank: bool = False) -> "pd.DataFrame":

@@ -8,7 +8,7 @@ inside the sampler: it measures the same for about a twelfth.
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gssr.backends.aside import Aside
+from gssr.backends.backend_thread import ThreadedBackend
 from gssr.backends.base import Backend, BackendError, Device, Offer, OpenedBackend
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _opened(dcgm: "DcgmBackend", sampling_seconds: float) -> OpenedBackend:
 
 
 def _aside(opener: Callable[[], OpenedBackend], sampling_seconds: float) -> OpenedBackend:
-    backend = Aside(_DRIVER, opener, sampling_seconds)
+    backend = ThreadedBackend(_DRIVER, opener, sampling_seconds)
     return backend.opened._replace(backend=backend, by_itself=True)
 
 

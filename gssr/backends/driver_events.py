@@ -9,7 +9,8 @@ from functools import partial
 from time import monotonic
 
 from gssr.backends import driver
-from gssr.backends.aside import Aside, Opening
+from gssr.backends.backend_opening import BackendOpening
+from gssr.backends.backend_thread import ThreadedBackend
 from gssr.backends.base import Backend, BackendChange, BackendError, Device, News, OpenedBackend, ProcessSnapshot, Row
 from gssr.backends.driver import DriverGpu
 from gssr.backends.errors import MemoryErrors, Xids
@@ -134,8 +135,8 @@ class WithDriver:
         self._own = {device.uuid: position for position, device in enumerate(backend.gpus)}
         self._driver: Backend | None = None
         self._positions: list[int] = []
-        aside = partial(Aside, "NVIDIA's driver", lambda: _open_for(self._own), LOOK_SECONDS)
-        self._opening: Opening | None = Opening("nvml", lambda: OpenedBackend(aside()))
+        aside = partial(ThreadedBackend, "NVIDIA's driver", lambda: _open_for(self._own), LOOK_SECONDS)
+        self._opening: BackendOpening | None = BackendOpening("nvml", lambda: OpenedBackend(aside()))
         self._opening.wait(OPENING_SECONDS)
         self._look_whether_open()
 

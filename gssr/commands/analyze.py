@@ -420,7 +420,7 @@ def _wanted(
 def _put_json(reading: _Reading, names: Sequence[str], report: str | None) -> int:
     """Nothing is printed before everything was read. Raises ValueError as ``_Reading.analyses``."""
     from gssr.commands.printing import Spool
-    from gssr.report.document import pieces
+    from gssr.report.json_document import pieces
 
     with Spool() as spool:
         try:
@@ -494,10 +494,10 @@ def _drawing(options: argparse.Namespace) -> _Drawing:
 
 
 def _draw_pictures(analyses: Sequence[tuple[str, "Analysis"]], drawing: _Drawing, folder: str | None) -> None:
-    from gssr.report.png.breakdown import breakdown_png
     from gssr.report.png.figure import NothingToDrawError
-    from gssr.report.png.over_time import heat_map_png, phases_png
     from gssr.report.png.png import load_balancing_png, roofline_png, time_series_png
+    from gssr.report.png.png_breakdown import breakdown_png
+    from gssr.report.png.png_over_time import heat_map_png, phases_png
     from gssr.store.output_file import access_of, output_file, output_folder
 
     several = len(analyses) > 1
@@ -548,7 +548,7 @@ def _write_report(shown: Sequence[_Shown], path: str) -> None:
 
             pdf_report(reported, file)
         else:
-            from gssr.report.html.document import html_report
+            from gssr.report.html.html_document import html_report
 
             file.write(html_report(reported).encode())
     tell(path)

@@ -171,8 +171,8 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
 
 
 def _compare_traces(options: argparse.Namespace) -> int:
-    from gssr.model.traces.analyze import analyze_timelines
-    from gssr.model.traces.window import TraceSelection
+    from gssr.model.traces.analyze_trace import analyze_timelines
+    from gssr.model.traces.trace_selection import TraceSelection
     from gssr.report.page import PageOptions
     from gssr.report.terminal import to_text
     from gssr.report.trace_comparison import to_json, trace_comparison_page

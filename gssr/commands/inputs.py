@@ -67,7 +67,7 @@ def wrong_name(name: str, wait: bool) -> str:
     if folder and not os.path.isdir(folder):
         return f"{name}: there is no folder {folder} in which it could appear"
     from gssr.recognise import meant
-    from gssr.similar import did_you_mean
+    from gssr.spelling import did_you_mean
 
     near = [] if wait else [each for each in meant(name) if _DIGITS.sub("0", each) != _DIGITS.sub("0", name)]
     return f"{name}: no such file{did_you_mean(near)} --wait waits for it" if near else ""

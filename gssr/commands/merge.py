@@ -38,7 +38,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
             return fail(f"{path}: is a folder: name a recording in it, NAME.sql", BAD_INPUT)
         if not os.path.lexists(path):
             from gssr.recognise import meant
-            from gssr.similar import did_you_mean
+            from gssr.spelling import did_you_mean
 
             near = did_you_mean(meant(path))
             return fail(f"{path}: no such recording: neither this file is there nor {folder}{near}", BAD_INPUT)

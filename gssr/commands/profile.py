@@ -190,7 +190,7 @@ def handle(options: argparse.Namespace, workload: list[str] | None) -> int:
         leave(profile(request))
     except UsageError as error:
         from gssr.launch import where_am_i
-        from gssr.profile.sampling.one_voice import say_refusal
+        from gssr.profile.sampling.say_once import say_refusal
 
         say_refusal(str(error), where_am_i(), options.output, tell)
         return USAGE

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gssr.commands import BAD_INPUT, USAGE, fail, page_options, put, tell
 
 if TYPE_CHECKING:
-    from gssr.model.traces.results import TraceAnalysis
+    from gssr.model.traces.trace_results import TraceAnalysis
     from gssr.render.roles import Row
     from gssr.traces.open import TraceSet
 
@@ -27,9 +27,9 @@ _POWER = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
 def analyze_traces(names: Sequence[str], options: argparse.Namespace) -> int:
     """``gssr analyze`` of these traces, the ranks of one run, or of several, one after the other; the exit code."""
     from gssr.model.traces.each_run import each_readable
-    from gssr.model.traces.rules import TABLE
     from gssr.model.traces.tables import ALIASES, NSYS, TABLES
-    from gssr.model.traces.window import TraceSelection
+    from gssr.model.traces.trace_rules import TABLE
+    from gssr.model.traces.trace_selection import TraceSelection
     from gssr.model.verdicts.rules import from_environment, load
     from gssr.traces.open import TraceError
 
@@ -64,7 +64,7 @@ def analyze_traces(names: Sequence[str], options: argparse.Namespace) -> int:
 
 def _known(time: str | None) -> int | None:
     """A time of the command line in ns after the zero; None for one before the end."""
-    from gssr.model.traces.window import ns_of
+    from gssr.model.traces.trace_selection import ns_of
 
     return None if time is None or time.strip().startswith("-") else ns_of(time)
 
@@ -148,11 +148,11 @@ def _report(trace: "TraceAnalysis", path: str) -> None:
 
     with output_file(path, access_of(source.path for source in trace.sources)) as file:
         if path.lower().endswith(".pdf"):
-            from gssr.report.pdf.trace import trace_pdf
+            from gssr.report.pdf.pdf_trace import trace_pdf
 
             trace_pdf(trace, file)
         else:
-            from gssr.report.html.trace import trace_report
+            from gssr.report.html.html_trace import trace_report
 
             file.write(trace_report(trace).encode())
     tell(path)
@@ -161,7 +161,7 @@ def _report(trace: "TraceAnalysis", path: str) -> None:
 def _draw(trace: "TraceAnalysis", folder: str) -> None:
     """Into ``folder``, or beside the first file. Raises OSError."""
     from gssr.report.png.figure import NothingToDrawError
-    from gssr.report.png.trace import trace_png
+    from gssr.report.png.png_trace import trace_png
     from gssr.store.output_file import access_of, output_file, output_folder
 
     names = [source.path for source in trace.sources]

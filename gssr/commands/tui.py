@@ -156,13 +156,14 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
 
 def _serve(options: argparse.Namespace) -> int:
     """Show the screen in browsers until Ctrl-C."""
+    from gssr.render.cells import clean
     from gssr.tui.serve import listen, serve
 
     try:
         listening, host = listen(options.serve)
     except ValueError as error:
         return fail(f"--serve: {error}", USAGE)
-    serve(listening, host, options.portal, lambda address: put(f"{address}\n"))
+    serve(listening, host, options.portal, lambda address: put(f"{clean(address)}\n"))
     return OK
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from gssr.convert.tables import ExportError
 from gssr.gpu_name import place
-from gssr.makers import words_of
+from gssr.gpu_vendors import words_of
 from gssr.metrics import BY_NAME, NAMES
 from gssr.model.analyze import Options, analyze
 from gssr.model.results import GpuSeries

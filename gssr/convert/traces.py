@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 from gssr.convert.tables import Columns, ExportTable, Sink
 from gssr.model.traces.each_run import each_readable
-from gssr.model.traces.results import TraceAnalysis
-from gssr.model.traces.rules import TABLE
 from gssr.model.traces.tables import TABLES
-from gssr.model.traces.window import TraceSelection
+from gssr.model.traces.trace_results import TraceAnalysis
+from gssr.model.traces.trace_rules import TABLE
+from gssr.model.traces.trace_selection import TraceSelection
 from gssr.model.verdicts.rules import from_environment
 from gssr.store.format.schema import Column
 from gssr.traces.open import open_runs

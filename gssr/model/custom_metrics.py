@@ -17,7 +17,7 @@ import numpy as np
 
 from gssr.arrays import Flags
 from gssr.metrics import OF_OWN, OF_TRACES
-from gssr.model.cached import once
+from gssr.model.frame_cache import once
 
 Quantity = Literal["share", "count", "bytes"]
 LONGEST = 500

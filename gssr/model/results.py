@@ -12,7 +12,7 @@ from gssr.arrays import Floats, Ints
 from gssr.gpu_name import place
 from gssr.metrics import SCORE_INPUTS
 from gssr.model.breakdown.result import Breakdown
-from gssr.model.standing import History
+from gssr.model.run_history import History
 from gssr.model.traced import Traced
 from gssr.peaks import Peaks
 from gssr.score import score_of_means

@@ -73,7 +73,7 @@ class TracedSteps:
 
 @dataclass(frozen=True, slots=True)
 class TracedVerdict:
-    """What a rule for traces (gssr.model.traces.rules) has found."""
+    """What a rule for traces (gssr.model.traces.trace_rules) has found."""
 
     code: str
     severity: str

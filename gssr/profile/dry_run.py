@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from gssr import launch
-from gssr.backends.aside import InquiryError, inquire
 from gssr.backends.base import BackendError, OpenedBackend
-from gssr.makers import AMD, NVIDIA, say
+from gssr.backends.driver_inquiry import InquiryError, inquire
+from gssr.gpu_vendors import AMD, NVIDIA, say
 from gssr.metrics import BY_NAME, METRICS
 from gssr.profile.request import ProfileRequest
 from gssr.profile.sampling.plan import Plan

@@ -205,7 +205,7 @@ def _has_only_this_node(run: Finishing) -> bool:
 
 def _is_first_to_say(run: Finishing) -> bool:
     """Of ranks that end at once each may find all others through: one of them says what went wrong."""
-    from gssr.profile.sampling.one_voice import leave_sign  # only here, because it is seldom needed
+    from gssr.profile.sampling.say_once import leave_sign  # only here, because it is seldom needed
 
     return leave_sign(run.folder, run.run_id, "not merged") is not False
 
@@ -213,7 +213,7 @@ def _is_first_to_say(run: Finishing) -> bool:
 def _is_first_to_show(run: Finishing) -> bool:
     """Of the ranks that find all others through one shows the page, whoever merges: it may be the end of another run.
     Where this rank's sign is gone, the run was merged meanwhile, and shown by a rank that was sooner."""
-    from gssr.profile.sampling.one_voice import leave_sign  # only here, because only the last rank needs it
+    from gssr.profile.sampling.say_once import leave_sign  # only here, because only the last rank needs it
 
     if run.world_size == 1:
         return True

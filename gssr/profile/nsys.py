@@ -1,11 +1,10 @@
 """``gssr profile --trace nsys``: the command runs under Nsight Systems, and nobody else notices.
 
-Between nsys and the command is a second supervisor (gssr.profile.beneath). By a socket it gets our standard streams, and how
-signals were handled when we were started; it says when the command has begun and with which exit code it has ended, and
-passes on the signals that we send to it alone. So nsys may swallow signals, exit with a code of its own, print what it
-likes, or hang when it writes its report: the command's output, its exit code and its signals are as without it. Where nsys
-ends before it has begun the command, that runs without.
-"""
+Between nsys and the command is a second supervisor (gssr.profile.nsys_child). By a socket it gets our standard streams,
+and how signals were handled when we were started; it says when the command has begun and with which exit code it has
+ended, and passes on the signals that we send to it alone. So nsys may swallow signals, exit with a code of its own,
+print what it likes, or hang when it writes its report: the command's output, its exit code and its signals are as
+without it. Where nsys ends before it has begun the command, that runs without."""
 
 import array
 import os
@@ -16,9 +15,9 @@ import time
 from collections.abc import Sequence
 
 from gssr.marks import ENVIRONMENT as MARKS
-from gssr.profile import beneath
+from gssr.profile import nsys_child
 from gssr.profile.request import UsageError
-from gssr.profile.sampling.one_voice import say_for_all
+from gssr.profile.sampling.say_once import say_for_all
 from gssr.profile.stderr import say
 from gssr.profile.supervise import FINISH_SECONDS, GRACE, Recorder, Supervisor, supervise
 from gssr.profile.workload import ENDING, start
@@ -98,7 +97,7 @@ class TracedSupervisor(Supervisor):
         self._path = os.path.join(os.path.dirname(marks), "nsys")
         self._listener = self._talk = -1
         self._heard = b""
-        self._beneath = self._command = 0  # process ids, once they are known
+        self._nsys_child = self._command = 0  # process ids, once they are known
         self._code: int | None = None  # of the command, once it has ended
         self._traced = True
         self._nsys_runs, self._nsys_status = False, 0
@@ -133,7 +132,7 @@ class TracedSupervisor(Supervisor):
             return
         limit = [] if self._seconds is None else [f"--duration={self._seconds:.0f}", "--kill=none"]
         output = f"--output={self._report.replace('%', '%%')}"
-        program = [sys.executable, "-S", "-P", beneath.__file__, self._path]
+        program = [sys.executable, "-S", "-P", nsys_child.__file__, self._path]
         command = [self._nsys, "profile", *_OPTIONS, *limit, output, *program, *argv]
         self._start_by = time.monotonic() + START_SECONDS
         self._pid, self._starting = start(command, self._was, self._terminal.reserve(), {0: null, 1: log, 2: log})
@@ -164,7 +163,7 @@ class TracedSupervisor(Supervisor):
             self._hear()
 
     def _accept(self) -> None:
-        """The one beneath nsys has called: it gets our streams, and begins."""
+        """The supervisor beneath nsys has connected: it gets our streams, and begins."""
         from _socket import SCM_RIGHTS, SO_PEERCRED, SOL_SOCKET, socket
 
         listener = socket(fileno=self._listener)
@@ -176,9 +175,9 @@ class TracedSupervisor(Supervisor):
             listener.detach()
         self._stop_listening()
         talk = socket(fileno=fd)
-        self._beneath = struct.unpack("3i", talk.getsockopt(SOL_SOCKET, SO_PEERCRED, 12))[0]
+        self._nsys_child = struct.unpack("3i", talk.getsockopt(SOL_SOCKET, SO_PEERCRED, 12))[0]
         streams = [number for number in (0, 1, 2) if _is_open(number)]
-        message = beneath.Begin(streams, sorted(self._was.ignored), sorted(self._was.mask)).encoded()
+        message = nsys_child.Begin(streams, sorted(self._was.ignored), sorted(self._was.mask)).encoded()
         talk.setblocking(True)
         try:
             passed = [(SOL_SOCKET, SCM_RIGHTS, array.array("i", streams))] if streams else []
@@ -253,7 +252,7 @@ class TracedSupervisor(Supervisor):
             self._status = self._code << 8
         elif not (self._nsys_runs or self._command or self._talk >= 0):
             self._follow_early_end()
-        elif self._nsys_runs and not self._beneath and time.monotonic() >= self._start_by:
+        elif self._nsys_runs and not self._nsys_child and time.monotonic() >= self._start_by:
             self._end_nsys()
             self._give_up(f"nsys has not begun the command in {START_SECONDS:.0f} s")
 
@@ -268,7 +267,7 @@ class TracedSupervisor(Supervisor):
         self._give_up(f"nsys has ended {how} before it began the command, and said {self._log}")
 
     def _wait(self, deadline: float | None) -> list[int]:
-        if self._traced and not self._beneath and self._nsys_runs:
+        if self._traced and not self._nsys_child and self._nsys_runs:
             deadline = self._start_by if deadline is None else min(deadline, self._start_by)
         return super()._wait(deadline)
 
@@ -280,7 +279,7 @@ class TracedSupervisor(Supervisor):
         self._traced = False
         self._stop_listening()
         if self._talk >= 0:
-            os.close(self._talk)  # the one beneath has nothing to run any more
+            os.close(self._talk)  # the supervisor beneath nsys has nothing to run any more
             self._talk = -1
         self._terminal.take_back()
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
@@ -301,7 +300,7 @@ class TracedSupervisor(Supervisor):
             if sig == signal.SIGKILL:
                 os.killpg(self._command, sig)
             else:
-                os.kill(self._beneath, sig)
+                os.kill(self._nsys_child, sig)
         except OSError as error:
             return error.strerror or str(error)
         return ""

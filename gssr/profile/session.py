@@ -23,9 +23,9 @@ from gssr.profile.detach import open_descriptors
 from gssr.profile.output import choose, whole_of
 from gssr.profile.recorder import NoRecorder, SamplerProcess
 from gssr.profile.request import ProfileRequest, UnrecordedError, UsageError
-from gssr.profile.sampling import one_voice
-from gssr.profile.sampling.one_voice import say_for_all
+from gssr.profile.sampling import say_once
 from gssr.profile.sampling.plan import Plan
+from gssr.profile.sampling.say_once import say_for_all
 from gssr.profile.stderr import say
 from gssr.profile.supervise import FINISH_SECONDS, Attendant, supervise
 from gssr.profile.traces import TraceFolder
@@ -91,7 +91,7 @@ def profile(request: ProfileRequest) -> int:
     try:
         return _profile(request)
     finally:
-        one_voice.end()
+        say_once.end()
 
 
 def _profile(request: ProfileRequest) -> int:
@@ -117,17 +117,17 @@ def _profile(request: ProfileRequest) -> int:
     try:
         plan = plan_of(request, place)._replace(hidden=hidden)
     except UnrecordedError as error:
-        one_voice.begin(place, None, None)
+        say_once.begin(place, None, None)
         return _unrecorded(request, place, str(error))
     except UsageError:
         raise
     except Exception as error:  # of a Python without SQLite, for one
         if os.environ.get("GSSR_DEBUG"):
             raise
-        one_voice.begin(place, None, None)
+        say_once.begin(place, None, None)
         return _unrecorded(request, place, f"an error in gssr: {error!r}; gssr --debug shows where")
     shards = None if whole_of(plan.path) == plan.path else os.path.dirname(plan.path)
-    one_voice.begin(place, str(plan.run["run_id"]), shards)
+    say_once.begin(place, str(plan.run["run_id"]), shards)
     traces = TraceFolder(plan)
     status: Status | None = None
     live: Live | None = None

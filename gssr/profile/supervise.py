@@ -15,7 +15,7 @@ from math import ceil
 from types import FrameType
 from typing import TYPE_CHECKING, Protocol
 
-from gssr.profile.sampling.one_voice import say_for_all, say_line_of_sampler
+from gssr.profile.sampling.say_once import say_for_all, say_line_of_sampler
 from gssr.profile.stderr import Relay, say
 from gssr.profile.terminal import Terminal
 from gssr.profile.workload import (

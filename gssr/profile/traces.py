@@ -18,13 +18,13 @@ from types import FrameType
 from typing import NamedTuple
 
 from gssr.launch import rank_told
-from gssr.on_demand import REQUEST, TraceRequest, write_request
 from gssr.profile.detach import in_child
 from gssr.profile.output import whole_of
 from gssr.profile.recorder import database
 from gssr.profile.sampling.plan import Plan
 from gssr.profile.workload import ENDING
 from gssr.store.disk import FOLDER, is_planted, remove_unused, traces_beside
+from gssr.trace_requests import REQUEST, TraceRequest, write_request
 
 ENVIRONMENT = "GSSR_TRACES"
 """The variable that names the folder."""

@@ -1,9 +1,10 @@
 """Text measured in terminal cells: cleaning, cutting, padding, wrapping.
 
 Labels, commands and node names come from users, and recordings from anybody: they may hold escape sequences, newlines,
-characters two cells wide or a megabyte. ``clean`` is what makes any of it harmless. Whatever lets text out calls it, whoever
-wrote the text: pages (report.terminal.to_text), screens (charset.drawable), HTML (report.html.markup), sheets of a PDF
-(report.sheet), and the lines said on stderr (commands.fail, profile.stderr.say). Who measures a text cleans it before that.
+characters two cells wide or a megabyte. ``clean`` makes any of it harmless. Whatever lets text out calls it, whoever wrote
+the text: pages (``gssr.report.terminal.to_text``), screens (``gssr.render.glyphs.drawable``), HTML
+(``gssr.report.html.markup.fragment``), sheets of a PDF (``gssr.report.pdf.sheet.Sheet.put``), and lines on stderr
+(``gssr.commands.tell``, ``gssr.profile.stderr.say``). Code that measures a text cleans it first.
 """
 
 import re

@@ -12,7 +12,7 @@ import math
 from functools import lru_cache
 from typing import NamedTuple
 
-from gssr.makers import AMD, NVIDIA, say, spoken
+from gssr.gpu_vendors import AMD, NVIDIA, say, spoken
 from gssr.metrics import Metric, metric_named
 
 UNKNOWN = "unknown"

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
-from gssr.makers import maker_of, say, speaking_of, spoken
+from gssr.gpu_vendors import maker_of, say, speaking_of, spoken
 from gssr.metrics import best_measured
 from gssr.model.compare.comparison import CategoryChange, Comparison, FigureChange, Outcome, PhaseTotal, Turn, turned
 from gssr.model.compare.pairs import By
@@ -24,7 +24,7 @@ from gssr.render.glyphs import Glyphs, glyphs
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import NONE, fixed, metric_of, percent, scale_text, signed, unit_of
 from gssr.render.table import Cell, TableColumn, table
-from gssr.report.document import efficiency_object, number
+from gssr.report.json_document import efficiency_object, number
 from gssr.report.page import PageOptions, drawn, full_scale, place, section
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

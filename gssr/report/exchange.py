@@ -6,7 +6,7 @@ import numpy as np
 
 from gssr.model.traces.io import FileCalls
 from gssr.model.traces.messages import Exchange, matrix_of
-from gssr.model.traces.results import TraceAnalysis
+from gssr.model.traces.trace_results import TraceAnalysis
 from gssr.model.verdicts.words import took
 from gssr.render.cells import clean, flow, wrap
 from gssr.render.glyphs import Glyphs

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from gssr.makers import words_of
+from gssr.gpu_vendors import words_of
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.fleet import fleet
 from gssr.model.fleet.bad_nodes import BadNode
@@ -22,7 +22,7 @@ from gssr.render.glyphs import Glyphs, glyphs
 from gssr.render.roles import Row, Span
 from gssr.render.scale import UNKNOWN, cell, count, fixed
 from gssr.render.table import Cell, TableColumn, table
-from gssr.report.document import number
+from gssr.report.json_document import number
 from gssr.report.page import labelled, section
 
 _KWH = 3.6e6  # J

@@ -10,7 +10,7 @@ import numpy as np
 
 from gssr.arrays import Floats
 from gssr.gpu_name import place
-from gssr.makers import AMD, maker_of
+from gssr.gpu_vendors import AMD, maker_of
 from gssr.metrics import BY_NAME, NAMES
 from gssr.render.cells import clean, flow
 from gssr.render.glyphs import Glyphs

@@ -9,7 +9,7 @@ from functools import partial
 
 from gssr.metrics import CLOCK_EVENT_REASONS, PLACES, THROTTLES, Metric, best_measured
 from gssr.model.results import Analysis, HostUse, Statistics
-from gssr.model.standing import History
+from gssr.model.run_history import History
 from gssr.render.cells import wrap
 from gssr.render.clock import step_text
 from gssr.render.columns import bar, strip

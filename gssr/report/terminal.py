@@ -11,7 +11,7 @@ from datetime import datetime
 from shlex import quote
 from typing import NamedTuple
 
-from gssr.makers import in_its_words
+from gssr.gpu_vendors import in_its_words
 from gssr.model.results import Analysis
 from gssr.render.cells import clean, cleaned, clip, fit, flow
 from gssr.render.clock import duration

@@ -16,8 +16,8 @@ from gssr.arrays import Floats
 from gssr.metrics import Metric
 from gssr.model.traces.call_tree import CallTree, places_text
 from gssr.model.traces.idle import MOST_GAPS
-from gssr.model.traces.results import CAUSES, Cause, Gap, GpuUse, OwnMetric, Step, TraceAnalysis
 from gssr.model.traces.tables import TABLES, launch_numbers, rows_of
+from gssr.model.traces.trace_results import CAUSES, Cause, Gap, GpuUse, OwnMetric, Step, TraceAnalysis
 from gssr.model.verdicts.words import took
 from gssr.render.cells import cell_width, clean, clip, fit, flow, wrap
 from gssr.render.columns import bar, strip
@@ -29,8 +29,8 @@ from gssr.render.table import Cell, TableColumn, table
 from gssr.report.about import note_rows
 from gssr.report.breakdown import breakdown_section
 from gssr.report.call_tree import call_rows, shares_of
-from gssr.report.document import breakdown_object, number, verdict_object
 from gssr.report.exchange import exchange_rows, io_rows
+from gssr.report.json_document import breakdown_object, number, verdict_object
 from gssr.report.page import LABEL, PageOptions, labelled, remark, section
 
 SCHEMA = "gssr.trace/1"

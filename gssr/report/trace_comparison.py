@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gssr.model.compare.traces import Calls, NameChange, Number, calls, names, numbers
-from gssr.model.traces.results import TraceAnalysis
+from gssr.model.traces.trace_results import TraceAnalysis
 from gssr.model.verdicts.words import took
 from gssr.render.cells import clean, clip, fit, wrap
 from gssr.render.function_names import distinct_names

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Flags, Floats, Ints
-from gssr.store.pages.rows import NULL
+from gssr.store.pages.leaf_rows import NULL
 from gssr.store.read.database import Database
 from gssr.store.read.open import Readable
 from gssr.traces.categories import category_of

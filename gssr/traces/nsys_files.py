@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Ints
-from gssr.store.pages.rows import NULL
+from gssr.store.pages.leaf_rows import NULL
 from gssr.store.read.database import Database
 from gssr.traces.nsys_about import OF_A_PROCESS
 from gssr.traces.nsys_columns import Key, placed

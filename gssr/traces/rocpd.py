@@ -13,7 +13,7 @@ import numpy as np
 
 from gssr.arrays import Ints
 from gssr.launch import ALONE, where_am_i
-from gssr.store.pages.rows import NULL
+from gssr.store.pages.leaf_rows import NULL
 from gssr.store.read.database import Database
 from gssr.store.read.open import Readable
 from gssr.traces.categories import category_of, operation_of

@@ -26,7 +26,7 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Footer, TabbedContent, TabPane
 
-from gssr.makers import BOTH, NVIDIA, maker_of, speak_of
+from gssr.gpu_vendors import BOTH, NVIDIA, maker_of, speak_of
 from gssr.model.live.frame import Frame
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording

@@ -10,13 +10,13 @@ import numpy as np
 
 from gssr.arrays import Flags, Floats
 from gssr.gpu_name import is_named
-from gssr.makers import AMD, BOTH, NVIDIA, say
+from gssr.gpu_vendors import AMD, BOTH, NVIDIA, say
 from gssr.metrics import BY_NAME, OF_NODES, OF_TRACES, Metric
-from gssr.model.cached import once
+from gssr.model.frame_cache import once
 from gssr.model.live.frame import Frame
 from gssr.model.traces.only import NOTHING, Only
 from gssr.render.scale import unit_of
-from gssr.similar import did_you_mean, meant
+from gssr.spelling import did_you_mean, meant
 from gssr.store.format.rows import Gpu, GpuProcess
 
 _FIELDS: dict[str, Callable[[GpuProcess], object]] = {
@@ -59,7 +59,7 @@ def parse_filter(text: str) -> Filter:
             names.append(tuple(part for part in like.split(",") if part))
             continue
         if found := _LIMIT.fullmatch(word):
-            from gssr.model.traces.window import limit
+            from gssr.model.traces.trace_selection import limit
 
             limits.append(limit(found[1], found[2] == "<", found[3]))  # type: ignore[arg-type]
             continue

@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from gssr.similar import did_you_mean, meant
+from gssr.spelling import did_you_mean, meant
 from gssr.tui.order import metric_called
 from gssr.tui.view import TITLES, ScreenName
 

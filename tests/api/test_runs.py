@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import gssr
-from gssr.report.document import document
+from gssr.report.json_document import document
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import open_recording
 

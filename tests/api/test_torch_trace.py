@@ -9,7 +9,7 @@ import pytest
 
 import gssr
 from gssr.api import torch_trace as subject
-from gssr.on_demand import TraceRequest, read_request, write_request
+from gssr.trace_requests import TraceRequest, read_request, write_request
 from tests.fakes.torch_profiler import Profile, module
 
 HERE = "on this machine"

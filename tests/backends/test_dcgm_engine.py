@@ -228,7 +228,7 @@ def test_an_engine_that_hangs_at_the_start_is_said(engine, monkeypatch):
 
 def test_the_end_of_a_run_is_not_lost(engine, monkeypatch):
     """Reading is done once a second; what is left comes with the closing, however late an engine answers."""
-    monkeypatch.setattr("gssr.backends.aside.END_SECONDS", 10.0)
+    monkeypatch.setattr("gssr.backends.run_end.LAST_ANSWER_SECONDS", 10.0)
     engine.start()
     run = Run(open_dcgm("dcgm", None, 0.1))
     until(lambda: len(engine.logged()) > 100)

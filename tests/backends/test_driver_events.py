@@ -159,7 +159,7 @@ def test_beside_dcgm_the_driver_is_asked_for_them(tmp_path, fake_driver) -> None
         script = f"""
 import json, sys, time
 from gssr.backends import open_backend
-from gssr.backends.base import Look
+from gssr.backends.base import ProcessSnapshot
 backend = open_backend("dcgm", "n", None, 0.1).backend
 looks, errors = [], []
 open({str(tmp_path / "procs")!r}, "w").write("0 0 11 1024 50 c\\n")
@@ -167,7 +167,7 @@ end = time.monotonic() + 30
 while not (errors and any(look[1] for look in looks)) and time.monotonic() < end:
     backend.sample(time.time())
     for news in backend.changes():
-        if isinstance(news, Look):
+        if isinstance(news, ProcessSnapshot):
             looks.append([news.gpu, [process.pid for process in news.running]])
             open({str(tmp_path / "xid")!r}, "w").write("1 79\\n")
         elif news.kind in ("xid", "ecc"):

@@ -11,7 +11,7 @@ from gssr.cli import main
 from gssr.commands.inputs import not_yet, own_recordings, wrong_name
 from gssr.metrics import NAMES
 from gssr.recognise import is_recording, meant, recordings_beside
-from gssr.similar import distance, similar
+from gssr.spelling import distance, similar
 from gssr.store.write.writer import Writer
 
 T0 = 1_700_000_000.0

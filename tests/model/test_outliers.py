@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gssr.model.cached import once
+from gssr.model.frame_cache import once
 from gssr.model.statistics.balance import outliers
 
 NAN = np.nan

@@ -10,7 +10,7 @@ from evidences import GIB, HEALTHY, START, evidence, scaled
 
 from gssr.model.evidence.evidence import Evidence
 from gssr.model.results import Verdict
-from gssr.model.traces.rules import TABLE as OF_TRACES
+from gssr.model.traces.trace_rules import TABLE as OF_TRACES
 from gssr.model.verdicts import judge
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import REGISTERED, RuleTable

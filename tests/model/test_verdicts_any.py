@@ -13,7 +13,7 @@ from gssr.model.analyze import Options, analyze
 from gssr.model.evidence.gather import gather
 from gssr.model.verdicts import judge
 from gssr.model.verdicts.rules import TABLE
-from gssr.report.document import to_json
+from gssr.report.json_document import to_json
 from gssr.store.read.window_edges import Window
 
 

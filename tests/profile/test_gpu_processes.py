@@ -27,9 +27,9 @@ ME = pwd.getpwuid(os.geteuid()).pw_name
 MIB = 1 << 20
 ALL = """
 import sys
-from gssr.profile.request import Request
+from gssr.profile.request import ProfileRequest
 from gssr.profile.session import profile
-sys.exit(profile(Request(["sh", "-c", sys.argv[1]], "a.sql", sampling_ms=100, backend="nvml", processes="all")))
+sys.exit(profile(ProfileRequest(["sh", "-c", sys.argv[1]], "a.sql", sampling_ms=100, backend="nvml", processes="all")))
 """
 WORKLOAD = f"echo $$ > pid$RANK; sleep 600 & echo $! > child$RANK; {UNTIL_GO}; kill $!"
 
@@ -244,7 +244,7 @@ def test_who_is_hidden_from_a_monitor_in_a_container_has_neither_name_nor_user(m
     taking = gpu_processes.GpuProcessLog(plan, rows, lambda: (), said.append)
     ours, theirs = (gpu_processes.Running(pid, 5, 0.5) for pid in (os.getpid(), (1 << 22) - 1))
     for now in (1.0, 2.0):
-        taking.keep(gpu_processes.Look(0, now, (ours, theirs)), 0, now)
+        taking.keep(gpu_processes.ProcessSnapshot(0, now, (ours, theirs)), 0, now)
     assert rows[-1] == (0, 2.0, [(os.getpid(), None, None, 5, 0.5), (theirs.pid, None, None, 5, 0.5)])
     assert len(said) == 2 and said[0] == said[1]  # the event, and the line
 

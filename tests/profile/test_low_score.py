@@ -7,9 +7,9 @@ import pytest
 
 from gssr.backends.base import make_row
 from gssr.metrics import SCORE_INPUTS
-from gssr.on_demand import REQUEST, TraceRequest, read_request, write_request
 from gssr.profile.sampling import low_score
 from gssr.profile.sampling.low_score import MOST, Low, LowScore
+from gssr.trace_requests import REQUEST, TraceRequest, read_request, write_request
 
 BEGIN = 1e9
 

@@ -22,9 +22,9 @@ GSSR = [sys.executable, "-m", "gssr"]
 WITH_A_BROKEN_LIBRARY = """
 import sys
 import gssr.profile.sampling.share as share
-from gssr.backends.base import Opened
+from gssr.backends.base import OpenedBackend
 from gssr.backends.synthetic import SyntheticBackend
-from gssr.profile.session import Request, profile
+from gssr.profile.session import ProfileRequest, profile
 
 class Broken(SyntheticBackend):
     left = 5
@@ -36,9 +36,9 @@ class Broken(SyntheticBackend):
             raise ValueError("a library's fault")
         return super().sample(now)
 
-share.open_backend = lambda *_: Opened(Broken("train", 2, "n"))
+share.open_backend = lambda *_: OpenedBackend(Broken("train", 2, "n"))
 wait = "until [ -e broken ]; do sleep 0.02; done; sleep 0.2; exit 5"
-sys.exit(profile(Request(["sh", "-c", wait], output="a.sql", sampling_ms=20)))
+sys.exit(profile(ProfileRequest(["sh", "-c", wait], output="a.sql", sampling_ms=20)))
 """
 
 

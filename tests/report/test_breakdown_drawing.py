@@ -17,10 +17,10 @@ from gssr.render.breakdown import LOOKS
 from gssr.render.scale import percent
 from gssr.report.breakdown_drawing import BreakdownDrawing, DrawnCategory, breakdown_drawing
 from gssr.report.content import BINS
-from gssr.report.html.document import html_report
+from gssr.report.html.html_document import html_report
 from gssr.report.pdf.pdf import written
-from gssr.report.png.breakdown import breakdown_png, draw_bar, draw_legend, draw_shares_over_time
 from gssr.report.png.figure import NothingToDrawError, style
+from gssr.report.png.png_breakdown import breakdown_png, draw_bar, draw_legend, draw_shares_over_time
 
 NAME_OF = {look.colour: name for name, look in LOOKS.items()}
 

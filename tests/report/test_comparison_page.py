@@ -65,8 +65,8 @@ def test_the_ascii_page_looks_as_somebody_last_saw_it(golden: Golden) -> None:
 
 @settings(max_examples=40)
 @given(st.integers(20, 200), st.integers(1, 7), st.booleans())
-def test_nothing_but_the_closing_lines_leaves_its_width(width: int, n: int, ascii: bool) -> None:
-    rows = comparison_page(*comparisons(n), PageOptions(width, ascii))
+def test_nothing_but_the_closing_lines_leaves_its_width(width: int, n: int, ascii_only: bool) -> None:
+    rows = comparison_page(*comparisons(n), PageOptions(width, ascii_only))
     assert all(cell_width(text_of(row)) <= width for row in rows[:-n])
 
 

@@ -12,7 +12,7 @@ from analyses import START, analysis, judged, one_sample, run, without_counters,
 from gssr.metrics import METRICS
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.results import Analysis
-from gssr.report.document import document, to_json
+from gssr.report.json_document import document, to_json
 
 RUN = {
     "run_id", "label", "job_id", "command", "state", "exit_code", "started_at", "duration_s", "n_nodes", "n_gpus",

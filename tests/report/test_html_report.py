@@ -21,9 +21,9 @@ from gssr.model.results import Abstention, Analysis, Finding, Phase, Place, Seri
 from gssr.model.statistics.roofline import place
 from gssr.peaks import peaks_of
 from gssr.render.verdicts import verdict_rows
-from gssr.report.html.document import html_report
+from gssr.report.html.html_document import html_report
+from gssr.report.html.html_over_time import BLANK, STEPS, indices, png
 from gssr.report.html.markup import data, tag
-from gssr.report.html.over_time import BLANK, STEPS, indices, png
 from gssr.report.over_time import MOST_ROWS, heat_map
 from gssr.store.format.rows import Event, GpuProcesses
 
@@ -347,7 +347,7 @@ def test_the_script_is_what_a_browser_accepts() -> None:
 def test_matplotlib_is_not_needed() -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); from analyses import analysis\n"
-        "from gssr.report.html.document import html_report; html_report([analysis(4, 1)])\n"
+        "from gssr.report.html.html_document import html_report; html_report([analysis(4, 1)])\n"
         "print([name for name in ('matplotlib', 'plotext', 'textual') if name in sys.modules])\n"
     )
     found = subprocess.run(

@@ -25,7 +25,7 @@ from gssr.model.results import Analysis, Window
 from gssr.render.breakdown import LOOKS, breakdown_bar
 from gssr.render.cells import cell_width
 from gssr.render.roles import text_of
-from gssr.report.document import document
+from gssr.report.json_document import document
 from gssr.report.page import PageOptions, Parts, Verbosity, series_needed
 from gssr.report.terminal import page, pages, to_text
 from gssr.store.format.rows import Event
@@ -102,9 +102,9 @@ def test_colour_adds_escapes_and_nothing_else(name: str) -> None:
 @settings(max_examples=60)
 @given(st.integers(20, 300), st.sampled_from(sorted(RUNS)), st.sampled_from(VERBOSITIES), st.booleans())
 def test_nothing_but_the_closing_line_leaves_its_width(
-    width: int, name: str, verbosity: Verbosity, ascii: bool
+    width: int, name: str, verbosity: Verbosity, ascii_only: bool
 ) -> None:
-    rows = page(RUNS[name](), ALL, PageOptions(width, ascii, verbosity))
+    rows = page(RUNS[name](), ALL, PageOptions(width, ascii_only, verbosity))
     assert all(cell_width(text_of(row)) <= width for row in rows[:-1])
 
 

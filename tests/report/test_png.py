@@ -24,7 +24,6 @@ from gssr.report.load_balancing import outliers_of
 from gssr.report.over_time import short_place
 from gssr.report.phases import drawn_roofs
 from gssr.report.png.figure import ORANGE, NothingToDrawError, style
-from gssr.report.png.over_time import gpu_map
 from gssr.report.png.png import (
     histogram_of_means,
     lines,
@@ -33,6 +32,7 @@ from gssr.report.png.png import (
     roofline,
     time_series_png,
 )
+from gssr.report.png.png_over_time import gpu_map
 
 RUNS: dict[str, Callable[[], Analysis]] = {
     "16_gpus": analysis,

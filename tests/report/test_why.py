@@ -13,11 +13,11 @@ from phased import phased, uneven
 from gssr.model.results import Analysis
 from gssr.model.statistics.roofline import place
 from gssr.render.cells import cell_width
-from gssr.report.document import to_json
+from gssr.report.json_document import to_json
 from gssr.report.page import PageOptions, Parts
 from gssr.report.png.figure import NothingToDrawError
-from gssr.report.png.over_time import heat_map_png, phases_png
 from gssr.report.png.png import roofline_png
+from gssr.report.png.png_over_time import heat_map_png, phases_png
 from gssr.report.terminal import page, to_text
 
 Golden = Callable[[str, str], None]

@@ -20,7 +20,7 @@ from gssr.foreign import json_file
 from gssr.foreign.json_file import JsonElements
 from gssr.foreign.series import ForeignError
 from gssr.guarded_sqlite import open_guarded
-from gssr.model.traces.analyze import analyze_timeline
+from gssr.model.traces.analyze_trace import analyze_timeline
 from gssr.recognise import environments_in, recognise
 from gssr.traces import json_events
 from gssr.traces import open as opening
@@ -148,7 +148,7 @@ def test_of_very_many_steps_and_gpus_it_is_unknown_how_busy_they_were(
     amplify.gpus_and_steps(tmp_path / "a.json", 20, 30)
     timeline = open_traces([str(tmp_path / "a.json")]).timeline()
     assert {step.busy_ns is None for step in analyze_timeline(timeline).steps} == {False}
-    monkeypatch.setattr("gssr.model.traces.analyze.MOST_STEP_TIMES", 599)
+    monkeypatch.setattr("gssr.model.traces.analyze_trace.MOST_STEP_TIMES", 599)
     assert {step.busy_ns is None for step in analyze_timeline(timeline).steps} == {True}
 
 

@@ -13,7 +13,7 @@ from sample_rows import START, STEP, rows_of
 
 from gssr.metrics import NAMES
 from gssr.model.analyze import Options, analyze
-from gssr.report.document import to_json
+from gssr.report.json_document import to_json
 from gssr.store import merge as package
 from gssr.store.format.schema import ENDED_SUFFIX, RANKS_MISSING
 from gssr.store.merge import merge

@@ -16,7 +16,7 @@ from sample_rows import rows_of as sample_rows
 from sample_rows import write
 
 from gssr.store.merge import merge
-from gssr.store.read import open
+from gssr.store.read import open as opening
 from gssr.store.read.open import RecordingError, connect, copy_whole, is_left, private_folder
 
 N = 1000
@@ -46,15 +46,15 @@ def rows_of(path: Path) -> list[tuple[int, int]]:
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, before: str, act: Callable[[], object]) -> None:
     """Once, before the file of this name is copied."""
-    copy_file, acts = open._copy_file, [act]
+    copy_file, acts = opening._copy_file, [act]
 
     def copy(source: str, target: str) -> None:
         if os.path.basename(source) == before and acts:
             acts.pop()()
         copy_file(source, target)
 
-    monkeypatch.setattr(open, "_copy_file", copy)
-    monkeypatch.setattr(open, "_PAUSE", 0.0)
+    monkeypatch.setattr(opening, "_copy_file", copy)
+    monkeypatch.setattr(opening, "_PAUSE", 0.0)
 
 
 @pytest.mark.usefixtures("unfinished")
@@ -90,7 +90,7 @@ def test_a_journal_that_is_seen_for_a_while_after_it_is_gone(
 def test_a_journal_of_a_try_before_is_not_left(
     unfinished: sqlite3.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, copied = str(tmp_path / "a.sql"), open._copied
+    path, copied = str(tmp_path / "a.sql"), opening._copied
 
     def then_it_ends(source: str, copy: str) -> bool:
         whole = copied(source, copy)
@@ -98,7 +98,7 @@ def test_a_journal_of_a_try_before_is_not_left(
             unfinished.execute("COMMIT")
         return whole
 
-    monkeypatch.setattr(open, "_copied", then_it_ends)
+    monkeypatch.setattr(opening, "_copied", then_it_ends)
     copy_whole(path, str(tmp_path / "copy"))
     assert not (tmp_path / "copy-journal").exists() and rows_of(tmp_path / "copy") == [(2, N)]
 

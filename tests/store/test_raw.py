@@ -13,7 +13,7 @@ from gssr.metrics import NAMES
 from gssr.store.disk import identity_of
 from gssr.store.merge import merge
 from gssr.store.pages.file import PageFile
-from gssr.store.pages.samples import PageTable
+from gssr.store.pages.sample_pages import PageTable
 from gssr.store.read import samples as raw
 from gssr.store.read.everything import each_chunk
 from gssr.store.read.recording import open_recording

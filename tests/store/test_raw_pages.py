@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from gssr.store.disk import identity_of
 from gssr.store.pages.file import NotPlainError, PageFile, in_parts
 from gssr.store.pages.integers import integers
-from gssr.store.pages.rows import NULL
-from gssr.store.pages.samples import PageTable, SampleQuery
+from gssr.store.pages.leaf_rows import NULL
+from gssr.store.pages.sample_pages import PageTable, SampleQuery
 
 PAGE_SIZES = [512, 1024, 4096, 8192, 65536]
 SPECIAL = [

@@ -16,7 +16,7 @@ from gssr.store.disk import identity_of
 from gssr.store.format.layout import part_of
 from gssr.store.format.schema import LEVELS
 from gssr.store.merge import merge
-from gssr.store.pages import rollups as vectors
+from gssr.store.pages import rollup_pages as vectors
 from gssr.store.pages.file import HIGHEST, LOWEST, NotPlainError, PageFile, leaves
 from gssr.store.read.recording_file import RecordingFile
 from gssr.store.read.rollups import RollupRows

@@ -13,7 +13,7 @@ from chrome import UNIX_US, kernel, read, rows, span, spans, text
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gssr.model.traces.analyze import analyze_timeline
+from gssr.model.traces.analyze_trace import analyze_timeline
 from gssr.model.traces.as_metrics import levels_of
 from gssr.traces import event_columns, json_events
 from gssr.traces.timeline import NO_LINK, OPERATIONS, Category, Kind, Timeline, TraceError

@@ -14,7 +14,7 @@ import pytest
 from benchmarks.nsys_report import OLD, PID, TABLES, TID, UUID, small_tables, strings, write_report
 from gssr.gpu_name import place
 from gssr.guarded_sqlite import Guarded
-from gssr.model.traces.analyze import analyze_timeline
+from gssr.model.traces.analyze_trace import analyze_timeline
 from gssr.model.traces.as_metrics import levels_of
 from gssr.model.traces.io import file_calls
 from gssr.model.traces.only import Only

@@ -15,7 +15,7 @@ import pytest
 from otf2_archives import N_RANKS, N_ROUNDS, Writer, clock_offset, gpu_archive, mpi_archive
 
 import gssr.traces.otf2.archive
-from gssr.model.traces.analyze import analyze_timeline
+from gssr.model.traces.analyze_trace import analyze_timeline
 from gssr.model.traces.as_metrics import levels_of
 from gssr.recognise import recognise
 from gssr.store.format.rows import AttachedTrace

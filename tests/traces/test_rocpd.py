@@ -16,7 +16,7 @@ from gssr.store.disk import identity_of
 from gssr.store.format.rows import Process as Rank
 from gssr.store.pages.file import NotPlainError, PageFile
 from gssr.store.pages.integers import integers
-from gssr.store.pages.rows import NULL
+from gssr.store.pages.leaf_rows import NULL
 from gssr.store.read import database
 from gssr.traces.join import by_boot, join
 from gssr.traces.kineto import read_kineto

@@ -15,7 +15,7 @@ from textual.pilot import Pilot
 from textual.widgets import Label
 
 from gssr.api.writing import from_pandas
-from gssr.makers import AMD, BOTH, NVIDIA, WORDS, maker_of, say
+from gssr.gpu_vendors import AMD, BOTH, NVIDIA, WORDS, maker_of, say
 from gssr.metrics import BY_NAME, METRICS
 from gssr.model.account.book import account_for
 from gssr.model.analyze import Options, analyze
@@ -26,7 +26,7 @@ from gssr.model.verdicts.rules import SUBJECTS, TABLE
 from gssr.render.glyphs import glyphs
 from gssr.render.roles import text_of
 from gssr.report import now
-from gssr.report.html.document import html_report
+from gssr.report.html.html_document import html_report
 from gssr.report.page import PageOptions, Parts
 from gssr.report.terminal import page
 from gssr.score import NOT_ON_AMD

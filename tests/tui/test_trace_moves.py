@@ -17,7 +17,7 @@ from gssr.model.live.frame import Frame, Query
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_trace import WatchedTrace
 from gssr.model.traces import as_metrics
-from gssr.model.traces.analyze import analyze_timeline
+from gssr.model.traces.analyze_trace import analyze_timeline
 from gssr.model.verdicts.rules import TABLE
 from gssr.render.glyphs import UTF8
 from gssr.render.roles import text_of

@@ -11,7 +11,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
-from gssr.backends.aside import END_SECONDS, Patience, Silence
 from gssr.backends.base import BackendChange, BackendError, Device, Row
 from gssr.backends.dcgm import codes
 from gssr.backends.dcgm.bindings import Bindings
@@ -19,6 +18,7 @@ from gssr.backends.dcgm.codes import CONNECTION_NOT_VALID, DcgmError
 from gssr.backends.dcgm.engine import EngineError, mismatch, reach
 from gssr.backends.dcgm.entities import choose_mine, discover
 from gssr.backends.dcgm.session import Session, SessionOptions
+from gssr.backends.run_end import LAST_ANSWER_SECONDS, AnswerPatience, SilenceTracker
 from gssr.store.format.schema import GAP_INTERVALS
 
 _LOOK_SECONDS = 0.02
@@ -41,7 +41,7 @@ class Worker:
         self._begin = begin
         self._stop = threading.Event()
         self._through = threading.Event()
-        self._patience = Patience()
+        self._patience = AnswerPatience()
         self._ended = threading.Event()
         self._busy: float | None = time.monotonic()
         threading.Thread(target=self._run, name="dcgm", daemon=True).start()
@@ -112,7 +112,7 @@ class Worker:
         self.changes.extend(changes)
         self._busy = None
         took = time.monotonic() - began
-        self._patience.took(took)
+        self._patience.note_answer(took)
         if took > max(SLOW_SECONDS, GAP_INTERVALS * session.interval):
             self.changes.append(BackendChange("gap", None, f"DCGM's hostengine took {took:.3g} s to answer"))
 
@@ -161,7 +161,7 @@ class DcgmBackend:
                 raise BackendError(worker.error)
             raise DcgmError(f"DCGM's hostengine doesn't answer (waited {OPEN_SECONDS:g} s)", "restart nv-hostengine")
         self.measures: Sequence[str] = session.measures
-        self._silence = Silence(len(self.gpus), options.interval)
+        self._silence = SilenceTracker(len(self.gpus), options.interval)
         self.say(*session.notes)
 
     def sample(self, now: float) -> Sequence[Row]:
@@ -197,15 +197,15 @@ class DcgmBackend:
         answered = worker not in self._stuck and worker.read_rest()
         session = worker.session
         if answered and session is not None:
-            worker.give_back(RESUME_SECONDS if session.paused else END_SECONDS)
+            worker.give_back(RESUME_SECONDS if session.paused else LAST_ANSWER_SECONDS)
         worker.abandon()
         rows = self._collect(worker)
         if not self._down and not answered:
-            waited = max(worker.stuck_seconds, END_SECONDS)
+            waited = max(worker.stuck_seconds, LAST_ANSWER_SECONDS)
             self._say_lost(f"DCGM's hostengine has not answered for {waited:.3g} s at the end of the run")
         elif not self._down and worker.error:
             self._say_lost(worker.error)
-        return [*rows, *self._silence.at_end(_ticks() + self._shift)] if self._down else rows
+        return [*rows, *self._silence.rows_that_end_gaps(_ticks() + self._shift)] if self._down else rows
 
     def _collect(self, worker: Worker) -> list[Row]:
         rows: list[Row] = []
@@ -213,7 +213,7 @@ class DcgmBackend:
             rows.append(worker.rows.popleft())
         while worker.changes:
             self._changes.append(worker.changes.popleft())
-        self._silence.heard(rows)
+        self._silence.note_rows(rows)
         return rows
 
     def _say_lost(self, why: str) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.metrics import OF_NODES, OF_TRACES, THROTTLES
-from gssr.model.cached import once
+from gssr.model.frame_cache import once
 from gssr.model.live.frame import Frame
 from gssr.model.results import Means
 

@@ -8,8 +8,8 @@ import numpy as np
 from gssr.model.statistics.balance import imbalance
 from gssr.model.traces.call_tree import CallTree, by_paradigm, functions, spread
 from gssr.model.traces.lengths import without_running_numbers
-from gssr.model.traces.results import TraceAnalysis
 from gssr.model.traces.tables import TABLES
+from gssr.model.traces.trace_results import TraceAnalysis
 
 NAMED = ("kernels", "copies", "ranges", "operators", "api", "os")
 """Tables of names that are compared."""

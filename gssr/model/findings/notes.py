@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 
-from gssr.makers import words_of
+from gssr.gpu_vendors import words_of
 from gssr.metrics import BY_NAME
 from gssr.model.findings.stopped_ranks import describe_stopped_ranks
 from gssr.model.results import Analysis, GpuSummary

@@ -14,7 +14,7 @@ import numpy as np
 from gssr.arrays import Floats
 from gssr.model.fleet.figures import RunFigures, program_of
 from gssr.model.results import Analysis
-from gssr.model.standing import History, Standing
+from gssr.model.run_history import History, Standing
 
 FEWEST = 5
 """Earlier runs: of fewer nothing is said."""

@@ -26,10 +26,10 @@ from gssr.model.traced import (
     TracedSteps,
     TracedVerdict,
 )
-from gssr.model.traces.analyze import analyze_timeline
+from gssr.model.traces.analyze_trace import analyze_timeline
 from gssr.model.traces.gpu_names import gpus_of
 from gssr.model.traces.lengths import statistics
-from gssr.model.traces.results import GpuUse, Step, TraceAnalysis
+from gssr.model.traces.trace_results import GpuUse, Step, TraceAnalysis
 from gssr.model.verdicts.words import percent, took
 from gssr.score import score_of_means
 from gssr.store.format.schema import LEVELS

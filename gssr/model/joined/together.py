@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gssr.makers import words_of
+from gssr.gpu_vendors import words_of
 from gssr.metrics import BY_NAME, DETECTION_METRICS
 from gssr.model.joined.explain import Scores, traced
 from gssr.model.joined.match import NS, Match

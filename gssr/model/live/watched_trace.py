@@ -23,14 +23,14 @@ from gssr.model.live.frame import Around, CounterLine, Frame, Query, Timeline, T
 from gssr.model.live.timeline import MOST_BANDS, Timelines, neighbours
 from gssr.model.results import Grid, Judgement, Means, nodes_of, over_space
 from gssr.model.statistics.grid import choose_width
-from gssr.model.traces.analyze import analyze_timeline
+from gssr.model.traces.analyze_trace import analyze_timeline
 from gssr.model.traces.as_metrics import N_CATEGORIES, Level, LevelName, levels_of
 from gssr.model.traces.call_tree import TIME, VISITS, spread
 from gssr.model.traces.nesting import Lanes, lanes, open_at
 from gssr.model.traces.only import NOTHING, Only
 from gssr.model.traces.part import only, part_of
-from gssr.model.traces.results import TraceAnalysis
-from gssr.model.traces.steps import steps_of
+from gssr.model.traces.trace_results import TraceAnalysis
+from gssr.model.traces.trace_steps import steps_of
 from gssr.store.format.rows import Event
 from gssr.traces.details import details_of
 from gssr.traces.timeline import Kind, TraceError

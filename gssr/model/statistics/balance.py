@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Flags, Floats
 from gssr.metrics import BY_NAME, Metric, metric_named
-from gssr.model.cached import once
+from gssr.model.frame_cache import once
 from gssr.model.results import Balance, GpuSummary
 from gssr.store.format.rows import Gpu
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Iterator, Sequence
 
-from gssr.model.traces.analyze import analyze_timelines
-from gssr.model.traces.results import TraceAnalysis
-from gssr.model.traces.rules import TABLE
-from gssr.model.traces.window import WHOLE, TraceSelection
+from gssr.model.traces.analyze_trace import analyze_timelines
+from gssr.model.traces.trace_results import TraceAnalysis
+from gssr.model.traces.trace_rules import TABLE
+from gssr.model.traces.trace_selection import WHOLE, TraceSelection
 from gssr.model.verdicts.table import RuleTable
 from gssr.traces.open import TraceError, TraceSet
 

@@ -18,7 +18,7 @@ import numpy as np
 from gssr.arrays import Ints
 from gssr.model.traces.launches import Links
 from gssr.model.traces.part import TracePiece
-from gssr.model.traces.results import CAUSES, Cause, Gap
+from gssr.model.traces.trace_results import CAUSES, Cause, Gap
 from gssr.traces.timeline import BUSY, Category, Kind
 
 LAUNCH = 30_000

@@ -10,8 +10,8 @@ import numpy as np
 from gssr.arrays import Ints
 from gssr.model.traces.lengths import lengths_of
 from gssr.model.traces.part import ByKind, TracePiece
-from gssr.model.traces.results import Launches
 from gssr.model.traces.segments import in_parts
+from gssr.model.traces.trace_results import Launches
 from gssr.traces.timeline import NO_LINK, Kind, Timeline
 
 SHORT_CALL = 50_000

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from gssr.model.traces import call_tree
 from gssr.model.traces.lengths import statistics
-from gssr.model.traces.results import TYPES, TraceAnalysis
+from gssr.model.traces.trace_results import TYPES, TraceAnalysis
 from gssr.store.format.schema import Column
 from gssr.traces.timeline import Track
 

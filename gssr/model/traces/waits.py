@@ -9,9 +9,9 @@ import numpy as np
 from gssr.arrays import Ints
 from gssr.model.traces.launches import Links
 from gssr.model.traces.part import TracePiece
-from gssr.model.traces.results import CallTotals, Waits
 from gssr.model.traces.segments import Segments, common, union
-from gssr.model.traces.steps import between
+from gssr.model.traces.trace_results import CallTotals, Waits
+from gssr.model.traces.trace_steps import between
 from gssr.traces.timeline import OPERATIONS, Kind
 
 LOADER = re.compile(r"DataLoader|(?:data_?loader|_next_data|dataset|batch_sampler).*(?:next|fetch|get)", re.IGNORECASE)

@@ -3,11 +3,11 @@
 import numpy as np
 
 from gssr.arrays import Flags, Floats
-from gssr.makers import AMD, maker_of
+from gssr.gpu_vendors import AMD, maker_of
 from gssr.model.breakdown.categories import POSITIONS
 from gssr.model.verdicts import words
 from gssr.model.verdicts.job import JobEvidence, group, median, positions, whole
-from gssr.model.verdicts.table import KEMPNER, LEAD, NVML, Rule, RuleMatch, Threshold, finding, rule, told
+from gssr.model.verdicts.table import KEMPNER, LEAD, NVML, Rule, RuleMatch, Threshold, finding, register_rule, told
 
 _REASONS = {
     "hw_thermal": "too hot, the hardware lowers its clocks",
@@ -21,7 +21,7 @@ _NEAR_LIMIT = 0.9
 """A GPU that draws this share of its power limit on average is held down by it."""
 
 
-@rule(
+@register_rule(
     "warning", "{some} {were} slowed down by heat",
     (
         Threshold("share", 0.05, "heat lowers the clock (by hardware or driver) in at least this share of samples,"),
@@ -46,7 +46,7 @@ def throttled_thermal(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     return _held_down(job, rule, ("hw_thermal", "sw_thermal"), hot)
 
 
-@rule(
+@register_rule(
     "critical", "{some} {were} slowed down by the power brake",
     (Threshold("share", 0.05, "the external power brake is on in at least this share of samples", NVML),),
     "Tell the operators: the node's power supply asks the GPUs to slow down.",
@@ -57,7 +57,7 @@ def throttled_power_brake(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     return _held_down(job, rule, ("power_brake",))
 
 
-@rule(
+@register_rule(
     "critical", "{some} {were} slowed down by their hardware",
     (Threshold("share", 0.05, "the hardware lowers the clock in at least this share of samples", NVML),),
     "Tell the operators: heat, the power brake or the power supply; nvidia-smi -q -d PERFORMANCE says which.",
@@ -68,7 +68,7 @@ def throttled_hardware(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     return _held_down(job, rule, ("hw_slowdown",))
 
 
-@rule(
+@register_rule(
     "info", "{some} {were} held down by the power limit",
     (
         Threshold("share", 0.2, "the power limit holds the clock down in at least this share of samples"),
@@ -144,7 +144,7 @@ def _clocks(job: JobEvidence) -> tuple[Floats, Floats]:
     return clocks, clocks / np.array([usual[model] for model in models])
 
 
-@rule(
+@register_rule(
     "warning", "{some} ran at a slower clock; no reason was recorded",
     (
         Threshold("clock", 0.9, "the SM clock, at work, is below this share of the median GPU's, or of its model's highest"),

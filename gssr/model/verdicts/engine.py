@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from gssr.arrays import Ints
-from gssr.makers import words_of
+from gssr.gpu_vendors import words_of
 from gssr.metrics import BY_NAME
 from gssr.model.evidence.evidence import Evidence, excerpt
 from gssr.model.evidence.gather import few_rows, gather

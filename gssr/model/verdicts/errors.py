@@ -11,7 +11,7 @@ from gssr.gpu_errors import meaning
 from gssr.model.results import Finding
 from gssr.model.verdicts import words
 from gssr.model.verdicts.job import JobEvidence
-from gssr.model.verdicts.table import XID, Rule, RuleMatch, Threshold, rule, told
+from gssr.model.verdicts.table import XID, Rule, RuleMatch, Threshold, register_rule, told
 from gssr.store.format.rank_ends import RANK_LOST
 from gssr.store.format.rows import Event, ranges
 
@@ -28,7 +28,7 @@ _PROGRAM = (
 )
 
 
-@rule(
+@register_rule(
     "critical", "{who} lost, {when}",
     (Threshold("ranks", 1, "at least this many ranks stopped, and nobody recorded their end", least=1.0),),
     "The job's own log and the scheduler's (Slurm: sacct -j JOB --format=JobID,State,ExitCode,NodeList) tell whether "
@@ -63,7 +63,7 @@ def rank_lost(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     )
 
 
-@rule(
+@register_rule(
     "critical", "{who} ran out of memory",
     (Threshold("ranks", 1, "at least this many ranks were killed for want of the node's memory", least=1.0),),
     "Ask for more memory (Slurm: --mem, --mem-per-gpu), or let the program keep less on the host: fewer workers that load "
@@ -91,7 +91,7 @@ def _place_of_rank(event: Event) -> str:
     return f"rank {event.rank}{where}" if event.rank is not None else f"a rank{where}"
 
 
-@rule(
+@register_rule(
     "warning", "{some} reported an error: {what}",
     (Threshold("errors", 1, "the driver reports at least this many errors of one GPU (XID, ECC)", XID, least=1.0),),
     "Tell the operators which GPU of which node it was, with the number; nvidia-smi -q and dmesg on the node say more.",
@@ -140,7 +140,7 @@ def _told(job: JobEvidence, gpu: int, event: Event) -> Finding:
     return told(event.kind, event.time - since, f"{what}, {_since_start(job, event.time)}")
 
 
-@rule(
+@register_rule(
     "warning", "{some} did not answer for {away}",
     (Threshold("seconds", 1.0, "a GPU does not answer the driver for at least this many seconds in all"),),
     "See on the node what dmesg (an XID) and nvidia-smi -q say of it, and whether the program went on. Tell the operators "

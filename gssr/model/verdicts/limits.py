@@ -17,7 +17,7 @@ from gssr.model.verdicts.table import (
     Threshold,
     Unknown,
     finding,
-    rule,
+    register_rule,
     told,
 )
 
@@ -35,7 +35,7 @@ _SHORT = 5.0
 """Bins of up to so many seconds show when GPUs wait for data."""
 
 
-@rule(
+@register_rule(
     "warning", "Memory pages seem to move to and fro: {link} carries {rate} both ways {meanwhile}",
     (
         Threshold("load", 0.1, "PCIe (on Grace: C2C) carries at least this share of its bandwidth in each direction, ..."),
@@ -82,7 +82,7 @@ def unified_memory(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     return _found(job, rule, title, load, full_memory)
 
 
-@rule(
+@register_rule(
     "warning", "Busy by utilization ({utilization}), but at {power}: few SMs are at work",
     (
         Threshold("gpu_utilization", 0.8, "GPU utilization is at least this, and nothing better was measured"),
@@ -114,7 +114,7 @@ def low_power(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     )  # fmt: skip
 
 
-@rule(
+@register_rule(
     "info", "The device memory works at its practical peak ({dram})",
     (Threshold("dram_active", 0.7, "DRAM is active at least this much; the practical peak is about 0.8", DCGM),),
     "The GPU is saturated in bandwidth: only fewer bytes make it faster (fused kernels, lower precision, better reuse).",
@@ -131,7 +131,7 @@ def memory_peak(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     )  # fmt: skip
 
 
-@rule(
+@register_rule(
     "info", "Compute-bound: on the {pipe}, active {value} of the time",
     (
         Threshold("tensor_active", 0.5, "the tensor cores are active at least this share of the time", KEMPNER),
@@ -157,7 +157,7 @@ def compute_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     )  # fmt: skip
 
 
-@rule(
+@register_rule(
     "info", "Memory-bound: the device memory is busier ({dram}) than the SMs' pipes",
     (
         Threshold("dram_active", 0.5, "DRAM is active at least this share of the time", KEMPNER),
@@ -191,7 +191,7 @@ def _bandwidth(job: JobEvidence, dram: float) -> list[Finding]:
     return [told("dram_active", dram, f"about {words.amount(rate, 'pcie_rx_bytes')} of memory traffic a GPU")]
 
 
-@rule(
+@register_rule(
     "info", "FP64 arithmetic ({value}){what}",
     (
         Threshold("fp64_active", 0.2, "the FP64 pipe or the tensor cores' FP64 is active at least this much", KEMPNER),
@@ -224,7 +224,7 @@ def fp64(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     return found._replace(severity="warning") if narrow else found
 
 
-@rule(
+@register_rule(
     "info", "The tensor cores are unused: {pipes} arithmetic does the work",
     (
         Threshold("sm_active", 0.5, "SM activity is at least this"),
@@ -249,7 +249,7 @@ def tensor_unused(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     )  # fmt: skip
 
 
-@rule(
+@register_rule(
     "info", "The SMs are busy, but do little arithmetic ({value})",
     (
         Threshold("sm_active", 0.5, "SM activity is at least this"),
@@ -275,7 +275,7 @@ def _found(job: JobEvidence, rule: Rule, title: dict[str, str], *evidence: Findi
     return RuleMatch(title, evidence, rule.severity, job.span)
 
 
-@rule(
+@register_rule(
     "info", "{some} had {share} of the memory in use",
     (
         Threshold("share", 0.92, "at its peak a GPU's memory is used by at least this share", TRACEML),
@@ -300,7 +300,7 @@ def memory_full(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     return RuleMatch(found, evidence, rule.graded(share), whole(job), which)
 
 
-@rule(
+@register_rule(
     "info", "Never more than {share} of the memory was in use",
     (Threshold("share", 0.5, "at its peak no GPU's memory is used by this share", TRACEML),),
     "There is room for a larger batch or problem; or a smaller GPU, or a share of one (MIG), would do.",

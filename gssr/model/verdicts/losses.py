@@ -15,7 +15,7 @@ from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.results import Finding
 from gssr.model.verdicts import words
 from gssr.model.verdicts.job import JobEvidence, group, holds, stretches
-from gssr.model.verdicts.table import LEAD, Rule, RuleMatch, Threshold, finding, rule, told
+from gssr.model.verdicts.table import LEAD, Rule, RuleMatch, Threshold, finding, register_rule, told
 
 CRITICAL = 0.25
 """A quarter of the GPU time lost is critical: a job on four GPUs would do with three."""
@@ -88,7 +88,7 @@ def _rates(job: JobEvidence, name: str, metrics: tuple[str, ...]) -> list[Findin
     return [best[1]] if best is not None and best[0] > 0 else []
 
 
-@rule(
+@register_rule(
     "warning", "{share} of the GPU time is spent waiting for files or the network",
     _loss("idle.input_output"),
     "Read ahead in more workers, stage files to node-local storage, write checkpoints less often or in the background.",
@@ -115,7 +115,7 @@ def io_wait(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     return _graded(job, rule, share, "idle meanwhile", {}, *more, gpus=gpus, bins=bins, advice=advice)
 
 
-@rule(
+@register_rule(
     "warning", "{share} of the GPU time is spent waiting for copies between host and GPU",
     _loss("idle.copies"),
     "Copy from pinned memory (pin_memory=True) and beside the computation (non_blocking=True, streams); keep on the GPU "
@@ -129,7 +129,7 @@ def transfer_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     return _graded(job, rule, share, "idle meanwhile", {}, *_rates(job, "idle.copies", _COPIED), bins=bins)
 
 
-@rule(
+@register_rule(
     "warning", "{share} of the GPU time is spent waiting for the CPU",
     (*_loss("idle.host"), Threshold("cores", 0.9, "all cores are busy: so much of the node's CPUs")),
     "Move the work to the GPU, or spread it over more cores (more worker processes, threads; --cpus-per-task).",
@@ -238,7 +238,7 @@ def _waits_by_node(job: JobEvidence) -> tuple[tuple[str, float], tuple[str, floa
     return (low, least), (high, most)
 
 
-@rule(
+@register_rule(
     "warning", "{share} of the GPU time is lost waiting for {who}",
     _loss("idle.imbalance", "communication.waiting"),
     "See what these GPUs have more of: work, a slower clock, a slower node, output that only one rank writes; gssr analyze "
@@ -251,7 +251,7 @@ def straggler(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     return found[1] if found else None
 
 
-@rule(
+@register_rule(
     "warning", "{share} of the GPU time is lost waiting for {who}",
     _loss("idle.imbalance", "communication.waiting"),
     "Leave the node out (#SBATCH --exclude) and tell the operators: every other GPU of a synchronous job waits for it.",
@@ -263,7 +263,7 @@ def slow_node(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     return found[1] if found else None
 
 
-@rule(
+@register_rule(
     "warning", "{share} of the GPU time is lost because the load is uneven; {least} does the most",
     (*_loss("idle.imbalance", "communication.waiting"), _JITTER),
     _EVEN.replace("{file}", "FILE"),
@@ -280,7 +280,7 @@ def imbalance(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     return found[1]._replace(words=title)
 
 
-@rule(
+@register_rule(
     "warning", "{share} of the GPU time is lost waiting for other GPUs; who is late changes",
     (
         *_loss("idle.imbalance", "communication.waiting"),
@@ -295,7 +295,7 @@ def rotating_stragglers(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     return None if found is None or _is_jitter(job, rule, found[0]) else found[1]
 
 
-@rule(
+@register_rule(
     "warning", "The GPUs take turns: {share} of their time they wait while others work",
     _loss("idle.imbalance", "communication.waiting"),
     "Let the stages overlap (asynchronous generation and training, more micro-batches in flight, another split of layers), "
@@ -308,7 +308,7 @@ def taking_turns(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     return found[1] if found else None
 
 
-@rule(
+@register_rule(
     "warning", "{share} of the GPU time is communication that nothing hides",
     (
         *_loss("communication.transferring"),
@@ -342,7 +342,7 @@ def communication_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     return _graded(job, rule, share, "in communication kernels", {}, *more, bins=bins, advice=advice)
 
 
-@rule(
+@register_rule(
     "warning", "{share} of the GPU time is idle in the gaps between kernels",
     _loss("idle.between_kernels"),
     f"The host launches too slowly for short kernels, or waits for their results: larger batches, CUDA graphs, fewer "
@@ -358,7 +358,7 @@ def launch_gaps(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     return _graded(job, rule, share, "idle in samples that hold kernels too: gaps shorter than a sample", {}, bins=bins)
 
 
-@rule(
+@register_rule(
     "warning", "The GPUs are little used: {share} of their time nothing runs, between short pieces of work",
     (
         Threshold("warning", 0.5, "idle between kernels: at least this share of the GPU time"),
@@ -383,7 +383,7 @@ _REGULAR = 0.15
 """Distances between pauses that differ by less than this share are a rhythm."""
 
 
-@rule(
+@register_rule(
     "warning", "{share} of the GPU time is lost, no cause found{form}",
     _loss("idle.unexplained"),
     f"See in the program's log what it did then (output, evaluation, compilation), and {_TRACE}",
@@ -396,7 +396,7 @@ def unexplained(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     return None if is_told else _unexplained(job, rule, "")
 
 
-@rule(
+@register_rule(
     "warning", "The GPUs pause {times}, {longest} at most: {share} of the GPU time is lost, no cause found",
     _PAUSED,
     f"See in the program's log what it did then (output, evaluation, compilation), and {_TRACE}",
@@ -413,7 +413,7 @@ def pauses(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     return own and own._replace(words={**own.words, "times": times, "longest": words.duration(max(lengths))})
 
 
-@rule(
+@register_rule(
     "warning", "Every {period} the GPUs pause for {length}: {share} of the GPU time is lost, no cause found",
     _PAUSED,
     "See what the program does at this rhythm (checkpoint, validation, data loading): do it less often, or in the "
@@ -469,7 +469,7 @@ _FEW_SMS = (
 )
 
 
-@rule(
+@register_rule(
     "warning", "{share} of the GPU time goes to kernels that use few SMs",
     _FEW_SMS,
     "Give each kernel more to do: larger batches or blocks, fused kernels, CUDA graphs; or share the GPU (MPS).",
@@ -485,7 +485,7 @@ def small_kernels(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     return _graded(job, rule, share, "in them", {}, *more, bins=job.breakdown.share_over_time("working.few_sms"))
 
 
-@rule(
+@register_rule(
     "warning", "{share} of the GPU time is lost to few warps: occupancy {occupancy}, SM activity {sm}",
     _FEW_SMS,
     "Start more threads per kernel (a larger grid, larger batches), or let kernels run side by side (streams, MPS); Nsight "

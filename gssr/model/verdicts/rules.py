@@ -25,7 +25,7 @@ from gssr.model.account.activity import IDLE_ACTIVITY, UNUSED_SHARE
 from gssr.model.results import SEVERITIES
 from gssr.model.verdicts import clocks, errors, limits, losses, spans
 from gssr.model.verdicts.table import JOBSTATS, TRACES, Rule, RuleTable, Threshold, rules_of
-from gssr.similar import did_you_mean, similar
+from gssr.spelling import did_you_mean, similar
 
 COMMON = Rule(
     "common", "info", "",

@@ -9,12 +9,12 @@ from gssr.model.account.late_gpus import working_spans
 from gssr.model.evidence.evidence import over_gpus
 from gssr.model.verdicts import words
 from gssr.model.verdicts.job import JobEvidence, finite, group, holds, kendall, positions, stretches
-from gssr.model.verdicts.table import CSCS, LEAD, Rule, RuleMatch, Threshold, finding, rule, told
+from gssr.model.verdicts.table import CSCS, LEAD, Rule, RuleMatch, Threshold, finding, register_rule, told
 
 _GOING_ON = ("running", "lost")
 
 
-@rule(
+@register_rule(
     "warning", "{some} began to work {late} after the others",
     (
         Threshold("share", 0.05, "a GPU begins later than the first quarter of them by at least this share of the time"),
@@ -29,7 +29,7 @@ def late_start(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     return _not_together(job, rule, begin, _quartile(begin, 0.25), "late")
 
 
-@rule(
+@register_rule(
     "warning", "{some} stopped working {early} before the others",
     (
         Threshold("share", 0.05, "a GPU stops earlier than the last quarter of them by at least this share of the time"),
@@ -90,7 +90,7 @@ def _longest_pauses(job: JobEvidence) -> Floats:
     return longest
 
 
-@rule(
+@register_rule(
     "critical", "{some} {were} {ever} used",
     (
         Threshold("seconds", 20.0, "in a job of at least this many seconds"),
@@ -132,7 +132,7 @@ def gpus_unused(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     return RuleMatch(title, tuple(evidence), rule.severity, job.evidence.window, unused, advice=advice, lost=share)
 
 
-@rule(
+@register_rule(
     "info", "The first {idle} ({share} of the time) went by before the GPUs worked",
     (
         Threshold("share", 0.05, "at least this share of the time passes before the GPUs work", CSCS),
@@ -147,7 +147,7 @@ def start_up(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     return _outside(job, rule, job.evidence.start, job.span[0], "startup")
 
 
-@rule(
+@register_rule(
     "info", "The GPUs did {what} in the last {idle} ({share} of the time)",
     (
         Threshold("share", 0.05, "the GPUs do nothing in at least this share of the time, at its end"),
@@ -188,7 +188,7 @@ _WHERE_RANKS_ARE = (
 )
 
 
-@rule(
+@register_rule(
     "critical", "Nothing has been computed for the last {idle}{who}",
     (
         Threshold("seconds", 120.0, "no GPU works for at least this many seconds to the end of a job that still runs, ..."),
@@ -243,7 +243,7 @@ def _row_means(values: Floats) -> Floats:
     return values.mean(axis=1) if values.shape[1] else np.full(len(values), np.nan)
 
 
-@rule(
+@register_rule(
     "warning", "The job grows slower: {first} of the GPU time works at its beginning, {last} at its end",
     (
         Threshold("drop", 0.1, "the share that works falls by at least this from the first quarter to the last"),

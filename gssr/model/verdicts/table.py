@@ -124,7 +124,7 @@ REGISTERED: dict[str, tuple[Rule, Condition]] = {}
 """Every rule with its condition, by its code."""
 
 
-def rule(
+def register_rule(
     severity: Severity,
     title: str,
     thresholds: tuple[Threshold, ...],
@@ -156,7 +156,7 @@ def decide(
     """Verdicts on what the conditions look at, ``job``: the worst first and otherwise in the order of the rules; and the
     rules that abstained. ``missing``: what a rule needs and is not there. A rule whose findings another one that is told
     ``explains`` (cause, what it found, rule, what that found) is left out. ``gpu_hours``: those of which shares are lost.
-    ``said``: says a text in the words of the GPUs' makers (gssr.makers)."""
+    ``said``: says a text in the words of the GPUs' makers (gssr.gpu_vendors)."""
     judged: dict[str, tuple[Rule, RuleMatch]] = {}
     abstentions = []
     for rule in table.rules:

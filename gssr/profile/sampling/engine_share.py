@@ -18,7 +18,7 @@ from time import monotonic, sleep
 from typing import NamedTuple
 
 from gssr.backends import open_at_engine
-from gssr.backends.aside import Opening
+from gssr.backends.backend_opening import BackendOpening
 from gssr.backends.base import AtEngine, Backend, BackendChange, BackendError, Device, News, Row
 from gssr.profile.sampling.backend_offer import BackendOffer, read_offer, write_offer
 from gssr.profile.sampling.claims import Claims
@@ -75,7 +75,7 @@ class EngineShare:
         self._settled: frozenset[str] = frozenset()
         self._position = {name: position for position, name in enumerate(self._own)}
         self._n_taken = len(devices)
-        self._opening: Opening | None = None
+        self._opening: BackendOpening | None = None
         self._asked_at = self._retry_at = -math.inf
         self._opening_gpus: dict[str, UsedGpu] = {}
         self._successor: Backend | None = None
@@ -195,9 +195,9 @@ class EngineShare:
         self._opening_gpus = self._used
         chosen = {name: gpu.device for name, gpu in self._used.items()}
         how = (self._spec, chosen, self._interval)
-        self._opening, self._asked_at = Opening("dcgm", lambda: open_at_engine(*how)), monotonic()
+        self._opening, self._asked_at = BackendOpening("dcgm", lambda: open_at_engine(*how)), monotonic()
 
-    def _finish_opening(self, opening: Opening) -> None:
+    def _finish_opening(self, opening: BackendOpening) -> None:
         try:
             opened = opening.opened()
         except BackendError as error:

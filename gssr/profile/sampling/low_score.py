@@ -1,4 +1,4 @@
-"""``--trace-when low``: asks the workload for a trace when it saturates its GPUs badly for a while (gssr.on_demand).
+"""``--trace-when low``: asks the workload for a trace when it saturates its GPUs badly for a while (gssr.trace_requests).
 
 Each sampler does so by the GPUs that it samples. Where several ask at the same time they write the same, and who comes later
 sees that another has asked. One asks only once a loop of steps has begun, so not for what is loaded before, and never so
@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from gssr.metrics import PLACES, SCORE_INPUTS
-from gssr.on_demand import TraceRequest, read_request, write_request
 from gssr.score import score_of_means
 from gssr.store.format.rollup import Row
+from gssr.trace_requests import TraceRequest, read_request, write_request
 
 MOST = 3
 """Traces that are asked for in a run."""

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, NoReturn
 from gssr.profile.output import whole_of
 from gssr.profile.sampling.clock import RecordingClock, against_files
 from gssr.profile.sampling.marks import Ear, Hearing, MarkReceiver
-from gssr.profile.sampling.one_voice import say_from_sampler
 from gssr.profile.sampling.plan import SEPARATOR, Plan
+from gssr.profile.sampling.say_once import say_from_sampler
 from gssr.profile.sampling.share import Share
 from gssr.profile.sampling.summary import whole_run
 from gssr.store.disk import sizes, traces_beside

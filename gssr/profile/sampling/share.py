@@ -12,14 +12,14 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from gssr.backends import open_backend, select_gpus
-from gssr.backends.aside import Opening
+from gssr.backends.backend_opening import BackendOpening
 from gssr.backends.base import AtEngine, Backend, BackendError, News, ProcessSnapshot, Row
 from gssr.launch import RUNTIMES
 from gssr.metrics import BY_NAME, NAMES, SCORE_INPUTS
 from gssr.profile.sampling.backend_offer import BackendOffer, read_offer, write_offer
 from gssr.profile.sampling.claims import Claims
-from gssr.profile.sampling.one_voice import say_from_sampler
 from gssr.profile.sampling.plan import Plan
+from gssr.profile.sampling.say_once import say_from_sampler
 from gssr.store.format.schema import NO_GPU
 from gssr.store.liveness import process_start
 from gssr.store.write.writer import COMMIT_SECONDS, Writer
@@ -62,7 +62,7 @@ class Share:
         self._engine: EngineShare | None = None
         self._without_engine = False
         self._backend: Backend | None = None
-        self._opening: Opening | None = None
+        self._opening: BackendOpening | None = None
         self._asked = 0.0  # monotonic, s: when that began
         self._mine: set[str] = set()  # UUIDs
         self._place: dict[int, int] = {}  # of a GPU in the backend → in what was found, for those that are ours
@@ -271,7 +271,7 @@ class Share:
         if self._opening is None:
             among_ranks = self._claims is not None and not self._without_engine
             how = (plan.backend, self._node, plan.visible_gpus, plan.sampling_seconds, among_ranks)
-            self._opening, self._asked = Opening(plan.backend, lambda: open_backend(*how)), monotonic()
+            self._opening, self._asked = BackendOpening(plan.backend, lambda: open_backend(*how)), monotonic()
         try:
             opened = self._opening.opened()
             if opened is None:

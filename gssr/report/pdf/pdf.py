@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO
 
-from gssr.makers import in_its_words
+from gssr.gpu_vendors import in_its_words
 from gssr.model.results import Analysis
 from gssr.render.cells import clean, fit
 from gssr.render.scale import count

@@ -12,10 +12,10 @@ from gssr.report.content import along_time, compared_by, nodes_drawn, uneven_tex
 from gssr.report.page import imbalance_text, time_axis
 from gssr.report.pdf.sheet import BODY, DIM, MARGIN, SMALL, TALL, WIDE, Sheet
 from gssr.report.phases import letters, places
-from gssr.report.png.breakdown import draw_bar, draw_legend, draw_shares_over_time, legend_lines
 from gssr.report.png.figure import time_labels
-from gssr.report.png.over_time import COLOURS, gpu_map
 from gssr.report.png.png import CAVEAT, band, histogram_of_means, means_in_order, roofline
+from gssr.report.png.png_breakdown import draw_bar, draw_legend, draw_shares_over_time, legend_lines
+from gssr.report.png.png_over_time import COLOURS, gpu_map
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

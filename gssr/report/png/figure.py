@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from gssr.arrays import Floats
-from gssr.makers import maker_of, speaking_of
+from gssr.gpu_vendors import maker_of, speaking_of
 from gssr.metrics import Metric, best_measured
 from gssr.model.results import Analysis, GpuSummary
 from gssr.render.cells import fit

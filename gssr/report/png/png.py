@@ -32,7 +32,7 @@ from gssr.report.png.figure import (
     time_labels,
     value_axis,
 )
-from gssr.report.png.over_time import COLOURS, gpu_map
+from gssr.report.png.png_over_time import COLOURS, gpu_map
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from typing import NamedTuple
 
-from gssr.on_demand import REQUEST
 from gssr.store.disk import COMPANIONS, PLANTED, beside, is_planted, remove_unused, traces_beside
 from gssr.store.format.rows import Merged, Run
 from gssr.store.format.schema import ENDED_SUFFIX
@@ -32,6 +31,7 @@ from gssr.store.write.create import (
     seal_again,
 )
 from gssr.store.write.starts import started_in
+from gssr.trace_requests import REQUEST
 
 OPERATIONS = 1_000_000
 """SQLite shows that the merge is at work after so many of its operations: some tenths of a second."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from gssr.arrays import Ints
 from gssr.store.pages.file import HIGHEST, LOWEST, NotPlainError, PageFile, in_parts, leaves
-from gssr.store.pages.rows import LeafRows, plain_table
+from gssr.store.pages.leaf_rows import LeafRows, plain_table
 
 _AT_ONCE = 512
 """Pages that are decoded together: some megabytes, which stay in a core's cache."""
@@ -15,8 +15,8 @@ def integers(
     file: PageFile, connection: sqlite3.Connection, table: str, names: Sequence[str]
 ) -> Iterator[tuple[int, list[Ints]]]:
     """These columns, int64[n] each, in parts in the order of rowids, each with its last rowid; NULL is
-    gssr.store.pages.rows.NULL. ``connection`` reads the same file. Raises NotPlainError, also after some parts, which are
-    right; sqlite3.DatabaseError."""
+    gssr.store.pages.leaf_rows.NULL. ``connection`` reads the same file. Raises NotPlainError, also after some parts,
+    which are right; sqlite3.DatabaseError."""
     root, columns, key, least = plain_table(connection, table)
     place = {name: columns.index(name) for name in names}
     order = sorted(names, key=place.__getitem__)

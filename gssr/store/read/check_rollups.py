@@ -14,7 +14,7 @@ from gssr.arrays import Flags, Floats, Ints
 from gssr.store.format.layout import Layout, part_of
 from gssr.store.format.schema import LEVELS
 from gssr.store.format.vectors import where
-from gssr.store.pages.samples import SampleQuery
+from gssr.store.pages.sample_pages import SampleQuery
 from gssr.store.read.recording_file import Part, Rows
 from gssr.store.read.samples import in_threads
 from gssr.store.read.window_edges import ALL_TIME, Window, codes_of, positions_of, starts_of

@@ -14,7 +14,7 @@ from gssr.guarded_sqlite import in_one_line
 from gssr.store.disk import fingerprint, identity_of
 from gssr.store.pages.file import NotPlainError, PageFile
 from gssr.store.pages.integers import integers
-from gssr.store.pages.rows import NULL
+from gssr.store.pages.leaf_rows import NULL
 from gssr.store.read.open import Readable, RecordingError, connect, missing_end
 
 _AT_ONCE = 16_384
@@ -117,9 +117,9 @@ class Database:
             self.damage.append(f"{self.path}: {table} is damaged ({why}): only {n:,} rows could be read")
 
     def integers(self, table: str, names: Sequence[str], texts: Sequence[str] = ()) -> Iterator[list[Ints]]:
-        """Columns of a table, int64[n] each, in parts in the order of rowids: NULL (gssr.store.pages.rows) where there is no
-        whole number, or no such column; of ``texts`` the places that strings have in ``self.texts``. There are no more than
-        ``most_rows``."""
+        """Columns of a table, int64[n] each, in parts in the order of rowids: NULL (gssr.store.pages.leaf_rows) where
+        there is no whole number, or no such column; of ``texts`` the places that strings have in ``self.texts``. There
+        are no more than ``most_rows``."""
         there = self.columns.get(table, ())
         if not there:
             return

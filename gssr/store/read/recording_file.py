@@ -16,7 +16,7 @@ import numpy as np
 from gssr.arrays import Flags, Floats, Ints
 from gssr.store.format.limits import LATEST, LEAST_BYTES
 from gssr.store.format.schema import LEVELS, SKETCH_SECONDS
-from gssr.store.pages.samples import SampleQuery
+from gssr.store.pages.sample_pages import SampleQuery
 from gssr.store.read.gpu_spans import GpuSpan, spans_of, times_of
 from gssr.store.read.guarded_file import GuardedFile
 from gssr.store.read.host_use import HostUseRows

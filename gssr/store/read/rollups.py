@@ -28,7 +28,7 @@ from gssr.store.format.vectors import (
     where,
 )
 from gssr.store.pages.file import NotPlainError
-from gssr.store.pages.rollups import PageRollups, RollupColumns
+from gssr.store.pages.rollup_pages import PageRollups, RollupColumns
 from gssr.store.read.guarded_file import IMPOSSIBLE, GuardedFile
 
 _NAMED = 1_000

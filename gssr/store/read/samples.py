@@ -16,7 +16,7 @@ from gssr.metrics import BY_NAME
 from gssr.store.format.limits import LATEST, LEAST_BYTES, MOST_KEYS
 from gssr.store.format.vectors import GREATEST, derive, sound_samples
 from gssr.store.pages.file import LOWEST, Leaves, NotPlainError, in_parts
-from gssr.store.pages.samples import PageTable, SampleQuery
+from gssr.store.pages.sample_pages import PageTable, SampleQuery
 from gssr.store.read.guarded_file import IMPOSSIBLE, GuardedFile
 
 Columns = tuple[Ints, Floats, dict[str, Floats]]

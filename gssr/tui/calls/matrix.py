@@ -7,7 +7,7 @@ import numpy as np
 from textual.binding import BindingType
 
 from gssr.arrays import Floats
-from gssr.model.cached import once
+from gssr.model.frame_cache import once
 from gssr.model.live.frame import Frame
 from gssr.model.traces.messages import Exchange, Matrix, matrix_of
 from gssr.render.cells import clip, flow

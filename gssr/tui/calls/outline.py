@@ -8,7 +8,7 @@ import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.metrics import OF_COUNTER
-from gssr.model.cached import once
+from gssr.model.frame_cache import once
 from gssr.model.traces.call_tree import TIME, VISITS, CallTree, callees, hot_path, spread
 from gssr.model.verdicts.words import took
 from gssr.render.scale import NONE, fixed, prefixed

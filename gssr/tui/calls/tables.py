@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gssr.model.cached import once
+from gssr.model.frame_cache import once
 from gssr.model.traces.as_metrics import LevelName
-from gssr.model.traces.results import TraceAnalysis
 from gssr.model.traces.tables import TABLES
+from gssr.model.traces.trace_results import TraceAnalysis
 from gssr.model.verdicts.words import took
 from gssr.render.clock import exact
 from gssr.render.roles import Role

@@ -10,7 +10,7 @@ from gssr.model.compare.contrast import told
 from gssr.model.compare.traces import Calls, NameChange, calls, names
 from gssr.model.live.frame import Frame
 from gssr.model.statistics.balance import imbalance
-from gssr.model.traces.results import TraceAnalysis
+from gssr.model.traces.trace_results import TraceAnalysis
 from gssr.render.cells import clean
 from gssr.render.clock import duration, exact
 from gssr.render.function_names import distinct_names

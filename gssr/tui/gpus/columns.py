@@ -7,7 +7,7 @@ import numpy as np
 
 from gssr.arrays import Floats
 from gssr.model.breakdown.categories import CATEGORIES
-from gssr.model.cached import once
+from gssr.model.frame_cache import once
 from gssr.model.live.frame import Frame
 from gssr.render.cells import clean
 from gssr.render.scale import NONE, fixed, metric_of, unit_of
@@ -47,7 +47,7 @@ def _columns(result: Frame) -> list[GpuColumn]:
         )
     ]  # fmt: skip
 
-    def number(key: str, title: str, values: Callable[[Frame], Floats], name: str, help: str) -> GpuColumn:
+    def number(key: str, title: str, values: Callable[[Frame], Floats], name: str, about: str) -> GpuColumn:
         unit = unit_of(metric_of(name))
         decimals = 0 if unit.name in ("W", "MHz", "GiB", "°C") else 1 if unit.name == "%" else unit.decimals
 
@@ -56,7 +56,7 @@ def _columns(result: Frame) -> list[GpuColumn]:
             return NONE if value != value else fixed(value * unit.factor, decimals)
 
         width = max(len(title) + 1 + len(unit.name), 5)
-        return GpuColumn(key, title, unit.name, width, values, text, full_scale(result, name), help)
+        return GpuColumn(key, title, unit.name, width, values, text, full_scale(result, name), about)
 
     found.append(number(NOW, "now" if result.is_live else "last", lambda frame: frame.latest, shown.name,
                         f"{shown.label} now"))  # fmt: skip

@@ -73,9 +73,9 @@ class NodeTable(HistoryTable):
         longest = max((len(clean(name)) for name in self.result.nodes[:64]), default=4)
         names = min(max(longest, 4), max(self.size.width // 4, 8)) + 1
         x, found = MARK, []
-        for name, title, size, help in _COLUMNS:
+        for name, title, size, about in _COLUMNS:
             end = x + (size or names)
-            found.append(Heading(name, title, x, end, help, name in _WORDS))
+            found.append(Heading(name, title, x, end, about, name in _WORDS))
             x = end + 2 * (name == "mean")
         return found
 

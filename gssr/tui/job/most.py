@@ -10,7 +10,7 @@ from gssr.tui.shared.panel import RowsPanel
 from gssr.tui.view import View
 
 if TYPE_CHECKING:
-    from gssr.model.traces.results import TraceAnalysis
+    from gssr.model.traces.trace_results import TraceAnalysis
 
 _KINDS = {"kernels": "kernels", "operators": "operators", "os": "calls", "ranges": "ranges"}
 """The tables that are asked for it, the first of them that has lines, and what these are."""

@@ -2,7 +2,7 @@
 
 import math
 
-from gssr.model.cached import once
+from gssr.model.frame_cache import once
 from gssr.model.live.frame import Frame
 from gssr.render import clock
 from gssr.render.cells import clean

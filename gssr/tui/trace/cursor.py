@@ -8,7 +8,7 @@ import numpy as np
 from gssr.arrays import Ints
 from gssr.gpu_name import place as called
 from gssr.metrics import OF_NAME, OF_OWN
-from gssr.model.cached import once
+from gssr.model.frame_cache import once
 from gssr.model.live.frame import Frame, TracePart
 from gssr.model.traces.as_metrics import LevelName
 from gssr.model.traces.nesting import lanes

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from timelines import CPU, Events, gpu
 
-from gssr.model.traces.analyze import analyze_ranks, analyze_timeline, analyze_timelines, combined
+from gssr.model.traces.analyze_trace import analyze_ranks, analyze_timeline, analyze_timelines, combined
 from gssr.model.traces.lengths import statistics
-from gssr.model.traces.results import TraceAnalysis
 from gssr.model.traces.tables import NSYS, TABLES, as_nsys, launch_numbers, rows_of
-from gssr.model.traces.window import TraceSelection
+from gssr.model.traces.trace_results import TraceAnalysis
+from gssr.model.traces.trace_selection import TraceSelection
 from gssr.report.page import PageOptions
 from gssr.report.trace import pieces, trace_page
 from gssr.traces.timeline import Counter, Kind, Timeline

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from timelines import CPU, Events
 
-from gssr.model.traces.analyze import analyze_timeline, analyze_timelines
+from gssr.model.traces.analyze_trace import analyze_timeline, analyze_timelines
 from gssr.model.traces.call_tree import TIME, VISITS, CallTree, functions, hot_path, spread, together, tree_of
 from gssr.model.traces.part import part_of
 from gssr.traces.timeline import Kind, Timeline, Track

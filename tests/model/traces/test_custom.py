@@ -10,11 +10,11 @@ from timelines import CPU, Events, gpu
 from gssr.metrics import metric_named
 from gssr.model import custom_metrics as customs
 from gssr.model.custom_metrics import custom, fitting
-from gssr.model.traces.analyze import analyze_timeline
+from gssr.model.traces.analyze_trace import analyze_timeline
 from gssr.model.traces.as_metrics import levels_of
 from gssr.model.traces.only import NOTHING, Limit, Only
 from gssr.model.traces.part import only
-from gssr.model.traces.window import limit
+from gssr.model.traces.trace_selection import limit
 from gssr.traces.timeline import Collectives, Kind, Messages, Timeline
 
 

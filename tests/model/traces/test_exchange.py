@@ -9,7 +9,7 @@ import pytest
 from exchanging import exchanging
 from timelines import CPU, Events
 
-from gssr.model.traces.analyze import analyze_timeline, combined
+from gssr.model.traces.analyze_trace import analyze_timeline, combined
 from gssr.model.traces.messages import call_at, exchange_of, matrix_of, other_end
 from gssr.model.traces.part import part_of
 from gssr.model.traces.tables import rows_of

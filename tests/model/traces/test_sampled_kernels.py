@@ -17,7 +17,7 @@ from timelines import Events, gpu
 from gssr.model.account.activity import IDLE_ACTIVITY
 from gssr.model.account.book import account_for
 from gssr.model.breakdown.result import Breakdown
-from gssr.model.traces.analyze import analyze_timeline
+from gssr.model.traces.analyze_trace import analyze_timeline
 from gssr.model.traces.segments import Segments, union, without
 from gssr.traces.timeline import Kind
 from tests.model.evidences import evidence

@@ -10,7 +10,7 @@ from timelines import Events, gpu
 
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.breakdown.result import Breakdown
-from gssr.model.traces.analyze import analyze_timeline, combined
+from gssr.model.traces.analyze_trace import analyze_timeline, combined
 from gssr.report.page import PageOptions
 from gssr.report.trace import pieces, trace_page
 from gssr.traces.timeline import Kind, Timeline

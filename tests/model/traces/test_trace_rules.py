@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from timelines import CPU, Events, gpu
 
-from gssr.model.traces.analyze import analyze_timeline, combined
-from gssr.model.traces.results import TraceAnalysis
-from gssr.model.traces.rules import IN_TORCH, TABLE, judge_trace
+from gssr.model.traces.analyze_trace import analyze_timeline, combined
+from gssr.model.traces.trace_results import TraceAnalysis
+from gssr.model.traces.trace_rules import IN_TORCH, TABLE, judge_trace
 from gssr.model.verdicts.table import REGISTERED
 from gssr.traces.timeline import Clock, Kind, Measured, Profile, Timeline
 

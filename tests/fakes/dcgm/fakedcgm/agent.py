@@ -87,9 +87,9 @@ def dcgmGetGpuInstanceHierarchy(dcgm_handle: c_void_p) -> Any:
     return answer
 
 
-def dcgmGroupCreate(dcgm_handle: c_void_p, type: int, groupName: str) -> c_void_p:
+def dcgmGroupCreate(dcgm_handle: c_void_p, kind: int, groupName: str) -> c_void_p:
     group = c_void_p()
-    _call("dcgmGroupCreate", dcgm_handle, type, groupName, byref(group))
+    _call("dcgmGroupCreate", dcgm_handle, kind, groupName, byref(group))
     return group
 
 

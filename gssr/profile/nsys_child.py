@@ -1,7 +1,7 @@
 """Beneath nsys: supervises the command for ``gssr profile --trace nsys`` (gssr.profile.nsys), which started nsys.
 
-Run as a file, because what lies in the user's folder or environment must not be imported in its place: ``beneath.py SOCKET
-COMMAND ARG...``. Where nobody answers, the command was given up, or runs elsewhere by now: then nothing is run.
+Run as a file, because what lies in the user's folder or environment must not be imported in its place: ``nsys_child.py
+SOCKET COMMAND ARG...``. Where nobody answers, the command was given up, or runs elsewhere by now: then nothing is run.
 """
 
 import os

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from gssr.arrays import Ints
 from gssr.model.traces.part import TracePiece
-from gssr.model.traces.results import Step
 from gssr.model.traces.segments import NONE, Segments, union
+from gssr.model.traces.trace_results import Step
 from gssr.traces.timeline import Kind
 
 _PROFILER = re.compile(r"^ProfilerStep\W*\d+$")

@@ -5,7 +5,7 @@ import numpy as np
 from gssr.model.results import Analysis
 from gssr.render.clock import duration
 from gssr.render.scale import percent
-from gssr.report import in_words
+from gssr.report import chart_texts
 from gssr.report.breakdown import breakdown_remarks
 from gssr.report.breakdown_drawing import BreakdownDrawing, breakdown_drawing
 from gssr.report.content import ContentTable
@@ -55,7 +55,7 @@ def _bar(drawing: BreakdownDrawing) -> Markup:
             text = tag("text", percent(each.share), x="50%", y="50%", dy="0.35em", text_anchor="middle")
             inside.append(tag("g", text, fill=each.text_colour))
         parts.append(tag("svg", *inside, x=share(each.start), width=share(each.share), aria_hidden="true"))
-    bar = tag("svg", *parts, class_="bar", role="img", aria_label=in_words.breakdown_shares(drawing))
+    bar = tag("svg", *parts, class_="bar", role="img", aria_label=chart_texts.breakdown_shares(drawing))
     return tag("figure", bar, class_="chart")
 
 
@@ -83,7 +83,7 @@ def _shares_over_time(analysis: Analysis, drawing: BreakdownDrawing) -> Markup:
         tag(
             "div",
             level_labels("100 %", "50 %", "0"),
-            svg(in_words.breakdown_over_time(drawing), *parts, grid([mark.at for mark in marks])),
+            svg(chart_texts.breakdown_over_time(drawing), *parts, grid([mark.at for mark in marks])),
             axis_labels(marks),
             class_="plot",
         ),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from gssr.model.traces.results import TraceAnalysis
+from gssr.model.traces.trace_results import TraceAnalysis
 from gssr.report.png.figure import BLANK, BLUE, FAINT, ORANGE, NothingToDrawError, picture
 from gssr.report.trace import PARTS, describe, over_time
 

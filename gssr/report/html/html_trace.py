@@ -2,9 +2,9 @@
 
 import re
 
-from gssr.model.traces.results import TraceAnalysis
+from gssr.model.traces.trace_results import TraceAnalysis
 from gssr.render.roles import Row
-from gssr.report.html.document import page_of
+from gssr.report.html.html_document import page_of
 from gssr.report.html.markup import Markup, fragment, tag
 from gssr.report.trace import describe, sections
 

@@ -11,7 +11,7 @@ from gssr.arrays import Ints
 from gssr.model.traces.gpu_names import gpus_of, spellings
 from gssr.model.traces.only import Limit
 from gssr.model.traces.part import TracePiece, part_of
-from gssr.model.traces.steps import steps_of
+from gssr.model.traces.trace_steps import steps_of
 from gssr.traces.timeline import Timeline, Track
 
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from gssr.backends.aside import Aside
+from gssr.backends.backend_thread import ThreadedBackend
 from gssr.backends.base import BackendChange, BackendError, Device, OpenedBackend
 from gssr.backends.nvml import open_nvml
 from tests.waiting import until
@@ -44,7 +44,7 @@ def times(rows):
 
 def test_it_samples_on_its_own_ticks_however_seldom_it_is_collected_from():
     inner = Ticking()
-    backend = Aside("it", lambda: OpenedBackend(inner), 0.02)
+    backend = ThreadedBackend("it", lambda: OpenedBackend(inner), 0.02)
     assert backend.sample(1000.0) == []  # it begins, and is not waited for
     until(lambda: inner.asked >= 26)
     rows = list(backend.sample(1000.5))
@@ -59,7 +59,7 @@ def test_it_samples_on_its_own_ticks_however_seldom_it_is_collected_from():
 
 def test_a_run_shorter_than_an_interval_has_its_first_sample_and_what_was_said():
     inner = Ticking()
-    backend = Aside("it", lambda: OpenedBackend(inner), 60.0)
+    backend = ThreadedBackend("it", lambda: OpenedBackend(inner), 60.0)
     backend.sample(0.0)
     began = time.monotonic()
     rows = backend.close()
@@ -73,14 +73,14 @@ def jump(monkeypatch):
     """``jump(s)`` sets the clock that the samples are taken by so far ahead of the real one."""
     ahead = [0.0]
     real = time.clock_gettime
-    monkeypatch.setattr("gssr.backends.aside.clock_gettime", lambda clock: real(clock) + ahead[0])
+    monkeypatch.setattr("gssr.backends.backend_thread.clock_gettime", lambda clock: real(clock) + ahead[0])
     return lambda seconds: ahead.__setitem__(0, seconds)
 
 
 @pytest.mark.parametrize(("seconds", "samples"), [(130.0, 2), (20.0, 1)])
 def test_the_end_is_sampled_when_a_sample_is_nearly_due(jump, seconds, samples):
     inner = Ticking()
-    backend = Aside("it", lambda: OpenedBackend(inner), 200.0)
+    backend = ThreadedBackend("it", lambda: OpenedBackend(inner), 200.0)
     backend.sample(0.0)
     until(lambda: inner.asked == 1)
     time.sleep(0.05)
@@ -91,13 +91,13 @@ def test_the_end_is_sampled_when_a_sample_is_nearly_due(jump, seconds, samples):
 
 def test_one_that_was_never_sampled_is_closed():
     inner = Ticking()
-    assert Aside("it", lambda: OpenedBackend(inner), 0.01).close() == [(0, "last")]
+    assert ThreadedBackend("it", lambda: OpenedBackend(inner), 0.01).close() == [(0, "last")]
     assert (inner.asked, inner.closed) == (0, 1)
 
 
 def test_ticks_that_pass_while_a_sample_is_taken_are_left_out_and_no_gap():
     inner = Ticking(takes=0.1)
-    backend = Aside("it", lambda: OpenedBackend(inner), 0.03)
+    backend = ThreadedBackend("it", lambda: OpenedBackend(inner), 0.03)
     backend.sample(0.0)
     until(lambda: inner.asked >= 8)
     steps = [after - before for before, after in pairwise(times(backend.sample(0.65)))]
@@ -109,7 +109,7 @@ def test_ticks_that_pass_while_a_sample_is_taken_are_left_out_and_no_gap():
 
 def test_being_held_up_between_two_samples_is_a_gap(jump):
     inner = Ticking()
-    backend = Aside("it", lambda: OpenedBackend(inner), 0.05)
+    backend = ThreadedBackend("it", lambda: OpenedBackend(inner), 0.05)
     backend.sample(0.0)
     until(lambda: inner.asked >= 2)
     gaps = []
@@ -126,7 +126,7 @@ def test_being_held_up_between_two_samples_is_a_gap(jump):
 def test_a_fault_reaches_who_collects_after_what_was_sampled_before():
     inner = Ticking()
     inner.fails_at = 4
-    backend = Aside("it", lambda: OpenedBackend(inner), 0.01)
+    backend = ThreadedBackend("it", lambda: OpenedBackend(inner), 0.01)
     backend.sample(0.0)
     until(lambda: backend._error is not None)
     with pytest.raises(BackendError, match="it broke"):
@@ -139,7 +139,7 @@ def test_its_errors_when_opened_are_the_backends():
         raise BackendError("no")
 
     with pytest.raises(BackendError, match="no"):
-        Aside("it", refuse, 0.1)
+        ThreadedBackend("it", refuse, 0.1)
 
 
 class TestADriverThatHangs:
@@ -154,8 +154,8 @@ class TestADriverThatHangs:
     @pytest.fixture
     def backend(self, command, monkeypatch):
         assert not command.exists()  # so that the driver answers
-        monkeypatch.setattr("gssr.backends.aside.PATIENCE", 0.5)
-        backend = Aside("the driver", lambda: open_nvml(None), 0.05)
+        monkeypatch.setattr("gssr.backends.backend_thread.ANSWER_SECONDS", 0.5)
+        backend = ThreadedBackend("the driver", lambda: open_nvml(None), 0.05)
         rows = list(backend.sample(time.time()))
         until(lambda: rows.extend(backend.sample(time.time())) or len(rows) >= 8)
         backend.changes()
@@ -187,7 +187,7 @@ class TestADriverThatHangs:
     def test_for_good_is_left_alone(self, command, backend, monkeypatch):
         command.write_text("hang")
         self.changed(backend)
-        monkeypatch.setattr("gssr.backends.aside.PATIENCE", 60.0)
+        monkeypatch.setattr("gssr.backends.backend_thread.ANSWER_SECONDS", 60.0)
         began = time.monotonic()
         backend.close()
         assert time.monotonic() - began < 30
@@ -211,9 +211,9 @@ class TestADriverThatHangs:
 
     @pytest.mark.usefixtures("fake_driver")
     def test_when_opened_is_an_error(self, command, monkeypatch):
-        monkeypatch.setattr("gssr.backends.aside.OPEN_PATIENCE", 0.3)
+        monkeypatch.setattr("gssr.backends.backend_thread.OPEN_SECONDS", 0.3)
         command.write_text("hang")
         with pytest.raises(BackendError, match=r"has not answered for 0.3 s"):
-            Aside("the driver", lambda: open_nvml(None), 0.05)
+            ThreadedBackend("the driver", lambda: open_nvml(None), 0.05)
         command.unlink()
         time.sleep(0.1)

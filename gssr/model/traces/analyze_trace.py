@@ -34,7 +34,8 @@ from gssr.model.traces.lengths import (
 from gssr.model.traces.messages import all_collectives, both, collectives_of, exchange_of
 from gssr.model.traces.part import TracePiece, are, part_of
 from gssr.model.traces.point_to_point import point_to_point
-from gssr.model.traces.results import (
+from gssr.model.traces.segments import common, in_parts, stretches, subsets, union
+from gssr.model.traces.trace_results import (
     BINS,
     CAUSES,
     CallTotals,
@@ -47,11 +48,10 @@ from gssr.model.traces.results import (
     TraceAnalysis,
     TraceCourse,
 )
-from gssr.model.traces.rules import TABLE, judge_trace
-from gssr.model.traces.segments import common, in_parts, stretches, subsets, union
-from gssr.model.traces.steps import steps, steps_of
+from gssr.model.traces.trace_rules import TABLE, judge_trace
+from gssr.model.traces.trace_selection import WHOLE, TraceSelection, tracks_of, window_of
+from gssr.model.traces.trace_steps import steps, steps_of
 from gssr.model.traces.waits import CoveredTimes, beside, call_totals
-from gssr.model.traces.window import WHOLE, TraceSelection, tracks_of, window_of
 from gssr.model.verdicts.table import RuleTable
 from gssr.traces.join import booted_apart
 from gssr.traces.timeline import BUSY, OPERATIONS, Category, Clock, Counter, Kind, Timeline, Track

@@ -9,7 +9,7 @@ import numpy as np
 from gssr.arrays import Floats, Ints
 from gssr.store.format.columns import own_name
 from gssr.store.pages.file import Leaves, NotPlainError, PageFile, leaves
-from gssr.store.pages.rows import LeafRows, plain_table
+from gssr.store.pages.leaf_rows import LeafRows, plain_table
 
 _EXACT = float(1 << 53)
 """Below this every whole number is a float64."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import BinaryIO
 
-from gssr.model.traces.results import TraceAnalysis
+from gssr.model.traces.trace_results import TraceAnalysis
 from gssr.render.cells import cell_width, fit
 from gssr.render.roles import Role, Row
 from gssr.report.pdf.pictures import panel_of
 from gssr.report.pdf.sheet import MARGIN, WIDE, Font, Sheet, write_pdf
 from gssr.report.png.figure import BLUE, FAINT, INK, ORANGE
-from gssr.report.png.trace import draw_over_time
+from gssr.report.png.png_trace import draw_over_time
 from gssr.report.trace import describe, sections
 
 _WIDTH = 109

@@ -10,8 +10,9 @@ from gssr.model.results import Analysis
 from gssr.model.statistics.balance import histogram
 from gssr.render.cells import clean
 from gssr.render.scale import fixed, metric_of, number, scale_text, unit_of
-from gssr.report import in_words
+from gssr.report import chart_texts
 from gssr.report.content import alike_table, compared_by, node_table, uneven_texts
+from gssr.report.html.html_over_time import map_of_gpus
 from gssr.report.html.markup import (
     TALL,
     WIDE,
@@ -28,7 +29,6 @@ from gssr.report.html.markup import (
     svg,
     tag,
 )
-from gssr.report.html.over_time import map_of_gpus
 from gssr.report.load_balancing import listed, outliers_of, outliers_text
 from gssr.report.page import full_scale, imbalance_text
 
@@ -108,7 +108,7 @@ def _sorted(analysis: Analysis, metric: Metric) -> Markup:
             "div",
             level_labels(scale_text(metric, full), scale_text(metric, full / 2), "0"),
             svg(
-                in_words.in_order(analysis, metric, order, means), grid([]),
+                chart_texts.in_order(analysis, metric, order, means), grid([]),
                 *_bars(edges, heights, apart),
                 tag("path", class_="median", d=f"M0 {y}H{WIDE:g}"),
             ),
@@ -153,7 +153,7 @@ def _histogram(analysis: Analysis, metric: Metric) -> Markup:
             "div",
             level_labels("GPUs", "", "0"),
             svg(
-                in_words.histogram_of_means(analysis, metric), grid([]),
+                chart_texts.histogram_of_means(analysis, metric), grid([]),
                 tag("path", class_="bars", d=area(edges, np.zeros(2 * n), heights)),
                 tag("path", class_="bars apart", d=area(edges, np.zeros(2 * n), apart)) if outliers else "",
             ),

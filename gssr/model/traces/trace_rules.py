@@ -14,11 +14,11 @@ from functools import partial
 import numpy as np
 
 from gssr.arrays import Floats
-from gssr.makers import AMD, NVIDIA, say
+from gssr.gpu_vendors import AMD, NVIDIA, say
 from gssr.model.results import Finding, Severity
 from gssr.model.traces import call_tree
 from gssr.model.traces.idle import LAUNCH
-from gssr.model.traces.results import BINS, TraceAnalysis
+from gssr.model.traces.trace_results import BINS, TraceAnalysis
 from gssr.model.traces.waits import SHORT
 from gssr.model.verdicts.table import (
     NSYS,
@@ -31,7 +31,7 @@ from gssr.model.verdicts.table import (
     Threshold,
     Unknown,
     decide,
-    rule,
+    register_rule,
     rules_of,
     same_gpus,
     told,
@@ -107,7 +107,7 @@ def _of_time(trace: TraceAnalysis, ns: int, rule: Rule, what: str) -> Finding:
 
 
 def _idle(trace: TraceAnalysis, name: str) -> int:
-    """How long GPUs were idle while this went on (gssr.model.traces.results.Waits)."""
+    """How long GPUs were idle while this went on (gssr.model.traces.trace_results.Waits)."""
     return sum(getattr(gpu.waits, name) or 0 for gpu in trace.gpus)
 
 
@@ -124,7 +124,7 @@ def _shares(what: str, warning: float, critical: float, source: str = OURS) -> t
     )
 
 
-@rule(
+@register_rule(
     "warning", "The GPUs wait for data: idle for {lost} while the next batch is loaded",
     _shares("idle while data is loaded", 0.02, 0.2),
     "Load ahead in other processes, into pinned memory; decode and augment once, beforehand; keep the data on fast, local "
@@ -160,7 +160,7 @@ def _longest_gap(trace: TraceAnalysis) -> tuple[Finding, ...]:
     return (told("gap", gap.length_ns / 1e9, f"{at}{f', in {doing}' if doing else ''}"),)
 
 
-@rule(
+@register_rule(
     "warning", "{who} keeps the others waiting: it communicates for {own}, the median rank for {others}",
     (
         Threshold("warning", 0.05, "this much less of its time than the median rank spends in communication, as a ratio"),
@@ -194,7 +194,7 @@ def straggling_rank(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     return RuleMatch(words, evidence, rule.graded(late), _span(trace), (least,))
 
 
-@rule(
+@register_rule(
     "warning", "Between steps the GPUs are idle for {lost}",
     _shares("idle between two steps", 0.02, 0.2),
     "See what runs between the steps (logging, checkpoints, results that are fetched, validation): do it less often, later, "
@@ -206,7 +206,7 @@ def empty_between_steps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     return _while_idle(trace, rule, "between_steps", "idle between steps", "were the next step's work there")
 
 
-@rule(
+@register_rule(
     "warning", "The program waits for the GPUs {count} times, once for every {each} launches, and they for it",
     (
         Threshold("per_launch", 0.05, "at least this many waiting calls for each launch"),
@@ -237,7 +237,7 @@ def sync_storm(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     return RuleMatch({"count": f"{n:,}", "each": f"{each:.3g}"}, evidence, severity, _span(trace))
 
 
-@rule(
+@register_rule(
     "info", "Threads wait for the GPUs in {count} calls for {time}",
     _shares("in calls that wait", 0.1, 1.01, NSYS),
     "A thread in such a call launches nothing: wait for an event of the one stream that matters, or later. At the end of a "
@@ -256,7 +256,7 @@ def blocking_calls(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     return RuleMatch({"count": f"{calls.n:,}", "time": took(calls.total_ns)}, evidence, rule.severity, _span(trace))
 
 
-@rule(
+@register_rule(
     "warning", "{count} asynchronous copies from or to pageable memory take {time}",
     _shares("in such copies", 0.005, 0.1, NSYS),
     "Pageable memory is copied twice, and the call waits: pin it (cudaMallocHost, cudaHostRegister).",
@@ -267,7 +267,7 @@ def pageable_copies(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     return _copies(trace, rule, "pageable", None)
 
 
-@rule(
+@register_rule(
     "warning", "{count} copies make their thread wait; they take {time}",
     _shares("in such copies", 0.005, 0.1, NSYS),
     "Take cudaMemcpyAsync on a stream of its own with pinned memory.",
@@ -278,7 +278,7 @@ def sync_copies(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     return _copies(trace, rule, "sync_copy", "sync_copy")
 
 
-@rule(
+@register_rule(
     "info", "{count} sets of memory make their thread wait; they take {time}",
     _shares("in such sets", 0.001, 0.1, NSYS),
     "Take cudaMemsetAsync.",
@@ -303,7 +303,7 @@ def _copies(trace: TraceAnalysis, rule: Rule, name: str, waits: str | None) -> R
     return RuleMatch({"count": f"{found.n:,}", "time": took(found.total_ns)}, evidence, severity, _span(trace))
 
 
-@rule(
+@register_rule(
     "warning", "{share} of the kernels are short and launched one by one; the GPUs wait {lost} of the time for the next",
     (
         Threshold("short", 0.5, f"at least this share of the kernels takes less than {took(SHORT)}, as a ratio"),
@@ -336,7 +336,7 @@ _CAPTURED = (
 )
 
 
-@rule(
+@register_rule(
     "warning", "Communication is not hidden: for {lost} of the time the GPUs do nothing else",
     _shares("in communication of all ranks, and no computation meanwhile", 0.1, 0.3),
     "Overlap it: communicate on a stream of its own while the next part is computed; send less, or less often (compression, "
@@ -358,7 +358,7 @@ def exposed_communication(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     return RuleMatch({"lost": percent(_share(trace, lost))}, evidence, severity, _span(trace))
 
 
-@rule(
+@register_rule(
     "warning", "The GPUs wait for one another: for {lost} of the time they only send to or receive from a neighbour",
     _shares("in sends and receives, and neither computation nor communication of all ranks meanwhile", 0.1, 0.3),
     "Such a kernel spins until the other side is there: these are mostly a pipeline's bubbles. Take more micro-batches for "
@@ -381,7 +381,7 @@ def pipeline_bubbles(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     return RuleMatch({"lost": percent(_share(trace, lost))}, tuple(evidence), severity, _span(trace))
 
 
-@rule(
+@register_rule(
     "warning", "The GPUs work one after another: {at_once} of {all} at a time, while any works",
     _shares("by which the time would be shorter if they worked at once", 0.1, 0.3),
     "Let them work at the same time: give each a part of every batch, or send micro-batches through the stages as through "
@@ -409,7 +409,7 @@ def gpus_in_turn(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     return RuleMatch({"at_once": f"{at_once:.2g}", "all": f"{len(trace.gpus):,}"}, evidence, severity, _span(trace))
 
 
-@rule(
+@register_rule(
     "warning", "The GPUs are idle for {time} in {count} gaps of at least {least}",
     (Threshold("seconds", 0.5, "a gap is at least this many seconds long", NSYS),),
     "See what the program did meanwhile (start-up, checkpoint, validation, loading): the page's list of gaps names it.",
@@ -433,7 +433,7 @@ def gpu_gaps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     return RuleMatch({"time": took(lost), "count": f"{len(gaps):,}", "least": took(least)}, evidence, "warning", span)
 
 
-@rule(
+@register_rule(
     "info", "In {parts} of {all} parts of the time the GPUs are busy less than {least}",
     (Threshold("busy", 0.5, "a GPU is busy for less than this share of a thirtieth of the time", NSYS),),
     "gssr tui FILE shows when; the causes of idle time are listed under When not?.",
@@ -455,7 +455,7 @@ def low_utilization(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     return RuleMatch(words, evidence, rule.severity, _span(trace))
 
 
-@rule(
+@register_rule(
     "warning", "The ranks have unequal work: {who} computes for {most}, the mean rank for {mean}; the others wait for it",
     (
         Threshold("warning", 0.2, "1 - mean/max of the time outside communication, over the ranks", POP),
@@ -495,7 +495,7 @@ def _communication(trace: TraceAnalysis) -> tuple[call_tree.CallTree, Floats, Fl
     return tree, exclusive[communicates & ~sets_up].sum(axis=0), exclusive[~communicates].sum(axis=0)
 
 
-@rule(
+@register_rule(
     "warning", "{share} of the time goes into communication",
     (
         Threshold("warning", 0.2, "in communication, as a share of the time of all ranks", POP),
@@ -525,7 +525,7 @@ def communication_share(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     return RuleMatch({"share": percent(share)}, evidence, rule.graded(share), _span(trace))
 
 
-@rule(
+@register_rule(
     "warning", "OpenMP's threads wait or cost {share} of the time: barriers, locks, the runtime",
     (
         Threshold("warning", 0.1, "in OpenMP, and in no block of the program, as a share of the time of all threads"),

@@ -16,7 +16,7 @@ from gssr.model.results import Analysis, Series, over_space
 from gssr.render.cells import clean
 from gssr.render.clock import duration, event_time, told
 from gssr.render.scale import count, fixed, metric_of, percent, scale_text, unit_of
-from gssr.report import in_words
+from gssr.report import chart_texts
 from gssr.report.content import along_time, compared_by, mean_text, nodes_drawn
 from gssr.report.html.markup import (
     TALL,
@@ -120,7 +120,7 @@ def _chart(analysis: Analysis, series: Series, class_: str) -> Markup:
             "div",
             level_labels(scale_text(metric, full), scale_text(metric, full / 2), "0"),
             svg(
-                in_words.course(analysis, series, count(members, "node" if name in OF_NODES else "GPU")),
+                chart_texts.course(analysis, series, count(members, "node" if name in OF_NODES else "GPU")),
                 grid([mark.at for mark in marks]), *paths, *_marks(analysis),
             ),
             axis_labels(marks),
@@ -158,7 +158,7 @@ def _phases(analysis: Analysis) -> Markup:
         )
     if not pieces:
         return Markup()
-    strip = tag("svg", *pieces, class_="strip", role="img", aria_label=in_words.phases(analysis))
+    strip = tag("svg", *pieces, class_="strip", role="img", aria_label=chart_texts.phases(analysis))
     return tag("div", level_labels("phases"), strip, class_="plot phases")
 
 
@@ -182,7 +182,7 @@ def map_of_gpus(analysis: Analysis) -> Markup:
             "div",
             _row_labels(analysis, found, metric),
             tag("div", tag("img", src=f"data:image/png;base64,{picture}", alt=""),
-                class_="cells", role="img", aria_label=clean(in_words.map_of_gpus(analysis, metric))),
+                class_="cells", role="img", aria_label=clean(chart_texts.map_of_gpus(analysis, metric))),
             axis_labels(marks),
             class_="plot",
         ),

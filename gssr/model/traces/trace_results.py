@@ -229,7 +229,7 @@ class TraceAnalysis:
     "tree" where it has calls and no kernels; ``tree``: the calls. ``calls``:
     totals of those calls that rules look at. ``whole``: no window was asked for. ``idle``: count and ns by cause.
     ``lengths``: tables of lengths by their names; ``kernels_by_rank``: that of the kernels of each GPU. ``metrics``: those
-    of one's own. ``places``: what each GPU is called. Empty is what was not asked for (gssr.model.traces.analyze)."""
+    of one's own. ``places``: what each GPU is called. Empty is what was not asked for (gssr.model.traces.analyze_trace)."""
 
     sources: tuple[TraceSource, ...]
     clock: Clock

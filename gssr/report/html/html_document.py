@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Sequence
 from importlib import resources
 
-from gssr.makers import in_its_words
+from gssr.gpu_vendors import in_its_words
 from gssr.model.results import Analysis, Verdict
 from gssr.render.scale import count
 from gssr.render.verdicts import limits_of, texts_of
@@ -21,11 +21,11 @@ from gssr.report.content import (
     title,
     where,
 )
-from gssr.report.html.balance import balance_part, meter, rank_data
-from gssr.report.html.breakdown import breakdown_part
+from gssr.report.html.html_balance import balance_part, meter, rank_data
+from gssr.report.html.html_breakdown import breakdown_part
+from gssr.report.html.html_over_time import chart_data, charts, charts_of_nodes, map_data
+from gssr.report.html.html_roofline import roofline_part
 from gssr.report.html.markup import Markup, data, drawn_table, fragment, scrolling, sentence, tag
-from gssr.report.html.over_time import chart_data, charts, charts_of_nodes, map_data
-from gssr.report.html.roofline import roofline_part
 from gssr.report.page import events, happened, time_axis
 from gssr.report.summary import host_texts
 from gssr.report.traced import traced_table, traced_texts

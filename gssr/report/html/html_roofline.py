@@ -5,6 +5,7 @@ from gssr.peaks import Peaks
 from gssr.render.roofline import FLOPS, INTENSITY, decade, engineering
 from gssr.render.roofline import share as place_on
 from gssr.render.scale import percent
+from gssr.report.chart_texts import roofline
 from gssr.report.content import ContentTable
 from gssr.report.html.markup import (
     TALL,
@@ -19,7 +20,6 @@ from gssr.report.html.markup import (
     svg,
     tag,
 )
-from gssr.report.in_words import roofline
 from gssr.report.phases import CAVEAT, WHOLE, bound_text, drawn_roofs, places
 
 _EVERY = 2
