@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 import pytest
-from gssr.report.document import to_json
+from gssr.report.json_document import to_json
 
 from gssr.metrics import BY_NAME
 from gssr.model.analyze import analyze
