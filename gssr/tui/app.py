@@ -11,6 +11,7 @@ import signal
 import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
@@ -41,6 +42,7 @@ from gssr.render.verdicts import naming
 from gssr.store.output_file import access_of
 from gssr.store.read.open import log_of
 from gssr.tui.ascii_filter import AsciiFilter
+from gssr.tui.judge import asked_of
 from gssr.tui.keys import key
 from gssr.tui.moves import MOVES, go_to, measured, of_metric, played
 from gssr.tui.order import only_of, parse_filter
@@ -75,6 +77,9 @@ LEAVING_SECONDS = 0.8
 """For so long leaving waits at most until the terminal has said that it has drawn everything: within a second it is left."""
 
 
+FIRST_PICTURE_SECONDS = 0.5
+"""Nothing is drawn for so long after the start, unless all that the first picture shows is known: of pictures that replace
+each other at once a slow line would carry all, and each costs as much as the last."""
 UNTIL_GARBAGE_SECONDS = 1.0
 """After the start; by then the first picture is drawn."""
 
@@ -188,6 +193,7 @@ class LiveScreen(KeysInOrder):
         self._played = time.monotonic()
         self._log_file = LogFile(log_of(watches[0].path))
         self._printed: bytes | None = None
+        self._before_first_picture = ExitStack()
         self._producer = Producer(self._watches, 1.0 / hz, self._deliver)
 
     def get_driver_class(self) -> type[Driver]:
@@ -268,6 +274,8 @@ class LiveScreen(KeysInOrder):
         """Begin to read; notice when the terminal is gone."""
         self.set_class(self.glyphs.levels.isascii(), "-ascii")
         self._offer_screens()
+        self._before_first_picture.enter_context(self.batch_update())
+        self.set_timer(FIRST_PICTURE_SECONDS, self._before_first_picture.close)
         self._send_query()
         self._producer.start()
         if self._first_notice:
@@ -321,6 +329,8 @@ class LiveScreen(KeysInOrder):
         self._offer_screens()
         self.after_new_results()
         self.show()
+        if result.judgement is not None or asked_of(result) is None:
+            self._before_first_picture.close()
 
     def _is_drawn(self) -> bool:
         """Tell whether the widgets are there that results are drawn on: they are gone while the app leaves."""

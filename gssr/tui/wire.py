@@ -289,11 +289,11 @@ class Wire:
         with self._lock:
             if not self._answers:
                 self._answers, self._repeats = True, column == _REPEATED
-            if self._asked:
+            elif self._asked:
                 passed = max(time.monotonic() - self._since, 1e-3)
                 room = self._asked * _SECONDS / passed
                 self._room = int(min(max(room, _LEAST if passed > _SECONDS else self._room), _MOST))
-                self._asked = 0
+            self._asked = 0
             self._send()
 
     def _silent(self) -> None:
@@ -329,6 +329,8 @@ class Wire:
                 move = f"\x1b[{y + 1};{first + 1}H"
                 if at[0] == y and first >= at[1]:
                     move = f"\x1b[{first - at[1]}C" if first > at[1] else ""
+                elif first == 0 and at[0] == y - 1 >= 0:
+                    move = "\r\n"
                 at = y, end
                 out += [move, text]
                 n += len(move) + len(text.encode())
