@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from textual import events
@@ -69,30 +70,26 @@ class _Style(NamedTuple):
 _PLAIN = _Style("", "", "")
 _OFF = {"1": "22", "2": "22", "3": "23", "4": "24", "7": "27", "9": "29"}
 """What takes back each mark alone."""
+_CODE = re.compile(
+    r"(?P<ink>38;5;\d+|38;2;\d+;\d+;\d+|3[0-7]|9[0-7])(?=;|$)"
+    r"|(?P<paper>48;5;\d+|48;2;\d+;\d+;\d+|4[0-7]|10[0-7])(?=;|$)|(?P<mark>\d+)"
+)
 _SHOWN_ON_BLANKS = re.compile(r"(?:^|;)(?:4|7|9|21|5[1-5])(?=;|$)")
 
 
 @lru_cache(maxsize=4096)
 def _style(codes: str) -> _Style:
     """The style that these parameters of SGR give, after a reset."""
-    ink, paper = "", ""
-    marks: list[str] = []
-    parts = codes.split(";")
-    while parts:
-        part = parts.pop(0)
-        if part in ("38", "48"):
-            n = 4 if parts[:1] == ["2"] else 2
-            colour = ";".join([part, *parts[:n]])
-            del parts[:n]
-            ink, paper = (colour, paper) if part == "38" else (ink, colour)
-        elif re.fullmatch("3[0-7]|9[0-7]", part):
-            ink = part
-        elif re.fullmatch("4[0-7]|10[0-7]", part):
-            paper = part
-        elif part in ("", "0"):
+    ink, paper, marks = "", "", list[str]()
+    for code in _CODE.finditer(codes):
+        if code.lastgroup == "ink":
+            ink = code[0]
+        elif code.lastgroup == "paper":
+            paper = code[0]
+        elif code[0] == "0":
             ink, paper, marks = "", "", []
-        elif part not in ("39", "49"):
-            marks.append(part)
+        elif code[0] not in ("39", "49"):
+            marks.append(code[0])
     return _Style(ink, paper, ";".join(marks))
 
 
@@ -154,15 +151,9 @@ class _Line:
             x for x in range(n)
             if x >= known or self.chars[x] != sent.chars[x] or self.styles[x] != sent.styles[x]
         ]  # fmt: skip
-        first = end = -1
-        for x in differs:
-            if first < 0 or x > end + _KEPT:
-                if first >= 0:
-                    yield self._whole(first, end)
-                first = x
-            end = x + 1
-        if first >= 0:
-            yield self._whole(first, end)
+        far = [at for at in range(1, len(differs)) if differs[at] > differs[at - 1] + 1 + _KEPT]
+        for first, end in pairwise([0, *far, len(differs)] if differs else ()):
+            yield self._whole(differs[first], differs[end - 1] + 1)
 
     def rolled(self, sent: "_Line") -> tuple[int, int] | None:
         """[first, end) of the cells that hold what ``sent`` has one cell further right: where time has rolled on by a
@@ -171,8 +162,8 @@ class _Line:
         n = min(len(chars), len(before) - 1)
         if n < _LEAST_GAIN or (chars == before and styles == looks) or "" in chars or "" in before:
             return None
-        stays = [one == other for one, other in zip(chars, before, strict=False)]
-        stays = [same and one == other for same, one, other in zip(stays, styles, looks, strict=False)]
+        pairs = zip(chars, before, styles, looks, strict=False)
+        stays = [char == then and style == look for char, then, style, look in pairs]
         best, found, sum_, begun = 0, None, 0, 0
         for x in range(n):
             sum_ += (chars[x] == before[x + 1] and styles[x] == looks[x + 1]) - stays[x]
@@ -228,10 +219,7 @@ class Wire:
                     codes = found[1]
                     style = _PLAIN if codes in ("", "0") else _style(codes)
                 elif kind == 4:
-                    line = self._wanted.get(y)
-                    if line is None:
-                        line = self._wanted[y] = _Line()
-                    x = line.put(x, found[4], style)
+                    x = self._wanted.setdefault(y, _Line()).put(x, found[4], style)
                     self._dirty.add(y)
                     drawn = True
                 elif kind == 3:
