@@ -132,14 +132,12 @@ def _stand_ins() -> list[Advice]:
 
 def _host() -> Advice:
     from gssr.backends.host import HostSampler
-    from gssr.store.format.schema import TABLES
 
     sampler = HostSampler()
     sampler.sample(time.time())
     time.sleep(0.1)  # rates need two looks, and processor time is counted in hundredths of a second
     values = sampler.sample(time.time())
-    names = [column.name for column in TABLES["host_samples"]][3:]
-    missing = [name for name, value in zip(names, values, strict=True) if value is None]
+    missing = [name for name, value in values._asdict().items() if value is None]
     fabric = not any(name.startswith("fabric_") for name in missing)
     missing = [name for name in missing if not name.startswith("fabric_")]  # which most machines don't have
     if missing:

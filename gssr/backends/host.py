@@ -65,7 +65,30 @@ def _read(path: str, most: int, start: int) -> bytes:
 
 Counters = dict[str, tuple[float, float]]
 """Per disk or network interface, two byte counters."""
-HostValues = tuple[float | None, ...]
+
+
+class HostValues(NamedTuple):
+    """What a node does, named as the columns of ``host_samples``; None where it is unknown."""
+
+    cpu_utilization: float | None
+    load1: float | None
+    memory_used: float | None
+    memory_total: float | None
+    read_bytes: float | None
+    write_bytes: float | None
+    net_rx_bytes: float | None
+    net_tx_bytes: float | None
+    fabric_rx_bytes: float | None
+    fabric_tx_bytes: float | None
+
+
+class WorkloadValues(NamedTuple):
+    """What a workload's processes use, named as the columns of ``workload_samples``; ``cpu`` None is unknown."""
+
+    cpu: float | None
+    rss: int
+    n_processes: int
+
 
 _SECTOR = 512  # bytes, whatever a disk's own are
 _WORD = 4
@@ -98,19 +121,26 @@ class HostSampler:
         self._fabric: Counters | None = None
 
     def sample(self, now: float) -> HostValues:
-        """The columns of ``host_samples`` from ``cpu_utilization`` on. ``now`` in unix s; rates (CPU, disks, network,
+        """Look at the node. ``now`` in unix s; rates (CPU, disks, network,
         fabric) are over the time since the call before, None in the first."""
         seconds = None if self._time is None else now - self._time
         cpu, disks, network = _reading(_cpu_ticks), _reading(_disk_bytes), _reading(_network_bytes)
         fabric = _reading(lambda: _fabric_bytes(self._sysfs, int(now) // 60))
-        memory = _reading(_memory_bytes) or (None, None)
-        values = (
-            _busy_share(self._cpu, cpu),
-            _reading(_load),
-            *memory,
-            *_rates(self._disks, disks, seconds),
-            *_rates(self._network, network, seconds),
-            *_fabric_rates(self._fabric, fabric, seconds),
+        memory_used, memory_total = _reading(_memory_bytes) or (None, None)
+        read, written = _rates(self._disks, disks, seconds)
+        received, sent = _rates(self._network, network, seconds)
+        fabric_received, fabric_sent = _fabric_rates(self._fabric, fabric, seconds)
+        values = HostValues(
+            cpu_utilization=_busy_share(self._cpu, cpu),
+            load1=_reading(_load),
+            memory_used=memory_used,
+            memory_total=memory_total,
+            read_bytes=read,
+            write_bytes=written,
+            net_rx_bytes=received,
+            net_tx_bytes=sent,
+            fabric_rx_bytes=fabric_received,
+            fabric_tx_bytes=fabric_sent,
         )
         self._time, self._cpu, self._disks, self._network, self._fabric = now, cpu, disks, network, fabric
         return values
@@ -310,10 +340,9 @@ class WorkloadSampler:
         if stat is not None:
             self._members[pid] = (stat.start, stat.cpu)
 
-    def sample(self, now: float) -> tuple[float | None, int, int] | None:
-        """(cores kept busy since the call before, resident bytes, number of processes); None when none is left.
-
-        ``now`` in unix s. Cores are None in the first call."""
+    def sample(self, now: float) -> WorkloadValues | None:
+        """Look at the processes; None when none is left. ``now`` in unix s. ``cpu`` is the cores that they kept busy since
+        the call before, None in the first."""
         newest = _newest_process()
         if time.monotonic() >= (self._next_search if newest != self._newest else self._last_chance):
             began = time.thread_time()
@@ -337,7 +366,7 @@ class WorkloadSampler:
         if not n:
             return None
         cores = used / self._ticks_per_second / seconds if seconds > 0 else None
-        return cores, pages * self._page, n
+        return WorkloadValues(cpu=cores, rss=pages * self._page, n_processes=n)
 
     def holds(self, pid: int, start: int) -> bool:
         """Whether the process that was started then is one of the workload's, as far as was seen."""

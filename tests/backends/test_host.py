@@ -11,18 +11,22 @@ import pytest
 from busy import BUSY, wait_for_cpu
 
 from gssr.backends import host
-from gssr.backends.host import HostSampler, contents_again, lines_of
-from gssr.store.format.schema import TABLES
-
-COLUMNS = [column.name for column in TABLES["host_samples"]][3:]
+from gssr.backends.host import HostSampler, HostValues, WorkloadValues, contents_again, lines_of
+from gssr.store.format.host_rollups import HOST, WORKLOAD
 
 
-def test_host_values_stand_in_the_columns_order() -> None:
+def test_host_values_are_named_as_the_columns() -> None:
+    assert set(HostValues._fields) == set(HOST.values) and set(WorkloadValues._fields) == set(WORKLOAD.values)
+    given = dict.fromkeys(reversed(HOST.values[1:]), 2.0)
+    assert HOST.in_order(given) == [None, *[2.0] * len(given)]
+
+
+def test_rates_are_known_from_the_second_look_on() -> None:
     sampler = HostSampler()
-    first = dict(zip(COLUMNS, sampler.sample(100.0), strict=True))
+    first = sampler.sample(100.0)._asdict()
     time.sleep(0.2)
-    second = dict(zip(COLUMNS, sampler.sample(100.2), strict=True))
-    rates = {"cpu_utilization", *(name for name in COLUMNS if name.endswith("_bytes"))}
+    second = sampler.sample(100.2)._asdict()
+    rates = {"cpu_utilization", *(name for name in first if name.endswith("_bytes"))}
     assert {name for name, value in first.items() if value is None} == rates
     assert 0 <= second["cpu_utilization"] <= 1
     assert 0 < second["memory_used"] < second["memory_total"] == psutil.virtual_memory().total
@@ -84,8 +88,8 @@ def test_host_never_raises_and_unreadable_is_missing(monkeypatch, text: bytes | 
     monkeypatch.setattr(host, "lines_of", lines)
     monkeypatch.setattr(os, "getloadavg", refuse)
     sampler = HostSampler()
-    assert sampler.sample(1.0) == (None,) * len(COLUMNS)
-    assert sampler.sample(2.0) == (None,) * len(COLUMNS)
+    assert sampler.sample(1.0) == (None,) * len(HOST.values)
+    assert sampler.sample(2.0) == (None,) * len(HOST.values)
 
 
 def given(monkeypatch, **files: bytes) -> None:

@@ -71,7 +71,14 @@ def test_nothing_is_started_or_written(tmp_path):
     done = profile(tmp_path, "--dry-run", "--backend", "synthetic:train:8", "--gpus", "0,3", "--", "touch", "trace")
     assert (done.returncode, done.stderr) == (0, "")
     assert os.listdir(tmp_path) == []
-    for word in ("touch trace", "2 (Synthetic H100): 0, 3", "25 of 27", "500 ms", "raw", "10s", "none", "% of a core"):
+    for word in (
+        "touch trace",
+        "2 (Synthetic H100): 0, 3",
+        f"{len(MEASURES)} of {len(NAMES)}",
+        "500 ms",
+        *KEEPS,
+        "% of a core",
+    ):
         assert word in done.stdout
     slurm = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "16"}
     said = []

@@ -25,7 +25,6 @@ from gssr.store.format.rows import Event, Run
 START = 1_700_000_000.0
 DRAWN = ("sm_active", "tensor_active", "dram_active", "power_usage", "memory_used")
 """Metrics with series; a metric without samples has one of NaN."""
-NAMES = tuple(metric.name for metric in METRICS + DERIVED if metric.name != "clock_event_reasons")
 SCALES = {
     "sm_active": 1.0, "sm_occupancy": 0.45, "gr_engine_active": 1.05, "gpu_utilization": 1.2, "tensor_active": 0.45,
     "dram_active": 0.6, "fp16_active": 0.05, "fp32_active": 0.1, "fp64_active": 0.0, "flop_active": 0.6,
@@ -33,6 +32,12 @@ SCALES = {
     "nvlink_rx_bytes": 9e10, "pcie_rx_bytes": 2.5e9, "pcie_tx_bytes": 4e8, "energy": 4e6,
 }  # fmt: skip
 """What each measured metric is where SM activity is 1."""
+UNMEASURED = (
+    "memory_copy_utilization", "tensor_hmma_active", "tensor_imma_active", "tensor_dfma_active", "integer_active",
+    "c2c_tx_bytes", "c2c_rx_bytes", "memory_temperature",
+)  # fmt: skip
+"""Metrics that these recordings have a column for, and no value."""
+NAMES = tuple(metric.name for metric in METRICS + DERIVED if metric.name in (*SCALES, *UNMEASURED))
 CONSTANT = {"memory_used": 0.9, "temperature": 0.8, "sm_clock": 0.95, "power_usage": 0.8}
 
 

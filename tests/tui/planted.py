@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Floats
-from gssr.backends.synthetic import MEASURES, device
+from gssr.backends.synthetic import device
 from gssr.backends.synthetic.bulk import START, spread_over_ranks
 from gssr.store.write.bulk import BulkWriter
 
@@ -65,7 +65,7 @@ class Job:
             "memory_used": np.full(load.shape, 61 * _GIB),
             "clock_event_reasons": np.where(self.load < 0.01, 1.0, 0.0),
         }
-        self.values = {name: values[name] for name in MEASURES}
+        self.values = values
 
 
 def _healthy(job: Job) -> None:
@@ -203,7 +203,7 @@ def write(path: str, plant: Plant, seed: int = 1) -> None:
             for rank, node in enumerate(nodes)
             for index in range(PER_NODE)
         ],
-        MEASURES,
+        list(job.values),
         1.0,
     )
     writer.event(START, "start", "the workload was started as process 4242")

@@ -21,7 +21,7 @@ from gssr.backends.synthetic import BACK, LENGTH, LOST, MEASURES, device, known_
 from gssr.backends.synthetic.gpu import SyntheticJob, Traits, traits, values
 from gssr.backends.synthetic.scenarios import Ops, Scenario
 from gssr.metrics import BY_NAME
-from gssr.store.format.host_rollups import HOST, WORKLOAD
+from gssr.store.format.host_rollups import HOST, WORKLOAD, UseTable
 from gssr.store.format.schema import LEVELS
 from gssr.store.read.open import RecordingError
 from gssr.store.write.bulk import BulkWriter
@@ -96,15 +96,16 @@ def hosts(times: Floats, n_nodes: int, seed: int) -> tuple[Floats, Floats]:
     [n, n_nodes, columns]."""
     random = np.random.default_rng((seed, int(times[0])))
 
-    def noisy(usual: dict[str, float]) -> Floats:
+    def noisy(table: UseTable, usual: dict[str, float]) -> Floats:
         columns = []
-        for name, value in usual.items():
+        for name in table.values:
+            value = usual.get(name, np.nan)
             spread = 0.0 if name in _STEADY else _SPREAD
             column = value * np.clip(random.normal(1.0, spread, (len(times), n_nodes)), 0.0, 2.0)
             columns.append(np.rint(column) if name in _WHOLE else column)
         return np.stack(columns, axis=2)
 
-    return noisy(_USUAL), noisy(_OF_RANK)
+    return noisy(HOST, _USUAL), noisy(WORKLOAD, _OF_RANK)
 
 
 START = 1_700_000_400.0

@@ -22,6 +22,7 @@ from gssr.profile.sampling.say_once import say_from_sampler
 from gssr.profile.sampling.share import Share
 from gssr.profile.sampling.summary import whole_run
 from gssr.store.disk import sizes, traces_beside
+from gssr.store.format.host_rollups import HOST, WORKLOAD
 from gssr.store.format.schema import GAP_INTERVALS
 from gssr.store.liveness import boot_id, process_start
 from gssr.store.read.open import RecordingError
@@ -249,7 +250,7 @@ class _Sampler:
 
             self._host = HostSampler()
         if self._host is not None:
-            self._writer.add_host(now, self._host.sample(now))
+            self._writer.add_host(now, HOST.in_order(self._host.sample(now)._asdict()))
         self._sample_workload(now)
         moved = self._clock.step()
         if moved:
@@ -258,8 +259,8 @@ class _Sampler:
     def _sample_workload(self, now: float) -> None:
         values = self._workload_sampler.sample(now) if self._workload_sampler is not None else None
         if values is not None:
-            self._resident = values[1]
-            self._writer.add_workload(now, values)
+            self._resident = values.rss
+            self._writer.add_workload(now, WORKLOAD.in_order(values._asdict()))
 
     def _say_for_all(self, text: str) -> None:
         say_from_sampler(self._plan, lambda line: _say(self._outbox, line), text)

@@ -8,7 +8,7 @@ What columns of the host's and the workload's samples add up to.
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gssr.store.format.columns import columns_of
@@ -25,6 +25,10 @@ class UseTable(NamedTuple):
     values: tuple[str, ...]
     each: str
     together: str
+
+    def in_order(self, values: Mapping[str, float | None]) -> list[float | None]:
+        """Put values by name into the order of the columns; a column without one is NULL."""
+        return [values.get(name) for name in self.values]
 
 
 def _table(samples: str, rollup: str, everyone: str) -> UseTable:
