@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gssr.store.format.rollup import Histogram, MalformedError, pack_sketch, unpack_sketch
 from gssr.store.format.schema import SKETCH_SECONDS, SKETCHES
-from gssr.store.format.vectors import decoded
+from gssr.store.format.sketches import decoded
 
 METRICS = 4
 

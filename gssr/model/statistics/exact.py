@@ -20,11 +20,12 @@ from gssr.metrics import BY_NAME
 from gssr.model.results import GpuSeries, Statistics
 from gssr.model.statistics.aggregate import PERCENTILES, UNKNOWN, Aggregate, aggregate_of, filtered, numbers_within
 from gssr.model.statistics.sources import Rollups
+from gssr.store.format.buckets import fold, merge
 from gssr.store.format.layout import Layout, layout_of
+from gssr.store.format.samples import Samples
 from gssr.store.format.schema import LEVELS
-from gssr.store.format.vectors import fold, merge
 from gssr.store.read.everything import each_chunk, in_turns
-from gssr.store.read.recording import RunReader, Samples
+from gssr.store.read.recording import RunReader
 from gssr.store.read.samples import ROWS_TOGETHER
 from gssr.store.read.window_edges import Window
 

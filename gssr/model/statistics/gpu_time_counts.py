@@ -17,9 +17,11 @@ from gssr.model.results import GpuSeries
 from gssr.model.statistics import series
 from gssr.model.statistics.aggregate import numbers_within
 from gssr.model.statistics.series import Bins
+from gssr.store.format.buckets import Buckets
 from gssr.store.format.layout import FIELDS
+from gssr.store.format.samples import Samples
 from gssr.store.format.schema import LEVELS
-from gssr.store.read.recording import Buckets, RunReader, Samples
+from gssr.store.read.recording import RunReader
 from gssr.store.read.window_edges import Window
 
 Float32s = NDArray[np.float32]

@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from gssr.arrays import Floats, Ints
 from gssr.model.results import GpuSeries, Series
 from gssr.model.statistics.aggregate import filtered
+from gssr.store.format.buckets import Buckets
+from gssr.store.format.samples import Samples
 from gssr.store.format.schema import GAP_INTERVALS, LEVELS
-from gssr.store.read.recording import VECTORS_AT_ONCE, Buckets, RunReader, Samples
+from gssr.store.read.recording import VECTORS_AT_ONCE, RunReader
 from gssr.store.read.window_edges import Window
 
 MAX_EMPTY = 0.05

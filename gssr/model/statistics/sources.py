@@ -38,8 +38,9 @@ from gssr.model.statistics.gpu_time_counts import (
 )
 from gssr.store.format.layout import layout_of, part_of
 from gssr.store.format.rows import GpuProcesses
+from gssr.store.format.samples import Samples
 from gssr.store.read.host_use import Bins
-from gssr.store.read.recording import RunReader, Samples
+from gssr.store.read.recording import RunReader
 from gssr.store.read.window_edges import ALL_TIME, Window
 
 MOST_AT_AN_END = 100_000
@@ -141,7 +142,7 @@ class Rollups:
         gpus = filtered(self._reader, self._positions)
         sums = Totals(part_of(layout_of(self._reader.metrics), names), len(self._positions))
         for own in totals(self._reader, names, self._positions, window, gap_seconds):
-            sums.add(numbers_within(own.gpus, self._positions, len(self._reader.gpus)), own.vectors)
+            sums.add(numbers_within(own.gpu, self._positions, len(self._reader.gpus)), own.vectors)
         sketched = [name for name in names if has_balance(BY_NAME[name])]
         most = MOST_AT_AN_END if self._is_mostly_whole(window) else math.inf
         found = self._reader.histograms(sketched, window, gpus, most)

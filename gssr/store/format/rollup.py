@@ -2,7 +2,7 @@
 
 A GPU's rows are collected for its current bucket of 10 s and folded column by column, which lets the built-in ``sum``,
 ``min`` and ``max`` do the work. A closed bucket is merged into the GPU's buckets of 60 s and 600 s.
-``gssr.store.format.vectors`` does the same arithmetic on arrays; a test holds the two equal.
+``gssr.store.format.buckets`` does the same arithmetic on arrays; a test holds the two equal.
 
 Packing rollups and sketches into the blobs that gssr.store.format.layout describes, and back, in plain Python.
 """

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from gssr.arrays import Flags, Floats, Ints
 from gssr.metrics import BY_NAME
 from gssr.store.format.layout import layout_of, part_of
+from gssr.store.format.samples import derive
 from gssr.store.format.schema import FINE_SKETCH_SECONDS, SKETCH_SECONDS
-from gssr.store.format.vectors import SketchBins, derive
+from gssr.store.format.sketches import SketchBins
 from gssr.store.read import check_rollups
 from gssr.store.read.check_rollups import samples_of, stretches_of
 from gssr.store.read.recording_file import Part
@@ -125,8 +126,8 @@ class Told:
         codes, n, wrong = [np.empty(0, np.int64)], [np.empty((0, len(counts)))], [np.empty(0, np.int64)]
         for piece in check_rollups.slices(part, window, seconds):
             rolled = check_rollups.rollups(part, seconds, gpus, piece, layout)
-            codes.append(codes_of(rolled.gpu, rolled.bucket))
-            n.append(rolled.vectors[:, counts])
+            codes.append(codes_of(rolled.buckets.gpu, rolled.buckets.start))
+            n.append(rolled.buckets.vectors[:, counts])
             wrong.append((rolled.wrong[:, None] + np.arange(0, rolled.seconds, seconds)).reshape(-1))
         order = np.argsort(np.concatenate(codes))
         self._codes = np.concatenate(codes)[order]
@@ -314,13 +315,13 @@ def _held(
     n, whole = np.zeros((2, n_gpus, len(order)), np.int64)
     if checked:
         whole_of_it = Window(edge.begin, edge.begin + edge.seconds)
-        gpu, _, vectors = check_rollups.unchecked(part, edge.seconds, part.keys(gpus), whole_of_it, layout)
-        put(whole, np.add, gpu, vectors[:, at])
-    gpu, _, _, vectors = cover(part, Window(edge.lower, edge.upper), edge.seconds, gpus, layout, gap_seconds)
-    put(n, np.add, gpu, vectors[:, at])
+        rolled = check_rollups.unchecked(part, edge.seconds, part.keys(gpus), whole_of_it, layout)
+        put(whole, np.add, rolled.gpu, rolled.vectors[:, at])
+    inside = cover(part, Window(edge.lower, edge.upper), edge.seconds, gpus, layout, gap_seconds)
+    put(n, np.add, inside.gpu, inside.vectors[:, at])
     ends = np.zeros((n_gpus, len(order), 2), np.float32)
-    put(ends[..., 0], np.fmin, gpu, vectors[:, at + 3])
-    put(ends[..., 1], np.fmax, gpu, vectors[:, at + 4])
+    put(ends[..., 0], np.fmin, inside.gpu, inside.vectors[:, at + 3])
+    put(ends[..., 1], np.fmax, inside.gpu, inside.vectors[:, at + 4])
     return n, _rank((ends.view(np.uint32) >> 16).astype(np.int64)), whole
 
 
