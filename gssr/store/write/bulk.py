@@ -27,6 +27,7 @@ from gssr.store.write.writer import Writer
 _INSERT_ROWS = 1000  # converting and binding this many at once stays in the processor's cache
 _STATEMENT_ROWS = 10  # a statement takes 999 values, or more in newer versions of SQLite
 _N_KEYS = 1 << 16
+_PATIENCE_MS = 60_000  # a reader may hold the file locked between two chunks; nothing is lost by waiting
 _FEW = 2000  # of fewer values, sorting finds the bins sooner than counting all that there could be
 
 
@@ -39,7 +40,7 @@ class BulkWriter(Writer):
         RecordingError."""
         super().__init__(path, append)
         self._bulk_keep: Keep = keep
-        for pragma in ("journal_mode=OFF", "synchronous=OFF", "locking_mode=EXCLUSIVE", "cache_size=-65536"):
+        for pragma in ("journal_mode=OFF", "synchronous=OFF", "cache_size=-65536"):
             self._connection.execute(f"PRAGMA {pragma}").fetchall()
         self._coarse: dict[int, list[Buckets]] = {level: [] for level in LEVELS[1:]}
         self._sketches: dict[int, _SketchCounts] = {}  # as those of gssr.store.format.rollup
@@ -50,6 +51,8 @@ class BulkWriter(Writer):
         metric; one that is not among them is NULL. Raises RecordingError."""
         if not len(gpu):
             return
+        if self._pending and not self.commit(float(time[0])):  # whoever reads meanwhile finds whose the rows are
+            raise RecordingError(f"{self.path}: can't be written: {self.problem}")
         if not values.keys() <= set(self._pending.measured):
             self._pending.measure({*self._pending.measured, *values}, self._pending.gap_seconds, self._layout)
         missing = np.full(len(gpu), np.nan)
@@ -57,6 +60,7 @@ class BulkWriter(Writer):
         rowids = np.arange(self._next_rowid, self._next_rowid + len(gpu))
         self._next_rowid += len(gpu)
         try:
+            self._connection.execute(f"PRAGMA busy_timeout={_PATIENCE_MS}")
             self._connection.execute("BEGIN")
             if self._bulk_keep == "raw":
                 known = (values.get(name, missing) for name in self._pending.measured)
