@@ -34,8 +34,9 @@ MOST_KEPT = 1 << 19
 _CELLS = 1 << 14
 """Of a bracket with more different values than can be kept."""
 _DEVIATIONS = 3.5
-"""Half a bracket's width, in standard deviations of a percentile of the sample. One bracket in 2,100 misses, so of thirty runs
-of thirty metrics, with three brackets each, one is read a second time; at 2.5, where one in eighty misses, every other one."""
+"""Half a bracket's width, in standard deviations of a percentile of the sample. One bracket in 2,100 misses, so of thirty
+runs of thirty metrics, with three brackets each, one is read a second time; at 2.5, where one in eighty misses, every other
+one."""
 
 
 class Inside(NamedTuple):
