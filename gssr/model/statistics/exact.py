@@ -17,7 +17,7 @@ import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME
-from gssr.model.results import GpuSeries, Statistics
+from gssr.model.results import Grid, Statistics
 from gssr.model.statistics.aggregate import PERCENTILES, UNKNOWN, Aggregate, aggregate_of, filtered, numbers_within
 from gssr.model.statistics.sources import Rollups
 from gssr.store.format.buckets import fold, merge
@@ -265,7 +265,7 @@ class Exact:
 
     def gpu_series(
         self, names: Sequence[str], span: Window, window: Window, interval: float, most: int
-    ) -> dict[str, GpuSeries]:
+    ) -> dict[str, Grid]:
         """As in Source."""
         return self._series.gpu_series(names, span, window, interval, most)
 

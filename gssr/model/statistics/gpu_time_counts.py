@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Floats, Ints
 from gssr.metrics import CLOCK_EVENT_REASONS
-from gssr.model.results import GpuSeries
+from gssr.model.results import Grid
 from gssr.model.statistics import series
 from gssr.model.statistics.aggregate import numbers_within
 from gssr.model.statistics.series import Bins
@@ -174,7 +174,7 @@ class Counted:
         inside = shift >= 0 and self.bins.start + self.bins.n * self.bins.width <= bins.start + bins.n * bins.width
         return ratio == round(ratio) and shift == round(shift) and inside and set(self.cells.names) >= set(names)
 
-    def gpu_series(self, name: str, bins: Bins) -> GpuSeries:
+    def gpu_series(self, name: str, bins: Bins) -> Grid:
         """Each GPU's series of a metric in bins that are whole numbers of the cells."""
         ratio, shift = round(bins.width / self.bins.width), round((self.bins.start - bins.start) / self.bins.width)
         target = (np.arange(self.bins.n) + shift) // ratio
@@ -183,7 +183,7 @@ class Counted:
         if name in self.cells.n:
             n, total = self.cells.put_together(name, starts)
             values[:, target[starts]] = np.divide(total, n, out=np.full(n.shape, np.nan), where=n > 0)
-        return GpuSeries(name, bins.start, bins.width, values)
+        return Grid(name, bins.start, bins.width, values)
 
 
 def count_rows(rows: Samples, names: Sequence[str], n_gpus: int, bins: Bins) -> Counted:
@@ -257,23 +257,23 @@ def _count_by_gpu(counted: Counted, buckets: Buckets, gpu: Ints) -> None:
             extreme(np.fmax, greatest, vectors[:, at + 4])
 
 
-def series_of_rows(samples: Samples, names: Sequence[str], n_gpus: int, bins: Bins) -> dict[str, GpuSeries]:
+def series_of_rows(samples: Samples, names: Sequence[str], n_gpus: int, bins: Bins) -> dict[str, Grid]:
     """Each GPU's series of each metric from raw rows; ``samples.gpu`` counts from 0 to ``n_gpus`` - 1."""
     bin_, found = bins.holding(samples.time), {}
     for name in names:
         cells = GpuTimeCounts([name], n_gpus, bins.n)
         cells.add_rows(samples.gpu, bin_, samples.values)
-        found[name] = GpuSeries(name, bins.start, bins.width, cells.means(name))
+        found[name] = Grid(name, bins.start, bins.width, cells.means(name))
     return found
 
 
 def series_of_rollups(
     reader: RunReader, names: Sequence[str], positions: Ints, bins: Bins, window: Window
-) -> dict[str, GpuSeries]:
+) -> dict[str, Grid]:
     """Each GPU's series of each metric from rollups; the arguments are those of
     gssr.model.statistics.series.slices_of_buckets."""
     cells = GpuTimeCounts(names, len(positions), bins.n)
     for buckets in series.slices_of_buckets(reader, names, positions, bins, window):
         gpu = numbers_within(buckets.gpu, positions, len(reader.gpus))
         cells.add_rollups(gpu, bins.holding(buckets.start), buckets)
-    return {name: GpuSeries(name, bins.start, bins.width, cells.means(name)) for name in names}
+    return {name: Grid(name, bins.start, bins.width, cells.means(name)) for name in names}

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Floats, Ints
-from gssr.model.results import GpuSeries, Series
+from gssr.model.results import Grid, Series
 from gssr.model.statistics.aggregate import filtered
 from gssr.store.format.buckets import Buckets
 from gssr.store.format.samples import Samples
@@ -131,7 +131,7 @@ def slices_of_buckets(
             yield reader.buckets(piece, level=level, gpus=filtered(reader, own), names=names)
 
 
-def over_space(gpu_series: GpuSeries) -> Series:
+def over_space(gpu_series: Grid) -> Series:
     """The space average, with the least and the greatest GPU of each bin."""
     values = gpu_series.values
     known = np.isfinite(values)

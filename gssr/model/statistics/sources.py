@@ -15,7 +15,7 @@ import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME, OF_HOST, OF_NODES
-from gssr.model.results import GpuSeries, HostUse, Series
+from gssr.model.results import Grid, HostUse, Series
 from gssr.model.statistics import series
 from gssr.model.statistics.aggregate import (
     UNKNOWN,
@@ -71,7 +71,7 @@ class Source(Protocol):
 
     def gpu_series(
         self, names: Sequence[str], span: Window, window: Window, interval: float, most: int
-    ) -> dict[str, GpuSeries]:
+    ) -> dict[str, Grid]:
         """Each GPU's series of these metrics over ``span``, in at most ``most`` bins of at least ``interval`` seconds."""
         ...
 
@@ -108,7 +108,7 @@ class Rows:
 
     def gpu_series(
         self, names: Sequence[str], span: Window, window: Window, interval: float, most: int
-    ) -> dict[str, GpuSeries]:
+    ) -> dict[str, Grid]:
         """As in Source."""
         rows = self.between(names, window)
         bins = series.bins_of_samples(rows, span, interval, most_bins(self._n_gpus, len(rows.time), most))
@@ -159,7 +159,7 @@ class Rollups:
 
     def gpu_series(
         self, names: Sequence[str], span: Window, window: Window, interval: float, most: int
-    ) -> dict[str, GpuSeries]:
+    ) -> dict[str, Grid]:
         """As in Source."""
         few = len(self._positions) * span.seconds / interval <= self._few_rows
         gpus = filtered(self._reader, self._positions)
@@ -236,7 +236,7 @@ def node_series(reader: RunReader, span: Window, window: Window, most: int) -> M
     bins = series.bins_of_buckets(span, NODE_INTERVAL, most, least=NODE_INTERVAL)
     found = node_means(reader, tuple(OF_NODES), bins, window)
     return {
-        name: series.over_space(GpuSeries(name, bins.start, bins.width, values))
+        name: series.over_space(Grid(name, bins.start, bins.width, values))
         for name, values in found.items()
         if np.isfinite(values).any()
     }
