@@ -5,6 +5,7 @@ Memory is bounded by what there is to count: a metric that nobody measured takes
 counted in few bins (``most_bins``).
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,8 +18,8 @@ from gssr.model.results import Grid
 from gssr.model.statistics import series
 from gssr.model.statistics.aggregate import numbers_within
 from gssr.model.statistics.series import Bins
-from gssr.store.format.buckets import Buckets
-from gssr.store.format.layout import FIELDS
+from gssr.store.format.buckets import Buckets, empty_vectors, fold, merge
+from gssr.store.format.layout import LAYOUT, Layout, layout_of, part_of
 from gssr.store.format.samples import Samples
 from gssr.store.format.schema import LEVELS
 from gssr.store.read.recording import RunReader
@@ -147,25 +148,11 @@ def in_order(cell: Ints, n_gpus: int, n_bins: int) -> bool:
 
 
 class Counted:
-    """A window of a run: its ``cells`` in ``bins``. GPU by GPU [n_gpus]: ``least`` and ``greatest``, single samples, by
-    metric that has samples, NaN without any; ``n_rows``, ``first_time`` and ``last_time``, unix s; ``flags`` [1 +
-    len(FLAGS), n_gpus]: samples with flags, then those with each of them set."""
+    """A window of a run: the samples of each GPU in ``bins`` (``cells``), and what all of them add up to (``by_gpu``: one
+    bucket for each GPU, in their order, empty for one without samples; gaps are not counted)."""
 
-    def __init__(self, names: Sequence[str], n_gpus: int, bins: Bins) -> None:
-        self.bins = bins
-        self.cells = GpuTimeCounts(names, n_gpus, bins.n)
-        self.least: dict[str, Floats] = {}
-        self.greatest: dict[str, Floats] = {}
-        self.flags = np.zeros((1 + len(FLAGS), n_gpus))
-        self.n_rows = np.zeros(n_gpus, np.int64)
-        self.first_time = np.full(n_gpus, np.nan)
-        self.last_time = np.full(n_gpus, np.nan)
-
-    def extremes(self, name: str) -> tuple[Floats, Floats]:
-        """``least`` and ``greatest`` of a metric that has samples, or is about to."""
-        if name not in self.least:
-            self.least[name], self.greatest[name] = (np.full(len(self.n_rows), np.nan) for _ in range(2))
-        return self.least[name], self.greatest[name]
+    def __init__(self, cells: GpuTimeCounts, bins: Bins, by_gpu: Buckets) -> None:
+        self.cells, self.bins, self.by_gpu = cells, bins, by_gpu
 
     def holds(self, names: Sequence[str], bins: Bins) -> bool:
         """Whether ``gpu_series`` can make series of these metrics in these bins."""
@@ -179,7 +166,7 @@ class Counted:
         ratio, shift = round(bins.width / self.bins.width), round((self.bins.start - bins.start) / self.bins.width)
         target = (np.arange(self.bins.n) + shift) // ratio
         starts = np.flatnonzero(np.diff(target, prepend=-1))
-        values = np.full((len(self.n_rows), bins.n), np.nan)
+        values = np.full((self.cells.n_gpus, bins.n), np.nan)
         if name in self.cells.n:
             n, total = self.cells.put_together(name, starts)
             values[:, target[starts]] = np.divide(total, n, out=np.full(n.shape, np.nan), where=n > 0)
@@ -189,22 +176,20 @@ class Counted:
 def count_rows(rows: Samples, names: Sequence[str], n_gpus: int, bins: Bins) -> Counted:
     """Count raw rows of these metrics and, where they are among the rows' values, the clock event reasons; ``rows.gpu``
     counts from 0 to ``n_gpus`` - 1."""
-    counted, gpu = Counted(names, n_gpus, bins), rows.gpu
-    counted.cells.add_rows(gpu, bins.holding(rows.time), rows.values)
-    for name in counted.cells.n:
-        least, greatest = counted.extremes(name)
-        np.fmin.at(least, gpu, rows.values[name])
-        np.fmax.at(greatest, gpu, rows.values[name])
-    if BITS in rows.values:
-        known = np.isfinite(rows.values[BITS])
-        flags, own = rows.values[BITS][known].astype(np.int64), gpu[known]
-        counted.flags[0] = np.bincount(own, minlength=n_gpus)
-        for number, (bit, _, _) in enumerate(CLOCK_EVENT_REASONS, 1):
-            counted.flags[number] = np.bincount(own[(flags & bit) != 0], minlength=n_gpus)
-    counted.n_rows += np.bincount(gpu, minlength=n_gpus)
-    np.fmin.at(counted.first_time, gpu, rows.time)
-    np.fmax.at(counted.last_time, gpu, rows.time)
-    return counted
+    cells = GpuTimeCounts(names, n_gpus, bins.n)
+    cells.add_rows(rows.gpu, bins.holding(rows.time), rows.values)
+    known = [*names, *({BITS} & set(rows.values))]
+    layout = part_of(LAYOUT, known)
+    vectors = empty_vectors(n_gpus, layout)
+    gpus, folded = fold(rows.gpu, rows.time, rows.values, math.inf, layout)
+    vectors[gpus] = folded
+    return Counted(cells, bins, _of_window(vectors, layout, bins))
+
+
+def _of_window(vectors: Floats, layout: Layout, bins: Bins) -> Buckets:
+    """Return the buckets of GPUs with these vectors over the time of all bins."""
+    n = len(vectors)
+    return Buckets(np.arange(n), np.full(n, bins.start), np.full(n, bins.n * bins.width), vectors, layout)
 
 
 def bins_to_count(n_gpus: int, n_rows: int, span: Window, interval: float) -> Bins:
@@ -220,41 +205,17 @@ def bins_to_count(n_gpus: int, n_rows: int, span: Window, interval: float) -> Bi
 def count_rollups(reader: RunReader, names: Sequence[str], positions: Ints, bins: Bins, window: Window) -> Counted:
     """Count the rollups of these metrics, and the clock event reasons, of some GPUs (``positions``) in ``bins``, which are
     whole buckets. Rows in the window count."""
-    counted = Counted(names, len(positions), bins)
+    cells = GpuTimeCounts(names, len(positions), bins.n)
+    layout = part_of(layout_of(reader.metrics), (*names, BITS))
+    vectors = empty_vectors(len(positions), layout)
     for buckets in series.slices_of_buckets(reader, (*names, BITS), positions, bins, window):
         gpu = numbers_within(buckets.gpu, positions, len(reader.gpus))
         if len(gpu):
-            counted.cells.add_rollups(gpu, bins.holding(buckets.start), buckets)
-            _count_by_gpu(counted, buckets, gpu)
-    return counted
-
-
-def _count_by_gpu(counted: Counted, buckets: Buckets, gpu: Ints) -> None:
-    """Add what is not told bin by bin."""
-    vectors, own = buckets.vectors, _extent(gpu)
-    n_gpus = own.stop - own.start
-    # As they mostly are: all GPUs, again and again.
-    full = len(gpu) % n_gpus == 0 and np.array_equal(gpu, np.tile(np.arange(own.start, own.stop), len(gpu) // n_gpus))
-
-    def extreme(which: np.ufunc, into: Floats, column: Floats) -> None:
-        if full:
-            into[own] = which(into[own], which.reduce(column.reshape(-1, n_gpus), axis=0))
-        else:
-            which.at(into, gpu, column)
-
-    counted.n_rows += np.bincount(gpu, vectors[:, 0], counted.n_rows.size).astype(np.int64)
-    extreme(np.fmin, counted.first_time, vectors[:, 2])
-    extreme(np.fmax, counted.last_time, vectors[:, 3])
-    for block in buckets.layout.blocks:
-        name, at = block.metric.name, block.start
-        if name == BITS:
-            for number, field in enumerate(("n", *FLAGS)):
-                column = vectors[:, at + FIELDS["bits"].index(field)]
-                counted.flags[number] += np.bincount(gpu, column, counted.n_rows.size)
-        elif name in counted.cells.n:
-            least, greatest = counted.extremes(name)
-            extreme(np.fmin, least, vectors[:, at + 3])
-            extreme(np.fmax, greatest, vectors[:, at + 4])
+            cells.add_rollups(gpu, bins.holding(buckets.start), buckets)
+            own, place = np.unique(gpu, return_inverse=True)
+            group, both = np.append(np.arange(len(own)), place), np.concatenate((vectors[own], buckets.vectors))
+            vectors[own] = merge(both, group, len(own), math.inf, layout)
+    return Counted(cells, bins, _of_window(vectors, layout, bins))
 
 
 def series_of_rows(samples: Samples, names: Sequence[str], n_gpus: int, bins: Bins) -> dict[str, Grid]:

@@ -46,11 +46,15 @@ class Buckets:
         gpu, start, seconds, vectors = select(chosen, self.gpu, self.start, self.seconds, self.vectors)
         return Buckets(gpu, start, seconds, vectors, self.layout, None if self.rowids is None else self.rowids[chosen])
 
+    def holds(self, metric: str) -> bool:
+        """Whether the layout has this metric."""
+        return any(block.metric.name == metric for block in self.layout.blocks)
+
     def column(self, metric: str, field: str) -> Floats:
-        """Return one number of each bucket's vector [n], by the names of gssr.store.format.layout.FIELDS. The metric must be
+        """Copy one number of each bucket's vector [n], by the names of gssr.store.format.layout.FIELDS. The metric must be
         in the layout."""
         block = next(block for block in self.layout.blocks if block.metric.name == metric)
-        return np.asarray(self.vectors[:, block.start + FIELDS[block.metric.kind].index(field)], np.float64)
+        return self.vectors[:, block.start + FIELDS[block.metric.kind].index(field)].copy()
 
     def in_layout(self, layout: Layout) -> "Buckets":
         """Return the same buckets with the metrics of another layout; of those that are not known there are no samples."""
