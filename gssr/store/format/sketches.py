@@ -8,23 +8,30 @@ import numpy as np
 
 from gssr.arrays import Flags, Ints, select
 from gssr.store.format.rollup import inflated
-from gssr.store.format.schema import FINE_SKETCH_SECONDS, SKETCH_SECONDS
+from gssr.store.format.schema import FINE_SKETCH_SECONDS
 
 
-class SketchBins(NamedTuple):
-    """The bins of some sketches: ``sizes`` [n, metrics] how many each has of each metric (of those that an old sketch lacks
-    none), ``keys`` and ``counts`` theirs, one sketch and one metric after the other."""
+class Sketches(NamedTuple):
+    """Histograms of samples in stretches of time, GPU by GPU and metric by metric (in the order of Layout.sketched).
 
+    ``gpu`` int64 [n]: whose, as in gssr.store.format.samples.Samples; ``start`` int64 [n]: where each begins, unix s. All of
+    them last as long as one of the table that they were read from.
+    ``sizes`` int64 [n, metrics]: how many bins each has of each metric, of those that an old sketch lacks none.
+    ``keys`` and ``counts`` int64: the bins' keys and how many samples each holds, one sketch and one metric after the
+    other; within a metric keys ascend."""
+
+    gpu: Ints
+    start: Ints
     sizes: Ints
     keys: Ints
     counts: Ints
 
-    def of(self, chosen: Flags) -> "SketchBins":
-        """Those of some of the sketches, ``chosen`` [n]."""
+    def of(self, chosen: Flags) -> "Sketches":
+        """Keep the sketches that are ``chosen`` [n]; if these are all, the arrays themselves."""
         if chosen.all():
             return self
         keys, counts = select(np.repeat(chosen, self.sizes.sum(axis=1)), self.keys, self.counts)
-        return SketchBins(self.sizes[chosen], keys, counts)
+        return Sketches(self.gpu[chosen], self.start[chosen], self.sizes[chosen], keys, counts)
 
     def samples(self) -> Ints:
         """[n, metrics]: how many samples each sketch holds of each metric."""
@@ -39,9 +46,9 @@ class SketchBins(NamedTuple):
         return np.repeat(np.tile(values, len(self.sizes)), self.sizes.reshape(-1))
 
 
-def decoded(blobs: Sequence[bytes], n_metrics: int, seconds: int = SKETCH_SECONDS) -> tuple[Flags, SketchBins]:
-    """Which [n] of these are sketches of ``seconds``, of no more than so many metrics and as long as they say; and the bins
-    of those."""
+def decode_sketches(gpu: Ints, start: Ints, blobs: Sequence[bytes], n_metrics: int, seconds: int) -> Sketches:
+    """Decode the blobs of sketches of ``seconds``; ``gpu`` and ``start`` [n] are theirs. Left out is what is no such sketch:
+    of more than ``n_metrics``, or not as long as it says."""
     is_packed = seconds == FINE_SKETCH_SECONDS
     if is_packed:
         blobs = [inflated(blob) for blob in blobs]
@@ -74,4 +81,4 @@ def decoded(blobs: Sequence[bytes], n_metrics: int, seconds: int = SKETCH_SECOND
                 counts |= column.astype(np.int64) << 8 * place
         steps, n_bins = np.cumsum(keys | columns[1].astype(np.uint16) << 8, dtype=np.uint16), n_bins[fine]
         keys = steps - np.repeat(np.append(np.uint16(0), steps)[np.cumsum(n_bins) - n_bins], n_bins)
-    return fine, SketchBins(sizes[fine], keys.astype(np.int64), counts)
+    return Sketches(gpu[fine], start[fine], sizes[fine], keys.astype(np.int64), counts)

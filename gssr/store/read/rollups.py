@@ -7,16 +7,16 @@ Which rows of ``rollup`` and ``sketch`` are asked for, in SQL.
 import math
 import sqlite3
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from gssr.arrays import Ints, select
+from gssr.arrays import Ints
 from gssr.store.format.buckets import Buckets, join_buckets, vectors_of
 from gssr.store.format.columns import columns_of
 from gssr.store.format.layout import Layout, part_of
 from gssr.store.format.schema import FINE_SKETCH_SECONDS, LEVELS, SKETCH_SECONDS, SKETCHES
-from gssr.store.format.sketches import SketchBins, decoded
+from gssr.store.format.sketches import Sketches, decode_sketches
 from gssr.store.format.sound_arrays import are_placed, are_rollups, are_vectors, ranges_in, sound_buckets
 from gssr.store.pages.file import NotPlainError
 from gssr.store.pages.rollups import PageRollups
@@ -54,14 +54,6 @@ _MOST_LISTS = 8
 
 _SHARE = 1 / 8
 """For so many of a file's GPUs those that are wanted are looked for among all of a stretch."""
-
-
-class Sketches(NamedTuple):
-    """GPU keys and starts [n], and the bins."""
-
-    gpu: Ints
-    bucket: Ints
-    bins: SketchBins
 
 
 class RollupRows:
@@ -224,12 +216,12 @@ class RollupRows:
         query = f"SELECT gpu, bucket, data FROM {SKETCHES[seconds]} WHERE {within(start, end, seconds, keys)}"
         for batch in self._file.rows(query, fetch=_BLOBS_AT_ONCE // 8):
             head, rows = sound_buckets(batch, seconds)
-            fine, bins = decoded([row[2] for row in rows], len(self._file.layout.sketched), seconds)
-            if len(bins.sizes) < len(batch) and not counted_anew:
+            blobs, n_metrics = [row[2] for row in rows], len(self._file.layout.sketched)
+            sketches = decode_sketches(head[:, 0], head[:, 1], blobs, n_metrics, seconds)
+            if len(sketches.gpu) < len(batch) and not counted_anew:
                 self._file.damaged(IMPOSSIBLE)
-            if len(bins.sizes):
-                gpu, bucket = select(fine, *head.T)
-                yield Sketches(gpu, bucket, bins)
+            if len(sketches.gpu):
+                yield sketches
 
     def newest_bucket(self, keys: Sequence[int] | None) -> int | None:
         """Start of the newest closed bucket of the finest level; None when there is none."""
