@@ -1,5 +1,7 @@
 """What arrays are called everywhere: by the kind of their elements; shapes are said where they matter."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -7,3 +9,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 Bytes = NDArray[np.uint8]
+
+
+def select(chosen: Flags, *columns: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+    """Keep of each column [n, ...] what is ``chosen`` [n]; the column itself if that is all of it: rollups are large."""
+    return columns if chosen.all() else tuple(column[chosen] for column in columns)

@@ -19,7 +19,8 @@ from benchmarks.fuzz.seeds import START, record, workshop
 from gssr.metrics import NAMES
 from gssr.model.live.following import ManyFiles
 from gssr.store.disk import identity_of
-from gssr.store.format.schema import LIVE_SUFFIX, SKETCHES, TABLES
+from gssr.store.format.layout import LAYOUT
+from gssr.store.format.schema import LEVELS, LIVE_SUFFIX, SKETCHES, TABLES
 from gssr.store.live_block.read import BlockReader
 from gssr.store.live_block.write import CHECKED_FROM, LiveBlock
 from gssr.store.pages.file import NotPlainError, PageFile, in_parts
@@ -61,6 +62,7 @@ def _tables() -> Path:
             connection.execute("INSERT INTO samples VALUES (?, ?, ?, ?, ?)", (row % 3, 1000 + row / 4, *values))
         for _ in range(_N_VECTORS):
             whole = [rng.randrange(1 << rng.randrange(1, 40)) for _ in range(5)]
+            whole[1] = LEVELS[0]
             connection.execute("INSERT INTO rollup VALUES (?, ?, ?, ?, ?, ?)", (*whole, rng.randbytes(8 * _WIDTH)))
     return path
 
@@ -98,8 +100,9 @@ def _samples(file: PageFile, sound: sqlite3.Connection) -> Array:
 
 
 def _rollups(file: PageFile, sound: sqlite3.Connection) -> Array:
-    found = PageRollups(file, sound, _WIDTH).read(np.arange(1, _N_VECTORS + 1), None)
-    return np.column_stack([found.gpu, found.level, found.bucket, found.rowids, found.vectors])
+    found = PageRollups(file, sound, _WIDTH).read(np.arange(1, _N_VECTORS + 1), LEVELS[0], LAYOUT, None)
+    assert found.rowids is not None
+    return np.column_stack([found.gpu, found.seconds, found.start, found.rowids, found.vectors])
 
 
 def _compare(decoded: Array, path: Path, sound: sqlite3.Connection, query: str) -> None:

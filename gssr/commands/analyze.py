@@ -213,7 +213,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     if earlier is not None and not os.path.exists(earlier):
         return fail(f"{'--history' if options.history else 'GSSR_HISTORY'}: {earlier}: no such folder", USAGE)
 
-    from gssr.store.format.vectors import keep_freed
+    from gssr.store.read.freed_memory import keep_freed
     from gssr.store.read.open import RecordingError
 
     keep_freed()

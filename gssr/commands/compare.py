@@ -213,7 +213,7 @@ def _analyses(
     from gssr.model.analyze import analyze
     from gssr.model.compare.comparison import OPTIONS as WANTED
     from gssr.model.compare.comparison import compared
-    from gssr.store.format.vectors import keep_freed
+    from gssr.store.read.freed_memory import keep_freed
     from gssr.store.read.recording import open_recording
 
     keep_freed()

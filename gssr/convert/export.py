@@ -11,8 +11,9 @@ from gssr.convert.tables import Columns, Exported, ExportTable, Sink
 from gssr.metrics import BY_NAME
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import RuleTable as Rules
+from gssr.store.format.samples import Samples
 from gssr.store.read.everything import in_pieces
-from gssr.store.read.recording import RunReader, Samples
+from gssr.store.read.recording import RunReader
 
 ROWS = 1 << 16
 """Raw samples read at a time: 30 MB, and as much again while they are written."""

@@ -13,7 +13,7 @@ from gssr.gpu_name import place
 from gssr.gpu_vendors import words_of
 from gssr.metrics import BY_NAME, NAMES
 from gssr.model.analyze import Options, analyze
-from gssr.model.results import GpuSeries
+from gssr.model.results import Grid
 from gssr.model.statistics.balance import has_balance
 from gssr.store.read.recording import RunReader
 from gssr.traces.categories import KINDS
@@ -121,7 +121,7 @@ def _intervals(timeline: Timeline, base: int, ids: Iterator[int]) -> Iterator[st
         yield f'{head}{times},"args":{{{",".join(args)}}}}}'
 
 
-def _gaps(reader: RunReader, of_gpu: Sequence[Thread], found: Mapping[str, GpuSeries], base: int) -> Iterator[str]:
+def _gaps(reader: RunReader, of_gpu: Sequence[Thread], found: Mapping[str, Grid], base: int) -> Iterator[str]:
     """Where a GPU has no sample, for longer than a gap is: a counter goes on at its last value there."""
     if not found:
         return

@@ -12,6 +12,7 @@ from gssr.arrays import Floats, Ints
 from gssr.gpu_name import place
 from gssr.metrics import SCORE_INPUTS
 from gssr.model.breakdown.result import Breakdown
+from gssr.model.percentiles import known_percentiles
 from gssr.model.run_history import History
 from gssr.model.traced import Traced
 from gssr.peaks import Peaks
@@ -110,17 +111,6 @@ class Series:
     low: Floats
     high: Floats
     n_gpus: NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class GpuSeries:
-    """Every GPU's own series of one metric, in the order of ``Analysis.gpus``: ``values`` is [n_gpus, n_bins], NaN for a
-    bin without samples; bins as in Series."""
-
-    metric: str
-    start: float
-    width: float
-    values: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,14 +376,16 @@ class Means:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """One metric, GPU by GPU, in columns of ``width`` seconds whose edges are multiples of it (unix s), the first from
-    ``start``: ``values`` [n_gpus, n_columns], NaN where a GPU has no sample. Columns that end by ``closed`` never change."""
+    """One metric, GPU by GPU, in columns of ``width`` seconds, the first from ``start`` (unix s): ``values`` [n_gpus,
+    n_columns], the means of each GPU's samples, NaN without any. GPUs are in the order of the run, or of ``Analysis.gpus``.
+    Columns that end by ``closed`` never change; those of a finished run are all closed. On a screen the edges are multiples
+    of the width, so that a column stays the same wherever the view moves."""
 
     metric: str
     start: float
     width: float
     values: Floats
-    closed: float
+    closed: float = math.inf
 
     @property
     def n(self) -> int:
@@ -432,23 +424,8 @@ def over_space(values: Floats) -> Space:
     known = np.isfinite(values)
     n = known.sum(axis=0)
     mean = np.divide(np.where(known, values, 0.0).sum(axis=0), n, out=nothing.copy(), where=n > 0)
-    ordered = np.sort(values, axis=0)  # NaN last
-    return Space(
-        mean,
-        ordered[0],
-        ordered[n - 1, np.arange(n_columns)],
-        *(_percentile(ordered, n, share) for share in (0.05, 0.5, 0.95)),
-    )
-
-
-def _percentile(ordered: Floats, n: Ints, share: float) -> Floats:
-    """numpy's linear percentile of each column's first ``n`` values."""
-    position = share * np.maximum(n - 1, 0)
-    below = np.floor(position).astype(np.int64)
-    above = np.minimum(below + 1, np.maximum(n - 1, 0))
-    column = np.arange(ordered.shape[1])
-    low, high = ordered[below, column], ordered[above, column]
-    return np.asarray(low + (position - below) * (high - low), np.float64)
+    low, p05, p50, p95, high = known_percentiles(values, (0.0, 0.05, 0.5, 0.95, 1.0))
+    return Space(mean, low, high, p05, p50, p95)
 
 
 def nodes_of(gpus: Sequence[Gpu]) -> tuple[tuple[str, ...], Ints]:
@@ -598,7 +575,7 @@ class Analysis:
     gpu_hours: float
     exact: bool
     series: dict[str, Series]
-    gpu_series: dict[str, GpuSeries]
+    gpu_series: dict[str, Grid]
     events: tuple[Event, ...]
     notes: tuple[str, ...]
     imbalance: float | None = None

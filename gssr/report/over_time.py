@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Floats
 from gssr.metrics import Metric, best_measured
-from gssr.model.results import Analysis, GpuSeries, Series
+from gssr.model.results import Analysis, Grid, Series
 from gssr.render.cells import clean, clip, fit, pad
 from gssr.render.clock import LEGEND, in_columns, timed
 from gssr.render.columns import strip
@@ -145,7 +145,7 @@ class HeatMap(NamedTuple):
     each: int
 
 
-def heat_map(series: GpuSeries, n_nodes: int) -> HeatMap:
+def heat_map(series: Grid, n_nodes: int) -> HeatMap:
     """The series of all GPUs; of more than MOST_ROWS, neighbours in one row, whole nodes where nodes are alike. The least of
     them stays: a GPU that waits must not vanish among those that work."""
     n = len(series.values)

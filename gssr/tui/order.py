@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gssr.arrays import Flags, Floats
+from gssr.arrays import Flags
 from gssr.gpu_name import is_named
 from gssr.gpu_vendors import AMD, BOTH, NVIDIA, say
 from gssr.metrics import BY_NAME, OF_NODES, OF_TRACES, Metric
@@ -112,20 +112,6 @@ def processes_on(frame: Frame, gpu: int) -> list[GpuProcess]:
 def _passes(process: GpuProcess, text: str) -> bool:
     wanted = parse_filter(text).processes
     return all(fnmatchcase(str(_FIELDS[field](process) or ""), like) for field, like in wanted)
-
-
-def percentiles(values: Floats, share: float) -> Floats:
-    """[n]: numpy's linear percentile over the columns of each row of ``values`` [n, columns] that are not NaN; NaN without
-    any."""
-    last = np.isfinite(values).sum(axis=1) - 1
-    position = share * np.maximum(last, 0)
-    below = np.floor(position).astype(np.int64)
-    above = np.minimum(below + 1, np.maximum(last, 0))
-    wanted = np.unique(np.concatenate((below, above)))
-    parts = np.partition(values, wanted, axis=1) if len(wanted) <= 8 else np.sort(values, axis=1)  # NaN last
-    row = np.arange(len(values))
-    low, high = parts[row, below], parts[row, above]
-    return np.asarray(low + (position - below) * (high - low), np.float64)
 
 
 def passing(frame: Frame, text: str) -> Flags:

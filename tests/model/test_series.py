@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from ticks import T0, Record, ticks
 
 from gssr.model.analyze import Options, analyze
-from gssr.model.results import GpuSeries
+from gssr.model.results import Grid
 from gssr.model.statistics.series import bins_of_buckets, over_space, slices_of_buckets, widths
 from gssr.store.read import check_rollups
 from gssr.store.read.window_edges import ALL_TIME, Window
@@ -133,12 +133,12 @@ def test_years_between_two_rows_are_not_looked_through(record: Record) -> None:
 
 def test_the_space_average_ignores_gpus_without_a_value() -> None:
     nan = np.nan
-    series = over_space(GpuSeries("sm_active", 0.0, 1.0, np.array([[nan, 0.2, 1.0], [nan, nan, 0.0]])))
+    series = over_space(Grid("sm_active", 0.0, 1.0, np.array([[nan, 0.2, 1.0], [nan, nan, 0.0]])))
     assert series.n_gpus.tolist() == [0, 1, 2]
     np.testing.assert_array_equal(series.mean, [nan, 0.2, 0.5])
     np.testing.assert_array_equal(series.low, [nan, 0.2, 0.0])
     np.testing.assert_array_equal(series.high, [nan, 0.2, 1.0])
-    nobody = over_space(GpuSeries("sm_active", 0.0, 1.0, np.empty((0, 3))))
+    nobody = over_space(Grid("sm_active", 0.0, 1.0, np.empty((0, 3))))
     assert nobody.n_gpus.tolist() == [0, 0, 0] and np.isnan(nobody.low).all()
 
 

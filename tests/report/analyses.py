@@ -10,8 +10,8 @@ from gssr.model.results import (
     Abstention,
     Analysis,
     Finding,
-    GpuSeries,
     GpuSummary,
+    Grid,
     HostUse,
     Series,
     Statistics,
@@ -180,7 +180,7 @@ def analysis(
         "clock_event_reasons": reasons if n_samples else {}, "energy_j": 1_240_000.0 if n_samples else None,
         "gpu_hours": n_gpus * seconds / 3600, "exact": True,
         "series": {name: _series(name, values[name], width) for name in DRAWN},
-        "gpu_series": {name: GpuSeries(name, START, width, values[name]) for name in DRAWN},
+        "gpu_series": {name: Grid(name, START, width, values[name]) for name in DRAWN},
         "events": (
             Event(START, "nid000001", None, 0, "start", "the workload was started"),
             Event(START + 132.0, None, None, None, "gap", "no samples for 9.0 s: the sampler was held up"),
@@ -243,5 +243,5 @@ def without_counters() -> Analysis:
     name, values = "gpu_utilization", SCALES["gpu_utilization"] * activity(16, 240)
     return analysis(
         missing=tuple(profiling), backend="nvml", series={name: _series(name, values, 1.25), **full.series},
-        gpu_series={name: GpuSeries(name, START, 1.25, values), **full.gpu_series},
+        gpu_series={name: Grid(name, START, 1.25, values), **full.gpu_series},
     )  # fmt: skip

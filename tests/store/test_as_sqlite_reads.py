@@ -12,7 +12,7 @@ import pytest
 from sample_rows import START, rows_of, write
 
 from gssr.store.format.limits import LATEST
-from gssr.store.format.vectors import GREATEST
+from gssr.store.format.sound_arrays import GREATEST
 from gssr.store.merge import merge
 from gssr.store.read.follow import Follower
 from gssr.store.read.guarded_file import GuardedFile

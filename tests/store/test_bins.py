@@ -9,12 +9,18 @@ from hypothesis import strategies as st
 
 from gssr.store.format.rollup import Histogram, MalformedError, pack_sketch, unpack_sketch
 from gssr.store.format.schema import SKETCH_SECONDS, SKETCHES
-from gssr.store.format.vectors import decoded
+from gssr.store.format.sketches import Sketches, decode_sketches
 
 METRICS = 4
 
 histograms = st.dictionaries(st.integers(0, 65_535), st.integers(1, 2**32 - 1), max_size=5).map(Counter)
 lengths = st.sampled_from(list(SKETCHES))
+
+
+def decode(blobs: list[bytes], n_metrics: int, seconds: int = SKETCH_SECONDS) -> Sketches:
+    """Decode blobs whose GPUs are their places among them."""
+    places = np.arange(len(blobs))
+    return decode_sketches(places, 60 * places, blobs, n_metrics, seconds)
 
 
 def sound(seconds: int) -> st.SearchStrategy[bytes]:
@@ -48,8 +54,8 @@ def test_together_as_one_by_one(seconds: int, data: st.DataObject) -> None:
     each = st.one_of(sound(seconds), spoilt(seconds), st.binary(max_size=20))
     blobs = data.draw(st.lists(each, min_size=1, max_size=6))
     expected = [alone(blob, seconds) for blob in blobs]
-    fine, bins = decoded(blobs, METRICS, seconds)
-    assert fine.tolist() == [each is not None for each in expected]
+    bins = decode(blobs, METRICS, seconds)
+    assert bins.gpu.tolist() == [place for place, each in enumerate(expected) if each is not None]
     known = [each for each in expected if each is not None]
     assert bins.sizes.shape == (len(known), METRICS)
     pairs = iter(zip(bins.keys.tolist(), bins.counts.tolist(), strict=True))
@@ -67,10 +73,10 @@ def test_packed_or_not_a_sketch_holds_the_same(sketches: list[list[Histogram]], 
 
 @given(st.lists(sound(SKETCH_SECONDS), min_size=1, max_size=6), st.data())
 def test_some_of_them_are_as_if_only_these_were_decoded(blobs: list[bytes], data: st.DataObject) -> None:
-    fine, bins = decoded(blobs, METRICS + 1)
-    assert fine.all()
+    bins = decode(blobs, METRICS + 1)
+    assert len(bins.gpu) == len(blobs)
     chosen = np.array(data.draw(st.lists(st.booleans(), min_size=len(blobs), max_size=len(blobs))))
     if chosen.any():
-        _, only = decoded([blob for blob, own in zip(blobs, chosen, strict=True) if own], METRICS + 1)
-        for one, other in zip(bins.of(chosen), only, strict=True):
+        only = decode([blob for blob, own in zip(blobs, chosen, strict=True) if own], METRICS + 1)
+        for one, other in zip(bins.of(chosen)[2:], only[2:], strict=True):
             np.testing.assert_array_equal(one, other)

@@ -109,3 +109,27 @@ def test_gpus_and_metrics_that_come_later_are_counted_as_if_they_had_been_known(
     for table_name in ("gpus", "process_gpus", "samples", "rollup", "sketch", "sketch_minute"):
         first, second = (file.execute(f"SELECT * FROM {table_name} ORDER BY 1, 2, 3").fetchall() for file in files)
         assert first == second and len(first) >= 3
+
+
+def test_what_is_written_in_bulk_can_be_read_meanwhile(tmp_path, monkeypatch):
+    monkeypatch.setattr("gssr.store.read.open.copy_whole", lambda *_: pytest.fail("the file was copied to be read"))
+    table = np.array(rows_of(2700, 3), dtype=float)
+    path = tmp_path / "bulk.sql"
+    bulk = BulkWriter(str(path))
+    bulk.begin({"run_id": "r", "started_at": START, "sampling_ms": STEP * 1000, "state": "running"}, {"rank": 0})
+    bulk.add_gpus([{"device_index": index, "uuid": f"GPU-{index}"} for index in range(3)], NAMES, STEP)
+    n_rows, begin = 0, np.floor(table[:, 1] / 470)
+    for part in np.unique(begin):
+        some = table[begin == part]
+        bulk.add_columns(some[:, 0].astype(int), some[:, 1], {name: some[:, 2 + k] for k, name in enumerate(NAMES)})
+        n_rows += len(some)
+        recording = open_recording(path)
+        (reader,) = recording.runs
+        assert len(reader.gpus) == 3 and reader.n_rows == n_rows
+        assert reader.buckets().vectors[:, 0].sum() == n_rows
+        assert (
+            reader.histograms(["sm_active"]).counts["sm_active"].sum()
+            == np.isfinite(table[:n_rows, 2 + NAMES.index("sm_active")]).sum()
+        )
+        recording.close()
+    assert bulk.finish(table[-1, 1], 0, "completed", table[-1, 1])

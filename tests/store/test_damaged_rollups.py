@@ -16,10 +16,10 @@ from bounding import bounds_hold
 from merging import rollups_are_those_of_the_rows
 from sample_rows import START, rows_of, write
 
+from gssr.store.format.buckets import merge as merged
 from gssr.store.format.layout import LAYOUT
 from gssr.store.format.rollup import pack_sketch, unpack_sketch
 from gssr.store.format.schema import SKETCHES as TABLES
-from gssr.store.format.vectors import merge as merged
 from gssr.store.merge.repair import repair
 from gssr.store.read.guarded_file import GuardedFile
 from gssr.store.read.recording import RunReader, open_recording

@@ -13,6 +13,7 @@ from sample_rows import START, rows_of, write
 
 from gssr.metrics import NAMES
 from gssr.store.disk import identity_of
+from gssr.store.format.buckets import Buckets
 from gssr.store.format.layout import part_of
 from gssr.store.format.schema import LEVELS
 from gssr.store.merge import merge
@@ -44,17 +45,22 @@ def rollups(path: Path, monkeypatch, pages: bool, keys: list[list[int] | None]) 
             part_of(shard.file.layout, ["flop_active", "energy", "temperature"]),
             part_of(shard.file.layout, []),
         ]
-        found = [
-            list(shard.rollups.rollups(level, own, *window, layout))
+        read = [
+            shard.rollups.rollups(level, own, *window, layout)
             for level in LEVELS
             for window in WINDOWS
             for own in keys
             for layout in layouts
         ]
+        found = [columns_of(buckets) for buckets in read]
         assert shard.rollups._may_be_plain is pages
         damaged = shard.file.damage is not None
         shard.close()
     return found, damaged
+
+
+def columns_of(buckets: Buckets) -> list[np.ndarray]:
+    return [buckets.gpu, buckets.start, buckets.seconds, buckets.vectors, buckets.rowids]
 
 
 def same_both_ways(path: Path, monkeypatch, keys=(None, [0], [1, 2])) -> int:
@@ -90,7 +96,7 @@ def test_of_ranks_merged_into_pages_of_any_size(tmp_path, monkeypatch, large):
 def test_a_run_that_goes_on_is_read_through_sqlite(tmp_path):
     writer = write(tmp_path / "a.sql", rows_of(300, 3, 1), 3, finish=False)
     shard = RecordingFile(str(tmp_path / "a.sql"))
-    assert len(shard.rollups.rollups(10, None, -math.inf, math.inf, shard.file.layout)[0]) > 30
+    assert len(shard.rollups.rollups(10, None, -math.inf, math.inf, shard.file.layout)) > 30
     assert not shard.rollups._may_be_plain
     shard.close()
     del writer
@@ -147,7 +153,7 @@ def test_damage_is_refused_or_read_as_sqlite_reads_it(tmp_path, monkeypatch):
             expected = other.rollups.rollups(10, None, -math.inf, math.inf, other.file.layout)
         if other.file.damage is None or "values" in other.file.damage:
             n_same += 1
-            for a, b in zip(one, expected, strict=True):
+            for a, b in zip(columns_of(one), columns_of(expected), strict=True):
                 np.testing.assert_array_equal(a, b)
             assert (shard.file.damage is None) == (other.file.damage is None)
         shard.close()
@@ -166,7 +172,7 @@ def test_a_file_written_meanwhile_is_read_through_sqlite(tmp_path, level):
         connection.commit()
     after = shard.rollups.rollups(level, None, -math.inf, math.inf, shard.file.layout)
     assert not shard.rollups._may_be_plain
-    for a, b in zip(before, after, strict=True):
+    for a, b in zip(columns_of(before), columns_of(after), strict=True):
         np.testing.assert_array_equal(a, b)
     shard.close()
 
@@ -178,7 +184,7 @@ def test_files_that_are_open_together_keep_no_more_than_one(tmp_path, monkeypatc
     shards = [RecordingFile(str(path)) for path in paths]
 
     def read(shard: RecordingFile) -> list:
-        return list(shard.rollups.rollups(LEVELS[-1], [1, 2], START, math.inf, shard.file.layout))
+        return columns_of(shard.rollups.rollups(LEVELS[-1], [1, 2], START, math.inf, shard.file.layout))
 
     alone = read(shards[0])
     n = RollupRows.n_kept - before

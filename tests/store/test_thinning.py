@@ -353,5 +353,5 @@ def test_each_sketch_counts_the_samples_of_its_time_however_fast_they_come():
         rollups.add(number + 1, 0, (0, 1_700_000_400.0 - 5 + number / 20, *[0.5] * len(NAMES)))
     rollups.close_all()
     closed, sketches = rollups.take()
-    rows = {(row.level, row.bucket): row.vector[0] for row in closed if row.level in SKETCHES}
+    rows = {(row.seconds, row.start): row.vector[0] for row in closed if row.seconds in SKETCHES}
     assert {(row.seconds, row.bucket): row.histograms[0].total() for row in sketches} == rows

@@ -11,11 +11,12 @@ from textual.pilot import Pilot
 
 from gssr.model.live.frame import Frame
 from gssr.model.live.watch import Watch
+from gssr.model.percentiles import known_percentiles
 from gssr.render.glyphs import UTF8
 from gssr.tui.gpus.columns import MEAN, NOW
 from gssr.tui.gpus.table import GpuTable
 from gssr.tui.moves import MOVES
-from gssr.tui.order import parse_filter, passing, percentiles
+from gssr.tui.order import parse_filter, passing
 from gssr.tui.steady_order import SteadyOrders
 from gssr.tui.view import Scene, View
 from tests.looking import Fixed, live_screen, until, work
@@ -106,7 +107,7 @@ def test_percentiles_are_numpys(rows: list[list[float]]) -> None:
     values = np.array(rows)
     for share in (0.05, 0.5, 0.95):
         expected = [np.nanpercentile(row, 100 * share) if np.isfinite(row).any() else NAN for row in values]
-        assert percentiles(values, share) == pytest.approx(expected, nan_ok=True)
+        assert known_percentiles(values.T, (share,))[0] == pytest.approx(expected, nan_ok=True)
 
 
 def test_outliers_are_reached_one_after_another_and_around_the_end() -> None:

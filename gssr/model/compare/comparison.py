@@ -36,7 +36,7 @@ from gssr.model.breakdown.categories import CATEGORIES, TimeCategory
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.compare.contrast import METRICS, told
 from gssr.model.compare.pairs import Pairs, pairs
-from gssr.model.results import SEVERITIES, Analysis, GpuSeries, Kind, Phase, Series, Verdict, Window
+from gssr.model.results import SEVERITIES, Analysis, Grid, Kind, Phase, Series, Verdict, Window
 from gssr.model.statistics.balance import full_scale, imbalance
 from gssr.score import score_of_means
 
@@ -336,7 +336,7 @@ def _noise_of_imbalance(a: Analysis, b: Analysis) -> float | None:
     return None if noise is None else max(noise, LEAST_SHARE)
 
 
-def _imbalances(series: GpuSeries | None, window: Window) -> Floats:
+def _imbalances(series: Grid | None, window: Window) -> Floats:
     found = np.full(TENTHS, np.nan)
     if series is None or len(series.values) < 2:
         return found

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Floats, Ints
 from gssr.model.results import Means, nodes_of
-from gssr.model.statistics.gpu_time_counts import FLAGS, Counted, Float32s, GpuTimeCounts
+from gssr.model.statistics.gpu_time_counts import BITS, FLAGS, Counted, Float32s, GpuTimeCounts
 from gssr.peaks import Peaks, peaks_of
 from gssr.store.format.rows import Event, Gpu, Run
 from gssr.store.read.recording import RunReader
@@ -141,11 +141,11 @@ def evidence_of(
         width=bins.width,
         series=grids,
         means=means,
-        least={name: counted.extremes(name)[0] for name in known},
-        greatest={name: counted.extremes(name)[1] for name in known},
-        n_rows=counted.n_rows,
-        first_time=counted.first_time,
-        last_time=counted.last_time,
+        least={name: counted.by_gpu.column(name, "min") for name in known},
+        greatest={name: counted.by_gpu.column(name, "max") for name in known},
+        n_rows=counted.by_gpu.vectors[:, 0].astype(np.int64),
+        first_time=counted.by_gpu.vectors[:, 2].copy(),  # not a view, which would keep all of it
+        last_time=counted.by_gpu.vectors[:, 3].copy(),
         course=SpaceCourse(bins.start, bins.width, {name: over_gpus(grids[name]) for name in known}, len(gpus)),
         host={},
         workload={},
@@ -170,15 +170,16 @@ def _grid(cells: GpuTimeCounts, name: str) -> Float32s:
 
 
 def _means(counted: Counted, known: Sequence[str], span: Window) -> Means:
-    reasons = FLAGS if counted.flags[0].any() else ()
-    shape = len(known) + len(reasons), counted.n_rows.size
+    flagged = counted.by_gpu.column(BITS, "n") if counted.by_gpu.holds(BITS) else np.zeros(counted.cells.n_gpus)
+    reasons = FLAGS if flagged.any() else ()
+    shape = len(known) + len(reasons), counted.cells.n_gpus
     n, total = np.zeros(shape), np.zeros(shape)
     for row, name in enumerate(known):
         if name in counted.cells.n:
             n[row] = counted.cells.n[name].sum(axis=1, dtype=np.float64)
             total[row] = counted.cells.total[name].sum(axis=1)
     if reasons:
-        n[len(known) :], total[len(known) :] = counted.flags[0], counted.flags[1:]
+        n[len(known) :], total[len(known) :] = flagged, [counted.by_gpu.column(BITS, name) for name in reasons]
     return Means((*known, *reasons), *span, n, total)
 
 

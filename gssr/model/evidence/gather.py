@@ -21,7 +21,8 @@ from gssr.model.statistics.gpu_time_counts import (
 )
 from gssr.model.window import extent
 from gssr.store.format.host_rollups import HOST, WORKLOAD
-from gssr.store.read.recording import RunReader, Samples
+from gssr.store.format.samples import Samples
+from gssr.store.read.recording import RunReader
 from gssr.store.read.window_edges import ALL_TIME, Window
 
 MOST_ROWS = 200_000

@@ -283,7 +283,7 @@ class _Counted:
         self.n_rows, self.n_gaps = np.zeros(n_gpus), np.zeros(n_gpus)
         self.last_time = np.full(n_gpus, np.nan)
         for own in totals(reader, _READ, None, ALL_TIME, reader.gap_seconds):
-            self._take_in(own.gpus, own.vectors, own.layout)
+            self._take_in(own.gpu, own.vectors, own.layout)
         name = next((name for name in DETECTION_METRICS if self._column(name, "n").any()), None)
         idle, known = below(reader, name, TABLE.common.at("idle")) if name else (np.zeros(n_gpus), np.zeros(n_gpus))
         self.idle = _quotient(idle, known)

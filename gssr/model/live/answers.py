@@ -22,8 +22,8 @@ from gssr.model.statistics.grid import Columns, Spans, choose_width, column_of, 
 from gssr.model.statistics.sources import host_use
 from gssr.model.window import warm_up_and_tear_down
 from gssr.score import score_of_means
+from gssr.store.format.buckets import merge
 from gssr.store.format.schema import LEVELS
-from gssr.store.format.vectors import merge
 from gssr.store.read.recording import RunReader
 from gssr.store.read.window_edges import Window
 

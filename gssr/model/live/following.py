@@ -22,7 +22,7 @@ from gssr.model.live.run_totals import RunTotals
 from gssr.model.statistics.grid import Spans
 from gssr.store.format.rows import GpuLook, GpuProcess, Run, one_run
 from gssr.store.format.schema import GAP_INTERVALS
-from gssr.store.format.vectors import sound_samples
+from gssr.store.format.sound_arrays import sound_samples
 from gssr.store.live_block.read import BlockReader, Blocks, Entries
 from gssr.store.live_block.write import COUNTED, MANY_FILES, PUBLISH_SECONDS
 from gssr.store.read.follow import Follower

@@ -15,11 +15,12 @@ from gssr.model.findings.notes import SURELY_WHOLE
 from gssr.model.live.frame import RECENT_SECONDS
 from gssr.model.results import Means
 from gssr.model.statistics.grid import Spans
+from gssr.store.format.buckets import Buckets
 from gssr.store.format.layout import FIELDS, Layout
+from gssr.store.format.samples import derive
 from gssr.store.format.schema import LEVELS
-from gssr.store.format.vectors import derive
-from gssr.store.read.everything import Totals, totals
-from gssr.store.read.recording import Buckets, RunReader
+from gssr.store.read.everything import totals
+from gssr.store.read.recording import RunReader
 from gssr.store.read.window_edges import ALL_TIME, Window
 
 _MOST_PIECES_OF = 30_000
@@ -132,14 +133,7 @@ class RunTotals:
             recent = reader.buckets(Window(start), level=LEVELS[0], names=self.counted, gpus=gpus)
             for begin in np.unique(recent.start).tolist():
                 inside = recent.start == begin
-                piece = Buckets(
-                    recent.gpu[inside],
-                    recent.start[inside],
-                    recent.seconds[inside],
-                    recent.vectors[inside],
-                    recent.layout,
-                )
-                self._recent.add(self.means_of(piece, Window(begin, min(begin + LEVELS[0], self.last))))
+                self._recent.add(self.means_of(recent.of(inside), Window(begin, min(begin + LEVELS[0], self.last))))
         begin = self.last - 2.5 * max(reader.sampling_seconds, 0.05)
         if reader.thinned_until > begin:
             begin = math.floor(self.last / LEVELS[0]) * float(LEVELS[0])
@@ -153,18 +147,18 @@ class RunTotals:
             present = np.isfinite(column)
             self.latest[row, newest.gpu[present]] = column[present]
 
-    def _count_whole(self, own: Totals) -> None:
+    def _count_whole(self, own: Buckets) -> None:
         """Count what the rows of some GPUs add up to."""
-        if not len(own.gpus):
+        if not len(own.gpu):
             return
         rows, gaps, first, last = own.vectors[:, :4].T
-        self.rows[own.gpus] = rows
-        self.n_gaps[own.gpus] = gaps
+        self.rows[own.gpu] = rows
+        self.n_gaps[own.gpu] = gaps
         self.first = float(np.fmin(self.first, np.fmin.reduce(first)))
         self.last = float(np.fmax(self.last, np.fmax.reduce(last)))
-        self._add_up(own.gpus, own.vectors, own.layout, self._n, self._total)
-        self.first_time[own.gpus] = np.fmin(self.first_time[own.gpus], first)
-        self.last_time[own.gpus] = np.fmax(self.last_time[own.gpus], last)
+        self._add_up(own.gpu, own.vectors, own.layout, self._n, self._total)
+        self.first_time[own.gpu] = np.fmin(self.first_time[own.gpu], first)
+        self.last_time[own.gpu] = np.fmax(self.last_time[own.gpu], last)
 
     def means_of(self, buckets: Buckets, window: Window) -> Means:
         """What the rollups of a window add up to."""

@@ -14,9 +14,10 @@ import numpy as np
 from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS
 from gssr.model.results import Statistics
+from gssr.store.format.buckets import empty_vectors, fold, merge
 from gssr.store.format.layout import RELATIVE_BIN_WIDTH, Block, Layout, layout_of
-from gssr.store.format.vectors import empty_vectors, fold, merge
-from gssr.store.read.recording import RunReader, Samples
+from gssr.store.format.samples import Samples
+from gssr.store.read.recording import RunReader
 
 if TYPE_CHECKING:
     from gssr.store.read.histograms import Histograms

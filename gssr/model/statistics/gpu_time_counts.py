@@ -5,6 +5,7 @@ Memory is bounded by what there is to count: a metric that nobody measured takes
 counted in few bins (``most_bins``).
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,13 +14,15 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Floats, Ints
 from gssr.metrics import CLOCK_EVENT_REASONS
-from gssr.model.results import GpuSeries
+from gssr.model.results import Grid
 from gssr.model.statistics import series
 from gssr.model.statistics.aggregate import numbers_within
 from gssr.model.statistics.series import Bins
-from gssr.store.format.layout import FIELDS
+from gssr.store.format.buckets import Buckets, empty_vectors, fold, merge
+from gssr.store.format.layout import LAYOUT, Layout, layout_of, part_of
+from gssr.store.format.samples import Samples
 from gssr.store.format.schema import LEVELS
-from gssr.store.read.recording import Buckets, RunReader, Samples
+from gssr.store.read.recording import RunReader
 from gssr.store.read.window_edges import Window
 
 Float32s = NDArray[np.float32]
@@ -145,25 +148,11 @@ def in_order(cell: Ints, n_gpus: int, n_bins: int) -> bool:
 
 
 class Counted:
-    """A window of a run: its ``cells`` in ``bins``. GPU by GPU [n_gpus]: ``least`` and ``greatest``, single samples, by
-    metric that has samples, NaN without any; ``n_rows``, ``first_time`` and ``last_time``, unix s; ``flags`` [1 +
-    len(FLAGS), n_gpus]: samples with flags, then those with each of them set."""
+    """A window of a run: the samples of each GPU in ``bins`` (``cells``), and what all of them add up to (``by_gpu``: one
+    bucket for each GPU, in their order, empty for one without samples; gaps are not counted)."""
 
-    def __init__(self, names: Sequence[str], n_gpus: int, bins: Bins) -> None:
-        self.bins = bins
-        self.cells = GpuTimeCounts(names, n_gpus, bins.n)
-        self.least: dict[str, Floats] = {}
-        self.greatest: dict[str, Floats] = {}
-        self.flags = np.zeros((1 + len(FLAGS), n_gpus))
-        self.n_rows = np.zeros(n_gpus, np.int64)
-        self.first_time = np.full(n_gpus, np.nan)
-        self.last_time = np.full(n_gpus, np.nan)
-
-    def extremes(self, name: str) -> tuple[Floats, Floats]:
-        """``least`` and ``greatest`` of a metric that has samples, or is about to."""
-        if name not in self.least:
-            self.least[name], self.greatest[name] = (np.full(len(self.n_rows), np.nan) for _ in range(2))
-        return self.least[name], self.greatest[name]
+    def __init__(self, cells: GpuTimeCounts, bins: Bins, by_gpu: Buckets) -> None:
+        self.cells, self.bins, self.by_gpu = cells, bins, by_gpu
 
     def holds(self, names: Sequence[str], bins: Bins) -> bool:
         """Whether ``gpu_series`` can make series of these metrics in these bins."""
@@ -172,37 +161,35 @@ class Counted:
         inside = shift >= 0 and self.bins.start + self.bins.n * self.bins.width <= bins.start + bins.n * bins.width
         return ratio == round(ratio) and shift == round(shift) and inside and set(self.cells.names) >= set(names)
 
-    def gpu_series(self, name: str, bins: Bins) -> GpuSeries:
+    def gpu_series(self, name: str, bins: Bins) -> Grid:
         """Each GPU's series of a metric in bins that are whole numbers of the cells."""
         ratio, shift = round(bins.width / self.bins.width), round((self.bins.start - bins.start) / self.bins.width)
         target = (np.arange(self.bins.n) + shift) // ratio
         starts = np.flatnonzero(np.diff(target, prepend=-1))
-        values = np.full((len(self.n_rows), bins.n), np.nan)
+        values = np.full((self.cells.n_gpus, bins.n), np.nan)
         if name in self.cells.n:
             n, total = self.cells.put_together(name, starts)
             values[:, target[starts]] = np.divide(total, n, out=np.full(n.shape, np.nan), where=n > 0)
-        return GpuSeries(name, bins.start, bins.width, values)
+        return Grid(name, bins.start, bins.width, values)
 
 
 def count_rows(rows: Samples, names: Sequence[str], n_gpus: int, bins: Bins) -> Counted:
     """Count raw rows of these metrics and, where they are among the rows' values, the clock event reasons; ``rows.gpu``
     counts from 0 to ``n_gpus`` - 1."""
-    counted, gpu = Counted(names, n_gpus, bins), rows.gpu
-    counted.cells.add_rows(gpu, bins.holding(rows.time), rows.values)
-    for name in counted.cells.n:
-        least, greatest = counted.extremes(name)
-        np.fmin.at(least, gpu, rows.values[name])
-        np.fmax.at(greatest, gpu, rows.values[name])
-    if BITS in rows.values:
-        known = np.isfinite(rows.values[BITS])
-        flags, own = rows.values[BITS][known].astype(np.int64), gpu[known]
-        counted.flags[0] = np.bincount(own, minlength=n_gpus)
-        for number, (bit, _, _) in enumerate(CLOCK_EVENT_REASONS, 1):
-            counted.flags[number] = np.bincount(own[(flags & bit) != 0], minlength=n_gpus)
-    counted.n_rows += np.bincount(gpu, minlength=n_gpus)
-    np.fmin.at(counted.first_time, gpu, rows.time)
-    np.fmax.at(counted.last_time, gpu, rows.time)
-    return counted
+    cells = GpuTimeCounts(names, n_gpus, bins.n)
+    cells.add_rows(rows.gpu, bins.holding(rows.time), rows.values)
+    known = [*names, *({BITS} & set(rows.values))]
+    layout = part_of(LAYOUT, known)
+    vectors = empty_vectors(n_gpus, layout)
+    gpus, folded = fold(rows.gpu, rows.time, rows.values, math.inf, layout)
+    vectors[gpus] = folded
+    return Counted(cells, bins, _of_window(vectors, layout, bins))
+
+
+def _of_window(vectors: Floats, layout: Layout, bins: Bins) -> Buckets:
+    """Return the buckets of GPUs with these vectors over the time of all bins."""
+    n = len(vectors)
+    return Buckets(np.arange(n), np.full(n, bins.start), np.full(n, bins.n * bins.width), vectors, layout)
 
 
 def bins_to_count(n_gpus: int, n_rows: int, span: Window, interval: float) -> Bins:
@@ -218,60 +205,36 @@ def bins_to_count(n_gpus: int, n_rows: int, span: Window, interval: float) -> Bi
 def count_rollups(reader: RunReader, names: Sequence[str], positions: Ints, bins: Bins, window: Window) -> Counted:
     """Count the rollups of these metrics, and the clock event reasons, of some GPUs (``positions``) in ``bins``, which are
     whole buckets. Rows in the window count."""
-    counted = Counted(names, len(positions), bins)
+    cells = GpuTimeCounts(names, len(positions), bins.n)
+    layout = part_of(layout_of(reader.metrics), (*names, BITS))
+    vectors = empty_vectors(len(positions), layout)
     for buckets in series.slices_of_buckets(reader, (*names, BITS), positions, bins, window):
         gpu = numbers_within(buckets.gpu, positions, len(reader.gpus))
         if len(gpu):
-            counted.cells.add_rollups(gpu, bins.holding(buckets.start), buckets)
-            _count_by_gpu(counted, buckets, gpu)
-    return counted
+            cells.add_rollups(gpu, bins.holding(buckets.start), buckets)
+            own, place = np.unique(gpu, return_inverse=True)
+            group, both = np.append(np.arange(len(own)), place), np.concatenate((vectors[own], buckets.vectors))
+            vectors[own] = merge(both, group, len(own), math.inf, layout)
+    return Counted(cells, bins, _of_window(vectors, layout, bins))
 
 
-def _count_by_gpu(counted: Counted, buckets: Buckets, gpu: Ints) -> None:
-    """Add what is not told bin by bin."""
-    vectors, own = buckets.vectors, _extent(gpu)
-    n_gpus = own.stop - own.start
-    # As they mostly are: all GPUs, again and again.
-    full = len(gpu) % n_gpus == 0 and np.array_equal(gpu, np.tile(np.arange(own.start, own.stop), len(gpu) // n_gpus))
-
-    def extreme(which: np.ufunc, into: Floats, column: Floats) -> None:
-        if full:
-            into[own] = which(into[own], which.reduce(column.reshape(-1, n_gpus), axis=0))
-        else:
-            which.at(into, gpu, column)
-
-    counted.n_rows += np.bincount(gpu, vectors[:, 0], counted.n_rows.size).astype(np.int64)
-    extreme(np.fmin, counted.first_time, vectors[:, 2])
-    extreme(np.fmax, counted.last_time, vectors[:, 3])
-    for block in buckets.layout.blocks:
-        name, at = block.metric.name, block.start
-        if name == BITS:
-            for number, field in enumerate(("n", *FLAGS)):
-                column = vectors[:, at + FIELDS["bits"].index(field)]
-                counted.flags[number] += np.bincount(gpu, column, counted.n_rows.size)
-        elif name in counted.cells.n:
-            least, greatest = counted.extremes(name)
-            extreme(np.fmin, least, vectors[:, at + 3])
-            extreme(np.fmax, greatest, vectors[:, at + 4])
-
-
-def series_of_rows(samples: Samples, names: Sequence[str], n_gpus: int, bins: Bins) -> dict[str, GpuSeries]:
+def series_of_rows(samples: Samples, names: Sequence[str], n_gpus: int, bins: Bins) -> dict[str, Grid]:
     """Each GPU's series of each metric from raw rows; ``samples.gpu`` counts from 0 to ``n_gpus`` - 1."""
     bin_, found = bins.holding(samples.time), {}
     for name in names:
         cells = GpuTimeCounts([name], n_gpus, bins.n)
         cells.add_rows(samples.gpu, bin_, samples.values)
-        found[name] = GpuSeries(name, bins.start, bins.width, cells.means(name))
+        found[name] = Grid(name, bins.start, bins.width, cells.means(name))
     return found
 
 
 def series_of_rollups(
     reader: RunReader, names: Sequence[str], positions: Ints, bins: Bins, window: Window
-) -> dict[str, GpuSeries]:
+) -> dict[str, Grid]:
     """Each GPU's series of each metric from rollups; the arguments are those of
     gssr.model.statistics.series.slices_of_buckets."""
     cells = GpuTimeCounts(names, len(positions), bins.n)
     for buckets in series.slices_of_buckets(reader, names, positions, bins, window):
         gpu = numbers_within(buckets.gpu, positions, len(reader.gpus))
         cells.add_rollups(gpu, bins.holding(buckets.start), buckets)
-    return {name: GpuSeries(name, bins.start, bins.width, cells.means(name)) for name in names}
+    return {name: Grid(name, bins.start, bins.width, cells.means(name)) for name in names}

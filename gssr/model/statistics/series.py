@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Floats, Ints
-from gssr.model.results import GpuSeries, Series
+from gssr.model.results import Grid, Series
 from gssr.model.statistics.aggregate import filtered
+from gssr.store.format.buckets import Buckets
+from gssr.store.format.samples import Samples
 from gssr.store.format.schema import GAP_INTERVALS, LEVELS
-from gssr.store.read.recording import VECTORS_AT_ONCE, Buckets, RunReader, Samples
+from gssr.store.read.recording import VECTORS_AT_ONCE, RunReader
 from gssr.store.read.window_edges import Window
 
 MAX_EMPTY = 0.05
@@ -129,7 +131,7 @@ def slices_of_buckets(
             yield reader.buckets(piece, level=level, gpus=filtered(reader, own), names=names)
 
 
-def over_space(gpu_series: GpuSeries) -> Series:
+def over_space(gpu_series: Grid) -> Series:
     """The space average, with the least and the greatest GPU of each bin."""
     values = gpu_series.values
     known = np.isfinite(values)

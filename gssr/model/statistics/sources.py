@@ -15,7 +15,7 @@ import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME, OF_HOST, OF_NODES
-from gssr.model.results import GpuSeries, HostUse, Series
+from gssr.model.results import Grid, HostUse, Series
 from gssr.model.statistics import series
 from gssr.model.statistics.aggregate import (
     UNKNOWN,
@@ -38,8 +38,9 @@ from gssr.model.statistics.gpu_time_counts import (
 )
 from gssr.store.format.layout import layout_of, part_of
 from gssr.store.format.rows import GpuProcesses
+from gssr.store.format.samples import Samples
 from gssr.store.read.host_use import Bins
-from gssr.store.read.recording import RunReader, Samples
+from gssr.store.read.recording import RunReader
 from gssr.store.read.window_edges import ALL_TIME, Window
 
 MOST_AT_AN_END = 100_000
@@ -70,7 +71,7 @@ class Source(Protocol):
 
     def gpu_series(
         self, names: Sequence[str], span: Window, window: Window, interval: float, most: int
-    ) -> dict[str, GpuSeries]:
+    ) -> dict[str, Grid]:
         """Each GPU's series of these metrics over ``span``, in at most ``most`` bins of at least ``interval`` seconds."""
         ...
 
@@ -107,7 +108,7 @@ class Rows:
 
     def gpu_series(
         self, names: Sequence[str], span: Window, window: Window, interval: float, most: int
-    ) -> dict[str, GpuSeries]:
+    ) -> dict[str, Grid]:
         """As in Source."""
         rows = self.between(names, window)
         bins = series.bins_of_samples(rows, span, interval, most_bins(self._n_gpus, len(rows.time), most))
@@ -141,7 +142,7 @@ class Rollups:
         gpus = filtered(self._reader, self._positions)
         sums = Totals(part_of(layout_of(self._reader.metrics), names), len(self._positions))
         for own in totals(self._reader, names, self._positions, window, gap_seconds):
-            sums.add(numbers_within(own.gpus, self._positions, len(self._reader.gpus)), own.vectors)
+            sums.add(numbers_within(own.gpu, self._positions, len(self._reader.gpus)), own.vectors)
         sketched = [name for name in names if has_balance(BY_NAME[name])]
         most = MOST_AT_AN_END if self._is_mostly_whole(window) else math.inf
         found = self._reader.histograms(sketched, window, gpus, most)
@@ -158,7 +159,7 @@ class Rollups:
 
     def gpu_series(
         self, names: Sequence[str], span: Window, window: Window, interval: float, most: int
-    ) -> dict[str, GpuSeries]:
+    ) -> dict[str, Grid]:
         """As in Source."""
         few = len(self._positions) * span.seconds / interval <= self._few_rows
         gpus = filtered(self._reader, self._positions)
@@ -235,7 +236,7 @@ def node_series(reader: RunReader, span: Window, window: Window, most: int) -> M
     bins = series.bins_of_buckets(span, NODE_INTERVAL, most, least=NODE_INTERVAL)
     found = node_means(reader, tuple(OF_NODES), bins, window)
     return {
-        name: series.over_space(GpuSeries(name, bins.start, bins.width, values))
+        name: series.over_space(Grid(name, bins.start, bins.width, values))
         for name, values in found.items()
         if np.isfinite(values).any()
     }

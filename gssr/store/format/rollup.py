@@ -2,7 +2,7 @@
 
 A GPU's rows are collected for its current bucket of 10 s and folded column by column, which lets the built-in ``sum``,
 ``min`` and ``max`` do the work. A closed bucket is merged into the GPU's buckets of 60 s and 600 s.
-``gssr.store.format.vectors`` does the same arithmetic on arrays; a test holds the two equal.
+``gssr.store.format.buckets`` does the same arithmetic on arrays; a test holds the two equal.
 
 Packing rollups and sketches into the blobs that gssr.store.format.layout describes, and back, in plain Python.
 """
@@ -36,20 +36,21 @@ Vector = list[float]
 Histogram = Counter[int]
 
 
-class RollupRow(NamedTuple):
-    """One closed bucket: the columns of ``rollup``, its vector not yet packed. When rows came late a bucket is closed more
-    than once: it is to be merged into what stands in the file already."""
+class Bucket:
+    """What the samples of a GPU (its key) add up to in the ``seconds`` from ``start`` on (unix s): a row of ``rollup`` while
+    it is open, and when it is closed. ``vector`` is that of gssr.store.format.layout. When rows came late a bucket is closed
+    more than once: it is to be merged into what stands in the file already."""
 
-    gpu: int
-    level: int
-    bucket: int
-    first_rowid: int
-    last_rowid: int
-    vector: Vector
+    __slots__ = ("first_rowid", "gpu", "last_rowid", "seconds", "start", "vector")
+
+    def __init__(self, gpu: int, seconds: int, start: int, first_rowid: int, last_rowid: int, vector: Vector) -> None:
+        self.gpu, self.seconds, self.start = gpu, seconds, start
+        self.first_rowid, self.last_rowid = first_rowid, last_rowid
+        self.vector = vector
 
 
 class SketchRow(NamedTuple):
-    """One closed sketch of ``seconds``: histograms in the order of Layout.sketched; to be merged as a RollupRow is."""
+    """One closed sketch of ``seconds``: histograms in the order of Layout.sketched; to be merged as a Bucket is."""
 
     gpu: int
     seconds: int
@@ -213,18 +214,6 @@ def _fold_bits(column: Sequence[float | None]) -> Vector | None:
     return [float(n), float(either), *shares] if n else None
 
 
-class _Bucket:
-    """A bucket of one GPU that is still open."""
-
-    __slots__ = ("first_rowid", "last_rowid", "start", "vector")
-
-    def __init__(self, start: int, first_rowid: int, vector: Vector) -> None:
-        self.start = start
-        self.first_rowid = first_rowid
-        self.last_rowid = first_rowid
-        self.vector = vector
-
-
 class _Gpu:
     """What is open for one GPU."""
 
@@ -232,7 +221,7 @@ class _Gpu:
 
     def __init__(self, fold_rows: int) -> None:
         self.fold_rows = fold_rows
-        self.buckets: list[_Bucket | None] = [None] * len(LEVELS)
+        self.buckets: list[Bucket | None] = [None] * len(LEVELS)
         self.end = -math.inf  # of the open bucket of the finest level
         self.rows: list[Row] = []
         self.sketches: dict[int, SketchRow] = {}  # by their length; what is in a finer one is not in a coarser one yet
@@ -248,7 +237,7 @@ class Rollups:
         self._gap = gap_seconds
         self._layout = layout
         self._gpus: dict[int, _Gpu] = {}
-        self._closed: list[RollupRow] = []
+        self._closed: list[Bucket] = []
         self._sketches: list[SketchRow] = []
         self.totals: dict[int, Vector] = {}
         """Everything closed so far, GPU by GPU."""
@@ -282,7 +271,7 @@ class Rollups:
             if bucket is not None:
                 self._close(gpu, state)
             start = math.floor(time / LEVELS[0]) * LEVELS[0]
-            bucket = state.buckets[0] = _Bucket(start, rowid, self._empty[:])
+            bucket = state.buckets[0] = Bucket(gpu, LEVELS[0], start, rowid, rowid, self._empty[:])
             state.end = start + LEVELS[0]
         elif bucket is None or time < bucket.start:
             state.late.append((rowid, row))
@@ -292,7 +281,7 @@ class Rollups:
         if len(state.rows) >= state.fold_rows:
             self._fold_into_open(gpu, state)
 
-    def take(self) -> tuple[list[RollupRow], list[SketchRow]]:
+    def take(self) -> tuple[list[Bucket], list[SketchRow]]:
         """What was closed since the last call, to be written in one transaction with the rows it covers."""
         closed, sketches = self._closed, self._sketches
         self._closed, self._sketches = [], []
@@ -361,7 +350,7 @@ class Rollups:
         self._count_late(gpu, state)
         self._emit(gpu, state, 0)
 
-    def _close_open(self, gpu: int, state: _Gpu, bucket: _Bucket) -> None:
+    def _close_open(self, gpu: int, state: _Gpu, bucket: Bucket) -> None:
         if state.rows:
             self._fold_into_open(gpu, state)
         for level in range(1, len(LEVELS)):
@@ -371,7 +360,8 @@ class Rollups:
                 self._emit(gpu, state, level)
                 coarse = None
             if coarse is None:
-                coarse = state.buckets[level] = _Bucket(start, bucket.first_rowid, self._empty[:])
+                first = bucket.first_rowid
+                coarse = state.buckets[level] = Bucket(gpu, LEVELS[level], start, first, first, self._empty[:])
             merge(coarse.vector, bucket.vector, self._gap, self._layout)
             coarse.last_rowid = bucket.last_rowid
 
@@ -395,7 +385,7 @@ class Rollups:
                     merge(coarse.vector, vector, self._gap, self._layout)
                     coarse.last_rowid = max(coarse.last_rowid, last)
                 else:
-                    self._closed.append(RollupRow(gpu, seconds, start, first, last, vector))
+                    self._closed.append(Bucket(gpu, seconds, start, first, last, vector))
                     if seconds == LEVELS[-1]:
                         self._add_to_totals(gpu, vector)
             for seconds in SKETCHES:
@@ -411,9 +401,7 @@ class Rollups:
         if bucket is not None:
             if LEVELS[level] == LEVELS[-1]:
                 self._add_to_totals(gpu, bucket.vector)
-            self._closed.append(
-                RollupRow(gpu, LEVELS[level], bucket.start, bucket.first_rowid, bucket.last_rowid, bucket.vector)
-            )
+            self._closed.append(bucket)
             state.buckets[level] = None
 
     def _emit_sketches(self, state: _Gpu, time: float) -> None:

@@ -20,7 +20,7 @@ from gssr.store.format.host_rollups import USE_TABLES, UseTable, add_up, counted
 from gssr.store.format.layout import Layout, layout_of
 from gssr.store.format.limits import GREATEST, LATEST, number
 from gssr.store.format.rollup import (
-    RollupRow,
+    Bucket,
     Rollups,
     SketchRow,
     lay_out_anew,
@@ -378,7 +378,7 @@ class RunCopier:
             f"SELECT gpu, level, bucket, first_rowid, last_rowid, data FROM shard.rollup WHERE {here} AND {only}"
         ):
             vector = lay_out_anew(unpack_vector(data), known, layout)
-            row = RollupRow(keys[key], level, bucket, first + shift, last + shift, vector)
+            row = Bucket(keys[key], level, bucket, first + shift, last + shift, vector)
             write_rollup(connection, row, gap_seconds, layout)
         for seconds, table in sketches:
             query = f"SELECT gpu, bucket, data FROM shard.{table} WHERE {here} AND {whole}"

@@ -14,11 +14,12 @@ import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.metrics import DERIVED
+from gssr.store.format.buckets import fold
 from gssr.store.format.host_rollups import USE_TABLES, add_up, newest_row, roll_up
 from gssr.store.format.layout import Layout
 from gssr.store.format.rollup import as_stored
+from gssr.store.format.samples import derive
 from gssr.store.format.schema import LEVELS, SKETCHES
-from gssr.store.format.vectors import derive, fold
 from gssr.store.output_file import PRIVATE, new_file
 from gssr.store.read.check_rollups import LONGEST, wrong_stretches
 from gssr.store.read.histograms import count_sketches, no_bins

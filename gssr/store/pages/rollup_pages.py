@@ -2,13 +2,14 @@
 
 import sqlite3
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Bytes, Floats, Ints
+from gssr.store.format.buckets import Buckets
 from gssr.store.format.columns import columns_of
+from gssr.store.format.layout import Layout
 from gssr.store.format.schema import TABLES
 from gssr.store.pages.file import (
     HIGHEST,
@@ -35,16 +36,6 @@ _AT_ONCE = 512
 """Rows decoded together: half a megabyte, which stays in a core's cache."""
 
 
-class RollupColumns(NamedTuple):
-    """Rows of ``rollup``, [n] each, but ``rowids`` [n, 2], first and last, and ``vectors`` [n, numbers asked for]."""
-
-    gpu: Ints
-    level: Ints
-    bucket: Ints
-    rowids: Ints
-    vectors: Floats
-
-
 class PageRollups:
     """``rollup`` of a file whose vectors all have ``width`` numbers."""
 
@@ -60,17 +51,20 @@ class PageRollups:
         self._vector = np.array([kind >> 7 | 0x80, kind & 0x7F], np.uint8)
         self._leaves = leaves(file, int(roots[0][0]), LOWEST, HIGHEST)
 
-    def read(self, rowids: Ints, columns: Ints | None) -> RollupColumns:
-        """The rows of these rowids, in their order, and of each vector these ``columns``, ascending (None: all). Raises
-        NotPlainError."""
+    def read(self, rowids: Ints, level: int, layout: Layout, columns: Ints | None) -> Buckets:
+        """Read the rows of these rowids, in their order, with their rowids in ``samples``. ``columns``: which numbers of the
+        file's vectors make those of ``layout``, ascending (None: all). Raises NotPlainError, also if one of the rows is not
+        of this ``level``, s."""
         places = np.arange(self._width) if columns is None else columns
         numbers, vectors = np.empty((_N_HEADS, len(rowids)), np.int64), np.empty((len(places), len(rowids)))
         for begin in range(0, len(rowids), _AT_ONCE):
             end = begin + _AT_ONCE
             self._decode(rowids[begin:end], places, numbers[:, begin:end], vectors[:, begin:end])
         self.check()
-        gpu, level, bucket = numbers[:3]
-        return RollupColumns(gpu, level, bucket, numbers[3:].T, vectors.T)
+        if (numbers[1] != level).any():
+            raise NotPlainError("an index of something else")
+        start, seconds = numbers[2].astype(np.float64), np.full(len(rowids), float(level))
+        return Buckets(numbers[0], start, seconds, vectors.T, layout, numbers[3:].T)
 
     def check(self) -> None:
         """Raises NotPlainError when what was read may not be true any more."""

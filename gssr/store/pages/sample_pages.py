@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gssr.arrays import Floats, Ints
+from gssr.arrays import Floats
 from gssr.store.format.columns import own_name
+from gssr.store.format.samples import Samples
 from gssr.store.pages.file import Leaves, NotPlainError, PageFile, leaves
 from gssr.store.pages.leaf_rows import LeafRows, plain_table
 
@@ -45,9 +46,8 @@ class PageTable:
             raise NotPlainError("it is being written")
         return found
 
-    def read(self, found: Leaves, wanted: SampleQuery) -> tuple[Ints, Floats, dict[str, Floats]]:
-        """GPU keys, times and one array per metric (NaN for NULL and for columns the file lacks) of the rows on these pages
-        that are wanted. Raises NotPlainError."""
+    def read(self, found: Leaves, wanted: SampleQuery) -> Samples:
+        """Read the rows on these pages that are wanted. Raises NotPlainError."""
         rows = LeafRows(self._file, found, len(self._place))
         if not self._file.is_unchanged():
             raise NotPlainError("it is being written")
@@ -68,7 +68,7 @@ class PageTable:
         for name in sorted((name for name in wanted.names if name in self._place), key=self._place.__getitem__):
             values[name] = rows.column(self._place[name])
         nothing = np.full(len(gpu), np.nan)
-        return gpu.astype(np.int64), time, {name: values.get(name, nothing) for name in wanted.names}
+        return Samples(gpu.astype(np.int64), time, {name: values.get(name, nothing) for name in wanted.names})
 
 
 def _comparable(values: Floats) -> Floats:

@@ -2,20 +2,22 @@
 
 The coarsest rollups are held against the rowids, of which samples take one each; finer ones against the coarser, which
 count the same samples, when they are read. So whatever is missing shows, and what could not have been written
-(gssr.store.format.vectors) counts as missing. However much that is, the samples are read once for it.
+(gssr.store.format.sound_arrays) counts as missing. However much that is, the samples are read once for it.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from gssr.arrays import Flags, Floats, Ints
+from gssr.arrays import Flags, Floats, Ints, select
+from gssr.store.format.buckets import Buckets, no_buckets
 from gssr.store.format.layout import Layout, part_of
+from gssr.store.format.samples import Samples
 from gssr.store.format.schema import LEVELS
-from gssr.store.format.vectors import where
 from gssr.store.pages.sample_pages import SampleQuery
-from gssr.store.read.recording_file import Part, Rows
+from gssr.store.read.recording_file import Part
 from gssr.store.read.samples import in_threads
 from gssr.store.read.window_edges import ALL_TIME, Window, codes_of, positions_of, starts_of
 
@@ -47,13 +49,10 @@ def counted(part: Part) -> Counted:
 def _count(part: Part) -> Counted:
     layout = part_of(part.shard.file.layout, ())
     keys = part.keys(None) if len(part.shard.file.runs) > 1 else None  # else also those of GPUs whose rows don't count
-    key, bucket, vectors = part.shard.rollups.rollups(LONGEST, keys, -np.inf, np.inf, layout, counted_anew=True)
-    n_rows, n_rowids = int(vectors[:, 0].sum()), part.last + 1 - part.first
-    gpu = part.positions(key)
-    gpu, bucket, vectors = where(gpu >= 0, gpu, bucket, vectors)
-    codes = codes_of(gpu, bucket)
-    order = np.argsort(codes)
-    codes, rows = codes[order], vectors[order, 0].astype(np.int64)
+    rolled = part.shard.rollups.rollups(LONGEST, keys, -np.inf, np.inf, layout, counted_anew=True)
+    n_rows, n_rowids = int(rolled.vectors[:, 0].sum()), part.last + 1 - part.first
+    rolled = replace(rolled, gpu=part.positions(rolled.gpu))
+    codes, rows = _counts(rolled.of(rolled.gpu >= 0))
     if n_rows == n_rowids:
         return Counted(codes, rows, np.empty(0, np.int64))
     found, n = _in_samples(part)
@@ -68,6 +67,13 @@ def _count(part: Part) -> Counted:
     lost: Ints = found[told != n if n_rows > n_rowids else told < n]
     kept = ~np.isin(codes, lost)
     return Counted(codes[kept], rows[kept], lost)
+
+
+def _counts(buckets: Buckets) -> tuple[Ints, Ints]:
+    """Return the numbers of buckets, ascending, and how many samples each has."""
+    codes = codes_of(buckets.gpu, buckets.start)
+    order = np.argsort(codes)
+    return codes[order], buckets.vectors[order, 0].astype(np.int64)
 
 
 def _in_samples(part: Part) -> tuple[Ints, Ints]:
@@ -91,12 +97,10 @@ def slices(part: Part, window: Window, level: int) -> Iterator[Window]:
 
 
 class Rolled(NamedTuple):
-    """Rollups of a level that lie in a window: positions, starts, vectors; and the stretches, by their numbers, of
-    ``seconds`` each, in which they do not count what they should: rollups in these are left out."""
+    """The rollups of a level that lie in a window, and the stretches, by their numbers, of ``seconds`` each, in which they
+    do not count what they should: rollups in these are left out."""
 
-    gpu: Ints
-    bucket: Ints
-    vectors: Floats
+    buckets: Buckets
     wrong: Ints
     seconds: int
 
@@ -105,26 +109,24 @@ def rollups(part: Part, level: int, gpus: Ints | None, window: Window, layout: L
     """The rollups of a level in a window, of these GPUs (positions; None: all), as far as they are sound."""
     keys = part.keys(gpus)
     if not part.ended:
-        gpu, bucket, vectors = unchecked(part, level, keys, window, layout)
-        return Rolled(gpu, bucket, vectors, np.empty(0, np.int64), level)
+        return Rolled(unchecked(part, level, keys, window, layout), np.empty(0, np.int64), level)
     lower, upper = _clipped(part, window)
     if np.ceil(lower / level) * level + level > upper:  # there is room for none
-        nothing = np.empty(0, np.int64)
-        return Rolled(nothing, nothing, np.empty((0, layout.width)), nothing, level)
+        return Rolled(no_buckets(layout), np.empty(0, np.int64), level)
     seconds = _held_against(level, lower, upper)
     lower, upper = np.ceil(lower / level) * level, np.floor(upper / level) * level
     low, high = np.floor(lower / seconds) * seconds, np.ceil(upper / seconds) * seconds
-    gpu, bucket, vectors = unchecked(part, level, keys, Window(lower, upper), layout)
-    codes = codes_of(gpu, bucket)
+    buckets = unchecked(part, level, keys, Window(lower, upper), layout)
+    codes = codes_of(buckets.gpu, buckets.start)
     pieces = Window(low, lower), Window(upper, high)
     beside = [_heads(part, gpus, level, piece) for piece in pieces if piece.start < piece.end]
     all_codes = np.concatenate([codes, *(own for own, _ in beside)])
-    rows = np.concatenate([vectors[:, 0], *(own for _, own in beside)])
+    rows = np.concatenate([buckets.vectors[:, 0], *(own for _, own in beside)])
     wrong = _wrong(part, gpus, stretches_of(all_codes, seconds), rows, seconds, Window(low, high))
     if len(wrong):
-        gpu, bucket, vectors = where(~np.isin(stretches_of(codes, seconds), wrong), gpu, bucket, vectors)
+        buckets = buckets.of(~np.isin(stretches_of(codes, seconds), wrong))
         part.shard.recounted.update((part.first, code) for code in stretches_of(wrong).tolist())
-    return Rolled(gpu, bucket, vectors, wrong, seconds)
+    return Rolled(buckets, wrong, seconds)
 
 
 def stretches_of(codes: Ints, seconds: int = LONGEST) -> Ints:
@@ -148,10 +150,7 @@ def _heads(part: Part, gpus: Ints | None, level: int, window: Window) -> tuple[I
 
 def _read_heads(part: Part, gpus: Ints | None, level: int, window: Window) -> tuple[Ints, Ints]:
     layout = part_of(part.shard.file.layout, ())
-    gpu, start, vectors = unchecked(part, level, part.keys(gpus), window, layout)
-    codes = codes_of(gpu, start)
-    order = np.argsort(codes)
-    return codes[order], vectors[order, 0].astype(np.int64)
+    return _counts(unchecked(part, level, part.keys(gpus), window, layout))
 
 
 def _clipped(part: Part, window: Window) -> Window:
@@ -164,17 +163,13 @@ def _clipped(part: Part, window: Window) -> Window:
     return Window(lower, max(min(window.end, float(starts.max()) + LONGEST), lower))
 
 
-def unchecked(
-    part: Part, level: int, keys: list[int] | None, window: Window, layout: Layout
-) -> tuple[Ints, Ints, Floats]:
-    """Positions, starts and vectors of the rollups of a level in a window, of these GPUs (keys; None: all),
-    whatever they count."""
+def unchecked(part: Part, level: int, keys: list[int] | None, window: Window, layout: Layout) -> Buckets:
+    """Return the rollups of a level in a window, of these GPUs (keys; None: all), whatever they count."""
     if window.end - window.start < level:
-        return np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, layout.width))
-    key, bucket, vectors = part.shard.rollups.rollups(level, keys, *window, layout, counted_anew=part.ended)
-    gpu = part.positions(key)
-    gpu, bucket, vectors = where(part.sound(gpu), gpu, bucket, vectors)
-    return gpu, bucket, vectors
+        return no_buckets(layout)
+    rolled = part.shard.rollups.rollups(level, keys, *window, layout, counted_anew=part.ended)
+    gpu = part.positions(rolled.gpu)
+    return replace(rolled, gpu=gpu).of(part.sound(gpu))
 
 
 def _held_against(level: int, lower: float, upper: float) -> int:
@@ -216,21 +211,21 @@ def _within(gpus: Ints | None, codes: Ints, window: Window) -> Flags:
     return np.asarray(inside if gpus is None else inside & np.isin(positions_of(codes), gpus), bool)
 
 
-def samples_of(part: Part, names: Sequence[str], codes: Ints, seconds: int, window: Window) -> Iterator[Rows]:
+def samples_of(part: Part, names: Sequence[str], codes: Ints, seconds: int, window: Window) -> Iterator[Samples]:
     """The samples in a window of stretches of ``seconds`` (their numbers: gssr.store.read.window_edges), in
     pieces, with values of stored metrics. Where they are thinned they can't be counted any more: the file is damaged."""
     begins = starts_of(codes)
     if (begins < part.thinned).any():
         part.shard.file.damaged("rollups of samples that are thinned")
-        codes, begins = where(begins >= part.thinned, codes, begins)
+        codes, begins = select(begins >= part.thinned, codes, begins)
     if not len(codes):
         return
     low, high = max(window.start, float(begins.min())), min(window.end, float(begins.max()) + seconds)
     wanted = SampleQuery(names, part.keys(np.unique(positions_of(codes))), 0, 0, low, high)
-    for gpu, time, values in in_threads(part.pieces_in(part.searched(low, high), wanted)):
-        own = np.isin(codes_of(gpu, time // seconds * seconds), codes)
+    for samples in in_threads(part.pieces_in(part.searched(low, high), wanted)):
+        own = np.isin(codes_of(samples.gpu, samples.time // seconds * seconds), codes)
         if own.any():
-            yield gpu[own], time[own], {name: value[own] for name, value in values.items()}
+            yield samples.of(own)
 
 
 def wrong_stretches(part: Part) -> Ints:

@@ -2,27 +2,25 @@
 is not asked for by pages and screens.
 
 The raw rows of a run chunk by chunk, several at a time: for what looks at all of them and remembers little.
-
-What the samples of a window add up to, GPU by GPU: the buckets that cover it, merged few at a time, so that neither many
-GPUs nor samples years apart take much memory.
 """
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from gssr.arrays import Floats, Ints
-from gssr.store.format.layout import Layout, layout_of, part_of
+from gssr.arrays import Ints
+from gssr.store.format.buckets import Buckets, join_buckets, merge_by_gpu, no_buckets
+from gssr.store.format.layout import layout_of, part_of
+from gssr.store.format.samples import Samples
 from gssr.store.format.schema import LEVELS, TABLES
-from gssr.store.format.vectors import empty_vectors, merge
 from gssr.store.read.histograms import count_below
-from gssr.store.read.recording import VECTORS_AT_ONCE, RunReader, Samples
+from gssr.store.read.recording import VECTORS_AT_ONCE, RunReader
 from gssr.store.read.run_clocks import moved
-from gssr.store.read.samples import Columns, in_threads, of_metrics, stored_names
+from gssr.store.read.samples import in_threads, of_metrics, stored_names
 from gssr.store.read.window_edges import ALL_TIME, Window
 
 
@@ -74,7 +72,7 @@ def each_chunk(
     of ``RunReader.samples``, but that rows of a GPU that ranks sampled in turns come file after file. With ``every`` about
     so many times fewer rows, evenly spread, gssr.store.read.samples.ROWS_TOGETHER at a time."""
 
-    def looked(ahead: float, read: Callable[[], Columns]) -> Result:
+    def looked(ahead: float, read: Callable[[], Samples]) -> Result:
         gpu, time, values = of_metrics(read(), names)
         return look(Samples(gpu, time - ahead if ahead else time, values))
 
@@ -92,19 +90,12 @@ def in_turns(reader: RunReader) -> bool:
     return reader._places.in_turns
 
 
-class Totals(NamedTuple):
-    """Of some GPUs that have samples (positions [n], ascending) the vectors [n, layout.width]."""
-
-    gpus: Ints
-    vectors: Floats
-    layout: Layout
-
-
 def totals(
     reader: RunReader, names: Sequence[str] | None, gpus: Ints | None, window: Window, gap_seconds: float
-) -> Iterator[Totals]:
-    """The metrics ``names`` (None: all) of ``gpus`` (positions, None: all) in a window; each GPU that has samples
-    comes once. More than ``gap_seconds`` between two samples of a GPU is a gap."""
+) -> Iterator[Buckets]:
+    """Merge what covers a window into one bucket for each GPU that has samples, of the metrics ``names`` (None: all) and of
+    ``gpus`` (positions, None: all): some GPUs at a time, ascending, so that neither many GPUs nor samples years apart take
+    much memory. More than ``gap_seconds`` between two samples of a GPU is a gap."""
     wanted = np.arange(len(reader.gpus)) if gpus is None else gpus
     span = window.within(reader.first_time, reader.last_time)
     of_each = max(span.end - span.start, 0.0) / LEVELS[-1]
@@ -116,13 +107,11 @@ def totals(
         own = wanted[number : number + at_once]
         asked = None if len(own) == len(reader.gpus) else own
         windows = [window] if of_each <= VECTORS_AT_ONCE else _windows(reader, own, window)
-        sampled, vectors = np.empty(0, np.int64), empty_vectors(0, layout)
+        merged = no_buckets(layout)
         for piece in windows:
-            found = reader.buckets(piece, gpus=asked, names=names, as_one=True)
-            sampled, place = np.unique(np.concatenate((sampled, found.gpu)), return_inverse=True)
-            both = np.concatenate((vectors, found.vectors))
-            vectors = merge(both, place.reshape(-1), len(sampled), gap_seconds, layout)
-        yield Totals(sampled, vectors, layout)
+            covering = reader.buckets(piece, gpus=asked, names=names, as_one=True)
+            merged = merge_by_gpu(join_buckets([merged, covering], layout), gap_seconds)
+        yield merged
 
 
 def _finer_ones(seconds: float) -> float:

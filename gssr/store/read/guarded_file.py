@@ -12,7 +12,7 @@ from gssr.store.format.columns import columns_of
 from gssr.store.format.layout import Layout, layout_of
 from gssr.store.format.limits import MOST_EVENTS, number
 from gssr.store.format.rows import AttachedTrace, Event, Gpu, Merged, Process, Run, Thinned
-from gssr.store.format.vectors import GREATEST
+from gssr.store.format.sound_arrays import GREATEST
 from gssr.store.pages.file import NotPlainError, PageFile
 from gssr.store.read.open import RecordingError, connect, missing_end
 from gssr.store.read.small_tables import (

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from gssr.arrays import Flags, Floats, Ints
 from gssr.metrics import BY_NAME
 from gssr.store.format.layout import layout_of, part_of
+from gssr.store.format.samples import derive
 from gssr.store.format.schema import FINE_SKETCH_SECONDS, SKETCH_SECONDS
-from gssr.store.format.vectors import SketchBins, derive
+from gssr.store.format.sketches import Sketches
 from gssr.store.read import check_rollups
 from gssr.store.read.check_rollups import samples_of, stretches_of
 from gssr.store.read.recording_file import Part
@@ -83,11 +84,11 @@ def count_sketches(
     taken = [(level, near(own, level, *window)) for level, own in taken]
     codes = [np.empty(0, np.int64)]
     for batch in part.shard.rollups.sketches(part.keys(gpus), *window, part.ended, seconds):
-        position, bins = part.positions(batch.gpu), batch.bins
+        position, bins = part.positions(batch.gpu), batch
         if not part.sound(position).all():
             continue
-        own = codes_of(position, batch.bucket)
-        right = not_taken(position, batch.bucket, taken)
+        own = codes_of(position, batch.start)
+        right = not_taken(position, batch.start, taken)
         if told is not None:
             right &= told.by_sketches(own, bins.samples())
         own, bins = own[right], bins.of(right)
@@ -125,8 +126,8 @@ class Told:
         codes, n, wrong = [np.empty(0, np.int64)], [np.empty((0, len(counts)))], [np.empty(0, np.int64)]
         for piece in check_rollups.slices(part, window, seconds):
             rolled = check_rollups.rollups(part, seconds, gpus, piece, layout)
-            codes.append(codes_of(rolled.gpu, rolled.bucket))
-            n.append(rolled.vectors[:, counts])
+            codes.append(codes_of(rolled.buckets.gpu, rolled.buckets.start))
+            n.append(rolled.buckets.vectors[:, counts])
             wrong.append((rolled.wrong[:, None] + np.arange(0, rolled.seconds, seconds)).reshape(-1))
         order = np.argsort(np.concatenate(codes))
         self._codes = np.concatenate(codes)[order]
@@ -271,7 +272,7 @@ def _add_edge(
         n, ends, whole = _held(part, names, edge, own, gap_seconds, checked)
         done = np.zeros(len(n), bool)
         for batch in part.shard.rollups.sketches(part.keys(own), edge.begin, end, checked, edge.seconds):
-            position, bins = part.positions(batch.gpu), batch.bins
+            position, bins = part.positions(batch.gpu), batch
             if checked:
                 right = (whole[position] == bins.samples() * known).all(axis=1)
                 position, bins = position[right], bins.of(right)
@@ -314,13 +315,13 @@ def _held(
     n, whole = np.zeros((2, n_gpus, len(order)), np.int64)
     if checked:
         whole_of_it = Window(edge.begin, edge.begin + edge.seconds)
-        gpu, _, vectors = check_rollups.unchecked(part, edge.seconds, part.keys(gpus), whole_of_it, layout)
-        put(whole, np.add, gpu, vectors[:, at])
-    gpu, _, _, vectors = cover(part, Window(edge.lower, edge.upper), edge.seconds, gpus, layout, gap_seconds)
-    put(n, np.add, gpu, vectors[:, at])
+        rolled = check_rollups.unchecked(part, edge.seconds, part.keys(gpus), whole_of_it, layout)
+        put(whole, np.add, rolled.gpu, rolled.vectors[:, at])
+    inside = cover(part, Window(edge.lower, edge.upper), edge.seconds, gpus, layout, gap_seconds)
+    put(n, np.add, inside.gpu, inside.vectors[:, at])
     ends = np.zeros((n_gpus, len(order), 2), np.float32)
-    put(ends[..., 0], np.fmin, gpu, vectors[:, at + 3])
-    put(ends[..., 1], np.fmax, gpu, vectors[:, at + 4])
+    put(ends[..., 0], np.fmin, inside.gpu, inside.vectors[:, at + 3])
+    put(ends[..., 1], np.fmax, inside.gpu, inside.vectors[:, at + 4])
     return n, _rank((ends.view(np.uint32) >> 16).astype(np.int64)), whole
 
 
@@ -334,7 +335,7 @@ class _Chosen(NamedTuple):
     n: Ints
 
 
-def _chosen(n: Ints, ends: Ints, bins: SketchBins) -> _Chosen:
+def _chosen(n: Ints, ends: Ints, bins: Sketches) -> _Chosen:
     """Of the samples in sketches of each metric ``n`` [sketches, metrics], in bins whose ranks are from ends[..., 0] to
     ends[..., 1]."""
     sizes, keys, weights = bins.sizes.reshape(-1), bins.keys, bins.counts
@@ -384,9 +385,9 @@ def count_below(part: Part, name: str, limit: float, n_gpus: int) -> tuple[Ints,
         gpu = part.positions(batch.gpu)
         if not part.sound(gpu).all():
             continue
-        codes.append(codes_of(gpu, batch.bucket))
-        sizes, keys, counts = batch.bins
-        own = batch.bins.of_each(np.arange(sizes.shape[1])) == index
+        codes.append(codes_of(gpu, batch.start))
+        sizes, keys, counts = batch.sizes, batch.keys, batch.counts
+        own = batch.of_each(np.arange(sizes.shape[1])) == index
         gpu_of, keys, counts = np.repeat(gpu, sizes[:, index]), keys[own], counts[own]
         np.add.at(known, gpu_of, counts)
         low = (keys < edge) | (keys >= _NEGATIVE)

@@ -13,7 +13,7 @@ from gssr.arrays import Floats, Ints
 from gssr.store.format.columns import selected
 from gssr.store.format.host_rollups import HOST, WORKLOAD, UseTable, counted
 from gssr.store.format.schema import LEVELS
-from gssr.store.format.vectors import sound_numbers
+from gssr.store.format.sound_arrays import sound_numbers
 from gssr.store.read.guarded_file import GuardedFile
 
 MOST_ROWS = 100_000

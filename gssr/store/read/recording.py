@@ -6,8 +6,7 @@ device index and UUID.
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -16,9 +15,10 @@ import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.store.disk import allow_descriptors, lacks_descriptors
+from gssr.store.format.buckets import Buckets, join_buckets, merge
 from gssr.store.format.columns import columns_of, selected
 from gssr.store.format.host_rollups import HOST, WORKLOAD, Extent, UseTable, extents_of
-from gssr.store.format.layout import Layout, layout_of, part_of
+from gssr.store.format.layout import layout_of, part_of
 from gssr.store.format.limits import sound_rows
 from gssr.store.format.node_clocks import clocks_ahead
 from gssr.store.format.rank_ends import RankEnd, event_of_loss, stopped_ranks
@@ -32,8 +32,8 @@ from gssr.store.format.rows import (
     one_row_a_trace,
     one_run,
 )
+from gssr.store.format.samples import Samples
 from gssr.store.format.schema import GAP_INTERVALS, LEVELS, SKETCH_SECONDS
-from gssr.store.format.vectors import merge
 from gssr.store.read.guarded_file import catalogue_order
 from gssr.store.read.host_use import Bins
 from gssr.store.read.open import RecordingError, files_of
@@ -42,7 +42,7 @@ from gssr.store.read.recording_file import Part, RecordingFile, positions_by_key
 from gssr.store.read.run_clocks import Owners, RunClocks, corrected, moved, steps_of
 from gssr.store.read.samples import of_metrics, one_after_another, stored_names
 from gssr.store.read.small_tables import LOOK_COLUMNS, process_rows
-from gssr.store.read.window_edges import ALL_TIME, Window, joined_folded
+from gssr.store.read.window_edges import ALL_TIME, Window
 
 if TYPE_CHECKING:
     from gssr.store.read.histograms import Histograms
@@ -51,30 +51,8 @@ _PER_SHARD = 3  # descriptors: the database, its write-ahead log, its shared mem
 _TRIES = 5  # to open all of a recording whose ranks' files are being merged meanwhile
 
 
-@dataclass(frozen=True, slots=True)
-class Samples:
-    """Raw rows in file order: ``gpu`` int64[n] positions, ``time`` float64[n] unix s, ``values`` float64[n] by metric name
-    (NaN is NULL)."""
-
-    gpu: Ints
-    time: Floats
-    values: Mapping[str, Floats]
-
-
 VECTORS_AT_ONCE = 6_000
 """Buckets of all metrics: some seven megabytes, and as much again while they are merged."""
-
-
-@dataclass(frozen=True, slots=True)
-class Buckets:
-    """Rollups: ``gpu`` int64[n] positions, ``start`` float64[n] unix s, ``seconds`` float64[n] lengths, ``vectors``
-    float64[n, layout.width]."""
-
-    gpu: Ints
-    start: Floats
-    seconds: Floats
-    vectors: Floats
-    layout: Layout
 
 
 class Recording:
@@ -470,7 +448,7 @@ class RunReader:
         positions (None: all)."""
         stored = stored_names(names)
         pieces = [
-            (gpu, time - part.ahead if part.ahead else time, values)
+            Samples(gpu, time - part.ahead if part.ahead else time, values)
             for part in self._parts_of(gpus)
             for gpu, time, values in (part.raw(stored, gpus, *moved(window, part.ahead)),)
         ]
@@ -509,16 +487,16 @@ class RunReader:
         window = self.whole_buckets(window)
         how = level or LEVELS[-1], gpus, layout, self.gap_seconds, as_one or level is not None
         pieces = [corrected(cover(part, moved(window, part.ahead), *how), part.ahead) for part in self._parts_of(gpus)]
-        nothing = np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty((0, layout.width))
-        gpu, begin, seconds, vectors = joined_folded(pieces or [nothing])
+        buckets = join_buckets(pieces, layout)
         self._check_thinning(_cut(window, LEVELS[0]))
         # Join the pieces of a bucket that is cut, or not closed, or was sampled by several ranks in turns.
-        if level is not None and (self._places.in_turns or self.clocks or (seconds != level).any()):
-            step = steps_of(vectors, level) if self.clocks else np.floor(begin / level).astype(np.int64)
-            pairs, group = np.unique(np.column_stack([gpu, step]), axis=0, return_inverse=True)
-            vectors = merge(vectors, group.reshape(-1), len(pairs), self.gap_seconds, layout)
-            gpu, begin, seconds = pairs[:, 0], pairs[:, 1] * float(level), np.full(len(pairs), float(level))
-        return Buckets(gpu, begin, seconds, vectors, layout)
+        if level is not None and (self._places.in_turns or self.clocks or (buckets.seconds != level).any()):
+            step = steps_of(buckets, level) if self.clocks else np.floor(buckets.start / level).astype(np.int64)
+            pairs, group = np.unique(np.column_stack([buckets.gpu, step]), axis=0, return_inverse=True)
+            vectors = merge(buckets.vectors, group.reshape(-1), len(pairs), self.gap_seconds, layout)
+            seconds = np.full(len(pairs), float(level))
+            return Buckets(pairs[:, 0], pairs[:, 1] * float(level), seconds, vectors, layout)
+        return buckets
 
     def hold_ends(self, window: Window, gpus: Ints | None = None) -> None:
         """Read what lies in the minutes that a window cuts, once for all that is asked of it and of these GPUs (positions;

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gssr.arrays import Flags, Floats, Ints
+from gssr.arrays import Flags, Ints
 from gssr.store.format.limits import LATEST, LEAST_BYTES
+from gssr.store.format.samples import Samples
 from gssr.store.format.schema import LEVELS, SKETCH_SECONDS
 from gssr.store.pages.sample_pages import SampleQuery
 from gssr.store.read.gpu_spans import GpuSpan, spans_of, times_of
@@ -22,7 +23,7 @@ from gssr.store.read.guarded_file import GuardedFile
 from gssr.store.read.host_use import HostUseRows
 from gssr.store.read.open import RecordingError
 from gssr.store.read.rollups import RollupRows
-from gssr.store.read.samples import Columns, SampleRows, in_threads, one_after_another
+from gssr.store.read.samples import SampleRows, in_threads, one_after_another
 from gssr.store.read.small_tables import read_thinned
 
 _KEYS_AT_ONCE = 10_000
@@ -217,9 +218,6 @@ _SEARCHES_KEPT = 16
 _LOOK_AHEAD = 16
 """Rows among which one with a time is looked for."""
 
-Rows = tuple[Ints, Floats, dict[str, Floats]]
-"""Positions, unix s, values of stored metrics."""
-
 
 class Part(NamedTuple):
     """A run's share of one file."""
@@ -318,13 +316,13 @@ class Part(NamedTuple):
                     ranges.append((low, high))
         return ranges if not self.ended or self._hold_all(ranges, start, end) else self.searched(start, end)
 
-    def raw(self, names: Sequence[str], gpus: Ints | None, start: float, end: float) -> Columns:
+    def raw(self, names: Sequence[str], gpus: Ints | None, start: float, end: float) -> Samples:
         """Raw rows of a window: positions, times, values of stored metrics."""
         return one_after_another(list(in_threads(self.pieces(names, gpus, start, end))), names)
 
     def pieces(
         self, names: Sequence[str], gpus: Ints | None, start: float, end: float, every: int = 1
-    ) -> Iterator[Callable[[], Columns]]:
+    ) -> Iterator[Callable[[], Samples]]:
         """What gives them piece by piece: see gssr.store.read.samples.SampleRows.pieces."""
         keys = self.keys(gpus)
         if keys is None or keys:
@@ -332,7 +330,7 @@ class Part(NamedTuple):
 
     def pieces_in(
         self, ranges: Iterable[tuple[int, int]], wanted: SampleQuery, every: int = 1
-    ) -> Iterator[Callable[[], Columns]]:
+    ) -> Iterator[Callable[[], Samples]]:
         """The same of these ranges of rowids."""
         for first, last in ranges:
             for read in self.shard.samples.pieces(wanted._replace(first=first, last=last), every):
@@ -422,12 +420,10 @@ class Part(NamedTuple):
                 high = middle - 1
         return low
 
-    def _placed(self, read: Callable[[], Columns]) -> Columns:
-        key, time, values = read()
-        gpu = self.positions(key)
-        if not (sound := self.sound(gpu)).all():
-            gpu, time, values = gpu[sound], time[sound], {name: value[sound] for name, value in values.items()}
-        return gpu, time, values
+    def _placed(self, read: Callable[[], Samples]) -> Samples:
+        samples = read()
+        gpu = self.positions(samples.gpu)
+        return samples._replace(gpu=gpu).of(self.sound(gpu))
 
 
 def positions_by_key(position: Mapping[int, int]) -> tuple[int, Ints]:

@@ -7,28 +7,19 @@ Which rows of ``rollup`` and ``sketch`` are asked for, in SQL.
 import math
 import sqlite3
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from gssr.arrays import Floats, Ints
+from gssr.arrays import Ints
+from gssr.store.format.buckets import Buckets, join_buckets, vectors_of
 from gssr.store.format.columns import columns_of
-from gssr.store.format.layout import HEAD, Layout, part_of
-from gssr.store.format.rollup import empty_vector
+from gssr.store.format.layout import Layout, part_of
 from gssr.store.format.schema import FINE_SKETCH_SECONDS, LEVELS, SKETCH_SECONDS, SKETCHES
-from gssr.store.format.vectors import (
-    SketchBins,
-    are_placed,
-    are_rollups,
-    are_vectors,
-    decoded,
-    ranges_in,
-    sound_buckets,
-    vectors_of,
-    where,
-)
+from gssr.store.format.sketches import Sketches, decode_sketches
+from gssr.store.format.sound_arrays import are_placed, are_rollups, are_vectors, ranges_in, sound_buckets
 from gssr.store.pages.file import NotPlainError
-from gssr.store.pages.rollup_pages import PageRollups, RollupColumns
+from gssr.store.pages.rollup_pages import PageRollups
 from gssr.store.read.guarded_file import IMPOSSIBLE, GuardedFile
 
 _NAMED = 1_000
@@ -64,17 +55,6 @@ _MOST_LISTS = 8
 _SHARE = 1 / 8
 """For so many of a file's GPUs those that are wanted are looked for among all of a stretch."""
 
-_Found = tuple[Ints, Ints, Floats]
-"""GPU keys and starts [n], vectors [n, layout.width]."""
-
-
-class Sketches(NamedTuple):
-    """GPU keys and starts [n], and the bins."""
-
-    gpu: Ints
-    bucket: Ints
-    bins: SketchBins
-
 
 class RollupRows:
     """``rollup`` and ``sketch`` of a file."""
@@ -88,13 +68,13 @@ class RollupRows:
         self._may_be_plain = True
         self._lists: dict[tuple[int, float, float], tuple[Ints, Ints]] = {}
         """What was listed last: who reads a stretch in pieces asks for other GPUs of the same one next."""
-        self._kept: RollupColumns | None = None
+        self._kept: Buckets | None = None
         self._are_many = False
 
     def close(self) -> None:
         """The file is being closed."""
         if self._kept is not None:
-            RollupRows.n_kept -= len(self._kept.gpu)
+            RollupRows.n_kept -= len(self._kept)
         self._pages, self._kept, self._may_be_plain = None, None, False
 
     def rollups(
@@ -105,45 +85,35 @@ class RollupRows:
         end: float,
         layout: Layout,
         counted_anew: bool = False,
-    ) -> _Found:
-        """Closed buckets of a level that lie within [start, end): GPU keys, starts, and vectors in ``layout``, which may
-        keep only some of the file's blocks. ``counted_anew``: what can't be, and is left out, the caller counts anew."""
+    ) -> Buckets:
+        """Read the closed buckets of a level that lie within [start, end), in ``layout``, which may keep only some of the
+        file's blocks. ``counted_anew``: what can't be, and is left out, the caller counts anew."""
         known = part_of(layout, [block.metric.name for block in self._file.layout.blocks])
         if known.width < layout.width:  # of ranks' files not all may have every column
-            gpu, bucket, vectors = self.rollups(level, keys, start, end, known, counted_anew)
-            return gpu, bucket, of_layout(vectors, known, layout)
+            return self.rollups(level, keys, start, end, known, counted_anew).in_layout(layout)
         try:
             batches = [self._decoded(level, keys, start, end, layout)]
         except NotPlainError:
             self._may_be_plain = False
             batches = list(self._through_sqlite(level, keys, start, end, layout))
-        found = [batch for batch, _ in batches]
-        if sum(n - len(batch[0]) for batch, n in batches) and not counted_anew:
+        if sum(n - len(batch) for batch, n in batches) and not counted_anew:
             self._file.damaged(IMPOSSIBLE)
-        if len(found) == 1:
-            return found[0]
-        nothing = np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, layout.width))
-        gpu, bucket, vectors = (np.concatenate(column) for column in zip(nothing, *found, strict=True))
-        return gpu, bucket, vectors
+        return join_buckets([batch for batch, _ in batches], layout)
 
     def _decoded(
         self, level: int, keys: Sequence[int] | None, start: float, end: float, layout: Layout
-    ) -> tuple[_Found, int]:
+    ) -> tuple[Buckets, int]:
         """Those of a finished file's that hold what they can, and how many there were. Raises NotPlainError."""
         columns, pages = self._columns_of(layout), self._open()
         kept = self._coarsest(pages) if level == LEVELS[-1] else None
         if kept is not None:
             pages.check()
-            rows = _those_of(kept, keys, start, end, columns)
+            read = _those_of(kept, keys, start, end, layout, columns)
         else:
-            rows = pages.read(self._rowids(level, keys, start, end), columns)
-            _check_level(rows, level)
-        fine = are_placed(rows.gpu, rows.bucket, level)
-        fine &= are_rollups(rows.vectors, rows.bucket, rows.rowids, level, layout)
-        gpu, bucket, vectors = where(fine, rows.gpu, rows.bucket, rows.vectors)
-        return (gpu, bucket, vectors), len(rows.gpu)
+            read = pages.read(self._rowids(level, keys, start, end), level, layout, columns)
+        return read.of(are_placed(read.gpu, read.start, level) & are_rollups(read, level)), len(read)
 
-    def _coarsest(self, pages: PageRollups) -> RollupColumns | None:
+    def _coarsest(self, pages: PageRollups) -> Buckets | None:
         """All rollups of the coarsest level, which whoever reads a recording asks for again and again; None where they are
         too many to be kept. Raises NotPlainError."""
         if not self._are_many and self._kept is None:
@@ -155,15 +125,14 @@ class RollupRows:
                 raise NotPlainError(str(error)) from None
             self._are_many = n > most
             if not self._are_many:
-                rows = pages.read(self._listed(level, None, -math.inf, math.inf)[0], None)
-                _check_level(rows, level)
-                self._kept = rows
-                RollupRows.n_kept += len(rows.gpu)
+                rowids, _ = self._listed(level, None, -math.inf, math.inf)
+                self._kept = pages.read(rowids, level, self._file.layout, None)
+                RollupRows.n_kept += len(self._kept)
         return self._kept
 
     def _through_sqlite(
         self, level: int, keys: Sequence[int] | None, start: float, end: float, layout: Layout
-    ) -> Iterator[tuple[_Found, int]]:
+    ) -> Iterator[tuple[Buckets, int]]:
         """The same of any file."""
         file, columns = self._file, self._columns_of(layout)
         query = "SELECT gpu, bucket, first_rowid, last_rowid, data FROM rollup"
@@ -172,9 +141,9 @@ class RollupRows:
             head, rows = sound_buckets(batch, level)
             rows, head = _kept(rows, are_vectors(head[:, 0], [row[-1] for row in rows], file.layout), head)
             vectors = vectors_of([row[-1] for row in rows], file.layout, columns)
-            fine = are_rollups(vectors, head[:, 1], ranges_in(rows), level, layout)
-            gpu, bucket, vectors = where(fine, head[:, 0], head[:, 1], vectors)
-            yield (gpu, bucket, vectors), len(batch)
+            start_times, seconds = head[:, 1].astype(np.float64), np.full(len(rows), float(level))
+            read = Buckets(head[:, 0], start_times, seconds, vectors, layout, ranges_in(rows))
+            yield read.of(are_rollups(read, level)), len(batch)
 
     def _open(self) -> PageRollups:
         """The table's pages. Raises NotPlainError."""
@@ -247,12 +216,12 @@ class RollupRows:
         query = f"SELECT gpu, bucket, data FROM {SKETCHES[seconds]} WHERE {within(start, end, seconds, keys)}"
         for batch in self._file.rows(query, fetch=_BLOBS_AT_ONCE // 8):
             head, rows = sound_buckets(batch, seconds)
-            fine, bins = decoded([row[2] for row in rows], len(self._file.layout.sketched), seconds)
-            if len(bins.sizes) < len(batch) and not counted_anew:
+            blobs, n_metrics = [row[2] for row in rows], len(self._file.layout.sketched)
+            sketches = decode_sketches(head[:, 0], head[:, 1], blobs, n_metrics, seconds)
+            if len(sketches.gpu) < len(batch) and not counted_anew:
                 self._file.damaged(IMPOSSIBLE)
-            if len(bins.sizes):
-                gpu, bucket = where(fine, *head.T)
-                yield Sketches(gpu, bucket, bins)
+            if len(sketches.gpu):
+                yield sketches
 
     def newest_bucket(self, keys: Sequence[int] | None) -> int | None:
         """Start of the newest closed bucket of the finest level; None when there is none."""
@@ -272,38 +241,17 @@ class RollupRows:
         return bool(found) and found[0][0] is not None and int(found[0][0]) >= rowid
 
 
-def _check_level(rows: RollupColumns, level: int) -> None:
-    if (rows.level != level).any():
-        raise NotPlainError("an index of something else")
-
-
 def _those_of(
-    rows: RollupColumns, keys: Sequence[int] | None, start: float, end: float, columns: Ints | None
-) -> RollupColumns:
-    """The rows of these GPUs (None: all) within [start, end), and these ``columns`` (None: all) of their vectors."""
-    seconds, vectors = LEVELS[-1], rows.vectors if columns is None else rows.vectors.T[columns].T
-    inside = (rows.bucket >= start) & (rows.bucket + seconds <= end)
+    rows: Buckets, keys: Sequence[int] | None, start: float, end: float, layout: Layout, columns: Ints | None
+) -> Buckets:
+    """Keep the buckets of these GPUs (None: all) within [start, end), and of their vectors these ``columns`` (None: all)."""
+    vectors = rows.vectors if columns is None else rows.vectors.T[columns].T
+    inside = (rows.start >= start) & (rows.start + rows.seconds <= end)
     if keys is not None:
         inside &= np.isin(rows.gpu, np.array(keys, np.int64))
-    if inside.all():
-        return rows._replace(vectors=vectors)
-    gpu, level, bucket, rowids, vectors = where(inside, rows.gpu, rows.level, rows.bucket, rows.rowids, vectors)
-    return RollupColumns(gpu, level, bucket, rowids, vectors)
+    return Buckets(rows.gpu, rows.start, rows.seconds, vectors, layout, rows.rowids).of(inside)
 
 
 def _kept(rows: list[tuple[Any, ...]], fit: list[bool], head: Ints) -> tuple[list[tuple[Any, ...]], Ints]:
     """The rows that fit, and their heads."""
     return (rows, head) if all(fit) else ([row for row, fits in zip(rows, fit, strict=True) if fits], head[fit])
-
-
-def of_layout(vectors: Floats, known: Layout, layout: Layout) -> Floats:
-    """Vectors of ``known`` as those of ``layout``: of what it has more there are no values."""
-    if known == layout:
-        return vectors
-    other = np.tile(np.array(empty_vector(layout)), (len(vectors), 1))
-    other[:, : len(HEAD)] = vectors[:, : len(HEAD)]
-    own = {block.metric.name: block for block in known.blocks}
-    for metric, start, width in layout.blocks:
-        if metric.name in own:
-            other[:, start : start + width] = vectors[:, own[metric.name].start :][:, :width]
-    return other

@@ -5,15 +5,17 @@ clock before a file is asked, and what comes back is moved onto the run's.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from gssr.arrays import Floats, Ints
+from gssr.arrays import Ints
+from gssr.store.format.buckets import Buckets
 from gssr.store.format.node_clocks import ClockAhead
 from gssr.store.format.rows import Event, Gpu, Process, Run
 from gssr.store.read.recording_file import Part, positions_by_key
-from gssr.store.read.window_edges import Folded, Window
+from gssr.store.read.window_edges import Window
 
 FIRST_AND_LAST = slice(2, 4)
 """Where the vector of a rollup has the times of its first and last sample: gssr.store.format.layout."""
@@ -109,18 +111,17 @@ def moved(window: Window, ahead: float) -> Window:
     return Window(window.start + ahead, window.end + ahead) if ahead else window
 
 
-def corrected(found: Folded, ahead: float) -> Folded:
+def corrected(buckets: Buckets, ahead: float) -> Buckets:
     """Return buckets of a clock that is so many seconds ahead with their times by the run's."""
     if not ahead:
-        return found
-    gpu, begin, seconds, vectors = found
-    vectors = vectors.copy()
+        return buckets
+    vectors = buckets.vectors.copy()
     vectors[:, FIRST_AND_LAST] -= ahead
-    return gpu, begin - ahead, seconds, vectors
+    return replace(buckets, start=buckets.start - ahead, vectors=vectors)
 
 
-def steps_of(vectors: Floats, level: int) -> Ints:
+def steps_of(buckets: Buckets, level: int) -> Ints:
     """Return the number of the step of ``level`` seconds in which the middle of each bucket's samples lies: a bucket of a
     clock that was corrected lies across two."""
-    steps: Ints = np.floor(vectors[:, FIRST_AND_LAST].mean(axis=1) / level).astype(np.int64)
+    steps: Ints = np.floor(buckets.vectors[:, FIRST_AND_LAST].mean(axis=1) / level).astype(np.int64)
     return steps

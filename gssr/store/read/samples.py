@@ -11,16 +11,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME
 from gssr.store.format.limits import LATEST, LEAST_BYTES, MOST_KEYS
-from gssr.store.format.vectors import GREATEST, derive, sound_samples
+from gssr.store.format.samples import Samples, derive
+from gssr.store.format.sound_arrays import GREATEST, sound_samples
 from gssr.store.pages.file import LOWEST, Leaves, NotPlainError, in_parts
 from gssr.store.pages.sample_pages import PageTable, SampleQuery
 from gssr.store.read.guarded_file import IMPOSSIBLE, GuardedFile
 
-Columns = tuple[Ints, Floats, dict[str, Floats]]
-"""GPU keys int64[n], unix times float64[n], values float64[n] by metric (NaN is NULL)."""
 Result = TypeVar("Result")
 
 _PAGES, _BYTES = 512, 4 << 20
@@ -50,7 +48,7 @@ class SampleRows:
         """The file is being closed."""
         self._table, self._may_be_plain = None, False
 
-    def pieces(self, wanted: SampleQuery, every: int = 1) -> Iterator[Callable[[], Columns]]:
+    def pieces(self, wanted: SampleQuery, every: int = 1) -> Iterator[Callable[[], Samples]]:
         """What reads the rows that are wanted, piece by piece in the order of the file; each may be called in any thread.
         With ``every`` only about so many times fewer, ROWS_TOGETHER at a time, evenly spread."""
         table = self._open()
@@ -97,9 +95,8 @@ class SampleRows:
         with self._lock:
             return self._file.all(f"SELECT min(r), max(r) FROM ({rows})", (first, min(last, _HIGHEST)))
 
-    def samples(self, wanted: SampleQuery) -> Columns:
-        """All rows that are wanted, in the order of the file: GPU keys, times and one array per metric (NaN for NULL and for
-        columns the file lacks)."""
+    def samples(self, wanted: SampleQuery) -> Samples:
+        """Read all rows that are wanted, in the order of the file."""
         if self._open() is None:
             return self._through_sqlite(wanted)
         return one_after_another(list(in_threads(self.pieces(wanted))), wanted.names)
@@ -116,10 +113,10 @@ class SampleRows:
             self._may_be_plain = self._table is not None
         return self._table
 
-    def _decoded(self, table: PageTable, part: Leaves, wanted: SampleQuery) -> Columns:
+    def _decoded(self, table: PageTable, part: Leaves, wanted: SampleQuery) -> Samples:
         try:
             columns = table.read(part, wanted)
-            if _are_sound(*columns):
+            if _are_sound(columns):
                 return columns
         except NotPlainError:
             pass
@@ -128,11 +125,11 @@ class SampleRows:
         last = min(wanted.last, int(part.high[-1]))
         return self._through_sqlite(wanted._replace(first=first, last=last))
 
-    def _through_sqlite(self, wanted: SampleQuery) -> Columns:
+    def _through_sqlite(self, wanted: SampleQuery) -> Samples:
         with self._lock:
             return self._rows_of(wanted)
 
-    def _rows_of(self, wanted: SampleQuery) -> Columns:
+    def _rows_of(self, wanted: SampleQuery) -> Samples:
         metrics = wanted.names
         present = [name for name in metrics if name in self._file.metrics]
         where = "rowid BETWEEN ? AND ?"
@@ -153,11 +150,12 @@ class SampleRows:
         n = table.shape[1]
         values = {name: table[position + 2] for position, name in enumerate(present)}
         values |= {name: np.full(n, np.nan) for name in metrics if name not in values}
-        return table[0].astype(np.int64), table[1], values
+        return Samples(table[0].astype(np.int64), table[1], values)
 
 
-def _are_sound(gpu: Ints, time: Floats, values: dict[str, Floats]) -> bool:
-    """Whether there is nothing that gssr.store.format.vectors would have to say something of."""
+def _are_sound(samples: Samples) -> bool:
+    """Whether there is nothing that gssr.store.format.sound_arrays would have to say something of."""
+    gpu, time, values = samples
     if not len(gpu):
         return True
     placed = gpu.min() >= 0 and gpu.max() < MOST_KEYS and time.min() >= 0 and time.max() <= LATEST
@@ -169,14 +167,14 @@ def stored_names(names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(part for name in names for part in BY_NAME[name].parts or (name,)))
 
 
-def of_metrics(columns: Columns, names: Sequence[str]) -> Columns:
+def of_metrics(columns: Samples, names: Sequence[str]) -> Samples:
     """The same with the values of these metrics, each made of its parts."""
     gpu, time, values = columns
     found = {name: derive(values, parts) if (parts := BY_NAME[name].parts) else values[name] for name in names}
-    return gpu, time, found
+    return Samples(gpu, time, found)
 
 
-def one_after_another(pieces: list[Columns], names: Sequence[str]) -> Columns:
+def one_after_another(pieces: list[Samples], names: Sequence[str]) -> Samples:
     """Pieces one after the other. They are given up column by column, so that no more than one column is there twice."""
     if len(pieces) == 1:
         return pieces[0]
@@ -184,7 +182,7 @@ def one_after_another(pieces: list[Columns], names: Sequence[str]) -> Columns:
     columns += [[piece[2].pop(name) for piece in pieces] for name in dict.fromkeys(names)]
     pieces.clear()
     gpu, time, *values = (_emptied(column, np.float64 if number else np.int64) for number, column in enumerate(columns))
-    return gpu, time, dict(zip(dict.fromkeys(names), values, strict=True))
+    return Samples(gpu, time, dict(zip(dict.fromkeys(names), values, strict=True)))
 
 
 def _emptied(column: list[Any], kind: type) -> Any:

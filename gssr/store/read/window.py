@@ -5,30 +5,23 @@ finished run closed buckets count everything; in one that still runs, or was cut
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gssr.arrays import Flags, Ints
+from gssr.arrays import Ints
+from gssr.store.format.buckets import Buckets, join_buckets
 from gssr.store.format.layout import Layout
+from gssr.store.format.samples import Samples
 from gssr.store.format.schema import LEVELS
-from gssr.store.format.vectors import where
 from gssr.store.read import check_rollups, window_edges
 from gssr.store.read.check_rollups import Rolled, samples_of
-from gssr.store.read.recording_file import OPEN_SECONDS, Part, Rows
-from gssr.store.read.samples import Columns, in_threads, one_after_another
-from gssr.store.read.window_edges import (
-    Folded,
-    Window,
-    codes_of,
-    fold_rows,
-    joined_folded,
-    positions_of,
-    starts_of,
-    stored_of,
-)
+from gssr.store.read.recording_file import OPEN_SECONDS, Part
+from gssr.store.read.samples import in_threads, one_after_another
+from gssr.store.read.window_edges import Window, codes_of, fold_samples, positions_of, starts_of, stored_of
 
 _MOST_FOLDED = 4096
 """Buckets that are waiting to be merged, at least: four megabytes."""
@@ -44,11 +37,11 @@ def cover(
     layout: Layout,
     gap_seconds: float,
     as_one: bool = True,
-) -> Folded:
-    """Positions, starts, lengths and vectors of buckets that count every row of the window once; none is longer than
-    ``coarsest`` seconds. ``as_one``: what is held of a minute that is cut as one of them."""
+) -> Buckets:
+    """Return buckets that count every row of the window once; none is longer than ``coarsest`` seconds. ``as_one``: what is
+    held of a minute that is cut as one of them."""
     taken: list[tuple[int, Ints]] = []
-    out: list[Folded] = []
+    out: list[Buckets] = []
     ranges = [window]
     for level in (level for level in reversed(LEVELS) if level <= coarsest):
         finer: list[Window] = []
@@ -56,25 +49,24 @@ def cover(
             if (
                 as_one
                 and level == LEVELS[0] < coarsest
-                and (held := _held(part, [own], gpus, taken, gap_seconds, layout))
+                and (held := _held(part, [own], gpus, taken, gap_seconds, layout)) is not None
             ):
                 out.append(held)
-                taken.append((LEVELS[1], codes_of(held[0], held[1] // LEVELS[1] * LEVELS[1])))
+                taken.append((LEVELS[1], codes_of(held.gpu, held.start // LEVELS[1] * LEVELS[1])))
                 continue
             rolled = check_rollups.rollups(part, level, gpus, own, layout)
-            fresh = not_taken(rolled.gpu, rolled.bucket, taken)
-            gpu, bucket, vectors = where(fresh, rolled.gpu, rolled.bucket, rolled.vectors)
-            out.append((gpu, bucket.astype(np.float64), np.full(len(gpu), float(level)), vectors))
+            fresh = rolled.buckets.of(not_taken(rolled.buckets.gpu, rolled.buckets.start, taken))
+            out.append(fresh)
             out += _counted_anew(part, rolled, level, taken, window, layout, gap_seconds)
-            taken += [(level, codes_of(gpu, bucket)), (rolled.seconds, rolled.wrong)]
+            taken += [(level, codes_of(fresh.gpu, fresh.start)), (rolled.seconds, rolled.wrong)]
             anew = starts_of(rolled.wrong)
             # Counted for all GPUs, one way or the other.
             anew = anew[(anew >= own.start) & (anew + rolled.seconds <= own.end)]
-            begins, lasts = np.append(bucket, anew), np.append(bucket, anew + rolled.seconds - level)
+            begins, lasts = np.append(fresh.start, anew), np.append(fresh.start, anew + rolled.seconds - level)
             finer += uncovered(own, level, begins, lasts, part.unended)
         ranges = finer
     out.append(_rest(part, window, gpus, taken, layout, gap_seconds))
-    return joined_folded([piece for piece in out if len(piece[0])] or out[-1:])
+    return join_buckets([piece for piece in out if len(piece)], layout)
 
 
 def hold(part: Part, window: Window, gpus: Ints | None, gap_seconds: float, interval: float) -> None:
@@ -86,10 +78,11 @@ def hold(part: Part, window: Window, gpus: Ints | None, gap_seconds: float, inte
         pieces = []
         for first in range(0, len(own), _GPUS_AT_ONCE):
             some = own[first : first + _GPUS_AT_ONCE]
-            gpu, begin, _, vectors = cover(part, cut, LEVELS[0], some, layout, gap_seconds)
-            minute = np.full_like(begin, cut.start // LEVELS[1] * LEVELS[1]), np.full_like(begin, LEVELS[1])
-            pieces.append(window_edges.merged([(gpu, *minute, vectors)], gap_seconds, layout))
-        held.setdefault(cut, joined_folded(pieces))
+            found = cover(part, cut, LEVELS[0], some, layout, gap_seconds)
+            start = np.full_like(found.start, cut.start // LEVELS[1] * LEVELS[1])
+            minute = replace(found, start=start, seconds=np.full_like(start, LEVELS[1]))
+            pieces.append(window_edges.merged(minute, gap_seconds))
+        held.setdefault(cut, join_buckets(pieces, layout))
 
 
 def _counted_anew(
@@ -100,30 +93,31 @@ def _counted_anew(
     window: Window,
     layout: Layout,
     gap_seconds: float,
-) -> list[Folded]:
+) -> list[Buckets]:
     """Buckets of the samples of the window that rollups of a level should count and don't: of ``level`` seconds, of the
     finest level where the window cuts what holds them."""
-    found: list[Folded] = []
+    found: list[Buckets] = []
     for rows in samples_of(part, stored_of(layout), rolled.wrong, rolled.seconds, window):
         fresh = _fresh(part, taken, rows)
         begin = fresh[1] // rolled.seconds * rolled.seconds
         whole = (begin >= window.start) & (begin + rolled.seconds <= window.end)
         for step, own in ((level, whole), (LEVELS[0], ~whole)):
-            found.append(fold_rows(_those(fresh, own), gap_seconds, layout, step))
-        if sum(len(piece[0]) for piece in found[1:]) > max(_MOST_FOLDED, len(found[0][0])):
-            found = [window_edges.merged(found, gap_seconds, layout)]
-    return [window_edges.merged(found, gap_seconds, layout)] if found else []
+            found.append(fold_samples(fresh.of(own), gap_seconds, layout, step))
+        if sum(map(len, found[1:])) > max(_MOST_FOLDED, len(found[0])):
+            found = [window_edges.merged(join_buckets(found, layout), gap_seconds)]
+    return [window_edges.merged(join_buckets(found, layout), gap_seconds)] if found else []
 
 
 def _rest(
     part: Part, window: Window, gpus: Ints | None, taken: Sequence[tuple[int, Ints]], layout: Layout, gap_seconds: float
-) -> Folded:
+) -> Buckets:
     """Buckets of the samples of the window that none of those ``taken`` counts."""
     ranges = window.cut_off(LEVELS[0])
     is_told = part.ended and (any(len(codes) for _, codes in taken) or ranges == [window])
-    if is_told and (held := _held(part, ranges, gpus, taken, gap_seconds, layout)):
+    held = _held(part, ranges, gpus, taken, gap_seconds, layout) if is_told else None
+    if held is not None:
         return held
-    return fold_rows(uncounted(part, stored_of(layout), window, LEVELS[0], gpus, taken), gap_seconds, layout)
+    return fold_samples(uncounted(part, stored_of(layout), window, LEVELS[0], gpus, taken), gap_seconds, layout)
 
 
 def _held(
@@ -133,14 +127,12 @@ def _held(
     taken: Sequence[tuple[int, Ints]],
     gap_seconds: float,
     layout: Layout,
-) -> Folded | None:
+) -> Buckets | None:
     """Of what is held of these ranges what none of those ``taken`` counts; None where it is not held."""
     held = window_edges.held(part, ranges, gpus, gap_seconds, layout)
     if held is None:
         return None
-    gpu, begin, seconds, vectors = held
-    gpu, begin, seconds, vectors = where(not_taken(gpu, begin, taken), gpu, begin, seconds, vectors)
-    return gpu, begin, seconds, vectors
+    return held.of(not_taken(held.gpu, held.start, taken))
 
 
 def not_taken(gpu: Ints, time: NDArray[Any], taken: Sequence[tuple[int, Ints]]) -> NDArray[np.bool_]:
@@ -152,7 +144,7 @@ def not_taken(gpu: Ints, time: NDArray[Any], taken: Sequence[tuple[int, Ints]]) 
     return fresh
 
 
-def uncovered(window: Window, level: int, begins: Ints, lasts: Ints, unended: bool) -> list[Window]:
+def uncovered(window: Window, level: int, begins: NDArray[Any], lasts: NDArray[Any], unended: bool) -> list[Window]:
     """Where finer buckets may be needed after these of ``level``: before the first of those that begin what is covered,
     after the last of those that end it, and, in an unended run, beside the newest ones, which some GPUs may not have closed
     yet."""
@@ -165,7 +157,7 @@ def uncovered(window: Window, level: int, begins: Ints, lasts: Ints, unended: bo
 
 def uncounted(
     part: Part, names: Sequence[str], window: Window, step: int, gpus: Ints | None, taken: Sequence[tuple[int, Ints]]
-) -> Rows:
+) -> Samples:
     """Raw rows of the window that no bucket in ``taken`` counts: at the window's edges, and the newest of an unended
     run. ``step`` is the length of the finest bucket looked for."""
     return one_after_another(list(in_threads(uncounted_pieces(part, names, window, step, gpus, taken))), names)
@@ -173,7 +165,7 @@ def uncounted(
 
 def uncounted_pieces(
     part: Part, names: Sequence[str], window: Window, step: int, gpus: Ints | None, taken: Sequence[tuple[int, Ints]]
-) -> Iterator[Callable[[], Rows]]:
+) -> Iterator[Callable[[], Samples]]:
     """What gives the same piece by piece, in any thread."""
     start, end = window
     ranges: list[tuple[float, float, Ints | None]] = [(*cut, gpus) for cut in window.cut_off(step)]
@@ -201,22 +193,13 @@ def near(codes: Ints, level: int, lower: float, upper: float) -> Ints:
     return codes[(starts < upper) & (starts + level > lower)]
 
 
-def _read_fresh(part: Part, taken: Sequence[tuple[int, Ints]], read: Callable[[], Columns]) -> Columns:
+def _read_fresh(part: Part, taken: Sequence[tuple[int, Ints]], read: Callable[[], Samples]) -> Samples:
     return _fresh(part, taken, read())
 
 
-def _fresh(part: Part, taken: Sequence[tuple[int, Ints]], rows: Rows) -> Rows:
+def _fresh(part: Part, taken: Sequence[tuple[int, Ints]], rows: Samples) -> Samples:
     """The rows that no bucket counts yet, and that are not thinned."""
-    gpu, time, _ = rows
-    return _those(rows, not_taken(gpu, time, taken) & (time >= part.thinned))
-
-
-def _those(rows: Rows, chosen: Flags) -> Rows:
-    """Some of the rows."""
-    gpu, time, values = rows
-    if chosen.all():
-        return rows
-    return gpu[chosen], time[chosen], {name: value[chosen] for name, value in values.items()}
+    return rows.of(not_taken(rows.gpu, rows.time, taken) & (rows.time >= part.thinned))
 
 
 def _behind(part: Part, gpus: Ints | None, time: float, taken: Sequence[tuple[int, Ints]]) -> Ints:

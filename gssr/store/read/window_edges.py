@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gssr.arrays import Floats, Ints
+from gssr.arrays import Ints
+from gssr.store.format.buckets import Buckets, fold, join_buckets, merge, no_buckets
 from gssr.store.format.layout import Layout
+from gssr.store.format.samples import Samples, derive
 from gssr.store.format.schema import LEVELS
-from gssr.store.format.vectors import derive, empty_vectors, fold, merge
-from gssr.store.read.recording_file import Part, Rows
-from gssr.store.read.rollups import of_layout
+from gssr.store.read.recording_file import Part
 from gssr.store.read.samples import one_after_another
 
 _START = (1 << 40) - 1
@@ -83,26 +83,23 @@ _ROWS_AT_ONCE = 80_000
 _MOST_PIECES = 8
 """Each looks through all samples of the 10 s."""
 
-Folded = tuple[Ints, Floats, Floats, Floats]
-"""Positions, starts, lengths and vectors of buckets."""
-
 
 class WindowEdges(NamedTuple):
-    """The buckets that the ends of a window cut, as far as they lie in it: positions, starts, lengths and vectors (all
-    metrics of the file) by what of each is in the window. ``gpus``: whose they are, None: everybody's."""
+    """The buckets that the ends of a window cut, as far as they lie in it (all metrics of the file), by what of each is in
+    the window. ``gpus``: whose they are, None: everybody's."""
 
     gpus: frozenset[int] | None
     gap_seconds: float
-    buckets: dict[Window, Folded]
+    buckets: dict[Window, Buckets]
 
 
-def hold(part: Part, window: Window, gpus: Ints | None, gap_seconds: float, interval: float) -> dict[Window, Folded]:
+def hold(part: Part, window: Window, gpus: Ints | None, gap_seconds: float, interval: float) -> dict[Window, Buckets]:
     """Have the samples at the ends of a window read: ``held`` gives them, and what is added to what is returned.
     ``gpus`` are positions, None: all; ``interval`` is about the time between two samples of one, s."""
     layout = part.shard.file.layout
     names = stored_of(layout)
     rows_per_second = len(part.position if gpus is None else gpus) / interval
-    found: dict[Window, Folded] = {}
+    found: dict[Window, Buckets] = {}
     part.shard.held[part.first, part.last] = WindowEdges(
         None if gpus is None else frozenset(gpus.tolist()), gap_seconds, found
     )
@@ -113,45 +110,37 @@ def hold(part: Part, window: Window, gpus: Ints | None, gap_seconds: float, inte
             one_after_another([read() for read in part.pieces(names, gpus, *piece)], names)
             for piece in cut.at(cut.start + cut.seconds * k / n for k in range(1, n))
         )
-        folded = [fold_rows(rows, gap_seconds, layout) for rows in pieces]
-        found[cut] = folded[0] if n == 1 else merged(folded, gap_seconds, layout)
+        folded = [fold_samples(rows, gap_seconds, layout) for rows in pieces]
+        found[cut] = folded[0] if n == 1 else merged(join_buckets(folded, layout), gap_seconds)
     return found
 
 
-def merged(pieces: Sequence[Folded], gap_seconds: float, layout: Layout) -> Folded:
-    """Of each GPU and start one bucket."""
-    gpu, begin, seconds, vectors = joined_folded(pieces)
-    _, first, group, n = np.unique(codes_of(gpu, begin), return_index=True, return_inverse=True, return_counts=True)
+def merged(buckets: Buckets, gap_seconds: float) -> Buckets:
+    """Merge the buckets of each GPU and start into one."""
+    codes = codes_of(buckets.gpu, buckets.start)
+    _, first, group, n = np.unique(codes, return_index=True, return_inverse=True, return_counts=True)
     several = n > 1
     if several.all():
-        return gpu[first], begin[first], seconds[first], merge(vectors, group, len(first), gap_seconds, layout)
-    found = vectors[first]  # most of them may be the only ones: vectors are large
-    pieces_of = several[group]
-    place = (np.cumsum(several) - 1)[group[pieces_of]]
-    found[several] = merge(vectors[pieces_of], place, int(several.sum()), gap_seconds, layout)
-    return gpu[first], begin[first], seconds[first], found
+        vectors = merge(buckets.vectors, group, len(first), gap_seconds, buckets.layout)
+    else:
+        vectors = buckets.vectors[first]  # most of them may be the only ones: vectors are large
+        pieces = several[group]
+        place = (np.cumsum(several) - 1)[group[pieces]]
+        vectors[several] = merge(buckets.vectors[pieces], place, int(several.sum()), gap_seconds, buckets.layout)
+    return Buckets(buckets.gpu[first], buckets.start[first], buckets.seconds[first], vectors, buckets.layout)
 
 
-def held(part: Part, ranges: Sequence[Window], gpus: Ints | None, gap_seconds: float, layout: Layout) -> Folded | None:
+def held(part: Part, ranges: Sequence[Window], gpus: Ints | None, gap_seconds: float, layout: Layout) -> Buckets | None:
     """Buckets of these parts of a window (``Window.cut_off``) and GPUs, in ``layout``; None where they are not held."""
     ends: WindowEdges | None = part.shard.held.get((part.first, part.last))
     if ends is None or ends.gap_seconds != gap_seconds or any(own not in ends.buckets for own in ranges) or not ranges:
         return None
     if ends.gpus is not None and (gpus is None or not ends.gpus.issuperset(gpus.tolist())):
         return None
-    gpu, start, seconds, vectors = joined_folded([ends.buckets[own] for own in ranges])
+    buckets = join_buckets([ends.buckets[own] for own in ranges], part.shard.file.layout)
     if gpus is not None:
-        own = np.isin(gpu, gpus)
-        gpu, start, seconds, vectors = gpu[own], start[own], seconds[own], vectors[own]
-    return gpu, start, seconds, of_layout(vectors, part.shard.file.layout, layout)
-
-
-def joined_folded(pieces: Sequence[Folded]) -> Folded:
-    """One after the other; at least one."""
-    if len(pieces) == 1:
-        return pieces[0]
-    gpu, begin, seconds, vector = (np.concatenate([piece[k] for piece in pieces]) for k in range(4))
-    return gpu, begin, seconds, vector
+        buckets = buckets.of(np.isin(buckets.gpu, gpus))
+    return buckets.in_layout(layout)
 
 
 def stored_of(layout: Layout) -> list[str]:
@@ -160,12 +149,13 @@ def stored_of(layout: Layout) -> list[str]:
     return list(dict.fromkeys(name for block in blocks for name in block.metric.parts or (block.metric.name,)))
 
 
-def fold_rows(rows: Rows, gap_seconds: float, layout: Layout, step: int = LEVELS[0]) -> Folded:
-    """Rows folded into buckets of ``step`` seconds."""
-    gpu, time, values = rows
+def fold_samples(samples: Samples, gap_seconds: float, layout: Layout, step: int = LEVELS[0]) -> Buckets:
+    """Fold samples into buckets of ``step`` seconds."""
+    gpu, time, values = samples
     if not len(gpu):
-        return gpu, np.empty(0), np.empty(0), empty_vectors(0, layout)
+        return no_buckets(layout)
     derived = {metric.name: derive(values, metric.parts) for metric, _, _ in layout.blocks if metric.derived}
     bucket = np.floor(time / step).astype(np.int64) * step
     groups, vectors = fold(codes_of(gpu, bucket), time, values | derived, gap_seconds, layout)
-    return positions_of(groups), starts_of(groups).astype(np.float64), np.full(len(groups), float(step)), vectors
+    start, seconds = starts_of(groups).astype(np.float64), np.full(len(groups), float(step))
+    return Buckets(positions_of(groups), start, seconds, vectors, layout)

@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from gssr.arrays import Flags, Floats, Ints
+from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME, DERIVED
+from gssr.store.format.buckets import Buckets, fold, join_buckets, merge
 from gssr.store.format.host_rollups import UseTable
+from gssr.store.format.layout import Layout
 from gssr.store.format.rollup import as_stored
+from gssr.store.format.samples import derive
 from gssr.store.format.schema import FINE_SKETCH_SECONDS, LEVELS, SKETCH_SECONDS, SKETCHES, TABLES
-from gssr.store.format.vectors import derive, fold, merge, where
 from gssr.store.read.open import RecordingError
 from gssr.store.write.pending import insert_into
 from gssr.store.write.thinning import Keep
@@ -25,6 +27,7 @@ from gssr.store.write.writer import Writer
 _INSERT_ROWS = 1000  # converting and binding this many at once stays in the processor's cache
 _STATEMENT_ROWS = 10  # a statement takes 999 values, or more in newer versions of SQLite
 _N_KEYS = 1 << 16
+_PATIENCE_MS = 60_000  # a reader may hold the file locked between two chunks; nothing is lost by waiting
 _FEW = 2000  # of fewer values, sorting finds the bins sooner than counting all that there could be
 
 
@@ -37,9 +40,9 @@ class BulkWriter(Writer):
         RecordingError."""
         super().__init__(path, append)
         self._bulk_keep: Keep = keep
-        for pragma in ("journal_mode=OFF", "synchronous=OFF", "locking_mode=EXCLUSIVE", "cache_size=-65536"):
+        for pragma in ("journal_mode=OFF", "synchronous=OFF", "cache_size=-65536"):
             self._connection.execute(f"PRAGMA {pragma}").fetchall()
-        self._coarse: dict[int, list[_Closed]] = {level: [] for level in LEVELS[1:]}
+        self._coarse: dict[int, list[Buckets]] = {level: [] for level in LEVELS[1:]}
         self._sketches: dict[int, _SketchCounts] = {}  # as those of gssr.store.format.rollup
         self._places: dict[int, dict[str, Ints]] = {seconds: {} for seconds in SKETCHES}
 
@@ -48,6 +51,8 @@ class BulkWriter(Writer):
         metric; one that is not among them is NULL. Raises RecordingError."""
         if not len(gpu):
             return
+        if self._pending and not self.commit(float(time[0])):  # whoever reads meanwhile finds whose the rows are
+            raise RecordingError(f"{self.path}: can't be written: {self.problem}")
         if not values.keys() <= set(self._pending.measured):
             self._pending.measure({*self._pending.measured, *values}, self._pending.gap_seconds, self._layout)
         missing = np.full(len(gpu), np.nan)
@@ -55,6 +60,7 @@ class BulkWriter(Writer):
         rowids = np.arange(self._next_rowid, self._next_rowid + len(gpu))
         self._next_rowid += len(gpu)
         try:
+            self._connection.execute(f"PRAGMA busy_timeout={_PATIENCE_MS}")
             self._connection.execute("BEGIN")
             if self._bulk_keep == "raw":
                 known = (values.get(name, missing) for name in self._pending.measured)
@@ -86,7 +92,7 @@ class BulkWriter(Writer):
     def finish(self, now: float, exit_code: int | None, state: str, ended_at: float) -> bool:
         """As Writer.finish. Raises RecordingError."""
         try:
-            end = self._coarse[LEVELS[-1]][-1].bucket.max() + LEVELS[0] if self._coarse[LEVELS[-1]] else None
+            end = self._coarse[LEVELS[-1]][-1].start.max() + LEVELS[0] if self._coarse[LEVELS[-1]] else None
             for level in LEVELS[1:]:
                 self._close_coarse(level, None)
             self._close_sketches(math.inf)
@@ -99,12 +105,14 @@ class BulkWriter(Writer):
             raise RecordingError(f"{self.path}: can't be written: {error}") from None
         return super().finish(now, exit_code, state, ended_at)
 
-    def _means(self, closed: "_Closed") -> list[Ints | Floats]:
+    def _means(self, closed: Buckets) -> list[Ints | Floats]:
         """What stays of the samples of closed buckets: the columns of gssr.store.write.thinning.mean_row."""
-        order = np.argsort(closed.first)
+        assert closed.rowids is not None
+        first = closed.rowids[:, 0]
+        order = np.argsort(first)
         vectors = closed.vectors[order]
         columns = {metric.name: vectors[:, at : at + width].T for metric, at, width in self._layout.blocks}
-        found: list[Ints | Floats] = [closed.first[order], closed.gpu[order], vectors[:, 2:4].mean(axis=1)]
+        found: list[Ints | Floats] = [first[order], closed.gpu[order], vectors[:, 2:4].mean(axis=1)]
         for name in self._pending.measured:
             n, second, *rest = columns[name]
             kind = BY_NAME[name].kind
@@ -125,7 +133,7 @@ class BulkWriter(Writer):
             size = at_once * width
             self._connection.executemany(statement, (values[at : at + size] for at in range(0, len(values), size)))
 
-    def _roll_up(self, keys: Ints, time: Floats, values: Mapping[str, Floats], rowids: Ints) -> "_Closed":
+    def _roll_up(self, keys: Ints, time: Floats, values: Mapping[str, Floats], rowids: Ints) -> Buckets:
         """Write the rollups of rows; which buckets of the finest level they closed."""
         whole = dict(values)
         for metric in DERIVED:
@@ -134,14 +142,11 @@ class BulkWriter(Writer):
         step = np.floor(time / LEVELS[0]).astype(np.int64)
         groups, vectors = fold((keys << 32) + step, time, whole, self._pending.gap_seconds, self._layout)
         place = np.searchsorted(groups, (keys << 32) + step)
-        first = np.full(len(groups), np.iinfo(np.int64).max)
-        last = np.zeros(len(groups), np.int64)
-        np.minimum.at(first, place, rowids)
-        np.maximum.at(last, place, rowids)
-        closed = _Closed(groups >> 32, (groups & 0xFFFFFFFF) * LEVELS[0], first, last, vectors)
+        ends = _rowids_by_group(place, np.column_stack([rowids, rowids]), len(groups))
+        closed = _of_level(LEVELS[0], groups, vectors, self._layout, ends)
         self._insert_rollups(LEVELS[0], closed)
         for level in LEVELS[1:]:
-            self._close_coarse(level, int(closed.bucket.min()))
+            self._close_coarse(level, int(closed.start.min()))
             self._coarse[level].append(closed)
         gpu, minute = np.searchsorted(self._keys, keys), np.floor(time / FINE_SKETCH_SECONDS).astype(np.int64)
         cuts = [0, *(np.flatnonzero(np.diff(minute)) + 1).tolist(), len(minute)]
@@ -151,9 +156,10 @@ class BulkWriter(Writer):
             sketch.add(gpu[rows], {name: whole[name][rows] for name in self._layout.sketched if name in whole})
         return closed
 
-    def _insert_rollups(self, level: int, closed: "_Closed") -> None:
+    def _insert_rollups(self, level: int, closed: Buckets) -> None:
         blobs = [row.tobytes() for row in closed.vectors.astype("<f8")]
-        heads = (column.tolist() for column in (closed.gpu, closed.bucket, closed.first, closed.last))
+        assert closed.rowids is not None
+        heads = (column.tolist() for column in (closed.gpu, closed.start.astype(np.int64), *closed.rowids.T))
         self._connection.executemany(
             f"INSERT INTO rollup (gpu, level, bucket, first_rowid, last_rowid, data) VALUES (?, {level}, ?, ?, ?, ?)",
             zip(*heads, blobs, strict=True),
@@ -162,22 +168,18 @@ class BulkWriter(Writer):
     def _close_coarse(self, level: int, before: int | None) -> None:
         """Write the coarse buckets that end at or before ``before`` (None: all)."""
         waiting = self._coarse[level]
-        if not waiting or (before is not None and before // level * level <= int(waiting[0].bucket.min())):
+        if not waiting or (before is not None and before // level * level <= int(waiting[0].start.min())):
             return
         open_from = math.inf if before is None else before // level * level
-        self._coarse[level] = [rest for closed in waiting if len((rest := closed.part(closed.bucket >= open_from)).gpu)]
-        waiting = [closed.part(closed.bucket < open_from) for closed in waiting]
-        gpu, bucket, first, last = (
-            np.concatenate([getattr(closed, name) for closed in waiting]) for name in ("gpu", "bucket", "first", "last")
-        )
-        vectors = np.concatenate([closed.vectors for closed in waiting])
-        codes, group = np.unique((gpu << 32) + bucket // level, return_inverse=True)
-        firsts = np.full(len(codes), np.iinfo(np.int64).max)
-        lasts = np.zeros(len(codes), np.int64)
-        np.minimum.at(firsts, group, first)
-        np.maximum.at(lasts, group, last)
-        merged = merge(vectors, group, len(codes), self._pending.gap_seconds, self._layout)
-        self._insert_rollups(level, _Closed(codes >> 32, (codes & 0xFFFFFFFF) * level, firsts, lasts, merged))
+        self._coarse[level] = [rest for closed in waiting if len(rest := closed.of(closed.start >= open_from))]
+        waiting = [closed.of(closed.start < open_from) for closed in waiting]
+        finer = join_buckets(waiting, self._layout)
+        assert finer.rowids is not None
+        step = np.floor(finer.start / level).astype(np.int64)
+        codes, group = np.unique((finer.gpu << 32) + step, return_inverse=True)
+        merged = merge(finer.vectors, group, len(codes), self._pending.gap_seconds, self._layout)
+        ends = _rowids_by_group(group, finer.rowids, len(codes))
+        self._insert_rollups(level, _of_level(level, codes, merged, self._layout, ends))
 
     def _sketch(self, seconds: int, time: int) -> "_SketchCounts":
         """What is open of such sketches at this time."""
@@ -202,17 +204,19 @@ class BulkWriter(Writer):
             sketch.clear()
 
 
-class _Closed:
-    """Closed buckets of a level: GPU keys, starts, first and last rowids, vectors."""
+def _of_level(level: int, codes: Ints, vectors: Floats, layout: Layout, rowids: Ints) -> Buckets:
+    """Return buckets of ``level`` seconds; ``codes`` [n]: the key of the GPU × 2^32 + the number of the bucket."""
+    start, seconds = ((codes & 0xFFFFFFFF) * level).astype(np.float64), np.full(len(codes), float(level))
+    return Buckets(codes >> 32, start, seconds, vectors, layout, rowids)
 
-    __slots__ = ("bucket", "first", "gpu", "last", "vectors")
 
-    def __init__(self, gpu: Ints, bucket: Ints, first: Ints, last: Ints, vectors: Floats) -> None:
-        self.gpu, self.bucket, self.first, self.last, self.vectors = gpu, bucket, first, last, vectors
-
-    def part(self, which: Flags) -> "_Closed":
-        """Those of the buckets."""
-        return _Closed(*where(which, self.gpu, self.bucket, self.first, self.last, self.vectors))
+def _rowids_by_group(group: Ints, rowids: Ints, n_groups: int) -> Ints:
+    """Return the first and the last of the ``rowids`` [n, 2] of each ``group`` [n]: int64 [n_groups, 2]."""
+    of_groups = np.zeros((n_groups, 2), np.int64)
+    of_groups[:, 0] = np.iinfo(np.int64).max
+    np.minimum.at(of_groups[:, 0], group, rowids[:, 0])
+    np.maximum.at(of_groups[:, 1], group, rowids[:, 1])
+    return of_groups
 
 
 class _SketchCounts:

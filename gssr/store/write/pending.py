@@ -11,7 +11,7 @@ from typing import Any
 from gssr.metrics import PLACES
 from gssr.store.format.layout import LAYOUT, Layout
 from gssr.store.format.rollup import (
-    RollupRow,
+    Bucket,
     Row,
     SketchRow,
     add_histograms,
@@ -99,7 +99,7 @@ class Pending:
     def forget(self) -> None:
         """All of it has been written."""
         self.rows: list[tuple[Any, ...]] = []
-        self.closed: list[RollupRow] = []
+        self.closed: list[Bucket] = []
         self.sketches: list[SketchRow] = []
         self.others: dict[str, list[tuple[Value, ...]]] = {table: [] for table in _OTHERS}
         self._singles: list[tuple[str, list[Value]]] = []
@@ -131,7 +131,7 @@ class Pending:
         if n_dropped:
             del self.rows[:n_dropped]
             oldest, written = self.rows[0][2], self._written_until
-            self.closed = [row for row in self.closed if row.bucket <= written or row.bucket + row.level > oldest]
+            self.closed = [row for row in self.closed if row.start <= written or row.start + row.seconds > oldest]
             self.sketches = [row for row in self.sketches if row.bucket <= written or row.bucket + row.seconds > oldest]
         return n_dropped
 
@@ -181,10 +181,10 @@ class Pending:
             write_sketch(connection, sketch)
 
 
-def write_rollup(connection: sqlite3.Connection, row: RollupRow, gap_seconds: float, layout: Layout) -> None:
+def write_rollup(connection: sqlite3.Connection, row: Bucket, gap_seconds: float, layout: Layout) -> None:
     """Insert a bucket, or merge it into the one of the same GPU and time that is there. Vectors are in the file's
     ``layout``. Raises sqlite3.Error."""
-    where = (row.level, row.bucket, row.gpu)
+    where = (row.seconds, row.start, row.gpu)
     inserted = connection.execute(
         "INSERT OR IGNORE INTO rollup (level, bucket, gpu, first_rowid, last_rowid, data) VALUES (?, ?, ?, ?, ?, ?)",
         (*where, row.first_rowid, row.last_rowid, pack_vector(row.vector)),

@@ -9,9 +9,9 @@ from gssr.arrays import Floats
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.frame_cache import once
 from gssr.model.live.frame import Frame
+from gssr.model.percentiles import known_percentiles
 from gssr.render.cells import clean
 from gssr.render.scale import NONE, fixed, metric_of, unit_of
-from gssr.tui.order import percentiles
 from gssr.tui.shared.scales import full_scale, shown_metrics
 
 NAME, NOW, MEAN, CLASS, HISTORY = "name", "now", "mean", "class", "history"
@@ -93,7 +93,7 @@ _WORDS = {
 
 @once
 def _percentiles(frame: Frame, share: float) -> Floats:
-    return percentiles(frame.grid.values, share)
+    return known_percentiles(frame.grid.values.T, (share,))[0]
 
 
 @once

@@ -1,0 +1,23 @@
+"""Percentiles of what is known, in many columns at once. Those of single samples are found in gssr.model.statistics, from
+rows or from histograms."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gssr.arrays import Floats
+
+
+def known_percentiles(values: Floats, shares: Sequence[float]) -> list[Floats]:
+    """Return numpy's linear percentiles of each column of ``values`` [rows, columns], of what is not NaN in it: an array
+    [columns] for each of the ``shares``, 0 for the least value and 1 for the greatest; NaN where a column holds nothing
+    else."""
+    last = np.maximum(np.isfinite(values).sum(axis=0) - 1, 0)
+    ordered = np.sort(values, axis=0)  # NaN last; np.partition takes longer, even for two ranks
+    column, found = np.arange(values.shape[1]), []
+    for share in shares:
+        position = share * last
+        below = np.floor(position).astype(np.int64)
+        low, high = ordered[below, column], ordered[np.minimum(below + 1, last), column]
+        found.append(np.asarray(low + (position - below) * (high - low), np.float64))
+    return found
