@@ -70,9 +70,9 @@ def decode_sketches(gpu: Ints, start: Ints, blobs: Sequence[bytes], n_metrics: i
     view, ends = memoryview(data), list(pairwise(accumulate((int(kind[-1]) for kind in kinds), initial=0)))
     cuts: list[list[memoryview]] = [[] for _ in kinds]
     first = (begins + heads)[fine]
-    for start, total in zip(first.tolist(), n_bins[fine].tolist(), strict=True):
+    for begin, total in zip(first.tolist(), n_bins[fine].tolist(), strict=True):
         for cut, (low, high) in zip(cuts, ends, strict=True):
-            cut.append(view[start + low * total : start + high * total])
+            cut.append(view[begin + low * total : begin + high * total])
     columns = [np.frombuffer(b"".join(cut), kind) for cut, kind in zip(cuts, kinds, strict=True)]
     keys, counts = columns[0], columns[2 if is_packed else 1].astype(np.int64)
     if is_packed:
