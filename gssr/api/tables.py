@@ -12,7 +12,7 @@ from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.results import Analysis, GpuSummary, Phase, Series, Verdict
 from gssr.store.format.rows import Event, Gpu
-from gssr.store.format.samples import Samples
+from gssr.store.format.sample_arrays import Samples
 from gssr.store.read.small_tables import LOOK_COLUMNS
 
 if TYPE_CHECKING:

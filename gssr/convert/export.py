@@ -11,7 +11,7 @@ from gssr.convert.tables import Columns, Exported, ExportTable, Sink
 from gssr.metrics import BY_NAME
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import RuleTable as Rules
-from gssr.store.format.samples import Samples
+from gssr.store.format.sample_arrays import Samples
 from gssr.store.read.everything import in_pieces
 from gssr.store.read.recording import RunReader
 

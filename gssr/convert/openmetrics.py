@@ -10,7 +10,7 @@ from gssr.arrays import Ints
 from gssr.metrics import METRICS
 from gssr.prometheus import FAMILIES, Family, labels
 from gssr.store.disk import sizes
-from gssr.store.format.samples import Samples
+from gssr.store.format.sample_arrays import Samples
 from gssr.store.read.recording import RunReader
 from gssr.store.read.window_edges import ALL_TIME, Window
 

@@ -22,7 +22,7 @@ from gssr.convert.tables import EXPORTED
 from gssr.metrics import BY_NAME, NAMES
 from gssr.model.analyze import analyze
 from gssr.model.breakdown.categories import CATEGORIES
-from gssr.store.format.samples import Samples
+from gssr.store.format.sample_arrays import Samples
 from gssr.store.read.recording import RunReader, open_recording
 
 HOSTILE = ("../../../escaped", "a/b", "..", "x=1&y%2F", "ünï ☃", "-rf", "run_id=1", "\x1b[31m\n")

@@ -7,7 +7,7 @@ import pytest
 
 from gssr.model.findings.steps import steps
 from gssr.store.format.rows import Event
-from gssr.store.format.samples import Samples
+from gssr.store.format.sample_arrays import Samples
 from tests.fakes.jobs.draw import draw
 from tests.fakes.jobs.samplers import sample
 

@@ -15,7 +15,7 @@ from sample_rows import START, STEP, rows_of, write
 from gssr.metrics import FLOP_ACTIVE, NAMES
 from gssr.store.format.buckets import fold, merge
 from gssr.store.format.layout import LAYOUT
-from gssr.store.format.samples import derive
+from gssr.store.format.sample_arrays import derive
 from gssr.store.liveness import boot_id
 from gssr.store.read.recording import RunReader, open_recording
 from gssr.store.read.window_edges import Window

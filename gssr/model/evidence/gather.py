@@ -21,7 +21,7 @@ from gssr.model.statistics.gpu_time_counts import (
 )
 from gssr.model.window import extent
 from gssr.store.format.host_rollups import HOST, WORKLOAD
-from gssr.store.format.samples import Samples
+from gssr.store.format.sample_arrays import Samples
 from gssr.store.read.recording import RunReader
 from gssr.store.read.window_edges import ALL_TIME, Window
 

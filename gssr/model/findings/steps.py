@@ -18,7 +18,7 @@ from gssr.model.results import StepTime, nodes_of
 from gssr.model.statistics.aggregate import numbers_within
 from gssr.model.window import extent
 from gssr.store.format.rows import Event
-from gssr.store.format.samples import Samples
+from gssr.store.format.sample_arrays import Samples
 from gssr.store.read.recording import RunReader
 from gssr.store.read.window_edges import Window
 

@@ -17,7 +17,7 @@ from gssr.model.results import Means
 from gssr.model.statistics.grid import Spans
 from gssr.store.format.buckets import Buckets
 from gssr.store.format.layout import FIELDS, Layout
-from gssr.store.format.samples import derive
+from gssr.store.format.sample_arrays import derive
 from gssr.store.format.schema import LEVELS
 from gssr.store.read.everything import totals
 from gssr.store.read.recording import RunReader

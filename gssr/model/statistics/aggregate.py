@@ -16,7 +16,7 @@ from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS
 from gssr.model.results import Statistics
 from gssr.store.format.buckets import empty_vectors, fold, merge
 from gssr.store.format.layout import RELATIVE_BIN_WIDTH, Block, Layout, layout_of
-from gssr.store.format.samples import Samples
+from gssr.store.format.sample_arrays import Samples
 from gssr.store.read.recording import RunReader
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from gssr.model.statistics.aggregate import PERCENTILES, UNKNOWN, Aggregate, agg
 from gssr.model.statistics.sources import Rollups
 from gssr.store.format.buckets import fold, merge
 from gssr.store.format.layout import Layout, layout_of
-from gssr.store.format.samples import Samples
+from gssr.store.format.sample_arrays import Samples
 from gssr.store.format.schema import LEVELS
 from gssr.store.read.everything import each_chunk, in_turns
 from gssr.store.read.recording import RunReader

@@ -20,7 +20,7 @@ from gssr.model.statistics.aggregate import numbers_within
 from gssr.model.statistics.series import Bins
 from gssr.store.format.buckets import Buckets, empty_vectors, fold, merge
 from gssr.store.format.layout import LAYOUT, Layout, layout_of, part_of
-from gssr.store.format.samples import Samples
+from gssr.store.format.sample_arrays import Samples
 from gssr.store.format.schema import LEVELS
 from gssr.store.read.recording import RunReader
 from gssr.store.read.window_edges import Window

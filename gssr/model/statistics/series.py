@@ -16,7 +16,7 @@ from gssr.arrays import Floats, Ints
 from gssr.model.results import Grid, Series
 from gssr.model.statistics.aggregate import filtered
 from gssr.store.format.buckets import Buckets
-from gssr.store.format.samples import Samples
+from gssr.store.format.sample_arrays import Samples
 from gssr.store.format.schema import GAP_INTERVALS, LEVELS
 from gssr.store.read.recording import VECTORS_AT_ONCE, RunReader
 from gssr.store.read.window_edges import Window

@@ -38,7 +38,7 @@ from gssr.model.statistics.gpu_time_counts import (
 )
 from gssr.store.format.layout import layout_of, part_of
 from gssr.store.format.rows import GpuProcesses
-from gssr.store.format.samples import Samples
+from gssr.store.format.sample_arrays import Samples
 from gssr.store.read.host_use import Bins
 from gssr.store.read.recording import RunReader
 from gssr.store.read.window_edges import ALL_TIME, Window

@@ -23,7 +23,7 @@ from gssr.model.verdicts.job import JobEvidence
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Rule, RuleTable, decide, same_gpus
 from gssr.model.window import MANY, looked_at, verdicts_in_all
-from gssr.store.format.samples import Samples
+from gssr.store.format.sample_arrays import Samples
 from gssr.store.read.recording import RunReader
 from gssr.store.read.window_edges import ALL_TIME, Window
 

@@ -20,7 +20,7 @@ from gssr.store.format.rollup import empty_vector
 class Buckets:
     """What the samples of each GPU add up to in stretches of time.
 
-    ``gpu`` int64 [n]: whose, as in gssr.store.format.samples.Samples.
+    ``gpu`` int64 [n]: whose, as in gssr.store.format.sample_arrays.Samples.
     ``start`` and ``seconds`` float64 [n]: the stretch, start <= time < start + seconds (unix s).
     ``vectors`` float64 [n, layout.width], in the order of gssr.store.format.layout: number of samples, gaps, first and last
     time, then for each metric n, sum, m2, min and max, or what is kept of a counter or of flags.

@@ -14,8 +14,8 @@ from gssr.store.format.schema import FINE_SKETCH_SECONDS
 class Sketches(NamedTuple):
     """Histograms of samples in stretches of time, GPU by GPU and metric by metric (in the order of Layout.sketched).
 
-    ``gpu`` int64 [n]: whose, as in gssr.store.format.samples.Samples; ``start`` int64 [n]: where each begins, unix s. All of
-    them last as long as one of the table that they were read from.
+    ``gpu`` int64 [n]: whose, as in gssr.store.format.sample_arrays.Samples.
+    ``start`` int64 [n]: where each begins, unix s; all last as long as those of the table that they were read from.
     ``sizes`` int64 [n, metrics]: how many bins each has of each metric, of those that an old sketch lacks none.
     ``keys`` and ``counts`` int64: the bins' keys and how many samples each holds, one sketch and one metric after the
     other; within a metric keys ascend."""

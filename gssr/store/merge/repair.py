@@ -18,7 +18,7 @@ from gssr.store.format.buckets import fold
 from gssr.store.format.host_rollups import USE_TABLES, add_up, newest_row, roll_up
 from gssr.store.format.layout import Layout
 from gssr.store.format.rollup import as_stored
-from gssr.store.format.samples import derive
+from gssr.store.format.sample_arrays import derive
 from gssr.store.format.schema import LEVELS, SKETCHES
 from gssr.store.output_file import PRIVATE, new_file
 from gssr.store.read.check_rollups import LONGEST, wrong_stretches

@@ -8,7 +8,7 @@ import numpy as np
 
 from gssr.arrays import Floats
 from gssr.store.format.columns import own_name
-from gssr.store.format.samples import Samples
+from gssr.store.format.sample_arrays import Samples
 from gssr.store.pages.file import Leaves, NotPlainError, PageFile, leaves
 from gssr.store.pages.leaf_rows import LeafRows, plain_table
 

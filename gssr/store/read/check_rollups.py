@@ -14,7 +14,7 @@ import numpy as np
 from gssr.arrays import Flags, Floats, Ints, select
 from gssr.store.format.buckets import Buckets, no_buckets
 from gssr.store.format.layout import Layout, part_of
-from gssr.store.format.samples import Samples
+from gssr.store.format.sample_arrays import Samples
 from gssr.store.format.schema import LEVELS
 from gssr.store.pages.sample_pages import SampleQuery
 from gssr.store.read.recording_file import Part

@@ -15,7 +15,7 @@ import numpy as np
 from gssr.arrays import Ints
 from gssr.store.format.buckets import Buckets, join_buckets, merge_by_gpu, no_buckets
 from gssr.store.format.layout import layout_of, part_of
-from gssr.store.format.samples import Samples
+from gssr.store.format.sample_arrays import Samples
 from gssr.store.format.schema import LEVELS, TABLES
 from gssr.store.read.histograms import count_below
 from gssr.store.read.recording import VECTORS_AT_ONCE, RunReader

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from gssr.arrays import Flags, Floats, Ints
 from gssr.metrics import BY_NAME
 from gssr.store.format.layout import layout_of, part_of
-from gssr.store.format.samples import derive
+from gssr.store.format.sample_arrays import derive
 from gssr.store.format.schema import FINE_SKETCH_SECONDS, SKETCH_SECONDS
 from gssr.store.format.sketches import Sketches
 from gssr.store.read import check_rollups

@@ -32,7 +32,7 @@ from gssr.store.format.rows import (
     one_row_a_trace,
     one_run,
 )
-from gssr.store.format.samples import Samples
+from gssr.store.format.sample_arrays import Samples
 from gssr.store.format.schema import GAP_INTERVALS, LEVELS, SKETCH_SECONDS
 from gssr.store.read.guarded_file import catalogue_order
 from gssr.store.read.host_use import Bins

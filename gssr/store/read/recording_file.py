@@ -15,7 +15,7 @@ import numpy as np
 
 from gssr.arrays import Flags, Ints
 from gssr.store.format.limits import LATEST, LEAST_BYTES
-from gssr.store.format.samples import Samples
+from gssr.store.format.sample_arrays import Samples
 from gssr.store.format.schema import LEVELS, SKETCH_SECONDS
 from gssr.store.pages.sample_pages import SampleQuery
 from gssr.store.read.gpu_spans import GpuSpan, spans_of, times_of

@@ -13,7 +13,7 @@ import numpy as np
 
 from gssr.metrics import BY_NAME
 from gssr.store.format.limits import LATEST, LEAST_BYTES, MOST_KEYS
-from gssr.store.format.samples import Samples, derive
+from gssr.store.format.sample_arrays import Samples, derive
 from gssr.store.format.sound_arrays import GREATEST, sound_samples
 from gssr.store.pages.file import LOWEST, Leaves, NotPlainError, in_parts
 from gssr.store.pages.sample_pages import PageTable, SampleQuery

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gssr.arrays import Ints
 from gssr.store.format.buckets import Buckets, join_buckets
 from gssr.store.format.layout import Layout
-from gssr.store.format.samples import Samples
+from gssr.store.format.sample_arrays import Samples
 from gssr.store.format.schema import LEVELS
 from gssr.store.read import check_rollups, window_edges
 from gssr.store.read.check_rollups import Rolled, samples_of

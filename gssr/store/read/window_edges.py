@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gssr.arrays import Ints
 from gssr.store.format.buckets import Buckets, fold, join_buckets, merge, no_buckets
 from gssr.store.format.layout import Layout
-from gssr.store.format.samples import Samples, derive
+from gssr.store.format.sample_arrays import Samples, derive
 from gssr.store.format.schema import LEVELS
 from gssr.store.read.recording_file import Part
 from gssr.store.read.samples import one_after_another

@@ -17,7 +17,7 @@ from gssr.store.format.buckets import Buckets, fold, join_buckets, merge
 from gssr.store.format.host_rollups import UseTable
 from gssr.store.format.layout import Layout
 from gssr.store.format.rollup import as_stored
-from gssr.store.format.samples import derive
+from gssr.store.format.sample_arrays import derive
 from gssr.store.format.schema import FINE_SKETCH_SECONDS, LEVELS, SKETCH_SECONDS, SKETCHES, TABLES
 from gssr.store.read.open import RecordingError
 from gssr.store.write.pending import insert_into
