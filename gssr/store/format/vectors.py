@@ -22,7 +22,7 @@ from gssr.arrays import Flags, Floats, Ints
 from gssr.metrics import CLOCK_EVENT_REASONS
 from gssr.store.format.layout import HEAD, LAYOUT, Layout
 from gssr.store.format.limits import GREATEST as GREATEST
-from gssr.store.format.limits import LATEST, MOST_KEYS, number
+from gssr.store.format.limits import LATEST, MOST_KEYS, number_within
 from gssr.store.format.rollup import empty_vector, inflated
 from gssr.store.format.schema import FINE_SKETCH_SECONDS, SKETCH_SECONDS
 
@@ -284,7 +284,7 @@ _SLACK = 1e-9
 def sound_numbers(rows: Sequence[tuple[Any, ...]]) -> tuple[Floats, bool]:
     """Rows, one at least, as float64 [n, columns], NaN for NULL and for what can't be; and whether nothing was that."""
     sound = _NUMBERS.issuperset(map(type, chain.from_iterable(rows)))  # numpy takes '1_0', and b"1", for numbers
-    own = rows if sound else [[number(value) for value in row] for row in rows]
+    own = rows if sound else [[number_within(value) for value in row] for row in rows]
     table = np.array(own, dtype=np.float64)
     with np.errstate(invalid="ignore"):
         if np.fmax.reduce(np.abs(table), axis=None, initial=0.0) > GREATEST:
