@@ -6,10 +6,10 @@ import math
 from pathlib import Path
 
 import pytest
-from gssr.report.json_document import to_json
 
 from gssr.metrics import BY_NAME
 from gssr.model.analyze import analyze
+from gssr.report.json_document import to_json
 from gssr.store.read.recording import RunReader, open_recording
 
 FOLDER = Path(__file__).parents[1] / "golden" / "recordings"
