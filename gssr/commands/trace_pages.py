@@ -108,7 +108,7 @@ def _show(
     from gssr.render.verdicts import naming
     from gssr.report.page import PageOptions
     from gssr.report.terminal import to_text
-    from gssr.report.trace import pieces, pieces_of_runs, trace_page
+    from gssr.report.trace import json_pieces, pieces_of_runs, trace_page
 
     def drawn() -> "Iterator[tuple[TraceSet, TraceAnalysis]]":
         for run, trace in analyses:
@@ -133,7 +133,7 @@ def _show(
             found = pieces_of_runs(trace for _, trace in drawn())
         else:
             ((_, trace),) = drawn()
-            found = pieces(trace) if options.json else _csv(trace, options.csv)
+            found = json_pieces(trace) if options.json else _csv(trace, options.csv)
         for piece in found:
             try:
                 spool.write(piece)
@@ -181,7 +181,7 @@ def _csv(trace: "TraceAnalysis", name: str) -> "Iterator[str]":
     """A table as CSV: text without control characters, and none that a spreadsheet would run."""
     from gssr.model.traces.tables import TABLES, as_nsys, rows_of
     from gssr.render.cells import harmless
-    from gssr.render.scale import cell
+    from gssr.render.csv_cells import cell
 
     heads, rows = rows_of(name, trace) if name in TABLES else as_nsys(name, trace)
     line = io.StringIO()

@@ -37,7 +37,8 @@ from gssr.model.verdicts.table import RuleTable
 from gssr.model.window import select_gpus
 from gssr.render.cells import clean
 from gssr.render.glyphs import Glyphs
-from gssr.render.scale import metric_of, pane_height, quantity
+from gssr.render.output_pane import pane_height
+from gssr.render.scale import metric_of, quantity
 from gssr.render.verdicts import naming
 from gssr.store.output_file import access_of
 from gssr.store.read.open import log_of
@@ -511,9 +512,9 @@ class LiveScreen(KeysInOrder):
             self._awaited_tab = None
             self.release_keys()
 
-    def may_overtake(self, key: Key) -> bool:
+    def may_overtake(self, pressed: Key) -> bool:
         """Let another tab be chosen while one is made."""
-        return self._awaited_tab is not None and key.key.isdigit()
+        return self._awaited_tab is not None and pressed.key.isdigit()
 
     def go_to_screen(self, view: View, gpu: int = -1) -> None:
         """Change the view to one of another screen once a panel that was clicked has taken the focus and its tab; put the
