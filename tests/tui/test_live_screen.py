@@ -172,7 +172,7 @@ def test_the_cursor_stays_on_its_gpu_whatever_the_order(recording: str) -> None:
             assert table.item == 2
         await pilot.press("r")
         assert table.item == 2 and app.query_one(Inspector).gpu == 2
-        assert app.query_one(Inspector).border_title == app.results[0].place(2)
+        await until(pilot, lambda: app.query_one(Inspector).border_title == app.results[0].place(2))
 
     work(app, steps)
 

@@ -70,7 +70,7 @@ def test_cards_open_one_at_a_time_and_the_command_is_copied(plants: dict[str, st
         causes = app.query_one(Causes)
         text = seen(app)
         flat = " ".join(re.sub("[│▌]", " ", text).split())
-        assert "at least 16 %" in flat and "┃" in text and "nsys profile" in text and "not judged" in text
+        assert "counts from 16 %" in flat and "┃" in text and "nsys profile" in text and "not judged" in text
         assert "Stage data" not in text, "the other one is closed"
         await pilot.press("y")
         assert app.clipboard.startswith("nsys profile") and app.clipboard.endswith("PROGRAM")
