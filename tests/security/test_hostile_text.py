@@ -36,8 +36,6 @@ from gssr.tui.judge import asked_of
 from gssr.tui.view import TITLES, View
 from tests.looking import live_screen, seen, until, work
 
-pytestmark = pytest.mark.xdist_group("hostile text")  # whose recordings are made once
-
 FILE = "\x1b[31m\n<b>[red]$x^\u202e.sql"
 """What every recording here is called, but for its number."""
 
