@@ -305,7 +305,7 @@ def _seen(
                     await until(pilot, partial(_is_shown, app, screen))
                     texts.append((size[0], seen(app)))
         for key in ("e", "escape", "question_mark", "question_mark", "m", "escape"):
-            app.say(message)
+            app.show_notice(message)
             await pilot.press(key)
             await pilot.pause(0.2)
             texts.append((pilot.app.size.width, seen(app)))
