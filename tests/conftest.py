@@ -59,6 +59,13 @@ def pytest_xdist_auto_num_workers() -> int:
     return len(os.sched_getaffinity(0)) + 2
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Have tests that share what their module makes once run in one process: in each other one it would be made again."""
+    shared = getattr(item, "_fixtureinfo").name2fixturedefs.values()  # noqa: B009 - no public name tells a fixture's scope
+    if item.get_closest_marker("xdist_group") is None and any(found[-1].scope == "module" for found in shared):
+        item.add_marker(pytest.mark.xdist_group(item.path.name))
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Those that one process must run one after the other come first, so that no other waits for their end."""

@@ -20,8 +20,6 @@ from gssr.cli import main
 from gssr.metrics import METRICS
 from gssr.score import score_of_means
 
-pytestmark = pytest.mark.xdist_group("analyze")  # whose recordings are made once
-
 GSSR = [sys.executable, "-m", "gssr"]
 
 

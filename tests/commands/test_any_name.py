@@ -19,8 +19,6 @@ from gssr.tui.export import export, picture_of
 from gssr.tui.view import View
 from tests.looking import live_screen, until, work
 
-pytestmark = pytest.mark.xdist_group("any name")  # whose recordings are made once
-
 NAME = os.fsdecode(b"r\xff \xe4%#?'.sql")
 PRINTED = "r? ?%#?'.sql"
 PROFILE = [sys.executable, "-m", "gssr", "profile", "-o", NAME, "--backend", "synthetic:train:2", "-t", "50"]

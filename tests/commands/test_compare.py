@@ -12,8 +12,6 @@ from forked import gssr
 from gssr.commands.compare import ChangeLimit, limit_of
 from gssr.commands.inputs import with_run
 
-pytestmark = pytest.mark.xdist_group("compare")  # whose recordings are made once
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -25,8 +25,6 @@ from gssr.store.read.guarded_file import GuardedFile
 from gssr.store.read.recording import RunReader, open_recording
 from gssr.store.read.window_edges import ALL_TIME, Window
 
-pytestmark = pytest.mark.xdist_group("damaged rollups")  # whose recordings are made once
-
 N_GPUS = 2
 METRICS = ("sm_active", "flop_active", "pcie_tx_bytes")
 WINDOWS = [ALL_TIME, Window(START + 33.3, START + 801.7)]

@@ -21,8 +21,6 @@ from gssr.store.read.histograms import Edge, edges_of
 from gssr.store.read.recording import open_recording
 from gssr.store.read.window_edges import Window
 
-pytestmark = pytest.mark.xdist_group("edges")  # whose recordings are made once
-
 TEMPERATURE = 2 + NAMES.index("temperature")
 CUT = WINDOWS[1:7]
 

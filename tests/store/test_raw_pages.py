@@ -245,7 +245,7 @@ def test_damage_is_refused_or_read_as_sqlite_reads_it(tmp_path):
     create(original, [values_of(4, 900, rng) for _ in range(5)], page_size=512)
     content, wanted = original.read_bytes(), SampleQuery([f"c{index}" for index in range(5)], *ALL)
     n_pages, refused, read = len(content) // 512, 0, 0
-    for number in range(240):
+    for number in range(400):
         damaged = bytearray(content)
         for _ in range(rng.choice([1, 1, 2, 40])):
             page = rng.randrange(1, n_pages)
