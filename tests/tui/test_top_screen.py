@@ -101,7 +101,7 @@ def test_options_win_over_settings(room: Path, tmux: Tmux) -> None:
     settings(room, 'screen = "gpus"\nmetric = "power"\n')
     words = ("--screen", "time", "--metric", "dram", "--gpus", "*:[0-2],5", "--window", "1m")
     tmux.start(*words, command=TOP, **environ(room))
-    tmux.shows(r"(?s)looking at \*:\[0-2\], 5.*every GPU over time.*DRAM active")
+    tmux.shows(r"(?s)looking at \*:\[0-2\], 5.*4 GPUs over time.*DRAM active")
     tmux.press("escape")  # alone: with what follows at once it would be Alt
     tmux.shows(r"(?s)\A(?!.*looking at)")
     tmux.press("2")
