@@ -143,11 +143,6 @@ class RowsPanel(Panel):
         """The drawing, at most ``height`` rows of at most ``width`` cells."""
         raise NotImplementedError
 
-    def draw_anew(self) -> None:
-        """Make the rows of the same result once more."""
-        self._rows = None
-        self.refresh()
-
     def draw_line(self, y: int) -> Strip:
         """One row of it."""
         result, (width, height) = self.result, self.content_size
