@@ -17,8 +17,8 @@ from PIL import Image
 from textual.pilot import Pilot
 
 from gssr.backends.synthetic import MEASURES, SyntheticBackend
+from gssr.commands.tui import watches_of
 from gssr.metrics import NAMES
-from gssr.model.live.watch import Watch
 from gssr.render.glyphs import UTF8
 from gssr.store.liveness import boot_id, process_start
 from gssr.store.write.writer import Writer
@@ -115,7 +115,7 @@ def main(path: str) -> None:
         job.start()
         while not os.path.exists(recording):
             time.sleep(0.05)
-        seen = asyncio.run(film(LiveScreen([Watch(recording)], UTF8, 2.0, 256)))
+        seen = asyncio.run(film(LiveScreen(watches_of([recording]), UTF8, 2.0, 256)))
         job.over.set()
         job.join()
     frames = [drawn(picture) for picture in seen]

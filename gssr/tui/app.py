@@ -275,8 +275,6 @@ class LiveScreen(KeysInOrder):
         """Begin to read; notice when the terminal is gone."""
         self.set_class(self.glyphs.levels.isascii(), "-ascii")
         self._offer_screens()
-        self._before_first_picture.enter_context(self.batch_update())
-        self.set_timer(FIRST_PICTURE_SECONDS, self._before_first_picture.close)
         self._send_query()
         self._producer.start()
         if self._first_notice:
@@ -284,6 +282,8 @@ class LiveScreen(KeysInOrder):
         if not gc.isenabled():  # gssr.commands.screen has put it off
             self.set_timer(UNTIL_GARBAGE_SECONDS, _collect_garbage)
         if not self.is_headless:
+            self._before_first_picture.enter_context(self.batch_update())
+            self.set_timer(FIRST_PICTURE_SECONDS, self._before_first_picture.close)
             self.set_interval(1.0, self._leave_without_terminal)
 
     def _leave_without_terminal(self) -> None:

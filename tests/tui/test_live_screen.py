@@ -1,6 +1,7 @@
 """The live screen as its user works it: keys, the mouse, sorting, filters, sizes, and a recording that grows."""
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from textual.widgets import Digits, HelpPanel, Input, Label, TabbedContent
 from textual.widgets._toast import Toast
 
 from gssr.backends.synthetic.bulk import BulkRequest, generate
+from gssr.model.live.frame import Frame, Query
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
@@ -34,6 +36,28 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = str(tmp_path_factory.mktemp("live") / "imbalanced.sql")
     generate(BulkRequest(path, "imbalanced", 8, 0.05, 0.5))
     return path
+
+
+def test_until_there_is_a_result_it_says_what_it_reads(recording: str) -> None:
+    may_read = threading.Event()
+
+    class Slow(WatchedRecording):
+        """A recording that takes long to read."""
+
+        def look(self, query: Query, quick: bool) -> Frame:
+            may_read.wait(60)
+            return super().look(query, quick)
+
+    app = live_screen(Watch(Slow(recording)))
+    app.reading = "reading imbalanced.sql"
+
+    async def run() -> None:
+        async with app.run_test(size=(120, 40)) as pilot:
+            await until(pilot, lambda: "reading imbalanced.sql" in seen(app))
+            may_read.set()
+            await until(pilot, lambda: "GPU saturation" in seen(app) and "reading" not in seen(app))
+
+    asyncio.run(run())
 
 
 def test_job_says_the_score_as_such_and_what_is_wrong(recording: str) -> None:

@@ -21,7 +21,7 @@ class Gssr(PythonPackage):
     depends_on("py-setuptools@77:84", type="build")
 
     with default_args(type="run"):
-        depends_on("py-textual@8.2.5:8")
+        depends_on("py-textual@6.12:8")
         depends_on("py-rich@14.2:15")
         depends_on("py-nvidia-ml-py@12.560:13")
         depends_on("py-numpy@1.26:2")
