@@ -6,7 +6,7 @@ from textwrap import wrap
 
 from gssr.gpu_vendors import AMD, say
 from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS, DERIVED, METRICS, Metric
-from gssr.score import ALPHA, BETA, CAVEAT, DEFINITION, GAMMA, LAMBDA, score
+from gssr.score import ALPHA, BETA, CAVEAT, DEFINITION, GAMMA, LAMBDA, saturation_score
 
 PAGE = Path(__file__).with_name("metrics.md")
 
@@ -77,8 +77,8 @@ The means are over all non-NULL samples of all GPUs in the window; a GPU's score
 means. Without samples of an input, so without profiling metrics (DCGM or GPM) and on AMD's GPUs,
 there is no score.
 
-    >>> from gssr.score import score
-    >>> round(score(sm_active=0.5, flop_active=0.1, sm_occupancy=0.3), 6)
+    >>> from gssr.score import saturation_score
+    >>> round(saturation_score(sm_active=0.5, flop_active=0.1, sm_occupancy=0.3), 6)
     0.247374
 """
 
@@ -167,7 +167,7 @@ def page() -> str:
     parts.append(
         SCORE.format(definition=DEFINITION, alpha=ALPHA, beta=BETA, gamma=GAMMA, lambda_=LAMBDA, caveat=CAVEAT)
     )
-    parts.append(table(("A", "F", "O", "Score"), ((*map(str, c), f"{score(*c):.6f}") for c in CHECKS)))
+    parts.append(table(("A", "F", "O", "Score"), ((*map(str, c), f"{saturation_score(*c):.6f}") for c in CHECKS)))
     parts.append(EFFICIENCIES)
     return "".join(parts)
 

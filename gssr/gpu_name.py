@@ -23,7 +23,7 @@ class Identity(Protocol):
     def mig(self) -> str | None: ...
 
 
-def place(gpu: Identity, node: str | None = None) -> str:
+def gpu_label(gpu: Identity, node: str | None = None) -> str:
     """``node:device_index``, and ``node:device_index.mig`` of a MIG instance: one word, whatever the driver calls it. A part
     that is not known is ``?``. ``node``: another name for its node, such as one without the domain."""
     index = "?" if gpu.device_index is None else str(gpu.device_index)
@@ -36,7 +36,7 @@ def is_named(gpu: Identity, pattern: str) -> bool:
     of its UUID. ``*`` and ``?`` stand for anything in the first three; nodes may be without their domains."""
     nodes = {node := gpu.node or "?", node.partition(".")[0] or node}
     whole = "?" if gpu.device_index is None else str(gpu.device_index)
-    names = [name for each in nodes for name in (each, f"{each}:{whole}", place(gpu, each))]
+    names = [name for each in nodes for name in (each, f"{each}:{whole}", gpu_label(gpu, each))]
     if any(name == pattern or fnmatchcase(name, pattern) for name in names):
         return True
     return len(pattern) >= _LEAST_OF_UUID and (gpu.uuid or "").lower().startswith(pattern.lower())
@@ -54,4 +54,4 @@ def listed(gpus: Sequence[Identity], most: int = 8) -> str:
     if not gpus:
         return "none"
     more = f" and {len(gpus) - most} more" if len(gpus) > most else ""
-    return ", ".join(place(gpu) for gpu in gpus[:most]) + more
+    return ", ".join(gpu_label(gpu) for gpu in gpus[:most]) + more

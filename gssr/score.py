@@ -40,7 +40,7 @@ def how_to_measure(backend: str | None) -> str:
     return "; ".join(_LACKS[name] for name in (backend or "").split(", ") if name in _LACKS)
 
 
-def score(sm_active: float, flop_active: float, sm_occupancy: float) -> float:
+def saturation_score(sm_active: float, flop_active: float, sm_occupancy: float) -> float:
     """The score, 0-1, of mean SM activity ``A``, mean arithmetic activity ``F`` (the sum of the FP64, FP32, FP16 and
     tensor pipes' means) and mean SM occupancy ``O``, all ratios.
 
@@ -60,7 +60,7 @@ def score_of_means(means: Mapping[str, float | None]) -> float | None:
         if value is None or not value >= 0:
             return None
         inputs.append(value)
-    return score(inputs[0], math.fsum(inputs[2:]), inputs[1])
+    return saturation_score(inputs[0], math.fsum(inputs[2:]), inputs[1])
 
 
 def result_line(score: float | None, imbalance: float | None, gpus: int, gaps: int) -> str:

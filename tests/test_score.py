@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gssr.metrics import SCORE_INPUTS
-from gssr.score import ALPHA, BETA, GAMMA, LAMBDA, score, score_of_means
+from gssr.score import ALPHA, BETA, GAMMA, LAMBDA, saturation_score, score_of_means
 
 ratios = st.floats(0, 1)
 
@@ -23,7 +23,7 @@ ratios = st.floats(0, 1)
     ],
 )
 def test_published_values(sm_active: float, flop_active: float, sm_occupancy: float, expected: float) -> None:
-    assert score(sm_active, flop_active, sm_occupancy) == pytest.approx(expected, abs=1e-6)
+    assert saturation_score(sm_active, flop_active, sm_occupancy) == pytest.approx(expected, abs=1e-6)
 
 
 @given(ratios, st.floats(0, 4), ratios)
@@ -32,34 +32,34 @@ def test_it_is_the_formula_as_published(a: float, f: float, o: float) -> None:
         return 1 / (1 + math.exp(-x))
 
     published = 4 * (sigma(ALPHA * a) - 0.5) * (sigma(BETA * f + GAMMA * o * math.exp(-LAMBDA * f)) - 0.5)
-    assert score(a, f, o) == pytest.approx(published, abs=1e-12)
+    assert saturation_score(a, f, o) == pytest.approx(published, abs=1e-12)
 
 
 @given(ratios, st.floats(0, 4), ratios)
 def test_it_lies_between_0_and_1(a: float, f: float, o: float) -> None:
-    assert 0 <= score(a, f, o) <= 1
+    assert 0 <= saturation_score(a, f, o) <= 1
 
 
 @given(ratios, ratios, st.floats(0, 4), ratios)
 def test_more_sm_activity_is_never_worse(a: float, b: float, f: float, o: float) -> None:
-    assert score(min(a, b), f, o) <= score(max(a, b), f, o)
+    assert saturation_score(min(a, b), f, o) <= saturation_score(max(a, b), f, o)
 
 
 @given(ratios, st.floats(0, 4), ratios, ratios)
 def test_more_occupancy_is_never_worse(a: float, f: float, o: float, p: float) -> None:
-    assert score(a, f, min(o, p)) <= score(a, f, max(o, p))
+    assert saturation_score(a, f, min(o, p)) <= saturation_score(a, f, max(o, p))
 
 
 @given(ratios, st.floats(0, 4), st.floats(0, 4))
 def test_more_arithmetic_is_never_worse_at_no_occupancy(a: float, f: float, g: float) -> None:
-    assert score(a, min(f, g), 0) <= score(a, max(f, g), 0)
+    assert saturation_score(a, min(f, g), 0) <= saturation_score(a, max(f, g), 0)
 
 
 MEANS = dict.fromkeys(SCORE_INPUTS, 0.1)
 
 
 def test_arithmetic_is_the_sum_of_its_four_means() -> None:
-    assert score_of_means(MEANS) == pytest.approx(score(0.1, 0.4, 0.1))
+    assert score_of_means(MEANS) == pytest.approx(saturation_score(0.1, 0.4, 0.1))
     assert score_of_means(MEANS | {"dram_active": None}) == score_of_means(MEANS)
 
 

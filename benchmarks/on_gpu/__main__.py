@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bash benchmarks/on_gpu.sh", description="Check GSSR on a real GPU.")
     parser.add_argument("out", metavar="OUTDIR", type=Path, help="where recordings and table go")
     out = parser.parse_args(arguments).out.absolute()
-    if shutil.which("nvidia-smi") is None and amd.shown():
+    if shutil.which("nvidia-smi") is None and amd.count_usable_gpus():
         from benchmarks.on_gpu.amd import main as on_amd
 
         return on_amd(out)

@@ -65,7 +65,7 @@ class Stretch(NamedTuple):
 def main(out: Path) -> int:
     """Fill ``out`` with the table and what AMD's tools say. Exit code: 0, 2 when no GPU may be used here."""
     try:
-        own, shown, remarks = cards.mine(None)
+        own, shown, remarks = cards.usable_cards(None)
     except BackendError as error:
         print(f"on_gpu: {error}", file=sys.stderr)
         return 2

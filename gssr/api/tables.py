@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gssr.gpu_name import place
+from gssr.gpu_name import gpu_label
 from gssr.metrics import BY_NAME
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.breakdown.result import Breakdown
@@ -27,7 +27,7 @@ _OF_THE_FILE = ("gpu", "run_id")
 def gpus(found: Sequence[Gpu]) -> "pd.DataFrame":
     """See gssr.api.recording.Run.gpus."""
     columns = [name for name in Gpu._fields if name not in _OF_THE_FILE]
-    rows = [{name: getattr(gpu, name) for name in columns} | {"place": place(gpu)} for gpu in found]
+    rows = [{name: getattr(gpu, name) for name in columns} | {"place": gpu_label(gpu)} for gpu in found]
     return _table(rows, [*columns, "place"], "gpu")
 
 

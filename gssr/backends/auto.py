@@ -29,7 +29,7 @@ def open_best(
 
     if is_amds():
         return open_real("amd", visible, sampling_seconds)
-    n_amd = amd.shown()
+    n_amd = amd.count_usable_gpus()
     if not n_amd:
         return _open_nvidias(spec, visible, sampling_seconds, among_ranks)
     try:
@@ -50,7 +50,7 @@ def is_amds() -> bool:
 
     from gssr.backends import amd
 
-    if not amd.shown():
+    if not amd.count_usable_gpus():
         return False
     try:
         CDLL(_LIBRARY)

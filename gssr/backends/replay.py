@@ -15,7 +15,7 @@ from gssr.backends.base import Backend, BackendChange, BackendError, Device, Row
 from gssr.metrics import NAMES
 from gssr.store.format.columns import metric_columns, selected
 from gssr.store.format.layout import layout_of
-from gssr.store.format.limits import GREATEST, LATEST, number
+from gssr.store.format.limits import GREATEST, LATEST, number_within
 from gssr.store.format.rollup import unpack_vector
 from gssr.store.format.rows import Gpu, Run, gpu_order
 from gssr.store.read.gpu_spans import apart, spans_of
@@ -217,7 +217,7 @@ def _has_time(row: tuple[Any, ...]) -> bool:
 
 def _sound(row: tuple[Any, ...]) -> tuple[Any, ...]:
     """The row with None in the place of what is no number: the file may come from anybody."""
-    return (*row[:3], *(value if value is None else number(value, GREATEST) for value in row[3:]))
+    return (*row[:3], *(value if value is None else number_within(value, GREATEST) for value in row[3:]))
 
 
 def _device(gpu: Gpu) -> Device:

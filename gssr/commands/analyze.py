@@ -454,7 +454,7 @@ def _show(shown: Sequence[_Shown], options: argparse.Namespace, metrics: tuple[s
         if code != OK:
             return code
     from gssr.report.page import Parts
-    from gssr.report.terminal import apart, pages, runs_page, to_text
+    from gssr.report.terminal import joined_pages, pages, runs_page, to_text
 
     drawing = _drawing(options)
     if drawing.png:
@@ -476,7 +476,7 @@ def _show(shown: Sequence[_Shown], options: argparse.Namespace, metrics: tuple[s
         for each in shown
         if each.lines or each.analyses
     ]
-    return put(to_text(apart(found, asked), page_options.wants_color(options), asked.ascii))
+    return put(to_text(joined_pages(found, asked), page_options.wants_color(options), asked.ascii))
 
 
 def _drawing(options: argparse.Namespace) -> _Drawing:

@@ -67,7 +67,7 @@ def write_digests(
     trace is begun after ``until``, by time.monotonic. ``most``: only those that are a rank's own, and of no more bytes.
     Raises RecordingError."""
     from gssr.model.joined.digest import digest_of
-    from gssr.model.joined.explain import shown
+    from gssr.model.joined.explain import explain_window
     from gssr.store.read.recording import open_recording
     from gssr.store.read.window_edges import Window
     from gssr.store.write.create import finished_runs
@@ -88,7 +88,7 @@ def write_digests(
                 if isinstance(match, str):
                     refused.append(match)
                     continue
-                found = shown(match, range(len(run.gpus)), Window())
+                found = explain_window(match, range(len(run.gpus)), Window())
                 text = None if found is None else digest_of(found, run.gpus)
                 if text is None:
                     refused.append(f"{match.path}: shows nothing of the run that could be kept")

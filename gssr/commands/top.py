@@ -73,7 +73,7 @@ def _watch(own: "Monitor", options: argparse.Namespace, begin: screen.ScreenStar
     from gssr.model.live.watched_recording import WatchedRecording
     from gssr.model.verdicts.rules import from_environment
     from gssr.render.cells import clean
-    from gssr.render.glyphs import glyphs
+    from gssr.render.glyphs import glyph_set
     from gssr.store.format.schema import NO_GPU
     from gssr.tui.top import TopScreen
 
@@ -84,7 +84,7 @@ def _watch(own: "Monitor", options: argparse.Namespace, begin: screen.ScreenStar
         return bool(why)
 
     app = TopScreen(
-        Watch(WatchedRecording(own.path)), own.fd, own.lines, leaves, glyphs(options.ascii or not screen.speaks_utf8()),
+        Watch(WatchedRecording(own.path)), own.fd, own.lines, leaves, glyph_set(options.ascii or not screen.speaks_utf8()),
         begin.hz, screen.colors(), begin.theme, from_environment(),
     )  # fmt: skip
     begin.apply(app)
@@ -119,11 +119,11 @@ def _once(own: "Monitor", options: argparse.Namespace, lacks_gpus: bool = False)
     import shutil
 
     from gssr.commands.page_options import ascii_only, on_terminal
-    from gssr.render.glyphs import glyphs
+    from gssr.render.glyphs import glyph_set
     from gssr.render.roles import text_of
 
     width = shutil.get_terminal_size((_WIDTH, 0)).columns if on_terminal() else _WIDTH
-    return put("".join(text_of(row).rstrip() + "\n" for row in page(now, width, glyphs(ascii_only(options)))))
+    return put("".join(text_of(row).rstrip() + "\n" for row in page(now, width, glyph_set(ascii_only(options)))))
 
 
 def _now(own: "Monitor", interval: float, lacks_gpus: bool) -> "NodeNow | None":

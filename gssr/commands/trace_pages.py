@@ -108,7 +108,7 @@ def _show(
     from gssr.render.verdicts import naming
     from gssr.report.page import PageOptions
     from gssr.report.terminal import to_text
-    from gssr.report.trace import pieces, pieces_of_runs, trace_page
+    from gssr.report.trace import json_pieces, pieces_of_runs, trace_page
 
     def drawn() -> "Iterator[tuple[TraceSet, TraceAnalysis]]":
         for run, trace in analyses:
@@ -133,7 +133,7 @@ def _show(
             found = pieces_of_runs(trace for _, trace in drawn())
         else:
             ((_, trace),) = drawn()
-            found = pieces(trace) if options.json else _csv(trace, options.csv)
+            found = json_pieces(trace) if options.json else _csv(trace, options.csv)
         for piece in found:
             try:
                 spool.write(piece)

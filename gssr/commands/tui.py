@@ -37,7 +37,7 @@ def show(beside: "ScreenArguments") -> int:
     from gssr.model.verdicts.rules import TABLE, from_environment
     from gssr.profile.screen import DRAWN, OVER, REQUESTS, USED
     from gssr.profile.terminal import SavedModes
-    from gssr.render.glyphs import glyphs
+    from gssr.render.glyphs import glyph_set
     from gssr.tui.beside_job import JobScreen, WatchedJob
 
     modes = SavedModes()
@@ -62,7 +62,7 @@ def show(beside: "ScreenArguments") -> int:
         table = from_environment()
     except ValueError as error:  # no reason not to show the job
         wrong = str(error)
-    app = JobScreen(job, watch, glyphs(not screen.speaks_utf8()), screen.default_hz(), screen.colors(), table=table)
+    app = JobScreen(job, watch, glyph_set(not screen.speaks_utf8()), screen.default_hz(), screen.colors(), table=table)
     app.file = beside.recording
     app.show_notice(wrong)
     app.run()
@@ -181,10 +181,10 @@ def _make_app(
     """Make the app. ``name``: the first file's; ``before_end`` is called where a signal ends the screen."""
     screen.take_terminal(before_end)
 
-    from gssr.render.glyphs import glyphs
+    from gssr.render.glyphs import glyph_set
     from gssr.tui.app import LiveScreen
 
-    marks = glyphs(options.ascii or not screen.speaks_utf8())
+    marks = glyph_set(options.ascii or not screen.speaks_utf8())
     app = LiveScreen(shown.watches, marks, shown.begin.hz, screen.colors(), shown.begin.theme, shown.table)
     app.waiting = not_yet(name)
     shown.begin.apply(app)

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from gssr.convert.tables import ExportError
-from gssr.gpu_name import place
+from gssr.gpu_name import gpu_label
 from gssr.gpu_vendors import words_of
 from gssr.metrics import BY_NAME, NAMES
 from gssr.model.analyze import Options, analyze
@@ -70,7 +70,7 @@ def _events(reader: RunReader, names: Sequence[str], bins: int, base: int, ids: 
         yield _event("M", (process, process), "process_labels", args={"labels": reader.run.label or reader.run.run_id})
     of_gpu = [(processes[gpu.node or "?"], next(ids)) for gpu in reader.gpus]
     for gpu, thread in zip(reader.gpus, of_gpu, strict=True):
-        yield _event("M", thread, "thread_name", args={"name": f"{place(gpu)} {gpu.name or ''}".strip()})
+        yield _event("M", thread, "thread_name", args={"name": f"{gpu_label(gpu)} {gpu.name or ''}".strip()})
     threads = {gpu.gpu: thread for gpu, thread in zip(reader.gpus, of_gpu, strict=True)}
     for each in reader.events:
         process = processes[each.node] if each.node else next(iter(processes.values()))
@@ -82,7 +82,7 @@ def _events(reader: RunReader, names: Sequence[str], bins: int, base: int, ids: 
     for name, series in found.items():
         unit = json.dumps("ratio" if BY_NAME[name].unit == "1" else BY_NAME[name].unit)
         for gpu, (process, own_id), values in zip(reader.gpus, of_gpu, series.values, strict=True):
-            what = json.dumps(f"{place(gpu)} {words_of((gpu,))(BY_NAME[name].label)}")
+            what = json.dumps(f"{gpu_label(gpu)} {words_of((gpu,))(BY_NAME[name].label)}")
             at = np.flatnonzero(np.isfinite(values))
             times = np.rint((series.start + at * series.width - base) * 1e6).astype(np.int64)
             begin = f'{{"ph":"C","pid":{process},"tid":{own_id},"name":{what},"ts":'

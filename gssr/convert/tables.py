@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gssr.gpu_name import place
+from gssr.gpu_name import gpu_label
 from gssr.model.analyze import Options, analyze
 from gssr.model.breakdown.categories import CATEGORIES
-from gssr.model.fleet.figures import GPU_COLUMNS, RUN_COLUMNS, RunFigures, figures
+from gssr.model.fleet.figures import GPU_COLUMNS, RUN_COLUMNS, RunFigures, read_figures
 from gssr.model.results import Analysis
 from gssr.model.verdicts.table import RuleTable as Rules
 from gssr.render.scale import metric_of
@@ -104,7 +104,7 @@ class Exported:
     @cached_property
     def figures(self) -> RunFigures:
         """As ``gssr fleet`` counts them."""
-        return figures(self.reader, self._file)
+        return read_figures(self.reader, self._file)
 
     @cached_property
     def analysis(self) -> Analysis:
@@ -170,7 +170,7 @@ def _processes(own: Exported) -> Rows:
 
 def _gpus(own: Exported) -> Rows:
     gpus = enumerate(own.reader.gpus)
-    while batch := [(*gpu._replace(gpu=position), place(gpu)) for position, gpu in islice(gpus, _AT_ONCE)]:
+    while batch := [(*gpu._replace(gpu=position), gpu_label(gpu)) for position, gpu in islice(gpus, _AT_ONCE)]:
         yield batch
 
 

@@ -186,7 +186,7 @@ class TextCells:
         """Set the values of cells that are no plain numbers: most are the same few words."""
         found, place = self._distinct(begin[which], end[which])
         places = [(int(begin[at]), int(end[at])) for at in which[found].tolist()]
-        read = [number(self.raw[at:to]) if to - at <= _LONGEST else (float("nan"), False) for at, to in places]
+        read = [parse_number(self.raw[at:to]) if to - at <= _LONGEST else (float("nan"), False) for at, to in places]
         values[which] = np.array([value for value, _ in read])[place]
         self.unread += int(np.array([not is_read for _, is_read in read])[place].sum())
 
@@ -197,7 +197,7 @@ def key(word: bytes) -> int:
 
 
 @lru_cache(maxsize=4096)
-def number(word: bytes) -> tuple[float, bool]:
+def parse_number(word: bytes) -> tuple[float, bool]:
     """The number that a word is, decimal or hexadecimal, NaN where it is none; and whether it is one or stands for none."""
     if _NUMBER.fullmatch(word):
         return float(word), True

@@ -15,8 +15,8 @@ import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.foreign.cells import TextCells
-from gssr.foreign.json_file import contents, text, whole
-from gssr.foreign.names import OF_GPUS, known, of_dcgm
+from gssr.foreign.json_file import contents, text_or_none, whole
+from gssr.foreign.names import OF_GPUS, blanks_to_nan, of_dcgm
 from gssr.foreign.series import ForeignError, ForeignGpu, ForeignSeries, ImportHints, Note, SeriesPiece, in_order, plain
 from gssr.metrics import BY_NAME
 
@@ -95,7 +95,7 @@ def _step(files: Sequence[str], told: ImportHints) -> ForeignSeries:
     unknown = sorted({name for _, table in tables for name in table.unknown})
     if unknown:
         notes.append(Note(f"columns that GSSR does not know are left out: {', '.join(map(plain, unknown[:10]))}"))
-    command = [text(meta.get("executable")) or "", *_WORD.findall(meta.get("arguments", ""))]
+    command = [text_or_none(meta.get("executable")) or "", *_WORD.findall(meta.get("arguments", ""))]
     return ForeignSeries(
         "gssr-record", in_order(pieces), gpus, notes, sampling_seconds=told.interval,
         label=_named(meta.get("jobname"), "nojobname"), command=tuple(command) if command[0] else (),
@@ -151,7 +151,7 @@ class _Table:
             least = 0.0 if BY_NAME[name].kind == "rate" else _ROUNDED * digit
             unknown = (mean == 0) & ((low > 0) | (high > least))
             self.n_unknown += int(unknown.sum())
-            found[name] = known(np.where(unknown, np.nan, mean)) * factor
+            found[name] = blanks_to_nan(np.where(unknown, np.nan, mean)) * factor
         return found
 
     def memory_total(self) -> dict[int, int]:
@@ -181,7 +181,7 @@ def _meta(path: str) -> Mapping[str, str]:
     with suppress(ValueError, RecursionError):
         found = json.loads(said, strict=False)
         if isinstance(found, dict):
-            return {key: own for key, value in found.items() if (own := text(value)) is not None}
+            return {key: own for key, value in found.items() if (own := text_or_none(value)) is not None}
     return dict(_KEY.findall(said))
 
 

@@ -200,7 +200,7 @@ def whole(value: object) -> int | None:
     return int(found) if found is not None and 0 <= found < 1 << 53 and found == int(found) else None
 
 
-def text(value: object) -> str | None:
+def text_or_none(value: object) -> str | None:
     """A text that is not empty, or a whole number as one; None for anything else."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)

@@ -152,7 +152,7 @@ _INT32_BLANK = 0x7FFFFFF0
 _BLANK = float(1 << 47)
 
 
-def known(values: Floats) -> Floats:
+def blanks_to_nan(values: Floats) -> Floats:
     """``values`` as a file has them, before any factor, of any shape, with NaN for DCGM's four blanks of 32-bit integers,
     all from its blank of doubles on (2^47, below that of 64-bit integers), and what is not finite."""
     blank = (values >= _INT32_BLANK) & (values <= _INT32_BLANK + 3)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gssr.arrays import Floats, Ints
-from gssr.foreign.json_file import JsonElements, floats, text
+from gssr.foreign.json_file import JsonElements, floats, text_or_none
 from gssr.foreign.prometheus_series import NOTHING, SeriesTable
 from gssr.foreign.series import ForeignError, ForeignSeries, ImportHints, Note, plain
 from gssr.store.format.limits import LATEST
@@ -122,7 +122,11 @@ def sampled(result: Iterable[Any], said: list[str]) -> list[_Sampled]:
             timed = (times >= 0) & (times <= LATEST)
             n_bad += int((~timed).sum())
             if timed.any():
-                labels = {str(text(key)): value for key, own in metric.items() if (value := text(own)) is not None}
+                labels = {
+                    str(text_or_none(key)): value
+                    for key, own in metric.items()
+                    if (value := text_or_none(own)) is not None
+                }
                 kept.append((labels, times[timed], values[timed]))
     if n_histograms:
         said.append(f"{n_histograms:,} series are histograms, and are left out")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
-from gssr.foreign.json_file import text, whole
+from gssr.foreign.json_file import text_or_none, whole
 from gssr.foreign.names import (
     MEMORY_FREE,
     MEMORY_RESERVED,
@@ -20,7 +20,7 @@ from gssr.foreign.names import (
     POWER_LIMIT,
     ROWS,
     Meant,
-    known,
+    blanks_to_nan,
     of_dcgm,
 )  # fmt: skip
 from gssr.foreign.series import ForeignGpu, ForeignSeries, ImportHints, Note, SeriesPiece, plain
@@ -104,7 +104,7 @@ class SeriesTable:
                 self._own.append(_Own(gpu, _INDEX[meant.name], meant.factor, name not in _OURS, pod))
                 self._runs |= {run for label in ("run",) if name in _OURS and (run := labels.get(label))}
                 of = ("job",) if name in _OURS else _JOBS
-                self._jobs |= {value for label in of if (value := text(labels.get(label)))}
+                self._jobs |= {value for label in of if (value := text_or_none(labels.get(label)))}
             self._ids[key] = found
         return found
 
@@ -180,7 +180,7 @@ class SeriesTable:
         self._refresh()
         own = self._table
         gpu, column = own[of, 0].astype(np.int64), own[of, 1].astype(np.int64)
-        values = np.where(own[of, 3] > 0, known(raw), np.where(np.isfinite(raw), raw, np.nan)) * own[of, 2]
+        values = np.where(own[of, 3] > 0, blanks_to_nan(raw), np.where(np.isfinite(raw), raw, np.nan)) * own[of, 2]
         parents = {self._places[key] for at in self._parent if (key := (*self._parent[at], None)) in self._places}
         if parents:
             self._say("of GPUs that are split by MIG their instances are taken, the whole GPUs' own rows are left out")

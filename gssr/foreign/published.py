@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Floats
-from gssr.foreign.names import MEMORY_TOTAL, OF_GPUS, known, of_dcgm
+from gssr.foreign.names import MEMORY_TOTAL, OF_GPUS, blanks_to_nan, of_dcgm
 from gssr.foreign.series import ForeignError, ForeignGpu, ForeignSeries, ImportHints, Note, SeriesPiece, in_order, plain
 
 TIMELESS = (
@@ -138,7 +138,7 @@ def _most(column: Floats, tag: str) -> float:
     meant = of_dcgm(tag)
     if meant is None or meant.name != MEMORY_TOTAL:
         return 0.0
-    return float(np.nanmax(known(column) * meant.factor, initial=0.0))
+    return float(np.nanmax(blanks_to_nan(column) * meant.factor, initial=0.0))
 
 
 def _values(samples: Mapping[str, Floats], n: int) -> dict[str, Floats]:
@@ -147,7 +147,7 @@ def _values(samples: Mapping[str, Floats], n: int) -> dict[str, Floats]:
     for tag, column in samples.items():
         meant = of_dcgm(tag)
         if meant is not None and meant.name not in OF_GPUS:
-            found[meant.name] = np.concatenate([np.full(n - len(column), np.nan), known(column) * meant.factor])
+            found[meant.name] = np.concatenate([np.full(n - len(column), np.nan), blanks_to_nan(column) * meant.factor])
     return found
 
 

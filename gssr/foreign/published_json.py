@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from gssr.foreign.json_file import floats, load, number, text, whole
+from gssr.foreign.json_file import floats, load, number, text_or_none, whole
 from gssr.foreign.published import TIMELESS, Rank, runs_of
 from gssr.foreign.series import ForeignError, ForeignSeries, ImportHints
 
@@ -29,14 +29,14 @@ def _rank(path: str, found: Any) -> Rank:
     listed = metadata.get("gpu_ids")
     ids = tuple(own for each in listed if (own := whole(each)) is not None) if isinstance(listed, list) else ()
     samples = {
-        device: {text(tag) or "": floats(column) for tag, column in columns.items() if isinstance(column, list)}
+        device: {text_or_none(tag) or "": floats(column) for tag, column in columns.items() if isinstance(column, list)}
         for key, columns in data.items()
         if (device := whole(key)) is not None and isinstance(columns, dict)
     }
     asked = number(metadata.get("sampling_time"))
     return Rank(
-        path, text(metadata.get("job_id")), text(metadata.get("step_id")), whole(metadata.get("proc_id")),
-        text(metadata.get("hostname")), ids, samples | {device: {} for device in ids if device not in samples},
+        path, text_or_none(metadata.get("job_id")), text_or_none(metadata.get("step_id")), whole(metadata.get("proc_id")),
+        text_or_none(metadata.get("hostname")), ids, samples | {device: {} for device in ids if device not in samples},
         number(metadata.get("start_time")), number(metadata.get("end_time")), number(metadata.get("elapsed")),
-        asked / 1e3 if asked is not None else None, text(metadata.get("label")), text(metadata.get("cmd")),
+        asked / 1e3 if asked is not None else None, text_or_none(metadata.get("label")), text_or_none(metadata.get("cmd")),
     )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gssr.arrays import Floats
-from gssr.foreign.json_file import floats, number, text, whole
+from gssr.foreign.json_file import floats, number, text_or_none, whole
 from gssr.foreign.published import TIMELESS, Rank, runs_of
 from gssr.foreign.series import ForeignError, ForeignSeries, ImportHints
 from gssr.store.read.database import Database
@@ -75,8 +75,8 @@ def _read(path: str, told: ImportHints) -> list[ForeignSeries]:
 def _ranks(path: str, database: Database, zone: tzinfo | None) -> list[Rank]:
     samples = _samples(database)
     steps = {
-        (text(job), text(step)): _Step(
-            text(label), whole(n), None if (ms := number(asked)) is None else ms / 1e3, text(command)
+        (text_or_none(job), text_or_none(step)): _Step(
+            text_or_none(label), whole(n), None if (ms := number(asked)) is None else ms / 1e3, text_or_none(command)
         )
         for job, step, label, n, asked, command in database.rows(_JOBS, _COLUMNS_OF_JOBS, _MOST_RANKS)
     }
@@ -84,9 +84,11 @@ def _ranks(path: str, database: Database, zone: tzinfo | None) -> list[Rank]:
     for job, step, number_, node, listed, begun, ended, elapsed in database.rows(
         _RANKS, _COLUMNS_OF_RANKS, _MOST_RANKS
     ):
-        key = text(job), text(step), whole(number_)
+        key = text_or_none(job), text_or_none(step), whole(number_)
         ids = tuple(own for each in str(listed or "").split(",") if (own := whole(each)) is not None)
-        found[key] = Rank(path, *key, text(node), ids, {}, _time(begun, zone), _time(ended, zone), number(elapsed))
+        found[key] = Rank(
+            path, *key, text_or_none(node), ids, {}, _time(begun, zone), _time(ended, zone), number(elapsed)
+        )
     for key in samples:
         found.setdefault(key, Rank(path, *key, None, (), {}, None, None))
     every = []
@@ -117,7 +119,7 @@ def _samples(database: Database) -> dict[_Key, dict[int, Mapping[str, Floats]]]:
         columns = np.concatenate(parts[place], axis=1)
         columns = columns[:, np.argsort(columns[0], kind="stable")]
         device = whole(gpu)
-        of_rank = found.setdefault((text(job), text(step), whole(rank)), {})
+        of_rank = found.setdefault((text_or_none(job), text_or_none(step), whole(rank)), {})
         of_rank[len(of_rank) if device is None else device] = dict(zip(tags, columns[1:], strict=True))
     return found
 

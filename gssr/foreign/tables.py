@@ -9,7 +9,16 @@ import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.foreign.cells import TextCells
-from gssr.foreign.names import MEMORY_FREE, MEMORY_RESERVED, MEMORY_TOTAL, OF_GPUS, POWER_LIMIT, Meant, known, unit_of
+from gssr.foreign.names import (
+    MEMORY_FREE,
+    MEMORY_RESERVED,
+    MEMORY_TOTAL,
+    OF_GPUS,
+    POWER_LIMIT,
+    Meant,
+    blanks_to_nan,
+    unit_of,
+)
 from gssr.foreign.series import ByteSource, ForeignError, ForeignGpu, ForeignSeries, ImportHints, Note, SeriesPiece
 from gssr.foreign.times import FileRows, pieces_of
 
@@ -161,7 +170,7 @@ class RowValues:
 
     def _of(self, column: MetricColumn, cells: Ints) -> Floats:
         before = self._cells.unread
-        values = known(self._cells.numbers(cells, column.unit)) * column.meant.factor
+        values = blanks_to_nan(self._cells.numbers(cells, column.unit)) * column.meant.factor
         self._table.unread += self._cells.unread - before
         if column.decimals is not None:
             other = np.isfinite(values) & (self._cells.text[self._cells.end[cells] - 1 - column.decimals] != 46)

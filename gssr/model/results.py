@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Floats, Ints
-from gssr.gpu_name import place
+from gssr.gpu_name import gpu_label
 from gssr.metrics import SCORE_INPUTS
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.percentiles import known_percentiles
@@ -85,8 +85,8 @@ class GpuSummary:
 
     @property
     def place(self) -> str:
-        """What it is called (gssr.gpu_name.place)."""
-        return place(self)
+        """What it is called (gssr.gpu_name.gpu_label)."""
+        return gpu_label(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,8 +314,8 @@ Kind = Literal["start-up", "steady", "recurring", "idle", "tail"]
 @dataclass(frozen=True, slots=True)
 class Phase:
     """A stretch of a run. ``start`` and ``end`` in unix s; ``share`` of the window's GPU-hours; ``score`` and ``means`` over
-    it, None where unknown; ``place`` under the roofline; ``verdicts`` are those that hold in it. ``cycle``: the dips of a
-    recurring phase, in the first of gssr.metrics.DETECTION_METRICS that was measured."""
+    it, None where unknown; ``gpu_label`` under the roofline; ``verdicts`` are those that hold in it. ``cycle``: the
+    dips of a recurring phase, in the first of gssr.metrics.DETECTION_METRICS that was measured."""
 
     kind: Kind
     start: float
@@ -548,7 +548,7 @@ class Analysis:
     is SM active's, whatever was asked for. ``host`` is None when nothing was recorded of the nodes. ``verdicts`` are the
     worst first, and causes before what they explain; ``abstentions`` the rules that could not be judged; ``phases`` are in
     the order of time. ``unevenness`` is None where there are no two GPUs to compare. ``peaks`` are those of all GPUs, None
-    where they are unknown; ``place`` is where the run lies under the roofline, None where that was not looked at.
+    where they are unknown; ``gpu_label`` is where the run lies under the roofline, None where that was not looked at.
     ``step``: how long a step took, None where nothing tells. ``breakdown``: where the GPU time went; None where nothing was
     sampled, or causes were not asked for.
     ``ranks_missing`` are those that are not in the recording, None where nobody knows how many there are.

@@ -89,7 +89,7 @@ def moment(seconds: float, span: float, step: float = 1.0) -> str:
     return f"{sign}{whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
 
 
-def ticks(start: float, end: float, width: int) -> list[Tick]:
+def time_ticks(start: float, end: float, width: int) -> list[Tick]:
     """Labels for an axis from ``start`` to ``end`` (seconds) that is ``width`` cells long: at round times, and so few that
     they don't touch. At least one, at the start."""
     span = end - start
@@ -115,10 +115,10 @@ def _steps(span: float) -> Sequence[float]:
 
 
 def axis_text(start: float, end: float, width: int) -> str:
-    """The labels of ``ticks`` on a line of ``width`` characters, each centred on its cell, kept inside and apart."""
+    """The labels of ``time_ticks`` on a line of ``width`` characters, each centred on its cell, kept inside and apart."""
     span = end - start
     line = ""
-    for tick in ticks(start, end, width):
+    for tick in time_ticks(start, end, width):
         cell = 0 if span <= 0 else min(int((tick.at - start) / span * width), width - 1)
         begin = min(max(cell - len(tick.label) // 2, 0), max(width - len(tick.label), 0))
         if begin < len(line) + (1 if line else 0):
@@ -162,6 +162,6 @@ def in_columns(times: Floats, ranks: Ints, start: float, width: float, n: int) -
     return {int(at): looks[int(rank)] for at, rank in zip(column[inside][order], ranks[inside][order], strict=True)}
 
 
-def told(event: "Event") -> str:
+def event_text(event: "Event") -> str:
     """An event in words; a mark, whose words are the user's, says that it is one."""
     return f"mark: {event.message}" if event.kind == "mark" else event.message or event.kind

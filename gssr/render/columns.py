@@ -133,7 +133,7 @@ _SLIVER = 1e-6
 """A bin that covers less than this share of a column is rounding, not data."""
 
 
-def columns(values: Floats, start: float, width: float, begin: float, end: float, n: int) -> Floats:
+def average_into_columns(values: Floats, start: float, width: float, begin: float, end: float, n: int) -> Floats:
     """``values`` [..., bins], bins of ``width`` seconds from ``start``, averaged into ``n`` equal columns from ``begin`` to
     ``end``: [..., n]. Each column is the mean of the bins it overlaps, weighted by the overlap; NaN, and nothing else, where
     no bin with a value overlaps it."""

@@ -47,7 +47,7 @@ TO_ASCII = str.maketrans(
 """Stand-ins of one cell each for the few other characters that pages hold."""
 
 
-def glyphs(ascii_only: bool) -> Glyphs:
+def glyph_set(ascii_only: bool) -> Glyphs:
     """The set to draw with."""
     return ASCII if ascii_only else UTF8
 

@@ -37,7 +37,7 @@ def engineering(value: float) -> str:
     return f"{shown:.{decimals}f} {prefix}".rstrip()
 
 
-def decade(power: int) -> str:
+def power_of_ten_text(power: int) -> str:
     """10 to the ``power`` with its prefix: ``10 T``."""
     size, prefix = next(((size, name) for size, name in _PREFIXES if power >= size), (0, ""))
     return f"{10 ** (power - size)} {prefix}".rstrip()
@@ -132,7 +132,7 @@ def _spans(cells: Sequence[tuple[str, Role]]) -> list[Span]:
 def _y_label(y: int) -> str:
     if y % _ROWS:
         return ""
-    return decade(FLOPS[1] - y // _ROWS)
+    return power_of_ten_text(FLOPS[1] - y // _ROWS)
 
 
 def _axis(n: int) -> list[Row]:

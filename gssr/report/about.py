@@ -11,7 +11,7 @@ from itertools import groupby
 from gssr.model.results import Abstention, Analysis, GpuSummary, Verdict
 from gssr.render.cells import clean, wrap
 from gssr.render.clock import duration
-from gssr.render.glyphs import Glyphs, glyphs
+from gssr.render.glyphs import Glyphs, glyph_set
 from gssr.render.roles import Row
 from gssr.render.scale import UNKNOWN, count, fixed
 from gssr.render.table import TableColumn, table
@@ -29,7 +29,7 @@ def metadata(analysis: Analysis, options: PageOptions) -> list[Row]:
     """The part of the page that shows every field of the run, the window looked at, and the GPUs by node."""
     from gssr.report.content import process_table
 
-    width, marks = options.width, glyphs(options.ascii)
+    width, marks = options.width, glyph_set(options.ascii)
     rows = section("Metadata", width, marks)
     for name, value in _fields(analysis):
         rows += _field(name, value, width)
@@ -132,7 +132,7 @@ def note_rows(
     verdicts: Sequence[Verdict], abstentions: Sequence[Abstention], sentences: Sequence[str], options: PageOptions
 ) -> list[Row]:
     """The same of whatever was judged."""
-    width, marks, high = options.width, glyphs(options.ascii), options.verbosity == "high"
+    width, marks, high = options.width, glyph_set(options.ascii), options.verbosity == "high"
     abstained = abstentions if high else ()
     if not (verdicts or sentences or abstained):
         return []

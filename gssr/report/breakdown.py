@@ -5,7 +5,7 @@ from gssr.model.breakdown.result import Breakdown
 from gssr.render.breakdown import LOOKS, breakdown_bar, headline, shown_categories
 from gssr.render.cells import wrap
 from gssr.render.clock import duration
-from gssr.render.glyphs import Glyphs, glyphs
+from gssr.render.glyphs import Glyphs, glyph_set
 from gssr.render.roles import Row, Span
 from gssr.render.scale import percent
 from gssr.render.table import Cell, TableColumn, table
@@ -19,7 +19,7 @@ def breakdown_section(breakdown: Breakdown | None, options: PageOptions) -> list
     """Draw the part of the page that says where the GPU time went; nothing without GPU time."""
     if breakdown is None or not breakdown.gpu_seconds > 0:
         return []
-    width, marks = options.width, glyphs(options.ascii)
+    width, marks = options.width, glyph_set(options.ascii)
     rows = section("Where the GPU time goes", width, marks)
     rows += wrap(headline(breakdown), width, role="value")
     rows += [breakdown_bar(breakdown, width, options.ascii), *_table(breakdown, options, marks)]

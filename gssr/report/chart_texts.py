@@ -13,7 +13,7 @@ from gssr.render.scale import count, fixed, metric_of, percent, quantity, unit_o
 from gssr.report.breakdown_drawing import BreakdownDrawing
 from gssr.report.load_balancing import outliers_of
 from gssr.report.page import time_axis
-from gssr.report.phases import bound_text, intensity_text, letters, places
+from gssr.report.phases import bound_text, intensity_text, letters, roofline_points
 
 
 def breakdown_shares(drawing: BreakdownDrawing) -> str:
@@ -106,6 +106,6 @@ def roofline(analysis: Analysis, peaks: Peaks) -> str:
     """The run and its phases under the roofline."""
     told = [
         f"{name}: {intensity_text(place)}, {engineering(place.flops)}FLOP/s, {bound_text(place).partition(':')[0]}"
-        for _, name, place in places(analysis)
+        for _, name, place in roofline_points(analysis)
     ]
     return f"Roofline of {peaks.model}, FLOP/s by FLOP/B, both logarithmic: {'; '.join(told)}"

@@ -19,13 +19,13 @@ from gssr.model.results import Analysis, Verdict
 from gssr.render.breakdown import LOOKS
 from gssr.render.cells import clean, clip, fit, wrap
 from gssr.render.clock import axis_text, duration
-from gssr.render.columns import SAME, columns, difference_strip, strip
-from gssr.render.glyphs import Glyphs, glyphs
+from gssr.render.columns import SAME, average_into_columns, difference_strip, strip
+from gssr.render.glyphs import Glyphs, glyph_set
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import NONE, fixed, metric_of, percent, scale_text, signed, unit_of
 from gssr.render.table import Cell, TableColumn, table
 from gssr.report.json_document import efficiency_object, number
-from gssr.report.page import PageOptions, drawn, full_scale, place, section
+from gssr.report.page import PageOptions, drawn, full_scale, gpus_and_nodes_text, section
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 AT_ONCE = 4
@@ -72,7 +72,7 @@ def comparison_page(names: Sequence[str], comparisons: Sequence[Comparison], opt
 def _page(
     names: Sequence[str], comparisons: Sequence[Comparison], runs: Sequence[Analysis], options: PageOptions
 ) -> list[Row]:
-    width, marks = options.width, glyphs(options.ascii)
+    width, marks = options.width, glyph_set(options.ascii)
     rows = [row for at, run in enumerate(runs) for row in _who(LETTERS[at], names[at], run, width, marks)]
     rows.append(())
     for at, each in enumerate(comparisons, 1):
@@ -105,7 +105,7 @@ def _who(letter: str, name: str, run: Analysis, width: int, marks: Glyphs) -> li
     label = clean(run.run.label or run.run.run_id)
     models = sorted({gpu.name for gpu in run.gpus if gpu.name})
     ended = run.state if run.run.exit_code is None else f"{run.state}, exit code {run.run.exit_code}"
-    words = [ended, place(run), ", ".join(models), duration(run.window.duration)]
+    words = [ended, gpus_and_nodes_text(run), ", ".join(models), duration(run.window.duration)]
     head = (
         Span(f"{letter}  ", "title"),
         Span(fit(name, width // 2, marks.ellipsis, "end"), "value"),
@@ -259,7 +259,9 @@ def _course(runs: Sequence[Analysis], width: int, marks: Glyphs) -> list[Row]:
     courses = []
     for letter, run in zip(LETTERS, runs, strict=False):
         own = run.series[name]
-        courses.append(columns(own.mean, own.start - run.window.start, own.width, 0.0, longest, room) / full)
+        courses.append(
+            average_into_columns(own.mean, own.start - run.window.start, own.width, 0.0, longest, room) / full
+        )
         rows.append((Span(f"{letter:<{_GUTTER}}", "title"), *strip(courses[-1].tolist(), marks)))
     if len(runs) == 2:
         apart = difference_strip((courses[1] - courses[0]).tolist())

@@ -21,15 +21,15 @@ from gssr.report.page import (
     drawn,
     ending,
     full_scale,
+    gpus_and_nodes_text,
     left_out,
-    place,
     sampling,
     series_needed,
     time_axis,
     why_no_score,
 )
-from gssr.report.phases import letters, what
-from gssr.report.summary import clocks, shown, standing_texts
+from gssr.report.phases import letters, phase_text
+from gssr.report.summary import clocks, standing_texts, table_metrics
 from gssr.score import CAVEAT, DEFINITION
 
 SERIES = (
@@ -91,7 +91,7 @@ def facts(analysis: Analysis) -> list[tuple[str, str]]:
         ("Run", clean(run.run_id)),
         ("Cluster", clean(run.cluster or "")),
         ("User", clean(run.user or "")),
-        ("GPUs", ", ".join([place(analysis), *names])),
+        ("GPUs", ", ".join([gpus_and_nodes_text(analysis), *names])),
         ("Started", started or ""),
         ("Duration", duration(analysis.window.duration)),
         ("Part", "" if analysis.window.whole else left_out(analysis)),
@@ -164,7 +164,7 @@ def metric_table(analysis: Analysis) -> ContentTable:
     keys = ("mean", "median", "p05", "p95", "min", "max", "std")
     rows = [
         (metric.label, unit_of(metric).name, *(number(getattr(statistics, key), metric) for key in keys))
-        for metric, statistics in shown(analysis, PageOptions(verbosity="medium"))
+        for metric, statistics in table_metrics(analysis, PageOptions(verbosity="medium"))
     ]
     return ContentTable(("Metric", "Unit", *keys), tuple(rows), n_text=2)
 
@@ -180,7 +180,7 @@ def phase_table(analysis: Analysis) -> ContentTable:
         (letter, phase.kind, *_phase(analysis, phase, metrics))
         for letter, phase in zip(letters(analysis), analysis.phases, strict=True)
     )
-    return ContentTable(head, rows, n_text=2, below=tuple(clean(what(phase)) for phase in analysis.phases))
+    return ContentTable(head, rows, n_text=2, below=tuple(clean(phase_text(phase)) for phase in analysis.phases))
 
 
 def _phase(analysis: Analysis, phase: Phase, metrics: list[Metric]) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from gssr.model.fleet.figures import RUN_COLUMNS, RunFigures
 from gssr.model.fleet.fleet import Fleet, NodeHealth, RunGroup, ScoreBin
 from gssr.render.cells import as_many, clean, fit, flow, wrap
 from gssr.render.columns import bar
-from gssr.render.glyphs import Glyphs, glyphs
+from gssr.render.glyphs import Glyphs, glyph_set
 from gssr.render.roles import Row, Span
 from gssr.render.scale import UNKNOWN, cell, count, fixed
 from gssr.render.table import Cell, TableColumn, table
@@ -64,7 +64,7 @@ class FleetPageOptions(NamedTuple):
 def fleet_page(places: Sequence[str], found: Fleet, options: FleetPageOptions) -> list[Row]:
     """The rows of the page, at most ``options.width`` cells each but for the closing line. ``places``: what was named on the
     command line."""
-    width, marks = options.width, glyphs(options.ascii)
+    width, marks = options.width, glyph_set(options.ascii)
     runs, whole = found.runs, fleet.together(found.runs)
     said = words_of(gpu for run in runs for gpu in run.gpus)
     page = _Page(options, marks, _decimals(whole.gpu_hours), said)

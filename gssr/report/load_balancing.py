@@ -17,7 +17,7 @@ from gssr.model.statistics.balance import histogram
 from gssr.render.cells import cell_width, clean, clip, fit, wrap
 from gssr.render.clock import duration, moment
 from gssr.render.columns import bar, strip
-from gssr.render.glyphs import Glyphs, glyphs
+from gssr.render.glyphs import Glyphs, glyph_set
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import UNKNOWN, count, energy, fixed, metric_of, number, percent, quantity, unit_of
 from gssr.render.table import Cell, TableColumn, table
@@ -47,7 +47,7 @@ _COUNT, _LEAST_NAME = 6, 8
 
 def load_balancing(analysis: Analysis, options: PageOptions) -> list[Row]:
     """The part of the page that says which GPUs differ."""
-    width, marks = options.width, glyphs(options.ascii)
+    width, marks = options.width, glyph_set(options.ascii)
     name = best_measured(compared(analysis), options.metrics or ())
     about = f"means over time of each GPU's {metric_of(name).label}" if name else ""
     rows = section("Which GPUs differ?", width, marks, about)
@@ -234,7 +234,7 @@ def costs(analysis: Analysis, options: PageOptions) -> list[Row]:
     room = options.width - LABEL
     if options.verbosity == "low" or room < _LEAST:
         return rows
-    axis, marks = time_axis(analysis), glyphs(options.ascii)
+    axis, marks = time_axis(analysis), glyph_set(options.ascii)
     columns = axis.columns(found.imbalance.over_time, found.start, found.width, room)
     return [
         *rows,
@@ -340,7 +340,7 @@ def _mean(analysis: Analysis, found: Unevenness, mean: float, options: PageOptio
     """A mean and its bar."""
     metric = metric_of(found.metric)
     full = full_scale(analysis, metric)
-    return [(Span(number(mean, metric), "value"),), partial(bar, mean / full, glyphs=glyphs(options.ascii))]
+    return [(Span(number(mean, metric), "value"),), partial(bar, mean / full, glyphs=glyph_set(options.ascii))]
 
 
 def _table(
@@ -348,4 +348,4 @@ def _table(
 ) -> list[Row]:
     unit = unit_of(metric_of(found.metric)).name
     head = [TableColumn(title), TableColumn(unit, "right"), TableColumn("", drop=3, least=8, most=12), *further]
-    return table(head, lines, options.width, glyphs(options.ascii), gap=2)
+    return table(head, lines, options.width, glyph_set(options.ascii), gap=2)

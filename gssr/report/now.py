@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Floats
-from gssr.gpu_name import place
+from gssr.gpu_name import gpu_label
 from gssr.gpu_vendors import AMD, maker_of
 from gssr.metrics import BY_NAME, NAMES
 from gssr.render.cells import clean, flow
@@ -126,12 +126,12 @@ def csv_text(now: NodeNow) -> str:
 
 def _about(each: GpuNow) -> list[object]:
     gpu = each.gpu
-    about = [place(gpu), gpu.node, gpu.device_index, gpu.uuid, gpu.name, gpu.memory_total, gpu.power_limit]
+    about = [gpu_label(gpu), gpu.node, gpu.device_index, gpu.uuid, gpu.name, gpu.memory_total, gpu.power_limit]
     return [*about, each.time]
 
 
 _COLUMNS: tuple[tuple[TableColumn, Callable[[GpuNow], str]], ...] = (
-    (TableColumn("GPU"), lambda each: clean(place(each.gpu))),
+    (TableColumn("GPU"), lambda each: clean(gpu_label(each.gpu))),
     (TableColumn("util %", "right", 3), lambda each: _shown(each, "gpu_utilization")),
     (TableColumn("SM %", "right"), lambda each: _shown(each, "sm_active")),
     (TableColumn("tensor %", "right", 2), lambda each: _shown(each, "tensor_active")),

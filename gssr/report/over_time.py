@@ -15,7 +15,7 @@ from gssr.model.results import Analysis, Grid, Series
 from gssr.render.cells import clean, clip, fit, pad
 from gssr.render.clock import LEGEND, in_columns, timed
 from gssr.render.columns import strip
-from gssr.render.glyphs import Glyphs, glyphs
+from gssr.render.glyphs import Glyphs, glyph_set
 from gssr.render.roles import Row, Span
 from gssr.render.scale import count, metric_of, number, scale_text, unit_of
 from gssr.report.page import PageOptions, drawn, events, full_scale, happened, section, time_axis
@@ -32,7 +32,7 @@ def time_series(analysis: Analysis, options: PageOptions) -> list[Row]:
     """The part of the page that says when the GPUs were not used."""
     from gssr.report.plotext_chart import LEAST_COLUMNS  # it takes a tenth of a second to import
 
-    width, marks = options.width, glyphs(options.ascii)
+    width, marks = options.width, glyph_set(options.ascii)
     rows = section("When not?", width, marks, "averages over the GPUs, over time")
     names = drawn(analysis)
     name = best_measured(names, options.metrics or ())
@@ -112,7 +112,7 @@ def _events(analysis: Analysis, options: PageOptions) -> list[Row]:
     n, told = len(events(analysis)), happened(analysis, most)
     if not told:
         return []
-    width, marks = options.width, glyphs(options.ascii)
+    width, marks = options.width, glyph_set(options.ascii)
     rows: list[Row] = [(), (Span("events", "heading"),)]
     for at, text in told:
         rows.append(clip((Span(f"{at:>10}  ", "dim"), Span(fit(text, width - 12, marks.ellipsis))), width))

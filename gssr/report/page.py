@@ -17,8 +17,8 @@ from gssr.model.results import Analysis
 from gssr.model.statistics import balance
 from gssr.render import clock
 from gssr.render.cells import cell_width, clean, clip, fit, flow, wrap
-from gssr.render.clock import duration, event_time, told
-from gssr.render.columns import columns
+from gssr.render.clock import duration, event_text, event_time
+from gssr.render.columns import average_into_columns
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import UNKNOWN, count, fixed, metric_of, nice_above, percent, quantity, scale_text
@@ -39,7 +39,7 @@ _STATES: dict[str, tuple[str, Role]] = {
 }
 
 
-def head(analysis: Analysis, width: int, glyphs: Glyphs) -> list[Row]:
+def page_head(analysis: Analysis, width: int, glyphs: Glyphs) -> list[Row]:
     """Who ran what, where, for how long and how it ended, and what was recorded of it."""
     run = analysis.run
     name: list[Row] = [(Span("GSSR", "title"),), (Span(clean(run.label or run.run_id), "value"),)]
@@ -69,7 +69,7 @@ def _extent(analysis: Analysis) -> list[str]:
     names = sorted({gpu.name for gpu in analysis.gpus if gpu.name})
     kind = clean(names[0]) if len(names) == 1 else f"{len(names)} models" if names else None
     pieces = [
-        place(analysis),
+        gpus_and_nodes_text(analysis),
         kind,
         duration(analysis.window.duration),
         sampling(analysis) or None,
@@ -79,7 +79,7 @@ def _extent(analysis: Analysis) -> list[str]:
     return [piece for piece in pieces if piece]
 
 
-def place(analysis: Analysis) -> str:
+def gpus_and_nodes_text(analysis: Analysis) -> str:
     """How many GPUs, on how many nodes."""
     if not analysis.gpus:
         return "no GPU"
@@ -138,7 +138,7 @@ def happened(analysis: Analysis, most: int | None = None) -> list[tuple[str, str
     for event in sorted(chosen, key=lambda event: event.time):
         place = event.node if event.gpu is None else places.get(event.gpu, event.node)
         at = event_time(event.time - axis.origin, axis.end - axis.origin)
-        found.append((at, f"{f'{place}: ' if place else ''}{told(event)}"))
+        found.append((at, f"{f'{place}: ' if place else ''}{event_text(event)}"))
     return found
 
 
@@ -182,19 +182,19 @@ def compared(analysis: Analysis) -> frozenset[str]:
 
 def imbalance_text(analysis: Analysis, name: str) -> str:
     """The imbalance in one metric, with the lowest and the highest GPU."""
-    metric, balance = metric_of(name), analysis.balance.get(name)
-    if balance is None or balance.lowest is None or balance.highest is None:
+    metric, evenness = metric_of(name), analysis.balance.get(name)
+    if evenness is None or evenness.lowest is None or evenness.highest is None:
         return f"{UNKNOWN}: {metric.label} was not measured"
     if len(analysis.gpus) == 1:
         return "one GPU: nothing to compare"
-    low, high = balance.lowest, balance.highest
+    low, high = evenness.lowest, evenness.highest
     ends = (
         f"lowest {clean(low.place)} {quantity(low.mean.get(name), metric)}, "
         f"highest {clean(high.place)} {quantity(high.mean.get(name), metric)}"
     )
-    if balance.imbalance is None:
+    if evenness.imbalance is None:
         return f"{UNKNOWN}: {metric.label} was 0 throughout"
-    return f"{percent(balance.imbalance)} of {metric.label}: {ends}"
+    return f"{percent(evenness.imbalance)} of {metric.label}: {ends}"
 
 
 def strip_legend(metric: Metric, full: float, glyphs: Glyphs) -> str:
@@ -217,7 +217,7 @@ class PageTimeAxis(NamedTuple):
 
     def columns(self, values: Floats, start: float, width: float, n: int) -> Floats:
         """A series' ``values`` [..., bins], ``width`` seconds each from ``start``, in ``n`` columns of the axis."""
-        return columns(values, start, width, self.begin, self.end, n)
+        return average_into_columns(values, start, width, self.begin, self.end, n)
 
     def text(self, width: int) -> str:
         """The labels on one line."""
@@ -228,7 +228,7 @@ class PageTimeAxis(NamedTuple):
         begin, span = self.begin - self.origin, self.end - self.begin
         return [
             clock.Tick(min((tick.at - begin) / span * width, width - 1.0) if span > 0 else 0.0, tick.label)
-            for tick in clock.ticks(begin, begin + span, width)
+            for tick in clock.time_ticks(begin, begin + span, width)
         ]
 
 

@@ -9,7 +9,7 @@ from gssr.model.statistics.roofline import roofs
 from gssr.peaks import Peaks
 from gssr.render.cells import clip, wrap
 from gssr.render.clock import duration, moment
-from gssr.render.glyphs import glyphs
+from gssr.render.glyphs import glyph_set
 from gssr.render.roles import Row, Span
 from gssr.render.roofline import Point, engineering
 from gssr.render.roofline import roofline as draw
@@ -27,7 +27,7 @@ def letters(analysis: Analysis) -> list[str]:
     return [LETTERS[number % len(LETTERS)] for number in range(len(analysis.phases))]
 
 
-def what(phase: Phase) -> str:
+def phase_text(phase: Phase) -> str:
     """What a phase was, in words: the activity in it, its dips, and what was found."""
     lead = next((name for name in DETECTION_METRICS if phase.means.get(name) is not None), None)
     pieces = []
@@ -52,7 +52,7 @@ def phases(analysis: Analysis, options: PageOptions) -> list[Row]:
     """The part of the page that says what happened when; nothing without phases."""
     if not analysis.phases:
         return []
-    width, marks, axis = options.width, glyphs(options.ascii), time_axis(analysis)
+    width, marks, axis = options.width, glyph_set(options.ascii), time_axis(analysis)
     rows = section("Phases", width, marks, "where several metrics change at once")
     rows += _line(analysis, axis, width)
     scored = any(phase.score is not None for phase in analysis.phases)
@@ -73,7 +73,7 @@ def phases(analysis: Analysis, options: PageOptions) -> list[Row]:
     drawn = table(head, lines, width, marks, gap=2)
     rows.append(drawn[0])
     for row, phase in zip(drawn[1:], analysis.phases, strict=True):
-        text = what(phase)
+        text = phase_text(phase)
         rows.append(row)
         if text and options.verbosity != "low":
             rows += wrap(text, width, "  ", "  ")
@@ -102,7 +102,7 @@ CAVEAT = (
 )
 
 
-def places(analysis: Analysis) -> list[tuple[str, str, Place]]:
+def roofline_points(analysis: Analysis) -> list[tuple[str, str, Place]]:
     """(mark, name, place) of the phases that have one, and last of the whole run."""
     found: list[tuple[str, str, Place]] = [
         (letter, phase.kind, phase.place)
@@ -116,7 +116,7 @@ def places(analysis: Analysis) -> list[tuple[str, str, Place]]:
 
 def drawn_roofs(peaks: Peaks, analysis: Analysis) -> list[tuple[str, float]]:
     """The highest roof, and those of the pipes that do most somewhere."""
-    used = {found.dominant.peak for _, _, found in places(analysis)}
+    used = {found.dominant.peak for _, _, found in roofline_points(analysis)}
     return [roof for number, roof in enumerate(roofs(peaks)) if number == 0 or roof[1] in used]
 
 
@@ -139,10 +139,10 @@ def roofline(analysis: Analysis, options: PageOptions) -> list[Row]:
     """The part of the page that says what bounds the work; nothing where it was not looked at."""
     if analysis.place is None:
         return []
-    width, marks, peaks = options.width, glyphs(options.ascii), analysis.peaks
+    width, marks, peaks = options.width, glyph_set(options.ascii), analysis.peaks
     about = f"{peaks.model}: one GPU, log-log" if peaks else ""
     rows = section("What bounds it?", width, marks, about)
-    found = places(analysis)
+    found = roofline_points(analysis)
     if isinstance(analysis.place, Unplaced):
         rows += remark(analysis.place.reason, width, "plain", label="roofline")
     else:
@@ -172,7 +172,7 @@ def _table(found: list[tuple[str, str, Place]], options: PageOptions) -> list[Ro
         TableColumn("B/s", "right", drop=2),
         TableColumn("of roof", "right"), TableColumn("bound by"), TableColumn("pipes", drop=1),
     ]  # fmt: skip
-    return table(head, lines, options.width, glyphs(options.ascii), gap=2)
+    return table(head, lines, options.width, glyph_set(options.ascii), gap=2)
 
 
 def _pipes(place: Place) -> str:

@@ -13,7 +13,7 @@ from gssr.model.run_history import History
 from gssr.render.cells import wrap
 from gssr.render.clock import step_text
 from gssr.render.columns import bar, strip
-from gssr.render.glyphs import Glyphs, glyphs
+from gssr.render.glyphs import Glyphs, glyph_set
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import (
     NONE,
@@ -54,7 +54,7 @@ _NUMBERS = ("mean", "median", "p05", "p95", "min", "max")
 
 def summary(analysis: Analysis, options: PageOptions) -> list[Row]:
     """The part of the page that says how well the GPUs were used."""
-    width, marks = options.width, glyphs(options.ascii)
+    width, marks = options.width, glyph_set(options.ascii)
     rows = section("How well used?", width, marks)
     rows += _score(analysis, options, marks)
     if not analysis.gpus:
@@ -160,7 +160,7 @@ def _course(analysis: Analysis, options: PageOptions, marks: Glyphs) -> list[Row
     ]
 
 
-def shown(analysis: Analysis, options: PageOptions) -> list[tuple[Metric, Statistics]]:
+def table_metrics(analysis: Analysis, options: PageOptions) -> list[tuple[Metric, Statistics]]:
     """The metrics of the table, in the catalogue's order; a derived one before the first of its parts."""
     chosen = []
     measured = {name for name, statistics in analysis.metrics.items() if statistics.n} or set(KEY_METRICS)
@@ -192,7 +192,7 @@ def _table(analysis: Analysis, options: PageOptions, marks: Glyphs) -> list[Row]
         TableColumn("max", "right", drop=5),
     ]
     lines: list[list[Cell]] = []
-    for metric, statistics in shown(analysis, options):
+    for metric, statistics in table_metrics(analysis, options):
         if not statistics.n:
             lines.append([metric.label, "", NONE, (Span("not measured", "dim"),), *[NONE] * 5])
             continue
@@ -212,7 +212,7 @@ def _table(analysis: Analysis, options: PageOptions, marks: Glyphs) -> list[Row]
 def _scales(analysis: Analysis, options: PageOptions) -> str:
     """What fills the bars of the table."""
     full: dict[str, list[str]] = {}
-    for metric, statistics in shown(analysis, options):
+    for metric, statistics in table_metrics(analysis, options):
         if statistics.n:
             full.setdefault(scale_text(metric, full_scale(analysis, metric)), []).append(metric.short)
     ratio = "100 %"
@@ -232,7 +232,7 @@ def _precision(analysis: Analysis, options: PageOptions, marks: Glyphs) -> list[
         TableColumn("percentiles off by at most", "right", drop=3),
     ]
     lines: list[list[Cell]] = []
-    for metric, statistics in shown(analysis, options):
+    for metric, statistics in table_metrics(analysis, options):
         error = number(statistics.p_error, metric) if statistics.p_error else ("exact" if statistics.n else NONE)
         unit = (Span(unit_of(metric).name, "dim"),)
         lines.append([metric.label, unit, number(statistics.std, metric), f"{statistics.n:,}", error])

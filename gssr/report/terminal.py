@@ -15,13 +15,13 @@ from gssr.gpu_vendors import in_its_words
 from gssr.model.results import Analysis
 from gssr.render.cells import clean, cleaned, clip, fit, flow
 from gssr.render.clock import duration
-from gssr.render.glyphs import glyphs, in_ascii
+from gssr.render.glyphs import glyph_set, in_ascii
 from gssr.render.roles import ROLES, Row, Span
 from gssr.render.scale import UNKNOWN, fixed, percent
 from gssr.render.table import TableColumn, table
 from gssr.report.about import metadata, notes
 from gssr.report.breakdown import breakdown_section
-from gssr.report.page import PageOptions, Parts, closing_line, head
+from gssr.report.page import PageOptions, Parts, closing_line, page_head
 from gssr.report.summary import summary
 
 
@@ -29,8 +29,8 @@ from gssr.report.summary import summary
 def page(analysis: Analysis, parts: Parts, options: PageOptions) -> list[Row]:
     """The rows of one run's page, at most ``options.width`` cells each; only the closing line is never cut, because programs
     read it."""
-    marks = glyphs(options.ascii)
-    rows, told = head(analysis, options.width, marks), notes(analysis, options)
+    marks = glyph_set(options.ascii)
+    rows, told = page_head(analysis, options.width, marks), notes(analysis, options)
     rows += [*breakdown_section(analysis.breakdown, options), *told]
     if parts.summary:
         rows += summary(analysis, options)
@@ -61,15 +61,15 @@ def page(analysis: Analysis, parts: Parts, options: PageOptions) -> list[Row]:
 
 def pages(analyses: Sequence[Analysis], parts: Parts, options: PageOptions) -> list[Row]:
     """The pages of several runs one after another, a heavy line between them."""
-    return apart([page(analysis, parts, options) for analysis in analyses], options)
+    return joined_pages([page(analysis, parts, options) for analysis in analyses], options)
 
 
-def apart(found: Sequence[list[Row]], options: PageOptions) -> list[Row]:
+def joined_pages(found: Sequence[list[Row]], options: PageOptions) -> list[Row]:
     """Pages one after another, a heavy line between them."""
     rows: list[Row] = []
     for index, own in enumerate(found):
         if index:
-            rule = glyphs(options.ascii).heavy * options.width
+            rule = glyph_set(options.ascii).heavy * options.width
             rows += [(), clip((Span(rule, "dim"),), options.width), ()]
         rows += own
     return rows
@@ -141,7 +141,7 @@ def run_line(number: int, analysis: Analysis) -> RunLine:
 def runs_page(name: str, lines: Sequence[RunLine], options: PageOptions) -> list[Row]:
     """The table of the runs of the recording ``name``, at most ``options.width`` cells wide but for the closing line, which
     says how one of them is shown."""
-    marks = glyphs(options.ascii)
+    marks = glyph_set(options.ascii)
 
     def short(text: str | None) -> str:
         return fit(clean(text or ""), _NAME, marks.ellipsis)

@@ -22,7 +22,7 @@ from gssr.model.verdicts.words import took
 from gssr.render.cells import cell_width, clean, clip, fit, flow, wrap
 from gssr.render.columns import bar, strip
 from gssr.render.function_names import distinct_names, short_name
-from gssr.render.glyphs import Glyphs, glyphs
+from gssr.render.glyphs import Glyphs, glyph_set
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import NONE, count, fixed, percent, quantity
 from gssr.render.table import Cell, TableColumn, table
@@ -60,7 +60,7 @@ _CAUSES: dict[Cause, str] = {
 
 def trace_page(trace: TraceAnalysis, options: PageOptions) -> list[Row]:
     """The rows of the page, at most ``options.width`` cells each but for the closing line."""
-    width, marks = options.width, glyphs(options.ascii)
+    width, marks = options.width, glyph_set(options.ascii)
     rows, told = _head(trace, width, marks), note_rows(trace.verdicts, trace.abstentions, _sentences(trace), options)
     rows += breakdown_section(trace.breakdown, options)
     if options.verbosity == "low":
@@ -447,11 +447,11 @@ def pieces_of_runs(traces: Iterable[TraceAnalysis]) -> Iterator[str]:
     yield f'{{"schema": "{SCHEMA_OF_RUNS}",\n "runs": ['
     for place, trace in enumerate(traces):
         yield ",\n" if place else "\n"
-        yield from pieces(trace)
+        yield from json_pieces(trace)
     yield "]}\n"
 
 
-def pieces(trace: TraceAnalysis) -> Iterator[str]:
+def json_pieces(trace: TraceAnalysis) -> Iterator[str]:
     """The JSON object as ASCII text, piece by piece, rows of tables on a line each: that of a million names need never be in
     memory as a whole."""
     yield "{"

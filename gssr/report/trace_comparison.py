@@ -13,7 +13,7 @@ from gssr.model.traces.trace_results import TraceAnalysis
 from gssr.model.verdicts.words import took
 from gssr.render.cells import clean, clip, fit, wrap
 from gssr.render.function_names import distinct_names
-from gssr.render.glyphs import Glyphs, glyphs
+from gssr.render.glyphs import Glyphs, glyph_set
 from gssr.render.roles import Row, Span
 from gssr.render.scale import NONE, fixed, percent, signed
 from gssr.render.table import Cell, TableColumn, table
@@ -31,7 +31,7 @@ _TIMES = 10
 
 def trace_comparison_page(paths: Sequence[str], traces: Sequence[TraceAnalysis], options: PageOptions) -> list[Row]:
     """The rows of the page, at most ``options.width`` cells each but for the closing lines."""
-    width, marks = options.width, glyphs(options.ascii)
+    width, marks = options.width, glyph_set(options.ascii)
     rows: list[Row] = []
     for letter, path, trace in zip(LETTERS, paths, traces, strict=False):
         named = Span(fit(clean(os.path.basename(path.rstrip("/")) or path), width // 2, marks.ellipsis), "value")

@@ -8,14 +8,14 @@ import numpy as np
 
 from gssr.model.breakdown.categories import BRANCHES, CATEGORIES, POSITIONS
 from gssr.model.joined.estimates import compare_estimates
-from gssr.model.joined.explain import causes, kernels
+from gssr.model.joined.explain import causes, kernel_shares
 from gssr.model.results import Analysis
 from gssr.model.traced import LATE, SPLIT, Traced
 from gssr.model.verdicts.words import took
 from gssr.render.breakdown import LEAST_SHOWN
 from gssr.render.cells import clean, fit, wrap
 from gssr.render.clock import moment
-from gssr.render.glyphs import glyphs
+from gssr.render.glyphs import glyph_set
 from gssr.render.roles import Row
 from gssr.render.scale import NONE, UNKNOWN, count, fixed, percent
 from gssr.render.table import TableColumn, table
@@ -80,7 +80,7 @@ def waits(traces: Sequence[Traced]) -> str:
 
 def worked(traces: Sequence[Traced]) -> str:
     """The kernels of these traces that took longest, in a line; "" without any."""
-    longest = [f"{clean(fit(name, 40, '…'))} {percent(share)}" for name, share in kernels(traces)[:_KERNELS]]
+    longest = [f"{clean(fit(name, 40, '…'))} {percent(share)}" for name, share in kernel_shares(traces)[:_KERNELS]]
     return f"kernels: {', '.join(longest)}" if longest else ""
 
 
@@ -130,7 +130,7 @@ def _compared(traces: Sequence[Traced], options: PageOptions) -> list[Row]:
         for label, estimate, share in rows
         if max(estimate, share) >= LEAST_SHOWN
     ]
-    return [(), *table(columns, shown, options.width, glyphs(options.ascii))]
+    return [(), *table(columns, shown, options.width, glyph_set(options.ascii))]
 
 
 def traced(analysis: Analysis, options: PageOptions) -> list[Row]:
@@ -138,7 +138,7 @@ def traced(analysis: Analysis, options: PageOptions) -> list[Row]:
     found = traced_table(analysis)
     if found is None:
         return []
-    width, marks, traces = options.width, glyphs(options.ascii), analysis.traces
+    width, marks, traces = options.width, glyph_set(options.ascii), analysis.traces
     shown = traces[: max(_MOST[options.verbosity], 1)]
     files = ", ".join(clean(os.path.basename(trace.path)) for trace in traces[:2])
     rows = section("What was traced?", width, marks, "the run that is around it as the rest")

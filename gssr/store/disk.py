@@ -19,10 +19,10 @@ from errno import EDQUOT, EINVAL, ENOSPC
 from typing import NamedTuple
 
 COMPANIONS = ("-wal", "-shm", "-journal")
-"""What there is while a database is open, or after a crash: see ``beside``."""
+"""What there is while a database is open, or after a crash: see ``companion_path``."""
 
 
-def beside(path: str, suffix: str) -> str:
+def companion_path(path: str, suffix: str) -> str:
     """The name of one of the COMPANIONS of a database: SQLite follows links, and keeps them where the file itself is."""
     return os.path.realpath(path) + suffix
 
@@ -138,7 +138,7 @@ def sizes(path: str) -> tuple[int, ...]:
     found = []
     for suffix in ("", "-wal", "-journal"):
         try:
-            found.append(os.stat(beside(path, suffix)).st_size)
+            found.append(os.stat(companion_path(path, suffix)).st_size)
         except FileNotFoundError:
             found.append(-1)
     return tuple(found)

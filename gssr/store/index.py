@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from gssr.guarded_sqlite import Guarded, not_by_itself, only_reads, open_guarded, uri_of
-from gssr.store.disk import COMPANIONS, FILE, FOLDER, beside
+from gssr.store.disk import COMPANIONS, FILE, FOLDER, companion_path
 from gssr.store.format.schema import Column
 from gssr.version import __version__
 
@@ -305,7 +305,7 @@ def _state(name: str, listed: Container[str] | None) -> str:
     for suffix in _PARTS if listed is None else _PARTS[1:]:
         if listed is None or base + suffix in listed:
             with suppress(FileNotFoundError):
-                found.append(suffix + _of(os.stat(beside(name, suffix))))
+                found.append(suffix + _of(os.stat(companion_path(name, suffix))))
     if os.path.isdir(name + ".d") if listed is None else base + ".d" in listed:
         with os.scandir(name + ".d") as entries:
             found += [entry.name + _of(os.stat(entry)) for entry in sorted(entries, key=lambda entry: entry.name)]

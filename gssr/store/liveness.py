@@ -4,7 +4,7 @@ have been booted since."""
 import os
 import time
 
-from gssr.store.disk import FILE, beside
+from gssr.store.disk import FILE, companion_path
 
 CLOCK = "clock."
 """What a file is called that is made only to see its time."""
@@ -39,7 +39,7 @@ def silent_seconds(path: str, now: float) -> float:
     """Seconds since the file, or its write-ahead log, was last written; infinity when neither can be seen. An empty log
     says nothing: readers make one where there is none."""
     latest = -float("inf")
-    for name in (path, beside(path, "-wal")):
+    for name in (path, companion_path(path, "-wal")):
         try:
             status = os.stat(name)
         except OSError:

@@ -394,7 +394,7 @@ def _integers(values: Sequence[Any], absent: int) -> Ints:
     return np.where(np.abs(numbers) < _MOST_INTEGER, numbers, absent).astype(np.int64)
 
 
-def whole(value: Any) -> int | None:
+def whole_number(value: Any) -> int | None:
     """The number that this is, or spells; None where it does not."""
     try:
         number = None if isinstance(value, bool) else int(value)

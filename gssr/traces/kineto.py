@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Ints
 from gssr.traces.categories import KINDS, category_of, operation_of
-from gssr.traces.event_columns import COLUMNS, FLOW, EventColumns, Numbers, Open, columns_of, whole
+from gssr.traces.event_columns import COLUMNS, FLOW, EventColumns, Numbers, Open, columns_of, whole_number
 from gssr.traces.host_waits import host_waits_apart
 from gssr.traces.timeline import (
     NO_LINK,
@@ -118,10 +118,12 @@ def _named_tracks(found: EventColumns, used: Sequence[int], is_kineto: bool) -> 
                 if thread.lower().startswith(("stream", "xla"))
                 else f"stream {tid if stream is None else stream}"
             )
-            track = Track(kind, name, None, None, whole(pid), None, whole(device), None, whole(stream))
+            track = Track(
+                kind, name, None, None, whole_number(pid), None, whole_number(device), None, whole_number(stream)
+            )
         else:
             name = thread or f"{process} {'' if tid is None else tid}".strip()
-            track = Track(kind, name, None, None, whole(pid), whole(tid))
+            track = Track(kind, name, None, None, whole_number(pid), whole_number(tid))
         tracks.append(track)
     return tuple(tracks)
 
@@ -217,7 +219,7 @@ def _kind_of(cat: Any, name: str, on_gpu: bool, is_kineto: bool) -> Kind:
 def rank_of(keys: Mapping[str, Any]) -> int | None:
     """The rank that the file says it is of."""
     info = keys.get("distributedInfo")
-    rank = whole(info.get("rank")) if isinstance(info, dict) else None
+    rank = whole_number(info.get("rank")) if isinstance(info, dict) else None
     return rank if rank is not None and rank >= 0 else None
 
 
@@ -233,7 +235,7 @@ def _clock_of(start: Ints, counters: Sequence[Counter], keys: Mapping[str, Any])
     if not len(start):
         return Clock()
     usual = int(start[len(start) // 2])
-    base = whole(keys.get("baseTimeNanoseconds")) or 0
+    base = whole_number(keys.get("baseTimeNanoseconds")) or 0
     for zero, error in ((0, 1000), (base, 0)):
         if _FIRST_UNIX <= zero + usual <= _LAST_UNIX:
             return Clock(zero, "unix", error)

@@ -13,7 +13,7 @@ from gssr.recognise import DAMAGED, RANK_IN_NAME, TRACES, environments_in, recog
 from gssr.traces.join import from_zero, join
 from gssr.traces.json_events import MOST_BYTES
 from gssr.traces.kineto import read_kineto
-from gssr.traces.runs import RunTraits, apart, by_run, told_by_json
+from gssr.traces.runs import RunTraits, by_run, told_by_json, why_not_one_run
 from gssr.traces.timeline import Format, Timeline, TraceError, TraceSource
 
 __all__ = ["MOST_BYTES", "TraceError", "TraceSet", "open_runs", "open_traces"]
@@ -92,7 +92,7 @@ def open_runs(
 
 def _why_apart(first: Sequence[int], own: int, paths: Sequence[str], told: Sequence[RunTraits]) -> str:
     """A clause about a file that says why it is of another run than the ``first`` one's files."""
-    other, why = next((at, why) for at in first if (why := apart(told[own], told[at])))
+    other, why = next((at, why) for at in first if (why := why_not_one_run(told[own], told[at])))
     if told[own].rank is not None and told[own].rank == told[other].rank:
         return f"is of rank {told[own].rank}, as {paths[other]} is: give one of the two"
     return f"is of another run than {paths[other]}: it {why}; open one of them"

@@ -85,7 +85,7 @@ def _end_of(path: str) -> bytes:
         return stream.read()
 
 
-def apart(one: RunTraits, other: RunTraits) -> str:
+def why_not_one_run(one: RunTraits, other: RunTraits) -> str:
     """Say why two files can't be of one run, as a clause about ``one``; "" where nothing sets them apart."""
     if one.rank is not None and one.rank == other.rank:
         return f"is of rank {one.rank}, too"
@@ -132,7 +132,7 @@ def by_run(paths: Sequence[str], told: Sequence[RunTraits]) -> list[list[int]]:
             begins = [told[each].begin for each in run]
             return not is_beside, min((abs(begin - each) for each in begins if begin and each), default=0)
 
-        fitting = [run for run in runs if not any(apart(own, told[each]) for each in run)]
+        fitting = [run for run in runs if not any(why_not_one_run(own, told[each]) for each in run)]
         if fitting:
             min(fitting, key=distance).append(at)
         else:

@@ -285,7 +285,7 @@ def test_power_of_a_card_with_two_dies_is_told_once(tree):
 
 
 def indices(visible):
-    own, _, remarks = cards.mine(visible)
+    own, _, remarks = cards.usable_cards(visible)
     return [card.device.device_index for card in own], " ".join(remarks)
 
 
@@ -306,7 +306,7 @@ def test_gpus_that_open_are_ours_and_indices_count_them(tree, monkeypatch):
     assert indices(("5", "6"))[0] == [5, 6]
     os.rename(machine.root / "dev/dri", machine.root / "dev/none")
     with pytest.raises(BackendError, match=r"none of the node's 8 AMD GPUs may be used .* video and render"):
-        cards.mine(None)
+        cards.usable_cards(None)
 
 
 def test_processes_are_kfds(tree):

@@ -45,6 +45,6 @@ def test_units_are_those_of_the_field_whatever_the_value() -> None:
 def test_blanks_are_unknown_and_large_values_are_not() -> None:
     blank = [float(0x7FFFFFF0 + n) for n in range(4)] + [float(0x7FFFFFFFFFFFFFF0 + n) for n in range(4)]
     blank += [140737488355328.0 + n for n in range(4)] + [np.inf, -np.inf, np.nan, 1e300]
-    assert np.isnan(names.known(np.array(blank))).all()
+    assert np.isnan(names.blanks_to_nan(np.array(blank))).all()
     real = np.array([0.0, -1.0, 0.9, float(0x7FFFFFEF), 2147483700.0, 9e11, 140737488355327.0])
-    assert (names.known(real) == real).all()
+    assert (names.blanks_to_nan(real) == real).all()

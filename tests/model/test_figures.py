@@ -12,7 +12,7 @@ from gssr.metrics import CLOCK_EVENT_REASONS
 from gssr.model.analyze import analyze
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.fleet import fleet
-from gssr.model.fleet.figures import GPU_COLUMNS, RUN_COLUMNS, GpuFigures, RunFigures, figures, program_of
+from gssr.model.fleet.figures import GPU_COLUMNS, RUN_COLUMNS, GpuFigures, RunFigures, program_of, read_figures
 from gssr.model.fleet.fleet import (
     BY,
     groups,
@@ -64,7 +64,7 @@ def heat(path: Path) -> None:
 def figures_of(path: Path, **options: bool) -> RunFigures:
     recording = open_recording(path)
     (run,) = recording.runs
-    found = figures(run, str(path), **options)
+    found = read_figures(run, str(path), **options)
     recording.close()
     return found
 

@@ -17,7 +17,7 @@ from gssr.cli import main
 from gssr.commands.inputs import fleet_at
 from gssr.model.fleet import fleet
 from gssr.model.fleet.fleet import ALL, Fleet, FleetRequest
-from gssr.model.fleet.index import TABLES, digest, kept, rows_of
+from gssr.model.fleet.index import TABLES, digest, rows_of, runs_in_index
 from gssr.store.index import Index, WrongIndexError, default_index, state
 from gssr.store.read.open import recordings_in
 
@@ -142,7 +142,7 @@ def test_an_index_without_the_hours_by_category_is_read_and_completed(tmp_path: 
     assert looked(folder, index, JUDGED).runs == (run,) and not index.notice
     index = Index(str(where), TABLES)
     index.load([str(folder)])
-    assert kept(index, index.known([path]), digest(JUDGED.rules)) == {path: [run]}
+    assert runs_in_index(index, index.known([path]), digest(JUDGED.rules)) == {path: [run]}
 
 
 def test_a_run_that_goes_on_is_never_kept(tmp_path: Path, templates: list[bytes]) -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gssr.model.results import Place, Unplaced
-from gssr.model.statistics.roofline import place, roofs
+from gssr.model.statistics.roofline import place_under_roofline, roofs
 from gssr.peaks import PEAKS, peaks_of
 
 H100 = peaks_of("NVIDIA H100 80GB HBM3")
@@ -16,7 +16,7 @@ NOTHING: dict[str, float | None] = {
 
 
 def _place(**means: float | None) -> Place:
-    found = place(NOTHING | means, H100)
+    found = place_under_roofline(NOTHING | means, H100)
     assert isinstance(found, Place)
     return found
 
@@ -54,12 +54,14 @@ def test_what_is_not_known_has_no_place() -> None:
         (NOTHING | {"fp64_active": 0.5, "dram_active": None}, H100, "not measured: DRAM active"),
         ({}, H100, "not measured"),
     ):
-        found = place(means, peaks)
+        found = place_under_roofline(means, peaks)
         assert isinstance(found, Unplaced) and found.reason.startswith(why)
 
 
 def test_a_pipe_without_a_published_peak_is_named() -> None:
-    found = place(NOTHING | {"fp16_active": 0.4, "tensor_active": 0.2, "dram_active": 0.4}, peaks_of("NVIDIA B200"))
+    found = place_under_roofline(
+        NOTHING | {"fp16_active": 0.4, "tensor_active": 0.2, "dram_active": 0.4}, peaks_of("NVIDIA B200")
+    )
     assert isinstance(found, Place) and found.unpriced == ("FP16",)
 
 
@@ -70,7 +72,7 @@ def test_a_pipe_without_a_published_peak_is_named() -> None:
 )
 def test_a_place_is_what_its_pipes_add_up_to(peaks: object, active: list[float], dram: float) -> None:
     names = ("fp64_active", "fp32_active", "fp16_active", "tensor_active")
-    found = place(NOTHING | dict(zip(names, active, strict=True)) | {"dram_active": dram}, peaks)  # type: ignore[arg-type]
+    found = place_under_roofline(NOTHING | dict(zip(names, active, strict=True)) | {"dram_active": dram}, peaks)  # type: ignore[arg-type]
     if isinstance(found, Place):
         assert found.of_roof >= 0.99 * dram or found.bound == "compute" or found.of_roof >= found.dominant.active * 0.99
         assert found.roof <= found.dominant.peak * (1 + 1e-9)  # type: ignore[operator]

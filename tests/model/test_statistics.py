@@ -10,7 +10,7 @@ from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS, DERIVED, FLOP_ACTIVE, MET
 from gssr.model.analyze import Options, analyze
 from gssr.model.results import Analysis
 from gssr.model.statistics.aggregate import exact_statistics, sketch_percentiles
-from gssr.score import score
+from gssr.score import saturation_score
 
 PERCENTILES = {"p05": 5, "median": 50, "p95": 95}
 shapes = st.tuples(
@@ -186,11 +186,13 @@ def test_the_score_is_the_formula_on_the_means(record: Record) -> None:
     analysis = analyze(record(gpu, time, values), Options(metrics=("power_usage",)))
     mean = {name: np.nanmean(column) for name, column in values.items()}
     flop = sum(mean[part] for part in FLOP_ACTIVE.parts)
-    assert analysis.score == pytest.approx(score(mean["sm_active"], flop, mean["sm_occupancy"]), rel=1e-9)
+    assert analysis.score == pytest.approx(saturation_score(mean["sm_active"], flop, mean["sm_occupancy"]), rel=1e-9)
     assert list(analysis.metrics) == list(analysis.balance) == list(analysis.gpus[0].mean) == ["power_usage"]
     own = {name: np.nanmean(column[gpu == 1]) for name, column in values.items()}
     flop = sum(own[part] for part in FLOP_ACTIVE.parts)
-    assert analysis.gpus[1].score == pytest.approx(score(own["sm_active"], flop, own["sm_occupancy"]), rel=1e-9)
+    assert analysis.gpus[1].score == pytest.approx(
+        saturation_score(own["sm_active"], flop, own["sm_occupancy"]), rel=1e-9
+    )
 
 
 def test_the_score_is_unknown_when_one_input_was_never_measured(record: Record) -> None:

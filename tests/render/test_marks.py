@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gssr.render.cells import cell_width
 from gssr.render.columns import bar, strip
-from gssr.render.glyphs import ASCII, UTF8, Glyphs, glyphs, level
+from gssr.render.glyphs import ASCII, UTF8, Glyphs, glyph_set, level
 from gssr.render.roles import ROLES, text_of
 
 SETS = [UTF8, ASCII]
@@ -34,7 +34,7 @@ def test_every_glyph_takes_one_cell(marks: Glyphs) -> None:
 
 def test_the_ascii_set_is_ascii() -> None:
     assert "".join(ASCII).isascii()
-    assert glyphs(True) is ASCII and glyphs(False) is UTF8
+    assert glyph_set(True) is ASCII and glyph_set(False) is UTF8
 
 
 @pytest.mark.parametrize("marks", SETS)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gssr.metrics import BY_NAME
-from gssr.render.clock import axis_text, duration, moment, ticks
+from gssr.render.clock import axis_text, duration, moment, time_ticks
 from gssr.render.scale import (
     cell,
     count,
@@ -118,7 +118,7 @@ def test_moments_fit_the_length_of_the_axis() -> None:
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-3, 3e7), st.integers(1, 300))
 def test_time_labels_are_few_in_order_and_within(start: float, span: float, width: int) -> None:
-    found = ticks(start, start + span, width)
+    found = time_ticks(start, start + span, width)
     assert found
     assert [tick.at for tick in found] == sorted(tick.at for tick in found)
     assert all(start - 1e-6 * span - 1e-9 <= tick.at <= start + span * (1 + 1e-6) + 1e-9 for tick in found)

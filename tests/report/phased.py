@@ -7,7 +7,7 @@ from analyses import START, analysis
 
 from gssr.model.findings.imbalance import grouped_by_index, grouped_by_node, imbalance_between
 from gssr.model.results import Alike, Analysis, Cycle, Kind, Phase, Unevenness, Verdict, over_space
-from gssr.model.statistics.roofline import place
+from gssr.model.statistics.roofline import place_under_roofline
 from gssr.peaks import Peaks, peaks_of
 from gssr.score import score_of_means
 from gssr.store.format.rows import Gpu
@@ -27,7 +27,7 @@ def _phase(kind: Kind, start: float, end: float, load: float, peaks: Peaks | Non
     means = {name: None if value is None else value * load for name, value in MEANS.items()}
     fields: dict[str, object] = {
         "kind": kind, "start": START + start, "end": START + end, "share": (end - start) / 300,
-        "score": score_of_means(means), "means": means, "place": place(means, peaks),
+        "score": score_of_means(means), "means": means, "place": place_under_roofline(means, peaks),
     }  # fmt: skip
     return Phase(**(fields | changes))  # type: ignore[arg-type]
 
@@ -42,7 +42,7 @@ def phased(peaks: Peaks | None = H100) -> Analysis:
         _phase("tail", 280, 300, 0.0, peaks),
     )
     usual = uneven(analysis())
-    return replace(usual, phases=found, peaks=peaks, place=place(MEANS, peaks), verdicts=(WAITS,))
+    return replace(usual, phases=found, peaks=peaks, place=place_under_roofline(MEANS, peaks), verdicts=(WAITS,))
 
 
 class _Placed:

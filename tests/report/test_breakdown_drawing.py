@@ -19,7 +19,7 @@ from gssr.report.breakdown_drawing import BreakdownDrawing, DrawnCategory, break
 from gssr.report.content import BINS
 from gssr.report.html.html_document import html_report
 from gssr.report.pdf.pdf import written
-from gssr.report.png.figure import NothingToDrawError, style
+from gssr.report.png.figure import NothingToDrawError, figure_style
 from gssr.report.png.png_breakdown import breakdown_png, draw_bar, draw_legend, draw_shares_over_time
 
 NAME_OF = {look.colour: name for name, look in LOOKS.items()}
@@ -146,7 +146,7 @@ def test_why_there_is_no_picture_is_said(found: Analysis, why: str) -> None:
 def test_the_picture_has_the_colours_of_the_table_and_the_legend_each_share() -> None:
     found, drawing = analysis(), _drawing(analysis())
     colours = {each.colour for each in drawing.categories}
-    with style():
+    with figure_style():
         bar, legend, stack = Figure().subplots(3)
         draw_bar(bar, drawing)
         draw_legend(legend, drawing, 9.0, ["a remark"])
@@ -166,7 +166,7 @@ def test_the_longest_label_with_its_share_and_its_time_has_room_in_its_column() 
     drawing = _drawing(_booked(9000, **{each.name.replace(".", "__"): (500 * at, 500 * at + 499)
                                         for at, each in enumerate(CATEGORIES)}))  # fmt: skip
     longest = [each._replace(gpu_seconds=3600 * 23 + 60 * 59, known_by="measured") for each in drawing.categories]
-    with style():
+    with figure_style():
         figure = Figure(figsize=(WIDE - 2 * MARGIN, 2), dpi=200)
         panel = figure.add_axes((0, 0, 1, 1))
         draw_legend(panel, drawing._replace(categories=tuple(longest)), 7.0, [])
@@ -201,7 +201,7 @@ def test_a_report_without_an_account_has_no_place_for_it() -> None:
 
 def test_the_first_page_of_the_pdf_has_the_bar_the_shares_and_their_course() -> None:
     found, drawing = analysis(), _drawing(analysis())
-    with style():
+    with figure_style():
         first = written(found).figures[0]
     colours = [{to_hex(patch.get_facecolor()) for patch in panel.patches} for panel in first.axes]
     assert colours.count({each.colour for each in drawing.categories}) == 2, "in the bar and along time"

@@ -18,7 +18,7 @@ import pytest
 from analyses import START, analysis, one_sample, run, without_counters, without_gpus, without_samples
 
 from gssr.model.results import Abstention, Analysis, Finding, Phase, Place, Series, Unplaced, Verdict
-from gssr.model.statistics.roofline import place
+from gssr.model.statistics.roofline import place_under_roofline
 from gssr.peaks import peaks_of
 from gssr.render.verdicts import verdict_rows
 from gssr.report.html.html_document import html_report
@@ -42,7 +42,7 @@ def judged(**changes: object) -> Analysis:
     )  # fmt: skip
     dips = Verdict("dips", "info", "Work stops", (), "Stop less often.", "ours", START + 90, START + 270)
     peaks = peaks_of("NVIDIA H100 80GB HBM3")
-    under, nowhere = place(means, peaks), Unplaced("nothing was active")
+    under, nowhere = place_under_roofline(means, peaks), Unplaced("nothing was active")
     phases = (
         Phase("start-up", START, START + 12, 0.04, None, means, nowhere),
         Phase("steady", START + 12, START + 300, 0.96, 0.5, means, under, (straggler,)),

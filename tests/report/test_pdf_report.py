@@ -17,7 +17,7 @@ from test_html_report import RUNS, judged, with_nodes
 from gssr.model.results import Analysis
 from gssr.report.pdf.pdf import pdf_report, written
 from gssr.report.pdf.sheet import BOTTOM, HEADING, MARGIN, TALL, WIDE, Font
-from gssr.report.png.figure import style
+from gssr.report.png.figure import figure_style
 
 
 def pages(path: Path) -> int:
@@ -58,7 +58,7 @@ def many_verdicts() -> Analysis:
 
 @pytest.mark.parametrize("make", [lambda: with_nodes(judged()), many_verdicts])
 def test_pages_are_filled_and_nothing_is_cut(make: Callable[[], Analysis]) -> None:
-    with style():
+    with figure_style():
         sheet = written(make())
     n = len(sheet.figures)
     for number, figure in enumerate(sheet.figures, 1):

@@ -18,12 +18,12 @@ from matplotlib.figure import Figure
 
 from gssr.metrics import BY_NAME
 from gssr.model.results import Analysis, Phase
-from gssr.model.statistics.roofline import place
+from gssr.model.statistics.roofline import place_under_roofline
 from gssr.peaks import peaks_of
 from gssr.report.load_balancing import outliers_of
 from gssr.report.over_time import short_place
 from gssr.report.phases import drawn_roofs
-from gssr.report.png.figure import ORANGE, NothingToDrawError, style
+from gssr.report.png.figure import ORANGE, NothingToDrawError, figure_style
 from gssr.report.png.png import (
     histogram_of_means,
     lines,
@@ -125,7 +125,7 @@ def test_a_straggler_has_its_colour_in_every_picture_and_no_legend_lies_over_dat
     if n_gpus > 4:
         drawers.append(lambda panel: histogram_of_means(panel, found, metric))
     for draw in drawers:
-        with style():
+        with figure_style():
             figure = Figure(figsize=(6, 3))
             FigureCanvasAgg(figure)
             panel = figure.add_subplot()
@@ -145,9 +145,9 @@ def test_a_roofline_has_its_legend_where_no_place_can_be() -> None:
     peaks = peaks_of("NVIDIA H100 80GB HBM3")
     assert peaks is not None
     means = {name: statistics.mean for name, statistics in analysis().metrics.items()}
-    under = place(means, peaks)
+    under = place_under_roofline(means, peaks)
     phases = tuple(Phase("steady", START + 10 * k, START + 10 * k + 10, 0.1, 0.5, means, under) for k in range(8))
-    with style():
+    with figure_style():
         figure = Figure(figsize=(10, 5.2))
         FigureCanvasAgg(figure)
         panel = figure.add_subplot()

@@ -11,7 +11,7 @@ from analyses import analysis, one_sample, without_gpus, without_samples
 from phased import phased, uneven
 
 from gssr.model.results import Analysis
-from gssr.model.statistics.roofline import place
+from gssr.model.statistics.roofline import place_under_roofline
 from gssr.render.cells import cell_width
 from gssr.report.json_document import to_json
 from gssr.report.page import PageOptions, Parts
@@ -28,7 +28,7 @@ RUNS: dict[str, Callable[[], Analysis]] = {
     "unknown_peaks": lambda: phased(None),
     "200_gpus": lambda: uneven(analysis(200, 50)),
     "no_gpus": without_gpus,
-    "no_samples": lambda: replace(without_samples(), place=place({}, None)),
+    "no_samples": lambda: replace(without_samples(), place=place_under_roofline({}, None)),
     "one_sample": one_sample,
     "no_series": lambda: analysis(series={}, gpu_series={}),
 }

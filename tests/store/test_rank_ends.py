@@ -9,7 +9,7 @@ from merging import RUN, record
 from sample_rows import START, STEP
 
 from gssr.model.analyze import analyze
-from gssr.model.fleet.figures import figures
+from gssr.model.fleet.figures import read_figures
 from gssr.model.live.frame import Query
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
@@ -78,7 +78,7 @@ def test_a_lost_rank_is_named_and_its_gpus_are_unmeasured_from_then_on(tmp_path:
         (event,) = [event for event in reader.events if event.kind == "rank_lost"]
         assert (event.rank, event.node, event.time) == (3, "node1", lost.time)
         analysis = analyze(reader)
-        of_fleet = figures(reader, "run.sql")
+        of_fleet = read_figures(reader, "run.sql")
     assert of_fleet.score is not None
     unused = 0.5 / 60 * 2 + (of_fleet.gpu_hours - 0.5 / 60 * 2) * (1 - of_fleet.score)
     assert of_fleet.wasted_gpu_hours == pytest.approx(unused, rel=0.02)

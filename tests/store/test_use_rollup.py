@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gssr.store.format.host_rollups import HOST, USE_TABLES, WORKLOAD, counted
+from gssr.store.format.host_rollups import HOST, USE_TABLES, WORKLOAD, count_rolled_up
 from gssr.store.format.schema import LEVELS, TABLES
 from gssr.store.merge import merge
 from gssr.store.merge.repair import repair
@@ -132,7 +132,7 @@ def _counted(path: Path, together: bool = False) -> bool:
         sizes = {t: connection.execute(f"SELECT count(*) FROM {t.samples}").fetchone()[0] for t in USE_TABLES}
         whose = ("each", "together") if together else ("each",)
         return all(
-            counted(connection, "main", table, level, getattr(table, one)) == sizes[table]
+            count_rolled_up(connection, "main", table, level, getattr(table, one)) == sizes[table]
             for table in USE_TABLES
             for level in LEVELS
             for one in whose

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks.nsys_report import OLD, PID, TABLES, TID, UUID, small_tables, strings, write_report
-from gssr.gpu_name import place
+from gssr.gpu_name import gpu_label
 from gssr.guarded_sqlite import Guarded
 from gssr.model.traces.analyze_trace import analyze_timeline
 from gssr.model.traces.as_metrics import levels_of
@@ -240,7 +240,7 @@ def test_waits_are_of_their_contexts_gpu_and_those_of_threads_of_no_stream(tmp_p
     )
     timeline = read_nsys(path)
     level = levels_of(timeline)["gpus"]
-    assert [place(gpu) for gpu in level.gpus] == ["gpu:0", "gpu:1"]
+    assert [gpu_label(gpu) for gpu in level.gpus] == ["gpu:0", "gpu:1"]
     split, time = level.split(None, 2, 0, 600, 1)
     assert time.tolist() == [[50.0], [50.0]] and split.sum(axis=2).tolist() == [[50.0], [50.0]]
     assert [track.kind for track in tracks_of(timeline, Kind.GPU_SYNC)] == [

@@ -23,7 +23,7 @@ from gssr.model.breakdown.result import positions_of
 from gssr.model.evidence.gather import gather
 from gssr.model.results import Analysis
 from gssr.model.verdicts.rules import SUBJECTS, TABLE
-from gssr.render.glyphs import glyphs
+from gssr.render.glyphs import glyph_set
 from gssr.render.roles import text_of
 from gssr.report import now
 from gssr.report.html.html_document import html_report
@@ -151,7 +151,7 @@ def test_a_screen_says_it_in_the_words_of_its_gpus(files: dict[str, str]) -> Non
 
 def test_what_top_prints_has_no_column_of_what_amd_never_tells(files: dict[str, str]) -> None:
     with closing(open_recording(files["amd"])) as recording:
-        heads = text_of(now.page(now.node_now(recording.runs[0]), 120, glyphs(False))[0])
+        heads = text_of(now.page(now.node_now(recording.runs[0]), 120, glyph_set(False))[0])
     assert "SM" not in heads and "tensor" not in heads and "DRAM %" in heads and "power W" in heads
 
 

@@ -7,15 +7,15 @@ from gssr.backends.base import BackendError, Offer, UnusableError
 UNTESTED = "untested on hardware"
 
 
-def shown() -> int:
+def count_usable_gpus() -> int:
     """How many AMD GPUs this machine shows that can be sampled."""
-    return sum(not card.is_integrated for card in cards.found())
+    return sum(not card.is_integrated for card in cards.find_cards())
 
 
 def offer() -> Offer:
     """Which GPUs AMD's driver shows, and whether this process may use them."""
     try:
-        own, *_ = cards.mine(None)
+        own, *_ = cards.usable_cards(None)
     except UnusableError as error:
         return Offer("amd", False, error.what, error.cure)
     except BackendError as error:

@@ -331,7 +331,7 @@ class AmdBackend:
 
 def open_amd(visible: Sequence[str] | None) -> OpenedBackend:
     """``amd`` on this process's GPUs (gssr.launch.gpu_ids). Raises BackendError."""
-    own, shown, remarks = cards.mine(visible)
+    own, shown, remarks = cards.usable_cards(visible)
     counters = _pm_counters(own, shown)
     backend = AmdBackend([AmdGpu(card, counters.get(card.device.uuid)) for card in own])
     why = how_to_measure("amd")

@@ -97,7 +97,7 @@ def number(name: str) -> int | None:
     return int(found[0]) if found else None
 
 
-def found() -> list[Card]:
+def find_cards() -> list[Card]:
     """Every AMD GPU that has a ``gpu_metrics``, in KFD's order; those that KFD doesn't show by address."""
     drm = path("sys/class/drm")
     try:
@@ -255,10 +255,10 @@ def refusal(card: Card) -> str:
     return why
 
 
-def mine(visible: Sequence[str] | None) -> tuple[list[Card], list[Card], list[str]]:
+def usable_cards(visible: Sequence[str] | None) -> tuple[list[Card], list[Card], list[str]]:
     """This process's GPUs (``visible``: gssr.launch.gpu_ids), all of the node, and sentences about what is not as one might
     expect. Raises BackendError when there are none."""
-    cards = found()
+    cards = find_cards()
     if not cards:
         raise UnusableError(NONE_SHOWN, "run on a node with AMD GPUs")
     refused = [refusal(card) for card in cards]
@@ -280,8 +280,8 @@ def mine(visible: Sequence[str] | None) -> tuple[list[Card], list[Card], list[st
 def _in_kfds_order(
     mine: Sequence[int], cards: Sequence[Card], visible: Sequence[str] | None
 ) -> tuple[Sequence[str] | None, list[str]]:
-    """``visible`` with indices that count otherwise made places among KFD's GPUs. ``mine``: the places of those that open.
-    Slurm's indices are those of the render nodes; the runtime's count what the process may open."""
+    """``visible`` with indices that count otherwise made places among KFD's GPUs. ``usable_cards``: the places of those
+    that open. Slurm's indices are those of the render nodes; the runtime's count what the process may open."""
     if visible is None:
         return None, []
     if not all(name.isdigit() for name in visible):

@@ -61,7 +61,8 @@ def find_at_engine(spec: str, visible: Sequence[str] | None) -> OpenedBackend | 
 
 
 def offer(try_out: bool = False) -> Offer:
-    """Tell what DCGM could do here; takes a few seconds with a hostengine that hangs. ``try_out`` as in ``look``."""
-    from gssr.backends.dcgm.availability import look
+    """Tell what DCGM could do here; takes a few seconds with a hostengine that hangs. ``try_out`` as in
+    ``look_for_dcgm``."""
+    from gssr.backends.dcgm.availability import look_for_dcgm
 
-    return look(try_out)
+    return look_for_dcgm(try_out)

@@ -1,9 +1,8 @@
 """What DCGM could do on this machine: which engine there is, what it samples already, and what it can't do.
 
-``look`` watches nothing and takes no counters. With ``try_out``, as ``gssr doctor`` asks, it also makes sure that there is
-room for another client's groups and, on Hopper and newer, where nobody's counters are taken, that profiling metrics have
-values: by a watch of about 0.3 s.
-"""
+``look_for_dcgm`` watches nothing and takes no counters. With ``try_out``, as ``gssr doctor`` asks, it also makes sure
+that there is room for another client's groups and, on Hopper and newer, where nobody's counters are taken, that
+profiling metrics have values: by a watch of about 0.3 s."""
 
 import os
 import threading
@@ -53,7 +52,7 @@ class Lacking(NamedTuple):
     cure: str
 
 
-def look(try_out: bool = False) -> Offer:
+def look_for_dcgm(try_out: bool = False) -> Offer:
     """Tell DCGM's offer: a hostengine that answers these bindings, or a driver and a library to start an engine with."""
     try:
         folders, address = find_bindings(), address_of()

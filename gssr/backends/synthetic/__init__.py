@@ -7,7 +7,7 @@ ones before, so the same scenario is sampled live here and written in bulk by ``
 from collections.abc import Sequence
 
 from gssr.backends.base import BackendChange, BackendError, Device, Row, make_row
-from gssr.backends.synthetic.gpu import MEASURED, POWER_LIMIT, SyntheticJob, Traits, traits, values
+from gssr.backends.synthetic.gpu import MEASURED, POWER_LIMIT, SyntheticJob, Traits, sample_values, traits
 from gssr.backends.synthetic.scenarios import DEFAULT_SCENARIO, LENGTH, SCALARS, SCENARIOS, Scenario, digest
 from gssr.metrics import NAMES, PLACES
 
@@ -84,7 +84,8 @@ class SyntheticBackend:
         time = now - self._start
         shared = self._job.at(SCALARS, time)
         rows: list[Row] = [
-            make_row(position, now, values(SCALARS, shared, gpu, time)) for position, gpu in enumerate(self._traits)
+            make_row(position, now, sample_values(SCALARS, shared, gpu, time))
+            for position, gpu in enumerate(self._traits)
         ]
         return self._with_holes(rows, time) if self._scenario.holes else rows
 

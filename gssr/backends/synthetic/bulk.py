@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Floats, Ints
 from gssr.backends.synthetic import BACK, LENGTH, LOST, MEASURES, device, known_scenario
-from gssr.backends.synthetic.gpu import SyntheticJob, Traits, traits, values
+from gssr.backends.synthetic.gpu import SyntheticJob, Traits, sample_values, traits
 from gssr.backends.synthetic.scenarios import Ops, Scenario
 from gssr.metrics import BY_NAME
 from gssr.store.format.host_rollups import HOST, WORKLOAD, UseTable
@@ -54,7 +54,7 @@ def evaluate(
     now = SyntheticJob(scenario, stretch).at(ARRAYS, cast(float, t))
     table = {
         name: np.broadcast_to(np.asarray(value), shape)
-        for name, value in values(ARRAYS, now, gpus, cast(float, t)).items()
+        for name, value in sample_values(ARRAYS, now, gpus, cast(float, t)).items()
     }
     exists = np.ones(shape, dtype=np.bool_)
     position = np.arange(n_gpus)

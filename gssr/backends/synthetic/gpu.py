@@ -128,7 +128,7 @@ class SyntheticJob:
         return energy
 
 
-def values(ops: Ops, now: Moment, gpu: Traits, time: float) -> Values:
+def sample_values(ops: Ops, now: Moment, gpu: Traits, time: float) -> Values:
     """One sample of one GPU, by metric name; what scenarios leave out later (holes) is still in."""
     floor, minimum, maximum, where, _ = ops
     level, memory, energy, mean_power, heating = now
@@ -181,8 +181,8 @@ def values(ops: Ops, now: Moment, gpu: Traits, time: float) -> Values:
 
 def _measured() -> frozenset[str]:
     any_job = SCENARIOS[DEFAULT_SCENARIO]
-    return frozenset(values(SCALARS, SyntheticJob(any_job).at(SCALARS, 0.0), traits(any_job, 0, 1, "", 0), 0.0))
+    return frozenset(sample_values(SCALARS, SyntheticJob(any_job).at(SCALARS, 0.0), traits(any_job, 0, 1, "", 0), 0.0))
 
 
 MEASURED = _measured()
-"""The metrics that these GPUs have: those that ``values`` gives."""
+"""The metrics that these GPUs have: those that ``sample_values`` gives."""

@@ -46,7 +46,7 @@ def values(kind: str, files: Sequence[str]) -> dict[str, str]:
 
 def _read(kind: str, file: str, found: dict[str, str]) -> None:
     """Add what one file of a recording says. Raises RecordingError, sqlite3.Error."""
-    from gssr.gpu_name import place
+    from gssr.gpu_name import gpu_label
     from gssr.store.read.open import connect
     from gssr.store.read.small_tables import read_gpus, read_runs
 
@@ -59,7 +59,7 @@ def _read(kind: str, file: str, found: dict[str, str]) -> None:
         gpus = read_gpus(connection, None)
         if len({gpu.node for gpu in gpus} - {None}) > 1:
             found |= {gpu.node: "all of its GPUs" for gpu in gpus if gpu.node}
-        found |= {place(gpu): gpu.name or "" for gpu in gpus}
+        found |= {gpu_label(gpu): gpu.name or "" for gpu in gpus}
 
 
 def _can_be_typed(kind: str, value: str) -> bool:

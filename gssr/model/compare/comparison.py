@@ -34,7 +34,7 @@ from gssr.metrics import BY_NAME, SCORE_INPUTS
 from gssr.model.analyze import Options
 from gssr.model.breakdown.categories import CATEGORIES, TimeCategory
 from gssr.model.breakdown.result import Breakdown
-from gssr.model.compare.contrast import METRICS, told
+from gssr.model.compare.contrast import METRICS, measured_metrics
 from gssr.model.compare.pairs import Pairs, pairs
 from gssr.model.results import SEVERITIES, Analysis, Grid, Kind, Phase, Series, Verdict, Window
 from gssr.model.statistics.balance import full_scale, imbalance
@@ -148,7 +148,7 @@ OPTIONS = Options(series=tuple(dict.fromkeys((*METRICS, *SCORE_INPUTS))), bins=_
 
 def compare(a: Analysis, b: Analysis, letter: str = "B") -> Comparison:
     """Compare run ``b`` with run ``a``; both were analysed with OPTIONS. Notes call them A and ``letter``."""
-    names = told(*({name: own.mean for name, own in run.metrics.items()} for run in (a, b)))
+    names = measured_metrics(*({name: own.mean for name, own in run.metrics.items()} for run in (a, b)))
     codes = [{verdict.code for verdict in run.verdicts} for run in (a, b)]
     paired = pairs(a.gpus, b.gpus)
     kept = tuple(verdict for verdict in b.verdicts if verdict.code in codes[0])

@@ -103,12 +103,12 @@ def line(metric: str, own: float | None, job: float | None, full: float) -> Cont
 
 
 def measured(found: Contrast) -> tuple[str, ...]:
-    """What is ``told`` of both parts, and those of THROTTLES that were ever set."""
+    """What is ``measured_metrics`` of both parts, and those of THROTTLES that were ever set."""
     throttles = tuple(name for name in THROTTLES if (found.own.get(name) or 0) + (found.job.get(name) or 0) > 0)
-    return (*told(found.own, found.job), *throttles)
+    return (*measured_metrics(found.own, found.job), *throttles)
 
 
-def told(*parts: Mapping[str, float | None]) -> tuple[str, ...]:
+def measured_metrics(*parts: Mapping[str, float | None]) -> tuple[str, ...]:
     """The metrics that any of the parts has a mean of, in the order of METRICS, then those of nodes and of traces; of
     _STANDS_IN only where the better one is missing."""
     known = {name for part in parts for name, value in part.items() if value is not None}

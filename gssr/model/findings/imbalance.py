@@ -51,7 +51,7 @@ def imbalance_between(
     left = np.nan_to_num(n * busiest * over_time)
     worst, worst_column = _worst(left, could, max(round(WORST_SECONDS / width), 1))
     any_behind, behind_most, n_behind = _how_often_behind(values, space.p50, full)
-    low, high = _apart(means, full)
+    low, high = _means_outside(means, full)
     return Imbalance(
         gpus=gpus,
         means=means,
@@ -71,7 +71,7 @@ def imbalance_between(
     )
 
 
-def _apart(means: Floats, full: float) -> tuple[Ints, Ints]:
+def _means_outside(means: Floats, full: float) -> tuple[Ints, Ints]:
     """``low`` and ``high`` of means [n]."""
     apart = np.flatnonzero(outliers(means, full))
     if not len(apart):

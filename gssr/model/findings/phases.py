@@ -24,7 +24,7 @@ from gssr.model.findings.dips import DEPTH, FEWEST, change_points, cycle, cycle_
 from gssr.model.results import Cycle, Kind, Phase
 from gssr.model.statistics.balance import full_scale
 from gssr.model.statistics.grid import coarser, means_from
-from gssr.model.statistics.roofline import place
+from gssr.model.statistics.roofline import place_under_roofline
 from gssr.model.window import ACTIVE_SHARE, IDLE, average_of, warm_up_and_tear_down
 from gssr.score import score_of_means
 from gssr.store.read.window_edges import Window
@@ -93,7 +93,9 @@ def phases(evidence: Evidence) -> tuple[Phase, ...]:
 def _phase(evidence: Evidence, kind: Kind, part: Window, repeated: Cycle | None) -> Phase:
     means = means_between(evidence, part)
     share = part.seconds / evidence.seconds
-    return Phase(kind, *part, share, score_of_means(means), means, place(means, evidence.peaks), cycle=repeated)
+    return Phase(
+        kind, *part, share, score_of_means(means), means, place_under_roofline(means, evidence.peaks), cycle=repeated
+    )
 
 
 def _stretches(evidence: Evidence, lead: str, begin: int, end: int) -> list[_Stretch]:

@@ -18,7 +18,7 @@ from gssr.launch import shown_job
 from gssr.metrics import DETECTION_METRICS, HELD_DOWN, SCORE_INPUTS
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.breakdown.result import Breakdown
-from gssr.model.statistics.aggregate import total
+from gssr.model.statistics.aggregate import sum_known
 from gssr.model.statistics.balance import imbalance
 from gssr.model.statistics.unmeasured import unmeasured_seconds
 from gssr.model.verdicts import judge_window
@@ -202,7 +202,7 @@ class RunFigures(NamedTuple):
         return shown_job(self.job_id, self.array_job_id, self.array_task_id)
 
 
-def figures(reader: RunReader, file: str, verdicts: bool = False, rules: RuleTable = TABLE) -> RunFigures:
+def read_figures(reader: RunReader, file: str, verdicts: bool = False, rules: RuleTable = TABLE) -> RunFigures:
     """The figures of a run of the recording ``file``. ``verdicts``: judge it as well, by ``rules``, which takes several
     times as long."""
     run, (start, end) = reader.run, extent(reader)
@@ -216,7 +216,7 @@ def figures(reader: RunReader, file: str, verdicts: bool = False, rules: RuleTab
     score = score_of_means(counted.means())
     own = imbalance(counted.lead[np.isfinite(counted.lead)]) if len(gpus) > 1 else None
     unused = [gpu.unused for gpu in gpus if gpu.unused is not None]
-    energy = total(gpu.energy_j for gpu in gpus)
+    energy = sum_known(gpu.energy_j for gpu in gpus)
     return RunFigures(
         run_id=run.run_id,
         file=file,
@@ -235,8 +235,8 @@ def figures(reader: RunReader, file: str, verdicts: bool = False, rules: RuleTab
         gpu_hours=gpu_hours,
         score=score,
         wasted_gpu_hours=_wasted(gpu_hours, score, float(unmeasured.sum())),
-        idle_gpu_hours=total(gpu.idle_gpu_hours for gpu in gpus),
-        throttled_gpu_hours=total(gpu.throttled_gpu_hours for gpu in gpus),
+        idle_gpu_hours=sum_known(gpu.idle_gpu_hours for gpu in gpus),
+        throttled_gpu_hours=sum_known(gpu.throttled_gpu_hours for gpu in gpus),
         energy_j=energy,
         wasted_energy_j=_wasted(energy, score),
         unused_gpus=sum(unused) if unused else None,

@@ -18,8 +18,8 @@ import numpy as np
 from gssr.arrays import Floats
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.fleet.bad_nodes import BadNode, bad_nodes
-from gssr.model.fleet.figures import COMMON, GpuFigures, RunFigures, figures
-from gssr.model.fleet.index import ENDED, digest, kept, rows_of
+from gssr.model.fleet.figures import COMMON, GpuFigures, RunFigures, read_figures
+from gssr.model.fleet.index import ENDED, digest, rows_of, runs_in_index
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import RuleTable
 from gssr.model.window import extent
@@ -38,7 +38,7 @@ N_BINS = 10
 
 class _Portions(NamedTuple):
     """What runs add to groups: the ``keys`` of the groups, ``of`` which run of all (its number) each portion is, its
-    ``figures``, which are the run's or one of its GPUs', and their ``share`` of it."""
+    ``read_figures``, which are the run's or one of its GPUs', and their ``share`` of it."""
 
     keys: list[str]
     of: list[int]
@@ -92,12 +92,12 @@ class ScoreBin(NamedTuple):
     gpu_hours: float
 
 
-def week_of(time: float | None) -> str:
+def week_of(unix_time: float | None) -> str:
     """The ISO week of a unix time, in UTC: ``2026-W47``."""
-    if time is None or not math.isfinite(time):
+    if unix_time is None or not math.isfinite(unix_time):
         return UNKNOWN
     try:
-        year, week, _ = datetime.fromtimestamp(time, UTC).isocalendar()
+        year, week, _ = datetime.fromtimestamp(unix_time, UTC).isocalendar()
     except (ValueError, OverflowError, OSError):  # a clock that never was
         return UNKNOWN
     return f"{year}-W{week:02d}"
@@ -411,7 +411,7 @@ def read_fleet(
 def _with_index(names: Sequence[str], request: FleetRequest, index: Index) -> Iterator[_Read]:
     """Of each recording, in their order. Of those that are kept all runs are read, whenever they began."""
     rules = digest(request.rules)
-    known = kept(index, index.known(names), rules if request.verdicts else None)
+    known = runs_in_index(index, index.known(names), rules if request.verdicts else None)
     reads = _all([name for name in names if name not in known], request._replace(since=None))
     fresh: list[tuple[str, str, Rows]] = []
     for name in names:
@@ -476,7 +476,7 @@ def _read(name: str, request: FleetRequest) -> _Read:
         before = state(name)
         with closing(open_recording(name)) as recording:
             readers = [own for own in recording.runs if request.since is None or extent(own)[0] >= request.since]
-            runs += (figures(reader, name, request.verdicts, request.rules) for reader in readers)
+            runs += (read_figures(reader, name, request.verdicts, request.rules) for reader in readers)
             if recording.damage or not all(_stays(run, name) for run in runs):
                 before = None
             return _Read(runs, recording.damage, before)

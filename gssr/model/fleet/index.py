@@ -60,7 +60,7 @@ def rows_of(runs: Sequence[RunFigures], rules: str) -> Rows:
     return {"runs": kept, "gpus": gpus, "categories": hours}
 
 
-def kept(index: Index, numbers: dict[str, int], rules: str | None) -> dict[str, list[RunFigures]]:
+def runs_in_index(index: Index, numbers: dict[str, int], rules: str | None) -> dict[str, list[RunFigures]]:
     """The runs of recordings (their ``numbers`` in the index by name), by name; without those that were not judged by
     ``rules``, a digest, where one is given."""
     if not numbers:

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from gssr.model.breakdown.categories import POSITIONS
 from gssr.model.joined.explain import Scores, in_run, renamed
 from gssr.model.traced import LATE, SPLIT, IdleTime, Traced, TracedGap, TracedGpu, TracedKernel
-from gssr.store.format.limits import LATEST, MOST_DIGEST, number
+from gssr.store.format.limits import LATEST, MOST_DIGEST, number_within
 from gssr.store.format.rows import AttachedTrace, Gpu
 from gssr.store.read.recording import RunReader
 
@@ -31,8 +31,8 @@ Identity = tuple[str | None, int | None, str | None]
 
 
 def digest_of(found: Traced, gpus: Sequence[Gpu]) -> str | None:
-    """What gssr.model.joined.explain.shown has found out of a run with these GPUs. None where the digest could not be read
-    again: GPUs that nothing tells apart, or too long a text."""
+    """What gssr.model.joined.explain.explain_window has found out of a run with these GPUs. None where the digest could
+    not be read again: GPUs that nothing tells apart, or too long a text."""
     own = [_identity(gpus[position]) for position in found.gpus]
     place = {position: at for at, position in enumerate(found.gpus)}
     content = asdict(replace(found, path="", **renamed(found, place)))
@@ -166,7 +166,7 @@ def _whole(value: Any) -> int:
 
 
 def _number(value: Any) -> float:
-    if type(value) is bool or number(value, LATEST) is None:
+    if type(value) is bool or number_within(value, LATEST) is None:
         raise ValueError
     return float(value)
 

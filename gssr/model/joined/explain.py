@@ -132,11 +132,11 @@ def looked_at(analysis: Analysis, reader: RunReader) -> dict[int, int]:
 def traced(match: Match, place: Mapping[int, int], scores: Scores) -> Traced | None:
     """What a trace says of the window that ``scores`` are of and of the GPUs at these positions, which are called by their
     ``place``; None where it shows nothing of that."""
-    found = shown(match, place.keys(), scores.window)
+    found = explain_window(match, place.keys(), scores.window)
     return None if found is None else in_run([found], place, scores)[0]
 
 
-def shown(match: Match, positions: Collection[int], window: Window) -> Traced | None:
+def explain_window(match: Match, positions: Collection[int], window: Window) -> Traced | None:
     """What a trace says of a window of the run and of GPUs at these positions, by which they are called; not how typical it
     is. None where it shows nothing of that."""
     concerned = set(match.gpus.values() if match.gpus else match.beside)
@@ -146,7 +146,7 @@ def shown(match: Match, positions: Collection[int], window: Window) -> Traced | 
         return None
     at_of = {track: position for track, position in match.gpus.items() if position in positions}
     found = _part(match, list(at_of), (start, end))
-    kernels = statistics(found.lengths["kernels"])
+    kernels = statistics(found.lengths["kernel_shares"])
     return Traced(
         path=match.path, rank=match.rank, gpus=gpus, start=start, end=end, share_of_run=0.0,
         score_inside=None, score_outside=None, clock=match.clock, clock_check=match.check, offset_s=match.offset,
@@ -253,7 +253,7 @@ def explained(verdict: Verdict, traces: Sequence[Traced]) -> Verdict:
     if not own:
         return verdict
     idle = float(np.average([trace.split["idle"] for trace in own], weights=[trace.seconds for trace in own]))
-    gaps = [gap for trace in own for gap in within(trace.gaps, verdict.start, verdict.end, verdict.gpus)]
+    gaps = [gap for trace in own for gap in gaps_within(trace.gaps, verdict.start, verdict.end, verdict.gpus)]
     seconds = max(trace.seconds for trace in own)
     gpus = len({gpu for trace in own for gpu in trace.gpus})
     who = "it was" if gpus == 1 else f"{gpus} GPUs were"
@@ -264,7 +264,7 @@ def explained(verdict: Verdict, traces: Sequence[Traced]) -> Verdict:
     return replace(verdict, evidence=(*verdict.evidence, finding))
 
 
-def within(gaps: Iterable[TracedGap], start: float, end: float, gpus: Sequence[int] = ()) -> list[TracedGap]:
+def gaps_within(gaps: Iterable[TracedGap], start: float, end: float, gpus: Sequence[int] = ()) -> list[TracedGap]:
     """Those that lie at least in part in this time (unix s), of these GPUs (none: all)."""
     wanted = set(gpus)
     return [
@@ -280,7 +280,7 @@ def causes(gaps: Iterable[TracedGap]) -> list[tuple[str, float]]:
     return sorted(total.items(), key=lambda each: -each[1])
 
 
-def kernels(traces: Iterable[Traced]) -> list[tuple[str, float]]:
+def kernel_shares(traces: Iterable[Traced]) -> list[tuple[str, float]]:
     """The kernels of these traces together, as far as each tells of them, and the share of the time of all kernels; the
     longest first."""
     total: dict[str, float] = {}

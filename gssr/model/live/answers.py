@@ -287,7 +287,7 @@ def _up_to(grid: Grid, space: Space, n: int) -> tuple[Grid, Space]:
     return replace(grid, values=np.where(late, np.nan, grid.values)), Space(*curves)
 
 
-def newest(values: Floats) -> Floats:
+def last_known_values(values: Floats) -> Floats:
     """[n_gpus]: each GPU's last value that is not NaN in a grid's ``values``; NaN without any."""
     known = np.isfinite(values)
     last = values.shape[1] - 1 - np.argmax(known[:, ::-1], axis=1)

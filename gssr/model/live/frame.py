@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
-from gssr.gpu_name import place, without_domains
+from gssr.gpu_name import gpu_label, without_domains
 from gssr.metrics import DETECTION_METRICS, HELD_DOWN
 from gssr.model.findings.imbalance import grouped_by_index, grouped_by_node, imbalance_between, score_of_medians
 from gssr.model.findings.outlier_gpus import culprits, outlier_gpus
@@ -70,7 +70,8 @@ class Query:
     score's curve may have, 0 for no curve. Of traces only: ``level`` is what the lines
     are (None: the trace's own first); ``opened``: the one GPU asked for is to be shown track by track; ``tables``: of
     names; ``only``: which intervals; ``alike``: the lines are bands of rows that spend their time alike, whenever;
-    ``around``: what is open at the cursor, and all that is known of one interval, of that at ``place`` if it is not -1."""
+    ``around``: what is open at the cursor, and all that is known of one interval, of that at ``gpu_label`` if it is not
+    -1."""
 
     metric: str = ""
     span: float | None = None
@@ -131,7 +132,7 @@ class CounterLine:
 
 class Around(NamedTuple):
     """``tracks``: of those looked at and the threads beside them the places of what is open at a time, the innermost first.
-    ``place``: of one interval, -1 for none; ``details``: what its file says of it, None before that is read."""
+    ``gpu_label``: of one interval, -1 for none; ``details``: what its file says of it, None before that is read."""
 
     tracks: Mapping[int, list[int]]
     place: int
@@ -273,8 +274,8 @@ class Frame:
         return 0 if gpus.by_node else gpus.n_gpus
 
     def place(self, gpu: int) -> str:
-        """What a GPU is called (gssr.gpu_name.place)."""
-        return self.nodes[gpu] if self.by_node else place(self.gpus[gpu], self.nodes[self.node_of[gpu]])
+        """What a GPU is called (gssr.gpu_name.gpu_label)."""
+        return self.nodes[gpu] if self.by_node else gpu_label(self.gpus[gpu], self.nodes[self.node_of[gpu]])
 
     def on_node(self, node: int) -> Ints:
         """Positions of a node's GPUs."""

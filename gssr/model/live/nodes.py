@@ -15,7 +15,7 @@ import numpy as np
 from gssr.arrays import Floats
 from gssr.gpu_name import without_domains
 from gssr.metrics import HOST_METRICS, OF_HOST, OF_NODES, best_measured
-from gssr.model.live.answers import LAG_COSTS, Read, newest
+from gssr.model.live.answers import LAG_COSTS, Read, last_known_values
 from gssr.model.live.frame import RECENT_SECONDS, Frame, Query
 from gssr.model.live.timeline import Timelines
 from gssr.model.results import Grid, HostUse, Means, nodes_of, over_space
@@ -110,7 +110,7 @@ class Nodes:
             timeline = self._timelines.show(query, shown.grid, shown.window, self._rows, place, growing, full)
         frame = replace(
             base, query=query, gpus=self._rows, nodes=without_domains(shown.names), node_of=np.arange(n),
-            n_gaps=np.zeros(n, np.int64), last_time=np.full(n, shown.last), latest=newest(shown.grid.values),
+            n_gaps=np.zeros(n, np.int64), last_time=np.full(n, shown.last), latest=last_known_values(shown.grid.values),
             grid=shown.grid, space=over_space(shown.grid.values), whole=shown.whole, window=shown.window,
             recent=shown.recent, timeline=timeline, coming=None, by_node=True, greatest=greatest,
             moment={} if shown.moment is None else shown.moment.overall(np.array(query.gpus) if query.gpus else None),

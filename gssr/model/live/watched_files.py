@@ -2,7 +2,7 @@
 
 import os
 
-from gssr.store.disk import beside
+from gssr.store.disk import companion_path
 from gssr.store.read.open import RecordingError, files_of
 
 Files = tuple[tuple[str, int, int], ...]
@@ -28,7 +28,7 @@ def marks(files: Files) -> Files:
     """(name, time of the last change in ns, size) of these files and their write-ahead logs, as far as something is in
     them: readers make an empty log where there is none."""
     found = []
-    for name in (each for file, _, _ in files for each in (file, beside(file, "-wal"))):
+    for name in (each for file, _, _ in files for each in (file, companion_path(file, "-wal"))):
         try:
             status = os.stat(name)
         except OSError:

@@ -14,7 +14,7 @@ import numpy as np
 from gssr.arrays import Ints
 from gssr.gpu_name import without_domains
 from gssr.metrics import OF_NODES
-from gssr.model.live.answers import LAG_COSTS, LAG_SECONDS, newest
+from gssr.model.live.answers import LAG_COSTS, LAG_SECONDS, last_known_values
 from gssr.model.live.following import LOOK_SECONDS, Following, newest_looks
 from gssr.model.live.frame import Frame, Query, State, UnreadableError, nothing_yet
 from gssr.model.live.judge_blocks import judge_blocks
@@ -271,7 +271,9 @@ class WatchedRecording:
             else None
         )
         looks = self._looks_at(opened.following, shown.window.end, late)
-        latest = tally.latest[tally.names.index(shown.metric)].copy() if following else newest(shown.grid.values)
+        latest = (
+            tally.latest[tally.names.index(shown.metric)].copy() if following else last_known_values(shown.grid.values)
+        )
         frame = Frame(
             path=self.path,
             query=query,

@@ -282,7 +282,7 @@ def _energy(per_gpu: Floats, block: Block | None) -> float | None:
     return float(per_gpu[:, block.start + block.width - 1].sum())
 
 
-def total(values: Iterable[float | None]) -> float | None:
+def sum_known(values: Iterable[float | None]) -> float | None:
     """The sum of what is known; None where nothing is."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None

@@ -24,7 +24,7 @@ from gssr.store.format.buckets import fold, merge
 from gssr.store.format.layout import Layout, layout_of
 from gssr.store.format.sample_arrays import Samples
 from gssr.store.format.schema import LEVELS
-from gssr.store.read.everything import each_chunk, in_turns
+from gssr.store.read.everything import each_chunk, is_in_turns
 from gssr.store.read.recording import RunReader
 from gssr.store.read.samples import ROWS_TOGETHER
 from gssr.store.read.window_edges import Window
@@ -72,9 +72,9 @@ class Bracket:
         below = int(np.count_nonzero(values < self.low)) if least < self.low else 0
         if self.low == self.high:
             return Inside(below, np.array([self.low]), int(np.count_nonzero(values == self.low)))
-        numbers_within = values >= self.low
-        numbers_within &= values <= self.high
-        return Inside(below, values[numbers_within], 1)
+        is_within = values >= self.low
+        is_within &= values <= self.high
+        return Inside(below, values[is_within], 1)
 
     def add(self, inside: Inside) -> None:
         """Count values."""
@@ -224,7 +224,7 @@ class Exact:
         gpus = filtered(reader, positions)
         valued = [name for name in names if BY_NAME[name].kind != "bits"]
         stateful = [name for name in names if BY_NAME[name].kind in ("counter", "bits")]
-        folding = _Folding(n_gpus, gap_seconds, layout_of(stateful, ()), in_turns(reader))
+        folding = _Folding(n_gpus, gap_seconds, layout_of(stateful, ()), is_in_turns(reader))
         brackets = _first_brackets(reader, valued, gpus, window)
         counted = {name: _Counted(n_gpus, brackets[name]) for name in valued}
 

@@ -21,7 +21,7 @@ LEAST_ACTIVE = 0.005
 """Below this activity of all pipes, or of the memory, there is no place to speak of (a threshold of our own)."""
 
 
-def place(means: Mapping[str, float | None], peaks: Peaks | None) -> Place | Unplaced:
+def place_under_roofline(means: Mapping[str, float | None], peaks: Peaks | None) -> Place | Unplaced:
     """Where a stretch with these means of metrics (by name) lies under the roofs of a GPU with these peaks."""
     if peaks is None:
         return Unplaced("unknown peaks: the GPUs are of an unknown model, of several, or parts of one")

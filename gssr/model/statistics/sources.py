@@ -25,7 +25,7 @@ from gssr.model.statistics.aggregate import (
     from_samples,
     is_sure,
     numbers_within,
-    total,
+    sum_known,
 )
 from gssr.model.statistics.balance import has_balance
 from gssr.model.statistics.gpu_time_counts import (
@@ -195,9 +195,9 @@ def host_use(reader: RunReader, window: Window) -> HostUse | None:
         net_tx_bytes=nodes["net_tx_bytes"].mean,
         fabric_rx_bytes=nodes["fabric_rx_bytes"].mean,
         fabric_tx_bytes=nodes["fabric_tx_bytes"].mean,
-        workload_cpu=total(busy),
-        workload_rss=total([rank["rss"].greatest for rank in ranks]),
-        workload_processes=total([rank["n_processes"].greatest for rank in ranks]),
+        workload_cpu=sum_known(busy),
+        workload_rss=sum_known([rank["rss"].greatest for rank in ranks]),
+        workload_processes=sum_known([rank["n_processes"].greatest for rank in ranks]),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from gssr.arrays import Flags, Ints
-from gssr.gpu_name import place
+from gssr.gpu_name import gpu_label
 from gssr.model.custom_metrics import Custom, custom
 from gssr.model.traces import idle as idling
 from gssr.model.traces.as_metrics import levels_of
@@ -198,7 +198,7 @@ def _parts(
         while parts:
             yield parts.pop(0)
     if not n:
-        known = ", ".join(map(place, names_of(there).values())) or "no GPUs"
+        known = ", ".join(map(gpu_label, names_of(there).values())) or "no GPUs"
         raise wrong[0] if wrong else ValueError(f"no GPU {', '.join(wanted.gpus or ())}: there are: {known}")
 
 
@@ -281,7 +281,7 @@ def _without_lengths(part: TraceAnalysis) -> TraceAnalysis:
 
 def _named(trace: TraceAnalysis, gpus: Iterable[Track | None]) -> TraceAnalysis:
     """With what its GPUs are called when these are all there are."""
-    places: dict[Track | None, str] = {gpu: place(name) for gpu, name in names_of(gpus).items()}
+    places: dict[Track | None, str] = {gpu: gpu_label(name) for gpu, name in names_of(gpus).items()}
     return replace(
         trace,
         places=places,
@@ -585,7 +585,7 @@ def _own_metrics(
                 track = there[first[row]] or timeline.tracks[first[row]]
                 value = float(total[row] / weight[row]) if weight[row] > 0 else None
                 kind: Literal["GPU", "thread"] = "GPU" if name == "gpus" else "thread"
-                found.append(OwnMetric(each.name, each.text, each.unit, kind, track, place(level.gpus[row]), value))
+                found.append(OwnMetric(each.name, each.text, each.unit, kind, track, gpu_label(level.gpus[row]), value))
     return tuple(found)
 
 

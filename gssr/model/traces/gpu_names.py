@@ -9,7 +9,7 @@ from itertools import product
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
-from gssr.gpu_name import place
+from gssr.gpu_name import gpu_label
 from gssr.traces.timeline import Track
 
 MOST_INDEX = 1 << 20
@@ -17,7 +17,7 @@ MOST_INDEX = 1 << 20
 
 
 class Name(NamedTuple):
-    """What ``place`` makes the name of (gssr.gpu_name.Identity). ``mig``: what else tells it from others."""
+    """What ``gpu_label`` makes the name of (gssr.gpu_name.Identity). ``mig``: what else tells it from others."""
 
     node: str
     device_index: int
@@ -60,7 +60,7 @@ _CALLED = itemgetter(0, 1, 2)
 def spellings(gpu: Track) -> set[str]:
     """All that it may be called, whichever others there are; its node and its UUID."""
     names = [_name(gpu, on_node, of_rank) for on_node, of_rank in product((False, True), repeat=2)]
-    found = {place(each) for name in names for each in (name, _of_process(gpu, name))}
+    found = {gpu_label(each) for name in names for each in (name, _of_process(gpu, name))}
     return found.union(each for each in (gpu.node, gpu.uuid, f"rank {gpu.rank} GPU {gpu.device}") if each)
 
 

@@ -229,7 +229,7 @@ def _categories_as_hta(timeline: Timeline) -> NDArray[np.int8]:
     return category
 
 
-def named(names: Iterable[str], patterns: tuple[str, ...]) -> Flags:
+def fits_name(names: Iterable[str], patterns: tuple[str, ...]) -> Flags:
     """[n names]: whether one of the patterns fits, or is a part of the name where it holds neither ``*`` nor ``?``; capital
     letters or not."""
     low = [one.lower() if set(one) & set("*?") else f"*{one.lower()}*" for one in patterns]
@@ -241,7 +241,7 @@ def only(timeline: Timeline, wanted: Only) -> Timeline:
     own, messages = timeline.intervals, timeline.messages
     kept, sent = np.ones(len(own), np.bool_), np.ones(0 if messages is None else len(messages.size), np.bool_)
     for patterns in wanted.names:
-        kept &= named(timeline.names, patterns)[own.name]
+        kept &= fits_name(timeline.names, patterns)[own.name]
     for what, below, value in wanted.limits:
         column = own.length if what == "takes" else own.size
         kept &= (column < value if below else column > value) & (column >= 0)

@@ -378,7 +378,7 @@ TABLES: dict[str, TraceTable] = {
 """All tables. Times are ns from the trace's zero."""
 
 
-def listed(values: "NDArray[Any] | Sequence[Any]") -> list[Any]:
+def column_as_list(values: "NDArray[Any] | Sequence[Any]") -> list[Any]:
     """A column as plain values."""
     return list(values.tolist()) if isinstance(values, np.ndarray) else list(values)
 
@@ -388,7 +388,7 @@ def rows_of(name: str, trace: TraceAnalysis) -> tuple[list[str], "zip[tuple[Any,
     table = TABLES[name]
     values = table.values(trace)
     names = [column.name for column in table.columns]
-    return names, zip(*(listed(values[each]) for each in names), strict=True)
+    return names, zip(*(column_as_list(values[each]) for each in names), strict=True)
 
 
 class Report(NamedTuple):
@@ -419,7 +419,7 @@ def as_nsys(name: str, trace: TraceAnalysis) -> tuple[list[str], list[list[Any]]
     """The heads and rows of a report (NSYS, ALIASES) as ``nsys stats`` prints them: in ns with one decimal, sizes in MB with
     three, shares in percent, the greatest total first."""
     report = NSYS[ALIASES.get(name, name)]
-    values = {column: listed(own) for column, own in TABLES[report.table].values(trace).items()}
+    values = {column: column_as_list(own) for column, own in TABLES[report.table].values(trace).items()}
     times = report.table != "copy_sizes"
     unit, own = ("ns", "ns") if times else ("MB", "bytes")
 

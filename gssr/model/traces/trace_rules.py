@@ -31,10 +31,10 @@ from gssr.model.verdicts.table import (
     Threshold,
     Unknown,
     decide,
+    finding_in_words,
     register_rule,
     rules_of,
     same_gpus,
-    told,
 )  # fmt: skip
 from gssr.model.verdicts.words import percent, took
 
@@ -94,13 +94,15 @@ def _share(trace: TraceAnalysis, ns: int) -> float:
 def _won(trace: TraceAnalysis, ns: int, what: str) -> Finding:
     """What would be won at most."""
     share = _share(trace, ns)
-    return told("won", ns / 1e9, f"to be saved: at most {took(ns)} of the GPUs' time ({percent(share)}), {what}")
+    return finding_in_words(
+        "won", ns / 1e9, f"to be saved: at most {took(ns)} of the GPUs' time ({percent(share)}), {what}"
+    )
 
 
 def _of_time(trace: TraceAnalysis, ns: int, rule: Rule, what: str) -> Finding:
     """A share of the GPUs' time, held against the rule's threshold "warning"."""
     share = _share(trace, ns)
-    return told(
+    return finding_in_words(
         "share", share, f"{percent(share)} of the GPUs' time ({took(ns)}) {what} (at least {percent(rule.at('warning'))})",
         rule.at("warning"),
     )  # fmt: skip
@@ -157,7 +159,7 @@ def _longest_gap(trace: TraceAnalysis) -> tuple[Finding, ...]:
         return ()
     doing = gap.python or gap.range or gap.call
     at = f"longest gap {took(gap.length_ns)} at {_at(trace, gap.start_ns)}"
-    return (told("gap", gap.length_ns / 1e9, f"{at}{f', in {doing}' if doing else ''}"),)
+    return (finding_in_words("gap", gap.length_ns / 1e9, f"{at}{f', in {doing}' if doing else ''}"),)
 
 
 @register_rule(
@@ -183,7 +185,7 @@ def straggling_rank(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     words = {"who": gpu.place, "own": took(spent[least]), "others": took(middle)}
     wait = int(np.maximum(spent - spent[least], 0).sum())
     evidence = (
-        told(
+        finding_in_words(
             "late",
             late,
             f"{percent(late)} of its time less (at least {percent(rule.at('warning'))})",
@@ -225,7 +227,7 @@ def sync_storm(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     each = launches / max(n, 1)
     per = rule.at("per_launch")
     evidence = (
-        told(
+        finding_in_words(
             "per_launch",
             n / max(launches, 1),
             f"{n:,} such calls, {launches:,} launches (at least {percent(per)})",
@@ -321,11 +323,15 @@ def short_kernels(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     if severity is None or share < rule.at("short"):
         return None
     evidence = (
-        told("short", share, f"{single:,} of {n:,} kernels below {took(SHORT)} (at least {percent(rule.at('short'))})",
-             rule.at("short")),
+        finding_in_words(
+            "short",
+            share,
+            f"{single:,} of {n:,} kernels below {took(SHORT)} (at least {percent(rule.at('short'))})",
+            rule.at("short"),
+        ),
         _of_time(trace, lost, rule, f"idle: the host was late, or gaps below {took(LAUNCH)}"),
         _won(trace, lost, "were each launched in time"),
-    )  # fmt: skip
+    )
     words = {"share": percent(share), "lost": percent(_share(trace, lost))}
     return RuleMatch(words, evidence, severity, _span(trace), advice=_CAPTURED if "captures" in trace.holds else "")
 
@@ -352,7 +358,7 @@ def exposed_communication(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     hidden = 1 - lost / max(sum(gpu.communication_ns for gpu in trace.gpus), 1)
     evidence = (
         _of_time(trace, lost, rule, "in nothing but communication"),
-        told("overlap", hidden, f"{percent(hidden)} of the communication lies under computation"),
+        finding_in_words("overlap", hidden, f"{percent(hidden)} of the communication lies under computation"),
         _won(trace, lost, "were all of it hidden"),
     )
     return RuleMatch({"lost": percent(_share(trace, lost))}, evidence, severity, _span(trace))
@@ -376,7 +382,7 @@ def pipeline_bubbles(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
         waits = np.array([gpu.exposed_p2p_ns for gpu in trace.gpus], np.float64)
         least, most = trace.gpus[int(waits.argmin())], trace.gpus[int(waits.argmax())]
         text = f"{most.place} longest ({took(waits.max())}), {least.place} shortest ({took(waits.min())})"
-        evidence.append(told("p2p", float(waits.max() / 1e9), text))
+        evidence.append(finding_in_words("p2p", float(waits.max() / 1e9), text))
     evidence.append(_won(trace, lost, "were the other side always there"))
     return RuleMatch({"lost": percent(_share(trace, lost))}, tuple(evidence), severity, _span(trace))
 
@@ -401,7 +407,7 @@ def gpus_in_turn(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
         return None
     at_once = float(busy.mean()) * len(trace.gpus) / any_busy
     evidence = (
-        told("any", any_busy, f"some GPU is busy for {percent(any_busy)} of the time, the busiest for "
+        finding_in_words("any", any_busy, f"some GPU is busy for {percent(any_busy)} of the time, the busiest for "
              f"{percent(float(busy.mean(axis=1).max()))}"),
         _of_time(trace, lost, rule, "others work in turn"),
         _won(trace, lost, "did they work at once"),
@@ -424,7 +430,7 @@ def gpu_gaps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     lost, first = sum(gap.length_ns for gap in gaps), gaps[0]
     doing = first.python or first.range or first.call
     evidence = (
-        told("gap", first.length_ns / 1e9,
+        finding_in_words("gap", first.length_ns / 1e9,
              f"the longest {took(first.length_ns)} at {_at(trace, first.start_ns)}, before {first.after}"
              f"{f', in {doing}' if doing else ''} (at least {took(least)})", rule.at("seconds")),
         _won(trace, lost, "the gaps"),
@@ -447,10 +453,14 @@ def low_utilization(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     if not low.any():
         return None
     evidence = (
-        told("busy", float(busy.min()), f"the least busy {percent(float(busy.min()))} (below {percent(rule.at('busy'))})",
-             rule.at("busy")),
-        told("busy", float(busy.mean()), f"{percent(float(busy.mean()))} over all"),
-    )  # fmt: skip
+        finding_in_words(
+            "busy",
+            float(busy.min()),
+            f"the least busy {percent(float(busy.min()))} (below {percent(rule.at('busy'))})",
+            rule.at("busy"),
+        ),
+        finding_in_words("busy", float(busy.mean()), f"{percent(float(busy.mean()))} over all"),
+    )
     words = {"parts": f"{int(low.sum()):,}", "all": f"{len(busy):,}", "least": percent(rule.at("busy"))}
     return RuleMatch(words, evidence, rule.severity, _span(trace))
 
@@ -477,11 +487,20 @@ def uneven_ranks(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
         return None
     words = {"who": tree.called(int(found.most[0])), "most": took(rest.max()), "mean": took(rest.mean())}
     evidence = (
-        told("imbalance", late, f"1 - mean/max {percent(late)} (at least {percent(rule.at('warning'))})",
-             rule.at("warning")),
-        told("communication", share, f"{percent(share)} of all time in communication, on {tree.called(int(spent.argmin()))} "
-             f"least: {took(spent.min())}", rule.at("communication")),
-    )  # fmt: skip
+        finding_in_words(
+            "imbalance",
+            late,
+            f"1 - mean/max {percent(late)} (at least {percent(rule.at('warning'))})",
+            rule.at("warning"),
+        ),
+        finding_in_words(
+            "communication",
+            share,
+            f"{percent(share)} of all time in communication, on {tree.called(int(spent.argmin()))} "
+            f"least: {took(spent.min())}",
+            rule.at("communication"),
+        ),
+    )
     return RuleMatch(words, evidence, rule.graded(late), _span(trace))
 
 
@@ -519,8 +538,10 @@ def communication_share(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     )  # fmt: skip
     own = float(np.nansum(found.exclusive[top]))
     evidence = (
-        told("share", share, f"{took(spent.sum())} (at least {percent(rule.at('warning'))})", rule.at("warning")),
-        told("most", own / 1e9, f"most in {found.names[top]}: {took(own)}"),
+        finding_in_words(
+            "share", share, f"{took(spent.sum())} (at least {percent(rule.at('warning'))})", rule.at("warning")
+        ),
+        finding_in_words("most", own / 1e9, f"most in {found.names[top]}: {took(own)}"),
     )
     return RuleMatch({"share": percent(share)}, evidence, rule.graded(share), _span(trace))
 
@@ -546,7 +567,9 @@ def openmp_waits(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
         return None
     lost = took(times["openmp"].sum())
     evidence = (
-        told("share", share, f"{lost} of all threads (at least {percent(rule.at('warning'))})", rule.at("warning")),
+        finding_in_words(
+            "share", share, f"{lost} of all threads (at least {percent(rule.at('warning'))})", rule.at("warning")
+        ),
     )
     return RuleMatch({"share": percent(share)}, evidence, rule.graded(share), _span(trace))
 

@@ -7,7 +7,17 @@ from gssr.gpu_vendors import AMD, maker_of
 from gssr.model.breakdown.categories import POSITIONS
 from gssr.model.verdicts import words
 from gssr.model.verdicts.job import JobEvidence, group, median, positions, whole
-from gssr.model.verdicts.table import KEMPNER, LEAD, NVML, Rule, RuleMatch, Threshold, finding, register_rule, told
+from gssr.model.verdicts.table import (
+    KEMPNER,
+    LEAD,
+    NVML,
+    Rule,
+    RuleMatch,
+    Threshold,
+    finding,
+    finding_in_words,
+    register_rule,
+)
 
 _REASONS = {
     "hw_thermal": "too hot, the hardware lowers its clocks",
@@ -87,13 +97,13 @@ def power_capped(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     if limits:
         low, high = min(limits), max(limits)
         text = f"power limit {low:.0f} W" if low == high else f"power limits of {low:.0f} to {high:.0f} W"
-        found = found._replace(findings=(*found.findings, told("power_limit", low, text)))
+        found = found._replace(findings=(*found.findings, finding_in_words("power_limit", low, text)))
     clock = _relative_clock(job, found.gpus)
     if np.isfinite(clock):
         if clock < rule.at("clock"):
             found = found._replace(severity="warning", lost=None)
         text = f"SM clock at {words.percent(clock)} of the highest"
-        found = found._replace(findings=(*found.findings, told("sm_clock", clock, text, rule.at("clock"))))
+        found = found._replace(findings=(*found.findings, finding_in_words("sm_clock", clock, text, rule.at("clock"))))
     return found
 
 
@@ -114,7 +124,7 @@ def _held_down(job: JobEvidence, rule: Rule, flags: tuple[str, ...], hot: Floats
     hottest = job.evidence.greatest.get("temperature")
     if "thermal" in rule.code and hottest is not None and np.isfinite(hottest[list(which)]).any():
         celsius = float(np.nanmax(hottest[list(which)]))
-        evidence.append(told("temperature", celsius, f"up to {celsius:.0f} °C"))
+        evidence.append(finding_in_words("temperature", celsius, f"up to {celsius:.0f} °C"))
     lost = _slowed(job, which)
     return RuleMatch(group(job, which), tuple(evidence), rule.graded(share), whole(job), which, lost=lost)
 
@@ -165,7 +175,7 @@ def slow_clock(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     own, share = float(clocks[slow].mean()), float(below[slow].mean())
     of_what = "the others'" if pace[slow].mean() <= share + 0.02 else "the highest"
     text = f"SM clock {own:,.0f} MHz, {words.percent(share)} of {of_what}"
-    evidence = (told("sm_clock", own, text, rule.at("clock") * own / share),)
+    evidence = (finding_in_words("sm_clock", own, text, rule.at("clock") * own / share),)
     lost = _slowed(job, which)
     return RuleMatch(group(job, which), evidence, rule.graded(lost), job.span, which, lost=lost)
 

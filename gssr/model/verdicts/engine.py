@@ -16,7 +16,7 @@ from gssr.model.findings.phases import phases
 from gssr.model.findings.steps import step_time
 from gssr.model.results import Abstention, Judgement, Phase, Verdict
 from gssr.model.statistics.gpu_time_counts import FLAGS, Counted
-from gssr.model.statistics.roofline import place
+from gssr.model.statistics.roofline import place_under_roofline
 from gssr.model.statistics.sources import Rollups
 from gssr.model.verdicts import words
 from gssr.model.verdicts.job import JobEvidence
@@ -56,7 +56,7 @@ def judge_window(
         phases=judge_phases(phases(evidence), evidence, found.verdicts, table),
         unevenness=unevenness(evidence),
         peaks=evidence.peaks,
-        place=place({name: evidence.mean(name) for name in evidence.series}, evidence.peaks),
+        place=place_under_roofline({name: evidence.mean(name) for name in evidence.series}, evidence.peaks),
     )
     return found if len(places) == len(positions) else _in_all(found, places, len(positions))
 

@@ -11,7 +11,7 @@ from gssr.gpu_errors import meaning
 from gssr.model.results import Finding
 from gssr.model.verdicts import words
 from gssr.model.verdicts.job import JobEvidence
-from gssr.model.verdicts.table import XID, Rule, RuleMatch, Threshold, register_rule, told
+from gssr.model.verdicts.table import XID, Rule, RuleMatch, Threshold, finding_in_words, register_rule
 from gssr.store.format.rank_ends import RANK_LOST
 from gssr.store.format.rows import Event, ranges
 
@@ -54,7 +54,7 @@ def rank_lost(job: JobEvidence, rule: Rule) -> RuleMatch | None:
             "when": _since_start(job, first),
         },
         tuple(
-            told("ranks", 1.0, f"{_place_of_rank(event)}: last heard of {_since_start(job, event.time)}")
+            finding_in_words("ranks", 1.0, f"{_place_of_rank(event)}: last heard of {_since_start(job, event.time)}")
             for event in losses[:_MOST]
         ),
         rule.severity,
@@ -80,7 +80,10 @@ def out_of_memory(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     who = _place_of_rank(kills[0])
     return RuleMatch(
         {"who": who[:1].upper() + who[1:] if len(ranks) == 1 else f"{len(ranks):,} ranks"},
-        tuple(told("ranks", 1.0, f"{event.message}, {_since_start(job, event.time)}") for event in kills[:_MOST]),
+        tuple(
+            finding_in_words("ranks", 1.0, f"{event.message}, {_since_start(job, event.time)}")
+            for event in kills[:_MOST]
+        ),
         rule.severity,
         (min(event.time for event in kills), max(evidence.end, max(event.time for event in kills))),
     )
@@ -136,8 +139,8 @@ def gpu_errors(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 def _told(job: JobEvidence, gpu: int, event: Event) -> Finding:
     evidence = job.evidence
     since = evidence.run.started_at if evidence.run.started_at is not None else evidence.start
-    what = f"{words.place(evidence.gpus[gpu])}: {meaning(event.message).what}"
-    return told(event.kind, event.time - since, f"{what}, {_since_start(job, event.time)}")
+    what = f"{words.gpu_label(evidence.gpus[gpu])}: {meaning(event.message).what}"
+    return finding_in_words(event.kind, event.time - since, f"{what}, {_since_start(job, event.time)}")
 
 
 @register_rule(
@@ -206,7 +209,7 @@ def _when_lost(job: JobEvidence, gpu: int, times: list[tuple[float, float]], sec
     else:
         text = f"{len(times)} times from {start} on"
         text += f", and never again from {_since_start(job, last)}" if end == math.inf else ""
-    return told("seconds", seconds, f"{words.place(job.evidence.gpus[gpu])}: {text}")
+    return finding_in_words("seconds", seconds, f"{words.gpu_label(job.evidence.gpus[gpu])}: {text}")
 
 
 def _since_start(job: JobEvidence, time: float) -> str:

@@ -17,8 +17,8 @@ from gssr.model.verdicts.table import (
     Threshold,
     Unknown,
     finding,
+    finding_in_words,
     register_rule,
-    told,
 )
 
 _PIPES = {
@@ -69,14 +69,16 @@ def unified_memory(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     if not stalls and not overflows:
         return None
     title = {"rate": words.amount(rate, "pcie_rx_bytes"), "link": link}
-    load = told("pcie_rx_bytes", rate, f"{words.percent(rate / full)} of {link}'s bandwidth", rule.at("load") * full)
+    load = finding_in_words(
+        "pcie_rx_bytes", rate, f"{words.percent(rate / full)} of {link}'s bandwidth", rule.at("load") * full
+    )
     if stalls:
         arithmetic = finding("flop_active", flop, "while it works", rule, "flop_active", above=False)
         title["meanwhile"] = "while the SMs wait for it"
         return _found(job, rule, title, load, arithmetic, finding("sm_active", sm, "", rule, "sm_active"))
     held = float(np.nanmax(_peaks(job)))
     title["meanwhile"] = f"and up to {words.percent(held)} of the memory is in use"
-    full_memory = told(
+    full_memory = finding_in_words(
         "memory_used", held, f"{words.percent(held)} of the memory in use at its peak", rule.at("memory")
     )
     return _found(job, rule, title, load, full_memory)
@@ -110,7 +112,7 @@ def low_power(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     found = {"utilization": words.percent(used), "power": said}
     return _found(
         job, rule, found, finding("gpu_utilization", used, "while it works", rule, "gpu_utilization"),
-        told("power_usage", power, f"{said} (below {words.percent(rule.at('power'))})", rule.at("power")),
+        finding_in_words("power_usage", power, f"{said} (below {words.percent(rule.at('power'))})", rule.at("power")),
     )  # fmt: skip
 
 
@@ -188,7 +190,9 @@ def _bandwidth(job: JobEvidence, dram: float) -> list[Finding]:
     if job.evidence.peaks is None:
         return []
     rate = dram * job.evidence.peaks.memory_bandwidth
-    return [told("dram_active", dram, f"about {words.amount(rate, 'pcie_rx_bytes')} of memory traffic a GPU")]
+    return [
+        finding_in_words("dram_active", dram, f"about {words.amount(rate, 'pcie_rx_bytes')} of memory traffic a GPU")
+    ]
 
 
 @register_rule(
@@ -218,7 +222,9 @@ def fp64(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     if narrow and peaks is not None:
         share = peaks.fp64 / peaks.fp32
         evidence.append(
-            told("fp64_peak", share, f"FP64 peak {words.percent(share)} of the FP32 peak", rule.at("narrow"))
+            finding_in_words(
+                "fp64_peak", share, f"FP64 peak {words.percent(share)} of the FP32 peak", rule.at("narrow")
+            )
         )
     found = _found(job, rule, {"value": words.percent(values[name]), "what": what}, *evidence)
     return found._replace(severity="warning") if narrow else found
@@ -294,7 +300,9 @@ def memory_full(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     share = float(np.nanmax(shares))
     bound = rule.at("share")
     evidence = (
-        told("memory_used", share, f"{words.percent(share)} at its peak (at least {words.percent(bound)})", bound),
+        finding_in_words(
+            "memory_used", share, f"{words.percent(share)} at its peak (at least {words.percent(bound)})", bound
+        ),
     )
     found = {**group(job, which), "share": words.percent(share)}
     return RuleMatch(found, evidence, rule.graded(share), whole(job), which)
@@ -315,7 +323,9 @@ def memory_unused(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     if share >= bound:
         return None
     evidence = (
-        told("memory_used", share, f"{words.percent(share)} at its peak (below {words.percent(bound)})", bound),
+        finding_in_words(
+            "memory_used", share, f"{words.percent(share)} at its peak (below {words.percent(bound)})", bound
+        ),
     )
     return RuleMatch({"share": words.percent(share)}, evidence, rule.severity, whole(job))
 

@@ -15,7 +15,7 @@ from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.results import Finding
 from gssr.model.verdicts import words
 from gssr.model.verdicts.job import JobEvidence, group, holds, stretches
-from gssr.model.verdicts.table import LEAD, Rule, RuleMatch, Threshold, finding, register_rule, told
+from gssr.model.verdicts.table import LEAD, Rule, RuleMatch, Threshold, finding, finding_in_words, register_rule
 
 CRITICAL = 0.25
 """A quarter of the GPU time lost is critical: a job on four GPUs would do with three."""
@@ -54,7 +54,7 @@ def _graded(job: JobEvidence, rule: Rule, share: float, text: str, title: dict[s
     least = rule.at("warning")
     if not share >= least:
         return None
-    shown = told(
+    shown = finding_in_words(
         "share", share, f"{words.percent(share)} of the GPU time {text} (counts from {words.percent(least)})", least
     )
     return RuleMatch(
@@ -84,7 +84,7 @@ def _rates(job: JobEvidence, name: str, metrics: tuple[str, ...]) -> list[Findin
         mean = float(rate[known].mean())
         text = f"{words.label(metric)} {words.amount(there, metric)}{per} then, {words.amount(mean, metric)} on average"
         if best is None or there > best[0]:
-            best = there, told(metric, there, text)
+            best = there, finding_in_words(metric, there, text)
     return [best[1]] if best is not None and best[0] > 0 else []
 
 
@@ -102,7 +102,9 @@ def io_wait(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     advice = ""
     memory, at_work = _mean_then(job.in_time("memory_used"), bins), job.at_work("memory_used")
     if memory is not None and memory < _RESTARTED * at_work:
-        more.append(told("memory_used", memory, f"{words.amount(memory, 'memory_used')} of memory in use then"))
+        more.append(
+            finding_in_words("memory_used", memory, f"{words.amount(memory, 'memory_used')} of memory in use then")
+        )
         advice = (
             "The GPUs' memory is nearly empty meanwhile: the program starts anew each time. See in its log why it ended "
             "before (out of memory?), or keep it running between pieces of work."
@@ -111,7 +113,11 @@ def io_wait(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     if job.is_late_for_files and job.late_gpus is not None:
         share += job.late_gpus.share
         gpus = job.late_gpus.gpus
-        more.append(told("share", job.late_gpus.share, f"{words.percent(job.late_gpus.share)} others wait for these"))
+        more.append(
+            finding_in_words(
+                "share", job.late_gpus.share, f"{words.percent(job.late_gpus.share)} others wait for these"
+            )
+        )
     return _graded(job, rule, share, "idle meanwhile", {}, *more, gpus=gpus, bins=bins, advice=advice)
 
 
@@ -142,14 +148,14 @@ def cpu_starved(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     more, advice = [], ""
     used = _mean_then(job.evidence.host.get("cpu_utilization"), bins)
     if used is not None:
-        more.append(told("cpu_utilization", used, f"{words.percent(used)} of the node's CPUs busy then"))
+        more.append(finding_in_words("cpu_utilization", used, f"{words.percent(used)} of the node's CPUs busy then"))
         if used >= rule.at("cores"):
             advice = (
                 "All cores are busy: more workers would not help. Move work to the GPU, or ask for more cores per GPU."
             )
     cores = _mean_then(job.evidence.workload.get("cpu"), bins)
     if cores is not None:
-        more.append(told("workload_cpu", cores, f"{words.counted(cores, 'core')} busy per rank then"))
+        more.append(finding_in_words("workload_cpu", cores, f"{words.counted(cores, 'core')} busy per rank then"))
     return _graded(job, rule, share, "idle meanwhile", {}, *more, bins=bins, advice=advice)
 
 
@@ -208,15 +214,15 @@ def _least_waiting(job: JobEvidence) -> list[Finding]:
         (least_node, least), (most_node, most) = nodes
         shares = words.percent(least), words.percent(most)
         text = f"the GPUs of {least_node} wait {shares[0]} of their time, those of {most_node} {shares[1]}"
-        return [told("share", least, text)]
+        return [finding_in_words("share", least, text)]
     low, high = int(np.nanargmin(waits)), int(np.nanargmax(waits))
     gpus = [job.evidence.gpus[at] for at in (low, high)]
-    names = [words.place(gpu) for gpu in gpus]
+    names = [words.gpu_label(gpu) for gpu in gpus]
     least, most = (float(waits[at]) for at in (low, high))
     text = f"{names[0]} waits {words.percent(least)} of its time, {names[1]} {words.percent(most)} of its own"
     if gpus[0].name != gpus[1].name:
         text += f"; they are {gpus[0].name} and {gpus[1].name}"
-    return [told("share", least, text)]
+    return [finding_in_words("share", least, text)]
 
 
 def _waits_by_node(job: JobEvidence) -> tuple[tuple[str, float], tuple[str, float]] | None:
@@ -275,7 +281,7 @@ def imbalance(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     if found is None or _is_jitter(job, rule, found[0]):
         return None
     nodes = _waits_by_node(job)
-    least = words.place(job.evidence.gpus[int(np.nanargmin(job.waits_by_gpu))])
+    least = words.gpu_label(job.evidence.gpus[int(np.nanargmin(job.waits_by_gpu))])
     title = {**found[1].words, "least": least if nodes is None else f"node {nodes[0][0]}"}
     return found[1]._replace(words=title)
 
@@ -337,7 +343,7 @@ def communication_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
         and is_nvlink_quiet(job.evidence)
         and len(job.evidence.nodes) == 1
     ):
-        more.append(told("nvlink_tx_bytes", nvlink, "NVLink carries nothing"))
+        more.append(finding_in_words("nvlink_tx_bytes", nvlink, "NVLink carries nothing"))
         advice = "NCCL leaves NVLink unused: its log says why. See also nvidia-smi topo -m within the job."
     return _graded(job, rule, share, "in communication kernels", {}, *more, bins=bins, advice=advice)
 

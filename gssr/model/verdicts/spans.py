@@ -9,7 +9,7 @@ from gssr.model.account.late_gpus import working_spans
 from gssr.model.evidence.evidence import over_gpus
 from gssr.model.verdicts import words
 from gssr.model.verdicts.job import JobEvidence, finite, group, holds, kendall, positions, stretches
-from gssr.model.verdicts.table import CSCS, LEAD, Rule, RuleMatch, Threshold, finding, register_rule, told
+from gssr.model.verdicts.table import CSCS, LEAD, Rule, RuleMatch, Threshold, finding, finding_in_words, register_rule
 
 _GOING_ON = ("running", "lost")
 
@@ -69,7 +69,7 @@ def _not_together(job: JobEvidence, rule: Rule, edge: Floats, usual: float, word
         return None
     evidence = (
         finding("seconds", seconds, "apart from the others", rule, "seconds"),
-        told("share", share, f"{words.percent(share)} of the GPU time"),
+        finding_in_words("share", share, f"{words.percent(share)} of the GPU time"),
     )
     own = float(np.median(edge[list(which)]))
     return RuleMatch(
@@ -106,7 +106,7 @@ def gpus_unused(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     if not unused or job.evidence.seconds < rule.at("seconds"):
         return None
     share = job.breakdown.share("unused")
-    evidence = [told("share", share, f"{words.percent(share)} of the GPU time")]
+    evidence = [finding_in_words("share", share, f"{words.percent(share)} of the GPU time")]
     title, n = {**group(job, unused), "ever": "never"}, job.evidence.n_gpus
     advice = ""
     if len(unused) == n:
@@ -123,7 +123,9 @@ def gpus_unused(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     if held >= rule.at("memory"):
         least, each = ("at least ", " on each") if len(unused) > 1 else ("", "")
         evidence.append(
-            told("memory_used", held, f"at the peak {least}{words.amount(held, 'memory_used')} in use{each}")
+            finding_in_words(
+                "memory_used", held, f"at the peak {least}{words.amount(held, 'memory_used')} in use{each}"
+            )
         )
         advice = (
             "The program found these GPUs, as the memory in use shows, and computes nothing on them: it may wait for its "
@@ -220,7 +222,7 @@ def hang(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     if spins.any():
         busy = float(np.nanmean(engine[spins]))
         still = f"kernels ran {words.percent(busy)} of it all the same, as collectives do that wait"
-        found.append(told("gr_engine_active", busy, still))
+        found.append(finding_in_words("gr_engine_active", busy, still))
     return RuleMatch(
         {"idle": words.duration(idle), "who": who},
         tuple(found),
@@ -275,7 +277,7 @@ def slow_down(job: JobEvidence, rule: Rule) -> RuleMatch | None:
         return None
     title = {"first": words.percent(first), "last": words.percent(last)}
     evidence = (
-        told("share", last, f"{title['first']} at first, {title['last']} at last"),
-        told("trend", trend, f"rank correlation with time {trend:.2f}", -rule.at("trend")),
+        finding_in_words("share", last, f"{title['first']} at first, {title['last']} at last"),
+        finding_in_words("trend", trend, f"rank correlation with time {trend:.2f}", -rule.at("trend")),
     )
     return RuleMatch(title, evidence, rule.severity, job.span, lost=max(first - float(levels.mean()), 0.0))

@@ -224,6 +224,6 @@ def finding(
     return Finding(name, float(value), bound, f"{text} (counts {side} {words.amount(bound, name)})")
 
 
-def told(name: str, value: float, text: str, threshold: float | None = None) -> Finding:
+def finding_in_words(name: str, value: float, text: str, threshold: float | None = None) -> Finding:
     """A number with words of its own."""
     return Finding(name, float(value), threshold, text)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from gssr.gpu_name import place as place
+from gssr.gpu_name import gpu_label as gpu_label
 from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS
 from gssr.store.format.rows import Gpu
 
@@ -109,7 +109,7 @@ def named(gpus: Sequence[Gpu], which: Sequence[int]) -> str:
         elif len(inside) > _NAMED and len(on_node) > 1:
             parts.append((f"{len(inside)} of the {len(members)} on {node}", len(inside)))
         else:
-            parts.extend((place(gpus[position]), 1) for position in inside)
+            parts.extend((gpu_label(gpus[position]), 1) for position in inside)
     names = nodes + parts
     if len(names) <= _NAMED + 1:
         return ", ".join(name for name, _ in names)

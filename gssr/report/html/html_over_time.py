@@ -14,7 +14,7 @@ from gssr.arrays import Floats
 from gssr.metrics import OF_NODES, Metric
 from gssr.model.results import Analysis, Series, over_space
 from gssr.render.cells import clean
-from gssr.render.clock import duration, event_time, told
+from gssr.render.clock import duration, event_text, event_time
 from gssr.render.scale import count, fixed, metric_of, percent, scale_text, unit_of
 from gssr.report import chart_texts
 from gssr.report.content import along_time, compared_by, mean_text, nodes_drawn
@@ -137,7 +137,7 @@ def _marks(analysis: Analysis) -> list[Markup]:
     for event in events(analysis)[:_MOST_MARKS]:
         at = (event.time - axis.begin) / (axis.end - axis.begin)
         if 0 <= at <= 1:
-            text = f"{event_time(event.time - axis.origin, axis.end - axis.origin)}  {told(event)}"
+            text = f"{event_time(event.time - axis.origin, axis.end - axis.origin)}  {event_text(event)}"
             lines.append(tag("path", tag("title", text), class_="event", d=f"M{coordinate(WIDE * at)} 0V{TALL:g}"))
     return lines
 

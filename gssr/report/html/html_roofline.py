@@ -2,7 +2,7 @@
 
 from gssr.model.results import Analysis, Place, Unplaced
 from gssr.peaks import Peaks
-from gssr.render.roofline import FLOPS, INTENSITY, decade, engineering
+from gssr.render.roofline import FLOPS, INTENSITY, engineering, power_of_ten_text
 from gssr.render.roofline import share as place_on
 from gssr.render.scale import percent
 from gssr.report.chart_texts import roofline
@@ -20,7 +20,7 @@ from gssr.report.html.markup import (
     svg,
     tag,
 )
-from gssr.report.phases import CAVEAT, WHOLE, bound_text, drawn_roofs, places
+from gssr.report.phases import CAVEAT, WHOLE, bound_text, drawn_roofs, roofline_points
 
 _EVERY = 2
 """Decades from one label of the vertical axis to the next."""
@@ -36,7 +36,7 @@ def roofline_part(analysis: Analysis) -> Markup:
     said = tag("p", _sentence(bound_text(analysis.place)))
     if analysis.peaks is None:
         return said
-    found = places(analysis)
+    found = roofline_points(analysis)
     rows = tuple(
         (mark, name, f"{each.intensity:.3g}", engineering(each.flops), engineering(each.bytes), percent(each.of_roof))
         for mark, name, each in found
@@ -66,7 +66,7 @@ def _picture(analysis: Analysis, peaks: Peaks, found: list[tuple[str, str, Place
         for label, peak in roofs
     ]
     points = [_point(mark, name, each) for mark, name, each in found]
-    decades = [decade(power) for power in range(FLOPS[1], FLOPS[0] - 1, -_EVERY)]
+    decades = [power_of_ten_text(power) for power in range(FLOPS[1], FLOPS[0] - 1, -_EVERY)]
     labels = [
         tag("text", f"{10.0**power:,g}", x=share(_across(10.0**power)), y=13,
             text_anchor="start" if power == INTENSITY[0] else "end" if power == INTENSITY[1] else "middle",

@@ -16,7 +16,7 @@ import numpy as np
 from gssr.arrays import Floats
 from gssr.model.results import Analysis
 from gssr.render.cells import clean, harmless
-from gssr.render.clock import Tick, ticks
+from gssr.render.clock import Tick, time_ticks
 from gssr.render.columns import unbroken
 from gssr.report.content import ContentTable
 from gssr.report.page import time_axis
@@ -161,7 +161,7 @@ def time_marks(analysis: Analysis) -> list[Tick]:
     """The labels of the time axis at shares of its width."""
     axis = time_axis(analysis)
     begin, span = axis.begin - axis.origin, axis.end - axis.begin
-    return [Tick((tick.at - begin) / span, tick.label) for tick in ticks(begin, begin + span, _TICKS_WIDTH)]
+    return [Tick((tick.at - begin) / span, tick.label) for tick in time_ticks(begin, begin + span, _TICKS_WIDTH)]
 
 
 def axis_labels(marks: Sequence[Tick]) -> Markup:

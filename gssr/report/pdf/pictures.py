@@ -11,7 +11,7 @@ from gssr.report.breakdown_drawing import breakdown_drawing
 from gssr.report.content import along_time, compared_by, nodes_drawn, uneven_texts
 from gssr.report.page import imbalance_text, time_axis
 from gssr.report.pdf.sheet import BODY, DIM, MARGIN, SMALL, TALL, WIDE, Sheet
-from gssr.report.phases import letters, places
+from gssr.report.phases import letters, roofline_points
 from gssr.report.png.figure import time_labels
 from gssr.report.png.png import CAVEAT, band, histogram_of_means, means_in_order, roofline
 from gssr.report.png.png_breakdown import draw_bar, draw_legend, draw_shares_over_time, legend_lines
@@ -122,7 +122,7 @@ def draw_balance(sheet: Sheet, analysis: Analysis) -> None:
 
 def draw_roofline(sheet: Sheet, analysis: Analysis) -> None:
     """What bounds the work, where that is known."""
-    if analysis.peaks is None or not places(analysis):
+    if analysis.peaks is None or not roofline_points(analysis):
         return
     sheet.heading("What bounds it?", DIM.line + _ROOFLINE[0] + _ROOFLINE_AROUND)
     sheet.write(f"{CAVEAT[0].upper()}{CAVEAT[1:]}.", DIM)

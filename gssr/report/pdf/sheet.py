@@ -8,7 +8,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from gssr.render.cells import clean
-from gssr.report.png.figure import FAINT, INK, style
+from gssr.report.png.figure import FAINT, INK, figure_style
 from gssr.version import __version__
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def write_pdf(name: str, sheets: Iterable[tuple[str, Sheet]], file: BinaryIO) ->
 
     about = {"Title": name, "Creator": f"GSSR {__version__}", "Producer": None, "CreationDate": None}
     made = BytesIO()  # matplotlib breaks where a write fails
-    with style(font_size=8.0, axes_titlesize=9.0, pdf_fonttype=42), PdfPages(made, metadata=about) as pdf:
+    with figure_style(font_size=8.0, axes_titlesize=9.0, pdf_fonttype=42), PdfPages(made, metadata=about) as pdf:
         for foot, sheet in sheets:
             for number, figure in enumerate(sheet.figures, 1):
                 sheet.figure = figure

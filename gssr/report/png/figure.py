@@ -17,10 +17,10 @@ from gssr.gpu_vendors import maker_of, speaking_of
 from gssr.metrics import Metric, best_measured
 from gssr.model.results import Analysis, GpuSummary
 from gssr.render.cells import fit
-from gssr.render.clock import duration, ticks
+from gssr.render.clock import duration, time_ticks
 from gssr.render.scale import UNKNOWN, fixed, metric_of, percent, quantity, unit_of
 from gssr.report.over_time import short_place
-from gssr.report.page import compared, full_scale, place, time_axis
+from gssr.report.page import compared, full_scale, gpus_and_nodes_text, time_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -68,7 +68,7 @@ class NothingToDrawError(Exception):
 
 
 @contextmanager
-def style(**changes: Any) -> Generator[None, None, None]:
+def figure_style(**changes: Any) -> Generator[None, None, None]:
     """How everything is drawn, whatever the caller has set; in the names of ``changes`` ``_`` stands for the first dot."""
     import matplotlib
 
@@ -79,7 +79,7 @@ def style(**changes: Any) -> Generator[None, None, None]:
 
 
 @contextmanager
-def picture(
+def new_picture(
     about: Analysis | str, heights: list[float], file: BinaryIO, question: str, split: bool = False
 ) -> Generator[tuple[Figure, list[Axes]], None, None]:
     """A figure of panels one below the other, its first row split in two on request; written to ``file`` at the end. What it
@@ -88,7 +88,7 @@ def picture(
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    with style(), speaking_of(maker_of(() if isinstance(about, str) else about.gpus)):
+    with figure_style(), speaking_of(maker_of(() if isinstance(about, str) else about.gpus)):
         head = 0.85
         tall = min(sum(heights) + 0.42 * len(heights) + head + 0.3, _TALLEST)
         layout = ConstrainedLayoutEngine(rect=(0.005, 0.01, 0.99, 1 - head / tall - 0.01), hspace=0.06)
@@ -109,7 +109,7 @@ def _subtitle(analysis: Analysis) -> str:
     pieces = [fit(run.label or run.run_id, _LONGEST_TITLE, "…")]
     if run.shown_job:
         pieces.append(f"job {fit(run.shown_job, _LONGEST_JOB, '…')}")
-    pieces.append(place(analysis))
+    pieces.append(gpus_and_nodes_text(analysis))
     pieces.append(duration(analysis.window.duration))
     best = best_measured(compared(analysis))
     if analysis.score is not None or best is None:
@@ -137,7 +137,7 @@ def color_names(panel: Axes, ticks: Collection[int]) -> None:
 def time_labels(panel: Axes, analysis: Analysis, room: int = 90) -> None:
     """Label the time axis, which is in seconds from the run's start, with so many characters at most."""
     axis = time_axis(analysis)
-    marks = ticks(axis.begin - axis.origin, axis.end - axis.origin, room)
+    marks = time_ticks(axis.begin - axis.origin, axis.end - axis.origin, room)
     panel.set_xticks([tick.at for tick in marks], [tick.label for tick in marks])
     panel.set_xlim(axis.begin - axis.origin, axis.end - axis.origin)
     panel.set_xlabel("time since the start")

@@ -13,11 +13,11 @@ from gssr.metrics import Metric, best_measured
 from gssr.model.results import Analysis, Series, Unplaced, over_space
 from gssr.model.statistics.balance import histogram
 from gssr.render.cells import fit
-from gssr.render.roofline import FLOPS, INTENSITY, decade, engineering
+from gssr.render.roofline import FLOPS, INTENSITY, engineering, power_of_ten_text
 from gssr.render.scale import fixed, metric_of, percent, unit_of
 from gssr.report.load_balancing import outliers_of
 from gssr.report.page import compared, drawn, time_axis
-from gssr.report.phases import WHOLE, drawn_roofs, intensity_text, places
+from gssr.report.phases import WHOLE, drawn_roofs, intensity_text, roofline_points
 from gssr.report.png.figure import (
     BLUE,
     FAINT,
@@ -27,7 +27,7 @@ from gssr.report.png.figure import (
     NothingToDrawError,
     color_names,
     edges_of,
-    picture,
+    new_picture,
     place_of,
     time_labels,
     value_axis,
@@ -58,7 +58,7 @@ def time_series_png(analysis: Analysis, file: BinaryIO) -> None:
     if not names:
         raise NothingToDrawError.of(analysis)
     heights = [2.2, *[1.25] * (len(names) - 1)]
-    with picture(analysis, heights, file, "When were the GPUs not used?") as (figure, panels):
+    with new_picture(analysis, heights, file, "When were the GPUs not used?") as (figure, panels):
         for panel, name in zip(panels, names, strict=False):
             band(panel, analysis, analysis.series[name], legend=name == first)
         for panel in panels[:-1]:
@@ -77,7 +77,7 @@ def load_balancing_png(analysis: Analysis, file: BinaryIO) -> None:
         raise NothingToDrawError.of(analysis)
     top = 2.2 if many > _FEW else 0.4 + 0.4 * many
     heights = [top, min(max(0.16 * many, 2.2), 7.0)] if name in analysis.gpu_series else [top]
-    with picture(analysis, heights, file, "Which GPUs differ?", split=many > _FEW) as (figure, panels):
+    with new_picture(analysis, heights, file, "Which GPUs differ?", split=many > _FEW) as (figure, panels):
         metric = metric_of(name)
         means_in_order(panels[0], analysis, metric)
         if many > _FEW:
@@ -220,24 +220,24 @@ CAVEAT = "upper bounds: pipe activities x peaks, DRAM activity x peak bandwidth"
 
 def roofline_png(analysis: Analysis, file: BinaryIO) -> None:
     """Draw where the run and its phases lie under the roofline of their GPUs. Raises NothingToDrawError, OSError."""
-    if analysis.peaks is None or not places(analysis):
+    if analysis.peaks is None or not roofline_points(analysis):
         why = analysis.place.reason if isinstance(analysis.place, Unplaced) else "it was not looked at"
         raise NothingToDrawError(why)
-    with picture(analysis, [5.2], file, "What bounds it?") as (_, panels):
+    with new_picture(analysis, [5.2], file, "What bounds it?") as (_, panels):
         roofline(panels[0], analysis)
         panels[0].set_title(CAVEAT, loc="right", fontweight="normal", fontsize=9, color=FAINT)
 
 
 def roofline(panel: Axes, analysis: Analysis) -> None:
-    """Where the run and its phases lie, in axes that are empty. There must be peaks and places (``places``)."""
-    peaks, found = analysis.peaks, places(analysis)
+    """Where the run and its phases lie, in axes that are empty. There must be peaks and places (``roofline_points``)."""
+    peaks, found = analysis.peaks, roofline_points(analysis)
     assert peaks is not None
     panel.set_xscale("log")
     panel.set_yscale("log")
     panel.set_xlim(10.0 ** INTENSITY[0], 10.0 ** INTENSITY[1])
     panel.set_ylim(10.0 ** FLOPS[0], 10.0 ** FLOPS[1])
     panel.set_yticks([10.0**power for power in range(FLOPS[0], FLOPS[1] + 1)])
-    panel.set_yticklabels([decade(power) for power in range(FLOPS[0], FLOPS[1] + 1)])
+    panel.set_yticklabels([power_of_ten_text(power) for power in range(FLOPS[0], FLOPS[1] + 1)])
     panel.set_xticks([10.0**power for power in range(INTENSITY[0], INTENSITY[1] + 1)])
     panel.set_xticklabels([f"{10.0**power:,g}" for power in range(INTENSITY[0], INTENSITY[1] + 1)])
     panel.minorticks_off()

@@ -9,7 +9,7 @@ from gssr.render.scale import percent
 from gssr.report.breakdown import breakdown_remarks
 from gssr.report.breakdown_drawing import BreakdownDrawing, breakdown_drawing
 from gssr.report.page import time_axis
-from gssr.report.png.figure import FAINT, INK, NothingToDrawError, picture, time_labels
+from gssr.report.png.figure import FAINT, INK, NothingToDrawError, new_picture, time_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +29,7 @@ def breakdown_png(analysis: Analysis, file: BinaryIO) -> None:
         raise why if analysis.n_samples else NothingToDrawError.of(analysis)
     remarks = breakdown_remarks(analysis.breakdown)
     lines = legend_lines(drawing) + len(remarks)
-    with picture(analysis, [_BAR, _LINE * lines, _OVER_TIME], file, "Where does the GPU time go?") as (_, panels):
+    with new_picture(analysis, [_BAR, _LINE * lines, _OVER_TIME], file, "Where does the GPU time go?") as (_, panels):
         draw_bar(panels[0], drawing)
         panels[0].set_title(drawing.headline)
         draw_legend(panels[1], drawing, 9.0, remarks)

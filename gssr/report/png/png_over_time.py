@@ -18,7 +18,7 @@ from gssr.render.scale import fixed, metric_of, percent, unit_of
 from gssr.report.load_balancing import outliers_of
 from gssr.report.over_time import heat_map, named_rows
 from gssr.report.page import compared, drawn, full_scale, time_axis
-from gssr.report.phases import letters, what
+from gssr.report.phases import letters, phase_text
 from gssr.report.png.figure import (
     BLANK,
     BLUE,
@@ -28,7 +28,7 @@ from gssr.report.png.figure import (
     NothingToDrawError,
     color_names,
     edges_of,
-    picture,
+    new_picture,
     place_of,
     time_labels,
     value_axis,
@@ -51,7 +51,7 @@ def heat_map_png(analysis: Analysis, file: BinaryIO) -> None:
     if name is None or name not in analysis.gpu_series:
         raise NothingToDrawError.of(analysis)
     tall = min(max(_ROW * len(analysis.gpus), _LOWEST), _HIGHEST)
-    with picture(analysis, [tall], file, "Which GPU did what when?") as (figure, panels):
+    with new_picture(analysis, [tall], file, "Which GPU did what when?") as (figure, panels):
         gpu_map(figure, panels[0], analysis, metric_of(name))
         time_labels(panels[0], analysis)
 
@@ -110,7 +110,7 @@ def phases_png(analysis: Analysis, file: BinaryIO) -> None:
     texts = _texts(analysis)
     scored = any(phase.score is not None for phase in analysis.phases)
     heights = [2.4, *([1.2] if scored else []), _LINE * (sum(len(text) for text in texts) + 1)]
-    with picture(analysis, heights, file, "What did it do when?") as (_, panels):
+    with new_picture(analysis, heights, file, "What did it do when?") as (_, panels):
         series, metric = analysis.series[name], metric_of(name)
         edges = edges_of(analysis, series.start, series.width, len(series.mean))
         panels[0].stairs(unit_of(metric).factor * series.mean, edges, baseline=None, color=BLUE, linewidth=1.3)
@@ -166,7 +166,7 @@ def _texts(analysis: Analysis) -> list[list[str]]:
     found = []
     for letter, phase in zip(letters(analysis), analysis.phases, strict=True):
         text = f"{phase.kind}, {duration(phase.seconds)}, {percent(phase.share)} of the GPU-hours"
-        found.append(textwrap.wrap(f"{letter}  {text}: {clean(what(phase))}", _CELLS, subsequent_indent="    "))
+        found.append(textwrap.wrap(f"{letter}  {text}: {clean(phase_text(phase))}", _CELLS, subsequent_indent="    "))
     return found
 
 

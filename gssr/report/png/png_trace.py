@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from gssr.model.traces.trace_results import TraceAnalysis
-from gssr.report.png.figure import BLANK, BLUE, FAINT, ORANGE, NothingToDrawError, picture
+from gssr.report.png.figure import BLANK, BLUE, FAINT, ORANGE, NothingToDrawError, new_picture
 from gssr.report.trace import PARTS, describe, over_time
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def trace_png(trace: TraceAnalysis, file: BinaryIO) -> None:
         raise NothingToDrawError("no GPU did anything")
     shown = trace.gpus[:_MOST]
     subtitle = "   |   ".join(describe(trace))
-    with picture(subtitle, [_TALL, max(_ROW * len(shown), _LEAST)], file, "What did the GPUs do?") as (_, panels):
+    with new_picture(subtitle, [_TALL, max(_ROW * len(shown), _LEAST)], file, "What did the GPUs do?") as (_, panels):
         draw_over_time(panels[0], trace)
         before = np.zeros(len(shown))
         for (name, key, _), color in zip(PARTS, _COLORS, strict=True):

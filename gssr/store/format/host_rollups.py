@@ -80,7 +80,7 @@ def add_up(connection: sqlite3.Connection, table: UseTable) -> None:
         )
 
 
-def counted(connection: sqlite3.Connection, schema: str, table: UseTable, level: int, whose: str) -> int | None:
+def count_rolled_up(connection: sqlite3.Connection, schema: str, table: UseTable, level: int, whose: str) -> int | None:
     """How many rows the rollups of a level count, those of ``table.each`` or ``table.together``; None where there are none
     of such. Raises sqlite3.Error."""
     rows, rollups = (columns_of(connection, name, schema) for name in (table.samples, table.rollup))

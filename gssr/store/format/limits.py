@@ -51,7 +51,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
 _Check = Callable[[Any], Any]
 
 
-def number(value: Any, greatest: float = _ANY) -> float | None:
+def number_within(value: Any, greatest: float = _ANY) -> float | None:
     """The value as it is where it is a number from -``greatest`` to ``greatest``; else None."""
     return value if isinstance(value, int | float) and -greatest <= value <= greatest else None
 

@@ -13,7 +13,7 @@ from gssr.arrays import Flags, Floats, Ints
 from gssr.store.format.buckets import Buckets
 from gssr.store.format.layout import HEAD, Layout
 from gssr.store.format.limits import GREATEST as GREATEST
-from gssr.store.format.limits import LATEST, MOST_KEYS, number
+from gssr.store.format.limits import LATEST, MOST_KEYS, number_within
 
 _GREATEST_SUM = 1e90
 _COUNTS_END = 2.0**63
@@ -26,7 +26,7 @@ _SLACK = 1e-9
 def sound_numbers(rows: Sequence[tuple[Any, ...]]) -> tuple[Floats, bool]:
     """Rows, one at least, as float64 [n, columns], NaN for NULL and for what can't be; and whether nothing was that."""
     sound = _NUMBERS.issuperset(map(type, chain.from_iterable(rows)))  # numpy takes '1_0', and b"1", for numbers
-    own = rows if sound else [[number(value) for value in row] for row in rows]
+    own = rows if sound else [[number_within(value) for value in row] for row in rows]
     table = np.array(own, dtype=np.float64)
     with np.errstate(invalid="ignore"):
         if np.fmax.reduce(np.abs(table), axis=None, initial=0.0) > GREATEST:

@@ -12,13 +12,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from typing import NamedTuple
 
-from gssr.store.disk import COMPANIONS, PLANTED, beside, is_planted, remove_unused, traces_beside
+from gssr.store.disk import COMPANIONS, PLANTED, companion_path, is_planted, remove_unused, traces_beside
 from gssr.store.format.rows import Merged, Run
 from gssr.store.format.schema import ENDED_SUFFIX
 from gssr.store.merge.copy import HolesError, RunCopier, UnfitError, all_full, missing_from
 from gssr.store.merge.delete import delete_runs
 from gssr.store.merge.lock import Lock, acquire
-from gssr.store.merge.sources import RankFile, ShardsToMerge, clear, look, scratch
+from gssr.store.merge.sources import RankFile, ShardsToMerge, clear, find_rank_files, scratch
 from gssr.store.read.open import RecordingError, connect
 from gssr.store.read.small_tables import read_merged, read_processes, read_runs
 from gssr.store.write.create import (
@@ -132,7 +132,9 @@ class _Merge:
     def run(self) -> Outcome:
         while True:
             ledger = {row.shard: row for row in self._ledger()}
-            found = look(self._folder, ledger, self._refused, self._own, self._ranks() if self._own else None)
+            found = find_rank_files(
+                self._folder, ledger, self._refused, self._own, self._ranks() if self._own else None
+            )
             if not found.sources:
                 break
             try:
@@ -148,7 +150,7 @@ class _Merge:
                 pass  # somebody has just begun to record into it; or it goes another way
             except _RefusedError as error:
                 self._refused[error.name] = str(error)
-        if any(os.path.exists(beside(self._target, suffix)) for suffix in COMPANIONS) and found.merged:
+        if any(os.path.exists(companion_path(self._target, suffix)) for suffix in COMPANIONS) and found.merged:
             self._add([])  # a merge was killed before it had all of it on the disk
         n_files = self._delete_merged([ledger[name] for name in found.merged], found.left)
         replaced = tuple(
@@ -268,7 +270,7 @@ class _Merge:
             self._copied |= self._copy(connection, sources)
         finally:
             seal(connection)
-        for path in (self._target, beside(self._target, "-wal")):  # which stays where a reader has it open
+        for path in (self._target, companion_path(self._target, "-wal")):  # which stays where a reader has it open
             if os.path.exists(path):
                 _sync(path)
 

@@ -16,9 +16,9 @@ from contextlib import closing
 
 from gssr.metrics import NAMES
 from gssr.store.format.columns import columns_of, metric_columns, own_name, selected
-from gssr.store.format.host_rollups import USE_TABLES, UseTable, add_up, counted, newest_row, roll_up
+from gssr.store.format.host_rollups import USE_TABLES, UseTable, add_up, count_rolled_up, newest_row, roll_up
 from gssr.store.format.layout import Layout, layout_of
-from gssr.store.format.limits import GREATEST, LATEST, number
+from gssr.store.format.limits import GREATEST, LATEST, number_within
 from gssr.store.format.rollup import (
     Bucket,
     Rollups,
@@ -99,7 +99,7 @@ _ROWS_AT_ONCE = 4096
 def roll_up_rest(
     connection: sqlite3.Connection, last: int, counted: Mapping[int, int], gap_seconds: float, layout: Layout
 ) -> None:
-    """Roll up the samples of GPUs (by key) with rowids from behind ``counted`` up to ``last``, in the file's
+    """Roll up the samples of GPUs (by key) with rowids from behind ``count_rolled_up`` up to ``last``, in the file's
     ``layout``. Raises sqlite3.Error."""
     columns = selected(connection, "samples", NAMES)
     wanted = ", ".join(columns)
@@ -110,9 +110,11 @@ def roll_up_rest(
     )
     while rows := cursor.fetchmany(_ROWS_AT_ONCE):
         for rowid, key, time, *values in rows:
-            if rowid > counted.get(key, last) and number(time, LATEST) is not None:
+            if rowid > counted.get(key, last) and number_within(time, LATEST) is not None:
                 rollups.add(
-                    rowid, key, (key, time, *(None if value is None else number(value, GREATEST) for value in values))
+                    rowid,
+                    key,
+                    (key, time, *(None if value is None else number_within(value, GREATEST) for value in values)),
                 )
         _write(connection, rollups, gap_seconds, layout)
     rollups.close_all()
@@ -281,7 +283,7 @@ class RunCopier:
         connection = self._connection
         before = newest_row(connection, table)
         n = self._copy_table(table.samples)
-        if all(counted(connection, "shard", table, level, table.each) == n for level in LEVELS):
+        if all(count_rolled_up(connection, "shard", table, level, table.each) == n for level in LEVELS):
             self._copy_table(table.rollup, rest=f"WHERE {table.each}")
         else:
             for level in LEVELS:

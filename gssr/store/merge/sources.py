@@ -67,7 +67,7 @@ class ShardsToMerge(NamedTuple):
     runs: dict[str, Run]
 
 
-def look(
+def find_rank_files(
     folder: str,
     merged: Collection[str],
     refused: dict[str, str],

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Bytes, Ints
-from gssr.store.disk import COMPANIONS, Identity, beside
+from gssr.store.disk import COMPANIONS, Identity, companion_path
 
 PADDING = 256
 """Bytes behind the pages that were read: what begins within a page may be taken in pieces of up to so many."""
@@ -29,7 +29,7 @@ class PageFile:
 
     def __init__(self, path: str, identity: Identity | None) -> None:
         """Open the file, if it is (still) this one. Raises NotPlainError."""
-        self._beside = [beside(path, suffix) for suffix in COMPANIONS]
+        self._beside = [companion_path(path, suffix) for suffix in COMPANIONS]
         try:
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:

@@ -85,7 +85,7 @@ def each_chunk(
     return in_threads(pieces)
 
 
-def in_turns(reader: RunReader) -> bool:
+def is_in_turns(reader: RunReader) -> bool:
     """Whether the rows of a GPU are in several files."""
     return reader._places.in_turns
 

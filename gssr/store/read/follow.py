@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from gssr.store.disk import beside, fingerprint, journal_mode
+from gssr.store.disk import companion_path, fingerprint, journal_mode
 from gssr.store.format.columns import columns_of, selected
 from gssr.store.format.rows import Run
 from gssr.store.read.open import RecordingError, connect
@@ -106,7 +106,9 @@ class Follower:
             self.close()
         after = fingerprint(self.path)
         # A journal means that a transaction is under way, unless whoever began it is gone.
-        busy = after.sizes[2] > 0 and time.time() - os.stat(beside(self.path, "-journal")).st_mtime < LOST_SECONDS
+        busy = (
+            after.sizes[2] > 0 and time.time() - os.stat(companion_path(self.path, "-journal")).st_mtime < LOST_SECONDS
+        )
         return None if busy or before != after else news
 
     def _look(self, limit: int) -> News:

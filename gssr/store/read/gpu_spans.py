@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Any, NamedTuple
 
-from gssr.store.format.limits import number
+from gssr.store.format.limits import number_within
 from gssr.store.format.schema import GAP_INTERVALS, LEVELS
 
 
@@ -44,7 +44,7 @@ def spans_of(query: Query, keys: Sequence[int], last: int, counted: bool) -> dic
     for key in () if counted else keys:
         rest = "SELECT min(time), max(time) FROM samples WHERE rowid > ? AND rowid <= ? AND gpu = ?"
         for found in query(rest, (finals.get(key, 0), last, key)):
-            times.setdefault(key, []).extend(time for time in found if number(time) is not None)
+            times.setdefault(key, []).extend(time for time in found if number_within(time) is not None)
     return {key: GpuSpan(min(found), max(found)) for key, found in times.items() if found}
 
 

@@ -10,7 +10,7 @@ from gssr.metrics import PLACES
 from gssr.store.disk import identity_of, lacks_descriptors, sizes
 from gssr.store.format.columns import columns_of
 from gssr.store.format.layout import Layout, layout_of
-from gssr.store.format.limits import MOST_EVENTS, number
+from gssr.store.format.limits import MOST_EVENTS, number_within
 from gssr.store.format.rows import AttachedTrace, Event, Gpu, Merged, Process, Run, Thinned
 from gssr.store.format.sound_arrays import GREATEST
 from gssr.store.pages.file import NotPlainError, PageFile
@@ -183,7 +183,7 @@ class GuardedFile:
 
 def _told(value: Any) -> Any:
     """A number as it is; None where it is none, or none that can be."""
-    return None if value is None else number(value, GREATEST)
+    return None if value is None else number_within(value, GREATEST)
 
 
 def catalogue_order(names: Sequence[str]) -> tuple[str, ...]:

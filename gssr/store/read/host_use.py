@@ -11,7 +11,7 @@ import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.store.format.columns import selected
-from gssr.store.format.host_rollups import HOST, WORKLOAD, UseTable, counted
+from gssr.store.format.host_rollups import HOST, WORKLOAD, UseTable, count_rolled_up
 from gssr.store.format.schema import LEVELS
 from gssr.store.format.sound_arrays import sound_numbers
 from gssr.store.read.guarded_file import GuardedFile
@@ -180,7 +180,7 @@ class HostUseRows:
         """Whether the rollups of a level count as many rows as there are: those of each owner, or of all together (a
         condition of ``table``)."""
         try:
-            return counted(self._file.connection, "main", table, level, whose) == self._n_rows(table)
+            return count_rolled_up(self._file.connection, "main", table, level, whose) == self._n_rows(table)
         except sqlite3.DatabaseError as error:
             self._file.damaged(error)
             return False

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from gssr.guarded_sqlite import Guarded, UnsafeError, answers, in_one_line, only_reads, open_guarded, uri_of
 from gssr.metrics import NAMES
-from gssr.store.disk import COMPANIONS, FILE, beside, fingerprint, is_file_or_none, is_hollow
+from gssr.store.disk import COMPANIONS, FILE, companion_path, fingerprint, is_file_or_none, is_hollow
 from gssr.store.format.columns import columns_of
 from gssr.store.format.schema import APPLICATION_ID, SCHEMA_VERSION, TABLES, create_view
 from gssr.store.read.guard import check_schema, check_sizes
@@ -59,7 +59,7 @@ def _copied(path: str, copy: str) -> bool:
     _copy_file(path, copy)
     whole = True
     for suffix in _LEFT:
-        source = beside(path, suffix)
+        source = companion_path(path, suffix)
         try:
             if os.path.exists(source) and is_file_or_none(source):
                 _copy_file(source, copy + suffix)
@@ -158,7 +158,7 @@ def _is_ours(lock: int) -> bool | None:
 
 def journal_names_another(path: str) -> bool:
     """Whether finishing what was begun in this recording would delete some other file. Raises OSError."""
-    journal = beside(path, "-journal")
+    journal = companion_path(path, "-journal")
     if not os.path.exists(journal):
         return False
     with open(journal, "rb") as stream:
@@ -310,7 +310,7 @@ def missing_end(path: str) -> str | None:
     """A sentence when the file is shorter than its own head says; None when it is whole, or can't tell because parts of it
     still are in a write-ahead log: then it is not even opened, as closing it would give up the locks that SQLite holds on it
     in this process (gssr.store.pages.file)."""
-    if os.path.exists(beside(path, "-wal")):
+    if os.path.exists(companion_path(path, "-wal")):
         return None
     with open(path, "rb") as stream:
         head = stream.read(100)

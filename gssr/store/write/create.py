@@ -9,7 +9,16 @@ from contextlib import closing, contextmanager
 from errno import EPERM
 
 from gssr.guarded_sqlite import LONGEST_VALUE, Guarded, UnsafeError, distrust, not_by_itself
-from gssr.store.disk import COMPANIONS, FILE, PLANTED, beside, is_file_or_none, is_planted, journal_mode, make_folder
+from gssr.store.disk import (
+    COMPANIONS,
+    FILE,
+    PLANTED,
+    companion_path,
+    is_file_or_none,
+    is_planted,
+    journal_mode,
+    make_folder,
+)
 from gssr.store.format.columns import columns_of
 from gssr.store.format.schema import APPLICATION_ID, LIVE_SUFFIX, SCHEMA_VERSION, TABLES, create_statements
 from gssr.store.read.guard import check_schema, check_sizes
@@ -44,7 +53,7 @@ class TakenError(RecordingError):
 def remove(path: str) -> None:
     """Delete a recording, what SQLite keeps beside it, and a live block; of a link, what it leads to."""
     file = os.path.realpath(path) if os.path.islink(path) else path
-    for name in [file, file + LIVE_SUFFIX, *(beside(path, suffix) for suffix in COMPANIONS)]:
+    for name in [file, file + LIVE_SUFFIX, *(companion_path(path, suffix) for suffix in COMPANIONS)]:
         try:
             os.unlink(name)
         except FileNotFoundError:
@@ -92,7 +101,7 @@ def put_in_place(path: str, name: str, replaces: bool) -> None:
         with overwriting(name):
             os.rename(path, name)
         return
-    if any(os.path.lexists(beside(name, suffix)) for suffix in COMPANIONS):
+    if any(os.path.lexists(companion_path(name, suffix)) for suffix in COMPANIONS):
         raise RecordingError(f"{name}: what is left of another recording is beside it: choose another name")
     try:
         os.link(path, name, follow_symlinks=False)
@@ -153,7 +162,7 @@ def create(path: str, shrinks: bool = False) -> sqlite3.Connection:
 
 def _make_empty(path: str) -> None:
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
-    for name in (path, path + LIVE_SUFFIX, *(beside(path, suffix) for suffix in COMPANIONS)):
+    for name in (path, path + LIVE_SUFFIX, *(companion_path(path, suffix) for suffix in COMPANIONS)):
         if is_planted(name):
             raise PermissionError(EPERM, f"{name} {PLANTED}")
     try:
@@ -208,7 +217,7 @@ def seal_again(path: str, patience: float = READERS_SECONDS) -> None:
     as it is."""
     deadline = time.monotonic() + patience
     try:
-        while any(os.path.exists(beside(path, suffix)) for suffix in COMPANIONS):
+        while any(os.path.exists(companion_path(path, suffix)) for suffix in COMPANIONS):
             finished_runs(path)
             seal(reopen(path))
             if time.monotonic() >= deadline:
@@ -260,7 +269,7 @@ def _distrust(connection: Guarded, path: str) -> None:
     """Nothing that somebody else put into the file runs when it is written. Raises sqlite3.Error."""
     try:
         for suffix in COMPANIONS:
-            if not is_file_or_none(beside(path, suffix)):
+            if not is_file_or_none(companion_path(path, suffix)):
                 raise UnsafeError(f"{os.path.basename(path)}{suffix} is not a file")
         if journal_names_another(path):
             raise UnsafeError(

@@ -8,8 +8,8 @@ to limits: a job may run for days beside a full disk. What has waited is written
 import math
 import os
 import sqlite3
-import time
 from collections.abc import Mapping, Sequence
+from time import monotonic
 
 from gssr.store.disk import Reserve, identity_of, reason
 from gssr.store.format.columns import metric_columns
@@ -351,8 +351,8 @@ class Writer:
 
     def _thin_all(self) -> None:
         """Of a run that is over, all of which is rolled up, nothing need stay as it was."""
-        deadline = time.monotonic() + LAST_THINNING_SECONDS
-        while time.monotonic() < deadline and self._thin(math.inf):
+        deadline = monotonic() + LAST_THINNING_SECONDS
+        while monotonic() < deadline and self._thin(math.inf):
             pass
 
     def _shrink(self, thinner: Thinner) -> None:

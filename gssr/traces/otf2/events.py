@@ -105,7 +105,7 @@ def library() -> _Library:
 
 
 class Otf2Reader:
-    """An archive as libotf2 reads it; ``send`` gets the events of each location. Raises Failed."""
+    """An archive as libotf2 reads it; ``send_archive`` gets the events of each location. Raises Failed."""
 
     def __init__(self, anchor: str, send: Callable[..., None]) -> None:
         self._send = send
@@ -288,7 +288,7 @@ class Otf2Reader:
         }  # fmt: skip
 
 
-def send() -> None:
+def send_archive() -> None:
     """Read the archive whose anchor file is named, and write it to standard output."""
     for kind, most in (
         (resource.RLIMIT_AS, _MOST_MEMORY),

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Ints
-from gssr.traces.otf2.events import WIDTH, send
+from gssr.traces.otf2.events import WIDTH, send_archive
 from gssr.traces.timeline import TraceError
 
 SILENCE = 60.0
@@ -53,7 +53,7 @@ class Otf2Process:
         _look_at_files(path, anchor)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", f"from {send.__module__} import send; send()", anchor],
+            [sys.executable, "-P", "-c", f"from {send_archive.__module__} import send; send()", anchor],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, bufsize=0,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         )  # fmt: skip

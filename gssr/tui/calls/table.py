@@ -6,7 +6,7 @@ import numpy as np
 from rich.segment import Segment
 from textual.binding import BindingType
 
-from gssr.model.traces.part import named
+from gssr.model.traces.part import fits_name
 from gssr.render.cells import clean
 from gssr.render.function_names import distinct_names
 from gssr.render.scale import count
@@ -61,7 +61,7 @@ class CallTable(LineTable):
         names = self.values["name"]
         rows = np.arange(len(names))
         if self.sought:
-            rows = rows[named(names, (self.sought,))]
+            rows = rows[fits_name(names, (self.sought,))]
         columns = {each.key: each for each in columns_of(self.values, _EVERY_COLUMN)}
         self.sort = self.sort if self.sort in columns else next(iter(columns))
         if self.sort == _NAME:

@@ -6,7 +6,7 @@ from gssr.model.compare.alignment import origins, shares_columns
 from gssr.model.live.frame import Frame
 from gssr.render import clock
 from gssr.render.clock import Tick
-from gssr.render.columns import columns
+from gssr.render.columns import average_into_columns
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import metric_of
 from gssr.tui.shared.band_chart import GUTTER, scale_labels
@@ -54,13 +54,15 @@ class Curves(RowsPanel):
         labels = scale_labels(full, name, height - 2)
         ticks = [
             Tick((tick.at - begin) / max(length, 1e-9) * (n - 1), tick.label)
-            for tick in clock.ticks(begin, begin + length, n)
+            for tick in clock.time_ticks(begin, begin + length, n)
         ]
         nothing = np.full(n, np.nan)
         drawn: list[list[Row]] = []
         for frame in (result, other):
             own = frame.grid
-            values = columns(frame.space.mean / full, own.start, own.width, own.start, own.start + length, n)
+            values = average_into_columns(
+                frame.space.mean / full, own.start, own.width, own.start, own.start + length, n
+            )
             drawn.append(band_chart(values, nothing, nothing, labels, ticks, GUTTER, height - 2, self.glyphs))
         return _over(drawn[0], drawn[1], GUTTER + 1)[:height]
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from gssr.model.compare.alignment import energies, seconds
 from gssr.model.compare.comparison import BETTER, LEAST_POINTS, LEAST_TOTAL_SHARE, CategoryChange, category_changes
-from gssr.model.compare.contrast import told
+from gssr.model.compare.contrast import measured_metrics
 from gssr.model.compare.traces import Calls, NameChange, calls, names
 from gssr.model.live.frame import Frame
 from gssr.model.statistics.balance import imbalance
@@ -194,7 +194,7 @@ def _metrics(one: Frame, other: Frame) -> list[RunDifference]:
     """The metrics that either was measured for."""
     means = one.window.overall(), other.window.overall()
     found = []
-    for name in told(*means):
+    for name in measured_metrics(*means):
         a, b = means[0].get(name), means[1].get(name)
         metric, full = metric_of(name), max(full_scale(one, name), full_scale(other, name))
         change, _ = _relative(a, b)

@@ -10,7 +10,7 @@ from gssr.metrics import best_measured
 from gssr.model.findings.notes import why_no_gpu
 from gssr.model.live.frame import RECENT_SECONDS, Frame
 from gssr.render.clock import duration
-from gssr.render.columns import columns
+from gssr.render.columns import average_into_columns
 from gssr.render.scale import fixed, metric_of, percent, unit_of
 from gssr.score import CAVEAT, DEFINITION, how_to_measure
 from gssr.tui.shared.history import history_rows
@@ -29,7 +29,7 @@ class ScoreHistory(Panel):
         if result is None or result.score_curve is None:
             return Strip.blank(width)
         curve, cells = result.score_curve, cells_of(result, width)
-        values = columns(curve.values, curve.start, curve.width, cells.start, cells.end, width)
+        values = average_into_columns(curve.values, curve.start, curve.width, cells.start, cells.end, width)
         if not rolls(result) or np.isnan(values[-1:]).all():
             last = np.flatnonzero(np.isfinite(values))
             values[last[-1] + 1 if len(last) else 0 :] = values[last[-1]] if len(last) else np.nan

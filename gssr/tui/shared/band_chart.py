@@ -71,7 +71,7 @@ def _ticks(result: Frame, cells: Cells) -> list[Tick]:
     """Times at cells, since the run's first sample; while it rolls, how long ago."""
     zero = cells.end if cells.rolls else result.first if result.since is None else result.since
     span = max(cells.end - cells.start, 1e-9)
-    found = clock.ticks(cells.start - zero, cells.end - zero, cells.n)
+    found = clock.time_ticks(cells.start - zero, cells.end - zero, cells.n)
     ticks = [Tick((tick.at + zero - cells.start) / span * (cells.n - 1), tick.label) for tick in found]
     return [*(tick for tick in ticks if tick.at < cells.n - 4), Tick(cells.n - 2.0, "now")] if cells.rolls else ticks
 

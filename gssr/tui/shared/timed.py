@@ -11,7 +11,7 @@ import numpy as np
 from gssr.arrays import Floats
 from gssr.model.live.frame import Frame
 from gssr.render import clock
-from gssr.render.columns import columns
+from gssr.render.columns import average_into_columns
 from gssr.render.roles import Row, Span
 from gssr.render.scale import metric_of, quantity
 from gssr.tui.shared.scales import full_scale
@@ -65,7 +65,7 @@ def in_cells(result: Frame, values: Floats, cells: Cells) -> Floats:
     single missing column between two known ones is jitter of the sampling where columns are as short as its interval."""
     grid = result.grid
     if not cells.rolls:
-        return columns(values, grid.start, grid.width, cells.start, cells.end, cells.n)
+        return average_into_columns(values, grid.start, grid.width, cells.start, cells.end, cells.n)
     last = grid.column(result.last) + 1
     shown = values[..., max(last - cells.n, 0) : last]
     lacks = cells.n - shown.shape[-1]

@@ -67,7 +67,7 @@ def _places(frame: Frame) -> dict[int, str]:
 def event_in_words(frame: Frame, event: Event) -> str:
     """An event in words: where, of a GPU which one, and what."""
     where = event.node if event.gpu is None else _places(frame).get(event.gpu, event.node)
-    return clean(f"{where}: {clock.told(event)}" if where else clock.told(event))
+    return clean(f"{where}: {clock.event_text(event)}" if where else clock.event_text(event))
 
 
 def is_whole(frame: Frame) -> bool:

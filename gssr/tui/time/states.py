@@ -7,7 +7,7 @@ from gssr.arrays import Floats
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.live.frame import Frame
-from gssr.render.columns import columns
+from gssr.render.columns import average_into_columns
 from gssr.render.roles import Row, Span
 from gssr.render.scale import percent
 from gssr.tui.judge import not_judged
@@ -50,13 +50,17 @@ class States(TimePanel):
             split, grid = result.part.whole_split, result.part.columns
             if split is None or grid is None:
                 return None
-            return OF_TRACE, columns(np.asarray(split.T), grid.start, grid.width, cells.start, cells.end, cells.n)
+            return OF_TRACE, average_into_columns(
+                np.asarray(split.T), grid.start, grid.width, cells.start, cells.end, cells.n
+            )
         breakdown = self._breakdown
         if breakdown is None or not len(breakdown.times):
             return None
         shares = np.array([breakdown.share_over_time(each.name) for each in CATEGORIES])
         shares[:, breakdown.over_time.sum(axis=1) <= 0] = np.nan
-        shown = columns(shares, float(breakdown.times[0]), breakdown.width, cells.start, cells.end, cells.n)
+        shown = average_into_columns(
+            shares, float(breakdown.times[0]), breakdown.width, cells.start, cells.end, cells.n
+        )
         return of_breakdown(self.glyphs.levels.isascii()), shown
 
     def draw_line(self, y: int) -> Strip:

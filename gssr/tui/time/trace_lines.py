@@ -18,7 +18,7 @@ from gssr.arrays import Floats
 from gssr.model.live.frame import Frame, TracePart
 from gssr.model.live.frame import Timeline as Lines
 from gssr.render.cells import fit
-from gssr.render.columns import columns
+from gssr.render.columns import average_into_columns
 from gssr.render.scale import count, metric_of, number, unit_of
 from gssr.render.shares import most_of
 from gssr.tui.keys import key
@@ -91,10 +91,12 @@ class TraceLines(TraceRows):
                 rows = self._bar(part.line_split[at], width - gutter, tall, in_marks)
             elif part.split is not None and result.grid.metric == "busy":
                 split = np.asarray(part.split[at].T)
-                shares = columns(split, grid.start, grid.width, cells.start, cells.end, cells.n)
+                shares = average_into_columns(split, grid.start, grid.width, cells.start, cells.end, cells.n)
                 rows = self._states(shares, tall, in_marks)
             else:
-                mean = columns(lines.mean[at : at + 1] / full, grid.start, grid.width, cells.start, cells.end, cells.n)
+                mean = average_into_columns(
+                    lines.mean[at : at + 1] / full, grid.start, grid.width, cells.start, cells.end, cells.n
+                )
                 rows = history_rows(mean[0], tall, self.palette, self.glyphs)
             for dy, row in enumerate(rows):
                 box.put(y + dy, gutter, row)

@@ -13,7 +13,7 @@ from gssr.model.live.frame import CounterLine, Frame
 from gssr.model.results import Phase
 from gssr.render.cells import clean, fit
 from gssr.render.clock import duration
-from gssr.render.columns import columns
+from gssr.render.columns import average_into_columns
 from gssr.render.scale import UNITS, metric_of, percent, prefixed
 from gssr.tui.shared.timed import Cells
 from gssr.tui.time.timeline import TimePanel
@@ -98,7 +98,7 @@ class Tracks(TimePanel):
     def _counter(self, result: Frame, counter: CounterLine, cells: Cells) -> TrackRow:
         assert result.part is not None
         grid = result.part.columns or result.grid
-        values = columns(counter.values[None], grid.start, grid.width, cells.start, cells.end, cells.n)[0]
+        values = average_into_columns(counter.values[None], grid.start, grid.width, cells.start, cells.end, cells.n)[0]
         at = None if self.view.cursor is None else cells.at(self.view.cursor)
         known = values[np.isfinite(values)]
         value = float(values[at]) if at is not None else float(known.max()) if len(known) else float("nan")

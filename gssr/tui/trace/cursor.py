@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 
 from gssr.arrays import Ints
-from gssr.gpu_name import place as called
+from gssr.gpu_name import gpu_label as called
 from gssr.metrics import OF_NAME, OF_OWN
 from gssr.model.frame_cache import once
 from gssr.model.live.frame import Frame, TracePart
 from gssr.model.traces.as_metrics import LevelName
 from gssr.model.traces.nesting import lanes
-from gssr.model.traces.part import named
+from gssr.model.traces.part import fits_name
 from gssr.traces.timeline import Timeline as Trace
 from gssr.tui.trace.flows import partner
 from gssr.tui.view import Scene, View, inside
@@ -56,7 +56,7 @@ def picked(scene: Scene) -> int:
 @once
 def _ids_of(trace: Trace, sought: str) -> Ints:
     same = np.array([name == sought for name in trace.names], np.bool_)  # names may hold what patterns mean
-    return np.flatnonzero(same if same.any() else named(trace.names, (sought,)))
+    return np.flatnonzero(same if same.any() else fits_name(trace.names, (sought,)))
 
 
 def places_sought(frame: Frame, view: View) -> Ints:

@@ -3,7 +3,7 @@ traced for a while what its GPUs waited for then."""
 
 from collections.abc import Mapping
 
-from gssr.model.joined.explain import within as gaps_within
+from gssr.model.joined.explain import gaps_within as gaps_within
 from gssr.model.live.frame import Frame, TracePart
 from gssr.model.traces.nesting import within
 from gssr.render.cells import clean, fit, flow, wrap

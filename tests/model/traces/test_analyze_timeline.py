@@ -16,7 +16,7 @@ from gssr.model.traces.tables import NSYS, TABLES, as_nsys, launch_numbers, rows
 from gssr.model.traces.trace_results import TraceAnalysis
 from gssr.model.traces.trace_selection import TraceSelection
 from gssr.report.page import PageOptions
-from gssr.report.trace import pieces, trace_page
+from gssr.report.trace import json_pieces, trace_page
 from gssr.traces.timeline import Counter, Kind, Timeline
 
 US = 1_000
@@ -352,7 +352,7 @@ def test_of_any_trace_the_parts_add_up(found: list[tuple[int, int, int, int, int
         events.launched(name, start - ahead, start, length, gpu(stream % 2, stream=stream), took=ahead // 2,
                         kind=Kind.MEMCPY if kind == 2 else Kind.KERNEL)  # fmt: skip
     own = analyze_timeline(events.timeline(), like_hta=like_hta)
-    assert json.loads("".join(pieces(own)))["ranks"][0]["span_ns"] == own.gpus[0].span_ns
+    assert json.loads("".join(json_pieces(own)))["ranks"][0]["span_ns"] == own.gpus[0].span_ns
     assert trace_page(own, PageOptions(len(found) + 20, like_hta, "high"))
     for use in own.gpus:
         if not like_hta:
@@ -478,5 +478,5 @@ def test_no_timeline_is_too_odd(seed: int, unit: int) -> None:
         for like_hta in (False, True):
             own = analyze_timeline(timeline, window, like_hta=like_hta)
             both = combined([own, own])
-            assert json.loads("".join(pieces(both)))["schema"] == "gssr.trace/1"
+            assert json.loads("".join(json_pieces(both)))["schema"] == "gssr.trace/1"
             assert trace_page(both, PageOptions(40, True, "high"))

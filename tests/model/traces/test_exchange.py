@@ -16,7 +16,7 @@ from gssr.model.traces.tables import rows_of
 from gssr.render.roles import text_of
 from gssr.report.page import PageOptions
 from gssr.report.terminal import to_text
-from gssr.report.trace import pieces, trace_page
+from gssr.report.trace import json_pieces, trace_page
 from gssr.traces.join import join
 from gssr.traces.timeline import Category, Intervals, Kind, Timeline
 
@@ -147,8 +147,8 @@ def test_the_page_says_it_within_its_width(width: int, ascii_only: bool) -> None
 
 
 def test_the_json_object_has_null_only_where_nothing_is_told() -> None:
-    told = json.loads("".join(pieces(analyze_timeline(exchanging(4, FEW)))))
+    told = json.loads("".join(json_pieces(analyze_timeline(exchanging(4, FEW)))))
     assert [row["bytes"] for row in told["messages"]] == [1500, 70, 5] and told["io"][0]["file"] == "data"
     assert told["messages"][1]["time_ns"] is None
-    untold = json.loads("".join(pieces(analyze_timeline(Events().add(Kind.CPU_OP, "op", 0, 5, CPU).timeline()))))
+    untold = json.loads("".join(json_pieces(analyze_timeline(Events().add(Kind.CPU_OP, "op", 0, 5, CPU).timeline()))))
     assert untold["messages"] is None and untold["io"] is None and untold["collectives"] == []

@@ -12,7 +12,7 @@ from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.traces.analyze_trace import analyze_timeline, combined
 from gssr.report.page import PageOptions
-from gssr.report.trace import pieces, trace_page
+from gssr.report.trace import json_pieces, trace_page
 from gssr.traces.timeline import Kind, Timeline
 
 MS = 1_000_000
@@ -163,10 +163,10 @@ def test_the_page_begins_with_it_and_the_object_has_it() -> None:
     at = next(place for place, line in enumerate(lines) if "Where the GPU time goes" in line)
     assert lines[at + 1] == "37.5 % of the GPU time computes; 20.0 % is after the last work."
     assert len(lines[at + 2]) == 100 and at < next(n for n, line in enumerate(lines) if "How well used?" in line)
-    found = json.loads("".join(pieces(trace)))["breakdown"]
+    found = json.loads("".join(json_pieces(trace)))["breakdown"]
     assert sum(each["share"] for each in found["categories"]) == pytest.approx(1)
     assert found["resolution_s"] == 0 and found["efficiency"]["parallel"] == pytest.approx(0.375, abs=0.001)
     spans = next(each["spans"] for each in found["categories"] if each["name"] == "startup")
     assert spans == [[0, pytest.approx(0.01, abs=2e-4)]]
     as_hta = analyze_timeline(one_of_each().timeline(), like_hta=True)
-    assert json.loads("".join(pieces(as_hta)))["breakdown"] is None
+    assert json.loads("".join(json_pieces(as_hta)))["breakdown"] is None

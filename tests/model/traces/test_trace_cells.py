@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gssr.gpu_name import place
+from gssr.gpu_name import gpu_label
 from gssr.model.traces.as_metrics import levels_of
 from gssr.model.traces.cells import ByOwner, cells, in_order
 from gssr.model.traces.nesting import lanes, nesting
@@ -199,7 +199,7 @@ def test_gpus_that_each_process_calls_0_are_told_apart() -> None:
         stream = made.track(Track("gpu_stream", "stream", None, None, pid, device=0, uuid=f"GPU-{pid}", stream=7))
         made.add(stream, "kernel", Kind.KERNEL, Category.COMPUTE, 0, 30)
     gpus = levels_of(made.timeline())["gpus"].gpus
-    assert [place(gpu) for gpu in gpus] == ["gpu:0.pid11", "gpu:0.pid12"]
+    assert [gpu_label(gpu) for gpu in gpus] == ["gpu:0.pid11", "gpu:0.pid12"]
 
 
 def test_processes_and_nodes_are_means_of_their_gpus() -> None:
@@ -212,8 +212,8 @@ def test_processes_and_nodes_are_means_of_their_gpus() -> None:
     timeline = made.timeline()
     levels = levels_of(timeline)
     gpus, processes, nodes = (levels[name] for name in ("gpus", "processes", "nodes"))
-    assert [place(gpu) for gpu in processes.gpus] == ["rank:0", "rank:1"]
-    assert [place(gpu) for gpu in nodes.gpus] == ["node:0.a", "node:0.b"]
+    assert [gpu_label(gpu) for gpu in processes.gpus] == ["rank:0", "rank:1"]
+    assert [gpu_label(gpu) for gpu in nodes.gpus] == ["node:0.a", "node:0.b"]
     assert gpus.means(0, 50, "").names == processes.means(0, 50, "").names
     for metric, width in (("busy", 50), ("launches", 50), ("launches", 10)):
         n = 50 // width
