@@ -86,7 +86,7 @@ def _namesakes(names: Iterator[tuple[str, Path]]) -> dict[str, list[str]]:
 
 NAMESAKES = {
     "Recording", "Run",  # of gssr.api, as users know them, and what they are made of
-    "Column", "Counted", "News", "Nodes", "Around", "Rollups", "Source", "Timeline", "Totals", "Window",
+    "Counted", "News", "Rollups", "Timeline", "Totals", "Window",
 }  # fmt: skip
 """Public classes that still share their name. Only ever taken from."""
 

@@ -511,9 +511,9 @@ class LiveScreen(KeysInOrder):
             self._awaited_tab = None
             self.release_keys()
 
-    def may_overtake(self, key: Key) -> bool:
+    def may_overtake(self, pressed: Key) -> bool:
         """Let another tab be chosen while one is made."""
-        return self._awaited_tab is not None and key.key.isdigit()
+        return self._awaited_tab is not None and pressed.key.isdigit()
 
     def go_to_screen(self, view: View, gpu: int = -1) -> None:
         """Change the view to one of another screen once a panel that was clicked has taken the focus and its tab; put the

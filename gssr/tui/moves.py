@@ -213,8 +213,8 @@ def _over_traces(scene: Scene, view: View) -> View:
     """The window that is shown, where most of it was traced, else all that was."""
     window, found = scene.frame.window, scene.frame.traced
     first, last = min(trace.start for trace in found), max(trace.end for trace in found)
-    inside = min(window.end, last) - max(window.start, first)
-    if view.span is not None and inside > (window.end - window.start) / 2:
+    overlap = min(window.end, last) - max(window.start, first)
+    if view.span is not None and overlap > (window.end - window.start) / 2:
         return view
     cursor = view.cursor if view.cursor is not None and first <= view.cursor <= last else None
     return replace(view, span=None, end=None, cursor=cursor)

@@ -327,7 +327,7 @@ class WatchedTrace:
             opened = _gpus_first(trace, lanes(every.start, every.length, every.track, wanted, begin, step, n))
         names = [name for name in level.metrics if name.startswith(OF_COUNTER)][:MOST_COUNTERS]
         whole = self._first, self._last
-        found, time = level.split(lines, len(timeline.members), begin, step, n)
+        found, spent = level.split(lines, len(timeline.members), begin, step, n)
         line_split = None
         if alike is not None:
             line_split = _divided(*_of_window(level, lines, len(timeline.members), low, high))
@@ -335,8 +335,8 @@ class WatchedTrace:
         return timeline, replace(
             part,
             columns=own,
-            split=_divided(found, time[:, :, None]),
-            whole_split=_divided(found.sum(axis=0), time.sum(axis=0)[:, None]),
+            split=_divided(found, spent[:, :, None]),
+            whole_split=_divided(found.sum(axis=0), spent.sum(axis=0)[:, None]),
             lanes=opened,
             line_split=line_split,
             counters=tuple(counter for counter in counted if counter.full > 0),
@@ -476,8 +476,8 @@ def _columns(query: Query, width: float, first: int, last: int) -> tuple[int, in
 
 def _of_window(level: Level, line_of: Ints | None, n_lines: int, low: int, high: int) -> tuple[Floats, Floats]:
     """[n_lines, categories] and [n_lines, 1]: the time by category, and all time there is."""
-    found, time = level.split(line_of, n_lines, low, max(high - low, 1), 1)
-    return found[:, 0], time
+    found, spent = level.split(line_of, n_lines, low, max(high - low, 1), 1)
+    return found[:, 0], spent
 
 
 def _divided(total: Floats, weight: Floats) -> Floats:

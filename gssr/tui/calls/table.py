@@ -79,9 +79,9 @@ class CallTable(LineTable):
         self.border_subtitle = f"by {columns[self.sort].title}{way}"
         self.set_order(rows[order], next((row for row in rows[order].tolist() if held and names[row] == held), -1))
 
-    def descends_at_first(self, key: str) -> bool:
+    def descends_at_first(self, column: str) -> bool:
         """Numbers begin with the most, names with the first."""
-        return key != _NAME
+        return column != _NAME
 
     @property
     def nothing(self) -> str:
@@ -135,8 +135,8 @@ class CallTable(LineTable):
     def _name_in(self, room: int, item: int) -> str:
         """Cut a name so that those in sight can still be told apart."""
         rows = self._rows_in_sight()
-        key = (id(self.order), self.scroll_offset.y, len(rows), room)
-        if self._cut_names is None or self._cut_names[0] != key:
+        state = (id(self.order), self.scroll_offset.y, len(rows), room)
+        if self._cut_names is None or self._cut_names[0] != state:
             names = [clean(str(self.values["name"][row])) for row in rows]
-            self._cut_names = key, distinct_names(names, room, self.glyphs.ellipsis)
+            self._cut_names = state, distinct_names(names, room, self.glyphs.ellipsis)
         return self._cut_names[1][rows.index(item)]

@@ -81,9 +81,9 @@ class CallTreeTable(LineTable):
         self.border_title = f"call tree: {clean(self.metric)}{unit}, {places_text(tree)}, {counted}"
         self.set_order(shown.nodes, self.item)
 
-    def descends_at_first(self, key: str) -> bool:
+    def descends_at_first(self, column: str) -> bool:
         """Numbers begin with the most, names with the first."""
-        return key != NAME
+        return column != NAME
 
     @property
     def nothing(self) -> str:

@@ -102,7 +102,7 @@ class LineTable(LineDrawing, ScrollView, can_focus=True):  # type: ignore[misc] 
         """One character before an item's line, empty for none, and its role."""
         return "", "plain"
 
-    def descends_at_first(self, key: str) -> bool:  # noqa: ARG002 - for subclasses
+    def descends_at_first(self, column: str) -> bool:  # noqa: ARG002 - for subclasses
         """Tell whether a column that is chosen to sort by begins with the most."""
         return False
 
@@ -125,9 +125,9 @@ class LineTable(LineDrawing, ScrollView, can_focus=True):  # type: ignore[misc] 
 
     def headings(self) -> list[Heading]:
         """The columns in sight."""
-        key = (self.size, self.scroll_offset.y)
-        if self._headings is None or self._headings[0] != key:
-            self._headings = key, self.place_columns()
+        state = (self.size, self.scroll_offset.y)
+        if self._headings is None or self._headings[0] != state:
+            self._headings = state, self.place_columns()
         return self._headings[1]
 
     def set_order(self, order: Ints, item: int) -> None:
@@ -161,10 +161,10 @@ class LineTable(LineDrawing, ScrollView, can_focus=True):  # type: ignore[misc] 
         if len(found):
             self.point_at(int(found[0]))
 
-    def sort_by(self, key: str) -> None:
+    def sort_by(self, column: str) -> None:
         """Sort by a column; by the same again: the other way round."""
-        self.descending = not self.descending if key == self.sort else self.descends_at_first(key)
-        self.sort = key
+        self.descending = not self.descending if column == self.sort else self.descends_at_first(column)
+        self.sort = column
         self.sort_items()
         self.point_at(self.at)
 

@@ -174,14 +174,14 @@ class Wall(Panel):
             strips.append(Strip([Segment(" " * (label + VALUE + 2)), *axis]).adjust_cell_length(width))
         return WallDrawing(strips, lines, cells)
 
-    def _rows(self, values: Floats, line: WallLine, known_from: int, rolls: bool) -> list[list[Segment]]:
+    def _rows(self, values: Floats, line: WallLine, first_known: int, rolls: bool) -> list[list[Segment]]:
         if not line.paired:
             own = values[line.members]
             mean = own[0] if len(own) == 1 else over_space(own).mean
-            return history_rows(mean, line.height, self.palette, self.glyphs, known_from, rolls)
+            return history_rows(mean, line.height, self.palette, self.glyphs, first_known, rolls)
         halves = [values[part].mean(axis=0) for part in parts_of(line.members, 2 * line.height)]  # one lacks: all do
         halves += [halves[-1]] * (2 * line.height - len(halves))
-        return [pair_row(halves[at], halves[at + 1], self.palette, known_from) for at in range(0, len(halves), 2)]
+        return [pair_row(halves[at], halves[at + 1], self.palette, first_known) for at in range(0, len(halves), 2)]
 
     def _at(self, x: int, y: int) -> tuple[int, int] | None:
         """The GPU and the cell of time under the mouse."""
