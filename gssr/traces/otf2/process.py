@@ -53,7 +53,7 @@ class Otf2Process:
         _look_at_files(path, anchor)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", f"from {send_archive.__module__} import send; send()", anchor],
+            [sys.executable, "-P", "-c", f"from {send_archive.__module__} import send_archive; send_archive()", anchor],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, bufsize=0,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         )  # fmt: skip
