@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from benchmarks.fuzz import Parser, damage, text
 from gssr import launch
-from gssr.backends import host
+from gssr.backends import workload_processes
 from gssr.backends.base import BackendError
 from gssr.backends.dcgm.engine import address_of
 from gssr.backends.replay import parse
@@ -242,8 +242,8 @@ def _of_the_kernel(folder: Path, data: bytes) -> None:
     (folder / "mountinfo").write_bytes(data)
     filesystem_of(str(folder), str(folder / "mountinfo"))
     numbers = b" S 1 2 " + b"0 " * 40
-    with patch.object(host, "contents", return_value=b"7 (" + data + b")" + numbers):
-        found = host.stat_of(7)
+    with patch.object(workload_processes, "contents", return_value=b"7 (" + data + b")" + numbers):
+        found = workload_processes.stat_of(7)
         if found is None or (found.parent, found.group) != (1, 2):
             raise AssertionError(f"another process: {found}")
 

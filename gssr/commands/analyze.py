@@ -253,14 +253,14 @@ class _History:
         """With how the run stands; a part of a run can't be compared."""
         from dataclasses import replace
 
-        from gssr.commands.printing import Bar
+        from gssr.commands.progress_bar import ProgressBar
         from gssr.model.fleet.fleet import FleetRequest, read_fleet
         from gssr.model.fleet.history import history
 
         if not analysis.window.whole:
             return analysis
         if self._runs is None:
-            self._index, bar = open_index(), Bar("reading earlier runs")
+            self._index, bar = open_index(), ProgressBar("reading earlier runs")
             try:
                 self._runs = fleet_at([self._folder], FleetRequest(), self._index, bar.show).runs
             finally:
@@ -322,7 +322,7 @@ class _Reading:
     def _of(self, name: str, recording: "Recording") -> "Iterator[Analysis]":
         from dataclasses import replace
 
-        from gssr.commands.printing import Bar
+        from gssr.commands.progress_bar import ProgressBar
         from gssr.model.analyze import analyze
         from gssr.render.verdicts import naming
         from gssr.report.terminal import MOST_PAGES, run_line
@@ -334,7 +334,7 @@ class _Reading:
                 f"{len(readers):,} runs: reports and pictures are made of {MOST_PAGES} at most: name one with --run"
             )
         numbers = {reader.run.run_id: number for number, reader in enumerate(recording.runs, 1)}
-        shown, bar = _Shown(name, [], []), Bar("reading samples")
+        shown, bar = _Shown(name, [], []), ProgressBar("reading samples")
         wanted = _wanted(options, self._metrics, self._rules, bar.show, tables=many)
         self.shown.append(shown)
         for reader in readers:

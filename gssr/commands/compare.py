@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, page_options, put, tell
 from gssr.commands.inputs import RULES, chosen_runs, looking_at, traces_among, with_run
-from gssr.commands.printing import Bar
+from gssr.commands.progress_bar import ProgressBar
 
 if TYPE_CHECKING:
     from gssr.model.compare.comparison import Comparison
@@ -220,7 +220,7 @@ def _analyses(
     names: list[str] = []
     analyses: list[Analysis] = []
     damage: list[str] = []
-    wanted, bar = replace(WANTED, rules=rules), Bar("comparing")
+    wanted, bar = replace(WANTED, rules=rules), ProgressBar("comparing")
     try:
         for at, text in enumerate(files):
             file, run = with_run(text)
@@ -300,7 +300,7 @@ def _show(
     names: Sequence[str], comparisons: "Sequence[Comparison]", failed: Sequence[str], options: argparse.Namespace
 ) -> int:
     if options.json:
-        from gssr.report.comparison import to_json
+        from gssr.report.comparison_json import to_json
 
         return put(to_json(names, comparisons, failed))
     from gssr.report.comparison import comparison_page

@@ -11,7 +11,7 @@ from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, put, tell
 from gssr.commands.inputs import looking_at, traces_among
 
 if TYPE_CHECKING:
-    from gssr.commands.printing import Bar
+    from gssr.commands.progress_bar import ProgressBar
     from gssr.convert.tables import ExportTable, Sink
     from gssr.model.verdicts.table import RuleTable as Rules
     from gssr.store.output_file import Access
@@ -163,13 +163,13 @@ def _traces(places: "Sequence[str]") -> list[str]:
 
 
 def _one_file(options: argparse.Namespace) -> int:
-    from gssr.commands.printing import Bar
+    from gssr.commands.progress_bar import ProgressBar
     from gssr.convert.tables import ExportError
     from gssr.store.output_file import access_of
     from gssr.store.read.open import RecordingError, recordings_in
     from gssr.store.read.recording import open_recording
 
-    output, bar, code = options.output, Bar("exporting"), OK
+    output, bar, code = options.output, ProgressBar("exporting"), OK
     if options.tables is not None:
         return fail(f"--tables: a file of --format {options.format} has none", USAGE)
     if os.path.isdir(output):
@@ -208,7 +208,7 @@ def _one_file(options: argparse.Namespace) -> int:
         return _said(output, len(runs)) or code
 
 
-def _write(runs: "Mapping[RunReader, str]", options: argparse.Namespace, access: "Access", bar: "Bar") -> None:
+def _write(runs: "Mapping[RunReader, str]", options: argparse.Namespace, access: "Access", bar: "ProgressBar") -> None:
     import gzip
 
     from gssr.store.output_file import output_file
@@ -262,13 +262,13 @@ def _export(
     names: Mapping[str, str], sink: "Sink", tables: "Sequence[ExportTable]", rules: "Rules", output: str
 ) -> tuple[int, int]:  # fmt: skip
     """How many runs were exported, and the exit code. ``names``: of recordings, and what they are called."""
-    from gssr.commands.printing import Bar
+    from gssr.commands.progress_bar import ProgressBar
     from gssr.convert.export import export
     from gssr.convert.tables import ExportError
     from gssr.store.read.open import RecordingError
     from gssr.store.read.recording import open_recording
 
-    bar, n_runs, code = Bar("exporting"), 0, OK
+    bar, n_runs, code = ProgressBar("exporting"), 0, OK
     try:
         for at, (place, name) in enumerate(names.items()):
             try:
@@ -292,7 +292,7 @@ def _export(
     return n_runs, code
 
 
-def _show(bar: "Bar", before: float, n: int, share: float) -> None:
+def _show(bar: "ProgressBar", before: float, n: int, share: float) -> None:
     """The share done of all ``n`` runs, within one of them."""
     bar.show(before + share / n)
 

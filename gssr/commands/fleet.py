@@ -113,7 +113,7 @@ def _handle(options: argparse.Namespace, named: Sequence[str]) -> int:
     except ValueError as error:
         return fail(str(error), USAGE)
 
-    from gssr.commands.printing import Bar
+    from gssr.commands.progress_bar import ProgressBar
     from gssr.model.fleet.fleet import FleetRequest
     from gssr.store.index import WrongIndexError
 
@@ -123,7 +123,7 @@ def _handle(options: argparse.Namespace, named: Sequence[str]) -> int:
         )  # what is imported goes again
     except WrongIndexError as error:
         return fail(f"--index: {error}", USAGE)
-    bar, collected = Bar("reading"), gc.isenabled()
+    bar, collected = ProgressBar("reading"), gc.isenabled()
     gc.disable()  # of all that is kept in the index nothing goes before the end
     try:
         found = fleet_at(named, FleetRequest(since, options.by in JUDGED_BY, rules), index, bar.show)
@@ -150,11 +150,11 @@ def _show(found: "Fleet", options: argparse.Namespace) -> int:
 
     by: str | None = options.by
     if options.json:
-        from gssr.report.fleet import to_json
+        from gssr.report.fleet_export import to_json
 
         return put(to_json(found, (by,) if by else BY, options.sort, options.most))
     if options.csv:
-        from gssr.report.fleet import groups_csv, runs_csv
+        from gssr.report.fleet_export import groups_csv, runs_csv
 
         for sentence in found.unreadable:
             tell(sentence)

@@ -165,13 +165,13 @@ def _asked(options: argparse.Namespace, told: "ImportHints") -> int:
 
 
 def _imported(paths: list[str], output: str, replaces: bool, told: "ImportHints") -> int:
-    from gssr.commands.printing import Bar
+    from gssr.commands.progress_bar import ProgressBar
     from gssr.foreign.open import files_in, open_files
     from gssr.foreign.write import Named
 
     if any(os.path.exists(output) and os.path.samefile(path, output) for path in paths if os.path.exists(path)):
         return fail(f"-o {output}: is also an input", USAGE)
-    bar, done = Bar("importing"), 0
+    bar, done = ProgressBar("importing"), 0
 
     def read() -> list[Named]:
         files = files_in(paths, told)

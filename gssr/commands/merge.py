@@ -4,7 +4,7 @@ import argparse
 
 from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, put, tell
 from gssr.commands.attached import DIGEST, write_digests
-from gssr.commands.printing import Bar
+from gssr.commands.progress_bar import ProgressBar
 
 OPTIONS = (
     Option(("file",), {"metavar": "FILE.sql", "help": "the recording: NAME.sql, or the folder NAME.sql.d"}),
@@ -53,7 +53,7 @@ def _merge(file: str) -> int:
     from gssr.store.merge import merge
     from gssr.store.read.open import RecordingError
 
-    bar = Bar("merging")
+    bar = ProgressBar("merging")
     try:
         outcome = merge(file, patience=_PATIENCE, progress=bar.show)
     except RecordingError as error:
@@ -82,7 +82,7 @@ def _digest(path: str) -> int:
     from gssr.render.cells import clean
     from gssr.store.read.open import RecordingError
 
-    bar = Bar("digesting traces")
+    bar = ProgressBar("digesting traces")
     try:
         n, refused = write_digests(path, bar.show)
     except RecordingError as error:

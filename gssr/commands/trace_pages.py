@@ -181,7 +181,7 @@ def _csv(trace: "TraceAnalysis", name: str) -> "Iterator[str]":
     """A table as CSV: text without control characters, and none that a spreadsheet would run."""
     from gssr.model.traces.tables import TABLES, as_nsys, rows_of
     from gssr.render.cells import harmless
-    from gssr.render.scale import cell
+    from gssr.render.csv_cells import cell
 
     heads, rows = rows_of(name, trace) if name in TABLES else as_nsys(name, trace)
     line = io.StringIO()

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TextIO
 
 from gssr.convert.tables import Columns, ExportError, ExportTable, plain
-from gssr.render.scale import cell
+from gssr.render.csv_cells import cell
 from gssr.store.output_file import Access, new_file, output_folder
 
 ENDINGS = {"csv": ".csv", "json": ".jsonl"}

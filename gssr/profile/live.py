@@ -16,7 +16,7 @@ from gssr.profile.screen import DRAWN, OVER, REQUESTS, USED, ScreenArguments, Sh
 from gssr.profile.stderr import Relay, hold_back, put, release, say
 from gssr.profile.terminal import SavedModes
 from gssr.profile.workload import ENDING
-from gssr.render.scale import pane_height
+from gssr.render.output_pane import pane_height
 
 _LEAVING = 1.0  # s, from the SIGTERM to the SIGKILL for the screen, and from there on as long again
 _OUTPUT_PATIENCE = 10.0  # s without a sign of life, while the last output is copied

@@ -2,10 +2,6 @@
 
 Decimals are fixed per unit and axes per metric, so that two pages can be compared by eye and by ``diff``. Nothing is ranged
 to its own data: a GPU idling at 1 % must not look like one at 98 %.
-
-Values as cells of a CSV file. Who opens it may use a spreadsheet, which takes some texts for formulas and runs them.
-
-How high the pane is in which the live screen shows what the workload prints. The workload's terminal has its size.
 """
 
 import math
@@ -139,27 +135,6 @@ def scale_text(metric: Metric, full: float) -> str:
     shown = full * unit.factor
     text = fixed(shown, 0 if abs(shown - round(shown)) < 1e-9 * max(shown, 1.0) else 1)
     return f"{text} {unit.name}".rstrip()
-
-
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-
-
-def cell(value: object) -> object:
-    """What is written for a value: nothing for None, NaN and infinity, numbers as they are (but -0.0 as 0.0), and text that
-    a spreadsheet would take for a formula after an apostrophe."""
-    if isinstance(value, float):
-        return value + 0.0 if math.isfinite(value) else None
-    if isinstance(value, str) and value.startswith(_FORMULA):
-        return f"'{value}"
-    return value
-
-
-LEAST_SCREEN, LEAST = 14, 4
-
-
-def pane_height(height: int) -> int:
-    """Rows of the pane on a terminal of ``height`` rows, its title among them: a third; 0 where there is no room for it."""
-    return 0 if height < LEAST_SCREEN else max(height // 3, LEAST)
 
 
 _PREFIXES = (

@@ -13,9 +13,10 @@ from gssr.gpu_name import gpu_label
 from gssr.gpu_vendors import AMD, maker_of
 from gssr.metrics import BY_NAME, NAMES
 from gssr.render.cells import clean, flow
+from gssr.render.csv_cells import cell
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Row, Span
-from gssr.render.scale import NONE, cell, count, fixed, number, quantity
+from gssr.render.scale import NONE, count, fixed, number, quantity
 from gssr.render.table import TableColumn, table
 from gssr.store.format.rows import Gpu, GpuProcess
 from gssr.store.read.recording import RunReader

@@ -37,7 +37,8 @@ from gssr.model.verdicts.table import RuleTable
 from gssr.model.window import select_gpus
 from gssr.render.cells import clean
 from gssr.render.glyphs import Glyphs
-from gssr.render.scale import metric_of, pane_height, quantity
+from gssr.render.output_pane import pane_height
+from gssr.render.scale import metric_of, quantity
 from gssr.render.verdicts import naming
 from gssr.store.output_file import access_of
 from gssr.store.read.open import log_of

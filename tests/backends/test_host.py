@@ -10,8 +10,10 @@ import psutil
 import pytest
 from busy import BUSY, wait_for_cpu
 
-from gssr.backends import host
-from gssr.backends.host import HostSampler, HostValues, WorkloadValues, contents_again, lines_of
+from gssr.backends import host, kernel_files
+from gssr.backends.host import HostSampler, HostValues
+from gssr.backends.kernel_files import contents_again, lines_of
+from gssr.backends.workload_processes import WorkloadValues
 from gssr.store.format.host_rollups import HOST, WORKLOAD
 
 
@@ -240,8 +242,8 @@ def test_a_port_that_comes_goes_or_can_not_be_read_is_not_taken_for_silent(port,
             raise PermissionError
         return read(path, *rest)
 
-    read = host._read
-    monkeypatch.setattr(host, "_read", refuse)
+    read = kernel_files.read_open_file
+    monkeypatch.setattr(host, "read_open_file", refuse)
     port("secret_0", PORT | {RECEIVED: 1, SENT: 1})
     sampler = HostSampler(str(tmp_path))
     assert fabric(sampler, 0.0) == fabric(sampler, 1.0) == (None, None)
@@ -251,7 +253,7 @@ def test_a_port_that_comes_goes_or_can_not_be_read_is_not_taken_for_silent(port,
     assert fabric(sampler, 60.0) == (None, None), "the first look at them"
     assert fabric(sampler, 61.0) == (0.0, 0.0)
     (gone / RECEIVED).unlink()
-    host._open.clear()  # as of a device that is gone
+    kernel_files._open.clear()  # as of a device that is gone
     port("mlx5_0", {RECEIVED: 11})
     assert fabric(sampler, 62.0) == (None, None)
     port("mlx5_0", {RECEIVED: 21})

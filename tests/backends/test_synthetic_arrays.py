@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gssr.backends.synthetic import SCENARIOS, SyntheticBackend, device
-from gssr.backends.synthetic.bulk import evaluate, stack
+from gssr.backends.synthetic.arrays import evaluate, stack
 from gssr.backends.synthetic.gpu import traits
 from gssr.metrics import BY_NAME, PLACES
 

@@ -10,8 +10,8 @@ import psutil
 import pytest
 from busy import BUSY, cpu_seconds, wait_for_cpu
 
-from gssr.backends import host
-from gssr.backends.host import WorkloadSampler
+from gssr.backends import workload_processes
+from gssr.backends.workload_processes import WorkloadSampler
 
 ROOT = Path(__file__).parents[2]
 TICK = 0.02
@@ -66,14 +66,14 @@ def test_processes_are_listed_only_when_one_was_started(spawn, monkeypatch) -> N
     monkeypatch.setattr(WorkloadSampler, "_search", lambda self: searches.append(None) or search(self))
     monkeypatch.setattr(WorkloadSampler, "_SHARE_OF_CORE", 1e9)
     monkeypatch.setattr(WorkloadSampler, "_MOST_AT_ONCE", 1 << 22)  # however many processes this machine has
-    monkeypatch.setattr(host, "_newest_process", lambda: b"1")
+    monkeypatch.setattr(workload_processes, "_newest_process", lambda: b"1")
     sampler = WorkloadSampler(parent.pid)
     assert [sampler.sample(float(second))[2] for second in range(3)] == [1, 1, 1]
     assert len(searches) == 1
     parent.stdin.write("\n")
     parent.stdin.flush()
     parent.stdout.readline()
-    monkeypatch.setattr(host, "_newest_process", lambda: b"2")
+    monkeypatch.setattr(workload_processes, "_newest_process", lambda: b"2")
     assert sampler.sample(3.0)[2] == 2
     assert len(searches) == 2
 
@@ -147,7 +147,7 @@ def test_names_with_brackets_and_spaces_are_read(spawn) -> None:
         "open('/proc/self/comm', 'w').write('a) R (b c'); print(flush=True); input()", stdin=subprocess.PIPE
     )
     process.stdout.readline()
-    stat = host.stat_of(process.pid)
+    stat = workload_processes.stat_of(process.pid)
     assert stat is not None
     assert stat.parent == os.getpid()
     assert stat.group == process.pid
@@ -158,7 +158,7 @@ def test_sampling_the_host_and_the_workload_loads_little() -> None:
     code = (
         "import os, sys\n"
         "from gssr.backends.host import HostSampler\n"
-        "from gssr.backends.host import WorkloadSampler\n"
+        "from gssr.backends.workload_processes import WorkloadSampler\n"
         "assert None not in [HostSampler().sample(1.0)[k] for k in (1, 2, 3)]\n"
         "assert WorkloadSampler(os.getpid()).sample(1.0)\n"
         "heavy = {'psutil', 'numpy', 'logging', 'subprocess', 'dataclasses'} & set(sys.modules)\n"

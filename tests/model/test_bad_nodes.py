@@ -6,7 +6,8 @@ import pytest
 from gssr.model.fleet.bad_nodes import FEWEST_JOBS, BadNode, against_others, bad_nodes, effects
 from gssr.model.fleet.figures import GpuFigures, Held, RunFigures
 from gssr.model.fleet.fleet import Fleet
-from gssr.report.fleet import FleetPageOptions, document, fleet_page
+from gssr.report.fleet import FleetPageOptions, fleet_page
+from gssr.report.fleet_export import document
 from gssr.report.terminal import to_text
 
 BAD = "n07"

@@ -16,7 +16,8 @@ from gssr.model.compare.comparison import TENTHS, Comparison, FigureChange, comp
 from gssr.model.compare.pairs import Pairs, pairs
 from gssr.model.results import Analysis, Finding, Phase, Unplaced, Verdict
 from gssr.render.roles import text_of
-from gssr.report.comparison import comparison_page, document
+from gssr.report.comparison import comparison_page
+from gssr.report.comparison_json import document
 from gssr.report.page import PageOptions
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "report"))

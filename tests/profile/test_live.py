@@ -14,7 +14,7 @@ import pytest
 from live_terminal import COPIER, OFF_SCREEN, PYTHON, SAMPLER, SCREEN, LiveTerminal, cpu_seconds, gssr
 from supervised import ROOT, process_state
 
-from gssr.render.scale import pane_height
+from gssr.render.output_pane import pane_height
 from tests.waiting import until
 
 Open = Callable[..., LiveTerminal]

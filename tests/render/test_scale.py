@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from gssr.metrics import BY_NAME
 from gssr.render.clock import axis_text, duration, moment, time_ticks
+from gssr.render.csv_cells import cell
 from gssr.render.scale import (
-    cell,
     count,
     energy,
     fixed,

@@ -15,7 +15,8 @@ from gssr.model.compare.comparison import Comparison, compare
 from gssr.model.results import Analysis, Verdict
 from gssr.render.cells import cell_width
 from gssr.render.roles import text_of
-from gssr.report.comparison import AT_ONCE, comparison_page, to_json
+from gssr.report.comparison import AT_ONCE, comparison_page
+from gssr.report.comparison_json import to_json
 from gssr.report.page import PageOptions
 from gssr.report.terminal import to_text
 

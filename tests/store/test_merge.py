@@ -22,8 +22,8 @@ from gssr.model.analyze import analyze
 from gssr.store.format.columns import columns_of
 from gssr.store.format.schema import RANKS_MISSING, TABLES
 from gssr.store.merge import BusyError, GoneError, merge
-from gssr.store.merge.copy import all_full, missing_from
 from gssr.store.merge.lock import acquire
+from gssr.store.merge.verify import all_full, missing_from
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import open_recording
 from gssr.store.read.small_tables import read_merged

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gssr.render.cells import cell_width
+from gssr.render.output_pane import pane_height
 from gssr.render.roles import text_of
-from gssr.render.scale import pane_height
 from gssr.tui.output import TAIL_BYTES, LogFile, log_tail
 
 

@@ -2,111 +2,28 @@
 
 The samples are those that live sampling would have given, the file is the one it would have left, merged from one rank
 for each node of ``GPUS_PER_NODE`` GPUs.
-
-Scenarios evaluated on arrays: many times and GPUs at once, the same bits as live. Imports numpy.
-
-What the nodes of a synthetic job and its processes do beside the GPUs: nothing that holds these up.
 """
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gssr.arrays import Floats, Ints
 from gssr.backends.synthetic import BACK, LENGTH, LOST, MEASURES, device, known_scenario
-from gssr.backends.synthetic.gpu import SyntheticJob, Traits, sample_values, traits
-from gssr.backends.synthetic.scenarios import Ops, Scenario
-from gssr.metrics import BY_NAME
-from gssr.store.format.host_rollups import HOST, WORKLOAD, UseTable
+from gssr.backends.synthetic.arrays import evaluate, stack
+from gssr.backends.synthetic.gpu import traits
+from gssr.backends.synthetic.hosts import hosts
+from gssr.backends.synthetic.scenarios import Scenario
+from gssr.store.format.host_rollups import HOST, WORKLOAD
 from gssr.store.format.schema import LEVELS
 from gssr.store.read.open import RecordingError
 from gssr.store.write.bulk import BulkWriter
 from gssr.store.write.create import remove
 from gssr.store.write.thinning import Keep
 from gssr.version import __version__
-
-Column = NDArray[np.float64] | NDArray[np.int64]
-
-
-ARRAYS = Ops(*cast(Any, (np.floor, np.minimum, np.maximum, np.where, np.any)))
-
-
-def stack(gpus: Sequence[Traits]) -> Traits:
-    """The traits of many GPUs as one Traits of arrays [n_gpus]."""
-    return Traits(*cast(Any, np.array(gpus, dtype=np.float64).T.copy()))
-
-
-def evaluate(
-    scenario: Scenario, gpus: Traits, times: Floats, stretch: float = 1.0
-) -> tuple[dict[str, Column], NDArray[np.bool_]]:
-    """All GPUs (from ``stack``) at all ``times`` (s since the start), time-major: sample ``i`` is time ``i // n_gpus`` and
-    GPU ``i % n_gpus``.
-
-    Returns the columns [n_times * n_gpus] by metric name (NaN: missing there) and which samples exist at all.
-    """
-    t = times[:, np.newaxis]
-    n_gpus = len(cast(Floats, gpus.share))
-    shape = (len(times), n_gpus)
-    now = SyntheticJob(scenario, stretch).at(ARRAYS, cast(float, t))
-    table = {
-        name: np.broadcast_to(np.asarray(value), shape)
-        for name, value in sample_values(ARRAYS, now, gpus, cast(float, t)).items()
-    }
-    exists = np.ones(shape, dtype=np.bool_)
-    position = np.arange(n_gpus)
-    for hole in scenario.holes:
-        during = np.asarray(hole.pulse.on(ARRAYS, cast(float, t)))
-        hit = during & (position % hole.modulus == hole.remainder)
-        if not hit.any():
-            continue
-        if not hole.metrics:
-            exists &= ~hit
-        for metric in hole.metrics:
-            if metric in table:
-                table[metric] = np.where(hit, np.nan, table[metric])
-    return {name: _finish(column, BY_NAME[name].integral) for name, column in table.items()}, exists.ravel()
-
-
-def _finish(column: NDArray[Any], integral: bool) -> Column:
-    flat = column.ravel()
-    if integral and not (flat.dtype.kind == "f" and np.isnan(flat).any()):
-        return flat.astype(np.int64)
-    return cast(Floats, flat.astype(np.float64, copy=False))
-
-
-_GIB = 1 << 30
-_CORES = 128
-_USUAL = {
-    "cpu_utilization": 9.5 / _CORES, "load1": 9.6, "memory_used": 96.0 * _GIB, "memory_total": 1024.0 * _GIB,
-    "read_bytes": 24e6, "write_bytes": 1.5e6, "net_rx_bytes": 6e6, "net_tx_bytes": 6e6,
-    "fabric_rx_bytes": 1.2e9, "fabric_tx_bytes": 1.2e9,
-}  # fmt: skip
-_OF_RANK = {"cpu": 9.2, "rss": 72.0 * _GIB, "n_processes": 17.0}
-_STEADY = ("memory_total", "n_processes")
-_WHOLE = ("memory_used", "memory_total", "rss", "n_processes")
-_SPREAD = 0.1
-
-
-def hosts(times: Floats, n_nodes: int, seed: int) -> tuple[Floats, Floats]:
-    """Rows of ``host_samples`` and ``workload_samples`` at ``times`` [n] of nodes with one rank each: their value columns,
-    [n, n_nodes, columns]."""
-    random = np.random.default_rng((seed, int(times[0])))
-
-    def noisy(table: UseTable, usual: dict[str, float]) -> Floats:
-        columns = []
-        for name in table.values:
-            value = usual.get(name, np.nan)
-            spread = 0.0 if name in _STEADY else _SPREAD
-            column = value * np.clip(random.normal(1.0, spread, (len(times), n_nodes)), 0.0, 2.0)
-            columns.append(np.rint(column) if name in _WHOLE else column)
-        return np.stack(columns, axis=2)
-
-    return noisy(HOST, _USUAL), noisy(WORKLOAD, _OF_RANK)
-
 
 START = 1_700_000_400.0
 """Unix time at which every generated run starts: at the edge of all buckets, and the same in every file."""

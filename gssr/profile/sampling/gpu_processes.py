@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from gssr.backends.base import ProcessSnapshot, Running
-from gssr.backends.host import Stat, WorkloadSampler, contents, stat_of
+from gssr.backends.kernel_files import contents
+from gssr.backends.workload_processes import Stat, WorkloadSampler, stat_of
 from gssr.launch import JOB_IDS
 from gssr.profile.sampling.plan import Plan
 from gssr.store.write.writer import ProcessRow, Writer

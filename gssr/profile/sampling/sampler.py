@@ -30,8 +30,9 @@ from gssr.store.write.create import overwriting, remove
 from gssr.store.write.writer import Writer
 
 if TYPE_CHECKING:
-    from gssr.backends.host import HostSampler, WorkloadSampler
+    from gssr.backends.host import HostSampler
     from gssr.backends.memory_cgroup import MemoryCgroup
+    from gssr.backends.workload_processes import WorkloadSampler
 
 HOST_SECONDS = 1.0
 """The host and the workload's processes are looked at, and what was added is committed, at least this often."""
@@ -307,8 +308,8 @@ class _Sampler:
             self._workload_start = process_start(self._workload)
             writer.started(when)
             writer.event(when, "start", f"the workload was started as process {words[1]}")
-            from gssr.backends.host import WorkloadSampler
             from gssr.backends.memory_cgroup import MemoryCgroup
+            from gssr.backends.workload_processes import WorkloadSampler
 
             self._memory = MemoryCgroup()
             self._workload_sampler = WorkloadSampler(self._workload)

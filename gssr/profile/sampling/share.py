@@ -25,7 +25,7 @@ from gssr.store.liveness import process_start
 from gssr.store.write.writer import COMMIT_SECONDS, Writer
 
 if TYPE_CHECKING:
-    from gssr.backends.host import WorkloadSampler
+    from gssr.backends.workload_processes import WorkloadSampler
     from gssr.profile.sampling.engine_share import EngineShare
     from gssr.profile.sampling.gpu_processes import GpuProcessLog
     from gssr.profile.sampling.low_score import LowScore

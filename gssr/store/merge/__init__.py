@@ -15,10 +15,11 @@ from typing import NamedTuple
 from gssr.store.disk import COMPANIONS, PLANTED, companion_path, is_planted, remove_unused, traces_beside
 from gssr.store.format.rows import Merged, Run
 from gssr.store.format.schema import ENDED_SUFFIX
-from gssr.store.merge.copy import HolesError, RunCopier, UnfitError, all_full, missing_from
+from gssr.store.merge.copy import HolesError, RunCopier, UnfitError
 from gssr.store.merge.delete import delete_runs
 from gssr.store.merge.lock import Lock, acquire
 from gssr.store.merge.sources import RankFile, ShardsToMerge, clear, find_rank_files, scratch
+from gssr.store.merge.verify import all_full, missing_from
 from gssr.store.read.open import RecordingError, connect
 from gssr.store.read.small_tables import read_merged, read_processes, read_runs
 from gssr.store.write.create import (

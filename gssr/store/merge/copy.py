@@ -5,17 +5,14 @@ the whole file, and those in its rollups with them.
 
 Rolling up what a rank's file left uncounted: the end of one that was cut off. In the merged file the rollups of all
 ranks are read together, so none may lack its last minutes.
-
-Is everything of the ranks' files in the merged one? Asked before a rank's file is deleted.
 """
 
 import math
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence
 
 from gssr.metrics import NAMES
-from gssr.store.format.columns import columns_of, metric_columns, own_name, selected
+from gssr.store.format.columns import metric_columns, own_name, selected
 from gssr.store.format.host_rollups import USE_TABLES, UseTable, add_up, count_rolled_up, newest_row, roll_up
 from gssr.store.format.layout import Layout, layout_of
 from gssr.store.format.limits import GREATEST, LATEST, number_within
@@ -28,70 +25,12 @@ from gssr.store.format.rollup import (
     unpack_sketch,
     unpack_vector,
 )
-from gssr.store.format.rows import Merged, first_failure, missing_ranks, one_run, without_ranks
+from gssr.store.format.rows import first_failure, missing_ranks, one_run, without_ranks
 from gssr.store.format.schema import GAP_INTERVALS, LEVELS, RANKS_MISSING, SKETCHES, TABLES
 from gssr.store.merge.gpu_keys import Keys, mapped, unchanged
 from gssr.store.merge.sources import RankFile, attached
-from gssr.store.read.open import connect
 from gssr.store.read.small_tables import ends_of, read_merged, read_processes, read_runs
 from gssr.store.write.pending import write_rollup, write_sketch
-
-_ROWS = 16
-"""Of each file so many samples, spread over it, are compared value by value."""
-
-
-def all_full(target: sqlite3.Connection, ledger: Iterable[Merged], copied: Mapping[str, int]) -> bool:
-    """Has the merged file a sample at each rowid that its ledger gives to a file? Asked of all of them at once, which takes
-    half the time: False only means that each has to be looked at. ``copied``: how many samples each file has. Raises
-    sqlite3.Error."""
-    ends = sorted((row.first_rowid, row.last_rowid, copied.get(row.shard)) for row in ledger if row.last_rowid)
-    end = 0
-    for first, last, n in ends:
-        if first is None or last is None or first != end + 1 or last - end != n:
-            return False
-        end = last
-    # No more rows than places: as many rows as places are one in each.
-    lowest, highest = ends_of(target)
-    (n,) = target.execute("SELECT count(*) FROM samples").fetchone()
-    return (lowest, highest, n) == ((1, end, end) if end else (None, None, 0))
-
-
-def missing_from(
-    target: sqlite3.Connection, path: str, row: Merged, n: int | None = None, found: int | None = None
-) -> str | None:
-    """What the merged file lacks of the rank's file at ``path``, which its ledger says it holds; None when it holds all.
-    ``n`` is how many samples that file has, and ``found`` how many the merged one has at the rowids of the ledger, where
-    they were just counted. Raises RecordingError, sqlite3.Error."""
-    with closing(connect(path)) as shard:
-        first, last = ends_of(shard)
-        if n is None:
-            (n,) = shard.execute("SELECT count(*) FROM samples").fetchone()
-        if found is None:
-            (found,) = target.execute(
-                "SELECT count(*) FROM samples WHERE rowid BETWEEN ? AND ?", (row.first_rowid, row.last_rowid)
-            ).fetchone()
-        if found != n or (row.last_rowid or 0) - (row.first_rowid or 0) != (last or 0) - (first or 0):
-            return f"{found} of {n} samples are in the merged file"
-        columns = [name for name in columns_of(shard, "samples") if name != "gpu"]
-        wanted = f"SELECT {', '.join(columns)} FROM samples WHERE rowid = ?"
-        shift = (row.first_rowid or 0) - (first or 0)
-        for rowid in _spread(first, last) if first and last else ():
-            if shard.execute(wanted, (rowid,)).fetchall() != target.execute(wanted, (rowid + shift,)).fetchall():
-                return f"sample {rowid} is another one in the merged file"
-        for table in ("processes", "gpus"):
-            run_id = shard.execute("SELECT run_id FROM runs").fetchone()
-            (own,) = shard.execute(f"SELECT count(*) FROM {table}").fetchone()
-            (there,) = target.execute(f"SELECT count(*) FROM {table} WHERE run_id = ?", run_id).fetchone()
-            if there < own:
-                return f"{there} of {own} rows of {table} are in the merged file"
-    return None
-
-
-def _spread(first: int, last: int) -> Iterable[int]:
-    """Some rowids, the first and the last among them."""
-    step = max(1, (last - first) // _ROWS)
-    return sorted({*range(first, last, step), last})
-
 
 _ROWS_AT_ONCE = 4096
 

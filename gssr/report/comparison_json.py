@@ -1,0 +1,103 @@
+"""The object that ``gssr compare --json`` prints. Its keys are only ever added to; what is not known is null."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from gssr.model.compare.comparison import Comparison, FigureChange, PhaseTotal, turned
+from gssr.model.results import Analysis, Verdict
+from gssr.report.json_document import efficiency_object, number
+
+SCHEMA = "gssr.compare/1"
+
+
+def document(names: Sequence[str], comparisons: Sequence[Comparison], failed: Sequence[str]) -> dict[str, Any]:
+    """``names``: what each run was called, the first one's first; ``failed``: sentences on the conditions that don't
+    hold."""
+    runs = [comparisons[0].a, *(each.b for each in comparisons)]
+    return {
+        "schema": SCHEMA,
+        "runs": [_run(name, run) for name, run in zip(names, runs, strict=True)],
+        "comparisons": [_comparison(at, each) for at, each in enumerate(comparisons, 1)],
+        "failed": list(failed),
+    }
+
+
+def to_json(names: Sequence[str], comparisons: Sequence[Comparison], failed: Sequence[str]) -> str:
+    """The object as ASCII text with a newline at its end."""
+    return json.dumps(document(names, comparisons, failed), indent=1, allow_nan=False) + "\n"
+
+
+def _run(name: str, run: Analysis) -> dict[str, Any]:
+    return {
+        "file": name,
+        "run_id": run.run.run_id,
+        "label": run.run.label,
+        "state": run.state,
+        "exit_code": run.run.exit_code,
+        "n_gpus": len(run.gpus),
+        "n_nodes": run.n_nodes,
+        "score": number(run.score),
+        "verdicts": [verdict.code for verdict in run.verdicts],
+    }
+
+
+def _comparison(at: int, each: Comparison) -> dict[str, Any]:
+    return {
+        "a": 0,
+        "b": at,
+        "outcome": each.score.outcome,
+        **{name: _change(change) for name, change in each.totals.items()},
+        "metrics": {name: _change(change) for name, change in each.metrics.items()},
+        "phases": {kind: {"a": _phase(a), "b": _phase(b)} for kind, (a, b) in each.phases.items()},
+        "verdicts": {"gained": _codes(each.gained), "lost": _codes(each.lost), "kept": _kept(each)},
+        "breakdown": _breakdown_object(each),
+        "notes": list(each.notes),
+        "pairs": None if each.pairs is None else each.pairs.by,
+    }
+
+
+def _breakdown_object(each: Comparison) -> dict[str, Any] | None:
+    """None where a run has no breakdown. ``changed`` says whether a share changed by more than both errors."""
+    if not each.breakdown:
+        return None
+    runs = {"before": each.a.breakdown, "after": each.b.breakdown}
+    return {
+        "categories": [
+            {
+                "name": own.category.name, "label": own.category.label, "is_loss": own.category.is_loss,
+                "before": number(own.before), "after": number(own.after), "change": number(own.change),
+                "error": number(own.error), "changed": own.is_certain,
+            }
+            for own in each.breakdown
+        ],
+        "efficiency": {when: None if run is None else efficiency_object(run.efficiency) for when, run in runs.items()},
+    }  # fmt: skip
+
+
+def _codes(verdicts: Sequence[Verdict]) -> list[dict[str, str]]:
+    return [{"code": own.code, "severity": own.severity, "title": own.title} for own in verdicts]
+
+
+def _kept(each: Comparison) -> list[dict[str, Any]]:
+    """As b has them, with what they cost in both, and how a has them."""
+    return [
+        own | {
+            "lost": number(now.lost), "outcome": turned(before, now),
+            "a": {"severity": before.severity, "title": before.title, "lost": number(before.lost)},
+        }
+        for own, before, now in zip(_codes(each.kept), each.kept_before, each.kept, strict=True)
+    ]  # fmt: skip
+
+
+def _phase(total: PhaseTotal | None) -> Mapping[str, float | None] | None:
+    if total is None:
+        return None
+    return {"n": total.n, "seconds": number(total.seconds), "share": number(total.share), "score": number(total.score)}
+
+
+def _change(change: FigureChange) -> dict[str, Any]:
+    found = asdict(change)
+    keys = ("a", "b", "difference", "relative", "noise")
+    return {key: number(found[key]) for key in keys} | {"outcome": change.outcome}
