@@ -75,8 +75,11 @@ def _memory_bound_part(evidence: Evidence, running: Floats) -> Floats:
 
 
 def _kinds_of_work(evidence: Evidence, running: Floats) -> Floats:
-    """[n_gpus, n_bins]: 0 for other work, else the number, from 1, of what the time ``running`` is about in
-    TYPICAL_ACTIVITY."""
+    """Classify the work of each GPU in each bin by the pipe that is busiest compared with its typical activity.
+
+    ``running`` [n_gpus, n_bins]: the share of the bin in which kernels run. Returns [n_gpus, n_bins]: 1 and above is the
+    position in TYPICAL_ACTIVITY plus 1, 0 is other work.
+    """
 
     def while_running(name: str) -> Floats:
         values = evidence.series.get(name)

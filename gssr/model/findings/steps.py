@@ -245,7 +245,7 @@ def _find(rhythm: _Rhythm, longest: float) -> tuple[float, list[str]] | None:
         return None
     shown = [own[name] for name, each in contrasts.items() if each[at] >= highest / 2]
     together = np.mean([each for each in shown if each is not None], axis=0)
-    return _finer(together, float(lags[at]), n), [name for name, each in contrasts.items() if each[at] >= enough]
+    return _refine_lag(together, float(lags[at]), n), [name for name, each in contrasts.items() if each[at] >= enough]
 
 
 def _correlation(rhythm: _Rhythm, name: str, most: int) -> Floats | None:
@@ -272,8 +272,8 @@ def _contrast(own: Floats, lags: Floats) -> Floats:
     return np.asarray(np.interp(times * lags, at, own, right=0.0) - np.interp((times - 0.5) * lags, at, own, right=0.0))
 
 
-def _finer(own: Floats, lag: float, n: int) -> float:
-    """The lag from the peaks after one, two and more times of it, as long as these stand out."""
+def _refine_lag(own: Floats, lag: float, n: int) -> float:
+    """Refine a period (lag) by the peaks of the autocorrelation at its multiples, as long as these stand out."""
     first = 0.0
     for times in range(1, _LAGS + 1):
         low, high = int((times - 0.2) * lag * _FINER), int((times + 0.2) * lag * _FINER) + 1

@@ -146,7 +146,7 @@ def bad_nodes(runs: Iterable[tuple[str, RunFigures]]) -> list[BadNode]:
                 activity=_ratio(differs[1]),
                 power=_ratio(differs[2]),
                 throttled=_throttled(held[node]),
-                verdicts=_verdicts(held[node]),
+                verdicts=_count_verdicts(held[node]),
             )
         )
     return sorted(found, key=lambda each: (-each.n_jobs * each.share, each.node))
@@ -168,7 +168,7 @@ def _kind(clock: NodeEffect | None, activity: NodeEffect | None, power: NodeEffe
 
 
 def _by_model(gpus: Iterable[GpuFigures]) -> list[list[GpuFigures]]:
-    """The GPUs that were used, model by model: what another one does can't be compared."""
+    """Group the GPUs that were used by model, because different models can't be compared."""
     found: dict[str | None, list[GpuFigures]] = {}
     for gpu in gpus:
         if gpu.node is not None and not gpu.unused:
@@ -220,7 +220,8 @@ def _throttled(held: Sequence[tuple[RunFigures, Sequence[GpuFigures]]]) -> float
     return sum(gpu.throttled_gpu_hours or 0.0 for gpu in known) / hours if hours > 0 else None
 
 
-def _verdicts(held: Sequence[tuple[RunFigures, Sequence[GpuFigures]]]) -> dict[str, int]:
+def _count_verdicts(held: Sequence[tuple[RunFigures, Sequence[GpuFigures]]]) -> dict[str, int]:
+    """Count the runs in which each verdict about nodes names one of these GPUs, by the verdict's code."""
     found: dict[str, int] = {}
     for run, gpus in held:
         own = {gpu.gpu for gpu in gpus}

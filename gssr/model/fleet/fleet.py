@@ -207,7 +207,7 @@ _COMMON = tuple(column.name for column in COMMON)
 
 
 def _summed(portions: _Portions) -> list[RunGroup]:
-    """The sums of each group, in the order in which they come first."""
+    """Add up the figures of the runs in each group. Returns the groups in the order in which they first occur."""
     if not portions.keys:
         return []
     places: dict[str, int] = {}

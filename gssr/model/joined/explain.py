@@ -239,7 +239,8 @@ def with_traces(analysis: Analysis, traces: Iterable[Traced], refused: Sequence[
 
 
 def explained(verdict: Verdict, traces: Sequence[Traced]) -> Verdict:
-    """With what its GPUs waited for while they were traced."""
+    """Add to a verdict about waiting what its GPUs waited for while they were traced. Other verdicts, and those without a
+    trace in their time, are returned as they are."""
     if verdict.code not in WAITING:
         return verdict
     own = [

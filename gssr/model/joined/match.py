@@ -171,8 +171,11 @@ def _extent(reader: RunReader) -> tuple[float, float]:
 
 
 def _ranks(reader: RunReader, timeline: Timeline, said: list[str]) -> tuple[Process | None, ...]:
-    """Of each track the rank of the run; None where that is not known, and where the run says nothing of its ranks. Raises
-    NotJoinedError where none is one of the run's."""
+    """Find the rank of the run that each track of a trace belongs to.
+
+    Returns, by track, the rank's process, or None where the rank is unknown or the run recorded no ranks. Appends to
+    ``said`` sentences about what was assumed. Raises NotJoinedError if the trace has ranks, but none of the run's.
+    """
     source, of_rank = timeline.sources[0], _by_rank(reader)
     if any(BY_PLACE in note for note in source.notes):
         ranks: list[int | None] = [None] * len(timeline.tracks)

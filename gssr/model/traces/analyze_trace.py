@@ -465,7 +465,7 @@ _TYPED = (Category.COMPUTE, Category.COMMUNICATION, Category.COPY)
 
 
 def _holds(part: TracePiece, links: Links, own_steps: Ints) -> frozenset[str]:
-    """See TraceAnalysis."""
+    """Tell which kinds of records a trace has; TraceAnalysis lists the names."""
     kinds = part.by_kind.n > 0
     there = {
         "kernels": len(part.gpus),

@@ -411,7 +411,11 @@ class Level:
 def _begun(
     time: Ints, owner: Ints, weights: Ints | None, lines: Ints, n_lines: int, begin: int, width: int, n: int
 ) -> Floats:
-    """[n_lines, n]: how many of these moments, ascending, are in each column of each line, or their weights' sum."""
+    """Count the events that begin in each column of time of each line, or add up their ``weights``.
+
+    ``time`` (ns) ascends; ``owner`` gives each event's track, ``lines`` the line of each track (-1: none). There are
+    ``n`` columns of ``width`` ns from ``begin``. Returns [n_lines, n].
+    """
     near = slice(*np.searchsorted(time, (begin, begin + n * width)).tolist())
     cell = lines[owner[near]] * n + (time[near] - begin) // width
     seen = lines[owner[near]] >= 0

@@ -414,10 +414,14 @@ def hot_path(tree: CallTree, metric: str = TIME) -> list[int]:
     values = tree.values(metric)
     inclusive = np.nan_to_num(values.inclusive).sum(axis=1)
     exclusive = np.nan_to_num(values.exclusive).sum(axis=1)
-    return list(_hottest(inclusive, exclusive, callees(tree.parent)))
+    return list(_follow_hottest_calls(inclusive, exclusive, callees(tree.parent)))
 
 
-def _hottest(inclusive: Floats, exclusive: Floats, below: Mapping[int, list[int]]) -> Iterator[int]:
+def _follow_hottest_calls(inclusive: Floats, exclusive: Floats, below: Mapping[int, list[int]]) -> Iterator[int]:
+    """Follow, from the root down, the child with the most inclusive time, until a node spends at least as much in itself.
+
+    ``inclusive`` and ``exclusive`` [n_nodes]; ``below``: the children of each node, of -1 the roots. Yields nodes.
+    """
     at, own = -1, 0.0
     while at in below:
         node = max(below[at], key=lambda each: inclusive[each])

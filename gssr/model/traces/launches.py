@@ -75,7 +75,7 @@ def launches(part: TracePiece, links: Links) -> Launches:
     rows = first[calls]
     took = part.length[calls]
     delay = np.maximum(part.start[rows] - part.end(calls), 0)
-    queue = _queues(part, rows, calls)
+    queue = _longest_queues(part, rows, calls)
     return Launches(
         len(calls),
         lengths_of(np.zeros(len(calls), np.int64), delay, partial(map, lambda _: ())),
@@ -87,8 +87,8 @@ def launches(part: TracePiece, links: Links) -> Launches:
     )
 
 
-def _queues(part: TracePiece, rows: Ints, calls: Ints) -> Ints:
-    """The most work that was launched and had not begun, stream by stream."""
+def _longest_queues(part: TracePiece, rows: Ints, calls: Ints) -> Ints:
+    """Find, for each stream, the most kernels and copies that were launched but had not begun at one time."""
     track = part.timeline.intervals.track[rows]
     order = np.lexsort((part.start[calls], track)) if len(np.unique(track)) > 1 else np.argsort(part.start[calls])
     edges = [0, *(np.flatnonzero(np.diff(track[order])) + 1).tolist(), len(order)] if len(order) else [0]

@@ -117,8 +117,11 @@ def without(a: Segments, b: Segments) -> Segments:
 
 
 def subsets(unions: tuple[Segments, Segments, Segments]) -> tuple[int, ...]:
-    """How many ns belong to exactly these of three unions [8], by the sum of 1, 2 and 4 for those that belong; the first,
-    for none of them, is 0."""
+    """Measure how long each combination of three unions of segments holds, in ns.
+
+    Returns 8 lengths: position 1 is the time in the first union alone, 2 in the second alone, 4 in the third alone, and a
+    sum of these in exactly those unions. Position 0, in none of them, is 0.
+    """
     a, b, c = unions
     both = common(a, b)
     ab, ac, bc, abc = both.length, common(a, c).length, common(b, c).length, common(both, c).length

@@ -241,6 +241,7 @@ _OVER_RANKS = (
 
 
 def _verdicts(trace: TraceAnalysis) -> list[Sequence[Any]]:
+    """List the verdicts of a trace as rows of the table ``verdicts``."""
     return [
         (own.code, own.severity, own.title, "; ".join(finding.text for finding in own.evidence), own.advice, own.source,
          own.start, own.end, ", ".join(trace.gpus[gpu].place for gpu in own.gpus) or None)

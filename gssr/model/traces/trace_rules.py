@@ -66,7 +66,7 @@ def judge_trace(trace: TraceAnalysis, table: RuleTable) -> TraceAnalysis:
 
 
 def _in_torch(table: RuleTable) -> RuleTable:
-    """With advice for PyTorch, but where a site gives advice of its own."""
+    """Add advice for PyTorch to the rules, except to those for which a site gives its own advice."""
     return table._replace(
         rules=tuple(
             rule._replace(advice=f"{rule.advice} {IN_TORCH[rule.code]}")

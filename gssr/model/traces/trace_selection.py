@@ -23,8 +23,11 @@ _POWERS = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 def ns_of(text: str) -> int:
-    """A time after the trace's zero, with a minus sign before its end: ``1.5``, ``250ms``, ``-30us``. Raises ValueError, a
-    sentence."""
+    """Parse a time such as ``1.5`` (seconds), ``250ms`` or ``-30us`` into ns.
+
+    A positive time counts from the trace's zero; a negative one counts back from its end. Raises ValueError with a
+    sentence for the user.
+    """
     found = _TIME.fullmatch(text.strip())
     if found is None:
         raise ValueError(

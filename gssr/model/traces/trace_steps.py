@@ -22,8 +22,11 @@ def steps_of(part: TracePiece) -> Ints:
 
 
 def steps(part: TracePiece, rows: Ints, covered: Sequence[Ints]) -> tuple[Step, ...]:
-    """The steps; how long each GPU was busy in each of them is ``covered``. A step's GPUs are those of its rank;
-    where none is shown, or nothing is covered, that is not known."""
+    """Describe the steps of a trace, each with the time in which the GPUs of its rank were busy.
+
+    ``rows``: the steps' intervals. ``covered``: for each GPU, its busy time in each step, ns. A step's busy time is the
+    mean over its rank's GPUs, None where the rank has none or nothing was measured.
+    """
     own, names = part.timeline.intervals, part.timeline.names
     begin, length = part.start[rows], part.length[rows]
     busy_of: dict[tuple[int | None, int], Ints] = {}

@@ -181,8 +181,10 @@ def slow_clock(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 
 def _has_reason(job: JobEvidence, are_slower: Flags) -> Flags:
-    """[n_gpus]: those whose samples say why their clock is lower, the power limit among the reasons. What holds of the
-    other GPUs as well is no reason why some ``are_slower`` than they are."""
+    """Tell for which GPUs the samples give a reason for a lower clock: a throttle reason, or a draw near the power limit.
+
+    ``are_slower`` [n_gpus]: only what holds for these more than for the others counts as a reason. Returns [n_gpus].
+    """
     known = [np.nan_to_num(job.evidence.means.per_gpu(flag)) for flag in _REASONS if job.evidence.has(flag)]
     usual = [median(share[~are_slower]) if (~are_slower).any() else 0.0 for share in known]
     more = [share - np.where(are_slower, np.nan_to_num(other), 0.0) for share, other in zip(known, usual, strict=True)]

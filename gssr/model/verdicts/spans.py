@@ -146,7 +146,7 @@ def gpus_unused(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 )  # fmt: skip
 def start_up(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """The whole job begins late."""
-    return _outside(job, rule, job.evidence.start, job.span[0], "startup")
+    return _match_time_outside_work(job, rule, job.evidence.start, job.span[0], "startup")
 
 
 @register_rule(
@@ -160,7 +160,7 @@ def start_up(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 )  # fmt: skip
 def tear_down(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """The whole job stops working before it ends."""
-    found = _outside(job, rule, job.span[1], job.evidence.end, "end")
+    found = _match_time_outside_work(job, rule, job.span[1], job.evidence.end, "end")
     if found is None or holds(job, "hang"):
         return None
     what = "little" if job.did_something(positions(job.used), since=job.span[1]) else "nothing"
@@ -173,7 +173,9 @@ def tear_down(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     return found
 
 
-def _outside(job: JobEvidence, rule: Rule, start: float, end: float, category: str) -> RuleMatch | None:
+def _match_time_outside_work(job: JobEvidence, rule: Rule, start: float, end: float, category: str) -> RuleMatch | None:
+    """Match a rule on the time before the first work or after the last, booked into ``category`` from ``start`` to ``end``
+    (unix s). Returns None where it is too short or too small a share of the GPU time."""
     share = job.breakdown.share(category)
     if share < rule.at("share") or end - start < rule.at("seconds"):
         return None
