@@ -173,7 +173,7 @@ def test_what_is_said_to_clean_text_does() -> None:
 
 
 WRITES = {"put", "print", "sys.stdout.write", "sys.stderr.write"}
-OF_OURSELVES = {"gssr/backends/synthetic/__main__.py", "gssr/commands/printing.py", "gssr/profile/screen.py"}
+OF_OURSELVES = {"gssr/backends/synthetic/__main__.py", "gssr/commands/progress_bar.py", "gssr/profile/screen.py"}
 """What these write comes from no recording: progress, and errors of the program itself, as Python quotes them."""
 
 
