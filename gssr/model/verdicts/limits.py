@@ -112,7 +112,7 @@ def low_power(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     found = {"utilization": words.percent(used), "power": said}
     return _found(
         job, rule, found, finding("gpu_utilization", used, "while it works", rule, "gpu_utilization"),
-        finding_in_words("power_usage", power, f"{said} (below {words.percent(rule.at('power'))})", rule.at("power")),
+        finding_in_words("power_usage", power, f"{said} (counts below {words.percent(rule.at('power'))})", rule.at("power")),
     )  # fmt: skip
 
 
@@ -301,7 +301,7 @@ def memory_full(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     bound = rule.at("share")
     evidence = (
         finding_in_words(
-            "memory_used", share, f"{words.percent(share)} at its peak (at least {words.percent(bound)})", bound
+            "memory_used", share, f"{words.percent(share)} at its peak (counts from {words.percent(bound)})", bound
         ),
     )
     found = {**group(job, which), "share": words.percent(share)}
@@ -324,7 +324,7 @@ def memory_unused(job: JobEvidence, rule: Rule) -> RuleMatch | None:
         return None
     evidence = (
         finding_in_words(
-            "memory_used", share, f"{words.percent(share)} at its peak (below {words.percent(bound)})", bound
+            "memory_used", share, f"{words.percent(share)} at its peak (counts below {words.percent(bound)})", bound
         ),
     )
     return RuleMatch({"share": words.percent(share)}, evidence, rule.severity, whole(job))
