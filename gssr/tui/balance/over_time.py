@@ -20,15 +20,14 @@ class ImbalanceOverTime(RowsPanel):
         """Draw from this result from now on, and name in the border what is shown."""
         super().show(result, view)
         found = result.unevenness.imbalance
-        width = chart_cells(result, self.content_size.width).width
-        self.border_title = f"imbalance over time, 1 column = {width_text(width)}"
         worst = found.worst is not None and result.part is None
         self.border_subtitle = (
             f"worst minute from {at_text(result, found.worst_start)}: {percent(found.worst)}" if worst else ""
         )
 
     def rows(self, result: Frame, width: int, height: int) -> list[Row]:
-        """The chart and its times."""
+        """The chart and its times; how wide a column is depends on the room."""
+        self.border_title = f"imbalance over time, 1 column = {width_text(chart_cells(result, width).width)}"
         found = result.imbalance.over_time
         if height < 4 or not np.isfinite(found).any():
             nothing: Row = (Span("nothing to compare in this window", "dim"),)
