@@ -3,12 +3,12 @@ computed in whole nanoseconds."""
 
 import math
 import os
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
+from time import monotonic
 from typing import TypeVar
 
 import numpy as np
@@ -74,7 +74,7 @@ class WatchedTrace:
         self._asked: dict[str, tuple[object, Future[object]]] = {}
         self.growing = True
         """Something more will be known."""
-        self.arrived = time.monotonic()
+        self.arrived = monotonic()
 
     def close(self) -> None:
         """Let what is not begun not begin."""
