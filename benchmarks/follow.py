@@ -12,7 +12,7 @@ from benchmarks.processes import CACHE, GSSR, PYTHON, spawn
 from benchmarks.table import Figure
 from benchmarks.terminal import Terminal, on_terminal
 from gssr.model.live.following import LOOK_SECONDS
-from gssr.model.live.frame import Query
+from gssr.model.live.live_result import Query
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 

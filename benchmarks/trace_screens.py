@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.table import Figure
-from gssr.model.live.frame import Query
+from gssr.model.live.live_result import Query
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_trace import FINEST, MOST_COUNTERS, WatchedTrace
 from gssr.render.glyphs import UTF8

@@ -8,7 +8,7 @@ from dataclasses import replace
 from textual.pilot import Pilot
 
 import gssr.report.plotext_chart  # noqa: F401  or the first chart of a process comes later than the rest
-from gssr.model.live.frame import Frame, Query
+from gssr.model.live.live_result import Query, Result
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.model.verdicts.rules import TABLE
@@ -21,7 +21,7 @@ from gssr.tui.view import View
 Work = Callable[[Pilot[int]], Awaitable[None]]
 
 
-def judged(path: str, query: Query) -> Frame:
+def judged(path: str, query: Query) -> Result:
     """A recording as the screen sees it once it is judged."""
     with closing(Watch(WatchedRecording(path))) as watch:
         frame = watch.look(replace(query, causes=TABLE))
@@ -37,10 +37,10 @@ class Fixed:
     arrived = 0.0
     run_ids: tuple[str, ...] = ()
 
-    def __init__(self, result: Frame) -> None:
+    def __init__(self, result: Result) -> None:
         self.path, self._result = result.path, result
 
-    def look(self, query: Query, quick: bool) -> Frame:  # noqa: ARG002 - as all that can be watched
+    def look(self, query: Query, quick: bool) -> Result:  # noqa: ARG002 - as all that can be watched
         return replace(self._result, query=query)
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ import pytest
 import gssr
 from gssr.cli import main
 from gssr.gpu_name import gpu_label, is_named, without_domains
-from gssr.model.live.frame import Query
+from gssr.model.live.live_result import Query
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.store.format.rows import Gpu

@@ -15,7 +15,7 @@ from pathlib import Path
 from benchmarks.faults import Fault, Seen
 from benchmarks.faults.job import Job, Steps, first_wrong, in_words, passed_on, recorded, seen, until, workshop
 from benchmarks.processes import ENVIRONMENT
-from gssr.model.live.frame import Query
+from gssr.model.live.live_result import Query
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.store.read.open import RecordingError

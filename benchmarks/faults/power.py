@@ -13,7 +13,7 @@ from benchmarks.fuzz.recordings import command
 from benchmarks.fuzz.seeds import seeds
 from gssr.backends.base import BackendError
 from gssr.backends.replay import open_replay
-from gssr.model.live.frame import Query
+from gssr.model.live.live_result import Query
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.store.read.open import RecordingError

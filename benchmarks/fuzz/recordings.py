@@ -18,7 +18,7 @@ from gssr import cli
 from gssr.backends.base import BackendError
 from gssr.backends.replay import open_replay
 from gssr.metrics import NAMES
-from gssr.model.live.frame import Query
+from gssr.model.live.live_result import Query
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.store.merge import merge

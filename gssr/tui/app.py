@@ -28,7 +28,7 @@ from textual.screen import Screen
 from textual.widgets import Footer, TabbedContent, TabPane
 
 from gssr.gpu_vendors import BOTH, NVIDIA, maker_of, speak_of
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.model.statistics.grid import MOST_ROWS
@@ -48,7 +48,7 @@ from gssr.tui.keys import key
 from gssr.tui.moves import MOVES, go_to, measured, of_metric, played
 from gssr.tui.order import only_of, parse_filter
 from gssr.tui.output import LogFile, Output
-from gssr.tui.producer import Frames, Producer
+from gssr.tui.producer import Producer, Results
 from gssr.tui.shared.keys_in_order import KeysInOrder
 from gssr.tui.shared.output_pane import OutputPane
 from gssr.tui.shared.pane import ScreenPane
@@ -88,7 +88,7 @@ UNTIL_GARBAGE_SECONDS = 1.0
 class NewResults(Message):
     """New results: one for each recording that was asked about. None at all: the producer has failed."""
 
-    def __init__(self, results: Frames) -> None:
+    def __init__(self, results: Results) -> None:
         super().__init__()
         self.results = results
 
@@ -173,7 +173,7 @@ class LiveScreen(KeysInOrder):
         """The text that stands on the screen until the first result."""
         self.file = ""
         """The recording's name in commands that a screen advises; empty for one that is gone with the screen."""
-        self._newest: Frames = ()
+        self._newest: Results = ()
         self._panes: dict[ScreenName, ScreenPane] = {}
         self._offered: tuple[bool, ...] = ()
         """The facts that the offer of tabs was made from last."""
@@ -304,7 +304,7 @@ class LiveScreen(KeysInOrder):
 
     # Results in
 
-    def _deliver(self, results: Frames) -> None:
+    def _deliver(self, results: Results) -> None:
         self._printed = self._log_file.tail()
         self.post_message(NewResults(results))
 
@@ -341,7 +341,7 @@ class LiveScreen(KeysInOrder):
         except (IndexError, NoMatches):
             return False
 
-    def _choose_makers_words(self, before: Frames) -> None:
+    def _choose_makers_words(self, before: Results) -> None:
         """Use the words of the maker of the GPUs: SM or CU, NVLink or xGMI."""
         known = [(result.of_gpus or result).gpus for result in self.results]
         if [id(gpus) for gpus in known] != [id((result.of_gpus or result).gpus) for result in before]:
@@ -370,7 +370,7 @@ class LiveScreen(KeysInOrder):
         if not nothing and self.pane.is_ready:
             self.pane.show(self.results, view)
 
-    def _why_nothing_is_drawn(self, result: Frame) -> str:
+    def _why_nothing_is_drawn(self, result: Result) -> str:
         """Say why there is nothing to draw; empty where there is something."""
         if result.n_rows and result.n_gpus:
             return ""
@@ -381,7 +381,7 @@ class LiveScreen(KeysInOrder):
             return f"{said}\n{self.waiting}" if self.waiting and result.refined else said
         return "no sample yet" if result.n_gpus else "no GPU was recorded"
 
-    def _name_file_in_advice(self, result: Frame) -> Frame:
+    def _name_file_in_advice(self, result: Result) -> Result:
         """Return the result with the recording's name in the commands that its advice has."""
         found = result.judgement
         if found is None or not self.file:
@@ -745,10 +745,10 @@ def _is_held(descriptor: int) -> bool:
     return not poll.poll(0)
 
 
-def _say_the_same(some: Frames, others: Frames) -> bool:
+def _say_the_same(some: Results, others: Results) -> bool:
     """Tell whether two looks show the same, as those at recordings that no longer grow do."""
 
-    def said(result: Frame) -> tuple[object, ...]:
+    def said(result: Result) -> tuple[object, ...]:
         return (
             result.query, result.state, result.n_rows, result.refined, result.problem, id(result.judgement), result.events,
             result.last, id(result.part), id(result.grid.values),
@@ -758,7 +758,7 @@ def _say_the_same(some: Frames, others: Frames) -> bool:
     return alike and not any(result.is_live or result.state == "waiting" for result in some)
 
 
-def rolling_width(result: Frame, columns: int) -> float:
+def rolling_width(result: Result, columns: int) -> float:
     """Seconds of a column while the newest roll in: the least that the sampling fills, and of which so many can be read
     row by row; else the length of a rollup."""
     least = next(

@@ -15,7 +15,7 @@ from html import escape, unescape
 from itertools import groupby
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.render.cells import cell_width, clean
 from gssr.store.output_file import Access, output_file
 
@@ -209,7 +209,7 @@ def _paint(draw: "ImageDraw", char: str, cell: tuple[int, int, int, int], colors
 ENDINGS = (".svg", ".png", ".txt", ".csv")
 
 
-def export(seen: Picture, frame: Frame, path: str, access: Access) -> None:
+def export(seen: Picture, frame: Result, path: str, access: Access) -> None:
     """Write what is on screen to a new file, as what its name ends in: ``.txt``, ``.png``, ``.svg``, or ``.csv`` for the
     numbers behind it (see ``to_csv``). Raises ValueError, with a sentence, for another ending; OSError."""
     ending = next((ending for ending in ENDINGS if path.endswith(ending)), None)
@@ -229,7 +229,7 @@ def export(seen: Picture, frame: Frame, path: str, access: Access) -> None:
             file.write(text.encode())
 
 
-def to_csv(frame: Frame) -> str:
+def to_csv(frame: Result) -> str:
     """The window's columns of time, one line each: unix time and seconds since the run's start of the column's left edge,
     then each GPU's mean of the metric there, in the metric's stored unit; empty where there is no sample."""
     grid, lines = frame.grid, io.StringIO()

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.model.results import SEVERITIES, Judgement
 from gssr.model.statistics.aggregate import filtered
 from gssr.model.verdicts import judge_window
@@ -52,7 +52,7 @@ class Stand(NamedTuple):
     window: Window
 
 
-def asked_of(frame: Frame) -> tuple[Question, Stand] | None:
+def asked_of(frame: Result) -> tuple[Question, Stand] | None:
     """What there is to be judged in a frame; None for nothing. What follows live blocks is judged where these are read."""
     frame = frame.of_gpus or frame
     query, window = frame.query, frame.window
@@ -80,7 +80,7 @@ def answer(question: Question, stand: Stand) -> Judgement:
         return judge_window(reader, positions, window, question.table)
 
 
-def not_judged(result: Frame) -> str:
+def not_judged(result: Result) -> str:
     """Why there is no verdict, or not yet."""
     if result.by_node and result.of_gpus is None:
         return "No GPU was recorded: there is nothing to judge."
@@ -129,7 +129,7 @@ class Judge(threading.Thread):
         """When the last one was done, and how long it took."""
         self.problem: BaseException | None = None
 
-    def shown(self, frame: Frame) -> Frame:
+    def shown(self, frame: Result) -> Result:
         """The frame with the newest judgement on its window, if there is one; what it lacks is judged."""
         asked = asked_of(frame)
         with self._changed:
@@ -145,7 +145,7 @@ class Judge(threading.Thread):
         verdicts = tuple(explained(verdict, frame.traced) for verdict in known.judgement.verdicts)
         return replace(frame, judgement=replace(known.judgement, verdicts=verdicts))
 
-    def answer_to(self, frame: Frame) -> Said | None:
+    def answer_to(self, frame: Result) -> Said | None:
         """The newest judgement on what a frame shows, and what it rests on; None before there is one."""
         asked = asked_of(frame)
         with self._changed:

@@ -9,7 +9,7 @@ import numpy as np
 from gssr.metrics import BY_NAME as METRICS
 from gssr.metrics import OF_NODES
 from gssr.model.findings.notes import FINEST
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.model.live.nodes import metrics_of
 from gssr.model.statistics.grid import choose_width, ladder
 from gssr.model.window import parse_time
@@ -96,7 +96,7 @@ def _zoom(step: int) -> Move:
     return move
 
 
-def _next_width(frame: Frame, step: int) -> float | None:
+def _next_width(frame: Result, step: int) -> float | None:
     """The next narrower (``step`` < 0) or wider width of columns that can be read; None where there is none."""
     grid = frame.grid if frame.part is None else frame.part.columns or frame.grid
     if frame.part is None:

@@ -13,7 +13,7 @@ from gssr.gpu_name import is_named
 from gssr.gpu_vendors import AMD, BOTH, NVIDIA, say
 from gssr.metrics import BY_NAME, OF_NODES, OF_TRACES, Metric
 from gssr.model.frame_cache import once
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.model.traces.only import NOTHING, Only
 from gssr.render.scale import unit_of
 from gssr.spelling import did_you_mean, meant
@@ -103,7 +103,7 @@ def metric_called(word: str, known: Mapping[str, Metric] = _KNOWN) -> str:
     raise ValueError(f"no metric {word or 'before the sign'!r}{near}")
 
 
-def processes_on(frame: Frame, gpu: int) -> list[GpuProcess]:
+def processes_on(frame: Result, gpu: int) -> list[GpuProcess]:
     """The processes on the GPU at this position, the one with most memory first."""
     found = [process for process in frame.processes if process.gpu == gpu]
     return sorted(found, key=lambda each: (-1 if each.memory_used is None else -each.memory_used, each.pid or 0))
@@ -114,7 +114,7 @@ def _passes(process: GpuProcess, text: str) -> bool:
     return all(fnmatchcase(str(_FIELDS[field](process) or ""), like) for field, like in wanted)
 
 
-def passing(frame: Frame, text: str) -> Flags:
+def passing(frame: Result, text: str) -> Flags:
     """[n_gpus]: True where a GPU passes the filter. Raises ValueError, with a sentence, for one that is none."""
     wanted = parse_filter(text)
     if frame.part is None and (wanted.only.names or wanted.only.limits):

@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from gssr.model.live.frame import Frame, Query
+from gssr.model.live.live_result import Query, Result
 from gssr.model.live.watch import Watch
 from gssr.tui.judge import Judge, call_thread
 
-Frames = tuple[Frame, ...]
+Results = tuple[Result, ...]
 IDLE_SECONDS = 2.0
 """Between two looks at recordings that no longer grow."""
 
@@ -18,7 +18,7 @@ class Producer(threading.Thread):
     """Looks at ``watches`` every ``interval`` s, or at once when asked something new, and calls ``deliver`` (from this
     thread) with a frame of each that a query was given for, and the newest judgement on it: the first is judged first."""
 
-    def __init__(self, watches: Sequence[Watch], interval: float, deliver: Callable[[Frames], None]) -> None:
+    def __init__(self, watches: Sequence[Watch], interval: float, deliver: Callable[[Results], None]) -> None:
         super().__init__(name="gssr-producer", daemon=True)
         self._watches = watches
         self._interval = interval
@@ -89,7 +89,7 @@ class Producer(threading.Thread):
                 if not self._leaving and self._queries == asked and not self._new_judgement:
                     self._changed.wait(timeout=max(wait, 0.02) if queries else None)
 
-    def _look(self, queries: tuple[Query | None, ...], quick: bool) -> Frames:
+    def _look(self, queries: tuple[Query | None, ...], quick: bool) -> Results:
         pairs = zip(self._watches, queries, strict=False)
         frames = [watch.look(query, quick) for watch, query in pairs if query is not None]
         if not frames:
@@ -97,7 +97,7 @@ class Producer(threading.Thread):
         shown = self.judge.shown(frames[0])
         return (shown, *(self._judged_too(frame) if shown.judgement is not None else frame for frame in frames[1:]))
 
-    def _judged_too(self, frame: Frame) -> Frame:
+    def _judged_too(self, frame: Result) -> Result:
         """What is compared with, judged after the first one was, and once it has ended again."""
         known = self.judge.answer_to(frame)
         if known is None or known.stand.state != frame.state:

@@ -5,7 +5,7 @@ from collections.abc import Hashable
 import numpy as np
 
 from gssr.arrays import Floats, Ints
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 
 _UNSEEN = 0.005
 """Differences of this share of the full scale are not worth a new order: half a percent."""
@@ -21,7 +21,7 @@ class SteadyOrders:
         self._most = most
         self._newest: dict[Hashable, Ints] = {}
 
-    def steady(self, frame: Frame, question: Hashable, of: Ints, values: Floats, full: float | None) -> Ints:
+    def steady(self, frame: Result, question: Hashable, of: Ints, values: Floats, full: float | None) -> Ints:
         """[n]: the places of ``values`` [n] of these GPUs or nodes (``of``), ascending, what is unknown last. Of a run that
         grows the order that the same ``question`` was answered with before, as long as no two are further the wrong way
         round than can be seen beside ``full``, what fills the axis (None: unknown)."""

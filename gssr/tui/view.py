@@ -6,7 +6,7 @@ Where cursors go: the one in lists, and the one in time; and where in time a vie
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from gssr.model.live.frame import Frame, Query
+from gssr.model.live.live_result import Query, Result
 from gssr.render.glyphs import Glyphs
 from gssr.tui.steady_order import SteadyOrders
 
@@ -76,8 +76,8 @@ class Scene(NamedTuple):
     ``height`` in cells that the drawing must fill and not exceed, and the marks to draw with. ``orders``: those in which
     lists were shown before."""
 
-    frame: Frame
-    other: Frame | None
+    frame: Result
+    other: Result | None
     view: View
     width: int
     height: int
@@ -101,7 +101,7 @@ def inside(scene: Scene, end: float, span: float) -> float | None:
     return inside_of(scene.frame, end, span)
 
 
-def inside_of(frame: Frame, end: float, span: float) -> float | None:
+def inside_of(frame: Result, end: float, span: float) -> float | None:
     """Limit a right edge (unix s) so that something of the run is in sight; None, the newest sample, if it is beyond."""
     if end >= frame.last:
         return None

@@ -15,7 +15,7 @@ from textual.widgets import TabbedContent
 
 from gssr.cli import main
 from gssr.commands.tui import watches_of
-from gssr.model.live.frame import Frame, Query
+from gssr.model.live.live_result import Query, Result
 from gssr.model.traced import TracedSteps
 from gssr.model.verdicts.rules import TABLE
 from gssr.render.cells import cell_width
@@ -212,7 +212,7 @@ def seat(folder: Path, view: View | None = None) -> LiveScreen:
     return live_screen(watches_of([str(folder / "run.sql")], None, ranks(folder))[0], view=view)
 
 
-async def all_there(app: LiveScreen, pilot: Pilot[int]) -> Frame:
+async def all_there(app: LiveScreen, pilot: Pilot[int]) -> Result:
     """Once the traces are read and judged."""
 
     def there() -> bool:

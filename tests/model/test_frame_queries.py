@@ -7,7 +7,7 @@ import pytest
 
 from gssr.metrics import METRICS, THROTTLES
 from gssr.model.live import watched_recording as watching
-from gssr.model.live.frame import Query
+from gssr.model.live.live_result import Query
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.store.write.writer import Writer

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from gssr.model.live.frame import Frame, Query
+from gssr.model.live.live_result import Query, Result
 from gssr.model.results import Grid, Means, over_space
 from gssr.store.format.rows import Gpu
 
@@ -17,7 +17,7 @@ NODE = 4
 NAMES = ("sm_active", "sm_occupancy", "fp64_active", "fp32_active", "fp16_active", "tensor_active")
 
 
-def frame_with(values: np.ndarray) -> Frame:
+def frame_with(values: np.ndarray) -> Result:
     """A frame of GPUs on nodes of four whose SM activity in columns of 10 s is ``values`` [n_gpus, n_columns]."""
     n_gpus, n_columns = values.shape
     known = np.isfinite(values)
@@ -28,7 +28,7 @@ def frame_with(values: np.ndarray) -> Frame:
     end = n_columns * WIDTH
     means = Means(NAMES, 0.0, end, n, total)
     blank = np.full(n_gpus, np.nan)
-    return Frame(
+    return Result(
         path="x.sql", query=Query(), state="ended", run=None, gpus=gpus,
         nodes=tuple(f"n{i}" for i in range(-(-n_gpus // NODE))), node_of=np.arange(n_gpus) // NODE, first=0.0, last=end,
         now=end, silent=0.0, sampling_seconds=1.0, n_rows=int(known.sum()), n_gaps=np.zeros(n_gpus, np.int64),

@@ -9,7 +9,7 @@ from ticks import Record, random_values, ticks
 from gssr.model import window
 from gssr.model.analyze import Options, analyze
 from gssr.model.live import run_totals
-from gssr.model.live.frame import Query
+from gssr.model.live.live_result import Query
 from gssr.model.live.run_totals import RunTotals
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording

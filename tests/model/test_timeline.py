@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gssr.model.live.frame import Query, Timeline
+from gssr.model.live.live_result import Query, Timeline
 from gssr.model.live.timeline import Timelines
 from gssr.model.results import Grid, Means
 from gssr.store.format.rows import Gpu

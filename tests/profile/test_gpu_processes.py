@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from supervised import ROOT, UNTIL_GO
 
-from gssr.model.live.frame import Query
+from gssr.model.live.live_result import Query
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.profile.sampling import gpu_processes

@@ -30,7 +30,7 @@ print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)
 """A process of its own, because a child's peak counts from before its program was loaded."""
 LOOK = """
 import sys
-from gssr.model.live.frame import Query
+from gssr.model.live.live_result import Query
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.model.live.watch import Watch
 watch = Watch(WatchedRecording(sys.argv[1]))

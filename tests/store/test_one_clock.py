@@ -11,7 +11,7 @@ from merging import record
 from sample_rows import START
 
 from gssr.model.analyze import Options, analyze
-from gssr.model.live.frame import Query
+from gssr.model.live.live_result import Query
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.store.format.host_rollups import HOST, WORKLOAD

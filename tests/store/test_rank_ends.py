@@ -10,7 +10,7 @@ from sample_rows import START, STEP
 
 from gssr.model.analyze import analyze
 from gssr.model.fleet.figures import read_figures
-from gssr.model.live.frame import Query
+from gssr.model.live.live_result import Query
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.profile.recorder import Afterword

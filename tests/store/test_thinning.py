@@ -17,7 +17,7 @@ from gssr.backends.base import BackendError
 from gssr.backends.replay import ReplayBackend
 from gssr.metrics import NAMES
 from gssr.model.analyze import Options, analyze
-from gssr.model.live.frame import Query
+from gssr.model.live.live_result import Query
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.store.format.rollup import Rollups

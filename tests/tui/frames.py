@@ -1,4 +1,4 @@
-"""Frames made by hand: what a recording would show whose samples are known to the last one."""
+"""Results made by hand: what a recording would show whose samples are known to the last one."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gssr.metrics import SCORE_INPUTS
-from gssr.model.live.frame import Frame, Query
+from gssr.model.live.live_result import Query, Result
 from gssr.model.results import Grid, Means, nodes_of, over_space
 from gssr.store.format.rows import Event, Gpu, Run
 
@@ -30,7 +30,7 @@ def run(**changes: object) -> Run:
     )._replace(**changes)  # fmt: skip
 
 
-def frame_of(values: ArrayLike, width: float = 10.0, metric: str = "sm_active", **changes: object) -> Frame:
+def frame_of(values: ArrayLike, width: float = 10.0, metric: str = "sm_active", **changes: object) -> Result:
     """A frame of an ended run whose grid holds ``values`` [GPUs, columns of ``width`` s], a sample a second. Every other
     metric is half of it, but power (hundreds of watts) and the reasons to throttle (the power limit alone)."""
     grid = np.asarray(values, np.float64)
@@ -42,7 +42,7 @@ def frame_of(values: ArrayLike, width: float = 10.0, metric: str = "sm_active", 
     window = means_of(np.where(known, grid, 0.0).sum(axis=1) * width, known.sum(axis=1) * width, metric)
     column = n_columns - 1 - np.argmax(known[:, ::-1], axis=1)
     last = np.where(known.any(axis=1), START + (column + 1) * width - 1, np.nan)
-    frame = Frame(
+    frame = Result(
         path="job.sql", query=Query(metric, columns=n_columns), state="ended", run=run(), gpus=gpus, nodes=nodes,
         node_of=node_of, first=START, last=end - 1, now=end - 1, silent=0.0, sampling_seconds=1.0,
         n_rows=int(known.sum() * width), n_gaps=np.zeros(n_gpus, np.int64), last_time=last,

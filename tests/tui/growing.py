@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from gssr.metrics import CLOCK_EVENT_REASONS, FLOP_ACTIVE, NAMES, PLACES, THROTTLES
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.store.write.writer import Writer
 
 T0 = 1_700_000_400.0
@@ -135,7 +135,7 @@ class Truth:
         n, total = self.means(metric, start - 1e-9, start + width - 1e-9)
         return np.divide(total, n, out=np.full(self.n_gpus, np.nan), where=n > 0)
 
-    def agrees(self, frame: Frame) -> None:
+    def agrees(self, frame: Result) -> None:
         """Assert that the frame holds what the rows do."""
         assert frame.n_rows == len(self.time)
         assert frame.first == self.time.min() and frame.last == self.time.max()
@@ -149,14 +149,14 @@ class Truth:
         self.agrees_on_grid(frame)
         self.agrees_on_recent(frame)
 
-    def agrees_on_grid(self, frame: Frame) -> None:
+    def agrees_on_grid(self, frame: Result) -> None:
         """Every cell is the mean of its samples, and missing where there are none."""
         grid = frame.grid
         cells = [self.cell(grid.metric, grid.start + k * grid.width, grid.width) for k in range(grid.n)]
         np.testing.assert_allclose(grid.values, np.array(cells).T, rtol=1e-9, atol=1e-12)
         assert grid.end > frame.last or not frame.following
 
-    def agrees_on_recent(self, frame: Frame) -> None:
+    def agrees_on_recent(self, frame: Result) -> None:
         """It holds exactly the rows from its start on, and that is a minute ago, give or take a bucket."""
         recent = frame.recent
         assert recent.end == min(frame.last, frame.grid.end)

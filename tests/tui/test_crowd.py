@@ -13,8 +13,8 @@ from test_watch import Clock
 
 from gssr.model.analyze import analyze
 from gssr.model.live import following
-from gssr.model.live.frame import Frame, Query
 from gssr.model.live.judge_blocks import LATER, SEEN_IN_PART, TOLD
+from gssr.model.live.live_result import Query, Result
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import REREAD_SECONDS, WatchedRecording
 from gssr.model.verdicts.rules import TABLE
@@ -69,12 +69,12 @@ def watch(job: Job, clock: Clock) -> Iterator[Watch]:
     watch.close()
 
 
-def looked(watch: Watch, clock: Clock, query: Query = WHOLE, seconds: float = 2.0) -> Frame:
+def looked(watch: Watch, clock: Clock, query: Query = WHOLE, seconds: float = 2.0) -> Result:
     clock.seconds += seconds
     return watch.look(query)
 
 
-def agrees(frame: Frame, job: Job) -> None:
+def agrees(frame: Result, job: Job) -> None:
     """All counts are those of the rows."""
     truth = Truth(*job.ranks)
     assert (frame.n_rows, frame.first, frame.last) == (len(truth.time), truth.time.min(), truth.time.max())

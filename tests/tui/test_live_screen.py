@@ -12,7 +12,7 @@ from textual.widgets import Digits, HelpPanel, Input, Label, TabbedContent
 from textual.widgets._toast import Toast
 
 from gssr.backends.synthetic.bulk import BulkRequest, generate
-from gssr.model.live.frame import Frame, Query
+from gssr.model.live.live_result import Query, Result
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
@@ -44,7 +44,7 @@ def test_until_there_is_a_result_it_says_what_it_reads(recording: str) -> None:
     class Slow(WatchedRecording):
         """A recording that takes long to read."""
 
-        def look(self, query: Query, quick: bool) -> Frame:
+        def look(self, query: Query, quick: bool) -> Result:
             may_read.wait(60)
             return super().look(query, quick)
 

@@ -9,7 +9,7 @@ from planted import PLANTS
 
 from gssr.metrics import BY_NAME
 from gssr.model.analyze import analyze
-from gssr.model.live.frame import Query
+from gssr.model.live.live_result import Query
 from gssr.report.load_balancing import outliers_of
 from gssr.store.read.recording import open_recording
 from tests.looking import judged

@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 
 from gssr.api.writing import from_pandas
 from gssr.metrics import NAMES, OF_NODES, metric_named
-from gssr.model.live.frame import Frame, Query
+from gssr.model.live.live_result import Query, Result
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.model.verdicts.rules import TABLE
@@ -73,7 +73,7 @@ def cpu_node(fake_driver, tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-def looked(path: str, **asked: object) -> Frame:
+def looked(path: str, **asked: object) -> Result:
     with closing(Watch(WatchedRecording(path))) as watch:
         return watch.look(replace(Query(), **asked))  # type: ignore[arg-type]
 

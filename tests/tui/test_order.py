@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.pilot import Pilot
 
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.model.live.watch import Watch
 from gssr.model.percentiles import known_percentiles
 from gssr.render.glyphs import UTF8
@@ -26,7 +26,7 @@ LEVELS = np.array([0.8, 0.1, 0.7, 0.6, 0.5, 0.9, 0.3, 0.2])
 """Two nodes of four GPUs; constant over time."""
 
 
-def scene_of(view: View, frame: Frame | None = None) -> Scene:
+def scene_of(view: View, frame: Result | None = None) -> Scene:
     return Scene(frame or frames.frame_of(np.tile(LEVELS[:, None], 6)), None, view, 80, 22, UTF8)
 
 
@@ -138,7 +138,7 @@ def test_esc_lets_go_of_a_filter_before_it_goes_back() -> None:
     assert MOVES["back"](scene_of(down)).screen == "job"
 
 
-def means_of(means: list[float], state: str = "live") -> Frame:
+def means_of(means: list[float], state: str = "live") -> Result:
     """A frame in which the GPUs have these means."""
     return frames.frame_of(np.repeat(np.array(means)[:, None], 6, axis=1), state=state)
 

@@ -24,7 +24,7 @@ from textual.widgets import Label
 from gssr.backends.synthetic.bulk import BulkRequest, generate
 from gssr.cli import main
 from gssr.metrics import NAMES
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.model.results import Judgement, Severity, Verdict
@@ -36,7 +36,7 @@ from gssr.store.read.window_edges import Window
 from gssr.store.write.writer import Writer
 from gssr.tui import judge
 from gssr.tui.job.verdict_cards import MOST_CARDS, VerdictCard
-from gssr.tui.producer import Frames, Producer
+from gssr.tui.producer import Producer, Results
 from gssr.tui.view import View
 from gssr.tui.why.causes import Cause
 from tests.looking import live_screen, until, work
@@ -111,17 +111,17 @@ class Screens:
 
     def __init__(self, path: str) -> None:
         self._came = threading.Condition()
-        self._frame: Frame | None = None
+        self._frame: Result | None = None
         self._producer = Producer([Watch(WatchedRecording(path))], 0.05, self._take)
         self._producer.start()
 
-    def _take(self, frames: Frames) -> None:
+    def _take(self, frames: Results) -> None:
         with self._came:
             assert frames, self._producer.problem
             self._frame = frames[0]
             self._came.notify()
 
-    def judged(self, view: View, n_rows: int, state: str) -> Frame:
+    def judged(self, view: View, n_rows: int, state: str) -> Result:
         """The result once all of the recording is judged as it is now."""
         query = replace(view.query(COLUMNS), causes=TABLE)
         self._producer.ask((query,))
@@ -148,7 +148,7 @@ class Screens:
         self._producer.leave()
 
 
-def page(path: str, frame: Frame, capsys: pytest.CaptureFixture[str]) -> list[dict[str, str]]:
+def page(path: str, frame: Result, capsys: pytest.CaptureFixture[str]) -> list[dict[str, str]]:
     """The verdicts of ``gssr analyze --json`` on the window that the frame shows."""
     words = ["analyze", "--json", path]
     asked = judge.asked_of(frame)

@@ -9,7 +9,7 @@ import pytest
 from planted import PLANTS, START
 
 from gssr.cli import main
-from gssr.model.live.frame import Query
+from gssr.model.live.live_result import Query
 from tests.looking import judged
 
 WINDOWS = {"the whole run": None, "its second minute": (60.0, 120.0)}

@@ -7,7 +7,7 @@ import pytest
 from frames import START, frame_of
 
 from gssr.model.compare.alignment import aligned
-from gssr.model.live.frame import Query
+from gssr.model.live.live_result import Query
 from gssr.render.glyphs import UTF8
 from gssr.tui.moves import MOVES
 from gssr.tui.shared.top_bar import pieces_of

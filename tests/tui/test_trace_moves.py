@@ -13,7 +13,7 @@ from training import STEP, training
 from gssr.cli import main
 from gssr.commands.tui import watches_of
 from gssr.model.live import watched_trace
-from gssr.model.live.frame import Frame, Query
+from gssr.model.live.live_result import Query, Result
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_trace import WatchedTrace
 from gssr.model.traces import as_metrics
@@ -52,7 +52,7 @@ class Seat:
         self.view = View(screen="time")
 
     @property
-    def frame(self) -> Frame:
+    def frame(self) -> Result:
         query = replace(self.view.query(self.columns, 40), only=only_of(self.view.filter), causes=TABLE)
         return self.watch.look(query)
 

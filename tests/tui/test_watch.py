@@ -1,4 +1,4 @@
-"""Frames of a recording that grows hold what its rows do, at every step, whatever happens to its files."""
+"""Results of a recording that grows hold what its rows do, at every step, whatever happens to its files."""
 
 import os
 import sqlite3
@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gssr.backends.synthetic.bulk import BulkRequest, generate
-from gssr.model.live.frame import Frame, Query
+from gssr.model.live.live_result import Query, Result
 from gssr.model.live.watch import STALLED_SECONDS, Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.model.results import over_space
@@ -63,7 +63,7 @@ def watching() -> "Callable[[object], Watch]":
         each.close()
 
 
-def _same(one: Frame, other: Frame) -> None:
+def _same(one: Result, other: Result) -> None:
     """Two frames show the same."""
     assert (one.state, one.gpus, one.nodes, one.n_rows) == (other.state, other.gpus, other.nodes, other.n_rows)
     assert (one.first, one.last, one.query, one.following) == (other.first, other.last, other.query, other.following)
@@ -449,7 +449,7 @@ def test_every_frame_is_of_one_moment_while_ranks_appear_and_end(tmp_path_factor
             runs.append(Growing(folder / f"{node}.{rank}.r.sql", 1 + rank % 3, node, rank, seed=rank))
             runs[-1].grow(20)
 
-    def agrees(frame: Frame) -> None:
+    def agrees(frame: Result) -> None:
         there = [run for run in runs if run.node in frame.nodes]
         assert frame.problem is None and frame.n_gpus == sum(run.n_gpus for run in there)
         Truth(*there).agrees_on_grid(frame)

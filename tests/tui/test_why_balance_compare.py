@@ -12,7 +12,7 @@ from frames import frame_of
 from textual.pilot import Pilot
 
 from gssr.model.compare.alignment import aligned, shares_columns
-from gssr.model.live.frame import Frame, Query
+from gssr.model.live.live_result import Query, Result
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.model.results import Finding, Judgement, Verdict
@@ -39,11 +39,11 @@ Work = Callable[[Pilot[int], LiveScreen], Awaitable[None]]
 
 
 @lru_cache(maxsize=16)
-def judged(path: str, query: Query = _WHOLE) -> Frame:
+def judged(path: str, query: Query = _WHOLE) -> Result:
     return looking.judged(path, query)
 
 
-def balance(frame: Frame, orders: SteadyOrders | None = None) -> str:
+def balance(frame: Result, orders: SteadyOrders | None = None) -> str:
     scene = Scene(frame, None, View(screen="balance"), 160, 46, UTF8, orders=orders or SteadyOrders(most=0))
     return text_of(reads_as(scene, frame.unevenness.imbalance))
 
@@ -171,7 +171,7 @@ def test_a_place_is_slow_where_it_is_so_on_nearly_every_node(low: list[int], say
 def test_of_a_run_that_grows_balance_says_what_the_verdicts_say() -> None:
     """Its own reading of a few columns came and went within seconds."""
 
-    def live(values: np.ndarray, judgement: Judgement | None = None) -> Frame:
+    def live(values: np.ndarray, judgement: Judgement | None = None) -> Result:
         frame = frame_of(values, width=1.0, state="live", judgement=judgement)
         return replace(frame, query=replace(frame.query, causes=TABLE))
 
@@ -222,7 +222,7 @@ def test_bars_are_sorted_and_lead_to_their_gpu_and_nodes_to_theirs(plants: dict[
 # Compare
 
 
-def pair(plants: dict[str, str], first: str, second: str) -> tuple[Frame, Frame]:
+def pair(plants: dict[str, str], first: str, second: str) -> tuple[Result, Result]:
     one = two = None
     for _ in range(2):
         queries = aligned(Query(columns=80, causes=TABLE), "start", one, two)

@@ -11,7 +11,7 @@ import numpy as np
 from gssr.arrays import Floats
 from gssr.metrics import OF_NODES, best_measured
 from gssr.model.findings.notes import FINEST
-from gssr.model.live.frame import Frame, Query
+from gssr.model.live.live_result import Query, Result
 from gssr.model.statistics.grid import choose_width, column_of
 
 Alignment = Literal["start", "activity", "mark"]
@@ -24,7 +24,7 @@ class Origin(NamedTuple):
     name: str = ""
 
 
-def origins(one: Frame, other: Frame, align: Alignment) -> tuple[Origin, Origin]:
+def origins(one: Result, other: Result, align: Alignment) -> tuple[Origin, Origin]:
     """Of both runs: the first sample, or as far as it is known where they begin to work, or a mark. Of steps and marks the
     first of the one run that the other has, too, else the first of each."""
     pair = (one, other)
@@ -40,11 +40,11 @@ def origins(one: Frame, other: Frame, align: Alignment) -> tuple[Origin, Origin]
     return found[0], found[1]
 
 
-def _steps(frame: Frame) -> Mapping[str, float]:
+def _steps(frame: Result) -> Mapping[str, float]:
     return {} if frame.part is None else frame.part.steps
 
 
-def marks(frame: Frame) -> Mapping[str, float]:
+def marks(frame: Result) -> Mapping[str, float]:
     """The first time of each mark, in their order; of a trace without its steps."""
     steps = _steps(frame)
     found: dict[str, float] = {}
@@ -54,7 +54,7 @@ def marks(frame: Frame) -> Mapping[str, float]:
     return found
 
 
-def aligned(query: Query, align: Alignment, one: Frame | None, other: Frame | None) -> tuple[Query, Query]:
+def aligned(query: Query, align: Alignment, one: Result | None, other: Result | None) -> tuple[Query, Query]:
     """What to ask of both runs so that their columns are as wide and begin at the same time after the origin, to one column.
 
     ``query`` is about ``one``: its span, its right edge and its cursor count from that run's origin; without a span both
@@ -89,7 +89,7 @@ def aligned(query: Query, align: Alignment, one: Frame | None, other: Frame | No
     return found[0], found[1]
 
 
-def shares_columns(one: Frame, other: Frame) -> bool:
+def shares_columns(one: Result, other: Result) -> bool:
     """Whether the two frames' columns can be set beside each other."""
     return one.grid.n == other.grid.n and one.grid.width == other.grid.width and one.grid.metric == other.grid.metric
 
@@ -103,23 +103,23 @@ class Energies(NamedTuple):
     counted: bool
 
 
-def energies(one: Frame, other: Frame) -> Energies:
+def energies(one: Result, other: Result) -> Energies:
     """Of both runs in the same way: by counters where both have them."""
     if one.energy_j is not None and other.energy_j is not None:
         return Energies(one.energy_j, other.energy_j, True)
     return Energies(_by_power(one), _by_power(other), False)
 
 
-def _by_power(frame: Frame) -> float | None:
+def _by_power(frame: Result) -> float | None:
     power = frame.window.per_gpu("power_usage")
     return float(np.nansum(power)) * seconds(frame) if np.isfinite(power).any() else None
 
 
-def seconds(frame: Frame) -> float:
+def seconds(frame: Result) -> float:
     """How much of the run the window holds, s."""
     return max(min(frame.window.end, frame.last) - max(frame.window.start, frame.first), 0.0)
 
 
-def difference(one: Frame, other: Frame) -> Floats:
+def difference(one: Result, other: Result) -> Floats:
     """[n_columns]: the other run's mean over its GPUs less the one's, NaN where either has none; see shares_columns."""
     return other.space.mean - one.space.mean

@@ -9,7 +9,7 @@ import numpy as np
 from gssr.arrays import Floats, Ints
 from gssr.metrics import OF_NODES, OF_TRACES, THROTTLES
 from gssr.model.frame_cache import once
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.model.results import Means
 
 Kind = Literal["gpus", "moment", "window"]
@@ -44,7 +44,7 @@ class Contrast:
 
 
 @once
-def contrast(frame: Frame, selection: tuple[int, ...], cursor: float | None) -> Contrast:
+def contrast(frame: Result, selection: tuple[int, ...], cursor: float | None) -> Contrast:
     """What to compare: the selection with all GPUs; else the moment under the cursor with the whole run; else the window
     with the whole run; else, when the window is the whole run, the GPU with the lowest mean with all GPUs."""
     whole = frame.window.start <= frame.first and frame.window.end >= frame.last
@@ -60,7 +60,7 @@ def contrast(frame: Frame, selection: tuple[int, ...], cursor: float | None) -> 
     return Contrast("gpus", gpus, frame.window.overall(gpus), frame.window.overall(), series, frame.space.p50)
 
 
-def _in_time(frame: Frame, kind: Kind, own: Mapping[str, float | None]) -> Contrast:
+def _in_time(frame: Result, kind: Kind, own: Mapping[str, float | None]) -> Contrast:
     series = frame.space.mean
     everyone = np.arange(frame.n_gpus)
     return Contrast(kind, everyone, own, frame.whole.overall(), series, series)

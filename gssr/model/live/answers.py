@@ -15,7 +15,7 @@ import numpy as np
 from gssr.arrays import Floats, Ints
 from gssr.metrics import DETECTION_METRICS, SCORE_INPUTS
 from gssr.model.findings.notes import FINEST
-from gssr.model.live.frame import RECENT_SECONDS, Query, ScoreCurve
+from gssr.model.live.live_result import RECENT_SECONDS, Query, ScoreCurve
 from gssr.model.live.run_totals import RunTotals
 from gssr.model.results import Grid, HostUse, Means, Series, Space
 from gssr.model.statistics.grid import Columns, Spans, choose_width, column_of, is_fine
@@ -49,7 +49,7 @@ Read = Callable[[], RunReader]
 
 
 class Shown(NamedTuple):
-    """What a query shows; see Frame."""
+    """What a query shows; see Result."""
 
     metric: str
     grid: Grid

@@ -17,7 +17,7 @@ import numpy as np
 from gssr.arrays import Flags, Floats, Ints
 from gssr.metrics import THROTTLES
 from gssr.model.live.answers import Answers
-from gssr.model.live.frame import STALE_SECONDS
+from gssr.model.live.live_result import STALE_SECONDS
 from gssr.model.live.run_totals import RunTotals
 from gssr.model.statistics.grid import Spans
 from gssr.store.format.rows import GpuLook, GpuProcess, Run, one_run

@@ -13,7 +13,7 @@ import numpy as np
 
 from gssr.arrays import Ints
 from gssr.model.evidence.evidence import Evidence, SpaceCourse, over_gpus
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.model.results import Abstention, Judgement
 from gssr.model.verdicts import judge
 from gssr.model.verdicts.table import RuleTable
@@ -28,7 +28,7 @@ SEEN_IN_PART = ("hang", "throttled_thermal")
 LATER = "known after the run: the live blocks by which this many ranks are followed do not show it"
 
 
-def judge_blocks(frame: Frame, table: RuleTable) -> Judgement:
+def judge_blocks(frame: Result, table: RuleTable) -> Judgement:
     """What the rules say of the frame's window. The frame's metric is what tells work from waiting
     (gssr.metrics.DETECTION_METRICS)."""
     gpus = np.array(frame.query.gpus or range(frame.n_gpus), np.int64)
@@ -40,7 +40,7 @@ def judge_blocks(frame: Frame, table: RuleTable) -> Judgement:
     return replace(found, abstentions=(*told, *later))
 
 
-def _evidence(frame: Frame, gpus: Ints) -> Evidence:
+def _evidence(frame: Result, gpus: Ints) -> Evidence:
     grid, window = frame.grid, frame.window
     assert frame.run is not None
     n = min(grid.n, math.ceil((window.end - grid.start) / grid.width))

@@ -16,7 +16,7 @@ from gssr.arrays import Floats
 from gssr.gpu_name import without_domains
 from gssr.metrics import HOST_METRICS, OF_HOST, OF_NODES, best_measured
 from gssr.model.live.answers import LAG_COSTS, Read, last_known_values
-from gssr.model.live.frame import RECENT_SECONDS, Frame, Query
+from gssr.model.live.live_result import RECENT_SECONDS, Query, Result
 from gssr.model.live.timeline import Timelines
 from gssr.model.results import Grid, HostUse, Means, nodes_of, over_space
 from gssr.model.statistics.grid import choose_width, column_of
@@ -81,7 +81,7 @@ class Nodes:
         """Read anew what is asked for from now on."""
         self._renewed = time.monotonic()
 
-    def beside(self, frame: Frame, read: Read, growing: bool) -> Frame:
+    def beside(self, frame: Result, read: Read, growing: bool) -> Result:
         """A frame of GPUs with what the nodes did in the cursor's column."""
         moment, cursor = frame.moment, frame.query.cursor
         if cursor is not None:
@@ -91,7 +91,7 @@ class Nodes:
             moment = {**moment, **host_means(use)}
         return replace(frame, moment=moment, greatest=self._greatest_of(read, growing))
 
-    def frame(self, query: Query, base: Frame, read: Read, growing: bool) -> Frame | None:
+    def frame(self, query: Query, base: Result, read: Read, growing: bool) -> Result | None:
         """What the query asks of the nodes; None where nothing was recorded of them. ``base``: the GPUs' frame of the same
         window, or one without GPUs."""
         metric = query.metric if query.metric in OF_NODES else ""
@@ -147,7 +147,7 @@ class Nodes:
         return cast(_Answer, found[0])
 
 
-def _shown(query: Query, metric: str, base: Frame, reader: RunReader) -> _Shown | None:
+def _shown(query: Query, metric: str, base: Result, reader: RunReader) -> _Shown | None:
     times = reader.host_times
     if times is None:
         return None

@@ -12,7 +12,7 @@ import numpy as np
 from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS, DERIVED, THROTTLES, best_measured
 from gssr.model.findings.notes import SURELY_WHOLE
-from gssr.model.live.frame import RECENT_SECONDS
+from gssr.model.live.live_result import RECENT_SECONDS
 from gssr.model.results import Means
 from gssr.model.statistics.grid import Spans
 from gssr.store.format.buckets import Buckets

@@ -10,7 +10,7 @@ import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.model.findings.similar_gpus import Bands, bands
-from gssr.model.live.frame import BUSY, IDLE, Query, Timeline
+from gssr.model.live.live_result import BUSY, IDLE, Query, Timeline
 from gssr.model.results import Grid, Means
 from gssr.model.statistics.balance import outliers, scale_limit
 from gssr.store.format.rows import Gpu

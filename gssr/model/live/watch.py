@@ -4,7 +4,7 @@ import time
 from dataclasses import replace
 from typing import Protocol
 
-from gssr.model.live.frame import Frame, Query, UnreadableError, nothing_yet
+from gssr.model.live.live_result import Query, Result, UnreadableError, nothing_yet
 
 STALLED_SECONDS, STALLED_INTERVALS = 5.0, 5
 """A living run is stalled after max(5 s, 5 sampling intervals) without anything new."""
@@ -32,7 +32,7 @@ class WatchSource(Protocol):
     def arrived(self) -> float:
         """When something new came last, monotonic s."""
 
-    def look(self, query: Query, quick: bool) -> Frame:
+    def look(self, query: Query, quick: bool) -> Result:
         """Return what the query asks for, as of the newest that was read. Raises UnreadableError."""
 
     def close(self) -> None:
@@ -45,7 +45,7 @@ class Watch:
     def __init__(self, source: WatchSource) -> None:
         self.path = source.path
         self._source = source
-        self._shown: Frame | None = None
+        self._shown: Result | None = None
 
     @property
     def run_ids(self) -> tuple[str, ...]:
@@ -66,7 +66,7 @@ class Watch:
         """Let go of every file."""
         self._source.close()
 
-    def look(self, query: Query, quick: bool = False) -> Frame:
+    def look(self, query: Query, quick: bool = False) -> Result:
         """Return what the query asks for as it is now. Never raises for what is wrong with the files: the frame says it, and
         shows what was read before. With ``quick`` what takes long may be left out or be coarser than asked for
         (``refined`` is False then)."""
@@ -80,7 +80,7 @@ class Watch:
             frame = replace(before, problem=str(error), state="ended" if ended else before.state)
         return self._now(frame)
 
-    def _now(self, frame: Frame) -> Frame:
+    def _now(self, frame: Result) -> Result:
         """Let time go on in a frame of a run that lives, though nothing new came."""
         if frame.state not in ("waiting", "live"):
             return frame

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gssr.model.joined.together import Laid
-from gssr.model.live.frame import Frame, Query
+from gssr.model.live.live_result import Query, Result
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.model.live.watched_trace import WatchedTrace
 from gssr.store.format.rows import Event
@@ -50,7 +50,7 @@ class WatchedJoined:
         """As the recording's."""
         return self._recording.arrived
 
-    def look(self, query: Query, quick: bool) -> Frame:
+    def look(self, query: Query, quick: bool) -> Result:
         """See WatchSource."""
         if self._laid is not None and query.level is not None and self._trace is not None:
             return replace(self._trace.look(query, quick), traced=self._laid.traced, since=self._first)
@@ -63,7 +63,7 @@ class WatchedJoined:
         events = tuple(sorted((*frame.events, *self._events), key=lambda event: event.time))
         return replace(frame, traced=self._laid.traced, events=events)
 
-    def _lay_over(self, frame: Frame) -> Laid:
+    def _lay_over(self, frame: Result) -> Laid:
         self._first = frame.first
         try:
             laid = self._lay()

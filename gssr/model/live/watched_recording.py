@@ -16,8 +16,8 @@ from gssr.gpu_name import without_domains
 from gssr.metrics import OF_NODES
 from gssr.model.live.answers import LAG_COSTS, LAG_SECONDS, last_known_values
 from gssr.model.live.following import LOOK_SECONDS, Following, newest_looks
-from gssr.model.live.frame import Frame, Query, State, UnreadableError, nothing_yet
 from gssr.model.live.judge_blocks import judge_blocks
+from gssr.model.live.live_result import Query, Result, State, UnreadableError, nothing_yet
 from gssr.model.live.nodes import Nodes
 from gssr.model.live.timeline import Timelines
 from gssr.model.live.watched_files import Files, identities, marks
@@ -112,7 +112,7 @@ class WatchedRecording:
         """Looking more often than after so many seconds shows nothing new."""
         return LOOK_SECONDS if self.growing and self._opened is not None and self._opened.following.crowded else 0.0
 
-    def look(self, query: Query, quick: bool) -> Frame:
+    def look(self, query: Query, quick: bool) -> Result:
         """Return the frame of the recording as it is now; see WatchSource. With ``quick`` the columns of a large run may be
         wider than asked for."""
         begun = time.monotonic()
@@ -131,7 +131,7 @@ class WatchedRecording:
                 self._let_go()
         return frame
 
-    def _look(self, query: Query, quick: bool) -> Frame:
+    def _look(self, query: Query, quick: bool) -> Result:
         """Read what is new, and draw up the frame. Raises _ChangedError."""
         self._look_for_files()
         opened = self._opened
@@ -252,7 +252,7 @@ class WatchedRecording:
             return "waiting"
         return "lost" if self._recorded == "lost" else "live" if self.growing else "ended"
 
-    def _frame(self, query: Query, quick: bool) -> Frame:
+    def _frame(self, query: Query, quick: bool) -> Result:
         opened = self._opened
         if opened is not None and not opened.gpus:
             return self._of_nodes(query, opened.host)
@@ -274,7 +274,7 @@ class WatchedRecording:
         latest = (
             tally.latest[tally.names.index(shown.metric)].copy() if following else last_known_values(shown.grid.values)
         )
-        frame = Frame(
+        frame = Result(
             path=self.path,
             query=query,
             state=self._state,
@@ -320,7 +320,7 @@ class WatchedRecording:
             frame = opened.host.beside(frame, self._read, self.growing)
         return frame if frame.reread is None or query.causes is None else self._judged(frame, opened.following, quick)
 
-    def _of_nodes(self, query: Query, host: Nodes) -> Frame:
+    def _of_nodes(self, query: Query, host: Nodes) -> Result:
         """The frame of a run without GPUs."""
         blank = self._blank(query)
         frame = host.frame(query, blank, self._read, self.growing)
@@ -343,7 +343,7 @@ class WatchedRecording:
             known = self._looks[1]
         return [known[gpu] for gpu in sorted(known) if known[gpu].time >= end - SILENT_SECONDS]
 
-    def _judged(self, frame: Frame, following: Following, quick: bool) -> Frame:
+    def _judged(self, frame: Result, following: Following, quick: bool) -> Result:
         """The frame of very many files with what their live blocks tell of its window."""
         query, begun = frame.query, time.monotonic()
         assert query.causes is not None
@@ -358,7 +358,7 @@ class WatchedRecording:
             self._judge_again = now + max(LAG_SECONDS, LAG_COSTS * (now - begun))
         return replace(frame, judgement=self._judgement[1])
 
-    def _blank(self, query: Query) -> Frame:
+    def _blank(self, query: Query) -> Result:
         """Nothing to show yet."""
         opened = self._opened
         blank = nothing_yet(self.path, query, self._state, self._problem, opened.gpus if opened else ())

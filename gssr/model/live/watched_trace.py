@@ -3,12 +3,12 @@ computed in whole nanoseconds."""
 
 import math
 import os
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
+from time import monotonic
 from typing import TypeVar
 
 import numpy as np
@@ -19,7 +19,16 @@ from gssr.metrics import OF_COUNTER, OF_OWN, RATIO, metric_named
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.custom_metrics import Custom
 from gssr.model.findings.similar_gpus import bands
-from gssr.model.live.frame import Around, CounterLine, Frame, Query, Timeline, TracePart, UnreadableError, nothing_yet
+from gssr.model.live.live_result import (
+    Around,
+    CounterLine,
+    Query,
+    Result,
+    Timeline,
+    TracePart,
+    UnreadableError,
+    nothing_yet,
+)
 from gssr.model.live.timeline import MOST_BANDS, Timelines, neighbours
 from gssr.model.results import Grid, Judgement, Means, nodes_of, over_space
 from gssr.model.statistics.grid import choose_width
@@ -74,13 +83,13 @@ class WatchedTrace:
         self._asked: dict[str, tuple[object, Future[object]]] = {}
         self.growing = True
         """Something more will be known."""
-        self.arrived = time.monotonic()
+        self.arrived = monotonic()
 
     def close(self) -> None:
         """Let what is not begun not begin."""
         self._worker.shutdown(wait=False, cancel_futures=True)
 
-    def look(self, query: Query, quick: bool) -> Frame:
+    def look(self, query: Query, quick: bool) -> Result:
         """Return what the query asks for; see WatchSource. With ``quick`` what takes long of a large trace is left out where
         it is not known already: reading, tables, verdicts. The first look after reading is quick, too."""
         if self._unreadable is not None:
@@ -146,7 +155,7 @@ class WatchedTrace:
             found.setdefault(self._trace.names[own.name[at]], own.start[at] / NS)
         return found
 
-    def _known(self, query: Query, quick: bool) -> Frame:
+    def _known(self, query: Query, quick: bool) -> Result:
         """The frame; of a metric whose pattern takes too long that of another, which says so."""
         try:
             return self._frame(query, quick)
@@ -176,7 +185,7 @@ class WatchedTrace:
         found = [at for at in wanted if all(any(is_named(level.gpus[at], one) for one in each) for each in who)]
         return tuple(found) or query.gpus
 
-    def _frame(self, query: Query, quick: bool) -> Frame:
+    def _frame(self, query: Query, quick: bool) -> Result:
         assert self._trace is not None
         some = query.only._replace(who=())
         trace, levels = self._remembered(("only", some), lambda: self._only(some))
@@ -238,7 +247,7 @@ class WatchedTrace:
         latest = np.where(known.any(axis=1), grid.values[np.arange(n_gpus), final], np.nan)
         steps = () if analysis is None else analysis.steps
         happened = [Event(each.start_ns / NS, None, None, each.rank, "mark", each.name) for each in steps]
-        return Frame(
+        return Result(
             path=self.path, query=query, state="ended", run=None, gpus=level.gpus, nodes=nodes, node_of=node_of,
             first=first, last=last, now=last, silent=0.0, sampling_seconds=0.0, n_rows=len(self._trace.intervals),
             n_gaps=np.zeros(n_gpus, np.int64), last_time=np.full(n_gpus, last), latest=latest, grid=grid,
@@ -284,7 +293,7 @@ class WatchedTrace:
             details, there = self._in_time("details", key, lambda: details_of(trace, place), quick)
         return Around(found, place, details), there
 
-    def _of_profile(self, query: Query) -> Frame:
+    def _of_profile(self, query: Query) -> Result:
         """A profile: its calls alone. Its metrics are told by their sums over all places."""
         assert self._trace is not None
         trace, level = self._trace, next(iter(self._levels.values()))

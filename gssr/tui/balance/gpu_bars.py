@@ -10,7 +10,7 @@ from textual.binding import BindingType
 from textual.strip import Strip
 
 from gssr.arrays import Floats, Ints
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.render.cells import cell_width, clean, fit
 from gssr.render.columns import length
 from gssr.render.roles import Row, Span
@@ -55,7 +55,7 @@ class GpuBars(Panel):
         self._steady = SteadyOrders()
         self._sorted: _Sorted | None = None
 
-    def show(self, result: Frame, view: View) -> None:
+    def show(self, result: Result, view: View) -> None:
         """Sort anew; of a run that grows only where a difference can be seen."""
         found = result.imbalance
         full = full_scale(result, result.grid.metric)
@@ -69,7 +69,7 @@ class GpuBars(Panel):
         super().show(result, view)
         self._tell(result)
 
-    def _tell(self, result: Frame) -> None:
+    def _tell(self, result: Result) -> None:
         """Name the one under the cursor."""
         if self._sorted is not None and len(self._sorted.gpus):
             name = clean(result.place(int(self._sorted.gpus[self.at])))
@@ -89,7 +89,7 @@ class GpuBars(Panel):
         strips = self.keep(lambda: draw(result, found), self.at, self.has_focus)
         return strips[y] if y < len(strips) else Strip.blank(width)
 
-    def _in_lines(self, result: Frame, those: _Sorted) -> list[Strip]:
+    def _in_lines(self, result: Result, those: _Sorted) -> list[Strip]:
         width, palette, glyphs = self.content_size.width, self.palette, self.glyphs
         metric, full = metric_of(result.grid.metric), full_scale(result, result.grid.metric)
         marked, tall = result.unlike, self._tall
@@ -141,7 +141,7 @@ class GpuBars(Panel):
         n = len(self._sorted.gpus) if self._sorted is not None else 0
         return min(x * n // max(self.content_size.width, 1), max(n - 1, 0))
 
-    def _in_columns(self, result: Frame, those: _Sorted) -> list[Strip]:
+    def _in_columns(self, result: Result, those: _Sorted) -> list[Strip]:
         """A column of cells for each, or of very many for neighbours; below them who is under the cursor."""
         (width, height), palette = self.content_size, self.palette
         full, n = full_scale(result, result.grid.metric), len(those.gpus)
@@ -220,5 +220,5 @@ def _without(strip: Strip, cells: list[int]) -> Strip:
     return Strip.join([Strip([Segment(" ")]) if at % 2 else piece for at, piece in enumerate(pieces)])
 
 
-def _text(result: Frame, mean: float) -> str:
+def _text(result: Result, mean: float) -> str:
     return "no samples" if mean != mean else quantity(mean, metric_of(result.grid.metric))

@@ -1,6 +1,6 @@
 """Where the slow GPUs sit: the lowest nodes, and the places in a node."""
 
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.render.cells import pad
 from gssr.render.roles import Row, Span
 from gssr.tui.balance.words import lowest, places
@@ -13,12 +13,12 @@ _GAP, _SIDE_BY_SIDE = 3, 64
 class NodesAndPlaces(RowsPanel):
     """The lowest nodes and places; of a single node, its GPUs."""
 
-    def show(self, result: Frame, view: View) -> None:
+    def show(self, result: Result, view: View) -> None:
         """Draw from this result from now on, and name in the border what is shown."""
         super().show(result, view)
         self.border_title = "nodes and places"
 
-    def rows(self, result: Frame, width: int, height: int) -> list[Row]:
+    def rows(self, result: Result, width: int, height: int) -> list[Row]:
         """Both lists, side by side where there is room."""
         scene = Scene(result, None, self.view, width, height, self.glyphs, orders=self.app.orders)
         found = result.unevenness

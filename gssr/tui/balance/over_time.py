@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.render.roles import Row, Span
 from gssr.render.scale import percent
 from gssr.tui.shared.band_chart import chart_cells, draw_band
@@ -16,19 +16,18 @@ _LABELS = ("0 %", "50 %", "100%")
 class ImbalanceOverTime(RowsPanel):
     """1 - mean/max of all GPUs, column by column, drawn by plotext as on the page."""
 
-    def show(self, result: Frame, view: View) -> None:
+    def show(self, result: Result, view: View) -> None:
         """Draw from this result from now on, and name in the border what is shown."""
         super().show(result, view)
         found = result.unevenness.imbalance
-        width = chart_cells(result, self.content_size.width).width
-        self.border_title = f"imbalance over time, 1 column = {width_text(width)}"
         worst = found.worst is not None and result.part is None
         self.border_subtitle = (
             f"worst minute from {at_text(result, found.worst_start)}: {percent(found.worst)}" if worst else ""
         )
 
-    def rows(self, result: Frame, width: int, height: int) -> list[Row]:
-        """The chart and its times."""
+    def rows(self, result: Result, width: int, height: int) -> list[Row]:
+        """The chart and its times; how wide a column is depends on the room."""
+        self.border_title = f"imbalance over time, 1 column = {width_text(chart_cells(result, width).width)}"
         found = result.imbalance.over_time
         if height < 4 or not np.isfinite(found).any():
             nothing: Row = (Span("nothing to compare in this window", "dim"),)

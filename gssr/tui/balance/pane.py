@@ -7,7 +7,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.tui.balance.gpu_bars import GpuBars
 from gssr.tui.balance.nodes_and_places import NodesAndPlaces
 from gssr.tui.balance.over_time import ImbalanceOverTime
@@ -31,7 +31,7 @@ class BalancePane(ScreenPane):
                 yield ImbalanceOverTime(id="imbalance-over-time", classes="panel")
                 yield NodesAndPlaces(id="nodes-and-places", classes="panel")
 
-    def show(self, results: Sequence[Frame], view: View) -> None:
+    def show(self, results: Sequence[Result], view: View) -> None:
         """Draw these results; a metric of the nodes says nothing of their GPUs."""
         result = results[0].of_gpus or results[0]
         for widget in (BalanceSentence, GpuBars, ImbalanceOverTime, NodesAndPlaces):

@@ -1,6 +1,6 @@
 """What the imbalance costs and of what kind it is: one sentence, and the numbers it rests on."""
 
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.render.cells import flow, wrap
 from gssr.render.roles import Row, text_of
 from gssr.render.scale import metric_of
@@ -13,13 +13,13 @@ from gssr.tui.view import Scene, View
 class BalanceSentence(RowsPanel):
     """The answer of this screen."""
 
-    def show(self, result: Frame, view: View) -> None:
+    def show(self, result: Result, view: View) -> None:
         """Draw from this result from now on, and name in the border what is shown."""
         super().show(result, view)
         self.border_title = "what evening out would give"
         self.border_subtitle = f"by {metric_of(result.grid.metric).label}, {window_text(result)}"
 
-    def rows(self, result: Frame, width: int, height: int) -> list[Row]:
+    def rows(self, result: Result, width: int, height: int) -> list[Row]:
         """The sentence in bold, then the numbers."""
         scene = Scene(result, None, self.view, width, height, self.glyphs, orders=self.app.orders)
         found = result.unevenness.imbalance

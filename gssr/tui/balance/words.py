@@ -10,7 +10,7 @@ from gssr.arrays import Flags, Floats, Ints
 from gssr.metrics import DETECTION_METRICS
 from gssr.model.account.late_gpus import LATE_CODES
 from gssr.model.findings.imbalance import BEHIND
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.model.results import Imbalance, Unevenness
 from gssr.render.cells import cell_width, clean, clip, fit, flow, pad
 from gssr.render.columns import bar
@@ -171,7 +171,7 @@ def _some_gpus(scene: Scene, found: Imbalance) -> str:
     return f"{kind}: {who} {side} the others, {mean} against the median GPU's {middle}"
 
 
-def _named(frame: Frame, gpus: Ints) -> str:
+def _named(frame: Result, gpus: Ints) -> str:
     """GPUs by name; those of whole nodes by their nodes'."""
     nodes, counts = np.unique(frame.node_of[gpus], return_counts=True)
     sizes = np.bincount(frame.node_of)

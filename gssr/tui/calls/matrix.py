@@ -8,7 +8,7 @@ from textual.binding import BindingType
 
 from gssr.arrays import Floats
 from gssr.model.frame_cache import once
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.model.traces.messages import Exchange, Matrix, matrix_of
 from gssr.render.cells import clip, flow
 from gssr.render.glyphs import drawable
@@ -57,7 +57,7 @@ class MessageMatrix(RowsPanel):
     _measure = 0
     _line = 0
 
-    def show_table(self, table: str, result: Frame, view: View) -> None:
+    def show_table(self, table: str, result: Result, view: View) -> None:
         """Show ranks ("messages") or nodes ("nodes")."""
         self.table = table
         self.show(result, view)
@@ -77,7 +77,7 @@ class MessageMatrix(RowsPanel):
         exchange = self._exchange
         return None if exchange is None else folded(exchange, self.table == "nodes", width, height)
 
-    def rows(self, result: Frame, width: int, height: int) -> list[Row]:
+    def rows(self, result: Result, width: int, height: int) -> list[Row]:
         """The drawing of the panel."""
         del result
         found, marks = self._folded(), self.glyphs

@@ -11,7 +11,7 @@ from textual.containers import Vertical
 from textual.widgets import Input, Static, Tab, Tabs
 
 from gssr.metrics import OF_NAME
-from gssr.model.live.frame import Frame, Query
+from gssr.model.live.live_result import Query, Result
 from gssr.render.cells import clean
 from gssr.tui.calls.matrix import MessageMatrix
 from gssr.tui.calls.table import CallTable
@@ -44,7 +44,7 @@ class CallsPane(ScreenPane):
         super().__init__(**attributes)  # type: ignore[arg-type]
         self._table = ""
         self._sought = ""
-        self._result: Frame | None = None
+        self._result: Result | None = None
         self._view = View()
 
     def compose(self) -> ComposeResult:
@@ -69,7 +69,7 @@ class CallsPane(ScreenPane):
         """Add what this screen needs to the app's query."""
         return replace(query, tables=True)
 
-    def show(self, results: Sequence[Frame], view: View) -> None:
+    def show(self, results: Sequence[Result], view: View) -> None:
         """Draw these results."""
         self._result, self._view = results[0], view
         self._show()

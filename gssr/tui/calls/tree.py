@@ -8,7 +8,7 @@ from rich.segment import Segment
 from textual import events
 from textual.binding import BindingType
 
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.model.traces.call_tree import COMMUNICATION, CallTree, places_text, spread
 from gssr.render.cells import clean, fit
 from gssr.render.columns import area
@@ -28,7 +28,7 @@ _PARADIGM_ROLES: dict[str, Role] = {
 _MOST_CELLS_A_PLACE = 8
 
 
-def tree_of(result: Frame | None) -> CallTree | None:
+def tree_of(result: Result | None) -> CallTree | None:
     """The call tree of a result, None where it has none."""
     part = None if result is None else result.part
     return None if part is None or part.analysis is None else part.analysis.tree
@@ -52,7 +52,7 @@ class CallTreeTable(LineTable):
         self._toggled: frozenset[int] = frozenset()
         """Paths of the calls that the reader opened or closed."""
 
-    def show_tree(self, result: Frame, view: View, sought: str) -> None:
+    def show_tree(self, result: Result, view: View, sought: str) -> None:
         """Show the tree of a result by the view's metric, or what of it holds the name that is ``sought``."""
         self._tree, self._sought = tree_of(result), sought
         if self._tree is not None:
@@ -158,7 +158,7 @@ class CallTreeTable(LineTable):
 class CallPlaces(RowsPanel):
     """One call's value on each rank or thread, as bars."""
 
-    def show_call(self, result: Frame, view: View, table: CallTreeTable) -> None:
+    def show_call(self, result: Result, view: View, table: CallTreeTable) -> None:
         """Show the call under a table's cursor; sorted by its own value it is that, else with all that it calls."""
         self._kept, tree, node = None, tree_of(result), table.item
         self._values = np.zeros(0)
@@ -183,7 +183,7 @@ class CallPlaces(RowsPanel):
             f"imbalance {value_text('imbalance', float(found.imbalance[0]), unit)}"
         )
 
-    def rows(self, result: Frame, width: int, height: int) -> list[Row]:
+    def rows(self, result: Result, width: int, height: int) -> list[Row]:
         """The bars, of very many places neighbours together; below them the first and the last place."""
         tree, n = tree_of(result), len(self._values)
         if tree is None or not n or height < 2:

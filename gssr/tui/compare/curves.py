@@ -3,7 +3,7 @@
 import numpy as np
 
 from gssr.model.compare.alignment import origins, shares_columns
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.render import clock
 from gssr.render.clock import Tick
 from gssr.render.columns import average_into_columns
@@ -22,9 +22,9 @@ _LETTERS = (0.25, 0.75)
 class Curves(RowsPanel):
     """Drawn by plotext as on the page; each curve carries the letter of its run."""
 
-    other: Frame | None = None
+    other: Result | None = None
 
-    def show_both(self, one: Frame, other: Frame, view: View) -> None:
+    def show_both(self, one: Result, other: Result, view: View) -> None:
         """Draw these two from now on."""
         if other is not self.other:
             self._kept = None
@@ -37,7 +37,7 @@ class Curves(RowsPanel):
         self.border_subtitle = f"aligned at {at}"
         self.show(one, view)
 
-    def rows(self, result: Frame, width: int, height: int) -> list[Row]:
+    def rows(self, result: Result, width: int, height: int) -> list[Row]:
         """Both charts, one over the other."""
         other = self.other
         if other is None or not shares_columns(result, other) or height < 4:

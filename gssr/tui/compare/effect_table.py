@@ -3,7 +3,7 @@
 from rich.text import Text
 from textual.widgets import DataTable
 
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.render.cells import fit
 from gssr.render.glyphs import in_ascii
 from gssr.render.roles import Role
@@ -28,7 +28,7 @@ class EffectTable(Drawing, DataTable[Text]):  # type: ignore[misc] # app is narr
         super().__init__(**attributes, cursor_type="row", zebra_stripes=False)  # type: ignore[arg-type]
         self._told: tuple[object, ...] = ()
 
-    def show_both(self, one: Frame, other: Frame) -> None:
+    def show_both(self, one: Result, other: Result) -> None:
         """Tell about these; the table is made anew only when a number changed."""
         found = effects(one, other)
         width = self.content_size.width

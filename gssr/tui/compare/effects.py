@@ -8,7 +8,7 @@ from gssr.model.compare.alignment import energies, seconds
 from gssr.model.compare.comparison import BETTER, LEAST_POINTS, LEAST_TOTAL_SHARE, CategoryChange, category_changes
 from gssr.model.compare.contrast import measured_metrics
 from gssr.model.compare.traces import Calls, NameChange, calls, names
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.model.statistics.balance import imbalance
 from gssr.model.traces.trace_results import TraceAnalysis
 from gssr.render.cells import clean
@@ -39,7 +39,7 @@ class RunDifference(NamedTuple):
     weight: float
 
 
-def effects(one: Frame, other: Frame) -> list[RunDifference]:
+def effects(one: Result, other: Result) -> list[RunDifference]:
     """All that can be told of both: what is better or worse first, and each by its size."""
     found = [*_totals(one, other), *map(_of_category, _changes(one, other)), *_metrics(one, other), *_names(one, other)]
     known = [effect for effect in found if effect is not None]
@@ -47,14 +47,14 @@ def effects(one: Frame, other: Frame) -> list[RunDifference]:
     return sorted(known, key=lambda effect: (rank[effect.outcome], -effect.weight))
 
 
-def name_of(frame: Frame) -> str:
+def name_of(frame: Result) -> str:
     """Name a run by its label or job, else by its file."""
     run = frame.run
     label = (run.label or run.shown_job or run.run_id) if run else ""
     return clean(label or frame.path.rsplit("/", 1)[-1])
 
 
-def sentence(one: Frame, other: Frame) -> str:
+def sentence(one: Result, other: Result) -> str:
     """Say what changed from A to B: the time, and where the GPU time goes; the score only of the same job."""
     parts = [_time_said(one, other)]
     certain = [each for each in _changes(one, other) if each.is_certain and each.category.is_loss]
@@ -68,7 +68,7 @@ def sentence(one: Frame, other: Frame) -> str:
     return "; ".join(parts) + "."
 
 
-def outcome_of_sentence(one: Frame, other: Frame) -> Outcome:
+def outcome_of_sentence(one: Result, other: Result) -> Outcome:
     """Judge by the time whether B is better; unknown while a run still grows."""
     times = seconds(one), seconds(other)
     if one.is_live or other.is_live or not times[0]:
@@ -76,7 +76,7 @@ def outcome_of_sentence(one: Frame, other: Frame) -> Outcome:
     return _judged("duration_s", times[0], times[1], LEAST_TOTAL_SHARE * times[0])
 
 
-def _same_job(one: Frame, other: Frame) -> bool:
+def _same_job(one: Result, other: Result) -> bool:
     runs = one.run, other.run
     return runs[0] is not None and runs[1] is not None and (runs[0].command, runs[0].label) == (
         runs[1].command, runs[1].label,
@@ -91,7 +91,7 @@ _CLOSE = 0.08
 """So near to a fraction it is told as one."""
 
 
-def _time_said(one: Frame, other: Frame) -> str:
+def _time_said(one: Result, other: Result) -> str:
     first, second = seconds(one), seconds(other)
     growing = [letter for letter, frame in zip("AB", (one, other), strict=True) if frame.is_live]
     if growing or not first:
@@ -108,7 +108,7 @@ def _time_said(one: Frame, other: Frame) -> str:
     return f"B takes {percent(ratio - 1)} more time" if ratio < 2 else f"B takes {ratio:.1f} times as long"
 
 
-def _changes(one: Frame, other: Frame) -> tuple[CategoryChange, ...]:
+def _changes(one: Result, other: Result) -> tuple[CategoryChange, ...]:
     judged = one.judgement, other.judgement
     return () if judged[0] is None or judged[1] is None else category_changes(judged[0].breakdown, judged[1].breakdown)
 
@@ -128,7 +128,7 @@ def _relative(a: float | None, b: float | None) -> tuple[str, float]:
     return f"{signed(100 * (b - a) / abs(a), 1)} %", abs(b - a) / abs(a)
 
 
-def _totals(one: Frame, other: Frame) -> list[RunDifference]:
+def _totals(one: Result, other: Result) -> list[RunDifference]:
     times = seconds(one), seconds(other)
     noise = None if one.is_live or other.is_live else LEAST_TOTAL_SHARE
     found: list[RunDifference] = []
@@ -167,7 +167,7 @@ def _totals(one: Frame, other: Frame) -> list[RunDifference]:
     return found
 
 
-def _imbalance(frame: Frame) -> float | None:
+def _imbalance(frame: Result) -> float | None:
     means = frame.window.per_gpu(frame.grid.metric)
     return imbalance(means[np.isfinite(means)])
 
@@ -190,7 +190,7 @@ def _of_category(change: CategoryChange) -> RunDifference | None:
     )
 
 
-def _metrics(one: Frame, other: Frame) -> list[RunDifference]:
+def _metrics(one: Result, other: Result) -> list[RunDifference]:
     """The metrics that either was measured for."""
     means = one.window.overall(), other.window.overall()
     found = []
@@ -204,7 +204,7 @@ def _metrics(one: Frame, other: Frame) -> list[RunDifference]:
     return found
 
 
-def _names(one: Frame, other: Frame) -> list[RunDifference]:
+def _names(one: Result, other: Result) -> list[RunDifference]:
     """List the names of two traces whose time differs most, also those that only one of them has, with time and number."""
     analyses = [frame.part.analysis for frame in (one, other) if frame.part and frame.part.analysis]
     if len(analyses) < 2:

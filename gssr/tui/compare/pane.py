@@ -7,7 +7,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
-from gssr.model.live.frame import Frame, Query
+from gssr.model.live.live_result import Query, Result
 from gssr.tui.compare.curves import Curves
 from gssr.tui.compare.effect_table import EffectTable
 from gssr.tui.compare.sentence import CompareSentence
@@ -35,7 +35,7 @@ class ComparePane(ScreenPane):
         """Add what this screen needs to the app's query."""
         return replace(query, tables=True)
 
-    def show(self, results: Sequence[Frame], view: View) -> None:
+    def show(self, results: Sequence[Result], view: View) -> None:
         """Draw these results."""
         one, other = results[0], results[1] if len(results) > 1 else None
         self.query_one(CompareSentence).show_both(one, other, view)

@@ -1,7 +1,7 @@
 """Whether B is better, in one sentence, and which two runs they are."""
 
 from gssr.model.compare.alignment import seconds
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.render.cells import clean, fit, wrap
 from gssr.render.glyphs import in_ascii
 from gssr.render.roles import Role, Row, Span
@@ -15,9 +15,9 @@ from gssr.tui.view import View
 class CompareSentence(RowsPanel):
     """The answer of this screen; before there are two results, how to get there."""
 
-    other: Frame | None = None
+    other: Result | None = None
 
-    def show_both(self, one: Frame, other: Frame | None, view: View) -> None:
+    def show_both(self, one: Result, other: Result | None, view: View) -> None:
         """Tell about these two from now on."""
         if other is not self.other:
             self._kept = None
@@ -25,7 +25,7 @@ class CompareSentence(RowsPanel):
         self.border_title = "was another run better?"
         self.show(one, view)
 
-    def rows(self, result: Frame, width: int, height: int) -> list[Row]:
+    def rows(self, result: Result, width: int, height: int) -> list[Row]:
         """The sentence, then the two runs."""
         other, ellipsis = self.other, self.glyphs.ellipsis
         if other is None or not other.n_rows:
@@ -43,7 +43,7 @@ class CompareSentence(RowsPanel):
         return rows[:height]
 
 
-def _who(frame: Frame) -> str:
+def _who(frame: Result) -> str:
     run, gpu = frame.run, frame.gpus[0]
     file = clean(frame.path.rstrip("/").rsplit("/", 1)[-1])
     name = name_of(frame)

@@ -9,7 +9,7 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.tui.keys import key
 from gssr.tui.shared.times import event_in_words, event_text
 
@@ -21,7 +21,7 @@ class Events(ModalScreen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [key("escape,q,e", "dismiss(None)", "Back", "back to the screen")]
 
-    def __init__(self, result: Frame) -> None:
+    def __init__(self, result: Result) -> None:
         super().__init__()
         self._result = result
 

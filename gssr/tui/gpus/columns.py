@@ -8,7 +8,7 @@ import numpy as np
 from gssr.arrays import Floats
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.frame_cache import once
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.model.percentiles import known_percentiles
 from gssr.render.cells import clean
 from gssr.render.scale import NONE, fixed, metric_of, unit_of
@@ -25,19 +25,19 @@ class GpuColumn(NamedTuple):
     title: str
     unit: str
     width: int
-    values: Callable[[Frame], Floats]
-    text: Callable[[Frame, int], str]
+    values: Callable[[Result], Floats]
+    text: Callable[[Result, int], str]
     full: float | None = None
     help: str = ""
 
 
-def columns_of(result: Frame) -> dict[str, GpuColumn]:
+def columns_of(result: Result) -> dict[str, GpuColumn]:
     """All columns that the result has values for, in the order in which they are shown."""
     return {column.key: column for column in _columns(result)}
 
 
 @once
-def _columns(result: Frame) -> list[GpuColumn]:
+def _columns(result: Result) -> list[GpuColumn]:
     shown = metric_of(result.grid.metric)
     unit = unit_of(shown)
     found = [
@@ -47,11 +47,11 @@ def _columns(result: Frame) -> list[GpuColumn]:
         )
     ]  # fmt: skip
 
-    def number(key: str, title: str, values: Callable[[Frame], Floats], name: str, about: str) -> GpuColumn:
+    def number(key: str, title: str, values: Callable[[Result], Floats], name: str, about: str) -> GpuColumn:
         unit = unit_of(metric_of(name))
         decimals = 0 if unit.name in ("W", "MHz", "GiB", "°C") else 1 if unit.name == "%" else unit.decimals
 
-        def text(frame: Frame, gpu: int) -> str:
+        def text(frame: Result, gpu: int) -> str:
             value = float(values(frame)[gpu])
             return NONE if value != value else fixed(value * unit.factor, decimals)
 
@@ -92,12 +92,12 @@ _WORDS = {
 
 
 @once
-def _percentiles(frame: Frame, share: float) -> Floats:
+def _percentiles(frame: Result, share: float) -> Floats:
     return known_percentiles(frame.grid.values.T, (share,))[0]
 
 
 @once
-def _classes(frame: Frame) -> Floats:
+def _classes(frame: Result) -> Floats:
     """[n_gpus]: the position of the category that most of the GPU's time goes to; NaN where it is not known."""
     breakdown = frame.judgement.breakdown if frame.judgement is not None else None
     found = np.full(frame.n_gpus, np.nan)
@@ -108,12 +108,12 @@ def _classes(frame: Frame) -> Floats:
     return found
 
 
-def _class(frame: Frame, gpu: int) -> str:
+def _class(frame: Result, gpu: int) -> str:
     value = float(_classes(frame)[gpu])
     return "" if value != value else CATEGORIES[int(value)].short
 
 
-def usual(result: Frame, width: int) -> list[str]:
+def usual(result: Result, width: int) -> list[str]:
     """The columns of a table of so many cells, as long as nobody chose others: as many as leave room for the history."""
     every = columns_of(result)
     history = max(width // 3, 18)
@@ -129,5 +129,5 @@ def usual(result: Frame, width: int) -> list[str]:
     return kept or [NAME]
 
 
-def _name_width(result: Frame) -> int:
+def _name_width(result: Result) -> int:
     return min(max((len(result.place(gpu)) for gpu in range(min(result.n_gpus, 64))), default=4), 24)

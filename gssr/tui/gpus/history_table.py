@@ -3,7 +3,7 @@
 from rich.segment import Segment
 
 from gssr.arrays import Floats, Ints
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.tui.shared.history import history_rows
 from gssr.tui.shared.line_table import LineTable
 from gssr.tui.shared.timed import Cells, axis_row, cells_of, fractions, in_cells, known_from
@@ -16,26 +16,28 @@ _LEAST_CELLS = 8
 class HistoryTable(LineTable):
     """A table of a result. A subclass says the ``course`` of an item over time."""
 
-    result: Frame | None = None
+    result: Result | None = None
 
     def __init__(self, **attributes: str) -> None:
         super().__init__(**attributes)
         self._orders = SteadyOrders()
-        self._bars: tuple[Frame, tuple[object, ...], list[list[Segment]]] | None = None
+        self._bars: tuple[Result, tuple[object, ...], list[list[Segment]]] | None = None
         """The history of the item drawn last, which may take several rows, and what it was drawn from."""
 
-    def course(self, result: Frame, item: int) -> Floats:
+    def course(self, result: Result, item: int) -> Floats:
         """Values of the grid's metric, one a column of the grid."""
         raise NotImplementedError
 
-    def sort_steadily(self, result: Frame, items: Ints, values: Floats, full: float | None, about: object = "") -> Ints:
+    def sort_steadily(
+        self, result: Result, items: Ints, values: Floats, full: float | None, about: object = ""
+    ) -> Ints:
         """Sort items by their values; while a run grows, their order changes only where that can be seen beside ``full``,
         what fills the axis. ``about``: what else the question is about."""
         question = (self.sort, self.descending, about)
         signed = -values if self.descending else values
         return items[self._orders.steady(result, question, items, signed, full)]
 
-    def _history_cells(self, result: Frame) -> Cells | None:
+    def _history_cells(self, result: Result) -> Cells | None:
         room = self.size.width - self.headings()[-1].end - 1
         return cells_of(result, room) if room >= _LEAST_CELLS else None
 

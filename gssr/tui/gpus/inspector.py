@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.render.cells import clean, fit, wrap
 from gssr.render.clock import duration
 from gssr.render.roles import Row, Span
@@ -29,7 +29,7 @@ class Inspector(RowsPanel):
             self.gpu = gpu
             self.draw_anew()
 
-    def rows(self, result: Frame, width: int, height: int) -> list[Row]:
+    def rows(self, result: Result, width: int, height: int) -> list[Row]:
         """How it differs, its metrics, its chart, its processes."""
         gpu = self.gpu
         if not 0 <= gpu < result.n_gpus:
@@ -58,7 +58,7 @@ class Inspector(RowsPanel):
         used = sum(len(span.text) for span in one)
         return (*one, Span(" " * max(size - used, 1)), *other)
 
-    def _unlike(self, result: Frame, gpu: int, width: int) -> list[Row]:
+    def _unlike(self, result: Result, gpu: int, width: int) -> list[Row]:
         """How far from the median it is, and what is missing of it."""
         means = result.window.per_gpu(result.grid.metric)
         metric = metric_of(result.grid.metric)
@@ -77,7 +77,7 @@ class Inspector(RowsPanel):
         texts += gap_texts(result, gpu)
         return wrap("; ".join(texts), width, role="value") if texts else []
 
-    def _metrics(self, result: Frame, gpu: int, width: int, height: int) -> list[Row]:
+    def _metrics(self, result: Result, gpu: int, width: int, height: int) -> list[Row]:
         names = shown_metrics(result)
         two = width >= 40
         size = max(min(width - _VALUE * (1 + two), 24), 6)
@@ -98,12 +98,12 @@ class Inspector(RowsPanel):
             rows.append((*row, Span(f"{_text(median, name):>{_VALUE}}", "dim")) if two else row)
         return rows
 
-    def _chart(self, result: Frame, gpu: int, width: int, height: int) -> list[Row]:
+    def _chart(self, result: Result, gpu: int, width: int, height: int) -> list[Row]:
         """The GPU's course over the band of the job."""
         own, space = result.grid.values[gpu], result.space
         return metric_band(result, own, space.low, space.high, width, height, self.glyphs)
 
-    def _verdicts(self, result: Frame, gpu: int, width: int) -> list[Row]:
+    def _verdicts(self, result: Result, gpu: int, width: int) -> list[Row]:
         found = result.judgement.verdicts if result.judgement is not None else ()
         looked_at = result.query.gpus or range(result.n_gpus)
         rows: list[Row] = []
@@ -113,7 +113,7 @@ class Inspector(RowsPanel):
                 rows += wrap(clean(verdict.title), width, "* " if self.glyphs.levels.isascii() else "▲ ", "  ", role)  # type: ignore[arg-type]
         return [(), *rows] if rows else []
 
-    def _processes(self, result: Frame, gpu: int, width: int) -> list[Row]:
+    def _processes(self, result: Result, gpu: int, width: int) -> list[Row]:
         found = processes_on(result, gpu)
         if not found:
             return [(), (Span("no process on it", "dim"),)] if gpu in result.without_process else []
@@ -131,7 +131,7 @@ class Inspector(RowsPanel):
         return rows
 
 
-def gap_texts(result: Frame, gpu: int) -> list[str]:
+def gap_texts(result: Result, gpu: int) -> list[str]:
     """How old a GPU's last sample is, and what the window lacks of it."""
     texts: list[str] = []
     age, missing = float(result.age[gpu]), float(result.missing[gpu])

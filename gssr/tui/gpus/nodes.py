@@ -8,7 +8,7 @@ from rich.segment import Segment
 from textual.binding import BindingType
 
 from gssr.arrays import Floats
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.render.cells import clean, fit
 from gssr.render.roles import Role
 from gssr.render.scale import count, metric_of, number
@@ -40,7 +40,7 @@ class NodeTable(HistoryTable):
         self._values: dict[str, Floats] = {}
         """[n_nodes] by the key of a column; of ``lowest`` the position of the GPU. NaN where no GPU has a mean."""
 
-    def show(self, result: Frame, _view: View) -> None:
+    def show(self, result: Result, _view: View) -> None:
         """Draw from this result; the cursor stays on its node."""
         self.result = result
         n, node_of, means = len(result.nodes), result.node_of, result.window.per_gpu(result.grid.metric)
@@ -107,7 +107,7 @@ class NodeTable(HistoryTable):
         """The role of a node's name."""
         return "outlier" if self.mark(item)[0] else "plain"
 
-    def course(self, result: Frame, item: int) -> Floats:
+    def course(self, result: Result, item: int) -> Floats:
         """The mean of the node's GPUs."""
         with warnings.catch_warnings():  # a column in which no GPU of the node has a value
             warnings.simplefilter("ignore", RuntimeWarning)

@@ -9,7 +9,7 @@ from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widgets import ContentSwitcher, Input
 
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.tui.dialogs.choose import ChooseSeveral
 from gssr.tui.gpus.columns import NAME, columns_of
 from gssr.tui.gpus.inspector import Inspector
@@ -52,7 +52,7 @@ class GpusPane(ScreenPane):
         """The line to type in appears when it is needed."""
         self.query_one("#gpu-filter").display = False
 
-    def show(self, results: Sequence[Frame], view: View) -> None:
+    def show(self, results: Sequence[Result], view: View) -> None:
         """Draw these results."""
         result = results[0]
         self.query_one(GpuTable).show(result, view)  # always: its cursor is the inspector's

@@ -7,7 +7,7 @@ from rich.segment import Segment
 from textual.binding import BindingType
 
 from gssr.arrays import Floats
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.render.cells import fit
 from gssr.render.roles import Role
 from gssr.tui.gpus.columns import CLASS, MEAN, NAME, NOW, GpuColumn, columns_of, usual
@@ -41,7 +41,7 @@ class GpuTable(HistoryTable):
         """A sentence about a filter that is none; empty for a good one."""
         self._view = View()
 
-    def show(self, result: Frame, view: View) -> None:
+    def show(self, result: Result, view: View) -> None:
         """Draw from this result; the cursor stays on its GPU."""
         self.result, self._view = result, view
         self.sort_items()
@@ -134,7 +134,7 @@ class GpuTable(HistoryTable):
             style = palette.load(value / column.full) if value == value else style
         return [Segment(heading.align(text), style)]
 
-    def course(self, result: Frame, item: int) -> Floats:
+    def course(self, result: Result, item: int) -> Floats:
         """The GPU's own values."""
         values: Floats = result.grid.values[item]
         return values

@@ -4,7 +4,7 @@ import numpy as np
 
 from gssr.arrays import Ints
 from gssr.metrics import DETECTION_METRICS
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.render.cells import clip, fit
 from gssr.render.columns import length
 from gssr.render.glyphs import Glyphs
@@ -31,12 +31,12 @@ _TWO_FROM = 50
 class Gauges(RowsPanel):
     """Every metric that was measured, the most telling first."""
 
-    def show(self, result: Frame, view: View) -> None:
+    def show(self, result: Result, view: View) -> None:
         """Draw from this result from now on, and name in the border what is shown."""
         super().show(result, view)
         self.border_title = "now" if result.is_live else "mean of the window"
 
-    def rows(self, result: Frame, width: int, height: int) -> list[Row]:
+    def rows(self, result: Result, width: int, height: int) -> list[Row]:
         """A row for each metric."""
         told, result = result, result.of_gpus or result
         selection = result.query.gpus if result is not told else self.view.selection
@@ -72,7 +72,7 @@ class Gauges(RowsPanel):
         return rows
 
 
-def _newest(result: Frame, gpus: Ints | None) -> dict[str, float | None]:
+def _newest(result: Result, gpus: Ints | None) -> dict[str, float | None]:
     """The mean over the GPUs of the newest value of each metric."""
     found: dict[str, float | None] = {}
     for name in result.whole.names:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.render.cells import clean, fit
 from gssr.render.clock import exact, moment
 from gssr.render.roles import Row, Span
@@ -19,13 +19,13 @@ _KINDS = {"kernels": "kernels", "operators": "operators", "os": "calls", "ranges
 class MostTime(RowsPanel):
     """A line each, with its share, how often it came and how long it took on average."""
 
-    def show(self, result: Frame, view: View) -> None:
+    def show(self, result: Result, view: View) -> None:
         """Draw from this result from now on, and name in the border what is shown."""
         super().show(result, view)
         self.display = result.part is not None
         self.border_title, self.border_subtitle = "what took the most time", "all of it on Calls"
 
-    def rows(self, result: Frame, width: int, height: int) -> list[Row]:
+    def rows(self, result: Result, width: int, height: int) -> list[Row]:
         """As many as there is room for, and the longest gap."""
         analysis = result.part.analysis if result.part is not None else None
         if analysis is None:
@@ -49,7 +49,7 @@ class MostTime(RowsPanel):
             rows.append((Span(numbers, "value"), Span(fit(clean(called), room, self.glyphs.ellipsis))))
         return rows
 
-    def _gap(self, result: Frame, analysis: "TraceAnalysis", width: int) -> list[Row]:
+    def _gap(self, result: Result, analysis: "TraceAnalysis", width: int) -> list[Row]:
         if not analysis.gaps:
             return []
         gap = max(analysis.gaps, key=lambda each: each.length_ns)

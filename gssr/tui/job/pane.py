@@ -7,7 +7,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
-from gssr.model.live.frame import Frame, Query
+from gssr.model.live.live_result import Query, Result
 from gssr.tui.job.gauges import Gauges
 from gssr.tui.job.most import MostTime
 from gssr.tui.job.score import Score, ScoreHistory
@@ -87,7 +87,7 @@ class JobPane(ScreenPane):
         curve = self.query_one(ScoreHistory).content_size.width
         return replace(query, score_columns=min(max(curve, 20), _SCORES))
 
-    def show(self, results: Sequence[Frame], view: View) -> None:
+    def show(self, results: Sequence[Result], view: View) -> None:
         """Draw these results."""
         result = results[0]
         self._fit(len(gpus_shown(result, view)))

@@ -8,7 +8,7 @@ from textual.widgets import Digits
 
 from gssr.metrics import best_measured
 from gssr.model.findings.notes import why_no_gpu
-from gssr.model.live.frame import RECENT_SECONDS, Frame
+from gssr.model.live.live_result import RECENT_SECONDS, Result
 from gssr.render.clock import duration
 from gssr.render.columns import average_into_columns
 from gssr.render.scale import fixed, metric_of, percent, unit_of
@@ -55,7 +55,7 @@ class Score(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
         """Say what the score is where the mouse asks."""
         self.tooltip = f"score: {DEFINITION}, of the mean SM activity A, occupancy O and pipe activity F; {CAVEAT}"
 
-    def show(self, result: Frame, view: View) -> None:
+    def show(self, result: Result, view: View) -> None:
         """Draw from this result from now on, and name in the border what is shown."""
         told, result = result, result.of_gpus or result
         selection = result.query.gpus if result is not told else view.selection

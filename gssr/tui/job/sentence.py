@@ -5,7 +5,7 @@ import numpy as np
 from gssr.arrays import Floats
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.breakdown.result import Breakdown
-from gssr.model.live.frame import RECENT_SECONDS, Frame, TracePart
+from gssr.model.live.live_result import RECENT_SECONDS, Result, TracePart
 from gssr.render.breakdown import LOOKS, breakdown_bar, headline, shares_bar, shown_categories
 from gssr.render.cells import flow, wrap
 from gssr.render.roles import Row, Span
@@ -25,12 +25,12 @@ _TALL = 6
 class Sentence(RowsPanel):
     """The answer in one sentence, and the bar that shows it."""
 
-    def show(self, result: Frame, view: View) -> None:
+    def show(self, result: Result, view: View) -> None:
         """Draw from this result from now on, and name in the border what is shown."""
         super().show(result, view)
         self.border_title = "where the GPU time goes" if result.is_live else "where the GPU time went"
 
-    def rows(self, result: Frame, width: int, height: int) -> list[Row]:
+    def rows(self, result: Result, width: int, height: int) -> list[Row]:
         """The sentence, then the bars, then as much of the legend as fits."""
         ascii_only = self.glyphs.levels.isascii()
         breakdown = None if result.judgement is None else result.judgement.breakdown

@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.render.roles import Row
 from gssr.render.scale import metric_of
 from gssr.tui.shared.band_chart import GUTTER, metric_band
@@ -25,7 +25,7 @@ class SpaceAverage(RowsPanel):
 
     axis_at = GUTTER
 
-    def show(self, result: Frame, view: View) -> None:
+    def show(self, result: Result, view: View) -> None:
         """Draw from this result from now on, and name in the border what is shown."""
         super().show(result, view)
         metric = metric_of(result.grid.metric)
@@ -37,7 +37,7 @@ class SpaceAverage(RowsPanel):
         self.border_title = f"{metric.label}: mean of all {result.noun}s, lowest to highest"
         self.border_subtitle = now
 
-    def rows(self, result: Frame, width: int, height: int) -> list[Row]:
+    def rows(self, result: Result, width: int, height: int) -> list[Row]:
         """The chart, its axis below; nothing yet where plotext is not there."""
         if _ADAPTER not in sys.modules:
             self.set_timer(_AFTER_FIRST_PICTURE_SECONDS, self._draw_first)

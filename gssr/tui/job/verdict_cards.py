@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.model.results import Severity, Verdict
 from gssr.render.cells import clean
 from gssr.render.glyphs import in_ascii
@@ -70,7 +70,7 @@ class VerdictCards(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
             yield VerdictCard(number)
         yield Words("", id="more-verdicts")
 
-    def show(self, result: Frame, _view: View) -> None:
+    def show(self, result: Result, _view: View) -> None:
         """Draw from this result from now on, and name in the border what is shown."""
         verdicts = () if result.judgement is None else result.judgement.verdicts
         cards = list(self.query(VerdictCard))

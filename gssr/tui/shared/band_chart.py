@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gssr.arrays import Floats
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.render import clock
 from gssr.render.clock import Tick
 from gssr.render.glyphs import Glyphs
@@ -23,7 +23,7 @@ TALL = 9
 """Rows from which a quarter of the scale has a label of its own."""
 
 
-def chart_cells(result: Frame, width: int, gutter: int = GUTTER) -> Cells:
+def chart_cells(result: Result, width: int, gutter: int = GUTTER) -> Cells:
     """The cells of time right of a chart's axis."""
     return cells_of(result, max(width - gutter - 1, 1))
 
@@ -37,7 +37,7 @@ def scale_labels(full: float, name: str, height: int, gutter: int = GUTTER) -> l
 
 
 def metric_band(
-    result: Frame, line: Floats, low: Floats, high: Floats, width: int, height: int, glyphs: Glyphs, gutter: int = GUTTER,
+    result: Result, line: Floats, low: Floats, high: Floats, width: int, height: int, glyphs: Glyphs, gutter: int = GUTTER,
     timed_from: int = _TIMED,
 ) -> list[Row]:  # fmt: skip
     """Draw values of the grid's metric [columns of the grid] on its full scale."""
@@ -48,7 +48,7 @@ def metric_band(
 
 
 def draw_band(
-    result: Frame, values: tuple[Floats, Floats, Floats], labels: Sequence[str], loads: Floats, width: int, height: int,
+    result: Result, values: tuple[Floats, Floats, Floats], labels: Sequence[str], loads: Floats, width: int, height: int,
     glyphs: Glyphs, gutter: int = GUTTER, timed_from: int = _TIMED,
 ) -> list[Row]:  # fmt: skip
     """Draw a line and the low and the high end of its band, all as fractions of the axis, in the colours of ``loads``
@@ -67,7 +67,7 @@ def draw_band(
     return [_in_colours_of_load(row, steps, gutter + 1) for row in rows[:height]]
 
 
-def _ticks(result: Frame, cells: Cells) -> list[Tick]:
+def _ticks(result: Result, cells: Cells) -> list[Tick]:
     """Times at cells, since the run's first sample; while it rolls, how long ago."""
     zero = cells.end if cells.rolls else result.first if result.since is None else result.since
     span = max(cells.end - cells.start, 1e-9)

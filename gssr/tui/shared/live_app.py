@@ -5,7 +5,7 @@ from typing import Any
 
 from textual.app import App
 
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.render.glyphs import Glyphs
 from gssr.tui.steady_order import SteadyOrders
 from gssr.tui.themes import Palette
@@ -18,7 +18,7 @@ class LiveApp(App[object]):
     glyphs: Glyphs
     view: View
     orders: SteadyOrders
-    results: tuple[Frame, ...] = ()
+    results: tuple[Result, ...] = ()
     """The newest result of each recording; empty until there is one."""
 
     @property

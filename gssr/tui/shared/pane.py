@@ -6,7 +6,7 @@ from textual.containers import Container
 from textual.events import DescendantFocus
 from textual.message import Message
 
-from gssr.model.live.frame import Frame, Query
+from gssr.model.live.live_result import Query, Result
 from gssr.tui.shared.live_app import LiveApp
 from gssr.tui.view import ScreenName, View
 
@@ -44,7 +44,7 @@ class ScreenPane(Container):
         """The app's query with what this screen needs besides."""
         return query
 
-    def show(self, results: Sequence[Frame], view: View) -> None:
+    def show(self, results: Sequence[Result], view: View) -> None:
         """Draw these results."""
         raise NotImplementedError
 

@@ -13,7 +13,7 @@ from textual.visual import VisualType
 from textual.widget import Widget
 from textual.widgets import Label
 
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.render.cells import clean
 from gssr.render.glyphs import Glyphs, drawable
 from gssr.render.roles import Row
@@ -110,11 +110,11 @@ class Panel(LineDrawing, Widget, can_focus=True):  # type: ignore[misc] # app is
     """
 
     ALLOW_MAXIMIZE = True
-    result: Frame | None = None
+    result: Result | None = None
     view: View
     _kept: tuple[tuple[object, ...], Any] | None = None
 
-    def show(self, result: Frame, view: View) -> None:
+    def show(self, result: Result, view: View) -> None:
         """Draw from this result from now on."""
         if result is not self.result:
             self._kept = None
@@ -139,7 +139,7 @@ class Panel(LineDrawing, Widget, can_focus=True):  # type: ignore[misc] # app is
 class RowsPanel(Panel):
     """A panel whose content is rows of a pure drawing, made for its size by ``rows``."""
 
-    def rows(self, result: Frame, width: int, height: int) -> list[Row]:
+    def rows(self, result: Result, width: int, height: int) -> list[Row]:
         """The drawing, at most ``height`` rows of at most ``width`` cells."""
         raise NotImplementedError
 

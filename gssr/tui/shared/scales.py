@@ -3,7 +3,7 @@
 import numpy as np
 
 from gssr.metrics import OF_NODES, OF_OWN, best_measured
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.model.statistics.balance import scale_limit
 from gssr.render.scale import fixed, metric_of, nice_above, unit_of
 
@@ -18,7 +18,7 @@ _AFTER_THE_FIRST = ("power_usage", "memory_used", "memory_copy_utilization")
 """What comes next where another metric stands for SM activity."""
 
 
-def full_scale(frame: Frame, name: str) -> float:
+def full_scale(frame: Result, name: str) -> float:
     """The value that fills a metric's axis, in its stored unit: the catalogue's or the GPUs' own limit; of nodes'
     rates a round number above the greatest of the run; where nothing is known one above all means."""
     limit = scale_limit(frame.gpus, name)
@@ -34,7 +34,7 @@ def y_label(fraction: float, full: float, name: str) -> str:
     return fixed(fraction * full * unit_of(metric_of(name)).factor, 0)[:4]
 
 
-def shown_metrics(frame: Frame) -> list[str]:
+def shown_metrics(frame: Result) -> list[str]:
     """The metrics that have a bar: those that were measured, the most telling first."""
     if frame.part is not None:
         return [name for name in frame.whole.names if ":" not in name or name.startswith(OF_OWN)]

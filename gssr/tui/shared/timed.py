@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Floats
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.render import clock
 from gssr.render.columns import average_into_columns
 from gssr.render.roles import Row, Span
@@ -40,7 +40,7 @@ class Cells(NamedTuple):
         return self.start + (cell + 0.5) * self.width
 
 
-def cells_of(result: Frame, n: int) -> Cells:
+def cells_of(result: Result, n: int) -> Cells:
     """The time that ``n`` cells show of a result."""
     grid = result.grid
     if rolls(result):
@@ -55,12 +55,12 @@ def cells_of(result: Frame, n: int) -> Cells:
     return Cells(start, end if end > start else start + grid.width, n, False)
 
 
-def rolls(result: Frame) -> bool:
+def rolls(result: Result) -> bool:
     """Tell whether the newest column comes in at the right edge, one cell a column."""
     return result.is_live and result.query.width is not None
 
 
-def in_cells(result: Frame, values: Floats, cells: Cells) -> Floats:
+def in_cells(result: Result, values: Floats, cells: Cells) -> Floats:
     """``values`` [..., columns of the result's grid] as means in the cells: [..., cells]. NaN where nothing is known; a
     single missing column between two known ones is jitter of the sampling where columns are as short as its interval."""
     grid = result.grid
@@ -84,17 +84,17 @@ def _bridged(values: Floats) -> Floats:
     return np.where(single, before, values)
 
 
-def known_from(result: Frame, cells: Cells) -> int:
+def known_from(result: Result, cells: Cells) -> int:
     """Count the cells before the run's first sample, in which nothing can be missing."""
     return max(cells.at(result.first) or 0, 0) if cells.start < result.first else 0
 
 
-def fractions(result: Frame, values: Floats) -> Floats:
+def fractions(result: Result, values: Floats) -> Floats:
     """Values of the grid's metric as fractions of its full scale."""
     return values / full_scale(result, result.grid.metric)
 
 
-def axis_row(result: Frame, cells: Cells) -> Row:
+def axis_row(result: Result, cells: Cells) -> Row:
     """The labels under the cells: since the run's first sample, or while it rolls how long ago."""
     if cells.rolls:
         start, end = cells.start - cells.end, 0.0
@@ -104,6 +104,6 @@ def axis_row(result: Frame, cells: Cells) -> Row:
     return (Span(clock.axis_text(cells.start - since, cells.end - since, cells.n), "dim"),)
 
 
-def value_text(result: Frame, value: float) -> str:
+def value_text(result: Result, value: float) -> str:
     """A value of the grid's metric with its unit."""
     return quantity(None if value != value else value, metric_of(result.grid.metric))

@@ -3,7 +3,7 @@
 import math
 
 from gssr.model.frame_cache import once
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.render import clock
 from gssr.render.cells import clean
 from gssr.render.clock import duration, exact
@@ -40,12 +40,12 @@ def age_text(seconds: float) -> str:
     return f"{int(seconds)}s"
 
 
-def is_growing(frame: Frame) -> bool:
+def is_growing(frame: Result) -> bool:
     """Tell whether the recording may still grow, so that its axis goes on."""
     return frame.part is None and frame.state not in ("ended", "lost")
 
 
-def at_text(frame: Frame, time: float) -> str:
+def at_text(frame: Result, time: float) -> str:
     """A time (unix s) as the axis counts it. Of the column in which a run begins it is that of its first sample."""
     time = max(time - (frame.first if frame.since is None else frame.since), 0.0)
     if frame.part is not None:
@@ -53,34 +53,34 @@ def at_text(frame: Frame, time: float) -> str:
     return clock.moment(time, max(frame.last - frame.first, 3600.0))
 
 
-def event_text(frame: Frame, time: float) -> str:
+def event_text(frame: Result, time: float) -> str:
     """The time (unix s) of an event: ``before`` for what was before the first sample."""
     return clock.BEFORE if round(time - frame.first) < 0 else at_text(frame, time)
 
 
 @once
-def _places(frame: Frame) -> dict[int, str]:
+def _places(frame: Result) -> dict[int, str]:
     gpus = frame.of_gpus or frame
     return {} if gpus.by_node else {gpu.gpu: gpus.place(position) for position, gpu in enumerate(gpus.gpus)}
 
 
-def event_in_words(frame: Frame, event: Event) -> str:
+def event_in_words(frame: Result, event: Event) -> str:
     """An event in words: where, of a GPU which one, and what."""
     where = event.node if event.gpu is None else _places(frame).get(event.gpu, event.node)
     return clean(f"{where}: {clock.event_text(event)}" if where else clock.event_text(event))
 
 
-def is_whole(frame: Frame) -> bool:
+def is_whole(frame: Result) -> bool:
     """True where the window holds the whole run."""
     return frame.window.start <= frame.first and frame.window.end >= frame.last
 
 
-def length_text(frame: Frame, seconds: float) -> str:
+def length_text(frame: Result, seconds: float) -> str:
     """A length of time, of a trace in three digits."""
     return duration(seconds) if frame.part is None else exact(seconds)
 
 
-def window_text(frame: Frame) -> str:
+def window_text(frame: Result) -> str:
     """``whole run, 10 min 0 s``, ``last 5 min`` of a run that lives, or the times between which the window lies."""
     if frame.is_live and frame.query.span is not None:
         return f"last {seconds_text(frame.query.span)}"

@@ -5,7 +5,7 @@ from time import localtime, strftime
 from rich.text import Text
 from textual.widgets import Static
 
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.render.cells import cell_width, clean, fit
 from gssr.render.clock import duration
 from gssr.render.glyphs import drawable
@@ -32,7 +32,7 @@ class TopBar(Drawing, Static):  # type: ignore[misc] # app is narrowed
 
     _said: Text | None = None
 
-    def show(self, result: Frame, view: View) -> None:
+    def show(self, result: Result, view: View) -> None:
         """Tell about this result, as much as fits."""
         ellipsis, width = self.glyphs.ellipsis, self.size.width
         state = state_text(result)
@@ -55,7 +55,7 @@ class TopBar(Drawing, Static):  # type: ignore[misc] # app is narrowed
             self.update(text, layout=False)
 
 
-def state_text(result: Frame) -> Span:
+def state_text(result: Result) -> Span:
     """``● live``, ``◌ stalled 12 s``, ``■ ended (exit 7)``."""
     if result.part is not None:
         return Span("profile" if result.part.trace.profile is not None else "trace", "dim")
@@ -68,14 +68,14 @@ def state_text(result: Frame) -> Span:
     return Span(text, role)
 
 
-def name_of(result: Frame) -> str:
+def name_of(result: Result) -> str:
     """Name the run: by its job and label, else by its file."""
     run = result.run
     names = [run.shown_job, run.label] if run else []
     return clean(" ".join(part for part in names if part) or result.path.rstrip("/").rsplit("/", 1)[-1])
 
 
-def _stopped(result: Frame) -> str:
+def _stopped(result: Result) -> str:
     """Name the first rank that was lost or failed, with its node and the time, and count the others."""
     ranks: tuple[RankEnd, ...] = result.ranks_stopped
     at = "" if ranks[0].time is None else f" {strftime('%H:%M:%S', localtime(ranks[0].time))}"
@@ -83,7 +83,7 @@ def _stopped(result: Frame) -> str:
     return f"{clean(place_of(ranks[0]))} {ranks[0].how}{at}{more}"
 
 
-def pieces_of(result: Frame, view: View) -> list[Span]:
+def pieces_of(result: Result, view: View) -> list[Span]:
     """List what there is to say besides, the most important first."""
     run, pieces = result.run, []
     if run is not None and result.ranks_missing:

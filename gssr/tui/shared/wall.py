@@ -8,7 +8,7 @@ from textual import events
 from textual.strip import Strip
 
 from gssr.arrays import Floats, Ints
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.model.results import over_space
 from gssr.render.cells import clean, fit
 from gssr.render.scale import count, metric_of, number
@@ -45,13 +45,13 @@ class WallDrawing(NamedTuple):
     cells: Cells
 
 
-def gpus_shown(result: Frame, view: View) -> Ints:
+def gpus_shown(result: Result, view: View) -> Ints:
     """Positions of the GPUs that are selected, else of all."""
     gpus = np.array(view.selection or range(result.n_gpus), np.int64)
     return gpus[gpus < result.n_gpus]
 
 
-def lines_of(result: Frame, gpus: Ints, height: int, in_colour: bool) -> list[WallLine]:
+def lines_of(result: Result, gpus: Ints, height: int, in_colour: bool) -> list[WallLine]:
     """Choose what the wall's lines are, so that all of these GPUs are within ``height`` rows: GPUs, else the GPUs of a node
     two a row, else nodes, else neighbouring nodes together."""
     n = len(gpus)
@@ -85,7 +85,7 @@ def parts_of(members: Ints, n: int) -> list[Ints]:
     return [part for part in np.array_split(members, min(n, len(members))) if len(part)]
 
 
-def lowest_of(result: Frame, gpus: Ints, height: int) -> list[WallLine]:
+def lowest_of(result: Result, gpus: Ints, height: int) -> list[WallLine]:
     """The GPUs that do least, a row each."""
     means = result.window.per_gpu(result.grid.metric)[gpus]
     found = gpus[np.argsort(means, kind="stable")[: max(height, 0)]]
@@ -99,19 +99,19 @@ class Wall(Panel):
     lowest = False
     axis = True
 
-    def cells(self, result: Frame) -> int:
+    def cells(self, result: Result) -> int:
         """Cells of time that fit beside the names."""
         return max(self.content_size.width - self.offset_of(result), _LEAST_CELLS)
 
-    def offset_of(self, result: Frame) -> int:
+    def offset_of(self, result: Result) -> int:
         """Cells that names and means take."""
         return self._label(result) + VALUE + 2
 
-    def _label(self, result: Frame) -> int:
+    def _label(self, result: Result) -> int:
         longest = max((len(result.place(gpu)) for gpu in range(min(result.n_gpus, 64))), default=4)
         return min(longest, max(self.content_size.width // 5, 8)) + 1
 
-    def show(self, result: Frame, view: View) -> None:
+    def show(self, result: Result, view: View) -> None:
         """Draw from this result; see Panel."""
         super().show(result, view)
         self.entitle_wall(result)
@@ -121,7 +121,7 @@ class Wall(Panel):
         if self.result is not None:
             self.entitle_wall(self.result)
 
-    def entitle_wall(self, result: Frame) -> None:
+    def entitle_wall(self, result: Result) -> None:
         """Name in the border what is shown: the metric, and how long a cell is."""
         if self.lowest:
             self.border_title = f"lowest {result.noun}s"
@@ -139,11 +139,11 @@ class Wall(Panel):
         strips = self.drawing(result).strips
         return strips[y] if y < len(strips) else Strip.blank(width)
 
-    def drawing(self, result: Frame) -> WallDrawing:
+    def drawing(self, result: Result) -> WallDrawing:
         """The wall as it is seen."""
         return self.keep(lambda: self._draw(result), self.view.selection, self.lowest)
 
-    def _draw(self, result: Frame) -> WallDrawing:
+    def _draw(self, result: Result) -> WallDrawing:
         palette, glyphs, (width, height) = self.palette, self.glyphs, self.content_size
         in_colour = not palette.colourless and not glyphs.levels.isascii()
         room = height - self.axis

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gssr.model.live.frame import Frame, TracePart
+from gssr.model.live.live_result import Result, TracePart
 from gssr.model.live.nodes import host_means
 from gssr.render.cells import clean, fit, pad
 from gssr.render.clock import exact
@@ -42,7 +42,7 @@ def _per_row(width: int) -> int:
     return max(width // (_WIDE_CELL if width >= _WORDS else _CELL), 1)
 
 
-def _names(result: Frame, means: Mapping[str, float | None]) -> list[str]:
+def _names(result: Result, means: Mapping[str, float | None]) -> list[str]:
     """The metrics that were measured, and beside those of GPUs what of the nodes has a mean."""
     beside = () if result.by_node else (name for name in _BESIDE if means.get(name) is not None)
     return list(dict.fromkeys([*shown_metrics(result), *beside]))
@@ -62,7 +62,7 @@ class Details(RowsPanel):
 
     marked: Stretch | None = None
 
-    def show(self, result: Frame, view: View) -> None:
+    def show(self, result: Result, view: View) -> None:
         """Draw from this result from now on, and name in the border what is shown."""
         super().show(result, view)
         self._kept = None  # the range may have changed
@@ -91,18 +91,18 @@ class Details(RowsPanel):
         )
 
     @staticmethod
-    def rows_needed(result: Frame, width: int) -> int:
+    def rows_needed(result: Result, width: int) -> int:
         """Rows that all metrics take."""
         return -(-len(_names(result, host_means(result.host))) // _per_row(width))
 
-    def _cells(self, result: Frame) -> Cells:
+    def _cells(self, result: Result) -> Cells:
         grid = result.grid if result.part is None or result.part.columns is None else result.part.columns
         return cells_over(result, max(grid.n, 1))
 
-    def _scene(self, result: Frame, width: int, height: int) -> Scene:
+    def _scene(self, result: Result, width: int, height: int) -> Scene:
         return Scene(result, None, self.view, width, height, self.glyphs)
 
-    def rows(self, result: Frame, width: int, height: int) -> list[Row]:
+    def rows(self, result: Result, width: int, height: int) -> list[Row]:
         """The bars, or the interval and the table."""
         part, view = result.part, self.view
         if part is None:
@@ -118,7 +118,7 @@ class Details(RowsPanel):
             return rows[:height]
         return [*rows, *self._table(result, part, width, height - len(rows))][:height]
 
-    def _metrics(self, result: Frame, means: Mapping[str, float | None], width: int, height: int) -> list[Row]:
+    def _metrics(self, result: Result, means: Mapping[str, float | None], width: int, height: int) -> list[Row]:
         """All metrics, of the nodes what there is room for, in columns."""
         n = _per_row(width)
         size = width // n
@@ -140,7 +140,7 @@ class Details(RowsPanel):
             rows[at % tall] = (*rows[at % tall], *own)
         return rows
 
-    def _table(self, result: Frame, part: TracePart, width: int, height: int) -> list[Row]:
+    def _table(self, result: Result, part: TracePart, width: int, height: int) -> list[Row]:
         cells = self._cells(result)
         low, high = self.marked or (max(cells.start, result.first), min(cells.end, result.last))
         used = names_in(result, part, self.view, low, high)
@@ -162,7 +162,7 @@ class Details(RowsPanel):
         return rows
 
 
-def names_in(result: Frame, part: TracePart, view: View, low: float, high: float) -> list[NameUse]:
+def names_in(result: Result, part: TracePart, view: View, low: float, high: float) -> list[NameUse]:
     """Which names took the time between two times (s) on what is shown, the longest first."""
     own = part.trace.intervals
     begin, end = round(low * NS), round(high * NS)

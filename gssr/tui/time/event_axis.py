@@ -2,7 +2,7 @@
 
 from textual.strip import Strip
 
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.render import clock
 from gssr.render.cells import cell_width, fit
 from gssr.render.marks import MarkGrid, blank
@@ -24,7 +24,7 @@ _MOST = 500
 class EventAxis(TimePanel):
     """The axis and its flags."""
 
-    def show(self, result: Frame, view: View) -> None:
+    def show(self, result: Result, view: View) -> None:
         """Draw from this result from now on, and name in the border what is shown."""
         super().show(result, view)
         cells = self.cells_in_sight(result)
@@ -39,7 +39,7 @@ class EventAxis(TimePanel):
         rows = self.keep(lambda: self._rows(result, height))
         return self.overlaid(self.strip_of(rows[y] if y < len(rows) else (), width), result)
 
-    def _rows(self, result: Frame, height: int) -> list[Row]:
+    def _rows(self, result: Result, height: int) -> list[Row]:
         cells, gutter = self.cells_in_sight(result), self.left
         rows: list[Row] = [(Span(" " * gutter), *axis_row(result, cells))]
         flags = flagged(result, cells, height - 1, self.glyphs.ellipsis, self.glyphs.levels.isascii())
@@ -49,12 +49,12 @@ class EventAxis(TimePanel):
         return rows
 
 
-def _in_sight(result: Frame, cells: Cells) -> list[tuple[int, Event]]:
+def _in_sight(result: Result, cells: Cells) -> list[tuple[int, Event]]:
     found = [(cells.at(event.time), event) for event in result.events]
     return [(cell, event) for cell, event in found if cell is not None]
 
 
-def flagged(result: Frame, cells: Cells, height: int, ellipsis: str, ascii_only: bool) -> MarkGrid:
+def flagged(result: Result, cells: Cells, height: int, ellipsis: str, ascii_only: bool) -> MarkGrid:
     """The flags of the events in sight, each at its column with its text at the right, in as many rows as there are; where a
     text has no room the flag stands alone. Those that say most come first (gssr.render.clock.LOOKS)."""
     box = blank(max(height, 0), cells.n)
@@ -90,7 +90,7 @@ def flagged(result: Frame, cells: Cells, height: int, ellipsis: str, ascii_only:
     return box
 
 
-def event_at(result: Frame, cells: Cells, time: float) -> str:
+def event_at(result: Result, cells: Cells, time: float) -> str:
     """Say in words what happened in the cell of this time; empty for nothing."""
     cell = cells.at(time)
     said = [

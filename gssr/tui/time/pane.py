@@ -10,7 +10,7 @@ from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.widgets import Input
 
-from gssr.model.live.frame import Frame, Query
+from gssr.model.live.live_result import Query, Result
 from gssr.model.live.watched_trace import FINEST, MOST_COUNTERS
 from gssr.tui.keys import key
 from gssr.tui.shared.messages import Opened
@@ -77,7 +77,7 @@ class TimePane(ScreenPane):
             return replace(query, beside=True)
         return self._of_trace(query)
 
-    def _result(self) -> Frame | None:
+    def _result(self) -> Result | None:
         results = self.app.results
         return results[0] if results else None
 
@@ -86,7 +86,7 @@ class TimePane(ScreenPane):
         room = max(self.query_one(TraceLines).content_size.height, self.app.size.height // 2)
         return replace(query, rows=2 * room + MOST_COUNTERS, width=width)
 
-    def show(self, results: Sequence[Frame], view: View) -> None:
+    def show(self, results: Sequence[Result], view: View) -> None:
         """Draw these results."""
         result = results[0]
         trace = result.part is not None
@@ -119,7 +119,7 @@ class TimePane(ScreenPane):
         if result is not None and result.part is None:
             self._fit(result)
 
-    def _fit(self, result: Frame) -> None:
+    def _fit(self, result: Result) -> None:
         """Give the details the rows that they need, the wall as many whole rows for each GPU as there is room for, and the
         states the rest."""
         wall, details, axis = self.query_one(TimeWall), self.query_one(Details), self.query_one(EventAxis)

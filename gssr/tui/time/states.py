@@ -6,7 +6,7 @@ from textual.strip import Strip
 from gssr.arrays import Floats
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.breakdown.result import Breakdown
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.render.columns import average_into_columns
 from gssr.render.roles import Row, Span
 from gssr.render.scale import percent
@@ -29,7 +29,7 @@ class States(TimePanel):
     _breakdown: Breakdown | None = None
     """The newest: of the window before, until that of this one is known."""
 
-    def show(self, result: Frame, view: View) -> None:
+    def show(self, result: Result, view: View) -> None:
         """Draw from this result from now on, and name in the border what is shown."""
         super().show(result, view)
         found = None if result.judgement is None else result.judgement.breakdown
@@ -44,7 +44,7 @@ class States(TimePanel):
         """True where colours can't tell the states apart."""
         return self.palette.colourless or self.glyphs.levels.isascii()
 
-    def _shares(self, result: Frame, cells: Cells) -> tuple[list[State], Floats] | None:
+    def _shares(self, result: Result, cells: Cells) -> tuple[list[State], Floats] | None:
         """The states, and their shares [n_states, n_cells]; None before they are known."""
         if result.part is not None:
             split, grid = result.part.whole_split, result.part.columns
@@ -81,7 +81,7 @@ class States(TimePanel):
         strip = Strip.join([label, Strip(rows[y])]).adjust_cell_length(width)
         return self.overlaid(strip, result)
 
-    def _legend(self, states: list[State], shares: Floats, result: Frame, at: int | None) -> list[Row]:
+    def _legend(self, states: list[State], shares: Floats, result: Result, at: int | None) -> list[Row]:
         """The shares, the largest first."""
         if at is not None:
             known = np.nan_to_num(shares[:, at])

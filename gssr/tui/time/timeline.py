@@ -11,7 +11,7 @@ from textual.binding import BindingType
 from textual.message import Message
 from textual.strip import Strip
 
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.tui.keys import key
 from gssr.tui.shared.panel import Panel
 from gssr.tui.shared.timed import Cells
@@ -75,11 +75,11 @@ class TimePanel(Panel):
         """Cells of width, also before the first layout."""
         return self.content_size.width or max(self.app.size.width - _AROUND, 1)
 
-    def cells_in_sight(self, result: Frame) -> Cells:
+    def cells_in_sight(self, result: Result) -> Cells:
         """The cells of time."""
         return cells_over(result, max(self.room - self.left, 1))
 
-    def cells_wanted(self, result: Frame) -> Cells:
+    def cells_wanted(self, result: Result) -> Cells:
         """The cells of time that were asked for last, which may not be there yet."""
         cells = self.cells_in_sight(result)
         span, end = self.view.span, self.view.end
@@ -152,7 +152,7 @@ class TimePanel(Panel):
             stretch = self._dragged(event, self.result)
             self.post_message(self.Marked(stretch, dragging=True))
 
-    def _dragged(self, event: events.MouseEvent, result: Frame) -> Stretch | None:
+    def _dragged(self, event: events.MouseEvent, result: Result) -> Stretch | None:
         cells = self.cells_in_sight(result)
         cell = min(max(event.x - self.left - (self.content_region.x - self.region.x), 0), cells.n - 1)
         assert self._drag is not None
@@ -211,7 +211,7 @@ class TimePanel(Panel):
         if self.glyphs.levels.isascii():
             self.border_title = self.border_title.replace("·", "-")
 
-    def overlaid(self, strip: Strip, result: Frame) -> Strip:
+    def overlaid(self, strip: Strip, result: Result) -> Strip:
         """A line with the selected stretch and the time cursor on it."""
         cells, gutter = self.cells_in_sight(result), self.left
         if self.marked is not None:
@@ -223,7 +223,7 @@ class TimePanel(Panel):
             strip = _ruled(strip, gutter + at, self.glyphs.cursor, self.palette.cursor)
         return strip
 
-    def title_of(self, cells: Cells, result: Frame) -> str:
+    def title_of(self, cells: Cells, result: Result) -> str:
         """How long a cell is, and what is in sight."""
         text = f"{width_text(cells.width)} a cell"
         if self.view.cursor is not None and cells.at(self.view.cursor) is not None:

@@ -11,7 +11,7 @@ from textual import events
 from textual.binding import BindingType
 from textual.strip import Strip
 
-from gssr.model.live.frame import Frame, TracePart
+from gssr.model.live.live_result import Result, TracePart
 from gssr.model.traces.nesting import Lanes
 from gssr.render.cells import clean, fit
 from gssr.render.function_names import short_name
@@ -47,7 +47,7 @@ class TraceLanes(TraceRows):
 
     MOST_TALL = 3
 
-    def show(self, result: Frame, view: View) -> None:
+    def show(self, result: Result, view: View) -> None:
         """Draw from this result from now on, and name in the border what is shown."""
         super().show(result, view)
         part = result.part
@@ -70,12 +70,12 @@ class TraceLanes(TraceRows):
             return -1
         return interval_under(self.result, self.row_of(len(self.result.part.lanes.track)), self.view.cursor)
 
-    def n_rows(self, result: Frame) -> int | None:
+    def n_rows(self, result: Result) -> int | None:
         """Count the lanes of the tracks that are looked at."""
         lanes = None if result.part is None else result.part.lanes
         return None if lanes is None else len(lanes.track)
 
-    def draw_rows(self, result: Frame, part: TracePart, sight: Sight) -> list[Strip]:
+    def draw_rows(self, result: Result, part: TracePart, sight: Sight) -> list[Strip]:
         """Names, intervals, and lines between those that belong together."""
         lanes = part.lanes
         assert lanes is not None

@@ -15,8 +15,8 @@ from textual.binding import BindingType
 from textual.strip import Strip
 
 from gssr.arrays import Floats
-from gssr.model.live.frame import Frame, TracePart
-from gssr.model.live.frame import Timeline as Lines
+from gssr.model.live.live_result import Result, TracePart
+from gssr.model.live.live_result import Timeline as Lines
 from gssr.render.cells import fit
 from gssr.render.columns import average_into_columns
 from gssr.render.scale import count, metric_of, number, unit_of
@@ -52,7 +52,7 @@ class TraceLines(TraceRows):
 
     MOST_TALL = 6
 
-    def show(self, result: Frame, view: View) -> None:
+    def show(self, result: Result, view: View) -> None:
         """Draw from this result from now on, and name in the border what is shown."""
         super().show(result, view)
         part = result.part
@@ -66,16 +66,16 @@ class TraceLines(TraceRows):
         self.strips()
         self.entitle(title, self._about_flows, f"v: {levels}" if "," in levels else "")
 
-    def n_rows(self, result: Frame) -> int | None:
+    def n_rows(self, result: Result) -> int | None:
         """Count the lines."""
         return None if result.timeline is None else len(result.timeline.members)
 
-    def overlaid(self, strip: Strip, result: Frame) -> Strip:
+    def overlaid(self, strip: Strip, result: Result) -> Strip:
         """The time cursor on a line; bars of time together have none."""
         is_over_time = result.part is None or result.part.line_split is None
         return super().overlaid(strip, result) if is_over_time else strip
 
-    def draw_rows(self, result: Frame, part: TracePart, sight: Sight) -> list[Strip]:
+    def draw_rows(self, result: Result, part: TracePart, sight: Sight) -> list[Strip]:
         """Names and values, what the lines do, and the messages between them."""
         lines, (width, height) = result.timeline, self.content_size
         assert lines is not None
@@ -129,7 +129,7 @@ class TraceLines(TraceRows):
         row.append(Segment(self.glyphs.track * (width - edges[-1]), self.palette.style("track")))
         return [row] * max(tall - 1, 1)
 
-    def _put_name(self, box: Box, y: int, result: Frame, lines: Lines, at: int, cells: Cells) -> None:
+    def _put_name(self, box: Box, y: int, result: Result, lines: Lines, at: int, cells: Cells) -> None:
         members, metric = lines.members[at], metric_of(result.grid.metric)
         cell = None if self.view.cursor is None else cells.at(self.view.cursor)
         part = result.part

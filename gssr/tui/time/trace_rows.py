@@ -10,7 +10,7 @@ from textual import events
 from textual.binding import BindingType
 from textual.strip import Strip
 
-from gssr.model.live.frame import Frame, TracePart
+from gssr.model.live.live_result import Result, TracePart
 from gssr.render.cells import fit
 from gssr.render.scale import count
 from gssr.tui.keys import key
@@ -45,11 +45,11 @@ class TraceRows(TimePanel):
     _about_flows = ""
     """What the title says of the lines between rows that were drawn last."""
 
-    def n_rows(self, result: Frame) -> int | None:
+    def n_rows(self, result: Result) -> int | None:
         """Count the rows; None before they are known."""
         raise NotImplementedError
 
-    def draw_rows(self, result: Frame, part: TracePart, sight: Sight) -> list[Strip]:
+    def draw_rows(self, result: Result, part: TracePart, sight: Sight) -> list[Strip]:
         """Draw the rows in sight."""
         raise NotImplementedError
 

@@ -9,7 +9,7 @@ from textual.strip import Strip
 
 from gssr.arrays import Floats
 from gssr.metrics import OF_COUNTER, RATIO
-from gssr.model.live.frame import CounterLine, Frame
+from gssr.model.live.live_result import CounterLine, Result
 from gssr.model.results import Phase
 from gssr.render.cells import clean, fit
 from gssr.render.clock import duration
@@ -39,7 +39,7 @@ class TrackRow(NamedTuple):
 class Tracks(TimePanel):
     """The rows that there are."""
 
-    def show(self, result: Frame, view: View) -> None:
+    def show(self, result: Result, view: View) -> None:
         """Draw from this result from now on; as high as it has rows."""
         super().show(result, view)
         self.border_title = "counters" if result.part is not None else "phases and steps"
@@ -48,12 +48,12 @@ class Tracks(TimePanel):
         self.styles.height = n + 1
 
     @classmethod
-    def rows_of(cls, result: Frame) -> int:
+    def rows_of(cls, result: Result) -> int:
         """How many rows there are."""
         return len(cls._kinds(result))
 
     @staticmethod
-    def _kinds(result: Frame) -> list[object]:
+    def _kinds(result: Result) -> list[object]:
         if result.part is not None:
             return list(result.part.counters)
         judgement = result.judgement
@@ -95,7 +95,7 @@ class Tracks(TimePanel):
         text = "".join(levels[step] if there else " " for step, there in zip(steps, known, strict=True))
         return [Segment(text, self.palette.style("series"))]
 
-    def _counter(self, result: Frame, counter: CounterLine, cells: Cells) -> TrackRow:
+    def _counter(self, result: Result, counter: CounterLine, cells: Cells) -> TrackRow:
         assert result.part is not None
         grid = result.part.columns or result.grid
         values = average_into_columns(counter.values[None], grid.start, grid.width, cells.start, cells.end, cells.n)[0]
@@ -129,7 +129,7 @@ class Tracks(TimePanel):
         style = self.palette.style(_PHASE_ROLES[kind])  # type: ignore[arg-type]
         return style if style.color is None or self.palette.colourless else Style(color=style.color, bold=True)
 
-    def _steps(self, result: Frame, cells: Cells) -> TrackRow:
+    def _steps(self, result: Result, cells: Cells) -> TrackRow:
         judgement = result.judgement
         assert judgement is not None and judgement.step is not None
         step = judgement.step

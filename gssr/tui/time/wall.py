@@ -3,7 +3,7 @@
 from textual import events
 from textual.strip import Strip
 
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.render.scale import metric_of
 from gssr.tui.shared.messages import Opened
 from gssr.tui.shared.wall import VALUE, Wall
@@ -15,17 +15,17 @@ class TimeWall(TimePanel, Wall):  # type: ignore[misc] # app is narrowed
 
     axis = False
 
-    def entitle_wall(self, result: Frame) -> None:
+    def entitle_wall(self, result: Result) -> None:
         """Name the metric; the panels below say how long a cell is."""
         super().entitle_wall(result)
         self.entitle(str(self.border_title), metric_of(result.grid.metric).label)
 
-    def offset_of(self, result: Frame) -> int:
+    def offset_of(self, result: Result) -> int:
         """As in the other panels."""
         del result
         return self.left
 
-    def _label(self, result: Frame) -> int:
+    def _label(self, result: Result) -> int:
         del result
         return self.left - VALUE - 2
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.model.live.watched_trace import FINEST
 from gssr.tui.shared.timed import Cells, cells_of
 from gssr.tui.view import View
@@ -13,7 +13,7 @@ _ALL = 0.999
 """From this share of the run on a window is the whole run."""
 
 
-def cells_over(result: Frame, n: int) -> Cells:
+def cells_over(result: Result, n: int) -> Cells:
     """The time that ``n`` cells of a timeline show; of a trace no more than there are columns."""
     grid = None if result.part is None else result.part.columns or result.grid
     if grid is None:
@@ -21,14 +21,14 @@ def cells_over(result: Frame, n: int) -> Cells:
     return Cells(grid.start, grid.end, min(grid.n, n), False)
 
 
-def least_span(result: Frame, n: int) -> float:
+def least_span(result: Result, n: int) -> float:
     """Seconds that ``n`` cells show at least."""
     if result.part is not None:
         return FINEST * max(n, 1)
     return max(_LEAST_SAMPLES * result.sampling_seconds, 1e-3)
 
 
-def framed(result: Frame, view: View, start: float, end: float, n: int) -> View:
+def framed(result: Result, view: View, start: float, end: float, n: int) -> View:
     """The view of the time from ``start`` to ``end`` (as the result counts), as near to it as can be shown."""
     first, last, least = result.first, result.last, least_span(result, n)
     span = max(end - start, least)
@@ -40,7 +40,7 @@ def framed(result: Frame, view: View, start: float, end: float, n: int) -> View:
     return replace(view, span=span, end=None if end >= last else end, speed=0.0, lately=False)
 
 
-def zoomed(result: Frame, view: View, factor: float, cells: Cells, centre: float | None = None) -> View:
+def zoomed(result: Result, view: View, factor: float, cells: Cells, centre: float | None = None) -> View:
     """``factor`` times as much time, with ``centre`` (else the time cursor, else the middle) where it is."""
     if centre is None:
         centre = view.cursor
@@ -50,14 +50,14 @@ def zoomed(result: Frame, view: View, factor: float, cells: Cells, centre: float
     return framed(result, view, start, end, cells.n)
 
 
-def panned(result: Frame, view: View, share: float, cells: Cells) -> View:
+def panned(result: Result, view: View, share: float, cells: Cells) -> View:
     """Earlier or later by a ``share`` of what is in sight."""
     by = share * (cells.end - cells.start)
     by = min(max(by, result.first - cells.start), result.last - cells.end)
     return framed(result, view, cells.start + by, cells.end + by, cells.n)
 
 
-def scrubbed(result: Frame, view: View, steps: int, cells: Cells) -> View:
+def scrubbed(result: Result, view: View, steps: int, cells: Cells) -> View:
     """The time cursor so many cells further; from the right edge where there was none. The window goes with it."""
     at = None if view.cursor is None else cells.at(view.cursor)
     cell = (cells.n if steps < 0 else -1) + steps if at is None else at + steps

@@ -9,7 +9,7 @@ from gssr.arrays import Ints
 from gssr.gpu_name import gpu_label as called
 from gssr.metrics import OF_NAME, OF_OWN
 from gssr.model.frame_cache import once
-from gssr.model.live.frame import Frame, TracePart
+from gssr.model.live.live_result import Result, TracePart
 from gssr.model.traces.as_metrics import LevelName
 from gssr.model.traces.nesting import lanes
 from gssr.model.traces.part import fits_name
@@ -20,7 +20,7 @@ from gssr.tui.view import Scene, View, inside
 NS = 1e9
 
 
-def interval_under(frame: Frame, row: int, cursor: float | None) -> int:
+def interval_under(frame: Result, row: int, cursor: float | None) -> int:
     """The interval in the lane ``row`` under the time cursor: the one that begins just there, else the one that has most of
     the column; -1 for none."""
     part = frame.part
@@ -59,7 +59,7 @@ def _ids_of(trace: Trace, sought: str) -> Ints:
     return np.flatnonzero(same if same.any() else fits_name(trace.names, (sought,)))
 
 
-def places_sought(frame: Frame, view: View) -> Ints:
+def places_sought(frame: Result, view: View) -> Ints:
     """The intervals whose names hold what is looked for (``view.name``), on what is looked at, ascending by time."""
     part = frame.part
     if part is None or not view.name:
@@ -73,7 +73,7 @@ def places_sought(frame: Frame, view: View) -> Ints:
     return _looked_at(frame, part, view, found)
 
 
-def _looked_at(frame: Frame, part: TracePart, view: View, places: Ints) -> Ints:
+def _looked_at(frame: Result, part: TracePart, view: View, places: Ints) -> Ints:
     chosen = np.append(np.ones(frame.n_gpus, bool), False)
     selection = frame.query.gpus or view.selection
     if selection:

@@ -1,6 +1,6 @@
 """One interval of a trace in words: when, how long, what launched it, and in what it lies."""
 
-from gssr.model.live.frame import TracePart
+from gssr.model.live.live_result import TracePart
 from gssr.model.traces.nesting import within
 from gssr.render.cells import as_many, clean, fit
 from gssr.render.clock import exact, moment

@@ -10,7 +10,7 @@ from textual.widgets.tree import TreeNode
 
 from gssr.model.breakdown.categories import BRANCHES, CATEGORIES
 from gssr.model.breakdown.result import Breakdown, positions_of
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.render.breakdown import LEAST_SHOWN, LOOKS, headline
 from gssr.render.cells import clean, fit
 from gssr.render.scale import fixed, percent
@@ -37,7 +37,7 @@ class Item(NamedTuple):
     below: tuple["Item", ...] = ()
 
 
-def items_of(breakdown: Breakdown, result: Frame) -> list[Item]:
+def items_of(breakdown: Breakdown, result: Result) -> list[Item]:
     """The tree: what has a part of the time that can be seen."""
     total, seconds = breakdown.gpu_seconds, breakdown.by_gpu.sum(axis=0)
     looked_at = result.query.gpus or range(result.n_gpus)
@@ -91,7 +91,7 @@ class AccountTree(Drawing, Tree[str]):  # type: ignore[misc] # app is narrowed
         if self.glyphs.levels.isascii():
             self.show_guides, self.ICON_NODE, self.ICON_NODE_EXPANDED = False, "+ ", "- "
 
-    def show(self, result: Frame, _view: View) -> None:
+    def show(self, result: Result, _view: View) -> None:
         """Tell about the newest breakdown; lines that stay keep what is open and where the cursor is."""
         breakdown = None if result.judgement is None else result.judgement.breakdown
         told = (id(breakdown), self.content_size.width, self.palette.theme)

@@ -2,7 +2,7 @@
 
 from gssr.metrics import THROTTLES
 from gssr.model.compare.contrast import Contrast, contrast, line, measured
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.model.results import Verdict
 from gssr.model.verdicts.words import named
 from gssr.render.cells import clean, clip
@@ -17,13 +17,13 @@ from gssr.tui.view import View
 _SIDES = {"gpus": ("these", "all"), "moment": ("moment", "run"), "window": ("window", "run")}
 
 
-def verdict_of(result: Frame, view: View) -> Verdict | None:
+def verdict_of(result: Result, view: View) -> Verdict | None:
     """The verdict that is looked at."""
     verdicts = () if result.judgement is None else result.judgement.verdicts
     return verdicts[min(max(view.note, 0), len(verdicts) - 1)] if verdicts else None
 
 
-def part_of(result: Frame, view: View) -> tuple[int, ...]:
+def part_of(result: Result, view: View) -> tuple[int, ...]:
     """Positions of the GPUs that are held against all: the selected ones, else those that the verdict is about. Empty where
     neither says or it is about all, and where a moment was chosen."""
     verdict = verdict_of(result, view)
@@ -37,14 +37,14 @@ def part_of(result: Frame, view: View) -> tuple[int, ...]:
 class AgainstAll(RowsPanel):
     """What the verdict rests on comes first, then what differs most."""
 
-    def show(self, result: Frame, view: View) -> None:
+    def show(self, result: Result, view: View) -> None:
         """Draw from this result from now on, and name in the border what is shown."""
         super().show(result, view)
         shown = result.of_gpus or result
         part = part_of(shown, view)
         self.border_title = _title(shown, view, contrast(shown, part, view.cursor), part)
 
-    def rows(self, result: Frame, width: int, height: int) -> list[Row]:
+    def rows(self, result: Result, width: int, height: int) -> list[Row]:
         """The table, as much as fits."""
         result, view = result.of_gpus or result, self.view
         found = contrast(result, part_of(result, view), view.cursor)
@@ -63,7 +63,7 @@ class AgainstAll(RowsPanel):
         return [clip(row, width) for row in rows[:height]]
 
 
-def _title(result: Frame, view: View, found: Contrast, part: tuple[int, ...]) -> str:
+def _title(result: Result, view: View, found: Contrast, part: tuple[int, ...]) -> str:
     """Say what is compared with what."""
     rest = f"all {count(result.n_gpus, result.noun)}" if result.n_gpus != 1 else "itself"
     if found.kind == "moment":

@@ -4,7 +4,7 @@ traced for a while what its GPUs waited for then."""
 from collections.abc import Mapping
 
 from gssr.model.joined.explain import gaps_within as gaps_within
-from gssr.model.live.frame import Frame, TracePart
+from gssr.model.live.live_result import Result, TracePart
 from gssr.model.traces.nesting import within
 from gssr.render.cells import clean, fit, flow, wrap
 from gssr.render.clock import exact
@@ -29,20 +29,20 @@ _LABEL = 20
 class OpenAround(RowsPanel):
     """Shown where there is a trace."""
 
-    def show(self, result: Frame, view: View) -> None:
+    def show(self, result: Result, view: View) -> None:
         """Draw from this result from now on, and name in the border what is shown."""
         super().show(result, view)
         self.display = bool(result.traced) or (result.part is not None and view.cursor is not None)
         when = window_text(result) if view.cursor is None else f"at {at_text(result, view.cursor)}"
         self.border_title = f"{'what the GPUs waited for' if result.part is None else 'open'} {when}"
 
-    def rows(self, result: Frame, width: int, height: int) -> list[Row]:
+    def rows(self, result: Result, width: int, height: int) -> list[Row]:
         """Describe the trace at the cursor, or the gaps."""
         if result.part is not None:
             return self._open(result, result.part, width, height)[:height]
         return self._gaps(result, width)[:height]
 
-    def _open(self, result: Frame, part: TracePart, width: int, height: int) -> list[Row]:
+    def _open(self, result: Result, part: TracePart, width: int, height: int) -> list[Row]:
         """List what is open at the time cursor, the innermost first, and what launched it."""
         around_it, ellipsis = part.around, self.glyphs.ellipsis
         if around_it is None:
@@ -78,7 +78,7 @@ class OpenAround(RowsPanel):
         pieces: list[Row] = [(Span(f"{clean(name)} ", "dim"), Span(clean(value))) for name, value in details.items()]
         return (flow(pieces, width, self.glyphs.ellipsis) if pieces else [])[:_MOST_DETAILS]
 
-    def _gaps(self, result: Frame, width: int) -> list[Row]:
+    def _gaps(self, result: Result, width: int) -> list[Row]:
         """List what the GPUs waited for while they were traced, in the column of the time cursor, else in the window."""
         start, end, cursor = result.window.start, result.window.end, self.view.cursor
         if cursor is not None:

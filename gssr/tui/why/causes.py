@@ -11,7 +11,7 @@ from textual.binding import BindingType
 from textual.containers import Vertical, VerticalScroll
 
 from gssr.metrics import RATIO
-from gssr.model.live.frame import Frame
+from gssr.model.live.live_result import Result
 from gssr.model.results import Finding, Severity, Verdict
 from gssr.render.cells import clean
 from gssr.render.columns import length
@@ -158,7 +158,7 @@ class Causes(Drawing, VerticalScroll, can_focus=True):  # type: ignore[misc] # a
         yield Words(id="no-cause")
         yield Words(id="abstained")
 
-    def show(self, result: Frame, view: View) -> None:
+    def show(self, result: Result, view: View) -> None:
         """Tell what the rules say of this result; see Panel."""
         judgement = result.judgement
         before = self._verdicts

@@ -7,7 +7,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
-from gssr.model.live.frame import Frame, Query
+from gssr.model.live.live_result import Query, Result
 from gssr.tui.shared.messages import Opened, Pointed
 from gssr.tui.shared.pane import ScreenPane
 from gssr.tui.view import View
@@ -35,7 +35,7 @@ class WhyPane(ScreenPane):
         """Add what this screen needs to the app's query."""
         return replace(query, around=True)
 
-    def show(self, results: Sequence[Frame], view: View) -> None:
+    def show(self, results: Sequence[Result], view: View) -> None:
         """Draw these results."""
         for widget in (Causes, AccountTree, AgainstAll, OpenAround):
             self.query_one(widget).show(results[0], view)  # type: ignore[attr-defined]

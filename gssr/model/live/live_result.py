@@ -165,7 +165,7 @@ class TracePart:
 
 
 @dataclass(frozen=True)
-class Frame:
+class Result:
     """One look. What its properties say is computed when it is asked for first.
 
     ``gpus`` are sorted by node, device index and UUID, and everything else counts them by position; ``node_of`` [n_gpus]
@@ -234,7 +234,7 @@ class Frame:
     part: TracePart | None = None
     newest: Floats | None = None
     by_node: bool = False
-    of_gpus: "Frame | None" = None
+    of_gpus: "Result | None" = None
     greatest: Mapping[str, float] = field(default_factory=dict)
     processes: tuple[GpuProcess, ...] = ()
     without_process: frozenset[int] = frozenset()
@@ -400,13 +400,15 @@ class Frame:
         return replace(found, nodes=self.nodes, by_node=by_node)
 
 
-def nothing_yet(path: str, query: Query, state: State, problem: str | None = None, gpus: tuple[Gpu, ...] = ()) -> Frame:
+def nothing_yet(
+    path: str, query: Query, state: State, problem: str | None = None, gpus: tuple[Gpu, ...] = ()
+) -> Result:
     """Return the frame of what has no samples yet, or could not be read: of these GPUs, where they are known."""
     nodes, node_of = nodes_of(gpus)
     unknown = np.full(len(gpus), np.nan)
     values = np.full((len(gpus), max(query.columns, 1)), np.nan)
     means = Means((), 0.0, 0.0, np.zeros((0, len(gpus))), np.zeros((0, len(gpus))))
-    return Frame(
+    return Result(
         path=path, query=query, state=state, run=None, gpus=gpus, nodes=without_domains(nodes), node_of=node_of, first=0.0,
         last=0.0, now=0.0, silent=0.0, sampling_seconds=0.0, n_rows=0, n_gaps=np.zeros(len(gpus), np.int64),
         last_time=unknown, latest=unknown, grid=Grid(query.metric or DETECTION_METRICS[0], 0.0, 1.0, values, 0.0),
