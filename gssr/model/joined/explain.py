@@ -146,7 +146,7 @@ def explain_window(match: Match, positions: Collection[int], window: Window) -> 
         return None
     at_of = {track: position for track, position in match.gpus.items() if position in positions}
     found = _part(match, list(at_of), (start, end))
-    kernels = statistics(found.lengths["kernel_shares"])
+    kernels = statistics(found.lengths["kernels"])
     return Traced(
         path=match.path, rank=match.rank, gpus=gpus, start=start, end=end, share_of_run=0.0,
         score_inside=None, score_outside=None, clock=match.clock, clock_check=match.check, offset_s=match.offset,
