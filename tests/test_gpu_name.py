@@ -68,7 +68,7 @@ def test_four_instances_of_one_gpu_have_four_names_the_same_everywhere(
 ) -> None:
     assert main(["analyze", "--json", str(instances)]) == 0
     run = json.loads(capsys.readouterr().out)["runs"][0]
-    names = [gpu["gpu_label"] for gpu in run["gpus"]]
+    names = [gpu["place"] for gpu in run["gpus"]]
     assert len(set(names)) == 4 and all(gpu["mig"] for gpu in run["gpus"])
     assert main(["analyze", "--terminal", "--width", "200", str(instances)]) == 0
     page = capsys.readouterr().out
@@ -79,15 +79,15 @@ def test_four_instances_of_one_gpu_have_four_names_the_same_everywhere(
     assert [frame.place(gpu) for gpu in range(4)] == names
     assert main(["export", "--format", "csv", "--tables", "gpus", "-o", str(tmp_path / "csv"), str(instances)]) == 0
     with (tmp_path / "csv" / "gpus.csv").open(newline="") as file:
-        assert [row["gpu_label"] for row in csv.DictReader(file)] == names
+        assert [row["place"] for row in csv.DictReader(file)] == names
     assert to_csv(frame).splitlines()[0].split(",")[2:] == [f"sm_active {name}" for name in names]
     assert all(name in page and name in report.read_text() for name in names)
-    assert list(gssr.open(instances).runs[0].gpus["gpu_label"]) == names
+    assert list(gssr.open(instances).runs[0].gpus["place"]) == names
 
 
 def test_gpus_takes_each_name_that_is_shown(instances: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["analyze", "--json", str(instances)]) == 0
     gpus = json.loads(capsys.readouterr().out)["runs"][0]["gpus"]
     for gpu in gpus:
-        assert main(["analyze", "--json", "--gpus", gpu["gpu_label"], str(instances)]) == 0
+        assert main(["analyze", "--json", "--gpus", gpu["place"], str(instances)]) == 0
         assert [each["uuid"] for each in json.loads(capsys.readouterr().out)["runs"][0]["gpus"]] == [gpu["uuid"]]
