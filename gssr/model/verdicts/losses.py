@@ -214,6 +214,9 @@ def _least_waiting(job: JobEvidence) -> list[Finding]:
         (least_node, least), (most_node, most) = nodes
         shares = words.percent(least), words.percent(most)
         text = f"the GPUs of {least_node} wait {shares[0]} of their time, those of {most_node} {shares[1]}"
+        models = [{gpu.name for gpu in job.evidence.gpus if gpu.node == node} for node in (least_node, most_node)]
+        if all(len(model) == 1 for model in models) and models[0] != models[1]:
+            text += f"; they are {models[0].pop()} and {models[1].pop()}"
         return [finding_in_words("share", least, text)]
     low, high = int(np.nanargmin(waits)), int(np.nanargmax(waits))
     gpus = [job.evidence.gpus[at] for at in (low, high)]
