@@ -41,7 +41,7 @@ _LINK = "\x1b]8;"
 _ASK = "\x1b[6n"
 _TEXTUAL_ASKS = "\x1b[?2026$p"
 """Textual's own question, after which the terminal prints no answer by itself: ours may follow."""
-_PROBE, _REPEATED = "\x1b[H▄\x1b[3b\x1b[6n\r\x1b[K", 4
+_PROBE, _REPEATED = "\x1b[H▄\x1b[3b\x1b[6n\x1b[H\x1b[K", 4
 """Asks where the cursor is after a character that is to be repeated (REP, ECMA-48): in this column, from 0, where the
 terminal repeats it. Old tmux repeats ASCII alone, others nothing at all."""
 _ALIKE = re.compile("([─-▟⠀-⣿])\\1{2,}| {7,}")
