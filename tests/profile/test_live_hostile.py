@@ -13,11 +13,11 @@ ATTACK = (
     "\x9b31m \x9d0;x\x9c \x1b[5n \x1b[c \x1bc \x1b[5m"
 )
 SENT = re.compile(
-    r"\x1b\[[0-9;]*[CGHKbm]|\x1b\[2J|\x1b\[6n|\r+\n|\x1b\[\?[0-9;]+\$?[hlp]"
+    r"\x1b\[[0-9;]*[CGHKPbm@]|\x1b\[2J|\x1b\[6n|\r+\n|\x1b\[\?[0-9;]+\$?[hlp]"
     r"|\x1b\[[<>=]?[0-9;]*[uq]|\x1b\[[0-9;]* q|\x1b\]22;[a-z]*\x07"
     r"|[^\x00-\x08\x0b-\x1f\x7f-\x9f]"
 )
-"""What a screen is drawn with: the cursor, and where it is, repeating, erasing, colours and modes, the keyboard's, the
+"""What a screen is drawn with: the cursor, and where it is, repeating, erasing, moving what rolls by a cell, colours and modes, the keyboard's, the
 pointer's shape; and characters."""
 
 
