@@ -17,8 +17,8 @@ SENT = re.compile(
     r"|\x1b\[[<>=]?[0-9;]*[uq]|\x1b\[[0-9;]* q|\x1b\]22;[a-z]*\x07"
     r"|[^\x00-\x08\x0b-\x1f\x7f-\x9f]"
 )
-"""What a screen is drawn with: the cursor, and where it is, repeating, erasing, moving what rolls by a cell, colours and modes, the keyboard's, the
-pointer's shape; and characters."""
+"""What a screen is drawn with: the cursor, and where it is, repeating, erasing, moving by a cell what rolls, colours and
+modes, the keyboard's, the pointer's shape; and characters."""
 
 
 def test_no_sequence_of_a_label_or_of_the_output_reaches_the_terminal_under_the_screen(tmp_path: Path) -> None:
