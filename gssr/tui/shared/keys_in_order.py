@@ -22,19 +22,23 @@ class KeysInOrder(LiveApp):
 
     _held_since: float | None = None
     """When keys began to wait (monotonic s); None while none has to."""
+    _is_key_away = False
+    """Whether a key was handed to the widget in focus and has not come back: no other key may come back before it."""
 
     def __init__(self) -> None:
         super().__init__()
         self._waiting_keys: deque[Key] = deque()
 
     def hold_keys(self) -> None:
-        """Let the keys that come from now on wait for ``release_keys``."""
+        """Let the keys that come from now on wait for ``release_keys``, but not for ever."""
         self._held_since = time.monotonic()
+        self.set_timer(LONGEST_WAIT_SECONDS * 1.01, self._hand_on_keys)
 
     def release_keys(self) -> None:
-        """Hand on the keys that wait."""
-        self._held_since = None
-        self.call_later(self._hand_on_keys)
+        """Hand on the keys that wait; if one is still away, once it comes back."""
+        if not self._is_key_away:
+            self._held_since = None
+            self.call_later(self._hand_on_keys)
 
     def may_overtake(self, key: Key) -> bool:  # noqa: ARG002 - for subclasses
         """Tell whether a key may go on although the one before it has not done its work."""
@@ -45,7 +49,7 @@ class KeysInOrder(LiveApp):
         if not isinstance(event, Key):
             await super().on_event(event)
         elif event.is_forwarded:  # the focused widget did not take it: now its binding is looked for
-            self._held_since, screens = None, self.screen_stack
+            self._held_since, self._is_key_away, screens = None, False, self.screen_stack
             await super().on_event(event)
             if len(self.screen_stack) > len(screens):  # a dialog: what is typed next is for its line, in focus soon
                 self.hold_keys()
@@ -53,8 +57,6 @@ class KeysInOrder(LiveApp):
             await self._hand_on_keys()
         else:
             self._waiting_keys.append(event)
-            if self._held_since is not None and len(self._waiting_keys) == 1:
-                self.set_timer(LONGEST_WAIT_SECONDS, self._hand_on_keys)
             await self._hand_on_keys()
 
     async def _hand_on_keys(self) -> None:
@@ -63,9 +65,10 @@ class KeysInOrder(LiveApp):
             await super().on_event(key)
             takes_keys = isinstance(self.focused, Input) or len(self.screen_stack) > 1
             if key.is_forwarded and not takes_keys:
+                self._is_key_away = True
                 self.hold_keys()
 
     def _must_wait(self, key: Key) -> bool:
-        if self._held_since is None or self.may_overtake(key):
+        if self._held_since is None or (self.may_overtake(key) and not self._is_key_away):
             return False
         return time.monotonic() < self._held_since + LONGEST_WAIT_SECONDS
