@@ -90,5 +90,5 @@ def legend(breakdown: Breakdown, width: int, ellipsis: str, ascii_only: bool) ->
         pieces.append((mark, Span(percent(float(shares[at])), "value"), Span(f" {CATEGORIES[at].label}", "dim")))
     rest = 1 - float(shares[shown_categories(breakdown)].sum())
     if rest >= _SEEN:
-        pieces.append((Span(f"{percent(rest)} other", "dim"),))
+        pieces.append((Span(f"{percent(rest)} in smaller parts", "dim"),))
     return flow(pieces, width, ellipsis, "   ")

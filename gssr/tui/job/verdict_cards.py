@@ -83,3 +83,14 @@ class VerdictCards(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
         said = self.query_one("#more-verdicts", Words)
         said.display = more > 0 or (result.judgement is not None and not verdicts)
         said.say(f"{more} more on Why" if more > 0 else "no rule finds anything wrong")
+        self.call_after_refresh(self._point_to_what_is_cut)
+
+    def on_resize(self) -> None:
+        """Look again at what fits."""
+        self.call_after_refresh(self._point_to_what_is_cut)
+
+    def _point_to_what_is_cut(self) -> None:
+        """Say in the border where the rest can be read, if a card is cut."""
+        room = self.scrollable_content_region.height
+        is_cut = any(card.display and card.virtual_region.bottom > room for card in self.query(VerdictCard))
+        self.border_subtitle = "the rest is on Why" if is_cut and not self.screen.has_class("-short") else ""
