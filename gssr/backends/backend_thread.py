@@ -65,8 +65,10 @@ class ThreadedBackend:
         self._silence = SilenceTracker(len(self.gpus), interval)
 
     def sample(self, now: float) -> Sequence[Row]:
-        """What was sampled since the last call; never waits. While the driver hangs there is nothing; what it answers after
-        all has the times at which it did."""
+        """Return the rows sampled since the last call, without waiting; none while the driver hangs.
+
+        What the driver answers after a hang has the times at which it answered. ``now``: unix s.
+        """
         if self._shift is None:
             self._shift = now - _ticks()
             self._alarm.release()

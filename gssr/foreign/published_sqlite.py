@@ -54,6 +54,7 @@ def read(paths: Sequence[str], told: ImportHints) -> list[ForeignSeries]:
 
 
 def _read(path: str, told: ImportHints) -> list[ForeignSeries]:
+    """Read every rank of an export of the published version. Raises ForeignError, with a sentence."""
     try:
         database = Database(path, _EXPORT, (_DATA, _RANKS, _JOBS))
     except RecordingError as error:

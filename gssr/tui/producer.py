@@ -32,8 +32,10 @@ class Producer(threading.Thread):
         self.problem: BaseException | None = None
 
     def ask(self, queries: tuple[Query | None, ...], keep_looking: bool = False) -> None:
-        """From now on, frames for these: one for each watch, None for none. ``keep_looking``: as often for a recording that
-        no longer grows, because it is played."""
+        """Deliver results for these queries from now on, one for each watch; None asks nothing of that watch.
+
+        ``keep_looking``: look as often at a recording that no longer grows, because it is played.
+        """
         with self._changed:
             self._keep_looking = keep_looking
             if queries != self._queries:

@@ -83,7 +83,7 @@ def _fitting(per_tick: float, before: float | None, now: float | None) -> float 
 
 
 class PmCounters:
-    """What Cray's node controller counts of one module: power in W and energy in J, ten times a second."""
+    """Reads the power (W) and energy (J) counters of one module, which Cray's node controller updates ten times a second."""
 
     def __init__(self, power: str, energy: str) -> None:
         """Raises OSError."""
@@ -189,8 +189,11 @@ class AmdGpu:
     def _since(
         self, old: MetricsReading, new: MetricsReading, seconds: float, row: list[Any]
     ) -> tuple[float | None, float | None]:
-        """What only two readings tell: links' rates, whether clocks were held down, and by what activities' sums grew for
-        each tick. Counters may be of 32 bits, and pass their end."""
+        """Enter into ``row`` what only two readings tell: the links' rates and whether clocks were held down.
+
+        Returns by how much the sums of the graphics and the memory activity grew per tick, None where that is unknown.
+        Counters may have 32 bits and pass their end.
+        """
         if self._mi300 and old.xgmi_read is not None and new.xgmi_read is not None:
             stamps = 0.0 if old.stamp is None or new.stamp is None else (new.stamp - old.stamp) * _STAMP
             # When the firmware filled the table in, and not when it was asked for.
@@ -339,7 +342,7 @@ def open_amd(visible: Sequence[str] | None) -> OpenedBackend:
 
 
 def _remarks(own: Sequence[Card], shown: Sequence[Card], counted: bool) -> list[str]:
-    """What is not as one might expect of these GPUs."""
+    """List in sentences what can't be recorded of these GPUs as usual."""
     said = []
     for unknown in sorted({card.unknown for card in own if card.unknown}):
         names = _named(card for card in own if card.unknown == unknown)
@@ -385,7 +388,7 @@ def _pm_counters(own: Sequence[Card], shown: Sequence[Card]) -> dict[str, PmCoun
 
 
 def processes(own: Sequence[Card], now: float) -> list[News]:
-    """Which processes have memory on these GPUs, as KFD tells; nothing where it doesn't. ``now``: unix s."""
+    """List the processes that have memory on these GPUs, as KFD tells; empty where it does not. ``now``: unix s."""
     folder = cards.path("sys/class/kfd/kfd/proc")
     try:
         pids = [name for name in os.listdir(folder) if name.isdigit()]

@@ -203,7 +203,8 @@ def _card(real: str, folder: str, renders: Sequence[int], nodes: Sequence[_Node]
 
 
 def _first_reading(folder: str) -> tuple[MetricsReading | None, str]:
-    """What a GPU's table says, and what the table is where that can't be read."""
+    """Read a GPU's gpu_metrics table. Returns None and the form of the table if that is unknown; None
+    and "" if the file can't be read."""
     try:
         with open(f"{folder}/gpu_metrics", "rb", buffering=0) as stream:
             data = bytearray(stream.read(MOST_BYTES))

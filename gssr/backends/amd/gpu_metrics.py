@@ -17,9 +17,12 @@ MOST_BYTES = 4096
 
 
 class MetricsReading(NamedTuple):
-    """What one look at the table told; None is not told. ``power`` W, ``energy`` 2^-16 J since the driver was loaded,
-    temperatures °C, ``sm_clock`` MHz, activities %, ``gfx_acc`` and ``memory_acc`` their sums, one for each of ``ticks``,
-    ``stamp`` the firmware's time in 10 ns, xGMI KB, residencies ticks, ``throttle`` SMU_THROTTLER bits."""
+    """One reading of the gpu_metrics table; None where it does not hold the value.
+
+    ``power`` W, ``energy`` 2^-16 J since the driver was loaded, temperatures °C, ``sm_clock`` MHz, activities %,
+    ``gfx_acc`` and ``memory_acc`` their sums, one for each of ``ticks``, ``stamp`` the firmware's time in 10 ns, xGMI KB,
+    residencies ticks, ``throttle`` SMU_THROTTLER bits.
+    """
 
     power: int | None = None
     energy: int | None = None
@@ -112,7 +115,7 @@ class TableRevision:
         ]
 
     def read(self, data: bytearray) -> MetricsReading | None:
-        """What ``data`` holds; None when it is laid out otherwise."""
+        """Decode ``data``. Returns None if it does not have this layout."""
         values = (*self._struct.unpack_from(data), None)
         if self._signs(values) != self._meant:
             return None

@@ -36,6 +36,7 @@ def hosts(times: Floats, n_nodes: int, seed: int) -> tuple[Floats, Floats]:
     random = np.random.default_rng((seed, int(times[0])))
 
     def noisy(table: UseTable, usual: dict[str, float]) -> Floats:
+        """Vary the usual values of a table's columns: [n_times, n_nodes, n_columns], NaN for a column without one."""
         columns = []
         for name in table.values:
             value = usual.get(name, np.nan)

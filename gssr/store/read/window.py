@@ -194,11 +194,12 @@ def near(codes: Ints, level: int, lower: float, upper: float) -> Ints:
 
 
 def _read_fresh(part: Part, taken: Sequence[tuple[int, Ints]], read: Callable[[], Samples]) -> Samples:
+    """Call ``read``, and keep of its rows what ``_fresh`` keeps."""
     return _fresh(part, taken, read())
 
 
 def _fresh(part: Part, taken: Sequence[tuple[int, Ints]], rows: Samples) -> Samples:
-    """The rows that no bucket counts yet, and that are not thinned."""
+    """Keep the rows that no bucket in ``taken`` counts yet and that are later than what was thinned."""
     return rows.of(not_taken(rows.gpu, rows.time, taken) & (rows.time >= part.thinned))
 
 

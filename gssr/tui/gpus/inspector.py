@@ -99,7 +99,7 @@ class Inspector(RowsPanel):
         return rows
 
     def _chart(self, result: Result, gpu: int, width: int, height: int) -> list[Row]:
-        """The GPU's course over the band of the job."""
+        """Draw one GPU's values over time, over the band from the lowest to the highest GPU of the job."""
         own, space = result.grid.values[gpu], result.space
         return metric_band(result, own, space.low, space.high, width, height, self.glyphs)
 
