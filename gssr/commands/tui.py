@@ -139,6 +139,9 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
         name = clean(os.path.basename(os.path.normpath(names[0])))  # a path may take more than a line
         reading = f"reading {name} {'…' if screen.speaks_utf8() else '...'}" if _is_there(names[0]) else ""
         given = [places.get(name, name) for name in names]
+        wrong = next(filter(None, map(_why_no_recording, given)), "")
+        if wrong:
+            return fail(wrong, USAGE)
         if serves:
             found = _open_content(options, given)
             until_end.close()  # the process of each page reads the files itself
@@ -229,6 +232,21 @@ def _open_content(options: argparse.Namespace, names: Sequence[str]) -> _ScreenC
     except ValueError as error:
         return fail(str(error), USAGE)
     return _ScreenContent(watches, begin, table)
+
+
+def _why_no_recording(name: str) -> str:
+    """Say in a sentence why a file that holds something can never become a recording; empty if it is one, or still may."""
+    from gssr.store.read.open import RecordingError, looks_like_recording
+    from gssr.store.read.recording import open_recording
+
+    if not os.path.isfile(name) or traces_among([name]):
+        return ""
+    try:
+        if not looks_like_recording(name):
+            open_recording(name).close()
+    except (RecordingError, OSError) as error:
+        return str(error)
+    return ""
 
 
 def _is_there(name: str) -> bool:

@@ -321,6 +321,14 @@ def test_without_a_terminal_it_refuses_and_says_what_to_do(
     assert "\x1b" not in done.stdout
 
 
+def test_a_file_that_is_no_recording_ends_in_a_sentence_before_any_screen(tmp_path: Path) -> None:
+    (tmp_path / "junk.sql").write_bytes(b"junk\n")
+    terminal = Pty(str(tmp_path / "junk.sql"))
+    terminal.read_until(b"is not a recording")
+    assert os.waitstatus_to_exitcode(os.waitpid(terminal.pid, 0)[1]) == 2
+    terminal.take_away()
+
+
 def test_a_dumb_terminal_is_none(plants: dict[str, str]) -> None:
     terminal = Pty(plants["healthy"], term="dumb")
     terminal.read_until(b"gssr analyze --terminal prints a page instead")
