@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.faults.clocks import HOUR, SHARED_MEMORY, SUSPENDED, Clocks
-from benchmarks.faults.job import Job
+from benchmarks.faults.job import Job, until
 from benchmarks.processes import CACHE, GSSR, MB, PYTHON, resident_bytes, spawn
 from benchmarks.table import Figure
 from benchmarks.terminal import Terminal
@@ -23,8 +23,11 @@ LIMIT_KB = {"sampler": 8.0, "follow": 8.0, "live screen": 50.0}
 """Growth of resident memory, kB per hour of the recording."""
 LIMIT_LOG_MB = 16.0
 _LOOKS = 60
-_LOADED = 5.0
-"""Seconds after its first numbers in which the live screen judges for the first time, and loads what that takes."""
+_HOURS_BEFORE = 3.0
+"""Hours that are recorded before the live screen opens, so that the first judgement already reads the recording with
+several threads, and loads what that takes. The next judgement comes 10 s later at the earliest (gssr.tui.judge)."""
+_JUDGED = rb"of the GPU time"
+"""What the live screen says once it has judged, and not before."""
 _GIVES_BACK = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "32768", "MALLOC_TRIM_THRESHOLD_": "65536"}
 """glibc returns what is freed, so that resident is what is kept, not the largest judgement so far (mallopt(3))."""
 
@@ -77,10 +80,11 @@ def soaked(folder: Path, hours: float) -> list[Look]:
         job.records()
         slow = {name: value for name, value in clocks.environment.items() if name != "SKEW_FAST"}
         slow |= _GIVES_BACK
+        began = clocks[SUSPENDED]
+        until(lambda: clocks[SUSPENDED] >= began + _HOURS_BEFORE * HOUR, f"{_HOURS_BEFORE:g} recorded hours")
         with _reader(job.path, slow) as reader, _screen(job.path, slow) as screen:
             pids = {"sampler": job.sampler(), "follow": reader, "live screen": screen.pid}
-            screen.read_until(rb"score", 120.0)
-            screen.read_for(_LOADED)
+            screen.read_until(_JUDGED, 120.0)
             began = clocks[SUSPENDED]
             for number in range(1, _LOOKS + 1):
                 while clocks[SUSPENDED] < began + hours * HOUR * number / _LOOKS:
@@ -91,6 +95,17 @@ def soaked(folder: Path, hours: float) -> list[Look]:
         (inside / "stop").touch()
         job.end()
     return looks
+
+
+def grown_memory(looks: list[Look], process: str) -> float:
+    """Compare the least resident memory of the last quarter of the looks with that of the quarter before it.
+
+    What a judgement needs while it lasts, and gives back, is not growth; what is kept is in the least as well.
+
+    Returns bytes, negative where memory shrank."""
+    n = len(looks) // 4
+    last, before = looks[-n:], looks[-2 * n : -n]
+    return min(look.memory[process] for look in last) - min(look.memory[process] for look in before)
 
 
 def _look(hours: float, pids: dict[str, int], path: Path) -> Look:
