@@ -60,12 +60,21 @@ def live_screen(
 def work(app: LiveScreen, steps: Work, size: tuple[int, int] = (120, 40)) -> None:
     """Do the steps once there are results."""
 
+    first: list[BaseException] = []
+
     async def run() -> None:
         async with app.run_test(size=size) as pilot:
-            await until(pilot, lambda: bool(app.results) and app.results[0].n_rows > 0)
-            await steps(pilot)
+            try:
+                await until(pilot, lambda: bool(app.results) and app.results[0].n_rows > 0)
+                await steps(pilot)
+            except BaseException as error:
+                first.append(error)  # an app that is left in the middle of its work may fail as well
+                raise
 
-    asyncio.run(run())
+    try:
+        asyncio.run(run())
+    except Exception as error:
+        raise first[0] if first else error
 
 
 async def until(pilot: Pilot[int], true: Callable[[], bool], seconds: float = 20.0) -> None:

@@ -488,7 +488,9 @@ class LiveScreen(KeysInOrder):
             (tabs.show_tab if offered else tabs.hide_tab)(name)
 
     def on_tabbed_content_tab_activated(self, event: TabbedContent.TabActivated) -> None:
-        """Another screen, unless one more has been chosen since."""
+        """Another screen, unless one more has been chosen since, or the app has closed its screens."""
+        if not self.screen_stack:
+            return
         name: ScreenName = event.pane.id  # type: ignore[assignment]
         if event.tabbed_content.id == "screens" and name != self.view.screen and name == event.tabbed_content.active:
             self.change_view(replace(self.view, screen=name, row=0, top=0, opened=False, trail=()))

@@ -23,8 +23,8 @@ from gssr.store.read.window_edges import Window
 AGAIN_SECONDS, AGAIN_COSTS = 10.0, 50
 """A window of a growing run is judged anew after max(10 s, 50 times what the last judgement took) ..."""
 SETTLED_SECONDS, COSTS = 0.3, 10
-"""... and another window than the first once it was looked at for so long, and 10 times what the last one took has gone by:
-judging never takes more than a tenth of the time."""
+"""... and another window than the first once it was looked at for so long, and while the run grows, 10 times what the last
+one took has gone by: beside a job, judging never takes more than a tenth of the time."""
 LEAST_SECONDS, HELD_SECONDS = 30.0, 30.0
 """A growing run is judged once it has lasted so long; and what was said of it is not withdrawn before it was unsaid for so
 long: what flaps is no help."""
@@ -198,7 +198,9 @@ class Judge(threading.Thread):
         known = self._answers.get(question)
         if known is not None and known.stand == stand:
             return None
-        at = max(self._since + SETTLED_SECONDS * bool(self._answers), self._ended + COSTS * self._cost)
+        at = self._since + SETTLED_SECONDS * bool(self._answers)
+        if stand.state in ("live", "stalled"):
+            at = max(at, self._ended + COSTS * self._cost)
         if known is not None and known.stand.state == stand.state:
             at = max(at, self._ended + max(AGAIN_SECONDS, AGAIN_COSTS * self._cost))
         return max(at - time.monotonic(), 0.0)

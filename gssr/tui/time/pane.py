@@ -167,7 +167,10 @@ class TimePane(ScreenPane):
         return False
 
     def _focus_timeline(self) -> None:
-        self.screen.set_focus(next(panel for panel in self.query(TimePanel) if panel.display))
+        """Focus the timeline that is shown; nothing while the pane is being left, when none is."""
+        shown = next((panel for panel in self.query(TimePanel) if panel.display), None)
+        if shown is not None:
+            self.screen.set_focus(shown)
 
     def action_level(self) -> None:
         """Show another level: what the lines are."""
