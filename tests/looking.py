@@ -74,7 +74,9 @@ def work(app: LiveScreen, steps: Work, size: tuple[int, int] = (120, 40)) -> Non
     try:
         asyncio.run(run())
     except Exception as error:
-        raise first[0] if first else error
+        if first and first[0] is not error:
+            raise first[0] from error
+        raise
 
 
 async def until(pilot: Pilot[int], true: Callable[[], bool], seconds: float = 20.0) -> None:
