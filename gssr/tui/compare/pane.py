@@ -36,7 +36,8 @@ class ComparePane(ScreenPane):
         return replace(query, tables=True)
 
     def show(self, results: Sequence[Result], view: View) -> None:
-        """Draw these results."""
+        """Show the comparison of the first result (A) with the second (B); only the sentence while there is no second
+        one, or nothing in it."""
         one, other = results[0], results[1] if len(results) > 1 else None
         self.query_one(CompareSentence).show_both(one, other, view)
         if other is not None and other.n_rows:
