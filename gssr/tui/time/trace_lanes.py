@@ -21,7 +21,7 @@ from gssr.tui.keys import key
 from gssr.tui.shared.timed import Cells
 from gssr.tui.time.box import ON_BLOCKS, Box
 from gssr.tui.time.trace_rows import Sight, TraceRows, flows_text
-from gssr.tui.trace.cursor import NS, cause, find, interval_under, places_sought
+from gssr.tui.trace.cursor import NS, cause, find, interval_under, intervals_sought
 from gssr.tui.trace.flows import flow_between, launch_flows, message_flows, partner
 from gssr.tui.trace.states import OF_TRACE
 from gssr.tui.view import View, inside_of
@@ -55,7 +55,7 @@ class TraceLanes(TraceRows):
         n = 0 if lanes is None else len(np.unique(lanes.track))
         what = clean(view.selected) if view.selected else f"all {result.noun}s"
         self.strips()
-        found = places_sought(result, view) if view.name else None
+        found = intervals_sought(result, view) if view.name else None
         sought = ""
         if part is not None and found is not None:
             here = self.picked()
