@@ -32,7 +32,7 @@ class BalancePane(ScreenPane):
                 yield NodesAndPlaces(id="nodes-and-places", classes="panel")
 
     def show(self, results: Sequence[Result], view: View) -> None:
-        """Draw these results; a metric of the nodes says nothing of their GPUs."""
+        """Draw the first result; where it is of the nodes, the one of their GPUs."""
         result = results[0].of_gpus or results[0]
         for widget in (BalanceSentence, GpuBars, ImbalanceOverTime, NodesAndPlaces):
             self.query_one(widget).show(result, view)
