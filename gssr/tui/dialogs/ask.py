@@ -62,7 +62,7 @@ class AskWhat(ModalScreen[str]):
         self.query_one(".dialog").border_title = self._title
 
     def on_key(self, event: Key) -> None:
-        """A key is an answer."""
+        """Close the dialog with the key that was pressed, if it is one of the answers."""
         if event.key in [name for name, _ in self._answers]:
             event.stop()
             self.dismiss(event.key)

@@ -26,7 +26,7 @@ class Events(ModalScreen[None]):
         self._result = result
 
     def compose(self) -> ComposeResult:
-        """One line each."""
+        """List the newest _MOST events, one a line, newest first; "nothing happened" if there are none."""
         found = self._result.events[::-1][:_MOST]
         text = Text()
         for event in found:
