@@ -35,8 +35,8 @@ def y_label(fraction: float, full: float, name: str) -> str:
 
 
 def shown_metrics(frame: Result) -> list[str]:
-    """List the metrics that have a bar: those that were measured, the most telling first. Of a trace all of its own
-    metrics and those without a name in them."""
+    """List the metrics that have a bar: those that were measured, the most telling first. Of a trace its general ones
+    (without a colon) and the user's own."""
     if frame.part is not None:
         return [name for name in frame.whole.names if ":" not in name or name.startswith(OF_OWN)]
     measured = frame.whole.measured()
