@@ -130,8 +130,8 @@ def listed(analysis: Analysis, metric: Metric) -> list[tuple[str, Sequence[int]]
 
 
 def outliers_of(analysis: Analysis, metric: Metric) -> frozenset[int]:
-    """Return the positions of the GPUs that are unlike the rest by this metric, as the screens mark them, or that a
-    verdict blames."""
+    """Return the positions of the GPUs that are marked as unlike the rest, by the same rule as on the screens
+    (gssr.model.findings.outlier_gpus)."""
     means = np.array([gpu.mean.get(metric.name) for gpu in analysis.gpus], np.float64)
     blamed = culprits(analysis.verdicts, len(analysis.gpus))
     return frozenset(np.flatnonzero(outlier_gpus(metric.name, means, full_scale(analysis, metric), blamed)).tolist())
