@@ -96,8 +96,8 @@ def _line(
 def rule(
     title: str, width: int, glyphs: Glyphs, about: Row = (), right: Row = (), role: Role = "heading"
 ) -> Row:  # fmt: skip
-    """Draw ``── title  about ─────── right ─`` in exactly ``width`` cells. What does not fit is left out: ``right``
-    first, then pieces of ``about``; at last the title is cut."""
+    """Draw ``── title  about ─────── right ─`` in exactly ``width`` cells. What does not fit is left out, pieces of
+    ``about`` first, then ``right``; at last the title is cut."""
     line: Row = (Span(glyphs.rule + " ", "dim"), Span(fit(title, max(width - 2, 0), glyphs.ellipsis), role))
     end: Row = (Span(" "), *right, Span(" " + glyphs.rule, "dim")) if right else ()
     if cell_width(text_of(line)) + cell_width(text_of(end)) + 2 > width:
