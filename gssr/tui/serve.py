@@ -171,6 +171,8 @@ def serve(listening: socket.socket, host: str, portals: Iterable[str], say: Call
 
 
 def _file(name: str) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    """Return the handler that answers a request with this file of the server's own folder."""
+
     async def answer(_request: web.Request) -> web.StreamResponse:
         return web.FileResponse(_FOLDER / name)
 
