@@ -35,6 +35,7 @@ class _Shown(dict[int, str]):
     """What is shown for a character, by its number."""
 
     def __missing__(self, code: int) -> str:
+        """Find what is shown for a character, and keep it: " " for white space, "?" for what can't be drawn."""
         char = chr(code)
         hidden = unicodedata.category(char) in _UNDRAWABLE or _UNSURE.match(char)
         self[code] = shown = " " if char.isspace() else "?" if hidden else char

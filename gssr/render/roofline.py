@@ -125,6 +125,7 @@ def _mark(cells: list[list[tuple[str, Role]]], point: Point, n: int, height: int
 
 
 def _spans(cells: Sequence[tuple[str, Role]]) -> list[Span]:
+    """Join neighbouring cells of the same role to spans."""
     spans: list[Span] = []
     for char, role in cells:
         if spans and spans[-1].role == role:

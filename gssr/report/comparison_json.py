@@ -33,6 +33,7 @@ def to_json(names: Sequence[str], comparisons: Sequence[Comparison], failed: Seq
 
 
 def _run(name: str, run: Analysis) -> dict[str, Any]:
+    """Return the JSON object of one of the compared runs; ``name``: its file."""
     return {
         "file": name,
         "run_id": run.run.run_id,
@@ -47,6 +48,7 @@ def _run(name: str, run: Analysis) -> dict[str, Any]:
 
 
 def _comparison(at: int, each: Comparison) -> dict[str, Any]:
+    """Return the JSON object of a comparison of the first run with the one at the place ``at``."""
     return {
         "a": 0,
         "b": at,

@@ -168,6 +168,7 @@ def runs_page(name: str, lines: Sequence[RunLine], options: PageOptions) -> list
 
 
 def _moment(time: float | None) -> str:
+    """Say a unix time as local month, day, hour and minute; "" for None, UNKNOWN for one that is no date."""
     try:
         return "" if time is None else f"{datetime.fromtimestamp(time):%m-%d %H:%M}"
     except (ValueError, OverflowError, OSError):

@@ -192,6 +192,7 @@ def _verdicts(analysis: Analysis) -> Markup:
 
 
 def _card(analysis: Analysis, verdict: Verdict) -> Markup:
+    """Return a verdict as an article: title, where it holds, its sentences, the advice and the rule."""
     return tag(
         "article",
         tag("h3", tag("span", verdict.severity, class_="severity"), " ", sentence(verdict.title)),

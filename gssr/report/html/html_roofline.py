@@ -85,6 +85,7 @@ def _picture(analysis: Analysis, peaks: Peaks, found: list[tuple[str, str, Place
 
 
 def _grid() -> Markup:
+    """Return the lines of the grid, one for each power of ten."""
     across = "".join(
         f"M0 {coordinate(TALL * _from_top(10.0**power))}H{WIDE:g}" for power in range(FLOPS[0] + 1, FLOPS[1] + 1)
     )
