@@ -181,6 +181,7 @@ def _by_model(gpus: Iterable[GpuFigures]) -> list[list[GpuFigures]]:
 
 
 def _by_node(gpus: Iterable[GpuFigures]) -> dict[str, list[GpuFigures]]:
+    """Group GPUs by their node; those without one are left out."""
     found: dict[str, list[GpuFigures]] = {}
     for gpu in gpus:
         if gpu.node is not None:

@@ -473,6 +473,7 @@ def _one_by_one(names: Sequence[str], request: FleetRequest) -> Iterator[_Read]:
 
 
 def _pool(n: int) -> "ProcessPoolExecutor":
+    """Return a pool of ``n`` forked processes, which ignore Ctrl-C."""
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 

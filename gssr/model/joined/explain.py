@@ -180,6 +180,7 @@ def explain_window(match: Match, positions: Collection[int], window: Window) -> 
 
 
 def _seconds_by_category(breakdown: Breakdown | None) -> dict[str, float]:
+    """Return the GPU-seconds of each category; empty without a breakdown."""
     if breakdown is None:
         return {}
     seconds = breakdown.by_gpu.sum(axis=0).tolist()

@@ -220,6 +220,7 @@ class _Gpus:
     """The GPUs of a trace as those of a run. ``of``: the position of each, by its first track. Raises NotJoinedError."""
 
     def __init__(self, reader: RunReader, ranks: Sequence[Process | None], timeline: Timeline) -> None:
+        """Match the GPUs of the trace. ``ranks``: of each of its tracks the rank, None where that is unknown."""
         self._reader, self._ranks, self._timeline = reader, ranks, timeline
         self._gpu_of = gpus_of(timeline.tracks)
         there: dict[Track, Process | None] = {}
@@ -354,6 +355,7 @@ class _Gpus:
         )
 
     def _busy(self, gpu: Track, zero: int) -> Segments:
+        """Return when a GPU of the trace is busy; ``zero``: ns to add to the trace's times."""
         own = self._timeline.intervals
         tracks = np.array([each is gpu for each in self._gpu_of], bool)
         rows = np.flatnonzero(tracks[own.track] & are(own.kind, BUSY))

@@ -546,6 +546,7 @@ def levels_of(timeline: Timeline, own: Iterable[Custom] = ()) -> dict[LevelName,
         if len(found["gpus"]) < len(streams):
 
             def stream(at: int) -> _Key:
+                """Return whose row a track is, as a stream of its GPU."""
                 own = tracks[at]
                 part = f"stream-{own.stream}" if own.stream is not None else own.name[:_LONGEST_NAME]
                 of = gpu(at)
@@ -586,6 +587,7 @@ def _gpu_of(timeline: Timeline) -> Callable[[int], _Key]:
 
 
 def _thread(track: Track, number: int) -> _Key:
+    """Return whose row a track is, as a thread; ``number``: its place among the tracks."""
     node = track.node or ("thread" if track.rank is None else f"rank{track.rank}")
     name = track.name[:_LONGEST_NAME] or "thread"
     tid = "" if track.tid is None or str(track.tid) in name else f" {track.tid}"

@@ -65,6 +65,10 @@ def spellings(gpu: Track) -> set[str]:
 
 
 def _name(gpu: Track, on_node: bool, of_rank: bool) -> Name:
+    """Name a GPU of a trace.
+
+    ``on_node``: by node and number, where the node is known; ``of_rank``: the rank alone stands for its one GPU.
+    """
     odd = gpu.device is not None and not 0 <= gpu.device < MOST_INDEX
     number, part = (0, f"device {gpu.device}") if odd else (gpu.device or 0, "")
     if gpu.node and on_node:

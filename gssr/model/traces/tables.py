@@ -42,6 +42,7 @@ _BYTES = Column("bytes", "INTEGER NOT NULL", "bytes copied or set, together; of 
 
 
 def _numbers(unit: str, own: tuple[Column, ...] = ()) -> tuple[Column, ...]:
+    """Return the columns of statistics on a quantity in ``unit``, with ``own`` columns behind the total."""
     return (
         _COUNT, Column(f"total_{unit}", "INTEGER NOT NULL", "together"), *own,
         Column(f"mean_{unit}", "REAL NOT NULL", "the mean"), Column(f"median_{unit}", "REAL NOT NULL", "the median"),
@@ -171,6 +172,7 @@ def _count_of(visits: "NDArray[Any]") -> list[Any]:
 
 
 def _calltree(tree: "call_tree.CallTree") -> Columns:
+    """Return the columns of the call tree: a row for each call, in the tree's order."""
     values = tree.values(call_tree.TIME)
     total = max(np.nansum(values.inclusive[tree.depth == 0]), 1e-9)
     inclusive = values.inclusive.sum(axis=1)
@@ -184,6 +186,7 @@ def _calltree(tree: "call_tree.CallTree") -> Columns:
 
 
 def _functions(tree: "call_tree.CallTree") -> Columns:
+    """Return the columns of the functions, each with all its calls together."""
     found = call_tree.functions(tree)
     exclusive = found.exclusive.sum(axis=1)
     return {

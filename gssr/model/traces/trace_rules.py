@@ -121,6 +121,7 @@ def _graded(trace: TraceAnalysis, ns: int, rule: Rule) -> Severity | None:
 
 
 def _shares(what: str, warning: float, critical: float, source: str = OURS) -> tuple[Threshold, ...]:
+    """Return the two limits of a rule on ``what``, as shares of the GPUs' time, 0-1."""
     return (
         Threshold("warning", warning, f"{what}, as a share of the GPUs' time", source),
         Threshold("critical", critical, "from this share on it is critical", source),
