@@ -174,6 +174,7 @@ class _Copying:
     """The forked process's work: from the pty to the log, and from the log to the terminal."""
 
     def __init__(self, master: int, log: Log, inbox: int, outbox: int, terminal: int) -> None:
+        """Take over the descriptors, which are this process's own."""
         self._master = master  # -1: nobody has the other end any more
         self._log = log
         self._inbox = inbox  # -1: the supervisor has gone, or has asked for the end

@@ -108,6 +108,8 @@ class TracedSupervisor(Supervisor):
     def __init__(
         self, recorder: Recorder, max_runtime: float | None, nsys: str, seconds: float | None, report: str, marks: str
     ) -> None:
+        """``nsys``: the program; ``seconds``: how long to trace, None for all; ``marks``: the socket of the marks,
+        beside which ours is made."""
         super().__init__(recorder, max_runtime, GRACE, None)
         self._nsys, self._seconds, self._report = nsys, seconds, report
         self._path = os.path.join(os.path.dirname(marks), "nsys")
@@ -180,6 +182,7 @@ class TracedSupervisor(Supervisor):
         return (*super()._descriptors(), self._listener, self._talk)
 
     def _pump(self) -> None:
+        """Take the call of the second supervisor, and what it has said."""
         super()._pump()
         if self._listener >= 0:
             self._accept()

@@ -65,6 +65,7 @@ class Caller:
         self._tell(b"ended %d\n" % exit_code)
 
     def _tell(self, line: bytes) -> None:
+        """Send a line; nothing if the supervisor above is gone, for the command runs on."""
         try:
             os.write(self._talk, line)
         except OSError:

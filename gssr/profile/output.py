@@ -116,6 +116,7 @@ class _Seen:
     """What there is, at one moment, at an output where ranks write a file each."""
 
     def __init__(self, output: str, place: launch.LaunchPlace) -> None:
+        """Look at the files that are there now. A damaged one counts as there, without runs."""
         self._place, self._output, self._folder = place, output, output + ".d"
         self._shards = _shards(output)  # first: they may just be merged into the file
         self._merged = _runs_in(output) if os.path.exists(output) else []

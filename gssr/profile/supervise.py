@@ -191,6 +191,7 @@ class Supervisor(Attendant):
     """Runs the workload: see ``supervise``."""
 
     def __init__(self, recorder: Recorder, max_runtime: float | None, grace: float, live: "Live | None") -> None:
+        """See ``supervise`` for the arguments."""
         super().__init__(recorder)
         self._live = live
         self._terminal = Terminal(wanted=live is None)

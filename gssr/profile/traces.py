@@ -203,6 +203,7 @@ class _Own:
     """What tells this rank's traces from others'."""
 
     def __init__(self, plan: Plan, workload: int | None) -> None:
+        """``workload``: the process id of this rank's workload; None: it never ran."""
         rank, node, size = plan.process["rank"], plan.process["node"], plan.run["world_size"]
         self._run_id = plan.run["run_id"]
         self._rank = rank if isinstance(rank, int) else 0
