@@ -289,6 +289,7 @@ class _Reading:
         places: Mapping[str, str],
         earlier: _History | None = None,
     ) -> None:
+        """``metrics``: their names, None for all; ``earlier``: the runs to compare with, None for none."""
         self._options, self._metrics, self._rules, self._places = options, metrics, rules, places
         self._earlier = earlier
         self.shown: list[_Shown] = []
