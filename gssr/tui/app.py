@@ -792,7 +792,8 @@ def _mean_text(mean: float | None, name: str) -> str:
 
 
 def _explain(problem: BaseException | None) -> str:
-    """Name the error that ended the reading in a line; under ``gssr --debug`` with its traceback above."""
+    """Return a line that names the error that ended the reading; under ``gssr --debug`` with its traceback above. None
+    stands for an unknown error."""
     text = clean(f"gssr: an error while reading: {problem!r}")
     if problem is None or not os.environ.get("GSSR_DEBUG"):
         return text if problem is None else f"{text}; gssr --debug shows where"

@@ -42,8 +42,11 @@ def framed(result: Result, view: View, start: float, end: float, n: int) -> View
 
 
 def zoomed(result: Result, view: View, factor: float, cells: Cells, centre: float | None = None) -> View:
-    """Return the view of ``factor`` times as much time as ``cells`` show. ``centre`` (else the time cursor, else the
-    middle, if it is not in sight) stays where it is."""
+    """Return the view of ``factor`` times as much time as ``cells`` show.
+
+    ``centre``, a time as in ``cells``, stays where it is; None: the time cursor. If that is not in sight, the middle
+    stays.
+    """
     if centre is None:
         centre = view.cursor
     if centre is None or not cells.start <= centre <= cells.end:
