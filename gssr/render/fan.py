@@ -42,7 +42,8 @@ def fan(
 
 
 def _row(codes: _Cells, roles: _Cells, cursor: int | None) -> Row:
-    """Return a row of character codes and roles as spans, with the column ``cursor`` apart."""
+    """Return a row of character codes and roles as spans, with the column ``cursor`` in a span of its own; None or one
+    beyond the row: no cursor."""
     text = codes.astype("<u4").tobytes().decode("utf-32-le")
     edges = set((np.flatnonzero(np.diff(roles)) + 1).tolist()) | {0, len(text)}
     if cursor is not None and 0 <= cursor < len(text):
@@ -69,8 +70,11 @@ def _stroke(at: _Cells) -> tuple[_Cells, _Cells]:
 def _braille(
     line: Floats, low: Floats, high: Floats, height: int, floor: Floats | None, apart: Floats | None
 ) -> tuple[_Cells, _Cells]:  # fmt: skip
-    """Draw the layers in Braille dots. Returns character codes and roles, both [height, columns] with the topmost row
-    first."""
+    """Draw the layers in Braille dots, all [columns] as fractions of the full scale, NaN if unknown.
+
+    ``floor`` and ``apart``: None for no such layer. Returns character codes and roles, both [height, columns] with the
+    topmost row first.
+    """
     steps = height * _DOTS
     level = np.arange(steps)[:, None]
     first, last = _steps(low, steps), _steps(high, steps)
@@ -107,7 +111,11 @@ def _cells(dots: NDArray[np.bool_], height: int) -> _Cells:
 def _characters(
     line: Floats, low: Floats, high: Floats, height: int, floor: Floats | None, apart: Floats | None
 ) -> tuple[_Cells, _Cells]:  # fmt: skip
-    """Draw the layers in ASCII. Returns character codes and roles, both [height, columns] with the topmost row first."""
+    """Draw the layers in ASCII, all [columns] as fractions of the full scale, NaN if unknown.
+
+    ``floor`` and ``apart``: None for no such layer. Returns character codes and roles, both [height, columns] with the
+    topmost row first.
+    """
     level = np.arange(height)[:, None]
     first, last = _steps(low, height), _steps(high, height)
     codes = np.full((height, len(line)), ord(" "), np.int64)

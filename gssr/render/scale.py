@@ -120,8 +120,10 @@ def plural(noun: str) -> str:
 
 
 def nice_above(value: float | None, metric: Metric) -> float:
-    """Return the least of 1, 2, 5 times a power of ten (in the unit shown) that is not below ``value``, both in the
-    stored unit; 1.0 if nothing above 0 is known."""
+    """Return the least of 1, 2, 5 times a power of ten (in the unit shown) that is not below ``value``.
+
+    Both are in the stored unit. 1.0 if ``value`` is None, not finite, or not above 0.
+    """
     if value is None or not math.isfinite(value) or value <= 0:
         return 1.0
     factor = unit_of(metric).factor

@@ -349,7 +349,7 @@ def _below(found: Unevenness) -> tuple[list[float], list[float]]:
 
 
 def _mean(analysis: Analysis, found: Unevenness, mean: float, options: PageOptions) -> list[Cell]:
-    """A mean and its bar."""
+    """Return the cells of a mean and of its bar."""
     metric = metric_of(found.metric)
     full = full_scale(analysis, metric)
     return [(Span(number(mean, metric), "value"),), partial(bar, mean / full, glyphs=glyph_set(options.ascii))]

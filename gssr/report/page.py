@@ -82,7 +82,7 @@ def _extent(analysis: Analysis) -> list[str]:
 
 
 def gpus_and_nodes_text(analysis: Analysis) -> str:
-    """How many GPUs, on how many nodes."""
+    """Say how many GPUs there are, on how many nodes."""
     if not analysis.gpus:
         return "no GPU"
     return f"{count(len(analysis.gpus), 'GPU')} on {count(analysis.n_nodes, 'node')}"

@@ -134,8 +134,11 @@ class Sheet:
         )  # fmt: skip
 
     def write(self, text: str, font: Font, indent: float = 0.0, most: int | None = None) -> None:
-        """Write a paragraph; of more than ``most`` lines the rest is left out. No page begins or ends with one line of
-        several."""
+        """Write a paragraph at ``y``, wrapped, on to further pages as needed.
+
+        ``most``: the lines that it may have, the rest is left out; None: no limit. No page begins or ends with one
+        line of several.
+        """
         lines = self.lines(text, font, WIDE - 2 * MARGIN - indent)
         if most is not None and len(lines) > most:
             lines = [*lines[: most - 1], lines[most - 1] + " …"]
