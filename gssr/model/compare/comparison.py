@@ -223,8 +223,11 @@ def judged(name: str, a: float | None, b: float | None, noise: float | None) -> 
 
 
 def _totals(a: Analysis, b: Analysis, paired: Pairs | None) -> dict[str, FigureChange]:
-    """Compare score, imbalance, duration, GPU-hours and energy, by name. The last three are only judged if both runs
-    ended in the same way."""
+    """Compare score, imbalance, duration, GPU-hours and energy, by name.
+
+    ``paired``: which GPUs of both runs belong together, None if they can't be paired. The last three are only judged
+    if both runs ended in the same way.
+    """
     one, other = (_array(gpu.score for gpu in run.gpus) for run in (a, b))
     between = _between(one, other, paired)
     noise = _joined(between, _tenths_of_score(a, b))
@@ -248,7 +251,8 @@ def _totals(a: Analysis, b: Analysis, paired: Pairs | None) -> dict[str, FigureC
 
 
 def _metric(name: str, a: Analysis, b: Analysis, paired: Pairs | None) -> FigureChange:
-    """Compare the means of a metric in both runs."""
+    """Compare the means of a metric in both runs. ``paired``: which GPUs of both belong together, None if they can't
+    be paired."""
     runs = (a, b)
     means = [run.metrics[name].mean if name in run.metrics else None for run in runs]
     one, other = (_array(gpu.mean.get(name) for gpu in run.gpus) for run in runs)
@@ -333,7 +337,8 @@ def _tenths(series: Series | None, window: Window) -> Floats:
 
 
 def _tenths_of_score(a: Analysis, b: Analysis) -> float | None:
-    """Return the variance of the mean difference between the runs' scores in their tenths, as ``_along`` does."""
+    """Return the variance of the mean difference between the runs' scores in their tenths; None if too few are known.
+    See ``_along``."""
     scores = []
     for run in (a, b):
         inputs = {name: _tenths(run.series.get(name), run.window) for name in SCORE_INPUTS}
@@ -350,7 +355,8 @@ def _noise_of_imbalance(a: Analysis, b: Analysis) -> float | None:
 
 
 def _imbalances(series: Grid | None, window: Window) -> Floats:
-    """Return the imbalance of the GPUs in each tenth of the window [10], NaN if it is unknown."""
+    """Return the imbalance of the GPUs in each tenth of the window [10], NaN if it is unknown; all NaN without a
+    series or with one GPU."""
     found = np.full(TENTHS, np.nan)
     if series is None or len(series.values) < 2:
         return found

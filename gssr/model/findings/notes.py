@@ -136,8 +136,10 @@ def _places(gpus: Sequence[GpuSummary]) -> str:
 
 
 def _some(names: Sequence[str], n: int | None = None) -> str:
-    """Name the first _NAMED, and how many more there are. ``n``: how many there are, if ``names`` are only the first
-    of them."""
+    """Name the first _NAMED, and how many more there are; all if only one more would be left out.
+
+    ``n``: how many there are, if ``names`` are only the first of them; None: these are all.
+    """
     n = len(names) if n is None else n
     if n <= _NAMED + 1:
         return ", ".join(names)

@@ -95,8 +95,11 @@ def _runs(
     hour_rows: Sequence[tuple[Any, ...]],
     rules: str | None,
 ) -> list[RunFigures]:
-    """Put the runs of a recording together from its rows. Raises LookupError if they were not judged by ``rules``,
-    ValueError for what we never wrote."""
+    """Put the runs of a recording together from its rows.
+
+    ``rules``: what they must have been judged by; None: they need not be judged, and come without judgement. Raises
+    LookupError if they were judged by others, ValueError for what we never wrote.
+    """
     runs = []
     hours: dict[int, dict[str, float]] = {}
     for _, number, category, own_hours in hour_rows:

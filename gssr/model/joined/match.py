@@ -150,7 +150,10 @@ def _why(found: Compared) -> str:
 
 
 def _clock_said(found: Compared, zero: int | None, offset: float | None) -> Iterator[str]:
-    """Yield a sentence on what was assumed of the trace's clock; nothing if it agrees, was given, or is unknown."""
+    """Yield a sentence on what was assumed of the trace's clock; nothing if it agrees.
+
+    Nothing either if the clock is unknown (``zero`` None) or the user has given an ``offset``.
+    """
     if offset is not None or zero is None or found.check == "agrees":
         return
     if found.check == "elsewhere":

@@ -156,7 +156,8 @@ def analyze_timelines(
     """Analyse what is wanted of the ranks of one run, each taken when it is its turn; times count from the zero of the
     first.
 
-    Ranks that have nothing of it are left out. Raises ValueError, with a sentence, if none has anything.
+    ``tables``: names of the tables that are needed; None: all. Ranks that have nothing of what is wanted are left out.
+    Raises ValueError, with a sentence, if none has anything.
     """
     there: dict[Track, None] = {}
     parts = (part for _, part in _parts(timelines, wanted, rules, tables, there, False))
@@ -514,8 +515,10 @@ def _holds(part: TracePiece, links: Links, own_steps: Ints) -> frozenset[str]:
 def _lengths(
     part: TracePiece, links: Links, tables: Collection[str] | None
 ) -> tuple[dict[str, Lengths], LengthStatistics]:
-    """Return the tables of lengths that are asked for, by name, and that of kernels by rank. Of copies by size there
-    are only those whose size is known."""
+    """Return the tables of lengths that are asked for, by name, and that of kernels by rank.
+
+    ``tables``: their names, None for all. Of copies by size there are only those whose size is known.
+    """
     own, names, length = part.timeline.intervals, part.timeline.names, part.length
     n_types = len(Category)
     copies = links.rows[are(own.kind[links.rows], (Kind.MEMCPY, Kind.MEMSET))]
@@ -596,7 +599,10 @@ def _lengths(
 def _own_metrics(
     timeline: Timeline, part: TracePiece, tracks: Sequence[int] | Ints | None, own: Sequence[Custom]
 ) -> tuple[OwnMetric, ...]:
-    """Return the user's metrics for each GPU and each thread that has names of theirs."""
+    """Return the user's metrics for each GPU and each thread that has names of theirs; empty if none has.
+
+    ``tracks``: places of the tracks to look at in the timeline's; None: all.
+    """
     found, there = [], gpus_of(timeline.tracks)
     begin, width = part.window[0], max(part.window[1] - part.window[0], 1)
     for name, level in levels_of(timeline, own).items():

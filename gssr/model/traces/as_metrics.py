@@ -414,7 +414,8 @@ class Level:
         return self._amount(own.top, *window), self._amount(own.bottom, *window)
 
     def _amount(self, term: Term, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int) -> Floats:
-        """Return what a term adds up to [n_lines, n]: seconds that are covered, or calls or bytes that begin."""
+        """Return what a term adds up to [n_lines, n]: seconds that are covered, or calls or bytes that begin.
+        Arguments as in ``values``."""
         if term.what == "share":
             name = OF_OWN + term.pattern
             return self._added((name,), line_of, n_lines, begin, width, n)[name] / 1e9
@@ -427,10 +428,11 @@ class Level:
 def _begun(
     time: Ints, owner: Ints, weights: Ints | None, lines: Ints, n_lines: int, begin: int, width: int, n: int
 ) -> Floats:
-    """Count the events that begin in each column of time of each line, or add up their ``weights``.
+    """Count the events that begin in each column of time of each line.
 
     ``time`` (ns) ascends; ``owner`` gives each event's row, ``lines`` the line of each row (-1: none). There are ``n``
-    columns of ``width`` ns from ``begin``. Returns [n_lines, n].
+    columns of ``width`` ns from ``begin``. With ``weights`` these are added up instead of 1 for each event. Returns
+    [n_lines, n].
     """
     near = slice(*np.searchsorted(time, (begin, begin + n * width)).tolist())
     cell = lines[owner[near]] * n + (time[near] - begin) // width

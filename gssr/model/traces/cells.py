@@ -139,8 +139,11 @@ def cells(pieces: CellPieces, line_of: Ints | None, n_lines: int, begin: int, wi
 def _cells(
     pieces: CellPieces, near: slice, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
 ) -> Floats:
-    """Return the ns of the pieces ``near``, [n, n_lines]: all of each column that pieces are open in, less what lies
-    before their starts and after their ends."""
+    """Return the ns of the pieces ``near`` in each column of time, [n, n_lines].
+
+    ``line_of``: the line of each owner, -1 for none; None: an owner's number is its line. It is all of each column
+    that pieces are open in, less what lies before their starts and after their ends.
+    """
     start, end, owner = pieces.start[near], pieces.end[near], pieces.owner[near]
     line = owner if line_of is None else line_of[owner]
     sign = None if pieces.sign is None else pieces.sign[near]

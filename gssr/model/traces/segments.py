@@ -29,7 +29,10 @@ class Segments(NamedTuple):
         return self if some.all() else Segments(self.start[some], self.end[some])
 
     def gaps(self, before: int | None = None) -> "Segments":
-        """What lies between them; ``before``: the end of what came before the first."""
+        """Return what lies between them.
+
+        ``before``: the end of what came before the first, from which on there is a gap too; None: none is there.
+        """
         if before is None:
             return Segments(self.end[:-1], self.start[1:])
         return Segments(np.append(before, self.end[:-1]), self.start)
@@ -105,7 +108,7 @@ def common(a: Segments, b: Segments) -> Segments:
 
 
 def covered_by(*parts: Segments) -> Segments:
-    """What any of these cover; stretches of one may touch or overlap."""
+    """Return what any of these cover; stretches of one may touch or overlap."""
     start, end = map(np.concatenate, zip(NONE, *parts, strict=True))
     order = np.argsort(start, kind="stable")
     return union(start[order], end[order]).some

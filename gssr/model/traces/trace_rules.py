@@ -141,8 +141,10 @@ def loader_waits(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 
 
 def _while_idle(trace: TraceAnalysis, rule: Rule, name: str, what: str, if_: str) -> RuleMatch | None:
-    """Match if GPUs were idle for long while something (a field of Waits) went on. ``what`` describes it, ``if_`` says
-    what would save the time."""
+    """Match if GPUs were idle for long while something (a field of Waits) went on; None if not.
+
+    ``what`` describes it, ``if_`` says what would save the time.
+    """
     lost = _idle(trace, name)
     severity = _graded(trace, lost, rule)
     if severity is None:
