@@ -157,7 +157,7 @@ class SamplerProcess:
 
 
 def _become_sampler(plan: Plan, inbox: int, outbox: int, ear: Ear | None) -> NoReturn:
-    """Be the sampler, in the forked child. Never returns.
+    """Be the sampler, in the forked child. Never returns. ``ear``: None: there are no marks.
 
     Only here is the sampler loaded: the workload, which is being started meanwhile, need not wait.
     """

@@ -48,7 +48,7 @@ FAILED = 1
 
 
 def attach(recorder: SamplerProcess | NoRecorder, job: str, max_runtime: float | None) -> int:
-    """Record beside a job until a signal asks for the end, or ``max_runtime`` seconds are over.
+    """Record beside a job until a signal asks for the end, or ``max_runtime`` seconds are over (None: no limit).
 
     ``job``: its id, for an event. Signals stay caught afterwards. Returns the exit code to exit with: 0, or FAILED
     where nothing, or not all, is recorded.
@@ -74,7 +74,7 @@ class _Attached(Attendant):
         """Wait for the end, and return why it came as (kind, message) of an event; nothing when the sampler has ended
         before.
 
-        ``deadline``: monotonic s, of ``max_runtime``.
+        ``deadline``: monotonic s at which ``max_runtime`` is over; None: never.
         """
         while True:
             self._follow_sampler()
@@ -176,8 +176,10 @@ def _profile(request: ProfileRequest) -> int:
 def _supervised(
     request: ProfileRequest, recorder: SamplerProcess | NoRecorder, live: "Live | None", traces: str | None, rank: int
 ) -> int:  # fmt: skip
-    """Run the command, under nsys where a trace is asked for, and return its exit code. ``traces``: the folder for the
-    trace."""
+    """Run the command, under nsys where a trace is asked for, and return its exit code.
+
+    ``live``: the screen, if there is one; ``traces``: the folder for the trace, None if there is none.
+    """
     if request.trace is None:
         return supervise(request.command, recorder, request.max_runtime, live=live)
     from gssr.profile.nsys import supervise_traced

@@ -50,8 +50,8 @@ def put(data: bytes) -> None:
 
 
 def hold_back(listener: Callable[[bytes], None] | None = None) -> None:
-    """Keep what is said from now on, because something else is drawn on the terminal; ``listener`` gets each line at
-    once."""
+    """Keep what is said from now on, because something else is drawn on the terminal; ``listener``, if given, gets
+    each line at once."""
     global _held, _listener
     _held, _listener = _held or [], listener
 

@@ -141,8 +141,10 @@ class Attendant:
             return []
 
     def _follow_sampler(self, meanwhile: str = "") -> None:
-        """If the sampler has ended, print its last words, or say how it ended if it failed without a word;
-        ``meanwhile`` is added to that."""
+        """Print the last words of the sampler if it has ended, or say how it ended if it failed without a word.
+
+        ``meanwhile`` is added to that.
+        """
         if self._sampler is None:
             return
         try:

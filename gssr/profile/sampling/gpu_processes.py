@@ -161,7 +161,7 @@ def _is_due(before: _Written | None, time: float, memory: Mapping[int, int | Non
     """Tell whether a GPU's processes are to be written: others than before, much other memory, or WRITE_SECONDS have
     passed.
 
-    ``memory``: bytes by process id.
+    ``before``: what was written last, None for nothing; ``memory``: bytes by process id.
     """
     if before is None or time - before.time >= WRITE_SECONDS - _EARLY or memory.keys() != before.memory.keys():
         return True

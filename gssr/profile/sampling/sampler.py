@@ -77,8 +77,8 @@ def run_sampler(plan: Plan, inbox: int, outbox: int, ear: Ear | None = None) -> 
 def _record(plan: Plan, inbox: int, outbox: int, marks: int | None, heard: bytes) -> int:
     """Record to the end and return the exit status.
 
-    Where the recording may only grow to ``plan.most_bytes``, a full one is deleted and a new one begun. ``heard``:
-    what the supervisor has said already.
+    Where the recording may only grow to ``plan.most_bytes``, a full one is deleted and a new one begun. ``marks``: the
+    descriptor for marks, None for none; ``heard``: what the supervisor has said already.
     """
     while True:
         sampler = _Sampler(plan, inbox, outbox, marks, heard)

@@ -54,7 +54,7 @@ def say_from_sampler(plan: Plan, tell: Callable[[str], None], text: str, subject
     """Hand a line to the supervisor by ``tell``, unless another rank of the run has said the same.
 
     Instead of this rank's own file the line names the folder. ``subject``: identifies the line where its text differs
-    between the ranks.
+    between the ranks; None: the text does.
     """
     folder = os.path.dirname(plan.path)
     if plan.siblings and folder.endswith(".sql.d"):
@@ -117,7 +117,7 @@ def say_for_all(text: str, subject: str | None = None, running: bool = False) ->
 
     Args:
         text: the line.
-        subject: identifies the line where its text differs between the ranks.
+        subject: identifies the line where its text differs between the ranks; None: the text does.
         running: the workload runs, so that no filesystem may be waited for: then one rank of each node says it.
     """
     subject, first = subject or text, None
@@ -141,7 +141,10 @@ def say_line_of_sampler(line: bytes) -> None:
 
 def say_refusal(text: str, place: LaunchPlace, output: str | None, tell: Callable[[str], None]) -> None:
     """Say by ``tell`` why nothing was started, unless another rank has. The rank that says it waits until the others
-    have come."""
+    have come.
+
+    ``output``: beside which the ranks find each other, as the user named it; None: a default name.
+    """
     run_id, beside = place.run_id or place.launch, os.path.abspath(output or "gssr.sql")
     folder, name = os.path.split(beside)
     sign = os.path.join(folder, f".{name}.{_name(text)}.{run_id}")
