@@ -401,8 +401,11 @@ def _wanted(
     progress: Callable[[float], None],
     tables: bool,
 ) -> "Wanted":
-    """Return what is to be analysed. ``tables``: of the run only its line in a table is shown; ``progress`` gets
-    shares, 0-1."""
+    """Return what is to be analysed.
+
+    ``metrics``: their names, None for all; ``tables``: of the run only its line in a table is shown; ``progress`` gets
+    shares, 0-1.
+    """
     from gssr.metrics import SCORE_INPUTS
     from gssr.model.analyze import Options as Wanted
     from gssr.report.page import series_needed
@@ -515,9 +518,10 @@ def _drawing(options: argparse.Namespace) -> _Drawing:
 
 
 def _draw_pictures(analyses: Sequence[tuple[str, "Analysis"]], drawing: _Drawing, folder: str | None) -> None:
-    """Write the PNG files, in ``folder`` or beside each recording, and name them on stderr. Raises OSError.
+    """Write the PNG files in ``folder``, or beside each recording if that is None or "", and name them on stderr.
+    Raises OSError.
 
-    ``analyses``: each with the name of its recording.
+    ``analyses``: each with the name of its recording. A picture of which nothing is known is left out, which is said.
     """
     from gssr.report.png.figure import NothingToDrawError
     from gssr.report.png.png import load_balancing_png, roofline_png, time_series_png

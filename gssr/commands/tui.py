@@ -317,7 +317,10 @@ def _timeline(name: str, ranks: str | None) -> "Timeline":
 def _with_traces(
     recording: "WatchedRecording", run_id: str | None, attach: Sequence[str], offset: float | None
 ) -> "WatchSource":
-    """Join a recording with its traces, if it has a folder for them or some are named; else return it as it is."""
+    """Join a recording with its traces, if it has a folder for them or some are named; else return it as it is.
+
+    ``run_id``: the run that is shown, None: the newest; ``offset``: s to add to the times of the named ones.
+    """
     from gssr.store.disk import traces_beside
 
     if not attach and not os.path.isdir(traces_beside(recording.path)):
