@@ -181,7 +181,10 @@ class Judge(threading.Thread):
             self._judged()
 
     def _run(self) -> None:
-        """Judge what is asked whenever it is due, until the thread is to leave."""
+        """Judge what is asked whenever it is due, keep the answer and call ``judged``, until the thread is to leave.
+
+        A recording that can't be read just now gets no new answer.
+        """
         while True:
             with self._changed:
                 while not self._leaving and (wait := self._due()) != 0.0:

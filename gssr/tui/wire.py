@@ -101,7 +101,7 @@ def _on_blank(style: _Style) -> _Style:
 
 @lru_cache(maxsize=8192)
 def _change(before: _Style, after: _Style) -> str:
-    """Return the sequence that turns one style into another."""
+    """Return the shortest known escape sequence that turns a terminal's style from ``before`` into ``after``."""
     if after == _PLAIN:
         return "\x1b[m"
     had, has = before.marks.split(";") if before.marks else [], after.marks.split(";") if after.marks else []
