@@ -77,7 +77,11 @@ def _line(
     columns: Sequence[TableColumn], cells: Sequence[Cell], sizes: Sequence[int], kept: Sequence[int], gap: int,
     glyphs: Glyphs,
 ) -> Row:  # fmt: skip
-    """Draw one line of the ``kept`` columns, each in its size."""
+    """Draw one line of a table: the cells of the ``kept`` columns (indices), each cut or filled to its size, with
+    ``gap`` blanks between.
+
+    ``sizes``: cells of every column.
+    """
     spans: list[Span] = []
     for place, i in enumerate(kept):
         if place:

@@ -70,7 +70,11 @@ def comparison_page(names: Sequence[str], comparisons: Sequence[Comparison], opt
 def _page(
     names: Sequence[str], comparisons: Sequence[Comparison], runs: Sequence[Analysis], options: PageOptions
 ) -> list[Row]:
-    """Draw the page of ``runs``, A's first, in the words that are spoken now."""
+    """Draw the page of the compared ``runs``, A's first, in the words of the maker that gssr.gpu_vendors.speaking_of
+    has set.
+
+    ``names``: what each run is called; ``comparisons``: of A with each of the others.
+    """
     width, marks = options.width, glyph_set(options.ascii)
     rows = [row for at, run in enumerate(runs) for row in _who(LETTERS[at], names[at], run, width, marks)]
     rows.append(())
@@ -231,7 +235,7 @@ def _category_cells(each: CategoryChange) -> list[Cell]:
 
 
 def _phases(letters: str, part: Sequence[Comparison], width: int, marks: Glyphs) -> list[Row]:
-    """Draw time and score by kind of phase; no rows without phases."""
+    """Draw time and score by kind of phase, a column for A and each of ``letters``; no rows if no run has phases."""
     kinds = list(dict.fromkeys(kind for each in part for kind in each.phases))
     if not kinds:
         return []

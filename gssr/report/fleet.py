@@ -136,7 +136,8 @@ class _Page:
         return "-" if value is None else f"{value:,.{self._decimals}f}"
 
     def totals(self, whole: RunGroup) -> list[Row]:
-        """Draw what everything adds up to, and its share of the GPU-hours."""
+        """Draw what all runs add up to, with its share of the GPU-hours; UNKNOWN or "-" where a number is not known,
+        energy only if it is."""
         width = self._options.width
         lines: list[tuple[str, float | None, str]] = [
             ("GPU-hours", whole.gpu_hours, ""),
@@ -163,7 +164,8 @@ class _Page:
         return rows
 
     def scores(self, bins: Sequence[ScoreBin]) -> list[Row]:
-        """Draw the distribution of scores, a line for each bin."""
+        """Draw the distribution of scores under a heading, a line for each bin; the bin without bounds holds the
+        unknown scores."""
         width = self._options.width
         most = max((each.gpu_hours for each in bins), default=0.0) or 1.0
         columns = [
@@ -184,7 +186,8 @@ class _Page:
         return [*section("How well used?", width, self._marks), *table(columns, rows, width, self._marks, gap=2)]
 
     def ranking(self, by: str, groups: Sequence[RunGroup]) -> list[Row]:
-        """Draw a table of the first ``most`` groups by ``by``."""
+        """Draw a table of the first ``most`` of these groups, which are in order; ``by`` says what they are grouped
+        by."""
         options = self._options
         columns = [
             TableColumn(by), TableColumn("runs", "right", drop=2), TableColumn("GPU-h", "right"),

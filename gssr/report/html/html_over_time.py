@@ -213,7 +213,8 @@ def _height(rows: int) -> str:
 
 
 def _row_labels(analysis: Analysis, found: HeatMap, metric: Metric) -> Markup:
-    """Draw names beside the rows, as many as there is room for."""
+    """Draw names beside the rows of a map of GPUs, as many as there is room for; "! " stands before rows with
+    outliers."""
     rows = len(found.first)
     step = max(1, -(-rows // _ROW_LABELS))
     outliers = {i // found.each for i in outliers_of(analysis, metric)}
