@@ -321,7 +321,10 @@ def nodes_apart(runs: Iterable[RunFigures]) -> list[BadNode]:
 
 
 def _health(node: str, per_run: Sequence[Sequence[GpuFigures]], is_slow: Callable[[GpuFigures], bool]) -> NodeHealth:
-    """Describe a node from its GPUs in each run that it took part in."""
+    """Describe a node from its GPUs in each run that it took part in.
+
+    ``is_slow``: whether a GPU was slow in its run. What no GPU tells is None.
+    """
     gpus = [gpu for own in per_run for gpu in own]
     often: dict[int, int] = {}
     for gpu in gpus:

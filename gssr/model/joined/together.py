@@ -60,7 +60,8 @@ def with_samples(reader: RunReader, match: Match) -> Timeline:
 
 
 def _counters(reader: RunReader, match: Match, names: list[str]) -> Iterator[Counter]:
-    """Yield a counter for each metric, GPU and stretch without a gap."""
+    """Yield a counter for each metric, GPU and stretch of at least two samples without a gap, with times in unix ns;
+    nothing if no GPU is matched."""
     where = [(position, match.timeline.tracks.index(gpu)) for gpu, position in match.gpus.items()]
     where = where or [(position, 0) for position in match.beside]  # to be seen beside the rank's threads
     positions = np.array(sorted({position for position, _ in where}), np.int64)

@@ -623,7 +623,10 @@ def _own_metrics(
 
 
 def _counter(part: TracePiece, counter: Counter, gpus: Sequence[Track | None]) -> CounterSummary | None:
-    """Summarise a series of values in the window; None if it had no value there."""
+    """Summarise a series of values in the window; None if it had no value there.
+
+    ``gpus``: of each track the GPU, None if it belongs to none. The mean is weighted by time if the series is a gauge.
+    """
     inside = slice(None) if part.whole else slice(*np.searchsorted(counter.time, part.window))
     time, value = counter.time[inside], counter.value[inside]
     if not np.isfinite(value).any():

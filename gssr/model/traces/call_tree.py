@@ -122,7 +122,7 @@ def tree_of(part: TracePiece, steps: Sequence[int] | Ints = ()) -> CallTree | No
 
 
 def _of_profile(timeline: Timeline, profile: Profile) -> CallTree:
-    """Build the call tree that a profile has, whose values are read later."""
+    """Build the call tree that a profile has. Its values are read when they are asked for; times come out in ns."""
     measured = {metric.name: metric for metric in profile.metrics}
     names = [timeline.names[at] for at in profile.name.tolist()]
     kept = [at for at, track in enumerate(timeline.tracks) if track.kind != "other"]
