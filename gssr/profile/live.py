@@ -145,7 +145,8 @@ class Live:
             pass
 
     def pump(self) -> None:
-        """Take what the screen and the copying process have sent. Never waits."""
+        """Take what the screen and the copying process have sent: lines are said, requests are kept for ``asked``.
+        Never waits."""
         if self._lines.pump():
             self._sign_of_life = time.monotonic()
         if self._requests < 0:

@@ -211,7 +211,7 @@ class Supervisor(Attendant):
         self._asked_to_end = False  # by a signal from elsewhere than the live screen
 
     def run(self, argv: Sequence[str], finish_timeout: float) -> int:
-        """See ``supervise``."""
+        """Run a command to its end and return the exit code to exit with. See ``supervise``."""
         was = self._was = inherited()
         caught = {sig for sig in FORWARDED if sig not in was.ignored}
         if self._live is not None:

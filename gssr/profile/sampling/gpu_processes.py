@@ -118,7 +118,8 @@ class GpuProcessLog:
         return running.pid, name, known.user, running.memory_used, running.sm_utilization
 
     def _is_own(self, pid: int, stat: Stat) -> bool:
-        """Tell whether a process is the job's own."""
+        """Tell whether a process is the job's own: a descendant of a workload, or beside a job one whose environment
+        holds the job's id."""
         if self._job:
             environment = contents(f"/proc/{pid}/environ", _ENVIRONMENT)
             return environment is not None and not set(self._job).isdisjoint(environment.split(b"\0"))

@@ -195,7 +195,10 @@ class _Sampler:
         return self._finish()
 
     def _loop(self) -> None:
-        """Sample at every deadline until the end is known (``_end``)."""
+        """Sample at every deadline, write, and listen to supervisor and workload, until the end is known (``_end``).
+
+        Afterwards one more sample is taken, unless the last one is younger than half an interval.
+        """
         clock, share = self._clock, self._share
         self._hear_all(b"")
         share.look(clock.now())

@@ -148,7 +148,7 @@ class Share:
         return len(self._mine) + (self._engine.n_sampled if self._engine is not None else 0)
 
     def _look(self, now: float) -> None:
-        """See ``look``."""
+        """Take what no other rank samples; without claims everything, once."""
         if self._claims is not None:
             try:
                 self._take(self._claims, now)
