@@ -171,7 +171,10 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
 
 
 def _compare_traces(options: argparse.Namespace) -> int:
-    """Compare traces and print the page or JSON; return the exit code."""
+    """Compare traces, the first with each of the others, and print the page or JSON; return the exit code.
+
+    Conditions such as --fail-if are refused.
+    """
     from gssr.model.traces.analyze_trace import analyze_timelines
     from gssr.model.traces.trace_selection import TraceSelection
     from gssr.report.page import PageOptions
