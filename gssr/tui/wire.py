@@ -344,8 +344,10 @@ class Wire:
 
 
 def _drawn(line: _Line, first: int, end: int, style: _Style, repeats: bool) -> tuple[str, _Style]:
-    """Return the text that draws these cells after ``style``, and the style after it. ``repeats``: the terminal can
-    repeat a character."""
+    """Return the text that draws the cells from ``first`` to before ``end`` of a line, and the style after it.
+
+    ``style``: the terminal's before that; ``repeats``: the terminal can repeat a character.
+    """
     out: list[str] = []
     begun = first
     chars, styles = line.chars, line.styles

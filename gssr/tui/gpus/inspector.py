@@ -62,8 +62,8 @@ class Inspector(RowsPanel):
         return (*one, Span(" " * max(size - used, 1)), *other)
 
     def _unlike(self, result: Result, gpu: int, width: int) -> list[Row]:
-        """Say how far the GPU's mean is from the median, and what is missing of its samples; no rows if there is
-        nothing to say."""
+        """Say how far the mean of the GPU at position ``gpu`` is from the median, and what is missing of its samples;
+        no rows if there is nothing to say."""
         means = result.window.per_gpu(result.grid.metric)
         metric = metric_of(result.grid.metric)
         mean, median = float(means[gpu]), float(np.nanmedian(means)) if np.isfinite(means).any() else float("nan")
@@ -82,8 +82,11 @@ class Inspector(RowsPanel):
         return wrap("; ".join(texts), width, role="value") if texts else []
 
     def _metrics(self, result: Result, gpu: int, width: int, height: int) -> list[Row]:
-        """Draw the GPU's newest value of each metric beside the median of all, if there is room for both; a value that
-        differs by more than a tenth of the full scale is marked."""
+        """Draw the newest value of each metric of the GPU at position ``gpu``, beside the median of all if there is
+        room for both.
+
+        A value that differs by more than a tenth of the full scale is marked.
+        """
         names = shown_metrics(result)
         two = width >= 40
         size = max(min(width - _VALUE * (1 + two), 24), 6)
@@ -110,7 +113,8 @@ class Inspector(RowsPanel):
         return metric_band(result, own, space.low, space.high, width, height, self.glyphs)
 
     def _verdicts(self, result: Result, gpu: int, width: int) -> list[Row]:
-        """List the titles of the verdicts that are about this GPU, below an empty line; no rows if there are none."""
+        """List the titles of the verdicts that are about the GPU at position ``gpu``, below an empty line; no rows if
+        there are none."""
         found = result.judgement.verdicts if result.judgement is not None else ()
         looked_at = result.query.gpus or range(result.n_gpus)
         rows: list[Row] = []
@@ -121,8 +125,10 @@ class Inspector(RowsPanel):
         return [(), *rows] if rows else []
 
     def _processes(self, result: Result, gpu: int, width: int) -> list[Row]:
-        """List the processes on the GPU with user, memory and SM share, below an empty line. Says that there is none
-        only if that is known; no rows if nothing is known."""
+        """List the processes on the GPU at position ``gpu`` with user, memory and SM share, below an empty line.
+
+        Says that there is none only if that is known; no rows if nothing is known.
+        """
         found = processes_on(result, gpu)
         if not found:
             return [(), (Span("no process on it", "dim"),)] if gpu in result.without_process else []
@@ -141,7 +147,8 @@ class Inspector(RowsPanel):
 
 
 def gap_texts(result: Result, gpu: int) -> list[str]:
-    """Say how old the GPU's last sample is and how much time has no samples; empty if neither is worth saying."""
+    """Say how old the last sample of the GPU at position ``gpu`` is, and how much time has no samples; empty if
+    neither is worth saying."""
     texts: list[str] = []
     age, missing = float(result.age[gpu]), float(result.missing[gpu])
     if np.isinf(age):

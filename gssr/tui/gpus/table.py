@@ -114,16 +114,16 @@ class GpuTable(HistoryTable):
         return found
 
     def mark(self, item: int) -> tuple[str, Role]:
-        """Return the mark of a GPU that is not like the rest, has a gap, or whose clocks were held down, "" for any
-        other, and its role."""
+        """Return the mark of a GPU (``item``, its position) that is not like the rest, has a gap, or whose clocks were
+        held down, "" for any other, and its role."""
         assert self.result is not None
         letters = self.result.letters(item)
         outlier = "!" if self.glyphs.levels.isascii() else "▲"
         return (outlier if "!" in letters else letters[:1]), "outlier"
 
     def cell(self, heading: Heading, item: int) -> list[Segment]:
-        """Draw one cell: a name, a word or a number. The newest value is replaced by its age if the GPU's last sample
-        is old."""
+        """Draw one cell of a GPU (``item``, its position): a name, a word or a number. The newest value is replaced by
+        its age if the GPU's last sample is old."""
         assert self.result is not None
         result, palette = self.result, self.palette
         column, size = columns_of(result)[heading.key], heading.end - heading.begin

@@ -29,7 +29,10 @@ def chart_cells(result: Result, width: int, gutter: int = GUTTER) -> Cells:
 
 
 def scale_labels(full: float, name: str, height: int, gutter: int = GUTTER) -> list[str]:
-    """Label the scale of a metric from 0 to ``full``, as finely as a chart is high; the topmost has the unit if it fits."""
+    """Label the scale of a metric from 0 to ``full``, as finely as a chart is high, from the lowest label up.
+
+    The topmost has the unit if that fits into ``gutter`` cells.
+    """
     steps = (0.0, 0.25, 0.5, 0.75, 1.0) if height >= TALL else (0.0, 0.5, 1.0) if height >= 3 else (0.0, 1.0)
     labels = [y_label(step, full, name) for step in steps]
     whole = scale_text(metric_of(name), full)

@@ -259,7 +259,7 @@ class LineTable(LineDrawing, ScrollView, can_focus=True):  # type: ignore[misc] 
             self.click_line(at, event)
 
     def click_line(self, at: int, event: events.Click) -> None:
-        """Do what a click on a line does."""
+        """Do what a click on the line ``at`` (0: the topmost of all lines, in sight or not) does."""
         self.point_at(at)
         if event.chain == 2:
             self.action_open()

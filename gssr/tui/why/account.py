@@ -132,7 +132,10 @@ class AccountTree(Drawing, Tree[str]):  # type: ignore[misc] # app is narrowed
 
     def _label(self, item: Item, depth: int) -> Text:
         """Write a line of the tree: mark, name, bar, share, its error (none of GPUs) and GPU-hours, by the width of
-        the widget."""
+        the widget.
+
+        ``depth``: how many items are above this one; it is indented by that.
+        """
         style, ascii_only = self.palette.style, self.glyphs.levels.isascii()
         look = LOOKS[item.category]
         width = max(self.content_size.width, 30) - 2
