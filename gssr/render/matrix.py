@@ -87,7 +87,8 @@ def _mark(level: int, wide: int, glyphs: Glyphs) -> Span:
 
 
 def _heads(labels: Sequence[str], wide: int) -> str:
-    """Write the columns' labels, as many as have room."""
+    """Write the columns' labels, each at the beginning of its column of ``wide`` cells; one that the label before
+    reaches into is left out."""
     text = ""
     for at, label in enumerate(labels):
         if len(text) + (at > 0) <= at * wide:

@@ -99,7 +99,7 @@ def _roof_names(cells: list[list[tuple[str, Role]]], roofs: Sequence[tuple[str, 
 
 
 def _slope_name(cells: list[list[tuple[str, Role]]], text: str, bandwidth: float) -> None:
-    """Write ``text`` above the slope, left of its middle."""
+    """Write ``text`` above the slope of this memory bandwidth (bytes/s), left of its middle."""
     n = len(cells[0])
     x = int(n * 0.36)
     at = 10 ** (INTENSITY[0] + (x + 0.5) / n * (INTENSITY[1] - INTENSITY[0])) * bandwidth

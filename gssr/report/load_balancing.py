@@ -182,7 +182,8 @@ def _group(
 
 
 def _course(analysis: Analysis, metric: Metric, position: int, full: float, marks: Glyphs, room: int) -> Row:
-    """Draw one GPU over time, ``room`` cells wide; empty if its series was not kept."""
+    """Draw the GPU at this position over time, ``room`` cells wide, from 0 to ``full`` (stored unit); empty if its
+    series was not kept."""
     series = analysis.gpu_series.get(metric.name)
     if series is None:
         return ()

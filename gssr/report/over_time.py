@@ -56,7 +56,10 @@ def time_series(analysis: Analysis, options: PageOptions) -> list[Row]:
 
 
 def _chart(analysis: Analysis, series: Series, width: int, gutter: int, room: int, marks: Glyphs) -> list[Row]:
-    """Draw a title and a chart of one metric with its band from the lowest to the highest GPU."""
+    """Draw a title and a chart of one metric with its band from the lowest to the highest GPU.
+
+    ``gutter``: cells left of the axis, for labels; ``room``: cells for the time.
+    """
     from gssr.report.plotext_chart import band_chart
 
     metric = metric_of(series.metric)
@@ -78,7 +81,7 @@ def _chart(analysis: Analysis, series: Series, width: int, gutter: int, room: in
 
 
 def _strips(analysis: Analysis, names: list[str], width: int, gutter: int, room: int, marks: Glyphs) -> list[Row]:
-    """Draw one line for each metric, in the columns of the chart above."""
+    """Draw one line for each metric, in the columns of the chart above; ``gutter`` and ``room`` as in ``_chart``."""
     axis = time_axis(analysis)
     rows: list[Row] = []
     for name in names:
@@ -100,7 +103,8 @@ def _legend(analysis: Analysis, metric: Metric, gutter: int, marks: Glyphs) -> R
 
 
 def _when_events(analysis: Analysis, width: int, gutter: int, room: int) -> list[Row]:
-    """Draw what happened as letters in the columns of the chart above, and what they mean."""
+    """Draw what happened as letters in the columns of the chart above, and what they mean; ``gutter`` and ``room`` as
+    in ``_chart``."""
     axis = time_axis(analysis)
     found = in_columns(*timed(events(analysis)), axis.begin, (axis.end - axis.begin) / room, room)
     cells = [Span(*found.get(column, (" ", "plain"))) for column in range(room)]

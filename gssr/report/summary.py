@@ -140,7 +140,7 @@ def day(time: float) -> str:
 
 
 def _leading(analysis: Analysis, metric: Metric, width: int, room: int, marks: Glyphs) -> Row:
-    """Draw the mean of the metric that stands where the score would."""
+    """Draw the mean of the metric that stands where the score would, with a bar of ``room`` cells if these are enough."""
     mean = analysis.metrics[metric.name].mean
     filled = bar(None if mean is None else mean / full_scale(analysis, metric), room, marks) if room >= 8 else ()
     return labelled(metric.short, width, Span(f"{quantity(mean, metric):<9}", "value"), *filled)

@@ -130,8 +130,10 @@ def area(edges: Floats, low: Floats, high: Floats) -> str:
 
 
 def _steps(edges: Floats, heights: Floats) -> str:
-    """Return the part of a path that is level at each height, beginning with a line to the first; heights beyond the
-    scale are at its edge."""
+    """Return the part of a path that is level at each height, beginning with a line to the first.
+
+    ``edges`` [n + 1] and ``heights`` [n] are fractions of width and height; heights beyond the scale are at its edge.
+    """
     xs, ys = WIDE * edges, TALL * (1 - np.clip(heights, 0.0, 1.0))
     words: list[str] = []
     before = ""

@@ -167,7 +167,8 @@ class Sheet:
         self.bar(x, width, 0.008, color)
 
     def bar(self, x: float, width: float, tall: float, color: str) -> None:
-        """Draw a filled box whose top is at the current height; lengths in inches."""
+        """Draw a filled box at ``x`` from the left, ``tall`` high, whose top is at ``y`` of the sheet; lengths in
+        inches."""
         from matplotlib.patches import Rectangle
 
         corner, size = (x / WIDE, 1 - (self.y + tall) / TALL), (width / WIDE, tall / TALL)

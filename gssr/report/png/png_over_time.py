@@ -83,7 +83,8 @@ def gpu_map(
 
 
 def _label_step(analysis: Analysis, labels: int) -> int:
-    """Return every how many GPUs one is named: few enough to read, and whole nodes if all nodes have as many GPUs."""
+    """Return every how many GPUs one is named, so that there are at most about ``labels`` names: whole nodes if all
+    nodes have as many GPUs."""
     step = -(-len(analysis.gpus) // labels)
     per_node, rest = divmod(len(analysis.gpus), max(analysis.n_nodes, 1))
     return step if step == 1 or rest else -(-step // per_node) * per_node
