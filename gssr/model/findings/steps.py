@@ -219,7 +219,10 @@ def _smooth(values: Floats, known: Floats, width: int) -> Floats:
 
 
 def _is_held(values: Floats, known: Floats) -> bool:
-    """Tell whether a reading is renewed only with every third sample or more seldom, so that it beats with the steps."""
+    """Tell whether a reading is renewed only with every third sample or more seldom, so that it beats with the steps.
+
+    ``values`` and ``known`` (1 for a value, 0 for none) are [rows, samples].
+    """
     changes = (np.diff(values, axis=1) ** 2 * (known[:, 1:] * known[:, :-1])).sum(axis=0)
     whole = changes.sum()
     for every in range(3, 11):

@@ -177,7 +177,10 @@ def _places(tracks: Sequence[Track]) -> tuple[Ints, tuple[Track, ...]]:
 
 
 def _folded(values: Floats, place_of: Ints, n: int, combine: np.ufunc) -> Floats:
-    """Combine the columns of each place into one, [n_nodes, n]."""
+    """Combine the columns of each place into one, [n_nodes, n].
+
+    ``values`` [n_nodes, n_tracks]; ``place_of`` [n_tracks]: the place of each track, below ``n``.
+    """
     if n == values.shape[1]:
         return values
     found = np.full((len(values), n), 0.0 if combine is np.add else np.nan)
@@ -187,7 +190,10 @@ def _folded(values: Floats, place_of: Ints, n: int, combine: np.ufunc) -> Floats
 
 
 def _depths(parent: Ints) -> Ints:
-    """Return how many callers are above each node [n_nodes]; a caller stands before what it calls."""
+    """Return how many callers are above each node [n_nodes].
+
+    ``parent``: of each node its caller, which stands before it; -1 for a root.
+    """
     depth = np.zeros(len(parent), np.int64)
     for node, above in enumerate(parent.tolist()):
         if above >= 0:
@@ -201,7 +207,11 @@ def _by_depth(depth: Ints) -> list[Ints]:
 
 
 def with_callees(values: Floats, parent: Ints, depth: Ints, combine: np.ufunc = np.add) -> Floats:
-    """Combine the values of each node with all below it; ``values`` [n_nodes, ...] are of each alone."""
+    """Combine the values of each node with all below it.
+
+    ``values`` [n_nodes, ...] are of each alone; ``parent``: of each node its caller, -1 for a root; ``depth``: how
+    many are above it.
+    """
     found = values.copy()
     for level in reversed(_by_depth(depth)[1:]):
         combine.at(found, parent[level], found[level])
@@ -210,7 +220,10 @@ def with_callees(values: Floats, parent: Ints, depth: Ints, combine: np.ufunc = 
 
 def _without_callees(values: Floats, parent: Ints, depth: Ints) -> Floats:
     """Return the values of each node alone, from those with all below it [n_nodes, ...]; NaN if its callees outlast
-    it."""
+    it.
+
+    ``parent`` and ``depth`` are as in ``with_callees``.
+    """
     found = values.copy()
     below = np.flatnonzero(depth > 0)
     np.subtract.at(found, parent[below], values[below])
@@ -264,8 +277,12 @@ def _of_intervals(part: TracePiece, steps: Sequence[int] | Ints) -> CallTree | N
 
 
 def _merged(parent: Ints, depth: Ints, key: Ints, n_keys: int) -> tuple[Ints, Ints, Ints, Ints]:
-    """Merge nodes of the same path. Returns for each node [n] which merged one it is, and of these [n_found] the
-    caller (-1: a root), the key, and the first node."""
+    """Merge nodes of the same path.
+
+    ``parent`` and ``depth`` are as in ``with_callees``; ``key`` [n], below ``n_keys``, says what is called. Returns
+    for each node [n] which merged one it is, and of these [n_found] the caller (-1: a root), the key, and the first
+    node.
+    """
     node = np.zeros(len(parent), np.int64)
     parents, keys, firsts, n = [], [], [], 0
     for level in _by_depth(depth):
@@ -411,7 +428,10 @@ def by_paradigm(tree: CallTree) -> dict[str, Floats]:
 
 
 def callees(parent: Ints) -> Mapping[int, list[int]]:
-    """Return the nodes that each node calls, by node; the roots under -1. Nodes that call nothing are missing."""
+    """Return the nodes that each node calls, by node; the roots under -1. Nodes that call nothing are missing.
+
+    ``parent``: of each node its caller, -1 for a root.
+    """
     found: dict[int, list[int]] = {}
     for node, above in enumerate(parent.tolist()):
         found.setdefault(above, []).append(node)

@@ -103,8 +103,11 @@ class ByOwner:
         ]
 
     def _cover(self, begins: Ints, ends: Ints, owner: NDArray[np.int32], into: CellPieces, n: int) -> int:
-        """Put what these (shifted) intervals cover behind ``n`` pieces of ``into``, and return how many there are
-        then."""
+        """Put what these (shifted) intervals cover behind the first ``n`` pieces of ``into``, and return how many
+        there are then.
+
+        ``begins`` ascends; ``ends`` and ``owner`` belong to it.
+        """
         if not len(begins):
             return n
         reach = np.maximum.accumulate(ends)

@@ -88,7 +88,11 @@ def launches(part: TracePiece, links: Links) -> Launches:
 
 
 def _longest_queues(part: TracePiece, rows: Ints, calls: Ints) -> Ints:
-    """Return for each stream the most kernels and copies that were launched but had not begun at one time."""
+    """Return for each stream the most kernels and copies that were launched but had not begun at one time.
+
+    ``rows`` and ``calls`` [n]: the work and the calls that launched it, as rows of the intervals. Empty if there are
+    none.
+    """
     track = part.timeline.intervals.track[rows]
     order = np.lexsort((part.start[calls], track)) if len(np.unique(track)) > 1 else np.argsort(part.start[calls])
     edges = [0, *(np.flatnonzero(np.diff(track[order])) + 1).tolist(), len(order)] if len(order) else [0]

@@ -92,7 +92,7 @@ def _share(trace: TraceAnalysis, ns: int) -> float:
 
 
 def _won(trace: TraceAnalysis, ns: int, what: str) -> Finding:
-    """Say how much GPU time would be saved at most, as a finding."""
+    """Say as a finding that at most ``ns`` of the GPUs' time would be saved; ``what`` says under which condition."""
     share = _share(trace, ns)
     return finding_in_words(
         "won", ns / 1e9, f"to be saved: at most {took(ns)} of the GPUs' time ({percent(share)}), {what}"

@@ -42,7 +42,10 @@ def ns_of(text: str) -> int:
 
 def limit(what: Literal["takes", "size"], below: bool, text: str) -> Limit:
     """Parse a length such as ``10us`` ("takes"), or a size such as ``1M`` ("size"; powers of 1,024). Raises
-    ValueError, with a sentence."""
+    ValueError, with a sentence.
+
+    ``below``: what is less than this is wanted, else what is more.
+    """
     if what == "takes":
         return Limit(what, below, ns_of(text))
     found = _SIZE.fullmatch(text)
