@@ -152,7 +152,10 @@ class OutputCopier:
 
 
 def _run(master: int, log: Log, inbox: int, outbox: int, terminal: int) -> NoReturn:
-    """Live the whole life of the forked process: let go of the job, copy, and exit. Never returns."""
+    """Live the whole life of the forked process: let go of the job, copy, and exit. Never returns.
+
+    ``inbox``: where the supervisor says what is to be done; ``outbox``: for lines that it prints.
+    """
     try:
         own = _reopened(terminal)
         master, fd, inbox, outbox, own = let_go(master, log.fd, inbox, outbox, own, name="gssr-output")

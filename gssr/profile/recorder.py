@@ -133,7 +133,8 @@ class SamplerProcess:
             self._afterword.add(kind, message)
 
     def ended(self, exit_code: int, state: str, when: float) -> None:
-        """Tell the sampler that the workload has ended; it finishes the recording and exits, which is not waited for."""
+        """Tell the sampler that the workload has ended, at ``when`` (unix s); it finishes the recording and exits,
+        which is not waited for."""
         if not self._tell("ended", str(exit_code), state, repr(when)):
             self._afterword.add("end", f"the workload ended: {state}, exit code {exit_code}")
             self._afterword.finish()

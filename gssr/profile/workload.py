@@ -119,7 +119,8 @@ def start(argv: Sequence[str], was: Inherited, tty: int, streams: Mapping[int, i
 
 
 def _become(arguments: list[bytes], was: Inherited, tty: int, streams: Mapping[int, int], status: int) -> NoReturn:
-    """Be the workload, in the child of ``start``: never returns. ``status`` gets the errno if it can't be executed."""
+    """Be the workload, in the child of ``start``, whose arguments these are: never returns. ``status`` gets the errno
+    if it can't be executed."""
     error = EINVAL
     try:
         os.setpgid(0, 0)

@@ -164,7 +164,8 @@ class EngineShare:
         return rows, news
 
     def wait(self, seconds: float, now: float) -> None:
-        """Wait until ``offer`` is known, but no longer than ``seconds``. Raises OSError as ``look`` does."""
+        """Wait until ``offer`` is known, but no longer than ``seconds``; ``now`` in unix s. Raises OSError as ``look``
+        does."""
         end = monotonic() + seconds
         while self.offer is None and monotonic() < end:
             sleep(_WAIT_SECONDS)
