@@ -179,7 +179,8 @@ def _places(tracks: Sequence[Track]) -> tuple[Ints, tuple[Track, ...]]:
 def _folded(values: Floats, place_of: Ints, n: int, combine: np.ufunc) -> Floats:
     """Combine the columns of each place into one, [n_nodes, n].
 
-    ``values`` [n_nodes, n_tracks]; ``place_of`` [n_tracks]: the place of each track, below ``n``.
+    ``values`` [n_nodes, n_tracks]; ``place_of`` [n_tracks]: the place of each track, below ``n``. If there are as many
+    places as tracks, ``values`` itself is returned, in the tracks' order.
     """
     if n == values.shape[1]:
         return values
