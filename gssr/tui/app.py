@@ -262,7 +262,7 @@ class LiveScreen(KeysInOrder):
             call()
 
     def compose(self) -> ComposeResult:
-        """The line about the run, the screens, the output, the keys."""
+        """Lay out the line about the run, the screens, the output and the keys, from the top."""
         yield TopBar(id="top-bar")
         yield Words(self.reading, id="nothing")
         with TabbedContent(id="screens", initial=self.view.screen):

@@ -23,7 +23,7 @@ class BalancePane(ScreenPane):
     screen_name = "balance"
 
     def compose(self) -> ComposeResult:
-        """The answer above, who on the left, when and where on the right."""
+        """Lay out the answer above, who on the left, when and where on the right."""
         yield BalanceSentence(id="balance-sentence", classes="panel")
         with Horizontal(id="balance-body"):
             yield GpuBars(id="gpu-bars", classes="panel")

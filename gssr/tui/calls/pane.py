@@ -48,7 +48,7 @@ class CallsPane(ScreenPane):
         self._view = View()
 
     def compose(self) -> ComposeResult:
-        """The sub-tabs, what the chosen one holds, and below it the full name."""
+        """Lay out the sub-tabs, what the chosen one holds, and below it the full name."""
         with Vertical():
             yield Tabs(*(Tab(title, id=f"{_TAB}{name}") for name, title in TITLES.items()), id="calls-tabs")
             yield Static("", id="calls-nothing", markup=False)

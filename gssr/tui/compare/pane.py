@@ -26,7 +26,7 @@ class ComparePane(ScreenPane):
     ]
 
     def compose(self) -> ComposeResult:
-        """The answer, the picture, the numbers."""
+        """Lay out the answer, the picture and the numbers."""
         yield CompareSentence(id="compare-sentence", classes="panel")
         yield Curves(id="curves", classes="panel")
         yield EffectTable(id="effects", classes="panel")

@@ -29,7 +29,7 @@ class ChooseOne(ModalScreen[str]):
         self._title, self._options, self._chosen = title, options, chosen
 
     def compose(self) -> ComposeResult:
-        """A line to type in, and the list."""
+        """Lay out a line to type in, and the list."""
         with Vertical(classes="dialog"):
             yield Input(placeholder="a part of its name", compact=True)
             yield OptionList()

@@ -36,7 +36,7 @@ class Events(ModalScreen[None]):
             yield Static(text if found else "nothing happened")
 
     def on_mount(self) -> None:
-        """Say how many there are."""
+        """Say in the border how many events there are, and take the focus."""
         box = self.query_one(".dialog")
         box.border_title = f"{len(self._result.events):,} events, newest first"
         box.focus()

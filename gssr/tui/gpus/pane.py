@@ -35,7 +35,7 @@ class GpusPane(ScreenPane):
     ]
 
     def compose(self) -> ComposeResult:
-        """The list or the wall, the inspector, and the line in which the filter is typed."""
+        """Lay out the list or the wall, the inspector, and the line in which the filter is typed."""
         with Vertical():
             with Horizontal(id="gpus-body"):
                 with ContentSwitcher(initial="gpu-table", id="gpu-views"):

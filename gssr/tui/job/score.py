@@ -42,7 +42,7 @@ class Score(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
     """How well the GPUs were used, in one number."""
 
     def compose(self) -> ComposeResult:
-        """The number, what it is, and its curve."""
+        """Lay out the number, what it is, and its curve."""
         with Horizontal(id="score-head"):
             yield Digits("", id="score-digits")
             yield Words("", id="score-plain")

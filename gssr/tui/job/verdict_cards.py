@@ -65,7 +65,7 @@ class VerdictCards(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
     """The first few verdicts."""
 
     def compose(self) -> ComposeResult:
-        """As many cards as there may be."""
+        """Lay out as many cards as there may be at once."""
         for number in range(MOST_CARDS):
             yield VerdictCard(number)
         yield Words("", id="more-verdicts")

@@ -51,7 +51,7 @@ class TimePane(ScreenPane):
     ]
 
     def compose(self) -> ComposeResult:
-        """From above: who, what for, what was measured beside, when, and all about the cursor."""
+        """Lay out, from above: who, what for, what was measured beside, when, and all about the cursor."""
         with Vertical():
             yield TimeWall(id="time-wall", classes="panel")
             yield TraceLines(id="time-lines", classes="panel")
@@ -117,7 +117,7 @@ class TimePane(ScreenPane):
             self._focus_timeline()
 
     def on_resize(self) -> None:
-        """Share the rows anew."""
+        """Share the rows anew; nothing before the first result, or for a trace."""
         result = self._result()
         if result is not None and result.part is None:
             self._fit(result)
