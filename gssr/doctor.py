@@ -32,17 +32,19 @@ class Advice(NamedTuple):
 
 
 def findings() -> list[Advice]:
-    """Everything that was looked at, in the order a user meets it."""
+    """Look at everything, and return what was found, in the order in which a user meets it. Drivers that don't answer
+    take up to 30 s."""
     return [_python(), *_environment(), _sqlite(), _place(), *_real_gpus(), *_stand_ins(), _host(), _folder()]
 
 
 def _python() -> Advice:
+    """Say which GSSR and which Python this is."""
     version = ".".join(map(str, sys.version_info[:3]))
     return Advice("ok", "gssr", f"{__version__} on Python {version}, {sys.executable}")
 
 
 def _environment() -> list[Advice]:
-    """What the environment has for a job's Python that may be another one than ours."""
+    """Warn of a PYTHONHOME, which ends gssr if it is that of another Python; empty if there is none."""
     home = os.environ.get("PYTHONHOME")
     if not home:
         return []
@@ -55,6 +57,7 @@ def _environment() -> list[Advice]:
 
 
 def _sqlite() -> Advice:
+    """Say which SQLite this is, and whether it is new enough."""
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         return Advice(
             "no", "SQLite", f"{sqlite3.sqlite_version} is too old", "use a Python built with SQLite 3.26 or newer"
@@ -63,6 +66,7 @@ def _sqlite() -> Advice:
 
 
 def _place() -> Advice:
+    """Say which launcher has started this process, as which rank, on which node."""
     place = launch.where_am_i()
     if place.launcher == launch.ALONE:
         shown = launch.shown_job(place.job_id, place.array_job_id, place.array_task_id)
@@ -73,7 +77,11 @@ def _place() -> Advice:
 
 
 def _real_gpus() -> list[Advice]:
-    """The GPUs of this machine, and what each backend for them has to give."""
+    """Say which GPUs this machine has, and what each backend for them offers.
+
+    There is always a line for the GPUs, one for ``backend auto`` and one for each backend, works it or not; one more
+    for Intel GPUs where there are some. If asking the drivers fails, there is only a single "no" for the GPUs.
+    """
     offers = _offers()
     if isinstance(offers, str):
         return [Advice("no", "GPUs", offers, "see dmesg, or ask the administrator")]
@@ -114,7 +122,8 @@ def _real_gpus() -> list[Advice]:
 
 
 def _offers() -> list[Offer] | str:
-    """What the backends offer, or what became of asking."""
+    """Ask in a process of its own what the backends offer, NVIDIA's first and AMD's last; a sentence instead where
+    that fails."""
 
     def ask() -> object:
         return auto.offers(try_out=True)
@@ -126,11 +135,13 @@ def _offers() -> list[Offer] | str:
 
 
 def _stand_ins() -> list[Advice]:
+    """Say what the backends without GPUs are for."""
     scenarios = {"synthetic": f"; scenarios: {', '.join(SCENARIOS)}"}
     return [Advice("ok", f"backend {name}", _WHAT[name] + scenarios.get(name, "")) for name in ("synthetic", "replay")]
 
 
 def _host() -> Advice:
+    """Measure the host for 0.1 s, and say which metrics it does not tell."""
     from gssr.backends.host import HostSampler
 
     sampler = HostSampler()
@@ -146,6 +157,7 @@ def _host() -> Advice:
 
 
 def _folder() -> Advice:
+    """Say whether recordings can be written in the working directory, and how."""
     try:
         folder = os.getcwd()
     except OSError as error:

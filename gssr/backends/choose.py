@@ -27,9 +27,12 @@ class Choice(NamedTuple):
 
 
 def choose(seen: Sequence[Seen], visible: Sequence[str] | None) -> Choice:
-    """The GPUs that ``visible`` (gssr.launch.gpu_ids; None: no launcher says) names; of a GPU in MIG mode all instances.
+    """Choose the GPUs that ``visible`` names (gssr.launch.gpu_ids; None: no launcher says, and all are chosen); of a
+    GPU in MIG mode all instances.
 
-    Raises BackendError when UUIDs are named and the driver shows none of them."""
+    If ``visible`` names more indices than there are GPUs, or none of the driver's, all that it shows are chosen, and
+    the remark says so. Raises BackendError if UUIDs are named and the driver shows none of them.
+    """
     if visible is None:
         return Choice(range(len(seen)))
     if any(not name.isdigit() for name in visible):
@@ -51,7 +54,11 @@ def choose(seen: Sequence[Seen], visible: Sequence[str] | None) -> Choice:
 
 
 def _by_uuid(seen: Sequence[Seen], visible: Sequence[str]) -> Choice:
-    """UUIDs may be shortened, as CUDA allows; a GPU's UUID means all its MIG instances. An index among them counts too."""
+    """Choose the GPUs that these UUIDs name, in the order of ``seen``.
+
+    UUIDs may be shortened, as CUDA allows; a GPU's UUID means all its MIG instances, and an index among them counts
+    too. Names that the driver does not show are listed in the remark. Raises BackendError if it shows none of them.
+    """
     positions: set[int] = set()
     absent = []
     for name in visible:

@@ -25,7 +25,7 @@ class Option(NamedTuple):
 
     @property
     def takes_value(self) -> bool:
-        """False for a switch."""
+        """Tell whether a value follows the option; False for a switch."""
         return self.settings.get("action", "append") in ("append", "extend")
 
 
@@ -40,26 +40,28 @@ class Command(NamedTuple):
 
 
 def command_called(name: str) -> Command:
-    """The command of this name, whose module is imported only when it is asked for."""
+    """Import and return the command of this name."""
     module = "import_" if name == "import" else name  # which Python could not import by that name
     command: Command = import_module(f"gssr.commands.{module}").COMMAND
     return command
 
 
 def in_browser() -> bool:
-    """Tell whether this process draws for a page of a browser, as textual-serve says to those that it starts. Then there is
-    no terminal, and nothing is written: who looks may be somebody else than who may write here."""
+    """Tell whether this process draws for a page of a browser, as textual-serve says to the processes that it starts.
+
+    Then there is no terminal, and nothing is written to disk: who looks may be somebody else than who may write here.
+    """
     return os.environ.get("TEXTUAL_DRIVER") == "textual.drivers.web_driver:WebDriver"
 
 
 def add_options(parser: argparse.ArgumentParser, command: Command) -> None:
-    """Give a parser the command's options."""
+    """Add the command's options to a parser."""
     for option in command.options:
         parser.add_argument(*option.flags, **option.settings)
 
 
 def tell(text: str) -> None:
-    """Say one line on stderr."""
+    """Print one line on stderr, with ``gssr: `` before it; control characters are cleaned away."""
     from gssr.render.cells import clean
 
     if sys.stderr is not None:  # closed when we were started
@@ -67,13 +69,13 @@ def tell(text: str) -> None:
 
 
 def fail(text: str, code: int) -> int:
-    """Say one line on stderr; the exit code to return."""
+    """Print one line on stderr as ``tell`` does, and return ``code``."""
     tell(text)
     return code
 
 
 def _encodable(text: str, encoding: str) -> str:
-    """The text with escapes for what the encoding lacks, such as parts of a file's name that are no UTF-8."""
+    """Return the text with escapes for what the encoding lacks, such as parts of a file's name that are no UTF-8."""
     try:
         text.encode(encoding)
         return text
@@ -82,8 +84,11 @@ def _encodable(text: str, encoding: str) -> str:
 
 
 def put(text: str) -> int:
-    """Print on stdout, all of it; the exit code to return: BAD_INPUT, and a line that says why, when that is impossible.
-    A reader that has seen enough (BrokenPipeError) is the caller's."""
+    """Print a text on stdout, all of it.
+
+    Returns OK; BAD_INPUT, after a line on stderr, when it can't be written. Raises BrokenPipeError when the reader has
+    seen enough.
+    """
     if sys.stdout is None:  # closed when we were started
         return OK
     try:

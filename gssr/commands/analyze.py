@@ -149,7 +149,8 @@ REPLACED = {
 
 
 def with_times(words: Sequence[str]) -> list[str]:
-    """``--from -5m`` as ``--from=-5m``: what begins with a dash and is no number argparse takes for an option."""
+    """Join ``--from -5m`` to ``--from=-5m``, and likewise ``--to``: argparse takes a word with a dash that is no
+    number for an option."""
     joined: list[str] = []
     for word in words:
         if joined[-1:] in (["--from"], ["--to"]) and word.startswith("-"):
@@ -250,7 +251,10 @@ class _History:
         self._runs: tuple[RunFigures, ...] | None = None
 
     def of(self, analysis: "Analysis") -> "Analysis":
-        """With how the run stands; a part of a run can't be compared."""
+        """Return the analysis with how the run stands against earlier ones; unchanged if it is of a part of a run.
+
+        The folder is read the first time.
+        """
         from dataclasses import replace
 
         from gssr.commands.progress_bar import ProgressBar
@@ -285,14 +289,18 @@ class _Reading:
         places: Mapping[str, str],
         earlier: _History | None = None,
     ) -> None:
+        """``metrics``: their names, None for all; ``earlier``: the runs to compare with, None for none."""
         self._options, self._metrics, self._rules, self._places = options, metrics, rules, places
         self._earlier = earlier
         self.shown: list[_Shown] = []
         self.code = OK
 
     def analyses(self, names: Sequence[str]) -> "Iterator[Analysis]":
-        """Those of all runs of these recordings that are asked for. Raises ValueError, with a sentence, for what one does
-        not have, or has too much of."""
+        """Yield the analyses of all runs of these recordings that are asked for.
+
+        A recording that can't be read is said and sets ``code``. Raises ValueError, with a sentence, for what a
+        recording does not have, or has too much of.
+        """
         from gssr.store.read.open import RecordingError
         from gssr.store.read.recording import open_recording
 
@@ -313,13 +321,17 @@ class _Reading:
             recording.close()
 
     def _files(self, name: str) -> list[str]:
-        """What commands that are advised name: other tools' metric files become one recording, and that of a demonstration
-        is gone with it."""
+        """List the files that advised commands name in place of a recording: all of another tool's metric files that
+        became one.
+
+        Empty for a demonstration's recording, which is gone with it.
+        """
         if getattr(self._options, "passing", False):
             return []
         return [name, *(each for each, place in self._places.items() if name in self._places and not place)]
 
     def _of(self, name: str, recording: "Recording") -> "Iterator[Analysis]":
+        """Yield the analyses of one recording's runs, and keep what is to be shown of them. Raises ValueError."""
         from dataclasses import replace
 
         from gssr.commands.progress_bar import ProgressBar
@@ -356,7 +368,7 @@ class _Reading:
 def _with_traces(
     analysis: "Analysis", reader: "RunReader", recording: str, options: argparse.Namespace
 ) -> "Analysis":  # fmt: skip
-    """With the traces of the run, each read when it is its turn, and why others are not of it."""
+    """Return the analysis with the run's traces, and why others are not of it; unchanged if there are none."""
     rows = reader.traces()
     if not (options.attach or rows):
         return analysis
@@ -389,7 +401,11 @@ def _wanted(
     progress: Callable[[float], None],
     tables: bool,
 ) -> "Wanted":
-    """``tables``: of the run no more is shown than its line in a table."""
+    """Return what is to be analysed.
+
+    ``metrics``: their names, None for all; ``tables``: of the run only its line in a table is shown; ``progress`` gets
+    shares, 0-1.
+    """
     from gssr.metrics import SCORE_INPUTS
     from gssr.model.analyze import Options as Wanted
     from gssr.report.page import series_needed
@@ -418,7 +434,10 @@ def _wanted(
 
 
 def _put_json(reading: _Reading, names: Sequence[str], report: str | None) -> int:
-    """Nothing is printed before everything was read. Raises ValueError as ``_Reading.analyses``."""
+    """Analyse the recordings, print the JSON object and write the report if one is asked for; return the exit code.
+
+    Nothing is printed before everything was read. Raises ValueError as ``_Reading.analyses``.
+    """
     from gssr.commands.printing import Spool
     from gssr.report.json_document import pieces
 
@@ -438,6 +457,7 @@ def _put_json(reading: _Reading, names: Sequence[str], report: str | None) -> in
 
 
 def _page_options(options: argparse.Namespace, metrics: tuple[str, ...] | None) -> "PageOptions":
+    """Return how the page is to be drawn."""
     from gssr.report.page import PageOptions
 
     return PageOptions(
@@ -449,6 +469,7 @@ def _page_options(options: argparse.Namespace, metrics: tuple[str, ...] | None) 
 
 
 def _show(shown: Sequence[_Shown], options: argparse.Namespace, metrics: tuple[str, ...] | None) -> int:
+    """Write the report and the pictures that are asked for, and print the page; return the exit code."""
     if options.report is not None:
         code = _report(shown, options.report)
         if code != OK:
@@ -480,8 +501,11 @@ def _show(shown: Sequence[_Shown], options: argparse.Namespace, metrics: tuple[s
 
 
 def _drawing(options: argparse.Namespace) -> _Drawing:
-    """--terminal or --png alone draw everything; -pts and -plb alone draw where they can be seen: on a terminal, else
-    into PNG files."""
+    """Decide what is drawn, and where.
+
+    --terminal or --png alone draw everything; -pts and -plb alone draw on the terminal if stdout is one, else into PNG
+    files.
+    """
     time_series, load_balancing = options.plot_time_series, options.plot_load_balancing
     terminal, png = options.terminal, options.png is not None
     if not (time_series or load_balancing):
@@ -494,6 +518,11 @@ def _drawing(options: argparse.Namespace) -> _Drawing:
 
 
 def _draw_pictures(analyses: Sequence[tuple[str, "Analysis"]], drawing: _Drawing, folder: str | None) -> None:
+    """Write the PNG files in ``folder``, or beside each recording if that is None or "", and name them on stderr.
+    Raises OSError.
+
+    ``analyses``: each with the name of its recording. A picture of which nothing is known is left out, which is said.
+    """
     from gssr.report.png.figure import NothingToDrawError
     from gssr.report.png.png import load_balancing_png, roofline_png, time_series_png
     from gssr.report.png.png_breakdown import breakdown_png
@@ -530,7 +559,7 @@ def _draw_pictures(analyses: Sequence[tuple[str, "Analysis"]], drawing: _Drawing
 
 
 def _report(shown: Sequence[_Shown], path: str) -> int:
-    """Write it; the exit code to return."""
+    """Write the report, or say why that fails; return the exit code."""
     try:
         _write_report(shown, path)
     except OSError as error:
@@ -539,6 +568,7 @@ def _report(shown: Sequence[_Shown], path: str) -> int:
 
 
 def _write_report(shown: Sequence[_Shown], path: str) -> None:
+    """Write the report, PDF or HTML by the end of ``path``, and name it on stderr. Raises OSError."""
     from gssr.store.output_file import access_of, output_file
 
     reported = [analysis for each in shown for analysis in each.analyses]

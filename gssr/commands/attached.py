@@ -34,7 +34,7 @@ ATTACH = (
 
 
 def wrong_attach(options: argparse.Namespace) -> str:
-    """What is wrong with them, in a sentence; "" for nothing."""
+    """Say in a sentence what is wrong with --attach and --offset; "" for nothing."""
     from gssr.commands.inputs import traces_among
 
     if options.offset is not None and not options.attach:
@@ -63,9 +63,20 @@ DIGEST = Option(
 def write_digests(
     recording: str, progress: Callable[[float], None] = lambda _: None, until: float = math.inf, most: int | None = None
 ) -> tuple[int, list[str]]:
-    """Of all traces attached to a recording, which no process has open, that have none: how many, and of others why not. No
-    trace is begun after ``until``, by time.monotonic. ``most``: only those that are a rank's own, and of no more bytes.
-    Raises RecordingError."""
+    """Read the traces attached to a recording that have no digest, and write their digests into it.
+
+    Args:
+        recording: one file, which no process has open.
+        progress: gets the share done, 0-1.
+        until: time.monotonic at which no further trace is begun.
+        most: only traces that are a rank's own, and of at most so many bytes; None: all.
+
+    Returns:
+        How many were digested, and of others sentences that say why not.
+
+    Raises:
+        RecordingError: the recording can't be read or written.
+    """
     from gssr.model.joined.digest import digest_of
     from gssr.model.joined.explain import explain_window
     from gssr.store.read.recording import open_recording
@@ -107,8 +118,15 @@ def laid_over(
     offset: float | None = None,
     rows: "Sequence[AttachedTrace] | None" = None,
 ) -> "Iterator[Match | str]":
-    """The traces of a run, one after the other; of what can't be laid over it a sentence. ``rows``: of those attached to it,
-    None for all."""
+    """Yield the traces of a run, laid over it, one after the other; a sentence in place of each that can't be.
+
+    Args:
+        reader: the run.
+        recording: its recording's path.
+        attach: further traces, which need not be attached to it.
+        offset: s to add to the times of these; None: as they are.
+        rows: of the traces attached to the run, those that are wanted; None: all.
+    """
     from gssr.model.joined.match import NotJoinedError, matched
 
     for path, timeline, shift in _timelines(reader, recording, attach, offset, rows):
@@ -128,7 +146,11 @@ def _timelines(
     offset: float | None,
     wanted: "Sequence[AttachedTrace] | None",
 ) -> "Iterator[tuple[str, Timeline | None, float | None]]":
-    """Each by its path, or a sentence in place of one that can't be read."""
+    """Yield (path, timeline, offset) of each trace; (a sentence, None, offset) in place of one that can't be read.
+
+    The arguments are those of ``laid_over``. A trace of ``attach`` that is attached to the run anyway does not come
+    twice.
+    """
     from gssr.store.disk import traces_beside
     from gssr.traces.open import TraceError, open_traces
 

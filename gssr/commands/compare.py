@@ -68,7 +68,7 @@ class ChangeLimit(NamedTuple):
     relative: bool
 
     def allowed(self, first: float) -> float:
-        """In units of the score."""
+        """Return the limit in units of the number that is compared; ``first``: its value in the first run."""
         return self.value * first if self.relative else self.value
 
 
@@ -87,7 +87,7 @@ _CHANGE = re.compile(r"\s*(\w+)\s*([<>])\s*([+-]?\d*\.?\d+)\s*(%?)\s*")
 
 
 def condition_of(text: str) -> Condition:
-    """``score < -5 %`` or ``imbalance > 0.02``. Raises ValueError with a sentence."""
+    """Parse a condition, ``score < -5 %`` or ``imbalance > 0.02``. Raises ValueError with a sentence."""
     from gssr.model.compare.comparison import BETTER
     from gssr.model.compare.contrast import METRICS
 
@@ -107,7 +107,7 @@ def condition_of(text: str) -> Condition:
 
 
 def limit_of(text: str) -> ChangeLimit:
-    """``5%`` or ``0.05``. Raises ValueError with a sentence."""
+    """Parse a limit from 0 to 1, ``5%`` or ``0.05``. Raises ValueError with a sentence."""
     relative = text.strip().endswith("%")
     try:
         value = float(text.strip().rstrip("%"))
@@ -171,6 +171,10 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
 
 
 def _compare_traces(options: argparse.Namespace) -> int:
+    """Compare traces, the first with each of the others, and print the page or JSON; return the exit code.
+
+    Conditions such as --fail-if are refused.
+    """
     from gssr.model.traces.analyze_trace import analyze_timelines
     from gssr.model.traces.trace_selection import TraceSelection
     from gssr.report.page import PageOptions
@@ -206,8 +210,20 @@ def _compare_traces(options: argparse.Namespace) -> int:
 def _analyses(
     files: Sequence[str], rules: "RuleTable", places: Mapping[str, str]
 ) -> "tuple[list[str], list[Analysis], list[str]]":
-    """What each run is called, its analysis by ``rules``, and what was damaged; ``places``: what is opened in place of a
-    file. Raises RecordingError, and ValueError for a run that is not there."""
+    """Analyse the runs that are compared.
+
+    Args:
+        files: FILE or FILE@RUN. Without a run it is the last one; all of them if there is one file.
+        rules: for the verdicts.
+        places: what is opened in place of a file.
+
+    Returns:
+        (what each run is called, its analysis, sentences on what is damaged).
+
+    Raises:
+        RecordingError: a recording can't be read.
+        ValueError: a run is not there.
+    """
     from dataclasses import replace
 
     from gssr.model.analyze import analyze
@@ -244,7 +260,7 @@ def _analyses(
 
 
 def _conditions(options: argparse.Namespace) -> list[Condition]:
-    """Of --fail-if-worse and --fail-if. Raises ValueError, a sentence that names the option."""
+    """Read the conditions of --fail-if-worse and --fail-if. Raises ValueError, with a sentence that names the option."""
     found = []
     try:
         option = "--fail-if-worse"
@@ -257,7 +273,10 @@ def _conditions(options: argparse.Namespace) -> list[Condition]:
 
 
 def _failed(comparisons: "Sequence[Comparison]", below: float | None, conditions: Sequence[Condition]) -> list[str]:
-    """One sentence for each condition that does not hold. A value that is unknown holds none."""
+    """Return a sentence for each condition that a run fails; where a value is unknown it fails.
+
+    ``below``: the lowest score of --fail-below, or None.
+    """
     found = []
     for letter, each in zip("BCDEFGHIJKLMNOPQRSTUVWXYZ", comparisons, strict=False):
         score = each.score
@@ -275,8 +294,11 @@ def _failed(comparisons: "Sequence[Comparison]", below: float | None, conditions
 
 
 def _undecided(comparisons: "Sequence[Comparison]", conditions: Sequence[Condition]) -> list[str]:
-    """One sentence for each condition that asks for less than what is noise between two runs that differ by no more. A limit
-    of 0 asks for what is no noise."""
+    """Return a sentence for each condition that is finer than the noise between two runs, which differ by no more than
+    that noise.
+
+    A limit of 0 asks only for what is no noise, so it never is too fine.
+    """
     from gssr.model.compare.comparison import ONE_A_RUN
 
     found = []
@@ -293,12 +315,14 @@ def _undecided(comparisons: "Sequence[Comparison]", conditions: Sequence[Conditi
 
 
 def _share(relative: float | None) -> str:
+    """Say a relative change in %, without its sign; "from 0" for None."""
     return "from 0" if relative is None else f"{abs(100 * relative):.1f} %"
 
 
 def _show(
     names: Sequence[str], comparisons: "Sequence[Comparison]", failed: Sequence[str], options: argparse.Namespace
 ) -> int:
+    """Print the page or the JSON object; return the exit code."""
     if options.json:
         from gssr.report.comparison_json import to_json
 

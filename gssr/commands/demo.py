@@ -41,6 +41,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
 
 
 def _record_and_show(options: argparse.Namespace, path: str) -> int:
+    """Record a synthetic job at ``path`` and print its page; return the exit code."""
     from gssr.profile.request import ProfileRequest, UsageError
     from gssr.profile.session import profile
 

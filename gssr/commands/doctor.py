@@ -25,7 +25,7 @@ def handle(_options: argparse.Namespace, _workload: list[str] | None) -> int:
 
 
 def _folded(head: str, text: str, columns: int | None) -> list[str]:
-    """The text beside its head, in as many lines as a terminal of that width takes; None: in one."""
+    """Return the text beside its head, in as many lines as fit into ``columns``; None: in one line."""
     if columns is None:
         return [head + text]
     room = max(columns - len(head), 20)

@@ -96,6 +96,10 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
 
 
 def _folder(options: argparse.Namespace, called: Mapping[str, str]) -> int:
+    """Export recordings and traces into a folder of files; return the exit code.
+
+    ``called``: of places that stand in for a file of another tool, that file's name.
+    """
     from gssr.convert.tables import EXPORTED, ExportError
     from gssr.convert.traces import TRACE_TABLES, export_traces
     from gssr.model.verdicts.rules import from_environment
@@ -147,7 +151,8 @@ def _folder(options: argparse.Namespace, called: Mapping[str, str]) -> int:
 
 
 def _said(output: str, n_runs: int) -> int:
-    """Say how many runs are where; the exit code. Nothing where stdout is what was written to."""
+    """Print how many runs were exported where, and return the exit code. Prints nothing for none, or where stdout was
+    written to."""
     from gssr.render.cells import clean
 
     if not n_runs or output.startswith("/dev/") or not (os.path.isdir(output) or os.path.isfile(output)):
@@ -156,13 +161,14 @@ def _said(output: str, n_runs: int) -> int:
 
 
 def _traces(places: "Sequence[str]") -> list[str]:
-    """Those that are traces, or folders of nothing else."""
+    """Return those places that are traces, or folders of nothing else."""
     from gssr.store.read.open import recordings_in
 
     return [place for place in traces_among(places) if os.path.isfile(place) or not recordings_in([place]).names]
 
 
 def _one_file(options: argparse.Namespace) -> int:
+    """Export all runs of the recordings into one file; return the exit code."""
     from gssr.commands.progress_bar import ProgressBar
     from gssr.convert.tables import ExportError
     from gssr.store.output_file import access_of
@@ -209,6 +215,8 @@ def _one_file(options: argparse.Namespace) -> int:
 
 
 def _write(runs: "Mapping[RunReader, str]", options: argparse.Namespace, access: "Access", bar: "ProgressBar") -> None:
+    """Write the runs, each with its recording's path, into the output file. Raises OSError, RecordingError and
+    ExportError."""
     import gzip
 
     from gssr.store.output_file import output_file
@@ -233,7 +241,7 @@ def _write(runs: "Mapping[RunReader, str]", options: argparse.Namespace, access:
 
 
 def _intervals(run: "RunReader", recording: str) -> "Iterator[Timeline]":
-    """Those of the traces attached to a run, by its clock; what is not is said."""
+    """Yield the timelines of the traces attached to a run, by its clock; why others can't be laid over it is said."""
     from gssr.commands.attached import laid_over
 
     for match in laid_over(run, recording):
@@ -246,6 +254,10 @@ def _intervals(run: "RunReader", recording: str) -> "Iterator[Timeline]":
 
 
 def _sink(options: argparse.Namespace, names: Sequence[str]) -> "Sink":
+    """Return what takes the tables in the wanted format.
+
+    Raises ImportError where the package for it is missing, OSError where the folder can't be written.
+    """
     from gssr.store.output_file import access_of
 
     access = access_of(names)
@@ -261,7 +273,11 @@ def _sink(options: argparse.Namespace, names: Sequence[str]) -> "Sink":
 def _export(
     names: Mapping[str, str], sink: "Sink", tables: "Sequence[ExportTable]", rules: "Rules", output: str
 ) -> tuple[int, int]:  # fmt: skip
-    """How many runs were exported, and the exit code. ``names``: of recordings, and what they are called."""
+    """Export recordings table by table, with a progress bar; failures are said.
+
+    ``names``: the path of each recording and what it is called. Returns how many runs were exported, and the exit
+    code.
+    """
     from gssr.commands.progress_bar import ProgressBar
     from gssr.convert.export import export
     from gssr.convert.tables import ExportError
@@ -293,7 +309,7 @@ def _export(
 
 
 def _show(bar: "ProgressBar", before: float, n: int, share: float) -> None:
-    """The share done of all ``n`` runs, within one of them."""
+    """Show on the bar the share done of all ``n`` runs: ``before`` (0-1), and ``share`` (0-1) of one more run."""
     bar.show(before + share / n)
 
 

@@ -61,7 +61,7 @@ OPTIONS = (
 
 
 def since_of(text: str, now: float) -> float:
-    """The unix time that --since names: a date, or so long ago. Raises ValueError with a sentence."""
+    """Parse --since into unix s: a date, or how long before ``now`` (unix s). Raises ValueError with a sentence."""
     from datetime import datetime
 
     from gssr.model.window import parse_time
@@ -92,7 +92,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
 
 
 def _handle(options: argparse.Namespace, named: Sequence[str]) -> int:
-    """``named``: the recordings, and folders of them."""
+    """Carry out ``gssr fleet`` of these recordings and folders of them; return the exit code."""
     wrong = page_options.wrong_width(options)
     if wrong is None and options.most is not None and options.most < 1:
         wrong = f"--most: {options.most} is not above 0"
@@ -146,6 +146,7 @@ def _handle(options: argparse.Namespace, named: Sequence[str]) -> int:
 
 
 def _show(found: "Fleet", options: argparse.Namespace) -> int:
+    """Print the fleet as a page, JSON or CSV; return the exit code."""
     from gssr.model.fleet.fleet import groups
 
     by: str | None = options.by

@@ -81,7 +81,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
 
 
 def told_by(options: argparse.Namespace) -> "ImportHints":
-    """What the options of TOLD say. Raises ValueError with a sentence."""
+    """Read what the options of TOLD say of files that don't say it themselves. Raises ValueError with a sentence."""
     from gssr.foreign.names import of_dcgm
     from gssr.foreign.series import ImportHints
     from gssr.metrics import NAMES
@@ -103,6 +103,8 @@ def told_by(options: argparse.Namespace) -> "ImportHints":
 
 
 def _start(text: str, zone: tzinfo | None) -> float:
+    """Parse --start into unix s: a number, or a date and time, of ``zone`` if it names none (None: this machine's).
+    Raises ValueError."""
     try:
         try:
             found = float(text)
@@ -117,6 +119,7 @@ def _start(text: str, zone: tzinfo | None) -> float:
 
 
 def _interval(text: str) -> float:
+    """Parse --interval into s. Raises ValueError."""
     try:
         found = float(text)
     except ValueError:
@@ -127,6 +130,7 @@ def _interval(text: str) -> float:
 
 
 def _zone(text: str) -> tzinfo:
+    """Parse --timezone, a name or an offset such as +02:00. Raises ValueError."""
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     try:
@@ -139,7 +143,7 @@ def _zone(text: str) -> tzinfo:
 
 
 def _asked(options: argparse.Namespace, told: "ImportHints") -> int:
-    """What a Prometheus server holds: nothing else here connects to another machine."""
+    """Import what a Prometheus server holds; return the exit code. Nothing else here connects to another machine."""
     import time
 
     from gssr.foreign.prometheus_server import read_server, token_of
@@ -165,6 +169,7 @@ def _asked(options: argparse.Namespace, told: "ImportHints") -> int:
 
 
 def _imported(paths: list[str], output: str, replaces: bool, told: "ImportHints") -> int:
+    """Import metric files into a recording; return the exit code. ``replaces``: a file at ``output`` may be replaced."""
     from gssr.commands.progress_bar import ProgressBar
     from gssr.foreign.open import files_in, open_files
     from gssr.foreign.write import Named
@@ -194,8 +199,15 @@ def _written(
     told: "ImportHints",
     clear: "Callable[[], None]" = lambda: None,
 ) -> int:
-    """Write the recording aside, and give it its name when it is whole. ``clear``: what is to be done before anything is
-    said."""
+    """Write the recording aside and give it its name when it is whole; return the exit code.
+
+    Args:
+        read: reads the series; raises RecordingError.
+        output: the recording's path.
+        replaces: a file that is there may be replaced.
+        told: what the user has said of the files.
+        clear: is called before anything is said.
+    """
     from gssr.commands.nsys_export import ended_like_interrupted
     from gssr.foreign.write import write
     from gssr.render.cells import clean

@@ -31,8 +31,11 @@ _ADDRESS = re.compile("[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def own_recordings(any_name: bool = False) -> list[str]:
-    """This job's default recording, else the newest in this folder of the default names, or of ``any_name``. One that only
-    has shards yet is there as well."""
+    """Return the recordings that a command looks at when none is named.
+
+    These are all of this job's with the default name, also one with only its ranks' files; else the newest one in the
+    working directory with a default name, or with ``any_name``. Empty if there is none.
+    """
     from gssr import launch
 
     own = launch.default_output(launch.where_am_i())
@@ -51,14 +54,16 @@ def own_recordings(any_name: bool = False) -> list[str]:
 
 
 def selectors(text: str) -> tuple[str, ...]:
-    """What --gpus names (gssr.model.window.select_gpus)."""
+    """Split what --gpus names, at the commas; see gssr.model.window.select_gpus. Empty if nothing is named."""
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 def wrong_name(name: str, wait: bool) -> str:
-    """What is wrong with the name of a recording that is not there yet, in a sentence; "" where it can be waited for, and
-    where it is there. ``wait``: also for one whose name is like another's. A name that differs in numbers alone is another
-    run's, and no slip."""
+    """Say in a sentence what is wrong with the name of a recording that is not there yet.
+
+    "" if it can be waited for, or is there. ``wait``: it may be like another recording's name, which else counts as a
+    slip. A name that differs in numbers alone is another run's, and no slip.
+    """
     if os.path.lexists(name) or os.path.lexists(f"{name}.d"):
         return ""
     if _ADDRESS.match(name):
@@ -74,7 +79,7 @@ def wrong_name(name: str, wait: bool) -> str:
 
 
 def not_yet(name: str) -> str:
-    """What a screen says while it waits for a recording: which others there are. "" for one that is there."""
+    """Return what a screen says while it waits for a recording: which others there are. "" if it is there."""
     if os.path.lexists(name) or os.path.lexists(f"{name}.d"):
         return ""
     from gssr.recognise import recordings_beside
@@ -84,7 +89,7 @@ def not_yet(name: str) -> str:
 
 
 def with_run(text: str) -> tuple[str, str | None]:
-    """``FILE@RUN`` as the file and the run in it; without a run, or where a file has that very name, None."""
+    """Split ``FILE@RUN`` into the file and the run; the run is None where none is named, or a file has that very name."""
     if os.path.lexists(text) or os.path.lexists(f"{text}.d"):
         return text, None
     named = [(text[:at], text[at + 1 :]) for at, char in enumerate(text) if char == "@" and 0 < at < len(text) - 1]
@@ -94,7 +99,8 @@ def with_run(text: str) -> tuple[str, str | None]:
 
 
 def traces_among(names: Iterable[str], kinds: Sequence[str] = ()) -> list[str]:
-    """Those of the files and folders that hold traces, or those of these ``kinds``, by their content."""
+    """Return those of the files and folders that hold traces, by their content; with ``kinds`` only traces of these
+    kinds."""
     from gssr.recognise import TRACES, recognise
 
     return [name for name in names if recognise(name).kind in (kinds or TRACES)]
@@ -102,9 +108,22 @@ def traces_among(names: Iterable[str], kinds: Sequence[str] = ()) -> list[str]:
 
 @contextmanager
 def looking_at(names: Sequence[str], together: bool = False, live: bool = False) -> Iterator[dict[str, str]]:
-    """Where what is to be opened is in place of each name that is a metric file of another tool, or a folder of them: a
-    temporary recording, gone with the block. ``together``: one of all of them, in place of the first; of the others it is
-    "". ``live``: it grows with a file that is being written. Raises RecordingError."""
+    """Convert other tools' metric files among ``names``, and folders of them, to temporary recordings, which are
+    deleted after the block.
+
+    That is said on stderr.
+
+    Args:
+        names: files and folders.
+        together: one recording is made of all of them, in place of the first one.
+        live: the recording grows with a file that is being written.
+
+    Yields:
+        By name what is to be opened in its place: "" for nothing, with ``together``. Other names are not in it.
+
+    Raises:
+        RecordingError: a file can't be read.
+    """
     from gssr.recognise import FOREIGN, recognise
 
     found_kinds = {name: recognise(name).kind for name in names}
@@ -127,8 +146,10 @@ def looking_at(names: Sequence[str], together: bool = False, live: bool = False)
 
 @contextmanager
 def with_foreign(places: Sequence[str]) -> Iterator[list[str]]:
-    """Files and folders, and behind them temporary recordings of what other tools' metric files there say, gone with the
-    block. Raises RecordingError."""
+    """Yield the files and folders, followed by temporary recordings of other tools' metric files among and in them.
+
+    These are deleted after the block. Raises RecordingError.
+    """
     from gssr.foreign.open import files_in, looked_at
     from gssr.foreign.series import ForeignError
     from gssr.recognise import FOREIGN, recognise
@@ -151,14 +172,17 @@ def with_foreign(places: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _holds_recordings(name: str) -> bool:
-    """Whether a folder holds recordings: then these are what is meant."""
+    """Tell whether a path is a folder that holds recordings: then these are what is meant."""
     from gssr.store.read.open import recordings_in
 
     return os.path.isdir(name) and bool(recordings_in([name]).names)
 
 
 def chosen_runs(recording: "Recording", run: str | None) -> "Sequence[RunReader]":
-    """The runs that --run names. Raises ValueError with a sentence that lists those there are."""
+    """Return the runs that --run names by id, label or number (-1 is the last); all for None.
+
+    Raises ValueError with a sentence that lists those there are.
+    """
     runs = recording.runs
     if run is None:
         return runs
@@ -174,8 +198,10 @@ def chosen_runs(recording: "Recording", run: str | None) -> "Sequence[RunReader]
 
 
 def open_index(name: str | None = None) -> "Index | None":
-    """What was read of fleets, in the file of this name or, without one, in the user's cache folder; None for a user without
-    one. Raises WrongIndexError."""
+    """Open the index of what was read of fleets: the file of that name, or the one in the user's cache folder.
+
+    Returns None for a user without a cache folder. Raises WrongIndexError for a named file that is none.
+    """
     from gssr.model.fleet.index import TABLES
     from gssr.store.index import Index, default_index
 
@@ -189,7 +215,14 @@ def fleet_at(
     index: "Index | None",
     progress: Callable[[float], None] = lambda _: None,
 ) -> "Fleet":
-    """The runs of all recordings in these folders and files; ``index``: what it has is not read again."""
+    """Read the runs of all recordings in these folders and files.
+
+    Args:
+        places: folders and files.
+        request: which runs, and how they are judged.
+        index: what it holds is not read again, and what is read goes into it; None: everything is read.
+        progress: gets the share done, 0-1.
+    """
     from gssr.model.fleet.fleet import read_fleet
     from gssr.store.read.open import recordings_in
 

@@ -49,6 +49,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
 
 
 def _merge(file: str) -> int:
+    """Merge the files of a recording's ranks and say what came of it; return the exit code."""
     from gssr.render.cells import clean
     from gssr.store.merge import merge
     from gssr.store.read.open import RecordingError
@@ -73,12 +74,13 @@ def _merge(file: str) -> int:
 
 
 def _attach(path: str, options: argparse.Namespace) -> int:
-    """To a recording in one file; and digest what is attached."""
+    """Attach traces to a recording in one file and digest them, as the options say; return the exit code."""
     code = _put_beside(path, options) if options.attach else OK
     return max(code, _digest(path)) if options.digest else code
 
 
 def _digest(path: str) -> int:
+    """Digest the traces attached to a recording; return the exit code, BAD_INPUT if some can't be."""
     from gssr.render.cells import clean
     from gssr.store.read.open import RecordingError
 
@@ -95,6 +97,7 @@ def _digest(path: str) -> int:
 
 
 def _put_beside(path: str, options: argparse.Namespace) -> int:
+    """Attach the traces that --attach names; return the exit code, BAD_INPUT if some can't be."""
     from gssr.commands.inputs import chosen_runs
     from gssr.render.cells import clean
     from gssr.store.read.open import RecordingError
@@ -120,7 +123,7 @@ def _put_beside(path: str, options: argparse.Namespace) -> int:
 
 
 def _repair(path: str) -> int:
-    """Of a recording in one file, make the rollups anew that are missing or damaged."""
+    """Rebuild the rollups of a recording in one file that are missing or damaged; return the exit code."""
     from gssr.render.cells import clean
     from gssr.store.merge.repair import repair
     from gssr.store.read.open import RecordingError

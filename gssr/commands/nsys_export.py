@@ -19,8 +19,11 @@ _PATIENCE = 5.0  # s, for nsys to end when it is told to
 
 
 def export(report: str, output: str, replaces: bool) -> int:
-    """Write the database of a report. Exit code 0 when the file is there; 1 when nsys is not, or could not write it; 2 for
-    wrong usage."""
+    """Have nsys write the SQLite database of a report.
+
+    ``replaces``: a file at ``output`` may be replaced. Returns the exit code: 0 when the file is there; 1 when nsys is
+    not, or could not write it; 2 for wrong usage. Failures are said.
+    """
     import shutil
 
     problem = _no_report(report)
@@ -42,7 +45,7 @@ def export(report: str, output: str, replaces: bool) -> int:
 
 
 def _no_report(path: str) -> str | None:
-    """Why this can't be one."""
+    """Say why a file can't be a report of nsys; None when it may be."""
     if not os.path.isfile(path):
         return "no such file" if not os.path.lexists(path) else "is not a file"
     try:
@@ -57,7 +60,7 @@ def _no_report(path: str) -> str | None:
 
 @contextmanager
 def ended_like_interrupted() -> Iterator[None]:
-    """Within, SIGTERM and SIGHUP are what Ctrl-C is: what was begun is cleared away."""
+    """Raise KeyboardInterrupt on SIGTERM and SIGHUP within the block, so that what was begun is cleared away."""
 
     def interrupt(_: int, __: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -71,7 +74,8 @@ def ended_like_interrupted() -> Iterator[None]:
 
 
 def _exported(nsys: str, report: str, output: str) -> int:
-    """Run ``nsys export`` into a folder of its own beside the output, and take the file from there when it is whole."""
+    """Run ``nsys export`` in a folder of its own beside the output, and move the file from there when it is whole;
+    return the exit code."""
     import shutil
     import sys
     from errno import EDQUOT, ENOSPC
@@ -103,7 +107,11 @@ def _exported(nsys: str, report: str, output: str) -> int:
 
 
 def _run(command: list[str], folder: str) -> tuple[int, str]:
-    """The exit code of a command, and the last line that it printed. However we leave, it and what it started is ended."""
+    """Run a command; return its exit code (-n for signal n) and the last line that it printed, or "".
+
+    What it prints goes into ``folder``. However this ends, the command and what it started are ended too. Raises
+    OSError.
+    """
     import subprocess
 
     said, child = os.path.join(folder, "said"), None
@@ -124,7 +132,7 @@ def _run(command: list[str], folder: str) -> tuple[int, str]:
 
 
 def _end(child: "Popen[bytes]", number: int) -> None:
-    """Send a signal to a command and what it has started, and wait a little for it."""
+    """Send a signal to a command and what it has started, and wait _PATIENCE seconds for it at most."""
     from subprocess import TimeoutExpired
 
     try:
@@ -135,6 +143,7 @@ def _end(child: "Popen[bytes]", number: int) -> None:
 
 
 def _is_database(path: str) -> bool:
+    """Tell whether a file is an SQLite database, by its first bytes."""
     try:
         with open(path, "rb") as stream:
             return stream.read(len(_HEAD)) == _HEAD
@@ -143,6 +152,7 @@ def _is_database(path: str) -> bool:
 
 
 def _is_full(folder: str) -> bool:
+    """Tell whether the disk of a folder has no space left for a small file."""
     from gssr.store.disk import Reserve
 
     try:

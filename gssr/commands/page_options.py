@@ -18,20 +18,23 @@ OPTIONS = (
 
 
 def wrong_width(options: argparse.Namespace) -> str | None:
-    """What is wrong with --width; None when nothing is."""
+    """Say what is wrong with --width; None when nothing is."""
     if NARROWEST <= options.width <= WIDEST:
         return None
     return f"--width: {options.width} is not between {NARROWEST} and {WIDEST}"
 
 
 def ascii_only(options: argparse.Namespace) -> bool:
-    """Where ASCII is wanted, and where stdout shows nothing else."""
+    """Tell whether only ASCII is to be drawn: it was asked for, or stdout shows nothing else."""
     return bool(options.ascii) or not shows_utf8(sys.stdout)
 
 
 def shows_utf8(stream: TextIO | None) -> bool:
-    """Whether what reads a stream shows more than ASCII. Python writes UTF-8 in the locale C as well, which whoever chose it
-    did not ask for; and the Linux console's font has neither blocks in eighths nor braille."""
+    """Tell whether what reads a stream shows more than ASCII.
+
+    False in the locale C, which whoever chose it did not choose for UTF-8, though Python writes that there too; and on
+    the Linux console, whose font has neither blocks in eighths nor braille. False for None.
+    """
     encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
     if stream is None or encoding != "utf8" or (os.environ.get("TERM") == "linux" and stream.isatty()):
         return False
@@ -40,12 +43,12 @@ def shows_utf8(stream: TextIO | None) -> bool:
 
 
 def on_terminal() -> bool:
-    """Whether stdout is one."""
+    """Tell whether stdout is a terminal."""
     return sys.stdout is not None and sys.stdout.isatty()
 
 
 def wants_color(options: argparse.Namespace) -> bool:
-    """On a terminal that has colours, unless somebody says otherwise."""
+    """Tell whether stdout gets colours: as --color says, else if it is a terminal that has some."""
     if options.color != "auto":
         return bool(options.color == "always")
     return on_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -21,11 +21,11 @@ class Spool(contextlib.AbstractContextManager["Spool"]):
         self._file.close()
 
     def write(self, text: str) -> None:
-        """Keep it. Raises OSError."""
+        """Keep a text for ``print``. Raises OSError when the disk is full."""
         self._file.write(text.encode("utf-8", "surrogatepass"))
 
     def print(self) -> int:
-        """The exit code to return, as gssr.commands.put."""
+        """Print what was kept on stdout; return the exit code as gssr.commands.put does."""
         self._file.seek(0)
         decoder = codecs.getincrementaldecoder("utf-8")("surrogatepass")
         while data := self._file.read(_AT_ONCE):

@@ -115,8 +115,11 @@ OPTIONS = (
 
 
 def split(words: list[str]) -> tuple[list[str], list[str] | None]:
-    """Our own words, and the workload's, kept away from argparse so that they arrive untouched: what follows ``--``, or,
-    as in the published tool, what begins with the first word that is no option of ours nor its value."""
+    """Split a command line into our own words and the workload's, so that argparse never sees these.
+
+    The workload begins after ``--``, or else with the first word that is no option of ours nor its value. None in its
+    place where there is none.
+    """
     takes_value = {flag for option in OPTIONS if option.takes_value for flag in option.flags}
     at = 0
     while at < len(words):
@@ -130,8 +133,11 @@ def split(words: list[str]) -> tuple[list[str], list[str] | None]:
 
 
 def _value_follows(word: str, takes_value: set[str]) -> bool:
-    """Whether the value of an option is the word after it: not with ``--gpus=0`` or ``-t100``, but with ``--gpu 0`` and
-    ``-ft 100``."""
+    """Tell whether the value of an option is the word after it: so for ``--gpu 0`` and ``-ft 100``, not for
+    ``--gpus=0`` or ``-t100``.
+
+    ``takes_value``: the flags that take one.
+    """
     if word.startswith("--"):
         return any(flag.startswith(word) for flag in takes_value)
     first = next((place for place, letter in enumerate(word) if f"-{letter}" in takes_value), None)
@@ -197,7 +203,7 @@ def handle(options: argparse.Namespace, workload: list[str] | None) -> int:
 
 
 def _digest(recording: str) -> None:
-    """In a process of its own, which may be killed at any time."""
+    """Digest the traces of a recording, in a process of its own, which may be killed at any time."""
     import os
     import time
 

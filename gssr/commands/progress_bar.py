@@ -18,7 +18,7 @@ class ProgressBar:
         self._shown = ""
 
     def show(self, share: float) -> None:
-        """Draw the share done, 0-1."""
+        """Draw the share done, 0-1; nothing in the first second, or if stderr is no terminal."""
         if time.monotonic() - self._begun < _AFTER or sys.stderr is None or not sys.stderr.isatty():
             return
         done = round(share * _WIDTH)
@@ -28,6 +28,6 @@ class ProgressBar:
             self._shown = text
 
     def clear(self) -> None:
-        """Leave nothing of it."""
+        """Erase the bar, if it was drawn."""
         if self._shown:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -63,14 +63,17 @@ class ScreenStart(NamedTuple):
     own: "tuple[Custom, ...]" = ()
 
     def apply(self, app: "LiveScreen") -> None:
-        """Have a screen begin like this."""
+        """Set the screen's view and GPUs, and show what is to be said."""
         app.view, app.wanted_gpus = self.view, self.gpus
         app.show_notice(self.said)
 
 
 def start(options: argparse.Namespace, view: "View", traces: bool = False) -> ScreenStart:
-    """The beginning that the options ask for, else the user's settings, else ``view``. ``traces``: a trace is looked at.
-    Raises ValueError, with a sentence, for options that make no sense."""
+    """Decide how a screen begins: by the options, else by the user's settings, else by ``view``.
+
+    ``traces``: a trace is shown, not a recording. Raises ValueError, with a sentence that begins with the option, for
+    what makes no sense.
+    """
     from dataclasses import replace
 
     from gssr.metrics import BY_NAME, OF_NODES, OF_TRACES
@@ -118,8 +121,11 @@ def start(options: argparse.Namespace, view: "View", traces: bool = False) -> Sc
 
 
 def take_terminal(before: Callable[[], None] = lambda: None) -> None:
-    """Put the terminal back in order before SIGTERM or SIGHUP end the process, and do what is to be done before that: who
-    inherits that they are ignored would go on without a terminal."""
+    """Set handlers for SIGTERM and SIGHUP that restore the terminal, call ``before`` and then end the process by that
+    signal.
+
+    Set even where they were ignored: else the process would go on without a terminal. Does nothing in a browser.
+    """
     from gssr.profile.terminal import SavedModes
 
     if in_browser():  # Textual ends the process by these signals, and has the size from COLUMNS
@@ -139,13 +145,12 @@ def take_terminal(before: Callable[[], None] = lambda: None) -> None:
 
 
 def put_off_garbage() -> None:
-    """Collect no garbage until the screen is drawn, when LiveScreen takes it up again: a tenth of the start would be looking
-    for some among all that is imported and made to stay."""
+    """Collect no garbage until the screen is drawn, when LiveScreen enables it again: that saves a tenth of the start."""
     gc.disable()
 
 
 def on_terminal() -> bool:
-    """Whether there is one that can be drawn on, or a page of a browser."""
+    """Tell whether there is a terminal that a screen can be drawn on, or the page of a browser."""
     if in_browser():
         return True
     streams = (sys.stdin, sys.stderr)  # Textual draws on stderr
@@ -153,13 +158,14 @@ def on_terminal() -> bool:
 
 
 def default_hz() -> float:
-    """Looks a second."""
+    """Return how many looks a second a screen takes if nothing is said: 2, over SSH 1."""
     return 1.0 if os.environ.get("SSH_CONNECTION") else 2.0
 
 
 @contextmanager
 def saying(text: str) -> Iterator[None]:
-    """Meanwhile ``text`` stands on the terminal: on a busy machine the screen takes seconds to come."""
+    """Show ``text`` on the terminal within the block: on a busy machine the screen takes seconds to come. Does nothing
+    in a browser."""
     if in_browser():
         yield
         return
@@ -173,12 +179,12 @@ def saying(text: str) -> Iterator[None]:
 
 
 def speaks_utf8() -> bool:
-    """Whether the terminal shows more than ASCII."""
+    """Tell whether the terminal shows more than ASCII."""
     return in_browser() or shows_utf8(sys.stderr)
 
 
 def colors() -> int:
-    """How many colours the terminal has, as far as its name says: 256, 16, or 0 where none are wanted."""
+    """Return how many colours the terminal has, as far as its name says: 256, 16, or 0 where none are wanted."""
     if os.environ.get("NO_COLOR"):
         return 0
     many = (

@@ -67,7 +67,11 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
 
 
 def _watch(own: "Monitor", options: argparse.Namespace, begin: screen.ScreenStart) -> int:
-    """Draw until the user leaves, or it is known that there is no GPU. Raises ValueError for rules that make no sense."""
+    """Draw the screen until the user leaves; return the exit code.
+
+    If it turns out that there is no GPU, that is said and the table printed instead. Raises ValueError for rules that
+    make no sense.
+    """
     screen.put_off_garbage()
     from gssr.model.live.watch import Watch
     from gssr.model.live.watched_recording import WatchedRecording
@@ -101,6 +105,10 @@ def _watch(own: "Monitor", options: argparse.Namespace, begin: screen.ScreenStar
 
 
 def _once(own: "Monitor", options: argparse.Namespace, lacks_gpus: bool = False) -> int:
+    """Print the node as one table, JSON object or CSV; return the exit code.
+
+    ``lacks_gpus``: it is known that the node has no GPU. Raises ValueError for GPUs that are not there.
+    """
     now = _now(own, options.sampling_time / 1000, lacks_gpus)
     if now is None:
         return fail("nothing was recorded", BAD_INPUT)
@@ -127,8 +135,11 @@ def _once(own: "Monitor", options: argparse.Namespace, lacks_gpus: bool = False)
 
 
 def _now(own: "Monitor", interval: float, lacks_gpus: bool) -> "NodeNow | None":
-    """The node as it is, as soon as everything is known that there is to know; None when nothing ever was. ``interval``: s
-    between two samples; ``lacks_gpus``: it is known that it has none."""
+    """Wait until everything is known of the node that there is to know, or its time is over.
+
+    ``interval``: s between two samples; ``lacks_gpus``: it is known that it has no GPU. Returns the newest that was
+    read; None when nothing ever was.
+    """
     from gssr.store.format.schema import NO_GPU
 
     now, over = None, False
@@ -152,13 +163,14 @@ def _now(own: "Monitor", interval: float, lacks_gpus: bool) -> "NodeNow | None":
 
 
 def _all_told(now: "NodeNow") -> bool:
+    """Tell whether each GPU has enough samples for all that it tells; so does a node without GPUs."""
     fewest = min((each.n_rows for each in now.gpus), default=_SURELY_ENOUGH)
     profiled = any(each.values["sm_active"] is not None for each in now.gpus)
     return fewest >= (_ENOUGH if profiled else _SURELY_ENOUGH)
 
 
 def _looked(path: str) -> "NodeNow | None":
-    """None as long as there is nothing to be read."""
+    """Read the node from its recording; None as long as there is nothing to be read."""
     from gssr.report.now import node_now
     from gssr.store.read.open import RecordingError
     from gssr.store.read.recording import open_recording

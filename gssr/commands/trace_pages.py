@@ -25,7 +25,7 @@ _POWER = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 def analyze_traces(names: Sequence[str], options: argparse.Namespace) -> int:
-    """``gssr analyze`` of these traces, the ranks of one run, or of several, one after the other; the exit code."""
+    """Carry out ``gssr analyze`` for traces, of the ranks of one run or of several runs; return the exit code."""
     from gssr.model.traces.each_run import each_readable
     from gssr.model.traces.tables import ALIASES, NSYS, TABLES
     from gssr.model.traces.trace_rules import TABLE
@@ -63,7 +63,8 @@ def analyze_traces(names: Sequence[str], options: argparse.Namespace) -> int:
 
 
 def _known(time: str | None) -> int | None:
-    """A time of the command line in ns after the zero; None for one before the end."""
+    """Return a time of the command line in ns after the trace's zero; None for None and for a time before the end.
+    Raises ValueError."""
     from gssr.model.traces.trace_selection import ns_of
 
     return None if time is None or time.strip().startswith("-") else ns_of(time)
@@ -72,8 +73,18 @@ def _known(time: str | None) -> int | None:
 def opened(
     names: Sequence[str], max_size: str | None, ranks: str | None, window: tuple[int | None, int | None]
 ) -> "list[TraceSet]":
-    """The traces, opened, by run. Raises gssr.traces.open.TraceError, and ValueError for a size and for ranks that are
-    none."""
+    """Open the traces and group them by run.
+
+    Args:
+        names: files and folders.
+        max_size: --max-size, or None.
+        ranks: --ranks, or None for all.
+        window: ns after the zero; None for an end that is open.
+
+    Raises:
+        TraceError: of gssr.traces.open; none can be read.
+        ValueError: the size or the ranks make no sense.
+    """
     from gssr.traces.open import open_runs
 
     if max_size is None:
@@ -85,7 +96,7 @@ def opened(
 
 
 def _said(analyses: "Iterator[tuple[TraceSet, TraceAnalysis]]") -> "Iterator[tuple[TraceSet, TraceAnalysis]]":
-    """Say what of these runs can't be read, once they were."""
+    """Yield the runs and their analyses as they are, and say in the end which traces can't be read."""
     problems: list[str] = []
     for run, trace in analyses:
         problems = run.problems  # those of all runs together
@@ -100,8 +111,10 @@ def _show(
     names: Sequence[str],
     options: argparse.Namespace,
 ) -> int:
-    """Print the analyses of runs, each made when it is its turn; ``is_one``: of one run. Nothing is printed before all are
-    there."""
+    """Print the analyses of runs, and draw the pictures and reports that are asked for; return the exit code.
+
+    Nothing is printed before all analyses are made. ``is_one``: there is only one run.
+    """
     from dataclasses import replace
 
     from gssr.commands.printing import Spool
@@ -143,7 +156,7 @@ def _show(
 
 
 def _report(trace: "TraceAnalysis", path: str) -> None:
-    """Raises OSError."""
+    """Write the report, PDF or HTML by the end of ``path``, and name it on stderr. Raises OSError."""
     from gssr.store.output_file import access_of, output_file
 
     with output_file(path, access_of(source.path for source in trace.sources)) as file:
@@ -159,7 +172,7 @@ def _report(trace: "TraceAnalysis", path: str) -> None:
 
 
 def _draw(trace: "TraceAnalysis", folder: str) -> None:
-    """Into ``folder``, or beside the first file. Raises OSError."""
+    """Draw the picture as PNG, in ``folder`` or beside the first file, and name it on stderr. Raises OSError."""
     from gssr.report.png.figure import NothingToDrawError
     from gssr.report.png.png_trace import trace_png
     from gssr.store.output_file import access_of, output_file, output_folder
@@ -178,7 +191,7 @@ def _draw(trace: "TraceAnalysis", folder: str) -> None:
 
 
 def _csv(trace: "TraceAnalysis", name: str) -> "Iterator[str]":
-    """A table as CSV: text without control characters, and none that a spreadsheet would run."""
+    """Yield the lines of a table as CSV, with text that no terminal and no spreadsheet takes for a command."""
     from gssr.model.traces.tables import TABLES, as_nsys, rows_of
     from gssr.render.cells import harmless
     from gssr.render.csv_cells import cell

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 
 def show(beside: "ScreenArguments") -> int:
-    """Draw until the user leaves; the exit code of the process. Doesn't return when the supervisor has gone."""
+    """Draw the live screen of ``gssr profile --live`` in its process, until the user leaves; return the exit code.
+
+    Does not return when the supervisor has gone: then it exits.
+    """
     import gc
 
     gc.enable()  # a screen makes garbage; what it was forked from may not
@@ -158,7 +161,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    """Show the screen in browsers until Ctrl-C."""
+    """Show the screen in browsers until Ctrl-C; return the exit code."""
     from gssr.render.cells import clean
     from gssr.tui.serve import listen, serve
 
@@ -181,7 +184,10 @@ class _ScreenContent(NamedTuple):
 def _make_app(
     options: argparse.Namespace, name: str, shown: _ScreenContent, before_end: Callable[[], None]
 ) -> "LiveScreen":
-    """Make the app. ``name``: the first file's; ``before_end`` is called where a signal ends the screen."""
+    """Make the app.
+
+    ``name``: the first file's; ``before_end``: is called when a signal ends the screen.
+    """
     screen.take_terminal(before_end)
 
     from gssr.render.glyphs import glyph_set
@@ -195,7 +201,8 @@ def _make_app(
 
 
 def _open_content(options: argparse.Namespace, names: Sequence[str]) -> _ScreenContent | int:
-    """Look at the options and files; if something is wrong, say it and return the exit code."""
+    """Open what the screen shows, as the options and files say; where something is wrong, say it and return the exit
+    code."""
     from dataclasses import replace
 
     from gssr.model.verdicts.rules import from_environment
@@ -235,7 +242,7 @@ def _open_content(options: argparse.Namespace, names: Sequence[str]) -> _ScreenC
 
 
 def _why_no_recording(name: str) -> str:
-    """Say in a sentence why a file that holds something can never become a recording; empty if it is one, or still may."""
+    """Say in a sentence why a file that holds something can never become a recording; "" if it is one, or still may."""
     from gssr.store.read.open import RecordingError, looks_like_recording
     from gssr.store.read.recording import open_recording
 
@@ -250,6 +257,7 @@ def _why_no_recording(name: str) -> str:
 
 
 def _is_there(name: str) -> bool:
+    """Tell whether a recording is there, or its folder of ranks' files."""
     return os.path.exists(name) or os.path.exists(f"{name}.d")
 
 
@@ -261,9 +269,19 @@ def watches_of(
     ranks: str | None = None,
     own: "Sequence[Custom]" = (),
 ) -> "list[Watch]":
-    """Make what the screen watches: each recording, the first with its traces and those to ``attach`` (``offset``: s to add
-    to their times), and the traces of each run, of them only these ``ranks``, with metrics of one's ``own``. Raises
-    ValueError, a sentence, for both at once."""
+    """Make what the screen watches: each recording, or each run of the traces.
+
+    Args:
+        names: recordings or traces; recordings may be still to come.
+        run_id: the run to show of the first recording; None: the newest.
+        attach: traces to lay over the first recording, beside those that are attached to it.
+        offset: s to add to the times of these.
+        ranks: of traces, those of these ranks only.
+        own: for traces, metrics of one's own.
+
+    Raises:
+        ValueError: recordings and traces are named together, or an argument is for the other kind.
+    """
     from gssr.model.live.watch import Watch
     from gssr.model.live.watched_recording import WatchedRecording
 
@@ -290,6 +308,7 @@ def watches_of(
 
 
 def _timeline(name: str, ranks: str | None) -> "Timeline":
+    """Read one trace. Raises TraceError."""
     from gssr.traces.open import open_traces
 
     return open_traces([name], ranks=ranks).timeline()
@@ -298,7 +317,10 @@ def _timeline(name: str, ranks: str | None) -> "Timeline":
 def _with_traces(
     recording: "WatchedRecording", run_id: str | None, attach: Sequence[str], offset: float | None
 ) -> "WatchSource":
-    """Join a recording with its traces, where it has, or may get, any."""
+    """Join a recording with its traces, if it has a folder for them or some are named; else return it as it is.
+
+    ``run_id``: the run that is shown, None: the newest; ``offset``: s to add to the times of the named ones.
+    """
     from gssr.store.disk import traces_beside
 
     if not attach and not os.path.isdir(traces_beside(recording.path)):

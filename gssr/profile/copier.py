@@ -31,7 +31,8 @@ class Log(NamedTuple):
     aside: str | None = None
 
     def take_place(self) -> None:
-        """The workload runs: what an earlier run printed is replaced. Never raises."""
+        """Rename the log to its place once the workload runs, which replaces an earlier run's log. Does nothing if it
+        is there already. Never raises."""
         if self.aside is not None:
             try:
                 os.rename(self.aside, os.path.realpath(self.path))
@@ -39,7 +40,7 @@ class Log(NamedTuple):
                 pass
 
     def forget(self) -> None:
-        """If it has not taken its place, delete it. Never raises."""
+        """Delete the log if it has not taken its place. Never raises."""
         if self.aside is not None:
             try:
                 os.unlink(self.aside)
@@ -48,8 +49,11 @@ class Log(NamedTuple):
 
 
 def check_log(recording: str, ours: bool) -> None:
-    """Raises UsageError when what stands at the log's place must not be touched. ``ours``: it belongs to a recording that
-    is overwritten or added to; else it may be somebody's own file."""
+    """Check whether --live may write the log ``NAME.log`` beside the recording ``NAME.sql``.
+
+    ``ours``: what stands there belongs to a recording that is overwritten or added to; else it may be somebody's own
+    file. Raises UsageError where something stands there that is not ours, or that is no file of this user's own.
+    """
     path = log_of(recording)
     if not os.path.lexists(path) or (os.path.isfile(path) and ours and not is_planted(path)):
         return
@@ -57,8 +61,11 @@ def check_log(recording: str, ours: bool) -> None:
 
 
 def open_log(recording: str, anew: bool) -> Log:
-    """Open the log for adding to it and reading; ``anew``: what it holds is deleted once the workload runs. Raises
-    OSError."""
+    """Open the log of a recording for appending and reading, and create it where it is missing.
+
+    ``anew``: what an earlier run printed goes once the workload runs: the log is written under another name until
+    ``take_place``. Raises OSError, also for what is not a regular file or was planted by somebody else.
+    """
     path = log_of(recording)
     mode = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOCTTY
     if anew and os.path.isfile(path):
@@ -78,8 +85,10 @@ _LAST = 1 << 16  # bytes
 
 
 def last_lines(log: Log, n: int) -> int:
-    """The byte at which the last ``n`` lines begin, at most 64 KiB before the end and not before this run's own
-    output. Raises OSError."""
+    """Return the byte of the log at which its last ``n`` lines begin.
+
+    It is at most 64 KiB before the end and never before this run's own output. Raises OSError.
+    """
     end = os.fstat(log.fd).st_size
     begin = max(end - _LAST, log.start)
     lines = os.pread(log.fd, end - begin, begin).split(b"\n")
@@ -104,7 +113,8 @@ class OutputCopier:
     """The process, as the supervisor sees it. ``terminal``: the descriptor of the terminal to show the output on."""
 
     def __init__(self, master: int, log: Log, terminal: int) -> None:
-        """Fork it. ``master`` is the pty's, non-blocking. Raises OSError."""
+        """Fork the process. ``master`` is the workload's pty, non-blocking; ``terminal`` the descriptor of the
+        terminal to show the output on. Raises OSError."""
         inbox, self._out = os.pipe()
         self.fd, outbox = os.pipe()
         """Where its lines for the user arrive; at its end everything has been copied that the workload printed."""
@@ -121,18 +131,20 @@ class OutputCopier:
         os.set_blocking(self.fd, False)
 
     def show(self, begin: int) -> None:
-        """From the log's byte ``begin`` on, show everything on the terminal."""
+        """Have everything from the log's byte ``begin`` on shown on the terminal. Never raises, and never waits."""
         self._tell(b"show %d\n" % begin)
 
     def hide(self) -> None:
-        """Show no more."""
+        """Have nothing more shown on the terminal. Never raises, and never waits."""
         self._tell(b"show %d\n" % _NEVER)
 
     def end(self) -> None:
-        """The workload has ended: copy what is left, and close ``fd``."""
+        """Tell the process that the workload has ended: it copies what is left, and ``fd`` comes to its end. Does not
+        wait for that."""
         self._tell(b"end\n")
 
     def _tell(self, line: bytes) -> None:
+        """Send a line to the process; nothing if it is gone or stuck."""
         try:
             os.write(self._out, line)
         except OSError:
@@ -140,7 +152,10 @@ class OutputCopier:
 
 
 def _run(master: int, log: Log, inbox: int, outbox: int, terminal: int) -> NoReturn:
-    """The process's whole life."""
+    """Live the whole life of the forked process: let go of the job, copy, and exit. Never returns.
+
+    ``inbox``: where the supervisor says what is to be done; ``outbox``: for lines that it prints.
+    """
     try:
         own = _reopened(terminal)
         master, fd, inbox, outbox, own = let_go(master, log.fd, inbox, outbox, own, name="gssr-output")
@@ -150,7 +165,8 @@ def _run(master: int, log: Log, inbox: int, outbox: int, terminal: int) -> NoRet
 
 
 def _reopened(terminal: int) -> int:
-    """The terminal with modes of its own, so that writing to it never waits; the same one where that is impossible."""
+    """Open the terminal once more, so that it is non-blocking for us alone; where that is impossible, return the same
+    descriptor."""
     try:
         return os.open(f"/proc/self/fd/{terminal}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:
@@ -158,7 +174,10 @@ def _reopened(terminal: int) -> int:
 
 
 class _Copying:
+    """The forked process's work: from the pty to the log, and from the log to the terminal."""
+
     def __init__(self, master: int, log: Log, inbox: int, outbox: int, terminal: int) -> None:
+        """Take over the descriptors, which are this process's own."""
         self._master = master  # -1: nobody has the other end any more
         self._log = log
         self._inbox = inbox  # -1: the supervisor has gone, or has asked for the end
@@ -169,7 +188,7 @@ class _Copying:
         self._failing = False
 
     def run(self) -> None:
-        """Until nobody can print any more."""
+        """Copy until nobody can print any more and the supervisor has gone or asked for the end."""
         while self._master >= 0 or self._inbox >= 0:
             ready = self._wait(None)
             if self._master in ready:
@@ -180,7 +199,10 @@ class _Copying:
                 self._finish()
 
     def _wait(self, timeout: float | None) -> set[int]:
-        """Descriptors with something to do. The terminal has when it lags behind the log."""
+        """Return the descriptors at which there is something to do; the terminal only while it lags behind the log.
+
+        ``timeout`` in s, None for none; empty when it is over.
+        """
         poll = select.poll()
         for fd in (self._master, self._inbox):
             if fd >= 0:
@@ -190,7 +212,7 @@ class _Copying:
         return {fd for fd, _ in poll.poll(None if timeout is None else timeout * 1000)}
 
     def _ends(self) -> bool:
-        """Hear from the supervisor; True when there is no more to hear."""
+        """Do what the supervisor says; True when it asks for the end, or is gone."""
         data = os.read(self._inbox, 1 << 12)
         *lines, self._unheard = (self._unheard + data).split(b"\n")
         for line in lines:
@@ -204,7 +226,8 @@ class _Copying:
         return not data
 
     def _finish(self) -> None:
-        """Copy and show what the workload has left behind; then nobody waits for us any more."""
+        """Copy and show what the workload has left behind, for a limited time, then close ``outbox``, so that the
+        supervisor waits no longer."""
         deadline = time.monotonic() + _LONGEST_DRAIN
         while self._master >= 0 and self._master in self._wait(0) and time.monotonic() < deadline:
             self._copy()
@@ -223,7 +246,11 @@ class _Copying:
         self._outbox = -1
 
     def _copy(self) -> None:
-        """From the pty to the log, what is there."""
+        """Copy from the pty to the log what has arrived, at most about _CHUNK bytes.
+
+        While the log can't be written, that is said once, and what is lost to it goes to the terminal. ``_master``
+        becomes -1 when nobody can print any more.
+        """
         pieces, size = [], 0
         try:
             while size < _CHUNK:
@@ -248,8 +275,11 @@ class _Copying:
             self._show_unkept(data)
 
     def _show_unkept(self, data: memoryview) -> None:
-        """What could not be written to the log is given to the terminal at once, after what the log holds, if the terminal
-        is to be given it. Here, and only here, the workload waits for a terminal, as it would without us."""
+        """Give the terminal at once what could not be written to the log, after what the log holds; nothing if the
+        output is hidden.
+
+        Here, and only here, the workload waits for a terminal, as it would without us.
+        """
         poll = select.poll()
         poll.register(self._terminal, select.POLLOUT)
         while data and self._shown != _NEVER and poll.poll(PATIENCE * 1000):
@@ -264,7 +294,7 @@ class _Copying:
                 self._shown = _NEVER
 
     def _lags(self) -> bool:
-        """Whether the log holds something that the terminal is to be given."""
+        """Tell whether the log holds something that the terminal is still to be given."""
         if self._shown == _NEVER:
             return False
         size = os.fstat(self._log.fd).st_size
@@ -272,7 +302,7 @@ class _Copying:
         return self._shown < size
 
     def _show(self) -> bool:
-        """Give the terminal what it takes of what it lacks; False when that is nothing."""
+        """Write the next piece of the log to the terminal, as much as it takes; False when it takes nothing."""
         try:
             written = os.write(self._terminal, os.pread(self._log.fd, _SHOWN_AT_ONCE, self._shown))
         except BlockingIOError:
@@ -284,7 +314,7 @@ class _Copying:
         return written > 0
 
     def _say(self, line: bytes) -> None:
-        """A line for the user; the supervisor prints it."""
+        """Send a line for the user to the supervisor, which prints it. An empty one is only a sign of life."""
         try:
             os.write(self._outbox, line + b"\n")
         except OSError:

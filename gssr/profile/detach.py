@@ -10,8 +10,18 @@ _IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIG
 
 
 def let_go(*kept: int, name: str = "gssr-sampler") -> tuple[int, ...]:
-    """Let go of everything of the job's: its terminal and signals, its pipes (whose readers wait for their end). Only the
-    descriptors ``kept`` stay open; their new numbers are returned. ``name`` is what ``ps -A`` shows."""
+    """Let go, in a forked process, of everything that is the job's: its terminal, signals, process group and open
+    files.
+
+    Its pipes must close, because their readers wait for the end. Signals are ignored from here on, the standard
+    streams lead to /dev/null. ``name`` is what ``ps -A`` shows.
+
+    Args:
+        kept: descriptors that stay open.
+
+    Returns:
+        The new numbers of these descriptors, in their order: 3, 4, ...
+    """
     signal.set_wakeup_fd(-1)
     for ignored in _IGNORED:
         signal.signal(getattr(signal, ignored), signal.SIG_IGN)
@@ -34,7 +44,11 @@ def let_go(*kept: int, name: str = "gssr-sampler") -> tuple[int, ...]:
 
 
 def in_child(work: Callable[[], None], name: str) -> int:
-    """Fork a process that lets go of the job, does this and ends, whatever comes of it; its process id. Raises OSError."""
+    """Fork a process that lets go of the job, calls ``work`` and ends, whatever comes of it. ``name`` is what ``ps
+    -A`` shows.
+
+    Returns its process id, which the caller reaps. Raises OSError when it can't be forked.
+    """
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # no handler must run in the child
     try:
         pid = os.fork()
@@ -50,14 +64,14 @@ def in_child(work: Callable[[], None], name: str) -> int:
 
 
 def keep_only(*kept: int) -> None:
-    """Close every descriptor but the standard streams' and these: not one by one all numbers that there may be."""
+    """Close every open descriptor but 0, 1, 2 and ``kept``."""
     for fd in open_descriptors():
         if fd > 2 and fd not in kept:
             os.closerange(fd, fd + 1)  # which minds none that is closed
 
 
 def call_process(name: str) -> None:
-    """Let ``ps -A`` show this name."""
+    """Let ``ps -A`` show this name for the process. Never raises."""
     try:
         with open("/proc/self/comm", "w") as stream:
             stream.write(name)
@@ -66,8 +80,8 @@ def call_process(name: str) -> None:
 
 
 def open_descriptors() -> Sequence[int]:
-    """List the descriptors that are open; only where the kernel does not tell, all that there may be: a billion in some
-    containers."""
+    """List the descriptors that are open. Where the kernel does not tell, these are all numbers that there may be: a
+    billion in some containers."""
     try:
         return [int(name) for name in os.listdir("/proc/self/fd")]
     except OSError:

@@ -51,25 +51,28 @@ class Forecast(NamedTuple):
     names: int
 
     def per_gpu(self, keep: Keep, seconds: float) -> float:
-        """Bytes that a GPU takes in so many seconds, when they are over."""
+        """Predict how many bytes one GPU takes in a recording of so many ``seconds``, once they are over."""
         return self._statistics(seconds) + self._rows(keep, seconds)
 
     def size(self, keep: Keep, seconds: float) -> float:
-        """Bytes of the recording of so many seconds, when they are over."""
+        """Predict how many bytes the whole recording has, with all GPUs, after so many ``seconds``."""
         rows = (_HOST + self.names if self.host else 0.0) + _WORKLOAD + self.names
         buckets = (_HOST_ROLLUP + self.names if self.host else 0.0) + _WORKLOAD_ROLLUP + self.names
         beside = rows * seconds + buckets * _buckets(seconds)
         return _EMPTY + beside + self.n_gpus * self.per_gpu(keep, seconds)
 
     def young(self) -> float:
-        """Bytes that young samples take at most besides, while a recording grows that is thinned."""
+        """Predict how many bytes the youngest samples take besides, at most: a recording that is thinned keeps them
+        while it grows."""
         return self.n_gpus * self._rows("raw", YOUNG_SECONDS)
 
     def _statistics(self, seconds: float) -> float:
+        """Predict the bytes of one GPU's rollups and sketches."""
         sketches = sum((seconds / length + 1) * size for length, size in _SKETCHED.items())
         return _buckets(seconds) * _ROLLUP + sketches * self.n_metrics
 
     def _rows(self, keep: Keep, seconds: float) -> float:
+        """Predict the bytes of one GPU's rows of samples, which depends on what is kept; 0 with ``none``."""
         row = ROW + VALUE * self.n_metrics
         if keep == "10s":
             return (seconds / LEVELS[0] + 1) * row * MEANS
@@ -77,12 +80,15 @@ class Forecast(NamedTuple):
 
 
 def _buckets(seconds: float) -> float:
+    """Return how many buckets of all levels there are in so many seconds."""
     return sum(seconds / level + 1 for level in LEVELS)
 
 
 def core_share(n_gpus: int, interval: float) -> float:
-    """About what the sampler takes of a core, 0-1: as measured with synthetic GPUs (benchmarks/README.md), so without what
-    a driver takes to answer."""
+    """Estimate what share of a core the sampler takes, 0-1; ``interval`` in s.
+
+    It is as measured with synthetic GPUs (benchmarks/README.md), so without what a driver takes to answer.
+    """
     return 0.0008 + (0.00026 + 0.000016 * n_gpus) / interval
 
 
@@ -103,7 +109,11 @@ class WouldSample(NamedTuple):
 
 
 def dry_run(request: ProfileRequest) -> str:
-    """The page, of lines that end; of several ranks the first one's. Raises UsageError where ``gssr profile`` would."""
+    """Return the page of ``gssr profile --dry-run``, which starts and writes nothing.
+
+    It ends with a newline. For a rank other than the first it is empty. Raises UsageError where ``gssr profile``
+    would.
+    """
     place = launch.where_am_i()
     plan = plan_of(request, place, make=False)
     if place.rank:
@@ -132,6 +142,9 @@ def dry_run(request: ProfileRequest) -> str:
 
 
 def _look(plan: Plan) -> WouldSample:
+    """Find out, in a process of its own, what would be sampled; without GPUs the result holds only the sentence that
+    says why."""
+
     def ask() -> object:
         try:
             return _found(plan)
@@ -146,7 +159,8 @@ def _look(plan: Plan) -> WouldSample:
 
 
 def _found(plan: Plan) -> WouldSample:
-    """In a process of its own. Raises BackendError."""
+    """Open the backend, see which GPUs and metrics it offers, and close it. To be called in a process of its own.
+    Raises BackendError."""
     from gssr.backends import open_backend, select_gpus
 
     name = plan.backend.partition(":")[0]
@@ -165,8 +179,11 @@ def _found(plan: Plan) -> WouldSample:
 
 
 def _real(name: str, plan: Plan) -> OpenedBackend | WouldSample:
-    """GPUs as the driver shows them: DCGM is only asked whether it is there, because it would begin to sample. It may be
-    where the driver is not."""
+    """Open a backend that shows the real GPUs that ``name`` (auto, dcgm, gpm, nvml or amd) would sample.
+
+    DCGM is only asked whether it is there, because it would begin to sample: the driver stands in for it. Where DCGM
+    works and the driver does not, a WouldSample without GPUs is returned. Raises BackendError.
+    """
     from gssr.backends.auto import is_amds, offers, open_real, preferred
 
     if name == "amd" or (name == "auto" and is_amds()):
@@ -203,12 +220,14 @@ class _AsDcgm:
 
 
 def _line(label: str, text: str) -> list[str]:
+    """Return one line of the page in a list: the label, padded, and the text without control characters."""
     from gssr.render.cells import clean
 
     return [f"{label:<{_LABEL}}{clean(text)}"]
 
 
 def _place(place: launch.LaunchPlace) -> str:
+    """Say how many ranks there are and on which node this one is."""
     if not place.parallel:
         return f"one process on {place.node}"
     size = "an unknown number" if place.world_size is None else str(place.world_size)
@@ -216,6 +235,7 @@ def _place(place: launch.LaunchPlace) -> str:
 
 
 def _gpus(found: WouldSample) -> str:
+    """Say how many GPUs there are, of which names, and their device indices."""
     if not found.gpus:
         return "unknown: what follows is of one" if found.measures else "none"
     names = ", ".join(sorted({name or "unknown" for _, name in found.gpus}))
@@ -223,6 +243,7 @@ def _gpus(found: WouldSample) -> str:
 
 
 def _metrics(found: WouldSample, measured: Sequence[str], plan: Plan) -> str:
+    """Say how many metrics are measured and name those that were asked for and are not."""
     if not found.measures:
         return "of the host and the command's processes"
     maker = AMD if found.backend == "amd" else NVIDIA
@@ -232,6 +253,8 @@ def _metrics(found: WouldSample, measured: Sequence[str], plan: Plan) -> str:
 
 
 def _file(plan: Plan) -> str:
+    """Say where the recording goes, what happens to one that is there, and how much is free; or that its folder can't
+    be written."""
     what = ", to which a run is added" if plan.append else ", which is overwritten" if plan.overwrite else ""
     folder = os.path.dirname(plan.path)
     while not os.path.isdir(folder) and folder != os.path.dirname(folder):
@@ -243,6 +266,8 @@ def _file(plan: Plan) -> str:
 
 
 def _sizes(forecast: Forecast, place: launch.LaunchPlace) -> list[str]:
+    """Return the lines of the table of predicted sizes: a row for each --keep, or only one for the host where there
+    are no GPUs."""
     times = [[_bytes(forecast.size(keep, seconds)) for _, seconds in _TIMES] for keep in KEEPS]
     hours = [_bytes(forecast.per_gpu(keep, 86_400.0) / 24) for keep in KEEPS]
     head = ["--keep", "a GPU's hour", *(name for name, _ in _TIMES)]

@@ -61,10 +61,20 @@ def finish(
     told_to_end: bool,
     local_size: int | None = None,
 ) -> None:
-    """If this process recorded a rank's file, and all others are through: merge their files, and show the page where
-    ``summary`` says so. Never raises. ``sampler`` is the pid of the process that recorded; ``overwrite``: an older
-    recording is deleted; ``told_to_end``: a signal has asked for the end; ``local_size``: ranks of this node, where that is
-    known."""
+    """Merge the files of a run's ranks and show the page, if this process is the last rank to be through.
+
+    Does nothing where the run has a single file, nothing was recorded, or the sampler still writes its end. Where the
+    number of ranks is unknown nobody is last: then the first rank says how to merge. All is done by a child, which is
+    waited for MERGE_SECONDS at most. Never raises.
+
+    Args:
+        plan: what this process recorded.
+        sampler: the process id of the sampler; None: there was none.
+        overwrite: an older recording is deleted.
+        summary: the page is shown.
+        told_to_end: a signal has asked for the end, so there is less time.
+        local_size: how many ranks are on this node; None where that is not known.
+    """
     folder, world_size = os.path.dirname(plan.path), plan.run["world_size"]
     if not folder.endswith(".d"):
         return
@@ -84,8 +94,11 @@ def finish(
 
 
 def stand_in_for_screen(plan: Plan) -> None:
-    """Show the page in the place of a live screen that left by itself, if the run has not shown it yet, and say how to come
-    back. Never raises."""
+    """Show the page in place of a live screen that left by itself, and say how to open the screen again.
+
+    The page is left out where the ranks wrote a file each, because ``finish`` shows it. It is waited for MERGE_SECONDS
+    at most. Never raises.
+    """
     path, run_id = whole_of(plan.path), str(plan.run["run_id"])
     try:
         if path == plan.path:
@@ -112,6 +125,11 @@ class _Waiting:
         self._told = told_to_end
 
     def for_child_of(self, run: Finishing) -> None:
+        """Fork the child that finishes the run, and wait for it: LOOK_SECONDS, or longer once it says that this rank
+        is the last.
+
+        It is killed when the time is over, or TOLD_SECONDS after a signal asks for the end. Raises OSError.
+        """
         last, is_last = os.pipe()
         os.set_blocking(last, False)
         for sig in _ENDING:
@@ -143,6 +161,7 @@ class _Waiting:
 
 
 def _readable(descriptor: int) -> bool:
+    """Read a byte from a non-blocking descriptor; False if none has arrived."""
     try:
         return bool(os.read(descriptor, 1))
     except BlockingIOError:
@@ -150,8 +169,12 @@ def _readable(descriptor: int) -> bool:
 
 
 def _finish(run: Finishing, is_last: int, seconds: float) -> NoReturn:
-    """In the child: all of it, within ``seconds``. A byte in ``is_last`` says that this rank is last, another one that only
-    the page is left to do."""
+    """Do all of it in the forked child, in about ``seconds``, and exit. Never returns.
+
+    A first byte in ``is_last`` says that this rank is last, a second one that only the page is left to do. If only
+    this node's ranks are through and other nodes keep their files elsewhere, the child says how to bring them
+    together.
+    """
     try:
         signal.set_wakeup_fd(-1)
         for sig in _ENDING:
@@ -178,8 +201,11 @@ def _finish(run: Finishing, is_last: int, seconds: float) -> NoReturn:
 
 
 def _everybody_is_through(run: Finishing) -> bool:
-    """Leave the sign that this rank is through; is there one of every rank, or was it killed on this node? One that has
-    written its end leaves its sign, too, and may then be the last."""
+    """Leave the sign that this rank is through, and tell whether every other rank has left its own or was lost on this
+    node.
+
+    A rank that is only found lost has no sign. Raises OSError.
+    """
     suffix = f".{run.run_id}{ENDED_SUFFIX}"
     os.close(os.open(_sign(run), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, FILE))
     names = os.listdir(run.folder)
@@ -193,8 +219,8 @@ def _everybody_is_through(run: Finishing) -> bool:
 
 
 def _has_only_this_node(run: Finishing) -> bool:
-    """Whether all ranks of this node are through, and none of another node has left anything in the folder, which is on a
-    disk of this node's own."""
+    """Tell whether the folder is on a disk of this node's own, and all ranks of this node are through, but there are
+    ranks elsewhere."""
     if run.local_size is None or run.local_size >= run.world_size or not is_local(run.folder):
         return False
     names = os.listdir(run.folder)
@@ -204,15 +230,21 @@ def _has_only_this_node(run: Finishing) -> bool:
 
 
 def _is_first_to_say(run: Finishing) -> bool:
-    """Of ranks that end at once each may find all others through: one of them says what went wrong."""
+    """Tell whether this rank is the first to leave the sign ``not merged``; also True where no sign can be left.
+
+    Ranks that end at once may each find all others through, and one of them says what went wrong.
+    """
     from gssr.profile.sampling.say_once import leave_sign  # only here, because it is seldom needed
 
     return leave_sign(run.folder, run.run_id, "not merged") is not False
 
 
 def _is_first_to_show(run: Finishing) -> bool:
-    """Of the ranks that find all others through one shows the page, whoever merges: it may be the end of another run.
-    Where this rank's sign is gone, the run was merged meanwhile, and shown by a rank that was sooner."""
+    """Tell whether this rank is the one that shows the page.
+
+    Of several ranks that find all others through it is the first, whoever merges: that may be the end of another run.
+    False where this rank's sign is gone, because then a sooner rank has merged and shown the run.
+    """
     from gssr.profile.sampling.say_once import leave_sign  # only here, because only the last rank needs it
 
     if run.world_size == 1:
@@ -227,6 +259,7 @@ def _sign(run: Finishing) -> str:
 
 
 def _is_lost(path: str) -> bool:
+    """Tell whether every run in a rank's file is lost; False for a file that can't be read or has no run yet."""
     from contextlib import closing
     from sqlite3 import DatabaseError
 
@@ -243,7 +276,15 @@ def _is_lost(path: str) -> bool:
 
 
 def _merge(run: Finishing, seconds: float, shows: bool) -> bool:
-    """Merge; whether the run can be read, merged or not. ``shows``: this rank shows the page, so it says where that is."""
+    """Merge the files of the run's ranks, and say what hinders that.
+
+    ``shows``: this rank shows the page, so it also says where the recording is. Files that are too big to be merged in
+    ``seconds`` are left as they are.
+
+    Returns:
+        Whether the page of the run can be made from ``run.target`` now, merged or not. False where another rank is
+            merging or has failed as well.
+    """
     from gssr.store.merge import BusyError, GoneError, Outcome, merge
     from gssr.store.read.open import RecordingError
     from gssr.store.write.create import TakenError
@@ -284,6 +325,7 @@ def _merge(run: Finishing, seconds: float, shows: bool) -> bool:
 
 
 def _is_merged(run: Finishing) -> bool:
+    """Tell whether the merged recording can be read and holds this run."""
     from contextlib import closing
 
     from gssr.store.read.open import RecordingError, connect
@@ -297,7 +339,8 @@ def _is_merged(run: Finishing) -> bool:
 
 
 def _show(path: str, run_id: str) -> None:
-    """Become the command that prints the page, on stderr."""
+    """Replace this process by ``gssr analyze``, which prints the run's page on stderr. Returns only by raising
+    OSError."""
     os.dup2(2, 1)
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # none is used, and starting them takes half as long as all the rest
     for sig in _ENDING:

@@ -29,8 +29,16 @@ class Live:
     """The pty, the process that copies, and the screen. Only ``__init__`` raises (OSError)."""
 
     def __init__(self, show: Show, recording: str, run_id: str, log: Log, summary: bool, linger: float) -> None:
-        """``summary``: say in the end where the output is. ``linger``: how many seconds after the run's end, or after the
-        last key since, the screen stays."""
+        """Open the pty and fork the process that copies from it. Raises OSError.
+
+        Args:
+            show: draws the screen, in a process of its own.
+            recording: the path of the recording.
+            run_id: the run that is shown.
+            log: where the output goes.
+            summary: say in the end where the output is.
+            linger: how many seconds the screen stays after the run's end, or after the last key since.
+        """
         self._show = show
         self._recording, self._run_id, self._log = recording, run_id, log
         self._terminal = 1 if os.isatty(1) else 2
@@ -58,21 +66,28 @@ class Live:
 
     @property
     def up(self) -> bool:
-        """The screen is there."""
+        """Tell whether the screen's process is there."""
         return self._screen > 0
 
     def streams(self) -> dict[int, int]:
-        """What the workload gets in place of its standard streams, where they are a terminal: no input, and the pty."""
+        """Return what the workload gets in place of those of its standard streams that are a terminal: no input, and
+        the pty.
+
+        The keys are the streams 0, 1, 2, the values the descriptors that replace them.
+        """
         replaced = {0: self._null, 1: self._slave, 2: self._slave}
         return {fd: by for fd, by in replaced.items() if os.isatty(fd)}
 
     def workload_started(self) -> None:
-        """Its process has what ``streams`` told."""
+        """Close the descriptors that ``streams`` gave, once the workload's process has them."""
         os.close(self._slave)
         os.close(self._null)
 
     def resize(self, pane: bool) -> bool:
-        """Tell the pty how large the workload's part of the terminal is; whether that has changed."""
+        """Tell the pty how large the workload's part of the terminal is, and return whether that has changed.
+
+        ``pane``: the part is the screen's pane for output, else the whole terminal.
+        """
         before = self._size
         try:
             rows, columns = termios.tcgetwinsize(self._terminal)
@@ -85,11 +100,15 @@ class Live:
         return self._size != before
 
     def descriptors(self) -> list[int]:
-        """Where something may arrive, for poll()."""
+        """List the descriptors to poll for input."""
         return [fd for fd in (self._requests, self._lines.fd) if fd >= 0]
 
     def begin(self) -> None:
-        """The workload runs: start the screen's process."""
+        """Start the screen's process, now that the workload runs, and hold back what is said on stderr while it is up.
+
+        Nothing is started if the terminal was lost. If it can't be started, that is said and the output is shown
+        instead. Never raises.
+        """
         self._log.take_place()
         if self._lost:
             return
@@ -119,14 +138,15 @@ class Live:
             self.give_back(running=True)
 
     def note(self, line: bytes) -> None:
-        """Show a line on the screen."""
+        """Show a line on the screen; nothing if it is gone or stuck."""
         try:
             os.write(self._notices, line + b"\n")
         except OSError:
             pass
 
     def pump(self) -> None:
-        """Take what has arrived. Never waits."""
+        """Take what the screen and the copying process have sent: lines are said, requests are kept for ``asked``.
+        Never waits."""
         if self._lines.pump():
             self._sign_of_life = time.monotonic()
         if self._requests < 0:
@@ -146,13 +166,16 @@ class Live:
             self._requests = -1
 
     def asked(self) -> list[int]:
-        """The signals that the screen's user wants the workload to get, each told once."""
+        """Return the signals that the screen's user wants the workload to get, and forget them."""
         asked, self._asked = self._asked, []
         return asked
 
     def follow(self, running: bool) -> bool:
-        """Look after our processes; True when the screen has just left, and what it hid is back. ``running``: the workload
-        still is."""
+        """Find out whether the screen or the copying process has ended, and see to that.
+
+        ``running``: the workload still runs. Returns True once, when the screen has just ended: the output is on the
+        terminal by then.
+        """
         self._follow_copier()
         if not self.up:
             return False
@@ -167,6 +190,8 @@ class Live:
         return True
 
     def _follow_copier(self) -> None:
+        """Start the copying process anew if it was killed, a few times at most: else what the workload prints would
+        get stuck."""
         if self._copier.pid <= 0:
             return
         status = _ended(self._copier.pid)
@@ -184,7 +209,11 @@ class Live:
                 self._copier.show(os.fstat(self._log.fd).st_size)
 
     def give_back(self, running: bool) -> None:
-        """The terminal is the workload's again: from its last screenful on, everything that it prints is shown there."""
+        """Show on the terminal, from the last screenful of the output on, everything that the workload prints. Does
+        nothing a second time.
+
+        ``running``: the workload still runs; then what was held back is said too.
+        """
         if self._given_back or self._lost:
             return
         self._given_back = True
@@ -200,14 +229,15 @@ class Live:
             pass
 
     def lose(self) -> None:
-        """The terminal is gone, or we are told so: the screen ends, and the output goes to the log only."""
+        """End the screen and show nothing more: the terminal is gone, or is told to be. The output goes to the log
+        only."""
         self._lost = True
         self._copier.hide()
         self.close_screen()
         release()
 
     def close_screen(self) -> None:
-        """End the screen if it is there, also one that was stopped."""
+        """End the screen if it is up, by SIGTERM and then by SIGKILL; takes about 2 s at most."""
         if not self.up:
             return
         for sig in (signal.SIGTERM, signal.SIGKILL):
@@ -222,7 +252,8 @@ class Live:
         self._came_back(-1)
 
     def _came_back(self, status: int) -> None:
-        """The screen's process is gone; if it could not, put the terminal back into the state of before."""
+        """Clean up after the screen's process. Where it ended other than by itself (``status`` not 0), restore the
+        terminal's modes."""
         self._screen = 0
         self.pump()
         for fd in (self._requests, self._notices):
@@ -233,15 +264,22 @@ class Live:
             self._modes.put_back(drawn=self._drawn and status < 0)
 
     def workload_ended(self) -> None:
-        """Its last output comes before what we have to say."""
+        """Hold back what is said on stderr from now on, if the screen is not up: the workload's last output comes
+        first."""
         if not self.up:
             hold_back()
 
     def finish(self, wait: Callable[[float | None], list[int]], heard: Sequence[int], at_once: bool) -> None:
-        """Leave the result on the screen until its user leaves, or has not used it for ``linger`` seconds, unless it is to
-        end ``at_once``; then show what is left of the output, and say what was held back. ``wait`` sleeps until something
-        happens or that monotonic time; it returns the signals that came. ``heard``: those that have come since the
-        workload's end."""
+        """Leave the result on the screen until its user leaves or does not use it any more, then show what is left of
+        the output.
+
+        What was held back is said last. Never raises.
+
+        Args:
+            wait: sleeps until something happens or until that monotonic time; returns the signals that came.
+            heard: signals that have come since the workload's end.
+            at_once: close the screen without waiting for its user.
+        """
         try:
             if at_once:
                 self.close_screen()
@@ -276,8 +314,10 @@ class Live:
             say(f"the output of the command is in {self._log.path}")
 
     def _count_down(self) -> float | None:
-        """Close the screen when its time is up, else say on it how much is left; when to look again (monotonic s), None for
-        only when something happens."""
+        """Close the screen when its time is up, else say on it how much is left.
+
+        Returns when to look again, in monotonic s; None: only when something happens.
+        """
         if not self.up or self._over_at == math.inf:
             return None
         now = time.monotonic()
@@ -293,7 +333,7 @@ class Live:
 
 
 def _pass_untouched(pty: int) -> None:
-    """So that the log holds what was printed, byte for byte; our terminal does the rest."""
+    """Turn off output processing of the pty, so that the log holds byte for byte what was printed."""
     try:
         modes = termios.tcgetattr(pty)
         modes[1] &= ~termios.OPOST
@@ -303,7 +343,7 @@ def _pass_untouched(pty: int) -> None:
 
 
 def _ended(pid: int) -> int | None:
-    """The exit code of a child, -n for signal n; None while it runs."""
+    """Return the exit code of a child, -n if signal n killed it, None while it runs; 0 if somebody else has reaped it."""
     try:
         pid, status = os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:  # somebody else has reaped it
@@ -312,6 +352,7 @@ def _ended(pid: int) -> int | None:
 
 
 def _send(pid: int, sig: int) -> None:
+    """Send a signal to a process; nothing if it is gone."""
     try:
         os.kill(pid, sig)
     except OSError:

@@ -30,7 +30,17 @@ class Monitor:
     to say."""
 
     def __init__(self, folder: str, sampling_ms: float, backend: str) -> None:
-        """Raises UsageError, OSError."""
+        """Start the sampler, which records into a file in ``folder``.
+
+        Args:
+            folder: a private folder that is there.
+            sampling_ms: between two samples.
+            backend: as in --backend; DCGM is used only beside others, without starting an engine.
+
+        Raises:
+            UsageError: the backend is dcgm:pause, or another argument makes no sense.
+            OSError: the sampler can't be forked.
+        """
         if backend == "dcgm:pause":
             raise UsageError(
                 "--backend: dcgm:pause takes the counters from everybody on this node: it is for gssr profile"
@@ -47,7 +57,7 @@ class Monitor:
         self._unread = b""
 
     def lines(self) -> list[str] | None:
-        """What the sampler has said since the last time; None once it has ended. Never waits."""
+        """Return what the sampler has said since the last call, maybe nothing; None once it has ended. Never waits."""
         try:
             data = os.read(self.fd, 1 << 16)
         except BlockingIOError:
@@ -56,7 +66,8 @@ class Monitor:
         return [line.decode("utf-8", "replace") for line in lines] if data else None
 
     def close(self) -> None:
-        """End the sampler, and wait until it has given back what it holds, but not for long. Never raises."""
+        """End the sampler, and wait up to _END_SECONDS until it has given back what it holds; then it is killed. Never
+        raises."""
         pid, self._recorder.pid = self._recorder.pid, None
         if pid is None:
             return
@@ -75,7 +86,10 @@ class Monitor:
 
 @contextmanager
 def monitor(sampling_ms: float, backend: str) -> Iterator[Monitor]:
-    """Record this node, with samples ``sampling_ms`` apart from the backend of that name. Raises UsageError, OSError."""
+    """Record this node, into a private folder that is deleted in the end.
+
+    ``sampling_ms``: between two samples; ``backend``: as in --backend. Raises UsageError and OSError.
+    """
     with private_folder("top", _parent()) as folder:
         own = Monitor(folder, sampling_ms, backend)
         try:
@@ -85,8 +99,10 @@ def monitor(sampling_ms: float, backend: str) -> Iterator[Monitor]:
 
 
 def _parent() -> str:
-    """Where the folder is made: $XDG_RUNTIME_DIR, else where temporary files are. Raises OSError where others could put
-    something else in its place."""
+    """Return the folder in which the private folder is made: $XDG_RUNTIME_DIR, else where temporary files are.
+
+    Raises PermissionError where others could put something else in its place.
+    """
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if os.path.isabs(runtime) and _is_safe(runtime, alone=True):
         return runtime
@@ -99,7 +115,10 @@ def _parent() -> str:
 
 
 def _is_safe(folder: str, alone: bool = False) -> bool:
-    """Whether nobody but this user and root can take away what the user makes in a folder; ``alone``: or look into it."""
+    """Tell whether nobody but this user and root can remove or replace what the user makes in a folder.
+
+    ``alone``: moreover nobody else can look into it. False if the folder is not there.
+    """
     try:
         status = os.stat(folder)
     except OSError:

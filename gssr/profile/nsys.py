@@ -37,7 +37,10 @@ _OPTIONS = ("--trace=cuda,nvtx,osrt", "--sample=none", "--cpuctxsw=none", "--exp
 
 
 def seconds_of(trace: str) -> float | None:
-    """What --trace says, ``nsys`` or ``nsys:SECONDS``: for how long, in s; None: all of it. Raises UsageError."""
+    """Parse --trace, ``nsys`` or ``nsys:SECONDS``, into how many seconds are traced; None: all of the run.
+
+    Raises UsageError, also for less than 1 s or more than 1e6 s.
+    """
     word, _, seconds = trace.partition(":")
     try:
         found = float(seconds) if seconds else None
@@ -56,7 +59,18 @@ def supervise_traced(
     folder: str | None,
     rank: int,
 ) -> int:
-    """As gssr.profile.supervise.supervise, under nsys, whose report goes into ``folder``."""
+    """Run the command as gssr.profile.supervise.supervise does, but under nsys; return the exit code to exit with.
+
+    Where nsys is not found or has no place to write, that is said and the command runs without it.
+
+    Args:
+        argv: the command.
+        recorder: as in ``supervise``.
+        max_runtime: as in ``supervise``, s.
+        trace: --trace, which is valid.
+        folder: where the report goes; None: nowhere.
+        rank: names the report.
+    """
     nsys, marks = _program("nsys"), os.environ.get(MARKS)
     if nsys is None:
         why = "nsys is not found on PATH"
@@ -71,6 +85,7 @@ def supervise_traced(
 
 
 def _program(name: str) -> str | None:
+    """Find an executable on PATH; None if there is none."""
     for place in os.environ.get("PATH", "").split(os.pathsep):
         path = os.path.join(place, name)
         if place and os.path.isfile(path) and os.access(path, os.X_OK):
@@ -79,6 +94,7 @@ def _program(name: str) -> str | None:
 
 
 def _unused(stem: str) -> str:
+    """Return a path without ending, ``stem`` or ``stem-2``, ..., for which there is no report yet."""
     name, number = stem, 1
     while any(os.path.lexists(name + ending) for ending in _REPORTS):
         number += 1
@@ -92,6 +108,8 @@ class TracedSupervisor(Supervisor):
     def __init__(
         self, recorder: Recorder, max_runtime: float | None, nsys: str, seconds: float | None, report: str, marks: str
     ) -> None:
+        """``nsys``: the program; ``seconds``: how long to trace, None for all; ``marks``: the socket of the marks,
+        beside which ours is made."""
         super().__init__(recorder, max_runtime, GRACE, None)
         self._nsys, self._seconds, self._report = nsys, seconds, report
         self._path = os.path.join(os.path.dirname(marks), "nsys")
@@ -106,7 +124,11 @@ class TracedSupervisor(Supervisor):
         self._start_by = 0.0
 
     def run(self, argv: Sequence[str], finish_timeout: float) -> int:
-        """Then nsys has ended as well, or is being given up."""
+        """Run the command and then wait for nsys, which writes its report, but not for ever; return the command's exit
+        code.
+
+        Says so where there is no report in the end.
+        """
         code = super().run(argv, finish_timeout)
         if self._nsys_runs:
             self._let_nsys_finish()
@@ -119,9 +141,12 @@ class TracedSupervisor(Supervisor):
 
     @property
     def _log(self) -> str:
+        """The path of the file that gets what nsys prints; it is deleted if there is a report."""
         return f"{self._report}.log"
 
     def _start(self, argv: Sequence[str]) -> None:
+        """Start nsys, which starts the second supervisor and by that the command. If it can't be, the command runs
+        without it."""
         self._argv = argv
         try:
             self._listen()
@@ -141,6 +166,7 @@ class TracedSupervisor(Supervisor):
         os.close(log)
 
     def _listen(self) -> None:
+        """Open the socket at which the second supervisor is to call. Raises OSError."""
         from _socket import AF_UNIX, SOCK_NONBLOCK, SOCK_STREAM, socket
 
         listener = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK)
@@ -156,6 +182,7 @@ class TracedSupervisor(Supervisor):
         return (*super()._descriptors(), self._listener, self._talk)
 
     def _pump(self) -> None:
+        """Take the call of the second supervisor, and what it has said."""
         super()._pump()
         if self._listener >= 0:
             self._accept()
@@ -163,7 +190,7 @@ class TracedSupervisor(Supervisor):
             self._hear()
 
     def _accept(self) -> None:
-        """The supervisor beneath nsys has connected: it gets our streams, and begins."""
+        """Accept the call of the second supervisor: send it our streams and signals, with which it begins the command."""
         from _socket import SCM_RIGHTS, SO_PEERCRED, SOL_SOCKET, socket
 
         listener = socket(fileno=self._listener)
@@ -188,6 +215,7 @@ class TracedSupervisor(Supervisor):
         self._talk = talk.detach()
 
     def _stop_listening(self) -> None:
+        """Close the socket for calls and remove its file; nothing if that is done."""
         if self._listener >= 0:
             os.close(self._listener)
             self._listener = -1
@@ -197,6 +225,10 @@ class TracedSupervisor(Supervisor):
                 pass
 
     def _hear(self) -> None:
+        """Read what the second supervisor says: that the command has started, and with which exit code it has ended.
+
+        Where it is gone without a word, the command counts as killed by SIGKILL.
+        """
         try:
             data = os.read(self._talk, 1 << 12)
         except BlockingIOError:
@@ -221,6 +253,7 @@ class TracedSupervisor(Supervisor):
                 self._code = 128 + signal.SIGKILL  # nothing else ends it without a word
 
     def _follow_start(self) -> None:
+        """Find out whether nsys could be executed; if not, run the command without it."""
         if not self._traced:
             super()._follow_start()
         elif self._starting >= 0:
@@ -236,6 +269,10 @@ class TracedSupervisor(Supervisor):
                 self._give_up(f"nsys can't be executed: {os.strerror(int(error))}")
 
     def _follow_workload(self) -> None:
+        """Find out whether nsys or the command has ended, and set ``_status`` once the command has.
+
+        Where nsys ends or takes too long before it has begun the command, that runs without it.
+        """
         if not self._traced:
             super()._follow_workload()
             return
@@ -257,7 +294,8 @@ class TracedSupervisor(Supervisor):
             self._give_up(f"nsys has not begun the command in {START_SECONDS:.0f} s")
 
     def _follow_early_end(self) -> None:
-        """Nobody will begin the command any more."""
+        """Run the command without nsys, which has ended before it began it; but if a signal has asked for the end, end
+        with nsys's status."""
         if self._told or self._overdue:  # a signal that was for the command has ended nsys
             self._status, self._traced = self._nsys_status, False
             self._stop_listening()
@@ -267,12 +305,13 @@ class TracedSupervisor(Supervisor):
         self._give_up(f"nsys has ended {how} before it began the command, and said {self._log}")
 
     def _wait(self, deadline: float | None) -> list[int]:
+        """Wait as a Supervisor does, but no longer than nsys may take to begin the command."""
         if self._traced and not self._nsys_child and self._nsys_runs:
             deadline = self._start_by if deadline is None else min(deadline, self._start_by)
         return super()._wait(deadline)
 
     def _give_up(self, why: str) -> None:
-        """Run the command without nsys."""
+        """Say why there is no trace, and run the command without nsys."""
         say_for_all(
             f"--trace nsys: {why}: the command runs without it", f"--trace nsys: {why.partition(', and said ')[0]}"
         )
@@ -287,6 +326,10 @@ class TracedSupervisor(Supervisor):
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def _signal_group(self, sig: int) -> str:
+        """Send ``sig`` to the command by way of the second supervisor; return why that failed, or "".
+
+        Before the command has begun, nsys gets it, and the command gets it once it has begun.
+        """
         if not self._traced:
             return super()._signal_group(sig)
         if self._code is not None:
@@ -313,7 +356,7 @@ class TracedSupervisor(Supervisor):
         super()._pass_on(sig)
 
     def _let_nsys_finish(self) -> None:
-        """The command has ended, and its recording is complete: nsys writes its report."""
+        """Wait until nsys has written its report, now that the command has ended; end nsys when it takes too long."""
         self._open_wake()
         ended = time.monotonic()
         deadline = ended + (TOLD_SECONDS if self._told else REPORT_SECONDS)
@@ -327,12 +370,14 @@ class TracedSupervisor(Supervisor):
         signal.set_wakeup_fd(-1)
 
     def _nsys_has_ended(self) -> bool:
+        """Reap nsys if it has ended, and return whether it has."""
         try:
             return os.waitpid(self._pid, os.WNOHANG)[0] != 0
         except ChildProcessError:
             return True
 
     def _end_nsys(self) -> None:
+        """End nsys and its process group, by SIGTERM and then by SIGKILL; takes about 2 s at most."""
         self._nsys_runs = False
         for sig, seconds in ((signal.SIGTERM, _LAST_WORDS), (signal.SIGKILL, _PATIENCE)):
             try:
@@ -348,6 +393,7 @@ class TracedSupervisor(Supervisor):
 
 
 def _is_open(descriptor: int) -> bool:
+    """Tell whether a descriptor is open."""
     try:
         os.fstat(descriptor)
     except OSError:

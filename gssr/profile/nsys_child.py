@@ -33,12 +33,12 @@ class Begin(NamedTuple):
     mask: Sequence[int]
 
     def encoded(self) -> bytes:
-        """As it is sent."""
+        """Return the message as one line of bytes; ``_decoded`` reads it."""
         return b";".join(b",".join(b"%d" % number for number in numbers) for numbers in self) + b"\n"
 
 
 def _decoded(message: bytes) -> Begin:
-    """Raises ValueError."""
+    """Read the message that ``Begin.encoded`` wrote. Raises ValueError."""
     parts = message.rstrip(b"\n").split(b";")
     streams, ignored, mask = ([int(word) for word in part.split(b",") if word] for part in parts)
     return Begin(streams, ignored, mask)
@@ -54,17 +54,18 @@ class Caller:
         self._talk = talk
 
     def started(self, pid: int, when: float) -> None:  # noqa: ARG002
-        """The command runs."""
+        """Tell that the command runs."""
         self._tell(b"started %d\n" % pid)
 
     def event(self, kind: str, message: str) -> None:
-        """Nothing: it is known above."""
+        """Do nothing: it is known above."""
 
     def ended(self, exit_code: int, state: str, when: float) -> None:  # noqa: ARG002
-        """The command has ended."""
+        """Tell that the command has ended, and with which exit code."""
         self._tell(b"ended %d\n" % exit_code)
 
     def _tell(self, line: bytes) -> None:
+        """Send a line; nothing if the supervisor above is gone, for the command runs on."""
         try:
             os.write(self._talk, line)
         except OSError:
@@ -72,13 +73,17 @@ class Caller:
 
 
 def main(path: str, command: list[str]) -> int:
-    """The command's exit code."""
+    """Run the command under a supervisor that calls at the socket ``path``; return its exit code, NOBODY where nobody
+    answers."""
     talk = _call(path)
     return NOBODY if talk is None else Supervisor(Caller(talk), None, GRACE, None).run(command, 0.0)
 
 
 def _call(path: str) -> int | None:
-    """Get the standard streams and signals from above; the descriptor to talk by, None where nobody is there."""
+    """Call at the socket ``path``, and take over the standard streams and the handling of signals from above.
+
+    Returns the descriptor to talk by; None where nobody answers.
+    """
     from _socket import AF_UNIX, CMSG_SPACE, SOCK_STREAM, socket
     from array import array
 

@@ -63,15 +63,23 @@ class _Found(NamedTuple):
 
 
 def whole_of(path: str) -> str:
-    """The recording that a rank's file is part of: ``NAME.sql``."""
+    """Return the recording ``NAME.sql`` that a rank's file in ``NAME.sql.d`` is part of; any other path as it is."""
     folder = os.path.dirname(path)
     return folder.removesuffix(".d") if folder.endswith(".sql.d") else path
 
 
 def choose(request: ProfileRequest, place: launch.LaunchPlace, make: bool = True) -> OutputTarget:
-    """The output of this process. Raises UsageError when what stands there must not be touched, UnrecordedError when it
-    can't be told what the other ranks do. Without ``make`` no file or folder is made, and a name that this would decide is
-    guessed."""
+    """Choose the file and the run's name for this process. Other ranks may be waited for, which must decide alike.
+
+    Args:
+        request: what the user asked for.
+        place: which rank of what job this is.
+        make: False: no file or folder is made, and a name that this would decide is guessed.
+
+    Raises:
+        UsageError: what stands there must not be touched, or no name is given and several ranks need one.
+        UnrecordedError: it can't be told what the other ranks do.
+    """
     named = request.output is not None or place.job_id is not None
     if not named and (place.world_size or 1) > 1:
         raise UsageError("several ranks need one name for their recording: give it with -o FILE.sql")
@@ -108,27 +116,31 @@ class _Seen:
     """What there is, at one moment, at an output where ranks write a file each."""
 
     def __init__(self, output: str, place: launch.LaunchPlace) -> None:
+        """Look at the files that are there now. A damaged one counts as there, without runs."""
         self._place, self._output, self._folder = place, output, output + ".d"
         self._shards = _shards(output)  # first: they may just be merged into the file
         self._merged = _runs_in(output) if os.path.exists(output) else []
         self._is_taken = os.path.exists(output) and os.path.getsize(output) > 0
 
     def uses(self, run_id: str) -> bool:
-        """Whether this rank is in that run already."""
+        """Tell whether this rank has recorded into the run of that id already."""
         rank = self._place.rank
         return any(name.endswith(f".{rank}.{run_id}.sql") for name in self._shards) or any(
             run.run_id == run_id and any(attempt.rank == rank for attempt in run.attempts) for run in self._merged
         )
 
     def holds(self, run_id: str) -> bool:
-        """Whether some rank is in that run."""
+        """Tell whether any rank has recorded into the run of that id."""
         return any(name.endswith(f".{run_id}.sql") for name in self._shards) or any(
             run.run_id == run_id for run in self._merged
         )
 
     def holds_another(self, run_id: str, begun: Sequence[RunStart]) -> bool:
-        """Whether there is another run, or one of those that were to be begun may be just beginning. A requeued job goes on
-        beside its own runs."""
+        """Tell whether there is a run other than ``run_id``, or something else at the output.
+
+        ``begun``: runs that were to be begun, of which one may be just beginning. A requeued job's own earlier runs do
+        not count.
+        """
         again, job = self._place.restart_count > 0, run_id.partition(".")[0]
         shards = [name for name in self._shards if not name.endswith(f".{run_id}.sql")]
         merged = [run for run in self._merged if run.run_id != run_id]
@@ -140,10 +152,12 @@ class _Seen:
         return bool(shards or merged or starts or (self._is_taken and not self._merged))
 
     def _is_of_this_job(self, shard: str) -> bool:
+        """Tell whether a rank's file, named within the folder, holds a run of this job."""
         return any(run.job_id == self._place.job_id for run in _runs_in(f"{self._folder}/{shard}"))
 
     def replaceable(self, run_id: str) -> tuple[str, ...]:
-        """Ids of the runs that this one, which is given -f, replaces: all that are over, but those of its own array."""
+        """Return the ids of the runs that ``run_id`` replaces with -f: all others that are over, except those of its
+        own job array."""
         from gssr.store.write.replaced import find_runs_that_are_over
 
         signs = [name for name in os.listdir(self._folder) if name.endswith(ENDED_SUFFIX)]
@@ -156,7 +170,7 @@ class _Seen:
         )
 
     def attempt(self) -> str | None:
-        """How this pod's newest attempt stands, or ended; None before its first."""
+        """Return the state of the newest attempt of this pod's rank, "" if unknown; None before its first."""
         node, rank = self._place.node, self._place.rank
         own = [name for name in self._shards if name.startswith(f"{node}.{rank}.")]
         found = [
@@ -168,12 +182,14 @@ class _Seen:
         return max(found)[1] if found else None
 
     def runs_on(self, run_id: str) -> bool:
-        """Whether a rank of that run is still recording."""
+        """Tell whether a rank of that run is still recording."""
         names = [name for name in self._shards if name.endswith(f".{run_id}.sql")]
         return any(run.state == "running" for name in names for run in _runs_in(f"{self._folder}/{name}"))
 
 
 def _shard_output(output: str, request: ProfileRequest, place: launch.LaunchPlace, make: bool) -> OutputTarget:
+    """Choose the file of this rank in the output's folder, and agree with the other ranks on the run. Raises as
+    ``choose``."""
     seen = _Seen(output, place)
     may_add = request.append or request.overwrite or request.output is None or place.in_array
     adds = may_add or not _all_ranks_see(output, place)
@@ -204,7 +220,12 @@ def _shard_output(output: str, request: ProfileRequest, place: launch.LaunchPlac
 def _nameless(
     output: str, request: ProfileRequest, place: launch.LaunchPlace, seen: _Seen, adds: bool, make: bool
 ) -> RunStart:
-    """What ranks agree on that have no name of their run in common: the name as well."""
+    """Agree with the other ranks on the run where the launcher gives no name that only they share: its id is chosen
+    too.
+
+    ``adds``: the run may be added to what is there. Without ``make`` nothing is written and the own id is returned.
+    Raises UsageError for a pod that has completed its run, UnrecordedError when the ranks can't agree.
+    """
     last = seen.attempt() if place.pod else None
     if last == "completed" and not adds:  # and a pod that was through is not started again
         raise UsageError(_holds_another(output, request))
@@ -231,12 +252,15 @@ def _nameless(
 
 
 def _all_ranks_see(output: str, place: launch.LaunchPlace) -> bool:
-    """Whether what stands at the output is there for every rank of the run: on one node it is, and so it is on a filesystem
-    that nodes share. A node's own disk may be any of theirs."""
+    """Tell whether every rank of the run sees what stands at the output.
+
+    So it is on one node, and on a filesystem that nodes share.
+    """
     return place.n_nodes == 1 or not is_local(output)
 
 
 def _agreed(output: str, ours: Ours, decide: Callable[[Sequence[RunStart]], RunStart]) -> RunStart:
+    """Agree with the other ranks on the start of the run, by files in the output's folder. Raises UnrecordedError."""
     try:
         return agree(output + ".d", ours, decide)
     except UnagreedError as error:
@@ -244,17 +268,19 @@ def _agreed(output: str, ours: Ours, decide: Callable[[Sequence[RunStart]], RunS
 
 
 def _holds_another(output: str, request: ProfileRequest) -> str:
+    """Say, for a UsageError, that another run stands at the output."""
     if os.path.isdir(output + ".d"):
         return f"-o {request.output}: {request.output}.d holds another run; use -a to add a run to it"
     return _exists(str(request.output))
 
 
 def _exists(shown: str) -> str:
+    """Say, for a UsageError, that the output exists."""
     return f"-o {shown}: exists; use -f to overwrite it or -a to add a run to it"
 
 
 def _shard(output: str, place: launch.LaunchPlace, run_id: str, make: bool) -> OutputTarget:
-    """The file of this rank of the run."""
+    """Return the file of this rank of the run in the output's folder; with ``make`` that folder is made."""
     if make:
         _make_shards_folder(output)
     path = os.path.join(output + ".d", f"{place.node}.{place.rank}.{run_id}.sql")
@@ -262,6 +288,7 @@ def _shard(output: str, place: launch.LaunchPlace, run_id: str, make: bool) -> O
 
 
 def _make_shards_folder(output: str) -> None:
+    """Make the folder ``NAME.sql.d``; nothing where that fails."""
     try:
         make_folder(output + ".d")
     except OSError:
@@ -269,8 +296,11 @@ def _make_shards_folder(output: str) -> None:
 
 
 def _reserved(name: str, make: bool) -> str:
-    """The default name, numbered where it is taken: by another command of the job, maybe beside this one, or of the same
-    second. An empty file keeps it."""
+    """Return the default name, numbered where it is taken: by another command of the job, maybe beside this one or of
+    this second.
+
+    With ``make`` an empty file of that name is created, which keeps it.
+    """
     stem = name.removesuffix(".sql")
     for number in range(1, 1000):
         name = f"{stem}-{number}.sql" if number > 1 else name
@@ -289,8 +319,11 @@ def _reserved(name: str, make: bool) -> str:
 
 
 def _is_recording(output: str, request: ProfileRequest) -> bool:
-    """Whether a recording stands there, or a file that is to become one is just being made. Raises UsageError where
-    something else does."""
+    """Tell whether a recording stands at the output; False for nothing, an empty file or one that was deleted
+    meanwhile.
+
+    Raises UsageError where something else stands there.
+    """
     shown = request.output or os.path.basename(output)
     for name in (output, output + ".d"):
         if is_planted(name):
@@ -320,8 +353,15 @@ def _is_recording(output: str, request: ProfileRequest) -> bool:
 
 
 def _what_to_do(output: str, request: ProfileRequest, place: launch.LaunchPlace) -> tuple[bool, bool, bool]:
-    """(append, overwrite, taken): what the only rank does with the recording at ``output``; ``taken``: another is recording
-    into it, and this run is to be added beside that. Raises UsageError when it must not be touched."""
+    """Decide what the only rank does with the recording that is at ``output``.
+
+    Returns:
+        (append, overwrite, taken). ``taken``: another process is recording into it, and this run is to be added beside
+            that.
+
+    Raises:
+        UsageError: it must not be touched.
+    """
     shown = request.output or os.path.basename(output)
     runs = _runs_in(output)
     taken = any(run.state == "running" for run in runs)
@@ -338,7 +378,7 @@ def _what_to_do(output: str, request: ProfileRequest, place: launch.LaunchPlace)
 
 
 def _runs_in(path: str) -> list[_Found]:
-    """Every run of a recording; none of one that can't be read."""
+    """List the runs of a recording; none if it can't be read."""
     import sqlite3
     from contextlib import closing
 
@@ -364,7 +404,7 @@ def _runs_in(path: str) -> list[_Found]:
 
 
 def _shards(output: str) -> list[str]:
-    """Names of the ranks' files that belong to ``output``."""
+    """List the names of the ranks' files in the folder of ``output``; none if there is no folder."""
     try:
         return [name for name in os.listdir(output + ".d") if name.endswith(".sql")]
     except OSError:
@@ -372,13 +412,14 @@ def _shards(output: str) -> list[str]:
 
 
 def _unused(run_id: str, is_used: Callable[[str], bool]) -> str:
-    """The run id, numbered where it is used: two commands of one job step."""
+    """Return the run id, with a number behind it (from 2 on) where ``is_used`` says that it is used."""
     names = (run_id if number == 1 else f"{run_id}-{number}" for number in count(1))
     return next(name for name in names if not is_used(name))
 
 
 def _own_run_id(place: launch.LaunchPlace) -> str:
-    """A name for the run that no other has: what its launcher calls it, and which process gave it this name when."""
+    """Make a name for the run that no other has, from what the launcher calls it, the host, the time in s and the
+    process id."""
     parts = [
         (place.run_id or "")[:_LONGEST_GIVEN],
         place.hostname,

@@ -41,7 +41,7 @@ class Afterword:
         self._writers: list[int] = []
 
     def add(self, kind: str, message: str) -> None:
-        """Add an event of now; at most MOST of them."""
+        """Add an event with the present time, in a process of its own; nothing after the first MOST of them."""
         if len(self._writers) >= MOST:
             return
         now = time.time()
@@ -51,14 +51,15 @@ class Afterword:
             pass
 
     def finish(self) -> None:
-        """Wait a moment for what was added: whoever started us may end everything once we are gone."""
+        """Wait up to PATIENCE seconds until what was added is written: whoever started us may end everything once we
+        are gone."""
         deadline = time.monotonic() + PATIENCE
         while self._writers and time.monotonic() < deadline:
             self._writers = [pid for pid in self._writers if _runs(pid)]
             time.sleep(0.005)
 
     def _write(self, event: Sequence[str | float]) -> None:
-        """In the child."""
+        """Write (time, kind, message) into the recording, in the child. Nothing if the recording holds no such run."""
         import sqlite3
 
         connection = sqlite3.connect(database(self._path), uri=True, timeout=PATIENCE)
@@ -68,6 +69,7 @@ class Afterword:
 
 
 def _runs(pid: int) -> bool:
+    """Tell whether a child still runs; it is reaped if it does not."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == 0
     except ChildProcessError:
@@ -75,7 +77,7 @@ def _runs(pid: int) -> bool:
 
 
 def database(path: str) -> str:
-    """The URI of a recording that is there, to be written."""
+    """Return the URI with which SQLite opens a recording for writing, and fails if it is not there."""
     quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     return f"file:{quoted}?mode=rw"
 
@@ -89,7 +91,8 @@ class SamplerProcess:
     be executed."""
 
     def __init__(self, plan: Plan) -> None:
-        """Fork the sampler. Raises OSError when that is impossible."""
+        """Fork the sampler, and open the socket at which the workload's marks arrive, whose path goes into the
+        environment. Raises OSError."""
         self._ear = listen()
         if self._ear is not None:
             os.environ[ENVIRONMENT] = self._ear.path  # which the workload inherits
@@ -119,18 +122,19 @@ class SamplerProcess:
         os.set_blocking(self.fd, False)
 
     def started(self, pid: int, when: float) -> None:
-        """The workload runs."""
+        """Tell the sampler that the workload runs."""
         self.workload = pid
         self._tell("started", str(pid), repr(when))
 
     def event(self, kind: str, message: str) -> None:
-        """Something to keep as an event."""
+        """Have an event kept: by the sampler, or in the recording itself if the sampler is gone."""
         self.told_to_end = self.told_to_end or (kind == "signal" and message.startswith(_ENDING))
         if not self._tell("event", kind, message):
             self._afterword.add(kind, message)
 
     def ended(self, exit_code: int, state: str, when: float) -> None:
-        """The workload has ended; the sampler finishes the recording and exits."""
+        """Tell the sampler that the workload has ended, at ``when`` (unix s); it finishes the recording and exits,
+        which is not waited for."""
         if not self._tell("ended", str(exit_code), state, repr(when)):
             self._afterword.add("end", f"the workload ended: {state}, exit code {exit_code}")
             self._afterword.finish()
@@ -142,7 +146,7 @@ class SamplerProcess:
             pass
 
     def _tell(self, *words: str) -> bool:
-        """False when the sampler is gone."""
+        """Send the sampler a message; False when it is gone. What a stuck sampler does not take is lost."""
         line = SEPARATOR.join(word.replace("\n", " ") for word in words) + "\n"
         try:
             os.write(self._out, line.encode("utf-8", "surrogateescape"))
@@ -154,7 +158,10 @@ class SamplerProcess:
 
 
 def _become_sampler(plan: Plan, inbox: int, outbox: int, ear: Ear | None) -> NoReturn:
-    """The child's side. Only here is the sampler loaded: the workload, which is being started meanwhile, need not wait."""
+    """Be the sampler, in the forked child. Never returns. ``ear``: None: there are no marks.
+
+    Only here is the sampler loaded: the workload, which is being started meanwhile, need not wait.
+    """
     try:
         inbox, outbox, *marks = let_go(inbox, outbox, *([] if ear is None else [ear.fd]))
         from gssr.profile.sampling.sampler import run_sampler
@@ -176,10 +183,10 @@ class NoRecorder:
     workload: int | None = None
 
     def started(self, pid: int, when: float) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def event(self, kind: str, message: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def ended(self, exit_code: int, state: str, when: float) -> None:
-        """Nothing."""
+        """Do nothing."""

@@ -37,7 +37,7 @@ Show = Callable[[ScreenArguments], int]
 
 
 def why_no_screen(place: LaunchPlace) -> str | None:
-    """Why there can be no live screen here; None when there can."""
+    """Return why there can be no live screen here, as words for a sentence; None when there can."""
     streams = (sys.__stdin__, sys.__stderr__)
     if any(stream is None or not stream.isatty() for stream in streams) or os.environ.get("TERM", "dumb") == "dumb":
         return "no terminal"
@@ -53,7 +53,8 @@ def why_no_screen(place: LaunchPlace) -> str | None:
 
 
 def become_screen(show: Show, beside: ScreenArguments) -> NoReturn:
-    """The screen's process: nothing of the job's but the terminal is left in it."""
+    """Be the screen's process, in the forked child: let go of all that is the job's but the terminal, draw, and exit.
+    Never returns."""
     code = 1
     try:
         signal.set_wakeup_fd(-1)

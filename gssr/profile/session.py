@@ -48,13 +48,17 @@ FAILED = 1
 
 
 def attach(recorder: SamplerProcess | NoRecorder, job: str, max_runtime: float | None) -> int:
-    """Record until a signal asks for the end, or ``max_runtime`` s are over; the exit code to exit with. Signals stay caught
-    afterwards."""
+    """Record beside a job until a signal asks for the end, or ``max_runtime`` seconds are over (None: no limit).
+
+    ``job``: its id, for an event. Signals stay caught afterwards. Returns the exit code to exit with: 0, or FAILED
+    where nothing, or not all, is recorded.
+    """
     return _Attached(recorder).run(job, max_runtime)
 
 
 class _Attached(Attendant):
     def run(self, job: str, max_runtime: float | None) -> int:
+        """See ``attach``."""
         self._open_wake()
         self._catch(sig for sig in ENDING if signal.getsignal(sig) != signal.SIG_IGN)
         self._recorder.event("start", f"recording beside job {job}")
@@ -67,7 +71,11 @@ class _Attached(Attendant):
         return FAILED if self._no_result else 0
 
     def _watch(self, deadline: float | None, max_runtime: float | None) -> Sequence[str]:
-        """Until the end; why it is, as an event. Nothing when the sampler has ended before."""
+        """Wait for the end, and return why it came as (kind, message) of an event; nothing when the sampler has ended
+        before.
+
+        ``deadline``: monotonic s at which ``max_runtime`` is over; None: never.
+        """
         while True:
             self._follow_sampler()
             if self._sampler is None:
@@ -87,7 +95,7 @@ SHORTEST_SAMPLING_MS, LONGEST_SAMPLING_MS = 1.0, 3_600_000.0
 
 
 def profile(request: ProfileRequest) -> int:
-    """Run the command, recording; the exit code to exit with. Raises UsageError before anything is started."""
+    """Run the command and record it; return the exit code to exit with. Raises UsageError before anything is started."""
     try:
         return _profile(request)
     finally:
@@ -95,6 +103,7 @@ def profile(request: ProfileRequest) -> int:
 
 
 def _profile(request: ProfileRequest) -> int:
+    """See ``profile``. Where nothing can be recorded, the command runs all the same."""
     most, n_open = os.sysconf("SC_OPEN_MAX"), len(open_descriptors())
     if 0 <= most < n_open + DESCRIPTORS and not request.attach:  # -1: as many as one likes
         say(f"nothing is recorded: only {most} files may be open (ulimit -n), {n_open + DESCRIPTORS} are needed")
@@ -167,6 +176,10 @@ def _profile(request: ProfileRequest) -> int:
 def _supervised(
     request: ProfileRequest, recorder: SamplerProcess | NoRecorder, live: "Live | None", traces: str | None, rank: int
 ) -> int:  # fmt: skip
+    """Run the command, under nsys where a trace is asked for, and return its exit code.
+
+    ``live``: the screen, if there is one; ``traces``: the folder for the trace, None if there is none.
+    """
     if request.trace is None:
         return supervise(request.command, recorder, request.max_runtime, live=live)
     from gssr.profile.nsys import supervise_traced
@@ -175,7 +188,7 @@ def _supervised(
 
 
 def _unrecorded(request: ProfileRequest, place: launch.LaunchPlace, why: str) -> int:
-    """Run the command, and nothing else; the exit code to exit with."""
+    """Say why nothing is recorded, and run the command, or wait beside the job, all the same; return the exit code."""
     say_for_all(f"nothing is recorded: {why}")
     if not request.attach:
         return supervise(request.command, NoRecorder(), request.max_runtime)
@@ -196,8 +209,11 @@ def _status(plan: Plan, every: float) -> "Status":
 
 
 def _without_screen(request: ProfileRequest, place: launch.LaunchPlace) -> ProfileRequest:
-    """The request as it is carried out here: where there can be no live screen, status lines stand in for it. Of several
-    ranks the first one shows it, or says why not."""
+    """Return the request as it can be carried out here: where there can be no live screen, it asks for status lines
+    instead.
+
+    Of several ranks only the first shows a screen, and says why there is none.
+    """
     from gssr.profile.screen import why_no_screen
 
     why = why_no_screen(place) if place.rank == 0 else ""
@@ -209,7 +225,7 @@ def _without_screen(request: ProfileRequest, place: launch.LaunchPlace) -> Profi
 
 
 def _live(show: "Show", plan: Plan, request: ProfileRequest) -> "Live | None":
-    """The live screen, or None and a line that says why there is none."""
+    """Make the live screen; where that fails, say why and return None."""
     from gssr.profile.copier import open_log
     from gssr.profile.live import Live
 
@@ -224,8 +240,11 @@ def _live(show: "Show", plan: Plan, request: ProfileRequest) -> "Live | None":
 
 
 def plan_of(request: ProfileRequest, place: launch.LaunchPlace, make: bool = True) -> Plan:
-    """What is to be recorded. Raises UsageError. Without ``make`` nothing is written: names that ranks agree on by a file,
-    or that others may take meanwhile, are guessed."""
+    """Check the request and say what is to be recorded, where.
+
+    ``make``: False: nothing is written, and names that ranks agree on by a file, or that others may take meanwhile,
+    are guessed. Raises UsageError, and UnrecordedError when the ranks can't agree on an output.
+    """
     if not SHORTEST_SAMPLING_MS <= request.sampling_ms <= LONGEST_SAMPLING_MS:
         limits = f"{SHORTEST_SAMPLING_MS:.0f} and {LONGEST_SAMPLING_MS:.0f} ms"
         raise UsageError(f"--sampling-time: {request.sampling_ms:g} ms is not between {limits}")
@@ -287,7 +306,8 @@ def plan_of(request: ProfileRequest, place: launch.LaunchPlace, make: bool = Tru
 
 
 def _low(text: str, max_runtime: float | None) -> "Low":
-    """What --trace-when says: low, low:LIMIT or low:LIMIT:TIME. Raises UsageError."""
+    """Parse --trace-when: low, low:LIMIT or low:LIMIT:TIME. The job's end, by Slurm or ``max_runtime`` (s), goes into
+    it. Raises UsageError."""
     from gssr.profile.sampling.low_score import Low
 
     word, limit, seconds = (*text.split(":", 2), "", "")[:3]
@@ -305,6 +325,7 @@ def _low(text: str, max_runtime: float | None) -> "Low":
 
 
 def _run_columns(request: ProfileRequest, place: launch.LaunchPlace, run_id: str) -> "dict[str, Value]":
+    """Return the row of the table ``runs`` for this run."""
     label = place.job_name if request.label is None else request.label
     return {
         "run_id": run_id,
@@ -326,11 +347,12 @@ def _run_columns(request: ProfileRequest, place: launch.LaunchPlace, run_id: str
 
 
 def _text(argument: str) -> str:
-    """An argument as text that SQLite takes; bytes that are no UTF-8 become escapes."""
+    """Return an argument as text that SQLite takes: bytes that are no UTF-8 become escapes."""
     return argument.encode("utf-8", "backslashreplace").decode()
 
 
 def _process_columns(place: launch.LaunchPlace) -> "dict[str, Value]":
+    """Return the row of the table ``processes`` for this rank."""
     return {
         "rank": place.rank,
         "local_rank": place.local_rank,

@@ -34,7 +34,10 @@ _Gpu = tuple[str | None, str]
 
 
 def seconds_of(text: str, option: str = "--status-every") -> float:
-    """A length of time, ``90``, ``90s``, ``10m`` or ``2h``, in s. Raises UsageError, which names the option."""
+    """Parse a length of time, ``90``, ``90s``, ``10m`` or ``2h``, into seconds.
+
+    Raises UsageError, which names the ``option``, also for less than 1 s or more than 24 h.
+    """
     number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "s")
     try:
         seconds = float(number) * _UNITS[unit]
@@ -46,6 +49,7 @@ def seconds_of(text: str, option: str = "--status-every") -> float:
 
 
 def _sentence(end: RankEnd) -> str:
+    """Say which rank was lost, or ended with which exit code, and at what local time if that is known."""
     at = "" if end.time is None else f" at {time.strftime('%H:%M:%S', time.localtime(end.time))}"
     if end.how == "lost":
         return f"{place_of(end)} was lost{at}: {WHY_LOST}"
@@ -56,7 +60,10 @@ class Status:
     """The process that prints the line every ``seconds``, until ``stop``, or until its parent is gone."""
 
     def __init__(self, plan: Plan, seconds: float) -> None:
-        """Fork it; before any other process is forked, so that it holds nothing of theirs open. Raises OSError."""
+        """Fork the process; it prints the first line ``seconds`` from now. Raises OSError.
+
+        To be called before any other process is forked, so that this one holds none of their pipes open.
+        """
         hear, self._alive = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
@@ -64,12 +71,22 @@ class Status:
         os.close(hear)
 
     def stop(self) -> None:
-        """No more lines."""
+        """Kill the process, so that it prints no more. Does not wait for it."""
         os.close(self._alive)
         os.kill(self._pid, signal.SIGKILL)  # it writes nothing, and may be waiting for a filesystem
 
 
 def _print_lines(plan: Plan, seconds: float, hear: int, alive: int) -> NoReturn:
+    """Print a line every ``seconds`` on stderr, in the forked child, until the parent is gone. Never returns.
+
+    Signals that ask for an end are ignored, for the parent decides; stdin and stdout lead to /dev/null.
+
+    Args:
+        plan: names the recording and the run.
+        seconds: between two lines.
+        hear: the read end of a pipe, which comes to its end with the parent.
+        alive: the write end, which only the parent may hold open: it is closed here.
+    """
     try:
         os.close(alive)
         for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
@@ -105,8 +122,12 @@ class Progress:
         self._told: set[tuple[int, str]] = set()
 
     def line(self, elapsed: float) -> str:
-        """``GSSR score=0.609 imbalance=0.207 gpus=16 gaps=0 elapsed=600``: up to the last buckets that were closed, some 10
-        to 30 s ago. Behind it how many ranks were lost, and how many failed, where any did: ``lost=1 failed=2``."""
+        """Read what all ranks have recorded so far, and return the status line; ``elapsed`` in s.
+
+        It is like ``GSSR score=0.609 imbalance=0.207 gpus=16 gaps=0 elapsed=600``, up to the last buckets that were
+        closed, some 10 to 30 s ago. Where ranks were lost or failed, ``lost=1 failed=2`` follows. A file that can't be
+        read just now is left out. Never raises for that.
+        """
         newest: dict[_Gpu, Vector] = {}
         self._stopped = {}
         try:
@@ -127,15 +148,19 @@ class Progress:
         return f"{whole_run(newest.values())} elapsed={elapsed:.0f}{stopped}"
 
     def stops_not_told(self) -> list[str]:
-        """Say of each rank that was found lost or failed since the last call where and when that was."""
+        """Return a sentence for each rank that the last ``line`` found lost or failed and that was not returned
+        before, in the order of time."""
         new = [end for end in self._stopped.values() if (end.rank, end.how) not in self._told]
         self._told.update((end.rank, end.how) for end in new)
         return [_sentence(end) for end in sorted(new, key=lambda end: (end.time or 0.0, end.rank))]
 
     def _merge(self, into: dict[_Gpu, Vector], gpu: _Gpu, vector: Vector) -> None:
+        """Merge a GPU's vector of statistics into those of ``into``."""
         merge(into.setdefault(gpu, empty_vector()), vector, self._gap_seconds)
 
     def _read(self, connection: sqlite3.Connection, name: str, newest: dict[_Gpu, Vector]) -> None:
+        """Merge the statistics of one rank's file into ``newest``, except those that are settled. Raises
+        RecordingError and sqlite3.Error."""
         self._look_for_stops(connection, name)
         gpus: dict[int, _Gpu] = {}
         for key, node, uuid in connection.execute("SELECT gpu, node, uuid FROM gpus WHERE run_id = ?", (self._run_id,)):
@@ -155,7 +180,7 @@ class Progress:
                     self._merge(newest, gpus[key], lay_out_anew(unpack_vector(data), layout, LAYOUT))
 
     def _look_for_stops(self, connection: sqlite3.Connection, name: str) -> None:
-        """Find out whether the rank that writes this file was lost, or has failed."""
+        """Find out whether the rank that writes this file was lost or has failed, and keep that in ``_stopped``."""
         runs = [run for run in read_runs(connection) if run.run_id == self._run_id]
         processes = read_processes(connection, self._run_id)
         if any(state_in(connection, run, name) == "lost" for run in runs):
@@ -168,7 +193,11 @@ class Progress:
         self._stopped.update((end.rank, end) for end in stopped_ranks(processes))
 
     def _settle(self, connection: sqlite3.Connection, name: str, gpus: dict[int, _Gpu], layout: Layout) -> int:
-        """Keep what will not change any more, so that it needs no reading again; up to which bucket that is."""
+        """Merge a file's buckets that will not change any more into ``_settled``, so that they are read only once.
+
+        ``gpus``: the GPUs of the file by their key. Returns the bucket (unix s) up to which all is settled, the same
+        as before if there is nothing new.
+        """
         (last,) = connection.execute("SELECT max(bucket) FROM rollup WHERE level = ?", (LEVELS[-1],)).fetchone()
         begin = self._until.get(name, 0)
         until = self._until[name] = max(begin, (last or 0) - _SETTLED)

@@ -14,7 +14,8 @@ _listener: Callable[[bytes], None] | None = None
 
 
 def say(text: str | bytes) -> None:
-    """Print ``gssr: text`` on stderr if that is possible; never raises, never blocks for long."""
+    """Print ``gssr: text`` on stderr, or keep it between ``hold_back`` and ``release``. Never raises, never waits
+    longer than 1 s."""
     line = _harmless(text.decode("utf-8", "replace") if isinstance(text, bytes) else text)
     if _held is not None:
         del _held[_MOST_HELD:]
@@ -26,6 +27,7 @@ def say(text: str | bytes) -> None:
 
 
 def _harmless(text: str) -> bytes:
+    """Encode a line of text without control characters."""
     if not (text.isascii() and text.isprintable()):
         from gssr.render.cells import clean  # here, because it is seldom needed
 
@@ -34,7 +36,8 @@ def _harmless(text: str) -> bytes:
 
 
 def put(data: bytes) -> None:
-    """Write to stderr if that is possible; never raises, never blocks for long."""
+    """Write bytes to stderr; they are lost where it is closed, broken or stuck. Never raises, never waits longer than
+    1 s."""
     if sys.__stderr__ is None:
         return  # closed when we were started: descriptor 2 may be something else by now
     try:
@@ -47,7 +50,8 @@ def put(data: bytes) -> None:
 
 
 def hold_back(listener: Callable[[bytes], None] | None = None) -> None:
-    """From now on keep what is said, because something else is drawn on the terminal; ``listener`` gets each line."""
+    """Keep what is said from now on, because something else is drawn on the terminal; ``listener``, if given, gets
+    each line at once."""
     global _held, _listener
     _held, _listener = _held or [], listener
 
@@ -69,7 +73,11 @@ class Relay:
         self._rest = b""  # not yet a whole line
 
     def pump(self) -> bool:
-        """Hand on what has arrived; False when there is nothing more for now. Never raises, never waits."""
+        """Hand on the lines that have arrived; True when something was read, False when there is nothing for now or
+        any more.
+
+        At the end ``fd`` becomes -1. Never raises, never waits.
+        """
         if self.fd < 0:
             return False
         try:

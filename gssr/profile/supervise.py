@@ -71,14 +71,21 @@ def supervise(
     grace: float = GRACE,
     live: "Live | None" = None,
 ) -> int:
-    """Run ``argv`` to its end and return the exit code to exit with: the workload's, 128 + n for signal n, 127 when it is
-    not found, 126 when it can't be executed.
+    """Run a command to its end and return the exit code to exit with.
 
-    ``max_runtime`` s after its start it gets SIGTERM, ``grace`` s later SIGKILL. ``finish_timeout`` is how long the sampler
-    may take, s, to finish the recording after the end. Signals (workload.FORWARDED) that arrive from here on are passed on;
-    they stay caught afterwards, so that none of them changes the exit code of a process that is about to exit. With
-    ``live`` the screen stays up until its user leaves, SIGHUP is not passed on but ends the screen, and the workload has
-    the terminal only once it demands it and the screen is gone."""
+    That is the command's own, 128 + n where signal n ended it, 127 when it is not found, 126 when it can't be
+    executed. Signals in workload.FORWARDED that arrive from here on are passed on to it. They stay caught afterwards,
+    so that none changes the exit code of a process that is about to exit. With ``live``, SIGHUP is not passed on but
+    ends the screen, and the command has the terminal only once it demands it and the screen is gone.
+
+    Args:
+        argv: the command and its arguments.
+        recorder: is told what happens.
+        max_runtime: so many s after its start the command gets SIGTERM; None: never.
+        finish_timeout: how many s the sampler may take to finish the recording after the end.
+        grace: so many s after that SIGTERM the command gets SIGKILL.
+        live: the screen, which stays up until its user leaves.
+    """
     return Supervisor(recorder, max_runtime, grace, live).run(argv, finish_timeout)
 
 
@@ -93,16 +100,21 @@ class Attendant:
         self._no_result = recorder.pid is None  # there is nothing, or not all, to be seen on a live screen
 
     def _catch(self, signals: Iterable[int]) -> None:
-        """From now on these signals, and the ends of children, come out of ``_wait``."""
+        """Catch these signals, and the ends of children, from now on; ``_wait`` returns them."""
         for sig in (*signals, signal.SIGCHLD):  # an ignored SIGCHLD would lose the exit code
             signal.signal(sig, _caught)
 
     def _open_wake(self) -> None:
+        """Open the pipe that gets the number of each caught signal."""
         self._wake, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
 
     def _wait(self, deadline: float | None) -> list[int]:
-        """Sleep until something happens or the monotonic time ``deadline``; the signals that came."""
+        """Sleep until something happens or the monotonic time ``deadline`` (None: no limit), and return the signals
+        that came.
+
+        What the sampler says meanwhile is printed.
+        """
         poll = select.poll()
         for fd in (self._wake, self._relay.fd, *self._descriptors()):
             if fd >= 0:
@@ -115,21 +127,24 @@ class Attendant:
         return self._signals()
 
     def _descriptors(self) -> Sequence[int]:
-        """Where else something may arrive; -1 for nowhere."""
+        """List further descriptors to wait for; -1 stands for none."""
         return ()
 
     def _pump(self) -> None:
-        """Take what has arrived there."""
+        """Take what has arrived at ``_descriptors``. Never waits."""
 
     def _signals(self) -> list[int]:
-        """The signals that came since the last call, in their order."""
+        """Return the signals that came since the last call, in their order, without SIGCHLD."""
         try:
             return [sig for sig in os.read(self._wake, 1 << 16) if sig != signal.SIGCHLD]
         except OSError:
             return []
 
     def _follow_sampler(self, meanwhile: str = "") -> None:
-        """If the sampler has ended, print its last words, or say why there are none."""
+        """Print the last words of the sampler if it has ended, or say how it ended if it failed without a word.
+
+        ``meanwhile`` is added to that.
+        """
         if self._sampler is None:
             return
         try:
@@ -149,11 +164,15 @@ class Attendant:
             self._recorder.event("backend_lost", f"{RECORDING_STOPPED}{how}")
 
     def _asks_for_end(self, sig: int) -> bool:
-        """Whoever sent this signal will not wait for long."""
+        """Tell whether a signal asks for the end: who sent it will not wait for long."""
         return sig in ENDING
 
     def _finish(self, timeout: float) -> list[int]:
-        """Wait for the sampler, which knows that the workload has ended; the signals that came meanwhile."""
+        """Wait up to ``timeout`` seconds for the sampler to end, which knows that the workload has; return the signals
+        that came.
+
+        A signal that asks for the end shortens that. Where the time is over, the sampler goes on alone, which is said.
+        """
         ended = time.monotonic()
         deadline = ended + timeout
         heard: list[int] = []
@@ -174,6 +193,7 @@ class Supervisor(Attendant):
     """Runs the workload: see ``supervise``."""
 
     def __init__(self, recorder: Recorder, max_runtime: float | None, grace: float, live: "Live | None") -> None:
+        """See ``supervise`` for the arguments."""
         super().__init__(recorder)
         self._live = live
         self._terminal = Terminal(wanted=live is None)
@@ -191,7 +211,7 @@ class Supervisor(Attendant):
         self._asked_to_end = False  # by a signal from elsewhere than the live screen
 
     def run(self, argv: Sequence[str], finish_timeout: float) -> int:
-        """See ``supervise``."""
+        """Run a command to its end and return the exit code to exit with. See ``supervise``."""
         was = self._was = inherited()
         caught = {sig for sig in FORWARDED if sig not in was.ignored}
         if self._live is not None:
@@ -227,11 +247,12 @@ class Supervisor(Attendant):
         return code
 
     def _start(self, argv: Sequence[str]) -> None:
+        """Start the workload: sets ``_pid`` and ``_starting``. Raises OSError and ValueError."""
         streams = self._live.streams() if self._live is not None else {}
         self._pid, self._starting = start(argv, self._was, self._terminal.reserve(), streams)
 
     def _watch_safely(self, argv: Sequence[str]) -> tuple[int, str]:
-        """Exit code and state of the started workload, whatever goes wrong on our side."""
+        """Watch the started workload to its end, whatever goes wrong on our side; return its exit code and state."""
         try:
             self._watch()
         except Exception as error:
@@ -247,7 +268,7 @@ class Supervisor(Attendant):
         return (128 - code if code < 0 else code), ("timeout" if self._overdue else state)
 
     def _watch(self) -> None:
-        """Until the workload has ended: ``_status`` is set then."""
+        """Watch until the workload has ended, which sets ``_status``."""
         if self._max_runtime is not None:
             self._deadline = time.monotonic() + self._max_runtime
         while True:
@@ -263,7 +284,7 @@ class Supervisor(Attendant):
                 self._pass_on(sig)
 
     def _group_lingers(self) -> bool:
-        """The first process ended in the grace of --max-runtime, and others of its group still make use of it."""
+        """Tell whether the first process has ended in the grace of --max-runtime while others of its group still run."""
         if not self._overdue or self._deadline is None:
             return False
         try:
@@ -273,11 +294,12 @@ class Supervisor(Attendant):
         return True
 
     def _group(self) -> int:
-        """The process group of the workload."""
+        """Return the process group of the workload."""
         return self._pid
 
     def _follow_start(self) -> None:
-        """Once it is known whether the command could be executed, say so to the recorder, or keep why not."""
+        """Find out whether the command could be executed: then tell the recorder and begin the live screen, else keep
+        the errno."""
         if self._starting < 0:
             return
         try:
@@ -293,7 +315,7 @@ class Supervisor(Attendant):
                 self._live.begin()
 
     def _follow_workload(self) -> None:
-        """Once the workload has ended, keep its status; if it has stopped, see to that."""
+        """Find out whether the workload has ended, stopped or continued: keep its status, or see to its stop."""
         while self._status is None:
             pid, status = os.waitpid(self._pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
             if pid == 0:
@@ -308,8 +330,8 @@ class Supervisor(Attendant):
                 self._status = status
 
     def _follow_stop(self, by: int) -> None:
-        """The workload was stopped by the signal ``by``: give it the terminal if that is what it wants; else, under job
-        control, stop as well."""
+        """See to a workload that the signal ``by`` has stopped: give it the terminal if it wants that; else, under job
+        control, stop too."""
         terminal = self._terminal
         if self._live is not None and self._live.up:
             if by in _TERMINAL_WANTED:
@@ -337,7 +359,7 @@ class Supervisor(Attendant):
             self._signal_group(signal.SIGCONT)
 
     def _pass_on(self, sig: int) -> None:
-        """Forward a signal that came to us."""
+        """Pass a signal that came to us on to the workload, with what it means for the terminal and the live screen."""
         if self._live is not None:
             if sig == signal.SIGHUP:
                 self._recorder.event("signal", "not passed on: SIGHUP; the workload runs on without a terminal")
@@ -361,7 +383,7 @@ class Supervisor(Attendant):
         self._recorder.event("signal", f"{name} could not be passed on: {failure}" if failure else f"{name} passed on")
 
     def _signal_group(self, sig: int) -> str:
-        """Send ``sig`` to the workload's group; why that failed, or an empty text."""
+        """Send ``sig`` to the workload's process group; return why that failed, or ""."""
         try:
             os.killpg(self._pid, sig)
         except OSError as error:
@@ -369,7 +391,7 @@ class Supervisor(Attendant):
         return ""
 
     def _overrun(self) -> None:
-        """max_runtime is over, or the grace after it."""
+        """Send SIGTERM when max_runtime is over, and SIGKILL when the grace after that is over too."""
         if self._overdue:
             self._signal_group(signal.SIGKILL)
             self._recorder.event("timeout", f"SIGKILL sent {self._grace:g} s after SIGTERM")
@@ -383,7 +405,8 @@ class Supervisor(Attendant):
         say_for_all(f"--max-runtime of {self._max_runtime:g} s reached: the workload is being ended", running=True)
 
     def _asks_for_end(self, sig: int) -> bool:
-        """A terminal that hangs up under the live screen leaves the job, and does not end it."""
+        """Tell whether a signal asks for the end. Under the live screen SIGHUP does not: the terminal leaves the job,
+        which runs on."""
         return super()._asks_for_end(sig) and not (sig == signal.SIGHUP and self._live is not None)
 
     def _descriptors(self) -> Sequence[int]:
@@ -394,7 +417,7 @@ class Supervisor(Attendant):
             self._live.pump()
 
     def _follow_live(self) -> None:
-        """Do what the live screen's user asks for; when he has left, let the workload have the terminal."""
+        """Do what the live screen's user asks for; once he has left, let the workload have the terminal."""
         live = self._live
         if live is None:
             return
@@ -409,4 +432,4 @@ class Supervisor(Attendant):
 
 
 def _caught(_signal: int, _frame: FrameType | None) -> None:
-    """The handler of all caught signals; what matters is the byte in the wake-up pipe."""
+    """Do nothing: the handler of all caught signals. What matters is the byte in the pipe of ``_open_wake``."""

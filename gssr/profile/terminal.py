@@ -18,7 +18,11 @@ class Terminal:
     Nothing here raises, and nothing blocks: a terminal that has gone is as good as none. The caller ignores SIGTTOU."""
 
     def __init__(self, wanted: bool = True) -> None:
-        """``wanted``: the workload is to have the terminal, not only once it demands it."""
+        """Find the controlling terminal, if there is one.
+
+        ``wanted``: the workload is to have the terminal from its start, if it is our standard input; else only once it
+        demands it.
+        """
         self.group = os.getpgrp()
         self.is_stdin = _foreground(0) >= 0
         """Standard input is the terminal, so the shell's job control is about this job."""
@@ -31,16 +35,18 @@ class Terminal:
 
     @property
     def exists(self) -> bool:
-        """There is a controlling terminal."""
+        """Tell whether there is a controlling terminal."""
         return self._fd >= 0
 
     def holder(self) -> int:
-        """The process group in the foreground; -1 when that can't be known."""
+        """Return the process group in the foreground; -1 when that can't be known."""
         return _foreground(self._fd)
 
     def reserve(self) -> int:
-        """For a workload that is about to start and shall have the terminal at once: remembers the modes and returns the
-        descriptor with which its process takes the foreground; -1 if it shall not."""
+        """Prepare to give the terminal to a workload that is about to start; its modes are remembered.
+
+        Returns the descriptor with which the workload's process takes the foreground; -1 if it shall not have it.
+        """
         if not self._wanted or self.holder() != self.group:
             return -1
         self._modes = self._read_modes()
@@ -48,8 +54,11 @@ class Terminal:
         return self._fd
 
     def lend(self, group: int, demanded: bool = False) -> bool:
-        """Put the workload's ``group`` in the foreground, in the modes it left, if our group is there now and the workload
-        is to have the terminal (from the first time it is ``demanded``, always). False if it was not done."""
+        """Put the workload's ``group`` in the foreground, with the terminal's modes as it left them.
+
+        Done only if our group is in the foreground now and the workload is to have the terminal: because that was
+        wanted from the start, or is or was ``demanded``. Returns whether it was done.
+        """
         if self._fd < 0 or not (self._wanted or demanded) or self.holder() != self.group:
             return False
         self._wanted = True
@@ -59,7 +68,10 @@ class Terminal:
         return self.lent
 
     def take_back(self) -> None:
-        """Put our own group in the foreground again and restore the modes; nothing if the terminal is not lent."""
+        """Put our own group in the foreground again and restore the modes. Does nothing if the terminal is not lent.
+
+        Where a shell has the terminal by now, it keeps it.
+        """
         if not self.lent:
             return
         self.lent = False
@@ -70,6 +82,7 @@ class Terminal:
         self._write_modes(self._modes)
 
     def _put_in_front(self, group: int) -> bool:
+        """Put a process group in the foreground; False if that fails."""
         try:
             os.tcsetpgrp(self._fd, group)
         except OSError:
@@ -98,7 +111,10 @@ class SavedModes:
         self._modes = _read_modes(0)
 
     def put_back(self, drawn: bool) -> None:
-        """Put the terminal back in order; ``drawn``: something has taken the whole screen. Never raises."""
+        """Restore the modes of the terminal, if our group is in the foreground. Never raises.
+
+        ``drawn``: something has taken the whole screen, which is left first.
+        """
         if drawn:
             put(_LEAVE_SCREEN)
         if _foreground(0) == os.getpgrp():  # else whoever is in front has modes of his own
@@ -106,6 +122,7 @@ class SavedModes:
 
 
 def _read_modes(fd: int) -> _Modes | None:
+    """Return the modes of the terminal ``fd``; None if it is none."""
     try:
         return termios.tcgetattr(fd)
     except (OSError, termios.error):
@@ -113,6 +130,7 @@ def _read_modes(fd: int) -> _Modes | None:
 
 
 def _write_modes(fd: int, modes: _Modes | None) -> None:
+    """Set the modes of the terminal ``fd``; nothing if ``modes`` is None, or the terminal is gone."""
     if modes is None:
         return
     try:
@@ -122,10 +140,11 @@ def _write_modes(fd: int, modes: _Modes | None) -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """Exit with ``code``, the workload's, at once: the last thing a supervising process does.
+    """Exit at once with ``code``, the workload's exit code: the last thing a supervising process does. Never returns.
 
-    When the workload ended by Ctrl-C at a terminal, that is by dying of SIGINT (``$?`` is 130 either way): only then does a
-    shell end the loop or the script around it."""
+    When the workload ended by Ctrl-C at a terminal (130), this process dies of SIGINT: only then does a shell end the
+    loop or the script around it.
+    """
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -140,7 +159,7 @@ def leave(code: int) -> NoReturn:
 
 
 def _foreground(fd: int) -> int:
-    """The foreground group of our controlling terminal ``fd``; -1 if it is none."""
+    """Return the foreground process group of our controlling terminal ``fd``; -1 if it is none."""
     try:
         return os.tcgetpgrp(fd) if fd >= 0 else -1
     except OSError:
@@ -148,6 +167,7 @@ def _foreground(fd: int) -> int:
 
 
 def _controlling_terminal() -> int:
+    """Open our controlling terminal; -1 if there is none."""
     try:
         return os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -155,7 +175,7 @@ def _controlling_terminal() -> int:
 
 
 def is_pipe(fd: int) -> bool:
-    """Whether a descriptor leads to another program."""
+    """Tell whether a descriptor is a pipe or a socket: it leads to another program. False if it is closed."""
     try:
         mode = os.fstat(fd).st_mode
     except OSError:
@@ -164,7 +184,7 @@ def is_pipe(fd: int) -> bool:
 
 
 def _shells() -> set[int]:
-    """The groups of the session's leader and of our parent."""
+    """Return the process groups of the session's leader and of our parent."""
     groups = {os.getsid(0)}
     try:
         groups.add(os.getpgid(os.getppid()))

@@ -68,7 +68,12 @@ class TraceFolder:
     """The folder of one rank of a run. Nothing here raises; where there can be no folder there are no traces."""
 
     def __init__(self, plan: Plan) -> None:
-        """Make the folder, and tell the workload of it."""
+        """Make the folder ``NAME.traces`` and name it in the environment, for the workload; ``folder`` is None where
+        there is none.
+
+        There is none beside a job, with names hidden, or where it can't be made safely. With --trace-when a request
+        without traces is left in it.
+        """
         self._plan = plan
         self.folder: str | None = None
         self._since = 0.0
@@ -96,8 +101,17 @@ class TraceFolder:
                 pass  # it is there; or nobody will be asked
 
     def note(self, workload: int | None, digest: Callable[[str], None] | None = None) -> bool:
-        """The rank has ended, and its recording is complete: add a row for each of its traces. ``workload``: the process
-        id that it had; ``digest``: what then finds out what they say. Whether a signal has asked for the end meanwhile."""
+        """Add a row for each of this rank's traces to its recording, which is complete; takes SECONDS at most, and
+        DIGEST_SECONDS for the digest.
+
+        Args:
+            workload: the process id that the workload had; None: it never ran.
+            digest: finds out afterwards what the traces say; called with the recording's path, in a child. None:
+                nothing does.
+
+        Returns:
+            Whether a signal has asked for the end during the digest.
+        """
         folder, told = self.folder, False
         if folder is None:
             return False
@@ -116,7 +130,8 @@ class TraceFolder:
         return told
 
     def _wait(self, work: Callable[[], None], seconds: float, is_enough: Callable[[], bool]) -> None:
-        """For a child that does this."""
+        """Do ``work`` in a child, and wait for it; the child is killed after ``seconds``, or once ``is_enough`` says
+        so."""
         deadline = time.monotonic() + seconds
         try:
             pid = in_child(work, "gssr-traces")
@@ -131,7 +146,10 @@ class TraceFolder:
 
 
 def _note(plan: Plan, folder: str, since: float, workload: int | None) -> None:
-    """In the child."""
+    """Find this rank's traces and write their rows, in the child. See ``TraceFolder.note``.
+
+    ``since``: files that were last changed before (unix s, by the filesystem's clock) are left out.
+    """
     from gssr.recognise import DAMAGED
 
     begin = time.monotonic()
@@ -174,6 +192,7 @@ class _TooLongError(Exception):
 
 
 def _stop_looking(_signal: int, _frame: FrameType | None) -> None:
+    """Handle SIGALRM: raise _TooLongError in whatever looks at a file."""
     raise _TooLongError
 
 
@@ -184,6 +203,7 @@ class _Own:
     """What tells this rank's traces from others'."""
 
     def __init__(self, plan: Plan, workload: int | None) -> None:
+        """``workload``: the process id of this rank's workload; None: it never ran."""
         rank, node, size = plan.process["rank"], plan.process["node"], plan.run["world_size"]
         self._run_id = plan.run["run_id"]
         self._rank = rank if isinstance(rank, int) else 0
@@ -193,7 +213,7 @@ class _Own:
         self._process = f"{plan.process['hostname']}_{workload}."
 
     def order(self, file: _File) -> int:
-        """By its name alone."""
+        """Tell by its name alone whose a trace is: _MINE, _ANYBODYS, or _OTHERS."""
         if self._alone:
             return _MINE
         named = rank_in_name(file.path)
@@ -202,11 +222,14 @@ class _Own:
         return _ANYBODYS if named is None or not self._is_rank(named) else _OTHERS
 
     def _is_rank(self, number: int) -> bool:
-        """Whether a rank of the run has this number: others count ranks of their own, as torchrun does."""
+        """Tell whether a rank of the run has this number. A trace may count ranks of another kind, as torchrun does."""
         return self._size is None or number < self._size
 
     def row(self, folder: str, file: _File, kind: str) -> tuple[object, ...] | None:
-        """The row of a trace; None where another rank writes it."""
+        """Return the row of a trace for the table ``traces``; None where another rank writes it.
+
+        ``kind``: its format. The row's node is None where the trace may be anybody's, its rank where that is unknown.
+        """
         from gssr.recognise import environments_in, rank_and_size
 
         path = os.path.join(folder, file.path)
@@ -224,7 +247,8 @@ class _Own:
 
 
 def rank_in_name(path: str) -> int | None:
-    """The rank that the name of a trace tells: all of it up to the first dot, or the number behind ``rank``."""
+    """Return the rank that the name of a trace tells: the number before the first dot, or the one behind ``rank``;
+    None if none."""
     from gssr.recognise import RANK_IN_NAME
 
     name = os.path.basename(path)
@@ -233,8 +257,12 @@ def rank_in_name(path: str) -> int | None:
 
 
 def _files(folder: str, since: float, deadline: float) -> Iterator[_File]:
-    """Files in a folder and below it that were changed from a time on (unix s, by the filesystem's clock), as far as there
-    is time to look; of an archive of Score-P those that stand for it. No link is followed."""
+    """Yield the files in a folder and below it that were changed at ``since`` (unix s, by the filesystem's clock) or
+    later.
+
+    Empty and hidden files and links are left out. Of a Score-P archive only the files that stand for it come.
+    ``deadline``: monotonic s, after which nothing more comes.
+    """
     pending = [("", 0)]
     n = 0
     while pending:
@@ -268,7 +296,10 @@ def _files(folder: str, since: float, deadline: float) -> Iterator[_File]:
 
 
 def _kind_of(path: str, file: _File) -> tuple[str | None, str]:
-    """Return what gssr.recognise says of a file: its kind, None of a trace that is still being written, and its problem."""
+    """Return the kind of a file and its problem, as gssr.recognise says.
+
+    The kind is None for a trace that is still being written, and "" for a file that is gone.
+    """
     from gssr.recognise import DAMAGED, recognise
 
     kind, problem = recognise(path)
@@ -285,18 +316,24 @@ def _kind_of(path: str, file: _File) -> tuple[str | None, str]:
 
 
 def _is_packed(path: str) -> bool:
+    """Tell whether a file is compressed by gzip. Raises OSError."""
     with open(path, "rb") as stream:
         return stream.read(2) == b"\x1f\x8b"
 
 
 def _end_of(path: str) -> bytes:
+    """Return the last _TAIL bytes of a file. Raises OSError."""
     with open(path, "rb") as stream:
         stream.seek(max(0, os.fstat(stream.fileno()).st_size - _TAIL))
         return stream.read(_TAIL)
 
 
 def _write(plan: Plan, rows: list[tuple[object, ...]], left: list[str], unreadable: list[str]) -> None:
-    """Write the rows, and one event of what has none: what is ``left`` can be attached later."""
+    """Write the rows into the recording, and one event that says which files have none; nothing if all three are
+    empty.
+
+    ``left``: sentences on files that can be attached later; ``unreadable``: on those that can't be read.
+    """
     if not (rows or left or unreadable):
         return
     import sqlite3
@@ -319,5 +356,6 @@ def _write(plan: Plan, rows: list[tuple[object, ...]], left: list[str], unreadab
 
 
 def _first_of(sentences: list[str]) -> str:
+    """Return the first sentence, and how many more there are."""
     more = f", and {len(sentences) - 1} more" if len(sentences) > 1 else ""
     return f"{sentences[0]}{more}"

@@ -51,15 +51,19 @@ class Inherited(NamedTuple):
 
 
 def inherited() -> Inherited:
-    """What this process was started with. To be called before it changes any signal's handling.
+    """Return what this process was started with, for the workload. To be called before any signal's handling is
+    changed.
 
-    SIGPIPE and SIGXFSZ count as not ignored: Python ignores them at its own start and forgets what was before."""
+    SIGPIPE and SIGXFSZ count as not ignored: Python ignores them at its own start and forgets what was before.
+    """
     ignored = {sig for sig in signal.valid_signals() if signal.getsignal(sig) == signal.SIG_IGN}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     return Inherited(frozenset(ignored - _IGNORED_BY_PYTHON), frozenset(mask), _replaced_lc_ctype())
 
 
 def _replaced_lc_ctype() -> tuple[bytes | None] | None:
+    """Return in a tuple what LC_CTYPE was (None: not set) before Python set it; None if it did not, or that can't be
+    known."""
     try:
         with open("/proc/self/environ", "rb") as file:  # the environment as it was at exec
             environment = file.read().split(b"\0")
@@ -75,15 +79,25 @@ def shell_command(text: str) -> list[str]:
 
 
 def start(argv: Sequence[str], was: Inherited, tty: int, streams: Mapping[int, int]) -> tuple[int, int]:
-    """Fork and execute ``argv`` in a process group of its own; (its process id, a descriptor).
+    """Fork and execute ``argv`` in a process group of its own.
 
-    ``streams``: descriptors it gets in place of its standard streams. Where ``tty`` is not -1 the new group is made the
-    foreground group of that terminal before the workload runs. The descriptor is the readable, non-blocking end of a pipe:
-    at its end the workload is executing; an errno in decimal says why it can't. The caller closes it, and reaps the
-    process in either case.
+    To be called with all signals blocked: a handler must not run in the child.
 
-    To be called with all signals blocked: a handler must not run in the child. Raises OSError (no more processes or
-    descriptors) and ValueError (an argument that can't be one)."""
+    Args:
+        argv: the command and its arguments.
+        was: what the workload gets back.
+        tty: a terminal whose foreground group the new group becomes before the workload runs; -1: none.
+        streams: by standard stream, the descriptor that the workload gets in its place.
+
+    Returns:
+        (process id, descriptor). The descriptor is the readable, non-blocking end of a pipe. Its end without a byte
+            says that the workload is executing; else it gives an errno in decimal that says why it can't. The caller
+            closes it, and reaps the process in either case.
+
+    Raises:
+        OSError: there are no more processes or descriptors.
+        ValueError: an argument can't be one.
+    """
     arguments = [os.fsencode(argument) for argument in argv]
     if any(b"\0" in argument for argument in arguments):
         raise ValueError("a null byte in an argument")
@@ -105,7 +119,8 @@ def start(argv: Sequence[str], was: Inherited, tty: int, streams: Mapping[int, i
 
 
 def _become(arguments: list[bytes], was: Inherited, tty: int, streams: Mapping[int, int], status: int) -> NoReturn:
-    """The child's side of ``start``."""
+    """Be the workload, in the child of ``start``, whose arguments these are: never returns. ``status`` gets the errno
+    if it can't be executed."""
     error = EINVAL
     try:
         os.setpgid(0, 0)
@@ -126,7 +141,7 @@ def _become(arguments: list[bytes], was: Inherited, tty: int, streams: Mapping[i
 
 
 def _give_back(was: Inherited) -> None:
-    """Make signals and the environment of this process what it was started with."""
+    """Restore the signals and LC_CTYPE with which this process was started, for a program that is executed next."""
     signal.set_wakeup_fd(-1)
     for sig in _CHANGED:
         signal.signal(sig, signal.SIG_IGN if sig in was.ignored else signal.SIG_DFL)
@@ -140,16 +155,20 @@ def _give_back(was: Inherited) -> None:
 
 
 def become(argv: Sequence[str]) -> tuple[int, str]:
-    """Execute ``argv`` in place of this process, which then neither records nor supervises it. Returns only where it can't
-    be executed: the exit code and one line that says why."""
+    """Execute ``argv`` in place of this process, which then neither records nor supervises it.
+
+    Returns only where it can't be executed: the exit code and one line that says why.
+    """
     arguments = [os.fsencode(argument) for argument in argv]
     _give_back(inherited())
     return start_failure(argv[0], _execute(arguments))
 
 
 def _execute(arguments: list[bytes]) -> int:
-    """execvp(3); returns only if it fails, with the errno. ``os.execvp`` does not give a script without ``#!`` to the
-    shell, as the shells and execvp(3) do."""
+    """Execute a program as execvp(3) does, searching PATH; returns only if that fails, with the errno.
+
+    Unlike ``os.execvp``, it gives a script without ``#!`` to the shell, as the shells do.
+    """
     if not arguments or not arguments[0]:
         return ENOENT
     name = arguments[0]
@@ -169,8 +188,10 @@ def _execute(arguments: list[bytes]) -> int:
 
 
 def start_failure(command: str, error: int) -> tuple[int, str]:
-    """(exit code, one line) for a command that could not be executed for the reason ``error``, an errno: 127 when it is
-    not found, else 126, as the shells do."""
+    """Return (exit code, one line) for a command that could not be executed: 127 when it is not found, else 126.
+
+    ``error``: the errno.
+    """
     shown = command if command and command.isprintable() else ascii(command)
     if error == ENOENT and "/" not in command:
         return 127, f"{shown}: command not found"
@@ -180,8 +201,11 @@ def start_failure(command: str, error: int) -> tuple[int, str]:
 
 
 def wait_plainly(pid: int) -> int:
-    """The wait status of the workload ``pid`` when its supervisor is at a loss: signals that are caught are passed on from
-    their handlers, and that is all."""
+    """Wait for the workload ``pid`` when its supervisor has failed, and return its wait status; 0 if somebody else has
+    reaped it.
+
+    Signals that are caught are passed on from their handlers, and that is all.
+    """
 
     def pass_on(sig: int, _frame: FrameType | None) -> None:
         try:

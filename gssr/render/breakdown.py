@@ -55,7 +55,8 @@ LOOKS: dict[str, CategoryLook] = {
 
 
 def headline(breakdown: Breakdown) -> str:
-    """Say in one sentence how much of the GPU time computes, and where the most of the rest went."""
+    """Say in one sentence how much of the GPU time computes, and what most of the rest went to, if that is at least
+    LEAST_SHOWN."""
     shares = breakdown.shares
     computes = breakdown.share("working") - float(
         shares[POSITIONS["working.few_sms"]] + shares[POSITIONS["working.slowed"]]
@@ -77,7 +78,8 @@ def breakdown_bar(breakdown: Breakdown, width: int, ascii_only: bool = False) ->
 
 
 def shares_bar(shares: Floats, width: int, ascii_only: bool = False) -> Row:
-    """One bar of exactly ``width`` cells in which each category has its share [n_categories], NaN for none."""
+    """Draw one bar of exactly ``width`` cells in which each category has its share [n_categories]; NaN counts as none,
+    and what the shares lack is blank."""
     shares = np.nan_to_num(shares)
     edges = np.round(np.cumsum(shares) * width).astype(int).tolist()
     spans, start = [], 0

@@ -35,6 +35,7 @@ class _Shown(dict[int, str]):
     """What is shown for a character, by its number."""
 
     def __missing__(self, code: int) -> str:
+        """Find what is shown for a character, and keep it: " " for white space, "?" for what can't be drawn."""
         char = chr(code)
         hidden = unicodedata.category(char) in _UNDRAWABLE or _UNSURE.match(char)
         self[code] = shown = " " if char.isspace() else "?" if hidden else char
@@ -47,14 +48,17 @@ _PLAIN = re.compile("[ -~\u00a1-\u00ac\u00ae-\u02af\u2010-\u2027\u2190-\u22ff\u2
 
 
 def clean(text: str) -> str:
-    """``text`` as one line of at most LONGEST characters that each take one or two cells: white space becomes a blank;
-    control, format and combining characters, and those whose width is unsure, become ``?``."""
+    """Return ``text`` as one line of at most LONGEST characters that each take one or two cells.
+
+    White space becomes a blank; control, format and combining characters, and those whose width is unsure, become
+    ``?``.
+    """
     return harmless(text if len(text) <= LONGEST else text[: LONGEST - 1] + "…")
 
 
 @lru_cache(maxsize=4096)
 def harmless(text: str) -> str:
-    """The same, whole."""
+    """Clean ``text`` as ``clean`` does, whatever its length."""
     if _PLAIN.fullmatch(text):
         return text
     return unicodedata.normalize("NFC", text).translate(_SHOWN)
@@ -65,14 +69,14 @@ _NARROW = re.compile("[\0-\u036f\u2010-\u2027\u2190-\u22ff\u2500-\u25fc\u2800-\u
 
 
 def cell_width(text: str) -> int:
-    """Cells that clean ``text`` takes."""
+    """Return how many cells clean ``text`` takes."""
     if text.isascii() or _NARROW.fullmatch(text):
         return len(text)
     return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
 
 
 def _cut(text: str, width: int) -> str:
-    """As many leading characters as fit into ``width`` cells."""
+    """Return as many leading characters as fit into ``width`` cells."""
     if text.isascii() or _NARROW.fullmatch(text):
         return text[: max(width, 0)]
     used = 0
@@ -84,8 +88,8 @@ def _cut(text: str, width: int) -> str:
 
 
 def fit(text: str, width: int, ellipsis: str, keep: Literal["start", "end"] = "start") -> str:
-    """``text``, cleaned and cut to at most ``width`` cells; what was cut is replaced by ``ellipsis``. ``keep`` says which
-    end survives."""
+    """Return ``text``, cleaned and cut to at most ``width`` cells, with ``ellipsis`` in place of what was cut (if
+    there is room for it). ``keep`` says which end stays."""
     text = clean(text)
     if cell_width(text) <= width:
         return text
@@ -98,7 +102,7 @@ def fit(text: str, width: int, ellipsis: str, keep: Literal["start", "end"] = "s
 
 
 def pad(row: Row, width: int, align: Literal["left", "right"] = "left") -> Row:
-    """``row`` filled with blanks to ``width`` cells; a wider one is cut on the right."""
+    """Return ``row`` filled with blanks to exactly ``width`` cells; a wider one is cut on the right."""
     missing = width - cell_width(text_of(row))
     if missing == 0:
         return row
@@ -109,7 +113,8 @@ def pad(row: Row, width: int, align: Literal["left", "right"] = "left") -> Row:
 
 
 def fit_row(row: Row, width: int, ellipsis: str, keep: Literal["start", "end"] = "start") -> Row:
-    """``row`` in at most ``width`` cells: its longest span gives way, as ``fit`` cuts it."""
+    """Return ``row`` in at most ``width`` cells: its longest span gives way, as ``fit`` cuts it, and then the row is
+    cut on the right."""
     over = cell_width(text_of(row)) - width
     if over <= 0:
         return row
@@ -120,7 +125,7 @@ def fit_row(row: Row, width: int, ellipsis: str, keep: Literal["start", "end"] =
 
 
 def cleaned(row: Row) -> Row:
-    """The row with the texts of its spans clean."""
+    """Return the row with the texts of its spans clean; the same row if they are."""
     for span in row:
         if clean(span.text) != span.text:
             return tuple(Span(clean(span.text), span.role) for span in row)
@@ -128,7 +133,7 @@ def cleaned(row: Row) -> Row:
 
 
 def clip(row: Row, width: int) -> Row:
-    """``row`` cut to at most ``width`` cells, without empty spans."""
+    """Return ``row`` cut on the right to at most ``width`` cells, without empty spans."""
     if cell_width(text_of(row)) <= width:
         return row if all(span.text for span in row) else tuple(span for span in row if span.text)
     spans: list[Span] = []
@@ -144,8 +149,11 @@ def clip(row: Row, width: int) -> Row:
 
 
 def wrap(text: str, width: int, first: str = "", rest: str = "", role: Role = "plain") -> list[Row]:
-    """``text`` in lines of at most ``width`` cells, broken at blanks but not between a number and its unit; a longer
-    word is broken where it must be. ``first`` and ``rest`` begin the first and every other line."""
+    """Break ``text``, cleaned, into lines of at most ``width`` cells, at blanks but not between a number and its unit.
+
+    A longer word is broken where it must be. ``first`` and ``rest`` begin the first and every other line. At least one
+    line.
+    """
     lines: list[str] = []
     line = first
     empty = True
@@ -166,8 +174,8 @@ def wrap(text: str, width: int, first: str = "", rest: str = "", role: Role = "p
 
 
 def flow(pieces: Sequence[Row], width: int, ellipsis: str, separator: str = "  ", indent: str = "") -> list[Row]:
-    """Pieces one after another, ``separator`` between them; a piece that no longer fits begins a new line after
-    ``indent``, and one longer than a line is cut."""
+    """Put pieces one after another, with ``separator`` between them. A piece that no longer fits begins a new line
+    after ``indent``; one longer than a line is cut. No rows without pieces."""
     rows: list[Row] = []
     line: list[Row] = []
     used = 0
@@ -189,7 +197,8 @@ def flow(pieces: Sequence[Row], width: int, ellipsis: str, separator: str = "  "
 
 
 def as_many(pieces: Sequence[Row], width: int) -> Row:
-    """The first piece, as much of it as fits, and those of the others that fit beside it on one line of ``width`` cells."""
+    """Return on one line of ``width`` cells the first piece, cut if need be, and those of the others that fit beside
+    it."""
     line = clip(pieces[0], max(width, 0)) if pieces else ()
     for piece in pieces[1:]:
         longer = one_row([line, piece], "  ")

@@ -38,7 +38,8 @@ class Tick(NamedTuple):
 
 
 def exact(seconds: float) -> str:
-    """A length of time in three digits and its own unit: ``480 ns``, ``12.3 µs``, ``4.56 ms``, ``1.2 s``."""
+    """Write a length of time in three digits and its own unit: ``480 ns``, ``12.3 µs``, ``4.56 ms``; from a second on
+    as ``duration``."""
     for size, name in ((1e-9, "ns"), (1e-6, "µs"), (1e-3, "ms")):
         shown = seconds / size
         if shown < 999.5:
@@ -48,7 +49,8 @@ def exact(seconds: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """A length of time: ``48 ms``, ``4.2 s``, ``5 min 0 s``, ``1 h 12 min``, ``2 d 3 h``."""
+    """Write a length of time: ``48 ms``, ``4.2 s``, ``5 min 0 s``, ``1 h 12 min``, ``2 d 3 h``; UNKNOWN for None, NaN
+    and infinity."""
     if seconds is None or not math.isfinite(seconds):
         return UNKNOWN
     if 0 < seconds < _SHORT:
@@ -64,8 +66,8 @@ def duration(seconds: float | None) -> str:
 
 
 def step_text(step: "StepTime", first: float, last: float) -> str:
-    """A step's length, how sure that is, and how it changed: ``1.62 s ± 0.3 %, 25 % longer since 0:14:10``; times count from
-    ``first`` (unix s)."""
+    """Write a step's length, how sure that is, and how it changed, if it did: ``1.62 s ± 0.3 %, 25 % longer since
+    0:14:10``. Times count from ``first``; ``last`` is the end of the axis (both unix s)."""
     shown = step.seconds if step.seconds >= 1 else 1000 * step.seconds
     decimals = 2 if 1 <= step.seconds < 10 else 1 if step.seconds >= 10 else 0
     text = f"{fixed(shown, decimals)} {'s' if step.seconds >= 1 else 'ms'} ± {fixed(100 * step.accuracy, 1)} %"
@@ -76,8 +78,8 @@ def step_text(step: "StepTime", first: float, last: float) -> str:
 
 
 def moment(seconds: float, span: float, step: float = 1.0) -> str:
-    """A point on an axis ``span`` seconds long: ``30 s``, ``1:30``, or ``1:30:00`` from an hour on. ``step`` is the distance
-    to its neighbours: below 1 s it takes a decimal, below 0.1 s as many as tell them apart."""
+    """Write a point on an axis ``span`` seconds long: ``30 s``, ``1:30``, or ``1:30:00`` from an hour on. ``step`` is
+    the distance to its neighbours, s: below 1 s it takes a decimal, below 0.1 s as many as tell them apart."""
     if step < _LEAST_STEP:
         return f"{fixed(seconds, math.ceil(-math.log10(step) - 1e-9))} s"
     if span < _FINE:
@@ -90,8 +92,8 @@ def moment(seconds: float, span: float, step: float = 1.0) -> str:
 
 
 def time_ticks(start: float, end: float, width: int) -> list[Tick]:
-    """Labels for an axis from ``start`` to ``end`` (seconds) that is ``width`` cells long: at round times, and so few that
-    they don't touch. At least one, at the start."""
+    """Choose labels for an axis from ``start`` to ``end`` (seconds) that is ``width`` cells long: at round times, and
+    so few that they don't touch. At least one."""
     span = end - start
     if not span > 0 or width < 1:
         return [Tick(start, moment(start, max(abs(start), 1.0)))]
@@ -115,7 +117,8 @@ def _steps(span: float) -> Sequence[float]:
 
 
 def axis_text(start: float, end: float, width: int) -> str:
-    """The labels of ``time_ticks`` on a line of ``width`` characters, each centred on its cell, kept inside and apart."""
+    """Write the labels of ``time_ticks`` on a line of exactly ``width`` characters, each centred on its cell, kept
+    inside and apart."""
     span = end - start
     line = ""
     for tick in time_ticks(start, end, width):
@@ -147,14 +150,16 @@ LEGEND = "m mark, g gap or loss, t throttling, * other"
 
 
 def timed(events: "Sequence[Event]") -> tuple[Floats, Ints]:
-    """When each event was [n] (unix s), and where its kind stands in LOOKS [n]."""
+    """Return when each event was [n] (unix s), and the place of its kind in LOOKS [n] (len(LOOKS) for others)."""
     kinds = {kind: rank for rank, kind in enumerate(LOOKS)}
     ranks = np.array([kinds.get(event.kind, len(kinds)) for event in events], np.int64)
     return np.array([event.time for event in events], np.float64), ranks
 
 
 def in_columns(times: Floats, ranks: Ints, start: float, width: float, n: int) -> dict[int, tuple[str, Role]]:
-    """The letter and role of each of ``n`` columns of ``width`` s from ``start`` (unix s) in which something happened."""
+    """Return letter and role for each of ``n`` columns of ``width`` s from ``start`` (unix s) in which something
+    happened, by column. ``times`` and ``ranks`` are those of ``timed``; of several events in a column the lowest rank
+    stays."""
     column = np.floor((times - start) / width)
     inside = (column >= 0) & (column < n)
     looks = [*LOOKS.values(), OTHER]

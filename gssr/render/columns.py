@@ -22,9 +22,12 @@ from gssr.render.roles import Role, Row, Span, text_of
 def area(
     fractions: Sequence[float], height: int, glyphs: Glyphs, role: Role = "series", cursor: int | None = None
 ) -> list[Row]:
-    """``height`` rows of one cell per column, filled from below up to its fraction of the full scale, faintly below its end:
-    zero is the lowest mark, NaN is blank, above the full scale ends in ``^``. The column ``cursor`` is marked from top to
-    bottom."""
+    """Draw ``height`` rows of one cell for each column, filled from below up to its fraction of the full scale,
+    faintly below its end.
+
+    Zero is the lowest mark, NaN is blank, above the full scale ends in ``^``. The column ``cursor`` (None: none) is
+    marked from top to bottom.
+    """
     columns = [_column(fraction, height, glyphs) for fraction in fractions]
     rows: list[Row] = []
     for y in range(height):
@@ -40,7 +43,7 @@ def area(
 
 
 def _column(fraction: float, height: int, glyphs: Glyphs) -> str:
-    """One column's marks from the top down."""
+    """Return one column's marks from the top down."""
     if fraction != fraction:
         return MISSING * height
     if fraction > 1 + TOLERANCE:
@@ -55,8 +58,8 @@ def _column(fraction: float, height: int, glyphs: Glyphs) -> str:
 
 
 def bar(fraction: float | None, width: int, glyphs: Glyphs, role: Role = "series") -> Row:
-    """A bar of exactly ``width`` cells on a fixed axis: ``fraction`` of it filled, the rest the track. Zero is all track, a
-    missing value all blank, and above the full scale ends in ``^``."""
+    """Draw a bar of exactly ``width`` cells on a fixed axis: ``fraction`` of it filled, the rest the track. Zero is
+    all track, a missing value (None, NaN) all blank, and above the full scale ends in ``^``. Empty without room."""
     if width < 1:
         return ()
     if fraction is None or fraction != fraction:
@@ -68,7 +71,8 @@ def bar(fraction: float | None, width: int, glyphs: Glyphs, role: Role = "series
 
 
 def length(fraction: float, width: int, glyphs: Glyphs) -> str:
-    """The filled cells alone, at most ``width``: halves where the set has them. More than zero always shows."""
+    """Return the filled cells of a bar alone, at most ``width``, with a half at its end if the set has one. More than
+    zero always shows."""
     steps = 1 + bool(glyphs.half)
     filled = min(max(round(fraction * width * steps), 1 if fraction > 0 else 0), width * steps)
     full, part = divmod(filled, steps)
@@ -80,8 +84,8 @@ def _spans(*pieces: tuple[str, Role]) -> Row:
 
 
 def strip(fractions: Iterable[float | None], glyphs: Glyphs) -> Row:
-    """One cell per value, a fraction of the full scale: zero is the lowest mark, None and NaN are blank, above the full
-    scale is ``^`` with the role ``outlier``."""
+    """Draw one cell for each value, a fraction of the full scale: zero is the lowest mark, None and NaN are blank,
+    above the full scale is ``^`` with the role ``outlier``."""
     spans: list[Span] = []
     for mark in (level(fraction, glyphs.levels) for fraction in fractions):
         kind: Role = "outlier" if mark == CLAMPED else "series"
@@ -93,8 +97,8 @@ def strip(fractions: Iterable[float | None], glyphs: Glyphs) -> Row:
 
 
 def marked(row: Row, cell: int | None) -> Row:
-    """``row``, whose characters take one cell each, with one cell under the cursor; None or a cell outside changes
-    nothing."""
+    """Return ``row``, whose characters take one cell each, with one cell under the cursor; None or a cell outside
+    changes nothing."""
     if cell is None or not 0 <= cell < len(text_of(row)):
         return row
     spans: list[Span] = []
@@ -120,8 +124,8 @@ _ROLES: dict[str, Role] = {"=": "dim", "-": "outlier", "+": "value", MISSING: "p
 
 
 def difference_strip(fractions: Iterable[float]) -> Row:
-    """One cell per difference, a fraction of the full scale: ``=`` within SAME of 0, ``-`` below, ``+`` above; NaN is
-    blank."""
+    """Draw one cell for each difference, a fraction of the full scale: ``=`` within SAME of 0, ``-`` below, ``+``
+    above; NaN is blank."""
     marks = (
         MISSING if fraction != fraction else "=" if abs(fraction) <= SAME else "-" if fraction < 0 else "+"
         for fraction in fractions
@@ -134,9 +138,12 @@ _SLIVER = 1e-6
 
 
 def average_into_columns(values: Floats, start: float, width: float, begin: float, end: float, n: int) -> Floats:
-    """``values`` [..., bins], bins of ``width`` seconds from ``start``, averaged into ``n`` equal columns from ``begin`` to
-    ``end``: [..., n]. Each column is the mean of the bins it overlaps, weighted by the overlap; NaN, and nothing else, where
-    no bin with a value overlaps it."""
+    """Average ``values`` [..., bins], bins of ``width`` seconds from ``start``, into ``n`` equal columns from
+    ``begin`` to ``end``: [..., n].
+
+    Each column is the mean of the bins it overlaps, weighted by the overlap; NaN if no bin with a value overlaps it,
+    and only then.
+    """
     bins = values.shape[-1]
     if n < 1 or bins == 0 or not end > begin:
         return np.full((*values.shape[:-1], max(n, 0)), np.nan)
@@ -154,7 +161,7 @@ def average_into_columns(values: Floats, start: float, width: float, begin: floa
 
 
 def unbroken(values: Floats) -> list[tuple[int, int]]:
-    """[first, last) of each unbroken run of finite ``values`` [n]."""
+    """Return [first, last) of each unbroken run of finite ``values`` [n]."""
     known = np.concatenate([[False], np.isfinite(values), [False]])
     edges = np.flatnonzero(known[1:] != known[:-1])
     return [(int(first), int(last)) for first, last in edges.reshape(-1, 2)]

@@ -25,10 +25,12 @@ def fan(
     line: Floats, low: Floats, high: Floats, height: int, glyphs: Glyphs, floor: Floats | None = None,
     cursor: int | None = None, apart: Floats | None = None,
 ) -> list[Row]:  # fmt: skip
-    """``height`` rows of one cell per column. ``line``, the band's ends ``low`` and ``high``, ``floor`` (single marks below
-    it) and ``apart`` (a second line, which stands out) are fractions of the full scale [columns]. Zero is in the lowest row;
-    a column of NaN stays blank and breaks the line; above the full scale is ``^`` in the top row. The column ``cursor`` is
-    marked from top to bottom."""
+    """Draw ``height`` rows of one cell for each column: a line, and a band from ``low`` to ``high``.
+
+    ``floor`` (single marks below the line) and ``apart`` (a second line, which stands out) may be None; all are
+    fractions of the full scale [columns]. Zero is in the lowest row; a column of NaN stays blank and breaks the line;
+    above the full scale is ``^`` in the top row. The column ``cursor`` is marked from top to bottom.
+    """
     n = len(line)
     if n == 0 or height < 1:
         return [()] * max(height, 0)
@@ -40,6 +42,8 @@ def fan(
 
 
 def _row(codes: _Cells, roles: _Cells, cursor: int | None) -> Row:
+    """Return a row of character codes and roles as spans, with the column ``cursor`` in a span of its own; None or one
+    beyond the row: no cursor."""
     text = codes.astype("<u4").tobytes().decode("utf-32-le")
     edges = set((np.flatnonzero(np.diff(roles)) + 1).tolist()) | {0, len(text)}
     if cursor is not None and 0 <= cursor < len(text):
@@ -49,14 +53,15 @@ def _row(codes: _Cells, roles: _Cells, cursor: int | None) -> Row:
 
 
 def _steps(values: Floats, steps: int) -> _Cells:
-    """Which of ``steps`` steps, counted from below, a fraction is on; -1 where it is NaN."""
+    """Return which of ``steps`` steps, counted from below, each fraction is on; -1 for NaN."""
     known = np.isfinite(values)
     found = np.floor(np.where(known, values, 0.0) * steps).astype(np.int64)
     return np.where(known, np.clip(found, 0, steps - 1), -1)
 
 
 def _stroke(at: _Cells) -> tuple[_Cells, _Cells]:
-    """The lowest and the highest step of the line in each column: it reaches up or down to the column before."""
+    """Return the lowest and the highest step of the line in each column: it reaches up or down to the column before.
+    ``at``: the line's steps, -1 where it has none."""
     before = np.concatenate((at[:1], at[:-1]))
     before = np.where(before < 0, at, before)
     return np.where(before < at, before + 1, at), np.where(before > at, before - 1, at)
@@ -65,6 +70,11 @@ def _stroke(at: _Cells) -> tuple[_Cells, _Cells]:
 def _braille(
     line: Floats, low: Floats, high: Floats, height: int, floor: Floats | None, apart: Floats | None
 ) -> tuple[_Cells, _Cells]:  # fmt: skip
+    """Draw the layers in Braille dots, all [columns] as fractions of the full scale, NaN if unknown.
+
+    ``floor`` and ``apart``: None for no such layer. Returns character codes and roles, both [height, columns] with the
+    topmost row first.
+    """
     steps = height * _DOTS
     level = np.arange(steps)[:, None]
     first, last = _steps(low, steps), _steps(high, steps)
@@ -85,14 +95,14 @@ def _braille(
 
 
 def _strokes(line: Floats, level: _Cells) -> NDArray[np.bool_]:
-    """Where a line has dots [steps from below, columns, 2]."""
+    """Tell where a line has dots, [steps from below, columns, 2]."""
     at = _steps(line, len(level))
     bottom, top = _stroke(at)
     return np.stack(((level >= bottom) & (level <= top) & (at >= 0), level == at), axis=2)
 
 
 def _cells(dots: NDArray[np.bool_], height: int) -> _Cells:
-    """Dots [steps from below, columns, 2] as bits [rows from above, columns]."""
+    """Return dots [steps from below, columns, 2] as bits of Braille cells [rows from above, columns]."""
     grouped = dots.reshape(height, _DOTS, dots.shape[1], 2)
     bits: _Cells = np.einsum("hdcs,ds->hc", grouped, _BITS)
     return bits[::-1].copy()
@@ -101,6 +111,11 @@ def _cells(dots: NDArray[np.bool_], height: int) -> _Cells:
 def _characters(
     line: Floats, low: Floats, high: Floats, height: int, floor: Floats | None, apart: Floats | None
 ) -> tuple[_Cells, _Cells]:  # fmt: skip
+    """Draw the layers in ASCII, all [columns] as fractions of the full scale, NaN if unknown.
+
+    ``floor`` and ``apart``: None for no such layer. Returns character codes and roles, both [height, columns] with the
+    topmost row first.
+    """
     level = np.arange(height)[:, None]
     first, last = _steps(low, height), _steps(high, height)
     codes = np.full((height, len(line)), ord(" "), np.int64)

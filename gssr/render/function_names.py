@@ -19,8 +19,8 @@ _MOST_CUTS = 3
 
 
 def short_name(name: str) -> str:
-    """Strip templates, namespaces, arguments and the type of what a C++ function returns, and of a frame of Python the
-    folders. What is neither stays as it is."""
+    """Return a name without what takes room: of a C++ function templates, namespaces, arguments and result type, of a
+    frame of Python the folders. Any other name is only cleaned."""
     text = clean(name)
     frame = _PYTHON.fullmatch(text)
     if frame:
@@ -48,8 +48,8 @@ def short_name(name: str) -> str:
 
 
 def distinct_names(names: Sequence[str], width: int, ellipsis: str) -> list[str]:
-    """Fit different names into ``width`` cells each: as they are where that is enough, else short, with what tells those
-    apart that are then alike."""
+    """Cut different names to ``width`` cells each so that they can still be told apart: as they are if they fit, else
+    short, with the words in which they differ. Same order and number as ``names``."""
     found = [clean(name) for name in names]
     long = [at for at, name in enumerate(found) if cell_width(name) > width]
     by_short: dict[str, list[int]] = {}
@@ -73,21 +73,22 @@ def distinct_names(names: Sequence[str], width: int, ellipsis: str) -> list[str]
 
 
 def _first_difference(names: Sequence[str]) -> int:
-    """Find the place of the first character that is not the same in all names; in sorted names the first and the last differ
-    first."""
+    """Return the place of the first character that is not the same in all names, or the length of the shortest if
+    there is none."""
     one, other = min(names), max(names)
     return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def _with_arguments(short: str, names: Sequence[str]) -> list[str]:
-    """Append the words in which the full names differ, rare ones first and numbers last, and no more than that takes."""
+    """Append to ``short`` the words in which the full names differ, in angle brackets, rare ones first and numbers
+    last, and no more than that takes."""
     arguments: list[list[str]] = [[] for _ in names]
     _tell_apart(range(len(names)), [_TOKEN.findall(name) for name in names], arguments)
     return [f"{short}<{', '.join(own)}>" if own else short for own in arguments]
 
 
 def _tell_apart(places: Sequence[int], tokens: Sequence[Sequence[str]], arguments: Sequence[list[str]]) -> None:
-    """Give each of the names at these places one more of its ``tokens`` as an argument, until all are different."""
+    """Append to ``arguments`` of the names at these places one more of their ``tokens`` each, until all are different."""
     n_with = Counter(token for at in places for token in set(tokens[at]))
     alike: dict[str, list[int]] = {}
     for at in places:
@@ -106,7 +107,7 @@ def _tell_apart(places: Sequence[int], tokens: Sequence[Sequence[str]], argument
 
 
 def _cut_before(name: str, differ: int, width: int, ellipsis: str) -> str:
-    """Cut out the middle, so that the beginning stays, and what is at ``differ``."""
+    """Cut out the middle of a name, so that its beginning stays and what is at ``differ``, in ``width`` cells."""
     head = min(max(width // 3, 1), differ)
     room = width - head - len(ellipsis)
     begin = max(min(differ - room // 3, len(name) - room), head)

@@ -53,12 +53,14 @@ def glyph_set(ascii_only: bool) -> Glyphs:
 
 
 def step(fraction: float, steps: int) -> int:
-    """Which of ``steps`` equal parts of the full scale a fraction lies in: 0 for zero and below, ``steps`` - 1 for full."""
+    """Return which of ``steps`` equal parts of the full scale a fraction lies in: 0 for zero and below, ``steps`` - 1
+    for full."""
     return min(max(int(fraction * steps), 0), steps - 1)
 
 
 def level(fraction: float | None, levels: str) -> str:
-    """The mark for one value, a fraction of the full scale; blank when it is missing."""
+    """Return the mark for one value, a fraction of the full scale: MISSING for None and NaN, CLAMPED above the full
+    scale."""
     if fraction is None or fraction != fraction:
         return MISSING
     if fraction > 1 + TOLERANCE:
@@ -67,7 +69,7 @@ def level(fraction: float | None, levels: str) -> str:
 
 
 def drawable(row: Row, glyphs: Glyphs) -> Row:
-    """The row, clean; for a set of ASCII glyphs with a stand-in of as many cells for every other character."""
+    """Return the row, clean; with ASCII glyphs every other character has a stand-in of as many cells."""
     row = cleaned(row)
     if not glyphs.levels.isascii():
         return row
@@ -75,7 +77,8 @@ def drawable(row: Row, glyphs: Glyphs) -> Row:
 
 
 def in_ascii(text: str) -> str:
-    """Text in ASCII, with a stand-in of as many cells for every other character; ``?`` for each cell without one."""
+    """Return text in ASCII, with a stand-in of as many cells for every other character; ``?`` for each cell without
+    one."""
     if text.isascii():
         return text
     text = text.replace("°C", "C ").replace("± ", "+-").translate(TO_ASCII)

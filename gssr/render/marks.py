@@ -51,7 +51,8 @@ class MarkGrid(NamedTuple):
     codes: Codes
 
     def write(self, line: int, x: int, text: str, role: Role = "plain") -> None:
-        """Write text of narrow characters on a line of a two-dimensional array; what lies outside is cut off."""
+        """Write text of narrow characters on a line of a two-dimensional array, from column ``x`` on; what lies
+        outside is cut off."""
         text = text[max(-x, 0) : max(self.chars.shape[1] - x, 0)]
         if text and 0 <= line < len(self.chars):
             x = max(x, 0)
@@ -59,8 +60,8 @@ class MarkGrid(NamedTuple):
             self.codes[line, x : x + len(text)] = code(role)
 
     def rows(self) -> list[Row]:
-        """A row for each line of a two-dimensional array; a blank goes with the marks before it, so that it breaks no
-        span."""
+        """Return a row for each line of a two-dimensional array; a blank goes with the marks before it, so that it
+        breaks no span."""
         n_lines, width = self.chars.shape
         if not width:
             return [()] * n_lines
@@ -86,7 +87,8 @@ def blank(*shape: int) -> MarkGrid:
 
 
 def marks(fractions: Floats, glyphs: Glyphs, low: Floats | None = None) -> MarkGrid:
-    """One mark for each fraction of the full scale, NaN where it is missing. ``low``: the least of what each stands for."""
+    """Return one mark for each fraction of the full scale; NaN is blank. ``low``: the least of what each stands for,
+    if that is to be underlined where it is far below; of the same shape."""
     levels = np.array([*glyphs.levels, MISSING, CLAMPED])
     steps = len(glyphs.levels)
     known = np.isfinite(fractions)
@@ -103,9 +105,12 @@ def marks(fractions: Floats, glyphs: Glyphs, low: Floats | None = None) -> MarkG
 
 
 def bars(fractions: Floats, height: int, glyphs: Glyphs, low: Floats | None = None) -> MarkGrid:
-    """Columns ``height`` rows high, [..., height, n] for fractions [..., n], the top row first: filled from below up to each
-    fraction, faintly below its end; above ``low``, the least of what each stands for, less densely. Underlined at the bottom
-    as ``marks`` are."""
+    """Draw columns ``height`` rows high, [..., height, n] for fractions [..., n], the top row first: filled from below
+    up to each fraction, faintly below its end.
+
+    Above ``low``, the least of what each stands for (None: not known), they are filled less densely. Underlined at the
+    bottom as ``marks`` are.
+    """
     flat = marks(fractions, glyphs, low)
     below = np.arange(height)[::-1, None]
     known = np.isfinite(fractions)

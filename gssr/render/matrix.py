@@ -33,7 +33,7 @@ _LABEL, _WIDEST = 14, 4
 
 
 def amount(value: float, measure: Measure) -> str:
-    """A value in three digits: ``12.3 MB``."""
+    """Write a value of the measure in three digits with its unit, ``12.3 MB``; "unknown" for NaN and infinity."""
     if not np.isfinite(value):
         return "unknown"
     factor, unit = next((each for each in measure.units if value >= each[0]), measure.units[-1])
@@ -42,14 +42,15 @@ def amount(value: float, measure: Measure) -> str:
 
 
 def levels(values: Floats, measure: Measure) -> Floats:
-    """[...]: which mark each value has, from 0 on; NaN for none."""
+    """Return which mark each value has, from 0 up to N_LEVELS - 1, in the shape of ``values``; NaN for 0, negative
+    values and NaN."""
     with np.errstate(divide="ignore", invalid="ignore"):
         steps = np.floor(np.log10(values / measure.first) + 1e-9) + 1
     return np.where(values > 0, np.clip(steps, 0, N_LEVELS - 1), np.nan)
 
 
 def legend(measure: Measure, glyphs: Glyphs) -> list[Row]:
-    """What the marks mean: the same for every matrix."""
+    """Draw what the marks mean, a row for each; the same for every matrix of this measure."""
     rows: list[Row] = []
     for at in range(N_LEVELS):
         last = at == N_LEVELS - 1
@@ -61,8 +62,8 @@ def legend(measure: Measure, glyphs: Glyphs) -> list[Row]:
 def matrix(
     values: Floats, labels: Sequence[str], measure: Measure, width: int, glyphs: Glyphs, picked: int = -1
 ) -> list[Row]:
-    """[n, n] values of ``measure`` in n + 1 lines of at most ``width`` cells, the columns' labels first. NaN and 0 are
-    blank. ``picked``: the line under the cursor."""
+    """Draw values [n, n] of ``measure`` in n + 1 lines of at most ``width`` cells, the columns' labels first. NaN and
+    0 are blank. ``picked``: the index of the line under the cursor, -1 for none."""
     n = len(labels)
     room = min(max((cell_width(label) for label in labels), default=0), _LABEL)
     wide = max(min((width - room - 3) // max(n, 1), max(_WIDEST, room + 1)), 1)
@@ -86,7 +87,8 @@ def _mark(level: int, wide: int, glyphs: Glyphs) -> Span:
 
 
 def _heads(labels: Sequence[str], wide: int) -> str:
-    """The columns' labels, as many as have room."""
+    """Write the columns' labels, each at the beginning of its column of ``wide`` cells; one that the label before
+    reaches into is left out."""
     text = ""
     for at, label in enumerate(labels):
         if len(text) + (at > 0) <= at * wide:
@@ -95,5 +97,5 @@ def _heads(labels: Sequence[str], wide: int) -> str:
 
 
 def least_width(n: int, labels: Sequence[str]) -> int:
-    """Cells that a matrix of so many columns needs."""
+    """Return how many cells a matrix of ``n`` columns needs at least."""
     return min(max((cell_width(label) for label in labels), default=0), _LABEL) + 3 + n

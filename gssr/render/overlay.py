@@ -7,7 +7,7 @@ from gssr.render.roles import Row, Span, text_of
 
 
 def laid_over(rows: Sequence[Row], box: Sequence[Row], width: int) -> list[Row]:
-    """``rows`` of ``width`` cells with ``box`` in their middle; what has no room is cut."""
+    """Lay ``box`` over the middle of ``rows``, which are ``width`` cells wide; what has no room is cut."""
     wide = min(max((cell_width(text_of(row)) for row in box), default=0), width)
     left, top = (width - wide) // 2, max((len(rows) - len(box)) // 2, 0)
     drawn = list(rows)
@@ -19,7 +19,7 @@ def laid_over(rows: Sequence[Row], box: Sequence[Row], width: int) -> list[Row]:
 
 
 def _after(row: Row, cells: int) -> Row:
-    """What follows the first ``cells`` cells of a row; a blank in place of half a wide character."""
+    """Return what follows the first ``cells`` cells of a row; a blank in place of half a wide character."""
     spans: list[Span] = []
     skipped = 0
     for span in row:

@@ -107,7 +107,7 @@ def text_of(row: Row) -> str:
 
 
 def one_row(pieces: Sequence[Row], separator: str = " ") -> Row:
-    """The pieces on one line, plain ``separator`` between them."""
+    """Join the pieces on one line, with a plain ``separator`` between them."""
     line: list[Span] = []
     for index, piece in enumerate(pieces):
         if index:

@@ -30,7 +30,7 @@ class Point(NamedTuple):
 
 
 def engineering(value: float) -> str:
-    """A number with three digits and a prefix: ``66.9 T``."""
+    """Write a number with three digits and an SI prefix: ``66.9 T``."""
     power, prefix = next(((power, name) for power, name in _PREFIXES if value >= 0.9995 * 10**power), (0, ""))
     shown = value / 10**power
     decimals = 0 if shown >= 99.95 else 1 if shown >= 9.995 else 2
@@ -38,21 +38,24 @@ def engineering(value: float) -> str:
 
 
 def power_of_ten_text(power: int) -> str:
-    """10 to the ``power`` with its prefix: ``10 T``."""
+    """Write 10 to the ``power`` with its SI prefix: ``10 T``."""
     size, prefix = next(((size, name) for size, name in _PREFIXES if power >= size), (0, ""))
     return f"{10 ** (power - size)} {prefix}".rstrip()
 
 
 def share(value: float, decades: tuple[int, int]) -> float:
-    """Where a value above 0 lies on an axis of these decades, from 0 to 1 within it."""
+    """Return where a value above 0 lies on a logarithmic axis of these decades: 0 to 1 within it."""
     return (math.log10(value) - decades[0]) / (decades[1] - decades[0])
 
 
 def roofline(
     roofs: Sequence[tuple[str, float]], bandwidth: float, points: Sequence[Point], width: int, glyphs: Glyphs
 ) -> list[Row]:
-    """Rows of ``width`` cells: ``roofs`` are (label, FLOP/s), the highest first, ``bandwidth`` in B/s. What lies beyond an
-    axis is drawn at its edge, and points that would cover each other side by side. None where it is too narrow."""
+    """Draw a roofline in rows of ``width`` cells; no rows if that is too narrow or there are no roofs.
+
+    ``roofs`` are (label, FLOP/s), the highest first, ``bandwidth`` is in B/s. What lies beyond an axis is drawn at its
+    edge, and points that would cover each other side by side.
+    """
     n, height = width - _GUTTER - 1, _ROWS * (FLOPS[1] - FLOPS[0])
     if n < _LEAST or not roofs:
         return []
@@ -78,6 +81,7 @@ def roofline(
 
 
 def _over(cells: list[list[tuple[str, Role]]], rows: Sequence[Row], role: Role) -> None:
+    """Draw the marks of ``rows`` into the cells that are still blank, in this role."""
     for own, row in zip(cells, rows, strict=True):
         for x, char in enumerate("".join(span.text for span in row)):
             if char not in (" ", "\u2800") and own[x][0] == " ":
@@ -85,7 +89,7 @@ def _over(cells: list[list[tuple[str, Role]]], rows: Sequence[Row], role: Role) 
 
 
 def _roof_names(cells: list[list[tuple[str, Role]]], roofs: Sequence[tuple[str, float]], height: int) -> None:
-    """At the right end of each roof; those of one row together."""
+    """Write the names of the roofs at their right ends, with those of one row together."""
     texts: dict[int, list[str]] = {}
     for label, peak in roofs:
         texts.setdefault(_row(peak, height), []).append(f"{label} {engineering(peak)}")
@@ -95,7 +99,7 @@ def _roof_names(cells: list[list[tuple[str, Role]]], roofs: Sequence[tuple[str, 
 
 
 def _slope_name(cells: list[list[tuple[str, Role]]], text: str, bandwidth: float) -> None:
-    """Above the slope, left of its middle."""
+    """Write ``text`` above the slope of this memory bandwidth (bytes/s), left of its middle."""
     n = len(cells[0])
     x = int(n * 0.36)
     at = 10 ** (INTENSITY[0] + (x + 0.5) / n * (INTENSITY[1] - INTENSITY[0])) * bandwidth
@@ -113,6 +117,7 @@ def _row(flops: float, height: int) -> int:
 
 
 def _mark(cells: list[list[tuple[str, Role]]], point: Point, n: int, height: int) -> None:
+    """Draw a point at its place, or beside it if there is a point already."""
     x = min(max(int(share(point.intensity, INTENSITY) * n), 0), n - 1)
     row = cells[_row(point.flops, height)]
     free = (place for place in (*range(x, n), *range(x, -1, -1)) if row[place][1] != "outlier")
@@ -120,6 +125,7 @@ def _mark(cells: list[list[tuple[str, Role]]], point: Point, n: int, height: int
 
 
 def _spans(cells: Sequence[tuple[str, Role]]) -> list[Span]:
+    """Join neighbouring cells of the same role to spans."""
     spans: list[Span] = []
     for char, role in cells:
         if spans and spans[-1].role == role:
@@ -136,6 +142,7 @@ def _y_label(y: int) -> str:
 
 
 def _axis(n: int) -> list[Row]:
+    """Draw the horizontal axis, and its labels below, in two rows for ``n`` columns."""
     line, labels = ["─"] * n, [" "] * (n + _GUTTER + 1)
     for decade in range(INTENSITY[0], INTENSITY[1] + 1):
         x = min(int((decade - INTENSITY[0]) / (INTENSITY[1] - INTENSITY[0]) * n), n - 1)

@@ -45,8 +45,8 @@ _JOULES_PER_KWH = 3.6e6
 
 
 def metric_of(name: str) -> Metric:
-    """The catalogue's metric, in the words of the GPUs that are spoken of; for a column of a later version a stand-in that
-    knows only its name."""
+    """Return the catalogue's metric, in the words of the GPUs that are spoken of; for a column of a later version a
+    stand-in that knows only its name."""
     metric = metric_named(name) or Metric(name, name, name, "", "gauge", 1.0, "", "", "")
     maker = spoken()
     return metric if maker == NVIDIA else _in_words(metric, maker)
@@ -54,6 +54,7 @@ def metric_of(name: str) -> Metric:
 
 @lru_cache(256)
 def _in_words(metric: Metric, maker: int) -> Metric:
+    """Return the metric in the words of ``maker``, with what differs on AMD's GPUs."""
     label, short, meaning = (say(maker, text) for text in (metric.label, metric.short, metric.meaning))
     pitfalls = metric.pitfalls
     if metric.amd is not None and metric.amd.differs:
@@ -67,7 +68,7 @@ def unit_of(metric: Metric) -> Unit:
 
 
 def fixed(value: float | None, decimals: int, none: str = NONE) -> str:
-    """``value`` with fixed decimals, without "-0.0"; ``none`` for None, NaN and infinity."""
+    """Write ``value`` with fixed decimals, without "-0.0"; ``none`` for None, NaN and infinity."""
     if value is None or not math.isfinite(value):
         return none
     return f"{round(value, decimals) + 0.0:.{decimals}f}"
@@ -80,13 +81,13 @@ def signed(value: float | None, decimals: int) -> str:
 
 
 def number(value: float | None, metric: Metric) -> str:
-    """A stored value as shown in a table: without its unit, "-" when it is missing."""
+    """Write a stored value as in a table, without its unit; NONE for None, NaN and infinity."""
     unit = unit_of(metric)
     return fixed(None if value is None else value * unit.factor, unit.decimals)
 
 
 def quantity(value: float | None, metric: Metric) -> str:
-    """A stored value as shown in a sentence: with its unit, "unknown" when it is missing."""
+    """Write a stored value as in a sentence, with its unit; UNKNOWN for None, NaN and infinity."""
     unit = unit_of(metric)
     text = fixed(None if value is None else value * unit.factor, unit.decimals, UNKNOWN)
     return text if text == UNKNOWN or not unit.name else f"{text} {unit.name}"
@@ -99,7 +100,7 @@ def percent(ratio: float | None) -> str:
 
 
 def energy(joules: float | None) -> str:
-    """Energy in J, kJ or MJ, from 0.01 kWh on in kWh as well."""
+    """Write an energy in J, kJ or MJ, from 0.01 kWh on in kWh as well; UNKNOWN for None, NaN and infinity."""
     if joules is None or not math.isfinite(joules):
         return UNKNOWN
     size, name = next((size, name) for size, name in _ENERGY if joules >= size or size == 0.0)
@@ -119,8 +120,10 @@ def plural(noun: str) -> str:
 
 
 def nice_above(value: float | None, metric: Metric) -> float:
-    """The least of 1, 2, 5 times a power of ten (in the unit shown) that is not below ``value``, in the stored unit; 1 when
-    nothing above 0 is known."""
+    """Return the least of 1, 2, 5 times a power of ten (in the unit shown) that is not below ``value``.
+
+    Both are in the stored unit. 1.0 if ``value`` is None, not finite, or not above 0.
+    """
     if value is None or not math.isfinite(value) or value <= 0:
         return 1.0
     factor = unit_of(metric).factor
@@ -130,7 +133,7 @@ def nice_above(value: float | None, metric: Metric) -> float:
 
 
 def scale_text(metric: Metric, full: float) -> str:
-    """The full scale in words: ``100 %``, ``700 W``, ``80.0 GiB``."""
+    """Write the full scale (in the stored unit) in words: ``100 %``, ``700 W``, ``80.0 GiB``."""
     unit = unit_of(metric)
     shown = full * unit.factor
     text = fixed(shown, 0 if abs(shown - round(shown)) < 1e-9 * max(shown, 1.0) else 1)
@@ -143,7 +146,8 @@ _PREFIXES = (
 
 
 def prefixed(value: float | None, unit: str = "", none: str = NONE) -> str:
-    """A number in four digits with an SI prefix: ``445.4 M``, ``12.0 GB/s``. Below a thousandth of a billionth it is 0."""
+    """Write a number in four digits with an SI prefix and ``unit``: ``445.4 M``, ``12.0 GB/s``; ``none`` for None, NaN
+    and infinity."""
     if value is None or not math.isfinite(value):
         return none
     size, prefix = next((each for each in _PREFIXES if abs(value) >= each[0] * 0.99995), (1.0, ""))

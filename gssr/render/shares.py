@@ -21,14 +21,15 @@ _CHARS = np.array([*LETTERS, MISSING])
 
 
 def most_of(split: Floats) -> Ints:
-    """[...]: the category that has most of each cell of ``split`` [..., categories], -1 where there is next to nothing."""
+    """Return the category that has most of each cell of ``split`` [..., categories], in its shape without the last
+    axis; -1 where there is next to nothing."""
     shares = np.nan_to_num(split)
     return np.asarray(np.where(shares.sum(axis=-1) >= _SEEN, shares.argmax(axis=-1), -1), np.int64)
 
 
 def coloured(bars: MarkGrid, split: Floats) -> MarkGrid:
-    """Bars [n_lines, height, n] in the colours of what has most of each cell of ``split`` [n_lines, n, categories], its
-    letter in a row below."""
+    """Return bars [n_lines, height, n] in the colours of the category that has most of each cell of ``split``
+    [n_lines, n, categories], with its letter in a row below."""
     most = most_of(split)
     looks = np.where(most >= 0, _CODES[most], code("dim"))[:, None, :]
     chars = np.concatenate([bars.chars, _CHARS[most][:, None, :]], axis=1)
@@ -36,7 +37,7 @@ def coloured(bars: MarkGrid, split: Floats) -> MarkGrid:
 
 
 def stacked(split: Floats, height: int) -> MarkGrid:
-    """Columns [height, n] of letters, the first category at the bottom, for shares [n, categories]."""
+    """Draw columns [height, n] of letters for shares [n, categories], the first category at the bottom."""
     box = blank(height, len(split))
     edges = np.cumsum(np.nan_to_num(split), axis=1)
     middle = (np.arange(height)[::-1, None, None] + 0.5) / height
@@ -47,7 +48,8 @@ def stacked(split: Floats, height: int) -> MarkGrid:
 
 
 def legend(shares: Sequence[float]) -> list[Row]:
-    """``c compute 63.1 %`` of every category that is there, in their order, and what is left: idle."""
+    """List ``c compute 63.1 %`` for every category that is there, in their order, and what is left: idle ("unknown" if
+    the shares are)."""
     rows: list[Row] = [
         (Span(LETTERS[at], CATEGORIES[at]), Span(f" {WORDS[at]} ", "dim"), Span(percent(share), "value"))
         for at, share in enumerate(shares)
@@ -59,8 +61,8 @@ def legend(shares: Sequence[float]) -> list[Row]:
 
 
 def split_bar(shares: Sequence[float], width: int, track: str) -> Row:
-    """One bar of ``width`` cells in which each category has its share, the rest is idle: letters, so that it can be read
-    without colours."""
+    """Draw one bar of ``width`` cells in which each category has its share, in letters, so that it can be read without
+    colours; the rest, idle, is ``track``."""
     edges = np.round(np.cumsum(np.nan_to_num(np.array(shares))) * width).astype(int)
     spans = [
         Span(LETTERS[at] * (stop - start), CATEGORIES[at])

@@ -37,9 +37,11 @@ def table(
     glyphs: Glyphs,
     gap: int = 1,
 ) -> list[Row]:
-    """The table's lines, a line of titles first, at most ``width`` cells each. Columns are dropped, those of one ``drop``
-    together, until the rest fits; then the first is cut, and at last every line is. A row whose cells left are all empty is
-    left out."""
+    """Draw a table, a line of titles first, in lines of at most ``width`` cells.
+
+    If it is too wide, columns are dropped, those of one ``drop`` together, until the rest fits; then the first is cut,
+    and at last every line is. A row whose remaining cells are all empty is left out.
+    """
     sizes = [
         column.least
         or max([cell_width(column.title), *(cell_width(_text(row[i])) for row in rows if not callable(row[i]))])
@@ -75,6 +77,11 @@ def _line(
     columns: Sequence[TableColumn], cells: Sequence[Cell], sizes: Sequence[int], kept: Sequence[int], gap: int,
     glyphs: Glyphs,
 ) -> Row:  # fmt: skip
+    """Draw one line of a table: the cells of the ``kept`` columns (indices), each cut or filled to its size, with
+    ``gap`` blanks between.
+
+    ``sizes``: cells of every column.
+    """
     spans: list[Span] = []
     for place, i in enumerate(kept):
         if place:
@@ -93,8 +100,8 @@ def _line(
 def rule(
     title: str, width: int, glyphs: Glyphs, about: Row = (), right: Row = (), role: Role = "heading"
 ) -> Row:  # fmt: skip
-    """``── title  about ─────── right ─`` in exactly ``width`` cells. What does not fit is left out: ``about`` first, then
-    ``right``; at last the title is cut."""
+    """Draw ``── title  about ─────── right ─`` in exactly ``width`` cells. What does not fit is left out, pieces of
+    ``about`` first, then ``right``; at last the title is cut."""
     line: Row = (Span(glyphs.rule + " ", "dim"), Span(fit(title, max(width - 2, 0), glyphs.ellipsis), role))
     end: Row = (Span(" "), *right, Span(" " + glyphs.rule, "dim")) if right else ()
     if cell_width(text_of(line)) + cell_width(text_of(end)) + 2 > width:

@@ -30,7 +30,7 @@ def is_told_whole(verdict: Verdict) -> bool:
 
 
 def verdict_rows(verdict: Verdict, width: int, whole: bool) -> list[Row]:
-    """One verdict: its mark and title, and of the ``whole`` what it rests on, and what to do."""
+    """Draw one verdict: its mark and title, and if ``whole`` what it rests on and what to do."""
     mark, role = LOOKS[verdict.severity]
     rows = wrap(clean(verdict.title), width - 3, role="value" if verdict.severity != "info" else "plain")
     rows = [(Span(f"{mark if number == 0 else '':<3}", role), *row) for number, row in enumerate(rows)]
@@ -42,7 +42,8 @@ def verdict_rows(verdict: Verdict, width: int, whole: bool) -> list[Row]:
 
 
 def advice_rows(verdict: Verdict, width: int, most: int | None = None, ellipsis: str = "") -> list[Row]:
-    """What to do about it, in at most ``most`` rows; where there are more the last one ends with the ``ellipsis``."""
+    """Draw what to do about a verdict, in at most ``most`` rows (None: all); if there are more, the last one ends with
+    ``ellipsis``."""
     rows = wrap(clean(verdict.advice), width, " > ", "   ")
     if most is None or len(rows) <= most:
         return rows
@@ -56,8 +57,8 @@ _MOST_FILES = 3
 
 
 def naming(verdicts: Sequence[Verdict], files: Sequence[str]) -> tuple[Verdict, ...]:
-    """The verdicts, whose advice names the files looked at in its commands, as a shell takes them: where they are few, and
-    can be shown as they are."""
+    """Return the verdicts with FILE in their commands replaced by the files looked at, quoted for a shell; as they are
+    if there are none, more than _MOST_FILES, or names that can't be shown."""
     words = " ".join(map(quote, files))
     if not 0 < len(files) <= _MOST_FILES or not words.isprintable():
         return tuple(verdicts)
@@ -67,7 +68,7 @@ def naming(verdicts: Sequence[Verdict], files: Sequence[str]) -> tuple[Verdict, 
 
 
 def texts_of(verdict: Verdict) -> list[str]:
-    """The numbers that a verdict rests on, and what its cure would save, where that is known."""
+    """List the numbers that a verdict rests on, and what its cure would save, if that is known."""
     texts = [finding.text for finding in verdict.evidence]
     if verdict.gpu_hours:
         texts.append(f"would save about {float(f'{verdict.gpu_hours:.2g}'):,.10g} GPU-hours")
@@ -75,7 +76,7 @@ def texts_of(verdict: Verdict) -> list[str]:
 
 
 def limits_of(source: str) -> str:
-    """Whose limits the numbers were held against, in words: a verdict's ``source``."""
+    """Say whose limits the numbers were held against, from a verdict's ``source``."""
     own = [name for name in source.split(", ") if name != "ours"]
     if "ours" in source.split(", "):
         own.append("GSSR's own")
@@ -85,7 +86,8 @@ def limits_of(source: str) -> str:
 def abstention_rows(
     abstentions: Sequence[Abstention], width: int, bullet: str, most_named: float = math.inf
 ) -> list[Row]:
-    """Which rules could not be judged, those with the same reason together: by name, if they are not too many."""
+    """Say which rules could not be judged, with the reason, those with the same reason together: by name, or if they
+    are more than ``most_named`` only how many. No rows for none."""
     reasons: dict[str, list[str]] = {}
     for abstention in abstentions:
         reasons.setdefault(abstention.reason, []).append(abstention.code)

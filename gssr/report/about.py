@@ -26,7 +26,8 @@ _NODES = {"low": 4, "medium": 16, "high": 100_000}
 
 
 def metadata(analysis: Analysis, options: PageOptions) -> list[Row]:
-    """The part of the page that shows every field of the run, the window looked at, and the GPUs by node."""
+    """Draw the part of the page that shows every field of the run, the window looked at, the GPUs by node, and the
+    processes if there are any."""
     from gssr.report.content import process_table
 
     width, marks = options.width, glyph_set(options.ascii)
@@ -57,6 +58,7 @@ _OF_ARRAYS = ("array_job_id", "array_task_id")
 
 
 def _fields(analysis: Analysis) -> list[tuple[str, str]]:
+    """List every field of the run as name and text, then window, what was left out, and backend; UNKNOWN for None."""
     run, window = analysis.run, analysis.window
     shown = {
         "command": shlex.join(run.command) or None,
@@ -80,21 +82,23 @@ def _fields(analysis: Analysis) -> list[tuple[str, str]]:
 
 
 def _backend(analysis: Analysis) -> str:
-    """The backend, as the first rank that opened it tells: with why no other was taken, and what each costs."""
+    """Return the backend as the first rank that opened it describes it, with why no other was taken and what each
+    costs; only its name if nothing describes it."""
     name = analysis.backend or UNKNOWN
     told = (event.message for event in analysis.events if event.kind == "backend")
     return next((clean(message) for message in told if message.startswith(f"{name}: ")), name)
 
 
 def _date(seconds: float | None) -> str | None:
-    """Unix seconds as a date in UTC, so that a page reads the same everywhere."""
+    """Write unix seconds as a date in UTC, so that a page reads the same everywhere; None for None."""
     if seconds is None:
         return None
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC ({seconds:.3f})"
 
 
 def _gpus(analysis: Analysis, options: PageOptions, marks: Glyphs) -> list[Row]:
-    """A line per node; at high verbosity a line per GPU beneath."""
+    """List the GPUs, a line for each node, as many nodes as the verbosity allows; at high verbosity a line for each
+    GPU beneath."""
     nodes = [(node, list(gpus)) for node, gpus in groupby(analysis.gpus, key=lambda gpu: gpu.node)]
     if not nodes:
         return _field("GPUs", "none", options.width)
@@ -123,15 +127,18 @@ MOST = 6
 
 
 def notes(analysis: Analysis, options: PageOptions) -> list[Row]:
-    """The verdicts by severity, then one bullet for each sentence about the data; nothing when there are none. A page of low
-    verbosity has the verdicts' titles alone, one of high verbosity all of them, and the rules that could not be judged."""
+    """Draw the verdicts by severity, then one bullet for each sentence about the data; no rows if there are none.
+
+    At low verbosity verdicts are titles alone; at high verbosity all are shown, not MOST, and so are the rules that
+    could not be judged.
+    """
     return note_rows(analysis.verdicts, analysis.abstentions, analysis.notes, options)
 
 
 def note_rows(
     verdicts: Sequence[Verdict], abstentions: Sequence[Abstention], sentences: Sequence[str], options: PageOptions
 ) -> list[Row]:
-    """The same of whatever was judged."""
+    """Draw notes as ``notes`` does, from verdicts, abstentions and sentences of whatever was judged."""
     width, marks, high = options.width, glyph_set(options.ascii), options.verbosity == "high"
     abstained = abstentions if high else ()
     if not (verdicts or sentences or abstained):

@@ -16,7 +16,8 @@ _ABOUT_SECONDS = 5.0
 
 
 def breakdown_section(breakdown: Breakdown | None, options: PageOptions) -> list[Row]:
-    """Draw the part of the page that says where the GPU time went; nothing without GPU time."""
+    """Draw the part of the page that says where the GPU time went; no rows if the breakdown is None or holds no GPU
+    time."""
     if breakdown is None or not breakdown.gpu_seconds > 0:
         return []
     width, marks = options.width, glyph_set(options.ascii)
@@ -29,6 +30,8 @@ def breakdown_section(breakdown: Breakdown | None, options: PageOptions) -> list
 
 
 def _table(breakdown: Breakdown, options: PageOptions, marks: Glyphs) -> list[Row]:
+    """Draw a row for each category that is shown, with share, error, GPU time, and by what it is known. Without any
+    error, as of a trace, its column is left out."""
     has_error = bool(breakdown.error.any())  # kernels of a trace are exact
     columns = (
         TableColumn(""), TableColumn("share", align="right"),
@@ -50,7 +53,8 @@ def _table(breakdown: Breakdown, options: PageOptions, marks: Glyphs) -> list[Ro
 
 
 def breakdown_remarks(breakdown: Breakdown) -> list[str]:
-    """Say what the shares multiply up to, and what samples that are far apart leave open."""
+    """Say of which factors the parallel efficiency is the product, and what samples that are far apart leave open;
+    empty if neither applies."""
     found = []
     efficiency = breakdown.efficiency
     if efficiency is not None:

@@ -68,7 +68,7 @@ class BreakdownDrawing(NamedTuple):
 
 
 def breakdown_drawing(analysis: Analysis) -> BreakdownDrawing | None:
-    """Lay out the drawing of a run; None where its GPU time was not accounted for."""
+    """Lay out the drawing of a run, or return None if its GPU time was not accounted for."""
     breakdown = analysis.breakdown
     if breakdown is None or not breakdown.gpu_seconds > 0:
         return None
@@ -93,8 +93,8 @@ def breakdown_drawing(analysis: Analysis) -> BreakdownDrawing | None:
 
 
 def _columns(breakdown: Breakdown) -> tuple[Floats, Floats]:
-    """The shares [n_columns, n_categories] of neighbouring bins together, as few columns as a picture needs; NaN in a column
-    without GPU time. And the columns' edges [n_columns + 1], unix s."""
+    """Return the shares [n_columns, n_categories] with neighbouring bins joined into at most BINS columns, NaN in a
+    column without GPU time; and the columns' edges [n_columns + 1], unix s."""
     n = len(breakdown.times)
     together = -(-n // BINS)
     first = np.arange(0, n, together)
@@ -105,7 +105,8 @@ def _columns(breakdown: Breakdown) -> tuple[Floats, Floats]:
 
 
 def _text_colour_on(colour: str) -> str:
-    """Black or white, by the contrast. Source: WCAG 2.2, relative luminance and contrast ratio."""
+    """Return black or white, whichever has more contrast on ``colour`` (as "#rrggbb"). Source: WCAG 2.2, relative
+    luminance and contrast ratio."""
     parts = np.array(list(bytes.fromhex(colour.removeprefix("#")))) / 255
     linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
     luminance = float(linear @ (0.2126, 0.7152, 0.0722))

@@ -31,7 +31,7 @@ _TREE_COLUMNS = (
 
 
 def call_rows(tree: CallTree, options: PageOptions, marks: Glyphs) -> list[Row]:
-    """Its sections. A tree without times has none."""
+    """Draw the sections about calls. If no times were measured, one sentence instead that names what was."""
     if not tree.has(call_tree.TIME):
         return wrap(f"no times were measured: {', '.join(clean(each.name) for each in tree.metrics)}", options.width)
     rows = _by_paradigm(tree, options.width, marks)
@@ -42,14 +42,14 @@ def call_rows(tree: CallTree, options: PageOptions, marks: Glyphs) -> list[Row]:
 
 
 def shares_of(tree: CallTree) -> dict[str, float]:
-    """The share of each paradigm in the time of all places, 0-1, the greatest first."""
+    """Return the share of each paradigm in the time of all places, 0-1, the greatest first."""
     found = call_tree.by_paradigm(tree)
     total = max(sum(float(each.sum()) for each in found.values()), 1e-9)
     return {name: float(each.sum()) / total for name, each in found.items()}
 
 
 def _by_paradigm(tree: CallTree, width: int, marks: Glyphs) -> list[Row]:
-    """The time of all places as a bar: the three paradigms with most, and the rest."""
+    """Draw the time of all places as a bar with its legend: the three paradigms with most of it, and the rest."""
     total = float(np.nansum(tree.values(call_tree.TIME).inclusive[tree.depth == 0]))
     of = f"{took(total)} on {call_tree.places_text(tree)}"
     rows = section("Where did the time go?", width, marks, of)
@@ -73,7 +73,8 @@ def _line(
     tree: CallTree, label: str, visits: float, values: tuple[Floats, Floats], total: float, of: Floats,
     options: PageOptions, marks: Glyphs,
 ) -> list[Cell]:  # fmt: skip
-    """A row of numbers: the shares of both ``values`` [n_places], and how ``of`` spreads over the places."""
+    """Return the cells of one row: ``label``, the shares of both ``values`` [n_places] in ``total`` (ns), the
+    ``visits`` (NaN: unknown), and mean, greatest, its place and imbalance of ``of`` [n_places]."""
     spread = call_tree.spread(of[None])
     most = int(spread.most[0])
     name = fit(clean(label), max(options.width - _NUMBERS, 24), marks.ellipsis)
@@ -89,6 +90,7 @@ def _took(ns: float) -> str:
 
 
 def _functions(tree: CallTree, options: PageOptions, marks: Glyphs) -> list[Row]:
+    """Draw the functions with most time of their own, as many as the verbosity allows, and how many more there are."""
     found = call_tree.functions(tree)
     total = max(float(np.nansum(found.exclusive)), 1e-9)
     about = f"by their own time; per {tree.noun}"
@@ -106,7 +108,7 @@ def _functions(tree: CallTree, options: PageOptions, marks: Glyphs) -> list[Row]
 
 
 def _path(tree: CallTree, options: PageOptions, marks: Glyphs) -> list[Row]:
-    """The path with most of the time; with everything, all calls that have some of it."""
+    """Draw the calls on the path with most of the time; at high verbosity all calls with at least _TOLD of it."""
     values = tree.values(call_tree.TIME)
     total = max(float(np.nansum(values.inclusive[tree.depth == 0])), 1e-9)
     if options.verbosity == "high":
@@ -131,7 +133,7 @@ def _path(tree: CallTree, options: PageOptions, marks: Glyphs) -> list[Row]:
 
 
 def by_time(tree: CallTree) -> list[int]:
-    """All nodes, each before what it calls, callees with more time first."""
+    """Return all nodes (indices into the tree), each before what it calls, and callees with more time before others."""
     inclusive = np.nan_to_num(tree.values(call_tree.TIME).inclusive).sum(axis=1)
     below, found = call_tree.callees(tree.parent), []
     stack = sorted(below.get(-1, []), key=lambda node: inclusive[node])
@@ -143,7 +145,8 @@ def by_time(tree: CallTree) -> list[int]:
 
 
 def _places(tree: CallTree, options: PageOptions, marks: Glyphs) -> list[Row]:
-    """The two paradigms with most of the time, over the places; of many, the greatest of neighbours."""
+    """Draw the two paradigms with most of the time over the places, with the least and the most; if there are more
+    places than cells, the greatest of neighbours."""
     width, noun = options.width, tree.noun
     rows = section(f"Which {noun} differs?", width, marks, f"a column is a {noun}")
     room = max(width - LABEL, 8)

@@ -22,7 +22,7 @@ def breakdown_shares(drawing: BreakdownDrawing) -> str:
 
 
 def breakdown_over_time(drawing: BreakdownDrawing) -> str:
-    """Between what each category's share of the GPU time was along time."""
+    """Say between which shares each named category's part of the GPU time moved."""
     told = []
     for each in drawing.named:
         shares = each.top - each.bottom
@@ -31,7 +31,8 @@ def breakdown_over_time(drawing: BreakdownDrawing) -> str:
 
 
 def course(analysis: Analysis, series: Series, whose: str) -> str:
-    """A metric along time: its ends, and when; ``whose``: what the mean is over, as ``8 GPUs``."""
+    """Say where along time a metric's mean is lowest and highest, and between what the GPUs lie; that there are no
+    samples if so. ``whose``: what the mean is over, as ``8 GPUs``."""
     metric, axis = metric_of(series.metric), time_axis(analysis)
 
     def at(position: int) -> str:
@@ -53,7 +54,7 @@ def course(analysis: Analysis, series: Series, whose: str) -> str:
 
 
 def phases(analysis: Analysis) -> str:
-    """The phases in the order of time."""
+    """Name the phases in the order of time, with letter, kind and length."""
     told = [
         f"{letter} {phase.kind} for {duration(phase.seconds)}"
         for letter, phase in zip(letters(analysis), analysis.phases, strict=True)
@@ -62,7 +63,8 @@ def phases(analysis: Analysis) -> str:
 
 
 def in_order(analysis: Analysis, metric: Metric, order: list[int], means: Floats) -> str:
-    """The GPUs' means, ``means`` [n] of the GPUs in ``order``, the lowest first."""
+    """Say lowest, median and highest of ``means`` [n], which belong to the GPUs at the positions ``order``, the lowest
+    first; and how many GPUs are unlike the rest. Needs at least one."""
 
     def told(gpu: GpuSummary, mean: float) -> str:
         return f"{gpu.place} {quantity(mean, metric)}"
@@ -77,7 +79,7 @@ def in_order(analysis: Analysis, metric: Metric, order: list[int], means: Floats
 
 
 def histogram_of_means(analysis: Analysis, metric: Metric) -> str:
-    """How many GPUs have which mean."""
+    """Say how many GPUs have a mean in which bin, without empty bins."""
     found, unit = histogram(metric, analysis.gpus), unit_of(metric)
     edges = [fixed(edge * unit.factor, 0 if unit.name == "%" else unit.decimals) for edge in found.edges.tolist()]
     told = [
@@ -89,7 +91,7 @@ def histogram_of_means(analysis: Analysis, metric: Metric) -> str:
 
 
 def map_of_gpus(analysis: Analysis, metric: Metric) -> str:
-    """Every GPU along time."""
+    """Say between what the values of all GPUs lie along time, and how much of it has no samples."""
     values = analysis.gpu_series[metric.name].values
     known = np.isfinite(values)
     if not known.any():
@@ -103,7 +105,7 @@ def map_of_gpus(analysis: Analysis, metric: Metric) -> str:
 
 
 def roofline(analysis: Analysis, peaks: Peaks) -> str:
-    """The run and its phases under the roofline."""
+    """Say where the run and its phases lie under the roofline, and what bounds each."""
     told = [
         f"{name}: {intensity_text(place)}, {engineering(place.flops)}FLOP/s, {bound_text(place).partition(':')[0]}"
         for _, name, place in roofline_points(analysis)

@@ -57,8 +57,11 @@ _TOTALS: dict[str, _Line] = {
 
 
 def comparison_page(names: Sequence[str], comparisons: Sequence[Comparison], options: PageOptions) -> list[Row]:
-    """The rows of the page, at most ``options.width`` cells each but for the closing lines, which programs read. ``names``:
-    what each run was called on the command line, A's first; ``comparisons``: of every other run with A."""
+    """Draw the page, at most ``options.width`` cells wide but for the closing lines, which programs read.
+
+    ``names``: what each run was called on the command line, A's first; ``comparisons``: of every other run with A, at
+    least one.
+    """
     runs = [comparisons[0].a, *(each.b for each in comparisons)]
     with speaking_of(maker_of(gpu for run in runs for gpu in run.gpus)):
         return _page(names, comparisons, runs, options)
@@ -67,6 +70,11 @@ def comparison_page(names: Sequence[str], comparisons: Sequence[Comparison], opt
 def _page(
     names: Sequence[str], comparisons: Sequence[Comparison], runs: Sequence[Analysis], options: PageOptions
 ) -> list[Row]:
+    """Draw the page of the compared ``runs``, A's first, in the words of the maker that gssr.gpu_vendors.speaking_of
+    has set.
+
+    ``names``: what each run is called; ``comparisons``: of A with each of the others.
+    """
     width, marks = options.width, glyph_set(options.ascii)
     rows = [row for at, run in enumerate(runs) for row in _who(LETTERS[at], names[at], run, width, marks)]
     rows.append(())
@@ -87,7 +95,7 @@ def _page(
 
 
 def closing_line(letter: str, comparison: Comparison) -> str:
-    """The line for programs of one comparison; what can't be known is ``unknown``."""
+    """Return the line for programs about one comparison; what can't be known is ``unknown``."""
     score = comparison.score
     values = (score.b, score.a, score.noise)
     b, a, noise = ("unknown" if value is None else f"{value:.3f}" for value in values)
@@ -97,6 +105,8 @@ def closing_line(letter: str, comparison: Comparison) -> str:
 
 
 def _who(letter: str, name: str, run: Analysis, width: int, marks: Glyphs) -> list[Row]:
+    """Describe one run in two or three rows: letter, name, label; how it ended, GPUs, models, length; its command if
+    known."""
     label = clean(run.run.label or run.run.run_id)
     models = sorted({gpu.name for gpu in run.gpus if gpu.name})
     ended = run.state if run.run.exit_code is None else f"{run.state}, exit code {run.run.exit_code}"
@@ -113,7 +123,7 @@ def _who(letter: str, name: str, run: Analysis, width: int, marks: Glyphs) -> li
 
 
 def _in_words(letter: str, each: Comparison, width: int) -> list[Row]:
-    """The outcome in one sentence."""
+    """Say in one sentence whether the run is better than A by its score, or that it can't be judged."""
     score = each.score
     if score.difference is None or score.noise is None or score.a is None or score.b is None:
         return wrap(f"{letter} can't be judged by its score: it, or A's, or the noise is unknown.", width)
@@ -127,7 +137,7 @@ def _in_words(letter: str, each: Comparison, width: int) -> list[Row]:
 
 
 def _paired(each: Comparison) -> str:
-    """By what the GPUs were compared, for a sentence; empty of single GPUs."""
+    """Say by what the GPUs were paired, for the end of a sentence; "" if both runs have a single GPU or none."""
     if len(each.a.gpus) < 2 and len(each.b.gpus) < 2:
         return ""
     return f" (GPUs {'not paired' if each.pairs is None else _PAIRED[each.pairs.by]})"
@@ -140,7 +150,7 @@ def _about(part: Sequence[Comparison]) -> str:
 
 
 def _numbers(letters: str, part: Sequence[Comparison], options: PageOptions, marks: Glyphs) -> list[Row]:
-    """Totals, then metrics."""
+    """Draw the totals and then the metrics that all of these comparisons have, as a table."""
     names = list(dict.fromkeys(name for each in part for name in each.metrics))
     lines: list[tuple[_Line, list[FigureChange]]] = [
         (line._replace(name=say(spoken(), line.name)), [each.totals[name] for each in part])
@@ -155,7 +165,7 @@ def _numbers(letters: str, part: Sequence[Comparison], options: PageOptions, mar
 
 
 def _one(letters: str, lines: Sequence[tuple[_Line, list[FigureChange]]], width: int, marks: Glyphs) -> list[Row]:
-    """A table of one run and A: with the difference, the noise and the outcome in words."""
+    """Draw a table of one run and A, with the difference, the noise and the outcome in words."""
     head = [
         TableColumn(""), TableColumn("unit", drop=3), TableColumn("A", "right"), TableColumn(letters, "right"),
         TableColumn(f"{letters} - A", "right"), TableColumn("%", "right", drop=5),
@@ -175,7 +185,7 @@ def _one(letters: str, lines: Sequence[tuple[_Line, list[FigureChange]]], width:
 
 
 def _several(letters: str, lines: Sequence[tuple[_Line, list[FigureChange]]], width: int, marks: Glyphs) -> list[Row]:
-    """A table of several runs and A: each number with a sign for its outcome."""
+    """Draw a table of several runs and A, each number with a sign for its outcome."""
     head = [TableColumn(""), TableColumn("unit", drop=1), TableColumn("A", "right")]
     head += [TableColumn(f"{letter}  ", "right") for letter in letters]
     rows: list[list[Cell]] = []
@@ -189,8 +199,11 @@ def _several(letters: str, lines: Sequence[tuple[_Line, list[FigureChange]]], wi
 
 
 def _breakdown(letters: str, part: Sequence[Comparison], options: PageOptions, marks: Glyphs) -> list[Row]:
-    """List the categories of GPU time whose share changed by more than both errors in any of the runs, the one that changed
-    most first; nothing where no run has a breakdown."""
+    """List the categories of GPU time whose share changed by more than both errors in any of the runs, the largest
+    change first.
+
+    A sentence if none did; no rows if no run has a breakdown.
+    """
     known = {letter: each.breakdown for letter, each in zip(letters, part, strict=True) if each.breakdown}
     if not known:
         return []
@@ -212,7 +225,7 @@ def _breakdown(letters: str, part: Sequence[Comparison], options: PageOptions, m
 
 
 def _category_cells(each: CategoryChange) -> list[Cell]:
-    """The share after the change, the change in points, and the error of both shares."""
+    """Return three cells: the share after the change, the change in points, and the error of both shares."""
     role: Role = "dim"
     if each.is_certain:
         role = "value" if not each.category.is_loss else "bad" if each.change > 0 else "good"
@@ -222,7 +235,7 @@ def _category_cells(each: CategoryChange) -> list[Cell]:
 
 
 def _phases(letters: str, part: Sequence[Comparison], width: int, marks: Glyphs) -> list[Row]:
-    """Time and score by kind of phase."""
+    """Draw time and score by kind of phase, a column for A and each of ``letters``; no rows if no run has phases."""
     kinds = list(dict.fromkeys(kind for each in part for kind in each.phases))
     if not kinds:
         return []
@@ -241,7 +254,8 @@ def _phases(letters: str, part: Sequence[Comparison], width: int, marks: Glyphs)
 
 
 def _course(runs: Sequence[Analysis], width: int, marks: Glyphs) -> list[Row]:
-    """The leading metric of all runs over time, from their starts on, and of two their difference."""
+    """Draw the leading metric of all runs over time, from their starts on, and of two runs their difference. No rows
+    if they have no metric in common or there is no room."""
     both = set(drawn(runs[0])).intersection(*(drawn(run) for run in runs[1:]))
     name = best_measured(both)
     room = width - _GUTTER
@@ -269,7 +283,8 @@ def _course(runs: Sequence[Analysis], width: int, marks: Glyphs) -> list[Row]:
 
 
 def _verdicts(comparisons: Sequence[Comparison], width: int, marks: Glyphs) -> list[Row]:
-    """What is said of one run and not of the other."""
+    """List the verdicts that one run has and A has not, or the other way round, and those that both have with what
+    changed; no rows if there are none."""
     rows: list[Row] = []
     for letter, each in zip(LETTERS[1:], comparisons, strict=False):
         own = [row for sign, found in _signed(each) for verdict in found for row in _verdict(sign, verdict, width)]
@@ -298,7 +313,7 @@ def _verdict(sign: str, verdict: Verdict, width: int) -> list[Row]:
 
 
 def _before(before: Verdict, now: Verdict, width: int) -> list[Row]:
-    """What A says of the same, where that is not the very same, and what it costs in both."""
+    """Say what A has of a verdict that both have, if it differs, and what it costs in both, if that is known."""
     rows: list[Row] = []
     if (before.title, before.severity) != (now.title, now.severity):
         rows += wrap(f"in A: {clean(before.title)} ({before.severity})", width, "  ", "  ", "dim")
@@ -309,6 +324,7 @@ def _before(before: Verdict, now: Verdict, width: int) -> list[Row]:
 
 
 def _notes(comparisons: Sequence[Comparison], width: int, marks: Glyphs) -> list[Row]:
+    """List the sentences about the comparisons, each once; no rows if there are none."""
     sentences = list(dict.fromkeys(note for each in comparisons for note in each.notes))
     if not sentences:
         return []

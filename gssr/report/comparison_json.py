@@ -13,8 +13,11 @@ SCHEMA = "gssr.compare/1"
 
 
 def document(names: Sequence[str], comparisons: Sequence[Comparison], failed: Sequence[str]) -> dict[str, Any]:
-    """``names``: what each run was called, the first one's first; ``failed``: sentences on the conditions that don't
-    hold."""
+    """Build the object from plain dictionaries, lists, strings, numbers and None.
+
+    ``names``: what each run was called, A's first; ``comparisons``: of every other run with A; ``failed``: a sentence
+    for each condition that does not hold.
+    """
     runs = [comparisons[0].a, *(each.b for each in comparisons)]
     return {
         "schema": SCHEMA,
@@ -30,6 +33,7 @@ def to_json(names: Sequence[str], comparisons: Sequence[Comparison], failed: Seq
 
 
 def _run(name: str, run: Analysis) -> dict[str, Any]:
+    """Return the JSON object of one of the compared runs; ``name``: its file."""
     return {
         "file": name,
         "run_id": run.run.run_id,
@@ -44,6 +48,7 @@ def _run(name: str, run: Analysis) -> dict[str, Any]:
 
 
 def _comparison(at: int, each: Comparison) -> dict[str, Any]:
+    """Return the JSON object of a comparison of the first run with the one at the place ``at``."""
     return {
         "a": 0,
         "b": at,
@@ -59,7 +64,8 @@ def _comparison(at: int, each: Comparison) -> dict[str, Any]:
 
 
 def _breakdown_object(each: Comparison) -> dict[str, Any] | None:
-    """None where a run has no breakdown. ``changed`` says whether a share changed by more than both errors."""
+    """Return the categories' shares before and after, with ``changed`` for those that changed by more than both
+    errors; None if either run has no breakdown."""
     if not each.breakdown:
         return None
     runs = {"before": each.a.breakdown, "after": each.b.breakdown}
@@ -81,7 +87,7 @@ def _codes(verdicts: Sequence[Verdict]) -> list[dict[str, str]]:
 
 
 def _kept(each: Comparison) -> list[dict[str, Any]]:
-    """As b has them, with what they cost in both, and how a has them."""
+    """List the verdicts that both runs have, as b has them, with what each costs in both and how a has it."""
     return [
         own | {
             "lost": number(now.lost), "outcome": turned(before, now),
@@ -92,12 +98,14 @@ def _kept(each: Comparison) -> list[dict[str, Any]]:
 
 
 def _phase(total: PhaseTotal | None) -> Mapping[str, float | None] | None:
+    """Return the numbers of a kind of phase, or None if the run has none of it."""
     if total is None:
         return None
     return {"n": total.n, "seconds": number(total.seconds), "share": number(total.share), "score": number(total.score)}
 
 
 def _change(change: FigureChange) -> dict[str, Any]:
+    """Return the numbers of a change, with null for what is unknown, and its outcome."""
     found = asdict(change)
     keys = ("a", "b", "difference", "relative", "noise")
     return {key: number(found[key]) for key in keys} | {"outcome": change.outcome}

@@ -49,7 +49,7 @@ _MOST_PROCESSES, _LONGEST_NAME = 20, 40
 
 
 def report_series(metrics: tuple[str, ...] | None) -> tuple[str, ...]:
-    """What to ask an analysis for: the metrics asked for (None: those of SERIES), and whatever may stand for use."""
+    """Return the metrics to ask an analysis for: those asked for (None: SERIES) and whatever may stand for use."""
     return tuple(
         dict.fromkeys((*series_needed(PageOptions(metrics=metrics)), *(SERIES if metrics is None else metrics)))
     )
@@ -81,7 +81,7 @@ def title(analysis: Analysis) -> str:
 
 
 def facts(analysis: Analysis) -> list[tuple[str, str]]:
-    """Who ran what, where, for how long and how it ended: labels and values."""
+    """List who ran what, where, for how long and how it ended, as labels and values; what is unknown is left out."""
     run = analysis.run
     names = sorted({clean(gpu.name) for gpu in analysis.gpus if gpu.name})
     started = None if run.started_at is None else f"{datetime.fromtimestamp(run.started_at, UTC):%Y-%m-%d %H:%M:%S} UTC"
@@ -103,7 +103,8 @@ def facts(analysis: Analysis) -> list[tuple[str, str]]:
 
 
 def figures(analysis: Analysis) -> list[Figure]:
-    """The score, its inputs, the imbalance and the totals, the score first; without one what was best measured."""
+    """List the numbers that stand out: the score, its inputs, imbalance and totals. Without a score the best metric
+    that was measured comes first, and the score, unknown, after the metrics."""
     known = analysis.score is not None
     about = "of 1; the higher, the better the GPUs are used" if known else why_no_score(analysis)
     found = [Figure("Score", fixed(analysis.score, 3, UNKNOWN), about, analysis.score)]
@@ -132,12 +133,12 @@ def figures(analysis: Analysis) -> list[Figure]:
 
 
 def compared_by(analysis: Analysis) -> str | None:
-    """The metric by which GPUs are compared; None when nothing was measured."""
+    """Return the metric by which GPUs are compared, or None if nothing was measured."""
     return best_measured(compared(analysis))
 
 
 def abstentions(analysis: Analysis) -> list[tuple[str, list[str]]]:
-    """Why rules could not be judged, each reason with the rules it holds for."""
+    """List the reasons why rules could not be judged, each with the codes of the rules it holds for."""
     reasons: dict[str, list[str]] = {}
     for abstention in analysis.abstentions:
         reasons.setdefault(abstention.reason, []).append(abstention.code)
@@ -145,7 +146,7 @@ def abstentions(analysis: Analysis) -> list[tuple[str, list[str]]]:
 
 
 def where(analysis: Analysis, verdict: Verdict) -> str:
-    """When a verdict held, and of which GPUs."""
+    """Say when a verdict held, and for which GPUs unless it is about all."""
     window, axis = analysis.window, time_axis(analysis)
     slack = 0.01 * window.duration
     if verdict.start <= window.start + slack and verdict.end >= window.end - slack:
@@ -160,7 +161,7 @@ def where(analysis: Analysis, verdict: Verdict) -> str:
 
 
 def metric_table(analysis: Analysis) -> ContentTable:
-    """Statistics of the metrics over all samples of all GPUs."""
+    """Build the table of statistics over all samples of all GPUs, a row for each metric."""
     keys = ("mean", "median", "p05", "p95", "min", "max", "std")
     rows = [
         (metric.label, unit_of(metric).name, *(number(getattr(statistics, key), metric) for key in keys))
@@ -170,7 +171,8 @@ def metric_table(analysis: Analysis) -> ContentTable:
 
 
 def phase_table(analysis: Analysis) -> ContentTable:
-    """The phases in the order of time, with their means and what was found in them."""
+    """Build the table of the phases in the order of time, with their means, and below each what was found in it; no
+    rows without phases."""
     names = [name for name in _OF_A_PHASE if any(phase.means.get(name) is not None for phase in analysis.phases)]
     names = [name for name in names if name != "gpu_utilization" or "sm_active" not in names]
     metrics = [metric_of(name) for name in names]
@@ -184,6 +186,8 @@ def phase_table(analysis: Analysis) -> ContentTable:
 
 
 def _phase(analysis: Analysis, phase: Phase, metrics: list[Metric]) -> tuple[str, ...]:
+    """Return the cells of a phase after letter and kind: begin, length, share of GPU-hours, its score if any phase has
+    one, and the means of ``metrics``."""
     axis = time_axis(analysis)
     first = moment(phase.start - axis.origin, axis.end - axis.origin)
     means = (number(phase.means.get(metric.name), metric) for metric in metrics)
@@ -196,7 +200,8 @@ def _titled(metric: Metric) -> str:
 
 
 def uneven_texts(analysis: Analysis) -> list[str]:
-    """What the imbalance was moment by moment, what it cost, and what would be without it; nothing of a single GPU."""
+    """List sentences on the imbalance moment by moment, what it cost, and what the score would be without it; empty if
+    GPUs were not compared, as with a single one."""
     found = analysis.unevenness
     if found is None:
         return []
@@ -206,7 +211,7 @@ def uneven_texts(analysis: Analysis) -> list[str]:
 
 
 def alike_table(analysis: Analysis) -> ContentTable | None:
-    """GPUs that behave alike; None where all do."""
+    """Build the table of GPUs that behave alike, or return None if all do or GPUs were not compared."""
     found = analysis.unevenness
     if found is None or len(found.alike) < 2:
         return None
@@ -225,7 +230,7 @@ def alike_table(analysis: Analysis) -> ContentTable | None:
 
 
 def node_table(analysis: Analysis) -> ContentTable | None:
-    """The lowest nodes; None where there is only one."""
+    """Build the table of the _LOWEST_NODES lowest nodes, or return None if there are fewer than two."""
     found = analysis.unevenness
     if found is None or len(found.by_node.keys) < 2:
         return None
@@ -241,13 +246,13 @@ def node_table(analysis: Analysis) -> ContentTable | None:
 
 
 def _places(analysis: Analysis, gpus: Sequence[int]) -> str:
-    """The first few GPUs by name, and how many more."""
+    """Name the first _NAMED GPUs (positions), and how many more there are."""
     places = [clean(analysis.gpus[gpu].place) for gpu in gpus[:_NAMED]]
     return ", ".join(places) + (f" and {len(gpus) - _NAMED:,} more" if len(gpus) > _NAMED else "")
 
 
 def nodes_drawn(analysis: Analysis) -> list[str]:
-    """The metrics of the nodes to draw along time: a disk or a network that carried nothing is only told."""
+    """List the metrics of nodes to draw along time; a disk or a network that carried nothing is left out."""
     return [
         name
         for name, series in analysis.node_series.items()
@@ -256,13 +261,14 @@ def nodes_drawn(analysis: Analysis) -> list[str]:
 
 
 def beside_texts(analysis: Analysis) -> list[tuple[str, str]]:
-    """What held the clocks down, how long a step took, how the run stands: labels and texts."""
+    """List how the run stands and what held the clocks down, as labels and texts, as far as they are known."""
     sides = [("clocks", text) for text, _ in clocks(analysis, every=False)] if analysis.gpus else []
     return [*standing_texts(analysis), *sides]
 
 
 def process_table(analysis: Analysis) -> ContentTable | None:
-    """The processes on the GPUs by name and user; None without any."""
+    """Build the table of the processes on the GPUs by name and user, at most _MOST_PROCESSES rows, or return None if
+    there are none."""
     axis, memory = time_axis(analysis), metric_of("memory_used")
     span = axis.end - axis.origin
     rows: tuple[tuple[str, ...], ...] = tuple(
@@ -280,7 +286,7 @@ def process_table(analysis: Analysis) -> ContentTable | None:
 
 
 def definitions(analysis: Analysis) -> list[tuple[str, str]]:
-    """The terms of the report and what they mean; of metrics, those that are drawn."""
+    """List the terms of the report and what they mean; of metrics those that are drawn."""
     terms = [
         (
             "Score",
@@ -310,7 +316,8 @@ def definitions(analysis: Analysis) -> list[tuple[str, str]]:
 
 
 def along_time(analysis: Analysis) -> list[str]:
-    """The metrics to draw along time: the leading one first, then those of SERIES, or those asked for."""
+    """List the metrics to draw along time: the leading one first, then those of SERIES or those asked for; empty if
+    nothing was measured."""
     names = drawn(analysis)
     first = best_measured(names)
     wanted = SERIES if set(SERIES) <= analysis.metrics.keys() else tuple(analysis.metrics)
@@ -318,7 +325,8 @@ def along_time(analysis: Analysis) -> list[str]:
 
 
 def mean_text(analysis: Analysis, name: str) -> str:
-    """The mean of a metric over everything, for the title of its chart."""
+    """Write the mean of a metric over everything, for the title of its chart (of a node's memory its highest); "" if
+    it is not known."""
     if name in OF_NODES and analysis.host is not None:
         if name == "host:memory_used":
             return f"highest {quantity(float(np.nanmax(analysis.node_series[name].high)), metric_of(name))}"

@@ -22,7 +22,7 @@ _MOST_LINES = {"low": 0, "medium": 16, "high": 64}
 
 
 def exchange_rows(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
-    """Messages and collective operations."""
+    """Draw the section about messages and collective operations; no rows if there are neither."""
     found, width = trace.exchange, options.width
     if found is None or not (len(found.count) or trace.collectives):
         return []
@@ -47,6 +47,7 @@ def exchange_rows(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> 
 
 
 def _matrix(found: Exchange, options: PageOptions, marks: Glyphs) -> list[Row]:
+    """Draw the matrix of bytes with its legend; no rows at low verbosity or for fewer than two ends."""
     most = min(_MOST_LINES[options.verbosity], len(found.ends))
     if not most or len(found.ends) < 2:
         return []
@@ -57,6 +58,7 @@ def _matrix(found: Exchange, options: PageOptions, marks: Glyphs) -> list[Row]:
 
 
 def _pairs(found: Exchange, options: PageOptions, marks: Glyphs) -> list[Row]:
+    """Draw the table of the pairs that exchange most bytes, and how many more there are."""
     head = (
         TableColumn("from"), TableColumn("to"), TableColumn("bytes", "right"), TableColumn("messages", "right"),
         TableColumn("under way", "right"),
@@ -81,7 +83,7 @@ def _pairs(found: Exchange, options: PageOptions, marks: Glyphs) -> list[Row]:
 
 
 def io_rows(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
-    """Files: by file, and by call."""
+    """Draw the section about files, by file and by call; no rows if none were traced."""
     if not trace.io:
         return []
     n_bytes = sum(each.bytes for each in trace.io)
@@ -106,6 +108,7 @@ def io_rows(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[R
 
 
 def _file_line(name: str, operation: str, layer: str, own: Sequence[FileCalls]) -> list[Cell]:
+    """Return the cells of one file or call; its rate is only known if all of its calls told their size."""
     total, n_bytes = sum(each.total_ns for each in own), sum(each.bytes for each in own)
     is_sized = all(each.n_sized == each.n for each in own) and total
     rate = f"{n_bytes * 1e3 / total:.1f}" if is_sized else NONE

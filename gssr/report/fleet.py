@@ -55,8 +55,8 @@ class FleetPageOptions(NamedTuple):
 
 
 def fleet_page(places: Sequence[str], found: Fleet, options: FleetPageOptions) -> list[Row]:
-    """The rows of the page, at most ``options.width`` cells each but for the closing line. ``places``: what was named on the
-    command line."""
+    """Draw the page, at most ``options.width`` cells wide but for the closing line. ``places``: what was named on the
+    command line. Without runs only head and notes are there."""
     width, marks = options.width, glyph_set(options.ascii)
     runs, whole = found.runs, fleet.together(found.runs)
     said = words_of(gpu for run in runs for gpu in run.gpus)
@@ -84,7 +84,7 @@ def fleet_page(places: Sequence[str], found: Fleet, options: FleetPageOptions) -
 
 
 def closing_line(found: Fleet, whole: RunGroup) -> str:
-    """The line for programs; what can't be known is ``unknown``."""
+    """Return the line for programs about all runs, of which ``whole`` is the sum; what can't be known is ``unknown``."""
     values = (whole.wasted_gpu_hours, whole.idle_gpu_hours, whole.score)
     wasted, idle, score = (fixed(value, 3, UNKNOWN) for value in values)
     return (
@@ -99,6 +99,7 @@ def _most_wasted(runs: Sequence[RunFigures]) -> list[RunFigures]:
 
 
 def _head(places: Sequence[str], found: Fleet, width: int, marks: Glyphs) -> list[Row]:
+    """Say what was looked at: places, recordings, runs, users and days."""
     named = ", ".join(places[:_MOST_NAMED]) + (f" and {len(places) - _MOST_NAMED} more" * (len(places) > _MOST_NAMED))
     users = {run.user for run in found.runs if run.user is not None}
     begun = [run.started_at for run in found.runs if run.started_at is not None]
@@ -113,6 +114,7 @@ def _head(places: Sequence[str], found: Fleet, width: int, marks: Glyphs) -> lis
 
 
 def _day(time: float | None) -> str | None:
+    """Return the UTC day of a unix time as YYYY-MM-DD, or None if it is unknown or no calendar has it."""
     try:
         return None if time is None else datetime.fromtimestamp(time, UTC).date().isoformat()
     except (ValueError, OverflowError, OSError):
@@ -120,7 +122,7 @@ def _day(time: float | None) -> str | None:
 
 
 def _decimals(gpu_hours: float) -> int:
-    """Of GPU-hours on a page: they add up to so many."""
+    """Return the decimals of all GPU-hours on a page whose sum is ``gpu_hours``."""
     return 3 if gpu_hours < 10 else 2 if gpu_hours < 1000 else 1 if gpu_hours < 1e5 else 0
 
 
@@ -134,7 +136,8 @@ class _Page:
         return "-" if value is None else f"{value:,.{self._decimals}f}"
 
     def totals(self, whole: RunGroup) -> list[Row]:
-        """What everything adds up to, and which share of the GPU-hours that is."""
+        """Draw what all runs add up to, with its share of the GPU-hours; UNKNOWN or "-" where a number is not known,
+        energy only if it is."""
         width = self._options.width
         lines: list[tuple[str, float | None, str]] = [
             ("GPU-hours", whole.gpu_hours, ""),
@@ -161,7 +164,8 @@ class _Page:
         return rows
 
     def scores(self, bins: Sequence[ScoreBin]) -> list[Row]:
-        """How scores are distributed."""
+        """Draw the distribution of scores under a heading, a line for each bin; the bin without bounds holds the
+        unknown scores."""
         width = self._options.width
         most = max((each.gpu_hours for each in bins), default=0.0) or 1.0
         columns = [
@@ -182,7 +186,8 @@ class _Page:
         return [*section("How well used?", width, self._marks), *table(columns, rows, width, self._marks, gap=2)]
 
     def ranking(self, by: str, groups: Sequence[RunGroup]) -> list[Row]:
-        """Groups, a line each."""
+        """Draw a table of the first ``most`` of these groups, which are in order; ``by`` says what they are grouped
+        by."""
         options = self._options
         columns = [
             TableColumn(by), TableColumn("runs", "right", drop=2), TableColumn("GPU-h", "right"),
@@ -204,7 +209,7 @@ class _Page:
         return self._section(f"By {by}", columns, rows, len(groups), f"by {options.sort}")
 
     def causes(self, groups: Sequence[RunGroup]) -> list[Row]:
-        """What the GPU-hours went to, a line each, and their share of all of them."""
+        """Draw a table of what the GPU-hours went to, with their share of all of them."""
         columns = [
             TableColumn("cause", drop=3), TableColumn("what"), TableColumn("runs", "right", drop=2),
             TableColumn("GPU-h", "right"),
@@ -223,7 +228,7 @@ class _Page:
         return self._section("Where do the GPU-hours go?", columns, rows, len(groups), f"by {self._options.sort}")
 
     def runs(self, title: str, runs: Sequence[RunFigures]) -> list[Row]:
-        """Runs, a line each; nothing without any."""
+        """Draw a table of the first ``most`` runs; no rows without any."""
         shown = runs[: self._options.most]
         users, jobs = any(run.user for run in shown), any(run.shown_job for run in shown)
         columns = [
@@ -244,7 +249,7 @@ class _Page:
         return self._section(title, columns, rows, len(runs), "") if rows else []
 
     def nodes(self, nodes: Sequence[NodeHealth]) -> list[Row]:
-        """Nodes that are slow in some runs; nothing without any."""
+        """Draw a table of nodes that are slow in some runs; no rows without any."""
         columns = [
             TableColumn("node"), TableColumn("runs", "right"), TableColumn("slow in", "right"),
             TableColumn("GPU-h", "right", drop=1),
@@ -261,7 +266,7 @@ class _Page:
         return self._section("Which nodes are slow?", columns, rows, len(nodes), "") if rows else []
 
     def bad_nodes(self, nodes: Sequence[BadNode]) -> list[Row]:
-        """Nodes that are slow whoever runs there, and what to do; nothing without any."""
+        """Draw a table of nodes that are slow whoever runs there, and say what to do; no rows without any."""
         columns = [
             TableColumn("node"), TableColumn("what"), TableColumn("jobs", "right"), TableColumn("users", "right", drop=4),
             TableColumn("shown in %", "right", drop=2), TableColumn("clock %", "right"),
@@ -291,6 +296,8 @@ class _Page:
     def _section(
         self, title: str, columns: Sequence[TableColumn], rows: Sequence[Sequence[Cell]], n: int, about: str
     ) -> list[Row]:
+        """Draw a titled table; the title says ``about`` and, if there are more than these rows, that they are the
+        first of ``n``."""
         shown = f"the first {len(rows)} of {n:,}" if n > len(rows) else ""
         head = section(title, self._options.width, self._marks, ", ".join(word for word in (about, shown) if word))
         return [*head, *table(columns, rows, self._options.width, self._marks, gap=2)]
@@ -309,6 +316,7 @@ def _bar_of(share: float, marks: Glyphs) -> Callable[[int], Row]:
 
 
 def _kwh(joules: float | None) -> str:
+    """Write an energy (J) in kWh, "-" if it is unknown."""
     if joules is None:
         return "-"
     kwh = joules / _KWH
@@ -316,6 +324,8 @@ def _kwh(joules: float | None) -> str:
 
 
 def _notes(found: Fleet, whole: RunGroup, width: int, marks: Glyphs) -> list[Row]:
+    """List what is missing or not counted: runs without score or GPUs, copies, and recordings that could not be read;
+    no rows if there is nothing."""
     sentences = []
     unscored = f"{whole.gpu_hours - whole.scored_gpu_hours:,.{_decimals(whole.gpu_hours)}f}"
     n_unscored = sum(run.score is None and run.n_gpus > 0 for run in found.runs)
@@ -341,5 +351,6 @@ def _notes(found: Fleet, whole: RunGroup, width: int, marks: Glyphs) -> list[Row
 
 
 def _named(names: Sequence[str], noun: str) -> str:
+    """Count the names and list the first _MOST_NAMED of them."""
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return f"{count(len(names), noun)} ({', '.join(map(clean, names[:_MOST_NAMED]))}{more})"

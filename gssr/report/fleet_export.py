@@ -17,8 +17,8 @@ SCHEMA = "gssr.fleet/1"
 
 
 def document(found: Fleet, by: Sequence[str], sort: str, most: int | None) -> dict[str, Any]:
-    """The object: plain dictionaries, lists, strings, numbers and None. ``by``: what to group by; ``most`` groups of each
-    (None: all)."""
+    """Build the object from plain dictionaries, lists, strings, numbers and None. ``by``: what to group by; ``most``:
+    groups of each (None: all)."""
     totals = _plain(fleet.together(found.runs)._asdict())
     del totals["key"]
     totals["hours_by_category"] = fleet.hours_by_category(found.runs)
@@ -47,12 +47,13 @@ def groups_csv(groups: Iterable[RunGroup]) -> str:
 
 
 def runs_csv(runs: Iterable[RunFigures]) -> str:
-    """The same of runs: RUN_COLUMNS."""
+    """Write a line of names, then one for each run, with the columns of RUN_COLUMNS; what is unknown is empty."""
     names = [column.name for column in RUN_COLUMNS]
     return _csv(names, (run[: len(names)] for run in runs))
 
 
 def _csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Write a line of names and one for each row, cleaned; None is an empty cell."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(names)
@@ -62,6 +63,7 @@ def _csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def _run(run: RunFigures) -> dict[str, Any]:
+    """Return a run as an object, with its verdicts' codes (None if it was not judged) and its GPU-hours by category."""
     own = {column.name: getattr(run, column.name) for column in RUN_COLUMNS}
     verdicts = None if run.verdicts is None else [verdict.code for verdict in run.verdicts]
     return _plain(own) | {"verdicts": verdicts, "hours_by_category": fleet.hours_by_category([run])}

@@ -24,8 +24,8 @@ _TOKENS = 10_000
 
 
 def document(analyses: Sequence[Analysis]) -> dict[str, Any]:
-    """The object: plain dictionaries, lists, strings, numbers and None; runs in the order given, metrics in the
-    catalogue's."""
+    """Build the object from plain dictionaries, lists, strings, numbers and None; runs in the order given, metrics in
+    the catalogue's."""
     return {"schema": SCHEMA, "runs": [_run(analysis, [_gpu(gpu) for gpu in analysis.gpus]) for analysis in analyses]}
 
 
@@ -35,8 +35,8 @@ def to_json(analyses: Iterable[Analysis]) -> str:
 
 
 def pieces(analyses: Iterable[Analysis]) -> Iterator[str]:
-    """The same text piece by piece, each analysis taken when it is its turn: that of thousands of runs, or of a hundred
-    thousand GPUs, need never be in memory as a whole."""
+    """Yield the text of ``to_json`` piece by piece. Each analysis is taken when it is its turn, so that thousands of
+    runs, or a hundred thousand GPUs, need never be in memory as a whole."""
     yield f'{{\n "schema": "{SCHEMA}",\n "runs": ['
     encoder, between = json.JSONEncoder(indent=1, allow_nan=False), ""
     for analysis in analyses:
@@ -68,6 +68,7 @@ class _Gpus(list[dict[str, Any]]):
 
 
 def _run(analysis: Analysis, gpus: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return a run's object, with ``gpus`` as it is given. Unknown numbers are None."""
     run, window = analysis.run, analysis.window
     return {
         "run_id": run.run_id,
@@ -127,7 +128,8 @@ def _run(analysis: Analysis, gpus: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _traced(trace: Traced) -> dict[str, Any]:
-    """``gpus`` are positions in the run's list of them; times are unix s, by the recording's clock."""
+    """Return the object of one trace of the run. ``gpus`` are positions in the run's list of them; times are unix s,
+    by the recording's clock."""
     found = asdict(trace) | {"window_s": number(trace.seconds), "split": trace.split or None}
     del found["estimate"]
     return found | {"breakdown": [_compared(*each) for each in compare_estimates([trace])] or None}
@@ -138,6 +140,7 @@ def _compared(name: str, estimate: float, share: float) -> dict[str, Any]:
 
 
 def _step(step: StepTime | None) -> dict[str, Any] | None:
+    """Return the object of the step, with times in unix s and lengths in s; None if no step was found."""
     if step is None:
         return None
     return {
@@ -154,7 +157,8 @@ MOST_SPANS = 100
 
 
 def breakdown_object(breakdown: Breakdown | None) -> dict[str, Any] | None:
-    """None without samples. Times are unix s, of a trace s from its zero; GPUs are positions in the run's list of them."""
+    """Return the breakdown's object, or None if there is no GPU time. Times are unix s, of a trace s from its zero;
+    GPUs are positions in the run's list of them."""
     if breakdown is None or not breakdown.gpu_seconds > 0:
         return None
     seconds, shares = breakdown.by_gpu.sum(axis=0), breakdown.shares
@@ -177,7 +181,7 @@ def breakdown_object(breakdown: Breakdown | None) -> dict[str, Any] | None:
 
 
 def efficiency_object(efficiency: Efficiency | None) -> dict[str, float | None] | None:
-    """None where no GPU worked."""
+    """Return the efficiencies by name, or None if no GPU worked."""
     return None if efficiency is None else numbers(efficiency._asdict() | {"parallel": efficiency.parallel})
 
 
@@ -193,6 +197,7 @@ def _statistics(statistics: Statistics) -> dict[str, float | int | None]:
 
 
 def _gpu(gpu: GpuSummary) -> dict[str, Any]:
+    """Return the object of one GPU, with its key in the file as ``gpu`` and its means by metric."""
     return {
         "gpu": gpu.gpu,
         "node": gpu.node,
@@ -207,7 +212,7 @@ def _gpu(gpu: GpuSummary) -> dict[str, Any]:
 
 
 def verdict_object(verdict: Verdict) -> dict[str, Any]:
-    """``gpus`` are positions in the run's list of them, empty for all; times are unix s."""
+    """Return a verdict's object. ``gpus`` are positions in the run's list of them, empty for all; times are unix s."""
     return {
         "code": verdict.code,
         "severity": verdict.severity,
@@ -232,14 +237,14 @@ def verdict_object(verdict: Verdict) -> dict[str, Any]:
 
 
 def _end(gpu: GpuSummary | None, metric: str) -> dict[str, Any] | None:
-    """The lowest or highest GPU of a metric."""
+    """Return the lowest or highest GPU of a metric as an object, or None if it is unknown."""
     if gpu is None:
         return None
     return {"gpu": gpu.gpu, "node": gpu.node, "rank": gpu.rank, "mean": number(gpu.mean.get(metric))}
 
 
 def number(value: float | None) -> float | None:
-    """A plain number, None for what JSON can't say; numpy's own types become Python's."""
+    """Return a plain float (0.0 for -0.0), or None for None, NaN and infinity, which JSON can't say."""
     if value is None or not math.isfinite(value):
         return None
     return float(value) + 0.0  # so that -0.0 is 0.0
@@ -251,7 +256,8 @@ def numbers(values: Mapping[str, float | None] | Mapping[str, float]) -> dict[st
 
 
 def _phase(found: Phase) -> dict[str, Any]:
-    """One phase. ``cycle`` is None of all but recurring ones; of the verdicts only what they are, for most are the run's."""
+    """Return a phase's object. ``cycle`` is None except in recurring ones; verdicts are only named, as most are the
+    run's."""
     cycle = found.cycle
     return {
         "kind": found.kind,
@@ -279,7 +285,7 @@ def _phase(found: Phase) -> dict[str, Any]:
 
 
 def _load_balancing(analysis: Analysis) -> dict[str, Any] | None:
-    """How uneven the GPUs were; GPUs by their keys in the file."""
+    """Return how uneven the GPUs were, or None if they were not compared. GPUs are given by their keys in the file."""
     found = analysis.unevenness
     if found is None:
         return None
@@ -328,7 +334,8 @@ def _load_balancing(analysis: Analysis) -> dict[str, Any] | None:
 
 
 def _roofline(found: Place | Unplaced | None) -> dict[str, Any] | None:
-    """A place under the roofline; ``unknown`` says why there is none."""
+    """Return the place under the roofline; for an Unplaced all numbers are None and ``unknown`` says why. None if it
+    was not looked at."""
     if found is None:
         return None
     known = found if isinstance(found, Place) else None

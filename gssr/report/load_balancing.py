@@ -46,7 +46,7 @@ _COUNT, _LEAST_NAME = 6, 8
 
 
 def load_balancing(analysis: Analysis, options: PageOptions) -> list[Row]:
-    """The part of the page that says which GPUs differ."""
+    """Draw the part of the page that says which GPUs differ; one sentence if nothing was measured."""
     width, marks = options.width, glyph_set(options.ascii)
     name = best_measured(compared(analysis), options.metrics or ())
     about = f"means over time of each GPU's {metric_of(name).label}" if name else ""
@@ -70,7 +70,8 @@ def load_balancing(analysis: Analysis, options: PageOptions) -> list[Row]:
 
 
 def _histogram(analysis: Analysis, metric: Metric, width: int, marks: Glyphs) -> list[Row]:
-    """How many GPUs have which mean: a line per bin from the highest that holds any to the lowest, and who is in it."""
+    """Draw how many GPUs have which mean: a line for each bin from the highest to the lowest that hold any, with the
+    names of few GPUs in a bin."""
     from gssr.report.plotext_chart import histogram_chart  # a page without a drawing needs no plotext
 
     found, unit = histogram(metric, analysis.gpus), unit_of(metric)
@@ -100,7 +101,8 @@ def _histogram(analysis: Analysis, metric: Metric, width: int, marks: Glyphs) ->
 
 
 def _gpus(analysis: Analysis, metric: Metric, options: PageOptions, marks: Glyphs) -> list[Row]:
-    """Each GPU, or the lowest and the highest few, with its course over time."""
+    """Draw each GPU, or of more than ALL_GPUS the lowest and the highest few, with its course over time; then how many
+    are unlike the rest or without samples."""
     apart = outliers_of(analysis, metric)
     rows: list[Row] = []
     for title, group in listed(analysis, metric):
@@ -116,7 +118,8 @@ def _gpus(analysis: Analysis, metric: Metric, options: PageOptions, marks: Glyph
 
 
 def listed(analysis: Analysis, metric: Metric) -> list[tuple[str, Sequence[int]]]:
-    """The GPUs that are listed one by one, as positions under titles: all of them, or the lowest and the highest few."""
+    """Return the GPUs that are listed one by one, as (title, positions): all of them, or of more than ALL_GPUS the
+    lowest and the highest EXTREMES that have a mean."""
     if len(analysis.gpus) <= ALL_GPUS:
         return [("all GPUs", range(len(analysis.gpus)))]
     means = _means(analysis, metric)
@@ -127,14 +130,15 @@ def listed(analysis: Analysis, metric: Metric) -> list[tuple[str, Sequence[int]]
 
 
 def outliers_of(analysis: Analysis, metric: Metric) -> frozenset[int]:
-    """The positions of the GPUs that are unlike the rest, as the screens mark them."""
+    """Return the positions of the GPUs that are marked as unlike the rest, by the same rule as on the screens
+    (gssr.model.findings.outlier_gpus)."""
     means = np.array([gpu.mean.get(metric.name) for gpu in analysis.gpus], np.float64)
     blamed = culprits(analysis.verdicts, len(analysis.gpus))
     return frozenset(np.flatnonzero(outlier_gpus(metric.name, means, full_scale(analysis, metric), blamed)).tolist())
 
 
 def outliers_text(analysis: Analysis, metric: Metric) -> str:
-    """How many these are, and what the median GPU does."""
+    """Say how many GPUs are unlike the rest, and what the median GPU does. Needs a GPU with a mean."""
     middle = quantity(median(_means(analysis, metric).values()), metric)
     return f"{count(len(outliers_of(analysis, metric)), 'GPU')} unlike the rest; the median GPU {middle}"
 
@@ -148,6 +152,8 @@ def _group(
     analysis: Analysis, metric: Metric, title: str, group: Sequence[int], apart: frozenset[int], options: PageOptions,
     marks: Glyphs,
 ) -> list[Row]:  # fmt: skip
+    """Draw a table of these GPUs (positions) with mean, bar, score and course; ``!`` before those that are ``apart``.
+    Scores are left out if no GPU has one."""
     full = full_scale(analysis, metric)
     head = [
         TableColumn(title, keep="end"),
@@ -176,7 +182,8 @@ def _group(
 
 
 def _course(analysis: Analysis, metric: Metric, position: int, full: float, marks: Glyphs, room: int) -> Row:
-    """One GPU over time, ``room`` cells wide; empty where its series was not kept."""
+    """Draw the GPU at this position over time, ``room`` cells wide, from 0 to ``full`` (stored unit); empty if its
+    series was not kept."""
     series = analysis.gpu_series.get(metric.name)
     if series is None:
         return ()
@@ -185,7 +192,7 @@ def _course(analysis: Analysis, metric: Metric, position: int, full: float, mark
 
 
 def _others(analysis: Analysis, metric: Metric, options: PageOptions, marks: Glyphs) -> list[Row]:
-    """The balance of the other metrics that say how evenly work is spread."""
+    """Draw the balance of the other metrics that say how evenly work is spread; no rows if there are none."""
     wanted = KEY_METRICS if options.verbosity == "medium" else tuple(analysis.balance)
     lines: list[list[Cell]] = []
     for name, balance in analysis.balance.items():
@@ -222,7 +229,8 @@ _LEAST = 24
 
 
 def costs(analysis: Analysis, options: PageOptions) -> list[Row]:
-    """The imbalance over time, what it cost, and what would be if there were none; nothing of a single GPU."""
+    """Draw the imbalance moment by moment, what it cost, what would be without it, and its course if there is room; no
+    rows if GPUs were not compared, as with a single one."""
     found = analysis.unevenness
     if found is None:
         return []
@@ -245,7 +253,7 @@ def costs(analysis: Analysis, options: PageOptions) -> list[Row]:
 
 
 def when(analysis: Analysis, found: Unevenness) -> str:
-    """The imbalance moment by moment."""
+    """Say how large the imbalance is moment by moment, and when its worst minute was, if that is known."""
     uneven, axis = found.imbalance, time_axis(analysis)
     label = metric_of(found.metric).label
     text = f"{percent(uneven.resolved)} of {label} moment by moment (columns of {duration(found.width)})"
@@ -256,7 +264,8 @@ def when(analysis: Analysis, found: Unevenness) -> str:
 
 
 def lost(found: Unevenness) -> str:
-    """GPU-hours and energy lost."""
+    """Say which GPU-hours and energy were lost against the busiest GPU of each moment, and what of it is constant;
+    UNKNOWN if it is not known."""
     uneven = found.imbalance
     if uneven.lost is None or uneven.static is None:
         return UNKNOWN
@@ -269,7 +278,7 @@ def lost(found: Unevenness) -> str:
 
 
 def as_the_median(analysis: Analysis, found: Unevenness) -> str:
-    """What the score would be if all GPUs ran like the median GPU; empty where that is unknown, or hardly another score."""
+    """Say what the score would be if all GPUs ran like the median GPU; "" if that is unknown, or hardly another score."""
     before, after = analysis.score, found.score_as_median
     if after is None or (before is not None and abs(after - before) < _LEAST_CHANGE):
         return ""
@@ -282,7 +291,8 @@ def _hours(hours: float) -> str:
 
 
 def groups(analysis: Analysis, options: PageOptions) -> list[Row]:
-    """GPUs that behave alike, the lowest nodes, and the places in the node; what there is only one of is left out."""
+    """Draw GPUs that behave alike, the lowest nodes, and the places in the node; each is left out if there is only one
+    of it."""
     found = analysis.unevenness
     if found is None:
         return []
@@ -290,6 +300,7 @@ def groups(analysis: Analysis, options: PageOptions) -> list[Row]:
 
 
 def _alike(analysis: Analysis, found: Unevenness, options: PageOptions) -> list[Row]:
+    """Draw the groups of GPUs that behave alike; no rows for fewer than two."""
     if len(found.alike) < 2:
         return []
     lines: list[list[Cell]] = []
@@ -306,6 +317,7 @@ def _alike(analysis: Analysis, found: Unevenness, options: PageOptions) -> list[
 
 
 def _nodes(analysis: Analysis, found: Unevenness, options: PageOptions) -> list[Row]:
+    """Draw the lowest nodes, as many as the verbosity allows; no rows for fewer than two."""
     n, most = len(found.by_node.keys), _NODES[options.verbosity]
     if n < 2 or not most:
         return []
@@ -318,6 +330,7 @@ def _nodes(analysis: Analysis, found: Unevenness, options: PageOptions) -> list[
 
 
 def _places(analysis: Analysis, found: Unevenness, options: PageOptions) -> list[Row]:
+    """Draw the mean of each GPU index in the node; no rows for fewer than two nodes or indices, or more than _PLACES."""
     keys = found.by_index.keys
     if len(found.by_node.keys) < 2 or not 1 < len(keys) <= _PLACES:
         return []
@@ -337,7 +350,7 @@ def _below(found: Unevenness) -> tuple[list[float], list[float]]:
 
 
 def _mean(analysis: Analysis, found: Unevenness, mean: float, options: PageOptions) -> list[Cell]:
-    """A mean and its bar."""
+    """Return the cells of a mean and of its bar."""
     metric = metric_of(found.metric)
     full = full_scale(analysis, metric)
     return [(Span(number(mean, metric), "value"),), partial(bar, mean / full, glyphs=glyph_set(options.ascii))]
@@ -346,6 +359,7 @@ def _mean(analysis: Analysis, found: Unevenness, mean: float, options: PageOptio
 def _table(
     title: str, lines: list[list[Cell]], found: Unevenness, options: PageOptions, *further: TableColumn
 ) -> list[Row]:
+    """Draw a table with a title, a mean and its bar, and ``further`` columns."""
     unit = unit_of(metric_of(found.metric)).name
     head = [TableColumn(title), TableColumn(unit, "right"), TableColumn("", drop=3, least=8, most=12), *further]
     return table(head, lines, options.width, glyph_set(options.ascii), gap=2)

@@ -63,7 +63,8 @@ class NodeNow(NamedTuple):
 
 
 def node_now(reader: RunReader) -> NodeNow:
-    """The node that a run is recorded on, as it was when its newest sample was taken."""
+    """Read the node that a run is recorded on, as it was at its newest sample. Values older than RECENT_SECONDS are
+    unknown."""
     last = reader.last_time
     now = last if last is not None else reader.run.started_at or 0.0
     recent = Window(now - RECENT_SECONDS, math.inf)
@@ -82,7 +83,8 @@ def node_now(reader: RunReader) -> NodeNow:
 
 
 def _newest_looks(reader: RunReader, window: Window) -> dict[int, list[GpuProcess]]:
-    """By the position of each GPU that was looked at, what was on it the last time."""
+    """Return what was on each GPU the last time that it was looked at, by its position, the process with most memory
+    first. An empty list: nothing was on it; GPUs that were not looked at are missing."""
     times: dict[int, float] = {}
     found: dict[int, list[GpuProcess]] = {}
     for gpu, time, n_processes, *rest in (row for rows in reader.gpu_processes(window) for row in rows):
@@ -99,7 +101,7 @@ def _newest(values: Floats, integral: bool) -> float | None:
 
 
 def document(now: NodeNow) -> dict[str, object]:
-    """The JSON object: GPUs with every metric, in its stored unit, and their processes; null is unknown."""
+    """Build the JSON object: GPUs with every metric, in its stored unit, and their processes (null: unknown)."""
     gpus = [
         dict(zip(_ABOUT, _about(each), strict=True)) | dict(each.values) | {"processes": _processes(each)}
         for each in now.gpus
@@ -114,7 +116,7 @@ def _processes(each: GpuNow) -> list[dict[str, object]] | None:
 
 
 def csv_text(now: NodeNow) -> str:
-    """A line of names, and one for each GPU, with how many processes are on it; empty is unknown."""
+    """Write a line of names, and one for each GPU, with the number of processes on it; an empty cell is unknown."""
     lines = io.StringIO()
     writer = csv.writer(lines)
     writer.writerow([*_ABOUT, *NAMES, "processes"])
@@ -153,7 +155,7 @@ _NOT_ON_AMD = ("SM %", "tensor %")
 
 
 def _who(each: GpuNow) -> str:
-    """The process with most memory, and how many there are besides."""
+    """Name the process with most memory and count the others; "none" for none, "-" if it is not known."""
     if each.processes is None:
         return NONE
     if not each.processes:
@@ -172,7 +174,7 @@ def _of(used: str, total: float | None, factor: float, decimals: int) -> str:
 
 
 def page(now: NodeNow, width: int, glyphs: Glyphs) -> list[Row]:
-    """The table, and a line about the node."""
+    """Draw the table of the GPUs, and a line about the node; without GPUs only the latter."""
     rows = []
     if now.gpus:
         is_amd = maker_of(each.gpu for each in now.gpus) == AMD
@@ -186,6 +188,7 @@ def page(now: NodeNow, width: int, glyphs: Glyphs) -> list[Row]:
 
 
 def _node(now: NodeNow) -> list[str]:
+    """List what the node does, in words; UNKNOWN or "-" where it is not known."""
     host = now.host
     busy, load = host["cpu_utilization"], host["load1"]
     memory = BY_NAME["memory_used"]

@@ -29,7 +29,8 @@ _EVENTS = {"low": 0, "medium": 8, "high": 40}
 
 
 def time_series(analysis: Analysis, options: PageOptions) -> list[Row]:
-    """The part of the page that says when the GPUs were not used."""
+    """Draw the part of the page that says when the GPUs were not used: a chart, a line for each other metric, and
+    events. One sentence if there are no samples or no room."""
     from gssr.report.plotext_chart import LEAST_COLUMNS  # it takes a tenth of a second to import
 
     width, marks = options.width, glyph_set(options.ascii)
@@ -55,6 +56,10 @@ def time_series(analysis: Analysis, options: PageOptions) -> list[Row]:
 
 
 def _chart(analysis: Analysis, series: Series, width: int, gutter: int, room: int, marks: Glyphs) -> list[Row]:
+    """Draw a title and a chart of one metric with its band from the lowest to the highest GPU.
+
+    ``gutter``: cells left of the axis, for labels; ``room``: cells for the time.
+    """
     from gssr.report.plotext_chart import band_chart
 
     metric = metric_of(series.metric)
@@ -76,7 +81,7 @@ def _chart(analysis: Analysis, series: Series, width: int, gutter: int, room: in
 
 
 def _strips(analysis: Analysis, names: list[str], width: int, gutter: int, room: int, marks: Glyphs) -> list[Row]:
-    """One line per metric, in the columns of the chart above."""
+    """Draw one line for each metric, in the columns of the chart above; ``gutter`` and ``room`` as in ``_chart``."""
     axis = time_axis(analysis)
     rows: list[Row] = []
     for name in names:
@@ -88,7 +93,7 @@ def _strips(analysis: Analysis, names: list[str], width: int, gutter: int, room:
 
 
 def _legend(analysis: Analysis, metric: Metric, gutter: int, marks: Glyphs) -> Row:
-    """The metric's short name, and its mean where there is room."""
+    """Write the metric's short name and, unless the gutter is narrow, its mean."""
     if gutter < _GUTTER:
         return pad((Span(fit(metric.short, gutter, marks.ellipsis)),), gutter)
     statistics = analysis.metrics.get(metric.name)
@@ -98,7 +103,8 @@ def _legend(analysis: Analysis, metric: Metric, gutter: int, marks: Glyphs) -> R
 
 
 def _when_events(analysis: Analysis, width: int, gutter: int, room: int) -> list[Row]:
-    """What happened, as letters in the columns of the chart above."""
+    """Draw what happened as letters in the columns of the chart above, and what they mean; ``gutter`` and ``room`` as
+    in ``_chart``."""
     axis = time_axis(analysis)
     found = in_columns(*timed(events(analysis)), axis.begin, (axis.end - axis.begin) / room, room)
     cells = [Span(*found.get(column, (" ", "plain"))) for column in range(room)]
@@ -107,7 +113,8 @@ def _when_events(analysis: Analysis, width: int, gutter: int, room: int) -> list
 
 
 def _events(analysis: Analysis, options: PageOptions) -> list[Row]:
-    """What happened while it ran, oldest first."""
+    """List what happened, oldest first, as many as the verbosity allows, and how many more there are; no rows if
+    nothing did."""
     most = _EVENTS[options.verbosity]
     n, told = len(events(analysis)), happened(analysis, most)
     if not told:
@@ -126,8 +133,8 @@ MOST_ROWS = 1024
 
 
 def named_rows(rows: int, step: int, apart: Collection[int]) -> list[int]:
-    """Which of so many rows have their name beside them where there is room for every ``step``-th: those that are ``apart``
-    first, and the others where they are not too near to one of these."""
+    """Choose which of ``rows`` rows have their name beside them, at least ``step`` apart: those that are ``apart``
+    first, then every ``step``-th that is not too near to one of these. Ascending."""
     kept: list[int] = []
     for row in sorted(apart):
         if not kept or row - kept[-1] >= step:
@@ -146,8 +153,8 @@ class HeatMap(NamedTuple):
 
 
 def heat_map(series: Grid, n_nodes: int) -> HeatMap:
-    """The series of all GPUs; of more than MOST_ROWS, neighbours in one row, whole nodes where nodes are alike. The least of
-    them stays: a GPU that waits must not vanish among those that work."""
+    """Return the series of all GPUs as rows. If there are more than MOST_ROWS GPUs, neighbours share one (whole nodes,
+    if nodes are alike), which shows the least of them: a GPU that waits must not vanish among those that work."""
     n = len(series.values)
     each = max(-(-n // MOST_ROWS), 1)
     per_node, rest = divmod(n, max(n_nodes, 1))
@@ -158,7 +165,7 @@ def heat_map(series: Grid, n_nodes: int) -> HeatMap:
 
 
 def short_place(place: str, most: int) -> str:
-    """``node:index`` in at most so many characters: without the node's domain where it is longer, then from its end."""
+    """Shorten ``node:index`` to at most ``most`` characters: first the node's domain goes, then its beginning."""
     if len(place) > most:
         node, colon, index = place.rpartition(":")
         place = f"{node.partition('.')[0]}{colon}{index}"
@@ -166,7 +173,7 @@ def short_place(place: str, most: int) -> str:
 
 
 def row_name(analysis: Analysis, found: HeatMap, row: int) -> str:
-    """The GPU, or the first and the last GPU, of a row."""
+    """Name the GPU of a row, or the first and the last one."""
     first = int(found.first[row])
     last = min(first + found.each, len(analysis.gpus)) - 1
     places = [clean(analysis.gpus[gpu].place) for gpu in dict.fromkeys((first, last))]

@@ -40,7 +40,8 @@ _STATES: dict[str, tuple[str, Role]] = {
 
 
 def page_head(analysis: Analysis, width: int, glyphs: Glyphs) -> list[Row]:
-    """Who ran what, where, for how long and how it ended, and what was recorded of it."""
+    """Say who ran what, where, for how long and how it ended, and what was recorded of it; also which part of the run
+    is shown, if not all."""
     run = analysis.run
     name: list[Row] = [(Span("GSSR", "title"),), (Span(clean(run.label or run.run_id), "value"),)]
     if run.shown_job:
@@ -56,7 +57,7 @@ def page_head(analysis: Analysis, width: int, glyphs: Glyphs) -> list[Row]:
 
 
 def ending(analysis: Analysis) -> Row:
-    """How the run ended, with its exit code."""
+    """Say how the run ended, with its exit code and the signal it stands for, if it has one."""
     words, role = _STATES.get(analysis.state, (clean(analysis.state), "plain"))
     code = analysis.run.exit_code
     if code is None:
@@ -66,6 +67,7 @@ def ending(analysis: Analysis) -> Row:
 
 
 def _extent(analysis: Analysis) -> list[str]:
+    """List what was recorded: GPUs, model, length, sampling, samples and gaps; unknown ones are left out."""
     names = sorted({gpu.name for gpu in analysis.gpus if gpu.name})
     kind = clean(names[0]) if len(names) == 1 else f"{len(names)} models" if names else None
     pieces = [
@@ -80,14 +82,14 @@ def _extent(analysis: Analysis) -> list[str]:
 
 
 def gpus_and_nodes_text(analysis: Analysis) -> str:
-    """How many GPUs, on how many nodes."""
+    """Say how many GPUs there are, on how many nodes."""
     if not analysis.gpus:
         return "no GPU"
     return f"{count(len(analysis.gpus), 'GPU')} on {count(analysis.n_nodes, 'node')}"
 
 
 def sampling(analysis: Analysis) -> str:
-    """How often sampled, and by which backend; empty when neither is known."""
+    """Say how often and by which backend it was sampled; "" if neither is known."""
     interval = analysis.run.sampling_ms
     how = ["sampled"]
     if interval:
@@ -98,7 +100,7 @@ def sampling(analysis: Analysis) -> str:
 
 
 def left_out(analysis: Analysis) -> str:
-    """Which part of a run was looked at, and what was left out."""
+    """Say which part of a run was looked at, and how much warm-up and tear-down was left out."""
     window, axis = analysis.window, time_axis(analysis)
     text = f"only {fixed(axis.begin - axis.origin, 1)} s to {fixed(axis.end - axis.origin, 1)} s after the start"
     if window.leading or window.trailing:
@@ -107,7 +109,7 @@ def left_out(analysis: Analysis) -> str:
 
 
 def section(title: str, width: int, glyphs: Glyphs, about: str = "") -> list[Row]:
-    """An empty line and a titled rule across the page, with ``about`` at its end where there is room."""
+    """Draw an empty line and a titled rule across the page, with ``about`` at its end if there is room."""
     tail = f" {about} {glyphs.rule}" if about else ""
     room = width - len(title) - 4
     if cell_width(tail) > room - 3:
@@ -123,14 +125,18 @@ def labelled(label: str, width: int, *value: Span) -> Row:
 
 
 def remark(text: str, width: int, role: Role = "dim", label: str = "") -> list[Row]:
-    """A sentence in lines under the values of labelled lines; on a narrow page from its left edge."""
+    """Wrap a sentence under the values of labelled lines, with ``label`` before its first line; on a narrow page from
+    its left edge."""
     indent = " " * LABEL if width >= 40 else ""
     return wrap(text, width, f"{label:<{len(indent)}}" if indent else f"{label} ".lstrip(), indent, role)
 
 
 def happened(analysis: Analysis, most: int | None = None) -> list[tuple[str, str]]:
-    """What happened while it ran, oldest first: when, and where and what. Without what happens in every run. Of more than
-    ``most`` the user's marks are left out first, then what happened last."""
+    """List what happened while it ran, oldest first, as (time in words, place and text), without what happens in every
+    run.
+
+    Of more than ``most`` (None: all) the user's marks are left out first, then what happened last.
+    """
     axis = time_axis(analysis)
     places = {gpu.gpu: gpu.place for gpu in analysis.gpus}
     found = []
@@ -148,7 +154,7 @@ def events(analysis: Analysis) -> list[Event]:
 
 
 def why_no_score(analysis: Analysis) -> str:
-    """Why the score is unknown, as a clause."""
+    """Say why the score is unknown, as a clause. Only for an analysis without one."""
     if not analysis.gpus:
         return "no GPU was recorded"
     if analysis.n_samples == 0:
@@ -168,7 +174,8 @@ def why_no_score(analysis: Analysis) -> str:
 
 
 def drawn(analysis: Analysis) -> list[str]:
-    """The metrics whose series hold anything, in the catalogue's order; see STANDS_IN."""
+    """Return the metrics whose series hold any value, in the catalogue's order. A metric that only stands in for
+    another one (STANDS_IN) is left out beside it, unless metrics were asked for by name."""
     found = [name for name, series in analysis.series.items() if np.isfinite(series.mean).any()]
     by_name = len(analysis.metrics) < sum(metric.kind != "bits" for metric in BY_NAME.values())
     asked = analysis.metrics.keys() if by_name else ()
@@ -181,7 +188,10 @@ def compared(analysis: Analysis) -> frozenset[str]:
 
 
 def imbalance_text(analysis: Analysis, name: str) -> str:
-    """The imbalance in one metric, with the lowest and the highest GPU."""
+    """Say how large the imbalance in one metric is, with the lowest and the highest GPU.
+
+    Says so instead if the metric was not measured, there is one GPU, or the metric was 0 throughout.
+    """
     metric, evenness = metric_of(name), analysis.balance.get(name)
     if evenness is None or evenness.lowest is None or evenness.highest is None:
         return f"{UNKNOWN}: {metric.label} was not measured"
@@ -224,7 +234,7 @@ class PageTimeAxis(NamedTuple):
         return clock.axis_text(self.begin - self.origin, self.end - self.origin, width)
 
     def ticks(self, width: int) -> list[clock.Tick]:
-        """The labels, at columns (from 0) of an axis that is ``width`` columns long."""
+        """Return the labels of an axis ``width`` columns long, each with its column (from 0)."""
         begin, span = self.begin - self.origin, self.end - self.begin
         return [
             clock.Tick(min((tick.at - begin) / span * width, width - 1.0) if span > 0 else 0.0, tick.label)
@@ -233,16 +243,16 @@ class PageTimeAxis(NamedTuple):
 
 
 def time_axis(analysis: Analysis) -> PageTimeAxis:
-    """The time axis of an analysis: its window, counted from the run's start. A window without length, as that of a single
-    sample, is drawn one sampling interval long."""
+    """Return the time axis of an analysis: its window, counted from the run's start, or from the window's if that is
+    unknown. A window without length, as that of a single sample, is drawn one sampling interval long."""
     window, started = analysis.window, analysis.run.started_at
     end = window.end if window.end > window.start else window.start + (analysis.run.sampling_ms or 1000.0) / 1000.0
     return PageTimeAxis(window.start, end, window.start if started is None else started)
 
 
 def full_scale(analysis: Analysis, metric: Metric) -> float:
-    """The value that fills the metric's axis, in its stored unit: the catalogue's or the GPUs' own limit; where neither is
-    known, a round number above all samples."""
+    """Return the value that fills the metric's axis, in its stored unit: the catalogue's or the GPUs' own limit, or if
+    neither is known a round number above all samples."""
     statistics, of_nodes = analysis.metrics.get(metric.name), analysis.node_series.get(metric.name)
     greatest = statistics.max if statistics else None
     if of_nodes is not None:
@@ -295,5 +305,6 @@ def is_detail(name: str) -> bool:
 
 
 def series_needed(options: PageOptions) -> tuple[str, ...]:
-    """The metrics whose series the pages and pictures draw, if there are any: what to ask the analysis for."""
+    """Return the metrics whose series pages and pictures draw, to be asked of the analysis; those that were not
+    measured are missing in it."""
     return tuple(dict.fromkeys((*DETECTION_METRICS, *KEY_METRICS, *STANDS_IN, *(options.metrics or ()))))

@@ -28,7 +28,7 @@ def letters(analysis: Analysis) -> list[str]:
 
 
 def phase_text(phase: Phase) -> str:
-    """What a phase was, in words: the activity in it, its dips, and what was found."""
+    """Say what a phase was: the activity in it, its dips, and what was found; "" if nothing is known."""
     lead = next((name for name in DETECTION_METRICS if phase.means.get(name) is not None), None)
     pieces = []
     if lead is not None:
@@ -40,7 +40,7 @@ def phase_text(phase: Phase) -> str:
 
 
 def dips(phase: Phase) -> str:
-    """The dips of a recurring phase: how many, how long, how often and how deep; empty of other phases."""
+    """Say how many dips a recurring phase has, how long, how often and how deep; "" for other phases."""
     cycle = phase.cycle
     if cycle is None:
         return ""
@@ -49,7 +49,7 @@ def dips(phase: Phase) -> str:
 
 
 def phases(analysis: Analysis, options: PageOptions) -> list[Row]:
-    """The part of the page that says what happened when; nothing without phases."""
+    """Draw the part of the page that says what happened when; no rows without phases."""
     if not analysis.phases:
         return []
     width, marks, axis = options.width, glyph_set(options.ascii), time_axis(analysis)
@@ -81,7 +81,8 @@ def phases(analysis: Analysis, options: PageOptions) -> list[Row]:
 
 
 def _line(analysis: Analysis, axis: PageTimeAxis, width: int) -> list[Row]:
-    """The phases along time on one line, each with its letter at its beginning; the axis below."""
+    """Draw the phases along time on one line, each with its letter at its beginning, and the axis below; no rows on a
+    narrow page."""
     if width < 24 or axis.end <= axis.begin:
         return []
     spans = []
@@ -103,7 +104,8 @@ CAVEAT = (
 
 
 def roofline_points(analysis: Analysis) -> list[tuple[str, str, Place]]:
-    """(mark, name, place) of the phases that have one, and last of the whole run."""
+    """Return (mark, name, place) of each phase that has a place (none if there are fewer than two phases), and last of
+    the whole run, if it has one."""
     found: list[tuple[str, str, Place]] = [
         (letter, phase.kind, phase.place)
         for letter, phase in zip(letters(analysis), analysis.phases, strict=True)
@@ -115,13 +117,13 @@ def roofline_points(analysis: Analysis) -> list[tuple[str, str, Place]]:
 
 
 def drawn_roofs(peaks: Peaks, analysis: Analysis) -> list[tuple[str, float]]:
-    """The highest roof, and those of the pipes that do most somewhere."""
+    """Return the highest roof, and those of the pipes that do most at some point, each as (label, FLOP/s)."""
     used = {found.dominant.peak for _, _, found in roofline_points(analysis)}
     return [roof for number, roof in enumerate(roofs(peaks)) if number == 0 or roof[1] in used]
 
 
 def bound_text(found: Place) -> str:
-    """What bounds it, in one sentence."""
+    """Say in one sentence what bounds the work at this place, and how near to the roof it is."""
     side = "below" if found.intensity < found.ridge else "above"
     what = "neither compute- nor memory-bound" if found.bound == "neither" else f"{found.bound}-bound"
     return (
@@ -136,7 +138,8 @@ def intensity_text(found: Place) -> str:
 
 
 def roofline(analysis: Analysis, options: PageOptions) -> list[Row]:
-    """The part of the page that says what bounds the work; nothing where it was not looked at."""
+    """Draw the part of the page that says what bounds the work; no rows if it was not looked at. If the run has no
+    place, its reason instead of the chart."""
     if analysis.place is None:
         return []
     width, marks, peaks = options.width, glyph_set(options.ascii), analysis.peaks
@@ -160,6 +163,7 @@ def roofline(analysis: Analysis, options: PageOptions) -> list[Row]:
 
 
 def _table(found: list[tuple[str, str, Place]], options: PageOptions) -> list[Row]:
+    """Draw a table of the points, with their shares of the roof and their two busiest pipes."""
     lines: list[list[Cell]] = [
         [
             (Span(mark, "outlier"), Span(f" {name}")), f"{place.intensity:.3g}", engineering(place.flops),

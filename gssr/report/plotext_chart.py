@@ -26,7 +26,8 @@ name is imported whole."""
 
 
 def _without_manual() -> Any:
-    """Import plotext, but not its manual: nobody reads it here, and building it is more than half of the import's time."""
+    """Import plotext, but not its manual, which nobody reads here and whose building is more than half of the import's
+    time. Returns the module."""
     if MANUAL in sys.modules:
         import plotext
     else:
@@ -45,12 +46,13 @@ def band_chart(
     mean: Floats, low: Floats, high: Floats, y_labels: Sequence[str], x_ticks: Sequence[Tick], gutter: int, height: int,
     glyphs: Glyphs,
 ) -> list[Row]:  # fmt: skip
-    """A chart of ``height`` + 2 lines (one less without ``x_ticks``): ``gutter`` cells for the labels, one for the axis, one
-    per column.
+    """Draw a chart of ``height`` + 2 lines (one less without ``x_ticks``): ``gutter`` cells for the labels, one for
+    the axis, one for each column.
 
-    ``mean``, ``low`` and ``high`` [columns] are fractions of the full scale: the line, and the ends of the band. A column
-    of NaN stays empty and breaks the line; what is beyond the scale is drawn at its edge. ``y_labels`` are set at equal
-    distances from bottom to top, ``x_ticks`` at columns (``at``, counted from 0). Fewer than 8 columns give no lines.
+    ``mean``, ``low`` and ``high`` [columns] are fractions of the full scale: the line, and the ends of the band. A
+    column of NaN stays empty and breaks the line; what is beyond the scale is drawn at its edge. ``y_labels`` are set
+    at equal distances from bottom to top, ``x_ticks`` at columns (``at``, counted from 0). No rows for fewer than
+    LEAST_COLUMNS columns.
     """
     n, tall = len(mean), height + 1 + bool(x_ticks)
     if n < LEAST_COLUMNS:
@@ -73,8 +75,12 @@ def band_chart(
 
 
 def histogram_chart(labels: Sequence[str], counts: Sequence[int], columns: int, glyphs: Glyphs) -> list[Row]:
-    """A line per bin, in the order given: its label, the axis, and a bar of at most ``columns`` cells, which the greatest
-    count fills. ``labels`` [bins] are equally long; a count above 0 always shows. Fewer than 8 columns give no lines."""
+    """Draw a line for each bin, in the order given: its label, the axis, and a bar of at most ``columns`` cells, which
+    the greatest count fills.
+
+    ``labels`` [bins] are equally long; a count above 0 always shows. No rows without bins or for fewer than
+    LEAST_COLUMNS columns.
+    """
     n, most = len(counts), max(counts, default=0)
     if columns < LEAST_COLUMNS or not n:
         return []
@@ -99,7 +105,7 @@ def histogram_chart(labels: Sequence[str], counts: Sequence[int], columns: int, 
 
 @contextmanager
 def _figure(width: int, height: int) -> Iterator[Any]:
-    """An empty figure of so many cells, with an axis at its left; afterwards it is empty again."""
+    """Yield plotext's figure, empty, of so many cells, with an axis at its left; it is empty again afterwards."""
     figure = plotext.figure
     figure.clear.all()
     plotext.terminal.limit(False, False)
@@ -119,7 +125,8 @@ def _lines(figure: Any, glyphs: Glyphs) -> list[str]:
 
 
 def _ends(low: Floats, high: Floats, height: int) -> list[tuple[int, int]]:
-    """The lowest and the highest cell of each column between low and high; (1, 0) where nothing is known."""
+    """Return the lowest and the highest cell of each column between low and high (cells count from the bottom); (1, 0)
+    if either is unknown."""
     found = []
     for bottom, top in zip(low.tolist(), high.tolist(), strict=True):
         if bottom == bottom and top == top:
@@ -132,7 +139,8 @@ def _ends(low: Floats, high: Floats, height: int) -> list[tuple[int, int]]:
 
 
 def _with_band(line: str, axis: int, ends: Sequence[tuple[int, int]], cell: int, band: str) -> str:
-    """The line with the band where nothing else is drawn: plotext takes as long for it as for all the rest."""
+    """Return the line at height ``cell`` (0: the lowest) with the band where nothing else is drawn. Done here because
+    plotext takes as long for it as for all the rest."""
     text = line.ljust(axis + len(ends))
     drawn = "".join(
         band if char == " " and bottom <= cell <= top else char
@@ -142,7 +150,7 @@ def _with_band(line: str, axis: int, ends: Sequence[tuple[int, int]], cell: int,
 
 
 def _row(line: str, axis: int, band: str) -> Row:
-    """The line with roles: the axis up to cell ``axis``, then band, line and blanks."""
+    """Return the line with roles: the axis up to cell ``axis``, then band, line and blanks."""
     spans = [Span(line[:axis], "dim")]
     for char in line[axis:]:
         role: Role = "plain" if char == " " else "band" if char == band else "series"

@@ -53,7 +53,8 @@ _NUMBERS = ("mean", "median", "p05", "p95", "min", "max")
 
 
 def summary(analysis: Analysis, options: PageOptions) -> list[Row]:
-    """The part of the page that says how well the GPUs were used."""
+    """Draw the part of the page that says how well the GPUs were used; without GPUs only the score's reason and the
+    nodes."""
     width, marks = options.width, glyph_set(options.ascii)
     rows = section("How well used?", width, marks)
     rows += _score(analysis, options, marks)
@@ -70,6 +71,8 @@ def summary(analysis: Analysis, options: PageOptions) -> list[Row]:
 
 
 def _score(analysis: Analysis, options: PageOptions, marks: Glyphs) -> list[Row]:
+    """Draw score, its inputs, imbalance, how the run stands, and the course of the leading metric. Without a score,
+    that metric and why there is none."""
     width = options.width
     room = max(width - LABEL - 9, 0)
     best = best_measured(compared(analysis), options.metrics or ())
@@ -98,7 +101,8 @@ def _score(analysis: Analysis, options: PageOptions, marks: Glyphs) -> list[Row]
 
 
 def standing_texts(analysis: Analysis) -> list[tuple[str, str]]:
-    """How long a step took, and how the run stands against earlier ones, as far as known: labels and texts."""
+    """List how long a step took and how the run stands against earlier ones, as labels and texts, as far as they are
+    known."""
     found = []
     if analysis.step is not None:
         axis = time_axis(analysis)
@@ -109,7 +113,7 @@ def standing_texts(analysis: Analysis) -> list[tuple[str, str]]:
 
 
 def _history(history: History) -> str:
-    """How the run stands against earlier ones, in a sentence."""
+    """Say in a sentence how the run stands against earlier ones, or that they are too few to compare with."""
     told: list[str] = []
     for what, standing in (("score", history.score), ("step", history.step)):
         if standing is None or (standing.kind == "too few" and told):
@@ -128,7 +132,7 @@ def _history(history: History) -> str:
 
 
 def day(time: float) -> str:
-    """The day of a unix time, local, with the name that people give it."""
+    """Write the local day of a unix time with its weekday; "an unknown day" if no calendar has it."""
     try:
         return datetime.fromtimestamp(time).strftime("%A %Y-%m-%d")
     except (ValueError, OverflowError, OSError):
@@ -136,14 +140,15 @@ def day(time: float) -> str:
 
 
 def _leading(analysis: Analysis, metric: Metric, width: int, room: int, marks: Glyphs) -> Row:
-    """What stands where the score would."""
+    """Draw the mean of the metric that stands where the score would, with a bar of ``room`` cells if these are enough."""
     mean = analysis.metrics[metric.name].mean
     filled = bar(None if mean is None else mean / full_scale(analysis, metric), room, marks) if room >= 8 else ()
     return labelled(metric.short, width, Span(f"{quantity(mean, metric):<9}", "value"), *filled)
 
 
 def _course(analysis: Analysis, options: PageOptions, marks: Glyphs) -> list[Row]:
-    """The leading metric over time, on one line with its axis."""
+    """Draw the leading metric over time on one line, with its axis and what the marks mean; no rows without samples or
+    room."""
     name = best_measured(drawn(analysis), options.metrics or ())
     room = options.width - LABEL
     if name is None or room < 8:
@@ -161,7 +166,8 @@ def _course(analysis: Analysis, options: PageOptions, marks: Glyphs) -> list[Row
 
 
 def table_metrics(analysis: Analysis, options: PageOptions) -> list[tuple[Metric, Statistics]]:
-    """The metrics of the table, in the catalogue's order; a derived one before the first of its parts."""
+    """Return the metrics of the table with their statistics, in the catalogue's order, a derived one before its parts.
+    Those that were not measured are only there if asked for by name or at high verbosity."""
     chosen = []
     measured = {name for name, statistics in analysis.metrics.items() if statistics.n} or set(KEY_METRICS)
     always = {best_measured(measured), *KEY_METRICS, *(name for name in STANDS_IN if STANDS_IN[name] not in measured)}
@@ -180,6 +186,8 @@ def _position(metric: Metric) -> tuple[float, bool]:
 
 
 def _table(analysis: Analysis, options: PageOptions, marks: Glyphs) -> list[Row]:
+    """Draw the table of metrics with the bars of their means and, if there is room, what fills these; a line that says
+    so if none was recorded."""
     head = [
         TableColumn("metric"),
         TableColumn("unit", drop=2),
@@ -210,7 +218,7 @@ def _table(analysis: Analysis, options: PageOptions, marks: Glyphs) -> list[Row]
 
 
 def _scales(analysis: Analysis, options: PageOptions) -> str:
-    """What fills the bars of the table."""
+    """Say what fills the bars of the table; "" if nothing was measured."""
     full: dict[str, list[str]] = {}
     for metric, statistics in table_metrics(analysis, options):
         if statistics.n:
@@ -223,7 +231,7 @@ def _scales(analysis: Analysis, options: PageOptions) -> str:
 
 
 def _precision(analysis: Analysis, options: PageOptions, marks: Glyphs) -> list[Row]:
-    """The spread, the number of samples and how exact the percentiles are."""
+    """Draw the spread, the number of samples and how exact the percentiles are; no rows without metrics."""
     head = [
         TableColumn("metric"),
         TableColumn("unit", drop=1),
@@ -240,6 +248,7 @@ def _precision(analysis: Analysis, options: PageOptions, marks: Glyphs) -> list[
 
 
 def _totals(analysis: Analysis, options: PageOptions) -> list[Row]:
+    """Draw energy, GPU-hours and, unless verbosity is low, what held the clocks down."""
     rows = [labelled("energy", options.width, Span(energy(analysis.energy_j)))]
     rows.append(labelled("GPU-hours", options.width, Span(fixed(analysis.gpu_hours, 3))))
     if options.verbosity == "low":
@@ -251,7 +260,8 @@ def _totals(analysis: Analysis, options: PageOptions) -> list[Row]:
 
 
 def clocks(analysis: Analysis, every: bool) -> list[tuple[str, bool]]:
-    """Why the clocks were where they were, each with whether it slowed GPUs down; only what did, unless ``every``."""
+    """Say what decided about the clocks, each as (sentence, whether it slowed GPUs down); only what did, unless
+    ``every``. One sentence if reasons were not measured, or none applied."""
     reasons = analysis.clock_event_reasons
     if not reasons:
         return [("reasons not measured", False)]
@@ -264,7 +274,7 @@ def clocks(analysis: Analysis, every: bool) -> list[tuple[str, bool]]:
 
 
 def host(analysis: Analysis, options: PageOptions) -> list[Row]:
-    """Two lines of the summary; none on a page of low verbosity that has GPUs to speak of, or without host metrics."""
+    """Draw what the nodes and the workload did; no rows if nothing is known, or at low verbosity if there are GPUs."""
     if options.verbosity == "low" and analysis.gpus:
         return []
     rows: list[Row] = []
@@ -274,7 +284,7 @@ def host(analysis: Analysis, options: PageOptions) -> list[Row]:
 
 
 def host_texts(analysis: Analysis) -> list[tuple[str, str]]:
-    """What is known of the nodes and of the workload, each as its label and a text."""
+    """List what is known of the nodes and of the workload, as labels and texts; empty if nothing is."""
     use = analysis.host
     if use is None:
         return []
@@ -284,6 +294,7 @@ def host_texts(analysis: Analysis) -> list[tuple[str, str]]:
 
 
 def _nodes(use: HostUse) -> list[str]:
+    """List what the nodes did, without what is unknown."""
     pieces = []
     if use.cpu_utilization is not None:
         load = "" if use.load1 is None else f" (load {fixed(use.load1, 1)})"
@@ -302,6 +313,7 @@ def _nodes(use: HostUse) -> list[str]:
 
 
 def _workload(use: HostUse) -> list[str]:
+    """List what the workload's processes did, without what is unknown."""
     pieces = []
     if use.workload_cpu is not None:
         pieces.append(f"{fixed(use.workload_cpu, 2)} cores busy")

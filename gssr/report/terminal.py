@@ -27,7 +27,7 @@ from gssr.report.summary import summary
 
 @in_its_words
 def page(analysis: Analysis, parts: Parts, options: PageOptions) -> list[Row]:
-    """The rows of one run's page, at most ``options.width`` cells each; only the closing line is never cut, because programs
+    """Draw one run's page, at most ``options.width`` cells wide; only the closing line is never cut, because programs
     read it."""
     marks = glyph_set(options.ascii)
     rows, told = page_head(analysis, options.width, marks), notes(analysis, options)
@@ -65,7 +65,7 @@ def pages(analyses: Sequence[Analysis], parts: Parts, options: PageOptions) -> l
 
 
 def joined_pages(found: Sequence[list[Row]], options: PageOptions) -> list[Row]:
-    """Pages one after another, a heavy line between them."""
+    """Put pages one after another, with a heavy line between them."""
     rows: list[Row] = []
     for index, own in enumerate(found):
         if index:
@@ -76,12 +76,16 @@ def joined_pages(found: Sequence[list[Row]], options: PageOptions) -> list[Row]:
 
 
 def to_text(rows: Sequence[Row], color: bool, ascii_only: bool) -> str:
-    """The rows as text, clean, a newline after each. Without ``color`` there is no escape byte in it; with ``ascii_only`` no
-    byte above 0x7f: what has no stand-in becomes one ``?`` per cell. Blanks at the ends of lines are dropped."""
+    """Write the rows as clean text, a newline after each, without blanks at the ends of lines.
+
+    Without ``color`` there is no escape byte in it; with ``ascii_only`` no byte above 0x7f: what has no stand-in
+    becomes one ``?`` for each cell.
+    """
     return "".join(_line(cleaned(row), color, ascii_only) + "\n" for row in rows)
 
 
 def _line(row: Row, color: bool, ascii_only: bool) -> str:
+    """Write a row, with the escape sequences of its roles if ``color``."""
     text = ""
     for span in _trimmed(row):
         piece = in_ascii(span.text) if ascii_only else span.text
@@ -91,6 +95,7 @@ def _line(row: Row, color: bool, ascii_only: bool) -> str:
 
 
 def _trimmed(row: Row) -> list[Span]:
+    """Return the spans of a row without blanks at its end."""
     spans = list(row)
     while spans and not spans[-1].text.rstrip():
         spans.pop()
@@ -130,7 +135,7 @@ class RunLine(NamedTuple):
 
 
 def run_line(number: int, analysis: Analysis) -> RunLine:
-    """What the table says of a run."""
+    """Return what the table says of a run, which is the ``number``-th in its file, from 1."""
     run = analysis.run
     return RunLine(
         number, run.run_id, run.label, analysis.state, run.started_at, analysis.window.duration, len(analysis.gpus),
@@ -139,8 +144,8 @@ def run_line(number: int, analysis: Analysis) -> RunLine:
 
 
 def runs_page(name: str, lines: Sequence[RunLine], options: PageOptions) -> list[Row]:
-    """The table of the runs of the recording ``name``, at most ``options.width`` cells wide but for the closing line, which
-    says how one of them is shown."""
+    """Draw the table of the runs of the recording ``name``, at most ``options.width`` cells wide but for the closing
+    line, which says how one of them is shown."""
     marks = glyph_set(options.ascii)
 
     def short(text: str | None) -> str:
@@ -163,6 +168,7 @@ def runs_page(name: str, lines: Sequence[RunLine], options: PageOptions) -> list
 
 
 def _moment(time: float | None) -> str:
+    """Say a unix time as local month, day, hour and minute; "" for None, UNKNOWN for one that is no date."""
     try:
         return "" if time is None else f"{datetime.fromtimestamp(time):%m-%d %H:%M}"
     except (ValueError, OverflowError, OSError):

@@ -59,7 +59,8 @@ _CAUSES: dict[Cause, str] = {
 
 
 def trace_page(trace: TraceAnalysis, options: PageOptions) -> list[Row]:
-    """The rows of the page, at most ``options.width`` cells each but for the closing line."""
+    """Draw the page, at most ``options.width`` cells wide but for the closing line; parts that the trace holds nothing
+    for are left out."""
     width, marks = options.width, glyph_set(options.ascii)
     rows, told = _head(trace, width, marks), note_rows(trace.verdicts, trace.abstentions, _sentences(trace), options)
     rows += breakdown_section(trace.breakdown, options)
@@ -81,8 +82,8 @@ def trace_page(trace: TraceAnalysis, options: PageOptions) -> list[Row]:
 
 
 def sections(trace: TraceAnalysis, width: int) -> list[tuple[str, list[Row]]]:
-    """The titles of the page's sections and their rows, for a report: first what was traced, without a title and the name,
-    then what was found."""
+    """Return the page's sections as (title, rows) for a report: first what was traced, without a title and the name,
+    then notes, then the rest. The closing line is left out."""
     parts: list[tuple[str, list[Row]]] = [("", [])]
     for row in trace_page(trace, PageOptions(width, False, "high"))[1:-2]:
         if len(row) > 1 and (row[0].role, row[1].role) == ("dim", "heading"):
@@ -93,7 +94,8 @@ def sections(trace: TraceAnalysis, width: int) -> list[tuple[str, list[Row]]]:
 
 
 def closing_line(trace: TraceAnalysis) -> str:
-    """The line for programs that ends the page."""
+    """Return the line for programs that ends the page; shares are ``unknown`` in a window without GPU time. Of a
+    profile the shares of its paradigms."""
     if trace.tree is not None and _is_profile(trace):
         return f"GSSR {_of_calls(trace.tree)}"
     kernels = sum(gpu.n_kernels for gpu in trace.gpus)
@@ -107,6 +109,8 @@ def _is_profile(trace: TraceAnalysis) -> bool:
 
 
 def _of_calls(tree: CallTree) -> str:
+    """Return the line for programs about a call tree: the shares of its first four paradigms, and how many places and
+    functions it has."""
     shares = shares_of(tree)
     known = [f"{name}={share:.3f}" for name, share in shares.items() if name.isidentifier() and share >= 0.0005]
     return " ".join([*known[:4], f"{tree.noun}s={len(tree.places)}", f"functions={len(set(tree.names))}"])
@@ -117,11 +121,12 @@ def _sum(trace: TraceAnalysis, key: str) -> int:
 
 
 def _share(trace: TraceAnalysis, key: str) -> float:
-    """Of the time of all GPUs together."""
+    """Return the share (0-1) that the time ``key`` has in the time of all GPUs together."""
     return (trace.idle_ns if key == "idle_ns" else _sum(trace, key)) / max(trace.span_ns, 1)
 
 
 def _head(trace: TraceAnalysis, width: int, marks: Glyphs) -> list[Row]:
+    """Name the trace and describe it in a few rows, with the window if it is not all of it."""
     named, *pieces = describe(trace)
     rows = flow([(Span("GSSR", "title"),), (Span(named, "value"),)], width, marks.ellipsis, indent="  ")
     rows += flow([(Span(piece),) for piece in pieces], width, marks.ellipsis, separator=", ")
@@ -134,7 +139,7 @@ def _head(trace: TraceAnalysis, width: int, marks: Glyphs) -> list[Row]:
 
 
 def describe(trace: TraceAnalysis) -> list[str]:
-    """The name of its files; its GPUs, how long it is, and what recorded it."""
+    """List the name of its files, then its GPUs or places, how long it is, and what recorded it."""
     paths = [fit(os.path.basename(source.path), 80, "…") for source in trace.sources]
     more = f" and {count(len(paths) - 1, 'more file')}" if paths[1:] else ""
     nodes = {gpu.node for gpu in trace.gpus if gpu.node is not None}
@@ -175,7 +180,8 @@ def _fills(marks: Glyphs) -> str:
 
 
 def _split(trace: TraceAnalysis, width: int, marks: Glyphs) -> list[Row]:
-    """The split as a bar, and the share busy over time."""
+    """Draw the split as a bar with its legend, the hidden share of communication if there is any, and the share busy
+    over time."""
     rows = section("How well used?", width, marks)
     room = max(width - LABEL, 8)
     rows.append(labelled("split", width, *split_bar([_share(trace, key) for _, key, _ in PARTS], room, marks)))
@@ -201,8 +207,7 @@ def _split(trace: TraceAnalysis, width: int, marks: Glyphs) -> list[Row]:
 
 
 def split_bar(shares: Sequence[float], width: int, marks: Glyphs) -> Row:
-    """A split, the shares of PARTS, in exactly ``width`` cells: computation, exposed communication, exposed copies; blank
-    for idle."""
+    """Draw a split, the shares (0-1) of PARTS, in exactly ``width`` cells; blank for idle."""
     ends = np.cumsum(shares) * width
     cells = np.diff(np.rint(ends).astype(int), prepend=0).tolist()
     fills = zip(_fills(marks), cells, PARTS, strict=True)
@@ -210,7 +215,7 @@ def split_bar(shares: Sequence[float], width: int, marks: Glyphs) -> Row:
 
 
 def over_time(trace: TraceAnalysis, n: int, name: str = "busy") -> Floats:
-    """[n]: the share ``busy`` or in ``compute``, the mean of all GPUs, in equal columns of the job's time."""
+    """Return the share ``busy`` or in ``compute`` as the mean of all GPUs, [n] in equal columns of the job's time."""
     found = np.zeros(n)
     for course in (gpu.course for gpu in trace.gpus):
         found += course.between(course.busy if name == "busy" else course.types[0], *(trace.extent or (0, 0)), n)
@@ -218,6 +223,8 @@ def over_time(trace: TraceAnalysis, n: int, name: str = "busy") -> Floats:
 
 
 def _gpus(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
+    """Draw a table of the GPUs with their split, as many as the verbosity allows. Each GPU's own span is shown if one
+    of them worked for less of the time."""
     length = trace.span_ns / max(len(trace.gpus), 1)
     apart = any(gpu.span_ns < _MOST_OF_IT * length for gpu in trace.gpus)
     head = (
@@ -253,7 +260,8 @@ def _gpus(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row
 
 
 def _tops(trace: TraceAnalysis, name: str, options: PageOptions, marks: Glyphs, label: str) -> list[Row]:
-    """The first rows of a table of lengths; names are cut to what the numbers leave."""
+    """Draw the first rows of the table ``name`` of lengths, with ``label`` above the names, and how many more there
+    are; no rows if it is empty. Names are cut to what the numbers leave."""
     fifth = {"copies": "GB/s"} | ({"ranges": "GPU time", "operators": "GPU time"} if trace.gpus else {})
     drop = 0 if options.width >= _ROOMY else 1
     names, found = rows_of(name, trace)
@@ -289,11 +297,12 @@ def _tops(trace: TraceAnalysis, name: str, options: PageOptions, marks: Glyphs, 
 
 
 def _name_cell(names: Sequence[str], at: int, width: int, marks: Glyphs) -> Row:
-    """One of different names in ``width`` cells, told apart from the others."""
+    """Draw the name at index ``at`` of different names, cut to ``width`` cells so that it differs from the others."""
     return (Span(distinct_names(names, width, marks.ellipsis)[at]),)
 
 
 def _kernels(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
+    """Draw the section about kernels and copies and, unless verbosity is low, calls and launches."""
     fewer = options._replace(verbosity="low") if options.verbosity == "medium" else options
     rows = section("Which kernels?", options.width, marks, "by their time")
     rows += _tops(trace, "kernels", options, marks, "kernel")[1:]
@@ -304,6 +313,7 @@ def _kernels(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[
 
 
 def _launches(trace: TraceAnalysis, width: int) -> list[Row]:
+    """Say how long launches waited; no rows if there are none."""
     found = launch_numbers(trace)
     if not found["count"]:
         return []
@@ -317,7 +327,7 @@ def _launches(trace: TraceAnalysis, width: int) -> list[Row]:
 
 
 def _idle(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
-    """Idle time by cause, and the longest gaps."""
+    """Draw idle time by cause, and the longest gaps; one sentence if the GPUs were never idle."""
     width = options.width
     rows = section("When not?", width, marks, "the GPUs' idle time, by its cause")
     total = max(sum(ns for _, ns in trace.idle.values()), 1)
@@ -343,6 +353,7 @@ def _idle(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row
 
 
 def _gap(trace: TraceAnalysis, gap: Gap, width: int) -> list[Row]:
+    """Say when and where a gap was, what caused it, and what the program did meanwhile."""
     on = "" if len(trace.gpus) == 1 else f" on {clean(gap.place)}"
     doing = ", ".join(_fit_name(each) for each in (gap.python, gap.range, gap.call) if each)
     late = f" for {took(gap.host_ns)}" if gap.cause == "host" and gap.host_ns < gap.length_ns else ""
@@ -356,7 +367,8 @@ def _fit_name(name: str) -> str:
 
 
 def _steps(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
-    """The steps side by side: each with the shortest and the longest of the ranks, and how long the GPUs were busy."""
+    """Draw a table of the steps, each with its mean over the ranks, the longest, and how long the GPUs were busy; no
+    rows without steps."""
     if not trace.steps:
         return []
     width = options.width
@@ -391,7 +403,8 @@ def _steps(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Ro
 
 
 def _metrics(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
-    """Metrics of one's own: of all GPUs or threads that have such names, and which has least and most."""
+    """Draw the user's own metrics, each over all GPUs or threads that have it, with the least and the most; no rows
+    without any."""
     by_name: dict[tuple[str, str], list[OwnMetric]] = {}
     for each in trace.metrics:
         by_name.setdefault((each.name, each.level or ""), []).append(each)
@@ -419,6 +432,7 @@ def _metrics(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[
 
 
 def _ranges(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
+    """Draw ranges, operators and system calls by their time; no rows at low verbosity or if there are none."""
     if options.verbosity == "low":
         return []
     fewer = options if options.verbosity == "high" else options._replace(verbosity="low")
@@ -430,7 +444,7 @@ def _ranges(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[R
 
 
 def _sentences(trace: TraceAnalysis) -> list[str]:
-    """About the files: what could not be read, what was assumed."""
+    """List sentences about the files: what could not be read and what was assumed, each once."""
     said: dict[str, list[str]] = {}
     for source in trace.sources:
         left_out = (
@@ -452,8 +466,8 @@ def pieces_of_runs(traces: Iterable[TraceAnalysis]) -> Iterator[str]:
 
 
 def json_pieces(trace: TraceAnalysis) -> Iterator[str]:
-    """The JSON object as ASCII text, piece by piece, rows of tables on a line each: that of a million names need never be in
-    memory as a whole."""
+    """Yield the JSON object as ASCII text, piece by piece, with a line for each row of a table; a million names need
+    never be in memory as a whole."""
     yield "{"
     between = "\n "
     for key, value in _document(trace).items():
@@ -472,6 +486,8 @@ def json_pieces(trace: TraceAnalysis) -> Iterator[str]:
 
 
 def _document(trace: TraceAnalysis) -> dict[str, Any]:
+    """Return the object, with tables as iterators of their rows. None for messages and files if they were not traced,
+    and for the call tree if there is none."""
     tables: dict[str, Iterator[dict[str, Any]] | None] = {}
     tables |= {name: _objects(name, trace) for name in TABLES if name not in ("launches", "verdicts")}
     told = {"messages": trace.exchange, "io": trace.io}

@@ -30,7 +30,8 @@ _TIMES = 10
 
 
 def trace_comparison_page(paths: Sequence[str], traces: Sequence[TraceAnalysis], options: PageOptions) -> list[Row]:
-    """The rows of the page, at most ``options.width`` cells each but for the closing lines."""
+    """Draw the page, at most ``options.width`` cells wide but for the closing lines. ``paths`` and ``traces`` are A's
+    first."""
     width, marks = options.width, glyph_set(options.ascii)
     rows: list[Row] = []
     for letter, path, trace in zip(LETTERS, paths, traces, strict=False):
@@ -59,6 +60,8 @@ def _or_unknown(value: float | None) -> str:
 
 
 def _line(each: Number) -> list[Cell]:
+    """Return the cells of one number: A, the other, and the difference in points for a share, in per cent of A for a
+    time."""
     gap = None if each.a is None or each.b is None else each.b - each.a
     if each.unit == "1":
         return [each.name, percent(each.a), percent(each.b), NONE if gap is None else f"{signed(100 * gap, 1)}  "]
@@ -67,13 +70,14 @@ def _line(each: Number) -> list[Cell]:
 
 
 def _change(a: int, b: int) -> str:
-    """In percent, of several times as much how many times."""
+    """Write the change from ``a`` to ``b`` in per cent, or from _TIMES on as how many times; "-" if ``a`` is 0."""
     if not a:
         return NONE
     return f"x {b / a:,.0f}" if b >= _TIMES * a else f"{signed(100 * (b - a) / a, 1)} %"
 
 
 def _names(letter: str, found: Sequence[NameChange], width: int, marks: Glyphs) -> list[Row]:
+    """Draw the table of the names whose time differs most, and how many more there are."""
     rows = section("Which names?", width, marks, "by how much their time differs")
     more = 0 if width >= _ROOMY else 1
     head: tuple[TableColumn, ...] = (
@@ -108,7 +112,7 @@ def _imbalance(own: Calls) -> str:
 
 
 def to_json(paths: Sequence[str], traces: Sequence[TraceAnalysis]) -> str:
-    """One JSON object; what is not known is null."""
+    """Write one JSON object with a newline at its end; what is not known is null."""
     found = {
         "schema": SCHEMA,
         "traces": [
@@ -132,7 +136,7 @@ def to_json(paths: Sequence[str], traces: Sequence[TraceAnalysis]) -> str:
 
 
 def _calls(own: Calls) -> dict[str, Any] | None:
-    """None of a name that is not there."""
+    """Return the numbers of a name, or None if the trace does not hold it."""
     if not own.n:
         return None
     uneven = {} if own.imbalance is None else {"imbalance": own.imbalance}

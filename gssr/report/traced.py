@@ -32,7 +32,7 @@ _MOST = {"low": 0, "medium": 8, "high": 1000}
 
 
 def traced_table(analysis: Analysis) -> ContentTable | None:
-    """A row for each trace; None without any."""
+    """Build a table with a row for each trace, without columns in which nothing is known; None without traces."""
     axis = time_axis(analysis)
     rows = tuple(
         (
@@ -59,7 +59,7 @@ def traced_table(analysis: Analysis) -> ContentTable | None:
 
 
 def waits(traces: Sequence[Traced]) -> str:
-    """What the GPUs of these traces waited for, in a sentence; "" where that is not known."""
+    """Say in a sentence what the GPUs of these traces waited for; "" if that is not known."""
     seconds: dict[str, float] = {}
     for trace in traces:
         for each in trace.idle:
@@ -79,13 +79,13 @@ def waits(traces: Sequence[Traced]) -> str:
 
 
 def worked(traces: Sequence[Traced]) -> str:
-    """The kernels of these traces that took longest, in a line; "" without any."""
+    """Name the _KERNELS kernels of these traces that took longest, in a line; "" without any."""
     longest = [f"{clean(fit(name, 40, '…'))} {percent(share)}" for name, share in kernel_shares(traces)[:_KERNELS]]
     return f"kernels: {', '.join(longest)}" if longest else ""
 
 
 def judged(traces: Sequence[Traced]) -> str:
-    """What rules for traces have found in these, and in how many, in a line; "" for nothing."""
+    """Name what rules for traces have found in these, and in how many of them, in a line; "" for nothing."""
     found = Counter(code for trace in traces for code in {verdict.code for verdict in trace.verdicts})
     among = f" ({{}} of {len(traces):,})" if len(traces) > 1 else ""
     codes = [f"{clean(code)}{among.format(f'{n:,}')}" for code, n in found.most_common(_CODES)]
@@ -93,7 +93,7 @@ def judged(traces: Sequence[Traced]) -> str:
 
 
 def typical(traces: Sequence[Traced]) -> str:
-    """How the score while traced compares with the rest of the run; "" where either is unknown."""
+    """Say how the score while traced compares with the rest of the run; "" if either is unknown."""
     scores = [(trace.score_inside, trace.score_outside, trace.seconds) for trace in traces]
     known = [(own, rest, weight) for own, rest, weight in scores if own is not None and rest is not None]
     if not known:
@@ -112,8 +112,8 @@ def _together(traces: Sequence[Traced]) -> tuple[str, str, str]:
 
 
 def _compared(traces: Sequence[Traced], options: PageOptions) -> list[Row]:
-    """Where the GPU time went while traced, as the samples and as the kernels tell: a row for each branch of the categories,
-    and for each cause of idle time. What a kernel waits for in communication no single rank's trace tells."""
+    """Draw where the GPU time went while traced, by samples and by kernels: a row for each branch, and for each cause
+    of idle time. No rows if there is nothing to compare."""
     found = compare_estimates(traces)
     if not found:
         return []
@@ -134,7 +134,7 @@ def _compared(traces: Sequence[Traced], options: PageOptions) -> list[Row]:
 
 
 def traced(analysis: Analysis, options: PageOptions) -> list[Row]:
-    """The part of the page."""
+    """Draw the part of the page about the run's traces; no rows without any."""
     found = traced_table(analysis)
     if found is None:
         return []

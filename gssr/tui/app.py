@@ -208,7 +208,8 @@ class LiveScreen(KeysInOrder):
         return [*filters, AsciiFilter()] if self.glyphs.levels.isascii() else filters
 
     def get_css_variables(self) -> dict[str, str]:
-        """Return the theme's CSS variables; without colours the selected text is marked by another style."""
+        """Return the theme's CSS variables; without colours those that mark the selected text by another style are
+        added."""
         return super().get_css_variables() | (MARKED_WITHOUT_COLOURS if self._colourless else {})
 
     # What there is
@@ -237,20 +238,21 @@ class LiveScreen(KeysInOrder):
         return self._panes[name]
 
     def _new_pane(self, name: ScreenName) -> ScreenPane:
+        """Make the pane of a tab and read its styles; the caller must mount it."""
         pane, styles = next(tab for tab in TABS if tab.name == name).make()
         self._panes[name] = pane
         self.stylesheet.read(styles)
         return pane
 
     def call_when_ready(self, name: ScreenName, call: Callable[[], object]) -> None:
-        """Call this once a tab holds all its widgets; at once if it does."""
+        """Call this once a tab holds all its widgets, which may be at once. Makes the tab's pane if need be."""
         if self.pane_of(name).is_ready:
             call()
         else:
             self._waiting.append((name, call))
 
     def on_screen_pane_ready(self, event: ScreenPane.Ready) -> None:
-        """Ask for what a tab needs, and do what has waited for it."""
+        """Ask for what the tab needs and draw it if it is in sight, then make the calls that waited for it."""
         if event.name == self.view.screen:
             self._send_query()
             self.show()
@@ -260,7 +262,7 @@ class LiveScreen(KeysInOrder):
             call()
 
     def compose(self) -> ComposeResult:
-        """The line about the run, the screens, the output, the keys."""
+        """Lay out the line about the run, the screens, the output and the keys, from the top."""
         yield TopBar(id="top-bar")
         yield Words(self.reading, id="nothing")
         with TabbedContent(id="screens", initial=self.view.screen):
@@ -272,7 +274,7 @@ class LiveScreen(KeysInOrder):
         yield Footer(show_command_palette=True)
 
     def on_mount(self) -> None:
-        """Begin to read; notice when the terminal is gone."""
+        """Start to read, show the first notice, and look every second whether the terminal is still there."""
         self.set_class(self.glyphs.levels.isascii(), "-ascii")
         self._offer_screens()
         self._send_query()
@@ -291,12 +293,13 @@ class LiveScreen(KeysInOrder):
             os._exit(1)  # nothing can be drawn or put back any more
 
     def on_unmount(self) -> None:
-        """Close the files."""
+        """Stop the thread that reads, which closes the files."""
         self._producer.leave()
         speak_of(NVIDIA)
 
     def show_notice(self, text: str) -> None:
-        """Show a notice; before the app runs, as its first."""
+        """Show a notice; before the app runs, keep it as its first (the newest replaces one before it). An empty text
+        is ignored once it runs."""
         if self.is_running and text:
             self.notify(text, markup=False)
         else:
@@ -305,11 +308,13 @@ class LiveScreen(KeysInOrder):
     # Results in
 
     def _deliver(self, results: Results) -> None:
+        """Read the end of the output and post the results to the app; called from the producer's thread."""
         self._printed = self._log_file.tail()
         self.post_message(NewResults(results))
 
     def on_new_results(self, event: NewResults) -> None:
-        """Show the new results."""
+        """Show the new results and ask for what they make possible. No results at all mean that reading has failed:
+        leave with its error. Results that show nothing new are dropped."""
         if not event.results:
             self.exit(return_code=1, message=Text(_explain(self._producer.problem)))
             return
@@ -342,17 +347,19 @@ class LiveScreen(KeysInOrder):
             return False
 
     def _choose_makers_words(self, before: Results) -> None:
-        """Use the words of the maker of the GPUs: SM or CU, NVLink or xGMI."""
+        """Use the words of the maker of the GPUs (SM or CU, NVLink or xGMI), if other GPUs are shown than in the
+        results ``before``."""
         known = [(result.of_gpus or result).gpus for result in self.results]
         if [id(gpus) for gpus in known] != [id((result.of_gpus or result).gpus) for result in before]:
             makers = {maker_of(gpus) for gpus in known if gpus}
             speak_of(makers.pop() if len(makers) == 1 else BOTH if makers else NVIDIA)
 
     def after_new_results(self) -> None:
-        """Do what follows from new results beside a job."""
+        """Do nothing; subclasses beside a job do here what follows from new results."""
 
     def show(self) -> None:
-        """Draw the newest results on the screen in sight."""
+        """Draw the newest results on the screen in sight, or say why there is nothing to draw; do nothing before the
+        first result."""
         if not self.results:
             return
         result, view = self.results[0], self.view
@@ -371,7 +378,7 @@ class LiveScreen(KeysInOrder):
             self.pane.show(self.results, view)
 
     def _why_nothing_is_drawn(self, result: Result) -> str:
-        """Say why there is nothing to draw; empty where there is something."""
+        """Say why there is nothing to draw; "" if there is something."""
         if result.n_rows and result.n_gpus:
             return ""
         if result.problem:
@@ -382,13 +389,15 @@ class LiveScreen(KeysInOrder):
         return "no sample yet" if result.n_gpus else "no GPU was recorded"
 
     def _name_file_in_advice(self, result: Result) -> Result:
-        """Return the result with the recording's name in the commands that its advice has."""
+        """Return the result with the recording's name in the commands of its advice; as it is without a name or a
+        judgement."""
         found = result.judgement
         if found is None or not self.file:
             return result
         return replace(result, judgement=replace(found, verdicts=naming(found.verdicts, [self.file])))
 
     def _select(self, wanted: tuple[str, ...]) -> None:
+        """Look at the GPUs that these names mean; a notice if they mean none. They are asked for only once."""
         self.wanted_gpus = None
         try:
             gpus = select_gpus(self.results[0].gpus, wanted)
@@ -397,13 +406,14 @@ class LiveScreen(KeysInOrder):
             self.show_notice(f"--gpus: {error}")
 
     def _watch_other_runs(self, watch: Watch) -> None:
-        """The recording holds several runs: those that are not looked at can be compared with, the newest first."""
+        """Watch the runs of the recording that are not looked at, the newest first, so that they can be compared with."""
         shown = self.results[0].run
         for run_id in reversed(watch.run_ids):
             if shown is None or run_id != shown.run_id:
                 self._watches.append(Watch(WatchedRecording(watch.path, run_id)))
 
     def _play(self) -> None:
+        """Move the window on by the time since the last call (at most a second), while the recording is played."""
         now = time.monotonic()
         scene = self.scene()
         if scene is not None:
@@ -419,13 +429,15 @@ class LiveScreen(KeysInOrder):
         self.call_after_refresh(self.show)
 
     def fit_output(self) -> None:
-        """Give the output the rows that its program is told that its terminal has, and a title; none on a small terminal."""
+        """Give the output the rows that its program was told its terminal has; hide it if it is not wanted or the
+        terminal is small."""
         output, rows = self.query_one(OutputPane), pane_height(self.size.height)
         output.display = self.shows_output and rows > 0
         output.styles.height = rows
 
     def _send_query(self) -> None:
-        """Ask the producer for what the view and the screen in sight need."""
+        """Ask the producer for what the view and the screen in sight need; not before the pane is ready. On Compare
+        both runs are asked for, with aligned columns."""
         view, pane = self.view, self.pane
         if not self.size.width or not pane.is_ready:
             return
@@ -445,7 +457,7 @@ class LiveScreen(KeysInOrder):
         self._producer.ask(tuple(queries), keep_looking=bool(view.speed))
 
     def scene(self) -> Scene | None:
-        """Put the newest results and the view together for a move; None before the first result."""
+        """Put the newest results and the view together for a move, or return None before the first result."""
         if not self.results:
             return None
         other = self.results[1] if len(self.results) > 1 else None
@@ -455,7 +467,8 @@ class LiveScreen(KeysInOrder):
         )  # fmt: skip
 
     def change_view(self, view: View) -> None:
-        """Look at something else: ask for it, and draw what is known of it at once."""
+        """Look at something else: ask for it, and draw at once what is known of it. Changes the tab and the focus with
+        ``view.screen``; an equal view changes nothing."""
         if view == self.view:
             return
         if view.span != self.view.span or view.end != self.view.end:
@@ -473,7 +486,8 @@ class LiveScreen(KeysInOrder):
     # Screens
 
     def _offer_screens(self) -> None:
-        """Compare appears with a second run, Calls with a trace; of a profile there is nothing but its calls."""
+        """Show the tabs that have something to show: Compare with a second run, Calls with a trace; of a profile
+        nothing but Calls."""
         tabs, result = self.query_one("#screens", TabbedContent), self.results[0] if self.results else None
         part = None if result is None else result.part
         profile = part is not None and part.trace.profile is not None
@@ -488,7 +502,8 @@ class LiveScreen(KeysInOrder):
             (tabs.show_tab if offered else tabs.hide_tab)(name)
 
     def on_tabbed_content_tab_activated(self, event: TabbedContent.TabActivated) -> None:
-        """Another screen, unless one more has been chosen since, or the app has closed its screens."""
+        """Look at the screen whose tab was chosen, unless another one has been chosen since, or the app has closed its
+        screens."""
         if not self.screen_stack:
             return
         name: ScreenName = event.pane.id  # type: ignore[assignment]
@@ -496,7 +511,7 @@ class LiveScreen(KeysInOrder):
             self.change_view(replace(self.view, screen=name, row=0, top=0, opened=False, trail=()))
 
     def action_tab(self, name: ScreenName) -> None:
-        """Go to a screen."""
+        """Go to the screen ``name`` if its tab is offered; keys wait until it has the focus."""
         tabs = self.query_one("#screens", TabbedContent)
         if tabs.get_tab(name).display:
             tabs.active = self._awaited_tab = name
@@ -504,7 +519,7 @@ class LiveScreen(KeysInOrder):
             self.call_when_ready(name, partial(self.call_after_refresh, self._focus_first, name))
 
     def _focus_first(self, name: ScreenName) -> None:
-        """Focus the first panel of a screen, if it is still the one in sight."""
+        """Focus the first panel of a screen if it is still in sight, and let waiting keys go on."""
         if self.query_one("#screens", TabbedContent).active == name:
             pane = self.pane_of(name)
             first = next((each for each in pane.query("*") if each.focusable and each.display), None)
@@ -519,8 +534,8 @@ class LiveScreen(KeysInOrder):
         return self._awaited_tab is not None and pressed.key.isdigit()
 
     def go_to_screen(self, view: View, gpu: int = -1) -> None:
-        """Change the view to one of another screen once a panel that was clicked has taken the focus and its tab; put the
-        cursor there on a GPU (-1: leave it where it is)."""
+        """Change the view to one of another screen, and put the cursor there on a GPU (position; -1: leave it where it
+        is). This happens after the next refresh, once a panel that was clicked has taken the focus."""
 
         def arrive() -> None:
             self.screen.set_focus(None)
@@ -539,7 +554,8 @@ class LiveScreen(KeysInOrder):
         self.change_view(replace(self.view, filter=text))
 
     def action_only(self) -> None:
-        """Ask which intervals of a trace to show on all screens, and leave out the others."""
+        """Ask in a dialog which intervals of a trace all screens are to show; an empty answer shows all, and a wrong
+        one gives a notice."""
         from gssr.tui.dialogs.ask import AskLine
 
         def given(text: str | None) -> None:
@@ -557,17 +573,17 @@ class LiveScreen(KeysInOrder):
     # Keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave out what writes files where the screen is in a browser."""
+        """Refuse the actions that write files if the screen is in a browser."""
         return False if self.is_web and action in WRITING else super().check_action(action, parameters)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Leave out Textual's own export where the screen is in a browser."""
+        """Yield Textual's commands, without its own export if the screen is in a browser."""
         for command in super().get_system_commands(screen):
             if not (self.is_web and command.title == "Screenshot"):
                 yield command
 
     def action_move(self, name: str) -> None:
-        """Do what the table of moves calls this."""
+        """Change the view by the move of this name in MOVES; do nothing before the first result."""
         scene = self.scene()
         if scene is None:
             return
@@ -583,7 +599,8 @@ class LiveScreen(KeysInOrder):
             self.action_move("back")
 
     def action_window(self) -> None:
-        """The next window; beside a finished recording the newest seconds are nothing of their own."""
+        """Show the next window: the newest seconds (of a live run only), the whole run, then its last WINDOWS that are
+        shorter than the run."""
         view, live = self.view, bool(self.results) and self.results[0].is_live
         windows: list[float | None] = list(WINDOWS)
         lasted = self.results[0].last - self.results[0].first if self.results else 0.0
@@ -604,12 +621,12 @@ class LiveScreen(KeysInOrder):
         self.notify(f"Window: {words}", timeout=2)
 
     def action_next_other(self) -> None:
-        """Compare with the next one."""
+        """Compare with the next of the other recordings, after the last one the first."""
         self._other = self._other % max(len(self._watches) - 1, 1) + 1
         self._send_query()
 
     def action_metric(self) -> None:
-        """Choose a metric."""
+        """Choose in a dialog the metric that charts show; do nothing before the first result."""
         from gssr.tui.dialogs.choose import ChooseOne
 
         scene = self.scene()
@@ -627,7 +644,7 @@ class LiveScreen(KeysInOrder):
         self.push_screen(ChooseOne("metric", options, scene.frame.grid.metric), chosen)
 
     def action_go_to(self) -> None:
-        """Go to a time."""
+        """Ask in a dialog for a time, and move the cursor and the window there; a notice if it is no time."""
         from gssr.tui.dialogs.ask import AskLine
 
         def there(text: str | None) -> None:
@@ -641,14 +658,14 @@ class LiveScreen(KeysInOrder):
         self.push_screen(AskLine("go to a time", "90   5m   1:30 after the start   -60 before the end"), there)
 
     def action_events(self) -> None:
-        """The list of events."""
+        """Show the list of events in a dialog, once there is a result."""
         from gssr.tui.dialogs.events import Events
 
         if self.results:
             self.push_screen(Events(self.results[0]))
 
     def action_output(self) -> None:
-        """Show what the workload prints, or no longer."""
+        """Show what the workload prints, or hide it; a notice if there is no room for it."""
         self.shows_output = not self.shows_output
         self.fit_output()
         if self.shows_output and not self.query_one(OutputPane).display:
@@ -656,7 +673,7 @@ class LiveScreen(KeysInOrder):
         self.show()
 
     def action_zoom_panel(self) -> None:
-        """Give the focused panel the whole screen."""
+        """Give the focused panel the whole screen, or take it back."""
         if self.screen.maximized is not None:
             self.screen.minimize()
         elif self.screen.focused is not None:
@@ -664,7 +681,7 @@ class LiveScreen(KeysInOrder):
         self.call_after_refresh(self.show)
 
     def action_help(self) -> None:
-        """Show the keys of the focused panel, or no longer."""
+        """Show the keys of the focused panel, or hide them."""
         from textual.widgets import HelpPanel
 
         if self.screen.query(HelpPanel):
@@ -673,14 +690,15 @@ class LiveScreen(KeysInOrder):
             self.action_show_help_panel()
 
     def action_copy(self) -> None:
-        """Copy what is seen."""
+        """Copy what is seen to the clipboard as text, if the terminal allows it."""
         from gssr.tui.export import picture_of
 
         self.copy_to_clipboard(picture_of(self.export_screenshot()).text())
         self.notify("Copied, if the terminal allows it (OSC 52).")
 
     def action_export(self) -> None:
-        """Write what is seen to a file."""
+        """Ask in a dialog for a file name, and write what is seen to it; errors are shown as notices. Do nothing
+        before the first result."""
         from gssr.tui.dialogs.ask import AskLine
         from gssr.tui.export import ENDINGS, export, picture_of
 
@@ -704,15 +722,16 @@ class LiveScreen(KeysInOrder):
         self.push_screen(AskLine("save what is seen", hint, f"{clean(stem)}-{self.view.screen}.svg"), write)
 
     def action_suspend(self) -> None:
-        """Back to the shell, which goes on with this when it is told to."""
+        """Stop the process group, so that the shell has the terminal again; a notice if there is no shell to go back
+        to."""
         if self.is_headless or os.getpgrp() == os.getsid(0):
             self.notify("no shell here to go back to")
             return
         self._once_arrived(partial(os.kill, 0, signal.SIGTSTP))
 
     def _once_arrived(self, then: Callable[[], object]) -> None:
-        """Draw nothing more, and call ``then`` once the terminal has drawn what was sent: its answer would come to the shell
-        otherwise."""
+        """Draw nothing more, and call ``then`` once the terminal has drawn what was sent, at the latest after
+        LEAVING_SECONDS. Otherwise the terminal's answer would come to the shell."""
         wire = self.wire
         if wire is None:
             then()
@@ -741,14 +760,15 @@ class LiveScreen(KeysInOrder):
 
 
 def _is_held(descriptor: int) -> bool:
-    """Tell whether somebody still has the other end of a pipe."""
+    """Tell whether somebody still has the other end of the pipe at this descriptor open."""
     poll = select.poll()
     poll.register(descriptor, 0)
     return not poll.poll(0)
 
 
 def _say_the_same(some: Results, others: Results) -> bool:
-    """Tell whether two looks show the same, as those at recordings that no longer grow do."""
+    """Tell whether two looks show the same, as those at recordings that no longer grow do; always False if one is live
+    or waited for."""
 
     def said(result: Result) -> tuple[object, ...]:
         return (
@@ -761,8 +781,8 @@ def _say_the_same(some: Results, others: Results) -> bool:
 
 
 def rolling_width(result: Result, columns: int) -> float:
-    """Seconds of a column while the newest roll in: the least that the sampling fills, and of which so many can be read
-    row by row; else the length of a rollup."""
+    """Return the seconds of a column while the newest ones roll in: the least of ROLLING_WIDTHS that the sampling
+    fills. At least 10 s, a rollup's length, if so many columns can't be read row by row in time."""
     least = next(
         (width for width in ROLLING_WIDTHS if width >= result.sampling_seconds * (1 - 1e-9)), ROLLING_WIDTHS[-1]
     )
@@ -775,7 +795,8 @@ def _mean_text(mean: float | None, name: str) -> str:
 
 
 def _explain(problem: BaseException | None) -> str:
-    """Name the error that ended the reading; under ``gssr --debug`` with its traceback."""
+    """Return a line that names the error that ended the reading; under ``gssr --debug`` with its traceback above. None
+    stands for an unknown error."""
     text = clean(f"gssr: an error while reading: {problem!r}")
     if problem is None or not os.environ.get("GSSR_DEBUG"):
         return text if problem is None else f"{text}; gssr --debug shows where"

@@ -22,7 +22,7 @@ class AsciiFilter(LineFilter):
     """Replaces each character beyond ASCII by one of ASCII, or by ``?`` for each of its cells."""
 
     def apply(self, segments: Iterable[Segment], background: Color) -> list[Segment]:  # noqa: ARG002 - as Textual asks
-        """The segments of a line in ASCII, as wide as before."""
+        """Return the segments of a line in ASCII, as wide as before."""
         return [
             segment if segment.text.isascii() else segment._replace(text=in_ascii(segment.text.translate(_STAND_INS)))
             for segment in segments

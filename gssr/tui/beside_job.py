@@ -51,7 +51,8 @@ class JobScreen(LiveScreen):
         self._unheard = b""
 
     def on_mount(self) -> None:
-        """Begin to listen; Textual calls the other class's method of this name as well."""
+        """Listen for notices, show the output, and tell the job that something is drawn. Textual calls the base
+        class's method of this name as well."""
         self.mount(Words(id="said"), before="#output")
         self._job.drawn()
         self.shows_output = True
@@ -59,6 +60,8 @@ class JobScreen(LiveScreen):
         asyncio.get_running_loop().add_reader(self._job.notices, self._hear)
 
     def _hear(self) -> None:
+        """Show the newest complete line of what was written to ``notices``; at its end leave, as nobody watches over
+        the job any more."""
         data = os.read(self._job.notices, 1 << 12)
         if not data:
             self._job.leave()
@@ -67,8 +70,8 @@ class JobScreen(LiveScreen):
             self.show_notice(clean(lines[-1].decode("utf-8", "replace")))
 
     def show_notice(self, text: str) -> None:
-        """Show a line above the output until a key is pressed: notices would pile up over it, one for each second that is
-        counted down."""
+        """Show a line above the output until a key is pressed. It replaces the one before, as notices come every
+        second while time is counted down. Before the app runs, keep it as its first; an empty text changes nothing."""
         if not self.is_running:
             super().show_notice(text)
         elif text:
@@ -77,7 +80,8 @@ class JobScreen(LiveScreen):
             line.say(text)
 
     async def on_event(self, event: events.Event) -> None:
-        """Tell that somebody is there, who may want to stay."""
+        """Handle an event. After the end of the job each key or mouse event tells the job's watcher that somebody is
+        there; a key hides the notice."""
         if self._ended and isinstance(event, events.InputEvent):
             self._job.used()
         if isinstance(event, events.Key):
@@ -91,14 +95,15 @@ class JobScreen(LiveScreen):
         return self._job.signals[min(self._sent, len(self._job.signals) - 1)]
 
     def after_new_results(self) -> None:
-        """Notice the end of the job."""
+        """Say once that the job has ended, and tell its watcher, when a result first shows its end."""
         if not self._ended and not self._job_runs():
             self._ended = True
             self.show_notice("The job has ended; q leaves.")
             self._job.over()
 
     def action_interrupt(self) -> None:
-        """Ask, while there is something to ask about."""
+        """Ask whether to stop the job, leave it running or go back; leave without asking once it has ended. Each stop
+        sends the next of the job's signals, in the end the last one again."""
         if not self._job_runs():
             self.action_leave()
             return
@@ -119,5 +124,6 @@ class JobScreen(LiveScreen):
             self.push_screen(AskWhat("the job is running", answers), answered)
 
     def action_suspend(self) -> None:
-        """Who watches over the job would stop with us, and the job as soon as nobody takes what it prints."""
+        """Refuse to suspend, with a notice: what watches over the job would stop too, and then the job, as nobody
+        would take its output."""
         self.show_notice("The job can't wait: q leaves the screen, and the job goes on.")

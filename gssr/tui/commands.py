@@ -32,12 +32,12 @@ class Everything(Provider):
     app: LiveApp
 
     async def discover(self) -> Hits:
-        """The screens and keys, before anything is typed."""
+        """Yield everything that has a key, before anything is typed."""
         for found in self._actions():
             yield DiscoveryHit(found.name, found.call, help=found.help)
 
     async def search(self, query: str) -> Hits:
-        """Find the commands that match what is typed."""
+        """Yield the commands whose names match what is typed."""
         matcher = self.matcher(query)
         every = (self._actions(), self._metrics(), self._displays(), self._places(query), self._verdicts())
         for found in (each for some in every for each in some):
@@ -46,13 +46,14 @@ class Everything(Provider):
                 yield Hit(score, matcher.highlight(found.name), found.call, help=found.help)
 
     def _actions(self) -> Iterator[PaletteCommand]:
-        """Everything that has a key."""
+        """Yield a command for every key binding of the app, without the palette's own."""
         for binding in type(self.app).BINDINGS:
             if binding.action != "command_palette" and self.app.check_action(binding.action, ()):  # type: ignore[union-attr]
                 yield PaletteCommand(binding.description, binding.tooltip, partial(self.app.run_action, binding.action))  # type: ignore[union-attr]
 
     def _displays(self) -> Iterator[PaletteCommand]:
-        """The displays that Vampir has, by its names; of traces only."""
+        """Yield Vampir's displays by their names, if a trace is shown; those of tables only if the table holds
+        anything, or that is not known yet."""
         scene = self.app.scene()
         if scene is None or scene.frame.part is None:
             return
@@ -63,6 +64,7 @@ class Everything(Provider):
                 yield PaletteCommand(display.name, display.about, partial(self._show_display, display))
 
     def _show_display(self, display: Display) -> None:
+        """Go to what shows the same as this display of Vampir."""
         view = self.app.view
         grouped = view.grouped or display.alike
         self.app.go_to_screen(replace(view, screen=display.screen, alike=display.alike, grouped=grouped, row=0, top=0))
@@ -71,6 +73,7 @@ class Everything(Provider):
             self.app.call_when_ready(display.screen, partial(pane.want, display.table))
 
     def _metrics(self) -> Iterator[PaletteCommand]:
+        """Yield a command for each measured metric, which makes charts show it; nothing before the first result."""
         scene = self.app.scene()
         for name in measured(scene) if scene else ():
             metric = metric_of(name)
@@ -82,6 +85,8 @@ class Everything(Provider):
             self.app.change_view(of_metric(scene, name))
 
     def _places(self, query: str) -> Iterator[PaletteCommand]:
+        """Yield a command for each node and each GPU whose name holds all words of ``query``, at most _MOST of either;
+        nothing before the first result."""
         scene = self.app.scene()
         if scene is None:
             return
@@ -104,6 +109,7 @@ class Everything(Provider):
         self.app.go_to_screen(replace(self.app.view, screen="gpus"), gpu)
 
     def _verdicts(self) -> Iterator[PaletteCommand]:
+        """Yield a command for each verdict, which shows it on Why; nothing before there is a judgement."""
         scene = self.app.scene()
         found = scene.frame.judgement if scene else None
         for number, verdict in enumerate(found.verdicts if found else ()):

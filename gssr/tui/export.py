@@ -68,7 +68,8 @@ class Picture(NamedTuple):
 
 
 def picture_of(svg: str) -> Picture:
-    """Read what Textual's SVG of the screen shows."""
+    """Read what Textual's SVG of the screen shows, as rows of pieces; a picture without rows if nothing is found in
+    it."""
     looks: dict[str, Ink] = {}
     for name, style in _STYLE.findall(svg):
         fill = _FILL.search(style)
@@ -103,7 +104,8 @@ def picture_of(svg: str) -> Picture:
 
 
 def boxes(char: str) -> list[Box] | None:
-    """A block or braille character as boxes within the unit cell (left, top, right, bottom); None for all others."""
+    """Return a block or braille character as boxes in the unit cell (left, top, right, bottom; 0 at the top), or None
+    for any other character."""
     code = ord(char)
     if 0x2581 <= code <= 0x2588:
         return [(0, 1 - (code - 0x2580) / 8, 1, 1)]
@@ -125,7 +127,7 @@ def boxes(char: str) -> list[Box] | None:
 
 
 def to_svg(rows: Sequence[Sequence[Piece]], width: int) -> str:
-    """The rows as one SVG document of ``width`` × len(rows) cells, each 10 × 20."""
+    """Draw the rows as one SVG document of ``width`` × len(rows) cells, each 10 × 20."""
     w, h = 10, 20
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width * w} {len(rows) * h}" '
@@ -144,6 +146,8 @@ def to_svg(rows: Sequence[Sequence[Piece]], width: int) -> str:
 
 
 def _svg_span(text: str, x: int, y: int, w: int, h: int, colors: Ink) -> list[str]:
+    """Draw a piece that begins in cell (``x``, ``y``), with cells of ``w`` × ``h``: blocks as one path, letters as one
+    text. Returns the elements."""
     out: list[str] = []
     path = ""
     letters: list[tuple[int, str]] = []
@@ -167,7 +171,7 @@ def _svg_span(text: str, x: int, y: int, w: int, h: int, colors: Ink) -> list[st
 
 
 def to_png(rows: Sequence[Sequence[Piece]], width: int, file: BinaryIO, scale: int = 2) -> None:
-    """Paint the rows as a PNG file, cells of 8 × 17 pixels times ``scale``. Raises OSError."""
+    """Write the rows as a PNG to ``file``, with cells of 8 × 17 pixels times ``scale``. Raises OSError."""
     from matplotlib import get_data_path
     from PIL import Image, ImageDraw, ImageFont
 
@@ -194,6 +198,8 @@ def to_png(rows: Sequence[Sequence[Piece]], width: int, file: BinaryIO, scale: i
 
 
 def _paint(draw: "ImageDraw", char: str, cell: tuple[int, int, int, int], colors: Ink, font: "FreeTypeFont") -> None:
+    """Paint a character into ``cell`` (left, top, width, height in pixels): blocks as rectangles, all others by the
+    font."""
     x, y, w, h = cell
     found = boxes(char)
     if found is None:
@@ -210,8 +216,11 @@ ENDINGS = (".svg", ".png", ".txt", ".csv")
 
 
 def export(seen: Picture, frame: Result, path: str, access: Access) -> None:
-    """Write what is on screen to a new file, as what its name ends in: ``.txt``, ``.png``, ``.svg``, or ``.csv`` for the
-    numbers behind it (see ``to_csv``). Raises ValueError, with a sentence, for another ending; OSError."""
+    """Write what is on screen to a new file, as its name's ending says: ``.txt``, ``.png``, ``.svg``, or ``.csv`` for
+    the numbers behind it (see ``to_csv``).
+
+    Raises ValueError, with a sentence, for another ending; OSError if it can't be written or is there already.
+    """
     ending = next((ending for ending in ENDINGS if path.endswith(ending)), None)
     if ending is None:
         raise ValueError(f"{path}: the name must end in {', '.join(ENDINGS)}")
@@ -230,8 +239,8 @@ def export(seen: Picture, frame: Result, path: str, access: Access) -> None:
 
 
 def to_csv(frame: Result) -> str:
-    """The window's columns of time, one line each: unix time and seconds since the run's start of the column's left edge,
-    then each GPU's mean of the metric there, in the metric's stored unit; empty where there is no sample."""
+    """Write the window as CSV, a line for each column of time: unix time and seconds since the run's start of its left
+    edge, then each GPU's mean of the metric there in its stored unit. A cell is empty if there is no sample."""
     grid, lines = frame.grid, io.StringIO()
     writer = csv.writer(lines)
     writer.writerow(["time", "seconds", *(f"{grid.metric} {clean(frame.place(gpu))}" for gpu in range(frame.n_gpus))])

@@ -53,7 +53,11 @@ class Stand(NamedTuple):
 
 
 def asked_of(frame: Result) -> tuple[Question, Stand] | None:
-    """What there is to be judged in a frame; None for nothing. What follows live blocks is judged where these are read."""
+    """Return what there is to be judged in a frame, or None.
+
+    None if nothing was asked of rules, there are no samples or no GPUs, a live run has not lasted LEAST_SECONDS, or it
+    is followed by live blocks (their reader judges).
+    """
     frame = frame.of_gpus or frame
     query, window = frame.query, frame.window
     if frame.by_node or query.causes is None or frame.run is None or not frame.n_rows or frame.reread is not None:
@@ -69,7 +73,8 @@ def asked_of(frame: Result) -> tuple[Question, Stand] | None:
 
 
 def answer(question: Question, stand: Stand) -> Judgement:
-    """The judgement on the recording as it is now. Raises RecordingError and OSError when it can't be read."""
+    """Judge the window of the recording as it is now. Raises RecordingError and OSError if it can't be read or has
+    other GPUs."""
     with closing(open_recording(question.path)) as recording:
         reader = next((run for run in recording.runs if run.run.run_id == question.run_id), None)
         if reader is None or len(reader.gpus) != stand.n_gpus:
@@ -81,7 +86,7 @@ def answer(question: Question, stand: Stand) -> Judgement:
 
 
 def not_judged(result: Result) -> str:
-    """Why there is no verdict, or not yet."""
+    """Say why there is no verdict, or not yet. Only for a result without a judgement."""
     if result.by_node and result.of_gpus is None:
         return "No GPU was recorded: there is nothing to judge."
     lasted = result.last - result.first
@@ -100,8 +105,12 @@ class Said(NamedTuple):
 
 
 def held(before: Said | None, stand: Stand, found: Judgement | None, now: float) -> Said:
-    """What is said now that ``found`` is the newest judgement: its verdicts, and of a growing run those that were found
-    less than HELD_SECONDS ago; what could not be read changes nothing."""
+    """Return what is said now that ``found`` is the newest judgement (None: the recording could not be read, which
+    changes nothing).
+
+    Of a growing run the verdicts of ``before`` (None: none yet) stay for HELD_SECONDS after they were found last.
+    ``now``: monotonic s.
+    """
     if found is None:
         return Said(stand, None if before is None else before.judgement, {} if before is None else before.found_at)
     found_at = dict.fromkeys((verdict.code for verdict in found.verdicts), now)
@@ -130,7 +139,8 @@ class Judge(threading.Thread):
         self.problem: BaseException | None = None
 
     def shown(self, frame: Result) -> Result:
-        """The frame with the newest judgement on its window, if there is one; what it lacks is judged."""
+        """Return the frame with the newest judgement on its window, if there is one, and have it judged anew if that
+        is due. Does not wait for it."""
         asked = asked_of(frame)
         with self._changed:
             if asked is None or self._asked is None or asked[0] != self._asked[0]:
@@ -146,13 +156,14 @@ class Judge(threading.Thread):
         return replace(frame, judgement=replace(known.judgement, verdicts=verdicts))
 
     def answer_to(self, frame: Result) -> Said | None:
-        """The newest judgement on what a frame shows, and what it rests on; None before there is one."""
+        """Return the newest judgement on what a frame shows and what it rests on, or None before there is one. Nothing
+        is judged by this."""
         asked = asked_of(frame)
         with self._changed:
             return None if asked is None else self._answers.get(asked[0])
 
     def leave(self) -> None:
-        """Stop after what is being judged; returns when that is done, or after a second."""
+        """Stop after what is being judged; returns when that is done, at the latest after a second."""
         with self._changed:
             self._leaving = True
             self._changed.notify()
@@ -160,7 +171,8 @@ class Judge(threading.Thread):
             self.join(timeout=1.0)
 
     def run(self) -> None:
-        """The thread itself."""
+        """Judge until ``leave``; the thread's body. An error ends it, is kept in ``problem``, and is told by a call of
+        ``judged``."""
         call_thread(self.name)
         try:
             self._run()
@@ -169,6 +181,10 @@ class Judge(threading.Thread):
             self._judged()
 
     def _run(self) -> None:
+        """Judge what is asked whenever it is due, keep the answer and call ``judged``, until the thread is to leave.
+
+        A recording that can't be read just now gets no new answer.
+        """
         while True:
             with self._changed:
                 while not self._leaving and (wait := self._due()) != 0.0:
@@ -191,7 +207,8 @@ class Judge(threading.Thread):
             self._judged()
 
     def _due(self) -> float | None:
-        """In how many seconds to judge what is asked; None when that is done."""
+        """Return in how many seconds what is asked is to be judged, 0.0 for at once; None if there is nothing asked or
+        it is judged already."""
         if self._asked is None:
             return None
         question, stand = self._asked
@@ -207,7 +224,7 @@ class Judge(threading.Thread):
 
 
 def call_thread(name: str) -> None:
-    """Let ``top -H`` show this name."""
+    """Name the calling thread for ``top -H``; do nothing where that is not possible."""
     try:
         with open("/proc/thread-self/comm", "w", encoding="ascii") as stream:
             stream.write(name)

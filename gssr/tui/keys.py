@@ -4,7 +4,7 @@ from textual.binding import Binding
 
 
 def key(keys: str, action: str, label: str, about: str, show: bool = True) -> Binding:
-    """Bind ``keys`` (Textual's names, comma between) to an action. ``label`` is for the footer, which shows it if ``show``;
-    ``about`` is the tooltip and the line in the help panel."""
+    """Bind ``keys`` (Textual's names, with commas between) to an action. ``label`` is for the footer, which shows it
+    if ``show``; ``about`` is the tooltip and the line in the help panel."""
     shown = "Enter" if keys == "enter" else None  # its sign is in few fonts, and not in ASCII
     return Binding(keys, action, label, show=show, key_display=shown, tooltip=about)

@@ -28,8 +28,12 @@ Move = Callable[[Scene], View]
 
 
 def back(scene: Scene) -> View:
-    """Back to where Enter came from; else let go, one after another, of the filter, the selection and the
-    time cursor."""
+    """Go back to the view that Enter came from.
+
+    If it came from none, let go of one thing: the filter, else the selection, else the time cursor; the view is
+    unchanged if there is none of these. On the way back a filter typed since is let go of first; metric, window and
+    cursor stay as they are.
+    """
     view = scene.view
     if view.trail:
         before = view.trail[-1]
@@ -47,7 +51,7 @@ def back(scene: Scene) -> View:
 
 
 def _pause(scene: Scene) -> View:
-    """Hold the view where it is, or let it follow the newest sample."""
+    """Hold the window where it is, or let it follow the newest sample if it was held or played."""
     view, frame = scene.view, scene.frame
     if view.end is not None or view.speed:
         return replace(view, end=None, speed=0.0)
@@ -55,7 +59,8 @@ def _pause(scene: Scene) -> View:
 
 
 def _play(scene: Scene) -> View:
-    """Play on from the right edge; from the beginning when that is the end."""
+    """Play on from the window's right edge at the next of SPEEDS (after the fastest 0, which stops); from the
+    beginning if the edge is at the end."""
     view, frame = scene.view, scene.frame
     speed = SPEEDS[(SPEEDS.index(view.speed) + 1) % len(SPEEDS)] if view.speed in SPEEDS else 0.0
     end = view.end
@@ -66,7 +71,7 @@ def _play(scene: Scene) -> View:
 
 
 def played(scene: Scene, seconds: float) -> View:
-    """The view after ``seconds`` of the clock on the wall while it is played; it stops at the newest sample."""
+    """Return the view after ``seconds`` of wall-clock time while it is played; at the newest sample playing stops."""
     view, frame = scene.view, scene.frame
     end = (view.end if view.end is not None else frame.last) + seconds * view.speed
     if end >= frame.last:
@@ -75,6 +80,9 @@ def played(scene: Scene, seconds: float) -> View:
 
 
 def _zoom(step: int) -> Move:
+    """Return a move to the next narrower (``step`` < 0) or wider columns, around the time cursor if it is in sight.
+    The view is unchanged if there are none that can be read; it becomes the whole run if all of it is in sight."""
+
     def move(scene: Scene) -> View:
         view, frame, grid = scene.view, scene.frame, scene.frame.grid
         width = _next_width(frame, step)
@@ -97,7 +105,8 @@ def _zoom(step: int) -> Move:
 
 
 def _next_width(frame: Result, step: int) -> float | None:
-    """The next narrower (``step`` < 0) or wider width of columns that can be read; None where there is none."""
+    """Return the next narrower (``step`` < 0) or wider width of a column that can be read, s, or None if there is
+    none."""
     grid = frame.grid if frame.part is None else frame.part.columns or frame.grid
     if frame.part is None:
         interval, n_gpus = frame.sampling_seconds, frame.n_gpus
@@ -119,6 +128,9 @@ def _next_width(frame: Result, step: int) -> float | None:
 
 
 def _step(columns: int) -> Move:
+    """Return a move of the window by so many columns (negative: back); if the whole run is in sight, of the time
+    cursor."""
+
     def move(scene: Scene) -> View:
         view, grid = scene.view, scene.frame.grid
         span = view.span if view.span is not None else grid.n * grid.width
@@ -131,7 +143,8 @@ def _step(columns: int) -> Move:
 
 
 def go_to(scene: Scene, text: str) -> View:
-    """Look at a time (gssr.model.window.parse_time). Raises ValueError, with a sentence, when the text is none."""
+    """Move the cursor to a time as gssr.model.window.parse_time reads it, held within the run, and the window around
+    it. Raises ValueError, with a sentence, if the text is no time."""
     frame, view = scene.frame, scene.view
     time = min(max(parse_time(text, frame.first, frame.last), frame.first), frame.last)
     view = replace(view, place=-1)
@@ -144,6 +157,7 @@ def go_to(scene: Scene, text: str) -> View:
 
 
 def _next_metric(scene: Scene) -> View:
+    """Show the next metric that was measured, after the last one the first; the view is unchanged if there is none."""
     names = measured(scene)
     if not names:
         return scene.view
@@ -153,8 +167,8 @@ def _next_metric(scene: Scene) -> View:
 
 
 def of_metric(scene: Scene, metric: str) -> View:
-    """The view of another metric; between those of GPUs and of nodes the selection becomes that of the nodes that the GPUs
-    are on, or of the GPUs on the nodes."""
+    """Return the view of another metric. Between metrics of GPUs and of nodes the selection changes along: to the
+    nodes of the selected GPUs, or to all GPUs on the selected nodes."""
     view, frame = scene.view, scene.frame
     before = view.metric in OF_NODES
     gpus = frame.of_gpus or frame
@@ -170,7 +184,8 @@ def of_metric(scene: Scene, metric: str) -> View:
 
 
 def measured(scene: Scene) -> list[str]:
-    """The metrics that have samples, in the catalogue's order, those of the nodes last."""
+    """List the metrics that have samples, in the catalogue's order, with those of nodes last; of a trace all of its
+    metrics."""
     frame = scene.frame
     if frame.part is not None:
         return list(frame.whole.names)
@@ -181,8 +196,8 @@ def measured(scene: Scene) -> list[str]:
 
 
 def _level(scene: Scene) -> View:
-    """Another level of a trace, of which nothing is selected yet: of a recording with traces from it to these, and from
-    their last level back."""
+    """Show the next level of a trace with nothing selected, after the last one the first; for a recording with traces
+    the recording itself is one of them. The view is unchanged if there is no trace."""
     view, part, found = scene.view, scene.frame.part, scene.frame.traced
     if part is None and not found:
         return view
@@ -193,7 +208,8 @@ def _level(scene: Scene) -> View:
 
 
 def _align(scene: Scene) -> View:
-    """The next of what both runs can be aligned at."""
+    """Align the two runs at the next of: their starts, where they begin to work, and, if every result has marks, a
+    mark; after the last one the first. While the other run's result is missing (None), only this one's marks count."""
     both = [frame for frame in (scene.frame, scene.other) if frame is not None]
     from gssr.model.compare.alignment import marks
 
@@ -203,14 +219,16 @@ def _align(scene: Scene) -> View:
 
 
 def _group(scene: Scene) -> View:
-    """Bands of similar rows, of a trace then of those that spend their time alike, then each row on its own."""
+    """Group the rows: similar ones as bands, then (of a trace only) those that spend their time alike, then each row
+    alone."""
     view = scene.view
     alike = scene.frame.part is not None and view.grouped and not view.alike
     return replace(view, grouped=alike or not view.grouped, alike=alike, row=0, top=0)
 
 
 def _over_traces(scene: Scene, view: View) -> View:
-    """The window that is shown, where most of it was traced, else all that was."""
+    """Return the view as it is if more than half of its window was traced, else with all of the run, and without a
+    cursor outside the traces. Needs a frame with traces."""
     window, found = scene.frame.window, scene.frame.traced
     first, last = min(trace.start for trace in found), max(trace.end for trace in found)
     overlap = min(window.end, last) - max(window.start, first)

@@ -48,10 +48,13 @@ class Filter(NamedTuple):
 
 @lru_cache(maxsize=32)
 def parse_filter(text: str) -> Filter:
-    """Words that must all hold: comma-separated patterns of a node, ``node:index`` or a UUID's beginning (``nid0012*,*:0``),
-    a metric's mean of the window against a number in the unit shown (``sm<30``, ``power>400``), or what runs there
-    (``user=ada``, ``process=python*``, ``pid=4242``); of traces also which intervals count (``name=nccl*,*AllReduce*``,
-    ``takes>1ms``, ``size>1M``). Raises ValueError, with a sentence."""
+    """Read a filter: words separated by blanks, which must all hold.
+
+    A word is one of: comma-separated patterns of a node, ``node:index`` or a UUID's beginning (``nid0012*,*:0``); a
+    metric's mean of the window against a number in the unit shown (``sm<30``, ``power>400``); what runs there
+    (``user=ada``, ``process=python*``, ``pid=4242``); of traces which intervals count (``name=nccl*,*AllReduce*``,
+    ``takes>1ms``, ``size>1M``). An empty text lets everything through. Raises ValueError, with a sentence.
+    """
     patterns, bounds, processes, names, limits = [], [], [], [], []
     for word in text.split():
         field, equals, like = word.partition("=")
@@ -82,7 +85,7 @@ def parse_filter(text: str) -> Filter:
 
 
 def only_of(text: str) -> Only:
-    """Choose the intervals of a trace that a filter lets through; all of them where the text is no filter."""
+    """Return which intervals of a trace a filter lets through; all of them if the text is no filter."""
     try:
         return parse_filter(text).only
     except ValueError:
@@ -90,7 +93,8 @@ def only_of(text: str) -> Only:
 
 
 def metric_called(word: str, known: Mapping[str, Metric] = _KNOWN) -> str:
-    """The metric of this name, short name, or beginning of a name. Raises ValueError, with a sentence."""
+    """Return the name of the metric with this name, short name or unique beginning of a name. Raises ValueError, with
+    a sentence, if there is none."""
     wanted = word.lower()
     for metric in known.values():
         for short in (say(maker, metric.short) for maker in (NVIDIA, AMD, BOTH)):
@@ -115,7 +119,8 @@ def _passes(process: GpuProcess, text: str) -> bool:
 
 
 def passing(frame: Result, text: str) -> Flags:
-    """[n_gpus]: True where a GPU passes the filter. Raises ValueError, with a sentence, for one that is none."""
+    """Tell for each GPU [n_gpus] whether it passes the filter; one with an unknown mean passes no bound. Raises
+    ValueError, with a sentence, if the text is no filter or asks a recording for intervals."""
     wanted = parse_filter(text)
     if frame.part is None and (wanted.only.names or wanted.only.limits):
         raise ValueError("name=, takes and size are of the intervals of a trace: a recording has none")

@@ -49,8 +49,8 @@ class LogFile:
         self._tail: bytes | None = None
 
     def tail(self) -> bytes | None:
-        """The last TAIL_BYTES, from the beginning of a line if possible; the same object while nothing was added. None
-        when there is no log."""
+        """Return the last TAIL_BYTES, from the beginning of a line if possible, or None if there is no log. It is the
+        same object while nothing was added."""
         try:
             with open(self.path, "rb") as stream:
                 size = os.fstat(stream.fileno()).st_size
@@ -65,7 +65,8 @@ class LogFile:
 
 
 def _from_a_line(data: bytes, cut: bool) -> bytes:
-    """Without the rest of a line, of an escape sequence or of a character that begins it when it was ``cut`` out."""
+    """Return the data after its first line end if it was ``cut`` out of a log, so that it begins with no part of a
+    line, escape sequence or character; if there is no line end, or it was not cut, all of it."""
     if not cut:
         return data
     end = data.find(b"\n")
@@ -76,7 +77,8 @@ def _from_a_line(data: bytes, cut: bool) -> bytes:
 
 @lru_cache(maxsize=4)
 def log_tail(data: bytes, width: int, height: int, ascii_only: bool = False) -> tuple[Row, ...]:
-    """The last rows, at most ``height`` of at most ``width`` cells, that a terminal of this width shows after ``data``."""
+    """Return the last rows, at most ``height`` of at most ``width`` cells, that a terminal of this width shows after
+    ``data``. Empty lines at the end are left out; none without room."""
     if width <= 0 or height <= 0:
         return ()
     last = b"\n".join(data.rsplit(b"\n", height + _FARTHEST_UP)[-height - _FARTHEST_UP :])
@@ -97,7 +99,7 @@ def log_tail(data: bytes, width: int, height: int, ascii_only: bool = False) -> 
 
 
 def _wrapped(line: str, width: int) -> list[str]:
-    """A clean line in pieces of at most ``width`` cells."""
+    """Cut a clean line into pieces of at most ``width`` cells; one empty piece for an empty line."""
     if line.isascii():
         return [line[at : at + width] for at in range(0, len(line), width)] or [""]
     pieces, used = [""], 0
@@ -120,6 +122,8 @@ class _Lines:
         self._row = self._column = 0
 
     def feed(self, text: str) -> None:
+        """Follow text with its control characters and escape sequences; those that only change colours or titles are
+        dropped."""
         for piece in _PIECES.finditer(text):
             kind = piece.lastgroup
             if kind == "text":
@@ -135,6 +139,7 @@ class _Lines:
         self._column += len(text)
 
     def _control(self, char: str) -> None:
+        """Follow a control character that moves the cursor; ignore all others."""
         if char == "\r":
             self._column = 0
         elif char in "\n\v\f\x85":
@@ -148,6 +153,8 @@ class _Lines:
             self._column += _TAB - self._column % _TAB
 
     def _sequence(self, final: str, parameters: str) -> None:
+        """Follow an escape sequence that moves the cursor or erases (CSI, with its ``final`` letter and
+        ``parameters``); ignore all others."""
         numbers = [int(number[:_DIGITS]) if number.isdigit() else 0 for number in parameters.split(";")]
         n = min(max(numbers[0], 1), _FARTHEST)
         if final in "AF":
@@ -177,11 +184,13 @@ class _Lines:
         self.lines += [""] * (row - len(self.lines))
 
     def _erase_in_line(self, what: int) -> None:
+        """Erase in the line: from the cursor on (0), up to it (1), or all (any other)."""
         line, column = self.lines[self._row], self._column
         kept = {0: line[:column], 1: " " * min(column + 1, len(line)) + line[column + 1 :]}
         self.lines[self._row] = kept.get(what, "")
 
     def _erase(self, what: int) -> None:
+        """Erase all lines (2 or more), or what comes after the cursor (0); 1 is ignored."""
         if what >= 2:
             self.lines, self._row = [""], 0
         elif what == 0:

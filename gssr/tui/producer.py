@@ -32,7 +32,8 @@ class Producer(threading.Thread):
         self.problem: BaseException | None = None
 
     def ask(self, queries: tuple[Query | None, ...], keep_looking: bool = False) -> None:
-        """Deliver results for these queries from now on, one for each watch; None asks nothing of that watch.
+        """Deliver results for these queries from now on, one for each watch; None asks nothing of that watch. Equal
+        queries change nothing.
 
         ``keep_looking``: look as often at a recording that no longer grows, because it is played.
         """
@@ -48,7 +49,7 @@ class Producer(threading.Thread):
             self._changed.notify()
 
     def leave(self) -> None:
-        """Stop, and let go of the files; returns when that is done, or after a second."""
+        """Stop, and let go of the files; returns when that is done, at the latest after a second."""
         with self._changed:
             self._leaving = True
             self._changed.notify()
@@ -57,7 +58,8 @@ class Producer(threading.Thread):
             self.join(timeout=1.0)
 
     def run(self) -> None:
-        """The thread itself."""
+        """Look and deliver until ``leave``; the thread's body. After an error, kept in ``problem``, () is delivered;
+        the watches are closed in any case."""
         call_thread(self.name)
         self.judge.start()
         try:
@@ -70,6 +72,8 @@ class Producer(threading.Thread):
                 watch.close()
 
     def _run(self) -> None:
+        """Look at the recordings, deliver the frames, and wait for the next time, a new query or a new judgement.
+        Frames that are not refined are looked at once more."""
         asked: tuple[Query | None, ...] = ()
         while not self._leaving:
             begun = time.monotonic()
@@ -92,6 +96,8 @@ class Producer(threading.Thread):
                     self._changed.wait(timeout=max(wait, 0.02) if queries else None)
 
     def _look(self, queries: tuple[Query | None, ...], quick: bool) -> Results:
+        """Return a frame for each query that is not None, the first with its newest judgement; the others once the
+        first has one. () if all are None."""
         pairs = zip(self._watches, queries, strict=False)
         frames = [watch.look(query, quick) for watch, query in pairs if query is not None]
         if not frames:
@@ -100,7 +106,8 @@ class Producer(threading.Thread):
         return (shown, *(self._judged_too(frame) if shown.judgement is not None else frame for frame in frames[1:]))
 
     def _judged_too(self, frame: Result) -> Result:
-        """What is compared with, judged after the first one was, and once it has ended again."""
+        """Return the frame of a run that is compared with, with its judgement; it is only judged anew if its state has
+        changed since."""
         known = self.judge.answer_to(frame)
         if known is None or known.stand.state != frame.state:
             return self.judge.shown(frame)

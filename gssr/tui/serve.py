@@ -45,12 +45,13 @@ class _ScreenProcess(_base):  # type: ignore[misc]
     """A process that draws for one page, of which nothing is taken but its drawing."""
 
     async def run(self) -> None:
-        """Take what it draws until it ends, for whatever reason; then the page says so."""
+        """Take what the process draws until it ends, for whatever reason, and then close the page."""
         await super().run()
         await self.remote_close()
 
     async def on_data(self, payload: bytes) -> None:
-        """Show this. What nobody sees any more is taken as well: a process whose drawing nobody takes can't end."""
+        """Show this on the page. If the page is gone, it is taken all the same, as a process whose drawing nobody
+        takes can't end."""
         try:
             await super().on_data(payload)
         except ConnectionResetError:
@@ -72,7 +73,7 @@ class ScreenServer:
         self._open: set[web.WebSocketResponse] = set()
 
     def application(self) -> web.Application:
-        """Make what answers requests."""
+        """Make the web application: it answers only below the token's path, and only under a name of this machine."""
 
         async def let_in(
             request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -98,20 +99,21 @@ class ScreenServer:
         return application
 
     def _may_enter(self, request: web.Request) -> bool:
-        """Tell whether the one who asks has the token, and calls this machine by its own name: by another one asks a page
-        whose name its owner has pointed here."""
+        """Tell whether a request has the token and calls this machine by one of its own names; another name means a
+        page whose owner has pointed that name here."""
         given = request.path.removeprefix("/").partition("/")[0]
         has_token = secrets.compare_digest(given.encode(errors="replace"), self.token.encode())
         return has_token and _host_name(f"//{request.headers.get('Host', '')}") in self._names
 
     def _is_own_page(self, request: web.Request) -> bool:
-        """Tell whether the page that asks is from here, or from a portal."""
+        """Tell whether the page that asks is from this server, or from a portal."""
         origin = request.headers.get("Origin", "")
         is_from_here = origin.partition("://")[2] == request.headers.get("Host")
         return is_from_here or _host_name(origin) in self._portals
 
     async def _show(self, request: web.Request) -> web.StreamResponse:
-        """Run a process for one page, for as long as that is open."""
+        """Run a process for one page for as long as it is open, and then stop it. Raises HTTPForbidden for a page that
+        is not ours."""
         if not self._is_own_page(request):
             raise web.HTTPForbidden
         page = web.WebSocketResponse(heartbeat=15.0, timeout=_CLOSING_SECONDS)
@@ -138,8 +140,8 @@ class ScreenServer:
 
 
 def listen(address: str) -> tuple[socket.socket, str]:
-    """Open a socket on HOST:PORT: on loopback where there is no HOST, on a free port where there is no PORT. Returns it,
-    and what the host is called. Raises ValueError, with the part of a sentence."""
+    """Open a socket on HOST:PORT, on loopback without a HOST and on a free port without a PORT. Returns it and the
+    host. Raises ValueError, with a part of a sentence."""
     try:
         parts = urlsplit(f"//{address}")
         if parts.netloc != address or "@" in address:
@@ -155,8 +157,8 @@ def listen(address: str) -> tuple[socket.socket, str]:
 
 
 def serve(listening: socket.socket, host: str, portals: Iterable[str], say: Callable[[str], object]) -> None:
-    """Show the command that was typed to browsers until Ctrl-C. ``host``: what this machine is called; ``say`` is given
-    the address, with its token."""
+    """Show the command that was typed to browsers until Ctrl-C. ``host``: what this machine is called; ``portals``:
+    hosts whose pages may show it too; ``say`` is called with the address, which holds the token."""
     names = [*_LOOPBACK_NAMES, host]
     if host not in _LOOPBACK_NAMES:
         names += [socket.gethostname(), socket.getfqdn()]
@@ -169,6 +171,8 @@ def serve(listening: socket.socket, host: str, portals: Iterable[str], say: Call
 
 
 def _file(name: str) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    """Return the handler that answers a request with this file of the server's own folder."""
+
     async def answer(_request: web.Request) -> web.StreamResponse:
         return web.FileResponse(_FOLDER / name)
 
@@ -176,7 +180,7 @@ def _file(name: str) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
 
 
 def _host_name(address: str) -> str:
-    """The host of an address, without its port; empty for one that is none."""
+    """Return the host of an address without its port, or "" if there is none."""
     try:
         return urlsplit(address).hostname or ""
     except ValueError:
@@ -184,7 +188,8 @@ def _host_name(address: str) -> str:
 
 
 def _size(said: Any) -> tuple[int, int]:
-    """Columns and rows of a page, of what a browser says of them."""
+    """Return the columns and rows that a browser says its page has, held within 1 and the limits; 80 × 24 if it says
+    nothing usable."""
     try:
         width, height = int(said["width"]), int(said["height"])
     except (KeyError, TypeError, ValueError):
@@ -193,7 +198,7 @@ def _size(said: Any) -> tuple[int, int]:
 
 
 async def _pass_on(message: WSMessage, page: web.WebSocketResponse, process: _ScreenProcess) -> None:
-    """Give the process what a browser says, if it is anything that textual-serve's page says."""
+    """Give the process what a browser says; anything that textual-serve's page would not say is ignored."""
     try:
         said = json.loads(message.data)
     except (TypeError, ValueError, RecursionError):

@@ -28,10 +28,8 @@ class Settings(NamedTuple):
 
 
 def settings_file() -> str | None:
-    """Find the settings file: ``gssr/config.toml`` below $XDG_CONFIG_HOME, else below ~/.config.
-
-    Returns None for a user without a home.
-    """
+    """Return the path of the settings file: ``gssr/config.toml`` below $XDG_CONFIG_HOME if that is absolute, else
+    below ~/.config. Returns None for a user without a home."""
     folder = os.environ.get("XDG_CONFIG_HOME", "")
     if not os.path.isabs(folder):  # else it would be one in the folder we are in
         folder = os.path.expanduser("~/.config")
@@ -39,7 +37,8 @@ def settings_file() -> str | None:
 
 
 def read_settings() -> Settings:
-    """The user's settings; those that there are by default where there is no file. Never raises."""
+    """Read the user's settings; all None if there is no file. A file that can't be used gives a ``problem``. Never
+    raises."""
     path = settings_file()
     try:
         return Settings() if path is None else _checked(tomllib.loads(_own_text(path)))
@@ -55,7 +54,8 @@ def read_settings() -> Settings:
 
 
 def _own_text(path: str) -> str:
-    """Read a file that nobody else can have written. Raises OSError, UnicodeDecodeError, ValueError."""
+    """Read a file that nobody else can have written. Raises OSError, UnicodeDecodeError, and ValueError with a part of
+    a sentence."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     with open(descriptor, "rb") as stream:
         status = os.fstat(descriptor)
@@ -72,7 +72,8 @@ def _own_text(path: str) -> str:
 
 
 def _checked(found: Mapping[str, object]) -> Settings:
-    """Raises ValueError, with the part of a sentence, for what is none of the settings."""
+    """Return the settings that a parsed file holds. Raises ValueError, with a part of a sentence, for what is none of
+    the settings."""
     words: dict[str, str] = {}
     for name, value in found.items():
         if name not in ("theme", "screen", "metric"):
@@ -89,7 +90,8 @@ def _checked(found: Mapping[str, object]) -> Settings:
 
 
 def screen_called(word: str) -> ScreenName:
-    """The screen of this name. Raises ValueError, with a sentence."""
+    """Return the screen of this name; upper and lower case are alike. Raises ValueError, with a sentence, if there is
+    none."""
     for name in TITLES:
         if name == word.lower():
             return name
@@ -97,7 +99,8 @@ def screen_called(word: str) -> ScreenName:
 
 
 def theme_called(word: str) -> str:
-    """The theme of this name. Raises ValueError, with a sentence."""
+    """Return the theme of this name, one of ours or of Textual's. Raises ValueError, with a sentence, if there is
+    none."""
     from textual.theme import BUILTIN_THEMES
 
     from gssr.tui.themes import THEMES

@@ -22,9 +22,12 @@ class SteadyOrders:
         self._newest: dict[Hashable, Ints] = {}
 
     def steady(self, frame: Result, question: Hashable, of: Ints, values: Floats, full: float | None) -> Ints:
-        """[n]: the places of ``values`` [n] of these GPUs or nodes (``of``), ascending, what is unknown last. Of a run that
-        grows the order that the same ``question`` was answered with before, as long as no two are further the wrong way
-        round than can be seen beside ``full``, what fills the axis (None: unknown)."""
+        """Return the places [n] that sort ``values`` [n] upwards, with unknown ones last.
+
+        While a run grows, the order that the same ``question`` got before is returned, unless two are further the
+        wrong way round than can be seen beside ``full``, what fills the axis (None: unknown, so any difference
+        counts). ``of`` [n]: the GPUs or nodes that the values are of; other ones are another question.
+        """
         order = np.argsort(values, kind="stable")
         if not frame.is_live:
             return order

@@ -55,13 +55,15 @@ _GSSR = Theme(
 
 
 def _theme(name: str, like: Theme, **changes: object) -> Theme:
+    """Return a theme with the colours and variables of ``like``, under another name and with these fields changed."""
     fields = {key: getattr(like, key) for key in ("primary", "secondary", "accent", "warning", "error", "success")}
     fields |= {key: getattr(like, key) for key in ("foreground", "background", "surface", "panel", "dark")}
     return Theme(name=name, variables=dict(like.variables), **(fields | changes))
 
 
 def _ansi(name: str, dark: bool) -> Theme:
-    """A theme of the terminal's own 16 colours: Textual's, where it has one of this name (since 8.2)."""
+    """Return a theme of the terminal's own 16 colours: Textual's if it has one of this name (since 8.2), else one of
+    ours."""
     built_in = BUILTIN_THEMES.get(name)
     if built_in is not None:
         return replace(built_in, variables={**built_in.variables, **_FEW_VARIABLES})
@@ -117,20 +119,22 @@ class Palette:
         return cls(app.theme, app.theme_variables, app.current_theme.dark, colourless)
 
     def _named(self, name: str, blend: float = 1.0) -> str | None:
-        """A colour of the theme, mixed with its background where it is not to be seen as much."""
+        """Return a colour of the theme by its name (the foreground if the theme lacks it), with the share ``blend`` of
+        it over the background; None if the theme uses the terminal's own 16 colours."""
         colour = Color.parse(self._variables.get(name, "") or self._variables["foreground"])
         if self._few or blend == 1.0:
             return colour.rich_color.name if not self._few else None
         return Color.parse(self._variables["background"]).blend(colour, blend).hex
 
     def style(self, role: Role) -> Style:
-        """How a role looks."""
+        """Return the style of a role in this theme."""
         found = self._styles.get(role)
         if found is None:
             found = self._styles[role] = self._made(role)
         return found
 
     def _made(self, role: Role) -> Style:
+        """Make the style of a role: of load, of a category of GPU time, or of the theme's colours."""
         if role.startswith(("ramp", "low")):
             return self.load(int(role[-1]) / 4) + Style(underline=role.startswith("low"))
         if self._few:
@@ -148,6 +152,7 @@ class Palette:
 
     @cached_property
     def _loads(self) -> list[Style]:
+        """Make the LOAD_STEPS styles of load, from the least to the greatest."""
         if self._few:
             return [Style(color=_FEW[min(step * len(_FEW) // LOAD_STEPS, len(_FEW) - 1)]) for step in range(LOAD_STEPS)]
         stops = _RAMPS.get(self.theme, _TRAFFIC if self._dark else _TRAFFIC_ON_LIGHT)
@@ -165,7 +170,8 @@ class Palette:
 
     @cached_property
     def cursor(self) -> Style:
-        """The style of the selected line: never a colour of data."""
+        """Return the style of the selected line, which has no colour of data: the background, or reversed if colours
+        are few."""
         if self._few or self.colourless:
             return Style(reverse=True)
         ground, selects = (Color.parse(self._variables[name]) for name in ("background", "primary"))

@@ -40,6 +40,8 @@ class TopScreen(LiveScreen):
         asyncio.get_running_loop().add_reader(self._fd, self._hear)
 
     def _hear(self) -> None:
+        """Show the lines that were said, and leave with 1 if one of them ends the screen. At the end of the descriptor
+        say that the sampler has ended."""
         said = self._lines()
         if said is None:
             asyncio.get_running_loop().remove_reader(self._fd)
@@ -50,7 +52,7 @@ class TopScreen(LiveScreen):
             self.show_notice(clean(line))
 
     def action_keep(self) -> None:
-        """Keep what was recorded so far."""
+        """Ask in a dialog for a file name, and keep there what was recorded so far."""
         suggested = os.path.basename(default_output(where_am_i({})))
 
         def keep_as(name: str | None) -> None:
@@ -60,7 +62,8 @@ class TopScreen(LiveScreen):
         self.push_screen(AskLine("keep what was recorded", f"a name that ends in {_ENDS}", suggested), keep_as)
 
     def _kept(self, name: str) -> str:
-        """Keep the recording under this name; what has become of it."""
+        """Keep the recording under this name, and return a sentence that says so or why it failed. Never raises for a
+        bad name or file."""
         if not name.endswith(_ENDS):
             return f"{name}: the name must end in {_ENDS}"
         try:

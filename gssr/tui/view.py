@@ -59,7 +59,7 @@ class View:
     trail: tuple["View", ...] = ()
 
     def query(self, columns: int, rows: int = 0) -> Query:
-        """Make the query for what this view needs, in ``columns`` of time; ``rows`` of a timeline, 0 for none."""
+        """Return the query for what this view needs, in ``columns`` of time, with ``rows`` of a timeline (0: none)."""
         return Query(
             self.metric, self.span, self.end, columns, self.cursor,
             gpus=self.selection, rows=rows, grouped=self.grouped, level=self.level, opened=self.opened,
@@ -67,7 +67,7 @@ class View:
         )  # fmt: skip
 
     def down(self, **changes: object) -> "View":
-        """One level down: Esc comes back to here."""
+        """Return the view with these changes, one level down: Esc comes back to this one."""
         return replace(self, trail=(*self.trail, self)[-20:], **changes)  # type: ignore[arg-type]
 
 
@@ -90,7 +90,11 @@ PAGE = 10_000
 
 
 def moved(position: int, step: int, page: int, n: int) -> int:
-    """A line of ``n`` after a step of so many lines, of PAGE, or to an end; ``page`` lines are in sight."""
+    """Return the line after a step from ``position``, held within the ``n`` lines (0 if there are none).
+
+    ``step`` is a number of lines, PAGE for a page (``page`` lines are in sight), or PAGE × PAGE for an end; negative:
+    up.
+    """
     if abs(step) == PAGE:
         step = max(page - 1, 1) * (1 if step > 0 else -1)
     return min(max(position + step, 0), max(n - 1, 0))
@@ -102,15 +106,16 @@ def inside(scene: Scene, end: float, span: float) -> float | None:
 
 
 def inside_of(frame: Result, end: float, span: float) -> float | None:
-    """Limit a right edge (unix s) so that something of the run is in sight; None, the newest sample, if it is beyond."""
+    """Limit a right edge (unix s) so that a window of ``span`` s holds something of the run. Returns None, the newest
+    sample, if it is at the end or beyond."""
     if end >= frame.last:
         return None
     return max(end, min(frame.first + span, frame.last))
 
 
 def with_cursor(scene: Scene, columns: int) -> View:
-    """The time cursor so many columns further; from the right edge where there was none. Beyond an edge of the window the
-    window moves."""
+    """Return the view with the time cursor so many columns further (negative: back), held within the run. Without a
+    cursor it starts from the right edge. If it leaves the window, the window moves along."""
     view, grid, frame = scene.view, scene.frame.grid, scene.frame
     at = (
         view.cursor

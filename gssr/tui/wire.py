@@ -79,7 +79,7 @@ _SHOWN_ON_BLANKS = re.compile(r"(?:^|;)(?:4|7|9|21|5[1-5])(?=;|$)")
 
 @lru_cache(maxsize=4096)
 def _style(codes: str) -> _Style:
-    """The style that these parameters of SGR give, after a reset."""
+    """Return the style that these parameters of SGR give, after a reset."""
     ink, paper, marks = "", "", list[str]()
     for code in _CODE.finditer(codes):
         if code.lastgroup == "ink":
@@ -95,13 +95,13 @@ def _style(codes: str) -> _Style:
 
 @lru_cache(maxsize=4096)
 def _on_blank(style: _Style) -> _Style:
-    """What is seen of a style where there is no character."""
+    """Return what is seen of a style where there is no character."""
     return style if _SHOWN_ON_BLANKS.search(style.marks) else _Style("", style.paper, "")
 
 
 @lru_cache(maxsize=8192)
 def _change(before: _Style, after: _Style) -> str:
-    """The sequence that replaces a style by another."""
+    """Return the shortest known escape sequence that turns a terminal's style from ``before`` into ``after``."""
     if after == _PLAIN:
         return "\x1b[m"
     had, has = before.marks.split(";") if before.marks else [], after.marks.split(";") if after.marks else []
@@ -127,7 +127,8 @@ class _Line:
         self.styles: list[_Style | None] = []
 
     def put(self, x: int, text: str, style: _Style) -> int:
-        """Write text from a cell on; where it ends."""
+        """Write text from cell ``x`` on, and return the cell after it. Cells before it that did not exist become
+        blanks."""
         if not text.isascii() and cell_width(text) != len(text):
             chars = [piece for char in text for piece in (char, *[""] * (cell_width(char) - 1))]
         else:
@@ -143,7 +144,8 @@ class _Line:
         return x + n
 
     def changes(self, sent: "_Line") -> Iterator[tuple[int, int]]:
-        """[first, end) of what ``sent`` lacks."""
+        """Yield [first, end) of each run of cells in which ``sent`` differs; runs with up to _KEPT equal cells between
+        them are one."""
         if self.chars == sent.chars and self.styles == sent.styles:
             return
         n, known = len(self.chars), len(sent.chars)
@@ -156,8 +158,8 @@ class _Line:
             yield self._whole(differs[first], differs[end - 1] + 1)
 
     def rolled(self, sent: "_Line") -> tuple[int, int] | None:
-        """[first, end) of the cells that hold what ``sent`` has one cell further right: where time has rolled on by a
-        column. None where moving them saves little."""
+        """Return [first, end) of the cells that hold what ``sent`` has one cell further right, as time has rolled on
+        by a column; None if moving them saves fewer than _LEAST_GAIN cells."""
         chars, styles, before, looks = self.chars, self.styles, sent.chars, sent.styles
         n = min(len(chars), len(before) - 1)
         if n < _LEAST_GAIN or (chars == before and styles == looks) or "" in chars or "" in before:
@@ -180,7 +182,7 @@ class _Line:
             cells[first : end + 1] = [*cells[first + 1 : end + 1], unknown]  # type: ignore[list-item]
 
     def _whole(self, first: int, end: int) -> tuple[int, int]:
-        """The same without halves of wide characters."""
+        """Widen [first, end) so that it holds no half of a wide character."""
         while first and self.chars[first] == "":
             first -= 1
         while end < len(self.chars) and self.chars[end] == "":
@@ -210,7 +212,7 @@ class Wire:
         """Bytes before the question that is on its way, 0 for none, and when it was asked (monotonic s)."""
 
     def take(self, data: str) -> None:
-        """What Textual writes."""
+        """Take what Textual writes: keep its cells, pass other sequences on, and send what differs."""
         with self._lock:
             style, x, y, drawn = self._style, self._x, self._y, False
             for found in _TOKEN.finditer(data):
@@ -233,7 +235,8 @@ class Wire:
                 self._send()
 
     def _pass(self, sequence: str) -> None:
-        """What draws nothing goes on as it is."""
+        """Write a sequence that draws nothing. Links are dropped, and begin and end of a picture are only noted;
+        another screen or a cleared one makes what is known of the terminal void."""
         if sequence in (_BEGIN, _END):
             self._at_once = True
         elif not sequence.startswith(_LINK):
@@ -249,7 +252,7 @@ class Wire:
                 self._probe()
 
     def _probe(self) -> None:
-        """Ask the first question."""
+        """Ask the terminal the first question, and wait at most _SILENT seconds for the answer."""
         self._asked, self._since = len(_PROBE), time.monotonic()
         self._write(_PROBE)
         timer = threading.Timer(_SILENT, self._silent)
@@ -263,17 +266,19 @@ class Wire:
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is on its way, of which the terminal will say when it has arrived."""
+        """Tell whether something is on its way whose arrival the terminal has yet to confirm; False after _PATIENCE
+        seconds."""
         with self._lock:
             return bool(self._asked) and time.monotonic() < self._since + _PATIENCE
 
     def forget(self) -> None:
-        """Nothing is known any more of what the terminal shows; all will be written anew."""
+        """Forget what the terminal shows and is to show, so that all will be written anew."""
         with self._lock:
             self._wanted, self._sent, self._dirty = {}, {}, set()
 
     def answered(self, column: int) -> None:
-        """The terminal has said where its cursor is, in this column (from 0): what was sent has arrived."""
+        """Note that what was sent has arrived, as the terminal has said that its cursor is in this column (from 0),
+        and send what waits. The time it took tells how much may be sent next."""
         with self._lock:
             if not self._answers:
                 self._answers, self._repeats = True, column == _REPEATED
@@ -285,14 +290,15 @@ class Wire:
             self._send()
 
     def _silent(self) -> None:
-        """No answer came to the first question."""
+        """Send without waiting for answers from now on, if the first question got none."""
         with self._lock:
             if self._answers is None:
                 self._answers, self._asked = False, 0
                 self._send()
 
     def _send(self) -> None:
-        """Send what differs, as much as there is room for."""
+        """Send the lines that differ, from the top down, as much as there is room for; nothing while the last bytes
+        are on their way. What is left is sent after the next answer."""
         if self._holds or not self._dirty or self.is_busy:
             return
         if self._answers is None:
@@ -338,7 +344,10 @@ class Wire:
 
 
 def _drawn(line: _Line, first: int, end: int, style: _Style, repeats: bool) -> tuple[str, _Style]:
-    """What draws these cells after ``style``, and the style after it. ``repeats``: the terminal can repeat a character."""
+    """Return the text that draws the cells from ``first`` to before ``end`` of a line, and the style after it.
+
+    ``style``: the terminal's before that; ``repeats``: the terminal can repeat a character.
+    """
     out: list[str] = []
     begun = first
     chars, styles = line.chars, line.styles
@@ -363,7 +372,8 @@ def _told(alike: re.Match[str]) -> str:
 
 
 def thrifty(driver: type[Driver]) -> type[Driver]:
-    """The driver of a terminal with a wire below it; any other driver (of a browser, of tests) as it is."""
+    """Return the driver with a wire below it, if it is that of a terminal; any other driver (of a browser, of tests)
+    as it is."""
     if driver.__name__ != "LinuxDriver":
         return driver
     base: Any = driver

@@ -138,11 +138,13 @@ class AmdGpu:
         self._memory.clear()
 
     def is_stale(self) -> bool:
-        """Whether another file has taken the open one's place."""
+        """Tell whether the open file is no longer the one at its path, as after the driver was loaded anew. Raises
+        OSError."""
         return os.fstat(self._metrics).st_nlink == 0
 
     def measures(self) -> set[str]:
-        """Names of the metrics that it tells."""
+        """Return the names of the metrics that this GPU tells, from a reading that is then forgotten. Raises OSError
+        if it does not answer."""
         row: list[Any] = [0, 0.0, *_NOTHING]
         self.read(0.0, row)
         told = {name for name, value in zip(NAMES, row[FIRST_PLACE:], strict=True) if value is not None}
@@ -158,7 +160,12 @@ class AmdGpu:
         return told
 
     def read(self, now: float, row: list[Any]) -> None:
-        """Fill a row in."""
+        """Read the GPU at ``now`` (unix s) and enter its values into ``row`` (the columns of a Row), where None stays
+        what is unknown.
+
+        Rates and activity need the reading before; the first one has none. If its table can't be read (``unknown``
+        says of which revision), only the used memory is entered. Raises OSError if the GPU does not answer.
+        """
         reading = self._read()
         if not 0 <= now - self._used_at < MEMORY_SECONDS:
             self._used_at, self._used = now, self._memory_used()
@@ -217,6 +224,7 @@ class AmdGpu:
         return gfx, (new.memory_acc - old.memory_acc) % _WRAP / ticks
 
     def _memory_used(self) -> int | None:
+        """Return the used memory in bytes, or None if it can't be read."""
         total = 0
         try:
             for descriptor in self._memory:
@@ -226,6 +234,8 @@ class AmdGpu:
         return total if self._memory and total < MOST else None
 
     def _read(self) -> MetricsReading | None:
+        """Read the table; None, with its revision in ``unknown``, if it is not one that we know. Raises OSError if the
+        GPU does not answer."""
         n = os.preadv(self._metrics, self._buffers, 0)
         if n == 0:
             raise OSError(ENODATA, "its gpu_metrics is empty")
@@ -265,7 +275,8 @@ class AmdBackend:
         self.measures: Sequence[str] = [name for name in NAMES if name in measured]
 
     def sample(self, now: float) -> Sequence[Row]:
-        """One row per GPU that answers."""
+        """Return one row for each GPU that answers, and looks now and then for GPUs that were lost and for processes.
+        ``now``: unix s. Never raises for a GPU that does not answer: it is lost, which ``changes`` tells."""
         began = monotonic()
         rows: list[Row] = []
         if now >= self._look_at:
@@ -294,7 +305,8 @@ class AmdBackend:
         return rows
 
     def changes(self) -> Sequence[News]:
-        """GPUs lost and back, and the processes on them."""
+        """Return what has changed since the last call: GPUs lost and back, tables that can't be read, and the
+        processes on them."""
         changes, self._changes = self._changes, []
         return changes
 
@@ -370,7 +382,8 @@ def _named(of: Any) -> str:
 
 
 def _pm_counters(own: Sequence[Card], shown: Sequence[Card]) -> dict[str, PmCounters]:
-    """Cray's counters by UUID of the GPU that they are told of; none where there are not as many modules as cards."""
+    """Return Cray's counters by UUID of the GPU that they are told of; empty if there are not as many modules as
+    cards, or they can't be read."""
     folder = cards.path("sys/cray/pm_counters")
     modules = sorted((card for card in shown if not card.is_second_die), key=lambda card: card.address)
     there = [os.path.exists(f"{folder}/accel{n}_power") for n in range(len(modules) + 1)]
@@ -406,7 +419,7 @@ def processes(own: Sequence[Card], now: float) -> list[News]:
 
 
 def _first_number(descriptor: int) -> float | None:
-    """The number that a file of text begins with."""
+    """Return the number that a file of text begins with; None if it can't be read or is out of bounds."""
     try:
         found = float(os.pread(descriptor, 64, 0).split()[0])
     except (OSError, ValueError, IndexError):
@@ -415,7 +428,8 @@ def _first_number(descriptor: int) -> float | None:
 
 
 def _rate(old: float | None, new: float | None, seconds: float) -> int | None:
-    """Bytes per second of two numbers of KB."""
+    """Return the bytes per second between two numbers of KB, ``seconds`` apart; None if either is unknown or the
+    difference is out of bounds."""
     if old is None or new is None or not 0 <= new - old < MOST * seconds:
         return None
     return round((new - old) * KILOBYTE / seconds)

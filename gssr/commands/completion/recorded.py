@@ -14,9 +14,11 @@ class _TooLongError(Exception):
 
 
 def values(kind: str, files: Sequence[str]) -> dict[str, str]:
-    """The runs, or the GPUs, of the first of these files that is a recording, or else of the newest one here: what --run, or
-    --gpus, takes, each with a word of explanation. What can't be typed in one line is left out, and what can't be read in a
-    moment."""
+    """Return what can be typed for --run (``kind`` "run") or --gpus ("gpus"), each with a word of explanation.
+
+    Read is the first of ``files`` that is a recording, or else the newest one here. Left out are values that can't be
+    typed as one word, and what can't be read in _PATIENCE seconds. Empty if there is nothing.
+    """
     import sqlite3
 
     from gssr.commands.inputs import own_recordings, with_run
@@ -45,7 +47,7 @@ def values(kind: str, files: Sequence[str]) -> dict[str, str]:
 
 
 def _read(kind: str, file: str, found: dict[str, str]) -> None:
-    """Add what one file of a recording says. Raises RecordingError, sqlite3.Error."""
+    """Add what one file of a recording says to ``found``. Raises RecordingError and sqlite3.Error."""
     from gssr.gpu_name import gpu_label
     from gssr.store.read.open import connect
     from gssr.store.read.small_tables import read_gpus, read_runs
@@ -63,7 +65,7 @@ def _read(kind: str, file: str, found: dict[str, str]) -> None:
 
 
 def _can_be_typed(kind: str, value: str) -> bool:
-    """As one word, which no shell or parser takes for something else."""
+    """Tell whether a value can be typed as one word that no shell or parser takes for something else."""
     return (
         value.isprintable()
         and value == value.strip()

@@ -8,7 +8,7 @@ from gssr.commands.completion.typed import Typed, Value, typed
 
 
 def script(shell: str) -> str:
-    """What bash, zsh or fish is to read."""
+    """Return the completion script for ``bash``, ``zsh`` or ``fish``."""
     with open(os.path.join(os.path.dirname(__file__), f"gssr.{shell}"), encoding="utf-8") as stream:
         text = stream.read()
     made = {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell]
@@ -18,6 +18,7 @@ def script(shell: str) -> str:
 
 
 def _bash(commands: Iterable[Command]) -> Iterator[str]:
+    """Yield the lines for bash: a branch for each command."""
     for command in commands:
         options, behind = typed(command)
         yield f"    {command.name})"
@@ -33,6 +34,7 @@ def _bash(commands: Iterable[Command]) -> Iterator[str]:
 
 
 def _zsh(commands: Iterable[Command]) -> Iterator[str]:
+    """Yield the lines for zsh: the names of the commands, and a branch for each."""
     commands = list(commands)
     yield "    local -a gssr_commands=("
     yield from (f"        {_quoted(f'{command.name}:{command.help}')}" for command in commands)
@@ -56,6 +58,8 @@ def _zsh(commands: Iterable[Command]) -> Iterator[str]:
 
 
 def _zsh_option(option: Typed, also: str, flag: str) -> str:
+    """Return an option as zsh's _arguments takes it; ``also``: the flags after which it is no longer offered, in
+    parentheses, or ""."""
     text = f"[{_escaped(option.help)}]"
     if option.value is None:
         return f"{also}{flag}{text}"
@@ -65,6 +69,7 @@ def _zsh_option(option: Typed, also: str, flag: str) -> str:
 
 
 def _zsh_action(value: Value) -> str:
+    """Return what zsh's _arguments calls to complete a value."""
     if value.kind == "any":
         return " "
     if value.kind == "folder":
@@ -76,6 +81,7 @@ def _zsh_action(value: Value) -> str:
 
 
 def _fish(commands: Iterable[Command]) -> Iterator[str]:
+    """Yield the lines for fish: its ``complete`` calls."""
     commands = list(commands)
     for command in commands:
         yield f"complete -c gssr -n '__gssr_at none' -a {command.name} -d {_quoted(command.help)}"
@@ -94,11 +100,12 @@ def _fish(commands: Iterable[Command]) -> Iterator[str]:
 
 
 def _fish_kind(flag: str) -> str:
-    """Fish's letter for a flag: -o is one with one dash and several letters."""
+    """Return fish's letter for a kind of flag: l for two dashes, s for one letter, o for one dash and several letters."""
     return "l" if flag.startswith("--") else "s" if len(flag) == 2 else "o"
 
 
 def _fish_value(value: Value) -> str:
+    """Return the arguments of fish's ``complete`` for a value."""
     words = " ".join(value.words)
     found = {
         "list": f"(__gssr_list (__gssr_words {words}))",
@@ -113,10 +120,10 @@ def _fish_value(value: Value) -> str:
 
 
 def _escaped(text: str) -> str:
-    """A text as zsh's _arguments takes it."""
+    """Escape a text for zsh's _arguments."""
     return "".join("\\" + char if char in "\\[]:" else char for char in text)
 
 
 def _quoted(text: str) -> str:
-    """A text as zsh and fish take it, which share these rules where nothing but a quote is to be quoted."""
+    """Quote a text for zsh and fish, which share these rules if nothing but a quote needs it."""
     return "'" + text.replace("'", "'\\''") + "'"

@@ -45,7 +45,8 @@ _OF_METAVAR = {
 
 
 def _named() -> dict[tuple[str, str], Value]:
-    """What stands behind an option of this name and metavar, where the metavar alone does not say it."""
+    """Return what stands behind an option by its name and metavar, for those of which the metavar alone does not say
+    it."""
     from gssr.backends import BACKENDS
     from gssr.backends.synthetic.scenarios import SCENARIOS
     from gssr.metrics import BY_NAME
@@ -85,7 +86,7 @@ class Typed(NamedTuple):
 
 
 def typed(command: Command) -> tuple[list[Typed], Value]:
-    """The options of a command that are not hidden, and what stands where no option does."""
+    """Return the options of a command as they are typed, without hidden ones, and what stands where no option does."""
     named = _named()
     options, behind = [Typed(("-h", "--help"), "say how the command is used")], Value("any")
     for option in command.options:

@@ -25,8 +25,12 @@ class Origin(NamedTuple):
 
 
 def origins(one: Result, other: Result, align: Alignment) -> tuple[Origin, Origin]:
-    """Of both runs: the first sample, or as far as it is known where they begin to work, or a mark. Of steps and marks the
-    first of the one run that the other has, too, else the first of each."""
+    """Return the time that counts as 0 in each of two runs.
+
+    That is the first sample ("start"), where they begin to work, as far as that is known ("activity"; of two traces a
+    step), or a mark ("mark"). Of steps and marks it is the first of ``one`` that ``other`` has too, else the first of
+    each; a run without any counts from its first sample.
+    """
     pair = (one, other)
     if align == "start":
         return Origin(one.first), Origin(other.first)
@@ -45,7 +49,7 @@ def _steps(frame: Result) -> Mapping[str, float]:
 
 
 def marks(frame: Result) -> Mapping[str, float]:
-    """The first time of each mark, in their order; of a trace without its steps."""
+    """Return the first time of each mark by its text, in their order; of a trace without the marks that are its steps."""
     steps = _steps(frame)
     found: dict[str, float] = {}
     for event in frame.events:
@@ -55,12 +59,13 @@ def marks(frame: Result) -> Mapping[str, float]:
 
 
 def aligned(query: Query, align: Alignment, one: Result | None, other: Result | None) -> tuple[Query, Query]:
-    """What to ask of both runs so that their columns are as wide and begin at the same time after the origin, to one column.
+    """Return what to ask of both runs so that their columns are as wide, and begin at the same time after the origin
+    to within one column.
 
-    ``query`` is about ``one``: its span, its right edge and its cursor count from that run's origin; without a span both
-    are shown whole. A metric of nodes, or that one of them lacks, gives way to the best that both have. What the frames say
-    is used as far as it is known; asked again with the frames that come, the answer stays the same. Selected GPUs of one
-    run mean nothing in the other: all of both are looked at.
+    ``query`` is about ``one``: its span, right edge and cursor count from that run's origin; without a span both are
+    shown whole. A metric of nodes, or one that a run lacks, gives way to the best that both have. What the results
+    (None: not there yet) say is used as far as it is known; asked again with the results that come, the answer stays
+    the same. Selected GPUs of one run mean nothing in the other: all of both are looked at.
     """
     metric = "" if query.metric in OF_NODES else query.metric
     base = replace(query, metric=metric, activity=align != "start", gpus=(), rows=0, energy=True)
@@ -90,7 +95,8 @@ def aligned(query: Query, align: Alignment, one: Result | None, other: Result | 
 
 
 def shares_columns(one: Result, other: Result) -> bool:
-    """Whether the two frames' columns can be set beside each other."""
+    """Tell whether the two results have the same metric in columns of the same number and width, so that these can be
+    set beside each other."""
     return one.grid.n == other.grid.n and one.grid.width == other.grid.width and one.grid.metric == other.grid.metric
 
 
@@ -104,7 +110,8 @@ class Energies(NamedTuple):
 
 
 def energies(one: Result, other: Result) -> Energies:
-    """Of both runs in the same way: by counters where both have them."""
+    """Return the energy of both runs' windows, counted in the same way: by the GPUs' counters if both have them, else
+    by mean power."""
     if one.energy_j is not None and other.energy_j is not None:
         return Energies(one.energy_j, other.energy_j, True)
     return Energies(_by_power(one), _by_power(other), False)
@@ -121,5 +128,6 @@ def seconds(frame: Result) -> float:
 
 
 def difference(one: Result, other: Result) -> Floats:
-    """[n_columns]: the other run's mean over its GPUs less the one's, NaN where either has none; see shares_columns."""
+    """Return ``other``'s mean over its GPUs less ``one``'s [n_columns], NaN if either has none. Only if
+    ``shares_columns``."""
     return other.space.mean - one.space.mean

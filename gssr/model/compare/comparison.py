@@ -170,7 +170,7 @@ def compare(a: Analysis, b: Analysis, letter: str = "B") -> Comparison:
 
 
 def category_changes(before: Breakdown | None, after: Breakdown | None) -> tuple[CategoryChange, ...]:
-    """Compare where the GPU time of two runs went, a change for each category in their order; empty where a run has no
+    """Return how the share of the GPU time changed in each category, in their order; empty if either run has no
     samples."""
     if before is None or after is None or not (before.gpu_seconds > 0 and after.gpu_seconds > 0):
         return ()
@@ -180,8 +180,11 @@ def category_changes(before: Breakdown | None, after: Breakdown | None) -> tuple
 
 
 def turned(before: Verdict, now: Verdict) -> Turn:
-    """How a verdict that both runs have has changed: by the share of the GPUs' time that it costs; where that is unknown by
-    the first number that both held against the same threshold, as far as it is beyond that; else by its severity."""
+    """Tell how a verdict that both runs have has changed: by the share of the GPUs' time that it costs.
+
+    If that is unknown, it is judged by the first number that both held against the same threshold, as far as it is
+    beyond that; else by its severity.
+    """
     costs = (before.lost, now.lost)
     if costs[0] is not None and costs[1] is not None:
         return _turn(costs[1] - costs[0], LEAST_TOLD)
@@ -198,13 +201,14 @@ def _turn(more: float, least: float) -> Turn:
 
 
 def compared(analysis: Analysis) -> Analysis:
-    """An analysis made by OPTIONS without what no comparison looks at: GPU by GPU along time, and who is like whom."""
+    """Return an analysis made by OPTIONS without what no comparison looks at: most series of single GPUs, and who is
+    like whom."""
     kept = {name: own for name, own in analysis.gpu_series.items() if name == _BALANCED}
     return replace(analysis, gpu_series=kept, unevenness=None)
 
 
 def judged(name: str, a: float | None, b: float | None, noise: float | None) -> FigureChange:
-    """A change with its outcome: unknown where a value or the noise is."""
+    """Describe a change with its outcome, which is "unknown" if a value or the noise is None."""
     if a is None or b is None:
         return FigureChange(name, a, b, None, None, noise, "unknown")
     difference = b - a
@@ -219,6 +223,11 @@ def judged(name: str, a: float | None, b: float | None, noise: float | None) -> 
 
 
 def _totals(a: Analysis, b: Analysis, paired: Pairs | None) -> dict[str, FigureChange]:
+    """Compare score, imbalance, duration, GPU-hours and energy, by name.
+
+    ``paired``: which GPUs of both runs belong together, None if they can't be paired. The last three are only judged
+    if both runs ended in the same way.
+    """
     one, other = (_array(gpu.score for gpu in run.gpus) for run in (a, b))
     between = _between(one, other, paired)
     noise = _joined(between, _tenths_of_score(a, b))
@@ -242,6 +251,8 @@ def _totals(a: Analysis, b: Analysis, paired: Pairs | None) -> dict[str, FigureC
 
 
 def _metric(name: str, a: Analysis, b: Analysis, paired: Pairs | None) -> FigureChange:
+    """Compare the means of a metric in both runs. ``paired``: which GPUs of both belong together, None if they can't
+    be paired."""
     runs = (a, b)
     means = [run.metrics[name].mean if name in run.metrics else None for run in runs]
     one, other = (_array(gpu.mean.get(name) for gpu in run.gpus) for run in runs)
@@ -259,8 +270,11 @@ def _array(values: Iterable[float | None]) -> Floats:
 
 
 def _between(one: Floats, other: Floats, paired: Pairs | None) -> list[float | None]:
-    """The variances that the GPUs' means [n] of both runs add to the noise: where GPUs are paired and each has a mean in
-    both runs or in none, that of the differences; else that of each run, and also where it is less and pairs are few."""
+    """Return the variances that the GPUs' means [n] of both runs add to the noise; None for a run with fewer than two.
+
+    If GPUs are paired and each has a mean in both runs or in none, there is one, of the differences; else one for each
+    run. Of fewer pairs than ENOUGH_PAIRS the lesser of the two counts.
+    """
     alone = [_spread(one), _spread(other)]
     if paired is None:
         return alone
@@ -276,8 +290,8 @@ def _between(one: Floats, other: Floats, paired: Pairs | None) -> list[float | N
 
 
 def _spread(values: Floats, factor: float = 1.0) -> float | None:
-    """The variance of the mean of values [n], one per GPU, from ``factor`` times the spread between them; None of fewer than
-    two."""
+    """Return the variance of the mean of values [n], one for each GPU, from ``factor`` times the spread between them;
+    None for fewer than two."""
     values = values[np.isfinite(values)]
     if len(values) < 2:
         return None
@@ -286,15 +300,16 @@ def _spread(values: Floats, factor: float = 1.0) -> float | None:
 
 
 def _along(one: Floats, other: Floats) -> float | None:
-    """The variance of the mean of the differences between two runs' tenths; None of too few."""
+    """Return the variance of the mean of the differences between two runs' tenths [10]; None if fewer than
+    FEWEST_TENTHS are known."""
     apart = other - one
     apart = apart[np.isfinite(apart)]
     return float(np.var(apart, ddof=1)) / len(apart) if len(apart) >= FEWEST_TENTHS else None
 
 
 def _joined(between: Sequence[float | None], along: float | None) -> float | None:
-    """Two standard errors, from the variances between the GPUs of each run and along time. A single GPU has none of the
-    former; without the latter both runs' must be known. None where that is too little to go by."""
+    """Return two standard errors, from the variances ``between`` the GPUs of each run (None: a single GPU) and
+    ``along`` time. None if that is too little to go by: without the latter both runs' former must be known."""
     known = [variance for variance in between if variance is not None]
     if along is None and len(known) < len(between):
         return None
@@ -302,13 +317,15 @@ def _joined(between: Sequence[float | None], along: float | None) -> float | Non
 
 
 def _tenth_of(start: float, width: float, n: int, window: Window) -> Ints:
-    """[n]: which tenth of the window each of ``n`` bins is in, by its middle."""
+    """Return which tenth of the window (0-9) each of ``n`` bins is in by its middle [n]; bins of ``width`` s from
+    ``start`` (unix s)."""
     middle = start + width * (np.arange(n) + 0.5) - window.start
     return np.clip((TENTHS * middle / max(window.duration, 1e-9)).astype(np.int64), 0, TENTHS - 1)
 
 
 def _tenths(series: Series | None, window: Window) -> Floats:
-    """The mean of a series in each tenth of the window [10], NaN without samples; GPUs with a value count alike."""
+    """Return the mean of a series in each tenth of the window [10], NaN without samples or series (None). Each GPU
+    with a value counts alike."""
     if series is None:
         return np.full(TENTHS, np.nan)
     tenth = _tenth_of(series.start, series.width, len(series.mean), window)
@@ -320,7 +337,8 @@ def _tenths(series: Series | None, window: Window) -> Floats:
 
 
 def _tenths_of_score(a: Analysis, b: Analysis) -> float | None:
-    """As ``_along``, of the runs' scores in their tenths."""
+    """Return the variance of the mean difference between the runs' scores in their tenths; None if too few are known.
+    See ``_along``."""
     scores = []
     for run in (a, b):
         inputs = {name: _tenths(run.series.get(name), run.window) for name in SCORE_INPUTS}
@@ -330,13 +348,15 @@ def _tenths_of_score(a: Analysis, b: Analysis) -> float | None:
 
 
 def _noise_of_imbalance(a: Analysis, b: Analysis) -> float | None:
-    """From the imbalance of both runs in their tenths."""
+    """Return the noise of the imbalance, from that of both runs in their tenths; None if too few tenths are known."""
     found = [_imbalances(run.gpu_series.get(_BALANCED), run.window) for run in (a, b)]
     noise = _joined([None], _along(found[0], found[1]))
     return None if noise is None else max(noise, LEAST_SHARE)
 
 
 def _imbalances(series: Grid | None, window: Window) -> Floats:
+    """Return the imbalance of the GPUs in each tenth of the window [10], NaN if it is unknown; all NaN without a
+    series or with one GPU."""
     found = np.full(TENTHS, np.nan)
     if series is None or len(series.values) < 2:
         return found
@@ -357,6 +377,8 @@ def _phases(a: Analysis, b: Analysis) -> dict[Kind, tuple[PhaseTotal | None, Pha
 
 
 def _phase_total(phases: Sequence[Phase], kind: Kind) -> PhaseTotal | None:
+    """Add up the phases of one kind, or return None if there are none. The score of several is that of their mean
+    inputs by time."""
     own = [phase for phase in phases if phase.kind == kind]
     if not own:
         return None
@@ -384,6 +406,7 @@ _SAME: tuple[tuple[str, Callable[[Analysis], object]], ...] = (
 
 
 def _notes(a: Analysis, b: Analysis, letter: str) -> list[str]:
+    """List sentences on what is not the same in both runs and makes them hard to compare; empty if nothing is."""
     found = [f"not the same {name}: {of(a)} in A, {of(b)} in {letter}" for name, of in _SAME if of(a) != of(b)]
     if a.run.command != b.run.command:
         found.append(

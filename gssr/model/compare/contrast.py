@@ -45,8 +45,12 @@ class Contrast:
 
 @once
 def contrast(frame: Result, selection: tuple[int, ...], cursor: float | None) -> Contrast:
-    """What to compare: the selection with all GPUs; else the moment under the cursor with the whole run; else the window
-    with the whole run; else, when the window is the whole run, the GPU with the lowest mean with all GPUs."""
+    """Compare a part of a run with the whole of it.
+
+    That is the selection (positions) with all GPUs; without one the moment under the cursor (unix s, None: no cursor)
+    with the whole run, else the window with the whole run. If the window is the whole run, it is the GPU with the
+    lowest mean with all GPUs; no GPU if none has samples.
+    """
     whole = frame.window.start <= frame.first and frame.window.end >= frame.last
     if not selection and cursor is not None and frame.moment:
         return _in_time(frame, "moment", frame.moment)
@@ -67,7 +71,8 @@ def _in_time(frame: Result, kind: Kind, own: Mapping[str, float | None]) -> Cont
 
 
 def lowest(means: Means, metric: str) -> tuple[int, ...]:
-    """The GPU with the lowest mean of a metric; none when no GPU has samples of it."""
+    """Return the position of the GPU with the lowest mean of a metric, in a tuple; an empty one if no GPU has samples
+    of it."""
     own = means.per_gpu(metric)
     return (int(np.nanargmin(own)),) if np.isfinite(own).any() else ()
 
@@ -93,7 +98,7 @@ fiftieth of the full scale (thresholds of our own)."""
 
 
 def line(metric: str, own: float | None, job: float | None, full: float) -> ContrastLine:
-    """A metric's two values beside each other; see Line."""
+    """Put a metric's two values beside each other (None: unknown, and then nothing is compared); see ContrastLine."""
     if own is None or job is None or full <= 0:
         return ContrastLine(metric, own, job, full, None, None, False)
     points = (own - job) / full
@@ -103,14 +108,14 @@ def line(metric: str, own: float | None, job: float | None, full: float) -> Cont
 
 
 def measured(found: Contrast) -> tuple[str, ...]:
-    """What is ``measured_metrics`` of both parts, and those of THROTTLES that were ever set."""
+    """Return the metrics that either side has, and those of THROTTLES that were ever set."""
     throttles = tuple(name for name in THROTTLES if (found.own.get(name) or 0) + (found.job.get(name) or 0) > 0)
     return (*measured_metrics(found.own, found.job), *throttles)
 
 
 def measured_metrics(*parts: Mapping[str, float | None]) -> tuple[str, ...]:
-    """The metrics that any of the parts has a mean of, in the order of METRICS, then those of nodes and of traces; of
-    _STANDS_IN only where the better one is missing."""
+    """Return the metrics that any of the parts has a mean of, in the order of METRICS, then those of nodes and of
+    traces. Those of _STANDS_IN are only there if the better one is missing."""
     known = {name for part in parts for name, value in part.items() if value is not None}
     return tuple(
         name for name in (*METRICS, *OF_NODES, *OF_TRACES) if name in known and _STANDS_IN.get(name) not in known

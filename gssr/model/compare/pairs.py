@@ -22,8 +22,8 @@ _NAMES: tuple[tuple[By, Callable[[GpuSummary], str | None]], ...] = (
 
 
 def pairs(one: Sequence[GpuSummary], other: Sequence[GpuSummary]) -> Pairs | None:
-    """The GPUs of two runs in pairs: those of the same place where both runs have the same places, else those of the same
-    UUID, else in their order. None where the numbers of GPUs differ, or are below 2."""
+    """Pair the GPUs of two runs: those of the same place if both runs have the same places, else those of the same
+    UUID, else in their order. None if the numbers of GPUs differ, or are below 2."""
     if len(one) != len(other) or len(one) < 2:
         return None
     for by, name in _NAMES:

@@ -53,13 +53,15 @@ class NameChange(NamedTuple):
 
 
 def numbers(a: TraceAnalysis, b: TraceAnalysis) -> tuple[Number, ...]:
-    """How long, how long a step takes, how the GPUs' time divides, and how evenly over the GPUs; where no GPU did anything
-    how the ranks' time does, by paradigms."""
+    """Compare how long two traces are, how long a step takes, how the GPUs' time divides, and how evenly over the
+    GPUs. If no GPU did anything, how the ranks' time divides by paradigms. None for what a trace lacks."""
     own, other = ({**_numbers(trace), **_of_tree(trace)} for trace in (a, b))
     return tuple(Number(*key, own.get(key), other.get(key)) for key in dict.fromkeys((*own, *other)))
 
 
 def _of_tree(trace: TraceAnalysis) -> dict[tuple[str, str], float | None]:
+    """Return the time of all threads and each paradigm's share and imbalance, by (name, unit); nothing if there are
+    GPUs or no call tree."""
     if trace.tree is None or trace.gpus:
         return {}
     times = by_paradigm(trace.tree)
@@ -72,6 +74,7 @@ def _of_tree(trace: TraceAnalysis) -> dict[tuple[str, str], float | None]:
 
 
 def _numbers(trace: TraceAnalysis) -> dict[tuple[str, str], float | None]:
+    """Return a trace's numbers by (name, unit); without GPUs only the duration."""
     gpus, span = trace.gpus, trace.span_ns
     if not gpus:
         return {("duration", "ns"): float(trace.window[1] - trace.window[0])} if trace.window[1] else {}
@@ -98,7 +101,7 @@ def _numbers(trace: TraceAnalysis) -> dict[tuple[str, str], float | None]:
 
 
 def names(a: "ByName", b: "ByName") -> tuple[NameChange, ...]:
-    """All names of both, those first whose time differs most."""
+    """Return the changes of all names of both, those first whose time differs most."""
     found = [NameChange(*key, a.get(key, Calls()), b.get(key, Calls())) for key in dict.fromkeys((*a, *b))]
     return tuple(sorted(found, key=lambda each: (-abs(each.difference_ns), each.table, each.name)))
 
@@ -108,8 +111,8 @@ ByName = Mapping[tuple[str, str], Calls]
 
 
 def calls(trace: TraceAnalysis) -> ByName:
-    """What the tables NAMED say, of ranges without the steps, which have names of their own; where no GPU did anything what
-    functions take themselves instead."""
+    """Return how often and how long each name was called, by table and name; ranges without the steps, which have
+    names of their own. If no GPU did anything, what functions take themselves instead."""
     if trace.tree is not None and not trace.gpus:
         return _functions(trace, trace.tree)
     steps = {step.name for step in trace.steps}
@@ -126,6 +129,8 @@ def calls(trace: TraceAnalysis) -> ByName:
 
 
 def _functions(trace: TraceAnalysis, tree: CallTree) -> ByName:
+    """Return the calls of each function by ("functions", name), with running numbers in names joined; without steps
+    and functions that were never called."""
     own, steps = functions(tree), {step.name for step in trace.steps}
     at: dict[str, int] = {}
     of = np.array(

@@ -26,16 +26,20 @@ _NORMAL = 0.6745
 
 
 def noise(values: Floats, least: Floats) -> Floats:
-    """[m]: the standard deviation of each series [m, n] about its level, from the median absolute difference of neighbours,
-    which changes of level hardly move; ``least`` [m] where it is below that."""
+    """Return the standard deviation [m] of each series [m, n] about its level, from the median absolute difference of
+    neighbours, which changes of level hardly move. It is never below ``least`` [m]; NaN in ``values`` is missing."""
     differences = np.abs(np.diff(values, axis=1))
     found = np.array([float(np.median(known)) if len(known := row[np.isfinite(row)]) else 0.0 for row in differences])
     return np.asarray(np.maximum(found / (_NORMAL * math.sqrt(2)), least), np.float64)
 
 
 def change_points(values: Floats, deviation: Floats) -> Ints:
-    """The first bin of each segment of the series [m, n] but the first one, ascending; ``deviation`` [m] is their noise,
-    above 0. NaN says nothing: a bin without values belongs to either side."""
+    """Return the first bin of each segment of the series [m, n] except the first segment, ascending; empty if the
+    level never changes or there are fewer than two bins.
+
+    ``deviation`` [m] is the noise of each series, above 0. NaN says nothing: a bin without values belongs to either
+    side.
+    """
     m, n = values.shape
     some = np.flatnonzero(np.isfinite(values).any(axis=0))
     if n < 2 or not len(some):
@@ -78,8 +82,8 @@ _USUAL = 75
 
 
 def cycle(values: Floats, width: float) -> Cycle | None:
-    """The dips of a series [n] in bins of ``width`` seconds that come back with a period; None where there are none. NaN:
-    missing, belongs to no dip."""
+    """Find the dips of a series [n] in bins of ``width`` seconds that come back with a period, or return None if there
+    are none. NaN is missing and belongs to no dip."""
     known = values[np.isfinite(values)]
     if len(known) < 2 * FEWEST:
         return None
@@ -95,7 +99,8 @@ def cycle(values: Floats, width: float) -> Cycle | None:
 
 
 def cycle_of(inside: NDArray[np.bool_], values: Floats, width: float) -> Cycle | None:
-    """The cycle of the runs of True in ``inside`` [n]; None for fewer than FEWEST."""
+    """Describe the runs of True in ``inside`` [n] as dips of ``values`` [n], in bins of ``width`` seconds. None if
+    they are fewer than FEWEST, not deep enough (DEPTH), or nothing is known inside or outside of them."""
     edges = np.diff(inside.astype(np.int8), prepend=0, append=0)
     begins, ends = np.flatnonzero(edges > 0), np.flatnonzero(edges < 0)
     known = np.isfinite(values)
@@ -109,6 +114,8 @@ def cycle_of(inside: NDArray[np.bool_], values: Floats, width: float) -> Cycle |
 
 
 def _period(centres: Floats, width: float) -> float | None:
+    """Return the mean distance between ``centres`` (ascending, in bins), in seconds, or None if the distances vary too
+    much for a period."""
     distances = np.array([later - earlier for earlier, later in pairwise(centres.tolist())])
     usual = float(np.median(distances))
     apart = np.abs(distances - usual)

@@ -41,9 +41,16 @@ def imbalance_between(
     gpus: Ints, means: Floats, values: Floats, space: Space, full: float, window: tuple[float, float], start: float,
     width: float,
 ) -> Imbalance:  # fmt: skip
-    """The imbalance of ``gpus`` [n], positions, by their time means [n] and their ``values`` [n, n_columns], columns of
-    ``width`` seconds from ``start`` (unix s), of which ``space`` is what they are over space. ``full`` is the metric's full
-    scale; ``window`` begins and ends at unix s."""
+    """Describe how uneven ``gpus`` are.
+
+    Args:
+        gpus: [n], their positions.
+        means: [n], their means over the window, NaN without samples.
+        values: [n, n_columns], their values in columns of ``width`` seconds from ``start`` (unix s).
+        space: What ``values`` are over the GPUs, column by column.
+        full: The metric's full scale, in its unit.
+        window: Begin and end of the window, unix s.
+    """
     n = np.isfinite(values).sum(axis=0)
     busiest = np.where(space.high > 0, space.high, np.nan)
     over_time = np.maximum(1.0 - space.mean / busiest, 0.0)
@@ -72,7 +79,8 @@ def imbalance_between(
 
 
 def _means_outside(means: Floats, full: float) -> tuple[Ints, Ints]:
-    """``low`` and ``high`` of means [n]."""
+    """Return the places in ``means`` [n] of those that are not like the others: those below the median and those above
+    it, the farthest first; both empty if there are none."""
     apart = np.flatnonzero(outliers(means, full))
     if not len(apart):
         return apart, apart
@@ -83,7 +91,12 @@ def _means_outside(means: Floats, full: float) -> tuple[Ints, Ints]:
 
 
 def _worst(left: Floats, could: Floats, columns: int) -> tuple[float | None, int]:
-    """The imbalance of the ``columns`` neighbours that lost most, and the first of them."""
+    """Return the imbalance of the ``columns`` neighbouring columns in which most was lost, and the index of the first
+    of them; (None, 0) if nothing was lost.
+
+    ``left`` and ``could`` [n_columns]: the use that was missed, and what there would have been had all GPUs done what
+    the busiest did.
+    """
     columns = min(columns, len(left))
     lost = np.convolve(left, np.ones(columns), "valid")
     whole = np.convolve(could, np.ones(columns), "valid")
@@ -94,15 +107,20 @@ def _worst(left: Floats, could: Floats, columns: int) -> tuple[float | None, int
 
 
 def behind(values: Floats, median: Floats, full: float, share: float = BEHIND) -> tuple[Flags, Flags]:
-    """Where each of values [n_gpus, n_columns] is below ``share`` of their median [n_columns], and in which columns
-    [n_columns] that works (IDLE); in others, and without samples, nobody is behind."""
+    """Tell which GPUs are behind, [n_gpus, n_columns], and which columns count as working, [n_columns].
+
+    A GPU is behind if its value is below ``share`` of the ``median`` [n_columns] in a working column: one in which the
+    median is above IDLE of ``full``. In other columns, and without samples (NaN), nobody is behind.
+    """
     working = median > IDLE * full
     late: Flags = values < np.where(working, share * median, -np.inf)  # NaN is never behind
     return late, working
 
 
 def _how_often_behind(values: Floats, median: Floats, full: float) -> tuple[float, float, int]:
-    """``behind_any``, ``behind_most`` and ``n_behind`` of values [n_gpus, n_columns] and their median [n_columns]."""
+    """Return the share of working columns in which any GPU is behind, the share in which the GPU is that is behind
+    most often, and how many GPUs ever are behind. ``values`` [n_gpus, n_columns] and their ``median`` [n_columns] are
+    as in ``behind``. All 0 if no column is working."""
     late, working = behind(values, median, full)
     n_working = int(working.sum())
     if not n_working or not len(values):
@@ -112,7 +130,8 @@ def _how_often_behind(values: Floats, median: Floats, full: float) -> tuple[floa
 
 
 def score_of_medians(means: Means, gpus: Ints) -> float | None:
-    """The score of the medians of these GPUs' means, input by input; None where it can't be known."""
+    """Return the score of the medians of these GPUs' means, input by input, or None if it can't be known. ``gpus``:
+    positions."""
     medians: dict[str, float | None] = {}
     for name in SCORE_INPUTS:
         own = means.per_gpu(name, gpus)
@@ -122,22 +141,25 @@ def score_of_medians(means: Means, gpus: Ints) -> float | None:
 
 
 def device_indices(gpus: tuple[Gpu, ...]) -> Ints:
-    """[n_gpus]: the driver's index of each GPU in its node, -1 where it is unknown."""
+    """Return the driver's index of each GPU in its node [n_gpus], -1 if it is unknown."""
     return np.array([-1 if gpu.device_index is None else gpu.device_index for gpu in gpus], np.int64)
 
 
 def grouped_by_node(found: Imbalance, placed: Placed) -> Groups:
-    """The GPUs by their node; ``keys`` are numbers of nodes."""
+    """Group the GPUs by their node. ``keys`` are numbers of nodes, and ``below`` is against the mean of all these
+    GPUs."""
     return _groups(placed.node_of[found.gpus], np.zeros(len(found.gpus), np.int64), found.means)
 
 
 def grouped_by_index(found: Imbalance, placed: Placed) -> Groups:
-    """The GPUs by the driver's index within their node."""
+    """Group the GPUs by the driver's index within their node. ``keys`` are these indices (-1: unknown), and ``below``
+    is against the mean of the GPU's node."""
     return _groups(device_indices(placed.gpus)[found.gpus], placed.node_of[found.gpus], found.means)
 
 
 def _groups(key: Ints, within: Ints, means: Floats) -> Groups:
-    """``means`` [n] grouped by ``key`` [n] (from -1 on), compared with the mean of those that share ``within`` [n]."""
+    """Group ``means`` [n] by ``key`` [n] (from -1 on); ``below`` is against the mean of those with the same ``within``
+    [n]. GPUs whose mean is NaN are left out, and so are groups without any other."""
     known = np.isfinite(means)
     key, within, means = key[known] + 1, within[known], means[known]
     around = np.bincount(within, means) / np.maximum(np.bincount(within), 1)
@@ -155,7 +177,8 @@ MOST_COLUMNS = 120
 
 
 def unevenness(evidence: Evidence) -> Unevenness | None:
-    """How uneven the GPUs are; None where there are no two GPUs with samples to compare."""
+    """Describe how uneven the GPUs are in the first metric of DETECTION_METRICS that was measured, or return None if
+    fewer than two GPUs have samples of it."""
     metric = next((name for name in DETECTION_METRICS if evidence.has(name)), None)
     if metric is None:
         return None
@@ -186,6 +209,9 @@ def unevenness(evidence: Evidence) -> Unevenness | None:
 
 
 def _energy_lost(evidence: Evidence, values: Floats, high: Floats, step: int) -> float | None:
+    """Return the energy (J) that GPUs took in the share of time in which they did less than the busiest (``high``
+    [n_columns]), or None if power was not measured. ``values`` [n_gpus, n_columns]: columns of ``step`` bins of the
+    evidence."""
     if "power_usage" not in evidence.series:
         return None
     power = coarser(evidence.series["power_usage"].astype(np.float64), step)
@@ -197,6 +223,8 @@ def _energy_lost(evidence: Evidence, values: Floats, high: Floats, step: int) ->
 
 
 def _alike(values: Floats, means: Floats, full: float) -> tuple[Alike, ...]:
+    """Group GPUs that behave alike over time, by ``values`` [n_gpus, n_bins]; those without a mean in ``means``
+    [n_gpus] are left out. Needs at least one GPU with values."""
     known = np.flatnonzero(np.isfinite(means))
     filled = np.flatnonzero(np.isfinite(values).any(axis=0))
     own = values[known, filled[0] : filled[-1] + 1]

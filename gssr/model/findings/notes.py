@@ -35,15 +35,22 @@ def notes(
     others: Sequence[str] = (),
     thinned: bool = False,
 ) -> tuple[str, ...]:
-    """The notes of an analysis (whose own are not looked at). ``last_time`` is the last sample's unix time,
-    ``missing_seconds`` the time without samples in gaps, summed over GPUs, ``others`` what else is to be said; ``thinned``:
-    not all samples are there."""
+    """Return the notes of an analysis, which are sentences; its own ``notes`` are not looked at.
+
+    Args:
+        damage: A sentence on what of the file is damaged, None if nothing is.
+        last_time: When the last sample was taken, unix s; None if there is none.
+        missing_seconds: The time without samples in gaps, summed over GPUs.
+        others: Further sentences, put at the end.
+        thinned: Whether some samples were not kept.
+    """
     return (*_sentences(analysis, damage, last_time, missing_seconds, thinned), *others)
 
 
 def _sentences(
     analysis: Analysis, damage: str | None, last_time: float | None, missing_seconds: float, thinned: bool
 ) -> Iterator[str]:
+    """Yield the notes one by one, as ``notes`` describes; nothing if there is nothing to say."""
     last = "" if last_time is None else f"; last sample {_local(last_time, '%H:%M:%S')}"
     if damage:
         yield damage
@@ -71,12 +78,15 @@ def _sentences(
 
 
 def why_no_gpu(events: Iterable[Event]) -> tuple[str, ...]:
-    """The reason for that as the backend gave it, the first of a run's ranks; nothing where none did."""
+    """Return the reason why no GPU was recorded, as the backend of the first rank that has one gave it: a tuple of one
+    clause, or an empty one."""
     reasons = (event.message.removeprefix(NO_GPU) for event in events if event.message.startswith(NO_GPU))
     return tuple(islice(reasons, 1))
 
 
 def _about_samples(analysis: Analysis, missing_seconds: float, thinned: bool) -> Iterator[str]:
+    """Yield what is missing among the samples: GPUs without any, gaps, metrics that were not measured, and how exact
+    percentiles are."""
     silent = [gpu for gpu in analysis.gpus if not gpu.n_samples]
     if silent:
         have = "has" if len(silent) == 1 else "have"
@@ -106,7 +116,12 @@ def _about_samples(analysis: Analysis, missing_seconds: float, thinned: bool) ->
 
 
 def _about_the_end(analysis: Analysis, last_time: float | None) -> Iterator[str]:
-    """Samples that stop before the run does: no gap, for none follows."""
+    """Yield one sentence if the samples stop before the run does. That is not counted as a gap, because no sample
+    comes after it.
+
+    ``last_time`` is when the last sample was taken (unix s). Yields nothing if that, the run's end or its sampling
+    interval is unknown, or only a part of the run is looked at.
+    """
     ended, interval_ms = analysis.run.ended_at, analysis.run.sampling_ms
     if not analysis.window.whole or ended is None or interval_ms is None or last_time is None:
         return
@@ -116,12 +131,15 @@ def _about_the_end(analysis: Analysis, last_time: float | None) -> Iterator[str]
 
 
 def _places(gpus: Sequence[GpuSummary]) -> str:
-    """As ``_some``, of GPUs."""
+    """Name the first GPUs, and how many more there are, as ``_some`` does."""
     return _some([gpu.place for gpu in gpus[: _NAMED + 1]], len(gpus))
 
 
 def _some(names: Sequence[str], n: int | None = None) -> str:
-    """The first few, and how many more; ``n``: of how many these are the first."""
+    """Name the first _NAMED, and how many more there are; all if only one more would be left out.
+
+    ``n``: how many there are, if ``names`` are only the first of them; None: these are all.
+    """
     n = len(names) if n is None else n
     if n <= _NAMED + 1:
         return ", ".join(names)
@@ -146,7 +164,7 @@ _LEFT = {
 
 
 def _local(time: float, form: str) -> str:
-    """A unix time on this machine's clock; of one that no calendar has the seconds."""
+    """Write a unix time in this machine's time zone, in the format ``form``; ``second 12345`` if no calendar has it."""
     try:
         return f"{datetime.fromtimestamp(time):{form}}"
     except (ValueError, OverflowError, OSError):
@@ -154,7 +172,7 @@ def _local(time: float, form: str) -> str:
 
 
 def thinning(reader: RunReader) -> str | None:
-    """One sentence; None where every sample is there."""
+    """Say in a sentence that not all samples were kept, or return None if all were."""
     until, last = reader.thinned_until, reader.last_time
     if until == -math.inf:
         return None
@@ -171,7 +189,7 @@ _NODES_NAMED = 4
 
 
 def disagreement(reader: RunReader) -> str | None:
-    """Say which nodes' clocks are off, and whether that was corrected; None when they agree, or it isn't known."""
+    """Say which nodes' clocks are off, and whether that was corrected; None if they agree, or it isn't known."""
     away = reader.clocks_ahead
     if not away:
         return None

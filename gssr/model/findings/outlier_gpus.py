@@ -15,16 +15,19 @@ own)."""
 
 
 def culprits(verdicts: Sequence[Verdict], n_gpus: int) -> tuple[int, ...]:
-    """Positions of those of ``n_gpus`` GPUs that the worst verdict blames, if these are not most of them; empty where it
-    blames none."""
+    """Return the positions of the GPUs that the worst verdict (not an info) blames; empty if it blames none, or more
+    than _FEW of the ``n_gpus`` GPUs."""
     blamed = next((verdict.gpus for verdict in verdicts if verdict.gpus and verdict.severity != "info"), ())
     return () if len(blamed) > max(_FEW * n_gpus, 1) else blamed
 
 
 def outlier_gpus(metric: str, means: Floats, full: float, blamed: Sequence[int]) -> Flags:
-    """[n_gpus]: True where a GPU is marked. By a metric that tells work from waiting these are the ``culprits``, positions,
-    where the rules blame any; else those whose mean is not like the others' (gssr.model.statistics.balance). ``means``
-    [n_gpus], and ``full``, what fills their axis, are in the metric's unit."""
+    """Tell which GPUs are to be marked as unlike the rest, [n_gpus].
+
+    In a metric that tells work from waiting these are the ``blamed`` ones (positions, of ``culprits``), if there are
+    any; else those whose mean is not like the others' (gssr.model.statistics.balance). ``means`` [n_gpus] and
+    ``full``, what fills their axis, are in the metric's unit.
+    """
     if len(blamed) and metric in DETECTION_METRICS:
         return np.isin(np.arange(len(means)), blamed)
     return outliers(means, full)

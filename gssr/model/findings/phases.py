@@ -60,8 +60,8 @@ class _Stretch(NamedTuple):
 
 
 def phases(evidence: Evidence) -> tuple[Phase, ...]:
-    """The phases of a window in the order of time, without holes; none where it holds no samples. They begin and end at
-    edges of the course's bins."""
+    """Cut a window into phases, in the order of time and without holes. They begin and end at edges of the course's
+    bins. Empty if the window holds no samples."""
     course = evidence.course
     lead = next((name for name in DETECTION_METRICS if name in course.values), None)
     if lead is None or not np.isfinite(course.values[lead]).any() or not evidence.seconds > 0:
@@ -91,6 +91,7 @@ def phases(evidence: Evidence) -> tuple[Phase, ...]:
 
 
 def _phase(evidence: Evidence, kind: Kind, part: Window, repeated: Cycle | None) -> Phase:
+    """Describe a part of the window as a phase of this kind, with its dips (None: none)."""
     means = means_between(evidence, part)
     share = part.seconds / evidence.seconds
     return Phase(
@@ -99,7 +100,8 @@ def _phase(evidence: Evidence, kind: Kind, part: Window, repeated: Cycle | None)
 
 
 def _stretches(evidence: Evidence, lead: str, begin: int, end: int) -> list[_Stretch]:
-    """Steps 2 to 4 for the course's bins from ``begin`` to ``end``."""
+    """Do steps 2 to 4 for the course's bins from ``begin`` up to ``end``. ``lead``: the metric by which dips are
+    found."""
     names = [name for group in METRICS if (name := next((one for one in group if one in evidence.course.values), None))]
     fine = np.stack([evidence.course.values[name] / _height(evidence, name) for name in names])
     step = -(-(end - begin) // MOST_BINS)
@@ -128,25 +130,29 @@ def _stretches(evidence: Evidence, lead: str, begin: int, end: int) -> list[_Str
 
 
 def _height(evidence: Evidence, name: str) -> float:
-    """What counts as the usual height of a metric."""
+    """Return the usual height of a metric, in its unit: its 95th percentile, at least LEAST_HEIGHT of the full scale;
+    never 0."""
     known = evidence.course.values[name]
     usual = float(np.nanpercentile(known, 95)) if np.isfinite(known).any() else 0.0
     return max(usual, LEAST_HEIGHT * (full_scale(BY_NAME[name], evidence.gpus) or usual), 1e-12)
 
 
 def _levels(values: Floats, edges: Sequence[int]) -> Floats:
-    """[segments, m]: the means of each segment, NaN where it has no values."""
+    """Return the means of each segment, [segments, m], NaN without values. ``values`` [m, n]; ``edges``: where each
+    segment begins, and last n."""
     return means_from(values, edges[:-1]).T
 
 
 def _apart(levels: Floats) -> Floats:
-    """[segments - 1]: how far neighbours are apart, in the metric in which they are farthest."""
+    """Return how far neighbouring segments are apart, [segments - 1], in the metric in which they are farthest; 0 if
+    nothing is known. ``levels`` [segments, m]."""
     distance = np.abs(np.diff(levels, axis=0))
     return np.asarray(np.where(np.isfinite(distance), distance, 0.0).max(axis=1, initial=0.0), np.float64)
 
 
 def _alike(values: Floats, edges: list[int], least: float) -> list[int]:
-    """Without the edges between levels that differ by less than ``least``, the nearest levels first."""
+    """Return the edges without those between levels that differ by less than ``least``; the nearest levels are joined
+    first."""
     while len(edges) > 2:
         apart = _apart(_levels(values, edges))
         nearest = int(np.argmin(apart))
@@ -157,7 +163,8 @@ def _alike(values: Floats, edges: list[int], least: float) -> list[int]:
 
 
 def _without_partial(values: Floats, edges: list[int]) -> list[int]:
-    """Without segments of one bin on the way from one level to another: that bin holds some of both."""
+    """Return the edges with segments of one bin joined to a neighbour if they lie between its levels: such a bin holds
+    some of both."""
     at = 1
     while at < len(edges) - 2:
         levels = _levels(values, edges)
@@ -172,8 +179,8 @@ def _without_partial(values: Floats, edges: list[int]) -> list[int]:
 
 
 def _recurring(values: Floats, lead: int, edges: list[int], short: float) -> list[_Stretch]:
-    """What comes back: stretches at one level between dips of the series ``lead``. ``short`` is the longest dip, in bins,
-    that needs no period."""
+    """Find stretches at one level between dips of the series ``lead`` (index into ``values`` [m, n]) that come back.
+    ``short`` is the longest dip, in bins, that needs no period."""
     levels = _levels(values, edges)
     activity = levels[:, lead]
     n, at = len(levels), 0
@@ -204,8 +211,11 @@ def _recurring(values: Floats, lead: int, edges: list[int], short: float) -> lis
 
 
 def _fewer(values: Floats, edges: list[int], groups: set[int], short: float) -> list[int]:
-    """Without segments shorter than ``short`` bins, the shortest first, and with no more than MOST of them; what goes is put
-    to the neighbour it is nearer to. Segments that begin at one of ``groups`` stay apart from what is not short."""
+    """Return the edges without segments shorter than ``short`` bins, the shortest first, and with no more than MOST
+    segments. What goes is joined to the neighbour it is nearer to.
+
+    Segments that begin at one of ``groups`` (edges) are only joined with short ones.
+    """
     while len(edges) > 2:
         sizes, apart = np.diff(edges).tolist(), _apart(_levels(values, edges)).tolist()
         whole = [edge in groups for edge in edges[:-1]]
@@ -226,8 +236,8 @@ def _fewer(values: Floats, edges: list[int], groups: set[int], short: float) -> 
 
 
 def _cycle(stretch: _Stretch, activity: Floats, width: float) -> Cycle | None:
-    """The dips of a stretch: those found by step 2, each as long as it is in the course's bins, unless only shorter ones
-    have a period."""
+    """Return the dips of a stretch, or None: those found by step 2, each as long as it is in the course's bins, unless
+    only shorter ones have a period. ``activity`` are the stretch's values [n], in bins of ``width`` seconds."""
     coarse = None
     if stretch.dips:
         inside, around = np.zeros(len(activity), bool), np.zeros(len(activity), bool)

@@ -53,9 +53,16 @@ class Bands(NamedTuple):
 
 
 def bands(values: Floats, full: float, apart: Flags, at_most: int, before: Bands | None = None) -> Bands:
-    """``values`` [n_gpus, n_columns] (NaN: missing; ``full`` fills the axis) in at most ``at_most`` bands (1-26). ``apart``
-    [n_gpus] are outliers. ``before``: bands of the same GPUs a moment ago, kept if they still fit; else new bands take the
-    letters of those whose GPUs they have. At first A is the largest, and the outliers come last."""
+    """Group GPUs that run alike into at most ``at_most`` bands (1-26).
+
+    Args:
+        values: [n_gpus, n_columns], NaN if missing; ``full`` fills their axis.
+        apart: [n_gpus], which GPUs are outliers; these never share a band with others.
+        before: Bands of the same GPUs a moment ago. They are returned if they still fit; else new bands take the
+            letters of those whose GPUs they have.
+
+    At first A is the largest band, and the outliers come last. No bands without GPUs.
+    """
     if not len(values):
         return Bands((), np.zeros(0, np.int64))
     at_most = min(max(at_most, 1), len(LETTERS))
@@ -69,7 +76,7 @@ def bands(values: Floats, full: float, apart: Flags, at_most: int, before: Bands
 
 
 def _points(values: Floats, apart: Flags) -> Floats:
-    """[n_gpus, dimensions]: distances between them are shares of the full scale."""
+    """Return a point for each GPU [n_gpus, dimensions], with distances in shares of the full scale."""
     n_columns = values.shape[1]
     edges = np.unique(np.arange(PARTS) * n_columns // PARTS) if n_columns else np.zeros(0, np.int64)
     if not len(edges):
@@ -92,7 +99,7 @@ def _points(values: Floats, apart: Flags) -> Floats:
 
 
 def _middle(means: Floats) -> Floats:
-    """[parts]: the median GPU of each part; 0 where nobody has samples."""
+    """Return the median GPU's mean in each part [parts]; 0 if nobody has samples there."""
     known = np.isfinite(means)
     n = known.sum(axis=0)
     ordered = np.sort(means, axis=0)  # NaN last
@@ -101,7 +108,7 @@ def _middle(means: Floats) -> Floats:
 
 
 def _small_clusters(points: Floats) -> tuple[Floats, Ints]:
-    """Centres [m, dimensions], and [n_gpus] the nearest one of each point."""
+    """Return centres [m, dimensions] of small clusters, and for each point [n_gpus] the index of the nearest one."""
     lengths = np.einsum("ij,ij->i", points, points)
 
     def squared(centre: Floats) -> Floats:
@@ -122,8 +129,8 @@ def _small_clusters(points: Floats) -> tuple[Floats, Ints]:
 
 
 def _least(values: Floats, points: Floats) -> int:
-    """The position of the least value; of several, of the point that comes first by its coordinates: the order of the GPUs
-    must not matter."""
+    """Return the position of the least value; of several, that of the point that comes first by its coordinates, as
+    the order of the GPUs must not matter."""
     tied = np.flatnonzero(values <= values.min() + _TIE)
     if len(tied) > 1:
         tied = tied[np.lexsort(np.round(points[tied], 9).T[::-1])]
@@ -131,7 +138,7 @@ def _least(values: Floats, points: Floats) -> int:
 
 
 def _merged(points: Floats, centres: Floats, owner: Ints, at_most: int) -> Ints:
-    """[n_gpus]: the band of each point after average linkage of the small clusters."""
+    """Merge the small clusters by average linkage. Returns the band of each point [n_gpus], numbered from 0."""
     sizes = np.bincount(owner, minlength=len(centres)).astype(np.float64)
     centres = _centroids(points, owner, len(centres))
     distance = _between(centres)
@@ -153,14 +160,14 @@ def _merged(points: Floats, centres: Floats, owner: Ints, at_most: int) -> Ints:
 
 
 def _centroids(points: Floats, owner: Ints, n: int) -> Floats:
-    """[n, dimensions]: the mean point of each of n groups, none of them empty."""
+    """Return the mean point of each of ``n`` groups [n, dimensions], none of which may be empty."""
     sizes = np.bincount(owner, minlength=n)
     sums = [np.bincount(owner, points[:, dimension], n) for dimension in range(points.shape[1])]
     return np.asarray(np.stack(sums, axis=1) / sizes[:, None], np.float64)
 
 
 def _between(centres: Floats) -> Floats:
-    """[n, n]: distances; infinity from each to itself."""
+    """Return the distances between these points [n, n]; infinity from each to itself."""
     apart = centres[:, None, :] - centres[None, :, :]
     distance: Floats = np.sqrt((apart**2).sum(axis=-1))
     np.fill_diagonal(distance, np.inf)
@@ -168,6 +175,7 @@ def _between(centres: Floats) -> Floats:
 
 
 def _still_fits(points: Floats, old: Ints, new: Ints) -> bool:
+    """Tell whether the ``old`` grouping is still nearly as good as the ``new`` one (both: group of each point)."""
     n = int(old.max()) + 1
     centres = _centroids(points, old, n)
     near = n > 1 and float(_between(centres).min()) < _MERGED
@@ -175,13 +183,14 @@ def _still_fits(points: Floats, old: Ints, new: Ints) -> bool:
 
 
 def _radius(points: Floats, owner: Ints) -> float:
-    """How far the farthest point is from the mean of its group."""
+    """Return the distance of the farthest point from the mean of its group."""
     offset = points - _centroids(points, owner, int(owner.max()) + 1)[owner]
     return float(np.sqrt(np.einsum("ij,ij->i", offset, offset).max()))
 
 
 def _renamed(owner: Ints, apart: Flags, before: Bands | None) -> Bands:
-    """The groups in the order of their letters."""
+    """Give the groups letters, those of ``before`` (None: none) where they share most GPUs with one of its bands, and
+    number them in the order of these."""
     n = int(owner.max()) + 1
     sizes, marked = np.bincount(owner, minlength=n), np.bincount(owner, apart, n) > 0
     first = np.full(n, len(owner))

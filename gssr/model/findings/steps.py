@@ -69,8 +69,11 @@ class _Rhythm(NamedTuple):
 
 
 def step_time(reader: RunReader, positions: Ints, window: Window, rows: Samples | None) -> StepTime | None:
-    """How long a step took in a window, seen by these GPUs (``positions``) of a run, from their ``rows`` there (numbered
-    within ``positions``), or, where these are too many to be had, from short stretches of them."""
+    """Find how long a step takes in a window, or return None if nothing tells.
+
+    ``positions``: the GPUs of the run by which it is seen; ``rows``: their samples there, numbered within
+    ``positions``. If these are too many to be had (None), short stretches of them are read.
+    """
     interval = reader.sampling_seconds or 1.0
     gpus = [reader.gpus[position] for position in positions.tolist()]
     nodes = nodes_of(gpus)[1]
@@ -82,8 +85,8 @@ def step_time(reader: RunReader, positions: Ints, window: Window, rows: Samples 
 
 
 def _rows_in_the_middle(reader: RunReader, positions: Ints, span: Window) -> Samples:
-    """Read the raw rows of some GPUs in the middle of a window in which all of them are too many: rows of all GPUs
-    interleave, so about MOST_ROWS of all are gone through. They are numbered from 0 within ``positions``."""
+    """Read the raw rows of some GPUs in the middle of a window that holds too many of them: about MOST_ROWS rows of
+    all GPUs, which interleave, are gone through. They are numbered from 0 within ``positions``."""
     rate = max(reader.n_rows / max(extent(reader).seconds, 1.0), 1.0)
     seconds = min(MOST_ROWS / rate, span.seconds)
     middle = (span.start + span.end) / 2
@@ -93,9 +96,12 @@ def _rows_in_the_middle(reader: RunReader, positions: Ints, span: Window) -> Sam
 
 
 def steps(pieces: Sequence[Samples], nodes: Ints, interval: float, events: Sequence[Event] = ()) -> StepTime | None:
-    """How long a step took, in stretches of a window one after another, from their rows (GPUs numbered as ``nodes``
-    [n_gpus], the number of each one's node); ``interval`` is that of sampling, s. Marks that count steps go before; None
-    where there are none and no rhythm is told."""
+    """Find how long a step takes from stretches of a window, one after another, or return None if nothing tells. Marks
+    that count steps go before any rhythm.
+
+    ``nodes`` [n_gpus] is the number of each GPU's node, and the rows of ``pieces`` number GPUs alike; ``interval`` is
+    that of sampling, s.
+    """
     marked = _of_marks(events)
     if marked is not None:
         return marked
@@ -124,7 +130,8 @@ def steps(pieces: Sequence[Samples], nodes: Ints, interval: float, events: Seque
 
 
 def _apart(piece: Samples) -> list[Samples]:
-    """The stretches of a piece between which nothing is known for longer than a step may last; many of them tell nothing."""
+    """Cut a piece where nothing is known for longer than a step may last. Empty if there are more than MOST_APART such
+    gaps, or no rows."""
     times = np.sort(piece.time)
     at = np.flatnonzero(np.diff(times) > LONGEST)
     if len(at) > MOST_APART or not len(times):
@@ -135,8 +142,10 @@ def _apart(piece: Samples) -> list[Samples]:
 
 
 def _of_marks(events: Sequence[Event]) -> StepTime | None:
-    """From marks such as "step 120", of the rank that has most. Several processes may mark the same step: the first one
-    counts. Numbers may begin anew."""
+    """Find the step from marks such as "step 120", of the rank that has most of them; None if there are too few.
+
+    Several processes may mark the same step: the first one counts. Numbers may begin anew.
+    """
     counted: dict[int | None, list[tuple[float, int]]] = {}
     for event in sorted(events, key=lambda event: event.time):
         if event.kind == "mark" and (match := _COUNTED.match(event.message or "")):
@@ -155,7 +164,8 @@ def _of_marks(events: Sequence[Event]) -> StepTime | None:
 
 
 def _rhythm(pieces: Sequence[Samples], nodes: Ints, interval: float, longest: float) -> _Rhythm:
-    """The rows as node means; stretches follow each other after as much that is unknown."""
+    """Put the rows into node means, sample by sample, one stretch after another with as much that is unknown between
+    them. ``longest``: the longest step looked for, s."""
     first = np.full(int(nodes.max()) + 1, np.inf)
     np.minimum.at(first, nodes[pieces[0].gpu], pieces[0].time)
     first = np.where(np.isfinite(first), first, pieces[0].time.min())
@@ -200,7 +210,8 @@ def _rhythm(pieces: Sequence[Samples], nodes: Ints, interval: float, longest: fl
 
 
 def _smooth(values: Floats, known: Floats, width: int) -> Floats:
-    """The means of values [m, n] over ``width`` samples about each, of those that are known."""
+    """Return the means of values [m, n] over ``width`` samples about each, of those that are ``known`` [m, n] (0 or
+    1)."""
     n = values.shape[1]
     low, high = np.maximum(np.arange(n) - width // 2, 0), np.minimum(np.arange(n) + width // 2 + 1, n)
     total, count = (np.cumsum(np.pad(each, ((0, 0), (1, 0))), axis=1) for each in (values * known, known))
@@ -208,7 +219,10 @@ def _smooth(values: Floats, known: Floats, width: int) -> Floats:
 
 
 def _is_held(values: Floats, known: Floats) -> bool:
-    """Whether a reading is renewed only with every third sample or more seldom: then it shows beats with that."""
+    """Tell whether a reading is renewed only with every third sample or more seldom, so that it beats with the steps.
+
+    ``values`` and ``known`` (1 for a value, 0 for none) are [rows, samples].
+    """
     changes = (np.diff(values, axis=1) ** 2 * (known[:, 1:] * known[:, :-1])).sum(axis=0)
     whole = changes.sum()
     for every in range(3, 11):
@@ -219,7 +233,7 @@ def _is_held(values: Floats, known: Floats) -> bool:
 
 
 def _find(rhythm: _Rhythm, longest: float) -> tuple[float, list[str]] | None:
-    """The lag, of at most so many samples, of the rhythm, if there is one, and the metrics that show it."""
+    """Find the lag (in samples, at most ``longest``) of a rhythm, and the metrics that show it; None if there is none."""
     n = len(rhythm.times)
     lags = np.exp(np.arange(np.log(2.0), np.log(max(longest, 2.0)), 0.004))
     if len(lags) < 8:
@@ -249,8 +263,8 @@ def _find(rhythm: _Rhythm, longest: float) -> tuple[float, list[str]] | None:
 
 
 def _correlation(rhythm: _Rhythm, name: str, most: int) -> Floats | None:
-    """The autocorrelation of a metric up to a lag of ``most`` samples, in steps of 1/_FINER sample: of what is known,
-    without the noise of single samples at lag 0. None where there is nothing."""
+    """Return the autocorrelation of a metric up to a lag of ``most`` samples, in steps of 1/_FINER sample, of what is
+    known and without the noise of single samples at lag 0. None if there is nothing."""
     values, known = rhythm.values[name], rhythm.known[name]
     size = 2 * values.shape[1]
     most = min(most, values.shape[1] - 1)
@@ -267,13 +281,15 @@ def _correlation(rhythm: _Rhythm, name: str, most: int) -> Floats | None:
 
 
 def _contrast(own: Floats, lags: Floats) -> Floats:
-    """[_LAGS, n]: by how much values are more alike after one, two and more times each lag than after half a one less."""
+    """Return by how much more alike values are after one, two and more times each lag than after half a lag less,
+    [_LAGS, n_lags]."""
     at, times = np.arange(len(own)) / _FINER, np.arange(1, _LAGS + 1)[:, None]
     return np.asarray(np.interp(times * lags, at, own, right=0.0) - np.interp((times - 0.5) * lags, at, own, right=0.0))
 
 
 def _refine_lag(own: Floats, lag: float, n: int) -> float:
-    """Refine a period (lag) by the peaks of the autocorrelation at its multiples, as long as these stand out."""
+    """Refine a lag (samples) by the peaks of the autocorrelation at its multiples, as long as these stand out. ``n``:
+    samples there are."""
     first = 0.0
     for times in range(1, _LAGS + 1):
         low, high = int((times - 0.2) * lag * _FINER), int((times + 0.2) * lag * _FINER) + 1
@@ -291,8 +307,8 @@ def _refine_lag(own: Floats, lag: float, n: int) -> float:
 
 
 def _is_no_beat(rhythm: _Rhythm, lag: float, metrics: Sequence[str]) -> bool:
-    """Whether one of the metrics that show a rhythm of so many samples swings by more than it could with a beat of shorter
-    steps with the sampling."""
+    """Tell whether one of these metrics swings, with a rhythm of ``lag`` samples, by more than a beat of shorter steps
+    with the sampling could make it."""
     n = len(rhythm.times)
     frequency = np.asarray(np.fft.rfftfreq(n), np.float64)
     band = np.abs(frequency - 1 / lag) <= max(0.04 / lag, 1.5 / n)
@@ -306,16 +322,19 @@ def _is_no_beat(rhythm: _Rhythm, lag: float, metrics: Sequence[str]) -> bool:
 
 
 def _most_of_a_beat(lag: float, level: Floats) -> Floats:
-    """How much a share, averaged over an interval, swings at most about these levels with a beat, so many samples long, of
-    steps shorter than 5/4 of an interval: in a step it changes at most as a square wave between 0 and 1 does, and this is
-    what the mean lets through of its first harmonic."""
+    """Return how much a share, averaged over an interval, swings at most about these ``level`` values with a beat of
+    ``lag`` samples, made by steps shorter than 5/4 of an interval.
+
+    In a step the share changes at most as a square wave between 0 and 1 does; this is what the mean lets through of
+    its first harmonic.
+    """
     square = 2 / np.pi * np.sin(np.pi * np.minimum(level, 1.0))
     return np.asarray(square * np.sinc(1 - 1 / lag), np.float64)
 
 
 def _series(rhythm: _Rhythm, lag: float, interval: float) -> tuple[Floats, int]:
-    """[m, 2]: times (unix s) and the step from then on (s), window by window; those in which it is not seen are left
-    out; and of how many."""
+    """Return times (unix s) and the step from then on (s) [m, 2], window by window without those in which it is not
+    seen, and how many windows were looked at."""
     n = len(rhythm.times)
     size = int(max(WINDOW, np.ceil(WINDOW_STEPS * lag), np.ceil(n / WINDOWS)))
     found, windows = [], 0
@@ -333,8 +352,9 @@ def _series(rhythm: _Rhythm, lag: float, interval: float) -> tuple[Floats, int]:
 
 
 def _told(seconds: float, series: Floats, interval: float) -> StepTime:
-    """With what the series says of accuracy, which a steady trend doesn't worsen, and of a change; found from samples, the
-    mean of all steps that the series saw."""
+    """Describe a step of this length, with its accuracy (which a steady trend doesn't worsen) and its last change,
+    from a ``series`` [m, 2] of times and lengths. Found from samples (``interval`` > 0), its length is the mean of all
+    steps that the series saw."""
     values = series[:, 1]
     noise = float(np.median(np.abs(np.diff(values, 2)))) / 0.6745 / np.sqrt(6) if len(values) > 2 else 0.02 * seconds
     accuracy = float(max(noise / np.sqrt(max(len(values), 1)), 0.05 * interval / _LAGS)) / seconds

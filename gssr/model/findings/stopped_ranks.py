@@ -20,7 +20,8 @@ def name_exit_code(code: int) -> str:
 def describe_stopped_ranks(
     stopped: Sequence[RankEnd], unmeasured_gpu_hours: float, clock_time: Callable[[float], str]
 ) -> Iterator[str]:
-    """Say which ranks were lost, node by node, and which one failed first. ``clock_time`` writes a unix time."""
+    """Yield sentences on which ranks were lost, node by node, and which one failed first; nothing if none stopped.
+    ``clock_time`` writes a unix time."""
 
     def at(end: RankEnd) -> str:
         return "" if end.time is None else f" at {clock_time(end.time)}"

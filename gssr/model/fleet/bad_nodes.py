@@ -70,7 +70,8 @@ class NodeEffect(NamedTuple):
 
 
 def against_others(values: Floats) -> Floats:
-    """The logarithm of each of these values [n] to the median of all the others."""
+    """Return the logarithm of each of these values [n] to the median of all the others. Needs values above 0, and at
+    least two."""
     logs = np.log(values)
     order = np.argsort(logs, kind="stable")
     rank = np.empty(len(logs), np.int64)
@@ -82,8 +83,10 @@ def against_others(values: Floats) -> Floats:
 
 
 def effects(values: Mapping[str, Sequence[float]]) -> dict[str, NodeEffect]:
-    """How each node differs, from one value a job (``against_others``) by node; nodes with fewer than FEWEST_JOBS, and all
-    where there are fewer than FEWEST_OTHERS others, are left out."""
+    """Describe how each node differs, from one value for each job (``against_others``), by node.
+
+    Nodes with fewer than FEWEST_JOBS values are left out; empty if there are then no more than FEWEST_OTHERS.
+    """
     arrays = {node: np.array(own, np.float64) for node, own in values.items() if len(own) >= FEWEST_JOBS}
     if len(arrays) <= FEWEST_OTHERS:
         return {}
@@ -112,7 +115,7 @@ class _Seen(NamedTuple):
 
 
 def bad_nodes(runs: Iterable[tuple[str, RunFigures]]) -> list[BadNode]:
-    """The nodes that are slow in runs, each with the job it is of, the most certain first."""
+    """Find the nodes that are slow in these runs, given as (job, run), the most certain first."""
     seen: dict[str, dict[str, _Seen]] = {}
     users: dict[str, set[str]] = {}
     held: dict[str, list[tuple[RunFigures, Sequence[GpuFigures]]]] = {}
@@ -157,7 +160,8 @@ def _ratio(effect: NodeEffect | None) -> float | None:
 
 
 def _kind(clock: NodeEffect | None, activity: NodeEffect | None, power: NodeEffect | None) -> Kind | None:
-    """What is wrong with a node, if anything. A faster one is less busy as well: it does not take less power."""
+    """Tell what is wrong with a node, or None if nothing is. A faster one is less busy as well, but does not take less
+    power."""
     if clock is not None and clock.apart and clock.median < 0:
         return "slow_clock"
     if activity is None or not activity.apart or (clock is not None and clock.apart):
@@ -177,6 +181,7 @@ def _by_model(gpus: Iterable[GpuFigures]) -> list[list[GpuFigures]]:
 
 
 def _by_node(gpus: Iterable[GpuFigures]) -> dict[str, list[GpuFigures]]:
+    """Group GPUs by their node; those without one are left out."""
     found: dict[str, list[GpuFigures]] = {}
     for gpu in gpus:
         if gpu.node is not None:
@@ -185,7 +190,8 @@ def _by_node(gpus: Iterable[GpuFigures]) -> dict[str, list[GpuFigures]]:
 
 
 def _compare(job: str, gpus: Sequence[GpuFigures], seen: dict[str, dict[str, _Seen]]) -> None:
-    """Add what a run of a job says of its nodes, by GPUs of one model, to what was seen of them."""
+    """Add to ``seen`` (by node and job) what a run of a job says of its nodes, by GPUs of one model; nothing for fewer
+    than FEWEST_NODES."""
     nodes = _by_node(gpus)
     for at, value in enumerate((_clock, _activity, _power)):
         known = {node: [own for gpu in each if (own := value(gpu))] for node, each in nodes.items()}
@@ -210,11 +216,12 @@ def _power(gpu: GpuFigures) -> float | None:
 
 
 def _median(values: Sequence[float]) -> list[float]:
-    """One value of all runs of a job: they ran on the same nodes."""
+    """Return the one value of all runs of a job, which ran on the same nodes, in a list; an empty one for none."""
     return [float(np.median(values))] if values else []
 
 
 def _throttled(held: Sequence[tuple[RunFigures, Sequence[GpuFigures]]]) -> float | None:
+    """Return the share of these GPUs' hours that was slowed down; None if it is unknown for all of them."""
     known = [gpu for _, gpus in held for gpu in gpus if gpu.throttled_gpu_hours is not None]
     hours = sum(gpu.gpu_hours for gpu in known)
     return sum(gpu.throttled_gpu_hours or 0.0 for gpu in known) / hours if hours > 0 else None

@@ -42,8 +42,11 @@ _MODULE = "-m"
 
 
 def program_of(command: Sequence[str]) -> str | None:
-    """``train.py`` of ``/usr/bin/python3 -u /home/me/train.py --lr 1``, ``torch.distributed.run`` of ``python -m ...``,
-    ``sh -c`` of a text for the shell, ``solver`` of ``./bin/solver input``. None of no command."""
+    """Name what a command runs, whatever its arguments; None for no command.
+
+    That is ``train.py`` for ``/usr/bin/python3 -u /home/me/train.py --lr 1``, ``torch.distributed.run`` for ``python
+    -m ...``, ``sh -c`` for a text for the shell, ``solver`` for ``./bin/solver input``.
+    """
     words = list(command)
     while len(words) > 1 and os.path.basename(words[0]) in _BEFORE:
         words = _after_options(words)
@@ -63,7 +66,8 @@ def program_of(command: Sequence[str]) -> str | None:
 
 
 def _after_options(words: Sequence[str]) -> list[str]:
-    """The words after a starter, its options, its settings (NAME=VALUE) and its numbers (a priority, a time limit)."""
+    """Return the words after a starter (the first word), its options, its settings (NAME=VALUE) and its numbers (a
+    priority, a time limit); at least the last word stays."""
     rest = list(words[1:])
     while len(rest) > 1 and (rest[0].startswith("-") or "=" in rest[0] or re.fullmatch(r"[\d.,:]+[smhd]?", rest[0])):
         del rest[0]
@@ -203,8 +207,8 @@ class RunFigures(NamedTuple):
 
 
 def read_figures(reader: RunReader, file: str, verdicts: bool = False, rules: RuleTable = TABLE) -> RunFigures:
-    """The figures of a run of the recording ``file``. ``verdicts``: judge it as well, by ``rules``, which takes several
-    times as long."""
+    """Read the figures of a run of the recording ``file``. With ``verdicts`` it is judged as well, by ``rules``, which
+    takes several times as long."""
     run, (start, end) = reader.run, extent(reader)
     hours = (end - start) / 3600
     counted = _Counted(reader)
@@ -251,7 +255,7 @@ def read_figures(reader: RunReader, file: str, verdicts: bool = False, rules: Ru
 
 
 def _judged(reader: RunReader, rules: RuleTable, gpu_hours: float) -> dict[str, Any]:
-    """Verdicts, the step's length, and the ``gpu_hours`` by category."""
+    """Return verdicts, the step's length (None: unknown) and the ``gpu_hours`` by category, as fields of RunFigures."""
     judgement = judge_window(reader, np.arange(len(reader.gpus)), ALL_TIME, rules)
     held = tuple(Held(verdict.code, verdict.gpus) for verdict in judgement.verdicts)
     return {
@@ -269,7 +273,8 @@ def _hours_by_category(breakdown: Breakdown | None, gpu_hours: float) -> tuple[f
 
 
 def _wasted(amount: float | None, score: float | None, unmeasured: float = 0.0) -> float | None:
-    """Return what of an amount was not used at this score; all of what is ``unmeasured`` of it."""
+    """Return how much of ``amount`` was not used at this score, with all that is ``unmeasured`` of it; None if either
+    is unknown."""
     return None if amount is None or score is None else unmeasured + (amount - unmeasured) * (1 - score)
 
 
@@ -302,7 +307,8 @@ class _Counted:
         ]
 
     def _take_in(self, gpus: NDArray[np.int64], vectors: Floats, layout: Layout) -> None:
-        """Keep of the rollups of some GPUs, each one's of the whole run [n, layout.width], what is asked for."""
+        """Keep what is asked for of the rollups of some GPUs (positions), each one's of the whole run, ``vectors`` [n,
+        layout.width]."""
         self.n_rows[gpus], self.n_gaps[gpus] = vectors[:, 0], vectors[:, 1]
         self.last_time[gpus] = vectors[:, 3]
         for metric, start, _ in layout.blocks:
@@ -312,7 +318,7 @@ class _Counted:
                     self._columns.setdefault((metric.name, field), np.zeros(self._n_gpus))[gpus] = column
 
     def means(self) -> dict[str, float | None]:
-        """Of the inputs of the score, over all samples of all GPUs."""
+        """Return the means of the score's inputs over all samples of all GPUs, by name; None without samples."""
         found = {}
         for name in SCORE_INPUTS:
             n = self._column(name, "n").sum()
@@ -320,7 +326,7 @@ class _Counted:
         return found
 
     def _column(self, name: str, field: str) -> Floats:
-        """One number of each GPU's block of a metric; 0 where the file lacks it."""
+        """Return one number of each GPU's block of a metric [n_gpus]; 0 if the file lacks it."""
         return self._columns.get((name, field), np.zeros(self._n_gpus))
 
     def _mean(self, name: str | None) -> Floats:
@@ -329,19 +335,23 @@ class _Counted:
         return _quotient(self._column(name, "sum"), self._column(name, "n"))
 
     def _relative(self, means: Floats) -> Floats:
-        """To the median of the GPUs that were used."""
+        """Divide by the median of the GPUs that were used; all NaN if fewer than _FEWEST were."""
         used = means[(self.unused == 0) & np.isfinite(means)]
         middle = float(np.median(used)) if len(used) >= _FEWEST else 0.0
         return means / middle if middle > 0 else np.full(len(means), np.nan)
 
 
 def _quotient(total: NDArray[np.generic], n: NDArray[np.generic]) -> Floats:
+    """Return total / n, NaN where ``n`` is 0."""
     quotient = np.full(len(n), np.nan)
     np.divide(total, n, out=quotient, where=np.asarray(n) > 0)
     return quotient
 
 
 def _gpu(counted: _Counted, reader: RunReader, position: int, hours: float, unmeasured: float) -> GpuFigures:
+    """Return the figures of one GPU, with None for what is unknown. ``hours``: those of the run; ``unmeasured``: of
+    these, those without samples after its rank was lost."""
+
     def of(values: Floats) -> float | None:
         value = float(values[position])
         return value if value == value else None

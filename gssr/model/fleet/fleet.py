@@ -93,7 +93,7 @@ class ScoreBin(NamedTuple):
 
 
 def week_of(unix_time: float | None) -> str:
-    """The ISO week of a unix time, in UTC: ``2026-W47``."""
+    """Return the ISO week of a unix time, in UTC: ``2026-W47``; UNKNOWN for None, NaN, and times no calendar has."""
     if unix_time is None or not math.isfinite(unix_time):
         return UNKNOWN
     try:
@@ -104,7 +104,7 @@ def week_of(unix_time: float | None) -> str:
 
 
 def job_of(run: RunFigures) -> str:
-    """The launcher's job, with its cluster where that is known; of a run without one, the run itself."""
+    """Return the launcher's job, with its cluster if that is known; for a run without one, the run's id."""
     if run.shown_job is None:
         return run.run_id
     return f"{run.cluster}/{run.shown_job}" if run.cluster else run.shown_job
@@ -118,6 +118,8 @@ def _of_runs(key: Callable[[RunFigures], str | None]) -> _Divide:
 
 
 def _of_gpus(key: Callable[[GpuFigures], str | None]) -> _Divide:
+    """Return how to divide runs by GPU, by this key (None is UNKNOWN); each GPU counts with its own figures."""
+
     def portions(runs: Sequence[RunFigures]) -> _Portions:
         gpus = [gpu for run in runs for gpu in run.gpus]
         of = [number for number, run in enumerate(runs) for _ in run.gpus]
@@ -158,8 +160,8 @@ def is_by_cause(by: str | None) -> bool:
 
 
 def groups(runs: Sequence[RunFigures], by: str, sort: str = "wasted") -> list[RunGroup]:
-    """The runs grouped by one of BY, by CAUSE or its alias, sorted by one of SORTS; of equals the name decides, and what is
-    unknown comes last."""
+    """Group the runs by one of BY, by CAUSE or its alias, sorted by one of SORTS. The name decides between equals, and
+    groups for which that is unknown come last."""
     field, falling = SORTS[sort]
     divided = _causes(runs) if is_by_cause(by) else _summed(BY[by](runs))
     found = sorted(divided, key=lambda group: group.key)
@@ -169,7 +171,7 @@ def groups(runs: Sequence[RunFigures], by: str, sort: str = "wasted") -> list[Ru
 
 
 def hours_by_category(runs: Sequence[RunFigures]) -> dict[str, float] | None:
-    """Add up the GPU-hours of runs by category, by name; None where none of them was judged."""
+    """Add up the GPU-hours of runs by category, by name; None if none of them was judged."""
     judged = [run.hours_by_category for run in runs if run.hours_by_category is not None]
     if not judged:
         return None
@@ -177,9 +179,12 @@ def hours_by_category(runs: Sequence[RunFigures]) -> dict[str, float] | None:
 
 
 def _causes(runs: Sequence[RunFigures]) -> list[RunGroup]:
-    """Divide the GPU-hours of the runs that were judged into what was lost, by category; the computing, and the time outside
-    the work. They add up to all of them. Of a loss all hours are wasted, of the others none; the score and energy of a run
-    can't be divided so."""
+    """Divide the GPU-hours of the runs that were judged into groups: what was lost, by category, the computing, and
+    the time outside the work.
+
+    They add up to all hours; groups without any are left out. All hours of a loss are wasted, of the others none; the
+    score and energy of a run can't be divided so, and are None.
+    """
     keys = [COMPUTING if each.branch == "working" and not each.is_loss else each.name for each in CATEGORIES]
     is_loss = {key: each.is_loss for key, each in zip(keys, CATEGORIES, strict=True)}
     hours, n_runs = dict.fromkeys(keys, 0.0), dict.fromkeys(keys, 0)
@@ -198,7 +203,7 @@ def _causes(runs: Sequence[RunFigures]) -> list[RunGroup]:
 
 
 def together(runs: Sequence[RunFigures]) -> RunGroup:
-    """All of them as one group."""
+    """Add up all of the runs as one group, without a key; zero hours and None without runs."""
     found = _summed(_Portions([""] * len(runs), list(range(len(runs))), runs))
     return found[0] if found else RunGroup("", 0, 0.0, 0.0, *[None] * 8)
 
@@ -207,7 +212,8 @@ _COMMON = tuple(column.name for column in COMMON)
 
 
 def _summed(portions: _Portions) -> list[RunGroup]:
-    """Add up the figures of the runs in each group. Returns the groups in the order in which they first occur."""
+    """Add up the figures of the runs in each group, in the order in which the groups first occur; empty without
+    portions."""
     if not portions.keys:
         return []
     places: dict[str, int] = {}
@@ -249,7 +255,7 @@ def _summed(portions: _Portions) -> list[RunGroup]:
 
 
 def _columns(figures: Sequence[RunFigures] | Sequence[GpuFigures]) -> dict[str, Floats]:
-    """What is added up of runs or GPUs, by name; NaN is unknown. Of unused ones: how many GPUs."""
+    """Return what is added up of runs or GPUs, by name [n]; NaN is unknown. "unused" is the number of GPUs."""
     kind = type(figures[0])
     names = [*_COMMON, *(["unused_gpus", "imbalance", "imbalance_gpu_hours"] if kind is RunFigures else ["unused"])]
     first = kind._fields.index(names[0])
@@ -274,15 +280,16 @@ def with_unused(runs: Iterable[RunFigures]) -> list[RunFigures]:
 
 
 def uneven(runs: Iterable[RunFigures]) -> list[RunFigures]:
-    """Badly balanced runs, from the imbalance on that the rule of that name warns of; those that lost most GPU-hours
-    first."""
+    """List badly balanced runs, from the imbalance on that the rule of that name warns of; those that lost most
+    GPU-hours first."""
     limit = TABLE.rule("imbalance").at("warning")
     found = [run for run in runs if run.imbalance is not None and run.imbalance >= limit]
     return sorted(found, key=lambda run: (-(run.imbalance_gpu_hours or 0.0), run.run_id))
 
 
 def scores(runs: Iterable[RunFigures]) -> list[ScoreBin]:
-    """How scores are distributed: N_BINS bins from 0 to 1 and, where there are any, the runs whose score is unknown."""
+    """Count how scores are distributed: N_BINS bins from 0 to 1 and, if there are any, the runs whose score is
+    unknown."""
     counts, hours = [0] * (N_BINS + 1), [0.0] * (N_BINS + 1)
     for run in runs:
         at = N_BINS if run.score is None else min(max(int(run.score * N_BINS), 0), N_BINS - 1)
@@ -293,7 +300,7 @@ def scores(runs: Iterable[RunFigures]) -> list[ScoreBin]:
 
 
 def slow_nodes(runs: Sequence[RunFigures]) -> list[NodeHealth]:
-    """Nodes that were slow in any run: those that were so most often first."""
+    """List the nodes that were slow in any run, those that were so most often first."""
     is_slow = _slowness()
     slow = {gpu.node for run in runs for gpu in run.gpus if gpu.node is not None and is_slow(gpu)}
     held: dict[str, list[list[GpuFigures]]] = {}
@@ -314,6 +321,10 @@ def nodes_apart(runs: Iterable[RunFigures]) -> list[BadNode]:
 
 
 def _health(node: str, per_run: Sequence[Sequence[GpuFigures]], is_slow: Callable[[GpuFigures], bool]) -> NodeHealth:
+    """Describe a node from its GPUs in each run that it took part in.
+
+    ``is_slow``: whether a GPU was slow in its run. What no GPU tells is None.
+    """
     gpus = [gpu for own in per_run for gpu in own]
     often: dict[int, int] = {}
     for gpu in gpus:
@@ -333,7 +344,7 @@ def _health(node: str, per_run: Sequence[Sequence[GpuFigures]], is_slow: Callabl
 
 
 def _slowness() -> Callable[[GpuFigures], bool]:
-    """Whether a GPU was slow, by the thresholds of the rules."""
+    """Return what tells whether a GPU was slow, by the thresholds of the rules."""
     share, clock = TABLE.rule("throttled_thermal").at("share"), TABLE.rule("slow_clock").at("clock")
 
     def is_slow(gpu: GpuFigures) -> bool:
@@ -391,8 +402,11 @@ def read_fleet(
     progress: Callable[[float], None] = lambda _: None,
     index: Index | None = None,
 ) -> Fleet:
-    """The figures of every run of these recordings. ``progress`` is told the share done, 0-1. ``index``: what it has is not
-    read again, and what is read it gets."""
+    """Read the figures of every run of these recordings; what can't be read is told and stops nothing.
+
+    ``progress`` is called with the share done, 0-1. ``index`` (None: none): what it has is not read again, and what is
+    read is put into it. A run found twice counts once.
+    """
     runs: dict[tuple[str, float | None], RunFigures] = {}
     unreadable: list[str] = []
     copies: dict[str, None] = {}
@@ -409,7 +423,8 @@ def read_fleet(
 
 
 def _with_index(names: Sequence[str], request: FleetRequest, index: Index) -> Iterator[_Read]:
-    """Of each recording, in their order. Of those that are kept all runs are read, whenever they began."""
+    """Yield what was read of each recording, in their order. All runs of recordings that are kept are read, whenever
+    they began."""
     rules = digest(request.rules)
     known = runs_in_index(index, index.known(names), rules if request.verdicts else None)
     reads = _all([name for name in names if name not in known], request._replace(since=None))
@@ -429,7 +444,7 @@ def _with_index(names: Sequence[str], request: FleetRequest, index: Index) -> It
 
 
 def _all(names: Sequence[str], request: FleetRequest) -> Iterator[_Read]:
-    """Of each recording, in their order."""
+    """Yield what was read of each recording, in their order; by several processes if there are many."""
     n = min(len(os.sched_getaffinity(0)), MOST_PROCESSES, len(names) // PER_PROCESS)
     if n <= 1:
         yield from (_read(name, request) for name in names)
@@ -447,7 +462,8 @@ def _all(names: Sequence[str], request: FleetRequest) -> Iterator[_Read]:
 
 
 def _one_by_one(names: Sequence[str], request: FleetRequest) -> Iterator[_Read]:
-    """The same where one of them kills the process that reads it."""
+    """Yield what was read of each recording, each in a process of its own, as one of them kills the process that reads
+    it."""
     from concurrent.futures.process import BrokenProcessPool
 
     for name in names:
@@ -460,6 +476,7 @@ def _one_by_one(names: Sequence[str], request: FleetRequest) -> Iterator[_Read]:
 
 
 def _pool(n: int) -> "ProcessPoolExecutor":
+    """Return a pool of ``n`` forked processes, which ignore Ctrl-C."""
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
@@ -471,6 +488,8 @@ def _leave_interrupts_to_the_parent() -> None:
 
 
 def _read(name: str, request: FleetRequest) -> _Read:
+    """Read the runs of a recording that the request asks for. Never raises: what went wrong is told as its
+    ``problem``."""
     runs: list[RunFigures] = []
     try:
         before = state(name)
@@ -489,5 +508,5 @@ def _read(name: str, request: FleetRequest) -> _Read:
 
 
 def _stays(run: RunFigures, name: str) -> bool:
-    """Whether nothing of the run is going to change."""
+    """Tell whether nothing of the run is going to change, so that it may be kept."""
     return run.state in ENDED or (run.state == "lost" and silent_seconds(name, time.time()) > _LONG_LOST)

@@ -36,8 +36,8 @@ Judge = Callable[[Sequence[str]], Iterable[RunFigures]]
 
 
 def like(runs: Iterable[RunFigures], analysis: Analysis) -> list[RunFigures]:
-    """The completed runs of the same label (without one, of the same program) and the same GPUs that began before this one,
-    the last ones, in their order."""
+    """Return the completed runs of the same label (without one, of the same program) and the same GPUs that began
+    before this one: the last _KNOWN, in their order."""
     run, size = analysis.run, Counter(gpu.name for gpu in analysis.gpus)
     program, own = program_of(run.command), run.started_at or analysis.window.start
     found = [
@@ -55,7 +55,8 @@ def like(runs: Iterable[RunFigures], analysis: Analysis) -> list[RunFigures]:
 
 
 def history(runs: Iterable[RunFigures], analysis: Analysis, judge: Judge) -> History:
-    """How a whole run stands among ``runs``; those whose steps are asked for are judged by ``judge``."""
+    """Tell how a whole run stands among ``runs``. Its step is compared if it is known, for which the earlier runs'
+    recordings are judged by ``judge``."""
     earlier, step = like(runs, analysis), None
     if analysis.step is not None and earlier:
         last = {(run.run_id, run.began) for run in earlier[-2 * REFERENCE :]}
@@ -68,7 +69,8 @@ def history(runs: Iterable[RunFigures], analysis: Analysis, judge: Judge) -> His
 
 
 def _standing(earlier: Sequence[tuple[float, float | None]], own: float | None, analysis: Analysis) -> Standing | None:
-    """None where the run itself has no such value."""
+    """Tell how the value ``own`` stands against ``earlier`` ones (unix s and value, in the order of time); None if it
+    is unknown or not above 0."""
     if own is None or own <= 0:
         return None
     known = [(began, value) for began, value in earlier if value is not None and value > 0]
@@ -86,8 +88,8 @@ def _standing(earlier: Sequence[tuple[float, float | None]], own: float | None, 
 
 
 def change(values: Floats) -> tuple[int, float] | None:
-    """The last change in a series of logarithms [n], more than FEWEST: how many of the last values are after it, and by what
-    they differ from those before; None where there is none that matters to the last one."""
+    """Find the last change in a series of logarithms [n], more than FEWEST: how many of the last values come after it,
+    and by how much they differ from those before. None if there is none that matters to the last value."""
     differences = np.abs(np.diff(values[-_KNOWN:]))
     scatter = max(float(np.quantile(differences, 0.75)) / _QUARTILE, _LEAST_SCATTER)
     most = scatter * (_ERRORS + _OF_FEW / len(differences))
@@ -104,7 +106,8 @@ def _n_before(values: Floats, n_since: int) -> int:
 
 
 def _shift(values: Floats, n_since: int) -> float:
-    """By what the last values differ from those before; 0 where most of them differ by less than LEAST."""
+    """Return by how much the last ``n_since`` values differ from those before; 0.0 if most of them differ by less than
+    LEAST."""
     after = values[-n_since:]
     before = values[: len(values) - n_since][-REFERENCE:]
     shift = float(np.median(np.subtract.outer(after, before)))
@@ -113,7 +116,8 @@ def _shift(values: Floats, n_since: int) -> float:
 
 
 def _rest(values: Floats, n_since: int) -> float:
-    """What a change at this place leaves unexplained of the last values: the sum of absolute deviations."""
+    """Return what a change ``n_since`` values before the end leaves unexplained of the last values: the sum of
+    absolute deviations."""
     last = values[-2 * REFERENCE :]
     parts = last[: len(last) - n_since], last[-n_since:]
     return sum(float(np.abs(part - np.median(part)).sum()) for part in parts)

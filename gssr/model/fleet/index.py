@@ -40,12 +40,13 @@ ENDED = frozenset(STATES) - {"running"}
 
 
 def digest(rules: RuleTable) -> str:
-    """What tells rules apart."""
+    """Return a short text that differs for different rules."""
     return sha256(repr(rules).encode()).hexdigest()[:16]
 
 
 def rows_of(runs: Sequence[RunFigures], rules: str) -> Rows:
-    """What is kept of the runs of a recording, judged by rules of this digest, or not judged."""
+    """Return what is kept of the runs of a recording, as rows by table. ``rules``: the digest of the rules they were
+    judged by, if they were."""
     kept = []
     for run in runs:
         figures = run[: len(RUN_COLUMNS)]
@@ -61,8 +62,12 @@ def rows_of(runs: Sequence[RunFigures], rules: str) -> Rows:
 
 
 def runs_in_index(index: Index, numbers: dict[str, int], rules: str | None) -> dict[str, list[RunFigures]]:
-    """The runs of recordings (their ``numbers`` in the index by name), by name; without those that were not judged by
-    ``rules``, a digest, where one is given."""
+    """Return the runs of recordings by name, from the index. ``numbers``: each recording's number in the index, by
+    name.
+
+    Recordings that were not judged by ``rules`` (a digest; None: whatever they were judged by) are left out. An index
+    that holds what we never wrote is discarded, and nothing is returned.
+    """
     if not numbers:
         return {}
     collected = gc.isenabled()
@@ -90,7 +95,11 @@ def _runs(
     hour_rows: Sequence[tuple[Any, ...]],
     rules: str | None,
 ) -> list[RunFigures]:
-    """Raises LookupError where they were not judged so, ValueError for what we never wrote."""
+    """Put the runs of a recording together from its rows.
+
+    ``rules``: what they must have been judged by; None: they need not be judged, and come without judgement. Raises
+    LookupError if they were judged by others, ValueError for what we never wrote.
+    """
     runs = []
     hours: dict[int, dict[str, float]] = {}
     for _, number, category, own_hours in hour_rows:
@@ -109,6 +118,7 @@ def _runs(
 
 
 def _held(text: str, n_gpus: int) -> tuple[Held, ...]:
+    """Read a run's verdicts from JSON. Raises ValueError for what we never wrote."""
     try:
         held = tuple(Held(str(code), tuple(map(int, gpus))) for code, gpus in json.loads(text))
     except (TypeError, ValueError, RecursionError):

@@ -31,8 +31,10 @@ Identity = tuple[str | None, int | None, str | None]
 
 
 def digest_of(found: Traced, gpus: Sequence[Gpu]) -> str | None:
-    """What gssr.model.joined.explain.explain_window has found out of a run with these GPUs. None where the digest could
-    not be read again: GPUs that nothing tells apart, or too long a text."""
+    """Write what gssr.model.joined.explain.explain_window has found out of a run with these GPUs as a digest.
+
+    Returns None if it could not be read again: GPUs that nothing tells apart, or too long a text.
+    """
     own = [_identity(gpus[position]) for position in found.gpus]
     place = {position: at for at, position in enumerate(found.gpus)}
     content = asdict(replace(found, path="", **renamed(found, place)))
@@ -45,14 +47,16 @@ def _identity(gpu: Gpu) -> Identity:
 
 
 def by_identity(gpus: Sequence[Gpu]) -> dict[Identity, int]:
-    """The positions of those that can be told apart from all others."""
+    """Return the positions of the GPUs that can be told apart from all others, by identity."""
     count = Counter(map(_identity, gpus))
     return {identity: at for at, gpu in enumerate(gpus) if count[identity := _identity(gpu)] == 1}
 
 
 def traced_of(text: str | None, positions: Mapping[Identity, int], path: str) -> Traced | None:
-    """What a digest says of the trace at ``path``, of a run whose GPUs are at these positions. None where there is none, or
-    it is of another version, of other GPUs, or says what can't be."""
+    """Read a digest of the trace at ``path``, of a run whose GPUs are at these positions.
+
+    Returns None if there is none, or it is of another version, of other GPUs, or says what can't be.
+    """
     try:
         content = json.loads(text or "null")
         if not isinstance(content, dict) or content.get("version") != _VERSION:
@@ -68,9 +72,12 @@ def traced_of(text: str | None, positions: Mapping[Identity, int], path: str) ->
 def digested(
     reader: RunReader, rows: Sequence[AttachedTrace], folder: str, place: Mapping[int, int], scores: Scores, whole: bool
 ) -> tuple[list[Traced], list[AttachedTrace], str]:
-    """What digests say of the traces below ``folder``, as gssr.model.joined.explain.traced would (``whole``: all of the run
-    is looked at); the rows of traces that are to be read, as the digest tells nothing of the part that is looked at; and a
-    sentence about those that show nothing of it, "" for none."""
+    """Return what digests say of the traces below ``folder``, as gssr.model.joined.explain.traced would.
+
+    Also returns the rows of traces that have to be read, as their digest tells nothing of the part that is looked at;
+    and a sentence about those that show nothing of it, "" for none. ``place``: the numbers of the GPUs looked at, by
+    position; ``whole``: all of the run is looked at.
+    """
     positions, window, apart = by_identity(reader.gpus), scores.window, 0
     found, others = [], []
     for row in rows:
@@ -88,6 +95,7 @@ def digested(
 
 
 def _is_sound(found: Traced) -> bool:
+    """Tell whether the values of a digest are within their bounds and fit each other."""
     splits = [found.split, *(each.split for each in found.by_gpu)]
     timed: tuple[TracedGpu | IdleTime | TracedGap | TracedKernel, ...]
     timed = (*found.by_gpu, *found.idle, *found.gaps, *found.kernels)
@@ -107,7 +115,7 @@ def _is_sound(found: Traced) -> bool:
 
 
 def _cut(value: Any) -> Any:
-    """With texts that are too long cut."""
+    """Return a value with the texts in it that are too long cut."""
     if isinstance(value, dict):
         return {name: _cut(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
@@ -123,7 +131,8 @@ _Reader = Callable[[Any], Any]
 
 @cache
 def _reader(kind: Any) -> _Reader:
-    """What makes a value of a type of what json gives; it raises ValueError and KeyError."""
+    """Return what makes a value of the type ``kind`` of what JSON gives. It raises ValueError and KeyError for
+    anything else."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if is_dataclass(kind):
         hints = typing.get_type_hints(kind)

@@ -16,10 +16,12 @@ from gssr.store.read.window_edges import Window
 
 
 def with_estimates(traces: Iterable[Traced], reader: RunReader, place: Mapping[int, int]) -> list[Traced]:
-    """Give each trace the breakdown that the samples of its GPUs make of the time in which it and those that overlap with it
-    were taken: ranks are traced at one time, and GPUs can be understood only beside the others of their job. ``place``: the
-    numbers by which the traces call the run's GPUs (positions). A trace of unknown GPUs, or with too few samples, is left
-    without one."""
+    """Give each trace the breakdown that the samples of its GPUs make of its time, as shares by category.
+
+    It is made of the time in which the trace and those that overlap with it were taken, as GPUs can be understood only
+    beside the others of their job. ``place``: the numbers by which the traces call the run's GPUs, by position. A
+    trace of unknown GPUs, or with too few samples, is left without one.
+    """
     position = {at: position for position, at in place.items()}
     found: list[Traced] = []
     for together in _overlapping(traces):
@@ -38,8 +40,8 @@ def with_estimates(traces: Iterable[Traced], reader: RunReader, place: Mapping[i
 
 
 def compare_estimates(traces: Iterable[Traced]) -> list[tuple[str, float, float]]:
-    """Compare what samples and kernels say of these traces together. Returns for each category its name and both shares of
-    the GPU time that was traced; nothing without an estimate."""
+    """Compare what samples and kernels say of these traces together. Returns for each category its name, and its share
+    of the traced GPU time by samples and by kernels; empty without an estimate."""
     known = [trace for trace in traces if trace.estimate and any(trace.breakdown.values())]
     if not known:
         return []
@@ -59,7 +61,7 @@ def _by_name(values: Sequence[float]) -> dict[str, float]:
 
 
 def _overlapping(traces: Iterable[Traced]) -> list[list[Traced]]:
-    """Group traces whose times overlap."""
+    """Group traces whose times overlap, in the order of time."""
     groups: list[list[Traced]] = []
     end = -np.inf
     for trace in sorted(traces, key=lambda trace: trace.start):

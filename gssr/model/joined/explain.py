@@ -63,8 +63,8 @@ class Scores:
         return Rollups(self._reader, np.arange(len(self._reader.gpus)), 0).aggregate(self._names, every, np.inf)
 
     def of(self, parts: Sequence[tuple[Ints, Window]]) -> Iterator[tuple[float | None, float | None]]:
-        """Of these GPUs inside these windows, and in the rest of the window; None where unknown. Rows of windows near each
-        other are read together."""
+        """Yield for each part (positions, window) the score of these GPUs inside it, and in the rest of the whole
+        window; None if unknown. Rows of parts near each other are read together."""
         if len(self._names) < len(SCORE_INPUTS):
             yield from ((None, None) for _ in parts)
             return
@@ -82,6 +82,8 @@ class Scores:
             yield from self._of_near(waiting)
 
     def _of_near(self, parts: Sequence[tuple[Ints, Window]]) -> Iterator[tuple[float | None, float | None]]:
+        """Yield the scores of parts that are near each other, from rows read once, or from rollups if the parts are
+        far apart or samples were thinned."""
         around = Window(min(inside.start for _, inside in parts), max(inside.end for _, inside in parts))
         if around.seconds > LEVELS[-1] or self._reader.thinned_until > around.start:
             for positions, inside in parts:
@@ -106,7 +108,8 @@ class Scores:
             yield self._of(positions, means, n)
 
     def _of(self, positions: Ints, means: Floats, n: Floats) -> tuple[float | None, float | None]:
-        """``means`` and ``n`` [inputs, positions]: of the part inside."""
+        """Return the scores inside a part and in the rest of the window. ``means`` and ``n`` [inputs, positions]:
+        means and counts inside."""
         if not len(positions):
             return None, None
         whole = np.array([self._whole.means[name][positions] for name in SCORE_INPUTS])
@@ -124,21 +127,21 @@ def _score(total: Floats, n: Floats) -> float | None:
 
 
 def looked_at(analysis: Analysis, reader: RunReader) -> dict[int, int]:
-    """The places in the analysis of the run's GPUs (positions) that it looks at."""
+    """Return the places in the analysis of the run's GPUs that it looks at, by position in the run."""
     place = {gpu.gpu: at for at, gpu in enumerate(analysis.gpus)}
     return {position: place[gpu.gpu] for position, gpu in enumerate(reader.gpus) if gpu.gpu in place}
 
 
 def traced(match: Match, place: Mapping[int, int], scores: Scores) -> Traced | None:
-    """What a trace says of the window that ``scores`` are of and of the GPUs at these positions, which are called by their
-    ``place``; None where it shows nothing of that."""
+    """Return what a trace says of the window of ``scores`` and of the GPUs at these positions, which it then calls by
+    their ``place``; None if it shows nothing of them."""
     found = explain_window(match, place.keys(), scores.window)
     return None if found is None else in_run([found], place, scores)[0]
 
 
 def explain_window(match: Match, positions: Collection[int], window: Window) -> Traced | None:
-    """What a trace says of a window of the run and of GPUs at these positions, by which they are called; not how typical it
-    is. None where it shows nothing of that."""
+    """Return what a trace says of a window of the run and of the GPUs at these positions, by which it calls them; how
+    typical it is remains unknown. None if it shows nothing of them."""
     concerned = set(match.gpus.values() if match.gpus else match.beside)
     gpus = tuple(sorted(concerned & set(positions)))
     start, end = max(match.start, window.start), min(match.end, window.end)
@@ -177,6 +180,7 @@ def explain_window(match: Match, positions: Collection[int], window: Window) -> 
 
 
 def _seconds_by_category(breakdown: Breakdown | None) -> dict[str, float]:
+    """Return the GPU-seconds of each category; empty without a breakdown."""
     if breakdown is None:
         return {}
     seconds = breakdown.by_gpu.sum(axis=0).tolist()
@@ -184,7 +188,8 @@ def _seconds_by_category(breakdown: Breakdown | None) -> dict[str, float]:
 
 
 def in_run(traces: Sequence[Traced], place: Mapping[int, int], scores: Scores) -> list[Traced]:
-    """How typical they are; with GPUs by their ``place`` in place of their positions."""
+    """Return the traces, cut to the window of ``scores``, with how typical they are, and with GPUs called by their
+    ``place`` instead of their positions."""
     window = scores.window
     inside = [Window(max(each.start, window.start), min(each.end, window.end)) for each in traces]
     told = scores.of([(np.array(each.gpus, np.int64), own) for each, own in zip(traces, inside, strict=True)])
@@ -198,7 +203,7 @@ def in_run(traces: Sequence[Traced], place: Mapping[int, int], scores: Scores) -
 
 
 def renamed(found: Traced, place: Mapping[int, int]) -> dict[str, Any]:
-    """All that names GPUs, by other numbers."""
+    """Return all fields that name GPUs, with these renamed by ``place``. Raises KeyError for a GPU that is not in it."""
     return {
         "gpus": tuple(place[gpu] for gpu in found.gpus),
         "by_gpu": tuple(replace(each, gpu=place[each.gpu]) for each in found.by_gpu),
@@ -207,12 +212,14 @@ def renamed(found: Traced, place: Mapping[int, int]) -> dict[str, Any]:
 
 
 def _split(span_ns: int, gpus: Sequence[GpuUse]) -> dict[str, float]:
-    """Shares of the time ``span_ns`` of these GPUs together; what nothing else takes is idle."""
+    """Return the shares of the time ``span_ns`` of these GPUs together; what nothing else takes is idle. Empty without
+    GPUs."""
     busy = {name: sum(getattr(gpu, f"{name}_ns") for gpu in gpus) / max(span_ns, 1) for name in SPLIT if name != "idle"}
     return {**busy, "idle": 1 - sum(busy.values())} if gpus else {}
 
 
 def _steps(steps: Sequence[Step]) -> TracedSteps | None:
+    """Describe the steps of a trace, in s; None without any."""
     lengths = [step.length_ns / NS for step in steps]
     total = sum(lengths)
     if not total:
@@ -224,6 +231,7 @@ def _steps(steps: Sequence[Step]) -> TracedSteps | None:
 
 
 def _part(match: Match, gpus: Sequence[object], window: tuple[float, float]) -> TraceAnalysis:
+    """Analyse the part of a trace within ``window`` (unix s) on these GPUs, and on the threads."""
     own = gpus_of(match.timeline.tracks)
     tracks = np.flatnonzero([gpu is None or gpu in gpus for gpu in own])
     whole = window == (match.start, match.end)
@@ -232,15 +240,16 @@ def _part(match: Match, gpus: Sequence[object], window: tuple[float, float]) -> 
 
 
 def with_traces(analysis: Analysis, traces: Iterable[Traced], refused: Sequence[str] = ()) -> Analysis:
-    """The analysis with traces, and why others are not there; in its verdicts what they rest on there, too."""
+    """Return the analysis with traces, with sentences on why others were ``refused``, and with what these traces add
+    to its verdicts."""
     found = tuple(sorted(traces, key=lambda trace: (trace.rank is None, trace.rank or 0)))
     verdicts = tuple(explained(verdict, found) for verdict in analysis.verdicts)
     return replace(analysis, traces=found, verdicts=verdicts, notes=(*analysis.notes, *refused))
 
 
 def explained(verdict: Verdict, traces: Sequence[Traced]) -> Verdict:
-    """Add to a verdict about waiting what its GPUs waited for while they were traced. Other verdicts, and those without a
-    trace in their time, are returned as they are."""
+    """Add to a verdict about waiting what its GPUs waited for while they were traced. Other verdicts, and those
+    without a trace in their time, are returned as they are."""
     if verdict.code not in WAITING:
         return verdict
     own = [
@@ -266,7 +275,7 @@ def explained(verdict: Verdict, traces: Sequence[Traced]) -> Verdict:
 
 
 def gaps_within(gaps: Iterable[TracedGap], start: float, end: float, gpus: Sequence[int] = ()) -> list[TracedGap]:
-    """Those that lie at least in part in this time (unix s), of these GPUs (none: all)."""
+    """Return the gaps that lie at least in part between ``start`` and ``end`` (unix s), of these GPUs (none: all)."""
     wanted = set(gpus)
     return [
         gap for gap in gaps if gap.start < end and gap.start + gap.seconds > start and (not wanted or gap.gpu in wanted)
@@ -274,7 +283,7 @@ def gaps_within(gaps: Iterable[TracedGap], start: float, end: float, gpus: Seque
 
 
 def causes(gaps: Iterable[TracedGap]) -> list[tuple[str, float]]:
-    """Why GPUs were idle, and for how long by each reason, s; the longest first."""
+    """Sum up why GPUs were idle, as reasons and seconds, the longest first."""
     total: dict[str, float] = {}
     for gap in gaps:
         total[gap.why] = total.get(gap.why, 0.0) + gap.seconds
@@ -282,8 +291,8 @@ def causes(gaps: Iterable[TracedGap]) -> list[tuple[str, float]]:
 
 
 def kernel_shares(traces: Iterable[Traced]) -> list[tuple[str, float]]:
-    """The kernels of these traces together, as far as each tells of them, and the share of the time of all kernels; the
-    longest first."""
+    """Return the kernels of these traces together, as far as each names them, with their shares of the time of all
+    kernels, the longest first; empty if there is no such time."""
     total: dict[str, float] = {}
     every = 0.0
     for trace in traces:

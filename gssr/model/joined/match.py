@@ -60,8 +60,12 @@ class Match:
 
 
 def matched(reader: RunReader, timeline: Timeline, offset: float | None = None) -> Match:
-    """The trace of one file over the run. ``offset``: s that its times are behind; of a trace that tells no unix time, s
-    from the run's begin to its zero. Raises NotJoinedError."""
+    """Lay the trace of one file over the run.
+
+    ``offset``: seconds by which its times are behind; for a trace that tells no unix time, seconds from the run's
+    begin to its zero; None: compare it with the samples. Raises NotJoinedError if it is not of this run, or can't be
+    laid over it.
+    """
     own = timeline.intervals
     if not len(own):
         what = "holds no intervals" if timeline.profile is None else "is a profile, which has no times"
@@ -146,6 +150,10 @@ def _why(found: Compared) -> str:
 
 
 def _clock_said(found: Compared, zero: int | None, offset: float | None) -> Iterator[str]:
+    """Yield a sentence on what was assumed of the trace's clock; nothing if it agrees.
+
+    Nothing either if the clock is unknown (``zero`` None) or the user has given an ``offset``.
+    """
     if offset is not None or zero is None or found.check == "agrees":
         return
     if found.check == "elsewhere":
@@ -157,7 +165,7 @@ def _clock_said(found: Compared, zero: int | None, offset: float | None) -> Iter
 
 
 def _extent(reader: RunReader) -> tuple[float, float]:
-    """Unix s."""
+    """Return when the run began and ended, unix s. Raises NotJoinedError if the recording has no times."""
     first, last = reader.first_time, reader.last_time
     starts = [each.started_at for each in reader.processes if each.started_at is not None]
     ends = [each.ended_at for each in reader.processes if each.ended_at is not None]
@@ -199,7 +207,7 @@ def _ranks(reader: RunReader, timeline: Timeline, said: list[str]) -> tuple[Proc
 
 
 def _by_rank(reader: RunReader) -> dict[int, Process]:
-    """The processes of a run; of what was imported those, too, that are known by their GPUs only."""
+    """Return the processes of a run by rank; of what was imported also those that are known by their GPUs only."""
     found = {process.rank: process for process in reader.processes}
     owned = [(rank, at) for rank, own in reader.gpus_of_ranks.items() for at in own]
     owned += [(gpu.rank, at) for at, gpu in enumerate(reader.gpus) if gpu.rank is not None]
@@ -215,6 +223,7 @@ class _Gpus:
     """The GPUs of a trace as those of a run. ``of``: the position of each, by its first track. Raises NotJoinedError."""
 
     def __init__(self, reader: RunReader, ranks: Sequence[Process | None], timeline: Timeline) -> None:
+        """Match the GPUs of the trace. ``ranks``: of each of its tracks the rank, None where that is unknown."""
         self._reader, self._ranks, self._timeline = reader, ranks, timeline
         self._gpu_of = gpus_of(timeline.tracks)
         there: dict[Track, Process | None] = {}
@@ -250,8 +259,11 @@ class _Gpus:
             raise NotJoinedError("shows no GPU and tells no rank: nothing says whose it is")
 
     def _position(self, gpu: Track, process: Process | None, n_gpus: int) -> int | None:
-        """Of one of the rank's ``n_gpus`` in the trace. By UUID; else among the GPUs of the rank; else by the index, where
-        nothing can have renumbered it."""
+        """Return the position in the run of a GPU of a trace, or None if nothing tells it.
+
+        It is found by UUID; else among the GPUs of the rank, which has ``n_gpus`` in the trace; else by its index, if
+        nothing can have renumbered it.
+        """
         gpus = self._reader.gpus
         if gpu.uuid:
             wanted = _plain(gpu.uuid)
@@ -276,12 +288,13 @@ class _Gpus:
         return tuple(sorted({at for process in processes for at in self._own(process.rank)}))
 
     def _own(self, rank: int) -> tuple[int, ...]:
-        """Those that a rank may use."""
+        """Return the positions of the GPUs that a rank may use; empty if that is not known."""
         own = self._reader.gpus_of_ranks.get(rank)
         return own or tuple(at for at, gpu in enumerate(self._reader.gpus) if gpu.rank == rank)
 
     def _on_node(self, gpu: Track) -> int | None:
-        """Where every rank of the node may use all of its GPUs, these are numbered in each as on the node."""
+        """Return the position of a GPU by its number on the node, or None. It is only believed if every rank of the
+        node may use all of its GPUs, as then these are numbered in each as on the node."""
         if gpu.node is None:
             return None
         ranks = [rank for rank, each in _by_rank(self._reader).items() if is_on(gpu.node, each)]
@@ -295,13 +308,14 @@ class _Gpus:
         return every[gpu.device]
 
     def compared(self, extent: tuple[int, int], interval: int) -> Compared:
-        """With the samples at other times; without a unix time with those of all of the run."""
+        """Compare the trace with the samples around its time; without a unix time, with those of all of the run.
+        ``extent`` and ``interval`` are in ns."""
         fit = find if self._timeline.clock.unix_ns is None else compare
         return fit(self._pairs(extent, interval, fit), extent, interval)
 
     def _pairs(self, extent: tuple[int, int], interval: int, fit: Callable[..., Compared]) -> list[Pair]:
-        """What can be compared: each GPU's work and samples, or without GPUs the rank's threads and its processes' CPU
-        time."""
+        """Return what can be compared: each GPU's work and samples, or without GPUs the rank's threads and its
+        processes' CPU time; empty if samples were thinned."""
         zero = self._timeline.clock.unix_ns or 0
         window = Window(-np.inf, np.inf) if fit is find else _around(extent)
         if self._reader.thinned_until > window.start and self.of:
@@ -328,6 +342,8 @@ class _Gpus:
         return [pair for process in self._processes for pair in self._threads(process, window, zero)]
 
     def _threads(self, process: Process, window: Window, zero: int) -> list[Pair]:
+        """Return the pair of a rank's busy threads and its processes' CPU time (in cores), in a list; an empty one if
+        either is unknown."""
         time, cores = self._reader.workload_cpu(process.rank, window)
         own = self._timeline.intervals
         of_rank = np.array([each is process for each in self._ranks], bool)[own.track]
@@ -342,13 +358,15 @@ class _Gpus:
         )
 
     def _busy(self, gpu: Track, zero: int) -> Segments:
+        """Return when a GPU of the trace is busy; ``zero``: ns to add to the trace's times."""
         own = self._timeline.intervals
         tracks = np.array([each is gpu for each in self._gpu_of], bool)
         rows = np.flatnonzero(tracks[own.track] & are(own.kind, BUSY))
         return union(own.start[rows] + zero, own.start[rows] + own.length[rows] + zero)
 
     def _samples(self, positions: Sequence[int], window: Window) -> dict[int, tuple[Ints, Floats]]:
-        """When which GPU had which share busy, ns."""
+        """Return for each GPU (by position) when it had which share busy, as times (unix ns) and values, in the first
+        of _METRICS that any of them has; those without samples are missing."""
         found: dict[int, tuple[Ints, Floats]] = {}
         for metric in _METRICS:
             if metric not in self._reader.metrics:
@@ -368,16 +386,19 @@ class _Gpus:
         return found
 
     def _is_sure(self, rank: Process) -> bool:
-        """Whether its one GPU's number is the one that it has on its node, as of torchrun: it is the local rank, and the
-        rank may use all of the node's GPUs."""
+        """Tell whether the number of a rank's one GPU is that on its node, as with torchrun: it is the local rank, and
+        the rank may use all of the node's GPUs."""
         indices = [self._reader.gpus[at].device_index for at in self._own(rank.rank)]
         numbers = [gpu.device for gpu in self._numbered[rank]]
         return numbers == [rank.local_rank] and indices == list(range(len(indices)))
 
     def tell_apart(self, window: tuple[int, int], interval: int, shift: int | None) -> bool:
-        """Compare what is known by its number, which CUDA_VISIBLE_DEVICES may have changed, with each of the rank's GPUs;
-        what can't be told apart is laid over none of these alone. ``shift``: None where the clock is not sure. Whether
-        something is elsewhere than its number says."""
+        """Compare each GPU that is known by its number, which CUDA_VISIBLE_DEVICES may have changed, with each of the
+        rank's GPUs. What can't be told apart is laid over none of these alone.
+
+        ``shift``: that of the clock (ns), None if it is not sure, and then nothing is compared. Returns True if a GPU
+        is another than its number says.
+        """
         before, zero = dict(self.of), self._timeline.clock.unix_ns or 0
         moved = (window[0] + (shift or 0), window[1] + (shift or 0))
         for rank, gpus in self._numbered.items():
@@ -405,7 +426,8 @@ class _Gpus:
         return is_changed
 
     def renamed(self, timeline: Timeline, clock: ClockOrigin) -> Timeline:
-        """With the run's names for nodes and GPUs."""
+        """Return ``timeline`` with the run's names for nodes and GPUs, and with the clock that was found. Also renames
+        the keys of ``of``."""
         gpus = self._reader.gpus
 
         def named(track: Track, gpu: Track | None, process: Process | None) -> Track:

@@ -32,7 +32,8 @@ class Laid(NamedTuple):
 
 
 def together(reader: RunReader, matches: Iterable[Match | str]) -> Laid:
-    """All that could be laid over the run, with samples; a str says why one could not."""
+    """Join all traces that could be laid over the run, with samples as counters; a str in ``matches`` says why one
+    could not."""
     timelines, found, refused = [], [], []
     place = {at: at for at in range(len(reader.gpus))}
     scores = Scores(reader, extent(reader))
@@ -51,7 +52,7 @@ def together(reader: RunReader, matches: Iterable[Match | str]) -> Laid:
 
 
 def with_samples(reader: RunReader, match: Match) -> Timeline:
-    """The trace with the samples of its GPUs as counters, the most telling first."""
+    """Return the trace with the samples of its GPUs as counters, the most telling first."""
     first = next((name for name in DETECTION_METRICS if name in reader.metrics), "")
     names = [name for name in reader.metrics if name in BY_NAME and has_balance(BY_NAME[name])]
     order = [name for name in dict.fromkeys((first, *_FIRST, *names)) if name in names]
@@ -59,7 +60,8 @@ def with_samples(reader: RunReader, match: Match) -> Timeline:
 
 
 def _counters(reader: RunReader, match: Match, names: list[str]) -> Iterator[Counter]:
-    """Of each metric and GPU one for each stretch without a gap."""
+    """Yield a counter for each metric, GPU and stretch of at least two samples without a gap, with times in unix ns;
+    nothing if no GPU is matched."""
     where = [(position, match.timeline.tracks.index(gpu)) for gpu, position in match.gpus.items()]
     where = where or [(position, 0) for position in match.beside]  # to be seen beside the rank's threads
     positions = np.array(sorted({position for position, _ in where}), np.int64)

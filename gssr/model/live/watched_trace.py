@@ -475,7 +475,8 @@ def _width(span: float, columns: int, whole: bool) -> float:
 
 
 def _columns(query: Query, width: float, first: int, last: int) -> tuple[int, int, int]:
-    """How many columns, where the first begins and how wide each is, ns."""
+    """Return how many columns there are, where the first begins and how wide each is, both in ns. They end at a
+    multiple of their width at or after the query's end; ``first`` and ``last`` are the trace's times, ns."""
     step = max(round(width * NS), 1)
     until = last if query.end is None else round(query.end * NS)
     final = -(-until // step)
@@ -497,7 +498,11 @@ def _divided(total: Floats, weight: Floats) -> Floats:
 
 
 def _grid(level: Level, metric: str, begin: int, step: int, at_most: int, n: int) -> Grid:
-    """In ``n`` columns, or in as many wider ones as there may be."""
+    """Average a metric into ``n`` columns of ``step`` ns from ``begin`` (ns) on, for each row of the level.
+
+    If ``n`` is more than ``at_most``, columns are wider by a whole factor. They then begin at a multiple of their
+    width, at or before ``begin``, and there may be one more of them than needed. The grid's times are seconds.
+    """
     factor = -(-n // at_most)
     wide, first = step * factor, begin // (step * factor) * (step * factor)
     columns = -(-(begin + n * step - first) // wide)
@@ -508,6 +513,8 @@ def _grid(level: Level, metric: str, begin: int, step: int, at_most: int, n: int
 def _counter(
     level: Level, metric: str, line_of: Ints, begin: int, step: int, n: int, whole: tuple[int, int]
 ) -> CounterLine:
+    """Return a counter's values [n] in columns of ``step`` ns from ``begin`` on, with the greatest over the ``whole``
+    trace (begin and end, ns) as its full scale; 1 for a ratio."""
     values = _divided(*level.values(metric, line_of, 1, begin, step, n))[0]
     course = _divided(*level.values(metric, line_of, 1, whole[0], max((whole[1] - whole[0]) // n, 1), n))[0]
     known = np.append(course, values)

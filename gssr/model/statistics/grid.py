@@ -52,8 +52,8 @@ class Pieces(NamedTuple):
 
 
 def cut(start: Floats, end: Floats, known: Floats, width: float) -> Pieces:
-    """Cut start < time <= end, but for what is not after ``known`` (all [n], unix s), at multiples of ``width``, s. Samples
-    count as spread evenly."""
+    """Cut the spans start < time <= end (both [n], unix s) at multiples of ``width`` s, without what is not after
+    ``known`` [n]. Samples count as spread evenly over their span; spans with nothing new are left out."""
     start = np.minimum(start, end - _SHORTEST)
     begin = np.maximum(start, known)
     new = np.flatnonzero(end > begin)
@@ -67,7 +67,8 @@ def cut(start: Floats, end: Floats, known: Floats, width: float) -> Pieces:
 
 
 def means_from(values: Floats, edges: Sequence[int] | NDArray[np.int64]) -> Floats:
-    """[..., len(edges)]: the means of what is known of ``values`` [..., n] from each edge to the next, NaN without any."""
+    """Average the known ``values`` [..., n] from each edge (an index) to the next: [..., len(edges)], NaN if none is
+    known."""
     known = np.isfinite(values)
     n = np.add.reduceat(known, edges, axis=-1, dtype=np.int64)
     total = np.add.reduceat(np.where(known, values, 0.0), edges, axis=-1)
@@ -92,9 +93,12 @@ _OF_TRACES = 1e-5
 
 
 def ladder(interval: float, snug: bool = False) -> Iterator[float]:
-    """The widths a column can have, seconds, ascending without end: 1, 2, 5 times powers of ten below 10 s (of traces down
-    to 1 µs), from two sampling intervals on (then jitter empties no column), then ROUND_WIDTHS, multiples of a rollup's
-    bucket; then days doubled. ``snug``: with those of SNUG_STEPS and SNUG_WIDTHS."""
+    """Yield the widths that a column can have, seconds, ascending without end.
+
+    They are 1, 2, 5 times powers of ten below 10 s (of traces down to 1 µs), from two sampling intervals on (then
+    jitter empties no column), then ROUND_WIDTHS, multiples of a rollup's bucket; then days doubled. ``snug``: with
+    those of SNUG_STEPS and SNUG_WIDTHS.
+    """
     least = 2 * interval * (1 - 1e-9)
     powers = range(6 if interval < _OF_TRACES else 2, -1, -1)
     fine = (step / 10**power for power in powers for step in (SNUG_STEPS if snug else (1, 2, 5)))
@@ -115,8 +119,8 @@ def is_fine(width: float) -> bool:
 def choose_width(
     span: float, columns: int, interval: float, n_gpus: int, snug: bool = False, least: float = 0.0
 ) -> float:
-    """The narrowest width of the ladder, of at least ``least`` s, of which ``columns`` cover ``span`` seconds, and which can
-    be read in reasonable time."""
+    """Return the narrowest width of the ladder, at least ``least`` s, of which ``columns`` cover ``span`` seconds, and
+    whose columns can be read in reasonable time from ``n_gpus`` GPUs sampled every ``interval`` s."""
     rows = n_gpus * span / max(interval, 1e-3)
     for width in ladder(interval, snug):
         if width < least or (is_fine(width) and rows > MOST_ROWS):
@@ -145,27 +149,31 @@ class Columns:
         """Columns from here on are newer than ``_values`` and ``_space``."""
 
     def read(self, reader: RunReader) -> None:
-        """Count what a recording holds of these columns."""
+        """Count what a recording holds of these columns, and remember for each GPU up to when."""
         window = Window(self.first * self.width, (self.first + self._cells.n_bins) * self.width)
         if is_fine(self.width):
             rows = reader.samples([self.metric], None, window)
             value = rows.values[self.metric]
             known = np.isfinite(value)
-            self._count(rows.gpu[known], rows.time[known], np.ones(int(known.sum())), value[known])
+            self._add_counts(rows.gpu[known], rows.time[known], np.ones(int(known.sum())), value[known])
             np.fmax.at(self._read_up_to, rows.gpu, rows.time)
             return
         level = max(level for level in LEVELS if self.width % level == 0)
         buckets = reader.buckets(window, level=level, names=[self.metric])
         block = buckets.layout.blocks[0]
-        self._count(buckets.gpu, buckets.start, buckets.vectors[:, block.start], buckets.vectors[:, block.start + 1])
+        self._add_counts(
+            buckets.gpu, buckets.start, buckets.vectors[:, block.start], buckets.vectors[:, block.start + 1]
+        )
         np.fmax.at(self._read_up_to, buckets.gpu, buckets.vectors[:, 3])
 
     @classmethod
     def made_of(
         cls, other: "Columns", width: float, first: int, n_columns: int, sliding: bool, start: float, end: float
     ) -> "Columns | None":
-        """The same samples in other columns, at once; None where ``other`` has no finer columns of all that lies in them.
-        ``start`` and ``end`` are the times of the first and the newest sample, unix s."""
+        """Make columns of the samples that ``other`` counts, or return None if it has no finer columns of all of them.
+
+        ``start`` and ``end`` are the times of the first and the newest sample, unix s.
+        """
         ratio = round(width / other.width)
         if abs(ratio * other.width - width) > 1e-9 * width:
             return None
@@ -184,18 +192,18 @@ class Columns:
         return made
 
     def add(self, gpu: Ints, time: Floats, value: Floats) -> None:
-        """Count rows that were added since, but for those that were there already when the recording was read: positions,
-        unix s, values (NaN: missing) [n]."""
+        """Count rows that were added since; those that were there already when the recording was read are ignored.
+        ``gpu``: positions, ``time``: unix s, ``value``: NaN if missing, all [n]."""
         self._slide(time)
         known = np.isfinite(value) & (time > self._read_up_to[gpu])
-        self._count(gpu[known], time[known], np.ones(int(known.sum())), value[known])
+        self._add_counts(gpu[known], time[known], np.ones(int(known.sum())), value[known])
 
     def add_spans(self, gpu: Ints, start: Floats, end: Floats, n: Floats, total: Floats) -> None:
-        """The same of what lies in start < time <= end (unix s): counts and sums, all [n]. A span that reaches over several
-        columns is divided among them by its length."""
+        """Count what lies in start < time <= end (unix s) and was not there when the recording was read. ``n`` and
+        ``total`` are counts and sums; all [n_spans]. A span over several columns is divided among them by its length."""
         self._slide(end)
         of, column, share = cut(start, end, self._read_up_to[gpu], self.width)
-        self._count(gpu[of], np.asarray(column * self.width, np.float64), n[of] * share, total[of] * share)
+        self._add_counts(gpu[of], np.asarray(column * self.width, np.float64), n[of] * share, total[of] * share)
 
     def _slide(self, time: Floats) -> None:
         """Have the newest of these times in sight."""
@@ -203,7 +211,9 @@ class Columns:
             newest = column_of(float(time.max()), self.width)
             self.move_to(max(self.first, newest - self._cells.n_bins + 1))
 
-    def _count(self, gpu: Ints, time: Floats, n: Floats, total: Floats) -> None:
+    def _add_counts(self, gpu: Ints, time: Floats, n: Floats, total: Floats) -> None:
+        """Add counts ``n`` and sums ``total`` to the columns that these times (unix s) lie in, all [n]. Times outside
+        the columns, and entries whose count is 0, are ignored."""
         column = np.floor(time / self.width + 1e-9).astype(np.int64) - self.first
         inside = (column >= 0) & (column < self._cells.n_bins) & (n > 0)
         if not inside.any():
@@ -212,7 +222,7 @@ class Columns:
         self._changed = min(self._changed, int(column[inside].min()))
 
     def move_to(self, first: int) -> None:
-        """Let the first column be another one; what moves out of sight is forgotten."""
+        """Make ``first`` the number of the first column; what moves out of sight is forgotten."""
         if first != self.first:
             self._cells.move(first - self.first)
             self.first = first
@@ -220,7 +230,8 @@ class Columns:
             self._changed = 0
 
     def grid(self, closed: float) -> tuple[Grid, Space]:
-        """What was counted so far, as it is shown. ``closed``: columns that end by then are complete (unix s)."""
+        """Return what was counted so far as it is shown, and what it is over the GPUs. ``closed``: columns that end by
+        then are complete (unix s)."""
         n_columns = self._cells.n_bins
         at = min(self._changed, n_columns)
         if self._values is None or self._space is None:

@@ -80,12 +80,19 @@ def analyze_timeline(
     tables: Collection[str] | None = None,
     own: Sequence[Custom] = (),
 ) -> TraceAnalysis:
-    """Of one file, or of several joined: in a window (begin and end, ns; of an interval that it cuts the part inside
-    counts), on some tracks and of some names (places in the timeline's; None for all). ``like_hta``: as
-    HolisticTraceAnalysis 0.5 counts (gssr.model.traces.part), to be compared with only. ``tables``: names of those
-    (gssr.model.traces.tables) that are asked for, None for all: what none of them needs is left empty. With "verdicts" come
-    all but those of the call tree, and these where no GPU did anything. ``own``: metrics of one's own. Raises ValueError, a
-    sentence, for a pattern of these that takes too long."""
+    """Analyse a timeline of one file, or of several joined.
+
+    Args:
+        window_ns: Begin and end, ns; of an interval that it cuts, the part inside counts. None: all of it.
+        tracks: Indices into the timeline's tracks; None for all.
+        names: Indices into the timeline's names; None for all.
+        like_hta: Count as HolisticTraceAnalysis 0.5 does (gssr.model.traces.part), only to be compared with it.
+        tables: Names of the tables (gssr.model.traces.tables) that are asked for, None for all; what none of them
+            needs is left empty. "verdicts" brings all but those of the call tree, and these if no GPU did anything.
+        own: The user's own metrics.
+    Raises:
+        ValueError: With a sentence, for a pattern of ``own`` that takes too long.
+    """
     judged = tables is None or "verdicts" in tables
     part, there = part_of(timeline, window_ns, tracks, names, like_hta), gpus_of(timeline.tracks)
     rows = part.rows(*BUSY, Kind.GPU_SYNC) if like_hta else part.rows(*BUSY)
@@ -135,6 +142,8 @@ def analyze_timeline(
 
 
 def _asks(tables: Collection[str] | None, *names: str) -> bool:
+    """Tell whether any table of these ``names`` is needed; ``tables`` is None for all. "verdicts" needs all but those
+    of the call tree."""
     if tables is None or any(name in tables for name in names):
         return True
     return "verdicts" in tables and names != _OF_TREE
@@ -144,8 +153,12 @@ def analyze_timelines(
     timelines: Iterable[Timeline], wanted: TraceSelection = WHOLE, rules: RuleTable = TABLE,
     tables: Collection[str] | None = None
 ) -> TraceAnalysis:  # fmt: skip
-    """What is wanted of the ranks of one run, each taken when it is its turn; times count from the zero of the first. Ranks
-    that have nothing of it are left out. Raises ValueError, a sentence, where none has."""
+    """Analyse what is wanted of the ranks of one run, each taken when it is its turn; times count from the zero of the
+    first.
+
+    ``tables``: names of the tables that are needed; None: all. Ranks that have nothing of what is wanted are left out.
+    Raises ValueError, with a sentence, if none has anything.
+    """
     there: dict[Track, None] = {}
     parts = (part for _, part in _parts(timelines, wanted, rules, tables, there, False))
     found = combined(parts, rules if _asks(tables, "verdicts") else None, there)
@@ -161,8 +174,12 @@ def analyze_ranks(
     rules: RuleTable = TABLE,
     tables: Collection[str] | None = None,
 ) -> Iterator[tuple[int | None, TraceAnalysis]]:
-    """The same of each rank alone (None where it is not told), in the order of the files. Times count from the zero of each
-    rank's file. Raises ValueError, a sentence, where none has anything of what is wanted."""
+    """Yield what is wanted of each rank alone, as (rank, analysis), in the order of the files; the rank is None if it
+    is not told.
+
+    Times count from the zero of each rank's file. Raises ValueError, with a sentence, if none has anything of what is
+    wanted.
+    """
     return _parts(timelines, wanted, rules, tables, {}, True)
 
 
@@ -170,7 +187,8 @@ def _parts(
     timelines: Iterable[Timeline], wanted: TraceSelection, rules: RuleTable, tables: Collection[str] | None,
     there: dict[Track, None], by_rank: bool,
 ) -> Iterator[tuple[int | None, TraceAnalysis]]:  # fmt: skip
-    """What is wanted of each timeline, or ``by_rank`` of each of its ranks; ``there`` gets all GPUs."""
+    """Yield what is wanted of each timeline as (None, analysis), or ``by_rank`` of each of its ranks as (rank,
+    analysis). All GPUs are put into ``there``. Raises ValueError, with a sentence, if there is nothing."""
     wrong: list[ValueError] = []
     own = tuple(map(custom, wanted.metrics))
 
@@ -203,7 +221,7 @@ def _parts(
 
 
 def _ranks_of(timeline: Timeline, tracks: Ints | None) -> list[tuple[int | None, Ints | None]]:
-    """The ranks that have any of these tracks (places; None for all), and which."""
+    """Return the ranks that have any of these tracks (indices; None for all), each with the indices of its tracks."""
     found: dict[int | None, list[int]] = {}
     for at in range(len(timeline.tracks)) if tracks is None else tracks.tolist():
         track = timeline.tracks[at]
@@ -216,10 +234,13 @@ def _ranks_of(timeline: Timeline, tracks: Ints | None) -> list[tuple[int | None,
 def combined(
     parts: Iterable[TraceAnalysis], rules: RuleTable | None = TABLE, known: Iterable[Track] = ()
 ) -> TraceAnalysis:  # fmt: skip
-    """All of them as one, each taken when it is its turn: what stays of a file are its GPUs and their table of kernels, its
-    longest gaps, its steps and counts of lengths (gssr.model.traces.lengths). Times are moved to the zero of the first where
-    both clocks are known. Without ``rules`` there are no verdicts. ``known``: the run's other GPUs, on which names depend;
-    looked at when all are taken. Raises ValueError without any."""
+    """Combine analyses of several files, each taken when it is its turn.
+
+    What stays of a file are its GPUs and their table of kernels, its longest gaps, its steps and counts of lengths
+    (gssr.model.traces.lengths). Times are moved to the zero of the first if both clocks are known. ``rules``: None for
+    no verdicts; ``known``: the run's other GPUs, on which names depend, looked at when all are taken. Raises
+    ValueError without any analysis.
+    """
     each = iter(parts)
     found = next(each, None)
     if found is None:
@@ -280,7 +301,7 @@ def _without_lengths(part: TraceAnalysis) -> TraceAnalysis:
 
 
 def _named(trace: TraceAnalysis, gpus: Iterable[Track | None]) -> TraceAnalysis:
-    """With what its GPUs are called when these are all there are."""
+    """Return the analysis with what its GPUs are called when ``gpus`` are all there are."""
     places: dict[Track | None, str] = {gpu: gpu_label(name) for gpu, name in names_of(gpus).items()}
     return replace(
         trace,
@@ -299,6 +320,7 @@ class _Gathered:
         self._parts = [first]
 
     def add(self, part: Lengths) -> None:
+        """Add counts; they are joined with the others once they are as many."""
         self._parts.append(part)
         if sum(len(part.key) for part in self._parts[1:]) > len(self._parts[0].key):
             self.all()
@@ -309,6 +331,7 @@ class _Gathered:
 
 
 def _both(a: Launches, b: Launches) -> Launches:
+    """Add the launches of two parts; their delays are those of ``a``, and the caller joins them."""
     return Launches(
         a.n + b.n, a.delay, a.short_kernels + b.short_kernels, a.slow_calls + b.slow_calls, a.long_delays + b.long_delays,
         max(a.queue_max, b.queue_max), a.queue_full + b.queue_full,
@@ -316,7 +339,7 @@ def _both(a: Launches, b: Launches) -> Launches:
 
 
 def _moved(part: TraceAnalysis, clock: Clock) -> TraceAnalysis:
-    """With times counted from the zero of ``clock``."""
+    """Return the analysis with times counted from the zero of ``clock``; as it is if either clock tells no unix time."""
     if clock.unix_ns is None or part.clock.unix_ns is None or clock.unix_ns == part.clock.unix_ns:
         return part
     by = part.clock.unix_ns - clock.unix_ns
@@ -339,6 +362,7 @@ def _moved(part: TraceAnalysis, clock: Clock) -> TraceAnalysis:
 
 
 def _longest(gaps: Sequence[Gap]) -> tuple[Gap, ...]:
+    """Return the MOST_GAPS longest gaps, the longest first."""
     return tuple(sorted(gaps, key=lambda gap: (-gap.length_ns, gap.start_ns))[: idling.MOST_GAPS])
 
 
@@ -351,8 +375,8 @@ def _both_extents(a: tuple[int, int] | None, b: tuple[int, int] | None) -> tuple
 
 
 def _with_outside(trace: TraceAnalysis) -> TraceAnalysis:
-    """With the idle time before each GPU's first work and after its last, which no gap between its work is: while others
-    of the job worked, or at the edges of the window."""
+    """Add the idle time before each GPU's first work and after its last, which no gap between its work is; nothing
+    without GPUs, or as HolisticTraceAnalysis counts."""
     if not trace.gpus or trace.like_hta or trace.extent is None:
         return trace
     length = trace.extent[1] - trace.extent[0]
@@ -370,7 +394,7 @@ class _WorkByGpu:
         self._edges = [] if gpu is None else np.searchsorted(np.sort(gpu), np.arange(len(part.gpus) + 1)).tolist()
 
     def gpu(self, at: int) -> Links:
-        """Return those of one GPU."""
+        """Return the links of the GPU at this place in the part's GPUs."""
         if self._order is None:
             return self._links
         own = self._order[self._edges[at] : self._edges[at + 1]]
@@ -378,8 +402,8 @@ class _WorkByGpu:
 
 
 def _described(part: TracePiece, longest: Sequence[idling.Idle], work_of: _WorkByGpu) -> list[Gap]:
-    """The longest gaps of all GPUs, of whose longest gaps these are: only those that are kept are described, which means to
-    look at what every thread did."""
+    """Describe the MOST_GAPS longest gaps of all GPUs; ``longest``: those of each GPU. Only these are described, as
+    that means to look at what every thread did."""
     length = np.concatenate([np.empty(0, np.int64), *(idle.length for idle in longest)])
     start = np.concatenate([np.empty(0, np.int64), *(idle.start for idle in longest)])
     gpu = np.repeat(np.arange(len(longest)), np.array([len(idle.start) for idle in longest], np.int64))
@@ -405,9 +429,12 @@ def _of_gpu(
     part: TracePiece, gpu: int, links: Links, covered: CoveredTimes, own_steps: Ints, of_two: Flags | None,
     calls: HostCalls | None,
 ) -> _OfGpu:  # fmt: skip
-    """Gone through in parts between which the GPU was idle, whose figures add up. What is on it and of no type, as
-    HolisticTraceAnalysis' syncs, is busy and no more. ``of_two`` [n intervals]: communication of two ranks. ``calls``: by
-    which its idle time is booked, None if it is not."""
+    """Work out how one GPU (index into the part's) was used.
+
+    It is gone through in parts between which it was idle, whose figures add up. What is on it and of no type, as
+    HolisticTraceAnalysis' syncs, is busy and no more. ``own_steps``: rows of the steps; ``of_two`` [n_intervals]:
+    communication of two ranks, None if there is none; ``calls``: by which its idle time is booked, None if it is not.
+    """
     kind = part.timeline.intervals.kind
     begin, stop = part.extent(links.rows) if len(links.rows) else (part.window[0],) * 2
     bins = BINS if len(part.gpus) <= MANY_GPUS else FEWER_BINS
@@ -488,7 +515,10 @@ def _holds(part: TracePiece, links: Links, own_steps: Ints) -> frozenset[str]:
 def _lengths(
     part: TracePiece, links: Links, tables: Collection[str] | None
 ) -> tuple[dict[str, Lengths], LengthStatistics]:
-    """The tables of lengths, and that of kernels by rank. Of copies by size only those whose size is known."""
+    """Return the tables of lengths that are asked for, by name, and that of kernels by rank.
+
+    ``tables``: their names, None for all. Of copies by size there are only those whose size is known.
+    """
     own, names, length = part.timeline.intervals, part.timeline.names, part.length
     n_types = len(Category)
     copies = links.rows[are(own.kind[links.rows], (Kind.MEMCPY, Kind.MEMSET))]
@@ -569,7 +599,10 @@ def _lengths(
 def _own_metrics(
     timeline: Timeline, part: TracePiece, tracks: Sequence[int] | Ints | None, own: Sequence[Custom]
 ) -> tuple[OwnMetric, ...]:
-    """Of each GPU, or else each thread, that such names are on."""
+    """Return the user's metrics for each GPU and each thread that has names of theirs; empty if none has.
+
+    ``tracks``: places of the tracks to look at in the timeline's; None: all.
+    """
     found, there = [], gpus_of(timeline.tracks)
     begin, width = part.window[0], max(part.window[1] - part.window[0], 1)
     for name, level in levels_of(timeline, own).items():
@@ -590,7 +623,10 @@ def _own_metrics(
 
 
 def _counter(part: TracePiece, counter: Counter, gpus: Sequence[Track | None]) -> CounterSummary | None:
-    """What a series held in the window; None where it had no value there."""
+    """Summarise a series of values in the window; None if it had no value there.
+
+    ``gpus``: of each track the GPU, None if it belongs to none. The mean is weighted by time if the series is a gauge.
+    """
     inside = slice(None) if part.whole else slice(*np.searchsorted(counter.time, part.window))
     time, value = counter.time[inside], counter.value[inside]
     if not np.isfinite(value).any():

@@ -38,7 +38,7 @@ class _Share(NamedTuple):
     of: str = "time"
 
     def sum(self, added: Mapping[str, Floats]) -> Floats:
-        """What its layers add up to."""
+        """Add up its layers by their factors; ``added``: the values of each layer by name."""
         total = np.zeros_like(added[self.of if self.of in added else next(iter(self.parts))])
         for name, factor in self.parts.items():
             total += factor * added[name]
@@ -107,11 +107,12 @@ class Level:
         self._split = _THREAD_SPLIT if name == "threads" else _GPU_SPLIT
 
     def __len__(self) -> int:
-        """How many rows: of streams and threads each track is one."""
+        """Return how many rows there are; of streams and threads each track is one."""
         return len(self._tracks) if self.name in ("streams", "threads") else len(self.gpus)
 
     @cached_property
     def _rows(self) -> tuple[tuple[Gpu, ...], Ints]:
+        """Return the rows as GPUs, sorted by node and number, and the row of each track [n_tracks], -1 for none."""
         keys = list(map(self._key, self._tracks))
         at_of = {key: at for at, key in enumerate(sorted(dict.fromkeys(keys), key=itemgetter(0, 1, 2)))}
         owner_of = np.full(len(self._timeline.tracks), -1, np.int64)
@@ -133,11 +134,12 @@ class Level:
         return self._rows[1]
 
     def ready_to_zoom(self) -> bool:
-        """Whether a part of the time costs less than all of it."""
+        """Tell whether a part of the time costs less than all of it; False while layers are not in order."""
         return all(layer.reach is not None for layer in self._layers.values())
 
     def prepare(self) -> None:
-        """Make more of it so, in about half a second."""
+        """Put layers in order, so that a part of the time costs less; stops after a large one, so that a call takes
+        about half a second."""
         for first in list(self._layers):
             layer = self._layers[first]
             if layer.reach is None:
@@ -150,7 +152,7 @@ class Level:
 
     @cached_property
     def _busy(self) -> tuple[Ints | slice, ByOwner]:
-        """The intervals that count (a slice for all of them), and the same by owner."""
+        """Return the intervals that count, as their places (a slice for all of them), and the same by owner."""
         own = self._timeline.intervals
         counts = np.zeros(len(Kind), bool)
         counts[list(Kind) if self.name == "threads" else [*BUSY, Kind.GPU_SYNC]] = True
@@ -164,7 +166,8 @@ class Level:
         return ByOwner(own.start[places], own.length[places], owner, len(self.gpus))
 
     def layer(self, name: str) -> CellPieces:
-        """The pieces of one name."""
+        """Return the pieces of one layer, which are made when they are first asked for; raises KeyError for a name
+        that is none."""
         if name not in self._layers:
             if name.startswith(OF_NAME):
                 self._layers[name] = self._by_owner(self.of_metric(name)).union()
@@ -185,7 +188,7 @@ class Level:
         self._layers["time"] = other.layer("time")
 
     def _time_of(self, spans: "Level") -> CellPieces:
-        """Of each row that of the row it belongs to."""
+        """Return for each row the time of the row of ``spans`` that it belongs to."""
         whole, parent = spans.layer("time"), np.full(len(self.gpus), -1, np.int64)
         tracks = np.flatnonzero(self.owner_of >= 0)
         parent[self.owner_of[tracks]] = spans.owner_of[tracks]
@@ -196,6 +199,7 @@ class Level:
         return CellPieces(whole.start[found], whole.end[found], owner)
 
     def _unions(self) -> dict[str, CellPieces]:
+        """Make the layers of GPUs or streams: what each type of work, and any of them, covers of each row's time."""
         places, by_owner = self._busy
         own, order = self._timeline.intervals, by_owner.order
         at = order if isinstance(places, slice) else places[order]
@@ -225,15 +229,17 @@ class Level:
         return found
 
     def _worked(self, busy: CellPieces) -> tuple[int, int]:
-        """From the first start to the last end of the work of all rows: the time that each has, so that one which begins
-        late or ends early is idle meanwhile. Rows of other levels have the time of those they belong to."""
+        """Return the first start and the last end of the work of all rows, ns: the time that each has, so that one
+        which begins late or ends early is idle meanwhile. Rows of other levels have the time of those they belong to.
+        (0, 0) for none."""
         if self._spans is not None:
             time = self._spans.layer("time")
             return (int(time.start[0]), int(time.end[0])) if len(time.start) else (0, 0)
         return (int(busy.start.min()), int(busy.end.max())) if len(busy.start) else (0, 0)
 
     def _innermost(self) -> dict[str, CellPieces]:
-        """What each category has of a thread's time where nothing lies within: an interval, less those that lie in it."""
+        """Make the layers of threads: what each category has of a thread's time where nothing lies within, which is an
+        interval less those that lie in it."""
         own, (places, by_owner) = self._timeline.intervals, self._busy
         start, owner = own.start[places], self.owner_of.astype(np.int32)[own.track[places]]
         length = np.maximum(own.length[places], 0)
@@ -256,12 +262,13 @@ class Level:
         return found
 
     def _of_names(self, wanted: Flags) -> Ints:
-        """The places of those intervals on these rows whose name, of [n names], is wanted."""
+        """Return the places of the intervals on these rows whose name is wanted; ``wanted`` [n_names]."""
         own = self._timeline.intervals
         return np.flatnonzero(wanted[own.name] & (self.owner_of[own.track] >= 0))
 
     def of_metric(self, metric: str) -> Ints:
-        """The places of the intervals that a metric is about, ascending: of one name, or of one's own; of others none."""
+        """Return the places of the intervals that a metric is about, ascending: those of one name, or of a metric of
+        the user's; empty for all other metrics."""
         names = self._timeline.names
         if metric.startswith(OF_OWN):
             return self._fitting(custom(metric).top)
@@ -269,7 +276,7 @@ class Level:
         return self._of_names(np.array([each == name for each in names], bool))
 
     def _fitting(self, term: Term) -> Ints:
-        """The places of the intervals that a term is about: of bytes those whose size is known."""
+        """Return the places of the intervals that a term is about; in bytes only those whose size is known."""
         key = term._replace(what="bytes" if term.what == "bytes" else "share")
         if key not in self._fit:
             found = self._of_names(fitting(self._timeline.names, term.pattern))
@@ -278,7 +285,8 @@ class Level:
 
     @cached_property
     def _launches(self) -> tuple[Ints, Ints]:
-        """When each call began that gave a GPU work, ascending, and whose row that was: once for each correlation."""
+        """Return when each call began that gave a GPU work, ascending, and whose row that was; once for each
+        correlation."""
         own, by_kind = self._timeline.intervals, ByKind(self._timeline)
         if not by_kind.n[[Kind.RUNTIME, Kind.DRIVER]].any():
             return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -293,8 +301,8 @@ class Level:
 
     @cached_property
     def metrics(self) -> tuple[str, ...]:
-        """Those that there is something to say of, counters and one's own among them. Raises ValueError, a sentence, for one
-        of these whose pattern takes too long."""
+        """Return the metrics that there is something to say of, with counters and the user's own. Raises ValueError,
+        with a sentence, for one of these whose pattern takes too long."""
         shares = [name for name, share in self._shares.items() if not share.needs or len(self.layer(share.needs).start)]
         launches = [_LAUNCHES] if self.name != "threads" and len(self._launches[0]) else []
         own = [each.metric for each in self.own if len(self._fitting(each.top))]
@@ -303,6 +311,7 @@ class Level:
     def _added(
         self, names: Iterable[str], line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
     ) -> dict[str, Floats]:
+        """Return the ns of each of these layers in each column, [n_lines, n] by name; arguments as in ``values``."""
         asked = None if line_of is None else line_of.tobytes(), n_lines, begin, width, n
         known, answers = self._asked
         if known != asked:
@@ -319,8 +328,12 @@ class Level:
     def values(
         self, metric: str, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
     ) -> tuple[Floats, Floats]:
-        """[n_lines, n] each, over columns of ``width`` ns from ``begin`` on: what a metric adds up to, and what that is to
-        be divided by (0: unknown)."""
+        """Return what a metric adds up to in each column, and what that is to be divided by (0: unknown), both
+        [n_lines, n].
+
+        ``line_of`` [n_rows] is the line of each row, -1 for none; None: each row is a line. Columns are ``width`` ns
+        wide, from ``begin`` (ns).
+        """
         if _is_counted(metric):
             return self._counted(metric, line_of, n_lines, begin, width, n)
         share = self._share(metric)
@@ -331,8 +344,8 @@ class Level:
         return _Share({metric: 1}) if metric.startswith(OF_NAME) else self._shares[metric]
 
     def split(self, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int) -> tuple[Floats, Floats]:
-        """The time by category [n_lines, n, N_CATEGORIES], which never adds up to more than the time there is [n_lines, n];
-        both in ns."""
+        """Return the time by category [n_lines, n, N_CATEGORIES] and the time there is [n_lines, n], both in ns; the
+        former never adds up to more. Arguments as in ``values``."""
         shares = {category: self._shares[metric] for category, metric in self._split.items()}
         parts = (part for share in shares.values() for part in share.parts)
         added = self._added((*parts, "time"), line_of, n_lines, begin, width, n)
@@ -342,14 +355,15 @@ class Level:
         return found, added["time"]
 
     def split_of(self, means: Mapping[str, float | None]) -> Floats:
-        """[N_CATEGORIES]: the same shares of means over all of some GPUs."""
+        """Return the shares of the categories [N_CATEGORIES] from means of metrics over some rows; 0 for what is
+        unknown."""
         found = np.zeros(N_CATEGORIES)
         for category, metric in self._split.items():
             found[category] = means.get(metric) or 0.0
         return found
 
     def means(self, begin: int, end: int, extra: str = "") -> Means:
-        """Of all metrics, and of ``extra``, over this time (ns)."""
+        """Return the sums and weights of all metrics, and of ``extra`` ("" for none), over this time (ns), row by row."""
         names = (*self.metrics, extra) if extra and extra not in self.metrics else self.metrics
         window = None, len(self.gpus), begin, max(end - begin, 1), 1
         shares = {name: self._share(name) for name in names if not _is_counted(name)}
@@ -364,7 +378,8 @@ class Level:
     def _counted(
         self, metric: str, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
     ) -> tuple[Floats, Floats]:
-        """Means of counters over time; those of the whole are everybody's. Launches by all time."""
+        """Return values and weights of a metric that is not a share of time: of counters over the time they are known
+        for (those of the whole trace are every row's), of launches over all time. Arguments as in ``values``."""
         if metric.startswith(OF_OWN):
             return self._of_own(custom(metric), line_of, n_lines, begin, width, n)
         edges = begin + width * np.arange(n + 1)
@@ -389,7 +404,8 @@ class Level:
     def _of_own(
         self, own: Custom, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
     ) -> tuple[Floats, Floats]:
-        """What a metric of one's own adds up to, and by what. Where nothing fits it is not known."""
+        """Return what a metric of the user's adds up to, and by what it is divided; both 0 if no name fits. Arguments
+        as in ``values``."""
         window = line_of, n_lines, begin, width, n
         if not len(self._fitting(own.top)):
             return np.zeros((n_lines, n)), np.zeros((n_lines, n))
@@ -398,7 +414,8 @@ class Level:
         return self._amount(own.top, *window), self._amount(own.bottom, *window)
 
     def _amount(self, term: Term, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int) -> Floats:
-        """[n_lines, n]: seconds that are covered, calls or bytes that begin."""
+        """Return what a term adds up to [n_lines, n]: seconds that are covered, or calls or bytes that begin.
+        Arguments as in ``values``."""
         if term.what == "share":
             name = OF_OWN + term.pattern
             return self._added((name,), line_of, n_lines, begin, width, n)[name] / 1e9
@@ -411,10 +428,11 @@ class Level:
 def _begun(
     time: Ints, owner: Ints, weights: Ints | None, lines: Ints, n_lines: int, begin: int, width: int, n: int
 ) -> Floats:
-    """Count the events that begin in each column of time of each line, or add up their ``weights``.
+    """Count the events that begin in each column of time of each line.
 
-    ``time`` (ns) ascends; ``owner`` gives each event's track, ``lines`` the line of each track (-1: none). There are
-    ``n`` columns of ``width`` ns from ``begin``. Returns [n_lines, n].
+    ``time`` (ns) ascends; ``owner`` gives each event's row, ``lines`` the line of each row (-1: none). There are ``n``
+    columns of ``width`` ns from ``begin``. With ``weights`` these are added up instead of 1 for each event. Returns
+    [n_lines, n].
     """
     near = slice(*np.searchsorted(time, (begin, begin + n * width)).tolist())
     cell = lines[owner[near]] * n + (time[near] - begin) // width
@@ -424,7 +442,8 @@ def _begun(
 
 
 def _spans_of(covered: CellPieces) -> CellPieces:
-    """From each owner's first start to its last end, of pieces owner by owner."""
+    """Return for each owner the piece from its first start to its last end; ``covered`` is sorted by owner. Owners
+    without time are left out."""
     first = np.flatnonzero(np.append(True, covered.owner[1:] != covered.owner[:-1]))[: len(covered.owner)]
     start, end = covered.start[first], covered.end[np.append(first[1:], len(covered.owner))[: len(first)] - 1]
     some = end > start
@@ -432,7 +451,7 @@ def _spans_of(covered: CellPieces) -> CellPieces:
 
 
 def _cut(pieces: CellPieces, begin: int, end: int) -> CellPieces:
-    """What of them lies between these times."""
+    """Return what of the pieces lies between these times (ns), without their signs."""
     start, stop = np.maximum(pieces.start, begin), np.minimum(pieces.end, end)
     some = stop > start
     return CellPieces(start[some], stop[some], pieces.owner[some])
@@ -449,7 +468,7 @@ class Group(Level):
 
     @cached_property
     def _line_of(self) -> Ints:
-        """[n rows of the base]: the row of each."""
+        """Return the row of each row of the base, [n rows of the base]."""
         found, tracks = np.empty(len(self._base.gpus), np.int64), self._base._tracks
         found[self._base.owner_of[tracks]] = self.owner_of[tracks]
         return found
@@ -498,7 +517,8 @@ def counter_name(counter: Counter) -> str:
 
 
 def over_time(counter: Counter, edges: Ints) -> tuple[Floats, Floats]:
-    """[n] between ``edges`` [n + 1] (ns): a counter's value times the time it is known for, and that time."""
+    """Return a counter's value times the time it is known for, and that time (ns), both [n] between ``edges`` [n + 1]
+    (ns). A counter of a total gives its growth instead."""
     time, value = counter.time.astype(np.float64), counter.value
     if counter.mode == "gauge":
         summed = np.concatenate([[0.0], np.cumsum(value[:-1] * np.diff(time)), [0.0]])[: len(time)]
@@ -516,7 +536,8 @@ def over_time(counter: Counter, edges: Ints) -> tuple[Floats, Floats]:
 
 
 def levels_of(timeline: Timeline, own: Iterable[Custom] = ()) -> dict[LevelName, Level]:
-    """The levels that a trace has, that of GPUs first, with metrics of one's ``own``."""
+    """Return the levels that a trace has, that of GPUs first, with the user's ``own`` metrics. There is always at
+    least one."""
     tracks = timeline.tracks
     streams = [at for at, track in enumerate(tracks) if track.kind == "gpu_stream"]
     threads = [at for at, track in enumerate(tracks) if track.kind not in ("gpu_stream", "host_wait", "process")]
@@ -527,6 +548,7 @@ def levels_of(timeline: Timeline, own: Iterable[Custom] = ()) -> dict[LevelName,
         if len(found["gpus"]) < len(streams):
 
             def stream(at: int) -> _Key:
+                """Return whose row a track is, as a stream of its GPU."""
                 own = tracks[at]
                 part = f"stream-{own.stream}" if own.stream is not None else own.name[:_LONGEST_NAME]
                 of = gpu(at)
@@ -549,14 +571,15 @@ def levels_of(timeline: Timeline, own: Iterable[Custom] = ()) -> dict[LevelName,
 
 
 def _process(track: Track, of_report: Set[int]) -> _Key:
-    """The rank, or where none is told the process as Nsight Systems numbers it: elsewhere each file is of one."""
+    """Return the rank, or if none is told the process as Nsight Systems numbers it; elsewhere each file is of one.
+    ``of_report``: indices of the sources that are reports of it."""
     if track.rank is not None and track.rank < MOST_INDEX:
         return _Key("rank", track.rank, rank=track.rank)
     return _Key("process", track.source, f"pid{track.pid}" if track.source in of_report else "", track.rank)
 
 
 def _gpu_of(timeline: Timeline) -> Callable[[int], _Key]:
-    """What the GPU of a stream is called (gssr.model.traces.gpu_names)."""
+    """Return what gives the key of the GPU that a track (its index) is a stream of (gssr.model.traces.gpu_names)."""
     gpus, product = gpus_of(timeline.tracks), timeline.facts.get("gpu")
     keys = {
         gpu: _Key(name.node, name.device_index, name.mig, gpu.rank, gpu.uuid, product)
@@ -566,6 +589,7 @@ def _gpu_of(timeline: Timeline) -> Callable[[int], _Key]:
 
 
 def _thread(track: Track, number: int) -> _Key:
+    """Return whose row a track is, as a thread; ``number``: its place among the tracks."""
     node = track.node or ("thread" if track.rank is None else f"rank{track.rank}")
     name = track.name[:_LONGEST_NAME] or "thread"
     tid = "" if track.tid is None or str(track.tid) in name else f" {track.tid}"

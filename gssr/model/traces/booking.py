@@ -31,7 +31,7 @@ class HostCalls(NamedTuple):
 
 
 def host_calls(part: TracePiece) -> HostCalls:
-    """Find the calls that say why a thread launches nothing."""
+    """Find the calls that say why a thread launches nothing: those that read or load data, and those that wait."""
     reads = (part.named(LOADER.search, Kind.CPU_OP, Kind.RANGE, Kind.PYTHON), part.named(_READS_FILES.search, Kind.OS))
     waits = (
         part.named(BLOCKING.search, Kind.RUNTIME, Kind.DRIVER),
@@ -41,7 +41,8 @@ def host_calls(part: TracePiece) -> HostCalls:
 
 
 def book_gpu(part: TracePiece, links: Links, calls: HostCalls) -> GpuBook:
-    """Book the time of the GPU whose work ``links`` are. Its work is gone through in stretches between which it is idle."""
+    """Book the time of the GPU whose work ``links`` are. Its work is gone through in stretches between which it is
+    idle."""
     own = part.timeline.intervals
     begin, stop = part.window
     n_bins = book_bins(len(part.gpus))
@@ -82,8 +83,8 @@ def book_gpu(part: TracePiece, links: Links, calls: HostCalls) -> GpuBook:
 def _split_gaps(
     idle: idling.Idle, works: tuple[int, int], host: "_Host"
 ) -> tuple[Segments, Segments, Segments, Segments]:
-    """Split the gaps that lie within ``works``. Returns the parts that lie between kernels, in which the host reads, and in
-    which it is late; and what is left."""
+    """Split the gaps that lie within ``works``. Returns the parts that lie between kernels, in which the host reads,
+    and in which it is late; and what is left."""
     is_inside = (idle.start >= works[0]) & (idle.end <= works[1])
     is_long = is_inside & (idle.length >= SHORT_GAP)
     late = idle.start + idle.host
@@ -113,6 +114,8 @@ class _Host:
 
 
 def _extent_of_kernels(part: TracePiece, rows: Ints) -> tuple[int, int] | None:
+    """Return the first start and the last end of the kernels among these rows (of copies if there are none), or None
+    for no rows."""
     kernels = rows[~_is_host_copy(part, rows)]
     rows = kernels if len(kernels) else rows
     return part.extent(rows) if len(rows) else None
@@ -125,7 +128,7 @@ def _communicates(part: TracePiece, rows: Ints) -> Flags:
 
 
 def _is_host_copy(part: TracePiece, rows: Ints) -> Flags:
-    """Flag copies from or to the host: those within a GPU and sets are its own work."""
+    """Flag copies from or to the host [n_rows]; those within a GPU and sets are its own work."""
     own = part.timeline.intervals
     is_copy = (own.kind[rows] == Kind.MEMCPY) | (own.kind[rows] == Kind.MEMSET)
     operation = own.operation[rows]
@@ -139,7 +142,7 @@ def _of(start: Ints, end: Ints, chosen: Flags) -> tuple[Ints, Ints]:
 
 
 def _close_gaps(times: Segments) -> Segments:
-    """Join stretches with short gaps between them."""
+    """Join stretches with gaps shorter than SHORT_GAP between them."""
     below = SHORT_GAP - 1
     joined = union(times.start, times.end + below)
     return Segments(joined.start, joined.end - below)
@@ -151,6 +154,6 @@ def _joined(parts: list[Segments]) -> Segments:
 
 
 def _by_name(part: TracePiece, rows: Ints) -> dict[str, Segments]:
-    """The times of kernels by their name, ascending by start."""
+    """Return the times of kernels by their name, ascending by start."""
     name = part.timeline.intervals.name[rows]
     return {part.timeline.names[code]: Segments(*part.times(rows[name == code])) for code in np.unique(name).tolist()}

@@ -78,7 +78,8 @@ class CallTree:
         return any(each.name == metric for each in self.metrics)
 
     def values(self, metric: str) -> Values:
-        """Read when they are first asked for; of what was not measured all unknown. Raises TraceError."""
+        """Return the values of a metric, read when they are first asked for; all NaN if it was not measured. Raises
+        TraceError if they can't be read."""
         if metric not in self._made:
             if len(self) * len(self.places) > _FEW_CELLS and len(self._made) > _KEPT:
                 del self._made[next(each for each in self._made if each not in (TIME, VISITS))]
@@ -97,7 +98,7 @@ class CallTree:
         return "rank" if self.by_rank else "thread"
 
     def called(self, place: int) -> str:
-        """A place in words: ``rank 3``, or a thread's name."""
+        """Name a place (index): ``rank 3``, or a thread's name."""
         track = self.places[place]
         if self.by_rank and track.rank is not None:
             return f"rank {track.rank}"
@@ -111,8 +112,8 @@ def places_text(tree: CallTree) -> str:
 
 
 def tree_of(part: TracePiece, steps: Sequence[int] | Ints = ()) -> CallTree | None:
-    """None where nothing was called, or where nearly every call has a name and a thread of its own. The rows that are
-    ``steps`` are calls of one name, whatever their numbers."""
+    """Build the call tree of a part, or return None if nothing was called, or nearly every call has a name and a
+    thread of its own. The rows that are ``steps`` are calls of one name, whatever their numbers."""
     profile = part.timeline.profile
     return _of_intervals(part, steps) if profile is None else _of_profile(part.timeline, profile)
 
@@ -121,6 +122,7 @@ def tree_of(part: TracePiece, steps: Sequence[int] | Ints = ()) -> CallTree | No
 
 
 def _of_profile(timeline: Timeline, profile: Profile) -> CallTree:
+    """Build the call tree that a profile has. Its values are read when they are asked for; times come out in ns."""
     measured = {metric.name: metric for metric in profile.metrics}
     names = [timeline.names[at] for at in profile.name.tolist()]
     kept = [at for at, track in enumerate(timeline.tracks) if track.kind != "other"]
@@ -162,7 +164,7 @@ def _paradigm(name: str, works: bool) -> str:
 
 
 def _places(tracks: Sequence[Track]) -> tuple[Ints, tuple[Track, ...]]:
-    """The place of each track, and the places by rank."""
+    """Return the place of each track, and the places, sorted by rank; if all tracks are of one rank, each is a place."""
     keys = [(track.source, track.rank) for track in tracks]
     if len(set(keys)) < 2:
         return np.arange(len(tracks)), tuple(tracks)
@@ -175,7 +177,11 @@ def _places(tracks: Sequence[Track]) -> tuple[Ints, tuple[Track, ...]]:
 
 
 def _folded(values: Floats, place_of: Ints, n: int, combine: np.ufunc) -> Floats:
-    """[n_nodes, n]: the columns of each place as one."""
+    """Combine the columns of each place into one, [n_nodes, n].
+
+    ``values`` [n_nodes, n_tracks]; ``place_of`` [n_tracks]: the place of each track, below ``n``. If there are as many
+    places as tracks, ``values`` itself is returned, in the tracks' order.
+    """
     if n == values.shape[1]:
         return values
     found = np.full((len(values), n), 0.0 if combine is np.add else np.nan)
@@ -185,6 +191,10 @@ def _folded(values: Floats, place_of: Ints, n: int, combine: np.ufunc) -> Floats
 
 
 def _depths(parent: Ints) -> Ints:
+    """Return how many callers are above each node [n_nodes].
+
+    ``parent``: of each node its caller, which stands before it; -1 for a root.
+    """
     depth = np.zeros(len(parent), np.int64)
     for node, above in enumerate(parent.tolist()):
         if above >= 0:
@@ -198,7 +208,11 @@ def _by_depth(depth: Ints) -> list[Ints]:
 
 
 def with_callees(values: Floats, parent: Ints, depth: Ints, combine: np.ufunc = np.add) -> Floats:
-    """Of each node with all below it, of values [n_nodes, ...] of each alone."""
+    """Combine the values of each node with all below it.
+
+    ``values`` [n_nodes, ...] are of each alone; ``parent``: of each node its caller, -1 for a root; ``depth``: how
+    many are above it.
+    """
     found = values.copy()
     for level in reversed(_by_depth(depth)[1:]):
         combine.at(found, parent[level], found[level])
@@ -206,6 +220,11 @@ def with_callees(values: Floats, parent: Ints, depth: Ints, combine: np.ufunc = 
 
 
 def _without_callees(values: Floats, parent: Ints, depth: Ints) -> Floats:
+    """Return the values of each node alone, from those with all below it [n_nodes, ...]; NaN if its callees outlast
+    it.
+
+    ``parent`` and ``depth`` are as in ``with_callees``.
+    """
     found = values.copy()
     below = np.flatnonzero(depth > 0)
     np.subtract.at(found, parent[below], values[below])
@@ -218,6 +237,7 @@ def _without_callees(values: Floats, parent: Ints, depth: Ints) -> Floats:
 
 
 def _of_intervals(part: TracePiece, steps: Sequence[int] | Ints) -> CallTree | None:
+    """Build the call tree of what lies within what; None if there is nothing, or its table would be nearly empty."""
     own, tracks = part.timeline.intervals, part.timeline.tracks
     on_stream = np.array([track.kind == "gpu_stream" for track in tracks], np.bool_)
     of_score_p = all(source.format == "otf2" for source in part.timeline.sources)
@@ -258,7 +278,12 @@ def _of_intervals(part: TracePiece, steps: Sequence[int] | Ints) -> CallTree | N
 
 
 def _merged(parent: Ints, depth: Ints, key: Ints, n_keys: int) -> tuple[Ints, Ints, Ints, Ints]:
-    """Nodes of one path as one: which one each is [n], and of these [n_found] the caller, the key, and the first of them."""
+    """Merge nodes of the same path.
+
+    ``parent`` and ``depth`` are as in ``with_callees``; ``key`` [n], below ``n_keys``, says what is called. Returns
+    for each node [n] which merged one it is, and of these [n_found] the caller (-1: a root), the key, and the first
+    node.
+    """
     node = np.zeros(len(parent), np.int64)
     parents, keys, firsts, n = [], [], [], 0
     for level in _by_depth(depth):
@@ -276,7 +301,8 @@ def _counted(
     names: tuple[str, ...], paradigm: tuple[str, ...], parent: Ints, depth: Ints, places: tuple[Track, ...],
     time: Floats, visits: Floats,
 ) -> CallTree:  # fmt: skip
-    """With what is known of a trace's calls: how long they took, and how many they were."""
+    """Build a tree with what is known of a trace's calls: how long they took, and how many they were, both [n_nodes,
+    n_places]."""
     made = {
         TIME: Values(time, _without_callees(time, parent, depth)),
         VISITS: Values(with_callees(visits, parent, depth), visits),
@@ -286,7 +312,7 @@ def _counted(
 
 
 def together(trees: Sequence[CallTree]) -> CallTree:
-    """One tree of those of several ranks' traces, each rank a place."""
+    """Build one tree of those of several ranks' traces, with each rank as a place."""
     if len(trees) == 1:
         return trees[0]
     names: dict[str, int] = {}
@@ -331,7 +357,8 @@ class Spread(NamedTuple):
 
 
 def spread(values: Floats, combine: str = "sum") -> Spread:
-    """Of values [n, n_places]."""
+    """Describe how values [n, n_places] spread over the places; ``combine`` says how they become one ("sum", "min" or
+    "max"). A sum is NaN if any of its values is."""
     known = np.isfinite(values)
     any_known, n = known.any(axis=1), np.maximum(known.sum(axis=1), 1)
     filled = np.where(known, values, 0.0)
@@ -359,7 +386,7 @@ class Functions(NamedTuple):
 
 
 def functions(tree: CallTree) -> Functions:
-    """By name."""
+    """Merge the nodes of one name and paradigm, sorted by exclusive time, the greatest first."""
     at: dict[tuple[str, str], int] = {}
     of = np.array([at.setdefault(key, len(at)) for key in zip(tree.names, tree.paradigm, strict=True)], np.int64)
     outermost = np.flatnonzero(~_is_within_itself(tree.parent, of))
@@ -381,7 +408,7 @@ def functions(tree: CallTree) -> Functions:
 
 
 def _is_within_itself(parent: Ints, key: Ints) -> Flags:
-    """[n]: whether one of those around it has the same key."""
+    """Tell for each node [n] whether one of its callers has the same key."""
     found, above, rows = np.zeros(len(parent), np.bool_), parent, np.arange(len(parent))
     while len(rows):
         inside = above >= 0
@@ -393,7 +420,7 @@ def _is_within_itself(parent: Ints, key: Ints) -> Flags:
 
 
 def by_paradigm(tree: CallTree) -> dict[str, Floats]:
-    """The exclusive time [n_places] of each paradigm, the greatest first; of unknown times nothing is counted."""
+    """Return the exclusive time [n_places] (ns) of each paradigm, the greatest first; unknown times count as 0."""
     exclusive = np.nan_to_num(tree.values(TIME).exclusive)
     found: dict[str, Floats] = {}
     for name in dict.fromkeys(tree.paradigm):
@@ -402,7 +429,10 @@ def by_paradigm(tree: CallTree) -> dict[str, Floats]:
 
 
 def callees(parent: Ints) -> Mapping[int, list[int]]:
-    """The nodes that each one calls; under -1 the roots."""
+    """Return the nodes that each node calls, by node; the roots under -1. Nodes that call nothing are missing.
+
+    ``parent``: of each node its caller, -1 for a root.
+    """
     found: dict[int, list[int]] = {}
     for node, above in enumerate(parent.tolist()):
         found.setdefault(above, []).append(node)
@@ -410,7 +440,8 @@ def callees(parent: Ints) -> Mapping[int, list[int]]:
 
 
 def hot_path(tree: CallTree, metric: str = TIME) -> list[int]:
-    """From the root with most of a metric down to the callee with most, until a call has more itself than any callee."""
+    """Return the nodes from the root with most of a metric down to the callee with most, until a call has more itself
+    than any callee."""
     values = tree.values(metric)
     inclusive = np.nan_to_num(values.inclusive).sum(axis=1)
     exclusive = np.nan_to_num(values.exclusive).sum(axis=1)
@@ -418,7 +449,8 @@ def hot_path(tree: CallTree, metric: str = TIME) -> list[int]:
 
 
 def _follow_hottest_calls(inclusive: Floats, exclusive: Floats, below: Mapping[int, list[int]]) -> Iterator[int]:
-    """Follow, from the root down, the child with the most inclusive time, until a node spends at least as much in itself.
+    """Follow, from the root down, the child with the most inclusive time, until a node spends at least as much in
+    itself.
 
     ``inclusive`` and ``exclusive`` [n_nodes]; ``below``: the children of each node, of -1 the roots. Yields nodes.
     """

@@ -26,8 +26,8 @@ class Name(NamedTuple):
 
 
 def gpus_of(tracks: Sequence[Track]) -> list[Track | None]:
-    """The GPU that each track is a stream of, as the first of its streams; None of a thread. A GPU is known by its UUID,
-    else by its number in its process."""
+    """Return for each track the GPU that it is a stream of, as the first of that GPU's streams; None for a thread. A
+    GPU is known by its UUID, else by its number in its process."""
     first: dict[object, Track] = {}
     return [
         first.setdefault((_BY_UUID if own.uuid else _BY_NUMBER)(own), own) if own.kind == "gpu_stream" else None
@@ -42,8 +42,8 @@ _BY_UUID, _BY_NUMBER = (
 
 
 def names_of(gpus: Iterable[Track | None]) -> dict[Track, Name]:
-    """What the GPUs of a run are called: ``node:device`` where that tells them apart, else by rank; those that processes
-    call the same, by these, too."""
+    """Name the GPUs of a run (None is ignored): ``node:device`` if that tells them apart, else by rank; those that
+    processes call the same also by process."""
     every = dict.fromkeys(filter(None, gpus))
     on_node = len(set(map(attrgetter("node", "device"), every))) == len(every)
     of_rank = len(set(map(attrgetter("rank"), every))) == len(every)
@@ -58,13 +58,17 @@ _CALLED = itemgetter(0, 1, 2)
 
 
 def spellings(gpu: Track) -> set[str]:
-    """All that it may be called, whichever others there are; its node and its UUID."""
+    """Return all that a GPU may be called, whichever others there are; also its node and its UUID."""
     names = [_name(gpu, on_node, of_rank) for on_node, of_rank in product((False, True), repeat=2)]
     found = {gpu_label(each) for name in names for each in (name, _of_process(gpu, name))}
     return found.union(each for each in (gpu.node, gpu.uuid, f"rank {gpu.rank} GPU {gpu.device}") if each)
 
 
 def _name(gpu: Track, on_node: bool, of_rank: bool) -> Name:
+    """Name a GPU of a trace.
+
+    ``on_node``: by node and number, where the node is known; ``of_rank``: the rank alone stands for its one GPU.
+    """
     odd = gpu.device is not None and not 0 <= gpu.device < MOST_INDEX
     number, part = (0, f"device {gpu.device}") if odd else (gpu.device or 0, "")
     if gpu.node and on_node:

@@ -31,7 +31,8 @@ class FileCalls(NamedTuple):
 
 
 def file_calls(part: TracePiece) -> tuple[FileCalls, ...] | None:
-    """Of the operations that begin in the window on what is looked at, by their time; None where the trace tells of none."""
+    """Sum up the file operations that begin in the window on what is looked at, those of most time first; None if the
+    trace tells of none."""
     own = part.timeline.io
     if own is None:
         return None
@@ -62,13 +63,13 @@ def file_calls(part: TracePiece) -> tuple[FileCalls, ...] | None:
 
 
 def _alike(texts: Sequence[str]) -> Ints:
-    """[n]: the first place of each text; those of several archives may be alike."""
+    """Return for each text the index of the first equal one [n], as those of several archives may be equal."""
     first: dict[str, int] = {}
     return np.array([first.setdefault(text, at) for at, text in enumerate(texts)], np.int64)
 
 
 def all_calls(a: Sequence[FileCalls] | None, b: Sequence[FileCalls] | None) -> tuple[FileCalls, ...] | None:
-    """Those of two parts of a run together."""
+    """Join the file operations of two parts of a run; None if neither tells of any."""
     if a is None or b is None:
         return None if a is b else tuple(a or b or ())
     found: dict[tuple[str | None, ...], FileCalls] = {}

@@ -35,7 +35,8 @@ NONE_LINKED = Links(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def links_of(timeline: Timeline, by_kind: ByKind, rows: Ints) -> Links:
-    """The launches of GPUs' rows: of calls that share a correlation, the outermost."""
+    """Link each of the GPUs' rows to the call that launched it (-1 if not told): of calls that share a correlation,
+    the outermost."""
     own = timeline.intervals
     calls = by_kind.rows((Kind.RUNTIME, Kind.DRIVER))
     calls = calls[own.link[calls] != NO_LINK]
@@ -62,8 +63,7 @@ def links_of(timeline: Timeline, by_kind: ByKind, rows: Ints) -> Links:
 
 
 def launches(part: TracePiece, links: Links) -> Launches:
-    """Statistics of the launches of these rows, ascending by start. What one call launched counts once, by the first of
-    it."""
+    """Describe the launches of these rows, ascending by start. What one call launched counts once, by the first of it."""
     linked = links.call >= 0
     if part.like_hta:
         linked[linked] = part.is_named(links.call[linked], _AS_HTA.search)
@@ -88,7 +88,11 @@ def launches(part: TracePiece, links: Links) -> Launches:
 
 
 def _longest_queues(part: TracePiece, rows: Ints, calls: Ints) -> Ints:
-    """Find, for each stream, the most kernels and copies that were launched but had not begun at one time."""
+    """Return for each stream the most kernels and copies that were launched but had not begun at one time.
+
+    ``rows`` and ``calls`` [n]: the work and the calls that launched it, as rows of the intervals. Empty if there are
+    none.
+    """
     track = part.timeline.intervals.track[rows]
     order = np.lexsort((part.start[calls], track)) if len(np.unique(track)) > 1 else np.argsort(part.start[calls])
     edges = [0, *(np.flatnonzero(np.diff(track[order])) + 1).tolist(), len(order)] if len(order) else [0]
@@ -117,12 +121,13 @@ class Launched:
         self._ahead = np.concatenate([[0], np.cumsum(part.length[rows[order]])])
 
     def within(self, rows: Ints) -> Ints:
-        """What was launched while each of these rows lasted, on its thread: ns of all GPUs added up."""
+        """Return for each of these rows how long the work took that was launched on its thread while it lasted, ns of
+        all GPUs added up."""
         track = self._part.timeline.intervals.track[rows]
         first, last = (np.searchsorted(self._keys, self._key(track, times)) for times in self._part.times(rows))
         return np.asarray(self._ahead[last] - self._ahead[first], np.int64)
 
     def _key(self, track: "np.ndarray[tuple[int], np.dtype[np.int32]]", time: Ints) -> Ints:
-        """Ascending by track and time. (Of so many tracks and so long a time that both need more than 62 bits, the time in
-        units of several ns.)"""
+        """Return keys that ascend by track and time. If so many tracks and so long a time need more than 62 bits, the
+        time is in units of several ns."""
         return (track.astype(np.int64) << (self._bits - self._coarse)) | ((time - self._low) >> self._coarse)

@@ -71,8 +71,11 @@ def lengths_of(
     keys: Callable[[Sequence[int]], Iterable[Key]],
     sums: Mapping[str, Ints] | None = None,
 ) -> Lengths:
-    """Counts of the ``length`` [n] of rows with a ``code`` [n]. ``keys`` turns codes into what they stand for; those that
-    stand for the same become one. ``sums`` [n]: what is to be added up."""
+    """Count the ``length`` [n] of rows by their ``code`` [n].
+
+    ``keys`` turns codes into what they stand for; those that stand for the same become one. ``sums`` [n each]: what
+    else is to be added up, by name.
+    """
     codes, key = _dense(code)
     named = tuple(keys(codes.tolist()))
     at = {name: place for place, name in enumerate(dict.fromkeys(named))}
@@ -83,7 +86,7 @@ def lengths_of(
 
 
 def together(parts: Sequence[Lengths]) -> Lengths:
-    """The counts of all of them."""
+    """Add up counts of several parts, of which there must be at least one."""
     at = {name: place for place, name in enumerate(dict.fromkeys(name for part in parts for name in part.keys))}
     places = [np.array([at[name] for name in part.keys], np.int64) for part in parts]
     key = np.concatenate([own[part.key] for own, part in zip(places, parts, strict=True)])
@@ -101,8 +104,11 @@ _MOST, _BITS = 1 << 20, 9
 
 
 def _rounded(of: Lengths) -> Lengths:
-    """Of too many the lengths that are the same in so many bits become one, their mean; but the least and the greatest of
-    each key stay. A median is then off by at most 1/256, a standard deviation by less; all else is exact."""
+    """Join lengths that are equal in _BITS bits into their mean, if there are more than _MOST; but the least and the
+    greatest of each key stay.
+
+    A median is then off by at most 1/256, a standard deviation by less; all else is exact.
+    """
     if len(of.key) <= _MOST:
         return of
     step = np.maximum(np.frexp(of.length)[1] - _BITS, 0)
@@ -117,7 +123,7 @@ def _rounded(of: Lengths) -> Lengths:
 
 
 def statistics(of: Lengths) -> LengthStatistics:
-    """The table that follows."""
+    """Compute the table that follows from counts of lengths; empty if there are none."""
     n = len(of.keys)
     if not n:
         return replace(NO_STATISTICS, sums=of.sums)
@@ -143,13 +149,13 @@ _ROWS = ("count", "total", "mean", "median", "min", "max", "std")
 
 
 def one_table(a: LengthStatistics, b: LengthStatistics) -> LengthStatistics:
-    """Of two that have no key in common, and no sums."""
+    """Join two tables that have no key in common, and no sums."""
     rows: dict[str, Any] = {name: np.append(getattr(a, name), getattr(b, name)) for name in _ROWS}
     return _in_order(replace(a, keys=a.keys + b.keys, **rows))
 
 
 def _in_order(of: LengthStatistics) -> LengthStatistics:
-    """Sorted, and with their shares."""
+    """Return the table sorted by total, the greatest first, and with its shares."""
     order = np.argsort(-of.total, kind="stable")
     rows: dict[str, Any] = {name: getattr(of, name)[order] for name in _ROWS}
     rows["share"] = rows["total"] / max(int(of.total.sum()), 1)
@@ -158,7 +164,7 @@ def _in_order(of: LengthStatistics) -> LengthStatistics:
 
 
 def _dense(code: NDArray[np.signedinteger]) -> tuple[Ints, NDArray[np.int32]]:
-    """The different codes, and the place of each row's among them."""
+    """Return the different codes, ascending, and the place of each row's among them."""
     if not len(code):
         return code.astype(np.int64), code.astype(np.int32)
     low, high = int(code.min()), int(code.max())
@@ -173,12 +179,13 @@ def _dense(code: NDArray[np.signedinteger]) -> tuple[Ints, NDArray[np.int32]]:
 
 
 def _sum(key: NDArray[np.signedinteger], values: Ints, n: int) -> Ints:
-    """What the values of each key add up to; exact below 2^53."""
+    """Return what the values of each key add up to [n]; exact below 2^53."""
     return np.bincount(key, values, n).astype(np.int64)
 
 
 def _counted(key: NDArray[np.signedinteger], length: Ints, count: Ints | None) -> tuple[Ints, Ints, Ints]:
-    """Key, length and count (None: 1 of each) of the different pairs, in order."""
+    """Return key, length and count of the different pairs, in order; ``count``: how often each pair counts, None:
+    once."""
     n = len(key)
     if not n:
         return key.astype(np.int64), length, length

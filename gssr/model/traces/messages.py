@@ -52,8 +52,8 @@ class CollectiveUse(NamedTuple):
 
 
 def exchange_of(part: TracePiece) -> Exchange | None:
-    """Of the messages that were sent in the window (of those whose sending was not read: received) from or to what is looked
-    at; None where the trace tells of none."""
+    """Sum up the messages that were sent in the window (received, if their sending was not read) from or to what is
+    looked at; None if the trace tells of none."""
     messages = part.timeline.messages
     if messages is None:
         return None
@@ -85,8 +85,8 @@ def exchange_of(part: TracePiece) -> Exchange | None:
 
 
 def call_at(own: Intervals, track: NDArray[np.int32], time: Ints) -> Ints:
-    """[n]: the place of the call that communicates on each ``track`` at each ``time``: the last that had begun; -1 where
-    that has ended, or there was none."""
+    """Return the place of the call that communicates on each ``track`` at each ``time`` (ns): the last that had begun,
+    [n]; -1 if that has ended, or there was none."""
     used = np.zeros(max(int(own.track.max(initial=0)), int(track.max(initial=0))) + 1, np.bool_)
     used[track] = True
     calls = np.flatnonzero((own.category == Category.COMMUNICATION) & used[own.track])
@@ -101,8 +101,8 @@ def call_at(own: Intervals, track: NDArray[np.int32], time: Ints) -> Ints:
 
 
 def other_end(timeline: Timeline, place: int) -> int:
-    """The place of the call that received the first message which a call sent, or sent the first that it received; -1 for
-    none."""
+    """Return the place of the call that received the first message which a call sent, or that sent the first which it
+    received; -1 if there is none."""
     own, messages = timeline.intervals, timeline.messages
     if messages is None:
         return -1
@@ -117,6 +117,7 @@ def other_end(timeline: Timeline, place: int) -> int:
 
 
 def _chosen(part: TracePiece, messages: Messages) -> Flags:
+    """Flag the messages [n] that are sent in the window from or to a track that is looked at."""
     time = np.where(messages.sent == NO_TIME, messages.received, messages.sent)
     chosen = np.ones(len(time), np.bool_)
     if not part.whole:
@@ -127,7 +128,8 @@ def _chosen(part: TracePiece, messages: Messages) -> Flags:
 
 
 def _ends(tracks: Sequence[Track], used: Flags) -> tuple[tuple[Track, ...], Ints]:
-    """The processes that these tracks are of, by rank, and the place of each track's among them."""
+    """Return the processes that the ``used`` tracks are of, sorted by rank, and for each track the place of its
+    process among them, -1 if it is not there."""
     first: dict[object, tuple[int, Track]] = {}
     key_of = []
     for at, track in enumerate(tracks):
@@ -141,7 +143,7 @@ def _ends(tracks: Sequence[Track], used: Flags) -> tuple[tuple[Track, ...], Ints
 
 
 def both(a: Exchange | None, b: Exchange | None) -> Exchange | None:
-    """Those of two archives."""
+    """Join the messages of two archives, whose processes are different ones; None if neither tells of any."""
     if a is None or b is None:
         return a or b
     moved = b.source + len(a.ends), b.target + len(a.ends)
@@ -166,7 +168,7 @@ class Matrix(NamedTuple):
 
 
 def matrix_of(exchange: Exchange, by_node: bool = False, at_most: int = 1 << 30) -> Matrix:
-    """By process or by node; neighbours become one line where there would be more than ``at_most``."""
+    """Add up the messages by process, or by node; neighbours become one line if there would be more than ``at_most``."""
     ends = exchange.ends
     names = [track.node or "unknown" for track in ends] if by_node else [_label(track) for track in ends]
     if by_node:
@@ -197,7 +199,8 @@ def _rate(size: Ints, time: Ints) -> Floats:
 
 
 def collectives_of(part: TracePiece) -> tuple[CollectiveUse, ...]:
-    """Of those that begin in the window on what is looked at, by the time that they take."""
+    """Sum up the collective operations that begin in the window on what is looked at, those of most time first; empty
+    if there are none."""
     messages = part.timeline.messages
     if messages is None or not len(messages.collectives.start):
         return ()

@@ -21,8 +21,11 @@ class Nesting(NamedTuple):
 
 
 def nesting(start: Ints, length: Ints, track: NDArray[np.int32], order: Ints | None = None) -> Nesting:
-    """Of intervals ascending by start, of the same start the longer first. One without length counts as 1 ns. ``order``:
-    ``in_order(track)``, where that is known."""
+    """Find which intervals lie within which, track by track.
+
+    They ascend by start, and by length downwards for equal starts. One without length counts as 1 ns. ``order``:
+    ``in_order(track)``, if that is known.
+    """
     n = len(start)
     if not n:
         return Nesting(start, start)
@@ -64,7 +67,8 @@ class Lanes(NamedTuple):
 
 
 def lanes(start: Ints, length: Ints, track: NDArray[np.int32], wanted: Flags, begin: int, width: int, n: int) -> Lanes:
-    """The tracks that are ``wanted`` [n_tracks] in ``n`` columns of ``width`` ns from ``begin`` on."""
+    """Lay out the tracks that are ``wanted`` [n_tracks] level by level, in ``n`` columns of ``width`` ns from
+    ``begin`` on. Intervals ascend by start."""
     places = np.flatnonzero(wanted[track])
     own, first, size = track[places], start[places], length[places]
     depth = nesting(first, size, own).depth
@@ -93,7 +97,8 @@ def lanes(start: Ints, length: Ints, track: NDArray[np.int32], wanted: Flags, be
 
 
 def open_at(start: Ints, length: Ints, track: NDArray[np.int32], wanted: Flags, time: int) -> dict[int, list[int]]:
-    """By ``wanted`` [n_tracks] track the places of the intervals that are open at a time, the innermost first."""
+    """Return the places of the intervals that are open at a time (ns), by track, the innermost first; only of
+    ``wanted`` [n_tracks] tracks, and those with none are missing."""
     begun = int(np.searchsorted(start, time, "right"))
     found: dict[int, list[int]] = {}
     for place in np.flatnonzero((start[:begun] + np.maximum(length[:begun], 1) > time) & wanted[track[:begun]])[
@@ -104,7 +109,7 @@ def open_at(start: Ints, length: Ints, track: NDArray[np.int32], wanted: Flags, 
 
 
 def within(start: Ints, length: Ints, track: NDArray[np.int32], place: int) -> list[int]:
-    """The places of the intervals in which one lies, the innermost first."""
+    """Return the places of the intervals in which the one at ``place`` lies, the innermost first."""
     before = np.flatnonzero(track[: place + 1] == track[place])[:-1]
     around = before[start[before] + length[before] >= start[place] + max(int(length[place]), 1)]
     return around[::-1].tolist()  # type: ignore[no-any-return]

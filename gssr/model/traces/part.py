@@ -42,12 +42,12 @@ class TracePiece:
     on: Flags | None = None
 
     def rows(self, *kinds: Kind) -> Ints:
-        """Where those intervals of these kinds stand that are looked at."""
+        """Return where the intervals of these kinds stand that are looked at, ascending."""
         found = self.by_kind.rows(kinds)
         return found if self.chosen is None else found[self.chosen[found]]
 
     def end(self, rows: Ints) -> Ints:
-        """When each of these intervals ends."""
+        """Return when each of these intervals ends, ns."""
         end = self.start[rows]
         end += self.length[rows]
         return end
@@ -62,7 +62,7 @@ class TracePiece:
         return _extent(self.start, self.length, rows)
 
     def is_named(self, rows: Ints, holds: Callable[[str], object]) -> Flags:
-        """[n rows]: whether their name is such."""
+        """Tell for each of these rows [n_rows] whether ``holds`` is true of its name."""
         name = self.timeline.intervals.name[rows]
         names = np.flatnonzero(np.bincount(name, minlength=1))
         yes = np.zeros(len(self.timeline.names) + 1, np.bool_)
@@ -70,7 +70,8 @@ class TracePiece:
         return yes[name]
 
     def named(self, holds: Callable[[str], object], *kinds: Kind) -> Ints:
-        """Where those intervals of these kinds stand that are looked at and whose name is such."""
+        """Return where the intervals of these kinds stand that are looked at and of whose name ``holds`` is true,
+        ascending."""
         found = [rows[self.is_named(rows, holds)] for rows in map(self.rows, kinds)]
         return np.sort(np.concatenate(found))
 
@@ -84,7 +85,7 @@ class ByKind:
         """``n`` [n kinds]: how many there are of each."""
 
     def rows(self, kinds: Sequence[Kind]) -> Ints:
-        """Of any of these kinds, ascending."""
+        """Return where the intervals of any of these kinds stand, ascending."""
         n = self.n[list(kinds)]
         if n.sum() == len(self._kind):
             return np.arange(len(self._kind))
@@ -95,7 +96,7 @@ class ByKind:
 
 
 def counted(column: NDArray[np.signedinteger], n: int, rows: Ints | None = None) -> Ints:
-    """How often each of the numbers below ``n`` is in the column, or in its ``rows``."""
+    """Count how often each of the numbers below ``n`` is in the column, or in its ``rows``, [n]."""
     found = np.zeros(n, np.int64)
     for part in in_parts(len(column if rows is None else rows)):
         found += np.bincount(column[part if rows is None else rows[part]], minlength=n)
@@ -109,9 +110,15 @@ def part_of(
     names: Sequence[int] | Ints | None = None,
     like_hta: bool = False,
 ) -> TracePiece:
-    """``window``: begin and end, ns; of an interval that it cuts, the part inside counts. ``tracks``, ``names``: places in
-    the timeline's; None for all. ``like_hta``: as HolisticTraceAnalysis 0.5 reads a trace: whole µs, the last profiler step
-    and what it launched left out, and its own classes of kernels."""
+    """Choose the part of a timeline that is looked at.
+
+    Args:
+        window: Begin and end, ns; of an interval that it cuts, the part inside counts. None: all of it.
+        tracks: Indices into the timeline's tracks; None for all.
+        names: Indices into the timeline's names; None for all.
+        like_hta: Read the trace as HolisticTraceAnalysis 0.5 does: in whole µs, without the last profiler step and
+            what it launched, and with its own classes of kernels.
+    """
     own = timeline.intervals
     start, length, category = own.start, own.length, own.category
     chosen: Flags | None = None
@@ -157,14 +164,15 @@ def _among(places: Sequence[int] | Ints, n: int) -> Flags:
 
 
 def are(kind: NDArray[np.int8], kinds: Sequence[Kind]) -> Flags:
-    """[n]: whether each is one of them."""
+    """Tell for each interval [n] whether its kind is one of ``kinds``."""
     yes = np.zeros(max(Kind) + 1, np.bool_)
     yes[list(kinds)] = True
     return yes[kind]
 
 
 def _gpus(timeline: Timeline, busy: Ints) -> tuple[tuple[Track, ...], Ints]:
-    """The GPUs that did this work, by rank, node and number."""
+    """Return the GPUs that did this work, by rank, node and number, and for each track the place of its GPU among
+    them, -1 for none."""
     used = counted(timeline.intervals.track, len(timeline.tracks), busy) > 0
     gpus = gpus_of(timeline.tracks)
     there = sorted({gpu for at in np.flatnonzero(used).tolist() if (gpu := gpus[at]) is not None}, key=_order)
@@ -178,7 +186,8 @@ def _order(gpu: Track) -> tuple[tuple[bool, str], ...]:
 
 
 def _without_last_step(timeline: Timeline, start: Ints) -> Flags | None:
-    """What begins on a thread before the last of several profiler steps, and the GPU's work that was launched by it."""
+    """Flag what begins on a thread before the last of several profiler steps, and the GPU's work that it launched;
+    None if there are fewer than two steps."""
     own = timeline.intervals
     steps = [at for at, name in enumerate(timeline.names) if _PROFILER_STEP.search(name)]
     cpu = are(own.kind, _CPU)
@@ -194,7 +203,8 @@ def _without_last_step(timeline: Timeline, start: Ints) -> Flags | None:
 
 
 def _on_streams(timeline: Timeline, chosen: Flags | None) -> Flags | None:
-    """Without a GPU's rows that are on none of its streams: waits for a whole context, requests of MTIA without one."""
+    """Leave out a GPU's rows that are on none of its streams: waits for a whole context, requests of MTIA without one.
+    None stays None if there are none of these."""
     without = np.array(
         [one.kind in ("gpu_stream", "host_wait") and one.stream in (None, -1) for one in timeline.tracks]
     )
@@ -205,8 +215,9 @@ def _on_streams(timeline: Timeline, chosen: Flags | None) -> Flags | None:
 
 
 def _in_whole_us(timeline: Timeline) -> tuple[Ints, Ints]:
-    """Starts, rounded up, and lengths to ends that are rounded down, of the times as the file has them: those since 1970 as
-    the numbers of 64 bits that HolisticTraceAnalysis keeps them in, which are 0.25 µs apart."""
+    """Return starts, rounded up, and lengths to ends that are rounded down, in whole µs of the times as the file has
+    them. Those since 1970 are taken as the numbers of 64 bits that HolisticTraceAnalysis keeps them in, which are 0.25
+    µs apart."""
     own, zero = timeline.intervals, timeline.clock.unix_ns or 0
     if not timeline.clock.error_ns:
         begin = own.start + zero % 1000
@@ -219,6 +230,7 @@ def _in_whole_us(timeline: Timeline) -> tuple[Ints, Ints]:
 
 
 def _categories_as_hta(timeline: Timeline) -> NDArray[np.int8]:
+    """Return the category of each interval [n] in HolisticTraceAnalysis' own classes of kernels."""
     own = timeline.intervals
     category = own.category.copy()
     on_gpu = np.flatnonzero(are(own.kind, (*BUSY, Kind.GPU_SYNC)))
@@ -230,14 +242,15 @@ def _categories_as_hta(timeline: Timeline) -> NDArray[np.int8]:
 
 
 def fits_name(names: Iterable[str], patterns: tuple[str, ...]) -> Flags:
-    """[n names]: whether one of the patterns fits, or is a part of the name where it holds neither ``*`` nor ``?``; capital
-    letters or not."""
+    """Tell for each name [n_names] whether one of the patterns fits, or is a part of it if it holds neither ``*`` nor
+    ``?``; upper and lower case are alike."""
     low = [one.lower() if set(one) & set("*?") else f"*{one.lower()}*" for one in patterns]
     return np.array([any(fnmatchcase(name.lower(), one) for one in low) for name in names], np.bool_)
 
 
 def only(timeline: Timeline, wanted: Only) -> Timeline:
-    """The timeline with no other intervals than those, and no messages of other sizes; all of its tracks."""
+    """Return the timeline with no other intervals than those wanted, and no messages of other sizes; all of its tracks
+    stay."""
     own, messages = timeline.intervals, timeline.messages
     kept, sent = np.ones(len(own), np.bool_), np.ones(0 if messages is None else len(messages.size), np.bool_)
     for patterns in wanted.names:

@@ -29,13 +29,16 @@ class Segments(NamedTuple):
         return self if some.all() else Segments(self.start[some], self.end[some])
 
     def gaps(self, before: int | None = None) -> "Segments":
-        """What lies between them; ``before``: the end of what came before the first."""
+        """Return what lies between them.
+
+        ``before``: the end of what came before the first, from which on there is a gap too; None: none is there.
+        """
         if before is None:
             return Segments(self.end[:-1], self.start[1:])
         return Segments(np.append(before, self.end[:-1]), self.start)
 
     def before(self, times: Ints) -> Ints:
-        """How many ns of them lie before each of the ``times``."""
+        """Return how many ns of them lie before each of the ``times`` (ns)."""
         if not len(self.start):
             return np.zeros(len(times), np.int64)
         ahead = np.concatenate([[0], np.cumsum(self.end - self.start)])
@@ -53,9 +56,12 @@ def union(start: Ints, end: Ints, before: int | None = None) -> Segments:
 
 
 def union_places(start: Ints, end: Ints, before: int | None = None) -> tuple[Segments, Ints]:
-    """What intervals [n], ascending by ``start``, cover, and where each stretch's first interval stands; ``before``: the
-    last end of those that came before and touch none of these. An interval that ends before it begins, as rounding makes
-    some, is a stretch of less than nothing unless another covers its start: that is how HolisticTraceAnalysis counts it."""
+    """Return what intervals [n], ascending by ``start``, cover, and the index of each stretch's first interval.
+
+    ``before``: the last end of those that came before, which touch none of these; None without any. An interval that
+    ends before it begins, as rounding makes some, is a stretch of less than nothing unless another covers its start:
+    that is how HolisticTraceAnalysis counts it.
+    """
     if not len(start):
         return NONE, np.empty(0, np.int64)
     reach = np.maximum.accumulate(end)
@@ -75,8 +81,8 @@ def in_parts(n: int) -> Iterator[slice]:
 
 
 def stretches(n: int, times: Callable[[slice], tuple[Ints, Ints]]) -> Iterator[tuple[slice, Segments, Ints]]:
-    """Parts of ``n`` intervals ascending by start, cut where none of them is, of which ``times`` gives starts and ends; what
-    those of a part cover; and where in it each stretch's first interval stands."""
+    """Yield parts of ``n`` intervals ascending by start, cut where none of them is: the part, what those of it cover,
+    and where in it each stretch's first interval stands. ``times`` gives starts and ends of a part."""
     low, size, before = 0, _AT_ONCE, None
     while low < n:
         part = slice(low, min(low + size, n))
@@ -92,7 +98,7 @@ def stretches(n: int, times: Callable[[slice], tuple[Ints, Ints]]) -> Iterator[t
 
 
 def common(a: Segments, b: Segments) -> Segments:
-    """What both cover. The time it takes goes with the shorter of them."""
+    """Return what both cover. The time it takes goes with the shorter of them."""
     few, many = (a, b) if len(a.start) <= len(b.start) else (b, a)
     low = np.searchsorted(many.end, few.start, "right")
     n = np.maximum(np.searchsorted(many.start, few.end, "left") - low, 0)
@@ -102,14 +108,14 @@ def common(a: Segments, b: Segments) -> Segments:
 
 
 def covered_by(*parts: Segments) -> Segments:
-    """What any of these cover; stretches of one may touch or overlap."""
+    """Return what any of these cover; stretches of one may touch or overlap."""
     start, end = map(np.concatenate, zip(NONE, *parts, strict=True))
     order = np.argsort(start, kind="stable")
     return union(start[order], end[order]).some
 
 
 def without(a: Segments, b: Segments) -> Segments:
-    """What ``a`` covers and ``b`` does not."""
+    """Return what ``a`` covers and ``b`` does not."""
     if not len(b.start):
         return a.some
     beyond = np.iinfo(np.int64).max

@@ -42,6 +42,7 @@ _BYTES = Column("bytes", "INTEGER NOT NULL", "bytes copied or set, together; of 
 
 
 def _numbers(unit: str, own: tuple[Column, ...] = ()) -> tuple[Column, ...]:
+    """Return the columns of statistics on a quantity in ``unit``, with ``own`` columns behind the total."""
     return (
         _COUNT, Column(f"total_{unit}", "INTEGER NOT NULL", "together"), *own,
         Column(f"mean_{unit}", "REAL NOT NULL", "the mean"), Column(f"median_{unit}", "REAL NOT NULL", "the median"),
@@ -52,6 +53,8 @@ def _numbers(unit: str, own: tuple[Column, ...] = ()) -> tuple[Column, ...]:
 
 
 def _of_lengths(name: str, keys: tuple[Column, ...], unit: str = "ns", own: tuple[Column, ...] = ()) -> TraceTable:
+    """Make the table ``name`` of lengths with these key columns, in this unit, and with the sums ``own`` besides."""
+
     def values(trace: TraceAnalysis) -> Columns:
         found = trace.kernels_by_rank if name == "kernels_by_rank" else statistics(trace.lengths[name])
         rows: Sequence[Sequence[Any]] = found.keys
@@ -83,7 +86,7 @@ def _on_gpu(places: Mapping[Track | None, str], gpu: Any, *key: Any) -> Sequence
 def _rows(
     about: str, columns: tuple[Column, ...], rows: Callable[[TraceAnalysis], Sequence[Sequence[Any]]]
 ) -> TraceTable:
-    """A table of few rows."""
+    """Make a table of few rows, which ``rows`` returns."""
 
     def values(trace: TraceAnalysis) -> Columns:
         found = rows(trace)
@@ -94,7 +97,8 @@ def _rows(
 
 
 def _like(about: str, columns: tuple[Column, ...], field: str) -> TraceTable:
-    """A row for each of the analysis' ``field``, whose attributes have the columns' names."""
+    """Make a table with a row for each entry of the analysis' ``field``, whose attributes have the columns' names;
+    empty if that is None."""
     names = [column.name for column in columns]
     return _rows(
         about, columns, lambda trace: [[getattr(own, name) for name in names] for own in getattr(trace, field) or ()]
@@ -120,6 +124,7 @@ _RANKS = (
 
 
 def _kernel_types(trace: TraceAnalysis) -> list[Sequence[Any]]:
+    """List the rows of the table ``kernel_types``, GPU by GPU, the longest combination first."""
     total = max(int(trace.types.sum()), 1)
     return [
         (
@@ -137,7 +142,7 @@ def _kernel_types(trace: TraceAnalysis) -> list[Sequence[Any]]:
 
 
 def launch_numbers(trace: TraceAnalysis) -> dict[str, Any]:
-    """The one row of the table ``launches``."""
+    """Return the one row of the table ``launches``; the delays are None without launches."""
     found = trace.launches
     delay = statistics(found.delay)
     known = {name: getattr(delay, name).tolist()[0] if found.n else None for name in ("mean", "median", "max")}
@@ -155,7 +160,7 @@ def _whole(values: "NDArray[Any]") -> list[Any]:
 
 
 def _spread(tree: "call_tree.CallTree", values: "NDArray[Any]") -> Columns:
-    """Over the places, of a time [n, n_places]."""
+    """Return the columns on how a time [n, n_places] spreads over the places."""
     found = call_tree.spread(values)
     most = [tree.called(place) if place >= 0 else None for place in found.most.tolist()]
     return {"mean_ns": _whole(found.mean), "min_ns": _whole(found.least), "max_ns": _whole(found.greatest), "most": most,
@@ -167,6 +172,7 @@ def _count_of(visits: "NDArray[Any]") -> list[Any]:
 
 
 def _calltree(tree: "call_tree.CallTree") -> Columns:
+    """Return the columns of the call tree: a row for each call, in the tree's order."""
     values = tree.values(call_tree.TIME)
     total = max(np.nansum(values.inclusive[tree.depth == 0]), 1e-9)
     inclusive = values.inclusive.sum(axis=1)
@@ -180,6 +186,7 @@ def _calltree(tree: "call_tree.CallTree") -> Columns:
 
 
 def _functions(tree: "call_tree.CallTree") -> Columns:
+    """Return the columns of the functions, each with all its calls together."""
     found = call_tree.functions(tree)
     exclusive = found.exclusive.sum(axis=1)
     return {
@@ -190,6 +197,7 @@ def _functions(tree: "call_tree.CallTree") -> Columns:
 
 
 def _paradigms(trace: TraceAnalysis) -> list[Sequence[Any]]:
+    """List the rows of the table ``paradigms_by_rank``; none without a call tree that has times."""
     tree = trace.tree
     if tree is None or not tree.has(call_tree.TIME):
         return []
@@ -203,7 +211,8 @@ def _paradigms(trace: TraceAnalysis) -> list[Sequence[Any]]:
 
 
 def _metrics(trace: TraceAnalysis) -> list[Sequence[Any]]:
-    """Of all but time, which the other tables have."""
+    """List the rows of the table ``calltree_metrics``: all metrics but time, which the other tables have; none without
+    a call tree."""
     tree, rows = trace.tree, list[Sequence[Any]]()
     for metric in () if tree is None else tree.metrics:
         if tree is not None and metric.name != call_tree.TIME:
@@ -214,7 +223,7 @@ def _metrics(trace: TraceAnalysis) -> list[Sequence[Any]]:
 
 
 def _of_tree(about: str, columns: tuple[Column, ...], values: Callable[["call_tree.CallTree"], Columns]) -> TraceTable:
-    """A table of the call tree; empty without one."""
+    """Make a table of the call tree; empty without one."""
 
     def of(trace: TraceAnalysis) -> Columns:
         none: Columns = {column.name: () for column in columns}
@@ -250,6 +259,7 @@ def _verdicts(trace: TraceAnalysis) -> list[Sequence[Any]]:
 
 
 def _messages(trace: TraceAnalysis) -> list[Sequence[Any]]:
+    """List the rows of the table ``messages``; none if the trace tells of none."""
     found = trace.exchange
     if found is None:
         return []
@@ -385,7 +395,7 @@ def column_as_list(values: "NDArray[Any] | Sequence[Any]") -> list[Any]:
 
 
 def rows_of(name: str, trace: TraceAnalysis) -> tuple[list[str], "zip[tuple[Any, ...]]"]:
-    """The names of a table's columns, and its rows."""
+    """Return the names of a table's columns, and an iterator of its rows."""
     table = TABLES[name]
     values = table.values(trace)
     names = [column.name for column in table.columns]
@@ -417,8 +427,8 @@ _OPERATIONS = {"HtoD": "Host-to-Device", "DtoH": "Device-to-Host", "DtoD": "Devi
 
 
 def as_nsys(name: str, trace: TraceAnalysis) -> tuple[list[str], list[list[Any]]]:
-    """The heads and rows of a report (NSYS, ALIASES) as ``nsys stats`` prints them: in ns with one decimal, sizes in MB with
-    three, shares in percent, the greatest total first."""
+    """Return the heads and rows of a report (NSYS, ALIASES) as ``nsys stats`` prints them: in ns with one decimal,
+    sizes in MB with three, shares in percent, the greatest total first. Raises KeyError for another name."""
     report = NSYS[ALIASES.get(name, name)]
     values = {column: column_as_list(own) for column, own in TABLES[report.table].values(trace).items()}
     times = report.table != "copy_sizes"

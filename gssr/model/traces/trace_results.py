@@ -37,8 +37,8 @@ class TraceCourse(NamedTuple):
     types: tuple[Floats, ...]
 
     def between(self, values: Floats, begin: int, end: int, n: int) -> Floats:
-        """Shares ``values`` of it [n_bins], ``busy`` or one of ``types``, in ``n`` equal bins from ``begin`` to ``end``; 0
-        where it has not begun or has ended."""
+        """Return the shares ``values`` [n_bins] (``busy`` or one of ``types``) in ``n`` equal bins from ``begin`` to
+        ``end`` (ns); 0 where it has not begun or has ended."""
         edges = np.arange(n + 1) * max(end - begin, 1) / n
         own = np.arange(len(values) + 1) * (self.end - self.begin) / len(values) + (self.begin - begin)
         spent = np.concatenate([[0.0], np.cumsum(values * np.diff(own))])
@@ -263,8 +263,9 @@ class TraceAnalysis:
 
     @property
     def span_ns(self) -> int:
-        """The time of all GPUs together, which their shares are of: that of the job times their number, so that GPUs that
-        work one after another are not busy all the time. As HolisticTraceAnalysis counts, each GPU's own span."""
+        """Return the time of all GPUs together, of which their shares are: the job's time times their number, so that
+        GPUs that work one after another are not busy all the time. As HolisticTraceAnalysis counts, the sum of each
+        GPU's own span."""
         if self.extent is None or self.like_hta:
             return sum(gpu.span_ns for gpu in self.gpus)
         return len(self.gpus) * (self.extent[1] - self.extent[0])
@@ -276,8 +277,8 @@ class TraceAnalysis:
 
     @property
     def breakdown(self) -> Breakdown | None:
-        """Where the GPU time of the window went, with times in seconds from the trace's zero; None without GPUs, or as
-        HolisticTraceAnalysis counts."""
+        """Return where the GPU time of the window went, with times in seconds from the trace's zero; None without
+        GPUs, or as HolisticTraceAnalysis counts. Computed at each call."""
         books = [gpu.book for gpu in self.gpus if gpu.book is not None]
         return breakdown_of(books, [gpu.node for gpu in self.gpus if gpu.book is not None])
 

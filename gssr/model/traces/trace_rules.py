@@ -57,7 +57,7 @@ _PARTS = 30
 
 
 def judge_trace(trace: TraceAnalysis, table: RuleTable) -> TraceAnalysis:
-    """The analysis with its verdicts."""
+    """Return the analysis with its verdicts, and with the rules that abstain."""
     table = _in_torch(table) if "torch" in trace.holds else table
     said = partial(say, AMD if {str(source.format) for source in trace.sources} == {"rocpd"} else NVIDIA)
     missing = partial(_missing, trace=trace)
@@ -92,7 +92,7 @@ def _share(trace: TraceAnalysis, ns: int) -> float:
 
 
 def _won(trace: TraceAnalysis, ns: int, what: str) -> Finding:
-    """What would be won at most."""
+    """Say as a finding that at most ``ns`` of the GPUs' time would be saved; ``what`` says under which condition."""
     share = _share(trace, ns)
     return finding_in_words(
         "won", ns / 1e9, f"to be saved: at most {took(ns)} of the GPUs' time ({percent(share)}), {what}"
@@ -100,7 +100,7 @@ def _won(trace: TraceAnalysis, ns: int, what: str) -> Finding:
 
 
 def _of_time(trace: TraceAnalysis, ns: int, rule: Rule, what: str) -> Finding:
-    """A share of the GPUs' time, held against the rule's threshold "warning"."""
+    """Return a share of the GPUs' time as a finding, held against the rule's threshold "warning"."""
     share = _share(trace, ns)
     return finding_in_words(
         "share", share,
@@ -115,12 +115,13 @@ def _idle(trace: TraceAnalysis, name: str) -> int:
 
 
 def _graded(trace: TraceAnalysis, ns: int, rule: Rule) -> Severity | None:
-    """How severe it is that so much time is lost; None below the threshold "warning"."""
+    """Tell how severe it is that so much time (ns) is lost; None below the threshold "warning"."""
     share = _share(trace, ns)
     return rule.graded(share) if ns > 0 and share >= rule.at("warning") else None
 
 
 def _shares(what: str, warning: float, critical: float, source: str = OURS) -> tuple[Threshold, ...]:
+    """Return the two limits of a rule on ``what``, as shares of the GPUs' time, 0-1."""
     return (
         Threshold("warning", warning, f"{what}, as a share of the GPUs' time", source),
         Threshold("critical", critical, "from this share on it is critical", source),
@@ -135,11 +136,15 @@ def _shares(what: str, warning: float, critical: float, source: str = OURS) -> t
     needs=(("kernels",), ("ranges",)), explains=("gpu_gaps", "low_utilization", "empty_between_steps"),
 )  # fmt: skip
 def loader_waits(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """GPUs are idle while the program loads data."""
+    """Match if GPUs are idle while the program loads data."""
     return _while_idle(trace, rule, "loader", "idle while data was loaded", "were it there in time")
 
 
 def _while_idle(trace: TraceAnalysis, rule: Rule, name: str, what: str, if_: str) -> RuleMatch | None:
+    """Match if GPUs were idle for long while something (a field of Waits) went on; None if not.
+
+    ``what`` describes it, ``if_`` says what would save the time.
+    """
     lost = _idle(trace, name)
     severity = _graded(trace, lost, rule)
     if severity is None:
@@ -154,7 +159,8 @@ def _at(trace: TraceAnalysis, time_ns: int) -> str:
 
 
 def _longest_gap(trace: TraceAnalysis) -> tuple[Finding, ...]:
-    """The longest gap that the host caused, with what it did."""
+    """Return the longest gap that the host caused, with what it did, as a tuple of one finding; an empty one if there
+    is none."""
     gap = next((gap for gap in trace.gaps if gap.cause == "host"), None)
     if gap is None:
         return ()
@@ -174,7 +180,7 @@ def _longest_gap(trace: TraceAnalysis) -> tuple[Finding, ...]:
     needs=(("kernels",), ("communication",)),
 )  # fmt: skip
 def straggling_rank(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """One rank spends less time in communication than the others."""
+    """Match if one rank spends less time in communication than the others. Raises Unknown for a single GPU."""
     if len(trace.gpus) < 2:
         raise Unknown("there is one GPU")
     spent = np.array([gpu.communication_ns for gpu in trace.gpus], np.float64)
@@ -205,7 +211,7 @@ def straggling_rank(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     needs=(("kernels",), ("steps",)), explains=("gpu_gaps",),
 )  # fmt: skip
 def empty_between_steps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """GPUs are idle after a step and before the next."""
+    """Match if GPUs are idle after a step and before the next."""
     return _while_idle(trace, rule, "between_steps", "idle between steps", "were the next step's work there")
 
 
@@ -220,7 +226,7 @@ def empty_between_steps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     needs=(("kernels",), ("calls",), ("launches",)), explains=("blocking_calls",),
 )  # fmt: skip
 def sync_storm(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """Many calls that wait for the GPU, so that the host can't run ahead of it."""
+    """Match if many calls wait for the GPU, so that the host can't run ahead of it."""
     n, launches, lost = trace.calls["blocked"].n, trace.launches.n, trace.idle["host"][1]
     severity = _graded(trace, lost, rule)
     if severity is None or n < rule.at("calls") or n < rule.at("per_launch") * launches:
@@ -248,7 +254,7 @@ def sync_storm(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     needs=(("kernels",), ("calls",)),
 )  # fmt: skip
 def blocking_calls(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """Calls such as cudaDeviceSynchronize (nsys: cuda_api_sync)."""
+    """Match if calls such as cudaDeviceSynchronize take long (nsys: cuda_api_sync)."""
     calls, lost = trace.calls["blocked"], _idle(trace, "blocked")
     if _graded(trace, calls.total_ns, rule) is None:
         return None
@@ -266,7 +272,7 @@ def blocking_calls(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     needs=(("kernels",), ("pageable",)),
 )  # fmt: skip
 def pageable_copies(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """Copies by cudaMemcpyAsync with memory that is not pinned (nsys: cuda_memcpy_async)."""
+    """Match if copies by cudaMemcpyAsync use memory that is not pinned (nsys: cuda_memcpy_async)."""
     return _copies(trace, rule, "pageable", None)
 
 
@@ -277,7 +283,8 @@ def pageable_copies(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     needs=(("kernels",), ("copies",), ("launches",)),
 )  # fmt: skip
 def sync_copies(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """Copies by cudaMemcpy, but those within a GPU and small ones onto it (nsys: cuda_memcpy_sync)."""
+    """Match if copies by cudaMemcpy take long, but not those within a GPU and small ones onto it (nsys:
+    cuda_memcpy_sync)."""
     return _copies(trace, rule, "sync_copy", "sync_copy")
 
 
@@ -288,11 +295,13 @@ def sync_copies(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     needs=(("kernels",), ("copies",), ("launches",)),
 )  # fmt: skip
 def sync_memsets(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """Sets by cudaMemset (nsys: cuda_memset_sync)."""
+    """Match if sets by cudaMemset take long (nsys: cuda_memset_sync)."""
     return _copies(trace, rule, "sync_memset", "sync_memset")
 
 
 def _copies(trace: TraceAnalysis, rule: Rule, name: str, waits: str | None) -> RuleMatch | None:
+    """Match if the copies or sets of this name in ``trace.calls`` cost much time. ``waits``: the field of Waits with
+    the idle time in their calls, None if there is none."""
     found = trace.calls[name]
     lost = max(_idle(trace, waits) if waits else 0, min(found.total_ns, sum(gpu.exposed_copy_ns for gpu in trace.gpus)))
     severity = _graded(trace, max(found.total_ns, lost), rule)
@@ -316,7 +325,7 @@ def _copies(trace: TraceAnalysis, rule: Rule, name: str, waits: str | None) -> R
     needs=(("kernels",), ("launches",)), explains=("low_utilization",),
 )  # fmt: skip
 def short_kernels(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """Kernels so short that launching them takes longer, which a graph would launch at once."""
+    """Match if many kernels are so short that launching them takes longer, which a graph would launch at once."""
     n = sum(gpu.n_kernels for gpu in trace.gpus)
     single = trace.calls["short"].n - trace.calls["graph"].n
     share, lost = single / max(n, 1), trace.idle["host"][1] + trace.idle["launch"][1]
@@ -351,7 +360,7 @@ _CAPTURED = (
     needs=(("kernels",), ("communication",)),
 )  # fmt: skip
 def exposed_communication(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """Communication of all ranks without computation at the same time."""
+    """Match if communication of all ranks goes on for long without computation at the same time."""
     lost = sum(gpu.exposed_communication_ns - gpu.exposed_p2p_ns for gpu in trace.gpus)
     severity = _graded(trace, lost, rule)
     if severity is None:
@@ -373,7 +382,7 @@ def exposed_communication(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     needs=(("kernels",), ("communication",)),
 )  # fmt: skip
 def pipeline_bubbles(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """Sends and receives between two ranks that nothing hides."""
+    """Match if sends and receives between two ranks take long and nothing hides them."""
     lost = sum(gpu.exposed_p2p_ns for gpu in trace.gpus)
     severity = _graded(trace, lost, rule)
     if severity is None:
@@ -396,7 +405,7 @@ def pipeline_bubbles(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     needs=(("kernels",),), explains=("low_utilization",),
 )  # fmt: skip
 def gpus_in_turn(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """One GPU works while the others do nothing, and then another."""
+    """Match if one GPU works while the others do nothing, and then another. Raises Unknown for a single GPU."""
     if len(trace.gpus) < 2:
         raise Unknown("there is one GPU")
     extent = trace.extent or (0, 0)
@@ -423,7 +432,7 @@ def gpus_in_turn(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     needs=(("kernels",),),
 )  # fmt: skip
 def gpu_gaps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """Long times in which a GPU does nothing (nsys: gpu_gaps)."""
+    """Match if there are long times in which a GPU does nothing (nsys: gpu_gaps)."""
     least = rule.at("seconds") * 1e9
     gaps = [gap for gap in trace.gaps if gap.length_ns >= least]
     if not gaps:
@@ -447,7 +456,7 @@ def gpu_gaps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     needs=(("kernels",),),
 )  # fmt: skip
 def low_utilization(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """Parts of the run in which a GPU does little (nsys: gpu_time_util)."""
+    """Match if there are parts of the run in which a GPU does little (nsys: gpu_time_util)."""
     extent = trace.extent or (0, 0)
     busy = np.concatenate([gpu.course.between(gpu.course.busy, *extent, _PARTS) for gpu in trace.gpus])
     low = busy < rule.at("busy")
@@ -478,7 +487,8 @@ def low_utilization(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     needs=(("tree",),), explains=("communication_share",),
 )  # fmt: skip
 def uneven_ranks(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """One rank computes longer than the others, which wait for it in communication."""
+    """Match if one rank computes longer than the others, which wait for it in communication. Raises Unknown for a
+    single rank."""
     tree, spent, rest = _communication(trace)
     if not tree.by_rank:
         raise Unknown("there is one rank")
@@ -506,7 +516,8 @@ def uneven_ranks(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 
 
 def _communication(trace: TraceAnalysis) -> tuple[call_tree.CallTree, Floats, Floats]:
-    """ns in communication, and outside it, [n_places] each; what sets it up and takes it down counts as neither."""
+    """Return the tree, and the ns in communication and outside it, both [n_places]; what sets communication up and
+    takes it down counts as neither. Needs a tree."""
     tree = trace.tree
     assert tree is not None
     exclusive = np.nan_to_num(tree.values(call_tree.TIME).exclusive)
@@ -527,7 +538,7 @@ def _communication(trace: TraceAnalysis) -> tuple[call_tree.CallTree, Floats, Fl
     needs=(("tree",),),
 )  # fmt: skip
 def communication_share(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """Much of the time in MPI or SHMEM."""
+    """Match if much of the time goes into MPI or SHMEM."""
     tree, spent, rest = _communication(trace)
     share = float(spent.sum() / max((spent + rest).sum(), 1))
     if share < rule.at("warning"):
@@ -558,7 +569,7 @@ def communication_share(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     needs=(("tree",),),
 )  # fmt: skip
 def openmp_waits(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """Threads wait at the ends of parallel loops."""
+    """Match if threads wait for long at the ends of parallel loops. Raises Unknown without OpenMP."""
     assert trace.tree is not None
     times = call_tree.by_paradigm(trace.tree)
     if "openmp" not in times:

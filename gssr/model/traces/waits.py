@@ -40,7 +40,7 @@ class CallsBeside(NamedTuple):
 
 
 def beside(part: TracePiece, steps: Ints) -> CallsBeside:
-    """Of all threads."""
+    """Find the calls and ranges of all threads in which something goes on beside the GPUs."""
 
     def named(pattern: "re.Pattern[str]", *kinds: Kind) -> Ints | None:
         return part.named(pattern.search, *kinds) if any(len(part.rows(kind)) for kind in kinds) else None
@@ -62,7 +62,7 @@ class Meanwhile:
         """So far."""
 
     def add(self, idle: Segments) -> None:
-        """Of these gaps, too."""
+        """Add the time that these gaps have in common with each of them to ``waits``."""
         pairs = zip(self.waits, self._covered, strict=True)
         self.waits = Waits(
             *(None if each is None else (so_far or 0) + common(idle, each).length for so_far, each in pairs)
@@ -82,8 +82,8 @@ class CoveredTimes:
         self._covered: dict[tuple[str, tuple[int, ...]], tuple[Segments | None, ...]] = {}
 
     def meanwhile(self, gpu: int, links: Links) -> Meanwhile:
-        """Return the times on the threads of the processes that launch the work of a GPU (``links``), or where none is known
-        of its rank."""
+        """Return the times on the threads of the processes that launch the work of a GPU (``links``); if none is
+        known, on those of its rank."""
         launching = np.unique(self._part.timeline.intervals.track[links.call[links.call >= 0]])
         if len(launching):
             return Meanwhile(self._of("process", tuple(np.unique(self._process.of_track[launching]).tolist())))
@@ -91,6 +91,8 @@ class CoveredTimes:
         return Meanwhile(self._of("rank", (self._rank.number[own.source, own.rank],)))
 
     def _of(self, kind: str, numbers: tuple[int, ...]) -> tuple[Segments | None, ...]:
+        """Return what each field of CallsBeside covers on the threads of these processes or ranks (``kind``), and the
+        times between steps; None for what was not traced."""
         if (kind, numbers) not in self._covered:
             rows = [None if each is None else each.of(numbers) for each in self._rows_by(kind)]
             steps = rows.pop()
@@ -100,7 +102,8 @@ class CoveredTimes:
         return self._covered[kind, numbers]
 
     def _rows_by(self, kind: str) -> "list[_RowsByNumber | None]":
-        """Return the rows of each field of Beside by process, or by rank."""
+        """Return the rows of each field of CallsBeside by process, or by rank (``kind``); None for what was not
+        traced."""
         if kind not in self._by:
             of_track = (self._process if kind == "process" else self._rank).of_track
             track = self._part.timeline.intervals.track
@@ -137,9 +140,10 @@ class _RowsByNumber:
 
 
 def call_totals(part: TracePiece, links: Links) -> Mapping[str, CallTotals]:
-    """Totals of what rules look at, over all threads: "blocked" calls; copies from or to "pageable" memory by calls that
-    were to return at once; copies and sets of "sync_copy" and "sync_memset" calls (copies within a GPU, and small ones onto
-    it, don't wait: nsys counts neither); "short" kernels, and of these those that a "graph" launched."""
+    """Sum up the calls that rules look at, over all threads, by name: "blocked" calls; copies from or to "pageable"
+    memory by calls that were to return at once; copies and sets of "sync_copy" and "sync_memset" calls (copies within
+    a GPU, and small ones onto it, don't wait: nsys counts neither); "short" kernels, and of these those that a "graph"
+    launched."""
     own = part.timeline.intervals
     length = part.length
 

@@ -22,12 +22,12 @@ class BackendOffer(NamedTuple):
 
 
 def write_offer(offer: BackendOffer) -> str:
-    """The offer as text."""
+    """Write an offer as JSON, which ``read_offer`` reads."""
     return json.dumps(offer._asdict() | {"devices": [list(device) for device in offer.devices]})
 
 
 def read_offer(text: str) -> BackendOffer | None:
-    """What ``write_offer`` wrote; None of anything else."""
+    """Read what ``write_offer`` wrote; None for anything else."""
     try:
         values: Mapping[str, Any] = json.loads(text)
         offer = BackendOffer(**values)

@@ -38,20 +38,29 @@ class Claims:
             raise
 
     def take(self, names: Iterable[str]) -> list[str]:
-        """Claim what nobody else holds; those of ``names`` that are this process's now."""
+        """Claim what nobody else holds. Never waits.
+
+        Returns those of ``names`` that are this process's now or were already, in their order.
+        """
         return [name for name in names if name in self._held or self._lock(name, fcntl.LOCK_EX)]
 
     def release(self, name: str) -> None:
-        """Give a claim up: from now on somebody else may take it."""
+        """Give up a claim that this process holds, so that another may take it. Raises KeyError if it holds none of
+        that name."""
         os.close(self._held.pop(name))
 
     def names(self) -> list[str]:
-        """Names of all that is claimed on this node, or was by a process that is gone."""
+        """List the names of the files of this run on this node, as ``_safe`` makes them: claims that are held, and
+        those of processes that are gone."""
         return [name for name, _ in _entries(self._root, self._folder)]
 
     def note(self, name: str) -> str | None:
-        """What one of the processes has written under this name; "" when it is this one's turn to write, and the others
-        wait; None while another one's turn is."""
+        """Read the note of this name, which one of the run's processes on the node writes for all.
+
+        Returns:
+            Its text; "" when it is this process's turn to ``write`` it while the others wait; None while it is another
+                one's turn.
+        """
         if name not in self._held and not (self._lock(name, fcntl.LOCK_EX) or self._lock(name, fcntl.LOCK_SH)):
             return None
         descriptor = self._held[name]
@@ -61,7 +70,8 @@ class Claims:
         return text
 
     def write(self, name: str, text: str) -> None:
-        """Write the note for the others to read, when ``note`` has said that it is this process's turn."""
+        """Write the note for the others to read, after ``note`` has returned "". Where there is no space it stays
+        empty, and each process finds out for itself."""
         descriptor = self._held[name]
         data = text.encode()
         if os.pwrite(descriptor, data, 0) != len(data):
@@ -69,8 +79,8 @@ class Claims:
         fcntl.flock(descriptor, fcntl.LOCK_SH)
 
     def tell(self, name: str, text: str) -> None:
-        """Write a text under a claim that this process has, for the others to read. Raises OSError, also when there is no
-        space."""
+        """Write a text under a claim that this process holds, for the others to read; it replaces the one before.
+        Raises OSError, also when there is no space."""
         descriptor = self._held[name]
         os.ftruncate(descriptor, 0)
         data = text.encode()
@@ -79,7 +89,7 @@ class Claims:
             raise OSError(ENOSPC, os.strerror(ENOSPC))
 
     def text_of(self, name: str) -> str:
-        """The text under a claim, whoever has or had it; "" when there is none."""
+        """Return the text under a claim, whoever holds or held it; "" when there is none."""
         try:
             descriptor = os.open(f"{self._folder}/{_safe(name)}", _FILE, dir_fd=self._root)
         except OSError:
@@ -90,7 +100,8 @@ class Claims:
             os.close(descriptor)
 
     def texts(self, prefix: str) -> list[str]:
-        """The texts under all claims whose names begin so and whose processes live, this one's apart."""
+        """Return the texts under the claims of other living processes whose names begin with ``prefix``, in the order
+        of the names."""
         found = []
         for name in sorted(self.names()):
             if not name.startswith(prefix) or name in self._held:
@@ -105,7 +116,7 @@ class Claims:
         return found
 
     def close(self) -> None:
-        """Give everything up. The last process of the run removes what is left. Never raises."""
+        """Give everything up. The last process of the run on this node removes its files. Never raises."""
         for name in list(self._held):
             self.release(name)
         _remove(self._root, self._folder)
@@ -116,7 +127,8 @@ class Claims:
         os.close(self._root)
 
     def _lock(self, name: str, kind: int) -> bool:
-        """Lock the file of this name, if that is possible at once."""
+        """Lock the file of this name without waiting, and make it if needed; ``kind`` is LOCK_EX or LOCK_SH of fcntl.
+        False if that is impossible now."""
         path = f"{self._folder}/{_safe(name)}"
         for _ in range(_TRIES):
             try:
@@ -134,7 +146,7 @@ class Claims:
         return False
 
     def _make_folder(self) -> None:
-        """Raises OSError, FileNotFoundError when the folder of it all has been deleted."""
+        """Make the run's folder, and remove what old runs have left if it is new. Raises OSError."""
         for turn in range(_TURNS):
             try:
                 for folder in (self._node, self._folder):
@@ -150,7 +162,7 @@ class Claims:
                     raise
 
     def _sweep(self) -> None:
-        """Remove what killed runs left on this node."""
+        """Remove what killed runs left on this node more than STALE_SECONDS ago."""
         oldest = time.time() - STALE_SECONDS
         for name, status in _entries(self._root, self._node):
             if status.st_mtime < oldest:
@@ -158,7 +170,10 @@ class Claims:
 
 
 def _private_folder(environ: Mapping[str, str]) -> int:
-    """A folder of this user's alone, as a descriptor: the same for all processes of a node. Raises OSError."""
+    """Open the folder of this user alone that all processes of the node find, and make it if needed.
+
+    Returns its descriptor. Raises OSError where there is none to be had.
+    """
     runtime, own = environ.get("XDG_RUNTIME_DIR", ""), f"gssr-{os.geteuid()}"
     names = [own, *(f"{own}-{number}" for number in range(2, _NAMES + 1))]
     places = [
@@ -188,6 +203,7 @@ def _private_folder(environ: Mapping[str, str]) -> int:
 
 
 def _make(path: str) -> None:
+    """Make a folder; nothing if there is something of that name. Raises OSError."""
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
@@ -195,7 +211,8 @@ def _make(path: str) -> None:
 
 
 def _open_private(path: str) -> int:
-    """Open a folder. Raises OSError when it is a link, or others could have put something into it."""
+    """Open a folder and return the descriptor. Raises OSError when it is a link, or others could have put something
+    into it."""
     descriptor = os.open(path, _FOLDER)
     status = os.fstat(descriptor)
     if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o777 != 0o700:
@@ -205,7 +222,8 @@ def _open_private(path: str) -> int:
 
 
 def _locked(descriptor: int, kind: int) -> bool:
-    """Whether the lock was to be had. Raises OSError, and closes the descriptor, where there are no locks."""
+    """Lock an open file without waiting; False if another holds it. Where there are no locks, closes the descriptor
+    and raises OSError."""
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         return True
@@ -217,7 +235,7 @@ def _locked(descriptor: int, kind: int) -> bool:
 
 
 def _is_at(path: str, descriptor: int, root: int) -> bool:
-    """Whether the open file still has this name, and was not removed by somebody who left."""
+    """Tell whether an open file still has this name, and was not removed meanwhile."""
     try:
         return os.path.samestat(os.stat(path, dir_fd=root, follow_symlinks=False), os.fstat(descriptor))
     except FileNotFoundError:
@@ -225,6 +243,7 @@ def _is_at(path: str, descriptor: int, root: int) -> bool:
 
 
 def _entries(root: int, folder: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield name and status of each entry of a folder below ``root``; nothing if there is no such folder."""
     try:
         descriptor = os.open(folder, _FOLDER, dir_fd=root)
     except OSError:
@@ -240,7 +259,7 @@ def _entries(root: int, folder: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _remove(root: int, folder: str) -> None:
-    """Remove the files of a run that nobody holds, and its folder if none is left. Never raises."""
+    """Remove those files of a run that nobody holds, and its folder if it is empty then. Never raises."""
     try:
         for name, _ in _entries(root, folder):
             descriptor = os.open(f"{folder}/{name}", _FILE, dir_fd=root)
@@ -253,5 +272,5 @@ def _remove(root: int, folder: str) -> None:
 
 
 def _safe(name: str) -> str:
-    """A name as one of a file: UUIDs of MIG instances hold slashes."""
+    """Return a name that is safe as one of a file: UUIDs of MIG instances hold slashes."""
     return "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in name)[:200].lstrip(".") or "_"

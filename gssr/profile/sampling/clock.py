@@ -23,19 +23,20 @@ class RecordingClock:
 
     @staticmethod
     def ticks() -> float:
-        """Seconds since boot, suspended time included."""
+        """Return the seconds since boot, time in suspension included."""
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def now(self) -> float:
-        """Unix time by the anchor."""
+        """Return the recording's time, in unix seconds."""
         return self.booted_at + self.ticks()
 
     def at(self, ticks: float) -> float:
-        """The same of a moment that ``ticks`` has told."""
+        """Return the recording's time, in unix seconds, of a moment for which ``ticks()`` gave this value."""
         return self.booted_at + ticks
 
     def of_system(self, when: float) -> float:
-        """A time that the system clock told just now, by this clock: also where it was set since, or just before."""
+        """Convert a time that the system clock told just now (unix s) to this clock's, even where the system clock was
+        set since or just before."""
         now = self.now()
         offset = time.time() - now
         told = when - offset
@@ -44,7 +45,7 @@ class RecordingClock:
         return min(told, when - self._offset, key=lambda candidate: abs(now - candidate))
 
     def step(self) -> float:
-        """Seconds by which the system clock was set since the last call; 0.0 when it was not."""
+        """Return the seconds by which the system clock was set since the last call; 0.0 when it was not."""
         offset = time.time() - self.now()
         moved = offset - self._offset
         if abs(moved) < STEP_SECONDS:
@@ -62,8 +63,13 @@ _TICK = 0.01  # s: files are stamped with the time of the kernel's last tick
 
 
 def against_files(folder: str) -> tuple[float, float] | None:
-    """How far the system clock is ahead of the one that stamps files in ``folder``, and the bound of the error, both in
-    seconds; None where that clock may be this host's own, or nothing can be written. Takes some round trips to a server."""
+    """Measure how far the system clock is ahead of the clock that stamps files in ``folder``. Takes some round trips
+    to a server.
+
+    Returns:
+        (seconds ahead, bound of the error in s); None where that clock may be this host's own, or nothing can be
+            written there.
+    """
     if filesystem_of(folder) not in STAMPED_IN_ONE_PLACE:
         return None
     path = os.path.join(folder, f"clock.{os.uname().nodename}-{os.getpid()}")

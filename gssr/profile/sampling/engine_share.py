@@ -58,7 +58,16 @@ class EngineShare:
         sampling_seconds: float,
         n_workloads: Callable[[], int],
     ) -> None:
-        """``n_workloads`` counts the node's ranks whose workloads run, as far as they have said so."""
+        """Prepare; nothing is told or opened before ``look``.
+
+        Args:
+            claims: this process's claims.
+            rank: this process's.
+            devices: its GPUs.
+            engine: where the hostengine is, and how it names these GPUs.
+            sampling_seconds: between two samples.
+            n_workloads: counts the node's ranks whose workloads run, as far as they have said so.
+        """
         self.offer: BackendOffer | None = None
         self.gpus = [UsedGpu(rank, device) for device in devices]
         self._claims = claims
@@ -90,22 +99,25 @@ class EngineShare:
 
     @property
     def n_sampled(self) -> int:
-        """How many GPUs this rank has sampled for the node, its own among them; 0 where another rank does that."""
+        """How many GPUs this rank samples for the node, its own among them; 0 where another rank does that."""
         return len(self._names) if self._backend is not None else 0
 
     @property
     def is_opening(self) -> bool:
-        """Whether the hostengine is being asked now."""
+        """Tell whether the hostengine is being asked now."""
         return self._opening is not None
 
     @property
     def samples_for_node(self) -> bool:
-        """Whether this rank is the node's sampler."""
+        """Tell whether this rank is the node's sampler."""
         return self._samples_for_node
 
     def look(self, now: float) -> None:
-        """Tell which GPUs this rank uses, and be the node's sampler if no other rank is. ``now``: unix s. Raises OSError
-        where claims don't work."""
+        """Tell the others which GPUs this rank uses, and become the node's sampler if no other rank is.
+
+        To be called again and again: the node's sampler opens its backend here, anew for ranks that come later; any
+        other rank reads the offer. ``now``: unix s. Raises OSError where claims don't work.
+        """
         claims = self._claims
         if not self._has_told and claims.take([self._claim]):
             rows = [[gpu.rank, list(gpu.device), name] for name, gpu in self._own.items()]
@@ -128,12 +140,16 @@ class EngineShare:
             self.offer = read_offer(claims.text_of(_SAMPLER))
 
     def take_new_gpus(self) -> list[UsedGpu]:
-        """The GPUs of other ranks that rows name since the last call: the newest of ``gpus``."""
+        """Return the GPUs that were added to ``gpus`` since the last call: those of other ranks that this one samples."""
         new, self._n_taken = self.gpus[self._n_taken :], len(self.gpus)
         return new
 
     def sample(self, now: float) -> tuple[list[Row], list[News]]:
-        """The new rows of the node's GPUs, and what happened to them; nothing where another rank samples."""
+        """Return the new rows and news of the node's GPUs, by their positions in ``gpus``; both empty where another
+        rank samples.
+
+        Where the backend fails, that is among the news, and this rank leaves the claim to another. ``now``: unix s.
+        """
         if self._backend is not None:
             try:
                 self._keep(self._backend.sample(now), self._backend.changes())
@@ -148,7 +164,8 @@ class EngineShare:
         return rows, news
 
     def wait(self, seconds: float, now: float) -> None:
-        """Wait until it is known what the node's sampler has, but no longer than this. Raises OSError as ``look`` does."""
+        """Wait until ``offer`` is known, but no longer than ``seconds``; ``now`` in unix s. Raises OSError as ``look``
+        does."""
         end = monotonic() + seconds
         while self.offer is None and monotonic() < end:
             sleep(_WAIT_SECONDS)
@@ -156,7 +173,7 @@ class EngineShare:
             self.look(now)
 
     def close(self) -> tuple[list[Row], list[News]]:
-        """Close the backend, where this rank is the node's sampler; its last rows and news."""
+        """Close the backend, and return the last rows and news; both empty where another rank samples."""
         self._close_successor()
         if self._backend is not None:
             rows = self._backend.close()
@@ -166,12 +183,12 @@ class EngineShare:
         return list(rows), self._news
 
     def place_of(self, position: int) -> str:
-        """A GPU for the user's eyes: its index, and the rank where that is another one."""
+        """Name the GPU at a position of ``gpus`` for the user: its index, and its rank where that is another."""
         gpu = self.gpus[position]
         return f"GPU {gpu.device.device_index}" + (f" of rank {gpu.rank}" if gpu.rank != self.gpus[0].rank else "")
 
     def _others(self) -> dict[str, UsedGpu]:
-        """The GPUs of the other ranks that live, by their names in the hostengine; of what can't be read yet none."""
+        """Return the GPUs of the other living ranks by their names in the hostengine, as far as they can be read."""
         found: dict[str, UsedGpu] = {}
         texts = self._claims.texts(f"{_USES}-")
         self._n_telling = 1 + len(texts)
@@ -184,6 +201,8 @@ class EngineShare:
         return found
 
     def _begin_opening(self) -> None:
+        """Begin to open a backend on all GPUs that are used, if there are some that the present one lacks and no more
+        are about to come."""
         names = frozenset(self._used)
         if names.issubset(self._names) or monotonic() < self._retry_at:
             return
@@ -198,6 +217,10 @@ class EngineShare:
         self._opening, self._asked_at = BackendOpening("dcgm", lambda: open_at_engine(*how)), monotonic()
 
     def _finish_opening(self, opening: BackendOpening) -> None:
+        """Take the opened backend as the successor, if it is ready, and tell the others what it measures.
+
+        Where it fails it is tried again later; if none was opened before, the others are told the error.
+        """
         try:
             opened = opening.opened()
         except BackendError as error:
@@ -219,7 +242,7 @@ class EngineShare:
         self._tell(BackendOffer((), opened.backend.name, list(opened.backend.measures), *about))
 
     def _replace(self) -> None:
-        """Go over to the successor: close the backend, and go on with the newest rows that it has given."""
+        """Close the backend, and go on with the newest rows of its successor."""
         if self._backend is not None:
             last = self._backend.close()
             self._keep(last, self._backend.changes())
@@ -231,17 +254,21 @@ class EngineShare:
                 self.gpus.append(gpu)
 
     def _close_successor(self) -> None:
+        """Close the successor, if there is one."""
         if self._successor is not None:
             self._successor.close()
             self._successor = None
 
     def _tell(self, offer: BackendOffer) -> None:
+        """Tell the other ranks the offer; the first one told stays this rank's ``offer``."""
         self.offer = self.offer or offer
         self._claims.tell(_SAMPLER, write_offer(offer))
 
     def _keep(self, rows: Sequence[Row], news: Sequence[News]) -> None:
-        """Rows and news by the positions of ``gpus``, without what the backend before has told already, and without what
-        is of a GPU after its rank has ended."""
+        """Keep rows and news of the backend, with positions in ``gpus`` in place of its own.
+
+        Left out is what the backend before has told already, and what is of a GPU after its rank has ended.
+        """
         places = [self._position[name] for name in self._names]
         ends = [math.inf if name in self._used else self._left.get(name, -math.inf) for name in self._names]
         for row in rows:

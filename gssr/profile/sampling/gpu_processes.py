@@ -56,6 +56,7 @@ class GpuProcessLog:
     """Takes what was seen on the GPUs, and records what the plan asks for. ``say`` tells the user a line."""
 
     def __init__(self, plan: Plan, writer: Writer, workloads: Workloads, say: Callable[[str], None]) -> None:
+        """``workloads`` gives the run's workloads on this node; ``say`` gets a line for the user."""
         self._all = plan.processes == "all"
         self._writer, self._workloads, self._say = writer, workloads, say
         self._me = os.geteuid(), plan.run.get("user")
@@ -69,7 +70,11 @@ class GpuProcessLog:
         """Knows processes of this rank's workload that others have adopted."""
 
     def keep(self, look: ProcessSnapshot, gpu: int, now: float) -> None:
-        """Record what was seen on a GPU (a position in the writer's list), if it is to be."""
+        """Record what was seen on a GPU, a position in the writer's list.
+
+        Only processes that the plan asks for are recorded, and only from time to time where nothing changes. ``now``:
+        unix s.
+        """
         stats = {running.pid: stat_of(running.pid) for running in look.running}
         hidden = self._contained and None in stats.values()
         if hidden:
@@ -93,7 +98,10 @@ class GpuProcessLog:
             shares.clear()
 
     def _row(self, running: Running, stat: Stat | None, now: float) -> ProcessRow | None:
-        """The process as it is recorded; None where it is not."""
+        """Return a process as it is recorded; None if it is not to be.
+
+        ``stat``: None: it is gone, or this user can't see it.
+        """
         if stat is None:  # gone meanwhile, or not to be seen by this user
             return (running.pid, None, None, running.memory_used, running.sm_utilization) if self._all else None
         known = self._known.get(running.pid)
@@ -110,6 +118,8 @@ class GpuProcessLog:
         return running.pid, name, known.user, running.memory_used, running.sm_utilization
 
     def _is_own(self, pid: int, stat: Stat) -> bool:
+        """Tell whether a process is the job's own: a descendant of a workload, or beside a job one whose environment
+        holds the job's id."""
         if self._job:
             environment = contents(f"/proc/{pid}/environ", _ENVIRONMENT)
             return environment is not None and not set(self._job).isdisjoint(environment.split(b"\0"))
@@ -127,6 +137,7 @@ class GpuProcessLog:
         return False
 
     def _user(self, pid: int) -> str | None:
+        """Return the name of the process's user, the number where there is no name; None if the process is gone."""
         try:
             uid = os.stat(f"/proc/{pid}").st_uid
         except OSError:
@@ -140,6 +151,7 @@ class GpuProcessLog:
             return str(uid)
 
     def _remark(self, now: float, text: str) -> None:
+        """Record a remark and say it, but only the first one."""
         if not self._told:
             self._told = True
             self._writer.event(now, "backend", text)
@@ -147,29 +159,38 @@ class GpuProcessLog:
 
 
 def _is_due(before: _Written | None, time: float, memory: Mapping[int, int | None]) -> bool:
+    """Tell whether a GPU's processes are to be written: others than before, much other memory, or WRITE_SECONDS have
+    passed.
+
+    ``before``: what was written last, None for nothing; ``memory``: bytes by process id.
+    """
     if before is None or time - before.time >= WRITE_SECONDS - _EARLY or memory.keys() != before.memory.keys():
         return True
     return any(_moved(before.memory[pid], used) for pid, used in memory.items())
 
 
 def _moved(before: int | None, after: int | None) -> bool:
+    """Tell whether an amount of memory has changed enough to be written again; None is unknown."""
     if before is None or after is None:
         return before is not after
     return abs(after - before) > _MEMORY_STEP * before
 
 
 def _mean(shares: list[float] | None) -> float | None:
+    """Return the mean; None without values."""
     return sum(shares) / len(shares) if shares else None
 
 
 def _job_of(environ: Mapping[str, str]) -> tuple[bytes, ...]:
-    """The variable that names the job of this process, as it stands in the environment of all its processes."""
+    """Return ``NAME=value`` of the variable that names the job, as in the environment of all its processes; empty
+    outside a job."""
     named = (f"{name}={environ[name]}" for name in JOB_IDS if environ.get(name))
     return tuple(os.fsencode(text) for text in named)[:1]
 
 
 def _is_contained() -> bool:
-    """Whether this process has ids of its own kind: then the driver may tell others."""
+    """Tell whether this process is in a namespace of process ids other than the host's: then the driver may tell other
+    ids."""
     try:
         return os.stat("/proc/self/ns/pid").st_ino != _FIRST_NAMESPACE
     except OSError:

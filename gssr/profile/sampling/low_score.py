@@ -42,6 +42,7 @@ class LowScore:
     """Counts the score as samples come, and asks. ``event`` takes what is to be recorded: time and text."""
 
     def __init__(self, low: Low, folder: str, event: Callable[[float, str], None]) -> None:
+        """``folder``: for the traces; ``event``: records a text at a time (unix s)."""
         self._low, self._folder, self._event = low, folder, event
         self._counted = math.inf  # unix s, since when samples are counted
         self._low_since = math.inf
@@ -51,7 +52,7 @@ class LowScore:
         self._is_over = False
 
     def add(self, rows: Sequence[Row]) -> None:
-        """Samples: (position of the GPU, time, values in catalogue order)."""
+        """Count samples: (position of the GPU, unix time in s, values in catalogue order)."""
         for name, place in _PLACES:
             values = [value for row in rows if (value := row[place]) is not None]
             n, total = self._sums[name]
@@ -60,7 +61,8 @@ class LowScore:
             self._counted = float(rows[0][1] or 0.0)
 
     def tick(self, now: float) -> None:
-        """Ask, if it is time to (unix s). Never raises."""
+        """Ask for a trace if the score has been low for long enough and it is time to; ``now`` in unix s. Never
+        raises."""
         low = self._low
         if now - self._counted < low.seconds / _PARTS or self._is_over:
             return
@@ -76,6 +78,11 @@ class LowScore:
             self._stop(now, f"no trace is asked for: {error.strerror}")
 
     def _ask(self, now: float, found: float) -> None:
+        """Ask for a trace, unless no loop of steps has begun, another rank has just asked, or there are enough traces.
+        Raises OSError.
+
+        ``found``: the score.
+        """
         request = read_request(self._folder)
         if request is None or not request.step:
             self._low_since = math.inf  # nobody makes steps (yet), or what was asked for is still to come
@@ -95,12 +102,13 @@ class LowScore:
         self._event(now, f"trace {self._number} was asked for: {low}")
 
     def _stop(self, now: float, why: str) -> None:
+        """Ask for no more traces, and record why."""
         self._is_over = True
         self._event(now, why)
 
 
 def _bytes_in(folder: str) -> int:
-    """What the files in a folder have together, of so many of them as are looked at."""
+    """Sum up the sizes of the files in a folder, of the first _MOST_FILES. Raises OSError."""
     with os.scandir(folder) as entries:
         return sum(
             entry.stat(follow_symlinks=False).st_size for entry, _ in zip(entries, range(_MOST_FILES), strict=False)

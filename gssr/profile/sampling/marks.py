@@ -30,6 +30,7 @@ class Hearing:
     """The descriptors that a process listens to; one for a process, made in its main thread."""
 
     def __init__(self, fds: Sequence[int]) -> None:
+        """Have the kernel send SIGIO when something arrives at these descriptors."""
         self._asleep = False
         self._heard = True  # what came before anybody listened
         signal.signal(signal.SIGIO, self._hear)
@@ -43,7 +44,11 @@ class Hearing:
             self._signals = False
 
     def wait(self, fds: Sequence[int], seconds: float) -> Sequence[int]:
-        """Sleep this long, or until one of these can be read; those that can."""
+        """Sleep for ``seconds``, or until one of ``fds`` can be read; return those that can, nothing if the time is
+        over.
+
+        May return early with nothing.
+        """
         if not self._signals:
             return select(fds, [], [], seconds)[0]
         try:
@@ -62,7 +67,7 @@ class Hearing:
         return readable
 
     def _hear(self, *_: object) -> None:
-        """The signal's handler. It raises only where ``wait`` catches it, and once."""
+        """Handle SIGIO. Raises only where ``wait`` catches it, and once."""
         self._heard = True
         if self._asleep:
             self._asleep = False
@@ -86,14 +91,14 @@ class Ear(NamedTuple):
     path: str
 
     def close(self) -> None:
-        """Hear no more: from now on whoever marks is refused."""
+        """Close the socket in this process: once no other has it open, whoever marks is refused. Never raises."""
         try:
             os.close(self.fd)
         except OSError:
             pass
 
     def remove(self) -> None:
-        """Remove the socket's name and its folder, if they are there still."""
+        """Remove the socket's file and its folder, if they are still there. Never raises."""
         try:
             os.unlink(self.path)
             os.rmdir(os.path.dirname(self.path))
@@ -101,7 +106,7 @@ class Ear(NamedTuple):
             pass
 
     def tidy(self) -> None:
-        """Remove what killed recorders left where this is: names that nobody listens under any more."""
+        """Remove the sockets of this user that killed recorders left in the same place."""
         from _socket import AF_UNIX, SOCK_DGRAM, socket
 
         folder = os.path.dirname(os.path.dirname(self.path))
@@ -127,8 +132,11 @@ class Ear(NamedTuple):
 
 
 def listen() -> Ear | None:
-    """Bind a socket in a new folder that only this user may enter: the name of an abstract socket would be open to
-    everyone on the node. None where that is impossible: then there are no marks, and nothing else is missing."""
+    """Bind a socket in a new folder that only this user may enter; an abstract name would be open to everyone on the
+    node.
+
+    Returns None where that is impossible: then there are no marks, and nothing else is missing.
+    """
     # The socket module itself makes enumerations of all its constants, and tempfile loads a random number generator:
     # together a twentieth of what a rank costs.
     from _socket import AF_UNIX, SOCK_DGRAM, SOCK_NONBLOCK, socket
@@ -155,6 +163,7 @@ def listen() -> Ear | None:
 
 
 def _is_own_folder(path: str) -> bool:
+    """Tell whether a path is a folder of this user, and no link."""
     try:
         status = os.lstat(path)
     except OSError:
@@ -166,15 +175,19 @@ class MarkReceiver:
     """What comes to an ear. ``fds``: what to wait for, none when nothing can come (any more)."""
 
     def __init__(self, fd: int | None, clock: RecordingClock, since: float) -> None:
-        """``since``: before this time, unix s by the clock, none can have been made."""
+        """``fd``: the socket; None: there are no marks. ``since``: unix s by the clock; no mark can have been made
+        before."""
         self.fds = [] if fd is None else [fd]
         self._clock = clock
         self._n = 0
         self._heard = since
 
     def read(self) -> list[tuple[float, str]]:
-        """The marks that have come, (time by the clock, text), without waiting. A mark's own time counts as far as it can
-        be true: it came after those that were read before, and before now."""
+        """Return the marks that have arrived, as (unix s by the clock, text), without waiting.
+
+        A mark's own time counts as far as it can be true: after the marks that were read before, and before now. After
+        MOST marks no more are read, which the last text says.
+        """
         found: list[tuple[float, str]] = []
         for fd in self.fds:
             now = self._clock.now()
@@ -195,6 +208,8 @@ class MarkReceiver:
         return found
 
     def _parsed(self, data: bytes) -> tuple[float, str]:
+        """Split a datagram into the time at which the mark was made, by the clock, and its text; without a time it is
+        now."""
         stamp, ends, text = data.decode("utf-8", "replace").partition(TIME_ENDS)
         try:
             when = self._clock.of_system(float(stamp)) if ends else self._clock.now()
@@ -204,6 +219,6 @@ class MarkReceiver:
 
 
 def cleaned(text: str) -> str:
-    """One line without control characters, of no more than LONGEST characters."""
+    """Return the text as one line without control characters, cut to LONGEST characters."""
     shown = "".join(char if char.isprintable() else " " for char in text)
     return " ".join(shown.split())[:LONGEST]

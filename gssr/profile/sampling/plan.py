@@ -49,8 +49,11 @@ class Plan(NamedTuple):
     trace_when: "Low | None" = None
 
     def whose(self, gpus: Sequence[object]) -> Sequence[str]:
-        """What is to be said about whose these GPUs are, which the backend has found: where a job's scheduler doesn't say
-        which are the job's, that they are all of the node."""
+        """Return a sentence that all GPUs of the node are recorded, where the job's scheduler does not say which are
+        the job's; else nothing.
+
+        ``gpus``: those that the backend has found.
+        """
         chosen = self.visible_gpus is not None or self.gpus != "all"
         is_real = self.backend.partition(":")[0] not in ("synthetic", "replay")
         return (ALL_GPUS,) if gpus and is_real and not chosen and self.run.get("job_id") is not None else ()

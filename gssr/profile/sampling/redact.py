@@ -21,7 +21,8 @@ _SHORTEST = 3
 
 
 def redacted(place: LaunchPlace, request: ProfileRequest) -> LaunchPlace:
-    """The place as it is recorded: the same for all ranks that share what it hides."""
+    """Return the place as it is recorded: with names made from a hash, which are the same in all ranks of the run and
+    in no other run."""
     try:
         where = os.path.abspath(request.output) if request.output is not None else os.getcwd()
     except OSError:  # the folder that we are in is gone
@@ -35,7 +36,10 @@ def redacted(place: LaunchPlace, request: ProfileRequest) -> LaunchPlace:
 
 
 def names_to_hide(place: LaunchPlace, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """What messages may not name, as ``place`` was before; longer ones first."""
+    """Return the names that messages may not hold, of host, cluster, user and job, longer ones first.
+
+    ``place``: as it was before ``redacted``.
+    """
     words = {place.hostname, place.hostname.split(".")[0], place.node, place.cluster, place.user, place.job_name}
     words |= {environ.get("DCGM_HOST"), environ.get("LOGNAME"), environ.get("USER")}
     return tuple(
@@ -52,22 +56,22 @@ class RedactedWriter(Writer):
         self._hidden = hidden
 
     def add_gpus(self, gpus: Sequence[Mapping[str, Value]], measured: Sequence[str], sampling_seconds: float) -> None:
-        """See Writer: UUIDs, which are the devices' for life, become ones of this run."""
+        """See Writer. UUIDs, which belong to the devices for life, are replaced by ones of this run."""
         run_id = self._pending.run_id
         own = [{**gpu, "uuid": f"GPU-{_digest(run_id, str(gpu['uuid']))}"} for gpu in gpus]
         super().add_gpus(own, measured, sampling_seconds)
 
     def add_processes(self, gpu: int, time: float, rows: Sequence[ProcessRow]) -> None:
-        """See Writer: only how many they are, and what they use."""
+        """See Writer. Ids, names and users are left out."""
         super().add_processes(gpu, time, [(None, None, None, *row[3:]) for row in rows])
 
     def event(self, time: float, kind: str, message: str, gpu: int | None = None) -> None:
-        """See Writer: names and paths are left out."""
+        """See Writer. Names and paths are left out of the message."""
         super().event(time, kind, without(message, self._hidden), gpu)
 
 
 def without(message: str, hidden: Sequence[str]) -> str:
-    """The message without these names, wherever they stand as words, and without paths."""
+    """Return the message with LEFT_OUT in place of these names, where they stand as whole words, and of paths."""
     message = _PATH.sub(LEFT_OUT, message)
     for word in hidden:
         message = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", LEFT_OUT, message)

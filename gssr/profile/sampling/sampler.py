@@ -44,8 +44,14 @@ EXIT_SAID_WHY = 3
 
 
 def run_sampler(plan: Plan, inbox: int, outbox: int, ear: Ear | None = None) -> NoReturn:
-    """The whole life of the sampler process; called in the forked child, which has let go of the job; never returns.
-    ``ear`` hears the user's marks."""
+    """Be the sampler, in the forked child that has let go of the job; exits and never returns.
+
+    Args:
+        plan: what is to be recorded.
+        inbox: the descriptor at which the supervisor's lines arrive.
+        outbox: the descriptor for lines that the supervisor prints.
+        ear: hears the user's marks; None: there are none.
+    """
     code = EXIT_SAID_WHY
     try:
         try:
@@ -69,7 +75,11 @@ def run_sampler(plan: Plan, inbox: int, outbox: int, ear: Ear | None = None) -> 
 
 
 def _record(plan: Plan, inbox: int, outbox: int, marks: int | None, heard: bytes) -> int:
-    """Record to the end; the exit status. Where a recording may not become large, one after the other."""
+    """Record to the end and return the exit status.
+
+    Where the recording may only grow to ``plan.most_bytes``, a full one is deleted and a new one begun. ``marks``: the
+    descriptor for marks, None for none; ``heard``: what the supervisor has said already.
+    """
     while True:
         sampler = _Sampler(plan, inbox, outbox, marks, heard)
         code = sampler.run()
@@ -85,7 +95,7 @@ def _record(plan: Plan, inbox: int, outbox: int, marks: int | None, heard: bytes
 
 
 def _say(outbox: int, text: str) -> None:
-    """A line for the user; the supervisor prints it. A name in it may hold newlines."""
+    """Send a line for the user to the supervisor, which prints it. Newlines in it become spaces."""
     try:
         os.write(outbox, text.replace("\n", " ").encode("utf-8", "backslashreplace") + b"\n")
     except OSError:
@@ -93,8 +103,10 @@ def _say(outbox: int, text: str) -> None:
 
 
 def _wait_for_start(inbox: int) -> bytes | None:
-    """Wait until it is known whether the command can be executed: None when it can't, else what the supervisor said so far.
-    For a command that was mistyped no recording is overwritten."""
+    """Wait until it is known whether the command can be executed, so that a mistyped one overwrites no recording.
+
+    Returns what the supervisor has said so far; None when the command can't be executed or the supervisor is gone.
+    """
     heard = b""
     while data := os.read(inbox, 1 << 16):
         heard += data
@@ -106,19 +118,19 @@ def _wait_for_start(inbox: int) -> bytes | None:
 
 
 def _next(elapsed: float, interval: float) -> int:
-    """Number of the next of the deadlines that are ``interval`` s apart."""
+    """Return the number (from 1) of the next deadline, ``interval`` s apart, after ``elapsed`` s."""
     return int(elapsed / interval) + 1
 
 
 def _keep_what_is_loaded(collect: bool) -> None:
-    """Never look for garbage again among what is there now."""
+    """Exempt all objects that there are now from garbage collection; with ``collect``, after one last collection."""
     if collect:
         gc.collect()
     gc.freeze()
 
 
 def _begun(plan: Plan, clock: RecordingClock) -> Writer:
-    """The writer of the run, which is recorded as running. Raises RecordingError."""
+    """Open the recording and write that the run is running; return its writer. Raises RecordingError."""
     pid = os.getpid()
     process = plan.process | {"pid": pid, "pid_start": process_start(pid), "boot_id": boot_id(), "state": "running"}
     process["booted_at"] = clock.booted_at
@@ -138,7 +150,11 @@ def _begun(plan: Plan, clock: RecordingClock) -> Writer:
 
 class _Sampler:
     def __init__(self, plan: Plan, inbox: int, outbox: int, marks: int | None, heard: bytes) -> None:
-        """``heard``: what the supervisor has said already."""
+        """Open the recording and prepare to sample; raises RecordingError.
+
+        ``marks``: the descriptor at which marks arrive, None for none; ``heard``: what the supervisor has said
+        already.
+        """
         self._plan = plan
         self._inbox = inbox
         self._outbox = outbox
@@ -174,11 +190,15 @@ class _Sampler:
             self._share.low_score = LowScore(plan.trace_when, folder, lambda now, text: tell(now, "trace", text))
 
     def run(self) -> int:
-        """Record until the workload has ended; the exit status of the process."""
+        """Record until the workload has ended; return the exit status of the process."""
         self._loop()
         return self._finish()
 
     def _loop(self) -> None:
+        """Sample at every deadline, write, and listen to supervisor and workload, until the end is known (``_end``).
+
+        Afterwards one more sample is taken, unless the last one is younger than half an interval.
+        """
         clock, share = self._clock, self._share
         self._hear_all(b"")
         share.look(clock.now())
@@ -242,10 +262,13 @@ class _Sampler:
             share.sample(clock.now())
 
     def _next_look(self, ticks: float) -> float:
+        """Return when to look for something to take over, on the scale of ``ticks``; infinity for never."""
         seconds = self._share.look_seconds
         return math.inf if seconds is None else ticks + seconds
 
     def _sample_host(self, now: float) -> None:
+        """Record the host, if that is this process's part, the workload's processes, and whether the system clock was
+        set."""
         if self._share.host and self._host is None:
             from gssr.backends.host import HostSampler
 
@@ -258,15 +281,18 @@ class _Sampler:
             self._writer.event(now, "clock_step", f"the system clock was set by {moved:+.3f} s")
 
     def _sample_workload(self, now: float) -> None:
+        """Record what the workload's processes use; nothing before it has started."""
         values = self._workload_sampler.sample(now) if self._workload_sampler is not None else None
         if values is not None:
             self._resident = values.rss
             self._writer.add_workload(now, WORKLOAD.in_order(values._asdict()))
 
     def _say_for_all(self, text: str) -> None:
+        """Say a line, once for all ranks that have the same to say."""
         say_from_sampler(self._plan, lambda line: _say(self._outbox, line), text)
 
     def _check_storage(self, now: float) -> None:
+        """End the recording if it is as large as it may be, and say once when it can't be written."""
         if self._plan.most_bytes is not None and sum(sizes(self._plan.path)) > self._plan.most_bytes:
             self.full, self._end = True, (0, "completed", now)
         problem = self._writer.problem
@@ -275,7 +301,10 @@ class _Sampler:
         self._problem = problem
 
     def _wait(self, seconds: float) -> None:
-        """Sleep, or hear from the supervisor or the workload."""
+        """Sleep for ``seconds``, or until the supervisor or the workload says something, which is then taken.
+
+        Where the supervisor is gone, ``orphaned`` becomes True.
+        """
         fds = self._marks.fds if self.orphaned else [*self._marks.fds, self._inbox]
         readable = self._hearing.wait(fds, seconds)
         if not readable:
@@ -292,7 +321,7 @@ class _Sampler:
         self._hear_all(data)
 
     def _hear_all(self, data: bytes) -> None:
-        """Take what the supervisor has said, by lines."""
+        """Take what the supervisor has said, whole lines of it; the rest is kept for the next call."""
         *lines, self._unread = (self._unread + data).split(b"\n")
         for line in lines:
             self._hear(line.decode("utf-8", "surrogateescape").split(SEPARATOR))
@@ -302,6 +331,7 @@ class _Sampler:
             self._writer.event(when, "mark", text)
 
     def _hear(self, words: Sequence[str]) -> None:
+        """Take one line of the supervisor, as words: that the workload has started or ended, or an event to record."""
         kind, writer = words[0], self._writer
         if kind == "started":
             self._workload, when = int(words[1]), self._clock.of_system(float(words[2]))
@@ -326,6 +356,7 @@ class _Sampler:
                 self._keep_out_of_memory(when)
 
     def _keep_out_of_memory(self, when: float) -> None:
+        """Record that the workload ran out of memory, if that is why it was killed."""
         assert self._memory is not None
         why = self._memory.explain_kill(self._resident)
         if why is not None:
@@ -334,13 +365,14 @@ class _Sampler:
             self._writer.event(when, "out_of_memory", f"{who} ran {why}")
 
     def _check_workload(self, now: float) -> None:
-        """Without a supervisor: is the workload still there?"""
+        """End the recording if the workload is gone, now that no supervisor will say so."""
         if self._workload is None or process_start(self._workload) != self._workload_start:
             self._end = (None, "killed", now)
             what = "the supervisor" if self._plan.attached else "the workload"
             self._writer.event(now, "end", f"{what} is gone; nobody saw its exit code")
 
     def _finish(self) -> int:
+        """Write the end of the recording and say where it is; return the exit status."""
         assert self._end is not None
         code, state, when = self._end
         self._keep_marks()  # those of its last moment

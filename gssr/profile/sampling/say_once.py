@@ -36,8 +36,11 @@ _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 def leave_sign(folder: str, run_id: str, subject: str) -> bool | None:
-    """Leave the sign that ``subject`` was said among the ranks' files. Returns False if another rank of the run has left
-    it before, None if it can't be left."""
+    """Leave the sign, among the ranks' files, that ``subject`` was said.
+
+    Returns:
+        True if this process left it, False if another rank of the run has before, None if it can't be left.
+    """
     try:
         os.close(os.open(os.path.join(folder, f"{_name(subject)}.{run_id}{ENDED_SUFFIX}"), _NEW, FILE))
     except FileExistsError:
@@ -48,8 +51,11 @@ def leave_sign(folder: str, run_id: str, subject: str) -> bool | None:
 
 
 def say_from_sampler(plan: Plan, tell: Callable[[str], None], text: str, subject: str | None = None) -> None:
-    """Hand a line to the supervisor by ``tell``, unless another rank of the run has said the same. Of the ranks' own files,
-    which differ, the line names the folder. ``subject`` identifies the line where its text differs as well."""
+    """Hand a line to the supervisor by ``tell``, unless another rank of the run has said the same.
+
+    Instead of this rank's own file the line names the folder. ``subject``: identifies the line where its text differs
+    between the ranks; None: the text does.
+    """
     folder = os.path.dirname(plan.path)
     if plan.siblings and folder.endswith(".sql.d"):
         text = text.replace(plan.path, folder)
@@ -69,7 +75,8 @@ class _Voice:
         self._claims: Claims | None = None
 
     def is_first_on_node(self, subject: str) -> bool:
-        """Whether no rank of this node has said it, of those that still run."""
+        """Tell whether no other rank of this node that still runs has said ``subject``; also True where there are no
+        locks."""
         from gssr.profile.sampling.claims import Claims  # only here, because it is seldom needed
 
         try:
@@ -79,7 +86,7 @@ class _Voice:
             return True
 
     def close(self) -> None:
-        """Let others of the node say it again."""
+        """Release what was said, so that another rank of the node can say it again."""
         if self._claims is not None:
             self._claims.close()
             self._claims = None
@@ -89,21 +96,30 @@ _voice: _Voice | None = None
 
 
 def begin(place: LaunchPlace, run_id: str | None, folder: str | None) -> None:
-    """From now on this process is a rank of that run, if there may be others. ``folder``: of the ranks' files."""
+    """Make this process a rank of that run, for ``say_for_all``; nothing if there are no other ranks or the run has no
+    name.
+
+    ``folder``: where the ranks' files are; None where the run has a single file.
+    """
     global _voice
     run_id = run_id or place.run_id or place.launch
     _voice = _Voice(place.node, run_id, folder) if place.parallel and run_id else None
 
 
 def end() -> None:
-    """Nothing more is said for others."""
+    """Release what this process said for its node. Does nothing without ``begin``."""
     if _voice is not None:
         _voice.close()
 
 
 def say_for_all(text: str, subject: str | None = None, running: bool = False) -> None:
-    """Say a line unless another rank of the run has said the same. ``subject`` identifies the line where its text differs
-    between the ranks. ``running``: the workload runs, so that no filesystem is waited for."""
+    """Say a line on stderr, unless another rank of the run has said the same.
+
+    Args:
+        text: the line.
+        subject: identifies the line where its text differs between the ranks; None: the text does.
+        running: the workload runs, so that no filesystem may be waited for: then one rank of each node says it.
+    """
     subject, first = subject or text, None
     if _voice is not None:
         if _voice.folder is not None and not running:
@@ -115,7 +131,7 @@ def say_for_all(text: str, subject: str | None = None, running: bool = False) ->
 
 
 def say_line_of_sampler(line: bytes) -> None:
-    """Say what the sampler has handed over."""
+    """Say a line that the sampler has handed over; one that begins with FOR_NODE only once on the node."""
     text = line.decode("utf-8", "replace")
     if text.startswith(FOR_NODE):
         say_for_all(text.removeprefix(FOR_NODE), running=True)
@@ -124,7 +140,11 @@ def say_line_of_sampler(line: bytes) -> None:
 
 
 def say_refusal(text: str, place: LaunchPlace, output: str | None, tell: Callable[[str], None]) -> None:
-    """Say by ``tell`` why nothing was started, unless another rank has done so. Whoever says it waits for the others."""
+    """Say by ``tell`` why nothing was started, unless another rank has. The rank that says it waits until the others
+    have come.
+
+    ``output``: beside which the ranks find each other, as the user named it; None: a default name.
+    """
     run_id, beside = place.run_id or place.launch, os.path.abspath(output or "gssr.sql")
     folder, name = os.path.split(beside)
     sign = os.path.join(folder, f".{name}.{_name(text)}.{run_id}")
@@ -148,7 +168,7 @@ def say_refusal(text: str, place: LaunchPlace, output: str | None, tell: Callabl
 
 
 def _add_to(sign: str) -> None:
-    """Another rank has come."""
+    """Add a byte to the sign, which says that another rank has come; nothing if it is gone."""
     try:
         descriptor = os.open(sign, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -158,7 +178,8 @@ def _add_to(sign: str) -> None:
 
 
 def _wait_for_others(sign: str, world_size: int | None) -> None:
-    """Until all have come, or none comes any more."""
+    """Wait until all ranks have come, none has for LATER_RANK_SECONDS, or a signal asks for the end; ``world_size``
+    None: unknown."""
     came, last = 0, time.monotonic()
     while came + 1 != world_size and time.monotonic() < last + LATER_RANK_SECONDS:
         if signal.sigtimedwait(_ENDING, _PAUSE):
@@ -168,4 +189,5 @@ def _wait_for_others(sign: str, world_size: int | None) -> None:
 
 
 def _name(subject: str) -> str:
+    """Return the name of the sign for a subject."""
     return f"{SAID}-{crc32(subject.encode('utf-8', 'surrogateescape')):08x}"

@@ -85,7 +85,8 @@ class Share:
                 self._do_without(now, error)
 
     def started(self, pid: int, workload: "WorkloadSampler") -> None:
-        """This rank's workload runs: its processes on the GPUs are the job's own, whichever rank samples these."""
+        """Record that this rank's workload runs, so that its processes on GPUs count as the job's own, whichever rank
+        samples these."""
         start = process_start(pid)
         if start is None:
             return
@@ -98,18 +99,20 @@ class Share:
             pass  # then each rank samples all GPUs
 
     def _all_workloads(self) -> list[tuple[int, int]]:
+        """List (process id, start) of the run's workloads on this node, as far as they have been told. This rank's may
+        come twice."""
         names = self._claims.names() if self._claims is not None else ()
         told = (name.split("-")[1:] for name in names if name.startswith(f"{_WORKLOAD}-"))
         return [*self._workloads, *((int(pid), int(start)) for pid, start in told)]
 
     @property
     def sampling(self) -> bool:
-        """Whether there are GPUs that are ours to sample, or whose processes and errors are ours to look for."""
+        """Tell whether there are GPUs that are ours to sample, or whose processes and errors are ours to look for."""
         return self._backend is not None or (self._engine is not None and self._engine.n_sampled > 0)
 
     @property
     def settled(self) -> bool:
-        """Whether it is known which GPUs there are, and who samples them at first."""
+        """Tell whether it is known which GPUs there are, and who samples them at first."""
         return self._settled
 
     @property
@@ -119,13 +122,13 @@ class Share:
 
     @property
     def lag(self) -> float:
-        """How long after a tick to ``sample``, s: between two ticks of the backend's own, because two threads at once hold
-        each other up."""
+        """Seconds from a tick to ``sample``: between two ticks of a backend with deadlines of its own, because two
+        threads at once hold each other up."""
         return min(self._plan.sampling_seconds, self.interval) / 2 if self.by_itself else 0.0
 
     @property
     def look_seconds(self) -> float | None:
-        """When to ``look`` again; None when there is nothing left to take."""
+        """Seconds until ``look`` is to be called again; None when there is nothing left to take."""
         if self._found is None or self._opening is not None or (self._engine is not None and self._engine.is_opening):
             return WAIT_SECONDS
         if self._engine is not None and self._claims is not None:
@@ -134,7 +137,8 @@ class Share:
         return LOOK_SECONDS if self._claims is not None and (waits_for_gpus or not self.host) else None
 
     def look(self, now: float) -> int:
-        """Take what no other rank samples, or samples any more; the number of GPUs that are ours only now."""
+        """Take what no other rank samples, or no longer samples; return how many GPUs have become ours by that.
+        ``now``: unix s."""
         before = self._n_ours
         self._look(now)
         return max(0, self._n_ours - before)
@@ -144,6 +148,7 @@ class Share:
         return len(self._mine) + (self._engine.n_sampled if self._engine is not None else 0)
 
     def _look(self, now: float) -> None:
+        """Take what no other rank samples; without claims everything, once."""
         if self._claims is not None:
             try:
                 self._take(self._claims, now)
@@ -161,6 +166,8 @@ class Share:
         self._settled = self._sample_too([device.uuid for device in found.devices], now)
 
     def _take(self, claims: Claims, now: float) -> None:
+        """Claim the host and GPUs, and find out what there is, together with the other ranks of the node. Raises
+        OSError where claims don't work."""
         late = self._settled
         if not self.host and claims.take([_HOST]):
             self.host = True
@@ -195,7 +202,8 @@ class Share:
         self._settled = True
 
     def _ask(self, claims: Claims) -> BackendOffer | None:
-        """What a backend offers this rank, or another one that sees the same GPUs; None while it is being asked."""
+        """Return what a backend offers to this rank, by the note of another rank that sees the same GPUs if there is
+        one; None while it is being asked."""
         note = claims.note(self._view)
         if note is None:
             return None
@@ -209,8 +217,10 @@ class Share:
         return offered
 
     def _at_engine(self, claims: Claims, now: float, offered: BackendOffer, engine: AtEngine) -> BackendOffer | None:
-        """The offer, with what the node's sampler measures; None as long as that isn't known. Where it could not watch the
-        GPUs, each rank goes on without it."""
+        """Return the offer with what the node's sampler measures added; None as long as that isn't known.
+
+        Where the node's sampler could not watch the GPUs, None is returned, and each rank goes on without it.
+        """
         if self._engine is None:
             from gssr.profile.sampling.engine_share import EngineShare
 
@@ -233,7 +243,7 @@ class Share:
         )
 
     def _leave_engine(self, now: float) -> None:
-        """Open a backend of this rank's own, because no rank samples for the node."""
+        """Give up sampling by the hostengine, so that a backend of this rank's own is opened next."""
         if self._engine is not None:
             rows, news = self._engine.close()
             self._record(now, rows, news)
@@ -243,7 +253,7 @@ class Share:
             self._backend = None
 
     def _add_gpus_of_others(self) -> None:
-        """Record the GPUs of other ranks that this one samples from now on at the hostengine."""
+        """Record the GPUs of other ranks that this one samples at the hostengine, if there are new ones."""
         new = self._engine.take_new_gpus() if self._engine is not None else ()
         if not new or self._found is None:
             return
@@ -255,7 +265,8 @@ class Share:
             self._textfile.add_gpus([gpu.device for gpu in new], measured, every, [gpu.rank for gpu in new])
 
     def _do_without(self, now: float, error: OSError) -> None:
-        """No claims are to be had here: unless it is settled already, sample everything, as every other rank then does."""
+        """Go on without claims, which fail with ``error``: unless it is settled already, sample everything, as every
+        other rank then does."""
         self._claims = None
         if self._settled:
             return
@@ -266,7 +277,8 @@ class Share:
             self._leave_engine(now)
 
     def _open(self) -> BackendOffer | None:
-        """Open the backend; None as long as that goes on."""
+        """Open the backend in the background; return what it offers, with ``error`` where that fails, or None as long
+        as it goes on."""
         plan = self._plan
         if self._opening is None:
             among_ranks = self._claims is not None and not self._without_engine
@@ -290,7 +302,7 @@ class Share:
         return BackendOffer(gpus, backend.name, measures, *about, at_engine=opened.at_engine)
 
     def _learn(self, now: float, found: BackendOffer) -> BackendOffer:
-        """Record which GPUs there are, whoever samples them."""
+        """Record which GPUs there are, whoever samples them, and say what the user should know; returns ``found``."""
         plan, writer = self._plan, self._writer
         self._found = found
         if found.error:
@@ -316,7 +328,11 @@ class Share:
         return found
 
     def _sample_too(self, uuids: Sequence[str], now: float, late: bool = False) -> bool:
-        """These GPUs are ours from now on. False while the backend is being opened: ask again then."""
+        """Sample these GPUs too from now on. False while the backend is being opened: call again then.
+
+        ``late``: another rank sampled them before. Where they can't be taken over, that is said and they are left to
+        others.
+        """
         assert self._found is not None
         if uuids and self._backend is None:
             opened = self._open()
@@ -351,7 +367,8 @@ class Share:
             self._mine.discard(uuid)
 
     def sample(self, now: float) -> None:
-        """Ask the backend, and add what it says to the recording."""
+        """Ask the backend, and add what it says to the recording; nothing without one. A backend that fails is closed.
+        ``now``: unix s."""
         if self._engine is not None:
             self._record(now, *self._engine.sample(now))
         backend = self._backend
@@ -369,7 +386,8 @@ class Share:
         self._keep(now, rows, changes)
 
     def _keep(self, now: float, rows: Sequence[Row], changes: Sequence[News]) -> None:
-        """Add what the backend says of the GPUs that are ours."""
+        """Record what the backend says about the GPUs that are ours, with the recording's positions in place of its
+        own."""
         ours = self._place
         if self._renumbered:
             rows = [(ours[row[0]], *row[1:]) for row in rows if row[0] in ours]  # type: ignore[index]
@@ -397,6 +415,7 @@ class Share:
         return f"GPU {self._found.devices[position].device_index if self._found is not None else position}"
 
     def _keep_processes(self, look: ProcessSnapshot, now: float) -> None:
+        """Record what was seen to run on a GPU, if the plan asks for it."""
         if self._processes is None:
             from gssr.profile.sampling.gpu_processes import GpuProcessLog
 
@@ -405,7 +424,11 @@ class Share:
         self._processes.keep(look, look.gpu, now)
 
     def last_look(self, now: float) -> int:
-        """As ``look``, at the end: a driver that is being asked may still answer, but is not waited for long."""
+        """Call ``look`` at the end of the workload, after waiting up to OPENING_SECONDS for a driver or the hostengine
+        that is being asked.
+
+        Returns how many GPUs have become ours by that.
+        """
         if self._engine is not None and self._found is None:
             try:
                 self._engine.wait(OPENING_SECONDS, now)
@@ -418,12 +441,16 @@ class Share:
         return self.look(now)
 
     def publish(self, now: float) -> None:
-        """Write the newest samples for others to fetch, if that was asked for and it is time."""
+        """Write the newest samples into the file for node_exporter, if that was asked for and it is time; ``now`` in
+        unix s."""
         if self._textfile is not None:
             self._textfile.tick(now)
 
     def close(self, now: float) -> None:
-        """Close the backend, add its last rows, and leave all to the other ranks."""
+        """Close the backend, add its last rows, and leave all to the other ranks.
+
+        A backend that has never answered is said to have not.
+        """
         if self._textfile is not None:
             self._textfile.remove()
         if self._opening is not None:
@@ -444,17 +471,19 @@ class Share:
             self._claims = None
 
     def _tell(self, text: str, subject: str | None = None) -> None:
-        """Say a line for the node, and for the nodes that have the same to say: see ``say_from_sampler``."""
+        """Say a line if this rank speaks for the node, once for all nodes that have the same to say: see
+        ``say_from_sampler``."""
         if self.host:
             say_from_sampler(self._plan, self._say, text, subject)
 
     def _announce(self, now: float, kind: str, message: str, subject: str | None = None) -> None:
+        """Record an event and say it."""
         self._writer.event(now, kind, message)
         self._tell(message, subject)
 
 
 def _view(plan: Plan) -> str:
-    """A name for what this process sees of the node's GPUs: the same name means the same GPUs."""
+    """Return a name for what this process sees of the node's GPUs: processes with the same name see the same GPUs."""
     words: list[object] = [plan.backend, plan.gpus, plan.visible_gpus]
     if not plan.same_for_all:
         try:

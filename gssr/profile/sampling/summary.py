@@ -8,8 +8,12 @@ from gssr.store.format.layout import LAYOUT
 
 
 def whole_run(vectors: Collection[Sequence[float]]) -> str:
-    """``GSSR score=0.609 imbalance=0.207 gpus=16 gaps=0`` of GPUs given by their rollup vectors over the whole run; what
-    can't be known is ``unknown``. The same line that ends the page of ``gssr analyze``."""
+    """Return the line ``GSSR score=0.609 imbalance=0.207 gpus=16 gaps=0``, which also ends the page of ``gssr
+    analyze``.
+
+    ``vectors``: of each GPU its rollup over the whole run. What can't be known, such as a score without samples, is
+    ``unknown``.
+    """
     start = {block.metric.name: block.start for block in LAYOUT.blocks}
     means: dict[str, float | None] = {}
     for name in SCORE_INPUTS:

@@ -51,7 +51,10 @@ class Textfile:
     again."""
 
     def __init__(self, folder: str, node: str, job: str | None, rank: int | None, say: Callable[[str], None]) -> None:
-        """``rank``: None where there is but one."""
+        """Name the file after node, job and rank, without touching it.
+
+        ``rank``: None where there is but one. ``say``: gets a line for the user.
+        """
         self._folder, self._say = folder, say
         names = [_NO_NAME.sub("-", each) for each in (node, job or "-", str(rank or 0))]
         self._path = os.path.join(folder, "_".join(["gssr", *names]) + ".prom")
@@ -69,8 +72,15 @@ class Textfile:
     def add_gpus(
         self, gpus: Sequence[Device], measured: Sequence[str], sampling_seconds: float, ranks: Sequence[int] = ()
     ) -> None:
-        """The GPUs, in the order of the positions that rows will name, and the metrics that may have values. Called again it
-        adds GPUs to those before; ``ranks`` are the ones that use them, where they are not this process's."""
+        """Add GPUs, in the order of the positions that rows will name, and the metrics that may have values. A second
+        call adds GPUs behind the first ones.
+
+        Args:
+            gpus: the GPUs to add.
+            measured: names of metrics.
+            sampling_seconds: between two samples.
+            ranks: the rank that uses each GPU; empty: this process's rank uses all.
+        """
         whose = [self._labels | {"rank": rank} for rank in ranks] or [self._labels] * len(gpus)
         placed = zip(whose, gpus, strict=True)
         own = [labels(who | {"gpu": g.device_index, "uuid": g.uuid, "mig": g.mig}) for who, g in placed]
@@ -85,12 +95,16 @@ class Textfile:
                 self._columns.append((PLACES[name], family.factor, head, [family.sample + each for each in own]))
 
     def add(self, rows: Sequence[Row]) -> None:
-        """Samples: (position of the GPU, time, values in catalogue order)."""
+        """Keep the newest sample of each GPU: (position of the GPU, unix time in s, values in catalogue order)."""
         for row in rows:
             self._rows[row[0]] = row
 
     def tick(self, now: float) -> None:
-        """Write the newest samples, if it is time (unix s)."""
+        """Write the newest samples, if EVERY_SECONDS have passed since the last time; ``now`` in unix s.
+
+        Nothing is written before the first sample, nor if another recording writes the file. A failure removes it, for
+        it is out of date.
+        """
         if now < self._due or not self._rows or self._is_taken:
             return
         self._due = now + EVERY_SECONDS
@@ -108,7 +122,7 @@ class Textfile:
             self.remove()  # what is there is not true any more
 
     def remove(self) -> None:
-        """There is nothing more to be told."""
+        """Delete the file, if this process has written it."""
         if self._is_begun and not self._is_taken:
             try:
                 os.unlink(self._path)
@@ -116,7 +130,7 @@ class Textfile:
                 pass  # it is not there, or the folder is gone
 
     def _begin(self) -> None:
-        """Find out whether another recording writes the file."""
+        """Find out whether another recording that still runs writes the file; if so, say it and never write."""
         found = _owner_of(self._path)[0]
         self._is_taken = found is not None and found != self._owner and not self._is_gone(found)
         self._is_begun = True
@@ -124,7 +138,8 @@ class Textfile:
             self._say(f"--textfile {self._path}: another recording on this node writes it: this one does not")
 
     def _tidy(self) -> None:
-        """Look at some more files of the folder, and remove what recordings of ours on this node have left that are over."""
+        """Look at some more files of the folder, and remove those that recordings of this user on this node have left
+        that are over."""
         try:
             if self._unseen is None:
                 self._unseen = os.scandir(self._folder)
@@ -137,7 +152,8 @@ class Textfile:
             pass  # a folder that can't be listed may still be written to; or another rank was quicker
 
     def _is_gone(self, owner: _Owner) -> bool:
-        """Whether the process is known to be over. What is of another node, or of another container, can't be told."""
+        """Tell whether the process of a file is known to be over. False for another node or container, of which that
+        can't be known."""
         if owner.node != self._owner.node or owner.boot is None or self._owner.boot is None:
             return False
         if owner.boot == self._owner.boot:
@@ -145,7 +161,7 @@ class Textfile:
         return owner.boot.split()[0] != self._owner.boot.split()[0]
 
     def _text(self, oldest: float) -> str:
-        """Of each GPU its newest sample, if it is no older than that."""
+        """Return the file's text, with the newest sample of each GPU unless that is from before ``oldest`` (unix s)."""
         rows = [row for row in self._rows.values() if row[1] >= oldest]
         parts = [f"{_OWNER}{json.dumps(self._owner)}\n"]
         for column, factor, head, begins in self._columns:
@@ -156,6 +172,7 @@ class Textfile:
         return "".join(parts)
 
     def _write(self, data: bytes) -> None:
+        """Write the file whole: under another name first, which is then renamed. Raises OSError."""
         aside = os.path.join(self._folder, f".gssr_{os.urandom(8).hex()}")  # no *.prom: nobody reads it
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(aside, flags, MODE)
@@ -171,15 +188,19 @@ class Textfile:
 
 
 def textfile_of(plan: Plan, folder: str, say: Callable[[str], None]) -> Textfile:
-    """That of this process of the run."""
+    """Return the file of this process of the run."""
     job, rank = plan.run["job_id"], int(plan.process["rank"] or 0)
     node = str(plan.process["node"])
     return Textfile(folder, node, None if job is None else str(job), rank if plan.siblings else None, say)
 
 
 def _owner_of(path: str) -> tuple[_Owner | None, bool, bool]:
-    """Who writes the file, whether it is this user's, and whether it has been there for a while. Whatever is there may be
-    anybody's."""
+    """Find out who writes a file of the folder, in which anybody may have made anything.
+
+    Returns:
+        (its owner or None, whether the file is this user's, whether it is older than _OLD_SECONDS). (None, False,
+            False) if it can't be read or is no regular file.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -198,6 +219,7 @@ def _owner_of(path: str) -> tuple[_Owner | None, bool, bool]:
 
 
 def _owner_in(head: str) -> _Owner | None:
+    """Read the owner from a file's first line; None if it names none."""
     try:
         found: Any = json.loads(head.removeprefix(_OWNER)) if head.startswith(_OWNER) else None
         owner = _Owner(*found)

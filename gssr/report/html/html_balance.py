@@ -40,7 +40,7 @@ _GAPPED = 100
 
 
 def balance_part(analysis: Analysis) -> Markup:
-    """The part of the report that says which GPUs differ."""
+    """Draw the part of the report that says which GPUs differ; one sentence if nothing was measured."""
     name = compared_by(analysis)
     if name is None:
         return tag("p", "Nothing to compare: no samples.", class_="dim")
@@ -66,13 +66,14 @@ def balance_part(analysis: Analysis) -> Markup:
 
 
 def ranked(analysis: Analysis, metric: Metric) -> tuple[list[int], Floats]:
-    """Positions of the GPUs that have a mean, the lowest first, and these means."""
+    """Return the positions of the GPUs that have a mean of the metric, the lowest first, and these means (in its
+    stored unit)."""
     found = sorted((mean, i) for i, gpu in enumerate(analysis.gpus) if (mean := gpu.mean.get(metric.name)) is not None)
     return [i for _, i in found], np.array([mean for mean, _ in found])
 
 
 def rank_data(analysis: Analysis) -> dict[str, Any] | None:
-    """What the page's script says of a GPU in the order of means; None without any."""
+    """Return what the page's script says of a GPU in the order of means, or None if nothing was measured."""
     name = compared_by(analysis)
     if name is None:
         return None
@@ -86,7 +87,7 @@ def rank_data(analysis: Analysis) -> dict[str, Any] | None:
 
 
 def _sorted(analysis: Analysis, metric: Metric) -> Markup:
-    """The GPUs' means, the lowest first."""
+    """Draw the GPUs' means as bars, the lowest first, with a line at the median. Needs a GPU with a mean."""
     order, means = ranked(analysis, metric)
     full, n = full_scale(analysis, metric), len(order)
     edges = np.arange(n + 1) / n
@@ -123,7 +124,8 @@ def _sorted(analysis: Analysis, metric: Metric) -> Markup:
 
 
 def _bars(edges: Floats, heights: Floats, apart: Flags) -> list[Markup]:
-    """The bars, and in another colour those that are ``apart``."""
+    """Draw the bars, those that are ``apart`` in another colour. ``edges`` [n + 1] and ``heights`` [n] are shares of
+    width and height; NaN is no bar."""
     zero = np.zeros(len(heights))
     found = [tag("path", class_="bars", d=area(edges, zero, np.where(apart, np.nan, heights)))]
     if apart.any():
@@ -132,7 +134,7 @@ def _bars(edges: Floats, heights: Floats, apart: Flags) -> list[Markup]:
 
 
 def _histogram(analysis: Analysis, metric: Metric) -> Markup:
-    """How many GPUs have which mean."""
+    """Draw how many GPUs have which mean, those unlike the rest in another colour."""
     found, unit = histogram(metric, analysis.gpus), unit_of(metric)
     most, n = max(int(found.counts.max()), 1), len(found.counts)
     edges = np.append((np.arange(n)[:, None] + [0.03, 0.97]).ravel() / n, 1.0)
@@ -170,7 +172,7 @@ def _histogram(analysis: Analysis, metric: Metric) -> Markup:
 
 
 def _table(analysis: Analysis, metric: Metric, title: str, group: list[int]) -> Markup:
-    """GPUs one by one."""
+    """Draw a table of these GPUs (positions) with mean, score (if any GPU has one), rank and samples."""
     full, apart = full_scale(analysis, metric), outliers_of(analysis, metric)
     scored = any(gpu.score is not None for gpu in analysis.gpus)
     rows = []
@@ -197,7 +199,7 @@ def _table(analysis: Analysis, metric: Metric, title: str, group: list[int]) -> 
 
 
 def meter(filled: float | None) -> Markup:
-    """A bar as long as a share, beside its number; empty for None."""
+    """Draw a bar as long as the share ``filled`` (0-1), beside its number; empty for None."""
     if filled is None:
         return Markup()
     return tag(

@@ -30,8 +30,8 @@ _LEAST_WRITTEN = 0.06
 
 
 def breakdown_part(analysis: Analysis) -> Markup:
-    """The bar, the categories in words and numbers, and the shares along time; nothing where the GPU time was not accounted
-    for."""
+    """Draw the bar, the categories in words and numbers, and the shares along time; empty if the GPU time was not
+    accounted for."""
     drawing = breakdown_drawing(analysis)
     if drawing is None or analysis.breakdown is None:
         return Markup()
@@ -45,6 +45,7 @@ def breakdown_part(analysis: Analysis) -> Markup:
 
 
 def _bar(drawing: BreakdownDrawing) -> Markup:
+    """Draw the bar that adds up to 100 %, with percentages in the parts that have room for one."""
     parts = []
     for each in drawing.categories:
         inside = [
@@ -60,6 +61,7 @@ def _bar(drawing: BreakdownDrawing) -> Markup:
 
 
 def _legend(drawing: BreakdownDrawing) -> ContentTable:
+    """Build the table of the named categories, with swatches of their colours."""
     rows = []
     for each in drawing.named:
         colour = tag(
@@ -71,6 +73,7 @@ def _legend(drawing: BreakdownDrawing) -> ContentTable:
 
 
 def _shares_over_time(analysis: Analysis, drawing: BreakdownDrawing) -> Markup:
+    """Draw the shares of all categories along time, stacked."""
     axis, marks = time_axis(analysis), time_marks(analysis)
     edges = np.asarray((drawing.edges - axis.begin) / (axis.end - axis.begin), np.float64)
     parts = [

@@ -36,8 +36,8 @@ _BAD_STATES = ("failed", "timeout", "killed", "lost")
 
 
 def html_report(analyses: Sequence[Analysis]) -> str:
-    """The report as the text of one HTML file, whole in itself; the same analyses give the same text. Series of
-    content.SERIES are drawn where the analyses have them."""
+    """Return the report of one or several runs as the text of one HTML file, whole in itself; the same analyses give
+    the same text. Series of content.SERIES are drawn if the analyses have them."""
     name = title(analyses[0]) if len(analyses) == 1 else count(len(analyses), "run")
     runs = [_run(analysis, number, len(analyses)) for number, analysis in enumerate(analyses, 1)]
     contents = [_contents(analyses)] if len(analyses) > 1 else []
@@ -45,7 +45,7 @@ def html_report(analyses: Sequence[Analysis]) -> str:
 
 
 def page_of(name: str, *parts: str) -> str:
-    """The text of a file of these parts."""
+    """Return the text of an HTML file with these parts in its body. Its rules forbid it to load anything."""
     style, script = _asset("report.css"), _asset("report.js")
     rules = (
         f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; "
@@ -69,7 +69,7 @@ def _asset(name: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """How the rules name what they allow. Source: W3C Content Security Policy Level 3, hash-source."""
+    """Return how the rules name a text that they allow. Source: W3C Content Security Policy Level 3, hash-source."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
@@ -80,7 +80,7 @@ def _contents(analyses: Sequence[Analysis]) -> Markup:
 
 @in_its_words
 def _link(analysis: Analysis, number: int) -> Markup:
-    """To a run: what it is called, its leading number and the worst that was found."""
+    """Draw the link to a run: what it is called, its leading number and the worst that was found."""
     leading, *_ = figures(analysis)
     worst = "".join(f"; {verdict.title}" for verdict in analysis.verdicts[:1])
     return tag("li", tag("a", title(analysis), href=f"#run{number}"), f": {leading.name} {leading.text}{worst}")
@@ -88,7 +88,8 @@ def _link(analysis: Analysis, number: int) -> Markup:
 
 @in_its_words
 def _run(analysis: Analysis, number: int, of: int) -> Markup:
-    """One run, its questions in order."""
+    """Draw one run with its questions in order; questions without an answer are left out. It is the ``number``-th of
+    ``of``."""
     axis = time_axis(analysis)
     script_data = data({
         "begin": round(axis.begin - axis.origin, 6), "end": round(axis.end - axis.origin, 6),
@@ -118,6 +119,7 @@ def _run(analysis: Analysis, number: int, of: int) -> Markup:
 
 
 def _traced(analysis: Analysis) -> Markup:
+    """Draw what traces of the run say; empty without any."""
     found = traced_table(analysis)
     if not found:
         return Markup()
@@ -129,7 +131,7 @@ def _traced(analysis: Analysis) -> Markup:
 
 
 def _nodes(analysis: Analysis) -> Markup:
-    """What was beside the GPUs: in words, along time, and process by process."""
+    """Draw what was beside the GPUs: in words, along time, and process by process; empty if nothing is known."""
     found = process_table(analysis)
     told = host_texts(analysis)
     return fragment(
@@ -144,6 +146,8 @@ def _pairs(told: list[tuple[str, str]]) -> list[Markup]:
 
 
 def _header(analysis: Analysis, which: str) -> Markup:
+    """Draw who ran what, where, for how long and how it ended. ``which``: of several runs, which one this is; "" for a
+    single one."""
     known = facts(analysis)
     state, rest = known[0][1], known[1:]
     rows = [
@@ -160,7 +164,7 @@ def _header(analysis: Analysis, which: str) -> Markup:
 
 
 def _summary(analysis: Analysis) -> Markup:
-    """The numbers that stand out."""
+    """Draw the numbers that stand out as tiles, and how the run stands."""
     tiles = [
         tag("div", tag("dt", figure.name), tag("dd", figure.text, class_="big"),
             tag("dd", meter(figure.share), figure.about, class_="dim"), class_="tile score" if i == 0 else "tile")
@@ -175,6 +179,8 @@ def _summary(analysis: Analysis) -> Markup:
 
 
 def _verdicts(analysis: Analysis) -> Markup:
+    """Draw the verdicts as cards, and the rules that could not be judged with their reasons; empty if there are
+    neither."""
     cards = [_card(analysis, verdict) for verdict in analysis.verdicts]
     if not cards and analysis.abstentions:
         cards = [tag("p", "None of the rules that could be judged found a cause.")]
@@ -186,6 +192,7 @@ def _verdicts(analysis: Analysis) -> Markup:
 
 
 def _card(analysis: Analysis, verdict: Verdict) -> Markup:
+    """Return a verdict as an article: title, where it holds, its sentences, the advice and the rule."""
     return tag(
         "article",
         tag("h3", tag("span", verdict.severity, class_="severity"), " ", sentence(verdict.title)),
@@ -198,6 +205,7 @@ def _card(analysis: Analysis, verdict: Verdict) -> Markup:
 
 
 def _legend(analysis: Analysis) -> Markup:
+    """Draw what lines and bands of the charts mean; empty for fewer than two GPUs."""
     if len(analysis.gpus) < 2:
         return Markup()
     entries = [("line", "mean over the GPUs"), ("inner", "middle 90 % of the GPUs"), ("band", "lowest to highest GPU")]
@@ -210,6 +218,7 @@ def _legend(analysis: Analysis) -> Markup:
 
 
 def _events(analysis: Analysis) -> Markup:
+    """Draw a table of the events, at most _MOST_EVENTS; empty if there are none."""
     n, told = len(events(analysis)), happened(analysis, _MOST_EVENTS)
     if not told:
         return Markup()

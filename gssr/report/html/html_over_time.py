@@ -49,7 +49,8 @@ _LEAST_LETTERED, _LEAST_NAMED = 0.02, 0.14
 
 
 def charts(analysis: Analysis) -> Markup:
-    """A drawing per metric, the leading one first and larger; all are whole without a script."""
+    """Draw a chart for each metric, the leading one first and larger; one sentence without samples. All are whole
+    without a script."""
     names = along_time(analysis)
     if not names:
         return tag("p", "Nothing to draw: no samples.", class_="dim")
@@ -61,13 +62,13 @@ def charts(analysis: Analysis) -> Markup:
 
 
 def charts_of_nodes(analysis: Analysis) -> Markup:
-    """The same of what the nodes did."""
+    """Draw a chart for each metric of the nodes; empty if there are none."""
     found = [_chart(analysis, analysis.node_series[name], "chart") for name in nodes_drawn(analysis)]
     return tag("div", *found, class_="charts") if found else Markup()
 
 
 def chart_data(analysis: Analysis) -> dict[str, Any]:
-    """What the page's script says at a time, by metric: values as shown, null where there is none."""
+    """Return what the page's script says at a time, by metric: values in the shown unit, null where there is none."""
     axis = time_axis(analysis)
     found = {}
     drawn = {name: analysis.series[name] for name in along_time(analysis)}
@@ -93,13 +94,14 @@ def _members(analysis: Analysis, series: Series) -> int:
 
 
 def time_edges(analysis: Analysis, series: Series) -> Floats:
-    """The edges of the bins as shares of the width, none beyond the window."""
+    """Return the edges of a series' bins [n + 1] as shares of the width (0-1), none beyond the window."""
     axis = time_axis(analysis)
     times = series.start + series.width * np.arange(len(series.mean) + 1)
     return np.asarray(np.clip((times - axis.begin) / (axis.end - axis.begin), 0.0, 1.0), np.float64)
 
 
 def _chart(analysis: Analysis, series: Series, class_: str) -> Markup:
+    """Draw one series with its bands, as a figure with this CSS class."""
     name, metric, full = series.metric, metric_of(series.metric), full_scale(analysis, metric_of(series.metric))
     edges, marks = time_edges(analysis, series), time_marks(analysis)
     members = _members(analysis, series)
@@ -131,7 +133,7 @@ def _chart(analysis: Analysis, series: Series, class_: str) -> Markup:
 
 
 def _marks(analysis: Analysis) -> list[Markup]:
-    """A line for each event within the window."""
+    """Draw a line for each event within the window, at most for _MOST_MARKS events."""
     axis = time_axis(analysis)
     lines = []
     for event in events(analysis)[:_MOST_MARKS]:
@@ -143,7 +145,7 @@ def _marks(analysis: Analysis) -> list[Markup]:
 
 
 def _phases(analysis: Analysis) -> Markup:
-    """The phases as a strip above the drawings."""
+    """Draw the phases as a strip above the charts; empty without phases."""
     axis, pieces = time_axis(analysis), []
     span = axis.end - axis.begin
     for letter, phase in zip(letters(analysis), analysis.phases, strict=True):
@@ -163,8 +165,8 @@ def _phases(analysis: Analysis) -> Markup:
 
 
 def map_of_gpus(analysis: Analysis) -> Markup:
-    """Every GPU along time: a picture that the page's script draws anew for the room there is, so that no cell's minimum is
-    lost."""
+    """Draw every GPU along time as a picture, or nothing if there is no series of GPUs. The page's script draws it
+    anew for the room there is, so that no cell's minimum is lost."""
     name = compared_by(analysis)
     if name is None or name not in analysis.gpu_series or not len(analysis.gpus):
         return Markup()
@@ -192,8 +194,8 @@ def map_of_gpus(analysis: Analysis) -> Markup:
 
 
 def _of_the_window(analysis: Analysis, found: HeatMap, start: float, width: float) -> tuple[Floats, int]:
-    """The map's bins made to begin and end with the axis: a picture has no room beside it. Where they are too many the least
-    of so many neighbours."""
+    """Return the map's values [n_rows, n] in bins that begin and end with the axis, and how many bins are joined in
+    one (the least of them), which is 1 unless there were too many cells."""
     axis, bins = time_axis(analysis), found.values.shape[1]
     n = max(1, round((axis.end - axis.begin) / width))
     centres = axis.begin + (np.arange(n) + 0.5) * (axis.end - axis.begin) / n
@@ -211,7 +213,8 @@ def _height(rows: int) -> str:
 
 
 def _row_labels(analysis: Analysis, found: HeatMap, metric: Metric) -> Markup:
-    """Names beside the rows, as many as there is room for; the longest one makes the room."""
+    """Draw names beside the rows of a map of GPUs, as many as there is room for; "! " stands before rows with
+    outliers."""
     rows = len(found.first)
     step = max(1, -(-rows // _ROW_LABELS))
     outliers = {i // found.each for i in outliers_of(analysis, metric)}
@@ -237,7 +240,7 @@ def _row_labels(analysis: Analysis, found: HeatMap, metric: Metric) -> Markup:
 
 
 def _key(metric: Metric, full: float) -> Markup:
-    """What the colours mean."""
+    """Draw what the colours of the map mean."""
     ramp = base64.b64encode(png(np.arange(STEPS, dtype=np.uint8)[None, :])).decode()
     picture = tag("img", src=f"data:image/png;base64,{ramp}", alt="")
     return tag(
@@ -252,7 +255,7 @@ def _key(metric: Metric, full: float) -> Markup:
 
 
 def map_data(analysis: Analysis) -> dict[str, Any] | None:
-    """What the page's script says of a cell; None without a map."""
+    """Return what the page's script says of a cell of the map, or None without a map."""
     name = compared_by(analysis)
     if name is None or name not in analysis.gpu_series or not len(analysis.gpus):
         return None
@@ -277,14 +280,15 @@ ONE 13(7), 2018."""
 
 
 def indices(values: Floats, full: float) -> NDArray[np.uint8]:
-    """Each of ``values`` as an index: 0 to STEPS - 1 up to ``full`` and beyond, BLANK for NaN."""
+    """Return each of ``values`` as an index into the ramp: 0 to STEPS - 1 up to ``full`` and beyond, BLANK for NaN."""
     known = np.isfinite(values)
     steps = np.clip(np.round(np.where(known, values, 0.0) / full * (STEPS - 1)), 0, STEPS - 1)
     return np.where(known, steps, BLANK).astype(np.uint8)
 
 
 def png(cells: NDArray[np.uint8]) -> bytes:
-    """The bytes of a PNG file of ``cells`` [rows, columns], both at least 1."""
+    """Return the bytes of a PNG file of ``cells`` [rows, columns] (at least 1 × 1), which are indices into the
+    palette."""
     from PIL import Image
 
     picture = Image.fromarray(cells)
@@ -295,6 +299,7 @@ def png(cells: NDArray[np.uint8]) -> bytes:
 
 
 def _palette() -> bytes:
+    """Return the 256 colours of the palette, three bytes each; those beyond STEPS are black."""
     anchors = np.array([list(bytes.fromhex(color)) for color in _CIVIDIS], np.float64)
     at = np.linspace(0, len(anchors) - 1, STEPS)
     ramp = np.stack([np.interp(at, np.arange(len(anchors)), anchors[:, part]) for part in range(3)], axis=1)

@@ -27,7 +27,7 @@ _EVERY = 2
 
 
 def roofline_part(analysis: Analysis) -> Markup:
-    """The part of the report that says what bounds the work; why it is unknown where it is, nothing where it was not looked
+    """Draw the part of the report that says what bounds the work, or why that is unknown; empty if it was not looked
     at."""
     if analysis.place is None:
         return Markup()
@@ -54,7 +54,7 @@ def _sentence(text: str) -> Markup:
 
 
 def _picture(analysis: Analysis, peaks: Peaks, found: list[tuple[str, str, Place]]) -> Markup:
-    """Both axes are logarithmic, and the same in every report."""
+    """Draw the roofline on logarithmic axes that are the same in every report."""
     roofs = drawn_roofs(peaks, analysis)
     lines = [_grid()]
     lines += [
@@ -85,6 +85,7 @@ def _picture(analysis: Analysis, peaks: Peaks, found: list[tuple[str, str, Place
 
 
 def _grid() -> Markup:
+    """Return the lines of the grid, one for each power of ten."""
     across = "".join(
         f"M0 {coordinate(TALL * _from_top(10.0**power))}H{WIDE:g}" for power in range(FLOPS[0] + 1, FLOPS[1] + 1)
     )
@@ -95,7 +96,8 @@ def _grid() -> Markup:
 
 
 def _roof(peak: float, bandwidth: float, whole: bool) -> str:
-    """Flat at the peak; where ``whole``, with the slope that the memory's bandwidth sets."""
+    """Return the path of a roof, flat at ``peak`` (FLOP/s); with ``whole`` also the slope that the memory's
+    ``bandwidth`` (B/s) sets."""
     ridge = peak / bandwidth
     top = coordinate(TALL * _from_top(peak))
     slope = ""
@@ -106,6 +108,7 @@ def _roof(peak: float, bandwidth: float, whole: bool) -> str:
 
 
 def _point(mark: str, name: str, found: Place) -> Markup:
+    """Draw a point with its label and a tooltip."""
     x, y = share(_across(found.intensity)), share(_from_top(found.flops))
     said = tag("title", sentence(f"{name}: {found.intensity:.3g} FLOP/B, {percent(found.of_roof)} of its roof"))
     kind = "whole" if mark == WHOLE else name

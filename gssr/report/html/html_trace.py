@@ -15,7 +15,8 @@ _DRAWN = re.compile(r"[^\w\s]{3,}[^\w]*")
 
 
 def trace_report(trace: TraceAnalysis) -> str:
-    """The report as the text of one HTML file, whole in itself; the same analysis gives the same text."""
+    """Return the report of a trace as the text of one HTML file, whole in itself; the same analysis gives the same
+    text."""
     found = {shown: sections(trace, width) for shown, width in _WIDTHS.items()}
     name = describe(trace)[0]
     both = zip(*found.values(), strict=True)
@@ -34,7 +35,7 @@ def trace_report(trace: TraceAnalysis) -> str:
 
 
 def _text(rows: list[Row], shown: str) -> Markup:
-    """Rows as they are; what is drawn is for eyes."""
+    """Draw rows as they are, with the CSS class ``shown``; what is only drawn is hidden from screen readers."""
     lines = (
         fragment(
             *(

@@ -32,8 +32,11 @@ class Markup(str):
 
 
 def tag(name: str, /, *children: str, **attributes: str | float | bool | None) -> Markup:
-    """An element. Children are text unless they are Markup. In the names of attributes ``_`` stands for ``-`` and is dropped
-    at the end (``class_``); None and False leave an attribute out, True gives one without a value."""
+    """Build an element. Children are text, cleaned and escaped, unless they are Markup.
+
+    In the names of attributes ``_`` stands for ``-`` and is dropped at the end (``class_``); None and False leave an
+    attribute out, True gives one without a value.
+    """
     words = [name]
     for key, value in attributes.items():
         written = key.rstrip("_").replace("_", "-")
@@ -47,14 +50,14 @@ def tag(name: str, /, *children: str, **attributes: str | float | bool | None) -
 
 
 def fragment(*children: str) -> Markup:
-    """Children one after another."""
+    """Join children; what is not Markup is cleaned and escaped."""
     return Markup(
         "".join(child if isinstance(child, Markup) else html.escape(clean(child), quote=False) for child in children)
     )
 
 
 def coordinate(value: float, decimals: int = 2) -> str:
-    """A number for a drawing: no more than so many decimals."""
+    """Write a number for a drawing with at most ``decimals`` decimals, without zeros at its end."""
     text = f"{value:.{decimals}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
@@ -70,8 +73,8 @@ def sentence(text: str) -> Markup:
 
 
 def data(value: Any) -> Markup:
-    """A block of JSON for the page's script. What could end it or be read as markup is written as an escape; NaN must be
-    null already."""
+    """Build a block of JSON for the page's script. What could end it or be read as markup is escaped. Raises
+    ValueError for NaN, which must be None already."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     for char in "<>&":
         text = text.replace(char, f"\\u{ord(char):04x}")
@@ -79,7 +82,7 @@ def data(value: Any) -> Markup:
 
 
 def drawn_table(table: ContentTable, about: str) -> Markup:
-    """A table, with room to scroll where it is wider than the page; ``about``: what it holds."""
+    """Draw a table, with room to scroll if it is wider than the page; ``about``: what it holds, for who hears it."""
 
     def class_of(column: int) -> str | None:
         return "n" if column >= table.n_text else None
@@ -111,13 +114,14 @@ _TICKS_WIDTH = 56
 
 
 def stairs(edges: Floats, heights: Floats) -> str:
-    """A path along ``heights`` [n] (shares of the full scale) between ``edges`` [n + 1] (shares of the width); it breaks
-    where a height is NaN."""
+    """Return a path along ``heights`` [n] (shares of the full scale) between ``edges`` [n + 1] (shares of the width);
+    it breaks where a height is NaN."""
     return "".join("M" + _steps(edges[first : last + 1], heights[first:last])[1:] for first, last in unbroken(heights))
 
 
 def area(edges: Floats, low: Floats, high: Floats) -> str:
-    """The path around what lies from ``low`` to ``high`` [n]."""
+    """Return the path around the area from ``low`` to ``high`` [n] between ``edges`` [n + 1], all shares; it breaks
+    where either is NaN."""
     return "".join(
         "M" + _steps(edges[first : last + 1], high[first:last])[1:]
         + _steps(edges[first : last + 1][::-1], low[first:last][::-1]) + "Z"
@@ -126,8 +130,10 @@ def area(edges: Floats, low: Floats, high: Floats) -> str:
 
 
 def _steps(edges: Floats, heights: Floats) -> str:
-    """Level at each height, a line to the first of them; heights beyond the scale are at its edge. A tenth of a coordinate
-    is less than a pixel."""
+    """Return the part of a path that is level at each height, beginning with a line to the first.
+
+    ``edges`` [n + 1] and ``heights`` [n] are fractions of width and height; heights beyond the scale are at its edge.
+    """
     xs, ys = WIDE * edges, TALL * (1 - np.clip(heights, 0.0, 1.0))
     words: list[str] = []
     before = ""
@@ -143,7 +149,8 @@ def _steps(edges: Floats, heights: Floats) -> str:
 
 
 def svg(words: str, *children: str) -> Markup:
-    """A drawing in the coordinates WIDE × TALL that fills the room it is given, and what it says in ``words``."""
+    """Build a drawing in the coordinates WIDE × TALL that fills the room it is given. ``words``: what it says, for who
+    can't see it."""
     return tag(
         "svg", *children, viewBox=f"0 0 {WIDE:g} {TALL:g}", preserveAspectRatio="none", class_="area", role="img",
         aria_label=clean(words),
@@ -151,21 +158,21 @@ def svg(words: str, *children: str) -> Markup:
 
 
 def grid(at: Sequence[float]) -> Markup:
-    """Lines at a quarter, a half and three quarters of the height, and at these shares of the width."""
+    """Draw lines at a quarter, a half and three quarters of the height, and at these shares of the width."""
     lines = [f"M0 {coordinate(TALL * level)}H{WIDE:g}" for level in (0.0, 0.25, 0.5, 0.75)]
     lines += [f"M{coordinate(WIDE * place)} 0V{TALL:g}" for place in at if 0 < place < 1]
     return tag("path", class_="grid", d="".join(lines))
 
 
 def time_marks(analysis: Analysis) -> list[Tick]:
-    """The labels of the time axis at shares of its width."""
+    """Return the labels of the time axis, each with its share of the width (0-1)."""
     axis = time_axis(analysis)
     begin, span = axis.begin - axis.origin, axis.end - axis.begin
     return [Tick((tick.at - begin) / span, tick.label) for tick in time_ticks(begin, begin + span, _TICKS_WIDTH)]
 
 
 def axis_labels(marks: Sequence[Tick]) -> Markup:
-    """The labels below a drawing; every other one gives way on a narrow page."""
+    """Draw the labels below a drawing; every other one is hidden on a narrow page."""
     return tag("svg", *(
         tag("text", mark.label, x=share(mark.at), y=13, class_="minor" if i % 2 else None, text_anchor=_anchor(mark.at))
         for i, mark in enumerate(marks)

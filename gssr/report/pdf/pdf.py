@@ -43,15 +43,15 @@ _MONO = Font(7.5, family="DejaVu Sans Mono")
 
 
 def pdf_report(analyses: Sequence[Analysis], file: BinaryIO) -> None:
-    """Write the report of some runs; the same analyses give the same bytes. Raises OSError."""
+    """Write the report of some runs as a PDF to ``file``; the same analyses give the same bytes. Raises OSError."""
     sheets = ((fit(f"{title(analysis)}, {analysis.run.run_id}", 80, "…"), written(analysis)) for analysis in analyses)
     write_pdf(f"GSSR report: {title(analyses[0])}", sheets, file)
 
 
 @in_its_words
 def written(analysis: Analysis) -> Sheet:
-    """The pages of one run: who ran what, where the GPU time went, why, the numbers that stand out, and what that rests
-    on."""
+    """Write the pages of one run: who ran what, where the GPU time went, why, the numbers that stand out, and what
+    that rests on. Returns the sheet."""
     sheet = Sheet()
     sheet.write("GSSR, GPU saturation report", Font(9.0, FAINT, bold=True))
     sheet.write(title(analysis), Font(19.0, INK, bold=True), most=2)
@@ -78,6 +78,7 @@ def written(analysis: Analysis) -> Sheet:
 
 
 def _summary(sheet: Sheet, analysis: Analysis) -> None:
+    """Write the numbers that stand out, four in a row, and how the run stands."""
     wide = (WIDE - 2 * MARGIN) / _FIGURES_A_ROW
     found = figures(analysis)
     abouts = [sheet.lines(figure.about, _ABOUT, wide - 0.25) for figure in found]
@@ -103,6 +104,7 @@ def _summary(sheet: Sheet, analysis: Analysis) -> None:
 
 
 def _labelled(sheet: Sheet, told: list[tuple[str, str]]) -> None:
+    """Write labels with their texts, a paragraph each."""
     for label, text in told:
         sheet.need(SMALL.line)
         sheet.put(label, DIM, MARGIN, sheet.y)
@@ -110,6 +112,7 @@ def _labelled(sheet: Sheet, told: list[tuple[str, str]]) -> None:
 
 
 def _verdicts(sheet: Sheet, analysis: Analysis) -> None:
+    """Write the verdicts, each kept together, and which rules could not be judged; nothing if there are neither."""
     if not analysis.verdicts and not analysis.abstentions:
         return
     first = _tall(sheet, analysis, analysis.verdicts[0]) if analysis.verdicts else BODY.line
@@ -129,7 +132,7 @@ def _verdicts(sheet: Sheet, analysis: Analysis) -> None:
 
 
 def _paragraphs(analysis: Analysis, verdict: Verdict) -> list[tuple[str, Font, float]]:
-    """A verdict's texts, their fonts and indents."""
+    """List the paragraphs of a verdict as (text, font, indent in inches)."""
     color = _SEVERITIES.get(verdict.severity, ORANGE)
     return [
         (f"{verdict.severity.upper()}  {clean(verdict.title)}", Font(LABEL.size, color, bold=True), 0.14),
@@ -145,6 +148,7 @@ def _tall(sheet: Sheet, analysis: Analysis, verdict: Verdict) -> float:
 
 
 def _events(sheet: Sheet, analysis: Analysis) -> None:
+    """Write the events, at most _MOST_EVENTS, and how many more there are; nothing if there are none."""
     n, told = len(events(analysis)), happened(analysis, _MOST_EVENTS)
     if not told:
         return
@@ -160,7 +164,7 @@ def _events(sheet: Sheet, analysis: Analysis) -> None:
 
 
 def _nodes(sheet: Sheet, analysis: Analysis) -> None:
-    """What was beside the GPUs: in words, along time, and process by process."""
+    """Write what was beside the GPUs: in words, along time, and process by process; nothing if it is not known."""
     told, found = host_texts(analysis), process_table(analysis)
     if not told and found is None:
         return
@@ -173,6 +177,7 @@ def _nodes(sheet: Sheet, analysis: Analysis) -> None:
 
 
 def _traced(sheet: Sheet, analysis: Analysis) -> None:
+    """Write what traces of the run say; nothing without any."""
     found = traced_table(analysis)
     if found is None:
         return
@@ -191,7 +196,7 @@ _MOST_EVENTS = 20
 
 
 def _words(sheet: Sheet, analysis: Analysis) -> None:
-    """Notes on the data, and what the words mean."""
+    """Write notes on the data, if there are any, and what the words mean."""
     if analysis.notes:
         sheet.heading("Notes on the data", 2 * _WORD.line)
         for note in analysis.notes:
@@ -206,8 +211,8 @@ def _words(sheet: Sheet, analysis: Analysis) -> None:
 
 
 def _table(sheet: Sheet, heading: str, table: ContentTable) -> None:
-    """The columns share the width by what they hold; where that is too much, in smaller letters. On each page that it goes
-    on to the head is repeated."""
+    """Write a table below ``heading`` ("" for none). The columns share the width by what they hold, in smaller letters
+    if need be. On each further page its head is repeated."""
     if heading:
         sheet.heading(heading, 0.7)
     columns = list(zip(table.head, *table.rows, strict=True))

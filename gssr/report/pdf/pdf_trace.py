@@ -28,13 +28,14 @@ _TALL, _AROUND = 1.6, 0.8
 
 
 def trace_pdf(trace: TraceAnalysis, file: BinaryIO) -> None:
-    """Write it; the same analysis gives the same bytes. Raises OSError."""
+    """Write the report of a trace as a PDF to ``file``; the same analysis gives the same bytes. Raises OSError."""
     name = describe(trace)[0]
     write_pdf(f"GSSR trace report: {name}", ((fit(name, 80, "…"), written(trace)) for _ in range(1)), file)
 
 
 def written(trace: TraceAnalysis) -> Sheet:
-    """What was traced, what was found, what the GPUs did along time, then all of the page's sections."""
+    """Write what was traced, what was found, what the GPUs did along time, then all other sections of the page.
+    Returns the sheet."""
     sheet = Sheet()
     sheet.write("GSSR, trace report", Font(9.0, FAINT, bold=True))
     sheet.write(describe(trace)[0], Font(16.0, INK, bold=True), most=2)
@@ -67,7 +68,7 @@ def _font(role: Role) -> Font:
 
 
 def _rows(sheet: Sheet, rows: list[Row]) -> None:
-    """Lines cell by cell, as on a terminal."""
+    """Write rows cell by cell, as on a terminal."""
     for row in rows:
         sheet.need(_font("plain").line)
         x = MARGIN

@@ -41,7 +41,8 @@ _TICKS = 40
 
 
 def draw_breakdown(sheet: Sheet, analysis: Analysis) -> None:
-    """Where the GPU time went: the bar that adds up to 100 %, its legend, and the shares along time."""
+    """Draw where the GPU time went: the bar, its legend, and the shares along time; nothing if it was not accounted
+    for."""
     drawing = breakdown_drawing(analysis)
     if drawing is None or analysis.breakdown is None:
         return
@@ -59,7 +60,8 @@ def draw_breakdown(sheet: Sheet, analysis: Analysis) -> None:
 
 
 def draw_along_time(sheet: Sheet, analysis: Analysis) -> None:
-    """The leading metric across the page, the phases above it, the others in two columns."""
+    """Draw the leading metric across the page, the phases above it, the others in two columns. Needs a metric with
+    values."""
     strip = 0.3 if analysis.phases else 0.0
     sheet.heading("When were the GPUs not used?", strip + _LEAD[0] + _LEAD_AROUND)
     first, *others = [analysis.series[name] for name in along_time(analysis)]
@@ -76,11 +78,12 @@ def draw_along_time(sheet: Sheet, analysis: Analysis) -> None:
 
 
 def draw_nodes(sheet: Sheet, analysis: Analysis) -> None:
-    """What the nodes did along time."""
+    """Draw what the nodes did along time; nothing if it is not known."""
     _in_two_columns(sheet, analysis, [analysis.node_series[name] for name in nodes_drawn(analysis)])
 
 
 def _in_two_columns(sheet: Sheet, analysis: Analysis, drawn: list[Series]) -> None:
+    """Draw these series, two beside each other."""
     half = (_RIGHT - _LEFT - _GAP) / 2
     for row in range(0, len(drawn), 2):
         tall = sheet.of_room(_SMALL[0] + _SMALL_AROUND, _SMALL[1] + _SMALL_AROUND) - _SMALL_AROUND
@@ -94,7 +97,7 @@ def _in_two_columns(sheet: Sheet, analysis: Analysis, drawn: list[Series]) -> No
 
 
 def draw_balance(sheet: Sheet, analysis: Analysis) -> None:
-    """The GPUs' means in order, how many have which, and every GPU along time."""
+    """Draw the GPUs' means in order, how many have which, and every GPU along time; nothing if nothing was measured."""
     name = compared_by(analysis)
     if name is None:
         return
@@ -121,7 +124,7 @@ def draw_balance(sheet: Sheet, analysis: Analysis) -> None:
 
 
 def draw_roofline(sheet: Sheet, analysis: Analysis) -> None:
-    """What bounds the work, where that is known."""
+    """Draw what bounds the work; nothing if that is not known."""
     if analysis.peaks is None or not roofline_points(analysis):
         return
     sheet.heading("What bounds it?", DIM.line + _ROOFLINE[0] + _ROOFLINE_AROUND)
@@ -138,7 +141,7 @@ def panel_of(sheet: Sheet, left: float, right: float, top: float, tall: float) -
 
 
 def _phases(panel: Axes, analysis: Analysis) -> None:
-    """A strip of the phases with their letters."""
+    """Draw a strip of the phases with their letters."""
     axis = time_axis(analysis)
     for letter, phase in zip(letters(analysis), analysis.phases, strict=True):
         begin, end = max(phase.start, axis.begin), min(phase.end, axis.end)

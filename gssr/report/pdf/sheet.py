@@ -62,6 +62,7 @@ class Sheet:
         self._widths: dict[tuple[str, Font], float] = {}
 
     def _begin(self) -> None:
+        """Begin a new page."""
         from matplotlib.figure import Figure
 
         self.figure: Figure = Figure(figsize=(WIDE, TALL), dpi=_DPI, facecolor="white")
@@ -69,15 +70,16 @@ class Sheet:
         self.y = MARGIN
 
     def need(self, tall: float) -> bool:
-        """Begin a page, and say so, where less than this is left; of what no page has room for as well."""
+        """Begin a page if less than ``tall`` inches are left, and return whether one was begun. On an empty page none
+        is, however tall it is."""
         if tall <= self.room or self.y == MARGIN:
             return False
         self._begin()
         return True
 
     def of_room(self, least: float, best: float) -> float:
-        """How tall something may be that is to be ``best`` and at least ``least``: what is left, on the next page where that
-        is too little."""
+        """Return how tall something may be that is to be ``best`` and at least ``least`` inches: what is left, or on a
+        new page if that is too little."""
         self.need(least)
         return min(best, self.room)
 
@@ -87,13 +89,14 @@ class Sheet:
         return TALL - BOTTOM - self.y
 
     def width(self, text: str, font: Font) -> float:
-        """How wide a text is: the sum of its words, each measured once."""
+        """Return how wide a text is, in inches: the sum of its words, each measured once."""
         text = clean(text)
         blank = self._word(" ", font)
         words = text.split(" ")
         return sum(self._word(word, font) for word in words if word) + blank * (len(words) - 1)
 
     def _word(self, text: str, font: Font) -> float:
+        """Measure a word, in inches, once for each font."""
         if (text, font) in self._widths:
             return self._widths[text, font]
         from matplotlib.font_manager import FontProperties
@@ -104,7 +107,8 @@ class Sheet:
         return self._widths[text, font]
 
     def lines(self, text: str, font: Font, width: float) -> list[str]:
-        """The text in lines no wider than ``width``; a word that is wider is broken."""
+        """Break a text into lines no wider than ``width`` inches; a wider word is broken. One empty line for an empty
+        text."""
         lines, line = [], ""
         for word in clean(text).split(" "):
             longer = f"{line} {word}" if line else word
@@ -121,7 +125,8 @@ class Sheet:
         return [*lines, line]
 
     def put(self, text: str, font: Font, x: float, y: float, align: str = "left") -> None:
-        """One line whose top is at ``y``."""
+        """Put one line with its top at ``y``, at ``x`` inches from the left (its right end with ``align`` "right"), on
+        the last page."""
         style: dict[str, Any] = {"fontsize": font.size, "color": font.color, "family": font.family}
         self.figure.text(
             x / WIDE, 1 - (y + 0.95 * font.size / _POINTS) / TALL, clean(text), ha=align, va="baseline",
@@ -129,7 +134,11 @@ class Sheet:
         )  # fmt: skip
 
     def write(self, text: str, font: Font, indent: float = 0.0, most: int | None = None) -> None:
-        """A paragraph; of more than ``most`` lines the rest is left out. No page begins or ends with one line of some."""
+        """Write a paragraph at ``y``, wrapped, on to further pages as needed.
+
+        ``most``: the lines that it may have, the rest is left out; None: no limit. No page begins or ends with one
+        line of several.
+        """
         lines = self.lines(text, font, WIDE - 2 * MARGIN - indent)
         if most is not None and len(lines) > most:
             lines = [*lines[: most - 1], lines[most - 1] + " …"]
@@ -143,7 +152,8 @@ class Sheet:
         return len(self.lines(text, font, WIDE - 2 * MARGIN - indent)) * font.line
 
     def heading(self, text: str, below: float) -> None:
-        """A title over what follows, which is ``below`` inches tall at first, and a rule under it."""
+        """Write a title with a rule under it, on a page that also has room for the first ``below`` inches of what
+        follows."""
         if self.y > MARGIN:
             self.y += _ABOVE
         self.need(HEADING.line + 0.1 + below)
@@ -157,22 +167,27 @@ class Sheet:
         self.bar(x, width, 0.008, color)
 
     def bar(self, x: float, width: float, tall: float, color: str) -> None:
-        """A filled box whose top is here."""
+        """Draw a filled box at ``x`` from the left, ``tall`` high, whose top is at ``y`` of the sheet; lengths in
+        inches."""
         from matplotlib.patches import Rectangle
 
         corner, size = (x / WIDE, 1 - (self.y + tall) / TALL), (width / WIDE, tall / TALL)
         self.figure.add_artist(Rectangle(corner, *size, transform=self.figure.transFigure, color=color, linewidth=0))
 
     def row(self, cells: Sequence[str], edges: Sequence[float], n_text: int, font: Font) -> None:
-        """Cells in columns: ``edges`` are where texts begin (the first ``n_text``) and where numbers end."""
+        """Write cells in columns, and move down by a line. ``edges`` are where texts begin (the first ``n_text``) and
+        where numbers end, in inches."""
         for i, (cell, edge) in enumerate(zip(cells, edges, strict=True)):
             self.put(cell, font, edge, self.y, "left" if i < n_text else "right")
         self.y += font.line + 0.03
 
 
 def write_pdf(name: str, sheets: Iterable[tuple[str, Sheet]], file: BinaryIO) -> None:
-    """Write these sheets, one after the other, each with its own foot and numbers of pages; ``name`` is the document's. The
-    sheets are made while this runs, in the style of the PDF. The same sheets give the same bytes. Raises OSError."""
+    """Write these sheets, (foot, sheet), one after the other, each with its own page numbers; ``name`` is the
+    document's.
+
+    The sheets are made while this runs, in the style of the PDF. The same sheets give the same bytes. Raises OSError.
+    """
     from matplotlib.backends.backend_pdf import PdfPages
 
     about = {"Title": name, "Creator": f"GSSR {__version__}", "Producer": None, "CreationDate": None}

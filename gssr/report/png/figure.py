@@ -61,7 +61,7 @@ class NothingToDrawError(Exception):
 
     @classmethod
     def of(cls, analysis: Analysis) -> NothingToDrawError:
-        """Of an analysis that has no values to draw."""
+        """Make the error of an analysis that has no values to draw, with its reason."""
         if not analysis.gpus:
             return cls("no GPU")
         return cls("none of these metrics was measured" if analysis.n_samples else "no samples")
@@ -69,7 +69,8 @@ class NothingToDrawError(Exception):
 
 @contextmanager
 def figure_style(**changes: Any) -> Generator[None, None, None]:
-    """How everything is drawn, whatever the caller has set; in the names of ``changes`` ``_`` stands for the first dot."""
+    """Set how everything is drawn while the context lasts, whatever the caller has set. In the names of ``changes``
+    ``_`` stands for the first dot."""
     import matplotlib
 
     with matplotlib.rc_context():
@@ -82,8 +83,11 @@ def figure_style(**changes: Any) -> Generator[None, None, None]:
 def new_picture(
     about: Analysis | str, heights: list[float], file: BinaryIO, question: str, split: bool = False
 ) -> Generator[tuple[Figure, list[Axes]], None, None]:
-    """A figure of panels one below the other, its first row split in two on request; written to ``file`` at the end. What it
-    is ``about`` stands under its title."""
+    """Yield a figure of panels one below the other, ``heights`` inches tall, with the first row in two columns if
+    ``split``, and write it to ``file`` as PNG at the end.
+
+    ``question`` is its title; the run it is ``about``, or a text, stands under that. Not written if the block raises.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -105,6 +109,7 @@ def new_picture(
 
 
 def _subtitle(analysis: Analysis) -> str:
+    """Describe the run in one line: name, job, GPUs, length, score or leading metric, imbalance."""
     run = analysis.run
     pieces = [fit(run.label or run.run_id, _LONGEST_TITLE, "…")]
     if run.shown_job:
@@ -128,14 +133,14 @@ def place_of(gpu: GpuSummary, most: int = LONGEST_PLACE) -> str:
 
 
 def color_names(panel: Axes, ticks: Collection[int]) -> None:
-    """Have these labels of the vertical axis, by their number, in the colour of what is unlike the rest."""
+    """Colour the labels of the vertical axis at these numbers as unlike the rest."""
     for number, label in enumerate(panel.get_yticklabels()):
         if number in ticks:
             label.set_color(ORANGE)
 
 
 def time_labels(panel: Axes, analysis: Analysis, room: int = 90) -> None:
-    """Label the time axis, which is in seconds from the run's start, with so many characters at most."""
+    """Label the time axis, which is in seconds from the run's start, with at most ``room`` characters."""
     axis = time_axis(analysis)
     marks = time_ticks(axis.begin - axis.origin, axis.end - axis.origin, room)
     panel.set_xticks([tick.at for tick in marks], [tick.label for tick in marks])
@@ -144,11 +149,13 @@ def time_labels(panel: Axes, analysis: Analysis, room: int = 90) -> None:
 
 
 def edges_of(analysis: Analysis, start: float, width: float, n: int) -> Floats:
-    """The edges [n + 1] of a series' bins, seconds from the run's start."""
+    """Return the edges [n + 1] of a series' bins, in seconds from the run's start."""
     return start - time_axis(analysis).origin + width * np.arange(n + 1, dtype=np.float64)
 
 
 def value_axis(panel: Axes, analysis: Analysis, metric: Metric, horizontal: bool = False) -> None:
+    """Set the axis of the values (vertical unless ``horizontal``) from 0 to the metric's full scale, in the shown
+    unit, and label it."""
     full, unit = full_scale(analysis, metric) * unit_of(metric).factor, unit_of(metric).name
     label = f"{metric.label} ({unit})"
     if horizontal:

@@ -51,8 +51,8 @@ _MOST_MARKS, _MARK_TEXTS, _MARK_LENGTH = 200, 50, 20
 
 
 def time_series_png(analysis: Analysis, file: BinaryIO) -> None:
-    """Draw every series of the analysis along time, one small picture below the other: the mean over the GPUs, and shaded
-    from the lowest to the highest. Raises NothingToDrawError, OSError."""
+    """Draw every series of the analysis along time, one small picture below the other: the mean over the GPUs, and
+    shaded from the lowest to the highest. Raises NothingToDrawError, OSError."""
     first = best_measured(drawn(analysis))
     names = sorted(drawn(analysis), key=lambda name: name != first)
     if not names:
@@ -69,8 +69,8 @@ def time_series_png(analysis: Analysis, file: BinaryIO) -> None:
 
 
 def load_balancing_png(analysis: Analysis, file: BinaryIO) -> None:
-    """Draw each GPU's time mean of the leading metric, how many GPUs have which, and every GPU along time: lines for up to 4
-    GPUs, a map of GPU by time beyond. Raises NothingToDrawError, OSError."""
+    """Draw each GPU's mean of the leading metric, how many GPUs have which, and every GPU along time: lines for up to
+    _FEW GPUs, else a map. Raises NothingToDrawError, OSError."""
     name = best_measured(compared(analysis))
     many = len(analysis.gpus)
     if name is None:
@@ -91,7 +91,7 @@ def load_balancing_png(analysis: Analysis, file: BinaryIO) -> None:
 
 
 def band(panel: Axes, analysis: Analysis, series: Series, legend: bool) -> None:
-    """One series: its mean as a step line, its bands shaded; bins without samples stay empty."""
+    """Draw one series: its mean as a step line, its bands shaded; bins without samples stay empty."""
     name, metric = series.metric, metric_of(series.metric)
     factor = unit_of(metric).factor
     edges = edges_of(analysis, series.start, series.width, len(series.mean))
@@ -125,7 +125,8 @@ def band(panel: Axes, analysis: Analysis, series: Series, legend: bool) -> None:
 
 
 def _user_marks(panels: list[Axes], analysis: Analysis) -> None:
-    """A thin line through all panels at each of the user's marks; in the first panel their texts, as many as don't touch."""
+    """Draw a thin line through all panels at each of the user's marks, and in the first panel as many of their texts
+    as don't touch."""
     axis = time_axis(analysis)
     marks = [event for event in analysis.events if event.kind == "mark" and axis.begin <= event.time <= axis.end]
     free = axis.begin
@@ -143,7 +144,7 @@ def _user_marks(panels: list[Axes], analysis: Analysis) -> None:
 
 
 def means_in_order(panel: Axes, analysis: Analysis, metric: Metric, most: int = LONGEST_PLACE) -> None:
-    """The GPUs' means, sorted, with labels of at most so many characters; a GPU without samples has none."""
+    """Draw the GPUs' means, sorted, with labels of at most ``most`` characters; a GPU without samples has no bar."""
     factor = unit_of(metric).factor
     found = sorted((mean, -i) for i, gpu in enumerate(analysis.gpus) if (mean := gpu.mean.get(metric.name)) is not None)
     values = factor * np.array([mean for mean, _ in found])
@@ -171,6 +172,7 @@ def means_in_order(panel: Axes, analysis: Analysis, metric: Metric, most: int = 
 
 
 def histogram_of_means(panel: Axes, analysis: Analysis, metric: Metric) -> None:
+    """Draw how many GPUs have which mean, those unlike the rest in another colour."""
     from matplotlib.ticker import MaxNLocator
 
     found, factor = histogram(metric, analysis.gpus), unit_of(metric).factor
@@ -192,7 +194,7 @@ def histogram_of_means(panel: Axes, analysis: Analysis, metric: Metric) -> None:
 
 
 def lines(panel: Axes, analysis: Analysis, metric: Metric) -> None:
-    """A line per GPU."""
+    """Draw a line for each GPU, for at most _FEW."""
     series, factor = analysis.gpu_series[metric.name], unit_of(metric).factor
     edges = edges_of(analysis, series.start, series.width, series.values.shape[1])
     outliers, colors = outliers_of(analysis, metric), iter(_LINES)
@@ -229,7 +231,7 @@ def roofline_png(analysis: Analysis, file: BinaryIO) -> None:
 
 
 def roofline(panel: Axes, analysis: Analysis) -> None:
-    """Where the run and its phases lie, in axes that are empty. There must be peaks and places (``roofline_points``)."""
+    """Draw where the run and its phases lie into empty axes. Needs peaks and at least one place (``roofline_points``)."""
     peaks, found = analysis.peaks, roofline_points(analysis)
     assert peaks is not None
     panel.set_xscale("log")

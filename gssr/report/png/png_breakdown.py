@@ -37,7 +37,7 @@ def breakdown_png(analysis: Analysis, file: BinaryIO) -> None:
 
 
 def draw_bar(panel: Axes, drawing: BreakdownDrawing) -> None:
-    """The bar that adds up to 100 %, with the percentages that there is room for."""
+    """Draw the bar that adds up to 100 %, with the percentages that there is room for."""
     for each in drawing.categories:
         panel.barh(0, each.share, left=each.start, height=1.0, color=each.colour, linewidth=0)
         if each.share >= _LEAST_WRITTEN:
@@ -53,7 +53,8 @@ def legend_lines(drawing: BreakdownDrawing) -> int:
 
 
 def draw_legend(panel: Axes, drawing: BreakdownDrawing, size: float, remarks: list[str]) -> None:
-    """Each category with its share and its GPU time, in two columns of letters of ``size`` points; ``remarks`` below."""
+    """Draw each named category with its share and GPU time, in two columns of letters of ``size`` points; ``remarks``
+    below."""
     panel.set(xlim=(0, 1), ylim=(0, 1))
     panel.set_axis_off()
     of_column = legend_lines(drawing)
@@ -72,7 +73,7 @@ def draw_legend(panel: Axes, drawing: BreakdownDrawing, size: float, remarks: li
 
 
 def draw_shares_over_time(panel: Axes, analysis: Analysis, drawing: BreakdownDrawing) -> None:
-    """The shares along time, one above the other in the order of the bar."""
+    """Draw the shares along time, stacked in the order of the bar."""
     edges = drawing.edges - time_axis(analysis).origin
     for each in drawing.categories:
         panel.stairs(100 * each.top, edges, baseline=100 * each.bottom, fill=True, color=each.colour, linewidth=0.2)

@@ -59,8 +59,8 @@ def heat_map_png(analysis: Analysis, file: BinaryIO) -> None:
 def gpu_map(
     figure: Figure, panel: Axes, analysis: Analysis, metric: Metric, labels: int = _MAP_LABELS, most: int = LONGEST_PLACE
 ) -> None:  # fmt: skip
-    """Every GPU, or the lowest of some neighbours, along time as a row of colours; grey where it has no samples. At most so
-    many ``labels`` of at most so many characters."""
+    """Draw every GPU, or the lowest of some neighbours, along time as a row of colours; grey where it has no samples.
+    At most ``labels`` GPUs are named, in at most ``most`` characters."""
     series, factor = analysis.gpu_series[metric.name], unit_of(metric).factor
     axis, found = time_axis(analysis), heat_map(analysis.gpu_series[metric.name], analysis.n_nodes)
     n = min(max(series.values.shape[1], 1), _HEATMAP_COLUMNS)
@@ -83,7 +83,8 @@ def gpu_map(
 
 
 def _label_step(analysis: Analysis, labels: int) -> int:
-    """Every how manieth GPU is named: few enough to read, and whole nodes where nodes are alike."""
+    """Return every how many GPUs one is named, so that there are at most about ``labels`` names: whole nodes if all
+    nodes have as many GPUs."""
     step = -(-len(analysis.gpus) // labels)
     per_node, rest = divmod(len(analysis.gpus), max(analysis.n_nodes, 1))
     return step if step == 1 or rest else -(-step // per_node) * per_node
@@ -101,7 +102,7 @@ _NARROW = 0.035
 
 def phases_png(analysis: Analysis, file: BinaryIO) -> None:
     """Draw the leading metric along time with the phases behind it, their scores, and what each was. Raises
-    NothingToDrawError, OSError."""
+    NothingToDrawError, also without phases, and OSError."""
     name = best_measured(drawn(analysis))
     if name is None:
         raise NothingToDrawError.of(analysis)
@@ -128,7 +129,7 @@ def phases_png(analysis: Analysis, file: BinaryIO) -> None:
 
 
 def _behind(panel: Axes, analysis: Analysis, named: bool = False) -> None:
-    """The phases as colours behind a panel."""
+    """Draw the phases as colours behind a panel, with their names above it if ``named``."""
     axis = time_axis(analysis)
     for letter, phase in zip(letters(analysis), analysis.phases, strict=True):
         start, end = phase.start - axis.origin, phase.end - axis.origin
@@ -143,6 +144,7 @@ def _behind(panel: Axes, analysis: Analysis, named: bool = False) -> None:
 
 
 def _scores(panel: Axes, analysis: Analysis) -> None:
+    """Draw the score of each phase that has one."""
     axis = time_axis(analysis)
     _behind(panel, analysis)
     for phase in analysis.phases:
@@ -162,7 +164,7 @@ def _scores(panel: Axes, analysis: Analysis) -> None:
 
 
 def _texts(analysis: Analysis) -> list[list[str]]:
-    """What each phase was, in lines."""
+    """Say for each phase what it was, in lines."""
     found = []
     for letter, phase in zip(letters(analysis), analysis.phases, strict=True):
         text = f"{phase.kind}, {duration(phase.seconds)}, {percent(phase.share)} of the GPU-hours"
@@ -171,6 +173,7 @@ def _texts(analysis: Analysis) -> list[list[str]]:
 
 
 def _words(panel: Axes, analysis: Analysis, texts: list[list[str]]) -> None:
+    """Write what each phase was, beside its colour."""
     panel.set_axis_off()
     lines, at = sum(len(text) for text in texts), 0
     for phase, text in zip(analysis.phases, texts, strict=True):

@@ -22,7 +22,7 @@ _COLORS = (BLUE, ORANGE, FAINT, BLANK)
 
 
 def trace_png(trace: TraceAnalysis, file: BinaryIO) -> None:
-    """Draw it. Raises NothingToDrawError, OSError."""
+    """Draw what the GPUs did over time, and the split of the first _MOST. Raises NothingToDrawError, OSError."""
     if not trace.gpus:
         raise NothingToDrawError("no GPU did anything")
     shown = trace.gpus[:_MOST]
@@ -42,7 +42,7 @@ def trace_png(trace: TraceAnalysis, file: BinaryIO) -> None:
 
 
 def draw_over_time(panel: Axes, trace: TraceAnalysis) -> None:
-    """What the GPUs did along time, as the mean of all."""
+    """Draw what the GPUs did along time, as the mean of all, in per cent."""
     begin, end = (at / 1e9 for at in trace.extent or (0, 0))
     time = np.linspace(begin, end, _COLUMNS + 1)
     compute, busy = (over_time(trace, _COLUMNS, name) for name in ("compute", "busy"))

@@ -56,7 +56,8 @@ class GpuBars(Panel):
         self._sorted: _Sorted | None = None
 
     def show(self, result: Result, view: View) -> None:
-        """Sort anew; of a run that grows only where a difference can be seen."""
+        """Draw from this result from now on, sorted from the lowest mean up; while a run grows, the order only changes
+        where a difference can be seen."""
         found = result.imbalance
         full = full_scale(result, result.grid.metric)
         order = self._steady.steady(result, "bars", found.gpus, found.means, full)
@@ -70,7 +71,7 @@ class GpuBars(Panel):
         self._tell(result)
 
     def _tell(self, result: Result) -> None:
-        """Name the one under the cursor."""
+        """Name the GPU under the cursor and its mean in the border; nothing changes if there are no GPUs."""
         if self._sorted is not None and len(self._sorted.gpus):
             name = clean(result.place(int(self._sorted.gpus[self.at])))
             self.border_subtitle = f"{name}: {_text(result, float(self._sorted.means[self.at]))}"
@@ -81,7 +82,7 @@ class GpuBars(Panel):
         return self._sorted is not None and len(self._sorted.gpus) <= self.content_size.height
 
     def draw_line(self, y: int) -> Strip:
-        """A GPU, or a row of all columns."""
+        """Draw line ``y``: a GPU's bar where each has a line of its own, else one row of the columns."""
         width, result, found = self.content_size.width, self.result, self._sorted
         if result is None or found is None or not self.content_size.height:
             return Strip.blank(width)
@@ -90,6 +91,7 @@ class GpuBars(Panel):
         return strips[y] if y < len(strips) else Strip.blank(width)
 
     def _in_lines(self, result: Result, those: _Sorted) -> list[Strip]:
+        """Draw a line for each GPU, ``_tall`` rows each: name, mean, and a bar with a tick at the median."""
         width, palette, glyphs = self.content_size.width, self.palette, self.glyphs
         metric, full = metric_of(result.grid.metric), full_scale(result, result.grid.metric)
         marked, tall = result.unlike, self._tall
@@ -132,17 +134,18 @@ class GpuBars(Panel):
 
     @property
     def _tall(self) -> int:
-        """Rows that a line takes, a blank one among them is none."""
+        """Return how many rows each GPU's line takes, from 1 to _MOST_TALL."""
         n = len(self._sorted.gpus) if self._sorted is not None else 1
         return max(min(self.content_size.height // max(n, 1), _MOST_TALL), 1)
 
     def _place_at(self, x: int) -> int:
-        """The place that a column of cells stands for."""
+        """Return the place (0: the lowest) of the GPU that column ``x`` stands for; 0 without GPUs."""
         n = len(self._sorted.gpus) if self._sorted is not None else 0
         return min(x * n // max(self.content_size.width, 1), max(n - 1, 0))
 
     def _in_columns(self, result: Result, those: _Sorted) -> list[Strip]:
-        """A column of cells for each, or of very many for neighbours; below them who is under the cursor."""
+        """Draw a column of cells for each GPU, of many GPUs one for several neighbours, and below them a mark and the
+        name of the one under the cursor."""
         (width, height), palette = self.content_size, self.palette
         full, n = full_scale(result, result.grid.metric), len(those.gpus)
         places = [self._place_at(x) for x in range(width)]
@@ -171,6 +174,7 @@ class GpuBars(Panel):
     # Keys and the mouse
 
     def _move_to(self, place: int) -> None:
+        """Put the cursor on a place, held within the GPUs there are; do nothing without any."""
         if self._sorted is not None and self.result is not None and len(self._sorted.gpus):
             self.at = min(max(place, 0), len(self._sorted.gpus) - 1)
             self._tell(self.result)
@@ -186,6 +190,7 @@ class GpuBars(Panel):
             self.post_message(Opened(self, int(self._sorted.gpus[self.at])))
 
     def _under(self, event: events.MouseEvent) -> int | None:
+        """Return the place of the GPU under the mouse, or None if there is none."""
         offset = event.get_content_offset(self)
         if offset is None or self._sorted is None:
             return None
@@ -193,7 +198,7 @@ class GpuBars(Panel):
         return place if place < len(self._sorted.gpus) else None
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """Say which GPU is under the mouse."""
+        """Name the GPU under the mouse and its mean in a tooltip."""
         place = self._under(event)
         if place is None or self._sorted is None or self.result is None:
             self.tooltip = None
@@ -204,7 +209,7 @@ class GpuBars(Panel):
         )
 
     def on_click(self, event: events.Click) -> None:
-        """The cursor goes there, and the second click to the GPU."""
+        """Put the cursor on the GPU under the mouse; a double click on the one under the cursor opens it."""
         place = self._under(event)
         if place is not None:
             opens = place == self.at and event.chain == 2
@@ -214,7 +219,7 @@ class GpuBars(Panel):
 
 
 def _without(strip: Strip, cells: list[int]) -> Strip:
-    """The strip with these cells blank."""
+    """Return the strip with these cells (columns in ascending order) blank."""
     edges = [0, *(edge for cell in cells for edge in (cell, cell + 1)), strip.cell_length]
     pieces = list(strip.divide(edges[1:]))
     return Strip.join([Strip([Segment(" ")]) if at % 2 else piece for at, piece in enumerate(pieces)])

@@ -19,7 +19,8 @@ class NodesAndPlaces(RowsPanel):
         self.border_title = "nodes and places"
 
     def rows(self, result: Result, width: int, height: int) -> list[Row]:
-        """Both lists, side by side where there is room."""
+        """Draw the lowest nodes and the places within a node, side by side where there is room; only the nodes (or
+        GPUs of one node) if places can't be compared."""
         scene = Scene(result, None, self.view, width, height, self.glyphs, orders=self.app.orders)
         found = result.unevenness
         if width < _SIDE_BY_SIDE:

@@ -17,7 +17,8 @@ class ImbalanceOverTime(RowsPanel):
     """1 - mean/max of all GPUs, column by column, drawn by plotext as on the page."""
 
     def show(self, result: Result, view: View) -> None:
-        """Draw from this result from now on, and name in the border what is shown."""
+        """Draw from this result from now on, and name in the border the worst minute, if there is one and no trace is
+        shown."""
         super().show(result, view)
         found = result.unevenness.imbalance
         worst = found.worst is not None and result.part is None
@@ -26,7 +27,8 @@ class ImbalanceOverTime(RowsPanel):
         )
 
     def rows(self, result: Result, width: int, height: int) -> list[Row]:
-        """The chart and its times; how wide a column is depends on the room."""
+        """Draw the chart with its times; a line that says so if there is nothing to compare or fewer than 4 lines.
+        Sets the title, which says how wide a column is."""
         self.border_title = f"imbalance over time, 1 column = {width_text(chart_cells(result, width).width)}"
         found = result.imbalance.over_time
         if height < 4 or not np.isfinite(found).any():

@@ -23,7 +23,7 @@ class BalancePane(ScreenPane):
     screen_name = "balance"
 
     def compose(self) -> ComposeResult:
-        """The answer above, who on the left, when and where on the right."""
+        """Lay out the answer above, who on the left, when and where on the right."""
         yield BalanceSentence(id="balance-sentence", classes="panel")
         with Horizontal(id="balance-body"):
             yield GpuBars(id="gpu-bars", classes="panel")
@@ -32,7 +32,7 @@ class BalancePane(ScreenPane):
                 yield NodesAndPlaces(id="nodes-and-places", classes="panel")
 
     def show(self, results: Sequence[Result], view: View) -> None:
-        """Draw these results; a metric of the nodes says nothing of their GPUs."""
+        """Draw the first result; where it is of the nodes, the one of their GPUs."""
         result = results[0].of_gpus or results[0]
         for widget in (BalanceSentence, GpuBars, ImbalanceOverTime, NodesAndPlaces):
             self.query_one(widget).show(result, view)

@@ -20,7 +20,7 @@ class BalanceSentence(RowsPanel):
         self.border_subtitle = f"by {metric_of(result.grid.metric).label}, {window_text(result)}"
 
     def rows(self, result: Result, width: int, height: int) -> list[Row]:
-        """The sentence in bold, then the numbers."""
+        """Draw the sentence, marked where some GPU stands out, then the numbers."""
         scene = Scene(result, None, self.view, width, height, self.glyphs, orders=self.app.orders)
         found = result.unevenness.imbalance
         kind = reads_as(scene, found)

@@ -40,7 +40,8 @@ _NAMED = 3
 
 
 def facts(scene: Scene, found: Imbalance) -> list[Row]:
-    """The numbers, piece by piece."""
+    """List the numbers behind the sentence, piece by piece. The worst minute is left out of a trace, GPU-hours where
+    rows are nodes, and the score if it is known neither now nor for the median."""
     frame = scene.frame
     of_means, resolved = percent(found.of_means), percent(found.resolved)
     pieces: list[Row] = [
@@ -62,6 +63,8 @@ def facts(scene: Scene, found: Imbalance) -> list[Row]:
 
 
 def _cost(found: Imbalance) -> Row:
+    """Say how much GPU time is lost of how much, and which part is static and which rotates; in GPU-seconds if there
+    are less than _FEW_HOURS. Says "lost unknown" if it is."""
     unit, size = ("GPU-hours", 1) if found.gpu_hours >= _FEW_HOURS else ("GPU-seconds", 3600)
     if found.lost is None or found.static is None:
         return (Span(f"{unit} "), Span(_amount(found.gpu_hours * size), "value"), Span(", lost unknown"))
@@ -71,7 +74,7 @@ def _cost(found: Imbalance) -> Row:
 
 
 def costs(found: Imbalance) -> str:
-    """Say in a sentence what the imbalance costs; empty where that is unknown or next to nothing."""
+    """Say in a sentence what the imbalance costs; "" if that is unknown or below _TOLD of the GPU time."""
     if found.lost is None or found.resolved is None or found.resolved < _TOLD:
         return ""
     unit, size = ("GPU-hours", 1) if found.gpu_hours >= _FEW_HOURS else ("GPU-seconds", 3600)
@@ -84,10 +87,12 @@ def _amount(amount: float) -> str:
 
 
 def reads_as(scene: Scene, found: Imbalance) -> Row:
-    """Say of what kind the imbalance is, with the numbers that say so.
+    """Say of what kind the imbalance is, with the numbers that say so; that there is nothing to compare if fewer than
+    two rows have samples, and "balanced" if no kind fits.
 
-    Of a run that grows, by a metric that verdicts look at, this is what the verdicts say: they need more evidence, and are
-    not withdrawn at once."""
+    A kind begins with "! ". While a run grows, by a metric that verdicts look at, this is what the verdicts say: they
+    need more evidence, and are not withdrawn at once.
+    """
     frame = scene.frame
     known = np.isfinite(found.means)
     if known.sum() < 2:
@@ -102,6 +107,8 @@ def reads_as(scene: Scene, found: Imbalance) -> Row:
 
 
 def _as_judged(scene: Scene) -> Row:
+    """Quote the first verdict about certain GPUs or late ones; "balanced" if there is none, and why there is no
+    judgement yet."""
     judged = scene.frame.judgement
     if judged is None:
         return (Span(not_judged(scene.frame), "dim"),)
@@ -113,6 +120,7 @@ def _as_judged(scene: Scene) -> Row:
 
 
 def _rotating(_scene: Scene, found: Imbalance) -> str:
+    """Say that the GPUs fall behind in turn, by the thresholds above; "" if they do not."""
     rotates = (
         found.behind_any >= ROTATES_IN
         and found.behind_most <= found.behind_any / 2
@@ -128,7 +136,8 @@ def _rotating(_scene: Scene, found: Imbalance) -> str:
 
 
 def _in_turn(scene: Scene, found: Imbalance) -> str:
-    """Say that rows are busy alike, but at different times; only of a trace, whose columns are exact."""
+    """Say that rows are equally busy, but at different times. "" if they are not, or the result is not of a trace,
+    whose columns are exact."""
     if scene.frame.part is None or found.resolved is None or found.of_means is None:
         return ""
     if found.resolved - found.of_means < IN_TURN:
@@ -137,6 +146,8 @@ def _in_turn(scene: Scene, found: Imbalance) -> str:
 
 
 def _by_index(scene: Scene, found: Imbalance) -> str:
+    """Say which GPU index is below its node's mean on most nodes; "" if there is none, there are fewer than two nodes,
+    or a few GPUs would explain it alone."""
     frame = scene.frame
     metric = metric_of(frame.grid.metric)
     groups = frame.unevenness.by_index
@@ -155,6 +166,7 @@ def _by_index(scene: Scene, found: Imbalance) -> str:
 
 
 def _some_gpus(scene: Scene, found: Imbalance) -> str:
+    """Say which GPUs are below the others, or without any which are above; "" if none stands out."""
     frame = scene.frame
     metric = metric_of(frame.grid.metric)
     apart, side = (found.low, "below") if len(found.low) else (found.high, "above")
@@ -172,7 +184,7 @@ def _some_gpus(scene: Scene, found: Imbalance) -> str:
 
 
 def _named(frame: Result, gpus: Ints) -> str:
-    """GPUs by name; those of whole nodes by their nodes'."""
+    """Name GPUs (positions), or their nodes if these are all GPUs of those nodes; the first _NAMED, and how many more."""
     nodes, counts = np.unique(frame.node_of[gpus], return_counts=True)
     sizes = np.bincount(frame.node_of)
     if len(gpus) > 1 and (counts == sizes[nodes]).all():
@@ -188,6 +200,7 @@ def _some(names: Sequence[str], n: int) -> str:
 
 
 def _everywhere(scene: Scene, found: Imbalance) -> str:
+    """Say that all GPUs differ, and from what to what; "" if the imbalance of their means is below UNEVEN or unknown."""
     if found.of_means is None or found.of_means < UNEVEN:
         return ""
     metric = metric_of(scene.frame.grid.metric)
@@ -196,7 +209,8 @@ def _everywhere(scene: Scene, found: Imbalance) -> str:
 
 
 def lowest(scene: Scene, uneven: Unevenness, width: int, room: int) -> list[Row]:
-    """The nodes with the lowest means; of one node its GPUs."""
+    """List the nodes with the lowest means, below a title; if there is only one node, its GPUs. At most ``room`` rows
+    of ``width`` cells."""
     frame, nodes, found = scene.frame, uneven.by_node, uneven.imbalance
     marked = frame.unlike[found.gpus]
     if len(nodes.keys) > 1:
@@ -213,7 +227,8 @@ def lowest(scene: Scene, uneven: Unevenness, width: int, room: int) -> list[Row]
 
 
 def places(scene: Scene, uneven: Unevenness, width: int, room: int) -> list[Row]:
-    """The means by the GPUs' place in their node, in the order of places."""
+    """List the mean of each GPU index in the node, in the order of the index, below a title; on few lines if ``room``
+    is short. Empty if there are fewer than two nodes or two indices."""
     groups, found = uneven.by_index, uneven.imbalance
     n_nodes = int(np.count_nonzero(np.bincount(scene.frame.node_of[found.gpus])))
     if len(groups.keys) < 2 or n_nodes < 2:
@@ -240,7 +255,8 @@ def places(scene: Scene, uneven: Unevenness, width: int, room: int) -> list[Row]
 def _ranked(
     scene: Scene, title: str, names: list[str], means: Floats, marked: Flags, width: int, room: int
 ) -> list[Row]:  # fmt: skip
-    """A title, and a name, a mean and a bar on each line; ``!`` on those that are ``marked``."""
+    """List a name, a mean and a bar on each line below a title, ``!`` before those that are ``marked`` [n]; at most
+    ``room`` rows."""
     metric = metric_of(scene.frame.grid.metric)
     full = full_scale(scene.frame, metric.name)
     size = min(max((cell_width(clean(name)) for name in names), default=0), max(width // 2, 1))

@@ -26,7 +26,11 @@ _LEAST = 4
 
 @once
 def folded(exchange: Exchange, by_node: bool, width: int, height: int) -> Matrix:
-    """The matrix in as many lines as there is room for."""
+    """Build the communication matrix of ranks, or of nodes with ``by_node``, with as many labels as fit.
+
+    ``width`` and ``height`` are cells. Neighbours are merged until the matrix fits; it never has fewer than _LEAST
+    labels if there are that many ends, even if these are too wide.
+    """
     most = max(height - 1 - _FOOT, _LEAST)
     found = matrix_of(exchange, by_node, most)
     while len(found.labels) > _LEAST and least_width(len(found.labels), found.labels) > width:
@@ -36,7 +40,8 @@ def folded(exchange: Exchange, by_node: bool, width: int, height: int) -> Matrix
 
 
 def values_of(found: Matrix, measure: Measure) -> Floats:
-    """Choose the values that a measure shows."""
+    """Return the values [senders, receivers] of the matrix that a measure shows: bytes, messages or bytes per second,
+    and for every other measure the time under way."""
     if measure.name == "bytes per second":
         return found.rate()
     column = {"bytes": found.size, "messages": found.n}.get(measure.name, found.time)
@@ -58,7 +63,8 @@ class MessageMatrix(RowsPanel):
     _line = 0
 
     def show_table(self, table: str, result: Result, view: View) -> None:
-        """Show ranks ("messages") or nodes ("nodes")."""
+        """Show ranks (``table`` "messages") or nodes ("nodes"), and the totals in the border; without an exchange the
+        titles stay as they were."""
         self.table = table
         self.show(result, view)
         exchange = self._exchange
@@ -73,12 +79,14 @@ class MessageMatrix(RowsPanel):
         return None if part is None or part.analysis is None else part.analysis.exchange
 
     def _folded(self) -> Matrix | None:
+        """Return the matrix in the size of the panel, or None if the trace has no messages or is not analysed yet."""
         width, height = self.content_size
         exchange = self._exchange
         return None if exchange is None else folded(exchange, self.table == "nodes", width, height)
 
     def rows(self, result: Result, width: int, height: int) -> list[Row]:
-        """The drawing of the panel."""
+        """Draw the matrix, the line under the cursor in words, and the legend; no rows where there are no messages.
+        ``width`` and ``height`` are cells; ``result`` is not used, as the exchange comes from the result shown last."""
         del result
         found, marks = self._folded(), self.glyphs
         if found is None:
@@ -98,7 +106,7 @@ class MessageMatrix(RowsPanel):
             self.show_table(self.table, self.result, self.view)
 
     def action_line(self, step: int) -> None:
-        """Another sender."""
+        """Move the cursor ``step`` senders down (up if negative), as ``moved`` does; do nothing without a matrix."""
         found = self._folded()
         if found is not None:
             n = len(found.labels)
@@ -106,12 +114,17 @@ class MessageMatrix(RowsPanel):
             self._anew()
 
     def action_measure(self) -> None:
-        """Another measure."""
+        """Show the next measure of MEASURES, after the last one the first."""
         self._measure = (self._measure + 1) % len(MEASURES)
         self._anew()
 
 
 def _in_words(found: Matrix, measure: Measure, values: Floats, at: int) -> Row:
+    """Describe one sender: how much it sends, to whom most, and how much it receives.
+
+    ``values`` [senders, receivers] are those of ``measure``; ``at`` is the sender's index, -1 if there is none. Says
+    so where it sends nothing.
+    """
     if at < 0 or not found.n[at].any():
         return (Span(f"  {found.labels[at]} sends nothing" if at >= 0 else "  nobody sends anything", "dim"),)
     sent = found.size[at].sum()

@@ -53,12 +53,14 @@ class Outline(NamedTuple):
     found: frozenset[int] | None
 
     def is_open(self, node: int) -> bool:
-        """Tell whether the calls of a node are in sight; a search opens all that leads to what it finds."""
+        """Tell whether the calls of a node (an index into the tree) are in sight. While a name is looked for, every
+        node counts as open."""
         return self.found is not None or self.paths[node] in self.open
 
 
 def metric_of_tree(tree: CallTree, metric: str) -> str:
-    """Name the tree's own metric that a metric of the screen stands for, else its time, else its first."""
+    """Return the name of the tree's own metric that a metric of the screen stands for. If there is none, or its values
+    can't be read any more, return the tree's time, and without that its first metric."""
     name = metric.removeprefix(OF_COUNTER).partition(":")[2] if metric.startswith(OF_COUNTER) else metric
     try:
         if tree.has(name) and len(tree.values(name).inclusive):
@@ -74,7 +76,11 @@ def _first_metric(tree: CallTree) -> str:
 
 @once
 def numbers_of(tree: CallTree, metric: str) -> dict[str, Floats]:
-    """Compute [n_nodes] of each column, by its key."""
+    """Compute the values of each column, [n_nodes] by the column's key; NaN where a value is unknown.
+
+    ``share`` is of the sum over the roots (of their greatest for a metric that is not summed), NaN where that is 0.
+    Values are in the metric's unit, visits in calls.
+    """
     values, known = tree.values(metric), next(each for each in tree.metrics if each.name == metric)
     over = spread(values.inclusive, known.combine)
     own = spread(values.exclusive, known.combine).total
@@ -89,7 +95,8 @@ def numbers_of(tree: CallTree, metric: str) -> dict[str, Floats]:
 
 @once
 def _paths(tree: CallTree) -> tuple[tuple[int, ...], Mapping[int, list[int]], frozenset[int]]:
-    """The path of each node, the callees of each, and the paths that are open at first: the hottest."""
+    """Return the path of each node (a hash of the names from the root), the callees of each node, and the paths that
+    are open at first: those of the hottest call chain. The roots are the callees of -1."""
     found: list[int] = []
     for name, above in zip(tree.names, tree.parent.tolist(), strict=True):
         found.append(hash((found[above] if above >= 0 else 0, name)))
@@ -101,7 +108,15 @@ def _paths(tree: CallTree) -> tuple[tuple[int, ...], Mapping[int, list[int]], fr
 def outline_of(
     tree: CallTree, metric: str, sort: str, descending: bool, sought: str, toggled: frozenset[int]
 ) -> Outline:
-    """List the calls in sight. ``toggled``: the paths that the reader opened or closed."""
+    """List the calls in sight in the order in which they are drawn.
+
+    Args:
+        metric: Name of a metric of the tree, whose values sort.
+        sort: Key of a column in COLUMNS, or NAME.
+        sought: What a name must hold, or match if it has * or ?; then the found calls and all their callers are shown,
+            all open. "" shows all.
+        toggled: Paths of the calls that the reader opened or closed, against the open hottest chain.
+    """
     paths, below, hot = _paths(tree)
     open_ = hot ^ toggled
     found = _nodes_named(tree, sought) if sought else None
@@ -126,12 +141,15 @@ def outline_of(
 
 
 def _nodes_named(tree: CallTree, sought: str) -> frozenset[int]:
+    """Return the indices of the nodes whose names hold ``sought``, or match it if it has * or ?; upper and lower case
+    are alike."""
     pattern = sought.lower() if any(char in sought for char in "*?") else f"*{sought.lower()}*"
     fitting = {name for name in set(tree.names) if fnmatchcase(name.lower(), pattern)}
     return frozenset(node for node, name in enumerate(tree.names) if name in fitting)
 
 
 def _with_callers(tree: CallTree, nodes: frozenset[int]) -> set[int]:
+    """Return the indices of these nodes and of all their callers up to the roots."""
     found: set[int] = set()
     parent = tree.parent.tolist()
     for node in nodes:
@@ -142,7 +160,8 @@ def _with_callers(tree: CallTree, nodes: frozenset[int]) -> set[int]:
 
 
 def value_text(key: str, value: float, unit: str) -> str:
-    """Write a value of a column; ``unit`` is the metric's."""
+    """Write a value of the column ``key`` in words; "-" for NaN. ``unit`` is the metric's: "ns" is written as a length
+    of time, all others as a number without their unit."""
     if value != value:
         return NONE
     if key in ("share", "imbalance"):

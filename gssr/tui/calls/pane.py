@@ -48,7 +48,7 @@ class CallsPane(ScreenPane):
         self._view = View()
 
     def compose(self) -> ComposeResult:
-        """The sub-tabs, what the chosen one holds, and below it the full name."""
+        """Lay out the sub-tabs, what the chosen one holds, and below it the full name."""
         with Vertical():
             yield Tabs(*(Tab(title, id=f"{_TAB}{name}") for name, title in TITLES.items()), id="calls-tabs")
             yield Static("", id="calls-nothing", markup=False)
@@ -75,10 +75,16 @@ class CallsPane(ScreenPane):
         self._show()
 
     def _tables(self) -> dict[str, Values]:
+        """Return the tables that hold anything by name, or nothing before the trace is analysed."""
         part = None if self._result is None else self._result.part
         return {} if part is None or part.analysis is None else tables_of(part.analysis)
 
     def _show(self) -> None:
+        """Show the chosen sub-tab, or a sentence where there is nothing; do nothing before the first result.
+
+        A table chosen earlier that this window lacks gives way to the first one there is. The focus moves along if its
+        widget is hidden.
+        """
         result, tables = self._result, self._tables()
         if result is None:
             return
@@ -121,25 +127,28 @@ class CallsPane(ScreenPane):
     # Sub-tabs
 
     def on_tabs_tab_activated(self, event: Tabs.TabActivated) -> None:
-        """Another table."""
+        """Show the table of a sub-tab that was clicked."""
         event.stop()
         name = (event.tab.id or "").removeprefix(_TAB)
         if name in self._tables() and name != self._table:
             self.choose(name)
 
     def choose(self, name: str) -> None:
-        """Show this table."""
+        """Show the table ``name`` (a key of TITLES) and give it the focus. If it is empty, the first one that is not
+        is shown."""
         self._table = name
         self._show()
         self._focus()
 
     def want(self, name: str) -> None:
-        """Show this table as soon as it is there."""
+        """Show the table ``name`` if it holds anything, without moving the focus. If the trace is not analysed yet, it
+        is shown as soon as it is."""
         self._table = name
         self._show()
 
     def action_next_table(self, step: int) -> None:
-        """The next one that holds anything."""
+        """Show the sub-tab ``step`` further (1 or -1) among those that hold anything, around the ends; do nothing if
+        none does."""
         names = list(self._tables())
         if names:
             self.choose(names[(names.index(self._table) + step) % len(names)])
@@ -153,7 +162,8 @@ class CallsPane(ScreenPane):
 
     @on(Pointed, "#calls-table, #calls-tree")
     def show_full_name(self, event: Pointed) -> None:
-        """Show the full name of what is under the cursor, and of a call its values rank by rank."""
+        """Show the full name of the row under the cursor, "" without one; in the tree also this call's values rank by
+        rank."""
         values, tree = self._tables().get(self._table), self.query_one(CallTreeTable)
         known = values is not None and 0 <= event.item < len(values["name"])
         name = "" if values is None or not known else clean(str(values["name"][event.item]))
@@ -163,7 +173,10 @@ class CallsPane(ScreenPane):
 
     @on(Opened, "#calls-table, #calls-tree")
     def show_over_time(self, event: Opened) -> None:
-        """Show a name on Time: it is a metric like any other, the time under it."""
+        """Go to Time, with the name of the opened row as its metric; Esc comes back.
+
+        Copies show all copies. Profiles and collectives have no times: a notice says so, and nothing moves.
+        """
         result, values = self._result, self._tables().get(self._table)
         part = None if result is None else result.part
         if part is None or values is None or part.trace.profile is not None or self._table == "collectives":
@@ -188,7 +201,7 @@ class CallsPane(ScreenPane):
     # Search
 
     def action_seek(self) -> None:
-        """Begin to type."""
+        """Show the line in which a name is typed, and give it the focus."""
         line = self.query_one("#calls-search", Input)
         line.display = True
         self.screen.set_focus(line)  # at once: what is typed next is for it
@@ -200,13 +213,13 @@ class CallsPane(ScreenPane):
         self._show()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Keep it."""
+        """Keep the search and return to the table; an empty line is hidden."""
         event.stop()
         event.input.display = bool(event.value.strip())
         self._focus()
 
     def let_go(self) -> bool:
-        """All names again; whether any was looked for."""
+        """End the search and show all names. Returns False, having done nothing, if there was no search."""
         line = self.query_one("#calls-search", Input)
         if not line.display and not self._sought:
             return False

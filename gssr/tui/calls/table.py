@@ -41,7 +41,10 @@ class CallTable(LineTable):
         self._cut_names: tuple[object, list[str]] | None = None
 
     def show_table(self, name: str, values: Values, sought: str) -> None:
-        """Show the rows of a table whose names hold what is ``sought``; the cursor stays on its name."""
+        """Show the rows of the table ``name`` whose names hold ``sought`` ("" for all).
+
+        The cursor stays on its name. Another table begins at the first row, in the order of its first column.
+        """
         held = self._name_under_cursor() if name == self.name_of_table else ""
         if name != self.name_of_table:
             self.sort, self.descending, self._sizes, self.at = "", True, {}, 0
@@ -56,6 +59,8 @@ class CallTable(LineTable):
         self._sort_items(self._name_under_cursor())
 
     def _sort_items(self, held: str) -> None:
+        """Search and sort, set the titles, and put the cursor on the row whose name is ``held`` ("" for none). Do
+        nothing without values. Unknown values count as the least."""
         if not self.values:
             return
         names = self.values["name"]
@@ -89,7 +94,10 @@ class CallTable(LineTable):
         return "  no name passes; / changes what is looked for, Esc removes it"
 
     def place_columns(self) -> list[Heading]:
-        """The columns that fit; the one that is sorted by is always among them. Before the names is the bar of share."""
+        """Lay out the columns that fit, from left to right, the bar of share before the names.
+
+        The column that is sorted by is always among them. Empty without values.
+        """
         if not self.values:
             return []
         x, width, found = MARK, self.size.width, []
@@ -118,7 +126,7 @@ class CallTable(LineTable):
         return found
 
     def cell(self, heading: Heading, item: int) -> list[Segment]:
-        """A number, the bar of share, or a name."""
+        """Draw one cell: a number, the bar of share, or a name. ``item`` is an index into the table's values."""
         style, role, size = self.palette.style, role_of(self.values, item), heading.end - heading.begin
         if heading.key == _BAR:
             shares = np.asarray(self.values["share"], np.float64)
@@ -133,7 +141,8 @@ class CallTable(LineTable):
         return [Segment(heading.align(cell_text(heading.key, self.values[heading.key][item])), look)]
 
     def _name_in(self, room: int, item: int) -> str:
-        """Cut a name so that those in sight can still be told apart."""
+        """Cut the name of ``item``, which must be in sight, to ``room`` cells, so that the names in sight can still be
+        told apart."""
         rows = self._rows_in_sight()
         state = (id(self.order), self.scroll_offset.y, len(rows), room)
         if self._cut_names is None or self._cut_names[0] != state:

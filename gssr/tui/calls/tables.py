@@ -76,7 +76,12 @@ COLUMNS = (
 
 @once
 def tables_of(analysis: TraceAnalysis) -> dict[str, Values]:
-    """List the tables that hold anything, with the name of each row under "name"."""
+    """Return the tables that hold anything, by their key in TITLES and in that order.
+
+    Each maps column names to values [n_rows]; "name" is always there. For "messages" and "nodes" it is empty, because
+    the matrix is drawn from the exchange; "nodes" is only there for two nodes or more. ``gpu_ns`` is left out without
+    GPUs, and ``bytes`` is NaN unless all calls of a row told their size.
+    """
     found: dict[str, Values] = {}
     for name in TITLES:
         if name in MATRICES:
@@ -108,7 +113,8 @@ def columns_of(values: Values, width: int) -> list[CallColumn]:
 
 
 def cell_text(key: str, value: float | None) -> str:
-    """A number of a table, never longer than it can be read at a glance."""
+    """Write a value of the column ``key`` short enough to be read at a glance; "-" for None or NaN. Keys that end in
+    "_ns" hold ns; shares are fractions."""
     if value is None or value != value:
         return NONE
     if key.endswith("_ns"):

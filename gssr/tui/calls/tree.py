@@ -29,7 +29,7 @@ _MOST_CELLS_A_PLACE = 8
 
 
 def tree_of(result: Result | None) -> CallTree | None:
-    """The call tree of a result, None where it has none."""
+    """Return the call tree of a result, or None if it has none or is not analysed yet."""
     part = None if result is None else result.part
     return None if part is None or part.analysis is None else part.analysis.tree
 
@@ -53,14 +53,15 @@ class CallTreeTable(LineTable):
         """Paths of the calls that the reader opened or closed."""
 
     def show_tree(self, result: Result, view: View, sought: str) -> None:
-        """Show the tree of a result by the view's metric, or what of it holds the name that is ``sought``."""
+        """Show the call tree of a result, by the metric of the tree that the view's stands for; only calls whose names
+        hold ``sought`` and their callers, all if it is ""."""
         self._tree, self._sought = tree_of(result), sought
         if self._tree is not None:
             self.metric = metric_of_tree(self._tree, view.metric)
             self.sort_items()
 
     def outline(self) -> Outline | None:
-        """The calls in sight; None before there is a tree."""
+        """Return the calls in sight in their order, or None before there is a tree."""
         if self._tree is None:
             return None
         return outline_of(self._tree, self.metric, self.sort, self.descending, self._sought, self._toggled)
@@ -71,7 +72,7 @@ class CallTreeTable(LineTable):
         return next(each.unit for each in self._tree.metrics if each.name == self.metric)
 
     def sort_items(self) -> None:
-        """List and sort the calls anew."""
+        """List and sort the calls anew and set the title; do nothing before there is a tree."""
         tree, shown = self._tree, self.outline()
         if tree is None or shown is None:
             return
@@ -91,7 +92,7 @@ class CallTreeTable(LineTable):
         return "  no call passes; / changes what is looked for, Esc removes it"
 
     def place_columns(self) -> list[Heading]:
-        """The numbers that fit, and the names."""
+        """Lay out the columns of numbers that fit, and behind them the names; empty before there is a tree."""
         if self._tree is None:
             return []
         x, found = MARK, []
@@ -102,7 +103,8 @@ class CallTreeTable(LineTable):
         return [*found, Heading(NAME, "call", x + 2, max(self.size.width, x + 3), "what is called", is_words=True)]
 
     def cell(self, heading: Heading, item: int) -> list[Segment]:
-        """A number, or a name as far to the right as it is called deep."""
+        """Draw one cell: a number, or a name indented by its depth, with + or - if it calls anything. ``item`` is an
+        index into the tree's nodes."""
         tree, shown = self._tree, self.outline()
         assert tree is not None and shown is not None
         if heading.key != NAME:
@@ -119,7 +121,8 @@ class CallTreeTable(LineTable):
     # Branches
 
     def _toggle(self, node: int) -> bool:
-        """Open a closed call or close an open one; False for one that calls nothing, and while a name is looked for."""
+        """Open a closed call or close an open one. Returns False, having done nothing, if the node calls nothing or a
+        name is looked for."""
         shown = self.outline()
         if shown is None or node not in shown.callees or shown.found is not None:
             return False
@@ -134,7 +137,7 @@ class CallTreeTable(LineTable):
             self._toggle(self.item)
 
     def action_close_branch(self) -> None:
-        """Close the call under the cursor, else go to its caller."""
+        """Close the call under the cursor; if it is closed or calls nothing, go to its caller."""
         shown = self.outline()
         if self._tree is None or shown is None or self.item < 0:
             return
@@ -159,7 +162,8 @@ class CallPlaces(RowsPanel):
     """One call's value on each rank or thread, as bars."""
 
     def show_call(self, result: Result, view: View, table: CallTreeTable) -> None:
-        """Show the call under a table's cursor; sorted by its own value it is that, else with all that it calls."""
+        """Show, rank by rank, the values of the call under the cursor of ``table``: its own values if the table is
+        sorted by these, else with all that it calls. Empty if there is no call under the cursor."""
         self._kept, tree, node = None, tree_of(result), table.item
         self._values = np.zeros(0)
         if tree is not None and 0 <= node < len(tree):
@@ -173,6 +177,8 @@ class CallPlaces(RowsPanel):
         self.show(result, view)
 
     def _spread_text(self, tree: CallTree, unit: str) -> str:
+        """Say on which places the call has its most and its least, and its imbalance; only over how many places if
+        these can't be compared."""
         found = spread(self._values[None])
         if len(self._values) < 2 or found.most[0] < 0:
             return f"over {places_text(tree)}"
@@ -184,7 +190,8 @@ class CallPlaces(RowsPanel):
         )
 
     def rows(self, result: Result, width: int, height: int) -> list[Row]:
-        """The bars, of very many places neighbours together; below them the first and the last place."""
+        """Draw a bar for each place, and below them the names of the first and the last. If there are more places than
+        cells, each bar is the greatest of its neighbours. No rows without values or in fewer than two lines."""
         tree, n = tree_of(result), len(self._values)
         if tree is None or not n or height < 2:
             return []

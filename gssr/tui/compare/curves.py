@@ -25,7 +25,8 @@ class Curves(RowsPanel):
     other: Result | None = None
 
     def show_both(self, one: Result, other: Result, view: View) -> None:
-        """Draw these two from now on."""
+        """Draw the mean of these two runs over each other from now on, with the view's alignment; ``one`` is A,
+        ``other`` is B."""
         if other is not self.other:
             self._kept = None
         self.other = other
@@ -38,7 +39,8 @@ class Curves(RowsPanel):
         self.show(one, view)
 
     def rows(self, result: Result, width: int, height: int) -> list[Row]:
-        """Both charts, one over the other."""
+        """Draw both curves in one chart; a waiting line instead while the two have no columns in common, or if there
+        are fewer than 4 lines."""
         other = self.other
         if other is None or not shares_columns(result, other) or height < 4:
             waiting: Row = (Span("waiting for the same columns of both runs", "dim"),)
@@ -68,7 +70,12 @@ class Curves(RowsPanel):
 
 
 def _over(below: list[Row], above: list[Row], axis: int) -> list[Row]:
-    """Two charts with the same axes, one over the other, each curve with its letter and role."""
+    """Lay the chart ``above`` over ``below``, which has the same axes, each curve with its letter (A below, B above)
+    and role.
+
+    The first ``axis`` cells of each line (the scale) and the last two lines (the time axis) are those of ``below``. If
+    one chart is empty, returns the other.
+    """
     if not below or not above:
         return below or above
     n = len(below) - 2

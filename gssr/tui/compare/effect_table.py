@@ -29,7 +29,8 @@ class EffectTable(Drawing, DataTable[Text]):  # type: ignore[misc] # app is narr
         self._told: tuple[object, ...] = ()
 
     def show_both(self, one: Result, other: Result) -> None:
-        """Tell about these; the table is made anew only when a number changed."""
+        """Show what changed from ``one`` (A) to ``other`` (B). The table is only built anew if a number, the width or
+        the theme has changed; the cursor stays on its row."""
         found = effects(one, other)
         width = self.content_size.width
         told = (tuple(found), width, self.palette.theme)
@@ -47,6 +48,7 @@ class EffectTable(Drawing, DataTable[Text]):  # type: ignore[misc] # app is narr
         self.move_cursor(row=row)
 
     def _cells(self, effect: RunDifference, name: int) -> list[Text]:
+        """Draw one row: the name (cut to ``name`` cells), both numbers, the change, and what it means."""
         word, role = _LOOKS[effect.outcome]
         style = self.palette.style(role)
         label = fit(effect.name, name, self.glyphs.ellipsis)

@@ -40,7 +40,9 @@ class RunDifference(NamedTuple):
 
 
 def effects(one: Result, other: Result) -> list[RunDifference]:
-    """All that can be told of both: what is better or worse first, and each by its size."""
+    """List the numbers that both runs can be compared by: first what is better or worse, then what is more or less,
+    then what is within noise, last what is unknown; within each the largest effect first. ``one`` is A, ``other`` is
+    B."""
     found = [*_totals(one, other), *map(_of_category, _changes(one, other)), *_metrics(one, other), *_names(one, other)]
     known = [effect for effect in found if effect is not None]
     rank = {"better": 0, "worse": 0, "more": 1, "less": 1, "same": 2, "unknown": 3}
@@ -55,7 +57,8 @@ def name_of(frame: Result) -> str:
 
 
 def sentence(one: Result, other: Result) -> str:
-    """Say what changed from A to B: the time, and where the GPU time goes; the score only of the same job."""
+    """Say in one sentence how the time, the categories of lost GPU time and the score changed from A to B. The score
+    is only named if both have one and are the same job."""
     parts = [_time_said(one, other)]
     certain = [each for each in _changes(one, other) if each.is_certain and each.category.is_loss]
     certain = sorted(certain, key=lambda each: -abs(each.change))[:_MOST_SAID]
@@ -69,7 +72,8 @@ def sentence(one: Result, other: Result) -> str:
 
 
 def outcome_of_sentence(one: Result, other: Result) -> Outcome:
-    """Judge by the time whether B is better; unknown while a run still grows."""
+    """Judge by the time whether B is better, worse, or the same within noise. "unknown" while either still grows or if
+    A's time is 0."""
     times = seconds(one), seconds(other)
     if one.is_live or other.is_live or not times[0]:
         return "unknown"
@@ -77,6 +81,7 @@ def outcome_of_sentence(one: Result, other: Result) -> Outcome:
 
 
 def _same_job(one: Result, other: Result) -> bool:
+    """Tell whether both are recordings of the same command with the same label; False for traces, which have no run."""
     runs = one.run, other.run
     return runs[0] is not None and runs[1] is not None and (runs[0].command, runs[0].label) == (
         runs[1].command, runs[1].label,
@@ -92,6 +97,8 @@ _CLOSE = 0.08
 
 
 def _time_said(one: Result, other: Result) -> str:
+    """Say how B's time compares with A's, as a fraction where it is close to one; of runs that still grow, or if A's
+    time is 0, both times so far."""
     first, second = seconds(one), seconds(other)
     growing = [letter for letter, frame in zip("AB", (one, other), strict=True) if frame.is_live]
     if growing or not first:
@@ -109,11 +116,14 @@ def _time_said(one: Result, other: Result) -> str:
 
 
 def _changes(one: Result, other: Result) -> tuple[CategoryChange, ...]:
+    """Return how the share of each category of GPU time changed from A to B; empty while either is not judged yet."""
     judged = one.judgement, other.judgement
     return () if judged[0] is None or judged[1] is None else category_changes(judged[0].breakdown, judged[1].breakdown)
 
 
 def _judged(name: str, a: float | None, b: float | None, noise: float | None) -> Outcome:
+    """Judge the change of a number from ``a`` to ``b``: "same" up to ``noise`` (in its unit), else better or worse by
+    the sign that BETTER gives ``name``, else "more" or "less". "unknown" if any of the three is None."""
     if a is None or b is None or noise is None:
         return "unknown"
     if abs(b - a) <= noise:
@@ -123,12 +133,16 @@ def _judged(name: str, a: float | None, b: float | None, noise: float | None) ->
 
 
 def _relative(a: float | None, b: float | None) -> tuple[str, float]:
+    """Write the change from ``a`` to ``b`` in per cent, and return it as an absolute share of ``a``; ("-", 0.0) if
+    either is None or ``a`` is 0."""
     if a is None or b is None or not a:
         return "-", 0.0
     return f"{signed(100 * (b - a) / abs(a), 1)} %", abs(b - a) / abs(a)
 
 
 def _totals(one: Result, other: Result) -> list[RunDifference]:
+    """Compare duration and imbalance, and of recordings also GPU-hours, energy and, if they are the same job, the
+    score. What is not known of both is left out, but for energy."""
     times = seconds(one), seconds(other)
     noise = None if one.is_live or other.is_live else LEAST_TOTAL_SHARE
     found: list[RunDifference] = []
@@ -177,7 +191,8 @@ def _joules(joules: float | None) -> str:
 
 
 def _of_category(change: CategoryChange) -> RunDifference | None:
-    """A share of the GPU time: less of a loss is better."""
+    """Describe the change of one category's share of the GPU time: less of a loss is better. None if the share is
+    below _SAID_FROM in both runs."""
     if max(change.before, change.after) < _SAID_FROM:
         return None
     outcome: Outcome = "same"
@@ -191,7 +206,7 @@ def _of_category(change: CategoryChange) -> RunDifference | None:
 
 
 def _metrics(one: Result, other: Result) -> list[RunDifference]:
-    """The metrics that either was measured for."""
+    """Compare the means over all GPUs of each metric that was measured in either run; "-" for the run without it."""
     means = one.window.overall(), other.window.overall()
     found = []
     for name in measured_metrics(*means):
@@ -205,7 +220,8 @@ def _metrics(one: Result, other: Result) -> list[RunDifference]:
 
 
 def _names(one: Result, other: Result) -> list[RunDifference]:
-    """List the names of two traces whose time differs most, also those that only one of them has, with time and number."""
+    """List the _MOST_NAMES names of two traces whose total time differs most, with time and number of calls, including
+    those that only one of them has. Empty unless both are traces that have been analysed."""
     analyses = [frame.part.analysis for frame in (one, other) if frame.part and frame.part.analysis]
     if len(analyses) < 2:
         return []
@@ -231,6 +247,7 @@ _kept: list[tuple[TraceAnalysis, TraceAnalysis, tuple[NameChange, ...]]] = []
 
 
 def _compared(one: TraceAnalysis, other: TraceAnalysis) -> tuple[NameChange, ...]:
+    """Return the differences of two traces by name, kept until it is asked about another pair."""
     if not _kept or _kept[0][0] is not one or _kept[0][1] is not other:
         _kept[:] = [(one, other, names(calls(one), calls(other)))]
     return _kept[0][2]

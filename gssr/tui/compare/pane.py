@@ -26,7 +26,7 @@ class ComparePane(ScreenPane):
     ]
 
     def compose(self) -> ComposeResult:
-        """The answer, the picture, the numbers."""
+        """Lay out the answer, the picture and the numbers."""
         yield CompareSentence(id="compare-sentence", classes="panel")
         yield Curves(id="curves", classes="panel")
         yield EffectTable(id="effects", classes="panel")
@@ -36,7 +36,8 @@ class ComparePane(ScreenPane):
         return replace(query, tables=True)
 
     def show(self, results: Sequence[Result], view: View) -> None:
-        """Draw these results."""
+        """Show the comparison of the first result (A) with the second (B); only the sentence while there is no second
+        one, or nothing in it."""
         one, other = results[0], results[1] if len(results) > 1 else None
         self.query_one(CompareSentence).show_both(one, other, view)
         if other is not None and other.n_rows:

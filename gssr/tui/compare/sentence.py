@@ -18,7 +18,7 @@ class CompareSentence(RowsPanel):
     other: Result | None = None
 
     def show_both(self, one: Result, other: Result | None, view: View) -> None:
-        """Tell about these two from now on."""
+        """Speak of these two runs from now on; ``other`` is None while its first result has not come."""
         if other is not self.other:
             self._kept = None
         self.other = other
@@ -26,7 +26,8 @@ class CompareSentence(RowsPanel):
         self.show(one, view)
 
     def rows(self, result: Result, width: int, height: int) -> list[Row]:
-        """The sentence, then the two runs."""
+        """Draw the sentence, then a line for each of the two runs. While the other run has no rows, say why: its
+        problem, or that it is being read."""
         other, ellipsis = self.other, self.glyphs.ellipsis
         if other is None or not other.n_rows:
             why = other.problem if other is not None and other.problem else f"reading the other recording{ellipsis}"
@@ -44,6 +45,8 @@ class CompareSentence(RowsPanel):
 
 
 def _who(frame: Result) -> str:
+    """Describe a run in one line: name, file, GPUs and nodes, length, state, model and command, without those that are
+    unknown."""
     run, gpu = frame.run, frame.gpus[0]
     file = clean(frame.path.rstrip("/").rsplit("/", 1)[-1])
     name = name_of(frame)

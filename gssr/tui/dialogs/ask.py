@@ -23,7 +23,7 @@ class AskLine(ModalScreen[str]):
         self._title, self._hint, self._value = title, hint, value
 
     def compose(self) -> ComposeResult:
-        """The line, and what can be typed."""
+        """Lay out the line to type in, and what can be typed."""
         with Vertical(classes="dialog -line"):
             yield Input(self._value, compact=True)
             yield Label(self._hint)
@@ -51,7 +51,7 @@ class AskWhat(ModalScreen[str]):
         self._title, self._answers = title, answers
 
     def compose(self) -> ComposeResult:
-        """A line for each answer."""
+        """Lay out a line for each answer, and one that says that Esc goes back."""
         with Vertical(classes="dialog -line"):
             for name, what in self._answers:
                 yield Label(f"[b $accent]{name}[/]    {what}")
@@ -62,7 +62,7 @@ class AskWhat(ModalScreen[str]):
         self.query_one(".dialog").border_title = self._title
 
     def on_key(self, event: Key) -> None:
-        """A key is an answer."""
+        """Close the dialog with the key that was pressed, if it is one of the answers."""
         if event.key in [name for name, _ in self._answers]:
             event.stop()
             self.dismiss(event.key)

@@ -29,7 +29,7 @@ class ChooseOne(ModalScreen[str]):
         self._title, self._options, self._chosen = title, options, chosen
 
     def compose(self) -> ComposeResult:
-        """A line to type in, and the list."""
+        """Lay out a line to type in, and the list."""
         with Vertical(classes="dialog"):
             yield Input(placeholder="a part of its name", compact=True)
             yield OptionList()
@@ -41,6 +41,8 @@ class ChooseOne(ModalScreen[str]):
         self.query_one(Input).focus()
 
     def _list(self, text: str) -> None:
+        """List the options that hold every word of ``text`` in name, description or key, and highlight the chosen one,
+        else the first."""
         words, found = text.lower().split(), self.query_one(OptionList)
         found.clear_options()
         size = max((len(name) for name, _, _ in self._options), default=0)
@@ -55,7 +57,7 @@ class ChooseOne(ModalScreen[str]):
         self._list(event.value)
 
     def on_input_submitted(self) -> None:
-        """Take what is highlighted."""
+        """Close the dialog with the key of the highlighted option; stay open if nothing fits what is typed."""
         found = self.query_one(OptionList)
         if found.highlighted is not None:
             self.dismiss(found.get_option_at_index(found.highlighted).id)
@@ -93,13 +95,13 @@ class ChooseSeveral(ModalScreen[list[str]]):
         box.border_title, box.border_subtitle = self._title, "space chooses, Enter takes, Esc leaves"
 
     def on_key(self, event: object) -> None:
-        """Enter takes them, although the list would take it for a choice."""
+        """Close the dialog at Enter, which the list would otherwise take as a choice."""
         if getattr(event, "key", "") == "enter":
             event.stop()  # type: ignore[attr-defined]
             event.prevent_default()  # type: ignore[attr-defined]
             self.action_take()
 
     def action_take(self) -> None:
-        """Take what is chosen, in the order of the list."""
+        """Close the dialog with the keys of what is chosen, in the order of the list."""
         chosen = set(self.query_one(SelectionList).selected)
         self.dismiss([own for _, own, _ in self._options if own in chosen])

@@ -26,7 +26,7 @@ class Events(ModalScreen[None]):
         self._result = result
 
     def compose(self) -> ComposeResult:
-        """One line each."""
+        """List the newest _MOST events, one a line, newest first; "nothing happened" if there are none."""
         found = self._result.events[::-1][:_MOST]
         text = Text()
         for event in found:
@@ -36,7 +36,7 @@ class Events(ModalScreen[None]):
             yield Static(text if found else "nothing happened")
 
     def on_mount(self) -> None:
-        """Say how many there are."""
+        """Say in the border how many events there are, and take the focus."""
         box = self.query_one(".dialog")
         box.border_title = f"{len(self._result.events):,} events, newest first"
         box.focus()

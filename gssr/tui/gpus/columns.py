@@ -32,12 +32,14 @@ class GpuColumn(NamedTuple):
 
 
 def columns_of(result: Result) -> dict[str, GpuColumn]:
-    """All columns that the result has values for, in the order in which they are shown."""
+    """Return the columns that the result has values for, by key, in the order in which they are offered."""
     return {column.key: column for column in _columns(result)}
 
 
 @once
 def _columns(result: Result) -> list[GpuColumn]:
+    """List the columns that the result has values for: name, newest value and mean of the metric shown, what most time
+    goes to (not of a trace), then the other metrics and two percentiles."""
     shown = metric_of(result.grid.metric)
     unit = unit_of(shown)
     found = [
@@ -98,7 +100,8 @@ def _percentiles(frame: Result, share: float) -> Floats:
 
 @once
 def _classes(frame: Result) -> Floats:
-    """[n_gpus]: the position of the category that most of the GPU's time goes to; NaN where it is not known."""
+    """Return for each GPU [n_gpus] the index into CATEGORIES of the category that most of its time goes to; NaN where
+    that is not known."""
     breakdown = frame.judgement.breakdown if frame.judgement is not None else None
     found = np.full(frame.n_gpus, np.nan)
     gpus = frame.query.gpus or range(frame.n_gpus)
@@ -114,7 +117,8 @@ def _class(frame: Result, gpu: int) -> str:
 
 
 def usual(result: Result, width: int) -> list[str]:
-    """The columns of a table of so many cells, as long as nobody chose others: as many as leave room for the history."""
+    """Choose the columns of a table ``width`` cells wide while the reader has chosen none: in order of preference, as
+    many as leave room for the history. Returns their keys, at least the name's."""
     every = columns_of(result)
     history = max(width // 3, 18)
     kept, used = [], _name_width(result) + 3

@@ -25,14 +25,18 @@ class HistoryTable(LineTable):
         """The history of the item drawn last, which may take several rows, and what it was drawn from."""
 
     def course(self, result: Result, item: int) -> Floats:
-        """Values of the grid's metric, one a column of the grid."""
+        """Return an item's values of the grid's metric, one for each column of the grid; NaN where they are missing."""
         raise NotImplementedError
 
     def sort_steadily(
         self, result: Result, items: Ints, values: Floats, full: float | None, about: object = ""
     ) -> Ints:
-        """Sort items by their values; while a run grows, their order changes only where that can be seen beside ``full``,
-        what fills the axis. ``about``: what else the question is about."""
+        """Return the items sorted by ``values`` [n_items], as ``self.descending`` says.
+
+        While a run grows, their order only changes where the difference can be seen beside ``full``, what fills the
+        axis (None: any difference counts). ``about``: what else the order depends on; if it changes, the items are
+        sorted anew.
+        """
         question = (self.sort, self.descending, about)
         signed = -values if self.descending else values
         return items[self._orders.steady(result, question, items, signed, full)]
@@ -42,14 +46,14 @@ class HistoryTable(LineTable):
         return cells_of(result, room) if room >= _LEAST_CELLS else None
 
     def head_tail(self) -> list[Segment]:
-        """The times of the history."""
+        """Draw the times of the history; empty if there is no room for it or no result yet."""
         if self.result is None:
             return []
         cells = self._history_cells(self.result)
         return [] if cells is None else [Segment(" "), *self.strip_of(axis_row(self.result, cells), cells.n)]
 
     def tail(self, item: int, part: int) -> list[Segment]:
-        """One row of an item's history."""
+        """Draw row ``part`` (0: the topmost) of an item's history; empty if there is no room for it."""
         result = self.result
         cells = None if result is None else self._history_cells(result)
         if result is None or cells is None:

@@ -24,13 +24,15 @@ class Inspector(RowsPanel):
     gpu = -1
 
     def inspect(self, gpu: int) -> None:
-        """Tell about this GPU from now on."""
+        """Show this GPU (position; -1 for none) from now on."""
         if gpu != self.gpu:
             self.gpu = gpu
             self.draw_anew()
 
     def rows(self, result: Result, width: int, height: int) -> list[Row]:
-        """How it differs, its metrics, its chart, its processes."""
+        """Draw all about the GPU, and name it in the border: how it differs, its metrics, its chart, verdicts and
+        processes. On a wide panel of few lines verdicts and processes are left out, and metrics and chart stand side
+        by side. No rows if there is no such GPU."""
         gpu = self.gpu
         if not 0 <= gpu < result.n_gpus:
             return []
@@ -55,11 +57,13 @@ class Inspector(RowsPanel):
 
     @staticmethod
     def _beside(one: Row, size: int, other: Row) -> Row:
+        """Return both rows in one, the second from cell ``size`` on."""
         used = sum(len(span.text) for span in one)
         return (*one, Span(" " * max(size - used, 1)), *other)
 
     def _unlike(self, result: Result, gpu: int, width: int) -> list[Row]:
-        """How far from the median it is, and what is missing of it."""
+        """Say how far the mean of the GPU at position ``gpu`` is from the median, and what is missing of its samples;
+        no rows if there is nothing to say."""
         means = result.window.per_gpu(result.grid.metric)
         metric = metric_of(result.grid.metric)
         mean, median = float(means[gpu]), float(np.nanmedian(means)) if np.isfinite(means).any() else float("nan")
@@ -78,6 +82,11 @@ class Inspector(RowsPanel):
         return wrap("; ".join(texts), width, role="value") if texts else []
 
     def _metrics(self, result: Result, gpu: int, width: int, height: int) -> list[Row]:
+        """Draw the newest value of each metric of the GPU at position ``gpu``, beside the median of all if there is
+        room for both.
+
+        A value that differs by more than a tenth of the full scale is marked.
+        """
         names = shown_metrics(result)
         two = width >= 40
         size = max(min(width - _VALUE * (1 + two), 24), 6)
@@ -99,11 +108,13 @@ class Inspector(RowsPanel):
         return rows
 
     def _chart(self, result: Result, gpu: int, width: int, height: int) -> list[Row]:
-        """Draw one GPU's values over time, over the band from the lowest to the highest GPU of the job."""
+        """Draw the GPU's values over time, over the band from the lowest to the highest GPU of the job."""
         own, space = result.grid.values[gpu], result.space
         return metric_band(result, own, space.low, space.high, width, height, self.glyphs)
 
     def _verdicts(self, result: Result, gpu: int, width: int) -> list[Row]:
+        """List the titles of the verdicts that are about the GPU at position ``gpu``, below an empty line; no rows if
+        there are none."""
         found = result.judgement.verdicts if result.judgement is not None else ()
         looked_at = result.query.gpus or range(result.n_gpus)
         rows: list[Row] = []
@@ -114,6 +125,10 @@ class Inspector(RowsPanel):
         return [(), *rows] if rows else []
 
     def _processes(self, result: Result, gpu: int, width: int) -> list[Row]:
+        """List the processes on the GPU at position ``gpu`` with user, memory and SM share, below an empty line.
+
+        Says that there is none only if that is known; no rows if nothing is known.
+        """
         found = processes_on(result, gpu)
         if not found:
             return [(), (Span("no process on it", "dim"),)] if gpu in result.without_process else []
@@ -132,7 +147,8 @@ class Inspector(RowsPanel):
 
 
 def gap_texts(result: Result, gpu: int) -> list[str]:
-    """How old a GPU's last sample is, and what the window lacks of it."""
+    """Say how old the last sample of the GPU at position ``gpu`` is, and how much time has no samples; empty if
+    neither is worth saying."""
     texts: list[str] = []
     age, missing = float(result.age[gpu]), float(result.missing[gpu])
     if np.isinf(age):

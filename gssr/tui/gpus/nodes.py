@@ -55,7 +55,7 @@ class NodeTable(HistoryTable):
         self.sort_items()
 
     def sort_items(self) -> None:
-        """Sort anew."""
+        """Sort the nodes anew and set the titles; do nothing before the first result."""
         if self.result is None:
             return
         nodes = np.arange(len(self.result.nodes))
@@ -67,7 +67,7 @@ class NodeTable(HistoryTable):
         self.set_order(order, self.item)
 
     def place_columns(self) -> list[Heading]:
-        """The columns, all of which fit on every terminal that has this table."""
+        """Lay out the columns, which all fit on every terminal that has this table; empty before the first result."""
         if self.result is None:
             return []
         longest = max((len(clean(name)) for name in self.result.nodes[:64]), default=4)
@@ -80,13 +80,15 @@ class NodeTable(HistoryTable):
         return found
 
     def mark(self, item: int) -> tuple[str, Role]:
-        """A node with a GPU that is not like the rest."""
+        """Return the mark of a node with a GPU that is not like the rest, "" for any other node, and its role.
+        ``item``: the node's index."""
         assert self.result is not None
         apart = bool(self.result.unlike[self.result.on_node(item)].any())
         return ("!" if self.glyphs.levels.isascii() else "▲") if apart else "", "outlier"
 
     def cell(self, heading: Heading, item: int) -> list[Segment]:
-        """A name, or a mean in the colour of its load."""
+        """Draw one cell of the node with the index ``item``: its name or that of its lowest GPU, a number, or a mean
+        in the colour of its load."""
         assert self.result is not None
         result, size, style = self.result, heading.end - heading.begin, self.palette.style
         value, metric = float(self._values[heading.key][item]), metric_of(self.result.grid.metric)
@@ -108,7 +110,8 @@ class NodeTable(HistoryTable):
         return "outlier" if self.mark(item)[0] else "plain"
 
     def course(self, result: Result, item: int) -> Floats:
-        """The mean of the node's GPUs."""
+        """Return the mean of the GPUs of a node (``item``, its index) in each column of the grid; NaN where none has a
+        value."""
         with warnings.catch_warnings():  # a column in which no GPU of the node has a value
             warnings.simplefilter("ignore", RuntimeWarning)
             return np.asarray(np.nanmean(result.grid.values[result.on_node(item)], axis=0))

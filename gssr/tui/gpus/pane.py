@@ -35,7 +35,7 @@ class GpusPane(ScreenPane):
     ]
 
     def compose(self) -> ComposeResult:
-        """The list or the wall, the inspector, and the line in which the filter is typed."""
+        """Lay out the list or the wall, the inspector, and the line in which the filter is typed."""
         with Vertical():
             with Horizontal(id="gpus-body"):
                 with ContentSwitcher(initial="gpu-table", id="gpu-views"):
@@ -53,7 +53,7 @@ class GpusPane(ScreenPane):
         self.query_one("#gpu-filter").display = False
 
     def show(self, results: Sequence[Result], view: View) -> None:
-        """Draw these results."""
+        """Draw the first result in the table, in the view in sight and in the inspector."""
         result = results[0]
         self.query_one(GpuTable).show(result, view)  # always: its cursor is the inspector's
         if self._view_in_sight == "gpu-wall":
@@ -77,7 +77,7 @@ class GpusPane(ScreenPane):
 
     @on(Opened, "#gpu-table")
     def look_at_gpu_alone(self, event: Opened) -> None:
-        """Select one GPU on all screens."""
+        """Select the opened GPU on all screens and go to Job; Esc comes back."""
         name = self.app.results[0].place(event.item)
         self.app.go_to_screen(self.app.view.down(selection=(event.item,), selected=name, screen="job"))
 
@@ -88,7 +88,7 @@ class GpusPane(ScreenPane):
 
     @on(Opened, "#gpu-nodes")
     def list_gpus_of_node(self, event: Opened) -> None:
-        """Show the list of one node's GPUs."""
+        """Show the list of one node's GPUs, by typing the node's name into the filter."""
         result = self.app.results[0]
         line = self.query_one("#gpu-filter", Input)
         line.value, line.display = f"{(result.of_gpus or result).nodes[event.item]}*", True
@@ -96,14 +96,14 @@ class GpusPane(ScreenPane):
         self.query_one(GpuTable).focus()
 
     def action_next_view(self) -> None:
-        """Show the next view."""
+        """Show and focus the next view: list, wall, nodes."""
         name = _VIEWS[(_VIEWS.index(self._view_in_sight) + 1) % len(_VIEWS)]
         self.query_one("#gpu-views", ContentSwitcher).current = name
         self.query_one(f"#{name}").focus()
         self.app.show()
 
     def action_columns(self) -> None:
-        """Choose what the table shows."""
+        """Open a dialog in which the table's columns are chosen; do nothing before the first result."""
         table = self.query_one(GpuTable)
         if table.result is None:
             return
@@ -121,24 +121,24 @@ class GpusPane(ScreenPane):
     # The filter
 
     def action_filter(self) -> None:
-        """Begin to type it."""
+        """Show the line in which the filter is typed, and give it the focus."""
         line = self.query_one("#gpu-filter", Input)
         line.display = True
         self.screen.set_focus(line)  # at once: what is typed next is for it
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Show at once what passes."""
+        """Show at once only the GPUs that pass what is typed."""
         event.stop()
         self.app.filter_gpus(event.value.strip())
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Keep the filter."""
+        """Keep the filter and return to the table; an empty line is hidden."""
         event.stop()
         event.input.display = bool(event.value.strip())
         self.screen.set_focus(self.query_one(GpuTable))
 
     def let_go(self) -> bool:
-        """Show all GPUs again; whether there was a filter."""
+        """Remove the filter, so that all GPUs are shown. Returns False, having done nothing, if there was none."""
         line = self.query_one("#gpu-filter", Input)
         if not line.display and not line.value:
             return False

@@ -47,7 +47,11 @@ class GpuTable(HistoryTable):
         self.sort_items()
 
     def sort_items(self) -> None:
-        """Filter and sort anew. A cursor whose GPU is gone goes to the first one that is not like the rest."""
+        """Filter and sort the GPUs anew and set the titles; do nothing before the first result.
+
+        A filter that can't be understood leaves all GPUs in and its reason in ``problem``. If the GPU under the cursor
+        is gone, the cursor goes to the first one that is not like the rest, or else to the first.
+        """
         result = self.result
         if result is None:
             return
@@ -85,7 +89,8 @@ class GpuTable(HistoryTable):
         return max(min((self.size.height - HEAD) // max(len(self.order), 1), _MOST_TALL), 1)
 
     def shown_columns(self) -> list[GpuColumn]:
-        """List the columns in sight; the one that is sorted by is always among them."""
+        """List the columns in sight: the name first, the one that is sorted by always among them. Empty before the
+        first result."""
         if self.result is None:
             return []
         every = columns_of(self.result)
@@ -95,7 +100,7 @@ class GpuTable(HistoryTable):
         return [every[name] for name in dict.fromkeys((NAME, *names))]
 
     def place_columns(self) -> list[Heading]:
-        """The columns in sight."""
+        """Lay out the columns in sight from left to right; empty before the first result."""
         if self.result is None:
             return []
         x, found = MARK, []
@@ -109,14 +114,16 @@ class GpuTable(HistoryTable):
         return found
 
     def mark(self, item: int) -> tuple[str, Role]:
-        """A GPU that is not like the rest, has a gap, or whose clocks were held down."""
+        """Return the mark of a GPU (``item``, its position) that is not like the rest, has a gap, or whose clocks were
+        held down, "" for any other, and its role."""
         assert self.result is not None
         letters = self.result.letters(item)
         outlier = "!" if self.glyphs.levels.isascii() else "▲"
         return (outlier if "!" in letters else letters[:1]), "outlier"
 
     def cell(self, heading: Heading, item: int) -> list[Segment]:
-        """A name, a word or a number."""
+        """Draw one cell of a GPU (``item``, its position): a name, a word or a number. The newest value is replaced by
+        its age if the GPU's last sample is old."""
         assert self.result is not None
         result, palette = self.result, self.palette
         column, size = columns_of(result)[heading.key], heading.end - heading.begin
@@ -140,7 +147,8 @@ class GpuTable(HistoryTable):
         return values
 
     def action_outlier(self, step: int) -> None:
-        """Go to the next GPU that is not like the rest, round the ends."""
+        """Move the cursor to the next (``step`` 1) or previous (-1) GPU that is not like the rest, around the ends; a
+        notice if there is none."""
         if self.result is None or not len(self.order):
             return
         marked = np.flatnonzero(self.result.marked[self.order])

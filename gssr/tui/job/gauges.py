@@ -37,7 +37,8 @@ class Gauges(RowsPanel):
         self.border_title = "now" if result.is_live else "mean of the window"
 
     def rows(self, result: Result, width: int, height: int) -> list[Row]:
-        """A row for each metric."""
+        """Draw a line for each metric with its newest value of a live run, and beside it the mean of the window if
+        there is room; of an ended run only the mean. Only of the GPUs that are selected, if any are."""
         told, result = result, result.of_gpus or result
         selection = result.query.gpus if result is not told else self.view.selection
         gpus = np.array(selection, np.int64) if selection else None
@@ -73,7 +74,8 @@ class Gauges(RowsPanel):
 
 
 def _newest(result: Result, gpus: Ints | None) -> dict[str, float | None]:
-    """The mean over the GPUs of the newest value of each metric."""
+    """Average the newest value of each metric over these GPUs (positions; None: all), by metric; None if it is unknown
+    for all of them."""
     found: dict[str, float | None] = {}
     for name in result.whole.names:
         values = result.lately(name)
@@ -83,7 +85,8 @@ def _newest(result: Result, gpus: Ints | None) -> dict[str, float | None]:
 
 
 def _in_words(name: str, room: int) -> str:
-    """Name a metric in at most ``room`` cells, in whole words if they fit."""
+    """Name a metric in at most ``room`` cells: its label, else its label without the words of _SHORTER, else its short
+    name, which may be longer."""
     metric = metric_of(name)
     label = metric.label
     for long, short in _SHORTER:
@@ -93,7 +96,8 @@ def _in_words(name: str, room: int) -> str:
 
 
 def _bar(value: float | None, full: float, width: int, glyphs: Glyphs, is_load: bool) -> Row:
-    """A bar; in the colours of load only where little is bad."""
+    """Draw a value as a bar of ``width`` cells; blank if it is None, and empty without room. With ``is_load`` it has
+    the colours of load, in which little is bad."""
     if width < 1:
         return ()
     if value is None:

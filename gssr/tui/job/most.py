@@ -20,13 +20,14 @@ class MostTime(RowsPanel):
     """A line each, with its share, how often it came and how long it took on average."""
 
     def show(self, result: Result, view: View) -> None:
-        """Draw from this result from now on, and name in the border what is shown."""
+        """Draw from this result from now on; hidden unless it is of a trace."""
         super().show(result, view)
         self.display = result.part is not None
         self.border_title, self.border_subtitle = "what took the most time", "all of it on Calls"
 
     def rows(self, result: Result, width: int, height: int) -> list[Row]:
-        """As many as there is room for, and the longest gap."""
+        """Draw the names that took the most time, and below them the longest gap; a waiting line before the trace is
+        analysed."""
         analysis = result.part.analysis if result.part is not None else None
         if analysis is None:
             return [(Span(f"counting{self.glyphs.ellipsis}", "dim"),)]
@@ -34,6 +35,8 @@ class MostTime(RowsPanel):
         return [*self._most(analysis, width, height - len(gap)), *gap][:height]
 
     def _most(self, analysis: "TraceAnalysis", width: int, height: int) -> list[Row]:
+        """List the names of the first of _KINDS that has any, with share, count and mean, and name it in the border;
+        one line that says so if nothing has a name."""
         from gssr.model.traces.tables import TABLES
 
         tables = ((noun, TABLES[name].values(analysis)) for name, noun in _KINDS.items())
@@ -50,6 +53,7 @@ class MostTime(RowsPanel):
         return rows
 
     def _gap(self, result: Result, analysis: "TraceAnalysis", width: int) -> list[Row]:
+        """Say where the longest time without work is and what caused it; no rows if there is no gap."""
         if not analysis.gaps:
             return []
         gap = max(analysis.gaps, key=lambda each: each.length_ns)

@@ -60,7 +60,8 @@ class JobPane(ScreenPane):
         self.query_one(VerdictCards).border_title = "what to do first"
 
     def _fit(self, n_gpus: int) -> None:
-        """Give the wall the rows that its GPUs need, and the chart the rest; where both have no room, the wall alone."""
+        """Give the wall the rows that its GPUs need and the chart the rest; on a small terminal the wall alone is
+        shown, with its lowest GPUs."""
         wall, chart = self.query_one(Wall), self.query_one(SpaceAverage)
         small = self.screen.has_class("-tiny") or self.screen.has_class("-flat")
         wall.lowest = small
@@ -77,18 +78,18 @@ class JobPane(ScreenPane):
             wall.styles.max_height = most
 
     def on_resize(self) -> None:
-        """Share the rows anew; what the wall shows may be something else then."""
+        """Share the rows anew between wall and chart."""
         wall = self.query_one(Wall)
         if wall.result is not None:
             self._fit(len(gpus_shown(wall.result, wall.view)))
 
     def asks(self, query: Query) -> Query:
-        """Besides the score's curve, and what the rules say."""
+        """Add to the query the score's curve, in as many columns as there is room for."""
         curve = self.query_one(ScoreHistory).content_size.width
         return replace(query, score_columns=min(max(curve, 20), _SCORES))
 
     def show(self, results: Sequence[Result], view: View) -> None:
-        """Draw these results."""
+        """Draw the first result in all panels; the chart's axis stands above that of the wall."""
         result = results[0]
         self._fit(len(gpus_shown(result, view)))
         self.query_one(SpaceAverage).axis_at = self.query_one(Wall).offset_of(result) - 1

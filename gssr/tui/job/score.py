@@ -24,7 +24,8 @@ class ScoreHistory(Panel):
     """The running efficiency score: the score of all GPUs column by column, on a fixed axis from 0 to 1."""
 
     def draw_line(self, y: int) -> Strip:
-        """One row of the curve."""
+        """Draw row ``y`` of the curve; blank if the score is unknown. At the end of a window whose newest cells have
+        no score yet, the last score goes on."""
         result, (width, height) = self.result, self.content_size
         if result is None or result.score_curve is None:
             return Strip.blank(width)
@@ -41,7 +42,7 @@ class Score(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
     """How well the GPUs were used, in one number."""
 
     def compose(self) -> ComposeResult:
-        """The number, what it is, and its curve."""
+        """Lay out the number, what it is, and its curve."""
         with Horizontal(id="score-head"):
             yield Digits("", id="score-digits")
             yield Words("", id="score-plain")
@@ -56,7 +57,12 @@ class Score(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
         self.tooltip = f"score: {DEFINITION}, of the mean SM activity A, occupancy O and pipe activity F; {CAVEAT}"
 
     def show(self, result: Result, view: View) -> None:
-        """Draw from this result from now on, and name in the border what is shown."""
+        """Draw from this result from now on: the score, of a live run the recent one and below it that of the whole
+        run.
+
+        Of a trace the busy share is shown instead. If the score is unknown, the best metric that was measured, with
+        the reason.
+        """
         told, result = result, result.of_gpus or result
         selection = result.query.gpus if result is not told else view.selection
         gpus = np.array(selection, np.int64) if selection else None

@@ -31,7 +31,9 @@ class Sentence(RowsPanel):
         self.border_title = "where the GPU time goes" if result.is_live else "where the GPU time went"
 
     def rows(self, result: Result, width: int, height: int) -> list[Row]:
-        """The sentence, then the bars, then as much of the legend as fits."""
+        """Draw the sentence, the bar (of a live run on tall panels also that of the last minute), and as much of the
+        legend as fits. Before there is a breakdown: of a trace the states of its rows, of a recording why it is not
+        judged yet."""
         ascii_only = self.glyphs.levels.isascii()
         breakdown = None if result.judgement is None else result.judgement.breakdown
         if breakdown is None and result.part is not None:
@@ -48,7 +50,8 @@ class Sentence(RowsPanel):
         return [*rows, *legend(breakdown, width, self.glyphs.ellipsis, ascii_only)][:height]
 
     def _states(self, part: TracePart, noun: str, width: int) -> list[Row]:
-        """Of a trace without GPUs, or before it is judged: the states in which its rows are."""
+        """Draw the states in which the rows of a trace are, as a sentence, a bar and a legend; for traces without
+        GPUs, or not judged yet."""
         ascii_only = self.glyphs.levels.isascii() or self.palette.colourless
         shares = np.nan_to_num(part.total)
         edges = np.round(np.cumsum(shares) * width).astype(int).tolist()
@@ -72,7 +75,8 @@ class Sentence(RowsPanel):
 
 
 def last_minute(breakdown: Breakdown) -> Floats | None:
-    """[n_categories]: the shares of the newest RECENT_SECONDS; None where nothing is known of them."""
+    """Return the share of each category [n_categories] in the newest RECENT_SECONDS of the breakdown, or None if
+    nothing is known of them."""
     if not len(breakdown.times):
         return None
     end = float(breakdown.times[-1]) + breakdown.width
@@ -81,7 +85,8 @@ def last_minute(breakdown: Breakdown) -> Floats | None:
 
 
 def legend(breakdown: Breakdown, width: int, ellipsis: str, ascii_only: bool) -> list[Row]:
-    """The categories with their shares, the largest first, as many in a row as fit."""
+    """List the categories with their shares, the largest first, as many in a row as fit, and last what is in parts too
+    small to be shown."""
     shares = breakdown.shares
     pieces: list[Row] = []
     for at in sorted(shown_categories(breakdown), key=lambda at: -float(shares[at])):

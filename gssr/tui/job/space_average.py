@@ -26,7 +26,8 @@ class SpaceAverage(RowsPanel):
     axis_at = GUTTER
 
     def show(self, result: Result, view: View) -> None:
-        """Draw from this result from now on, and name in the border what is shown."""
+        """Draw from this result from now on, and name in the border the metric and its newest mean, or the mean of the
+        window."""
         super().show(result, view)
         metric = metric_of(result.grid.metric)
         known = result.space.mean[np.isfinite(result.space.mean)]
@@ -38,7 +39,7 @@ class SpaceAverage(RowsPanel):
         self.border_subtitle = now
 
     def rows(self, result: Result, width: int, height: int) -> list[Row]:
-        """The chart, its axis below; nothing yet where plotext is not there."""
+        """Draw the chart with its axis. Empty until plotext is imported, which this call puts off to the next moment."""
         if _ADAPTER not in sys.modules:
             self.set_timer(_AFTER_FIRST_PICTURE_SECONDS, self._draw_first)
             return []

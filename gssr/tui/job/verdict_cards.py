@@ -39,7 +39,7 @@ class VerdictCard(PlainText, Vertical, can_focus=True):
         yield Words(classes="card-advice")
 
     def tell(self, verdict: Verdict, ascii_only: bool) -> None:
-        """Show this verdict."""
+        """Show this verdict: title, evidence and advice, with its severity as a CSS class."""
         mark = "!" if ascii_only else MARKS[verdict.severity]
         title = Text.assemble((f"{mark} {verdict.severity}  ", "bold"), (clean(verdict.title), "bold"))
         evidence = "; ".join(clean(text) for text in texts_of(verdict))
@@ -65,13 +65,14 @@ class VerdictCards(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
     """The first few verdicts."""
 
     def compose(self) -> ComposeResult:
-        """As many cards as there may be."""
+        """Lay out as many cards as there may be at once."""
         for number in range(MOST_CARDS):
             yield VerdictCard(number)
         yield Words("", id="more-verdicts")
 
     def show(self, result: Result, _view: View) -> None:
-        """Draw from this result from now on, and name in the border what is shown."""
+        """Show the first verdicts as cards, and below them how many more there are on Why, or that no rule finds
+        anything; no cards before there is a judgement."""
         verdicts = () if result.judgement is None else result.judgement.verdicts
         cards = list(self.query(VerdictCard))
         for card in cards:
@@ -90,7 +91,7 @@ class VerdictCards(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
         self.call_after_refresh(self._point_to_what_is_cut)
 
     def _point_to_what_is_cut(self) -> None:
-        """Say in the border where the rest can be read, if a card is cut."""
+        """Say in the border that the rest is on Why, if a card is cut and the screen is not short."""
         room = self.scrollable_content_region.height
         is_cut = any(card.display and card.virtual_region.bottom > room for card in self.query(VerdictCard))
         self.border_subtitle = "the rest is on Why" if is_cut and not self.screen.has_class("-short") else ""

@@ -29,7 +29,10 @@ def chart_cells(result: Result, width: int, gutter: int = GUTTER) -> Cells:
 
 
 def scale_labels(full: float, name: str, height: int, gutter: int = GUTTER) -> list[str]:
-    """Label the scale of a metric from 0 to ``full``, as finely as a chart is high; the topmost has the unit if it fits."""
+    """Label the scale of a metric from 0 to ``full``, as finely as a chart is high, from the lowest label up.
+
+    The topmost has the unit if that fits into ``gutter`` cells.
+    """
     steps = (0.0, 0.25, 0.5, 0.75, 1.0) if height >= TALL else (0.0, 0.5, 1.0) if height >= 3 else (0.0, 1.0)
     labels = [y_label(step, full, name) for step in steps]
     whole = scale_text(metric_of(name), full)
@@ -40,7 +43,11 @@ def metric_band(
     result: Result, line: Floats, low: Floats, high: Floats, width: int, height: int, glyphs: Glyphs, gutter: int = GUTTER,
     timed_from: int = _TIMED,
 ) -> list[Row]:  # fmt: skip
-    """Draw values of the grid's metric [columns of the grid] on its full scale."""
+    """Draw a line and its band on the full scale of the grid's metric.
+
+    ``line``, ``low`` and ``high`` hold a value for each column of the grid (NaN: unknown), in the metric's stored
+    unit. See draw_band.
+    """
     full, name = full_scale(result, result.grid.metric), result.grid.metric
     labels = scale_labels(full, name, height - 2 * (height >= timed_from), gutter)
     values = (line / full, low / full, high / full)
@@ -51,8 +58,12 @@ def draw_band(
     result: Result, values: tuple[Floats, Floats, Floats], labels: Sequence[str], loads: Floats, width: int, height: int,
     glyphs: Glyphs, gutter: int = GUTTER, timed_from: int = _TIMED,
 ) -> list[Row]:  # fmt: skip
-    """Draw a line and the low and the high end of its band, all as fractions of the axis, in the colours of ``loads``
-    [columns of the grid each]. From ``timed_from`` rows on the times stand below it; none of it where there is no room."""
+    """Draw a line with its band, all fractions of the axis (0-1), in the colours of ``loads``, all [columns of the
+    grid].
+
+    ``labels`` stand at the axis from the bottom up, in ``gutter`` cells. From ``timed_from`` rows on the times stand
+    below. Empty if there are fewer than two rows for the chart.
+    """
     from gssr.report.plotext_chart import band_chart  # takes a tenth of a second to import
 
     is_timed = height >= timed_from
@@ -68,7 +79,7 @@ def draw_band(
 
 
 def _ticks(result: Result, cells: Cells) -> list[Tick]:
-    """Times at cells, since the run's first sample; while it rolls, how long ago."""
+    """Return the labels of the times at their cells: since the run's first sample, or while it rolls how long ago."""
     zero = cells.end if cells.rolls else result.first if result.since is None else result.since
     span = max(cells.end - cells.start, 1e-9)
     found = clock.time_ticks(cells.start - zero, cells.end - zero, cells.n)
@@ -77,7 +88,8 @@ def _ticks(result: Result, cells: Cells) -> list[Tick]:
 
 
 def _in_colours_of_load(row: Row, steps: list[int], axis: int) -> Row:
-    """Give each cell of the line its step of the ramp of loads; ``axis``: cells before the first."""
+    """Return the row with each cell of the line in its step of the ramp of loads. ``steps`` [n_cells] are indices into
+    RAMP; ``axis``: cells before the first."""
     spans: list[Span] = []
     at = 0
     for span in row:

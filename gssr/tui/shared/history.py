@@ -20,8 +20,8 @@ _SAME_STEP = 0.8
 
 
 def load_codes(values: Floats, known_from: int = 0) -> Floats:
-    """``values`` [..., n], fractions of the full scale, as steps of the ramp; -1 where they are missing, and -2 where they
-    are missing before the cell ``known_from``."""
+    """Return ``values`` [..., n] (fractions of the full scale) as steps of the ramp from 0 to LOAD_STEPS - 1. Missing
+    ones (NaN) are -1, or -2 before the cell ``known_from``, where nothing was to be known yet."""
     known = np.isfinite(values)
     steps = np.clip(np.round(np.where(known, values, 0.0) * (LOAD_STEPS - 1)), 0, LOAD_STEPS - 1).astype(np.int64)
     codes = np.where(known, steps, _LACKS)
@@ -46,8 +46,13 @@ def steady_steps(levels: Sequence[float]) -> list[int]:
 def history_rows(
     values: Floats, height: int, palette: Palette, glyphs: Glyphs, known_from: int = 0, rolls: bool = True
 ) -> list[list[Segment]]:  # fmt: skip
-    """``height`` rows of one cell per value [n]: filled from below up to the load, in its colour. The topmost eighth stays
-    free, so that lines one below the other can be told apart. ``rolls``: the cells may move on with the next result."""
+    """Draw ``values`` [n] (fractions of the full scale) as ``height`` rows of one cell each: filled from below up to
+    the load, in its colour.
+
+    Missing values are hatched, or blank before the cell ``known_from``. The topmost eighth stays free, so that lines
+    one below the other can be told apart. ``rolls``: the cells may move on with the next result, so that each has
+    exactly its own colour.
+    """
     levels = glyphs.levels[:-1] if len(glyphs.levels) > 2 else glyphs.levels
     codes = load_codes(values, known_from).astype(np.int64).tolist()
     if not rolls:
@@ -76,7 +81,8 @@ def history_rows(
 
 
 def pair_row(upper: Floats, lower: Floats, palette: Palette, known_from: int = 0) -> list[Segment]:
-    """Two GPUs in one row of half blocks [n]: colour alone, for many GPUs."""
+    """Draw two GPUs in one row of half blocks [n], ``upper`` above ``lower``, in the colours of load alone; for many
+    GPUs. Missing values are hatched or in the colour of what is missing, blank before the cell ``known_from``."""
     above, below = (load_codes(values, known_from).astype(np.int64).tolist() for values in (upper, lower))
     pairs = list(zip(above, below, strict=True))
     segments: list[Segment] = []
@@ -99,12 +105,13 @@ def pair_row(upper: Floats, lower: Floats, palette: Palette, known_from: int = 0
 
 
 def _segments(chars: Sequence[str], codes: Sequence[int], styles: dict[int, Style]) -> list[Segment]:
+    """Join characters with the same code (of load_codes) into segments; blanks have no style."""
     found = [-3 if char == " " else code for char, code in zip(chars, codes, strict=True)]
     return [Segment("".join(chars[first:end]), styles.get(found[first], Style.null())) for first, end in _runs(found)]
 
 
 def _runs(values: Sequence[object]) -> list[tuple[int, int]]:
-    """[first, end) of each run of equal values."""
+    """Return [first, end) of each run of equal values; empty for none."""
     if not values:
         return []
     edges = [0, *(at + 1 for at, (one, other) in enumerate(pairwise(values)) if one != other), len(values)]

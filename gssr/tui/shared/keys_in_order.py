@@ -30,12 +30,12 @@ class KeysInOrder(LiveApp):
         self._waiting_keys: deque[Key] = deque()
 
     def hold_keys(self) -> None:
-        """Let the keys that come from now on wait for ``release_keys``, but not for ever."""
+        """Let the keys that come from now on wait for ``release_keys``, but no longer than LONGEST_WAIT_SECONDS."""
         self._held_since = time.monotonic()
         self.set_timer(LONGEST_WAIT_SECONDS * 1.01, self._hand_on_keys)
 
     def release_keys(self) -> None:
-        """Hand on the keys that wait; if one is still away, once it comes back."""
+        """Hand on the keys that wait. Does nothing while a key is still away: they go on once it comes back."""
         if not self._is_key_away:
             self._held_since = None
             self.call_later(self._hand_on_keys)
@@ -45,7 +45,8 @@ class KeysInOrder(LiveApp):
         return False
 
     async def on_event(self, event: Event) -> None:
-        """Hand keys on one after another."""
+        """Hand keys on one after another, and all other events at once. If a key opened a dialog, the next ones wait
+        until its line has the focus."""
         if not isinstance(event, Key):
             await super().on_event(event)
         elif event.is_forwarded:  # the focused widget did not take it: now its binding is looked for
@@ -60,6 +61,8 @@ class KeysInOrder(LiveApp):
             await self._hand_on_keys()
 
     async def _hand_on_keys(self) -> None:
+        """Hand on the waiting keys until one must wait. A key that the focused widget got, and may not take, makes the
+        next ones wait."""
         while self._waiting_keys and not self._must_wait(self._waiting_keys[0]):
             key = self._waiting_keys.popleft()
             await super().on_event(key)

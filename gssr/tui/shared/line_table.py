@@ -87,11 +87,12 @@ class LineTable(LineDrawing, ScrollView, can_focus=True):  # type: ignore[misc] 
         raise NotImplementedError
 
     def cell(self, heading: Heading, item: int) -> list[Segment]:
-        """What stands in a column for an item, exactly as wide as the column."""
+        """Draw what stands in a column for an item, exactly as wide as the column."""
         raise NotImplementedError
 
     def tail(self, item: int, part: int) -> list[Segment]:  # noqa: ARG002 - for subclasses
-        """What stands right of the columns in one of the rows of an item's line; the cursor does not colour it."""
+        """Draw what stands right of the columns in row ``part`` (0: the topmost) of an item's line; the cursor does
+        not colour it. Nothing unless a subclass does."""
         return []
 
     def head_tail(self) -> list[Segment]:
@@ -124,14 +125,15 @@ class LineTable(LineDrawing, ScrollView, can_focus=True):  # type: ignore[misc] 
         return int(self.order[self.at]) if self.at < len(self.order) else -1
 
     def headings(self) -> list[Heading]:
-        """The columns in sight."""
+        """Return the columns in sight, placed anew if the size or the scrolling has changed."""
         state = (self.size, self.scroll_offset.y)
         if self._headings is None or self._headings[0] != state:
             self._headings = state, self.place_columns()
         return self._headings[1]
 
     def set_order(self, order: Ints, item: int) -> None:
-        """Show these items; the cursor stays on ``item`` if it is among them, else on its line."""
+        """Show these items from now on and post Pointed. The cursor stays on ``item`` if it is among them, else on its
+        line, held within those there are."""
         self.order, self._headings = order, None
         found = np.flatnonzero(order == item)
         self.at = int(found[0]) if len(found) else min(self.at, max(len(order) - 1, 0))
@@ -144,7 +146,8 @@ class LineTable(LineDrawing, ScrollView, can_focus=True):  # type: ignore[misc] 
         self.sort_items()
 
     def point_at(self, at: int) -> None:
-        """Put the cursor on a line, and scroll so that it is in sight."""
+        """Put the cursor on line ``at``, held within those there are, scroll it into sight and post Pointed; do
+        nothing without lines."""
         if not len(self.order):
             return
         self.at = min(max(at, 0), len(self.order) - 1)
@@ -162,7 +165,7 @@ class LineTable(LineDrawing, ScrollView, can_focus=True):  # type: ignore[misc] 
             self.point_at(int(found[0]))
 
     def sort_by(self, column: str) -> None:
-        """Sort by a column; by the same again: the other way round."""
+        """Sort by a column (its key); if the table is sorted by it already, the other way round."""
         self.descending = not self.descending if column == self.sort else self.descends_at_first(column)
         self.sort = column
         self.sort_items()
@@ -171,7 +174,8 @@ class LineTable(LineDrawing, ScrollView, can_focus=True):  # type: ignore[misc] 
     # Drawing
 
     def draw_line(self, y: int) -> Strip:
-        """The heads, or one row of an item's line."""
+        """Draw row ``y`` in sight: the heads, one row of an item's line, or ``nothing`` where there are no items.
+        Blank before there are columns."""
         width, headings = self.size.width, self.headings()
         if not headings:
             return Strip.blank(width)
@@ -186,6 +190,7 @@ class LineTable(LineDrawing, ScrollView, can_focus=True):  # type: ignore[misc] 
         return Strip([Segment(text, self.palette.style("outlier"))]).adjust_cell_length(width)
 
     def _heads(self, headings: list[Heading]) -> list[Segment]:
+        """Draw the titles of the columns, with an arrow at the one that is sorted by."""
         arrow = ("^v" if self.glyphs.levels.isascii() else "▴▾")[self.descending]
         segments, x = [], 0
         for heading in headings:
@@ -197,6 +202,7 @@ class LineTable(LineDrawing, ScrollView, can_focus=True):  # type: ignore[misc] 
         return segments
 
     def _cells(self, headings: list[Heading], item: int, is_under_cursor: bool, has_text: bool) -> Strip:
+        """Draw the mark and the cells of an item's line; only the background in a row that ``has_text`` is False for."""
         if has_text:
             mark, role = self.mark(item)
             mark = mark or (">" if is_under_cursor else "")
@@ -221,7 +227,7 @@ class LineTable(LineDrawing, ScrollView, can_focus=True):  # type: ignore[misc] 
         self.point_at(self.at + step * max((self.size.height - HEAD) // self.tall - 1, 1))
 
     def action_sort(self) -> None:
-        """Sort by the next column in sight."""
+        """Sort by the next column in sight that can be sorted by."""
         keys = [heading.key for heading in self.headings() if heading.key]
         if keys:
             self.sort_by(keys[(keys.index(self.sort) + 1) % len(keys)])
@@ -239,7 +245,7 @@ class LineTable(LineDrawing, ScrollView, can_focus=True):  # type: ignore[misc] 
         return next((each for each in self.headings() if each.key and each.begin - 1 <= x < each.end), None)
 
     def on_click(self, event: events.Click) -> None:
-        """Sort by a head, or put the cursor on a line; a double click opens it."""
+        """Sort by the head under the mouse, or put the cursor on the line there; a double click opens it."""
         offset = event.get_content_offset(self)
         if offset is None:
             return
@@ -253,13 +259,13 @@ class LineTable(LineDrawing, ScrollView, can_focus=True):  # type: ignore[misc] 
             self.click_line(at, event)
 
     def click_line(self, at: int, event: events.Click) -> None:
-        """Do what a click on a line does."""
+        """Do what a click on the line ``at`` (0: the topmost of all lines, in sight or not) does."""
         self.point_at(at)
         if event.chain == 2:
             self.action_open()
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """Say what a head means."""
+        """Say in a tooltip what the head under the mouse means."""
         offset = event.get_content_offset(self)
         heading = self._heading_at(offset.x) if offset is not None and offset.y < HEAD else None
         self.tooltip = f"{heading.help}; a click sorts" if heading is not None else None

@@ -13,14 +13,14 @@ class OutputPane(Panel):
     output: Output | None = None
 
     def tell(self, output: Output) -> None:
-        """Show this."""
+        """Show this output, drawn anew only if it has changed."""
         if output != self.output:
             self.output = output
             self.border_title, self.border_subtitle = "output", output.path
             self.refresh()
 
     def draw_line(self, y: int) -> Strip:
-        """One line of it."""
+        """Draw row ``y`` of the end of the output; a sentence where none was kept."""
         width, height = self.content_size
         if self.output is None:
             return Strip.blank(width)

@@ -29,7 +29,8 @@ class Sizes(NamedTuple):
 
 
 def sizes_for(width: int, value: int = 8) -> Sizes:
-    """The columns of a table ``width`` cells wide whose values take at most ``value`` cells."""
+    """Choose the columns' widths for a table ``width`` cells wide whose values take at most ``value`` cells; no bars
+    if there is no room for them."""
     wide = width >= _WIDE
     name = 31 if wide else 24 if width >= _WORDS else 14 if width >= 60 else 12
     value = value + 1 if wide else value if width >= 60 else min(value, 7)
@@ -38,7 +39,8 @@ def sizes_for(width: int, value: int = 8) -> Sizes:
 
 
 def metric_named(name: str) -> Metric:
-    """A metric, or a throttle's flag as one: the share of samples in which it is set."""
+    """Return the metric of this name, or for one of THROTTLES a metric made of it: the share of samples in which that
+    flag is set."""
     if name not in THROTTLES:
         return metric_of(name)
     meaning = next(meaning for _, own, meaning in CLOCK_EVENT_REASONS if own == name)
@@ -46,8 +48,11 @@ def metric_named(name: str) -> Metric:
 
 
 def chosen_metrics(lines: list[ContrastLine], room: int) -> list[ContrastLine]:
-    """As many as there is room for, in the order they have: first those that differ much, then the most telling. Small
-    differences decide nothing, so that lines stay where they are while a run grows."""
+    """Choose the ``room`` lines that say most, in the order that they have: those that differ much before the most
+    telling ones.
+
+    Small differences decide nothing, so that lines stay where they are while a run grows.
+    """
 
     def rank(at: int) -> tuple[bool, float, int]:
         own = lines[at]
@@ -58,14 +63,15 @@ def chosen_metrics(lines: list[ContrastLine], room: int) -> list[ContrastLine]:
 
 
 def titles(first: str, second: str, last: str, sizes: Sizes) -> Row:
-    """The line above the table."""
+    """Write the line above the table: ``first`` and ``second`` name the values, ``last`` their difference."""
     gap = sizes.bar + 1 if sizes.bar else 0
     text = f"  {'metric':<{sizes.name}}{first:>{sizes.value}} {'':<{gap}}{second:>{sizes.value}} {'':<{gap}}"
     return (Span(text + f"{last:>{_DIFFERENCE}}" + (f"{'ratio':>10}{'full scale':>12}" if sizes.wide else ""), "dim"),)
 
 
 def metric_row(own: ContrastLine, sizes: Sizes, picked: bool, glyphs: Glyphs, turned: bool = False) -> Row:
-    """One metric; ``!`` where the difference is large. ``turned``: what it is compared with comes first."""
+    """Draw one metric: both values with bars, and their difference; ``!`` where it is large, ``>`` where it is
+    ``picked``. The row's own value comes first, with ``turned`` the job's."""
     metric = metric_named(own.metric)
     unit = unit_of(metric)
     name = f"{metric.label if sizes.name >= 24 else metric.short} {unit.name}"

@@ -28,7 +28,8 @@ class PlainText:
     """A widget whose titles and tooltips are taken as they are: what a recording is called may look like markup."""
 
     def render_str(self, text_content: str | Content) -> Content:
-        """The text, whatever stands in it, on one line."""
+        """Return the text as it stands, cleaned and without markup; content that is laid out already is returned as it
+        is."""
         return text_content if isinstance(text_content, Content) else Content(clean(text_content))
 
     @property
@@ -57,7 +58,8 @@ class Drawing(PlainText):
         return self.app.glyphs
 
     def strip_of(self, row: Row, width: int, base: Style | None = None) -> Strip:
-        """A row of a pure drawing as a line of this widget, cut or filled to ``width`` cells."""
+        """Turn a row of a pure drawing into a line of this widget, cut or filled to ``width`` cells, with the style
+        ``base`` below everything if it is given."""
         style = self.palette.style
         segments = [Segment(span.text, style(span.role)) for span in drawable(row, self.glyphs)]
         strip = Strip(segments).adjust_cell_length(width)
@@ -73,7 +75,7 @@ class Words(PlainText, Label):
         super().__init__(content, markup=False, **attributes)  # type: ignore[arg-type]
 
     def say(self, content: VisualType) -> None:
-        """Show these."""
+        """Show this text; laid out anew only if its shape has changed."""
         if content != self._said:
             before, self._said = self._said, content
             self.update(content, layout=_shape(content) != _shape(before))
@@ -96,7 +98,7 @@ class LineDrawing(Drawing):
         raise NotImplementedError
 
     def render_line(self, y: int) -> Strip:
-        """The line, on the widget's own background."""
+        """Draw row ``y`` for Textual, on the widget's own background."""
         if y == 0 or self._ground is None:  # what CSS says costs more than a line
             self._ground = self.rich_style
         return self.draw_line(y).apply_style(self._ground)
@@ -115,15 +117,15 @@ class Panel(LineDrawing, Widget, can_focus=True):  # type: ignore[misc] # app is
     _kept: tuple[tuple[object, ...], Any] | None = None
 
     def show(self, result: Result, view: View) -> None:
-        """Draw from this result from now on."""
+        """Draw from this result and view from now on."""
         if result is not self.result:
             self._kept = None
         self.result, self.view = result, view
         self.refresh()
 
     def keep(self, make: Callable[[], _Drawing], *depends_on: object) -> _Drawing:
-        """Return what ``make`` draws. It is called again only where the result, the size, the theme, or what it
-        ``depends_on`` besides has changed."""
+        """Return what ``make`` draws. It is called again only if the result, the size, the theme, or what it
+        ``depends_on`` besides has changed. Only one drawing is kept."""
         key = (self.content_size, self.palette.theme, *depends_on)
         if self._kept is None or self._kept[0] != key:
             self._kept = key, make()
@@ -144,7 +146,7 @@ class RowsPanel(Panel):
         raise NotImplementedError
 
     def draw_line(self, y: int) -> Strip:
-        """One row of it."""
+        """Draw row ``y`` of the panel's rows; blank before the first result and below the last row."""
         result, (width, height) = self.result, self.content_size
         if result is None:
             return Strip.blank(width)

@@ -19,8 +19,8 @@ _AFTER_THE_FIRST = ("power_usage", "memory_used", "memory_copy_utilization")
 
 
 def full_scale(frame: Result, name: str) -> float:
-    """The value that fills a metric's axis, in its stored unit: the catalogue's or the GPUs' own limit; of nodes'
-    rates a round number above the greatest of the run; where nothing is known one above all means."""
+    """Return the value that fills a metric's axis, in its stored unit: the catalogue's or the GPUs' own limit, else a
+    round number above the greatest value of the run that is known, or above all means."""
     limit = scale_limit(frame.gpus, name)
     if limit:
         return limit
@@ -35,7 +35,8 @@ def y_label(fraction: float, full: float, name: str) -> str:
 
 
 def shown_metrics(frame: Result) -> list[str]:
-    """The metrics that have a bar: those that were measured, the most telling first."""
+    """List the metrics that have a bar: those that were measured, the most telling first. Of a trace its general ones
+    (without a colon) and the user's own."""
     if frame.part is not None:
         return [name for name in frame.whole.names if ":" not in name or name.startswith(OF_OWN)]
     measured = frame.whole.measured()

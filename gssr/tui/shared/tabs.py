@@ -18,7 +18,7 @@ class Tab(NamedTuple):
     pane: str
 
     def make(self) -> tuple[ScreenPane, Path]:
-        """Make the pane that it holds; also returns the file of its styles."""
+        """Import and make the tab's pane. Returns it and the path of its style sheet, which is not read yet."""
         module = import_module(f"gssr.tui.{self.name}.pane")
         found: ScreenPane = getattr(module, self.pane)(id=f"{self.name}-pane")
         return found, Path(str(module.__file__)).with_name(f"{self.name}.tcss")

@@ -41,7 +41,8 @@ class Cells(NamedTuple):
 
 
 def cells_of(result: Result, n: int) -> Cells:
-    """The time that ``n`` cells show of a result."""
+    """Return the cells that ``n`` cells of a widget show: the newest columns, one each, while the result rolls, else
+    the window in ``n`` equal parts."""
     grid = result.grid
     if rolls(result):
         end = grid.start + (grid.column(result.last) + 1) * grid.width
@@ -61,8 +62,12 @@ def rolls(result: Result) -> bool:
 
 
 def in_cells(result: Result, values: Floats, cells: Cells) -> Floats:
-    """``values`` [..., columns of the result's grid] as means in the cells: [..., cells]. NaN where nothing is known; a
-    single missing column between two known ones is jitter of the sampling where columns are as short as its interval."""
+    """Average ``values`` [..., columns of the result's grid] into the cells: [..., n_cells], NaN where nothing is
+    known.
+
+    While it rolls each cell is one column. If columns are as short as the sampling interval, a single missing column
+    after a known one takes its value, as that is jitter.
+    """
     grid = result.grid
     if not cells.rolls:
         return average_into_columns(values, grid.start, grid.width, cells.start, cells.end, cells.n)
@@ -77,6 +82,8 @@ def in_cells(result: Result, values: Floats, cells: Cells) -> Floats:
 
 
 def _bridged(values: Floats) -> Floats:
+    """Fill single missing values (NaN) between two known ones, along the last axis, by the one before. The newest
+    counts as between two if the one before it is known, as its sample may still come."""
     before, after = np.roll(values, 1, axis=-1), np.roll(values, -1, axis=-1)
     before[..., 0] = np.nan
     after[..., -1] = before[..., -1]  # the newest may still come
@@ -95,7 +102,7 @@ def fractions(result: Result, values: Floats) -> Floats:
 
 
 def axis_row(result: Result, cells: Cells) -> Row:
-    """The labels under the cells: since the run's first sample, or while it rolls how long ago."""
+    """Write the labels under the cells: times since the run's first sample, or while it rolls how long ago."""
     if cells.rolls:
         start, end = cells.start - cells.end, 0.0
         text = clock.axis_text(start, end, cells.n)

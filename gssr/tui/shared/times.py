@@ -16,7 +16,8 @@ _LEAST_MILLISECONDS = 0.00099
 
 
 def seconds_text(seconds: float) -> str:
-    """A round length of time as short as it goes: ``0.2 s``, ``10 s``, ``5 min``, ``2 h``, ``1 d``."""
+    """Write a length of time as short as it goes: ``0.2 s``, ``10 s``, ``5 min``, ``2 h``, ``1 d``; ms and µs where it
+    is shorter."""
     for size, name in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
         if seconds >= size and math.isclose(seconds / size, round(seconds / size)):
             return f"{round(seconds / size)} {name}"
@@ -31,7 +32,7 @@ def width_text(seconds: float) -> str:
 
 
 def age_text(seconds: float) -> str:
-    """How old something is in at most four cells: ``11s``, ``12m``, ``3h``, ``2d``; ``-`` when there was never anything."""
+    """Write an age in at most four cells: ``11s``, ``12m``, ``3h``, ``2d``; ``-`` if it is infinite or NaN."""
     if not math.isfinite(seconds):
         return "-"
     for size, name in ((86400, "d"), (3600, "h"), (60, "m")):
@@ -46,7 +47,7 @@ def is_growing(frame: Result) -> bool:
 
 
 def at_text(frame: Result, time: float) -> str:
-    """A time (unix s) as the axis counts it. Of the column in which a run begins it is that of its first sample."""
+    """Write a time (unix s) as the axis counts it: since the first sample, never negative."""
     time = max(time - (frame.first if frame.since is None else frame.since), 0.0)
     if frame.part is not None:
         return clock.moment(time, 0.0, min(frame.grid.width, 0.01))
@@ -81,7 +82,7 @@ def length_text(frame: Result, seconds: float) -> str:
 
 
 def window_text(frame: Result) -> str:
-    """``whole run, 10 min 0 s``, ``last 5 min`` of a run that lives, or the times between which the window lies."""
+    """Say which window is shown: ``whole run, 10 min 0 s``, ``last 5 min`` of a live run, or from when to when."""
     if frame.is_live and frame.query.span is not None:
         return f"last {seconds_text(frame.query.span)}"
     if is_whole(frame) and frame.since is not None:

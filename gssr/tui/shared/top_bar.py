@@ -33,7 +33,7 @@ class TopBar(Drawing, Static):  # type: ignore[misc] # app is narrowed
     _said: Text | None = None
 
     def show(self, result: Result, view: View) -> None:
-        """Tell about this result, as much as fits."""
+        """Show the run's state and name, and as many more pieces as fit, the most important first."""
         ellipsis, width = self.glyphs.ellipsis, self.size.width
         state = state_text(result)
         if self.glyphs.levels.isascii():
@@ -56,7 +56,8 @@ class TopBar(Drawing, Static):  # type: ignore[misc] # app is narrowed
 
 
 def state_text(result: Result) -> Span:
-    """``● live``, ``◌ stalled 12 s``, ``■ ended (exit 7)``."""
+    """Write the state of the run: ``● live``, ``◌ stalled 12 s``, ``■ ended (exit 7)``; of a trace "trace" or
+    "profile"."""
     if result.part is not None:
         return Span("profile" if result.part.trace.profile is not None else "trace", "dim")
     text, role = _STATES[result.state]
@@ -76,7 +77,8 @@ def name_of(result: Result) -> str:
 
 
 def _stopped(result: Result) -> str:
-    """Name the first rank that was lost or failed, with its node and the time, and count the others."""
+    """Name the first rank that was lost or failed, with its node and local time, and count the others. Needs at least
+    one."""
     ranks: tuple[RankEnd, ...] = result.ranks_stopped
     at = "" if ranks[0].time is None else f" {strftime('%H:%M:%S', localtime(ranks[0].time))}"
     more = f", {len(ranks) - 1} more" if len(ranks) > 1 else ""
@@ -84,7 +86,7 @@ def _stopped(result: Result) -> str:
 
 
 def pieces_of(result: Result, view: View) -> list[Span]:
-    """List what there is to say besides, the most important first."""
+    """List what there is to say besides state and name, each only if it applies, the most important first."""
     run, pieces = result.run, []
     if run is not None and result.ranks_missing:
         pieces.append(Span(f"lacks {len(result.ranks_missing):,} of {run.world_size:,} ranks", "bad"))

@@ -52,8 +52,9 @@ def gpus_shown(result: Result, view: View) -> Ints:
 
 
 def lines_of(result: Result, gpus: Ints, height: int, in_colour: bool) -> list[WallLine]:
-    """Choose what the wall's lines are, so that all of these GPUs are within ``height`` rows: GPUs, else the GPUs of a node
-    two a row, else nodes, else neighbouring nodes together."""
+    """Choose the lines of the wall, so that all of these GPUs (positions) fit in ``height`` rows: a line for each GPU;
+    else the GPUs of a node two a row, if colours can tell (``in_colour``); else nodes; else neighbouring nodes (or
+    GPUs of one node) together."""
     n = len(gpus)
     if n <= height:
         size = min(height // max(n, 1), MOST_ROWS)
@@ -81,12 +82,12 @@ def lines_of(result: Result, gpus: Ints, height: int, in_colour: bool) -> list[W
 
 
 def parts_of(members: Ints, n: int) -> list[Ints]:
-    """GPUs in at most ``n`` parts of neighbours."""
+    """Divide GPUs into at most ``n`` parts of neighbours, none of them empty."""
     return [part for part in np.array_split(members, min(n, len(members))) if len(part)]
 
 
 def lowest_of(result: Result, gpus: Ints, height: int) -> list[WallLine]:
-    """The GPUs that do least, a row each."""
+    """Choose the GPUs of lowest mean, a line each, as many as ``height``; those without samples come last."""
     means = result.window.per_gpu(result.grid.metric)[gpus]
     found = gpus[np.argsort(means, kind="stable")[: max(height, 0)]]
     return [WallLine(result.place(int(gpu)), np.array([gpu]), at, 1) for at, gpu in enumerate(found)]
@@ -122,7 +123,7 @@ class Wall(Panel):
             self.entitle_wall(self.result)
 
     def entitle_wall(self, result: Result) -> None:
-        """Name in the border what is shown: the metric, and how long a cell is."""
+        """Name in the border what is shown, the metric, and how long a cell is."""
         if self.lowest:
             self.border_title = f"lowest {result.noun}s"
         else:
@@ -132,7 +133,7 @@ class Wall(Panel):
         self.border_subtitle = f"{metric_of(result.grid.metric).label}, {width_text(width)} a cell"
 
     def draw_line(self, y: int) -> Strip:
-        """One row."""
+        """Draw row ``y`` of the wall; blank without GPUs and below the last row."""
         result, width = self.result, self.content_size.width
         if result is None or not result.n_gpus:
             return Strip.blank(width)
@@ -144,6 +145,7 @@ class Wall(Panel):
         return self.keep(lambda: self._draw(result), self.view.selection, self.lowest)
 
     def _draw(self, result: Result) -> WallDrawing:
+        """Draw the wall anew: all lines with marks, names and means, and below them the times if ``axis``."""
         palette, glyphs, (width, height) = self.palette, self.glyphs, self.content_size
         in_colour = not palette.colourless and not glyphs.levels.isascii()
         room = height - self.axis
@@ -175,6 +177,8 @@ class Wall(Panel):
         return WallDrawing(strips, lines, cells)
 
     def _rows(self, values: Floats, line: WallLine, first_known: int, rolls: bool) -> list[list[Segment]]:
+        """Draw the course of one line over the cells; of several GPUs their mean, or of a paired line two parts in
+        each row."""
         if not line.paired:
             own = values[line.members]
             mean = own[0] if len(own) == 1 else over_space(own).mean
@@ -184,7 +188,8 @@ class Wall(Panel):
         return [pair_row(halves[at], halves[at + 1], self.palette, first_known) for at in range(0, len(halves), 2)]
 
     def _at(self, x: int, y: int) -> tuple[int, int] | None:
-        """The GPU and the cell of time under the mouse."""
+        """Return the GPU (position; of a part of several its first) and the cell of time under the mouse, or None if
+        there is none."""
         if self.result is None:
             return None
         _, lines, cells = self.drawing(self.result)
@@ -197,7 +202,7 @@ class Wall(Panel):
         return int(parts[at][0] if line.paired else line.members[0]), cell
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """Say what is under the mouse."""
+        """Say in a tooltip which GPU and time are under the mouse, and the value there."""
         offset = event.get_content_offset(self)
         found = None if offset is None else self._at(offset.x, offset.y)
         if found is None or self.result is None:
@@ -211,7 +216,7 @@ class Wall(Panel):
         )
 
     def on_click(self, event: events.Click) -> None:
-        """Go to the GPU."""
+        """Post Opened with the GPU under the mouse, if there is one."""
         offset = event.get_content_offset(self)
         found = None if offset is None else self._at(offset.x, offset.y)
         if found is not None:

@@ -22,7 +22,7 @@ class Box:
         self._cells: list[list[tuple[str, Style]]] = [[(" ", Style.null())] * width for _ in range(height)]
 
     def put(self, y: int, x: int, segments: Iterable[Segment]) -> None:
-        """Put text of narrow characters into a row from ``x`` on."""
+        """Put text of narrow characters into row ``y``, from column ``x`` on; cells outside the box are left out."""
         if not 0 <= y < self.height:
             return
         row = self._cells[y]
@@ -33,8 +33,11 @@ class Box:
                 x += 1
 
     def line(self, x: int, y: int, to_x: int, to_y: int, style: Style, left: int = 0) -> None:
-        """Draw a line, with a head at its end, in the colour of ``style`` on what is there, nowhere left of ``left``. Its
-        first cell stays free."""
+        """Draw a line from one cell to another, with an arrow head at its end unless both are in one row.
+
+        It has the colour of ``style`` on what is there already. Its first cell stays as it is, and so do cells left of
+        column ``left`` or outside the box.
+        """
         steps = max(abs(to_x - x), abs(to_y - y))
         lines = _LINES_ASCII if self._ascii else _LINES
         heads = _HEADS_ASCII if self._ascii else _HEADS
@@ -52,7 +55,7 @@ class Box:
                 self._cells[at_y][at_x] = char, _over(below, style)
 
     def strips(self) -> list[Strip]:
-        """The rows."""
+        """Return the rows, each a strip of ``width`` cells."""
         return [
             Strip([Segment("".join(map(itemgetter(0), cells)), style) for style, cells in groupby(row, itemgetter(1))])
             for row in self._cells
@@ -60,8 +63,8 @@ class Box:
 
 
 def _over(below: tuple[str, Style], style: Style) -> Style:
-    """A line's colour on the background that is there: of a filled block that is the block's colour. What is not bold is
-    dark on blocks."""
+    """Return the style of a line drawn over the cell ``below``: the line's colour on that cell's background, or for a
+    filled block on the block's own colour. A style that is not bold is drawn dark on such backgrounds."""
     char, look = below
     ground = look.color if char in "█▇▆▅#" else look.bgcolor
     return Style(color=style.color if ground is None or style.bold else ON_BLOCKS.color, bgcolor=ground, bold=True)

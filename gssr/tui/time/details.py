@@ -85,6 +85,7 @@ class Details(RowsPanel):
         self._entitle(f"all metrics at {at_text(result, cells.time(at))}", said)
 
     def _entitle(self, title: str, more: str) -> None:
+        """Set the border's title to both texts, without the empty one, cut to the width of the app."""
         between = "  -  " if self.glyphs.levels.isascii() else "  ·  "
         self.border_title = fit(
             between.join(filter(None, (title, more))), max(self.app.size.width - 4, 8), self.glyphs.ellipsis
@@ -92,10 +93,11 @@ class Details(RowsPanel):
 
     @staticmethod
     def rows_needed(result: Result, width: int) -> int:
-        """Rows that all metrics take."""
+        """Return how many rows the bars of all measured metrics take at ``width`` cells."""
         return -(-len(_names(result, host_means(result.host))) // _per_row(width))
 
     def _cells(self, result: Result) -> Cells:
+        """Return the columns of time in sight, as many as the result's grid has."""
         grid = result.grid if result.part is None or result.part.columns is None else result.part.columns
         return cells_over(result, max(grid.n, 1))
 
@@ -103,7 +105,8 @@ class Details(RowsPanel):
         return Scene(result, None, self.view, width, height, self.glyphs)
 
     def rows(self, result: Result, width: int, height: int) -> list[Row]:
-        """The bars, or the interval and the table."""
+        """Draw the bars of all metrics; of a trace the interval under the cursor and below it, if there are _TABLE
+        rows left, which names took the time."""
         part, view = result.part, self.view
         if part is None:
             if view.cursor is None:
@@ -119,7 +122,8 @@ class Details(RowsPanel):
         return [*rows, *self._table(result, part, width, height - len(rows))][:height]
 
     def _metrics(self, result: Result, means: Mapping[str, float | None], width: int, height: int) -> list[Row]:
-        """All metrics, of the nodes what there is room for, in columns."""
+        """Draw a bar for each metric by its mean in ``means`` (None: unknown), in columns, as many as fit; metrics of
+        the nodes come last."""
         n = _per_row(width)
         size = width // n
         names = _names(result, means)[: n * height]
@@ -141,6 +145,8 @@ class Details(RowsPanel):
         return rows
 
     def _table(self, result: Result, part: TracePart, width: int, height: int) -> list[Row]:
+        """Draw the names that took the time in the marked range, or in the window without one, the longest first; a
+        line that says so if there are none."""
         cells = self._cells(result)
         low, high = self.marked or (max(cells.start, result.first), min(cells.end, result.last))
         used = names_in(result, part, self.view, low, high)
@@ -163,7 +169,8 @@ class Details(RowsPanel):
 
 
 def names_in(result: Result, part: TracePart, view: View, low: float, high: float) -> list[NameUse]:
-    """Which names took the time between two times (s) on what is shown, the longest first."""
+    """Sum the time that each name took between ``low`` and ``high`` (s) on the tracks that are looked at, the longest
+    first. Intervals count with the part inside; nested ones count each. Marks do not count. Empty if there are none."""
     own = part.trace.intervals
     begin, end = round(low * NS), round(high * NS)
     if view.opened and part.lanes is not None:

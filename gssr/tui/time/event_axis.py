@@ -32,7 +32,7 @@ class EventAxis(TimePanel):
         self.entitle("time", self.title_of(cells, result), f"{count(n, 'event')} in sight" if n else "")
 
     def draw_line(self, y: int) -> Strip:
-        """One row."""
+        """Draw row ``y``: the times first, then the flags; blank before the first result."""
         result, (width, height) = self.result, self.content_size
         if result is None:
             return Strip.blank(width)
@@ -40,6 +40,7 @@ class EventAxis(TimePanel):
         return self.overlaid(self.strip_of(rows[y] if y < len(rows) else (), width), result)
 
     def _rows(self, result: Result, height: int) -> list[Row]:
+        """Draw the times under the columns, and in the other ``height - 1`` rows the flags of the events."""
         cells, gutter = self.cells_in_sight(result), self.left
         rows: list[Row] = [(Span(" " * gutter), *axis_row(result, cells))]
         flags = flagged(result, cells, height - 1, self.glyphs.ellipsis, self.glyphs.levels.isascii())
@@ -55,8 +56,12 @@ def _in_sight(result: Result, cells: Cells) -> list[tuple[int, Event]]:
 
 
 def flagged(result: Result, cells: Cells, height: int, ellipsis: str, ascii_only: bool) -> MarkGrid:
-    """The flags of the events in sight, each at its column with its text at the right, in as many rows as there are; where a
-    text has no room the flag stands alone. Those that say most come first (gssr.render.clock.LOOKS)."""
+    """Place a flag at the column of each event in sight, with its text to the right where there is room, in ``height``
+    rows of ``cells.n`` cells.
+
+    Of several events in a column those that say most come first (gssr.render.clock.LOOKS), and "(+2)" says how many
+    have no text. Of more than _MOST events only the first in each column has a flag. Blank if there is no room.
+    """
     box = blank(max(height, 0), cells.n)
     if height < 1 or not cells.n:
         return box

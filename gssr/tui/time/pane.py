@@ -51,7 +51,7 @@ class TimePane(ScreenPane):
     ]
 
     def compose(self) -> ComposeResult:
-        """From above: who, what for, what was measured beside, when, and all about the cursor."""
+        """Lay out, from above: who, what for, what was measured beside, when, and all about the cursor."""
         with Vertical():
             yield TimeWall(id="time-wall", classes="panel")
             yield TraceLines(id="time-lines", classes="panel")
@@ -71,7 +71,8 @@ class TimePane(ScreenPane):
         return columns_in(width)
 
     def asks(self, query: Query) -> Query:
-        """Ask for the lines of a trace in columns as wide as cells."""
+        """Add to the query what this screen needs: metrics of the nodes beside those of GPUs, or of a trace its lines
+        in columns as wide as a cell."""
         result = self._result()
         if query.level is None and result is not None and result.run is not None and result.part is None:
             return replace(query, beside=True)
@@ -82,12 +83,14 @@ class TimePane(ScreenPane):
         return results[0] if results else None
 
     def _of_trace(self, query: Query) -> Query:
+        """Add to the query as many lines of a trace as can be in sight, and columns as wide as a cell."""
         width = query.width if query.span is None else max(query.span / query.columns, FINEST)
         room = max(self.query_one(TraceLines).content_size.height, self.app.size.height // 2)
         return replace(query, rows=2 * room + MOST_COUNTERS, width=width)
 
     def show(self, results: Sequence[Result], view: View) -> None:
-        """Draw these results."""
+        """Draw the first result: the wall for a recording, for a trace its lines, or its tracks if a selection is
+        opened. The focus moves along with the kind of timeline."""
         result = results[0]
         trace = result.part is not None
         shown = TimeWall if not trace else TraceLanes if view.opened else TraceLines
@@ -114,7 +117,7 @@ class TimePane(ScreenPane):
             self._focus_timeline()
 
     def on_resize(self) -> None:
-        """Share the rows anew."""
+        """Share the rows anew; nothing before the first result, or for a trace."""
         result = self._result()
         if result is not None and result.part is None:
             self._fit(result)
@@ -137,7 +140,8 @@ class TimePane(ScreenPane):
     # What the panels want
 
     def on_time_panel_marked(self, event: TimePanel.Marked) -> None:
-        """Show the stretch on all panels; its table once it is chosen."""
+        """Show the marked stretch on all panels, and in the details what took the time in it, once it is no longer
+        being dragged."""
         event.stop()
         for panel in self.query(TimePanel):
             panel.marked = event.stretch
@@ -153,7 +157,8 @@ class TimePane(ScreenPane):
         self.app.go_to_screen(replace(self.app.view, screen="gpus"), event.item)
 
     def let_go(self) -> bool:
-        """No longer look for a name, or at a selected range; whether there was any."""
+        """End the search for a name, or if there is none, unmark the selected range. Returns False, having done
+        nothing, if there is neither."""
         line, details = self.query_one("#time-search", Input), self.query_one(Details)
         view = self.app.view
         if line.display or view.name:
@@ -173,7 +178,8 @@ class TimePane(ScreenPane):
             self.screen.set_focus(shown)
 
     def action_level(self) -> None:
-        """Show another level: what the lines are."""
+        """Show the next level of the trace (GPUs, streams, threads, processes), or from a recording go to its traces;
+        a notice if it has none."""
         result = self._result()
         if result is not None and result.part is None and not result.traced:
             self.notify(_NO_TRACE)
@@ -183,7 +189,7 @@ class TimePane(ScreenPane):
     # Search
 
     def action_seek(self) -> None:
-        """Begin to type a name."""
+        """Show the line in which a name is typed, and give it the focus; a notice instead if no trace is shown."""
         result = self._result()
         if result is None or result.part is None:
             self.notify(
@@ -197,13 +203,13 @@ class TimePane(ScreenPane):
         self.screen.set_focus(line)  # at once: what is typed next is for it
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Count at once what fits."""
+        """Look for what is typed at once, so that its intervals are counted."""
         event.stop()
         if event.input.display:
             self.app.change_view(replace(self.app.view, name=event.value.strip()))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Go to the first."""
+        """Look for the typed name and go to its next interval after the cursor."""
         event.stop()
         event.input.display = False
         self._focus_timeline()

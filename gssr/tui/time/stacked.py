@@ -16,9 +16,11 @@ _Value = TypeVar("_Value")
 
 
 def states_at(shares: Floats, n: int) -> Ints:
-    """[n, n_cells]: which of the states [n_states, n_cells], stacked from below, is at each of ``n`` heights, the topmost
-    first; -1 above them all, and where nothing is known. The least share that is there at all takes the lowest height
-    that it can."""
+    """Return which state is at each of ``n`` heights, [n, n_cells] with the topmost height first.
+
+    ``shares`` [n_states, n_cells] are stacked from below; values are indices of states. -1 above all of them, and
+    where shares are NaN. A share too thin to reach the middle of a height is not seen.
+    """
     edges = np.cumsum(np.nan_to_num(shares), axis=0)
     middle = (np.arange(n)[::-1, None, None] + 0.5) / n
     state = (middle >= edges[None]).sum(axis=1)
@@ -28,8 +30,11 @@ def states_at(shares: Floats, n: int) -> Ints:
 def stacked(
     shares: Floats, height: int, states: Sequence[State], palette: Palette, in_marks: bool
 ) -> list[list[Segment]]:  # fmt: skip
-    """``height`` rows of one cell for each column of ``shares`` [n_states, n_cells]. ``in_marks``: colours can't tell them
-    apart, so that each has a mark of its own."""
+    """Draw the shares [n_states, n_cells] as ``height`` rows, one cell for each column.
+
+    With colours a cell shows two states, one in each half. With ``in_marks`` (colours can't tell states apart) each
+    cell shows one state by its mark.
+    """
     styles = [palette.style(each.role) for each in states]
     if in_marks:
         rows = states_at(shares, height).tolist()
@@ -50,6 +55,7 @@ def _style(styles: Sequence[Style], at: int) -> Style:
 
 
 def _pair(styles: Sequence[Style], upper: int, lower: int, n: int) -> Segment:
+    """Draw ``n`` cells whose halves show two states (indices into ``styles``, -1 for none)."""
     if upper < 0 and lower < 0:
         return Segment(" " * n)
     if upper < 0:

@@ -45,7 +45,7 @@ class States(TimePanel):
         return self.palette.colourless or self.glyphs.levels.isascii()
 
     def _shares(self, result: Result, cells: Cells) -> tuple[list[State], Floats] | None:
-        """The states, and their shares [n_states, n_cells]; None before they are known."""
+        """Return the states and their shares [n_states, n_cells] (NaN where unknown), or None before they are known."""
         if result.part is not None:
             split, grid = result.part.whole_split, result.part.columns
             if split is None or grid is None:
@@ -64,7 +64,8 @@ class States(TimePanel):
         return of_breakdown(self.glyphs.levels.isascii()), shown
 
     def draw_line(self, y: int) -> Strip:
-        """One row."""
+        """Draw row ``y`` of the strip, with the largest shares to its left; a waiting line at the top while nothing is
+        known."""
         result, (width, height) = self.result, self.content_size
         if result is None or height < 1:
             return Strip.blank(width)
@@ -82,7 +83,8 @@ class States(TimePanel):
         return self.overlaid(strip, result)
 
     def _legend(self, states: list[State], shares: Floats, result: Result, at: int | None) -> list[Row]:
-        """The shares, the largest first."""
+        """Draw the shares of the states, the largest first, without those below _LEAST: in the cell ``at``, or of the
+        whole window if it is None."""
         if at is not None:
             known = np.nan_to_num(shares[:, at])
         elif result.part is not None:

@@ -80,7 +80,7 @@ class TimePanel(Panel):
         return cells_over(result, max(self.room - self.left, 1))
 
     def cells_wanted(self, result: Result) -> Cells:
-        """The cells of time that were asked for last, which may not be there yet."""
+        """Return the cells of the window that the view asks for, which the result may not show yet."""
         cells = self.cells_in_sight(result)
         span, end = self.view.span, self.view.end
         if (span, end) == (result.query.span, result.query.end) or (span is None and cells.rolls):
@@ -89,28 +89,29 @@ class TimePanel(Panel):
         return Cells(end - (span or result.last - result.first), end, cells.n, False)
 
     def on_resize(self) -> None:
-        """Other cells, another title."""
+        """Show the result again, whose cells and title depend on the width; nothing if there is none or the panel is
+        hidden."""
         if self.result is not None and self.display:
             self.show(self.result, self.view)
 
     # Keys
 
     def change_view(self, view: View) -> None:
-        """Look at something else at once: the next key, which may have come already, goes on from there."""
+        """Change the app's view at once, so that a key that has come already goes on from there."""
         self.app.change_view(view)
 
     def action_zoom(self, factor: float) -> None:
-        """More or less time."""
+        """Show ``factor`` times as much time, around the time cursor."""
         if self.result is not None:
             self.change_view(zoomed(self.result, self.view, factor, self.cells_wanted(self.result)))
 
     def action_pan(self, share: float) -> None:
-        """Earlier or later."""
+        """Move the window by ``share`` of what is in sight: later, or earlier if negative."""
         if self.result is not None:
             self.change_view(panned(self.result, self.view, share, self.cells_wanted(self.result)))
 
     def action_scrub(self, steps: int) -> None:
-        """Move the time cursor."""
+        """Move the time cursor ``steps`` cells on, or back if negative."""
         if self.result is not None:
             self.change_view(scrubbed(self.result, self.view, steps, self.cells_wanted(self.result)))
 
@@ -119,7 +120,8 @@ class TimePanel(Panel):
         self.change_view(replace(self.view, span=None, end=None, lately=False, speed=0.0))
 
     def action_mark(self) -> None:
-        """Begin a range at the cursor, or end it."""
+        """Begin a range at the cursor; at the second call end it there, which posts Marked (with None if both are the
+        same time). Without a cursor a notice asks for one."""
         cursor = self.view.cursor
         if cursor is None:
             self.notify("Put the cursor where the range begins: left, right, or a click.")
@@ -134,25 +136,29 @@ class TimePanel(Panel):
     # The mouse
 
     def _cell(self, event: events.MouseEvent) -> int | None:
+        """Return the column of time under the mouse, which may be outside of them (negative in the gutter); None if
+        the mouse is not on the panel's content."""
         offset = event.get_content_offset(self)
         if offset is None:
             return None
         return offset.x - self.left
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """A drag begins."""
+        """Begin a drag if the mouse is on the columns of time."""
         cell = self._cell(event)
         if self.result is not None and cell is not None and 0 <= cell < self.cells_in_sight(self.result).n:
             self._drag = cell
             self.capture_mouse()
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """Show over what it goes."""
+        """Mark the stretch that is being dragged over."""
         if self._drag is not None and self.result is not None:
             stretch = self._dragged(event, self.result)
             self.post_message(self.Marked(stretch, dragging=True))
 
     def _dragged(self, event: events.MouseEvent, result: Result) -> Stretch | None:
+        """Return the stretch (begin and end in the result's seconds) from where the drag began to the mouse; None if
+        it is within one cell, which is a click."""
         cells = self.cells_in_sight(result)
         cell = min(max(event.x - self.left - (self.content_region.x - self.region.x), 0), cells.n - 1)
         assert self._drag is not None
@@ -162,7 +168,8 @@ class TimePanel(Panel):
         return cells.start + low * cells.width, cells.start + (high + 1) * cells.width
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
-        """The window becomes what was dragged over; with Shift that is selected. A click moves the cursor."""
+        """End a drag: zoom to the stretch, or with Shift or Ctrl select it. A click moves the time cursor instead, and
+        unmarks what was selected."""
         if self._drag is None or self.result is None:
             return
         self.release_mouse()
@@ -196,6 +203,7 @@ class TimePanel(Panel):
         self._zoom_at(event, 2.0)
 
     def _zoom_at(self, event: events.MouseEvent, factor: float) -> None:
+        """Show ``factor`` times as much time around the mouse, if Ctrl is held; other scrolling is left to the panel."""
         cell = self._cell(event)
         if not event.ctrl or self.result is None or cell is None:
             return
@@ -206,13 +214,13 @@ class TimePanel(Panel):
     # Drawing
 
     def entitle(self, title: str, *more: str) -> None:
-        """The title with what is to be said besides: there is no border below for it."""
+        """Set the border's title to ``title`` and what else is to be said, without empty texts."""
         self.border_title = "  ·  ".join(filter(None, (title, *more)))
         if self.glyphs.levels.isascii():
             self.border_title = self.border_title.replace("·", "-")
 
     def overlaid(self, strip: Strip, result: Result) -> Strip:
-        """A line with the selected stretch and the time cursor on it."""
+        """Return a drawn line with the selected stretch and the time cursor painted over it."""
         cells, gutter = self.cells_in_sight(result), self.left
         if self.marked is not None:
             low, high = (int((time - cells.start) / cells.width) for time in self.marked)
@@ -224,7 +232,7 @@ class TimePanel(Panel):
         return strip
 
     def title_of(self, cells: Cells, result: Result) -> str:
-        """How long a cell is, and what is in sight."""
+        """Say how long a cell is, and where the time cursor is if it is in sight."""
         text = f"{width_text(cells.width)} a cell"
         if self.view.cursor is not None and cells.at(self.view.cursor) is not None:
             text = f"cursor at {at_text(result, self.view.cursor)}, {text}"
@@ -232,11 +240,13 @@ class TimePanel(Panel):
 
 
 def _painted(strip: Strip, begin: int, end: int, style: Style) -> Strip:
+    """Return the strip with ``style`` applied to the cells from ``begin`` up to ``end``."""
     middle = Strip(Segment.apply_style(strip.crop(begin, end), post_style=style))
     return Strip.join([strip.crop(0, begin), middle, strip.crop(end)])
 
 
 def _ruled(strip: Strip, x: int, char: str, style: Style) -> Strip:
+    """Return the strip with ``char`` in cell ``x`` if that is blank, and ``style`` applied to it."""
     cell = strip.crop(x, x + 1)
     drawn = [Segment(char if not segment.text.strip() else segment.text, segment.style) for segment in cell]
     return Strip.join([strip.crop(0, x), Strip(Segment.apply_style(drawn, post_style=style)), strip.crop(x + 1)])

@@ -21,7 +21,7 @@ from gssr.tui.keys import key
 from gssr.tui.shared.timed import Cells
 from gssr.tui.time.box import ON_BLOCKS, Box
 from gssr.tui.time.trace_rows import Sight, TraceRows, flows_text
-from gssr.tui.trace.cursor import NS, cause, find, interval_under, places_sought
+from gssr.tui.trace.cursor import NS, cause, find, interval_under, intervals_sought
 from gssr.tui.trace.flows import flow_between, launch_flows, message_flows, partner
 from gssr.tui.trace.states import OF_TRACE
 from gssr.tui.view import View, inside_of
@@ -48,14 +48,15 @@ class TraceLanes(TraceRows):
     MOST_TALL = 3
 
     def show(self, result: Result, view: View) -> None:
-        """Draw from this result from now on, and name in the border what is shown."""
+        """Draw from this result from now on, and say in the border what is opened, which of how many intervals of the
+        sought name is under the cursor, and how many lines there are."""
         super().show(result, view)
         part = result.part
         lanes = None if part is None else part.lanes
         n = 0 if lanes is None else len(np.unique(lanes.track))
         what = clean(view.selected) if view.selected else f"all {result.noun}s"
         self.strips()
-        found = places_sought(result, view) if view.name else None
+        found = intervals_sought(result, view) if view.name else None
         sought = ""
         if part is not None and found is not None:
             here = self.picked()
@@ -65,7 +66,7 @@ class TraceLanes(TraceRows):
         self.entitle(f"{what}: {count(n, 'track')}, Esc closes", sought, self._about_flows)
 
     def picked(self) -> int:
-        """The interval under the cursor; -1 for none."""
+        """Return the interval under the cursor, as an index into the trace's intervals; -1 if there is none."""
         if self.result is None or self.result.part is None or self.result.part.lanes is None:
             return -1
         return interval_under(self.result, self.row_of(len(self.result.part.lanes.track)), self.view.cursor)
@@ -76,7 +77,8 @@ class TraceLanes(TraceRows):
         return None if lanes is None else len(lanes.track)
 
     def draw_rows(self, result: Result, part: TracePart, sight: Sight) -> list[Strip]:
-        """Names, intervals, and lines between those that belong together."""
+        """Draw the lanes in sight with names and intervals, and lines between intervals that belong together. Sets
+        what the title says of these lines."""
         lanes = part.lanes
         assert lanes is not None
         width, height = self.content_size
@@ -103,8 +105,11 @@ class TraceLanes(TraceRows):
     def _interval(
         self, part: TracePart, item: int, shares: list[float], tall: int, picked: bool
     ) -> list[list[Segment]]:  # fmt: skip
-        """An interval's cells in ``tall`` rows: its name on its colour where it has room; cells that it fills in part say by
-        their height how much. Without colour its letter."""
+        """Draw an interval (``item``: index into the trace's intervals) in ``tall`` rows of ``len(shares)`` cells.
+
+        Where there is room its name stands on its colour; else the height of each cell says which share (0-1) of it is
+        filled. Without colours it is drawn in its category's letter; ``picked`` is drawn reversed.
+        """
         own = part.trace.intervals
         state = OF_TRACE[int(own.category[item])]
         style = self.palette.style(state.role)
@@ -131,6 +136,8 @@ class TraceLanes(TraceRows):
         return rows
 
     def _put_name(self, box: Box, y: int, part: TracePart, lanes: Lanes, lane: int) -> None:
+        """Put a lane's name into row ``y``: the track's in its first lane, "level N" in those below. The rank goes
+        before it where several are shown."""
         track, level = part.trace.tracks[int(lanes.track[lane])], int(lanes.level[lane])
         first = lane == 0 or lanes.track[lane - 1] != lanes.track[lane]
         name = track.name or (f"stream {track.stream}" if track.stream is not None else f"thread {track.tid}")
@@ -147,7 +154,9 @@ class TraceLanes(TraceRows):
     def _draw_flows(
         self, box: Box, part: TracePart, lanes: Lanes, picked: int, cells: Cells, sight: Sight
     ) -> str:  # fmt: skip
-        """Draw lines between what belongs together; return what is to be said of them."""
+        """Draw lines from launches to their work and from sends to receives, where they are few enough, and always
+        that of the interval under the cursor (``picked``, -1 for none). Returns what is to be said of them, "" for
+        none."""
         begin, end = round(cells.start * NS), round(cells.end * NS)
         launches, n = launch_flows(part.trace, lanes, begin, end)
         line_of = np.full(len(part.trace.tracks), -1)
@@ -167,7 +176,8 @@ class TraceLanes(TraceRows):
     # Keys and the mouse
 
     def action_find(self, step: int) -> None:
-        """Go to the next interval of the name that is looked for, or to the one before."""
+        """Go to the next (``step`` 1) or previous (-1) interval of the name that is looked for; a notice if there is
+        none."""
         scene = self.app.scene()
         if scene is not None:
             view = find(step)(scene)
@@ -182,7 +192,8 @@ class TraceLanes(TraceRows):
             self.change_view(cause(scene))
 
     def action_fit(self) -> None:
-        """The window becomes the interval under the cursor, and a tenth of it on both sides."""
+        """Zoom so that the interval under the cursor fills the window, with a tenth of its length on either side; do
+        nothing without one."""
         place, result = self.picked(), self.result
         if place < 0 or result is None or result.part is None:
             return
@@ -193,7 +204,7 @@ class TraceLanes(TraceRows):
         self.change_view(replace(self.view, span=1.2 * length, end=inside_of(result, end, 1.2 * length)))
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """Name what is under the mouse."""
+        """Name the interval under the mouse in a tooltip, unless a drag is under way."""
         offset, result, lane = event.get_content_offset(self), self.result, self.row_under(event)
         part = None if result is None else result.part
         if self._drag is not None or offset is None or result is None or part is None or part.lanes is None:

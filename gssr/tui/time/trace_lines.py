@@ -76,7 +76,8 @@ class TraceLines(TraceRows):
         return super().overlaid(strip, result) if is_over_time else strip
 
     def draw_rows(self, result: Result, part: TracePart, sight: Sight) -> list[Strip]:
-        """Names and values, what the lines do, and the messages between them."""
+        """Draw the lines in sight with names and values, what each does over time, and messages between them. Sets
+        what the title says of the messages."""
         lines, (width, height) = result.timeline, self.content_size
         assert lines is not None
         gutter, cells, tall = self.left, self.cells_in_sight(result), sight.tall
@@ -104,8 +105,11 @@ class TraceLines(TraceRows):
         return box.strips()
 
     def _states(self, shares: Floats, tall: int, in_marks: bool) -> list[list[Segment]]:
-        """The categories stacked; in a single row that which has most, as high as all together. The topmost part stays free,
-        so that lines can be told apart."""
+        """Draw the shares of the categories [n_categories, n_cells] in ``tall`` rows, stacked.
+
+        In a single row the category with the largest share is drawn, as high as all shares together. The topmost part
+        stays free, so that lines can be told apart.
+        """
         if tall > 1:
             free = 1 / tall if in_marks else 0.5 / tall
             return stacked(shares * (1 - free), tall, OF_TRACE, self.palette, in_marks)
@@ -120,7 +124,8 @@ class TraceLines(TraceRows):
         return [found]
 
     def _bar(self, shares: Floats, width: int, tall: int, in_marks: bool) -> list[list[Segment]]:
-        """One bar of all the time, the rest of it idle."""
+        """Draw one bar whose parts are the ``shares`` [n_categories] of all time, and the rest idle, ``width`` cells
+        wide; one row less than ``tall``, at least one."""
         edges = [0, *np.round(np.cumsum(np.nan_to_num(shares)) * width).astype(int).tolist()]
         row = [
             Segment((state.mark if in_marks else "█") * (end - begin), self.palette.style(state.role))
@@ -130,6 +135,8 @@ class TraceLines(TraceRows):
         return [row] * max(tall - 1, 1)
 
     def _put_name(self, box: Box, y: int, result: Result, lines: Lines, at: int, cells: Cells) -> None:
+        """Put the name and the value of line ``at`` into row ``y``: the value at the time cursor, or without one the
+        mean over the window."""
         members, metric = lines.members[at], metric_of(result.grid.metric)
         cell = None if self.view.cursor is None else cells.at(self.view.cursor)
         part = result.part
@@ -154,7 +161,8 @@ class TraceLines(TraceRows):
         box.put(y, 0, pieces)
 
     def _draw_messages(self, box: Box, part: TracePart, lines: Lines, cells: Cells, sight: Sight) -> str:
-        """Draw the messages as lines where they are few enough; return what is to be said of them."""
+        """Draw the messages between lines if they are few enough. Returns what is to be said of them; "" if there are
+        none, or in the process summary."""
         if part.line_split is not None or part.trace.messages is None:
             return ""
         line_of_owner = np.full(len(part.level.gpus) + 1, -1)
@@ -169,7 +177,8 @@ class TraceLines(TraceRows):
     # Keys and the mouse
 
     def action_open(self) -> None:
-        """The tracks of the line under the cursor; of several their lines first."""
+        """Open the line under the cursor: its tracks, or if it stands for several rows, first a line for each of them.
+        Esc comes back."""
         result = self.result
         if result is None or result.timeline is None or not len(result.timeline.members):
             return
@@ -190,7 +199,7 @@ class TraceLines(TraceRows):
         self.change_view(self.view.down(opened=True, row=0, top=0))
 
     def on_click(self, event: events.Click) -> None:
-        """A double click, or one on the name, opens the line."""
+        """Open a line by a double click or a click on its name; if the cursor is on another line, only move it there."""
         event.prevent_default()
         offset, line, timeline = (
             event.get_content_offset(self),

@@ -58,14 +58,16 @@ class TraceRows(TimePanel):
         return min(max(self.view.row, 0), max(n - 1, 0))
 
     def sight(self, n: int) -> Sight:
-        """Choose which of ``n`` rows are in sight: those around the cursor."""
+        """Choose which of ``n`` rows are in sight and how tall each is: as tall as fits, up to MOST_TALL, around the
+        cursor."""
         height, n = max(self.content_size.height, 1), max(n, 1)
         tall = min(max(height // n, 1), self.MOST_TALL)
         shown, row = min(height // tall, n), self.row_of(n)
         return Sight(tall, shown, min(max(self.view.top, row - shown + 1, 0), row, n - shown))
 
     def strips(self) -> list[Strip]:
-        """All rows of the terminal; they are drawn anew only where something has changed."""
+        """Return all rows of the terminal, drawn anew only if something has changed. Empty without a trace or room; a
+        waiting line before the rows are known."""
         result, part = self.result, None if self.result is None else self.result.part
         if result is None or part is None or not self.content_size.height:
             return []
@@ -76,7 +78,7 @@ class TraceRows(TimePanel):
         return self.keep(lambda: self.draw_rows(result, part, self.sight(n)), place)
 
     def draw_line(self, y: int) -> Strip:
-        """One row of the terminal, the time cursor on it."""
+        """Draw row ``y`` of the terminal with the time cursor on it; blank below the last row."""
         strips = self.strips()
         if self.result is None or y >= len(strips):
             return Strip.blank(self.content_size.width)
@@ -88,7 +90,8 @@ class TraceRows(TimePanel):
         return Segment(f"{fit(text, room, self.glyphs.ellipsis):<{room}}", look)
 
     def draw_flow(self, box: Box, flow: Flow, cells: Cells, sight: Sight, style: Style, middle: bool = False) -> None:
-        """Draw a line from a time in one row to a time in another; to the ``middle`` of the rows, else to their top."""
+        """Draw a line from a time in one row to a time in another, into the box; from and to the ``middle`` of the
+        rows, else their top."""
         x, to_x = (self.left + int((time / NS - cells.start) / cells.width) for time in (flow.time, flow.to_time))
         y, to_y = (
             (row - sight.top) * sight.tall + (sight.tall // 2 if middle else 0) for row in (flow.line, flow.to_line)
@@ -98,13 +101,13 @@ class TraceRows(TimePanel):
     # Keys and the mouse
 
     def action_row(self, step: int) -> None:
-        """Move the cursor to another row."""
+        """Move the cursor ``step`` rows, as ``moved`` does; do nothing before the rows are known."""
         n = None if self.result is None else self.n_rows(self.result)
         if n is not None:
             self.change_view(replace(self.view, row=moved(self.row_of(n), step, self.sight(n).shown, n)))
 
     def row_under(self, event: events.MouseEvent) -> int | None:
-        """The row under the mouse; None where there is none."""
+        """Return the row under the mouse, or None if there is none."""
         offset = event.get_content_offset(self)
         n = None if self.result is None else self.n_rows(self.result)
         if offset is None or n is None:
@@ -119,7 +122,8 @@ class TraceRows(TimePanel):
 
 
 def flows_text(n: int, n_drawn: int, noun: str) -> str:
-    """Say how many lines between rows there are, and where too many are there to draw them; empty for none."""
+    """Say how many (``n``) lines between rows there are, and that one must zoom in if not all were drawn; "" if there
+    are none."""
     if not n:
         return ""
     return count(n, noun) if n <= n_drawn else f"{count(n, noun)}, drawn as lines up to {MOST_FLOWS}: zoom in"

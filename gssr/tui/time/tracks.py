@@ -40,7 +40,7 @@ class Tracks(TimePanel):
     """The rows that there are."""
 
     def show(self, result: Result, view: View) -> None:
-        """Draw from this result from now on; as high as it has rows."""
+        """Draw from this result from now on, in as many lines as there are rows; hidden if there are none."""
         super().show(result, view)
         self.border_title = "counters" if result.part is not None else "phases and steps"
         n = self.rows_of(result)
@@ -49,11 +49,12 @@ class Tracks(TimePanel):
 
     @classmethod
     def rows_of(cls, result: Result) -> int:
-        """How many rows there are."""
+        """Return how many rows there are for this result: counters of a trace, or phases and steps of a recording."""
         return len(cls._kinds(result))
 
     @staticmethod
     def _kinds(result: Result) -> list[object]:
+        """List what has a row: the counters of a trace, or of a recording its phases and its step, if they are known."""
         if result.part is not None:
             return list(result.part.counters)
         judgement = result.judgement
@@ -64,7 +65,7 @@ class Tracks(TimePanel):
         return found
 
     def draw_line(self, y: int) -> Strip:
-        """One row."""
+        """Draw row ``y``: its name and value in the gutter, then its cells; blank below the last one."""
         result, width = self.result, self.content_size.width
         kinds = [] if result is None else self._kinds(result)
         if result is None or y >= len(kinds):
@@ -89,6 +90,7 @@ class Tracks(TimePanel):
         return self.overlaid(strip, result)
 
     def _marks(self, fractions: Floats) -> list[Segment]:
+        """Draw fractions (0-1) [n_cells] as one row of levels, blank where they are NaN."""
         levels = self.glyphs.levels
         steps = np.clip((np.nan_to_num(fractions) * len(levels)).astype(int), 0, len(levels) - 1).tolist()
         known = np.isfinite(fractions).tolist()
@@ -96,6 +98,7 @@ class Tracks(TimePanel):
         return [Segment(text, self.palette.style("series"))]
 
     def _counter(self, result: Result, counter: CounterLine, cells: Cells) -> TrackRow:
+        """Draw a counter of a trace; its value is that at the time cursor, or without one the greatest in sight."""
         assert result.part is not None
         grid = result.part.columns or result.grid
         values = average_into_columns(counter.values[None], grid.start, grid.width, cells.start, cells.end, cells.n)[0]
@@ -107,6 +110,8 @@ class Tracks(TimePanel):
         return TrackRow(metric_of(counter.metric).label, text if at is not None else f"max {text}", drawn)
 
     def _phases(self, phases: tuple[Phase, ...], cells: Cells) -> TrackRow:
+        """Draw the phases as segments with kind and length; the value is the kind at the time cursor, or else how many
+        there are."""
         segments: list[Segment] = []
         x, here = 0, ""
         cursor = self.view.cursor
@@ -130,6 +135,8 @@ class Tracks(TimePanel):
         return style if style.color is None or self.palette.colourless else Style(color=style.color, bold=True)
 
     def _steps(self, result: Result, cells: Cells) -> TrackRow:
+        """Draw the length of the steps over time; the value is the length at the time cursor, or else that of the
+        judgement's step. Needs a judgement with a step."""
         judgement = result.judgement
         assert judgement is not None and judgement.step is not None
         step = judgement.step
@@ -146,7 +153,7 @@ class Tracks(TimePanel):
 
 
 def counter_text(name: str, value: float) -> str:
-    """A counter's value with its unit: of a ratio in percent, any other with an SI prefix, so that no digit is lost."""
+    """Write a counter's value with its unit: a ratio in per cent, anything else with an SI prefix."""
     metric = metric_of(name)
     if metric.unit == RATIO or name.startswith(f"{OF_COUNTER}{RATIO}:"):
         return percent(value)

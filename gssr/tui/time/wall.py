@@ -35,7 +35,7 @@ class TimeWall(TimePanel, Wall):  # type: ignore[misc] # app is narrowed
         return strip if self.result is None or not self.result.n_gpus else self.overlaid(strip, self.result)
 
     def on_click(self, event: events.Click) -> None:
-        """A double click goes to the GPU."""
+        """Post Opened with the GPU under the mouse at a double click."""
         event.prevent_default()
         offset = event.get_content_offset(self)
         found = None if offset is None else self._at(offset.x, offset.y)

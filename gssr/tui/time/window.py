@@ -14,7 +14,7 @@ _ALL = 0.999
 
 
 def cells_over(result: Result, n: int) -> Cells:
-    """The time that ``n`` cells of a timeline show; of a trace no more than there are columns."""
+    """Return the ``n`` cells of time that a timeline shows; of a trace never more than its grid has columns."""
     grid = None if result.part is None else result.part.columns or result.grid
     if grid is None:
         return cells_of(result, n)
@@ -22,14 +22,15 @@ def cells_over(result: Result, n: int) -> Cells:
 
 
 def least_span(result: Result, n: int) -> float:
-    """Seconds that ``n`` cells show at least."""
+    """Return how many seconds ``n`` cells show at least."""
     if result.part is not None:
         return FINEST * max(n, 1)
     return max(_LEAST_SAMPLES * result.sampling_seconds, 1e-3)
 
 
 def framed(result: Result, view: View, start: float, end: float, n: int) -> View:
-    """The view of the time from ``start`` to ``end`` (as the result counts), as near to it as can be shown."""
+    """Return the view of the time from ``start`` to ``end`` (seconds as the result counts), held within the run and at
+    least as long as ``n`` cells can show. Nearly all of the run becomes the whole run."""
     first, last, least = result.first, result.last, least_span(result, n)
     span = max(end - start, least)
     middle = (start + end) / 2
@@ -41,7 +42,11 @@ def framed(result: Result, view: View, start: float, end: float, n: int) -> View
 
 
 def zoomed(result: Result, view: View, factor: float, cells: Cells, centre: float | None = None) -> View:
-    """``factor`` times as much time, with ``centre`` (else the time cursor, else the middle) where it is."""
+    """Return the view of ``factor`` times as much time as ``cells`` show.
+
+    ``centre``, a time as in ``cells``, stays where it is; None: the time cursor. If that is not in sight, the middle
+    stays.
+    """
     if centre is None:
         centre = view.cursor
     if centre is None or not cells.start <= centre <= cells.end:
@@ -51,14 +56,15 @@ def zoomed(result: Result, view: View, factor: float, cells: Cells, centre: floa
 
 
 def panned(result: Result, view: View, share: float, cells: Cells) -> View:
-    """Earlier or later by a ``share`` of what is in sight."""
+    """Return the view moved by ``share`` of what ``cells`` show (negative: earlier), held within the run."""
     by = share * (cells.end - cells.start)
     by = min(max(by, result.first - cells.start), result.last - cells.end)
     return framed(result, view, cells.start + by, cells.end + by, cells.n)
 
 
 def scrubbed(result: Result, view: View, steps: int, cells: Cells) -> View:
-    """The time cursor so many cells further; from the right edge where there was none. The window goes with it."""
+    """Return the view with the time cursor ``steps`` cells further (negative: back), held within the run. Without a
+    cursor it enters from the end it moves away from. If it leaves the window, the window moves along."""
     at = None if view.cursor is None else cells.at(view.cursor)
     cell = (cells.n if steps < 0 else -1) + steps if at is None else at + steps
     time = min(max(cells.time(cell), result.first), result.last)

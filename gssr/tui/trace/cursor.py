@@ -21,8 +21,12 @@ NS = 1e9
 
 
 def interval_under(frame: Result, row: int, cursor: float | None) -> int:
-    """The interval in the lane ``row`` under the time cursor: the one that begins just there, else the one that has most of
-    the column; -1 for none."""
+    """Return the interval in the lane ``row`` at the time ``cursor`` (seconds), as an index into the trace's
+    intervals.
+
+    That is the one that begins at the cursor (to the precision of seconds as a float), else the one that fills most of
+    the cursor's column. -1 if there is none, the cursor is None or outside the columns, or lanes are not shown.
+    """
     part = frame.part
     if part is None or part.lanes is None or cursor is None:
         return -1
@@ -40,12 +44,13 @@ def interval_under(frame: Result, row: int, cursor: float | None) -> int:
 
 
 def _slack(cursor: float) -> int:
-    """By how many ns a time may be off that is kept in s: nothing but of unix times."""
+    """Return by how many ns a time that is kept in seconds may be off: 0 but for unix times."""
     return round(float(np.spacing(cursor)) * NS)
 
 
 def picked(scene: Scene) -> int:
-    """The interval under the cursor where tracks are shown; -1 for none."""
+    """Return the interval under the cursor, as an index into the trace's intervals; -1 if there is none or Time does
+    not show a selection track by track (``view.opened``)."""
     part = scene.frame.part
     if not scene.view.opened or part is None or part.lanes is None:
         return -1
@@ -55,12 +60,16 @@ def picked(scene: Scene) -> int:
 
 @once
 def _ids_of(trace: Trace, sought: str) -> Ints:
+    """Return the indices into the trace's names of those that equal ``sought``, or else of those that fit it as a
+    pattern."""
     same = np.array([name == sought for name in trace.names], np.bool_)  # names may hold what patterns mean
     return np.flatnonzero(same if same.any() else fits_name(trace.names, (sought,)))
 
 
-def places_sought(frame: Result, view: View) -> Ints:
-    """The intervals whose names hold what is looked for (``view.name``), on what is looked at, ascending by time."""
+def intervals_sought(frame: Result, view: View) -> Ints:
+    """Find the intervals whose names are looked for (``view.name``) on the GPUs, ranks or threads looked at, as
+    indices into the trace's intervals, ascending by time. Empty if no name is looked for or the result is not of a
+    trace."""
     part = frame.part
     if part is None or not view.name:
         return np.zeros(0, np.int64)
@@ -74,6 +83,8 @@ def places_sought(frame: Result, view: View) -> Ints:
 
 
 def _looked_at(frame: Result, part: TracePart, view: View, places: Ints) -> Ints:
+    """Keep those of ``places`` (indices into the trace's intervals) whose track belongs to a selected row of the
+    level, or to any row of it if none is selected."""
     chosen = np.append(np.ones(frame.n_gpus, bool), False)
     selection = frame.query.gpus or view.selection
     if selection:
@@ -84,8 +95,11 @@ def _looked_at(frame: Result, part: TracePart, view: View, places: Ints) -> Ints
 
 
 def find(step: int) -> Callable[[Scene], View]:
-    """The next (``step`` 1) or previous (-1) interval of the name that is looked for, or of that under the cursor, or of the
-    metric shown, on what is looked at."""
+    """Return a move to the next (``step`` 1) or previous (-1) interval of the name that is looked for.
+
+    Without such a name it is that of the interval under the cursor, or of the metric shown. The move returns the view
+    unchanged if there is no further interval, the result is not of a trace, or the screen is not Time.
+    """
 
     def move_to(scene: Scene) -> View:
         view, frame = scene.view, scene.frame
@@ -102,7 +116,7 @@ def find(step: int) -> Callable[[Scene], View]:
             elif not name and view.metric.startswith(OF_NAME):
                 name = view.metric.removeprefix(OF_NAME)
             view = replace(view, name=name)
-            there = places_sought(frame, view)
+            there = intervals_sought(frame, view)
         if not len(there):
             return scene.view
         if here >= 0 and here in there:
@@ -118,7 +132,9 @@ def find(step: int) -> Callable[[Scene], View]:
 
 
 def shown_at(scene: Scene, part: TracePart, place: int) -> View:
-    """The cursor at the begin of an interval, and its line."""
+    """Return the view with the cursor at the begin of an interval (``place``: index into the trace's intervals), on
+    its line. The window moves there if it does not hold it; the line stays as it was where the interval is on none in
+    sight."""
     view, frame, own = scene.view, scene.frame, part.trace.intervals
     time = float(own.start[place] / NS)
     after = replace(view, cursor=time)
@@ -135,7 +151,12 @@ def shown_at(scene: Scene, part: TracePart, place: int) -> View:
 
 
 def cause(scene: Scene) -> View:
-    """From an interval to what launched it, or to what it launched; from one end of a message to the other."""
+    """Move from the interval under the cursor to what launched it or what it launched, or from one end of a message to
+    the other.
+
+    If that is on another row, its row is selected and opened, at another level if need be. Returns the view unchanged
+    if there is no such interval or no level has its track.
+    """
     view, part = scene.view, scene.frame.part
     place = picked(scene)
     if part is None or part.lanes is None or place < 0:
@@ -157,7 +178,7 @@ def cause(scene: Scene) -> View:
 
 
 def _line_of(part: TracePart, level: LevelName, owner: int, place: int) -> int:
-    """The line of an interval once its owner is opened."""
+    """Return the line on which an interval (``place``) is drawn once its owner (a position in ``level``) is opened."""
     own = part.trace.intervals
     found = lanes(own.start, own.length, own.track, part.levels[level].owner_of == owner, int(own.start[place]), 1, 1)
     return int(found.lane[np.flatnonzero(found.places == place)[0]])

@@ -28,8 +28,11 @@ class Flow(NamedTuple):
 
 
 def partner(trace: Trace, place: int) -> int:
-    """The interval that an interval belongs to: of work the launch, of a launch its work, of a call that communicates the
-    other end of its first message; -1 for none."""
+    """Find the interval that belongs to an interval, both as indices into the trace's intervals.
+
+    Of work that is its launch, of a launch the first of its work, of a call that communicates the other end of its
+    first message. -1 if there is none.
+    """
     own = trace.intervals
     if own.link[place] == NO_LINK:
         return other_end(trace, place)
@@ -40,8 +43,12 @@ def partner(trace: Trace, place: int) -> int:
 
 
 def launch_flows(trace: Trace, lanes: Lanes, begin: int, end: int) -> tuple[list[Flow], int]:
-    """From each launch to the work it launched, both on these lanes and begun in this time (ns); and how many there are,
-    which may be too many to draw."""
+    """List the lines from launches to the work they launched, both on these lanes and begun in ``begin`` <= time <
+    ``end`` (ns), and return how many there are.
+
+    If there are more than MOST_FLOWS, the list is empty and only their number is returned. ([], 0) if there are none,
+    or more than _MOST_READ intervals on the lanes, in which none are looked for.
+    """
     own, places = trace.intervals, lanes.places
     if len(places) > _MOST_READ:
         return [], 0
@@ -62,7 +69,8 @@ def launch_flows(trace: Trace, lanes: Lanes, begin: int, end: int) -> tuple[list
 
 
 def flow_between(trace: Trace, lanes: Lanes, cause: int, effect: int) -> Flow:
-    """From the begin of the one interval to that of the other, places in the trace that are on these lanes."""
+    """Return the line from the begin of ``cause`` to that of ``effect``, both indices into the trace's intervals,
+    which must be on these lanes."""
     own = trace.intervals
 
     def line(place: int) -> int:
@@ -72,8 +80,12 @@ def flow_between(trace: Trace, lanes: Lanes, cause: int, effect: int) -> Flow:
 
 
 def message_flows(trace: Trace, line_of: Ints, begin: int, end: int) -> tuple[list[Flow], int]:
-    """From each send to its receive, both in this time (ns) and on lines that are shown (``line_of`` a track, -1 for none);
-    and how many there are, which may be too many to draw."""
+    """List the lines from sends to their receives that overlap ``begin`` to ``end`` (ns) and are on two different
+    lines that are shown, and return how many there are.
+
+    ``line_of`` [n_tracks] is the line of each track, -1 for none. If there are more than MOST_FLOWS, the list is empty
+    and only their number is returned. ([], 0) if there are none.
+    """
     messages = trace.messages
     if messages is None or not len(messages.source):
         return [], 0

@@ -15,7 +15,8 @@ from gssr.tui.view import Scene
 
 
 def context_rows(scene: Scene, part: TracePart, place: int) -> list[Row]:
-    """Describe an interval below a title with its name."""
+    """Describe an interval (``place``: index into the trace's intervals) below a title with its name; for -1 a title
+    that says there is nothing under the cursor."""
     if place < 0:
         return [rule("nothing under the cursor", scene.width, scene.glyphs, (Span("arrows move it", "dim"),))]
     name = clean(part.trace.names[int(part.trace.intervals.name[place])])
@@ -24,7 +25,8 @@ def context_rows(scene: Scene, part: TracePart, place: int) -> list[Row]:
 
 
 def interval_rows(scene: Scene, part: TracePart, place: int) -> list[Row]:
-    """Describe an interval without a title."""
+    """Describe an interval without a title: kind, begin after the shown start, length, size, then its launch or
+    message partner and what the two lie in, each only where there is one."""
     own, names = part.trace.intervals, part.trace.names
     first = scene.frame.first if scene.frame.since is None else scene.frame.since
     category = int(own.category[place])

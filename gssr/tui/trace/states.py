@@ -17,7 +17,8 @@ class State(NamedTuple):
 
 
 def of_breakdown(ascii_only: bool) -> list[State]:
-    """List the states of a recording: the categories of GPU time."""
+    """List the states of a recording, one for each category of GPU time in the order of CATEGORIES. With
+    ``ascii_only`` their marks are ASCII."""
     return [
         State(
             each.label if each.name == "unmeasured" else each.short,

@@ -38,7 +38,12 @@ class Item(NamedTuple):
 
 
 def items_of(breakdown: Breakdown, result: Result) -> list[Item]:
-    """The tree: what has a part of the time that can be seen."""
+    """Build the tree of the account: branches, their categories with the largest first, and below a category the GPUs
+    that most of it falls on.
+
+    Categories below LEAST_SHOWN of the GPU time are left out. Branches without a word of their own (_WORDS) are left
+    out as well, and their categories stand at the top. GPUs are only named if they are not all of them.
+    """
     total, seconds = breakdown.gpu_seconds, breakdown.by_gpu.sum(axis=0)
     looked_at = result.query.gpus or range(result.n_gpus)
     has_names = result.part is None or result.part.level.name == "gpus"
@@ -87,12 +92,13 @@ class AccountTree(Drawing, Tree[str]):  # type: ignore[misc] # app is narrowed
         self._items: list[Item] = []
 
     def on_mount(self) -> None:
-        """Draw what the terminal can show."""
+        """Use ASCII marks instead of guides where the terminal can't show others."""
         if self.glyphs.levels.isascii():
             self.show_guides, self.ICON_NODE, self.ICON_NODE_EXPANDED = False, "+ ", "- "
 
     def show(self, result: Result, _view: View) -> None:
-        """Tell about the newest breakdown; lines that stay keep what is open and where the cursor is."""
+        """Show the newest breakdown; empty while there is none. Lines that stay keep whether they are open, and the
+        cursor stays."""
         breakdown = None if result.judgement is None else result.judgement.breakdown
         told = (id(breakdown), self.content_size.width, self.palette.theme)
         self.border_title = "where the GPU time goes" if result.is_live else "where the GPU time went"
@@ -104,11 +110,13 @@ class AccountTree(Drawing, Tree[str]):  # type: ignore[misc] # app is narrowed
         self._fill(self.root, self._items, 0)
 
     def on_resize(self) -> None:
-        """Other cells for names."""
+        """Write all labels anew, as the room for names has changed."""
         self._told = (*self._told[:1], self.content_size.width, self.palette.theme)
         self._fill(self.root, self._items, 0)
 
     def _fill(self, node: TreeNode[str], items: list[Item] | tuple[Item, ...], depth: int) -> None:
+        """Put ``items`` below a node. Its children are only replaced if their names have changed; otherwise only the
+        labels are. ``depth`` is 0 at the root, whose children start open."""
         if [child.data for child in node.children] != [item.name for item in items]:
             node.remove_children()
             for item in items:
@@ -123,6 +131,11 @@ class AccountTree(Drawing, Tree[str]):  # type: ignore[misc] # app is narrowed
             self._fill(child, item.below, depth + 1)
 
     def _label(self, item: Item, depth: int) -> Text:
+        """Write a line of the tree: mark, name, bar, share, its error (none of GPUs) and GPU-hours, by the width of
+        the widget.
+
+        ``depth``: how many items are above this one; it is indented by that.
+        """
         style, ascii_only = self.palette.style, self.glyphs.levels.isascii()
         look = LOOKS[item.category]
         width = max(self.content_size.width, 30) - 2
@@ -145,6 +158,7 @@ class AccountTree(Drawing, Tree[str]):  # type: ignore[misc] # app is narrowed
 
 
 def _hours(hours: float) -> str:
+    """Write GPU-hours as GPU-h, or where they are few as GPU-s or GPU-ms."""
     if hours >= 0.1 or hours == 0:
         return f"{fixed(hours, 1 if hours >= 100 else 2)} GPU-h"
     seconds = hours * 3600

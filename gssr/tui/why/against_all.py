@@ -18,14 +18,17 @@ _SIDES = {"gpus": ("these", "all"), "moment": ("moment", "run"), "window": ("win
 
 
 def verdict_of(result: Result, view: View) -> Verdict | None:
-    """The verdict that is looked at."""
+    """Return the verdict that the view is about (``view.note``, held within those there are), or None if there is
+    none."""
     verdicts = () if result.judgement is None else result.judgement.verdicts
     return verdicts[min(max(view.note, 0), len(verdicts) - 1)] if verdicts else None
 
 
 def part_of(result: Result, view: View) -> tuple[int, ...]:
-    """Positions of the GPUs that are held against all: the selected ones, else those that the verdict is about. Empty where
-    neither says or it is about all, and where a moment was chosen."""
+    """Return the positions of the GPUs that are compared with all: the selected ones, else those of the verdict.
+
+    Empty if nothing is selected and the verdict names none or all, or a moment was chosen.
+    """
     verdict = verdict_of(result, view)
     if view.selection or verdict is None or view.cursor is not None:
         return view.selection
@@ -45,7 +48,7 @@ class AgainstAll(RowsPanel):
         self.border_title = _title(shown, view, contrast(shown, part, view.cursor), part)
 
     def rows(self, result: Result, width: int, height: int) -> list[Row]:
-        """The table, as much as fits."""
+        """Draw the table, as many metrics as fit: first those that the verdict rests on, then those that differ most."""
         result, view = result.of_gpus or result, self.view
         found = contrast(result, part_of(result, view), view.cursor)
         known = measured(found)
@@ -64,7 +67,8 @@ class AgainstAll(RowsPanel):
 
 
 def _title(result: Result, view: View, found: Contrast, part: tuple[int, ...]) -> str:
-    """Say what is compared with what."""
+    """Say what is compared with what: GPUs or a moment or window with the run; "no GPU with samples" if there is
+    nothing."""
     rest = f"all {count(result.n_gpus, result.noun)}" if result.n_gpus != 1 else "itself"
     if found.kind == "moment":
         grid = result.grid

@@ -30,7 +30,7 @@ class OpenAround(RowsPanel):
     """Shown where there is a trace."""
 
     def show(self, result: Result, view: View) -> None:
-        """Draw from this result from now on, and name in the border what is shown."""
+        """Draw from this result from now on; hidden if there is no trace, or no time cursor in one."""
         super().show(result, view)
         self.display = bool(result.traced) or (result.part is not None and view.cursor is not None)
         when = window_text(result) if view.cursor is None else f"at {at_text(result, view.cursor)}"
@@ -43,7 +43,8 @@ class OpenAround(RowsPanel):
         return self._gaps(result, width)[:height]
 
     def _open(self, result: Result, part: TracePart, width: int, height: int) -> list[Row]:
-        """List what is open at the time cursor, the innermost first, and what launched it."""
+        """List the interval at the time cursor with its details, then what is open on other tracks, the innermost
+        first, and what launched it. Empty before it is known."""
         around_it, ellipsis = part.around, self.glyphs.ellipsis
         if around_it is None:
             return []
@@ -72,14 +73,16 @@ class OpenAround(RowsPanel):
         return [*context_rows(scene, part, around_it.place), *self._details(around_it.details, width), *rows]
 
     def _details(self, details: Mapping[str, str] | None, width: int) -> list[Row]:
-        """List what the trace's file says of the interval besides."""
+        """List what the trace's file says of the interval besides; a waiting line while it is None, and nothing if it
+        says nothing."""
         if details is None:
             return [(Span(f"reading what the file says of it{self.glyphs.ellipsis}", "dim"),)]
         pieces: list[Row] = [(Span(f"{clean(name)} ", "dim"), Span(clean(value))) for name, value in details.items()]
         return (flow(pieces, width, self.glyphs.ellipsis) if pieces else [])[:_MOST_DETAILS]
 
     def _gaps(self, result: Result, width: int) -> list[Row]:
-        """List what the GPUs waited for while they were traced, in the column of the time cursor, else in the window."""
+        """List the longest gaps of the GPUs in the column of the time cursor, or without one in the window, and what
+        was waited for. One sentence if nothing was traced then, or no gap is known."""
         start, end, cursor = result.window.start, result.window.end, self.view.cursor
         if cursor is not None:
             start = result.grid.start + result.grid.column(cursor) * result.grid.width

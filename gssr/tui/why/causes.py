@@ -42,13 +42,13 @@ _COMMAND = re.compile(
 
 
 def command_of(verdict: Verdict) -> str:
-    """The command that the advice names, as a shell takes it; empty where it names none."""
+    """Return the command that the verdict's advice names, cleaned for a shell's line; "" if it names none."""
     found = _COMMAND.search(verdict.advice)
     return clean(found[0]) if found else ""
 
 
 def evidence_bar(finding: Finding, severity: Severity, width: int, drawing: Drawing) -> Row:
-    """A number as a bar, with a mark where its limit is; nothing where it was held against none."""
+    """Draw a number as a bar of ``width`` cells with a mark at its limit; empty if it has no limit or both are 0."""
     if finding.threshold is None:
         return ()
     most = max(abs(finding.value), abs(finding.threshold)) * _BEYOND
@@ -85,7 +85,7 @@ class Cause(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
         yield Words(classes="cause-body")
 
     def tell(self, verdict: Verdict, is_open: bool) -> None:
-        """Show this verdict."""
+        """Show this verdict, with numbers and advice if it ``is_open``, else as one line."""
         told = (verdict, is_open, self.palette.theme)
         if told == self._told:
             return
@@ -114,6 +114,7 @@ class Cause(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
         return Text(in_ascii(text.plain)) if self.glyphs.levels.isascii() else text
 
     def _body(self, verdict: Verdict) -> Text:
+        """Write the numbers behind the verdict with their bars, the advice, its command, and what it would save."""
         style, arrow = self.palette.style, ">" if self.glyphs.levels.isascii() else "→"
         lines: list[Text] = []
         for finding in verdict.evidence:
@@ -159,7 +160,8 @@ class Causes(Drawing, VerticalScroll, can_focus=True):  # type: ignore[misc] # a
         yield Words(id="abstained")
 
     def show(self, result: Result, view: View) -> None:
-        """Tell what the rules say of this result; see Panel."""
+        """Show what the rules say of this result, or why there is no judgement yet, or that nothing stands out. Cards
+        are kept and only added or removed at the end."""
         judgement = result.judgement
         before = self._verdicts
         self._verdicts = () if judgement is None else judgement.verdicts
@@ -188,11 +190,14 @@ class Causes(Drawing, VerticalScroll, can_focus=True):  # type: ignore[misc] # a
             self._tell()
 
     def _tell(self) -> None:
+        """Tell each card that is mounted its verdict, and whether it is the open one."""
         for card in self.query(Cause):
             if card.number < len(self._verdicts) and card.is_mounted and card.query(Words):
                 card.tell(self._verdicts[card.number], card.number == self._open)
 
     def _look_at(self, number: int) -> None:
+        """Open the verdict ``number``, held within those there are, scroll to it and post Pointed; do nothing without
+        any."""
         if self._verdicts:
             self._open = min(max(number, 0), len(self._verdicts) - 1)
             self._tell()
@@ -216,7 +221,7 @@ class Causes(Drawing, VerticalScroll, can_focus=True):  # type: ignore[misc] # a
             self._look_at(card.number)
 
     def action_gpus(self) -> None:
-        """To the GPUs."""
+        """Post Opened with the first GPU (position) of the open verdict; a notice if it is about all of them."""
         if self._verdicts:
             own = self._verdicts[self._open].gpus
             gpus = tuple(self._looked_at[at] for at in own if at < len(self._looked_at))
@@ -226,7 +231,7 @@ class Causes(Drawing, VerticalScroll, can_focus=True):  # type: ignore[misc] # a
                 self.notify("This verdict is about all GPUs.")
 
     def action_copy_command(self) -> None:
-        """Put it on the clipboard."""
+        """Copy the command of the open verdict's advice to the clipboard, or the advice if it names none."""
         if self._verdicts:
             verdict = self._verdicts[self._open]
             command = command_of(verdict)

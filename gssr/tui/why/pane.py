@@ -36,7 +36,7 @@ class WhyPane(ScreenPane):
         return replace(query, around=True)
 
     def show(self, results: Sequence[Result], view: View) -> None:
-        """Draw these results."""
+        """Draw the first result in all panels."""
         for widget in (Causes, AccountTree, AgainstAll, OpenAround):
             self.query_one(widget).show(results[0], view)  # type: ignore[attr-defined]
 
