@@ -13,7 +13,7 @@ from gssr.gpu_name import gpu_label
 from gssr.model.custom_metrics import Custom, custom
 from gssr.model.traces import idle as idling
 from gssr.model.traces.as_metrics import levels_of
-from gssr.model.traces.booking import HostCalls, book_gpu, host_calls
+from gssr.model.traces.booking import book_gpu, host_calls
 from gssr.model.traces.call_tree import TIME, tree_of
 from gssr.model.traces.call_tree import together as one_tree
 from gssr.model.traces.gpu_names import gpus_of, names_of
@@ -32,7 +32,7 @@ from gssr.model.traces.lengths import (
     without_running_numbers,
 )  # fmt: skip
 from gssr.model.traces.messages import all_collectives, both, collectives_of, exchange_of
-from gssr.model.traces.part import TracePiece, are, part_of
+from gssr.model.traces.part import RowsByNumber, TracePiece, are, part_of
 from gssr.model.traces.point_to_point import point_to_point
 from gssr.model.traces.segments import common, in_parts, stretches, subsets, union
 from gssr.model.traces.trace_results import (
@@ -51,7 +51,7 @@ from gssr.model.traces.trace_results import (
 from gssr.model.traces.trace_rules import TABLE, judge_trace
 from gssr.model.traces.trace_selection import WHOLE, TraceSelection, tracks_of, window_of
 from gssr.model.traces.trace_steps import steps, steps_of
-from gssr.model.traces.waits import CoveredTimes, beside, call_totals
+from gssr.model.traces.waits import CoveredTimes, add_waits, call_totals, no_waits
 from gssr.model.verdicts.table import RuleTable
 from gssr.traces.join import booted_apart
 from gssr.traces.timeline import BUSY, OPERATIONS, Category, Clock, Counter, Kind, Timeline, Track
@@ -91,12 +91,12 @@ def analyze_timeline(
     rows = part.rows(*BUSY, Kind.GPU_SYNC) if like_hta else part.rows(*BUSY)
     links = links_of(timeline, part.by_kind, rows)
     own_steps = steps_of(part)
-    covered, work_of = CoveredTimes(part, beside(part, own_steps)), _WorkByGpu(part, links)
+    covered, work_of = CoveredTimes(part, own_steps), _work_by_gpu(part, links)
     of_two = None if like_hta else point_to_point(part, links)
     timed = own_steps if len(own_steps) * len(part.gpus) <= MOST_STEP_TIMES else own_steps[:0]
     asked = range(len(part.gpus)) if _asks(tables, *_BY_GPU) else ()
     calls = None if like_hta else host_calls(part)
-    gpus = [_of_gpu(part, gpu, work_of.gpu(gpu), covered, timed, of_two, calls) for gpu in asked]
+    gpus = [_of_gpu(part, gpu, work_of(gpu), covered, timed, of_two, calls) for gpu in asked]
     work = links
     if like_hta:
         is_work = timeline.intervals.kind[rows] != Kind.GPU_SYNC
@@ -360,24 +360,21 @@ def _with_outside(trace: TraceAnalysis) -> TraceAnalysis:
     return replace(trace, idle={**trace.idle, "outside": (n, trace.span_ns - sum(gpu.span_ns for gpu in trace.gpus))})
 
 
-class _WorkByGpu:
-    """The rows of each GPU among those of all (``links``)."""
+def _work_by_gpu(part: TracePiece, links: Links) -> Callable[[int], Links]:
+    """Group the work of all GPUs (``links``) by GPU. Returns the function that gives the work of one."""
+    if len(part.gpus) < 2:
+        return lambda _: links
+    gpu = part.gpu_of[part.timeline.intervals.track[links.rows]]
+    by_gpu = RowsByNumber(np.arange(len(links.rows)), gpu)
 
-    def __init__(self, part: TracePiece, links: Links) -> None:
-        self._links = links
-        gpu = part.gpu_of[part.timeline.intervals.track[links.rows]] if len(part.gpus) > 1 else None
-        self._order = None if gpu is None else np.argsort(gpu, kind="stable")
-        self._edges = [] if gpu is None else np.searchsorted(np.sort(gpu), np.arange(len(part.gpus) + 1)).tolist()
+    def work_of(at: int) -> Links:
+        own = by_gpu.of((at,))
+        return Links(links.rows[own], links.call[own])
 
-    def gpu(self, at: int) -> Links:
-        """Return those of one GPU."""
-        if self._order is None:
-            return self._links
-        own = self._order[self._edges[at] : self._edges[at + 1]]
-        return Links(self._links.rows[own], self._links.call[own])
+    return work_of
 
 
-def _described(part: TracePiece, longest: Sequence[idling.Idle], work_of: _WorkByGpu) -> list[Gap]:
+def _described(part: TracePiece, longest: Sequence[idling.Idle], work_of: Callable[[int], Links]) -> list[Gap]:
     """The longest gaps of all GPUs, of whose longest gaps these are: only those that are kept are described, which means to
     look at what every thread did."""
     length = np.concatenate([np.empty(0, np.int64), *(idle.length for idle in longest)])
@@ -388,7 +385,7 @@ def _described(part: TracePiece, longest: Sequence[idling.Idle], work_of: _WorkB
     gaps: list[Gap] = []
     for at in np.unique(gpu[kept]).tolist():
         own = idling.Idle(*(column[place[kept[gpu[kept] == at]]] for column in longest[at]))
-        gaps += idling.described(part, at, own, work_of.gpu(at))
+        gaps += idling.described(part, at, own, work_of(at))
     return gaps
 
 
@@ -403,18 +400,19 @@ class _OfGpu(NamedTuple):
 
 def _of_gpu(
     part: TracePiece, gpu: int, links: Links, covered: CoveredTimes, own_steps: Ints, of_two: Flags | None,
-    calls: HostCalls | None,
+    calls: tuple[Ints, Ints] | None,
 ) -> _OfGpu:  # fmt: skip
     """Gone through in parts between which the GPU was idle, whose figures add up. What is on it and of no type, as
-    HolisticTraceAnalysis' syncs, is busy and no more. ``of_two`` [n intervals]: communication of two ranks. ``calls``: by
-    which its idle time is booked, None if it is not."""
+    HolisticTraceAnalysis' syncs, is busy and no more. ``of_two`` [n intervals]: communication of two ranks. ``calls``:
+    the ``host_calls`` by which its idle time is booked, None if it is not."""
     kind = part.timeline.intervals.kind
     begin, stop = part.extent(links.rows) if len(links.rows) else (part.window[0],) * 2
     bins = BINS if len(part.gpus) <= MANY_GPUS else FEWER_BINS
     edges = begin + np.arange(bins + 1) * (stop - begin) // bins
     in_steps = np.zeros(len(own_steps), np.int64)
     step_times = part.times(own_steps)
-    meanwhile = covered.meanwhile(gpu, links)
+    beside = covered.beside(gpu, links)
+    waits = no_waits(beside)
     n_kernels = under = exposed_collectives = 0
     last_collective: int | None = None
     ns, before, types = np.zeros(4, np.int64), np.zeros((4, bins + 1), np.int64), np.zeros(8, np.int64)
@@ -428,7 +426,7 @@ def _of_gpu(
         idle = idling.idle_of(part, gaps.start, gaps.end, rows[first], call[first])
         causes.append(idling.by_cause(idle))
         longest.append(idling.longest(idle))
-        meanwhile.add(gaps)
+        waits = add_waits(waits, beside, gaps)
         (start, end), category = part.times(rows), part.category[rows]
         of_types = [
             union(start[mine], end[mine], last)
@@ -454,7 +452,7 @@ def _of_gpu(
     use = GpuUse(
         part.gpus[gpu], "", n_kernels, begin, stop - begin, busy_ns, compute_ns, communication_ns, copy_ns,
         tuple(types.tolist()), under / communication_ns if communication_ns else None,
-        meanwhile.waits, TraceCourse(begin, stop, shares[0], tuple(shares[1:])),
+        waits, TraceCourse(begin, stop, shares[0], tuple(shares[1:])),
         0 if of_two is None else int(types[2] + types[6]) - exposed_collectives,
         None if calls is None else book_gpu(part, links, calls),
     )  # fmt: skip

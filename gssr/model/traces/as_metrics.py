@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping, Set
 from functools import cached_property
-from operator import itemgetter
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -12,7 +11,7 @@ from gssr.metrics import OF_COUNTER, OF_NAME, OF_OWN
 from gssr.model.custom_metrics import Custom, Term, custom, fitting
 from gssr.model.results import Means
 from gssr.model.traces.cells import ByOwner, CellPieces, cells
-from gssr.model.traces.gpu_names import MOST_INDEX, gpus_of, names_of
+from gssr.model.traces.gpu_names import MOST_INDEX, as_recorded, gpus_of, names_of
 from gssr.model.traces.launches import links_of
 from gssr.model.traces.nesting import nesting
 from gssr.model.traces.part import ByKind
@@ -73,29 +72,23 @@ _OF_THREADS: dict[str, _Share] = {
 }
 
 
-class _Key(NamedTuple):
-    """What a row is called and sorted by."""
-
-    node: str
-    number: int
-    part: str = ""
-    rank: int | None = None
-    uuid: str | None = None
-    name: str | None = None
-
-
 class Level:
-    """The tracks of a trace put together as GPUs, as they are (streams), or as threads. ``key`` says whose row each of
-    ``tracks``, places in the timeline's, belongs to; ``spans``: the level whose rows say how long these last."""
+    """The tracks of a trace put together as GPUs, as they are (streams), or as threads. ``row_of`` gives the row that each
+    of ``tracks``, places in the timeline's, belongs to; ``spans``: the level whose rows say how long these last."""
 
     def __init__(
-        self, name: LevelName, timeline: Timeline, tracks: list[int], key: Callable[[int], _Key], spans: "Level | None"
+        self,
+        name: LevelName,
+        timeline: Timeline,
+        tracks: list[int],
+        row_of: Callable[[int], Gpu],
+        spans: "Level | None",
     ) -> None:
         self.name = name
         self.noun = NOUNS[name]
         self._timeline = timeline
         self._tracks = tracks
-        self._key = key
+        self._row_of = row_of
         self._spans = spans
         self._layers: dict[str, CellPieces] = {}
         self._asked: tuple[object, dict[int, tuple[CellPieces, Floats]]] = None, {}
@@ -112,15 +105,12 @@ class Level:
 
     @cached_property
     def _rows(self) -> tuple[tuple[Gpu, ...], Ints]:
-        keys = list(map(self._key, self._tracks))
-        at_of = {key: at for at, key in enumerate(sorted(dict.fromkeys(keys), key=itemgetter(0, 1, 2)))}
+        rows = list(map(self._row_of, self._tracks))
+        ordered = sorted(dict.fromkeys(rows), key=lambda row: (row.node or "", row.device_index or 0, row.mig or ""))
+        place_of = {row: at for at, row in enumerate(ordered)}
         owner_of = np.full(len(self._timeline.tracks), -1, np.int64)
-        owner_of[self._tracks] = list(map(at_of.__getitem__, keys))
-        gpus = tuple(
-            Gpu._make((at, "", node, rank, number, uuid, name, None, None, None, None, None, None, None, part or None))
-            for (node, number, part, rank, uuid, name), at in at_of.items()
-        )
-        return gpus, owner_of
+        owner_of[self._tracks] = list(map(place_of.__getitem__, rows))
+        return tuple(row._replace(gpu=at) for at, row in enumerate(ordered)), owner_of
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
@@ -238,7 +228,7 @@ class Level:
         start, owner = own.start[places], self.owner_of.astype(np.int32)[own.track[places]]
         length = np.maximum(own.length[places], 0)
         category = own.category[places]
-        parent = nesting(start, length, owner, by_owner.order).parent
+        _, parent = nesting(start, length, owner, by_owner.order)
         inside = np.flatnonzero(parent >= 0)
         end = start + length
         end[inside] = np.minimum(end[inside], end[parent[inside]])
@@ -442,9 +432,9 @@ class Group(Level):
     """Rows of another level, ``base``, put together: the mean of them. ``tracks`` may be more than the base has."""
 
     def __init__(
-        self, name: LevelName, timeline: Timeline, tracks: list[int], key: Callable[[int], _Key], base: Level
+        self, name: LevelName, timeline: Timeline, tracks: list[int], row_of: Callable[[int], Gpu], base: Level
     ) -> None:
-        super().__init__(name, timeline, tracks, key, None)
+        super().__init__(name, timeline, tracks, row_of, None)
         self._base, self._shares, self._split = base, base._shares, base._split
 
     @cached_property
@@ -526,11 +516,11 @@ def levels_of(timeline: Timeline, own: Iterable[Custom] = ()) -> dict[LevelName,
         found["gpus"] = Level("gpus", timeline, streams, gpu, None)
         if len(found["gpus"]) < len(streams):
 
-            def stream(at: int) -> _Key:
+            def stream(at: int) -> Gpu:
                 own = tracks[at]
                 part = f"stream-{own.stream}" if own.stream is not None else own.name[:_LONGEST_NAME]
                 of = gpu(at)
-                return of._replace(part=f"{of.part}.{part}".lstrip("."), uuid=f"track {at}")
+                return of._replace(mig=f"{of.mig or ''}.{part}".lstrip(".") or None, uuid=f"track {at}")
 
             found["streams"] = Level("streams", timeline, streams, stream, found["gpus"])
     if threads or not streams:
@@ -542,31 +532,32 @@ def levels_of(timeline: Timeline, own: Iterable[Custom] = ()) -> dict[LevelName,
         of_report = {at for at, source in enumerate(timeline.sources) if source.format == "nsys"}
         found["processes"] = Group("processes", timeline, every, lambda at: _process(tracks[at], of_report), base)
     if len({tracks[at].node for at in every}) > 1:
-        found["nodes"] = Group("nodes", timeline, every, lambda at: _Key("node", 0, tracks[at].node or "unknown"), base)
+        found["nodes"] = Group(
+            "nodes", timeline, every, lambda at: as_recorded("node", 0, tracks[at].node or "unknown"), base
+        )
     for level in found.values():
         level.own = tuple(own)
     return found
 
 
-def _process(track: Track, of_report: Set[int]) -> _Key:
-    """The rank, or where none is told the process as Nsight Systems numbers it: elsewhere each file is of one."""
+def _process(track: Track, of_report: Set[int]) -> Gpu:
+    """Make the row of a track's process: of its rank, or where none is told of the process as Nsight Systems numbers it,
+    since elsewhere each file is of one process. ``of_report``: sources that are reports of Nsight Systems."""
     if track.rank is not None and track.rank < MOST_INDEX:
-        return _Key("rank", track.rank, rank=track.rank)
-    return _Key("process", track.source, f"pid{track.pid}" if track.source in of_report else "", track.rank)
+        return as_recorded("rank", track.rank, rank=track.rank)
+    return as_recorded("process", track.source, f"pid{track.pid}" if track.source in of_report else "", track.rank)
 
 
-def _gpu_of(timeline: Timeline) -> Callable[[int], _Key]:
-    """What the GPU of a stream is called (gssr.model.traces.gpu_names)."""
+def _gpu_of(timeline: Timeline) -> Callable[[int], Gpu]:
+    """Return the function that gives the row of the GPU of a stream, by the stream's place in the timeline's tracks."""
     gpus, product = gpus_of(timeline.tracks), timeline.facts.get("gpu")
-    keys = {
-        gpu: _Key(name.node, name.device_index, name.mig, gpu.rank, gpu.uuid, product)
-        for gpu, name in names_of(gpus).items()
-    }
-    return lambda at: keys[gpus[at]]  # type: ignore[index]
+    rows = {gpu: row._replace(rank=gpu.rank, name=product) for gpu, row in names_of(gpus).items()}
+    return lambda at: rows[gpus[at]]  # type: ignore[index]
 
 
-def _thread(track: Track, number: int) -> _Key:
+def _thread(track: Track, number: int) -> Gpu:
+    """Make the row of a thread, which is the ``number``-th of the trace."""
     node = track.node or ("thread" if track.rank is None else f"rank{track.rank}")
     name = track.name[:_LONGEST_NAME] or "thread"
     tid = "" if track.tid is None or str(track.tid) in name else f" {track.tid}"
-    return _Key(node, number, name + tid, track.rank, f"track {number}")
+    return as_recorded(node, number, name + tid, track.rank, f"track {number}")

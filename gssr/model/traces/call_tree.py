@@ -232,8 +232,8 @@ def _of_intervals(part: TracePiece, steps: Sequence[int] | Ints) -> CallTree | N
         name[np.isin(rows, steps)] = len(called)
         called = (*called, _NUMBER.sub("", called[own.name[steps[0]]]))
     used, track = np.unique(own.track[rows], return_inverse=True)
-    found = nesting(part.start[rows], length, own.track[rows])
-    node, parent, name_of, first = _merged(found.parent, found.depth, name, len(called))
+    depth, parent = nesting(part.start[rows], length, own.track[rows])
+    node, parent, name_of, first = _merged(parent, depth, name, len(called))
     place_of, places = _places([tracks[at] for at in used.tolist()])
     shape = (len(parent), len(places))
     if shape[0] * shape[1] > max(_NEVER_TOO_MANY, _MOST_CELLS * len(rows)):

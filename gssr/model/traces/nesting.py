@@ -13,19 +13,16 @@ _DEEPEST = 256
 """Levels; what lies deeper has the parent that lies there."""
 
 
-class Nesting(NamedTuple):
-    """[n] each: how many intervals of its track each one lies in, and the place of the innermost of them, -1 for none."""
+def nesting(start: Ints, length: Ints, track: NDArray[np.int32], order: Ints | None = None) -> tuple[Ints, Ints]:
+    """Find out which intervals lie within which others of their track. The intervals ascend by start, of the same start the
+    longer first; one without length counts as 1 ns. ``order``: ``in_order(track)``, where it is known.
 
-    depth: Ints
-    parent: Ints
-
-
-def nesting(start: Ints, length: Ints, track: NDArray[np.int32], order: Ints | None = None) -> Nesting:
-    """Of intervals ascending by start, of the same start the longer first. One without length counts as 1 ns. ``order``:
-    ``in_order(track)``, where that is known."""
+    Returns two arrays [n]: the depth (in how many intervals of its track each one lies), and the parent (the place of the
+    innermost of them, -1 for none).
+    """
     n = len(start)
     if not n:
-        return Nesting(start, start)
+        return start, start
     order = in_order(track) if order is None else order
     own = track[order].astype(np.int64)
     begins = start[order]
@@ -44,10 +41,10 @@ def nesting(start: Ints, length: Ints, track: NDArray[np.int32], order: Ints | N
     for above, level in pairwise(levels):
         if len(level) and len(above):
             parent[level] = above[np.searchsorted(above, level) - 1]
-    found = Nesting(np.empty(n, np.int64), np.empty(n, np.int64))
-    found.depth[order] = depth
-    found.parent[order] = np.where(parent >= 0, order[parent], -1)
-    return found
+    depths, parents = np.empty(n, np.int64), np.empty(n, np.int64)
+    depths[order] = depth
+    parents[order] = np.where(parent >= 0, order[parent], -1)
+    return depths, parents
 
 
 class Lanes(NamedTuple):
@@ -67,7 +64,7 @@ def lanes(start: Ints, length: Ints, track: NDArray[np.int32], wanted: Flags, be
     """The tracks that are ``wanted`` [n_tracks] in ``n`` columns of ``width`` ns from ``begin`` on."""
     places = np.flatnonzero(wanted[track])
     own, first, size = track[places], start[places], length[places]
-    depth = nesting(first, size, own).depth
+    depth, _ = nesting(first, size, own)
     keys, lane = np.unique(own.astype(np.int64) * (_DEEPEST + 1) + depth, return_inverse=True)
     n_lanes = len(keys)
     end, stop = first + np.maximum(size, 1), begin + n * width

@@ -94,6 +94,20 @@ class ByKind:
         return np.flatnonzero(are(self._kind, some))
 
 
+class RowsByNumber:
+    """Rows, ascending, grouped by the number that each has: of its process, its rank, its GPU."""
+
+    def __init__(self, rows: Ints, number: Ints) -> None:
+        order = np.argsort(number, kind="stable")
+        self._rows, self._number = rows[order], number[order]
+
+    def of(self, numbers: Sequence[int]) -> Ints:
+        """Return the rows that have one of these numbers, ascending."""
+        low, high = (np.searchsorted(self._number, numbers, side) for side in ("left", "right"))
+        parts = [self._rows[begin:end] for begin, end in zip(low.tolist(), high.tolist(), strict=True)]
+        return parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts))
+
+
 def counted(column: NDArray[np.signedinteger], n: int, rows: Ints | None = None) -> Ints:
     """How often each of the numbers below ``n`` is in the column, or in its ``rows``."""
     found = np.zeros(n, np.int64)
