@@ -14,7 +14,7 @@ from gssr.arrays import Flags, Floats, Ints
 from gssr.foreign.cells import Lines, TextCells, until
 from gssr.foreign.names import KEMPNERPULSE, MISSING, PULSE_DECIMALS, QUERY, Meant
 from gssr.foreign.series import ByteSource, ForeignError, ForeignGpu, ForeignSeries, ImportHints, Note
-from gssr.foreign.tables import HeaderLayout, RowTable, RowValues, clean
+from gssr.foreign.tables import MetricColumn, RowTable, RowValues, clean
 from gssr.foreign.times import Clock, FileRows, stamps
 from gssr.metrics import RATIO
 
@@ -73,11 +73,11 @@ def read(source: ByteSource, told: ImportHints) -> ForeignSeries:
 
 
 class _Header(NamedTuple):
-    """``names`` of all columns; ``at``: the place of each that is no metric."""
+    """``names`` of all columns; ``at``: the place of each that is no metric; ``metrics``: those that are."""
 
     names: tuple[str, ...]
     at: dict[str, int]
-    layout: HeaderLayout
+    metrics: tuple[MetricColumn, ...]
 
     def place(self, names: tuple[str, ...]) -> int | None:
         """Of the first of these columns that there is."""
@@ -103,7 +103,7 @@ class _File:
                 continue
             cells = TextCells(block, comma=True)
             for first, last, header, plain in self._runs(cells):
-                if header.layout.columns:
+                if header.metrics:
                     made = self._made(cells, np.arange(first, last)[plain[first:last]], header)
                     if made:
                         yield made
@@ -137,14 +137,13 @@ class _File:
         beside = {name.partition(" [")[0]: place for place, name in reversed(list(enumerate(names)))}
         at = {name: place for name, place in beside.items() if name in self._dialect.beside}
         own = self._dialect
-        layout = self._table.layout(names, own.metrics, own.beside, own.units, own.decimals)
-        header = _Header(names, at, layout)
+        header = _Header(names, at, self._table.metric_columns(names, own.metrics, own.beside, own.units, own.decimals))
         if self._dialect.time not in at and header.place(self._dialect.ids) is None:
             raise ForeignError(f"{self._table.source.path}: no column says which GPU a row is of, and none when it was")
         return header
 
     def _made(self, cells: TextCells, lines: Ints, header: _Header) -> FileRows | None:
-        fits = cells.count[lines] == header.layout.width
+        fits = cells.count[lines] == len(header.names)
         self._table.odd += int((~fits).sum())
         first = cells.first[lines[fits]]
         if not len(first):
@@ -163,7 +162,7 @@ class _File:
             self._table.odd += int((~kept).sum())
             if not len(first):
                 return None
-        values = RowValues(self._table, cells, header.layout, lambda place: first + place)
+        values = RowValues(self._table, cells, header.metrics, lambda place: first + place)
         gpu = self._table.gpus(keys, lambda row: self._gpu(cells, int(first[row]), int(keys[row]), header), values)
         return FileRows(gpu, seconds, clock, values.metrics())
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from gssr.foreign.json_file import check_unpacked
 from gssr.foreign.series import ByteSource, ForeignError, ForeignSeries, ImportHints, Note, SeriesPiece
-from gssr.foreign.write import Named, write
+from gssr.foreign.write import write
 from gssr.recognise import FOREIGN, recognise
 from gssr.store.read.open import PRIVATE, private_folder
 
@@ -165,15 +165,17 @@ def _kind(path: str) -> str:
 
 def open_files(
     files: Mapping[str, Sequence[str]], told: ImportHints, took: Callable[[int], None] | None = None
-) -> list[Named]:  # fmt: skip
+) -> list[ForeignSeries]:  # fmt: skip
     """What these files (``files_in``) say, not yet read: ``took`` is told how many bytes were. Raises ForeignError."""
-    found = []
+    found: list[ForeignSeries] = []
     for kind, paths in files.items():
         if kind in STREAMED:
             found += [streamed(kind, path, Bytes(path, took=took), told) for path in paths]
         else:
             name = paths[0] if len(paths) == 1 else os.path.commonpath([os.path.abspath(path) for path in paths])
-            found += [Named(name, _stem(name), series) for series in _reader(kind)(paths, told)]
+            for series in _reader(kind)(paths, told):
+                series.file, series.stem = name, _stem(name)
+                found.append(series)
     return found
 
 
@@ -182,7 +184,7 @@ def _reader(name: str) -> Callable[..., Any]:
     return read
 
 
-def streamed(kind: str, path: str, data: Bytes, told: ImportHints) -> Named:
+def streamed(kind: str, path: str, data: Bytes, told: ImportHints) -> ForeignSeries:
     """A series of one file of a kind in STREAMED. Raises ForeignError."""
     try:
         modified = os.stat(path).st_mtime
@@ -196,8 +198,8 @@ def streamed(kind: str, path: str, data: Bytes, told: ImportHints) -> Named:
         if data.problem:
             series.notes.append(Note(data.problem))
 
-    series.pieces = until_problem()
-    return Named(path, _stem(path), series)
+    series.pieces, series.file, series.stem = until_problem(), path, _stem(path)
+    return series
 
 
 def _stem(path: str) -> str:

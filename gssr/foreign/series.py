@@ -76,7 +76,8 @@ class SeriesPiece(NamedTuple):
 class ForeignSeries:
     """One run as files tell it. ``gpus`` and ``notes`` may grow while ``pieces`` are taken, but a GPU stands in ``gpus``
     before its first row; pieces ascend in time, and may have other metrics than those before. ``sampling_seconds``: None
-    until it is known; where it stays None it is the median spacing of the rows."""
+    until it is known; where it stays None it is the median spacing of the rows. ``file``: what sentences call the file;
+    ``stem``: what a node is called that the file doesn't name."""
 
     kind: str
     pieces: Iterator[SeriesPiece]
@@ -92,6 +93,8 @@ class ForeignSeries:
     started_at: float | None = None
     ended_at: float | None = None
     world_size: int | None = None
+    file: str = ""
+    stem: str = ""
 
 
 def in_order(pieces: Sequence[SeriesPiece]) -> Iterator[SeriesPiece]:
