@@ -114,10 +114,9 @@ def gpus() -> tuple[list[DriverGpu], list[str]]:
 def visible_gpus(visible: Sequence[str] | None) -> tuple[list[DriverGpu], list[str]]:
     """As ``gpus``, limited to those the launcher gives this process (see choose). Raises BackendError."""
     found, remarks = gpus()
-    choice = choose([Seen(gpu.device.device_index, gpu.gpu_uuid, gpu.device.uuid) for gpu in found], visible)
-    if choice.remark:
-        remarks.append(choice.remark)
-    return [found[position] for position in choice.positions], remarks
+    seen = [Seen(gpu.device.device_index, gpu.gpu_uuid, gpu.device.uuid) for gpu in found]
+    positions, remark = choose(seen, visible)
+    return [found[position] for position in positions], [*remarks, *filter(None, (remark,))]
 
 
 def ask(function: Callable[..., Any], *arguments: Any) -> Any:

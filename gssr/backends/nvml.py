@@ -259,9 +259,9 @@ def _open(
 def _with_gpm(gpus: Sequence[DriverGpu]) -> tuple[NvmlBackend, list[str]]:
     begun, refusal = profilers(gpus)
     if not any(begun):
-        raise BackendError(f"gpm: {refusal.why}; {refusal.cure}" if refusal else f"gpm: {_NO_GPM}; {_NO_GPM_CURE}")
+        raise BackendError(f"gpm: {refusal}" if refusal else f"gpm: {_NO_GPM}; {_NO_GPM_CURE}")
     without = [str(gpu.device.device_index) for gpu, profiler in zip(gpus, begun, strict=True) if profiler is None]
-    why = refusal.why if refusal else "they are older than Hopper"
+    why = refusal.what if refusal else "they are older than Hopper"
     remarks = [f"no profiling metrics of GPU {', '.join(dict.fromkeys(without))}: {why}"] if without else []
     return NvmlBackend("gpm", gpus, begun), remarks
 
@@ -300,7 +300,8 @@ def _try_gpm(gpus: Sequence[DriverGpu], _silent: Sequence[str]) -> Offer:
     try:
         Profiler(able[0]).free()
     except pynvml.NVMLError as error:
-        return Offer("gpm", False, *refused(error))
+        refusal = refused(error)
+        return Offer("gpm", False, refusal.what, refusal.cure)
     some = f"{len(able)} of {_count(len(gpus))}" if len(able) < len(gpus) else _count(len(gpus))
     return Offer("gpm", True, f"profiling metrics of {some}, without a daemon", profiles=len(able) == len(gpus))
 

@@ -201,12 +201,12 @@ def _by_hostengine(found: Sequence[Sampled], visible: Sequence[str] | None) -> t
     if not found:
         raise DcgmError("DCGM's hostengine has no GPU", "see that NVIDIA's driver runs on its machine, and restart it")
     seen = [Seen(each.device.device_index, each.gpu_uuid, each.device.uuid) for each in found]
-    choice = choose(seen, visible)
-    if not choice.positions:
+    positions, remark = choose(seen, visible)
+    if not positions:
         raise DcgmError("the launcher gives this process no GPU", "ask it for some")
-    remarks = [choice.remark] if choice.remark else []
+    remarks = [remark] if remark else []
     if visible is not None and any(name.isdigit() for name in visible):
         remarks.append(
             "NVIDIA's library can't be used in this process, so the launcher's GPU indices are taken for the hostengine's"
         )
-    return [found[position] for position in choice.positions], remarks
+    return [found[position] for position in positions], remarks
