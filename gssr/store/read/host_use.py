@@ -28,11 +28,11 @@ Window = tuple[float, float]
 """Rows with window[0] <= time < window[1] count, unix s; infinite: open."""
 
 
-Names = Sequence[str] | Sequence[int] | None
+OwnerNames = Sequence[str] | Sequence[int] | None
 """Owners of rows: nodes, or ranks; None for all."""
 
 
-def _among(table: UseTable, names: Names) -> tuple[str, Sequence[object]]:
+def _among(table: UseTable, names: OwnerNames) -> tuple[str, Sequence[object]]:
     """The condition for rows of these owners, and its parameters."""
     return ("", ()) if names is None else (f" AND {table.owner} IN ({', '.join('?' * len(names))})", names)
 
@@ -44,15 +44,17 @@ class HostUseRows:
         self._file = file
         self._whole: dict[tuple[UseTable, int, str], bool] = {}
 
-    def host(self, run_id: str, window: Window, nodes: Names = None) -> list[tuple[Any, ...]]:
+    def host(self, run_id: str, window: Window, nodes: OwnerNames = None) -> list[tuple[Any, ...]]:
         """One row: for each value column of ``host_samples`` its count, sum and greatest, of these nodes (None: all)."""
         return self._added_up(HOST, run_id, window, "", nodes)
 
-    def workload(self, run_id: str, window: Window, ranks: Names = None) -> list[tuple[Any, ...]]:
+    def workload(self, run_id: str, window: Window, ranks: OwnerNames = None) -> list[tuple[Any, ...]]:
         """One row per rank: the same of ``workload_samples``."""
         return self._added_up(WORKLOAD, run_id, window, " GROUP BY rank", ranks)
 
-    def _added_up(self, table: UseTable, run_id: str, window: Window, rest: str, names: Names) -> list[tuple[Any, ...]]:
+    def _added_up(
+        self, table: UseTable, run_id: str, window: Window, rest: str, names: OwnerNames
+    ) -> list[tuple[Any, ...]]:
         together = not rest and names is None
         level, window = self._read_at(table, window, together)
         among, those = _among(table, names)
@@ -65,7 +67,7 @@ class HostUseRows:
         return [_possible(row) for row in self._file.all(query, (run_id, *window, *those))]
 
     def over_time(
-        self, table: UseTable, names: Sequence[str], run_id: str, window: Window, bins: Bins, owners: Names = None
+        self, table: UseTable, names: Sequence[str], run_id: str, window: Window, bins: Bins, owners: OwnerNames = None
     ) -> tuple[Ints, Floats]:
         """Bins [n] of a table, of these ``owners`` of rows (None: all), and the counts and sums of these value columns
         [n, 2 * columns], by turns; what lies beyond an end of the bins belongs to the one there. A bin may come more than
@@ -89,7 +91,7 @@ class HostUseRows:
         return at.astype(np.int64), sums.reshape(len(rows), 2 * len(names))
 
     def by_owner(
-        self, table: UseTable, names: Sequence[str], run_id: str, window: Window, bins: Bins, owners: Names = None
+        self, table: UseTable, names: Sequence[str], run_id: str, window: Window, bins: Bins, owners: OwnerNames = None
     ) -> list[tuple[str, Ints, Floats]]:
         """The same of each owner of rows."""
         among, those = _among(table, owners)
@@ -114,7 +116,7 @@ class HostUseRows:
             found.append((owner, own[:, 0].astype(np.int64), sums.reshape(len(own), 2 * len(names))))
         return found
 
-    def times(self, run_id: str, nodes: Names = None) -> tuple[float, float] | None:
+    def times(self, run_id: str, nodes: OwnerNames = None) -> tuple[float, float] | None:
         """When the first and the newest row of these nodes (None: all) was written, unix s; None without any."""
         among, those = _among(HOST, nodes)
         query = f"SELECT min(time), max(time) FROM {HOST.samples} WHERE run_id = ?{among}"
