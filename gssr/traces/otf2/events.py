@@ -14,7 +14,8 @@ import sys
 from array import array
 from collections.abc import Callable, Mapping
 from enum import IntEnum
-from typing import Any
+from functools import partial
+from typing import Any, BinaryIO
 
 _MOST_MEMORY, _MOST_ERRORS = 8 << 30, 1 << 20
 _AT_ONCE = 200_000
@@ -72,20 +73,15 @@ _COUNTED = {"Group": (5, 6), "MetricClass": (1, 2)}
 _Library = Any
 
 
-class Frames:
-    """What is written to standard output; of many small frames not each is written alone."""
-
-    def __init__(self) -> None:
-        self._out = open(1, "wb", buffering=1 << 20, closefd=False)  # noqa: SIM115
-
-    def send(self, head: dict[str, Any], *columns: "array[int]") -> None:
-        """A frame; one without columns at once, and with it those before."""
-        text = json.dumps(head | {"columns": [len(column) for column in columns]}).encode()
-        self._out.write(len(text).to_bytes(8, "little") + text)
-        for column in columns:
-            self._out.write(memoryview(column).cast("B"))
-        if not columns:
-            self._out.flush()
+def _send_frame(out: BinaryIO, head: dict[str, Any], *columns: "array[int]") -> None:
+    """Write a frame: a head, which tells the lengths of the columns, and these. A frame without columns is flushed, and with
+    it those before: of many small frames not each is written alone."""
+    text = json.dumps(head | {"columns": [len(column) for column in columns]}).encode()
+    out.write(len(text).to_bytes(8, "little") + text)
+    for column in columns:
+        out.write(memoryview(column).cast("B"))
+    if not columns:
+        out.flush()
 
 
 class Failed(Exception):
@@ -299,14 +295,14 @@ def send_archive() -> None:
         resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
     lost: list[Any] = []
     sys.unraisablehook = lost.append  # what is raised within a callback
-    frames = Frames()
+    send = partial(_send_frame, open(1, "wb", buffering=1 << 20, closefd=False))  # noqa: SIM115
     try:
-        archive = Otf2Reader(sys.argv[1], frames.send)
-        frames.send({"definitions": archive.definitions(), **archive.about()})
+        archive = Otf2Reader(sys.argv[1], send)
+        send({"definitions": archive.definitions(), **archive.about()})
         wanted = json.loads(sys.stdin.readline())
         archive.read(wanted["locations"], wanted["most"])
-        frames.send({"end": True, "problem": f"{type(lost[0].exc_value).__name__} while it was read" if lost else ""})
+        send({"end": True, "problem": f"{type(lost[0].exc_value).__name__} while it was read" if lost else ""})
     except ImportError:
-        frames.send({"missing": True})
+        send({"missing": True})
     except (Failed, MemoryError) as error:
-        frames.send({"failed": str(error) or "it takes more memory than there is"})
+        send({"failed": str(error) or "it takes more memory than there is"})
