@@ -78,7 +78,7 @@ def finish(
     run_id, node = str(plan.run["run_id"]), str(plan.process.get("node"))
     run = Finishing(run_id, rank, world_size, folder[:-2], folder, overwrite, summary, node, local_size)
     try:
-        _Waiting(told_to_end).for_child_of(run)
+        _finish_in_child(run, told_to_end)
     except OSError as error:
         say(f"{run.folder}: is not merged: {error.strerror or error}")
 
@@ -105,41 +105,39 @@ def stand_in_for_screen(plan: Plan) -> None:
     say(f"the screen left by itself; it opens again with: gssr tui {quote(path)}")
 
 
-class _Waiting:
-    """Waits for the child, but not for long."""
+def _finish_in_child(run: Finishing, told_to_end: bool) -> None:
+    """Have a child process finish the run, and wait for it, but not for long: less still once a signal has asked for the
+    end (``told_to_end``: one has already)."""
 
-    def __init__(self, told_to_end: bool) -> None:
-        self._told = told_to_end
+    def hear(_signal: int, _frame: FrameType | None) -> None:
+        nonlocal told_to_end
+        told_to_end = True
 
-    def for_child_of(self, run: Finishing) -> None:
-        last, is_last = os.pipe()
-        os.set_blocking(last, False)
-        for sig in _ENDING:
-            if signal.getsignal(sig) != signal.SIG_IGN:
-                signal.signal(sig, self._hear)
-        limit = TOLD_SECONDS if self._told else MERGE_SECONDS
-        pid = os.fork()
-        if pid == 0:
-            _finish(run, is_last, limit)
-        os.close(is_last)
-        waited, before = 0.0, time.monotonic()
-        seconds, told = LOOK_SECONDS, math.inf
-        while os.waitpid(pid, os.WNOHANG)[0] == 0:
-            now = time.monotonic()
-            waited, before = waited + min(now - before, _LONGEST_PAUSE), now
-            if seconds == LOOK_SECONDS and _readable(last):
-                seconds = MERGE_SECONDS
-            if self._told:
-                told = min(told, waited + TOLD_SECONDS)
-            if waited > min(seconds, told):
-                os.kill(pid, signal.SIGKILL)
-                if seconds == MERGE_SECONDS and not _readable(last):
-                    say(f"{run.folder}: merging took too long; it is finished by: gssr merge {quote(run.target)}")
-                return
-            time.sleep(_PAUSE)
-
-    def _hear(self, _signal: int, _frame: FrameType | None) -> None:
-        self._told = True
+    last, is_last = os.pipe()
+    os.set_blocking(last, False)
+    for sig in _ENDING:
+        if signal.getsignal(sig) != signal.SIG_IGN:
+            signal.signal(sig, hear)
+    limit = TOLD_SECONDS if told_to_end else MERGE_SECONDS
+    pid = os.fork()
+    if pid == 0:
+        _finish(run, is_last, limit)
+    os.close(is_last)
+    waited, before = 0.0, time.monotonic()
+    seconds, told_limit = LOOK_SECONDS, math.inf
+    while os.waitpid(pid, os.WNOHANG)[0] == 0:
+        now = time.monotonic()
+        waited, before = waited + min(now - before, _LONGEST_PAUSE), now
+        if seconds == LOOK_SECONDS and _readable(last):
+            seconds = MERGE_SECONDS
+        if told_to_end:
+            told_limit = min(told_limit, waited + TOLD_SECONDS)
+        if waited > min(seconds, told_limit):
+            os.kill(pid, signal.SIGKILL)
+            if seconds == MERGE_SECONDS and not _readable(last):
+                say(f"{run.folder}: merging took too long; it is finished by: gssr merge {quote(run.target)}")
+            return
+        time.sleep(_PAUSE)
 
 
 def _readable(descriptor: int) -> bool:

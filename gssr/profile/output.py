@@ -17,14 +17,17 @@ import stat
 import time
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gssr import launch
-from gssr.profile.request import ProfileRequest, UnrecordedError, UsageError
+from gssr.profile.request import ProfileRequest, UsageError
 from gssr.profile.stderr import say
 from gssr.store.disk import FILE, PLANTED, is_local, is_planted, make_folder
 from gssr.store.format.schema import ENDED_SUFFIX
-from gssr.store.write.starts import Ours, RunStart, UnagreedError, agree
+from gssr.store.write.starts import RunStart, agree
+
+if TYPE_CHECKING:
+    from gssr.store.format.rows import Process, Run
 
 _LONGEST_GIVEN = 80
 """As much of what a launcher calls a run goes into its name, of which files are called: with the node's name and the time
@@ -44,24 +47,6 @@ class OutputTarget(NamedTuple):
     beside_others: bool = False
 
 
-class _Attempt(NamedTuple):
-    """A rank of a run."""
-
-    node: str | None
-    rank: int
-    state: str | None
-
-
-class _Found(NamedTuple):
-    """A run of the recording that stands at the output."""
-
-    run_id: str
-    job_id: str | None
-    state: str
-    started_at: float | None
-    attempts: tuple[_Attempt, ...]
-
-
 def whole_of(path: str) -> str:
     """The recording that a rank's file is part of: ``NAME.sql``."""
     folder = os.path.dirname(path)
@@ -69,7 +54,7 @@ def whole_of(path: str) -> str:
 
 
 def choose(request: ProfileRequest, place: launch.LaunchPlace, make: bool = True) -> OutputTarget:
-    """The output of this process. Raises UsageError when what stands there must not be touched, UnrecordedError when it
+    """The output of this process. Raises UsageError when what stands there must not be touched, UnagreedError when it
     can't be told what the other ranks do. Without ``make`` no file or folder is made, and a name that this would decide is
     guessed."""
     named = request.output is not None or place.job_id is not None
@@ -99,7 +84,7 @@ def choose(request: ProfileRequest, place: launch.LaunchPlace, make: bool = True
             raise UsageError(f"-o {request.output}: {request.output}.d {what}, which -f leaves alone: delete it first")
         raise UsageError(f"-o {request.output}: {request.output}.d {what}; use -a to add a run to it")
     if append:
-        run_id = _unused(run_id, {run.run_id for run in _runs_in(output)}.__contains__)
+        run_id = _unused(run_id, {run.run_id for run, _ in _runs_in(output)}.__contains__)
     path = os.path.realpath(output) if os.path.islink(output) else output  # a link stays, wherever it leads
     return OutputTarget(path, run_id, append, overwrite, shard=False)
 
@@ -117,13 +102,14 @@ class _Seen:
         """Whether this rank is in that run already."""
         rank = self._place.rank
         return any(name.endswith(f".{rank}.{run_id}.sql") for name in self._shards) or any(
-            run.run_id == run_id and any(attempt.rank == rank for attempt in run.attempts) for run in self._merged
+            run.run_id == run_id and any(process.rank == rank for process in processes)
+            for run, processes in self._merged
         )
 
     def holds(self, run_id: str) -> bool:
         """Whether some rank is in that run."""
         return any(name.endswith(f".{run_id}.sql") for name in self._shards) or any(
-            run.run_id == run_id for run in self._merged
+            run.run_id == run_id for run, _ in self._merged
         )
 
     def holds_another(self, run_id: str, begun: Sequence[RunStart]) -> bool:
@@ -131,7 +117,7 @@ class _Seen:
         beside its own runs."""
         again, job = self._place.restart_count > 0, run_id.partition(".")[0]
         shards = [name for name in self._shards if not name.endswith(f".{run_id}.sql")]
-        merged = [run for run in self._merged if run.run_id != run_id]
+        merged = [run for run, _ in self._merged if run.run_id != run_id]
         starts = [start for start in begun if start.fresh and not start.refused and start.run_id != run_id]
         if again:
             shards = [name for name in shards if not self._is_of_this_job(name)]
@@ -140,7 +126,7 @@ class _Seen:
         return bool(shards or merged or starts or (self._is_taken and not self._merged))
 
     def _is_of_this_job(self, shard: str) -> bool:
-        return any(run.job_id == self._place.job_id for run in _runs_in(f"{self._folder}/{shard}"))
+        return any(run.job_id == self._place.job_id for run, _ in _runs_in(f"{self._folder}/{shard}"))
 
     def replaceable(self, run_id: str) -> tuple[str, ...]:
         """Ids of the runs that this one, which is given -f, replaces: all that are over, but those of its own array."""
@@ -160,17 +146,17 @@ class _Seen:
         node, rank = self._place.node, self._place.rank
         own = [name for name in self._shards if name.startswith(f"{node}.{rank}.")]
         found = [
-            (run.started_at or 0.0, attempt.state or "")
-            for run in (*self._merged, *(run for name in own for run in _runs_in(f"{self._folder}/{name}")))
-            for attempt in run.attempts
-            if attempt.rank == rank and attempt.node in (node, None)
+            (run.started_at or 0.0, process.state or "")
+            for run, processes in (*self._merged, *(run for name in own for run in _runs_in(f"{self._folder}/{name}")))
+            for process in processes
+            if process.rank == rank and process.node in (node, None)
         ]
         return max(found)[1] if found else None
 
     def runs_on(self, run_id: str) -> bool:
         """Whether a rank of that run is still recording."""
         names = [name for name in self._shards if name.endswith(f".{run_id}.sql")]
-        return any(run.state == "running" for name in names for run in _runs_in(f"{self._folder}/{name}"))
+        return any(run.state == "running" for name in names for run, _ in _runs_in(f"{self._folder}/{name}"))
 
 
 def _shard_output(output: str, request: ProfileRequest, place: launch.LaunchPlace, make: bool) -> OutputTarget:
@@ -190,7 +176,7 @@ def _shard_output(output: str, request: ProfileRequest, place: launch.LaunchPlac
             return RunStart(run_id, "", refused, replaces=now.replaceable(run_id) if request.overwrite else ())
 
         if make and (request.overwrite or not adds) and (os.path.isdir(output + ".d") or not start.refused):
-            start = _agreed(output, run_id, decide)
+            start = agree(output + ".d", run_id, decide)
     if start.refused:
         raise UsageError(_holds_another(output, request))
     beside_others = seen.holds_another(start.run_id, ())
@@ -227,20 +213,13 @@ def _nameless(
         refused = not adds and now.holds_another(run_id, begun)
         return RunStart(run_id, place.launch, refused, replaces=now.replaceable(run_id) if request.overwrite else ())
 
-    return _agreed(output, is_ours, decide)
+    return agree(output + ".d", is_ours, decide)
 
 
 def _all_ranks_see(output: str, place: launch.LaunchPlace) -> bool:
     """Whether what stands at the output is there for every rank of the run: on one node it is, and so it is on a filesystem
     that nodes share. A node's own disk may be any of theirs."""
     return place.n_nodes == 1 or not is_local(output)
-
-
-def _agreed(output: str, ours: Ours, decide: Callable[[Sequence[RunStart]], RunStart]) -> RunStart:
-    try:
-        return agree(output + ".d", ours, decide)
-    except UnagreedError as error:
-        raise UnrecordedError(str(error)) from None
 
 
 def _holds_another(output: str, request: ProfileRequest) -> str:
@@ -323,7 +302,7 @@ def _what_to_do(output: str, request: ProfileRequest, place: launch.LaunchPlace)
     """(append, overwrite, taken): what the only rank does with the recording at ``output``; ``taken``: another is recording
     into it, and this run is to be added beside that. Raises UsageError when it must not be touched."""
     shown = request.output or os.path.basename(output)
-    runs = _runs_in(output)
+    runs = [run for run, _ in _runs_in(output)]
     taken = any(run.state == "running" for run in runs)
     if taken and not request.append:
         raise UsageError(f"-o {shown}: is being recorded into right now: choose another name")
@@ -337,8 +316,9 @@ def _what_to_do(output: str, request: ProfileRequest, place: launch.LaunchPlace)
     return False, True, False
 
 
-def _runs_in(path: str) -> list[_Found]:
-    """Every run of a recording; none of one that can't be read."""
+def _runs_in(path: str) -> "list[tuple[Run, list[Process]]]":
+    """Read every run of a recording, with its state as it is now, and the run's processes. Returns nothing of a recording
+    that can't be read."""
     import sqlite3
     from contextlib import closing
 
@@ -348,15 +328,7 @@ def _runs_in(path: str) -> list[_Found]:
     try:
         with closing(connect(path)) as connection:
             return [
-                _Found(
-                    run.run_id,
-                    run.job_id,
-                    state_in(connection, run, path),
-                    run.started_at,
-                    tuple(
-                        _Attempt(each.node, each.rank, each.state) for each in read_processes(connection, run.run_id)
-                    ),
-                )
+                (run._replace(state=state_in(connection, run, path)), read_processes(connection, run.run_id))
                 for run in read_runs(connection)
             ]
     except (RecordingError, sqlite3.DatabaseError):

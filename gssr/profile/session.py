@@ -22,7 +22,7 @@ from gssr.metrics import NAMES, select
 from gssr.profile.detach import open_descriptors
 from gssr.profile.output import choose, whole_of
 from gssr.profile.recorder import NoRecorder, SamplerProcess
-from gssr.profile.request import ProfileRequest, UnrecordedError, UsageError
+from gssr.profile.request import ProfileRequest, UsageError
 from gssr.profile.sampling import say_once
 from gssr.profile.sampling.plan import Plan
 from gssr.profile.sampling.say_once import say_for_all
@@ -30,6 +30,7 @@ from gssr.profile.stderr import say
 from gssr.profile.supervise import FINISH_SECONDS, Attendant, supervise
 from gssr.profile.traces import TraceFolder
 from gssr.profile.workload import ENDING, become
+from gssr.store.write.starts import UnagreedError
 from gssr.version import __version__
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def _profile(request: ProfileRequest) -> int:
     every = None if request.status_every is None else _seconds(request.status_every, "--status-every")
     try:
         plan = plan_of(request, place)._replace(hidden=hidden)
-    except UnrecordedError as error:
+    except UnagreedError as error:
         say_once.begin(place, None, None)
         return _unrecorded(request, place, str(error))
     except UsageError:
