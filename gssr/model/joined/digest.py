@@ -45,7 +45,7 @@ def _identity(gpu: Gpu) -> Identity:
 
 
 def by_identity(gpus: Sequence[Gpu]) -> dict[Identity, int]:
-    """The positions of those that can be told apart from all others."""
+    """Find the GPUs that can be told apart from all others. Returns their positions by identity."""
     count = Counter(map(_identity, gpus))
     return {identity: at for at, gpu in enumerate(gpus) if count[identity := _identity(gpu)] == 1}
 
@@ -107,7 +107,7 @@ def _is_sound(found: Traced) -> bool:
 
 
 def _cut(value: Any) -> Any:
-    """With texts that are too long cut."""
+    """Cut texts in a value that are too long."""
     if isinstance(value, dict):
         return {name: _cut(each) for name, each in value.items()}
     if isinstance(value, list | tuple):

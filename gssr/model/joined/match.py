@@ -60,8 +60,8 @@ class Match:
 
 
 def matched(reader: RunReader, timeline: Timeline, offset: float | None = None) -> Match:
-    """The trace of one file over the run. ``offset``: s that its times are behind; of a trace that tells no unix time, s
-    from the run's begin to its zero. Raises NotJoinedError."""
+    """Lay the trace of one file over the run. ``offset``: s that are added to its times; of a trace that tells no unix time,
+    s from the run's begin to its zero. Raises NotJoinedError."""
     own = timeline.intervals
     if not len(own):
         what = "holds no intervals" if timeline.profile is None else "is a profile, which has no times"
@@ -157,7 +157,7 @@ def _clock_said(found: Compared, zero: int | None, offset: float | None) -> Iter
 
 
 def _extent(reader: RunReader) -> tuple[float, float]:
-    """Unix s."""
+    """Return when the run began and ended, unix s. Raises NotJoinedError where it has no times."""
     first, last = reader.first_time, reader.last_time
     starts = [each.started_at for each in reader.processes if each.started_at is not None]
     ends = [each.ended_at for each in reader.processes if each.ended_at is not None]
@@ -199,7 +199,7 @@ def _ranks(reader: RunReader, timeline: Timeline, said: list[str]) -> tuple[Proc
 
 
 def _by_rank(reader: RunReader) -> dict[int, Process]:
-    """The processes of a run; of what was imported those, too, that are known by their GPUs only."""
+    """List the processes of a run by rank; of an imported run also the ranks that are known only by their GPUs."""
     found = {process.rank: process for process in reader.processes}
     owned = [(rank, at) for rank, own in reader.gpus_of_ranks.items() for at in own]
     owned += [(gpu.rank, at) for at, gpu in enumerate(reader.gpus) if gpu.rank is not None]
@@ -250,8 +250,9 @@ class _Gpus:
             raise NotJoinedError("shows no GPU and tells no rank: nothing says whose it is")
 
     def _position(self, gpu: Track, process: Process | None, n_gpus: int) -> int | None:
-        """Of one of the rank's ``n_gpus`` in the trace. By UUID; else among the GPUs of the rank; else by the index, where
-        nothing can have renumbered it."""
+        """Find the GPU of the run that a GPU of the trace is, one of ``n_gpus`` of its rank: by UUID; else among the GPUs of
+        the rank; else by its index, where nothing can have renumbered it. Returns its position, None where it can't be
+        told."""
         gpus = self._reader.gpus
         if gpu.uuid:
             wanted = _plain(gpu.uuid)
@@ -276,12 +277,13 @@ class _Gpus:
         return tuple(sorted({at for process in processes for at in self._own(process.rank)}))
 
     def _own(self, rank: int) -> tuple[int, ...]:
-        """Those that a rank may use."""
+        """Find the GPUs that a rank may use. Returns positions."""
         own = self._reader.gpus_of_ranks.get(rank)
         return own or tuple(at for at, gpu in enumerate(self._reader.gpus) if gpu.rank == rank)
 
     def _on_node(self, gpu: Track) -> int | None:
-        """Where every rank of the node may use all of its GPUs, these are numbered in each as on the node."""
+        """Find the GPU by its number on the node, which holds where every rank of the node may use all of the node's GPUs.
+        Returns its position, None where it does not hold."""
         if gpu.node is None:
             return None
         ranks = [rank for rank, each in _by_rank(self._reader).items() if is_on(gpu.node, each)]
@@ -295,13 +297,13 @@ class _Gpus:
         return every[gpu.device]
 
     def compared(self, extent: tuple[int, int], interval: int) -> Compared:
-        """With the samples at other times; without a unix time with those of all of the run."""
+        """Compare the trace with the samples at other times; without a unix time with all samples of the run."""
         fit = find if self._timeline.clock.unix_ns is None else compare
         return fit(self._pairs(extent, interval, fit), extent, interval)
 
     def _pairs(self, extent: tuple[int, int], interval: int, fit: Callable[..., Compared]) -> list[Pair]:
-        """What can be compared: each GPU's work and samples, or without GPUs the rank's threads and its processes' CPU
-        time."""
+        """Collect what can be compared: each GPU's work and samples, or without GPUs the rank's threads and the CPU time of
+        its processes."""
         zero = self._timeline.clock.unix_ns or 0
         window = Window(-np.inf, np.inf) if fit is find else _around(extent)
         if self._reader.thinned_until > window.start and self.of:
@@ -348,7 +350,7 @@ class _Gpus:
         return union(own.start[rows] + zero, own.start[rows] + own.length[rows] + zero)
 
     def _samples(self, positions: Sequence[int], window: Window) -> dict[int, tuple[Ints, Floats]]:
-        """When which GPU had which share busy, ns."""
+        """Read the share busy of these GPUs: whose, when (ns) and how much."""
         found: dict[int, tuple[Ints, Floats]] = {}
         for metric in _METRICS:
             if metric not in self._reader.metrics:
@@ -368,8 +370,8 @@ class _Gpus:
         return found
 
     def _is_sure(self, rank: Process) -> bool:
-        """Whether its one GPU's number is the one that it has on its node, as of torchrun: it is the local rank, and the
-        rank may use all of the node's GPUs."""
+        """Tell whether the number of the rank's one GPU is the one that it has on its node, as under torchrun: it is the
+        local rank, and the rank may use all of the node's GPUs."""
         indices = [self._reader.gpus[at].device_index for at in self._own(rank.rank)]
         numbers = [gpu.device for gpu in self._numbered[rank]]
         return numbers == [rank.local_rank] and indices == list(range(len(indices)))
@@ -405,7 +407,7 @@ class _Gpus:
         return is_changed
 
     def renamed(self, timeline: Timeline, clock: ClockOrigin) -> Timeline:
-        """With the run's names for nodes and GPUs."""
+        """Return the timeline with the run's names of nodes and GPUs."""
         gpus = self._reader.gpus
 
         def named(track: Track, gpu: Track | None, process: Process | None) -> Track:

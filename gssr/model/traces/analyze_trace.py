@@ -80,12 +80,20 @@ def analyze_timeline(
     tables: Collection[str] | None = None,
     own: Sequence[Custom] = (),
 ) -> TraceAnalysis:
-    """Of one file, or of several joined: in a window (begin and end, ns; of an interval that it cuts the part inside
-    counts), on some tracks and of some names (places in the timeline's; None for all). ``like_hta``: as
-    HolisticTraceAnalysis 0.5 counts (gssr.model.traces.part), to be compared with only. ``tables``: names of those
-    (gssr.model.traces.tables) that are asked for, None for all: what none of them needs is left empty. With "verdicts" come
-    all but those of the call tree, and these where no GPU did anything. ``own``: metrics of one's own. Raises ValueError, a
-    sentence, for a pattern of these that takes too long."""
+    """Analyze one trace file, or several joined into one timeline. Raises ValueError, a sentence, for a pattern of a custom
+    metric that takes too long.
+
+    Args:
+        timeline: the intervals, tracks and counters of the trace.
+        window_ns: begin and end of the time to look at, ns; of an interval that it cuts, the part inside counts. None: all.
+        tracks: places in the timeline's tracks to look at. None: all.
+        names: places in the timeline's names to look at. None: all.
+        like_hta: count as HolisticTraceAnalysis 0.5 does (gssr.model.traces.part), for comparisons with it only.
+        rules: the rules that judge the trace.
+        tables: names of the tables (gssr.model.traces.tables) that are asked for. None: all. What none of them needs is left
+            empty. With "verdicts" come all but those of the call tree, and these where no GPU did anything.
+        own: custom metrics.
+    """
     judged = tables is None or "verdicts" in tables
     part, there = part_of(timeline, window_ns, tracks, names, like_hta), gpus_of(timeline.tracks)
     rows = part.rows(*BUSY, Kind.GPU_SYNC) if like_hta else part.rows(*BUSY)
@@ -144,8 +152,9 @@ def analyze_timelines(
     timelines: Iterable[Timeline], wanted: TraceSelection = WHOLE, rules: RuleTable = TABLE,
     tables: Collection[str] | None = None
 ) -> TraceAnalysis:  # fmt: skip
-    """What is wanted of the ranks of one run, each taken when it is its turn; times count from the zero of the first. Ranks
-    that have nothing of it are left out. Raises ValueError, a sentence, where none has."""
+    """Analyze the ranks of one run together, each timeline when it is its turn. Times count from the zero of the first.
+    Ranks that have nothing of what is ``wanted`` are left out; raises ValueError, a sentence, where none has anything of
+    it."""
     there: dict[Track, None] = {}
     parts = (part for _, part in _parts(timelines, wanted, rules, tables, there, False))
     found = combined(parts, rules if _asks(tables, "verdicts") else None, there)
@@ -161,8 +170,9 @@ def analyze_ranks(
     rules: RuleTable = TABLE,
     tables: Collection[str] | None = None,
 ) -> Iterator[tuple[int | None, TraceAnalysis]]:
-    """The same of each rank alone (None where it is not told), in the order of the files. Times count from the zero of each
-    rank's file. Raises ValueError, a sentence, where none has anything of what is wanted."""
+    """Analyze each rank of a run alone, in the order of the files. Yields the rank (None where it is not told) and its
+    analysis, whose times count from the zero of the rank's file. Raises ValueError, a sentence, where no rank has anything
+    of what is ``wanted``."""
     return _parts(timelines, wanted, rules, tables, {}, True)
 
 
@@ -170,7 +180,8 @@ def _parts(
     timelines: Iterable[Timeline], wanted: TraceSelection, rules: RuleTable, tables: Collection[str] | None,
     there: dict[Track, None], by_rank: bool,
 ) -> Iterator[tuple[int | None, TraceAnalysis]]:  # fmt: skip
-    """What is wanted of each timeline, or ``by_rank`` of each of its ranks; ``there`` gets all GPUs."""
+    """Analyze what is wanted of each timeline, or ``by_rank`` of each of its ranks. Yields the rank (None for all of the
+    timeline) and its analysis. Adds all GPUs of the timelines to ``there``."""
     wrong: list[ValueError] = []
     own = tuple(map(custom, wanted.metrics))
 
@@ -203,7 +214,8 @@ def _parts(
 
 
 def _ranks_of(timeline: Timeline, tracks: Ints | None) -> list[tuple[int | None, Ints | None]]:
-    """The ranks that have any of these tracks (places; None for all), and which."""
+    """Find the ranks that have any of these tracks (places; None: all). Returns each rank with the places of its tracks;
+    where there is only one rank, the tracks as they were given."""
     found: dict[int | None, list[int]] = {}
     for at in range(len(timeline.tracks)) if tracks is None else tracks.tolist():
         track = timeline.tracks[at]
@@ -216,10 +228,15 @@ def _ranks_of(timeline: Timeline, tracks: Ints | None) -> list[tuple[int | None,
 def combined(
     parts: Iterable[TraceAnalysis], rules: RuleTable | None = TABLE, known: Iterable[Track] = ()
 ) -> TraceAnalysis:  # fmt: skip
-    """All of them as one, each taken when it is its turn: what stays of a file are its GPUs and their table of kernels, its
-    longest gaps, its steps and counts of lengths (gssr.model.traces.lengths). Times are moved to the zero of the first where
-    both clocks are known. Without ``rules`` there are no verdicts. ``known``: the run's other GPUs, on which names depend;
-    looked at when all are taken. Raises ValueError without any."""
+    """Combine the analyses of several files into one, taking each when it is its turn. Kept of each file are its GPUs and
+    their table of kernels, its longest gaps, its steps and its counts of lengths (gssr.model.traces.lengths). Times are
+    moved to the zero of the first file where both clocks are known. Raises ValueError without any analysis.
+
+    Args:
+        parts: the analyses.
+        rules: the rules that judge the result. None: it has no verdicts.
+        known: other GPUs of the run, on which names depend; they are looked at when all parts are taken.
+    """
     each = iter(parts)
     found = next(each, None)
     if found is None:
@@ -276,11 +293,12 @@ def _with_own_clock(gpu: GpuUse, number: int) -> GpuUse:
 
 
 def _without_lengths(part: TraceAnalysis) -> TraceAnalysis:
+    """Return the analysis without counts of lengths and call tree, which are combined apart."""
     return replace(part, lengths={}, launches=part.launches._replace(delay=NO_LENGTHS), tree=None)
 
 
 def _named(trace: TraceAnalysis, gpus: Iterable[Track | None]) -> TraceAnalysis:
-    """With what its GPUs are called when these are all there are."""
+    """Name the GPUs of an analysis as they are called when ``gpus`` are all GPUs of the run."""
     places: dict[Track | None, str] = {gpu: gpu_label(name) for gpu, name in names_of(gpus).items()}
     return replace(
         trace,
@@ -293,7 +311,7 @@ def _named(trace: TraceAnalysis, gpus: Iterable[Track | None]) -> TraceAnalysis:
 
 
 class _Gathered:
-    """Counts that are added up when as many have come as there are, so that none is gone through often."""
+    """Adds up counts of lengths, once as many new ones have come as there are, so that none is gone through often."""
 
     def __init__(self, first: Lengths) -> None:
         self._parts = [first]
@@ -316,7 +334,8 @@ def _both(a: Launches, b: Launches) -> Launches:
 
 
 def _moved(part: TraceAnalysis, clock: Clock) -> TraceAnalysis:
-    """With times counted from the zero of ``clock``."""
+    """Move the times of an analysis to the zero of ``clock``. Where one of the two zeros is unknown the analysis is returned
+    as it is."""
     if clock.unix_ns is None or part.clock.unix_ns is None or clock.unix_ns == part.clock.unix_ns:
         return part
     by = part.clock.unix_ns - clock.unix_ns
@@ -351,8 +370,8 @@ def _both_extents(a: tuple[int, int] | None, b: tuple[int, int] | None) -> tuple
 
 
 def _with_outside(trace: TraceAnalysis) -> TraceAnalysis:
-    """With the idle time before each GPU's first work and after its last, which no gap between its work is: while others
-    of the job worked, or at the edges of the window."""
+    """Add the idle time before each GPU's first work and after its last one, which no gap between its work is: others of the
+    job worked meanwhile, or the window begins earlier or ends later."""
     if not trace.gpus or trace.like_hta or trace.extent is None:
         return trace
     length = trace.extent[1] - trace.extent[0]
@@ -375,8 +394,8 @@ def _work_by_gpu(part: TracePiece, links: Links) -> Callable[[int], Links]:
 
 
 def _described(part: TracePiece, longest: Sequence[idling.Idle], work_of: Callable[[int], Links]) -> list[Gap]:
-    """The longest gaps of all GPUs, of whose longest gaps these are: only those that are kept are described, which means to
-    look at what every thread did."""
+    """Describe the longest gaps of all GPUs. ``longest``: the longest gaps of each GPU. Only the gaps that are kept are
+    described, because that means to look at what every thread did."""
     length = np.concatenate([np.empty(0, np.int64), *(idle.length for idle in longest)])
     start = np.concatenate([np.empty(0, np.int64), *(idle.start for idle in longest)])
     gpu = np.repeat(np.arange(len(longest)), np.array([len(idle.start) for idle in longest], np.int64))
@@ -402,9 +421,18 @@ def _of_gpu(
     part: TracePiece, gpu: int, links: Links, covered: CoveredTimes, own_steps: Ints, of_two: Flags | None,
     calls: tuple[Ints, Ints] | None,
 ) -> _OfGpu:  # fmt: skip
-    """Gone through in parts between which the GPU was idle, whose figures add up. What is on it and of no type, as
-    HolisticTraceAnalysis' syncs, is busy and no more. ``of_two`` [n intervals]: communication of two ranks. ``calls``:
-    the ``host_calls`` by which its idle time is booked, None if it is not."""
+    """Measure one GPU in parts between which it was idle, whose figures add up. What is on the GPU and of no type, as the
+    syncs of HolisticTraceAnalysis, is busy time and no more.
+
+    Args:
+        part: the part of the trace that is looked at.
+        gpu: the GPU's place in ``part.gpus``.
+        links: the GPU's work, and which calls launched it.
+        covered: times that data loading and waiting calls cover.
+        own_steps: rows of the steps in which the GPU's busy time is measured.
+        of_two: flags [n intervals] of communication between two ranks. None where it is not told apart.
+        calls: the ``host_calls`` by which the GPU's idle time is booked. None: it is not booked.
+    """
     kind = part.timeline.intervals.kind
     begin, stop = part.extent(links.rows) if len(links.rows) else (part.window[0],) * 2
     bins = BINS if len(part.gpus) <= MANY_GPUS else FEWER_BINS
@@ -486,7 +514,8 @@ def _holds(part: TracePiece, links: Links, own_steps: Ints) -> frozenset[str]:
 def _lengths(
     part: TracePiece, links: Links, tables: Collection[str] | None
 ) -> tuple[dict[str, Lengths], LengthStatistics]:
-    """The tables of lengths, and that of kernels by rank. Of copies by size only those whose size is known."""
+    """Count the lengths of what the trace has, for each of the ``tables`` that are asked for; copies by size only where the
+    size is known. Returns the counts by table, and the table of kernels by rank."""
     own, names, length = part.timeline.intervals, part.timeline.names, part.length
     n_types = len(Category)
     copies = links.rows[are(own.kind[links.rows], (Kind.MEMCPY, Kind.MEMSET))]
@@ -567,7 +596,7 @@ def _lengths(
 def _own_metrics(
     timeline: Timeline, part: TracePiece, tracks: Sequence[int] | Ints | None, own: Sequence[Custom]
 ) -> tuple[OwnMetric, ...]:
-    """Of each GPU, or else each thread, that such names are on."""
+    """Evaluate custom metrics for each GPU, or else each thread, on which intervals with fitting names are."""
     found, there = [], gpus_of(timeline.tracks)
     begin, width = part.window[0], max(part.window[1] - part.window[0], 1)
     for name, level in levels_of(timeline, own).items():
@@ -588,7 +617,7 @@ def _own_metrics(
 
 
 def _counter(part: TracePiece, counter: Counter, gpus: Sequence[Track | None]) -> CounterSummary | None:
-    """What a series held in the window; None where it had no value there."""
+    """Summarize the values of a counter in the window. Returns None where it had none there."""
     inside = slice(None) if part.whole else slice(*np.searchsorted(counter.time, part.window))
     time, value = counter.time[inside], counter.value[inside]
     if not np.isfinite(value).any():

@@ -30,14 +30,15 @@ _AT_ONCE = 200_000
 
 
 class _Share(NamedTuple):
-    """Layers by their factors, the one that must not be empty, and the one that it is a share of."""
+    """A metric that is a share of time: ``parts`` are the layers that it adds up, by their factors; ``needs`` the layer that
+    must not be empty for the metric to exist ("": none); ``of`` the layer that it is a share of."""
 
     parts: Mapping[str, int]
     needs: str = ""
     of: str = "time"
 
     def sum(self, added: Mapping[str, Floats]) -> Floats:
-        """What its layers add up to."""
+        """Add up the layers of the share, of values by layer."""
         total = np.zeros_like(added[self.of if self.of in added else next(iter(self.parts))])
         for name, factor in self.parts.items():
             total += factor * added[name]
@@ -100,7 +101,7 @@ class Level:
         self._split = _THREAD_SPLIT if name == "threads" else _GPU_SPLIT
 
     def __len__(self) -> int:
-        """How many rows: of streams and threads each track is one."""
+        """Count the rows: of streams and threads each track is one."""
         return len(self._tracks) if self.name in ("streams", "threads") else len(self.gpus)
 
     @cached_property
@@ -114,20 +115,20 @@ class Level:
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
-        """The rows, as if they had been recorded, sorted by node and index."""
+        """The rows as if they were GPUs that had been recorded, sorted by node and index."""
         return self._rows[0]
 
     @property
     def owner_of(self) -> Ints:
-        """[n_tracks]: the row of each track, -1 for none."""
+        """The row of each track [n_tracks], -1 for none."""
         return self._rows[1]
 
     def ready_to_zoom(self) -> bool:
-        """Whether a part of the time costs less than all of it."""
+        """Tell whether a part of the time costs less to look at than all of it."""
         return all(layer.reach is not None for layer in self._layers.values())
 
     def prepare(self) -> None:
-        """Make more of it so, in about half a second."""
+        """Put more of the layers in the order that makes zooming cheap, for about half a second."""
         for first in list(self._layers):
             layer = self._layers[first]
             if layer.reach is None:
@@ -140,7 +141,8 @@ class Level:
 
     @cached_property
     def _busy(self) -> tuple[Ints | slice, ByOwner]:
-        """The intervals that count (a slice for all of them), and the same by owner."""
+        """The intervals that count on this level: their places in the timeline (a slice for all of them), and the same
+        grouped by row."""
         own = self._timeline.intervals
         counts = np.zeros(len(Kind), bool)
         counts[list(Kind) if self.name == "threads" else [*BUSY, Kind.GPU_SYNC]] = True
@@ -154,7 +156,7 @@ class Level:
         return ByOwner(own.start[places], own.length[places], owner, len(self.gpus))
 
     def layer(self, name: str) -> CellPieces:
-        """The pieces of one name."""
+        """Return the pieces of a layer: the times in which each row does something, which do not overlap."""
         if name not in self._layers:
             if name.startswith(OF_NAME):
                 self._layers[name] = self._by_owner(self.of_metric(name)).union()
@@ -171,11 +173,11 @@ class Level:
         return self._layers[name]
 
     def last_as(self, other: "Level") -> None:
-        """The rows last as long as those of another level of the same tracks."""
+        """Let the rows last as long as those of another level of the same tracks."""
         self._layers["time"] = other.layer("time")
 
     def _time_of(self, spans: "Level") -> CellPieces:
-        """Of each row that of the row it belongs to."""
+        """Give each row the time of the row of ``spans`` that it belongs to."""
         whole, parent = spans.layer("time"), np.full(len(self.gpus), -1, np.int64)
         tracks = np.flatnonzero(self.owner_of >= 0)
         parent[self.owner_of[tracks]] = spans.owner_of[tracks]
@@ -186,6 +188,8 @@ class Level:
         return CellPieces(whole.start[found], whole.end[found], owner)
 
     def _unions(self) -> dict[str, CellPieces]:
+        """Make the layers of GPUs and streams: what computation, communication, copies and syncs cover of each row's time,
+        alone and together."""
         places, by_owner = self._busy
         own, order = self._timeline.intervals, by_owner.order
         at = order if isinstance(places, slice) else places[order]
@@ -215,15 +219,17 @@ class Level:
         return found
 
     def _worked(self, busy: CellPieces) -> tuple[int, int]:
-        """From the first start to the last end of the work of all rows: the time that each has, so that one which begins
-        late or ends early is idle meanwhile. Rows of other levels have the time of those they belong to."""
+        """Find the time that each row has: from the first start to the last end of the work of all rows, so that one which
+        begins late or ends early counts as idle meanwhile. Rows of a level with ``spans`` have the time of the rows that
+        they belong to."""
         if self._spans is not None:
             time = self._spans.layer("time")
             return (int(time.start[0]), int(time.end[0])) if len(time.start) else (0, 0)
         return (int(busy.start.min()), int(busy.end.max())) if len(busy.start) else (0, 0)
 
     def _innermost(self) -> dict[str, CellPieces]:
-        """What each category has of a thread's time where nothing lies within: an interval, less those that lie in it."""
+        """Make the layers of threads: what each category has of a thread's time where no other interval lies within. Each
+        interval counts for its category, less the intervals that lie in it."""
         own, (places, by_owner) = self._timeline.intervals, self._busy
         start, owner = own.start[places], self.owner_of.astype(np.int32)[own.track[places]]
         length = np.maximum(own.length[places], 0)
@@ -246,12 +252,13 @@ class Level:
         return found
 
     def _of_names(self, wanted: Flags) -> Ints:
-        """The places of those intervals on these rows whose name, of [n names], is wanted."""
+        """Find the intervals on this level's rows whose name is ``wanted`` [n names]. Returns their places."""
         own = self._timeline.intervals
         return np.flatnonzero(wanted[own.name] & (self.owner_of[own.track] >= 0))
 
     def of_metric(self, metric: str) -> Ints:
-        """The places of the intervals that a metric is about, ascending: of one name, or of one's own; of others none."""
+        """Find the intervals that a metric of one name or a custom metric is about. Returns their places, ascending; nothing
+        for other metrics."""
         names = self._timeline.names
         if metric.startswith(OF_OWN):
             return self._fitting(custom(metric).top)
@@ -259,7 +266,8 @@ class Level:
         return self._of_names(np.array([each == name for each in names], bool))
 
     def _fitting(self, term: Term) -> Ints:
-        """The places of the intervals that a term is about: of bytes those whose size is known."""
+        """Find the intervals that a term of a custom metric is about; of bytes only those whose size is known. Returns their
+        places."""
         key = term._replace(what="bytes" if term.what == "bytes" else "share")
         if key not in self._fit:
             found = self._of_names(fitting(self._timeline.names, term.pattern))
@@ -268,7 +276,7 @@ class Level:
 
     @cached_property
     def _launches(self) -> tuple[Ints, Ints]:
-        """When each call began that gave a GPU work, ascending, and whose row that was: once for each correlation."""
+        """The launches of work, each call once: when each began, ascending, and the row of the work."""
         own, by_kind = self._timeline.intervals, ByKind(self._timeline)
         if not by_kind.n[[Kind.RUNTIME, Kind.DRIVER]].any():
             return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -283,8 +291,8 @@ class Level:
 
     @cached_property
     def metrics(self) -> tuple[str, ...]:
-        """Those that there is something to say of, counters and one's own among them. Raises ValueError, a sentence, for one
-        of these whose pattern takes too long."""
+        """The metrics of which there is something to say, counters and custom metrics among them. Raises ValueError, a
+        sentence, for a custom metric whose pattern takes too long."""
         shares = [name for name, share in self._shares.items() if not share.needs or len(self.layer(share.needs).start)]
         launches = [_LAUNCHES] if self.name != "threads" and len(self._launches[0]) else []
         own = [each.metric for each in self.own if len(self._fitting(each.top))]
@@ -293,6 +301,7 @@ class Level:
     def _added(
         self, names: Iterable[str], line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
     ) -> dict[str, Floats]:
+        """Add up layers in columns of time, by name; see ``cells`` for the arguments. What was asked for last is kept."""
         asked = None if line_of is None else line_of.tobytes(), n_lines, begin, width, n
         known, answers = self._asked
         if known != asked:
@@ -309,8 +318,18 @@ class Level:
     def values(
         self, metric: str, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
     ) -> tuple[Floats, Floats]:
-        """[n_lines, n] each, over columns of ``width`` ns from ``begin`` on: what a metric adds up to, and what that is to
-        be divided by (0: unknown)."""
+        """Measure a metric in ``n`` columns of ``width`` ns from ``begin`` on.
+
+        Args:
+            metric: its name.
+            line_of: the line of each row [n rows], -1 for none. None: each row is a line.
+            n_lines: number of lines.
+            begin: begin of the first column, ns.
+            width: width of a column, ns.
+            n: number of columns.
+
+        Returns two arrays [n_lines, n]: what the metric adds up to, and what that is to be divided by (0: unknown).
+        """
         if _is_counted(metric):
             return self._counted(metric, line_of, n_lines, begin, width, n)
         share = self._share(metric)
@@ -321,8 +340,8 @@ class Level:
         return _Share({metric: 1}) if metric.startswith(OF_NAME) else self._shares[metric]
 
     def split(self, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int) -> tuple[Floats, Floats]:
-        """The time by category [n_lines, n, N_CATEGORIES], which never adds up to more than the time there is [n_lines, n];
-        both in ns."""
+        """Split the time by category; arguments as of ``values``. Returns ns by category [n_lines, n, N_CATEGORIES], which
+        never add up to more than the time there is, and that time [n_lines, n], ns."""
         shares = {category: self._shares[metric] for category, metric in self._split.items()}
         parts = (part for share in shares.values() for part in share.parts)
         added = self._added((*parts, "time"), line_of, n_lines, begin, width, n)
@@ -332,14 +351,14 @@ class Level:
         return found, added["time"]
 
     def split_of(self, means: Mapping[str, float | None]) -> Floats:
-        """[N_CATEGORIES]: the same shares of means over all of some GPUs."""
+        """Split time by category, by the means of metrics over all of some GPUs. Returns shares [N_CATEGORIES]."""
         found = np.zeros(N_CATEGORIES)
         for category, metric in self._split.items():
             found[category] = means.get(metric) or 0.0
         return found
 
     def means(self, begin: int, end: int, extra: str = "") -> Means:
-        """Of all metrics, and of ``extra``, over this time (ns)."""
+        """Measure all metrics, and ``extra``, over one stretch of time (ns), for each row."""
         names = (*self.metrics, extra) if extra and extra not in self.metrics else self.metrics
         window = None, len(self.gpus), begin, max(end - begin, 1), 1
         shares = {name: self._share(name) for name in names if not _is_counted(name)}
@@ -354,7 +373,8 @@ class Level:
     def _counted(
         self, metric: str, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
     ) -> tuple[Floats, Floats]:
-        """Means of counters over time; those of the whole are everybody's. Launches by all time."""
+        """Measure a metric that is no share, as ``values`` does: the mean of a counter over the time for which it is known
+        (counters of no track are everybody's), launches per second, or a custom metric."""
         if metric.startswith(OF_OWN):
             return self._of_own(custom(metric), line_of, n_lines, begin, width, n)
         edges = begin + width * np.arange(n + 1)
@@ -379,7 +399,7 @@ class Level:
     def _of_own(
         self, own: Custom, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
     ) -> tuple[Floats, Floats]:
-        """What a metric of one's own adds up to, and by what. Where nothing fits it is not known."""
+        """Measure a custom metric, as ``values`` does. Where no interval fits it the metric is unknown."""
         window = line_of, n_lines, begin, width, n
         if not len(self._fitting(own.top)):
             return np.zeros((n_lines, n)), np.zeros((n_lines, n))
@@ -388,7 +408,7 @@ class Level:
         return self._amount(own.top, *window), self._amount(own.bottom, *window)
 
     def _amount(self, term: Term, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int) -> Floats:
-        """[n_lines, n]: seconds that are covered, calls or bytes that begin."""
+        """Measure a term of a custom metric: seconds that its intervals cover, or calls or bytes that begin [n_lines, n]."""
         if term.what == "share":
             name = OF_OWN + term.pattern
             return self._added((name,), line_of, n_lines, begin, width, n)[name] / 1e9
@@ -414,7 +434,7 @@ def _begun(
 
 
 def _spans_of(covered: CellPieces) -> CellPieces:
-    """From each owner's first start to its last end, of pieces owner by owner."""
+    """Span each owner's time from the first start to the last end of its pieces, which come owner by owner."""
     first = np.flatnonzero(np.append(True, covered.owner[1:] != covered.owner[:-1]))[: len(covered.owner)]
     start, end = covered.start[first], covered.end[np.append(first[1:], len(covered.owner))[: len(first)] - 1]
     some = end > start
@@ -422,7 +442,7 @@ def _spans_of(covered: CellPieces) -> CellPieces:
 
 
 def _cut(pieces: CellPieces, begin: int, end: int) -> CellPieces:
-    """What of them lies between these times."""
+    """Cut pieces to the time between ``begin`` and ``end``."""
     start, stop = np.maximum(pieces.start, begin), np.minimum(pieces.end, end)
     some = stop > start
     return CellPieces(start[some], stop[some], pieces.owner[some])
@@ -439,29 +459,29 @@ class Group(Level):
 
     @cached_property
     def _line_of(self) -> Ints:
-        """[n rows of the base]: the row of each."""
+        """The row of each row of the base [n rows of the base]."""
         found, tracks = np.empty(len(self._base.gpus), np.int64), self._base._tracks
         found[self._base.owner_of[tracks]] = self.owner_of[tracks]
         return found
 
     def layer(self, name: str) -> CellPieces:
-        """Those of the base."""
+        """Return the pieces of a layer of the base."""
         return self._base.layer(name)
 
     def last_as(self, other: Level) -> None:
-        """The base does."""
+        """Do nothing: the base lasts as long as the other level."""
 
     def ready_to_zoom(self) -> bool:
-        """As the base."""
+        """Tell whether the base is ready to zoom."""
         return self._base.ready_to_zoom()
 
     def prepare(self) -> None:
-        """As the base."""
+        """Prepare the base."""
         self._base.prepare()
 
     @cached_property
     def metrics(self) -> tuple[str, ...]:
-        """Those of the base."""
+        """The metrics of the base."""
         return self._base.metrics
 
     def _lines(self, line_of: Ints | None) -> Ints:
@@ -483,12 +503,13 @@ def _is_counted(metric: str) -> bool:
 
 
 def counter_name(counter: Counter) -> str:
-    """The metric that a counter is."""
+    """Name the metric that a counter is."""
     return f"{OF_COUNTER}{counter.unit}{'/s' if counter.mode == 'total' else ''}:{counter.name}"
 
 
 def over_time(counter: Counter, edges: Ints) -> tuple[Floats, Floats]:
-    """[n] between ``edges`` [n + 1] (ns): a counter's value times the time it is known for, and that time."""
+    """Integrate a counter over the columns between ``edges`` [n + 1] (ns). Returns two arrays [n]: its value times the time
+    for which it is known, and that time."""
     time, value = counter.time.astype(np.float64), counter.value
     if counter.mode == "gauge":
         summed = np.concatenate([[0.0], np.cumsum(value[:-1] * np.diff(time)), [0.0]])[: len(time)]
@@ -506,7 +527,7 @@ def over_time(counter: Counter, edges: Ints) -> tuple[Floats, Floats]:
 
 
 def levels_of(timeline: Timeline, own: Iterable[Custom] = ()) -> dict[LevelName, Level]:
-    """The levels that a trace has, that of GPUs first, with metrics of one's ``own``."""
+    """Make the levels that a trace has, that of GPUs first where it has GPUs. ``own``: custom metrics."""
     tracks = timeline.tracks
     streams = [at for at, track in enumerate(tracks) if track.kind == "gpu_stream"]
     threads = [at for at, track in enumerate(tracks) if track.kind not in ("gpu_stream", "host_wait", "process")]

@@ -113,12 +113,15 @@ def _times_on_launching_threads(part: TracePiece, links: Links, calls: tuple[Int
 
 
 def _extent_of_kernels(part: TracePiece, rows: Ints) -> tuple[int, int] | None:
+    """Find the time from the first start to the last end of a GPU's kernels, or where it has none of its copies. None
+    without either."""
     kernels = rows[~_is_host_copy(part, rows)]
     rows = kernels if len(kernels) else rows
     return part.extent(rows) if len(rows) else None
 
 
 def _communicates(part: TracePiece, rows: Ints) -> Flags:
+    """Flag work that communicates, copies between GPUs among it."""
     own = part.timeline.intervals
     between = (own.kind[rows] == Kind.MEMCPY) & (own.operation[rows] == _BETWEEN_GPUS)
     return np.asarray((part.category[rows] == Category.COMMUNICATION) | between, np.bool_)
@@ -135,6 +138,7 @@ def _is_host_copy(part: TracePiece, rows: Ints) -> Flags:
 
 
 def _of(start: Ints, end: Ints, chosen: Flags) -> tuple[Ints, Ints]:
+    """Return the starts and ends of the chosen intervals."""
     return start[chosen], end[chosen]
 
 
@@ -151,6 +155,6 @@ def _joined(parts: list[Segments]) -> Segments:
 
 
 def _by_name(part: TracePiece, rows: Ints) -> dict[str, Segments]:
-    """The times of kernels by their name, ascending by start."""
+    """Group the times of kernels by their name, ascending by start."""
     name = part.timeline.intervals.name[rows]
     return {part.timeline.names[code]: Segments(*part.times(rows[name == code])) for code in np.unique(name).tolist()}

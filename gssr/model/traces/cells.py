@@ -33,7 +33,7 @@ class CellPieces:
     reach: Ints | None = None
 
     def in_time(self) -> "CellPieces":
-        """The same, ascending by start: what a zoom needs is found at once."""
+        """Return the same pieces ascending by start, so that what a zoom needs is found at once."""
         if self.reach is not None:
             return self
         order = np.argsort(self.start, kind="stable")
@@ -42,14 +42,14 @@ class CellPieces:
         return CellPieces(start, end, owner, sign, np.maximum.accumulate(end) if len(end) else end)
 
     def between(self, begin: int, end: int) -> slice:
-        """Where to look for what reaches into this time."""
+        """Return a slice of the pieces that holds all which reach into this time."""
         if self.reach is None:
             return slice(None)
         return slice(int(np.searchsorted(self.reach, begin, "right")), int(np.searchsorted(self.start, end, "left")))
 
 
 def in_order(numbers: NDArray[np.int32]) -> Ints:
-    """The places of numbers from 0 on, ascending, of equal ones in their order."""
+    """Sort numbers from 0 on. Returns their places, of equal numbers in the order in which they stand."""
     above = numbers >> 16  # numpy sorts what has 16 bits several times as fast
     if not above.any():
         return np.argsort(numbers.astype(np.uint16), kind="stable")
@@ -78,11 +78,11 @@ class ByOwner:
         """[n_owners]: shifts all by their owners, so that one running maximum serves all, as far as numbers reach."""
 
     def union(self) -> CellPieces:
-        """What all of them cover of each owner's time, owner by owner."""
+        """Return what all intervals of each owner cover, owner by owner."""
         return self.unions([None])[0]
 
     def unions(self, wanted: Sequence[Flags | None]) -> list[CellPieces]:
-        """The same of those that each of ``wanted`` [n] (None: all) says."""
+        """Return the same for each of several choices of intervals: flags [n], in ``order``, or None for all."""
         most = [len(self.order) if each is None else int(np.count_nonzero(each)) for each in wanted]
         found = [CellPieces(np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int32)) for n in most]
         filled = [0] * len(found)
@@ -102,7 +102,8 @@ class ByOwner:
         ]
 
     def _cover(self, begins: Ints, ends: Ints, owner: NDArray[np.int32], into: CellPieces, n: int) -> int:
-        """Put what these cover, shifted, behind ``n`` pieces; how many there are then."""
+        """Append what these intervals, shifted by owner, cover to the ``n`` pieces of ``into``. Returns the new number of
+        pieces."""
         if not len(begins):
             return n
         reach = np.maximum.accumulate(ends)
@@ -122,8 +123,16 @@ class ByOwner:
 
 
 def cells(pieces: CellPieces, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int) -> Floats:
-    """[n_lines, n]: ns of the pieces in ``n`` columns of ``width`` ns from ``begin`` on, by the line of their owner
-    (``line_of`` [n_owners], -1 for none; None: each owner has its own)."""
+    """Measure the time that pieces cover in columns. Returns ns [n_lines, n].
+
+    Args:
+        pieces: the stretches of time, each of an owner.
+        line_of: the line of each owner [n_owners], -1 for none. None: each owner has a line.
+        n_lines: number of lines.
+        begin: begin of the first column, ns.
+        width: width of a column, ns.
+        n: number of columns.
+    """
     first, last, _ = pieces.between(begin, begin + n * width).indices(len(pieces.start))
     total = np.zeros((n, n_lines))
     step = max(_AT_ONCE, n_lines * n)
@@ -135,8 +144,8 @@ def cells(pieces: CellPieces, line_of: Ints | None, n_lines: int, begin: int, wi
 def _cells(
     pieces: CellPieces, near: slice, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
 ) -> Floats:
-    """[n, n_lines] of those ``near``: all of each column that pieces are open in, less what lies before their starts and
-    after their ends."""
+    """Measure some of the pieces (``near``), as ``cells`` does, but columns first [n, n_lines]: all of each column in which
+    pieces are open, less what lies before their starts and after their ends."""
     start, end, owner = pieces.start[near], pieces.end[near], pieces.owner[near]
     line = owner if line_of is None else line_of[owner]
     sign = None if pieces.sign is None else pieces.sign[near]

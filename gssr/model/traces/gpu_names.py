@@ -23,8 +23,8 @@ def as_recorded(node: str, number: int, part: str = "", rank: int | None = None,
 
 
 def gpus_of(tracks: Sequence[Track]) -> list[Track | None]:
-    """The GPU that each track is a stream of, as the first of its streams; None of a thread. A GPU is known by its UUID,
-    else by its number in its process."""
+    """Find the GPU that each track is a stream of. Returns for each track the first stream of its GPU, None for a thread. A
+    GPU is known by its UUID, else by its number in its process."""
     first: dict[object, Track] = {}
     return [
         first.setdefault((_BY_UUID if own.uuid else _BY_NUMBER)(own), own) if own.kind == "gpu_stream" else None
@@ -55,13 +55,15 @@ _CALLED = attrgetter("node", "device_index", "mig")
 
 
 def spellings(gpu: Track) -> set[str]:
-    """All that it may be called, whichever others there are; its node and its UUID."""
+    """List every name that a GPU may have, whichever other GPUs there are, with its node and its UUID."""
     names = [_name(gpu, on_node, of_rank) for on_node, of_rank in product((False, True), repeat=2)]
     found = {gpu_label(each) for name in names for each in (name, _of_process(gpu, name))}
     return found.union(each for each in (gpu.node, gpu.uuid, f"rank {gpu.rank} GPU {gpu.device}") if each)
 
 
 def _name(gpu: Track, on_node: bool, of_rank: bool) -> Gpu:
+    """Name a GPU by node and device where ``on_node`` says that these tell GPUs apart, by its rank where ``of_rank`` says
+    so."""
     odd = gpu.device is not None and not 0 <= gpu.device < MOST_INDEX
     number, part = (0, f"device {gpu.device}") if odd else (gpu.device or 0, "")
     if gpu.node and on_node:

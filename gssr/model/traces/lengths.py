@@ -32,8 +32,9 @@ def without_running_numbers(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """``count`` [n] of the lengths ``length`` [n] under ``keys[key]`` [n], ascending by key and length. ``sums``: what else
-    adds up by key [n_keys]: ``gpu_ns``, ``bytes``; ``rest`` [n_keys]: what rounding has taken from the lengths of a key."""
+    """Counts of lengths: ``count`` [n] intervals under ``keys[key]`` have the ``length`` [n], ascending by key and length.
+    ``sums``: what else adds up by key [n_keys], such as ``gpu_ns`` and ``bytes``; ``rest`` [n_keys]: what rounding has taken
+    from the total length of a key."""
 
     keys: tuple[Key, ...]
     key: Ints
@@ -71,8 +72,14 @@ def lengths_of(
     keys: Callable[[Sequence[int]], Iterable[Key]],
     sums: Mapping[str, Ints] | None = None,
 ) -> Lengths:
-    """Counts of the ``length`` [n] of rows with a ``code`` [n]. ``keys`` turns codes into what they stand for; those that
-    stand for the same become one. ``sums`` [n]: what is to be added up."""
+    """Count the lengths of rows by key.
+
+    Args:
+        code: the number of each row's key [n].
+        length: the length of each row [n].
+        keys: turns codes into keys; codes of the same key become one.
+        sums: by name, values [n] that are added up by key.
+    """
     codes, key = _dense(code)
     named = tuple(keys(codes.tolist()))
     at = {name: place for place, name in enumerate(dict.fromkeys(named))}
@@ -83,7 +90,7 @@ def lengths_of(
 
 
 def together(parts: Sequence[Lengths]) -> Lengths:
-    """The counts of all of them."""
+    """Add up the counts of several parts."""
     at = {name: place for place, name in enumerate(dict.fromkeys(name for part in parts for name in part.keys))}
     places = [np.array([at[name] for name in part.keys], np.int64) for part in parts]
     key = np.concatenate([own[part.key] for own, part in zip(places, parts, strict=True)])
@@ -101,8 +108,9 @@ _MOST, _BITS = 1 << 20, 9
 
 
 def _rounded(of: Lengths) -> Lengths:
-    """Of too many the lengths that are the same in so many bits become one, their mean; but the least and the greatest of
-    each key stay. A median is then off by at most 1/256, a standard deviation by less; all else is exact."""
+    """Limit the counts to about a million: where there are more, lengths of a key that have the same first bits become one,
+    their mean, but for the least and the greatest. A median is then off by at most 1/256, a standard deviation by less; all
+    else is exact."""
     if len(of.key) <= _MOST:
         return of
     step = np.maximum(np.frexp(of.length)[1] - _BITS, 0)
@@ -117,7 +125,7 @@ def _rounded(of: Lengths) -> Lengths:
 
 
 def statistics(of: Lengths) -> LengthStatistics:
-    """The table that follows."""
+    """Compute the statistics of each key from its counts."""
     n = len(of.keys)
     if not n:
         return replace(NO_STATISTICS, sums=of.sums)
@@ -143,13 +151,13 @@ _ROWS = ("count", "total", "mean", "median", "min", "max", "std")
 
 
 def one_table(a: LengthStatistics, b: LengthStatistics) -> LengthStatistics:
-    """Of two that have no key in common, and no sums."""
+    """Join two tables that have no key in common, and no sums."""
     rows: dict[str, Any] = {name: np.append(getattr(a, name), getattr(b, name)) for name in _ROWS}
     return _in_order(replace(a, keys=a.keys + b.keys, **rows))
 
 
 def _in_order(of: LengthStatistics) -> LengthStatistics:
-    """Sorted, and with their shares."""
+    """Sort a table by total, the greatest first, and compute the shares."""
     order = np.argsort(-of.total, kind="stable")
     rows: dict[str, Any] = {name: getattr(of, name)[order] for name in _ROWS}
     rows["share"] = rows["total"] / max(int(of.total.sum()), 1)
@@ -158,7 +166,7 @@ def _in_order(of: LengthStatistics) -> LengthStatistics:
 
 
 def _dense(code: NDArray[np.signedinteger]) -> tuple[Ints, NDArray[np.int32]]:
-    """The different codes, and the place of each row's among them."""
+    """Number the different codes from 0 on. Returns these codes, ascending, and the number of each row's code."""
     if not len(code):
         return code.astype(np.int64), code.astype(np.int32)
     low, high = int(code.min()), int(code.max())
@@ -173,12 +181,13 @@ def _dense(code: NDArray[np.signedinteger]) -> tuple[Ints, NDArray[np.int32]]:
 
 
 def _sum(key: NDArray[np.signedinteger], values: Ints, n: int) -> Ints:
-    """What the values of each key add up to; exact below 2^53."""
+    """Add up the values of each key; exact below 2^53."""
     return np.bincount(key, values, n).astype(np.int64)
 
 
 def _counted(key: NDArray[np.signedinteger], length: Ints, count: Ints | None) -> tuple[Ints, Ints, Ints]:
-    """Key, length and count (None: 1 of each) of the different pairs, in order."""
+    """Count the different pairs of key and length; ``count``: how often each pair counts (None: once). Returns keys, lengths
+    and counts, in order."""
     n = len(key)
     if not n:
         return key.astype(np.int64), length, length

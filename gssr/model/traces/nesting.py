@@ -61,7 +61,7 @@ class Lanes(NamedTuple):
 
 
 def lanes(start: Ints, length: Ints, track: NDArray[np.int32], wanted: Flags, begin: int, width: int, n: int) -> Lanes:
-    """The tracks that are ``wanted`` [n_tracks] in ``n`` columns of ``width`` ns from ``begin`` on."""
+    """Draw the tracks that are ``wanted`` [n_tracks] level by level, in ``n`` columns of ``width`` ns from ``begin`` on."""
     places = np.flatnonzero(wanted[track])
     own, first, size = track[places], start[places], length[places]
     depth, _ = nesting(first, size, own)
@@ -90,7 +90,8 @@ def lanes(start: Ints, length: Ints, track: NDArray[np.int32], wanted: Flags, be
 
 
 def open_at(start: Ints, length: Ints, track: NDArray[np.int32], wanted: Flags, time: int) -> dict[int, list[int]]:
-    """By ``wanted`` [n_tracks] track the places of the intervals that are open at a time, the innermost first."""
+    """Find the intervals that are open at a time on the tracks that are ``wanted`` [n_tracks]. Returns places by track, the
+    innermost first."""
     begun = int(np.searchsorted(start, time, "right"))
     found: dict[int, list[int]] = {}
     for place in np.flatnonzero((start[:begun] + np.maximum(length[:begun], 1) > time) & wanted[track[:begun]])[
@@ -101,7 +102,7 @@ def open_at(start: Ints, length: Ints, track: NDArray[np.int32], wanted: Flags, 
 
 
 def within(start: Ints, length: Ints, track: NDArray[np.int32], place: int) -> list[int]:
-    """The places of the intervals in which one lies, the innermost first."""
+    """Find the intervals of its track in which the one at this place lies. Returns places, the innermost first."""
     before = np.flatnonzero(track[: place + 1] == track[place])[:-1]
     around = before[start[before] + length[before] >= start[place] + max(int(length[place]), 1)]
     return around[::-1].tolist()  # type: ignore[no-any-return]

@@ -17,7 +17,7 @@ Columns = Mapping[str, NDArray[Any] | Sequence[Any]]
 
 
 class TraceTable(NamedTuple):
-    """``about``: what a row is."""
+    """A table of an analysis: ``about`` says what a row is, ``values`` makes its columns."""
 
     about: str
     columns: tuple[Column, ...]
@@ -83,7 +83,7 @@ def _on_gpu(places: Mapping[Track | None, str], gpu: Any, *key: Any) -> Sequence
 def _rows(
     about: str, columns: tuple[Column, ...], rows: Callable[[TraceAnalysis], Sequence[Sequence[Any]]]
 ) -> TraceTable:
-    """A table of few rows."""
+    """Make a table of few rows."""
 
     def values(trace: TraceAnalysis) -> Columns:
         found = rows(trace)
@@ -94,7 +94,7 @@ def _rows(
 
 
 def _like(about: str, columns: tuple[Column, ...], field: str) -> TraceTable:
-    """A row for each of the analysis' ``field``, whose attributes have the columns' names."""
+    """Make a table with a row for each of the analysis' ``field``, whose attributes have the columns' names."""
     names = [column.name for column in columns]
     return _rows(
         about, columns, lambda trace: [[getattr(own, name) for name in names] for own in getattr(trace, field) or ()]
@@ -137,7 +137,7 @@ def _kernel_types(trace: TraceAnalysis) -> list[Sequence[Any]]:
 
 
 def launch_numbers(trace: TraceAnalysis) -> dict[str, Any]:
-    """The one row of the table ``launches``."""
+    """Make the one row of the table ``launches``."""
     found = trace.launches
     delay = statistics(found.delay)
     known = {name: getattr(delay, name).tolist()[0] if found.n else None for name in ("mean", "median", "max")}
@@ -150,12 +150,12 @@ def _launches(trace: TraceAnalysis) -> list[Sequence[Any]]:
 
 
 def _whole(values: "NDArray[Any]") -> list[Any]:
-    """As whole numbers, None where unknown."""
+    """Round values to whole numbers, None where unknown."""
     return [round(value) if value == value else None for value in values.tolist()]
 
 
 def _spread(tree: "call_tree.CallTree", values: "NDArray[Any]") -> Columns:
-    """Over the places, of a time [n, n_places]."""
+    """Make the columns that summarize a time [n, n_places] over the places."""
     found = call_tree.spread(values)
     most = [tree.called(place) if place >= 0 else None for place in found.most.tolist()]
     return {"mean_ns": _whole(found.mean), "min_ns": _whole(found.least), "max_ns": _whole(found.greatest), "most": most,
@@ -203,7 +203,7 @@ def _paradigms(trace: TraceAnalysis) -> list[Sequence[Any]]:
 
 
 def _metrics(trace: TraceAnalysis) -> list[Sequence[Any]]:
-    """Of all but time, which the other tables have."""
+    """Make the columns of all metrics but time, which the other tables have."""
     tree, rows = trace.tree, list[Sequence[Any]]()
     for metric in () if tree is None else tree.metrics:
         if tree is not None and metric.name != call_tree.TIME:
@@ -214,7 +214,7 @@ def _metrics(trace: TraceAnalysis) -> list[Sequence[Any]]:
 
 
 def _of_tree(about: str, columns: tuple[Column, ...], values: Callable[["call_tree.CallTree"], Columns]) -> TraceTable:
-    """A table of the call tree; empty without one."""
+    """Make a table of the call tree; empty without one."""
 
     def of(trace: TraceAnalysis) -> Columns:
         none: Columns = {column.name: () for column in columns}
@@ -380,12 +380,12 @@ TABLES: dict[str, TraceTable] = {
 
 
 def column_as_list(values: "NDArray[Any] | Sequence[Any]") -> list[Any]:
-    """A column as plain values."""
+    """Return a column as plain values."""
     return list(values.tolist()) if isinstance(values, np.ndarray) else list(values)
 
 
 def rows_of(name: str, trace: TraceAnalysis) -> tuple[list[str], "zip[tuple[Any, ...]]"]:
-    """The names of a table's columns, and its rows."""
+    """Return the names of a table's columns, and its rows."""
     table = TABLES[name]
     values = table.values(trace)
     names = [column.name for column in table.columns]
@@ -417,8 +417,8 @@ _OPERATIONS = {"HtoD": "Host-to-Device", "DtoH": "Device-to-Host", "DtoD": "Devi
 
 
 def as_nsys(name: str, trace: TraceAnalysis) -> tuple[list[str], list[list[Any]]]:
-    """The heads and rows of a report (NSYS, ALIASES) as ``nsys stats`` prints them: in ns with one decimal, sizes in MB with
-    three, shares in percent, the greatest total first."""
+    """Make a report (NSYS, ALIASES) as ``nsys stats`` prints it: in ns with one decimal, sizes in MB with three, shares in
+    percent, the greatest total first. Returns heads and rows."""
     report = NSYS[ALIASES.get(name, name)]
     values = {column: column_as_list(own) for column, own in TABLES[report.table].values(trace).items()}
     times = report.table != "copy_sizes"
