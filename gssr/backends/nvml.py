@@ -13,9 +13,18 @@ from typing import Any
 import pynvml
 
 from gssr.backends import driver
-from gssr.backends.base import BackendChange, BackendError, Device, News, Offer, OpenedBackend, Row
+from gssr.backends.base import (
+    BackendChange,
+    BackendError,
+    Device,
+    News,
+    Offer,
+    OpenedBackend,
+    Row,
+    UnusableError,
+)
 from gssr.backends.counters import Counters
-from gssr.backends.driver import DriverError, DriverGpu, Gone
+from gssr.backends.driver import DriverGpu, Gone
 from gssr.backends.driver_events import DriverWatch
 from gssr.backends.gpm import Profiler, has_gpm, profilers, refused
 from gssr.metrics import FIRST_PLACE, NAMES
@@ -181,7 +190,7 @@ class NvmlBackend:
         try:
             driver.start()
             self._up = True
-        except DriverError:
+        except UnusableError:
             self._up = False
         for position, watched in enumerate(self._watched):
             if watched.lost_at is None:
@@ -275,11 +284,11 @@ def _with_gpm_of_all(gpus: Sequence[DriverGpu]) -> tuple[NvmlBackend, list[str]]
 def _offer(name: str, look: Callable[[Sequence[DriverGpu], Sequence[str]], Offer]) -> Offer:
     try:
         driver.start()
-    except DriverError as error:
+    except UnusableError as error:
         return Offer(name, False, error.what, error.cure)
     try:
         return look(*driver.gpus())
-    except DriverError as error:
+    except UnusableError as error:
         return Offer(name, False, error.what, error.cure)
     finally:
         driver.stop()

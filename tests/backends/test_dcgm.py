@@ -363,19 +363,18 @@ def test_a_gpu_that_dcgm_says_is_lost_is_so_until_it_has_values(bench, monkeypat
     bench.start_engine()
     session = bench.session(4.0)
     bench.run(session, 10)
-    latest, second = session._latest, {number for number, each in enumerate(session._series) if each.entity == (1, 1)}
+    (request,) = session._requests
+    second = {number for number, each in enumerate(session._series) if each.entity == (1, 1)}
 
     def said_to_be_lost():
-        return [
-            reading._replace(statuses=[-18 if number in second else 0 for number in reading.numbers])
-            for reading in read()
-        ]
+        reading = read()
+        return reading._replace(statuses=[-18 if number in second else 0 for number in reading.numbers])
 
-    read = latest.read
-    monkeypatch.setattr(latest, "read", said_to_be_lost)
+    read = request.read
+    monkeypatch.setattr(request, "read", said_to_be_lost)
     _, changes = bench.run(session, 12)
     assert [(change.kind, change.gpu) for change in changes] == [("gpu_lost", 1)]
-    monkeypatch.setattr(latest, "read", read)
+    monkeypatch.setattr(request, "read", read)
     _, changes = bench.run(session, 12)
     assert [(change.kind, change.gpu) for change in changes] == [("gpu_back", 1)]
 
