@@ -89,7 +89,7 @@ class Failed(Exception):
 
 
 def library() -> _Library:
-    """libotf2, as the package brings it."""
+    """Load libotf2, as the package brings it."""
     from _otf2.Config import lib_path
 
     found = ctypes.CDLL(lib_path())
@@ -123,7 +123,7 @@ class Otf2Reader:
     def _callbacks(
         self, kind: str, functions: Mapping[str, tuple[Callable[..., int], str]], head: str
     ) -> ctypes.c_void_p:
-        """A set of callbacks, as far as this version of libotf2 knows these records."""
+        """Make a set of callbacks, as far as this version of libotf2 knows these records."""
         callbacks = ctypes.c_void_p(getattr(self._lib, f"OTF2_{kind}Callbacks_New")())
         for name, (function, fields) in functions.items():
             setter = getattr(self._lib, f"OTF2_{kind}Callbacks_Set{name}Callback", None)
@@ -139,7 +139,7 @@ class Otf2Reader:
         return (found.value or b"").decode("utf-8", "replace")
 
     def about(self) -> dict[str, Any]:
-        """Who has written it, and in which version of the format."""
+        """Tell who has written the archive, and in which version of the format."""
         version = [ctypes.c_uint8() for _ in range(3)]
         self._lib.OTF2_Reader_GetVersion(self._reader, *(ctypes.byref(each) for each in version))
         return {
@@ -148,7 +148,7 @@ class Otf2Reader:
         }  # fmt: skip
 
     def definitions(self) -> dict[str, list[tuple[Any, ...]]]:
-        """By name of a record all there are, the values of its fields."""
+        """Read all definitions: by name of a record the values of its fields."""
         found: dict[str, list[tuple[Any, ...]]] = {}
 
         def keep(name: str) -> Callable[..., int]:
@@ -200,8 +200,8 @@ class Otf2Reader:
             self._n_samples = 0
 
     def _tables_of(self, location: int) -> str:
-        """The location's own definitions: what its numbers stand for, and how far its clock is off. Why they can't be read;
-        without any nothing is wrong."""
+        """Read a location's own definitions: what its numbers stand for, and how far its clock is off. Returns why they
+        can't be read, "" where nothing is wrong."""
         own = ctypes.c_void_p(self._lib.OTF2_Reader_GetDefReader(self._reader, ctypes.c_uint64(location)))
         if not own:
             return ""
@@ -210,7 +210,7 @@ class Otf2Reader:
         return "its own definitions can't be read: its clock is not corrected" if code else ""
 
     def _events_of(self, location: int, callbacks: ctypes.c_void_p, most: int) -> tuple[int, str]:
-        """How many there were, and why no more."""
+        """Read the events of a location. Returns how many there were, and why no more, "" where that is all."""
         own = ctypes.c_void_p(self._lib.OTF2_Reader_GetEvtReader(self._reader, ctypes.c_uint64(location)))
         if not own:
             return 0, "its events can't be opened"
@@ -231,7 +231,7 @@ class Otf2Reader:
             self._lib.OTF2_Reader_CloseEvtReader(self._reader, own)
 
     def _functions(self) -> dict[str, tuple[Callable[..., int], str]]:
-        """What is called for each record: the shortest for what there is most of."""
+        """Make the functions that are called for each record, the shortest for what there is most of."""
         add_time, add_code, add, code = self._time.append, self._code.append, self._rows.extend, self._code
         region_of = self._regions.get
 
