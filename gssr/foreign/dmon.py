@@ -54,7 +54,7 @@ class _Found(NamedTuple):
 
 
 def read(source: ByteSource, told: ImportHints) -> ForeignSeries:
-    """The series of one log, followed where it grows. Raises ForeignError, also while its pieces are taken."""
+    """Read one log, and follow it where it grows. Raises ForeignError, also while the pieces of the series are taken."""
     lines = Lines(source.chunks)
     blocks = iter(lines)
     begun = until(blocks, _HEADER.search)
@@ -74,7 +74,7 @@ class _Log:
         self._noted: set[str] = set()
 
     def rows(self, blocks: Iterator[bytes]) -> Iterator[FileRows | None]:
-        """The rows of whole lines; None where there are no more at the moment."""
+        """Read whole lines into rows. Yields None where there are no more at the moment."""
         for block in blocks:
             if not block:
                 yield None
@@ -86,7 +86,8 @@ class _Log:
         self._table.rest = self._lines.rest
 
     def _runs(self, cells: TextCells) -> Iterator[tuple[int, int, _Header, Flags]]:
-        """The lines under one header, from and to; which of all lines are no headers."""
+        """Go through the lines header by header. Yields the first line under a header and the one behind the last, the
+        header, and flags of all lines that are no headers."""
         sharp = np.flatnonzero(cells.text == 35)
         which = np.unique(np.searchsorted(cells.lines, sharp, "right") - 1)
         plain = cells.count > 0
@@ -149,7 +150,7 @@ class _Log:
             self._table.series.notes.append(Note(text))
 
     def _of_smi(self, cells: TextCells, lines: Ints, header: _Header) -> _Found:
-        """Lines of as many words as the header has, the GPU's number where it says gpu."""
+        """Find the rows of nvidia-smi: lines of as many words as the header has, with the GPU's number where it says gpu."""
         n = header.n_columns
         fits = cells.count[lines] == header.in_front + header.stamp + 1 + n
         first = cells.first[lines]
@@ -167,7 +168,7 @@ class _Log:
                       np.where(has, cells.end[to - 1], begin))  # fmt: skip
 
     def _of_dcgm(self, cells: TextCells, lines: Ints, header: _Header) -> _Found:
-        """Lines with GPU or GPU-I and a number, behind a time or not."""
+        """Find the rows of dcgmi: lines with GPU or GPU-I and a number, behind a time or not."""
         first, count, n = cells.first[lines], cells.count[lines], header.n_columns
         entity = np.full(len(lines), -1)
         is_instance = np.zeros(len(lines), bool)

@@ -118,9 +118,9 @@ class Bytes:
 
 
 def files_in(paths: Sequence[str], told: ImportHints = NOTHING) -> dict[str, list[str]]:
-    """The metric files of other tools among these files and in these folders, however deep, by the keys of STREAMED and
-    WHOLE. A table whose columns the user tells need not tell what it is. Raises ForeignError for a file that is none, and a
-    folder without any."""
+    """Find the metric files of other tools among these files and in these folders, however deep. A table whose columns the
+    user tells need not tell what it is. Returns files by the keys of STREAMED and WHOLE. Raises ForeignError for a file that
+    is none, and a folder without any."""
     found: dict[str, list[str]] = {}
     for path in paths:
         ours = _kinds_below(path) if os.path.isdir(path) else [(path, _kind(path))]
@@ -136,8 +136,8 @@ def files_in(paths: Sequence[str], told: ImportHints = NOTHING) -> dict[str, lis
 
 
 def _kinds_below(folder: str) -> list[tuple[str, str]]:
-    """All files, with their kinds. One that is empty, or damaged, beside others whose names are its own but for numbers, is
-    of their kind: the reader says what is wrong with it."""
+    """List all files below a folder, with their kinds. A file that is empty, or damaged, beside others whose names are its
+    own but for numbers, is of their kind: the reader says what is wrong with it."""
     found: list[tuple[str, str]] = []
     alike: dict[str, str] = {}
     for place, folders, names in os.walk(folder):
@@ -155,7 +155,7 @@ def _is_of_nothing(path: str) -> bool:
 
 
 def _kind(path: str) -> str:
-    """The key in STREAMED or WHOLE; "" for what is no metric file."""
+    """Find the key of a file in STREAMED or WHOLE; "" for what is no metric file."""
     kind = recognise(path).kind
     if kind not in FOREIGN:
         return ""
@@ -166,7 +166,8 @@ def _kind(path: str) -> str:
 def open_files(
     files: Mapping[str, Sequence[str]], told: ImportHints, took: Callable[[int], None] | None = None
 ) -> list[ForeignSeries]:  # fmt: skip
-    """What these files (``files_in``) say, not yet read: ``took`` is told how many bytes were. Raises ForeignError."""
+    """Open these files (``files_in``). Returns their series, of which nothing is read yet: ``took`` is told how many bytes
+    were read meanwhile. Raises ForeignError."""
     found: list[ForeignSeries] = []
     for kind, paths in files.items():
         if kind in STREAMED:
@@ -185,7 +186,7 @@ def _reader(name: str) -> Callable[..., Any]:
 
 
 def streamed(kind: str, path: str, data: Bytes, told: ImportHints) -> ForeignSeries:
-    """A series of one file of a kind in STREAMED. Raises ForeignError."""
+    """Open one file of a kind in STREAMED as a series. Raises ForeignError."""
     try:
         modified = os.stat(path).st_mtime
     except OSError as error:
@@ -203,7 +204,7 @@ def streamed(kind: str, path: str, data: Bytes, told: ImportHints) -> ForeignSer
 
 
 def _stem(path: str) -> str:
-    """What a node is called by the name of its file."""
+    """Call a node by the name of its file."""
     name = os.path.basename(path.rstrip("/"))
     return name.removesuffix(".gz").partition(".")[0] or name
 
@@ -218,8 +219,8 @@ class Looked(NamedTuple):
 
 @contextmanager
 def looked_at(paths: Sequence[str], apart: bool = False) -> Iterator[Looked]:
-    """A private recording of what these files and folders say, gone with the block; ``apart``: files are runs of their own
-    even where they overlap in time. Raises RecordingError."""
+    """Make a private recording of these files and folders, which is gone with the block. ``apart``: files are runs of their
+    own even where they overlap in time. Raises RecordingError."""
     with ExitStack() as until_end:
         try:
             path = os.path.join(until_end.enter_context(private_folder("import")), PRIVATE)

@@ -98,7 +98,7 @@ class ForeignSeries:
 
 
 def in_order(pieces: Sequence[SeriesPiece]) -> Iterator[SeriesPiece]:
-    """All rows of pieces that need not ascend in time, in the order of time."""
+    """Sort all rows of pieces, which need not ascend in time, by time."""
     if not pieces:
         return
     time = np.concatenate([piece.time for piece in pieces])
@@ -115,5 +115,5 @@ def in_order(pieces: Sequence[SeriesPiece]) -> Iterator[SeriesPiece]:
 
 
 def plain(text: object, most: int = 80) -> str:
-    """What a file says, which may be anything, as part of a sentence: on one line, and not too long."""
+    """Make a text from a file, which may be anything, fit for a sentence: on one line, and not too long."""
     return "".join(char if char.isprintable() else "?" for char in " ".join(str(text).split()))[:most]

@@ -30,7 +30,7 @@ _NAMED = 12
 
 
 def clean(text: str) -> str:
-    """A word from a file as it may stand in a sentence or a name."""
+    """Make a word from a file fit for a sentence or a name."""
     return "".join(letter if letter.isprintable() else "?" for letter in text[:_LONGEST])
 
 
@@ -117,9 +117,14 @@ class RowTable:
         return tuple(found.values())
 
     def gpus(self, keys: Ints, make: Callable[[int], tuple[Hashable, ForeignGpu]], of: "RowValues") -> Ints:
-        """int64[n] positions in ``ForeignSeries.gpus`` of rows by small numbers that tell them apart: ``make`` gives
-        what a row's GPU is known by in the whole file, and what the row says of it. Raises ForeignError where there are
-        too many."""
+        """Find the GPUs of rows. Returns their positions in ``ForeignSeries.gpus``, int64[n]. Raises ForeignError where
+        there are too many.
+
+        Args:
+            keys: small numbers that tell the GPUs of rows apart.
+            make: gives of a row what its GPU is known by in the whole file, and what the row says of the GPU.
+            of: the rows' values, which may tell the size and the limit of GPUs.
+        """
         first = np.full(int(keys.max()) + 1, -1)
         first[keys[::-1]] = np.arange(len(keys))[::-1]
         places = np.empty(len(first), np.int64)
@@ -147,7 +152,7 @@ class RowValues:
         self._table, self._cells, self._columns, self._where = table, cells, columns, where
 
     def metrics(self) -> dict[str, Floats]:
-        """By metric, in its unit."""
+        """Read all metrics, by name, in their units."""
         columns = [column for column in self._columns if column.meant.name not in OF_GPUS]
         return {column.meant.name: self._of(column, self._where(column.place)) for column in columns}
 
@@ -157,7 +162,7 @@ class RowValues:
         return any(column.meant.name in OF_GPUS for column in self._columns)
 
     def described(self, gpu: ForeignGpu, rows: Ints) -> ForeignGpu:
-        """A GPU with what the first of these rows that knows it says of its size and limit."""
+        """Add to a GPU what the first of these rows that knows it says of its size and limit."""
         columns = [column for column in self._columns if column.meant.name in (*OF_GPUS, "memory_used")]
         before = self._table.unread  # of these cells metrics count those that can't be read
         values = {column.meant.name: self._of(column, self._where(column.place)[rows]) for column in columns}
@@ -186,6 +191,6 @@ _PARTS = ("memory_used", MEMORY_FREE, MEMORY_RESERVED)
 
 
 def _first(values: Floats | None) -> float | None:
-    """The first value that is one."""
+    """Return the first finite value; None without any."""
     there = values if values is None else values[np.isfinite(values)]
     return None if there is None or not len(there) else float(there[0])

@@ -47,7 +47,7 @@ def begin_run(
 
 
 def spacing(time: Floats, position: Ints) -> float | None:
-    """The median time between two rows of a GPU, to the millisecond; None where no GPU has two."""
+    """Measure the median time between two rows of a GPU, to the millisecond. None where no GPU has two."""
     order = np.lexsort((time, position))
     apart = np.diff(time[order])[np.diff(position[order]) == 0]
     apart = apart[apart > 0]
@@ -133,7 +133,7 @@ class Cursor:
         return SeriesPiece(piece.gpu[rows], piece.time[rows], {name: own[rows] for name, own in piece.values.items()})
 
     def notes(self) -> Iterator[Note]:
-        """Those that have come since the last time."""
+        """Yield the notes that have come since the last time."""
         notes = self.series.notes
         yield from notes[self.n_notes :]
         self.n_notes = len(notes)
@@ -184,7 +184,8 @@ class RunFrom:
             self.start, self.end = min(self.start, float(piece.time[0])), max(self.end, float(piece.time[-1]))
 
     def _take_gpus(self, cursor: Cursor) -> None:
-        """Those of a series that are new. A GPU of a node that another series has as well is its alone."""
+        """Take the GPUs of a series that are new. A GPU of a node that another series has as well belongs to that one
+        alone."""
         for gpu in cursor.series.gpus[len(cursor.positions) :]:
             node = gpu.node or cursor.node
             own = gpu.uuid or gpu.device_index
@@ -221,7 +222,7 @@ class RunFrom:
         self._enough = max(_ROWS_AT_ONCE, 2 * self._n_held)  # a bucket may hold more than that
 
     def _in_order(self) -> tuple[Ints, Floats, dict[str, Floats]]:
-        """What is held, by time."""
+        """Return what is held, by time."""
         held = self._held
         times = np.concatenate([piece.time for piece in held])
         order = np.argsort(times, kind="stable")
@@ -234,7 +235,7 @@ class RunFrom:
         return np.concatenate([piece.gpu for piece in held])[order], times[order], columns
 
     def _begin(self, position: Ints, times: Floats) -> None:
-        """Begin the run, if it has not begun; which GPUs there are by now."""
+        """Begin the run, if it has not begun, and tell the writer which GPUs there are by now."""
         said = [own.series.sampling_seconds for own in self.cursors]
         if not self._begun:
             self._begun = True
@@ -281,7 +282,7 @@ class RunFrom:
         return min([self.start, *(own.series.started_at or math.inf for own in self.cursors)])
 
     def _about(self) -> dict[str, Value]:
-        """Columns of ``runs`` that series tell, each by the first that does."""
+        """Collect the columns of ``runs`` that series tell, each from the first that does."""
         series = [own.series for own in self.cursors]
         texts = ("label", "job_id", "step_id", "cluster", "user", "world_size")
         found: dict[str, Value] = {
@@ -345,7 +346,8 @@ class RunFrom:
 
 
 def _row_of(gpu: ForeignGpu, node: str | None, backend: str) -> dict[str, Value]:
-    """Of the table ``gpus``. An instance that is known by its whole GPU's UUID is told from its like by its own name."""
+    """Make the row of ``gpus`` of a GPU. An instance that is known by its whole GPU's UUID is told from its like by its own
+    name."""
     row: dict[str, Value] = {**gpu._asdict(), "node": node, "backend": backend}
     if gpu.mig and gpu.uuid and not gpu.uuid.startswith("MIG-"):
         row["uuid"] = f"{gpu.uuid}/{gpu.mig}"
@@ -353,6 +355,6 @@ def _row_of(gpu: ForeignGpu, node: str | None, backend: str) -> dict[str, Value]
 
 
 def _as_sampled(name: str, column: Floats) -> list[float | int | None]:
-    """As a backend gives them."""
+    """Convert values to those that a backend gives."""
     whole = name == "clock_event_reasons"
     return [None if value != value else int(value) if whole else value for value in column.tolist()]
