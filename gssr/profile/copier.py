@@ -31,7 +31,7 @@ class Log(NamedTuple):
     aside: str | None = None
 
     def take_place(self) -> None:
-        """The workload runs: what an earlier run printed is replaced. Never raises."""
+        """Replace what an earlier run printed, now that the workload runs. Never raises."""
         if self.aside is not None:
             try:
                 os.rename(self.aside, os.path.realpath(self.path))
@@ -39,7 +39,7 @@ class Log(NamedTuple):
                 pass
 
     def forget(self) -> None:
-        """If it has not taken its place, delete it. Never raises."""
+        """Delete the log if it has not taken its place. Never raises."""
         if self.aside is not None:
             try:
                 os.unlink(self.aside)
@@ -78,8 +78,8 @@ _LAST = 1 << 16  # bytes
 
 
 def last_lines(log: Log, n: int) -> int:
-    """The byte at which the last ``n`` lines begin, at most 64 KiB before the end and not before this run's own
-    output. Raises OSError."""
+    """Find the byte at which the last ``n`` lines begin, at most 64 KiB before the end and not before this run's own output.
+    Raises OSError."""
     end = os.fstat(log.fd).st_size
     begin = max(end - _LAST, log.start)
     lines = os.pread(log.fd, end - begin, begin).split(b"\n")
@@ -140,7 +140,7 @@ class OutputCopier:
 
 
 def _run(master: int, log: Log, inbox: int, outbox: int, terminal: int) -> NoReturn:
-    """The process's whole life."""
+    """Copy until nobody can print any more: the process's whole life."""
     try:
         own = _reopened(terminal)
         master, fd, inbox, outbox, own = let_go(master, log.fd, inbox, outbox, own, name="gssr-output")
@@ -150,7 +150,8 @@ def _run(master: int, log: Log, inbox: int, outbox: int, terminal: int) -> NoRet
 
 
 def _reopened(terminal: int) -> int:
-    """The terminal with modes of its own, so that writing to it never waits; the same one where that is impossible."""
+    """Open the terminal anew, with modes of its own, so that writing to it never waits. Returns the same descriptor where
+    that is impossible."""
     try:
         return os.open(f"/proc/self/fd/{terminal}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:
@@ -169,7 +170,7 @@ class _Copying:
         self._failing = False
 
     def run(self) -> None:
-        """Until nobody can print any more."""
+        """Copy until nobody can print any more."""
         while self._master >= 0 or self._inbox >= 0:
             ready = self._wait(None)
             if self._master in ready:
@@ -180,7 +181,7 @@ class _Copying:
                 self._finish()
 
     def _wait(self, timeout: float | None) -> set[int]:
-        """Descriptors with something to do. The terminal has when it lags behind the log."""
+        """Wait for descriptors with something to do. The terminal has when it lags behind the log."""
         poll = select.poll()
         for fd in (self._master, self._inbox):
             if fd >= 0:
@@ -223,7 +224,7 @@ class _Copying:
         self._outbox = -1
 
     def _copy(self) -> None:
-        """From the pty to the log, what is there."""
+        """Copy what is there from the pty to the log."""
         pieces, size = [], 0
         try:
             while size < _CHUNK:
@@ -248,8 +249,8 @@ class _Copying:
             self._show_unkept(data)
 
     def _show_unkept(self, data: memoryview) -> None:
-        """What could not be written to the log is given to the terminal at once, after what the log holds, if the terminal
-        is to be given it. Here, and only here, the workload waits for a terminal, as it would without us."""
+        """Give the terminal at once what could not be written to the log, after what the log holds, if the terminal is to be
+        given it. Here, and only here, the workload waits for a terminal, as it would without us."""
         poll = select.poll()
         poll.register(self._terminal, select.POLLOUT)
         while data and self._shown != _NEVER and poll.poll(PATIENCE * 1000):
@@ -264,7 +265,7 @@ class _Copying:
                 self._shown = _NEVER
 
     def _lags(self) -> bool:
-        """Whether the log holds something that the terminal is to be given."""
+        """Tell whether the log holds something that the terminal is to be given."""
         if self._shown == _NEVER:
             return False
         size = os.fstat(self._log.fd).st_size
@@ -284,7 +285,7 @@ class _Copying:
         return written > 0
 
     def _say(self, line: bytes) -> None:
-        """A line for the user; the supervisor prints it."""
+        """Send a line for the user, which the supervisor prints."""
         try:
             os.write(self._outbox, line + b"\n")
         except OSError:

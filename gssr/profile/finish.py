@@ -61,10 +61,17 @@ def finish(
     told_to_end: bool,
     local_size: int | None = None,
 ) -> None:
-    """If this process recorded a rank's file, and all others are through: merge their files, and show the page where
-    ``summary`` says so. Never raises. ``sampler`` is the pid of the process that recorded; ``overwrite``: an older
-    recording is deleted; ``told_to_end``: a signal has asked for the end; ``local_size``: ranks of this node, where that is
-    known."""
+    """Merge the ranks' files, if this process recorded one of them and all others are through, and show the page where
+    ``summary`` says so. Never raises.
+
+    Args:
+        plan: what was recorded.
+        sampler: pid of the process that recorded. None: nothing was recorded.
+        overwrite: an older recording is deleted.
+        summary: show the page.
+        told_to_end: a signal has asked for the end.
+        local_size: number of ranks on this node, where that is known.
+    """
     folder, world_size = os.path.dirname(plan.path), plan.run["world_size"]
     if not folder.endswith(".d"):
         return
@@ -148,8 +155,8 @@ def _readable(descriptor: int) -> bool:
 
 
 def _finish(run: Finishing, is_last: int, seconds: float) -> NoReturn:
-    """In the child: all of it, within ``seconds``. A byte in ``is_last`` says that this rank is last, another one that only
-    the page is left to do."""
+    """Do all of it in the child, within ``seconds``. A byte in ``is_last`` says that this rank is last, another one that
+    only the page is left to do."""
     try:
         signal.set_wakeup_fd(-1)
         for sig in _ENDING:
@@ -176,8 +183,8 @@ def _finish(run: Finishing, is_last: int, seconds: float) -> NoReturn:
 
 
 def _everybody_is_through(run: Finishing) -> bool:
-    """Leave the sign that this rank is through; is there one of every rank, or was it killed on this node? One that has
-    written its end leaves its sign, too, and may then be the last."""
+    """Leave the sign that this rank is through. Returns whether there is one of every rank, or the rank was killed on this
+    node. A rank that has written its end leaves its sign, too, and may then be the last."""
     suffix = f".{run.run_id}{ENDED_SUFFIX}"
     os.close(os.open(_sign(run), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, FILE))
     names = os.listdir(run.folder)
@@ -191,8 +198,8 @@ def _everybody_is_through(run: Finishing) -> bool:
 
 
 def _has_only_this_node(run: Finishing) -> bool:
-    """Whether all ranks of this node are through, and none of another node has left anything in the folder, which is on a
-    disk of this node's own."""
+    """Tell whether all ranks of this node are through, and none of another node has left anything in the folder, which is on
+    a disk of this node's own."""
     if run.local_size is None or run.local_size >= run.world_size or not is_local(run.folder):
         return False
     names = os.listdir(run.folder)
@@ -202,15 +209,17 @@ def _has_only_this_node(run: Finishing) -> bool:
 
 
 def _is_first_to_say(run: Finishing) -> bool:
-    """Of ranks that end at once each may find all others through: one of them says what went wrong."""
+    """Tell whether this rank is the one that says what went wrong: of ranks that end at once each may find all others
+    through."""
     from gssr.profile.sampling.say_once import leave_sign  # only here, because it is seldom needed
 
     return leave_sign(run.folder, run.run_id, "not merged") is not False
 
 
 def _is_first_to_show(run: Finishing) -> bool:
-    """Of the ranks that find all others through one shows the page, whoever merges: it may be the end of another run.
-    Where this rank's sign is gone, the run was merged meanwhile, and shown by a rank that was sooner."""
+    """Tell whether this rank shows the page, which one of those does that find all others through, whoever merges: it may be
+    the end of another run. Where this rank's sign is gone, the run was merged meanwhile, and shown by a rank that was
+    sooner."""
     from gssr.profile.sampling.say_once import leave_sign  # only here, because only the last rank needs it
 
     if run.world_size == 1:
@@ -220,7 +229,7 @@ def _is_first_to_show(run: Finishing) -> bool:
 
 
 def _sign(run: Finishing) -> str:
-    """The file which says that this rank is through."""
+    """Return the path of the file which says that this rank is through."""
     return os.path.join(run.folder, f"{run.rank}.{run.run_id}{ENDED_SUFFIX}")
 
 
@@ -241,7 +250,8 @@ def _is_lost(path: str) -> bool:
 
 
 def _merge(run: Finishing, seconds: float, shows: bool) -> bool:
-    """Merge; whether the run can be read, merged or not. ``shows``: this rank shows the page, so it says where that is."""
+    """Merge the files. ``shows``: this rank shows the page, so it says where that is. Returns whether the run can be read,
+    merged or not."""
     from gssr.store.merge import BusyError, GoneError, Outcome, merge
     from gssr.store.read.open import RecordingError
     from gssr.store.write.create import TakenError

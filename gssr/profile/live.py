@@ -58,7 +58,7 @@ class Live:
 
     @property
     def up(self) -> bool:
-        """The screen is there."""
+        """Whether the screen is there."""
         return self._screen > 0
 
     def streams(self) -> dict[int, int]:
@@ -67,7 +67,7 @@ class Live:
         return {fd: by for fd, by in replaced.items() if os.isatty(fd)}
 
     def workload_started(self) -> None:
-        """Its process has what ``streams`` told."""
+        """Close what ``streams`` told, which the workload's process has now."""
         os.close(self._slave)
         os.close(self._null)
 
@@ -85,11 +85,11 @@ class Live:
         return self._size != before
 
     def descriptors(self) -> list[int]:
-        """Where something may arrive, for poll()."""
+        """List where something may arrive, for poll()."""
         return [fd for fd in (self._requests, self._lines.fd) if fd >= 0]
 
     def begin(self) -> None:
-        """The workload runs: start the screen's process."""
+        """Start the screen's process, now that the workload runs."""
         self._log.take_place()
         if self._lost:
             return
@@ -146,7 +146,7 @@ class Live:
             self._requests = -1
 
     def asked(self) -> list[int]:
-        """The signals that the screen's user wants the workload to get, each told once."""
+        """List the signals that the screen's user wants the workload to get, each told once."""
         asked, self._asked = self._asked, []
         return asked
 
@@ -184,7 +184,7 @@ class Live:
                 self._copier.show(os.fstat(self._log.fd).st_size)
 
     def give_back(self, running: bool) -> None:
-        """The terminal is the workload's again: from its last screenful on, everything that it prints is shown there."""
+        """Give the terminal back to the workload: from its last screenful on, everything that it prints is shown there."""
         if self._given_back or self._lost:
             return
         self._given_back = True
@@ -200,7 +200,7 @@ class Live:
             pass
 
     def lose(self) -> None:
-        """The terminal is gone, or we are told so: the screen ends, and the output goes to the log only."""
+        """End the screen, because the terminal is gone, or we are told so: the output goes to the log only."""
         self._lost = True
         self._copier.hide()
         self.close_screen()
@@ -222,7 +222,7 @@ class Live:
         self._came_back(-1)
 
     def _came_back(self, status: int) -> None:
-        """The screen's process is gone; if it could not, put the terminal back into the state of before."""
+        """Put the terminal back into the state of before, if the screen's process, which is gone, could not."""
         self._screen = 0
         self.pump()
         for fd in (self._requests, self._notices):
@@ -233,7 +233,7 @@ class Live:
             self._modes.put_back(drawn=self._drawn and status < 0)
 
     def workload_ended(self) -> None:
-        """Its last output comes before what we have to say."""
+        """Hold back what we have to say, unless the screen is there: the workload's last output comes before it."""
         if not self.up:
             hold_back()
 
@@ -293,7 +293,7 @@ class Live:
 
 
 def _pass_untouched(pty: int) -> None:
-    """So that the log holds what was printed, byte for byte; our terminal does the rest."""
+    """Set the pty so that the log holds what was printed, byte for byte; our terminal does the rest."""
     try:
         modes = termios.tcgetattr(pty)
         modes[1] &= ~termios.OPOST
@@ -303,7 +303,7 @@ def _pass_untouched(pty: int) -> None:
 
 
 def _ended(pid: int) -> int | None:
-    """The exit code of a child, -n for signal n; None while it runs."""
+    """Return the exit code of a child, -n for signal n; None while it runs."""
     try:
         pid, status = os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:  # somebody else has reaped it

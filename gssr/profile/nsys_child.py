@@ -33,12 +33,12 @@ class Begin(NamedTuple):
     mask: Sequence[int]
 
     def encoded(self) -> bytes:
-        """As it is sent."""
+        """Encode it as it is sent."""
         return b";".join(b",".join(b"%d" % number for number in numbers) for numbers in self) + b"\n"
 
 
 def _decoded(message: bytes) -> Begin:
-    """Raises ValueError."""
+    """Decode what was sent. Raises ValueError."""
     parts = message.rstrip(b"\n").split(b";")
     streams, ignored, mask = ([int(word) for word in part.split(b",") if word] for part in parts)
     return Begin(streams, ignored, mask)
@@ -54,14 +54,14 @@ class Caller:
         self._talk = talk
 
     def started(self, pid: int, when: float) -> None:  # noqa: ARG002
-        """The command runs."""
+        """Say that the command runs."""
         self._tell(b"started %d\n" % pid)
 
     def event(self, kind: str, message: str) -> None:
-        """Nothing: it is known above."""
+        """Do nothing: it is known above."""
 
     def ended(self, exit_code: int, state: str, when: float) -> None:  # noqa: ARG002
-        """The command has ended."""
+        """Say that the command has ended."""
         self._tell(b"ended %d\n" % exit_code)
 
     def _tell(self, line: bytes) -> None:
@@ -72,7 +72,7 @@ class Caller:
 
 
 def main(path: str, command: list[str]) -> int:
-    """The command's exit code."""
+    """Run the command. Returns its exit code."""
     talk = _call(path)
     return NOBODY if talk is None else Supervisor(Caller(talk), None, GRACE, None).run(command, 0.0)
 

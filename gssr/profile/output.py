@@ -48,15 +48,15 @@ class OutputTarget(NamedTuple):
 
 
 def whole_of(path: str) -> str:
-    """The recording that a rank's file is part of: ``NAME.sql``."""
+    """Return the recording that a rank's file is part of: ``NAME.sql``."""
     folder = os.path.dirname(path)
     return folder.removesuffix(".d") if folder.endswith(".sql.d") else path
 
 
 def choose(request: ProfileRequest, place: launch.LaunchPlace, make: bool = True) -> OutputTarget:
-    """The output of this process. Raises UsageError when what stands there must not be touched, UnagreedError when it
-    can't be told what the other ranks do. Without ``make`` no file or folder is made, and a name that this would decide is
-    guessed."""
+    """Choose the output of this process. Without ``make`` no file or folder is made, and a name that this would decide is
+    guessed. Raises UsageError when what stands there must not be touched, UnagreedError when it can't be told what the other
+    ranks do."""
     named = request.output is not None or place.job_id is not None
     if not named and (place.world_size or 1) > 1:
         raise UsageError("several ranks need one name for their recording: give it with -o FILE.sql")
@@ -99,7 +99,7 @@ class _Seen:
         self._is_taken = os.path.exists(output) and os.path.getsize(output) > 0
 
     def uses(self, run_id: str) -> bool:
-        """Whether this rank is in that run already."""
+        """Tell whether this rank is in that run already."""
         rank = self._place.rank
         return any(name.endswith(f".{rank}.{run_id}.sql") for name in self._shards) or any(
             run.run_id == run_id and any(process.rank == rank for process in processes)
@@ -107,14 +107,14 @@ class _Seen:
         )
 
     def holds(self, run_id: str) -> bool:
-        """Whether some rank is in that run."""
+        """Tell whether some rank is in that run."""
         return any(name.endswith(f".{run_id}.sql") for name in self._shards) or any(
             run.run_id == run_id for run, _ in self._merged
         )
 
     def holds_another(self, run_id: str, begun: Sequence[RunStart]) -> bool:
-        """Whether there is another run, or one of those that were to be begun may be just beginning. A requeued job goes on
-        beside its own runs."""
+        """Tell whether there is another run, or one of those that were to be begun may be just beginning. A requeued job
+        goes on beside its own runs."""
         again, job = self._place.restart_count > 0, run_id.partition(".")[0]
         shards = [name for name in self._shards if not name.endswith(f".{run_id}.sql")]
         merged = [run for run, _ in self._merged if run.run_id != run_id]
@@ -129,7 +129,8 @@ class _Seen:
         return any(run.job_id == self._place.job_id for run, _ in _runs_in(f"{self._folder}/{shard}"))
 
     def replaceable(self, run_id: str) -> tuple[str, ...]:
-        """Ids of the runs that this one, which is given -f, replaces: all that are over, but those of its own array."""
+        """List the ids of the runs that this one, which is given -f, replaces: all that are over, but those of its own
+        array."""
         from gssr.store.write.replaced import find_runs_that_are_over
 
         signs = [name for name in os.listdir(self._folder) if name.endswith(ENDED_SUFFIX)]
@@ -142,7 +143,7 @@ class _Seen:
         )
 
     def attempt(self) -> str | None:
-        """How this pod's newest attempt stands, or ended; None before its first."""
+        """Tell how this pod's newest attempt stands, or ended; None before its first."""
         node, rank = self._place.node, self._place.rank
         own = [name for name in self._shards if name.startswith(f"{node}.{rank}.")]
         found = [
@@ -154,7 +155,7 @@ class _Seen:
         return max(found)[1] if found else None
 
     def runs_on(self, run_id: str) -> bool:
-        """Whether a rank of that run is still recording."""
+        """Tell whether a rank of that run is still recording."""
         names = [name for name in self._shards if name.endswith(f".{run_id}.sql")]
         return any(run.state == "running" for name in names for run, _ in _runs_in(f"{self._folder}/{name}"))
 
@@ -190,7 +191,7 @@ def _shard_output(output: str, request: ProfileRequest, place: launch.LaunchPlac
 def _nameless(
     output: str, request: ProfileRequest, place: launch.LaunchPlace, seen: _Seen, adds: bool, make: bool
 ) -> RunStart:
-    """What ranks agree on that have no name of their run in common: the name as well."""
+    """Agree with ranks that have no name of their run in common on the run, and on its name."""
     last = seen.attempt() if place.pod else None
     if last == "completed" and not adds:  # and a pod that was through is not started again
         raise UsageError(_holds_another(output, request))
@@ -217,8 +218,8 @@ def _nameless(
 
 
 def _all_ranks_see(output: str, place: launch.LaunchPlace) -> bool:
-    """Whether what stands at the output is there for every rank of the run: on one node it is, and so it is on a filesystem
-    that nodes share. A node's own disk may be any of theirs."""
+    """Tell whether what stands at the output is there for every rank of the run: on one node it is, and so it is on a
+    filesystem that nodes share. A node's own disk may be any of theirs."""
     return place.n_nodes == 1 or not is_local(output)
 
 
@@ -233,7 +234,7 @@ def _exists(shown: str) -> str:
 
 
 def _shard(output: str, place: launch.LaunchPlace, run_id: str, make: bool) -> OutputTarget:
-    """The file of this rank of the run."""
+    """Return the file of this rank of the run."""
     if make:
         _make_shards_folder(output)
     path = os.path.join(output + ".d", f"{place.node}.{place.rank}.{run_id}.sql")
@@ -248,7 +249,7 @@ def _make_shards_folder(output: str) -> None:
 
 
 def _reserved(name: str, make: bool) -> str:
-    """The default name, numbered where it is taken: by another command of the job, maybe beside this one, or of the same
+    """Number the default name where it is taken: by another command of the job, maybe beside this one, or of the same
     second. An empty file keeps it."""
     stem = name.removesuffix(".sql")
     for number in range(1, 1000):
@@ -268,7 +269,7 @@ def _reserved(name: str, make: bool) -> str:
 
 
 def _is_recording(output: str, request: ProfileRequest) -> bool:
-    """Whether a recording stands there, or a file that is to become one is just being made. Raises UsageError where
+    """Tell whether a recording stands there, or a file that is to become one is just being made. Raises UsageError where
     something else does."""
     shown = request.output or os.path.basename(output)
     for name in (output, output + ".d"):
@@ -299,8 +300,9 @@ def _is_recording(output: str, request: ProfileRequest) -> bool:
 
 
 def _what_to_do(output: str, request: ProfileRequest, place: launch.LaunchPlace) -> tuple[bool, bool, bool]:
-    """(append, overwrite, taken): what the only rank does with the recording at ``output``; ``taken``: another is recording
-    into it, and this run is to be added beside that. Raises UsageError when it must not be touched."""
+    """Decide what the only rank does with the recording at ``output``. Returns three flags: append to it, overwrite it, and
+    whether another is recording into it, beside which this run is to be added. Raises UsageError when it must not be
+    touched."""
     shown = request.output or os.path.basename(output)
     runs = [run for run, _ in _runs_in(output)]
     taken = any(run.state == "running" for run in runs)
@@ -336,7 +338,7 @@ def _runs_in(path: str) -> "list[tuple[Run, list[Process]]]":
 
 
 def _shards(output: str) -> list[str]:
-    """Names of the ranks' files that belong to ``output``."""
+    """List the names of the ranks' files that belong to ``output``."""
     try:
         return [name for name in os.listdir(output + ".d") if name.endswith(".sql")]
     except OSError:
@@ -344,13 +346,13 @@ def _shards(output: str) -> list[str]:
 
 
 def _unused(run_id: str, is_used: Callable[[str], bool]) -> str:
-    """The run id, numbered where it is used: two commands of one job step."""
+    """Number the run id where it is used: by two commands of one job step."""
     names = (run_id if number == 1 else f"{run_id}-{number}" for number in count(1))
     return next(name for name in names if not is_used(name))
 
 
 def _own_run_id(place: launch.LaunchPlace) -> str:
-    """A name for the run that no other has: what its launcher calls it, and which process gave it this name when."""
+    """Make a name for the run that no other has: what its launcher calls it, and which process gave it this name when."""
     parts = [
         (place.run_id or "")[:_LONGEST_GIVEN],
         place.hostname,

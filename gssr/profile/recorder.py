@@ -75,7 +75,7 @@ def _runs(pid: int) -> bool:
 
 
 def database(path: str) -> str:
-    """The URI of a recording that is there, to be written."""
+    """Make the URI of a recording that is there, to be written."""
     quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     return f"file:{quoted}?mode=rw"
 
@@ -119,18 +119,18 @@ class SamplerProcess:
         os.set_blocking(self.fd, False)
 
     def started(self, pid: int, when: float) -> None:
-        """The workload runs."""
+        """Tell the sampler that the workload runs."""
         self.workload = pid
         self._tell("started", str(pid), repr(when))
 
     def event(self, kind: str, message: str) -> None:
-        """Something to keep as an event."""
+        """Have something kept as an event."""
         self.told_to_end = self.told_to_end or (kind == "signal" and message.startswith(_ENDING))
         if not self._tell("event", kind, message):
             self._afterword.add(kind, message)
 
     def ended(self, exit_code: int, state: str, when: float) -> None:
-        """The workload has ended; the sampler finishes the recording and exits."""
+        """Tell the sampler that the workload has ended; it finishes the recording and exits."""
         if not self._tell("ended", str(exit_code), state, repr(when)):
             self._afterword.add("end", f"the workload ended: {state}, exit code {exit_code}")
             self._afterword.finish()
@@ -142,7 +142,7 @@ class SamplerProcess:
             pass
 
     def _tell(self, *words: str) -> bool:
-        """False when the sampler is gone."""
+        """Send a line. Returns False when the sampler is gone."""
         line = SEPARATOR.join(word.replace("\n", " ") for word in words) + "\n"
         try:
             os.write(self._out, line.encode("utf-8", "surrogateescape"))
@@ -154,7 +154,8 @@ class SamplerProcess:
 
 
 def _become_sampler(plan: Plan, inbox: int, outbox: int, ear: Ear | None) -> NoReturn:
-    """The child's side. Only here is the sampler loaded: the workload, which is being started meanwhile, need not wait."""
+    """Run the sampler, in the child. Only here is it loaded: the workload, which is being started meanwhile, need not
+    wait."""
     try:
         inbox, outbox, *marks = let_go(inbox, outbox, *([] if ear is None else [ear.fd]))
         from gssr.profile.sampling.sampler import run_sampler
@@ -176,10 +177,10 @@ class NoRecorder:
     workload: int | None = None
 
     def started(self, pid: int, when: float) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def event(self, kind: str, message: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def ended(self, exit_code: int, state: str, when: float) -> None:
-        """Nothing."""
+        """Do nothing."""
