@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.processes import CACHE, GSSR, MB, PYTHON, Cost, median, run
 from benchmarks.table import Figure
 from gssr.arrays import Floats
-from gssr.backends.synthetic.bulk import BulkRequest, generate
+from gssr.backends.synthetic.bulk import generate
 from gssr.model.fleet.bad_nodes import against_others, effects
 from gssr.model.fleet.history import change
 from gssr.store.format.schema import TABLES
@@ -68,7 +68,7 @@ def make(folder: Path, recordings: int, hours: float) -> None:
     for number, job in enumerate(JOBS):
         path = folder / f"user{number}" / f"{number}.sql"
         path.parent.mkdir(parents=True)
-        generate(BulkRequest(str(path), job, GPUS, hours, 1.0, host=True))
+        generate(str(path), job, GPUS, hours, 1.0, host=True)
         first.append(path)
     for number, original in zip(range(recordings), itertools.cycle(first), strict=False):
         path = folder / f"user{number % 10}" / f"{number}.sql"
@@ -106,7 +106,7 @@ def _tiny(folder: Path, recordings: int) -> None:
     """One recording under many ids, last written long ago: what is young is not kept."""
     first, own = folder / "0.sql", "run-000000"
     folder.mkdir()
-    generate(BulkRequest(str(first), "train", 1, 1 / 60, 2.0))
+    generate(str(first), "train", 1, 1 / 60, 2.0)
     with closing(sqlite3.connect(first, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode=DELETE").fetchall()
         for table, columns in TABLES.items():

@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple
 from gssr import launch
 from gssr.backends import BACKENDS, auto
 from gssr.backends.amd.cards import NONE_SHOWN, n_intels
-from gssr.backends.base import Offer
-from gssr.backends.driver_inquiry import InquiryError, inquire
+from gssr.backends.base import BackendError, Offer
+from gssr.backends.driver_inquiry import inquire
 from gssr.backends.synthetic.scenarios import SCENARIOS
 from gssr.store.disk import filesystem_of, journal_mode
 from gssr.version import __version__
@@ -130,7 +130,7 @@ def _offers() -> list[Offer] | str:
 
     try:
         return [Offer(*offer) for offer in inquire(ask)]
-    except InquiryError as error:
+    except BackendError as error:
         return str(error)
 
 

@@ -22,7 +22,7 @@ from gssr.metrics import select
 from gssr.model.verdicts.rules import TABLE, load
 from gssr.model.window import parse_time, select_gpus
 from gssr.profile.output import choose
-from gssr.profile.request import ProfileRequest, UnrecordedError, UsageError
+from gssr.profile.request import ProfileRequest, UsageError
 from gssr.profile.sampling.clock import RecordingClock
 from gssr.profile.sampling.marks import MarkReceiver
 from gssr.render.cells import cell_width, clean
@@ -30,6 +30,7 @@ from gssr.render.roles import text_of
 from gssr.store.disk import filesystem_of
 from gssr.store.format.rows import Gpu
 from gssr.store.read.recording import Recording
+from gssr.store.write.starts import UnagreedError
 from gssr.tui.output import log_tail
 
 _RULES = (
@@ -202,7 +203,7 @@ def _names_of_runs(folder: Path, data: bytes) -> None:
     ranks = folder / "o.sql.d"
     ranks.mkdir()
     (ranks / "run").write_bytes(data + b"\n")  # a whole line: the rest of one would be waited for
-    with suppress(UsageError, UnrecordedError):
+    with suppress(UsageError, UnagreedError):
         output = choose(ProfileRequest(["true"], output=str(folder / "o.sql")), launch.where_am_i(_HYDRA))
         if Path(output.path).parent != ranks or "\0" in output.path:
             raise AssertionError(f"a file elsewhere: {output.path!r}")

@@ -19,30 +19,23 @@ class Seen(NamedTuple):
     uuid: str
 
 
-class Choice(NamedTuple):
-    """``positions`` among those seen, in their order; ``remark`` is what to tell the user about it, or ""."""
+def choose(seen: Sequence[Seen], visible: Sequence[str] | None) -> tuple[Sequence[int], str]:
+    """Choose the GPUs that ``visible`` names (gssr.launch.gpu_ids; None: no launcher says); of a GPU in MIG mode all
+    instances.
 
-    positions: Sequence[int]
-    remark: str = ""
-
-
-def choose(seen: Sequence[Seen], visible: Sequence[str] | None) -> Choice:
-    """Choose the GPUs that ``visible`` names (gssr.launch.gpu_ids; None: no launcher says, and all are chosen); of a
-    GPU in MIG mode all instances.
-
-    If ``visible`` names more indices than there are GPUs, or none of the driver's, all that it shows are chosen, and
-    the remark says so. Raises BackendError if UUIDs are named and the driver shows none of them.
+    Returns their positions among those seen, in that order, and a remark for the user, "" where there is none. Raises
+    BackendError when UUIDs are named and the driver shows none of them.
     """
     if visible is None:
-        return Choice(range(len(seen)))
+        return range(len(seen)), ""
     if any(not name.isdigit() for name in visible):
         return _by_uuid(seen, visible)
     shown = sorted({gpu.device_index for gpu in seen})
     wanted = {int(name) for name in visible}
     if len(wanted) == len(shown) or not wanted:
-        return Choice(range(len(seen)) if wanted else ())
+        return range(len(seen)) if wanted else (), ""
     if wanted.issubset(shown):
-        return Choice([position for position, gpu in enumerate(seen) if gpu.device_index in wanted])
+        return [position for position, gpu in enumerate(seen) if gpu.device_index in wanted], ""
     if len(wanted) > len(shown):
         remark = f"this process was given {len(wanted)} GPUs and the driver shows {len(shown)}"
     else:
@@ -50,15 +43,12 @@ def choose(seen: Sequence[Seen], visible: Sequence[str] | None) -> Choice:
             f"the launcher's indices {', '.join(visible)} are none of the driver's (0 to {max(shown, default=0)}): "
             f"all {len(shown)} GPUs it shows are sampled"
         )
-    return Choice(range(len(seen)), remark)
+    return range(len(seen)), remark
 
 
-def _by_uuid(seen: Sequence[Seen], visible: Sequence[str]) -> Choice:
-    """Choose the GPUs that these UUIDs name, in the order of ``seen``.
-
-    UUIDs may be shortened, as CUDA allows; a GPU's UUID means all its MIG instances, and an index among them counts
-    too. Names that the driver does not show are listed in the remark. Raises BackendError if it shows none of them.
-    """
+def _by_uuid(seen: Sequence[Seen], visible: Sequence[str]) -> tuple[Sequence[int], str]:
+    """Choose GPUs as ``choose`` does, by UUIDs. They may be shortened, as CUDA allows; a GPU's UUID means all its MIG
+    instances. An index among the UUIDs counts too."""
     positions: set[int] = set()
     absent = []
     for name in visible:
@@ -69,7 +59,7 @@ def _by_uuid(seen: Sequence[Seen], visible: Sequence[str]) -> Choice:
     if not positions:
         there = ", ".join(gpu.uuid for gpu in seen) or "none"
         raise BackendError(f"the driver shows none of this process's GPUs ({', '.join(visible)}); it shows: {there}")
-    return Choice(sorted(positions), f"not shown by the driver: {', '.join(absent)}" if absent else "")
+    return sorted(positions), f"not shown by the driver: {', '.join(absent)}" if absent else ""
 
 
 def _means(name: str, gpu: Seen) -> bool:

@@ -50,10 +50,6 @@ _START_CURES = {
 }
 
 
-class DriverError(UnusableError):
-    """The driver can't be used."""
-
-
 class Gone(Exception):
     """A GPU no longer answers; the text is the driver's."""
 
@@ -70,14 +66,14 @@ class DriverGpu(NamedTuple):
 
 
 def start() -> None:
-    """Load the library and initialise it. Raises DriverError."""
+    """Load the library and initialise it. Raises UnusableError."""
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
         cure = _START_CURES.get(error.value, "see dmesg, or ask the administrator")
         if error.value == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND and os.path.exists(_DEVICES):
             cure = "the driver is loaded: make its library visible here (in a container: --nv or --gpus)"
-        raise DriverError(f"NVIDIA's driver can't be used: {error}", cure) from None
+        raise UnusableError(f"NVIDIA's driver can't be used: {error}", cure) from None
 
 
 def stop() -> None:
@@ -91,13 +87,13 @@ def stop() -> None:
 def gpus() -> tuple[list[DriverGpu], list[str]]:
     """Every GPU this process may see, a GPU in MIG mode as its instances; and sentences about those that don't answer.
 
-    Between start and stop. Raises DriverError when the driver doesn't even say how many there are."""
+    Between start and stop. Raises UnusableError when the driver doesn't even say how many there are."""
     found, silent = [], []
     driver = ask(pynvml.nvmlSystemGetDriverVersion)
     try:
         count = pynvml.nvmlDeviceGetCount()
     except pynvml.NVMLError as error:
-        raise DriverError(f"NVIDIA's driver does not tell its GPUs: {error}", "see dmesg") from None
+        raise UnusableError(f"NVIDIA's driver does not tell its GPUs: {error}", "see dmesg") from None
     for index in range(count):
         try:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
@@ -114,10 +110,9 @@ def gpus() -> tuple[list[DriverGpu], list[str]]:
 def visible_gpus(visible: Sequence[str] | None) -> tuple[list[DriverGpu], list[str]]:
     """As ``gpus``, limited to those the launcher gives this process (see choose). Raises BackendError."""
     found, remarks = gpus()
-    choice = choose([Seen(gpu.device.device_index, gpu.gpu_uuid, gpu.device.uuid) for gpu in found], visible)
-    if choice.remark:
-        remarks.append(choice.remark)
-    return [found[position] for position in choice.positions], remarks
+    seen = [Seen(gpu.device.device_index, gpu.gpu_uuid, gpu.device.uuid) for gpu in found]
+    positions, remark = choose(seen, visible)
+    return [found[position] for position in positions], [*remarks, *filter(None, (remark,))]
 
 
 def ask(function: Callable[..., Any], *arguments: Any) -> Any:

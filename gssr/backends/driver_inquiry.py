@@ -7,16 +7,14 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
+from gssr.backends.base import BackendError
+
 INQUIRY_SECONDS = 30.0
 """Seconds to wait for drivers and hostengines; without a persistence daemon a driver first initialises every GPU."""
 
 
-class InquiryError(Exception):
-    """A driver gave no answer; the text says why."""
-
-
 def inquire(question: Callable[[], object]) -> Any:
-    """Call ``question`` in a forked process and return its result, passed on as JSON. Raises InquiryError, one sentence,
+    """Call ``question`` in a forked process and return its result, passed on as JSON. Raises BackendError, one sentence,
     when a driver gives no answer or ``question`` itself raises."""
     readable, writable = os.pipe()
     child = os.fork()
@@ -35,12 +33,12 @@ def inquire(question: Callable[[], object]) -> Any:
         if not select.select([answers], [], [], INQUIRY_SECONDS)[0]:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
-            raise InquiryError(f"a driver library has not answered for {INQUIRY_SECONDS:g} s")
+            raise BackendError(f"a driver library has not answered for {INQUIRY_SECONDS:g} s")
         told = answers.read()
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if not told:
-        raise InquiryError(f"a driver library crashed with signal {-code} when it was asked for GPUs")
+        raise BackendError(f"a driver library crashed with signal {-code} when it was asked for GPUs")
     found = json.loads(told)
     if "error" in found:
-        raise InquiryError(f"GPUs can't be asked for: {found['error']}")
+        raise BackendError(f"GPUs can't be asked for: {found['error']}")
     return found["answer"]

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pynvml
 
+from gssr.backends.base import UnusableError
 from gssr.backends.driver import GONE, NEVER, DriverGpu, Gone, ask
 from gssr.metrics import METRICS, PLACES, RATIO, Metric
 
@@ -34,13 +35,6 @@ _MOST_RATIO, _MOST_RATIO_OF_INSTANCE, _MOST_RATE = 1.5, 10.0, 1e13
 
 _ANSWER = "4xId24x"
 """Return code and value of one metric of nvmlGpmMetricsGet; before them its id, after them three names."""
-
-
-class Refusal(NamedTuple):
-    """Why a GPU that has GPM can't be sampled, and what to do."""
-
-    why: str
-    cure: str
 
 
 class _Side(NamedTuple):
@@ -179,10 +173,11 @@ def has_gpm(gpu: DriverGpu) -> bool:
     return bool(support and support.isSupportedDevice)
 
 
-def profilers(gpus: Sequence[DriverGpu]) -> tuple[list[Profiler | None], Refusal | None]:
-    """A profiler for each GPU that has GPM and can be sampled, begun 0.1 s ago; and the driver's last refusal, if any."""
+def profilers(gpus: Sequence[DriverGpu]) -> tuple[list[Profiler | None], UnusableError | None]:
+    """Begin to profile each GPU. Returns a profiler, begun 0.1 s ago, for each GPU that has GPM and can be sampled, None for
+    the others; and why the last of these can't be, None where the driver refused none."""
     begun: list[Profiler | None] = []
-    refusal: Refusal | None = None
+    refusal: UnusableError | None = None
     for gpu in gpus:
         profiler = None
         if has_gpm(gpu):
@@ -198,15 +193,17 @@ def profilers(gpus: Sequence[DriverGpu]) -> tuple[list[Profiler | None], Refusal
             if profiler is not None:
                 profiler.settle()
         except Gone as gone:
-            begun[at], refusal = None, Refusal(str(gone), "see dmesg")
+            begun[at], refusal = None, UnusableError(str(gone), "see dmesg")
     return begun, refusal
 
 
-def refused(error: pynvml.NVMLError) -> Refusal:
-    """What an error of a first sample means."""
+def refused(error: pynvml.NVMLError) -> UnusableError:
+    """Say what the driver's error at a first sample means, and what to do."""
     if error.value == pynvml.NVML_ERROR_NO_PERMISSION:
-        return Refusal(
+        return UnusableError(
             "the driver lets only administrators profile",
             "the administrator can set the driver's option NVreg_RestrictProfilingToAdminUsers=0 or run DCGM's hostengine",
         )
-    return Refusal(f"the driver refuses to profile: {error}", "--backend nvml records all but the profiling metrics")
+    return UnusableError(
+        f"the driver refuses to profile: {error}", "--backend nvml records all but the profiling metrics"
+    )

@@ -13,9 +13,18 @@ from typing import Any
 import pynvml
 
 from gssr.backends import driver
-from gssr.backends.base import BackendChange, BackendError, Device, News, Offer, OpenedBackend, Row
+from gssr.backends.base import (
+    BackendChange,
+    BackendError,
+    Device,
+    News,
+    Offer,
+    OpenedBackend,
+    Row,
+    UnusableError,
+)
 from gssr.backends.counters import Counters
-from gssr.backends.driver import DriverError, DriverGpu, Gone
+from gssr.backends.driver import DriverGpu, Gone
 from gssr.backends.driver_events import DriverWatch
 from gssr.backends.gpm import Profiler, has_gpm, profilers, refused
 from gssr.metrics import FIRST_PLACE, NAMES
@@ -181,7 +190,7 @@ class NvmlBackend:
         try:
             driver.start()
             self._up = True
-        except DriverError:
+        except UnusableError:
             self._up = False
         for position, watched in enumerate(self._watched):
             if watched.lost_at is None:
@@ -259,9 +268,9 @@ def _open(
 def _with_gpm(gpus: Sequence[DriverGpu]) -> tuple[NvmlBackend, list[str]]:
     begun, refusal = profilers(gpus)
     if not any(begun):
-        raise BackendError(f"gpm: {refusal.why}; {refusal.cure}" if refusal else f"gpm: {_NO_GPM}; {_NO_GPM_CURE}")
+        raise BackendError(f"gpm: {refusal}" if refusal else f"gpm: {_NO_GPM}; {_NO_GPM_CURE}")
     without = [str(gpu.device.device_index) for gpu, profiler in zip(gpus, begun, strict=True) if profiler is None]
-    why = refusal.why if refusal else "they are older than Hopper"
+    why = refusal.what if refusal else "they are older than Hopper"
     remarks = [f"no profiling metrics of GPU {', '.join(dict.fromkeys(without))}: {why}"] if without else []
     return NvmlBackend("gpm", gpus, begun), remarks
 
@@ -275,11 +284,11 @@ def _with_gpm_of_all(gpus: Sequence[DriverGpu]) -> tuple[NvmlBackend, list[str]]
 def _offer(name: str, look: Callable[[Sequence[DriverGpu], Sequence[str]], Offer]) -> Offer:
     try:
         driver.start()
-    except DriverError as error:
+    except UnusableError as error:
         return Offer(name, False, error.what, error.cure)
     try:
         return look(*driver.gpus())
-    except DriverError as error:
+    except UnusableError as error:
         return Offer(name, False, error.what, error.cure)
     finally:
         driver.stop()
@@ -300,7 +309,8 @@ def _try_gpm(gpus: Sequence[DriverGpu], _silent: Sequence[str]) -> Offer:
     try:
         Profiler(able[0]).free()
     except pynvml.NVMLError as error:
-        return Offer("gpm", False, *refused(error))
+        refusal = refused(error)
+        return Offer("gpm", False, refusal.what, refusal.cure)
     some = f"{len(able)} of {_count(len(gpus))}" if len(able) < len(gpus) else _count(len(gpus))
     return Offer("gpm", True, f"profiling metrics of {some}, without a daemon", profiles=len(able) == len(gpus))
 

@@ -10,8 +10,7 @@ from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, put
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gssr.foreign.series import ImportHints
-    from gssr.foreign.write import Named
+    from gssr.foreign.series import ForeignSeries, ImportHints
 
 TOLD = (
     Option(("--start",), {"metavar": "TIME", "help": "when the first sample was taken, where no time is in a file: a date"
@@ -147,7 +146,6 @@ def _asked(options: argparse.Namespace, told: "ImportHints") -> int:
     import time
 
     from gssr.foreign.prometheus_server import read_server, token_of
-    from gssr.foreign.write import Named
     from gssr.model.window import parse_time
 
     if options.files:
@@ -161,9 +159,10 @@ def _asked(options: argparse.Namespace, told: "ImportHints") -> int:
     except ValueError as error:
         return fail(f"--from, --to: {error}", USAGE)
 
-    def ask() -> list[Named]:
+    def ask() -> "list[ForeignSeries]":
         series = read_server(options.prometheus, begin, end, told, token_of(options.token_file))
-        return [Named(series.label or "Prometheus", "prometheus", series)]
+        series.file, series.stem = series.label or "Prometheus", "prometheus"
+        return [series]
 
     return _written(ask, options.output, options.force_overwrite, told)
 
@@ -172,13 +171,12 @@ def _imported(paths: list[str], output: str, replaces: bool, told: "ImportHints"
     """Import metric files into a recording; return the exit code. ``replaces``: a file at ``output`` may be replaced."""
     from gssr.commands.progress_bar import ProgressBar
     from gssr.foreign.open import files_in, open_files
-    from gssr.foreign.write import Named
 
     if any(os.path.exists(output) and os.path.samefile(path, output) for path in paths if os.path.exists(path)):
         return fail(f"-o {output}: is also an input", USAGE)
     bar, done = ProgressBar("importing"), 0
 
-    def read() -> list[Named]:
+    def read() -> "list[ForeignSeries]":
         files = files_in(paths, told)
         size = sum(os.path.getsize(path) for those in files.values() for path in those) or 1
 
@@ -193,7 +191,7 @@ def _imported(paths: list[str], output: str, replaces: bool, told: "ImportHints"
 
 
 def _written(
-    read: "Callable[[], list[Named]]",
+    read: "Callable[[], list[ForeignSeries]]",
     output: str,
     replaces: bool,
     told: "ImportHints",

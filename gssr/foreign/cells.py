@@ -46,7 +46,7 @@ class Lines:
 
 
 def until(blocks: Iterator[bytes], holds: Callable[[bytes], object]) -> list[bytes]:
-    """The blocks up to the first that ``holds`` is true of; all, where it is of none."""
+    """Take blocks up to the first for which ``holds`` is true; all, where it is for none."""
     begun: list[bytes] = []
     for block in blocks:
         begun.append(block)
@@ -89,25 +89,26 @@ class TextCells:
 
     @property
     def count(self) -> Ints:
-        """int64[lines]: how many cells each line has."""
+        """The number of cells of each line, int64[lines]."""
         return np.diff(self.first)
 
     def line(self, number: int) -> bytes:
-        """A line, without its end."""
+        """Return a line, without its end."""
         end = self.raw.index(b"\n", self.lines[number])
         return self.raw[self.lines[number] : end].rstrip(b"\r")
 
     def word(self, cell: int) -> bytes:
-        """The text of a cell."""
+        """Return the text of a cell."""
         return self.raw[self.begin[cell] : self.end[cell]]
 
     def keys(self, cells: Ints) -> Words:
-        """Of cells of at most 8 bytes: their text as a number (``key``); 0 of longer ones."""
+        """Return the texts of cells of at most 8 bytes as numbers (see ``key``); 0 for longer ones."""
         width = self.end[cells] - self.begin[cells]
         return np.where(width > 8, np.uint64(0), self.words[self.begin[cells]] & _low(width))
 
     def distinct(self, cells: Ints) -> tuple[Ints, Ints]:
-        """Which text each of the cells has, as a number from 0 in the order in which they come, and a cell of each."""
+        """Number the texts of cells from 0 on, in the order in which they come. Returns the number of each cell's text, and
+        a cell of each text."""
         found, which = self._distinct(self.begin[cells], self.end[cells])
         order = np.argsort(found, kind="stable")
         place = np.empty(len(order), np.int64)
@@ -115,7 +116,8 @@ class TextCells:
         return place[which], cells[found[order]]
 
     def _distinct(self, begin: Ints, end: Ints) -> tuple[Ints, Ints]:
-        """One position of each text, and which of these texts stands at each position."""
+        """Find the different texts between ``begin`` and ``end``. Returns a position of each text, and for each position
+        which of these texts stands there."""
         width = end - begin
         mixed = width.astype(np.uint64)
         for at in range(0, min(int(width.max(initial=0)), _LONGEST), 8):
@@ -126,15 +128,15 @@ class TextCells:
         return found, which
 
     def numbers(self, cells: Ints, unit: bytes = b"") -> Floats:
-        """float64[cells]: their numbers, with the unit behind them or without; NaN where there is none. A cell below 0 is
-        missing."""
+        """Read cells as numbers, float64[cells], with the unit behind them or without; NaN where there is none. A cell below
+        0 is missing."""
         begin, end = self.begin[cells], self.end[cells]
         if len(cells) and cells.min() < 0:
             end = np.where(cells < 0, begin, end)
         return self.numbers_at(begin, end, unit)
 
     def numbers_at(self, begin: Ints, end: Ints, unit: bytes = b"") -> Floats:
-        """The same of what stands at these places."""
+        """Read what stands at these places as numbers, as ``numbers`` does."""
         if unit:
             behind = b" " + unit
             has = (self.words[end - 8] >> np.uint64(64 - 8 * len(behind))) == np.uint64(key(behind))
@@ -150,8 +152,8 @@ class TextCells:
         return values
 
     def _decimals(self, begin: Ints, end: Ints) -> tuple[Floats, Flags]:
-        """The numbers that stand there, of at most 15 digits and with a point among the last 8 bytes or without one, and
-        whether that is all that does. One division of whole numbers rounds as reading the text does."""
+        """Read numbers of at most 15 digits, with a point among the last 8 bytes or without one. Returns them, and whether
+        nothing else stands there. One division of whole numbers rounds as reading the text does."""
         n = end - begin
         word = _last(self.words[end - 8], np.minimum(n, 8))
         points = _where_is(word, 46)
@@ -172,7 +174,7 @@ class TextCells:
         return np.where(place < 0, whole, (whole * scale + part) / scale), good
 
     def digits(self, begin: Ints, end: Ints) -> tuple[Floats, Flags]:
-        """The numbers of 1 to 15 digits that stand there, and whether that is all that does."""
+        """Read numbers of 1 to 15 digits. Returns them, and whether nothing else stands there."""
         n = end - begin
         value, good = _eight(self.words[end - 8], np.minimum(n, 8))
         values = value.astype(np.float64)
@@ -192,13 +194,14 @@ class TextCells:
 
 
 def key(word: bytes) -> int:
-    """What ``TextCells.keys`` gives for a cell with this text."""
+    """Return the number that ``TextCells.keys`` gives for a cell with this text."""
     return int.from_bytes(word, "little")
 
 
 @lru_cache(maxsize=4096)
 def parse_number(word: bytes) -> tuple[float, bool]:
-    """The number that a word is, decimal or hexadecimal, NaN where it is none; and whether it is one or stands for none."""
+    """Read a word as a number, decimal or hexadecimal. Returns it, NaN where it is none, and whether the word is a number or
+    stands for a missing one."""
     if _NUMBER.fullmatch(word):
         return float(word), True
     if _HEX.fullmatch(word):
@@ -207,7 +210,7 @@ def parse_number(word: bytes) -> tuple[float, bool]:
 
 
 def _low(width: Ints) -> Words:
-    """Words whose ``width`` first bytes are all ones."""
+    """Make words whose ``width`` first bytes are all ones."""
     return ~np.uint64(0) >> (64 - 8 * np.clip(width, 0, 8)).astype(np.uint64)
 
 
@@ -217,19 +220,19 @@ _HIGH, _SEVEN = np.uint64(0xF0F0F0F0F0F0F0F0), np.uint64(0x7F7F7F7F7F7F7F7F)
 
 
 def _last(word: Words, n: Ints) -> Words:
-    """The last ``n`` bytes of each word, 0 before them."""
+    """Keep the last ``n`` bytes of each word, with 0 before them."""
     before = (64 - 8 * n).astype(np.uint64)
     return (word >> before) << before
 
 
 def _where_is(word: Words, byte: int) -> Words:
-    """The highest bit of each byte that is this one."""
+    """Set the highest bit of each byte of the words that is this one."""
     other = word ^ np.uint64(byte * 0x0101010101010101)
     return ~(((other & _SEVEN) + _SEVEN) | other | _SEVEN)
 
 
 def _eight(word: Words, n: Ints) -> tuple[Words, Flags]:
-    """The number in the last ``n`` bytes of each word, and whether they are digits."""
+    """Read the number in the last ``n`` bytes of each word. Returns it, and whether all of these bytes are digits."""
     word = _last(word, n) | (_ZEROS >> (8 * n).astype(np.uint64))
     good = ((word & _HIGH) == _ZEROS) & (((word + _SIXES) & _HIGH) == _ZEROS)
     word = ((word & np.uint64(0x0F0F0F0F0F0F0F0F)) * np.uint64(2561)) >> np.uint64(8)

@@ -14,7 +14,7 @@ from gssr.arrays import Flags, Floats, Ints
 from gssr.foreign.cells import Lines, TextCells, until
 from gssr.foreign.names import KEMPNERPULSE, MISSING, PULSE_DECIMALS, QUERY, Meant
 from gssr.foreign.series import ByteSource, ForeignError, ForeignGpu, ForeignSeries, ImportHints, Note
-from gssr.foreign.tables import HeaderLayout, RowTable, RowValues, clean
+from gssr.foreign.tables import MetricColumn, RowTable, RowValues, clean
 from gssr.foreign.times import Clock, FileRows, stamps
 from gssr.metrics import RATIO
 
@@ -46,7 +46,7 @@ class Dialect(NamedTuple):
 
     @property
     def beside(self) -> tuple[str, ...]:
-        """All columns that are no metrics."""
+        """The names of all columns that are no metrics."""
         return (self.time, *self.ids, *self.number, *self.uuid, *self.name, *self.driver, *self.others, *self.node)
 
 
@@ -63,7 +63,8 @@ _IS_PULSE = re.compile(rb"(?m)^(?:[a-z]\w*,)*gpu_id\b")
 
 
 def read(source: ByteSource, told: ImportHints) -> ForeignSeries:
-    """The series of one file, followed where it grows. Taking its pieces raises ForeignError where nothing can be read."""
+    """Read one file, and follow it where it grows. Taking the pieces of the series raises ForeignError where nothing can be
+    read."""
     lines = Lines(source.chunks)
     blocks = iter(lines)
     begun = until(blocks, len)
@@ -73,14 +74,14 @@ def read(source: ByteSource, told: ImportHints) -> ForeignSeries:
 
 
 class _Header(NamedTuple):
-    """``names`` of all columns; ``at``: the place of each that is no metric."""
+    """``names`` of all columns; ``at``: the place of each that is no metric; ``metrics``: those that are."""
 
     names: tuple[str, ...]
     at: dict[str, int]
-    layout: HeaderLayout
+    metrics: tuple[MetricColumn, ...]
 
     def place(self, names: tuple[str, ...]) -> int | None:
-        """Of the first of these columns that there is."""
+        """Find the first of these columns that there is. Returns its place, None without any."""
         return next((self.at[name] for name in names if name in self.at), None)
 
 
@@ -96,21 +97,22 @@ class _File:
         self._is_noted = False
 
     def rows(self, blocks: Iterator[bytes], lines: Lines) -> Iterator[FileRows | None]:
-        """The rows of whole lines; None where there are no more at the moment."""
+        """Read whole lines into rows. Yields None where there are no more at the moment."""
         for block in blocks:
             if not block:
                 yield None
                 continue
             cells = TextCells(block, comma=True)
             for first, last, header, plain in self._runs(cells):
-                if header.layout.columns:
+                if header.metrics:
                     made = self._made(cells, np.arange(first, last)[plain[first:last]], header)
                     if made:
                         yield made
         self._table.rest = lines.rest
 
     def _runs(self, cells: TextCells) -> Iterator[tuple[int, int, _Header, Flags]]:
-        """The lines under one header, from and to; which of all lines are neither headers nor blank."""
+        """Go through the lines header by header. Yields the first line under a header and the one behind the last, the
+        header, and flags of all lines that are neither headers nor blank."""
         count, first = cells.count, cells.first[:-1]
         plain = (count > 1) | (cells.end[first] > cells.begin[first])
         letter = cells.text[cells.begin[first]]
@@ -134,17 +136,17 @@ class _File:
             raise ForeignError(f"{self._table.source.path}: its columns have no names: say them with --columns")
 
     def _parsed(self, names: tuple[str, ...]) -> _Header:
+        """Parse a header. Raises ForeignError where it has neither a time nor anything that tells GPUs apart."""
         beside = {name.partition(" [")[0]: place for place, name in reversed(list(enumerate(names)))}
         at = {name: place for name, place in beside.items() if name in self._dialect.beside}
         own = self._dialect
-        layout = self._table.layout(names, own.metrics, own.beside, own.units, own.decimals)
-        header = _Header(names, at, layout)
+        header = _Header(names, at, self._table.metric_columns(names, own.metrics, own.beside, own.units, own.decimals))
         if self._dialect.time not in at and header.place(self._dialect.ids) is None:
             raise ForeignError(f"{self._table.source.path}: no column says which GPU a row is of, and none when it was")
         return header
 
     def _made(self, cells: TextCells, lines: Ints, header: _Header) -> FileRows | None:
-        fits = cells.count[lines] == header.layout.width
+        fits = cells.count[lines] == len(header.names)
         self._table.odd += int((~fits).sum())
         first = cells.first[lines[fits]]
         if not len(first):
@@ -163,12 +165,13 @@ class _File:
             self._table.odd += int((~kept).sum())
             if not len(first):
                 return None
-        values = RowValues(self._table, cells, header.layout, lambda place: first + place)
+        values = RowValues(self._table, cells, header.metrics, lambda place: first + place)
         gpu = self._table.gpus(keys, lambda row: self._gpu(cells, int(first[row]), int(keys[row]), header), values)
         return FileRows(gpu, seconds, clock, values.metrics())
 
     def _keys(self, cells: TextCells, first: Ints, header: _Header, seconds: Floats) -> tuple[Ints, Flags]:
-        """Numbers that tell the GPUs of rows apart, and which rows say one."""
+        """Number rows so that the numbers tell their GPUs apart. Returns the numbers, and flags of the rows that say a
+        GPU."""
         node = header.place(self._dialect.node)
         nodes, each = cells.distinct(first + node) if node is not None else (first * 0, first[:0])
         self._nodes.update(cells.word(cell) for cell in each.tolist())
@@ -228,7 +231,8 @@ class _Bursts:
         self._in_parts = False
 
     def places(self, seconds: Floats, names: Ints) -> Ints:
-        """int64[n]: the place of each row in its burst. ``names`` tells the names of GPUs apart. Raises ForeignError."""
+        """Find the place of each row in its burst, int64[n]. ``names`` are numbers that tell the names of GPUs apart. Raises
+        ForeignError."""
         if not len(seconds):
             return np.empty(0, np.int64)
         apart = np.diff(seconds, prepend=self._last)
@@ -251,7 +255,8 @@ class _Bursts:
         return places
 
     def _check(self, places: Ints, names: Ints) -> None:
-        """Each place in a burst has one name; where times are whole seconds, each another one."""
+        """Raise ForeignError unless each place in a burst has one name, and, where times are whole seconds, each another
+        one."""
         for place in range(int(places.max()) + 1):
             own = names[places == place]
             known = self._names.setdefault(place, int(own[0])) if len(own) else 0

@@ -15,7 +15,7 @@ from gssr.arrays import Flags, Ints
 from gssr.foreign.cells import Lines, TextCells, key, until
 from gssr.foreign.names import DCGMI_DMON, SMI_DMON
 from gssr.foreign.series import ByteSource, ForeignError, ForeignGpu, ForeignSeries, ImportHints, Note
-from gssr.foreign.tables import MOST_GPUS, HeaderLayout, RowTable, RowValues
+from gssr.foreign.tables import MOST_GPUS, MetricColumn, RowTable, RowValues
 from gssr.foreign.times import Clock, FileRows, stamps
 
 _HEADER = re.compile(rb"#\s*(?:Entity\s|(?:Date[\s,]+)?(?:Time[\s,]+)?gpu[\s,])")
@@ -29,13 +29,15 @@ _MIG = "MIG instances (GPU-I) stand beside the GPU that they are part of: the fi
 
 
 class _Header(NamedTuple):
-    """``text`` from # on; ``in_front`` words before it; ``starts`` int64[columns], bytes from # to the columns' names;
-    ``stamp`` how many words of a row are its date and time, ``clock`` whether a time is among them."""
+    """``text`` from # on; ``in_front`` words before it; ``n_columns`` behind the GPU's number, of which ``metrics`` are
+    metrics; ``starts`` int64[n_columns], bytes from # to the columns' names (none of nvidia-smi's); ``stamp`` how many words
+    of a row are its date and time, ``clock`` whether a time is among them."""
 
     text: bytes
     in_front: int
+    n_columns: int
     starts: Ints
-    layout: HeaderLayout
+    metrics: tuple[MetricColumn, ...]
     is_dcgm: bool
     stamp: int
     clock: bool
@@ -52,7 +54,7 @@ class _Found(NamedTuple):
 
 
 def read(source: ByteSource, told: ImportHints) -> ForeignSeries:
-    """The series of one log, followed where it grows. Raises ForeignError, also while its pieces are taken."""
+    """Read one log, and follow it where it grows. Raises ForeignError, also while the pieces of the series are taken."""
     lines = Lines(source.chunks)
     blocks = iter(lines)
     begun = until(blocks, _HEADER.search)
@@ -72,21 +74,20 @@ class _Log:
         self._noted: set[str] = set()
 
     def rows(self, blocks: Iterator[bytes]) -> Iterator[FileRows | None]:
-        """The rows of whole lines; None where there are no more at the moment."""
+        """Read whole lines into rows. Yields None where there are no more at the moment."""
         for block in blocks:
             if not block:
                 yield None
                 continue
             cells = TextCells(block, comma=False)
             for first, last, header, plain in self._runs(cells):
-                if header.layout.columns and (
-                    made := self._made(cells, np.arange(first, last)[plain[first:last]], header)
-                ):
+                if header.metrics and (made := self._made(cells, np.arange(first, last)[plain[first:last]], header)):
                     yield made
         self._table.rest = self._lines.rest
 
     def _runs(self, cells: TextCells) -> Iterator[tuple[int, int, _Header, Flags]]:
-        """The lines under one header, from and to; which of all lines are no headers."""
+        """Go through the lines header by header. Yields the first line under a header and the one behind the last, the
+        header, and flags of all lines that are no headers."""
         sharp = np.flatnonzero(cells.text == 35)
         which = np.unique(np.searchsorted(cells.lines, sharp, "right") - 1)
         plain = cells.count > 0
@@ -115,18 +116,19 @@ class _Log:
         words = list(re.finditer(rb"[^\s,]+", text.replace(b"#", b" ", 1)))
         names = [word[0].decode("utf-8", "replace") for word in words]
         if names[0] == "Entity":
-            layout = self._table.layout(names[1:], DCGMI_DMON)
+            metrics = self._table.metric_columns(names[1:], DCGMI_DMON)
             starts = np.array([word.start() for word in words[1:]], np.int64)
-            return _Header(text, in_front, starts, layout, True, 0, False)
+            return _Header(text, in_front, len(starts), starts, metrics, True, 0, False)
         stamp = names.index("gpu")
-        layout = self._table.layout([name.lower() for name in names[stamp + 1 :]], SMI_DMON)
-        return _Header(text, in_front, np.empty(0, np.int64), layout, False, stamp, "Time" in names[:stamp])
+        columns = [name.lower() for name in names[stamp + 1 :]]
+        metrics, no_starts = self._table.metric_columns(columns, SMI_DMON), np.empty(0, np.int64)
+        return _Header(text, in_front, len(columns), no_starts, metrics, False, stamp, "Time" in names[:stamp])
 
     def _made(self, cells: TextCells, lines: Ints, header: _Header) -> FileRows | None:
         found = self._of_dcgm(cells, lines, header) if header.is_dcgm else self._of_smi(cells, lines, header)
         if not len(found.keys):
             return None
-        values = RowValues(self._table, cells, header.layout, lambda place: found.cells[:, place])
+        values = RowValues(self._table, cells, header.metrics, lambda place: found.cells[:, place])
         gpu = self._table.gpus(found.keys, lambda row: self._gpu(int(found.keys[row])), values)
         clock: Clock = "none"
         seconds = np.full(len(gpu), np.nan)
@@ -148,8 +150,8 @@ class _Log:
             self._table.series.notes.append(Note(text))
 
     def _of_smi(self, cells: TextCells, lines: Ints, header: _Header) -> _Found:
-        """Lines of as many words as the header has, the GPU's number where it says gpu."""
-        n = header.layout.width
+        """Find the rows of nvidia-smi: lines of as many words as the header has, with the GPU's number where it says gpu."""
+        n = header.n_columns
         fits = cells.count[lines] == header.in_front + header.stamp + 1 + n
         first = cells.first[lines]
         place = np.where(fits, first + header.in_front + header.stamp, first)
@@ -166,8 +168,8 @@ class _Log:
                       np.where(has, cells.end[to - 1], begin))  # fmt: skip
 
     def _of_dcgm(self, cells: TextCells, lines: Ints, header: _Header) -> _Found:
-        """Lines with GPU or GPU-I and a number, behind a time or not."""
-        first, count, n = cells.first[lines], cells.count[lines], header.layout.width
+        """Find the rows of dcgmi: lines with GPU or GPU-I and a number, behind a time or not."""
+        first, count, n = cells.first[lines], cells.count[lines], header.n_columns
         entity = np.full(len(lines), -1)
         is_instance = np.zeros(len(lines), bool)
         for at in range(_IN_FRONT):

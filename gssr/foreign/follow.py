@@ -25,7 +25,7 @@ _BEGIN_SECONDS = 3.0
 
 
 def is_growing(path: str) -> bool:
-    """Whether a metric file may still be written."""
+    """Tell whether a metric file may still be written."""
     try:
         recent = time.time() - os.stat(path).st_mtime < GROWING_SECONDS
     except OSError:
@@ -74,7 +74,7 @@ def follow(path: str, recording: str, told: ImportHints, goes_on: Callable[[], b
 
 @contextmanager
 def followed(path: str) -> Iterator[Looked]:
-    """A private recording of what a file says, which grows with it, for as long as the block runs. Raises RecordingError
+    """Make a private recording of a file, which grows with the file for as long as the block runs. Raises RecordingError
     where nothing can be made of it."""
     with ExitStack() as until_end:
         try:
@@ -95,7 +95,7 @@ def followed(path: str) -> Iterator[Looked]:
 
 
 def _record(path: str, recording: str, say: int) -> None:
-    """What the other process does; it ends with the one that looks on."""
+    """Record the file, in the other process, until the one that looks on ends."""
     parent, begun = os.getppid(), False
 
     def goes_on() -> bool:

@@ -35,7 +35,7 @@ ten values at most."""
 
 
 def read(paths: Sequence[str], told: ImportHints) -> list[ForeignSeries]:
-    """The runs that files tell of: one for each folder, which is a step. Raises ForeignError where there is none."""
+    """Read the runs in files: one for each folder, which is a step. Raises ForeignError where there is none."""
     steps: dict[str, list[str]] = {}
     for path in sorted(paths, key=lambda path: (len(path), path)):
         steps.setdefault(os.path.dirname(os.path.abspath(path)), []).append(path)
@@ -140,7 +140,8 @@ class _Table:
         self.n_unknown = 0
 
     def values(self, position: Ints) -> dict[str, Floats]:
-        """By our names and units. A mean of 0 beside others that are not is unknown, unless it is one by rounding."""
+        """Return the values by our names and in our units. A mean of 0 beside others that are not 0 is unknown, unless it is
+        0 by rounding."""
         found = {}
         for field, (name, factor) in self._fields.items():
             low, mean, high = (self._columns.get(field + end, np.zeros(len(position))) for end in _SUMS)
@@ -155,7 +156,7 @@ class _Table:
         return found
 
     def memory_total(self) -> dict[int, int]:
-        """Bytes, by GPU: what is used, free and reserved together."""
+        """Add up memory that is used, free and reserved: bytes, by GPU."""
         if not all(name in self._columns for name in _MEMORY):
             return {}
         total = sum((self._columns[name] for name in _MEMORY), np.zeros(len(self.gpu)))
@@ -164,7 +165,7 @@ class _Table:
 
 
 def _added_up(rises: Floats, position: Ints) -> Floats:
-    """A counter, of what it rose by in each row's second; a rise of 0 is none that a GPU that is on can have."""
+    """Make a counter of what it rose by in each row's second. A rise of 0 is unknown: a GPU that is on can have none."""
     found = np.full(len(rises), np.nan)
     for gpu in np.unique(position):
         rows = np.flatnonzero((position == gpu) & (rises > 0))
@@ -173,7 +174,7 @@ def _added_up(rises: Floats, position: Ints) -> Floats:
 
 
 def _meta(path: str) -> Mapping[str, str]:
-    """What ``proc_0.meta.txt`` says. Its arguments are not escaped, so that it may be no sound JSON."""
+    """Read ``proc_0.meta.txt``. Its arguments are not escaped, so that it may be no sound JSON."""
     try:
         said = b"".join(contents(path)).decode("utf-8", "replace")
     except ForeignError:

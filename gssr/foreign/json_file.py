@@ -124,7 +124,7 @@ class JsonElements:
 
     @staticmethod
     def _may_go_on(error: Exception, length: int) -> bool:
-        """Whether a text of this length may be sound, but cut off here."""
+        """Tell whether a text of this length may be sound, but cut off here."""
         if not isinstance(error, json.JSONDecodeError):
             return False
         return error.pos + _NEAR_END >= length or error.msg.startswith("Unterminated string")
@@ -184,7 +184,7 @@ def check_unpacked(path: str, size: int, packed: int) -> None:
 
 
 def number(value: object) -> float | None:
-    """A finite number, also one that is written as a text; None for anything else."""
+    """Read a finite number, also one that is written as a text. None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -195,20 +195,20 @@ def number(value: object) -> float | None:
 
 
 def whole(value: object) -> int | None:
-    """A whole number that is not negative, also one that is written as a text; None for anything else."""
+    """Read a whole number that is not negative, also one that is written as a text. None for anything else."""
     found = number(value)
     return int(found) if found is not None and 0 <= found < 1 << 53 and found == int(found) else None
 
 
 def text_or_none(value: object) -> str | None:
-    """A text that is not empty, or a whole number as one; None for anything else."""
+    """Read a text that is not empty, or a whole number as one. None for anything else."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     return value.encode("utf-8", "replace").decode() or None if isinstance(value, str) else None
 
 
 def floats(values: Sequence[object]) -> Floats:
-    """float64[n]; NaN for what is no number."""
+    """Read numbers, float64[n]; NaN for what is none."""
     try:
         if set(map(type, values)) <= {int, float}:
             return np.array(values, np.float64)

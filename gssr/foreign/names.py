@@ -105,13 +105,13 @@ other builds."""
 
 
 def unit_of(name: str) -> str:
-    """The unit, as the catalogue writes it, of a metric or one of ``OF_GPUS``."""
+    """Return the unit, as the catalogue writes it, of a metric or one of ``OF_GPUS``."""
     metric = BY_NAME.get(name)
     return metric.unit if metric else "W" if name == POWER_LIMIT else "B"
 
 
 def _factor(name: str, bytes_per_second: float = 1.0) -> float:
-    """Of tools that write percent and MiB."""
+    """Return the factor to the catalogue's unit for tools that write percent and MiB."""
     return {RATIO: 0.01, "B": _MIB, "B/s": bytes_per_second}.get(unit_of(name), 1.0)
 
 
@@ -137,8 +137,8 @@ _DCGM = {
 
 
 def of_dcgm(name: str) -> Meant | None:
-    """What DCGM's field of this name is: a macro, old or new, with DCGM_FI_ or without, a tag, also with ``dcgm_`` before
-    it as the first exporters had it, or an id. None: none of ours."""
+    """Find out what DCGM's field of this name is. The name is a macro, old or new, with DCGM_FI_ or without, a tag, also
+    with ``dcgm_`` before it as the first exporters had it, or an id. None for a field that is none of ours."""
     return _DCGM.get(name.removeprefix("DCGM_FI_")) or _DCGM.get(name.removeprefix("dcgm_"))
 
 
@@ -153,7 +153,7 @@ _BLANK = float(1 << 47)
 
 
 def blanks_to_nan(values: Floats) -> Floats:
-    """``values`` as a file has them, before any factor, of any shape, with NaN for DCGM's four blanks of 32-bit integers,
-    all from its blank of doubles on (2^47, below that of 64-bit integers), and what is not finite."""
+    """Replace what is no value by NaN: DCGM's four blanks of 32-bit integers, all from its blank of doubles on (2^47, below
+    that of 64-bit integers), and what is not finite. ``values``, of any shape, are as a file has them, before any factor."""
     blank = (values >= _INT32_BLANK) & (values <= _INT32_BLANK + 3)
     return np.where(blank | ~(np.abs(values) < _BLANK), np.nan, values)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from gssr.foreign.json_file import check_unpacked
 from gssr.foreign.series import ByteSource, ForeignError, ForeignSeries, ImportHints, Note, SeriesPiece
-from gssr.foreign.write import Named, write
+from gssr.foreign.write import write
 from gssr.recognise import FOREIGN, recognise
 from gssr.store.read.open import PRIVATE, private_folder
 
@@ -118,9 +118,9 @@ class Bytes:
 
 
 def files_in(paths: Sequence[str], told: ImportHints = NOTHING) -> dict[str, list[str]]:
-    """The metric files of other tools among these files and in these folders, however deep, by the keys of STREAMED and
-    WHOLE. A table whose columns the user tells need not tell what it is. Raises ForeignError for a file that is none, and a
-    folder without any."""
+    """Find the metric files of other tools among these files and in these folders, however deep. A table whose columns the
+    user tells need not tell what it is. Returns files by the keys of STREAMED and WHOLE. Raises ForeignError for a file that
+    is none, and a folder without any."""
     found: dict[str, list[str]] = {}
     for path in paths:
         ours = _kinds_below(path) if os.path.isdir(path) else [(path, _kind(path))]
@@ -136,8 +136,8 @@ def files_in(paths: Sequence[str], told: ImportHints = NOTHING) -> dict[str, lis
 
 
 def _kinds_below(folder: str) -> list[tuple[str, str]]:
-    """All files, with their kinds. One that is empty, or damaged, beside others whose names are its own but for numbers, is
-    of their kind: the reader says what is wrong with it."""
+    """List all files below a folder, with their kinds. A file that is empty, or damaged, beside others whose names are its
+    own but for numbers, is of their kind: the reader says what is wrong with it."""
     found: list[tuple[str, str]] = []
     alike: dict[str, str] = {}
     for place, folders, names in os.walk(folder):
@@ -155,7 +155,7 @@ def _is_of_nothing(path: str) -> bool:
 
 
 def _kind(path: str) -> str:
-    """The key in STREAMED or WHOLE; "" for what is no metric file."""
+    """Find the key of a file in STREAMED or WHOLE; "" for what is no metric file."""
     kind = recognise(path).kind
     if kind not in FOREIGN:
         return ""
@@ -165,15 +165,18 @@ def _kind(path: str) -> str:
 
 def open_files(
     files: Mapping[str, Sequence[str]], told: ImportHints, took: Callable[[int], None] | None = None
-) -> list[Named]:  # fmt: skip
-    """What these files (``files_in``) say, not yet read: ``took`` is told how many bytes were. Raises ForeignError."""
-    found = []
+) -> list[ForeignSeries]:  # fmt: skip
+    """Open these files (``files_in``). Returns their series, of which nothing is read yet: ``took`` is told how many bytes
+    were read meanwhile. Raises ForeignError."""
+    found: list[ForeignSeries] = []
     for kind, paths in files.items():
         if kind in STREAMED:
             found += [streamed(kind, path, Bytes(path, took=took), told) for path in paths]
         else:
             name = paths[0] if len(paths) == 1 else os.path.commonpath([os.path.abspath(path) for path in paths])
-            found += [Named(name, _stem(name), series) for series in _reader(kind)(paths, told)]
+            for series in _reader(kind)(paths, told):
+                series.file, series.stem = name, _stem(name)
+                found.append(series)
     return found
 
 
@@ -182,8 +185,8 @@ def _reader(name: str) -> Callable[..., Any]:
     return read
 
 
-def streamed(kind: str, path: str, data: Bytes, told: ImportHints) -> Named:
-    """A series of one file of a kind in STREAMED. Raises ForeignError."""
+def streamed(kind: str, path: str, data: Bytes, told: ImportHints) -> ForeignSeries:
+    """Open one file of a kind in STREAMED as a series. Raises ForeignError."""
     try:
         modified = os.stat(path).st_mtime
     except OSError as error:
@@ -196,12 +199,12 @@ def streamed(kind: str, path: str, data: Bytes, told: ImportHints) -> Named:
         if data.problem:
             series.notes.append(Note(data.problem))
 
-    series.pieces = until_problem()
-    return Named(path, _stem(path), series)
+    series.pieces, series.file, series.stem = until_problem(), path, _stem(path)
+    return series
 
 
 def _stem(path: str) -> str:
-    """What a node is called by the name of its file."""
+    """Call a node by the name of its file."""
     name = os.path.basename(path.rstrip("/"))
     return name.removesuffix(".gz").partition(".")[0] or name
 
@@ -216,8 +219,8 @@ class Looked(NamedTuple):
 
 @contextmanager
 def looked_at(paths: Sequence[str], apart: bool = False) -> Iterator[Looked]:
-    """A private recording of what these files and folders say, gone with the block; ``apart``: files are runs of their own
-    even where they overlap in time. Raises RecordingError."""
+    """Make a private recording of these files and folders, which is gone with the block. ``apart``: files are runs of their
+    own even where they overlap in time. Raises RecordingError."""
     with ExitStack() as until_end:
         try:
             path = os.path.join(until_end.enter_context(private_folder("import")), PRIVATE)

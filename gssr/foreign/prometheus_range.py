@@ -25,7 +25,8 @@ _Sampled = tuple[dict[str, str], Floats, Floats]
 
 
 def read(paths: Sequence[str], told: ImportHints) -> list[ForeignSeries]:
-    """One run of all answers that overlap in time, as of one query a metric. Raises ForeignError where there is none."""
+    """Read answers as runs: those that overlap in time are one run, as of one query a metric. Raises ForeignError where
+    there is none."""
     answers, problems = [], []
     for path in paths:
         try:
@@ -57,7 +58,7 @@ def _nothing(answers: Sequence[tuple[list[_Sampled], list[str]]], told: ImportHi
 
 
 def _groups(answers: Sequence[tuple[list[_Sampled], list[str]]]) -> list[tuple[list[_Sampled], list[str]]]:
-    """Those that overlap in time together."""
+    """Join answers that overlap in time."""
     spans = [
         (min(times.min() for _, times, _ in own), max(times.max() for _, times, _ in own), own, said)
         for own, said in answers
@@ -76,7 +77,7 @@ def _groups(answers: Sequence[tuple[list[_Sampled], list[str]]]) -> list[tuple[l
 
 
 def answer_of(found: Any, name: str, said: list[str]) -> list[Any]:
-    """The series of an answer as they stand there; warnings go into ``said``. Raises ForeignError."""
+    """Return the series of an answer as they stand there. Warnings go into ``said``. Raises ForeignError."""
     if not isinstance(found, dict) or "status" not in found:
         is_summary = isinstance(found, dict) and {"nodes", "total_time"} <= found.keys()
         what = "a summary of jobstats, which holds means and no samples" if is_summary else "no answer of Prometheus"
@@ -105,7 +106,7 @@ def _sampled(path: str, said: list[str]) -> list[_Sampled]:
 
 
 def sampled(result: Iterable[Any], said: list[str]) -> list[_Sampled]:
-    """The series of an answer, without those that have no values; what is left out goes into ``said``."""
+    """Return the series of an answer, without those that have no values. What is left out goes into ``said``."""
     kept = []
     n_histograms = n_bad = 0
     for each in result:
@@ -136,7 +137,7 @@ def sampled(result: Iterable[Any], said: list[str]) -> list[_Sampled]:
 
 
 def _values(texts: Sequence[object]) -> Floats:
-    """float64[n]; NaN for what is no number, or none that is finite."""
+    """Read values, float64[n]; NaN for what is no number, or not finite."""
     if set(map(type, texts)) == {str} and not any("_" in str(each) for each in texts):
         try:
             return np.array(list(map(float, texts)))  # type: ignore[arg-type]
@@ -146,13 +147,14 @@ def _values(texts: Sequence[object]) -> Floats:
 
 
 def step_of(every: Sequence[_Sampled]) -> float | None:
-    """s between two times of a series, the least median of all; None where none has two."""
+    """Find the seconds between two times of a series: the least of the series' medians. None where no series has two
+    times."""
     medians = [float(np.median(np.diff(times))) for _, times, _ in every if len(times) > 1]
     return min((own for own in medians if own > 0), default=None)
 
 
 def numbered(every: Sequence[_Sampled], table: SeriesTable, told: ImportHints, series: ForeignSeries) -> Samples:
-    """All samples of metrics that are known, by numbers of ``table``, at times of one grid."""
+    """Join all samples of metrics that are known, by their numbers in ``table``, at times of one grid."""
     parts: list[Samples] = []
     nameless = 0
     for labels, times, values in every:

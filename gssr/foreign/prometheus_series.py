@@ -83,8 +83,8 @@ class SeriesTable:
         self._table = np.empty((0, len(_Own._fields)))
 
     def add(self, name: str, labels: Mapping[str, str], is_told: bool = False) -> int:
-        """The number of a series; NOTHING of one that is no metric of a GPU. ``is_told``: the user told its name, which may
-        be any of DCGM's, or of the catalogue: its values are in DCGM's unit all the same."""
+        """Take a series. ``is_told``: the user told its name, which may be any of DCGM's, or of the catalogue: its values
+        are in DCGM's unit all the same. Returns its number, NOTHING for a series that is no metric of a GPU."""
         meant = _meaning(name) or (of_dcgm(name) or _CATALOGUE.get(name) if is_told else None)
         if meant is None:
             if name.startswith(_DCGM) and len(self._unknown) < _MOST_SERIES:
@@ -109,7 +109,7 @@ class SeriesTable:
         return found
 
     def _gpu(self, labels: Mapping[str, str]) -> int | None:
-        """The place of the GPU that labels tell of; None where they tell of none."""
+        """Find the GPU that labels tell of. Returns its place, None where they tell of none."""
 
         def first(names: Sequence[str]) -> str | None:
             return next((own for name in names if (own := plain(labels.get(name, ""), _LONGEST))), None)
@@ -146,7 +146,7 @@ class SeriesTable:
         return at
 
     def cells(self) -> Ints:
-        """int64[series]: one number for each metric of each GPU."""
+        """Number the metrics of GPUs: returns the number of the one that each series is, int64[series]."""
         self._refresh()
         gpu, column = self._table[:, 0], self._table[:, 1]
         return (gpu * len(_COLUMNS) + column).astype(np.int64)
@@ -161,8 +161,8 @@ class SeriesTable:
             self._series.notes.append(Note(note))
 
     def pieces(self, of: Ints, time: Floats, values: Floats) -> Iterator[SeriesPiece]:
-        """Rows, ascending in time, of ``values`` float64[n] of series ``of`` (as ``add`` numbers them) at ``time``,
-        unix s, in any order; those of one row have equal times."""
+        """Make rows of samples. ``values`` float64[n] are of the series ``of`` (as ``add`` numbers them) at ``time``, unix
+        s, in any order; those of one row have equal times. Yields pieces, ascending in time."""
         order = np.argsort(time, kind="stable")
         begin = 0
         while begin < len(order):
@@ -176,7 +176,7 @@ class SeriesTable:
                 yield piece
 
     def _piece(self, of: Ints, time: Floats, raw: Floats) -> SeriesPiece:
-        """``time`` ascends."""
+        """Make rows of samples whose ``time`` ascends."""
         self._refresh()
         own = self._table
         gpu, column = own[of, 0].astype(np.int64), own[of, 1].astype(np.int64)
@@ -214,7 +214,7 @@ class SeriesTable:
         return SeriesPiece(position[at[has_any]], when[has_any], {name: own_[has_any] for name, own_ in found.items()})
 
     def _describe(self, at: Ints, table: Floats) -> None:
-        """What is told of the GPUs as if it were a metric, where it is not known yet."""
+        """Take sizes and limits of GPUs, which are told as if they were metrics, where they are not known yet."""
         total, used, free, reserved, limit = (
             table[:, _INDEX[name]] for name in (MEMORY_TOTAL, "memory_used", MEMORY_FREE, MEMORY_RESERVED, POWER_LIMIT)
         )
@@ -230,7 +230,7 @@ class SeriesTable:
             )
 
     def _tell_zeros(self, at: Ints, found: dict[str, Floats]) -> None:
-        """PCIe rates that are 0 throughout while memory is in use are not measured on some GPUs: they are unknown."""
+        """Make PCIe rates unknown that are 0 throughout while memory is in use: on some GPUs they are not measured."""
         busy = found.get(_DRAM, np.zeros(len(at))) > 0
         for name in _PCIE:
             column = found.get(name)
@@ -247,7 +247,7 @@ class SeriesTable:
                 self._say("PCIe rates are 0 throughout on GPUs that use their memory: they are taken to be unknown")
 
     def _tell_steps(self, at: Ints, when: Floats, found: dict[str, Floats]) -> None:
-        """How often the values of profiling change, where that is less often than there are rows."""
+        """Note how often the values of profiling change, where that is less often than there are rows."""
         if self._series.sampling_seconds is not None or self._told.interval is not None:
             return
         name = next((name for name in _OF_DCGM_ALONE if name in found), None)
@@ -278,7 +278,7 @@ class SeriesTable:
 
 
 def _places_of(keys: Ints, n: int) -> tuple[Ints, Ints]:
-    """The keys that occur, of those from 0 to ``n``, and the place of each key among them."""
+    """Find the keys that occur, of those from 0 to ``n``. Returns them, and the place of each key among them."""
     if n > 64 * len(keys):
         found, place = np.unique(keys, return_inverse=True)
         return found, place

@@ -43,7 +43,7 @@ class _SameHost(urllib.request.HTTPRedirectHandler):
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
     ) -> urllib.request.Request | None:
-        """None where it leads away: then it is an error."""
+        """Follow a redirect on the same host. Raises ForeignError where it leads away."""
         old, new = urlsplit(req.full_url), urlsplit(newurl)
         if (new.scheme, new.netloc) not in ((old.scheme, old.netloc), ("https", old.netloc)):
             raise ForeignError(f"redirects to another host, {plain(new.netloc)}: name that one to ask it")
@@ -80,7 +80,7 @@ class _Server:
             self._opener.add_handler(handler)
 
     def ask(self, what: str, **parameters: object) -> Any:
-        """Its answer, decoded. Raises ForeignError."""
+        """Ask the server, and decode its answer. Raises ForeignError."""
         url = f"{self.name}/api/v1/{what}?{urlencode(parameters)}"
         try:
             request = urllib.request.Request(url, headers=self._headers)
@@ -98,7 +98,7 @@ class _Server:
 
 
 def _all_of(answer: HTTPResponse) -> bytes:
-    """Its bytes. Raises ForeignError for too many, or when they take too long."""
+    """Read an answer. Raises ForeignError for too many bytes, or when they take too long."""
     parts, size, begun = [], 0, monotonic()
     while piece := answer.read1(1 << 20):
         parts.append(piece)
@@ -111,7 +111,7 @@ def _all_of(answer: HTTPResponse) -> bytes:
 
 
 def _refusal(error: urllib.error.HTTPError) -> str:
-    """What an error says, which may have come as JSON."""
+    """Say what an error says, which may have come as JSON."""
     with error:
         try:
             said = json.loads(error.read(1 << 16))["error"]
@@ -122,10 +122,16 @@ def _refusal(error: urllib.error.HTTPError) -> str:
 
 
 def read_server(url: str, begin: float, end: float, told: ImportHints, token: str | None) -> ForeignSeries:
-    """The metrics of GPUs between two unix times, s, that the server at ``url`` holds, ``told.interval`` s apart (None: as
-    it asks for them itself), of ``told.host`` alone where that is told. ``token`` (see ``token_of``) is sent as a Bearer
-    token; without it a user and a password in ``url``, which are recorded nowhere. The series is there when the server has
-    answered once, its pieces come with more answers; both raise ForeignError."""
+    """Read the metrics of GPUs that a Prometheus server holds, between two unix times, s. The series is there when the
+    server has answered once, its pieces come with more answers; both raise ForeignError.
+
+    Args:
+        url: the server. A user and a password in it are recorded nowhere.
+        begin: from when on, unix s.
+        end: until when, unix s.
+        told: ``interval``: seconds between two samples (None: as the server asks for them itself); ``host``: only this node.
+        token: is sent as a Bearer token (see ``token_of``); without it the user and the password in ``url``.
+    """
     server = _Server(url, token)
     if not begin < end:
         raise ForeignError(f"{server.name}: there is no time between --from and --to")
@@ -139,7 +145,8 @@ def read_server(url: str, begin: float, end: float, told: ImportHints, token: st
 
 
 def _selected(server: _Server, begin: float, end: float, host: str | None) -> tuple[str, list[dict[str, str]]]:
-    """What selects the series of GPUs, and the labels of each. Raises ForeignError where there are none."""
+    """Find the series of GPUs. Returns what selects them, and the labels of each. Raises ForeignError where there are
+    none."""
     among = [""]
     if host is not None:
         own = json.dumps(host, ensure_ascii=False)
@@ -159,12 +166,12 @@ def _selected(server: _Server, begin: float, end: float, host: str | None) -> tu
 
 
 def _quoted(character: str) -> str:
-    """For a regular expression of Prometheus."""
+    """Quote a character for a regular expression of Prometheus."""
     return f"\\{character}" if character in ".*+?()[]{}|^$\\" else character
 
 
 def _own_step(server: _Server, labels: Mapping[str, str], end: float) -> float | None:
-    """s between two samples of a series as the server has them; None where it has none at the end."""
+    """Find the seconds between two samples of a series as the server has them. None where it has none at the end."""
     among = ",".join(f"{key}={json.dumps(str(value), ensure_ascii=False)}" for key, value in labels.items())
     try:
         said = server.ask("query", query=f"{{{among}}}[{_LOOKED_AT:.0f}s]", time=end)
@@ -196,7 +203,7 @@ def _pieces(
 
 
 def token_of(path: str | None, environ: Mapping[str, str] = os.environ) -> str | None:
-    """The token in a file, else that in GSSR_PROMETHEUS_TOKEN; None without either. Raises ForeignError."""
+    """Read the token in a file, else that in GSSR_PROMETHEUS_TOKEN; None without either. Raises ForeignError."""
     found = environ.get("GSSR_PROMETHEUS_TOKEN")
     if path is not None:
         try:

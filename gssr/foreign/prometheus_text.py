@@ -42,7 +42,7 @@ _INTERVAL = 1.0
 
 
 def read(source: ByteSource, told: ImportHints) -> ForeignSeries:
-    """The series of a file. Pieces raise nothing: what is no sample is left out, and a note says so."""
+    """Read a file. The pieces raise nothing: what is no sample is left out, and a note says so."""
     series = ForeignSeries("prometheus", iter(()), sampling_seconds=told.interval)
     series.pieces = _Reader(source, told, series).pieces()
     return series
@@ -59,7 +59,7 @@ class _Samples(NamedTuple):
 
 
 class _Lines:
-    """The samples of lines."""
+    """Reads samples from lines."""
 
     def __init__(self, table: SeriesTable) -> None:
         self._table = table
@@ -70,7 +70,7 @@ class _Lines:
         self._is_headed = False
 
     def samples(self, block: bytes) -> _Samples:
-        """Of whole lines."""
+        """Read the samples of a block of whole lines."""
         known, series, rests, heads = self._known, [], [], [0] if self._is_headed else []
         for line in block.split(b"\n"):
             head, _, rest = line.rpartition(b"} ")
@@ -96,7 +96,7 @@ class _Lines:
         return _Samples(np.array(series, np.int64)[sound], values, times, headed[:-1][sound])
 
     def _new(self, whole: bytes, head: bytes) -> tuple[int, bytes]:
-        """The number of a series that is new, or written otherwise; and what is behind its labels."""
+        """Find the series of a line that is new, or written otherwise. Returns its number, and what is behind its labels."""
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
         line = whole.strip()
@@ -118,13 +118,13 @@ class _Lines:
 
 
 def _seconds(times: Floats) -> Floats:
-    """Of times in s or ms; NaN for what is no time."""
+    """Convert times in s or ms to s; NaN for what is no time."""
     seconds = np.where(times > _MILLISECONDS, times / 1e3, times)
     return np.where((seconds >= 0) & (seconds <= LATEST), seconds, np.nan)
 
 
 def _labels(text: bytes) -> dict[str, str] | None:
-    """By name; None where this is no list of labels."""
+    """Parse labels. None where the text is no list of labels."""
     found, at = {}, 0
     text = text.strip()
     while at < len(text):
@@ -167,7 +167,7 @@ class _Reader:
         """When later ones came, s after that."""
 
     def pieces(self) -> Iterator[SeriesPiece]:
-        """All rows, ascending in time. Raises ForeignError where there is none."""
+        """Yield all rows, ascending in time. Raises ForeignError where there is none."""
         rows = self._rows()
         every: Iterator[SeriesPiece | None] = chain(list(until_first(rows)), rows)
         if not self._has_times and self._told.start is None:
@@ -175,7 +175,7 @@ class _Reader:
         yield from (piece for piece in every if piece is not None)
 
     def _rows(self) -> Iterator[SeriesPiece | None]:
-        """Rows, at times from 0 on where nobody tells any; None where nothing new is there."""
+        """Yield rows, at times from 0 on where nobody tells any; None where there is nothing new at the moment."""
         rest, idle = b"", 0
         for chunk in self._source.chunks:
             if not chunk:
@@ -217,7 +217,8 @@ class _Reader:
         self._n_held += len(own)
 
     def _tell_order(self, own: Ints) -> None:
-        """In scrapes the first metric comes again behind another."""
+        """Find out whether scrapes follow each other, or metrics: in scrapes the first metric comes again behind another
+        one."""
         if self._order == "scrapes":
             return
         names = self._lines.names
@@ -228,8 +229,8 @@ class _Reader:
             self._order = "scrapes" if is_first[other:].any() else "metrics"
 
     def _scrapes(self, own: Ints, headed: Flags) -> Ints:
-        """The number of the scrape that each sample is of. A metric that comes to its type again, and then to a GPU that it
-        had, is in another one, whatever other labels it has now."""
+        """Number the scrape that each sample is of. A metric that comes to its type again, and then to a GPU that it had, is
+        in another scrape, whatever other labels it has now."""
         n = len(self._lines.names)
         in_scrape = np.zeros(n, np.bool_)
         in_scrape[: len(self._in_scrape)] = self._in_scrape
@@ -255,7 +256,7 @@ class _Reader:
         return numbers
 
     def _out(self, is_end: bool) -> Iterator[SeriesPiece]:
-        """The rows that are complete; ``is_end``: all that is held."""
+        """Yield the rows that are complete; ``is_end``: all that is held."""
         if not self._held or (self._has_times and self._order != "scrapes" and not is_end):
             return
         own, values, times = (np.concatenate(column) for column in zip(*self._held, strict=True))
@@ -280,7 +281,7 @@ class _Reader:
             self._held = []
 
     def _moments(self, scrapes: Floats) -> Floats:
-        """s of scrapes by their numbers, from 0 or what is told on."""
+        """Return the times of scrapes by their numbers, s, from 0 or what is told on."""
         begin, interval = self._told.start or 0.0, self._told.interval or _INTERVAL
         numbers, place = np.unique(scrapes, return_inverse=True)
         newest = begin + interval * (self._live_from[0] if self._live_from is not None else 0)
@@ -312,7 +313,7 @@ class _Reader:
 
 
 def _before(keys: Ints, is_open: Flags) -> Ints:
-    """int64[n]: where each key was last before; where it was not, -1 if it is in the scrape that is open, else -2."""
+    """Find where each key was last before, int64[n]; where it was not, -1 if it is in the scrape that is open, else -2."""
     order = np.argsort(keys, kind="stable")
     again = np.flatnonzero(keys[order[1:]] == keys[order[:-1]])
     before = np.where(is_open[keys], -1, -2)

@@ -45,7 +45,7 @@ class Rank(NamedTuple):
 
 
 def runs_of(ranks: Sequence[Rank], told: ImportHints, notes: Sequence[str]) -> list[ForeignSeries]:
-    """A run for each step of each job; ``notes`` are said of each. Raises ForeignError where there is no sample."""
+    """Make a run of each step of each job; ``notes`` are said of each. Raises ForeignError where there is no sample."""
     steps: dict[tuple[str | None, str | None], list[Rank]] = {}
     for rank in ranks:
         steps.setdefault((rank.job, rank.step), []).append(rank)
@@ -107,7 +107,8 @@ def _run(ranks: list[Rank], told: ImportHints, notes: Sequence[str]) -> ForeignS
 
 
 def _owners(ranks: Sequence[Rank], said: list[Note]) -> dict[tuple[str | None, int], Rank]:
-    """The rank whose samples of a GPU are taken: ranks may have been given the same one, which then all of them sampled."""
+    """Choose the rank whose samples of a GPU are taken: ranks may have been given the same GPU, which then all of them
+    sampled."""
     found: dict[tuple[str | None, int], Rank] = {}
     for rank in ranks:
         for device, samples in rank.samples.items():
@@ -134,7 +135,7 @@ def _known_of(rank: Rank, device: int, samples: Mapping[str, Floats], told: Impo
 
 
 def _most(column: Floats, tag: str) -> float:
-    """Of the device's memory, bytes; 0 of another column."""
+    """Return the size of the device's memory, bytes; 0 from another column."""
     meant = of_dcgm(tag)
     if meant is None or meant.name != MEMORY_TOTAL:
         return 0.0
@@ -142,7 +143,7 @@ def _most(column: Floats, tag: str) -> float:
 
 
 def _values(samples: Mapping[str, Floats], n: int) -> dict[str, Floats]:
-    """By our names and units; lists that are shorter end with the others."""
+    """Return the values by our names and in our units. Lists that are shorter end with the others."""
     found = {}
     for tag, column in samples.items():
         meant = of_dcgm(tag)
@@ -158,7 +159,7 @@ def _started(rank: Rank) -> float | None:
 
 
 def _times(rank: Rank, n: int, told: ImportHints) -> tuple[Floats, float]:
-    """Unix s of ``n`` samples, the last of which is at the rank's end, and what is between two of them."""
+    """Date ``n`` samples, of which the last is at the rank's end. Returns unix s, and the seconds between two of them."""
     started, ended = _started(rank), rank.ended
     length = rank.elapsed if rank.elapsed is not None else (ended or 0.0) - (started or ended or 0.0)
     spacing = told.interval or (length / n if length > 0 else 0.0) or rank.sampling_seconds or 1.0
@@ -179,7 +180,7 @@ def _missing_ranks(ranks: Sequence[Rank]) -> list[Note]:
 
 
 def _words(command: str) -> tuple[str, ...]:
-    """What was given to a shell, as words where it is no more than these."""
+    """Split what was given to a shell into words, where it is no more than these."""
     with suppress(ValueError):
         words = shlex.split(command)
         if shlex.join(words) == command:
@@ -188,5 +189,5 @@ def _words(command: str) -> tuple[str, ...]:
 
 
 def _label(rank: Rank) -> str | None:
-    """As the user gave it, without the job and the step."""
+    """Return the label as the user gave it, without the job and the step."""
     return (rank.label or "").removesuffix(f"_job_{rank.job}_step_{rank.step}") or None

@@ -9,7 +9,7 @@ from gssr.foreign.series import ForeignError, ForeignSeries, ImportHints
 
 
 def read(paths: Sequence[str], told: ImportHints) -> list[ForeignSeries]:
-    """The runs that files tell of: one for each step of each job. Raises ForeignError where there is none."""
+    """Read the runs in files: one for each step of each job. Raises ForeignError where there is none."""
     ranks, problems = [], []
     for path in paths:
         try:

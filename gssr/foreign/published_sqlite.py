@@ -49,7 +49,7 @@ class _Step(NamedTuple):
 
 
 def read(paths: Sequence[str], told: ImportHints) -> list[ForeignSeries]:
-    """The runs in files, one for each step of each job. Raises ForeignError where there is none."""
+    """Read the runs in files: one for each step of each job. Raises ForeignError where there is none."""
     return [series for path in paths for series in _read(path, told)]
 
 
@@ -104,7 +104,7 @@ def _ranks(path: str, database: Database, zone: tzinfo | None) -> list[Rank]:
 
 
 def _samples(database: Database) -> dict[_Key, dict[int, Mapping[str, Floats]]]:
-    """By rank and GPU columns in the order of ``sample_index``."""
+    """Read the columns of each rank and GPU, in the order of ``sample_index``."""
     there = database.columns.get(_DATA, [])
     tags = [name for name in there if name not in (*_KEYS, "sample_index", "time")]
     places: dict[tuple[Any, ...], int] = {}
@@ -126,7 +126,7 @@ def _samples(database: Database) -> dict[_Key, dict[int, Mapping[str, Floats]]]:
 
 
 def _time(value: object, zone: tzinfo | None) -> float | None:
-    """Unix s of a local time, or of a number; None for anything else."""
+    """Convert a local time, or a number, to unix s. None for anything else."""
     if not isinstance(value, str):
         return number(value)
     try:

@@ -76,7 +76,8 @@ class SeriesPiece(NamedTuple):
 class ForeignSeries:
     """One run as files tell it. ``gpus`` and ``notes`` may grow while ``pieces`` are taken, but a GPU stands in ``gpus``
     before its first row; pieces ascend in time, and may have other metrics than those before. ``sampling_seconds``: None
-    until it is known; where it stays None it is the median spacing of the rows."""
+    until it is known; where it stays None it is the median spacing of the rows. ``file``: what sentences call the file;
+    ``stem``: what a node is called that the file doesn't name."""
 
     kind: str
     pieces: Iterator[SeriesPiece]
@@ -92,10 +93,12 @@ class ForeignSeries:
     started_at: float | None = None
     ended_at: float | None = None
     world_size: int | None = None
+    file: str = ""
+    stem: str = ""
 
 
 def in_order(pieces: Sequence[SeriesPiece]) -> Iterator[SeriesPiece]:
-    """All rows of pieces that need not ascend in time, in the order of time."""
+    """Sort all rows of pieces, which need not ascend in time, by time."""
     if not pieces:
         return
     time = np.concatenate([piece.time for piece in pieces])
@@ -112,5 +115,5 @@ def in_order(pieces: Sequence[SeriesPiece]) -> Iterator[SeriesPiece]:
 
 
 def plain(text: object, most: int = 80) -> str:
-    """What a file says, which may be anything, as part of a sentence: on one line, and not too long."""
+    """Make a text from a file, which may be anything, fit for a sentence: on one line, and not too long."""
     return "".join(char if char.isprintable() else "?" for char in " ".join(str(text).split()))[:most]

@@ -30,7 +30,7 @@ _NAMED = 12
 
 
 def clean(text: str) -> str:
-    """A word from a file as it may stand in a sentence or a name."""
+    """Make a word from a file fit for a sentence or a name."""
     return "".join(letter if letter.isprintable() else "?" for letter in text[:_LONGEST])
 
 
@@ -42,13 +42,6 @@ class MetricColumn(NamedTuple):
     meant: Meant
     unit: bytes = b""
     decimals: int | None = None
-
-
-class HeaderLayout(NamedTuple):
-    """The columns of one header that are read, and how many there are in all."""
-
-    columns: tuple[MetricColumn, ...]
-    width: int
 
 
 class RowTable:
@@ -91,17 +84,24 @@ class RowTable:
         more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
         return ", ".join(names[:_NAMED]) + more
 
-    def layout(
+    def metric_columns(
         self,
         names: Sequence[str],
         table: Mapping[str, Meant],
         beside: Collection[str] = (),
         units: Mapping[str, str] = MappingProxyType({}),
         decimals: Mapping[str, int] = MappingProxyType({}),
-    ) -> HeaderLayout:
-        """The columns of a header, whose names may have ``[unit]`` behind them; ``beside``: those that are no metrics, and
-        are read otherwise; ``units``: what may stand behind values, by unit of the catalogue; ``decimals`` as a
-        Column's. Of two that are the same metric the one is taken that the table of names has first."""
+    ) -> tuple[MetricColumn, ...]:
+        """Find the columns of a header that are metrics, by a table of their names. Of two columns of one metric the one is
+        taken that the table has first. Columns that are unknown are named in a note later.
+
+        Args:
+            names: the header's columns; they may have ``[unit]`` behind them.
+            table: what the names of the tool's columns stand for.
+            beside: names of columns that are no metrics and are read otherwise.
+            units: what may stand behind values, by unit of the catalogue.
+            decimals: by name ``MetricColumn.decimals``.
+        """
         found: dict[str, MetricColumn] = {}
         words = list(table)
         for place, name in enumerate(names):
@@ -114,12 +114,17 @@ class RowTable:
                     found[meant.name] = MetricColumn(place, meant, unit.encode(), decimals.get(word))
             elif word not in beside and len(self._unknown) < MOST_GPUS:
                 self._unknown[clean(name if meant else word)] = None
-        return HeaderLayout(tuple(found.values()), len(names))
+        return tuple(found.values())
 
     def gpus(self, keys: Ints, make: Callable[[int], tuple[Hashable, ForeignGpu]], of: "RowValues") -> Ints:
-        """int64[n] positions in ``ForeignSeries.gpus`` of rows by small numbers that tell them apart: ``make`` gives
-        what a row's GPU is known by in the whole file, and what the row says of it. Raises ForeignError where there are
-        too many."""
+        """Find the GPUs of rows. Returns their positions in ``ForeignSeries.gpus``, int64[n]. Raises ForeignError where
+        there are too many.
+
+        Args:
+            keys: small numbers that tell the GPUs of rows apart.
+            make: gives of a row what its GPU is known by in the whole file, and what the row says of the GPU.
+            of: the rows' values, which may tell the size and the limit of GPUs.
+        """
         first = np.full(int(keys.max()) + 1, -1)
         first[keys[::-1]] = np.arange(len(keys))[::-1]
         places = np.empty(len(first), np.int64)
@@ -138,24 +143,27 @@ class RowTable:
 
 
 class RowValues:
-    """The values of a block's rows: ``where`` gives the cells of a column, int64[n], below 0 where a row has none."""
+    """The values of a block's rows in some ``columns``: ``where`` gives the cells of a column (its place), int64[n], below 0
+    where a row has none."""
 
-    def __init__(self, table: RowTable, cells: TextCells, layout: HeaderLayout, where: Callable[[int], Ints]) -> None:
-        self._table, self._cells, self._layout, self._where = table, cells, layout, where
+    def __init__(
+        self, table: RowTable, cells: TextCells, columns: Sequence[MetricColumn], where: Callable[[int], Ints]
+    ) -> None:
+        self._table, self._cells, self._columns, self._where = table, cells, columns, where
 
     def metrics(self) -> dict[str, Floats]:
-        """By metric, in its unit."""
-        columns = [column for column in self._layout.columns if column.meant.name not in OF_GPUS]
+        """Read all metrics, by name, in their units."""
+        columns = [column for column in self._columns if column.meant.name not in OF_GPUS]
         return {column.meant.name: self._of(column, self._where(column.place)) for column in columns}
 
     @property
     def has_attributes(self) -> bool:
         """Whether there are columns of GPUs' sizes and limits."""
-        return any(column.meant.name in OF_GPUS for column in self._layout.columns)
+        return any(column.meant.name in OF_GPUS for column in self._columns)
 
     def described(self, gpu: ForeignGpu, rows: Ints) -> ForeignGpu:
-        """A GPU with what the first of these rows that knows it says of its size and limit."""
-        columns = [column for column in self._layout.columns if column.meant.name in (*OF_GPUS, "memory_used")]
+        """Add to a GPU what the first of these rows that knows it says of its size and limit."""
+        columns = [column for column in self._columns if column.meant.name in (*OF_GPUS, "memory_used")]
         before = self._table.unread  # of these cells metrics count those that can't be read
         values = {column.meant.name: self._of(column, self._where(column.place)[rows]) for column in columns}
         self._table.unread = before
@@ -183,6 +191,6 @@ _PARTS = ("memory_used", MEMORY_FREE, MEMORY_RESERVED)
 
 
 def _first(values: Floats | None) -> float | None:
-    """The first value that is one."""
+    """Return the first finite value; None without any."""
     there = values if values is None else values[np.isfinite(values)]
     return None if there is None or not len(there) else float(there[0])

@@ -57,8 +57,9 @@ _MONTHS = (b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep
 
 
 def stamps(cells: TextCells, begin: Ints, end: Ints, newest: float) -> tuple[Floats, Clock]:
-    """The times at these places of a block, in the form of the first that is one; NaN where one has another. A date without
-    a year is of the last in which it lies before a day after ``newest``, unix s. "none": the first ones are no times."""
+    """Read the times at these places of a block, in the form of the first that is one; NaN where one has another form. A
+    date without a year is of the last year in which it lies before a day after ``newest``, unix s. Returns the times, and
+    what they tell; "none" where the first ones are no times."""
     bracket = (cells.text[begin] == 91) & (cells.text[end - 1] == 93)
     begin, end = begin + bracket, end - bracket
     words = (
@@ -83,7 +84,7 @@ def stamps(cells: TextCells, begin: Ints, end: Ints, newest: float) -> tuple[Flo
 
 
 def _of_day(cells: TextCells, begin: Ints, end: Ints) -> Floats:
-    """Of HH:MM:SS and digits behind a point: seconds."""
+    """Read HH:MM:SS and digits behind a point as seconds."""
     hour, good = cells.digits(begin, begin + 2)
     minute, good_minute = cells.digits(begin + 3, begin + 5)
     second, good_second = cells.digits(begin + 6, begin + 8)
@@ -100,7 +101,7 @@ def _of_day(cells: TextCells, begin: Ints, end: Ints) -> Floats:
 
 
 def _days(cells: TextCells, begin: Ints, width: int, newest: float) -> Floats:
-    """Of dates of so many bytes: seconds since 1970. Few rows of a block have another one than the row before."""
+    """Read dates of so many bytes as seconds since 1970. Few rows of a block have another date than the row before."""
     if width > 16:
         return np.full(len(begin), np.nan)
     texts = [cells.words[begin + max(width - 8, 0)]]
@@ -164,7 +165,7 @@ class LocalTime:
         self.twice: float | None = None
 
     def unix(self, seconds: Floats) -> Floats:
-        """Unix s of finite seconds since 1970 on the wall, float64[n] both."""
+        """Convert finite seconds since 1970 on the wall, float64[n], to unix s."""
         slots = np.floor(seconds / _SLOT).astype(np.int64)
         new = np.diff(slots, prepend=-1) != 0
         offsets = np.array([_offsets(slot * _SLOT, self._zone) for slot in slots[new].tolist()]).reshape(-1, 2)
@@ -190,7 +191,7 @@ class LocalTime:
 
 @lru_cache(maxsize=4096)
 def _offsets(wall: int, zone: tzinfo | None) -> tuple[float, float]:
-    """What is added to a time on the wall for unix time, the first and the second time that it comes."""
+    """Find what is added to a time on the wall for unix time, when it comes for the first and for the second time."""
     try:
         there = datetime(1970, 1, 1, tzinfo=zone) + timedelta(seconds=wall)
         return there.timestamp() - wall, there.replace(fold=1).timestamp() - wall
@@ -205,7 +206,8 @@ class Midnights:
         self._last, self._days = -np.inf, 0
 
     def since(self, seconds: Floats) -> Floats:
-        """Of times of days, float64[n]: a time half a day before the one above it is of the next one."""
+        """Convert times of days to seconds since the first one's midnight, float64[n]: a time half a day before the one
+        above it is of the next day."""
         passed = np.cumsum(np.diff(seconds, prepend=self._last) < -_DAY / 2) + self._days
         if len(seconds):
             self._last, self._days = float(seconds[-1]), int(passed[-1])
@@ -222,7 +224,7 @@ class Ticks:
         self._last, self._done = -1, 0
 
     def of(self, gpu: Ints) -> Ints:
-        """int64[n], from 0 on, never falling."""
+        """Number the looks that rows belong to, int64[n], from 0 on, never falling."""
         if not len(gpu):
             return gpu
         found, first = np.unique(gpu, return_index=True)
@@ -247,7 +249,7 @@ class Order:
         self.moved = self.left_out = self.repeated = 0
 
     def ordered(self, gpu: Ints, time: Floats, values: dict[str, Floats]) -> SeriesPiece:
-        """What is left of rows with finite times."""
+        """Leave out and move rows, which have finite times, so that they ascend."""
         above = np.maximum.accumulate(np.concatenate(([self._last], time)))[:-1]
         kept = time >= above - _BACK_SECONDS
         self.left_out += int((~kept).sum())
@@ -276,8 +278,8 @@ class Order:
 def pieces_of(
     rows: Iterator[FileRows | None], series: ForeignSeries, source: ByteSource, told: ImportHints
 ) -> Iterator[SeriesPiece]:
-    """The rows of a file at the times at which they were measured, in their order; what is uncertain of it becomes notes.
-    None stands for nothing new at the moment."""
+    """Date the rows of a file, and put them in order. What is uncertain about that becomes notes. None stands for nothing
+    new at the moment."""
     begun = list(until_first(rows))
     clock: Clock = begun[-1].clock if begun and begun[-1] is not None else "none"
     local, order = LocalTime(told.timezone), Order()
@@ -322,7 +324,7 @@ _NO_DATE = "the file says no dates: its last row gets the last such time before 
 
 
 def until_first(rows: Iterator[_Some | None]) -> Iterator[_Some | None]:
-    """Up to the first that are some."""
+    """Yield up to the first that is not None."""
     for each in rows:
         yield each
         if each is not None:
@@ -332,7 +334,7 @@ def until_first(rows: Iterator[_Some | None]) -> Iterator[_Some | None]:
 def _timed(
     rows: Iterator[FileRows | None], clock: Clock, series: ForeignSeries, told: ImportHints
 ) -> Iterator[SeriesPiece | None]:
-    """Rows with seconds from some time on."""
+    """Yield rows with seconds since some time."""
     ticks, midnights, unread = Ticks(), Midnights(), 0
     for each in rows:
         if each is None:
@@ -351,7 +353,7 @@ def _timed(
 
 
 def _moved(last: float, clock: Clock, source: ByteSource, told: ImportHints) -> float:
-    """What is added to times of which ``last`` is the newest."""
+    """Return what is added to times of which ``last`` is the newest."""
     if clock == "none":
         return source.modified - last
     at = source.modified if told.start is None else told.start
@@ -363,7 +365,8 @@ def _moved(last: float, clock: Clock, source: ByteSource, told: ImportHints) -> 
 
 
 def placed(pieces: Iterator[SeriesPiece | None], shift: Callable[[float], float]) -> Iterator[SeriesPiece | None]:
-    """Pieces whose times are known when the newest is: held until there is nothing more at the moment."""
+    """Yield pieces whose times are known only when the newest is: they are held until there is nothing more at the
+    moment."""
     held: list[tuple[str, ...]] = []
     last = -np.inf
     with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as file:

@@ -33,14 +33,6 @@ _SPACING_ROWS = 20_000
 """Rows from which the sampling interval is told, where nobody says it."""
 
 
-class Named(NamedTuple):
-    """A series, and what its file is called: its name for sentences, and ``stem`` for a node that the file doesn't name."""
-
-    name: str
-    stem: str
-    series: ForeignSeries
-
-
 def begin_run(
     writer: Writer, start: float, interval: float, known: Mapping[str, Value], process: Mapping[str, Value]
 ) -> None:
@@ -55,7 +47,7 @@ def begin_run(
 
 
 def spacing(time: Floats, position: Ints) -> float | None:
-    """The median time between two rows of a GPU, to the millisecond; None where no GPU has two."""
+    """Measure the median time between two rows of a GPU, to the millisecond. None where no GPU has two."""
     order = np.lexsort((time, position))
     apart = np.diff(time[order])[np.diff(position[order]) == 0]
     apart = apart[apart > 0]
@@ -70,13 +62,13 @@ class Written(NamedTuple):
     problems: tuple[str, ...]
 
 
-def write(path: str, found: Sequence[Named], told: ImportHints, apart: bool = False) -> Written:
+def write(path: str, found: Sequence[ForeignSeries], told: ImportHints, apart: bool = False) -> Written:
     """Write a new recording of all of them; ``apart``: each a run of its own. Raises RecordingError: also where no file
     has a row, and where the disk is nearly full."""
     of_job: dict[tuple[str | int | None, ...], list[Cursor]] = {}
     every = [Cursor(each, told.host or (each.stem if len(found) > 1 else None)) for each in found]
     for at, cursor in enumerate(every):
-        series = cursor.named.series
+        series = cursor.series
         own = at if apart else None
         of_job.setdefault((series.cluster, series.job_id, series.step_id, own), []).append(cursor)
     n_runs = n_rows = 0
@@ -113,21 +105,21 @@ class Cursor:
     """How far a series has been read: ``head`` is its next piece, None at its end. ``node`` is that of GPUs of which the
     file doesn't say it; ``positions`` are those of its GPUs in the run, -1 of what is left out."""
 
-    def __init__(self, named: Named, node: str | None) -> None:
-        self.named, self.node = named, node
+    def __init__(self, series: ForeignSeries, node: str | None) -> None:
+        self.series, self.node = series, node
         self.positions: list[int] = []
         self.n_notes = self.n_timeless = self.n_late = 0
         self.problem = ""
         self.head: SeriesPiece | None = None
         self.advance()
         if self.head is None and not self.problem:
-            said = "; ".join(note.text for note in named.series.notes[:2])
-            self.problem = f"{named.name}: holds no samples{f': {said}' if said else ''}"
+            said = "; ".join(note.text for note in series.notes[:2])
+            self.problem = f"{series.file}: holds no samples{f': {said}' if said else ''}"
 
     def advance(self) -> None:
         """Read the next piece that has rows, in the order of time."""
         try:
-            self.head = next((piece for piece in map(self._dated, self.named.series.pieces) if len(piece.time)), None)
+            self.head = next((piece for piece in map(self._dated, self.series.pieces) if len(piece.time)), None)
         except ForeignError as error:
             self.head, self.problem = None, str(error)
 
@@ -141,8 +133,8 @@ class Cursor:
         return SeriesPiece(piece.gpu[rows], piece.time[rows], {name: own[rows] for name, own in piece.values.items()})
 
     def notes(self) -> Iterator[Note]:
-        """Those that have come since the last time."""
-        notes = self.named.series.notes
+        """Yield the notes that have come since the last time."""
+        notes = self.series.notes
         yield from notes[self.n_notes :]
         self.n_notes = len(notes)
 
@@ -192,19 +184,20 @@ class RunFrom:
             self.start, self.end = min(self.start, float(piece.time[0])), max(self.end, float(piece.time[-1]))
 
     def _take_gpus(self, cursor: Cursor) -> None:
-        """Those of a series that are new. A GPU of a node that another series has as well is its alone."""
-        for gpu in cursor.named.series.gpus[len(cursor.positions) :]:
+        """Take the GPUs of a series that are new. A GPU of a node that another series has as well belongs to that one
+        alone."""
+        for gpu in cursor.series.gpus[len(cursor.positions) :]:
             node = gpu.node or cursor.node
             own = gpu.uuid or gpu.device_index
             identity = (node, f"{own} {gpu.mig}" if gpu.mig else own)
             owner = self._owner.setdefault(identity, cursor) if node is not None and own is not None else cursor
             if owner is not cursor:
-                self._note(Note(f"{cursor.named.name}: GPU {own} of {node} is in {owner.named.name} as well, and only "
+                self._note(Note(f"{cursor.series.file}: GPU {own} of {node} is in {owner.series.file} as well, and only "
                                 "that is taken"))  # fmt: skip
                 cursor.positions.append(-1)
                 continue
             cursor.positions.append(len(self._gpus))
-            self._gpus.append(_row_of(gpu, node, f"import:{cursor.named.series.kind}"))
+            self._gpus.append(_row_of(gpu, node, f"import:{cursor.series.kind}"))
 
     def write_until(self, time: float) -> None:
         """Write what is held from before ``time``, unix s, but for the bucket that it is in: nothing earlier comes. Raises
@@ -229,7 +222,7 @@ class RunFrom:
         self._enough = max(_ROWS_AT_ONCE, 2 * self._n_held)  # a bucket may hold more than that
 
     def _in_order(self) -> tuple[Ints, Floats, dict[str, Floats]]:
-        """What is held, by time."""
+        """Return what is held, by time."""
         held = self._held
         times = np.concatenate([piece.time for piece in held])
         order = np.argsort(times, kind="stable")
@@ -242,8 +235,8 @@ class RunFrom:
         return np.concatenate([piece.gpu for piece in held])[order], times[order], columns
 
     def _begin(self, position: Ints, times: Floats) -> None:
-        """Begin the run, if it has not begun; which GPUs there are by now."""
-        said = [own.named.series.sampling_seconds for own in self.cursors]
+        """Begin the run, if it has not begun, and tell the writer which GPUs there are by now."""
+        said = [own.series.sampling_seconds for own in self.cursors]
         if not self._begun:
             self._begun = True
             some = slice(0, _SPACING_ROWS)
@@ -265,7 +258,7 @@ class RunFrom:
         if isinstance(self._writer, BulkWriter):
             room = os.statvfs(os.path.dirname(os.path.abspath(self._writer.path)))
             if room.f_bavail * room.f_frsize < _LEAST_FREE:
-                raise ForeignError(f"{self.cursors[0].named.name}: there is no room for its samples: "
+                raise ForeignError(f"{self.cursors[0].series.file}: there is no room for its samples: "
                                    f"{os.path.dirname(self._writer.path) or '.'} is nearly full")  # fmt: skip
             self._writer.add_columns(position, times, values)
             return
@@ -286,16 +279,16 @@ class RunFrom:
 
     @property
     def _started(self) -> float:
-        return min([self.start, *(own.named.series.started_at or math.inf for own in self.cursors)])
+        return min([self.start, *(own.series.started_at or math.inf for own in self.cursors)])
 
     def _about(self) -> dict[str, Value]:
-        """Columns of ``runs`` that series tell, each by the first that does."""
-        series = [own.named.series for own in self.cursors]
+        """Collect the columns of ``runs`` that series tell, each from the first that does."""
+        series = [own.series for own in self.cursors]
         texts = ("label", "job_id", "step_id", "cluster", "user", "world_size")
         found: dict[str, Value] = {
             name: next(filter(None, (getattr(own, name) for own in series)), None) for name in texts
         }
-        found["label"] = found["label"] or os.path.basename(self.cursors[0].named.name.rstrip("/"))
+        found["label"] = found["label"] or os.path.basename(self.cursors[0].series.file.rstrip("/"))
         found["command"] = json.dumps(next(filter(None, (own.command for own in series)), ()))
         nodes = {gpu["node"] for gpu in self._gpus if gpu["node"] is not None}
         ranks = {gpu["rank"] for gpu in self._gpus if gpu["rank"] is not None}
@@ -338,11 +331,11 @@ class RunFrom:
                 (cursor.n_late, "step back in time"),
             ):
                 if n:
-                    self._note(Note(f"{cursor.named.name}: {n:,} rows that {what} are left out"))
+                    self._note(Note(f"{cursor.series.file}: {n:,} rows that {what} are left out"))
         self._say()
         if len(self._said) > _MOST_NOTES:
             self._writer.event(self.end, "import", f"{len(self._said) - _MOST_NOTES:,} more notes are left out")
-        end = max([self.end, *(own.named.series.ended_at or 0.0 for own in self.cursors)])
+        end = max([self.end, *(own.series.ended_at or 0.0 for own in self.cursors)])
         ranks = {gpu["rank"]: gpu["node"] for gpu in self._gpus if gpu["rank"]}
         ended: dict[str, Value] = {"started_at": self._started, "ended_at": end, "state": "completed"}
         self._writer.tell(self._about() | {"started_at": self._started}, [
@@ -353,7 +346,8 @@ class RunFrom:
 
 
 def _row_of(gpu: ForeignGpu, node: str | None, backend: str) -> dict[str, Value]:
-    """Of the table ``gpus``. An instance that is known by its whole GPU's UUID is told from its like by its own name."""
+    """Make the row of ``gpus`` of a GPU. An instance that is known by its whole GPU's UUID is told from its like by its own
+    name."""
     row: dict[str, Value] = {**gpu._asdict(), "node": node, "backend": backend}
     if gpu.mig and gpu.uuid and not gpu.uuid.startswith("MIG-"):
         row["uuid"] = f"{gpu.uuid}/{gpu.mig}"
@@ -361,6 +355,6 @@ def _row_of(gpu: ForeignGpu, node: str | None, backend: str) -> dict[str, Value]
 
 
 def _as_sampled(name: str, column: Floats) -> list[float | int | None]:
-    """As a backend gives them."""
+    """Convert values to those that a backend gives."""
     whole = name == "clock_event_reasons"
     return [None if value != value else int(value) if whole else value for value in column.tolist()]

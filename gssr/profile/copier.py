@@ -31,8 +31,7 @@ class Log(NamedTuple):
     aside: str | None = None
 
     def take_place(self) -> None:
-        """Rename the log to its place once the workload runs, which replaces an earlier run's log. Does nothing if it
-        is there already. Never raises."""
+        """Replace what an earlier run printed, now that the workload runs. Never raises."""
         if self.aside is not None:
             try:
                 os.rename(self.aside, os.path.realpath(self.path))
@@ -85,10 +84,8 @@ _LAST = 1 << 16  # bytes
 
 
 def last_lines(log: Log, n: int) -> int:
-    """Return the byte of the log at which its last ``n`` lines begin.
-
-    It is at most 64 KiB before the end and never before this run's own output. Raises OSError.
-    """
+    """Find the byte at which the last ``n`` lines begin, at most 64 KiB before the end and not before this run's own output.
+    Raises OSError."""
     end = os.fstat(log.fd).st_size
     begin = max(end - _LAST, log.start)
     lines = os.pread(log.fd, end - begin, begin).split(b"\n")
@@ -152,10 +149,7 @@ class OutputCopier:
 
 
 def _run(master: int, log: Log, inbox: int, outbox: int, terminal: int) -> NoReturn:
-    """Live the whole life of the forked process: let go of the job, copy, and exit. Never returns.
-
-    ``inbox``: where the supervisor says what is to be done; ``outbox``: for lines that it prints.
-    """
+    """Copy until nobody can print any more: the process's whole life."""
     try:
         own = _reopened(terminal)
         master, fd, inbox, outbox, own = let_go(master, log.fd, inbox, outbox, own, name="gssr-output")
@@ -165,8 +159,8 @@ def _run(master: int, log: Log, inbox: int, outbox: int, terminal: int) -> NoRet
 
 
 def _reopened(terminal: int) -> int:
-    """Open the terminal once more, so that it is non-blocking for us alone; where that is impossible, return the same
-    descriptor."""
+    """Open the terminal anew, with modes of its own, so that writing to it never waits. Returns the same descriptor where
+    that is impossible."""
     try:
         return os.open(f"/proc/self/fd/{terminal}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:
@@ -175,7 +169,6 @@ def _reopened(terminal: int) -> int:
 
 class _Copying:
     """The forked process's work: from the pty to the log, and from the log to the terminal."""
-
     def __init__(self, master: int, log: Log, inbox: int, outbox: int, terminal: int) -> None:
         """Take over the descriptors, which are this process's own."""
         self._master = master  # -1: nobody has the other end any more
@@ -188,7 +181,7 @@ class _Copying:
         self._failing = False
 
     def run(self) -> None:
-        """Copy until nobody can print any more and the supervisor has gone or asked for the end."""
+        """Copy until nobody can print any more."""
         while self._master >= 0 or self._inbox >= 0:
             ready = self._wait(None)
             if self._master in ready:
@@ -199,10 +192,7 @@ class _Copying:
                 self._finish()
 
     def _wait(self, timeout: float | None) -> set[int]:
-        """Return the descriptors at which there is something to do; the terminal only while it lags behind the log.
-
-        ``timeout`` in s, None for none; empty when it is over.
-        """
+        """Wait for descriptors with something to do. The terminal has when it lags behind the log."""
         poll = select.poll()
         for fd in (self._master, self._inbox):
             if fd >= 0:
@@ -246,11 +236,7 @@ class _Copying:
         self._outbox = -1
 
     def _copy(self) -> None:
-        """Copy from the pty to the log what has arrived, at most about _CHUNK bytes.
-
-        While the log can't be written, that is said once, and what is lost to it goes to the terminal. ``_master``
-        becomes -1 when nobody can print any more.
-        """
+        """Copy what is there from the pty to the log."""
         pieces, size = [], 0
         try:
             while size < _CHUNK:
@@ -275,11 +261,8 @@ class _Copying:
             self._show_unkept(data)
 
     def _show_unkept(self, data: memoryview) -> None:
-        """Give the terminal at once what could not be written to the log, after what the log holds; nothing if the
-        output is hidden.
-
-        Here, and only here, the workload waits for a terminal, as it would without us.
-        """
+        """Give the terminal at once what could not be written to the log, after what the log holds, if the terminal is to be
+        given it. Here, and only here, the workload waits for a terminal, as it would without us."""
         poll = select.poll()
         poll.register(self._terminal, select.POLLOUT)
         while data and self._shown != _NEVER and poll.poll(PATIENCE * 1000):
@@ -294,7 +277,7 @@ class _Copying:
                 self._shown = _NEVER
 
     def _lags(self) -> bool:
-        """Tell whether the log holds something that the terminal is still to be given."""
+        """Tell whether the log holds something that the terminal is to be given."""
         if self._shown == _NEVER:
             return False
         size = os.fstat(self._log.fd).st_size
@@ -314,7 +297,7 @@ class _Copying:
         return written > 0
 
     def _say(self, line: bytes) -> None:
-        """Send a line for the user to the supervisor, which prints it. An empty one is only a sign of life."""
+        """Send a line for the user, which the supervisor prints."""
         try:
             os.write(self._outbox, line + b"\n")
         except OSError:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from gssr import launch
 from gssr.backends.base import BackendError, OpenedBackend
-from gssr.backends.driver_inquiry import InquiryError, inquire
+from gssr.backends.driver_inquiry import inquire
 from gssr.gpu_vendors import AMD, NVIDIA, say
 from gssr.metrics import BY_NAME, METRICS
 from gssr.profile.request import ProfileRequest
@@ -153,7 +153,7 @@ def _look(plan: Plan) -> WouldSample:
 
     try:
         answer: Any = inquire(ask)
-    except InquiryError as error:
+    except BackendError as error:
         return WouldSample("host metrics only", (), (), [str(error)], None)
     return WouldSample(*answer)
 

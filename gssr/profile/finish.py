@@ -61,19 +61,16 @@ def finish(
     told_to_end: bool,
     local_size: int | None = None,
 ) -> None:
-    """Merge the files of a run's ranks and show the page, if this process is the last rank to be through.
-
-    Does nothing where the run has a single file, nothing was recorded, or the sampler still writes its end. Where the
-    number of ranks is unknown nobody is last: then the first rank says how to merge. All is done by a child, which is
-    waited for MERGE_SECONDS at most. Never raises.
+    """Merge the ranks' files, if this process recorded one of them and all others are through, and show the page where
+    ``summary`` says so. Never raises.
 
     Args:
-        plan: what this process recorded.
-        sampler: the process id of the sampler; None: there was none.
+        plan: what was recorded.
+        sampler: pid of the process that recorded. None: nothing was recorded.
         overwrite: an older recording is deleted.
-        summary: the page is shown.
-        told_to_end: a signal has asked for the end, so there is less time.
-        local_size: how many ranks are on this node; None where that is not known.
+        summary: show the page.
+        told_to_end: a signal has asked for the end.
+        local_size: number of ranks on this node, where that is known.
     """
     folder, world_size = os.path.dirname(plan.path), plan.run["world_size"]
     if not folder.endswith(".d"):
@@ -88,7 +85,7 @@ def finish(
     run_id, node = str(plan.run["run_id"]), str(plan.process.get("node"))
     run = Finishing(run_id, rank, world_size, folder[:-2], folder, overwrite, summary, node, local_size)
     try:
-        _Waiting(told_to_end).for_child_of(run)
+        _finish_in_child(run, told_to_end)
     except OSError as error:
         say(f"{run.folder}: is not merged: {error.strerror or error}")
 
@@ -118,46 +115,39 @@ def stand_in_for_screen(plan: Plan) -> None:
     say(f"the screen left by itself; it opens again with: gssr tui {quote(path)}")
 
 
-class _Waiting:
-    """Waits for the child, but not for long."""
+def _finish_in_child(run: Finishing, told_to_end: bool) -> None:
+    """Have a child process finish the run, and wait for it, but not for long: less still once a signal has asked for the
+    end (``told_to_end``: one has already)."""
 
-    def __init__(self, told_to_end: bool) -> None:
-        self._told = told_to_end
+    def hear(_signal: int, _frame: FrameType | None) -> None:
+        nonlocal told_to_end
+        told_to_end = True
 
-    def for_child_of(self, run: Finishing) -> None:
-        """Fork the child that finishes the run, and wait for it: LOOK_SECONDS, or longer once it says that this rank
-        is the last.
-
-        It is killed when the time is over, or TOLD_SECONDS after a signal asks for the end. Raises OSError.
-        """
-        last, is_last = os.pipe()
-        os.set_blocking(last, False)
-        for sig in _ENDING:
-            if signal.getsignal(sig) != signal.SIG_IGN:
-                signal.signal(sig, self._hear)
-        limit = TOLD_SECONDS if self._told else MERGE_SECONDS
-        pid = os.fork()
-        if pid == 0:
-            _finish(run, is_last, limit)
-        os.close(is_last)
-        waited, before = 0.0, time.monotonic()
-        seconds, told = LOOK_SECONDS, math.inf
-        while os.waitpid(pid, os.WNOHANG)[0] == 0:
-            now = time.monotonic()
-            waited, before = waited + min(now - before, _LONGEST_PAUSE), now
-            if seconds == LOOK_SECONDS and _readable(last):
-                seconds = MERGE_SECONDS
-            if self._told:
-                told = min(told, waited + TOLD_SECONDS)
-            if waited > min(seconds, told):
-                os.kill(pid, signal.SIGKILL)
-                if seconds == MERGE_SECONDS and not _readable(last):
-                    say(f"{run.folder}: merging took too long; it is finished by: gssr merge {quote(run.target)}")
-                return
-            time.sleep(_PAUSE)
-
-    def _hear(self, _signal: int, _frame: FrameType | None) -> None:
-        self._told = True
+    last, is_last = os.pipe()
+    os.set_blocking(last, False)
+    for sig in _ENDING:
+        if signal.getsignal(sig) != signal.SIG_IGN:
+            signal.signal(sig, hear)
+    limit = TOLD_SECONDS if told_to_end else MERGE_SECONDS
+    pid = os.fork()
+    if pid == 0:
+        _finish(run, is_last, limit)
+    os.close(is_last)
+    waited, before = 0.0, time.monotonic()
+    seconds, told_limit = LOOK_SECONDS, math.inf
+    while os.waitpid(pid, os.WNOHANG)[0] == 0:
+        now = time.monotonic()
+        waited, before = waited + min(now - before, _LONGEST_PAUSE), now
+        if seconds == LOOK_SECONDS and _readable(last):
+            seconds = MERGE_SECONDS
+        if told_to_end:
+            told_limit = min(told_limit, waited + TOLD_SECONDS)
+        if waited > min(seconds, told_limit):
+            os.kill(pid, signal.SIGKILL)
+            if seconds == MERGE_SECONDS and not _readable(last):
+                say(f"{run.folder}: merging took too long; it is finished by: gssr merge {quote(run.target)}")
+            return
+        time.sleep(_PAUSE)
 
 
 def _readable(descriptor: int) -> bool:
@@ -169,12 +159,8 @@ def _readable(descriptor: int) -> bool:
 
 
 def _finish(run: Finishing, is_last: int, seconds: float) -> NoReturn:
-    """Do all of it in the forked child, in about ``seconds``, and exit. Never returns.
-
-    A first byte in ``is_last`` says that this rank is last, a second one that only the page is left to do. If only
-    this node's ranks are through and other nodes keep their files elsewhere, the child says how to bring them
-    together.
-    """
+    """Do all of it in the child, within ``seconds``. A byte in ``is_last`` says that this rank is last, another one that
+    only the page is left to do."""
     try:
         signal.set_wakeup_fd(-1)
         for sig in _ENDING:
@@ -201,11 +187,8 @@ def _finish(run: Finishing, is_last: int, seconds: float) -> NoReturn:
 
 
 def _everybody_is_through(run: Finishing) -> bool:
-    """Leave the sign that this rank is through, and tell whether every other rank has left its own or was lost on this
-    node.
-
-    A rank that is only found lost has no sign. Raises OSError.
-    """
+    """Leave the sign that this rank is through. Returns whether there is one of every rank, or the rank was killed on this
+    node. A rank that has written its end leaves its sign, too, and may then be the last."""
     suffix = f".{run.run_id}{ENDED_SUFFIX}"
     os.close(os.open(_sign(run), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, FILE))
     names = os.listdir(run.folder)
@@ -219,8 +202,8 @@ def _everybody_is_through(run: Finishing) -> bool:
 
 
 def _has_only_this_node(run: Finishing) -> bool:
-    """Tell whether the folder is on a disk of this node's own, and all ranks of this node are through, but there are
-    ranks elsewhere."""
+    """Tell whether all ranks of this node are through, and none of another node has left anything in the folder, which is on
+    a disk of this node's own."""
     if run.local_size is None or run.local_size >= run.world_size or not is_local(run.folder):
         return False
     names = os.listdir(run.folder)
@@ -230,21 +213,17 @@ def _has_only_this_node(run: Finishing) -> bool:
 
 
 def _is_first_to_say(run: Finishing) -> bool:
-    """Tell whether this rank is the first to leave the sign ``not merged``; also True where no sign can be left.
-
-    Ranks that end at once may each find all others through, and one of them says what went wrong.
-    """
+    """Tell whether this rank is the one that says what went wrong: of ranks that end at once each may find all others
+    through."""
     from gssr.profile.sampling.say_once import leave_sign  # only here, because it is seldom needed
 
     return leave_sign(run.folder, run.run_id, "not merged") is not False
 
 
 def _is_first_to_show(run: Finishing) -> bool:
-    """Tell whether this rank is the one that shows the page.
-
-    Of several ranks that find all others through it is the first, whoever merges: that may be the end of another run.
-    False where this rank's sign is gone, because then a sooner rank has merged and shown the run.
-    """
+    """Tell whether this rank shows the page, which one of those does that find all others through, whoever merges: it may be
+    the end of another run. Where this rank's sign is gone, the run was merged meanwhile, and shown by a rank that was
+    sooner."""
     from gssr.profile.sampling.say_once import leave_sign  # only here, because only the last rank needs it
 
     if run.world_size == 1:
@@ -254,7 +233,7 @@ def _is_first_to_show(run: Finishing) -> bool:
 
 
 def _sign(run: Finishing) -> str:
-    """The file which says that this rank is through."""
+    """Return the path of the file which says that this rank is through."""
     return os.path.join(run.folder, f"{run.rank}.{run.run_id}{ENDED_SUFFIX}")
 
 
@@ -276,15 +255,8 @@ def _is_lost(path: str) -> bool:
 
 
 def _merge(run: Finishing, seconds: float, shows: bool) -> bool:
-    """Merge the files of the run's ranks, and say what hinders that.
-
-    ``shows``: this rank shows the page, so it also says where the recording is. Files that are too big to be merged in
-    ``seconds`` are left as they are.
-
-    Returns:
-        Whether the page of the run can be made from ``run.target`` now, merged or not. False where another rank is
-            merging or has failed as well.
-    """
+    """Merge the files. ``shows``: this rank shows the page, so it says where that is. Returns whether the run can be read,
+    merged or not."""
     from gssr.store.merge import BusyError, GoneError, Outcome, merge
     from gssr.store.read.open import RecordingError
     from gssr.store.write.create import TakenError

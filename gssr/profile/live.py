@@ -66,7 +66,7 @@ class Live:
 
     @property
     def up(self) -> bool:
-        """Tell whether the screen's process is there."""
+        """Whether the screen is there."""
         return self._screen > 0
 
     def streams(self) -> dict[int, int]:
@@ -79,7 +79,7 @@ class Live:
         return {fd: by for fd, by in replaced.items() if os.isatty(fd)}
 
     def workload_started(self) -> None:
-        """Close the descriptors that ``streams`` gave, once the workload's process has them."""
+        """Close what ``streams`` told, which the workload's process has now."""
         os.close(self._slave)
         os.close(self._null)
 
@@ -100,15 +100,11 @@ class Live:
         return self._size != before
 
     def descriptors(self) -> list[int]:
-        """List the descriptors to poll for input."""
+        """List where something may arrive, for poll()."""
         return [fd for fd in (self._requests, self._lines.fd) if fd >= 0]
 
     def begin(self) -> None:
-        """Start the screen's process, now that the workload runs, and hold back what is said on stderr while it is up.
-
-        Nothing is started if the terminal was lost. If it can't be started, that is said and the output is shown
-        instead. Never raises.
-        """
+        """Start the screen's process, now that the workload runs."""
         self._log.take_place()
         if self._lost:
             return
@@ -166,7 +162,7 @@ class Live:
             self._requests = -1
 
     def asked(self) -> list[int]:
-        """Return the signals that the screen's user wants the workload to get, and forget them."""
+        """List the signals that the screen's user wants the workload to get, each told once."""
         asked, self._asked = self._asked, []
         return asked
 
@@ -209,11 +205,7 @@ class Live:
                 self._copier.show(os.fstat(self._log.fd).st_size)
 
     def give_back(self, running: bool) -> None:
-        """Show on the terminal, from the last screenful of the output on, everything that the workload prints. Does
-        nothing a second time.
-
-        ``running``: the workload still runs; then what was held back is said too.
-        """
+        """Give the terminal back to the workload: from its last screenful on, everything that it prints is shown there."""
         if self._given_back or self._lost:
             return
         self._given_back = True
@@ -229,8 +221,7 @@ class Live:
             pass
 
     def lose(self) -> None:
-        """End the screen and show nothing more: the terminal is gone, or is told to be. The output goes to the log
-        only."""
+        """End the screen, because the terminal is gone, or we are told so: the output goes to the log only."""
         self._lost = True
         self._copier.hide()
         self.close_screen()
@@ -252,8 +243,7 @@ class Live:
         self._came_back(-1)
 
     def _came_back(self, status: int) -> None:
-        """Clean up after the screen's process. Where it ended other than by itself (``status`` not 0), restore the
-        terminal's modes."""
+        """Put the terminal back into the state of before, if the screen's process, which is gone, could not."""
         self._screen = 0
         self.pump()
         for fd in (self._requests, self._notices):
@@ -264,8 +254,7 @@ class Live:
             self._modes.put_back(drawn=self._drawn and status < 0)
 
     def workload_ended(self) -> None:
-        """Hold back what is said on stderr from now on, if the screen is not up: the workload's last output comes
-        first."""
+        """Hold back what we have to say, unless the screen is there: the workload's last output comes before it."""
         if not self.up:
             hold_back()
 
@@ -333,7 +322,7 @@ class Live:
 
 
 def _pass_untouched(pty: int) -> None:
-    """Turn off output processing of the pty, so that the log holds byte for byte what was printed."""
+    """Set the pty so that the log holds what was printed, byte for byte; our terminal does the rest."""
     try:
         modes = termios.tcgetattr(pty)
         modes[1] &= ~termios.OPOST
@@ -343,7 +332,7 @@ def _pass_untouched(pty: int) -> None:
 
 
 def _ended(pid: int) -> int | None:
-    """Return the exit code of a child, -n if signal n killed it, None while it runs; 0 if somebody else has reaped it."""
+    """Return the exit code of a child, -n for signal n; None while it runs."""
     try:
         pid, status = os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:  # somebody else has reaped it

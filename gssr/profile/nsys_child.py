@@ -33,12 +33,12 @@ class Begin(NamedTuple):
     mask: Sequence[int]
 
     def encoded(self) -> bytes:
-        """Return the message as one line of bytes; ``_decoded`` reads it."""
+        """Encode it as it is sent."""
         return b";".join(b",".join(b"%d" % number for number in numbers) for numbers in self) + b"\n"
 
 
 def _decoded(message: bytes) -> Begin:
-    """Read the message that ``Begin.encoded`` wrote. Raises ValueError."""
+    """Decode what was sent. Raises ValueError."""
     parts = message.rstrip(b"\n").split(b";")
     streams, ignored, mask = ([int(word) for word in part.split(b",") if word] for part in parts)
     return Begin(streams, ignored, mask)
@@ -54,14 +54,14 @@ class Caller:
         self._talk = talk
 
     def started(self, pid: int, when: float) -> None:  # noqa: ARG002
-        """Tell that the command runs."""
+        """Say that the command runs."""
         self._tell(b"started %d\n" % pid)
 
     def event(self, kind: str, message: str) -> None:
         """Do nothing: it is known above."""
 
     def ended(self, exit_code: int, state: str, when: float) -> None:  # noqa: ARG002
-        """Tell that the command has ended, and with which exit code."""
+        """Say that the command has ended."""
         self._tell(b"ended %d\n" % exit_code)
 
     def _tell(self, line: bytes) -> None:
@@ -73,8 +73,7 @@ class Caller:
 
 
 def main(path: str, command: list[str]) -> int:
-    """Run the command under a supervisor that calls at the socket ``path``; return its exit code, NOBODY where nobody
-    answers."""
+    """Run the command. Returns its exit code."""
     talk = _call(path)
     return NOBODY if talk is None else Supervisor(Caller(talk), None, GRACE, None).run(command, 0.0)
 

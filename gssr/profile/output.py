@@ -17,14 +17,17 @@ import stat
 import time
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gssr import launch
-from gssr.profile.request import ProfileRequest, UnrecordedError, UsageError
+from gssr.profile.request import ProfileRequest, UsageError
 from gssr.profile.stderr import say
 from gssr.store.disk import FILE, PLANTED, is_local, is_planted, make_folder
 from gssr.store.format.schema import ENDED_SUFFIX
-from gssr.store.write.starts import Ours, RunStart, UnagreedError, agree
+from gssr.store.write.starts import RunStart, agree
+
+if TYPE_CHECKING:
+    from gssr.store.format.rows import Process, Run
 
 _LONGEST_GIVEN = 80
 """As much of what a launcher calls a run goes into its name, of which files are called: with the node's name and the time
@@ -44,42 +47,16 @@ class OutputTarget(NamedTuple):
     beside_others: bool = False
 
 
-class _Attempt(NamedTuple):
-    """A rank of a run."""
-
-    node: str | None
-    rank: int
-    state: str | None
-
-
-class _Found(NamedTuple):
-    """A run of the recording that stands at the output."""
-
-    run_id: str
-    job_id: str | None
-    state: str
-    started_at: float | None
-    attempts: tuple[_Attempt, ...]
-
-
 def whole_of(path: str) -> str:
-    """Return the recording ``NAME.sql`` that a rank's file in ``NAME.sql.d`` is part of; any other path as it is."""
+    """Return the recording that a rank's file is part of: ``NAME.sql``."""
     folder = os.path.dirname(path)
     return folder.removesuffix(".d") if folder.endswith(".sql.d") else path
 
 
 def choose(request: ProfileRequest, place: launch.LaunchPlace, make: bool = True) -> OutputTarget:
-    """Choose the file and the run's name for this process. Other ranks may be waited for, which must decide alike.
-
-    Args:
-        request: what the user asked for.
-        place: which rank of what job this is.
-        make: False: no file or folder is made, and a name that this would decide is guessed.
-
-    Raises:
-        UsageError: what stands there must not be touched, or no name is given and several ranks need one.
-        UnrecordedError: it can't be told what the other ranks do.
-    """
+    """Choose the output of this process. Without ``make`` no file or folder is made, and a name that this would decide is
+    guessed. Raises UsageError when what stands there must not be touched, UnagreedError when it can't be told what the other
+    ranks do."""
     named = request.output is not None or place.job_id is not None
     if not named and (place.world_size or 1) > 1:
         raise UsageError("several ranks need one name for their recording: give it with -o FILE.sql")
@@ -107,7 +84,7 @@ def choose(request: ProfileRequest, place: launch.LaunchPlace, make: bool = True
             raise UsageError(f"-o {request.output}: {request.output}.d {what}, which -f leaves alone: delete it first")
         raise UsageError(f"-o {request.output}: {request.output}.d {what}; use -a to add a run to it")
     if append:
-        run_id = _unused(run_id, {run.run_id for run in _runs_in(output)}.__contains__)
+        run_id = _unused(run_id, {run.run_id for run, _ in _runs_in(output)}.__contains__)
     path = os.path.realpath(output) if os.path.islink(output) else output  # a link stays, wherever it leads
     return OutputTarget(path, run_id, append, overwrite, shard=False)
 
@@ -123,27 +100,25 @@ class _Seen:
         self._is_taken = os.path.exists(output) and os.path.getsize(output) > 0
 
     def uses(self, run_id: str) -> bool:
-        """Tell whether this rank has recorded into the run of that id already."""
+        """Tell whether this rank is in that run already."""
         rank = self._place.rank
         return any(name.endswith(f".{rank}.{run_id}.sql") for name in self._shards) or any(
-            run.run_id == run_id and any(attempt.rank == rank for attempt in run.attempts) for run in self._merged
+            run.run_id == run_id and any(process.rank == rank for process in processes)
+            for run, processes in self._merged
         )
 
     def holds(self, run_id: str) -> bool:
-        """Tell whether any rank has recorded into the run of that id."""
+        """Tell whether some rank is in that run."""
         return any(name.endswith(f".{run_id}.sql") for name in self._shards) or any(
-            run.run_id == run_id for run in self._merged
+            run.run_id == run_id for run, _ in self._merged
         )
 
     def holds_another(self, run_id: str, begun: Sequence[RunStart]) -> bool:
-        """Tell whether there is a run other than ``run_id``, or something else at the output.
-
-        ``begun``: runs that were to be begun, of which one may be just beginning. A requeued job's own earlier runs do
-        not count.
-        """
+        """Tell whether there is another run, or one of those that were to be begun may be just beginning. A requeued job
+        goes on beside its own runs."""
         again, job = self._place.restart_count > 0, run_id.partition(".")[0]
         shards = [name for name in self._shards if not name.endswith(f".{run_id}.sql")]
-        merged = [run for run in self._merged if run.run_id != run_id]
+        merged = [run for run, _ in self._merged if run.run_id != run_id]
         starts = [start for start in begun if start.fresh and not start.refused and start.run_id != run_id]
         if again:
             shards = [name for name in shards if not self._is_of_this_job(name)]
@@ -153,11 +128,11 @@ class _Seen:
 
     def _is_of_this_job(self, shard: str) -> bool:
         """Tell whether a rank's file, named within the folder, holds a run of this job."""
-        return any(run.job_id == self._place.job_id for run in _runs_in(f"{self._folder}/{shard}"))
+        return any(run.job_id == self._place.job_id for run, _ in _runs_in(f"{self._folder}/{shard}"))
 
     def replaceable(self, run_id: str) -> tuple[str, ...]:
-        """Return the ids of the runs that ``run_id`` replaces with -f: all others that are over, except those of its
-        own job array."""
+        """List the ids of the runs that this one, which is given -f, replaces: all that are over, but those of its own
+        array."""
         from gssr.store.write.replaced import find_runs_that_are_over
 
         signs = [name for name in os.listdir(self._folder) if name.endswith(ENDED_SUFFIX)]
@@ -170,21 +145,21 @@ class _Seen:
         )
 
     def attempt(self) -> str | None:
-        """Return the state of the newest attempt of this pod's rank, "" if unknown; None before its first."""
+        """Tell how this pod's newest attempt stands, or ended; None before its first."""
         node, rank = self._place.node, self._place.rank
         own = [name for name in self._shards if name.startswith(f"{node}.{rank}.")]
         found = [
-            (run.started_at or 0.0, attempt.state or "")
-            for run in (*self._merged, *(run for name in own for run in _runs_in(f"{self._folder}/{name}")))
-            for attempt in run.attempts
-            if attempt.rank == rank and attempt.node in (node, None)
+            (run.started_at or 0.0, process.state or "")
+            for run, processes in (*self._merged, *(run for name in own for run in _runs_in(f"{self._folder}/{name}")))
+            for process in processes
+            if process.rank == rank and process.node in (node, None)
         ]
         return max(found)[1] if found else None
 
     def runs_on(self, run_id: str) -> bool:
         """Tell whether a rank of that run is still recording."""
         names = [name for name in self._shards if name.endswith(f".{run_id}.sql")]
-        return any(run.state == "running" for name in names for run in _runs_in(f"{self._folder}/{name}"))
+        return any(run.state == "running" for name in names for run, _ in _runs_in(f"{self._folder}/{name}"))
 
 
 def _shard_output(output: str, request: ProfileRequest, place: launch.LaunchPlace, make: bool) -> OutputTarget:
@@ -206,7 +181,7 @@ def _shard_output(output: str, request: ProfileRequest, place: launch.LaunchPlac
             return RunStart(run_id, "", refused, replaces=now.replaceable(run_id) if request.overwrite else ())
 
         if make and (request.overwrite or not adds) and (os.path.isdir(output + ".d") or not start.refused):
-            start = _agreed(output, run_id, decide)
+            start = agree(output + ".d", run_id, decide)
     if start.refused:
         raise UsageError(_holds_another(output, request))
     beside_others = seen.holds_another(start.run_id, ())
@@ -220,12 +195,7 @@ def _shard_output(output: str, request: ProfileRequest, place: launch.LaunchPlac
 def _nameless(
     output: str, request: ProfileRequest, place: launch.LaunchPlace, seen: _Seen, adds: bool, make: bool
 ) -> RunStart:
-    """Agree with the other ranks on the run where the launcher gives no name that only they share: its id is chosen
-    too.
-
-    ``adds``: the run may be added to what is there. Without ``make`` nothing is written and the own id is returned.
-    Raises UsageError for a pod that has completed its run, UnrecordedError when the ranks can't agree.
-    """
+    """Agree with ranks that have no name of their run in common on the run, and on its name."""
     last = seen.attempt() if place.pod else None
     if last == "completed" and not adds:  # and a pod that was through is not started again
         raise UsageError(_holds_another(output, request))
@@ -248,23 +218,13 @@ def _nameless(
         refused = not adds and now.holds_another(run_id, begun)
         return RunStart(run_id, place.launch, refused, replaces=now.replaceable(run_id) if request.overwrite else ())
 
-    return _agreed(output, is_ours, decide)
+    return agree(output + ".d", is_ours, decide)
 
 
 def _all_ranks_see(output: str, place: launch.LaunchPlace) -> bool:
-    """Tell whether every rank of the run sees what stands at the output.
-
-    So it is on one node, and on a filesystem that nodes share.
-    """
+    """Tell whether what stands at the output is there for every rank of the run: on one node it is, and so it is on a
+    filesystem that nodes share. A node's own disk may be any of theirs."""
     return place.n_nodes == 1 or not is_local(output)
-
-
-def _agreed(output: str, ours: Ours, decide: Callable[[Sequence[RunStart]], RunStart]) -> RunStart:
-    """Agree with the other ranks on the start of the run, by files in the output's folder. Raises UnrecordedError."""
-    try:
-        return agree(output + ".d", ours, decide)
-    except UnagreedError as error:
-        raise UnrecordedError(str(error)) from None
 
 
 def _holds_another(output: str, request: ProfileRequest) -> str:
@@ -280,7 +240,7 @@ def _exists(shown: str) -> str:
 
 
 def _shard(output: str, place: launch.LaunchPlace, run_id: str, make: bool) -> OutputTarget:
-    """Return the file of this rank of the run in the output's folder; with ``make`` that folder is made."""
+    """Return the file of this rank of the run."""
     if make:
         _make_shards_folder(output)
     path = os.path.join(output + ".d", f"{place.node}.{place.rank}.{run_id}.sql")
@@ -296,11 +256,8 @@ def _make_shards_folder(output: str) -> None:
 
 
 def _reserved(name: str, make: bool) -> str:
-    """Return the default name, numbered where it is taken: by another command of the job, maybe beside this one or of
-    this second.
-
-    With ``make`` an empty file of that name is created, which keeps it.
-    """
+    """Number the default name where it is taken: by another command of the job, maybe beside this one, or of the same
+    second. An empty file keeps it."""
     stem = name.removesuffix(".sql")
     for number in range(1, 1000):
         name = f"{stem}-{number}.sql" if number > 1 else name
@@ -319,11 +276,8 @@ def _reserved(name: str, make: bool) -> str:
 
 
 def _is_recording(output: str, request: ProfileRequest) -> bool:
-    """Tell whether a recording stands at the output; False for nothing, an empty file or one that was deleted
-    meanwhile.
-
-    Raises UsageError where something else stands there.
-    """
+    """Tell whether a recording stands there, or a file that is to become one is just being made. Raises UsageError where
+    something else does."""
     shown = request.output or os.path.basename(output)
     for name in (output, output + ".d"):
         if is_planted(name):
@@ -353,17 +307,11 @@ def _is_recording(output: str, request: ProfileRequest) -> bool:
 
 
 def _what_to_do(output: str, request: ProfileRequest, place: launch.LaunchPlace) -> tuple[bool, bool, bool]:
-    """Decide what the only rank does with the recording that is at ``output``.
-
-    Returns:
-        (append, overwrite, taken). ``taken``: another process is recording into it, and this run is to be added beside
-            that.
-
-    Raises:
-        UsageError: it must not be touched.
-    """
+    """Decide what the only rank does with the recording at ``output``. Returns three flags: append to it, overwrite it, and
+    whether another is recording into it, beside which this run is to be added. Raises UsageError when it must not be
+    touched."""
     shown = request.output or os.path.basename(output)
-    runs = _runs_in(output)
+    runs = [run for run, _ in _runs_in(output)]
     taken = any(run.state == "running" for run in runs)
     if taken and not request.append:
         raise UsageError(f"-o {shown}: is being recorded into right now: choose another name")
@@ -377,8 +325,9 @@ def _what_to_do(output: str, request: ProfileRequest, place: launch.LaunchPlace)
     return False, True, False
 
 
-def _runs_in(path: str) -> list[_Found]:
-    """List the runs of a recording; none if it can't be read."""
+def _runs_in(path: str) -> "list[tuple[Run, list[Process]]]":
+    """Read every run of a recording, with its state as it is now, and the run's processes. Returns nothing of a recording
+    that can't be read."""
     import sqlite3
     from contextlib import closing
 
@@ -388,15 +337,7 @@ def _runs_in(path: str) -> list[_Found]:
     try:
         with closing(connect(path)) as connection:
             return [
-                _Found(
-                    run.run_id,
-                    run.job_id,
-                    state_in(connection, run, path),
-                    run.started_at,
-                    tuple(
-                        _Attempt(each.node, each.rank, each.state) for each in read_processes(connection, run.run_id)
-                    ),
-                )
+                (run._replace(state=state_in(connection, run, path)), read_processes(connection, run.run_id))
                 for run in read_runs(connection)
             ]
     except (RecordingError, sqlite3.DatabaseError):
@@ -404,7 +345,7 @@ def _runs_in(path: str) -> list[_Found]:
 
 
 def _shards(output: str) -> list[str]:
-    """List the names of the ranks' files in the folder of ``output``; none if there is no folder."""
+    """List the names of the ranks' files that belong to ``output``."""
     try:
         return [name for name in os.listdir(output + ".d") if name.endswith(".sql")]
     except OSError:
@@ -412,14 +353,13 @@ def _shards(output: str) -> list[str]:
 
 
 def _unused(run_id: str, is_used: Callable[[str], bool]) -> str:
-    """Return the run id, with a number behind it (from 2 on) where ``is_used`` says that it is used."""
+    """Number the run id where it is used: by two commands of one job step."""
     names = (run_id if number == 1 else f"{run_id}-{number}" for number in count(1))
     return next(name for name in names if not is_used(name))
 
 
 def _own_run_id(place: launch.LaunchPlace) -> str:
-    """Make a name for the run that no other has, from what the launcher calls it, the host, the time in s and the
-    process id."""
+    """Make a name for the run that no other has: what its launcher calls it, and which process gave it this name when."""
     parts = [
         (place.run_id or "")[:_LONGEST_GIVEN],
         place.hostname,

@@ -77,7 +77,7 @@ def _runs(pid: int) -> bool:
 
 
 def database(path: str) -> str:
-    """Return the URI with which SQLite opens a recording for writing, and fails if it is not there."""
+    """Make the URI of a recording that is there, to be written."""
     quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     return f"file:{quoted}?mode=rw"
 
@@ -127,14 +127,13 @@ class SamplerProcess:
         self._tell("started", str(pid), repr(when))
 
     def event(self, kind: str, message: str) -> None:
-        """Have an event kept: by the sampler, or in the recording itself if the sampler is gone."""
+        """Have something kept as an event."""
         self.told_to_end = self.told_to_end or (kind == "signal" and message.startswith(_ENDING))
         if not self._tell("event", kind, message):
             self._afterword.add(kind, message)
 
     def ended(self, exit_code: int, state: str, when: float) -> None:
-        """Tell the sampler that the workload has ended, at ``when`` (unix s); it finishes the recording and exits,
-        which is not waited for."""
+        """Tell the sampler that the workload has ended; it finishes the recording and exits."""
         if not self._tell("ended", str(exit_code), state, repr(when)):
             self._afterword.add("end", f"the workload ended: {state}, exit code {exit_code}")
             self._afterword.finish()
@@ -146,7 +145,7 @@ class SamplerProcess:
             pass
 
     def _tell(self, *words: str) -> bool:
-        """Send the sampler a message; False when it is gone. What a stuck sampler does not take is lost."""
+        """Send a line. Returns False when the sampler is gone."""
         line = SEPARATOR.join(word.replace("\n", " ") for word in words) + "\n"
         try:
             os.write(self._out, line.encode("utf-8", "surrogateescape"))
@@ -158,10 +157,8 @@ class SamplerProcess:
 
 
 def _become_sampler(plan: Plan, inbox: int, outbox: int, ear: Ear | None) -> NoReturn:
-    """Be the sampler, in the forked child. Never returns. ``ear``: None: there are no marks.
-
-    Only here is the sampler loaded: the workload, which is being started meanwhile, need not wait.
-    """
+    """Run the sampler, in the child. Only here is it loaded: the workload, which is being started meanwhile, need not
+    wait."""
     try:
         inbox, outbox, *marks = let_go(inbox, outbox, *([] if ear is None else [ear.fd]))
         from gssr.profile.sampling.sampler import run_sampler

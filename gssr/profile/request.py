@@ -16,10 +16,6 @@ class UsageError(Exception):
     """What was asked for makes no sense; nothing was started. The text is one sentence."""
 
 
-class UnrecordedError(Exception):
-    """The command is to run, but nothing can be recorded. The text says why."""
-
-
 class ProfileRequest(NamedTuple):
     """What the user asked for. ``sampling_ms``, ``max_runtime`` (s) and ``status_every`` as in the options of the
     same names. ``live``: what draws the live screen, where one is wanted; it stays ``linger`` s after the run's end, or the

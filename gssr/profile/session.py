@@ -12,7 +12,7 @@ import math
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from gssr import launch
@@ -22,7 +22,7 @@ from gssr.metrics import NAMES, select
 from gssr.profile.detach import open_descriptors
 from gssr.profile.output import choose, whole_of
 from gssr.profile.recorder import NoRecorder, SamplerProcess
-from gssr.profile.request import ProfileRequest, UnrecordedError, UsageError
+from gssr.profile.request import ProfileRequest, UsageError
 from gssr.profile.sampling import say_once
 from gssr.profile.sampling.plan import Plan
 from gssr.profile.sampling.say_once import say_for_all
@@ -30,13 +30,13 @@ from gssr.profile.stderr import say
 from gssr.profile.supervise import FINISH_SECONDS, Attendant, supervise
 from gssr.profile.traces import TraceFolder
 from gssr.profile.workload import ENDING, become
+from gssr.store.write.starts import UnagreedError
 from gssr.version import __version__
 
 if TYPE_CHECKING:
     from gssr.profile.live import Live
     from gssr.profile.sampling.low_score import Low
     from gssr.profile.screen import Show
-    from gssr.profile.status import Status
     from gssr.store.write.pending import Value
 
 
@@ -125,7 +125,7 @@ def _profile(request: ProfileRequest) -> int:
     every = None if request.status_every is None else _seconds(request.status_every, "--status-every")
     try:
         plan = plan_of(request, place)._replace(hidden=hidden)
-    except UnrecordedError as error:
+    except UnagreedError as error:
         say_once.begin(place, None, None)
         return _unrecorded(request, place, str(error))
     except UsageError:
@@ -138,12 +138,12 @@ def _profile(request: ProfileRequest) -> int:
     shards = None if whole_of(plan.path) == plan.path else os.path.dirname(plan.path)
     say_once.begin(place, str(plan.run["run_id"]), shards)
     traces = TraceFolder(plan)
-    status: Status | None = None
+    stop_status: Callable[[], None] | None = None
     live: Live | None = None
     recorder: SamplerProcess | NoRecorder
     try:
         if every is not None and place.rank == 0 and request.live is None:  # a screen says it all
-            status = _status(plan, every)
+            stop_status = _print_status_lines(plan, every)
         recorder = SamplerProcess(plan)
     except OSError as error:
         say_for_all(f"nothing is recorded: the sampler can't be started: {error.strerror}")
@@ -154,8 +154,8 @@ def _profile(request: ProfileRequest) -> int:
         if request.live is not None:
             live = _live(request.live, plan, request)
         code = _supervised(request, recorder, live, traces.folder, place.rank)
-    if status is not None:
-        status.stop()
+    if stop_status is not None:
+        stop_status()
     told_to_end = (
         traces.note(recorder.workload, None if recorder.told_to_end else request.digest) or recorder.told_to_end
     )
@@ -202,10 +202,10 @@ def _seconds(text: str, option: str) -> float:
     return seconds_of(text, option)
 
 
-def _status(plan: Plan, every: float) -> "Status":
-    from gssr.profile.status import Status
+def _print_status_lines(plan: Plan, every: float) -> Callable[[], None]:
+    from gssr.profile.status import print_status_lines  # only here, because few ask for it
 
-    return Status(plan, every)
+    return print_status_lines(plan, every)
 
 
 def _without_screen(request: ProfileRequest, place: launch.LaunchPlace) -> ProfileRequest:

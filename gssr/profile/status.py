@@ -10,6 +10,7 @@ import select
 import signal
 import sqlite3
 import time
+from collections.abc import Callable
 from contextlib import closing
 from typing import NoReturn
 
@@ -56,24 +57,20 @@ def _sentence(end: RankEnd) -> str:
     return f"{place_of(end)} ended{at} with exit code {end.exit_code}"
 
 
-class Status:
-    """The process that prints the line every ``seconds``, until ``stop``, or until its parent is gone."""
+def print_status_lines(plan: Plan, seconds: float) -> Callable[[], None]:
+    """Fork the process that prints a status line every ``seconds``, until this process is gone. Returns the function that
+    stops it. To be called before any other process is forked, so that it holds nothing of theirs open. Raises OSError."""
+    hear, alive = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _print_lines(plan, seconds, hear, alive)
+    os.close(hear)
 
-    def __init__(self, plan: Plan, seconds: float) -> None:
-        """Fork the process; it prints the first line ``seconds`` from now. Raises OSError.
+    def stop() -> None:
+        os.close(alive)
+        os.kill(pid, signal.SIGKILL)  # it writes nothing, and may be waiting for a filesystem
 
-        To be called before any other process is forked, so that this one holds none of their pipes open.
-        """
-        hear, self._alive = os.pipe()
-        self._pid = os.fork()
-        if self._pid == 0:
-            _print_lines(plan, seconds, hear, self._alive)
-        os.close(hear)
-
-    def stop(self) -> None:
-        """Kill the process, so that it prints no more. Does not wait for it."""
-        os.close(self._alive)
-        os.kill(self._pid, signal.SIGKILL)  # it writes nothing, and may be waiting for a filesystem
+    return stop
 
 
 def _print_lines(plan: Plan, seconds: float, hear: int, alive: int) -> NoReturn:

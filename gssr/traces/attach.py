@@ -83,7 +83,8 @@ def attach(recording: str, rows: Sequence[AttachedTrace]) -> None:
 
 
 def _traces_in(path: str, refused: list[str]) -> list[str]:
-    """The file, or the traces in a folder; of an archive of Score-P those that stand for it."""
+    """List the traces at a path: the file, or those in a folder, where of an archive of Score-P only the files that stand
+    for it count. A folder without any is ``refused`` in a sentence."""
     if not os.path.isdir(path):
         return [path]
     names = sorted(os.listdir(path))
@@ -135,7 +136,7 @@ def _attached(folder: str, path: str, runs: Sequence[RunReader], doubts: list[st
 
 
 def _of_runs(path: str, timeline: Timeline, runs: Sequence[RunReader]) -> dict[RunReader, _Told]:
-    """What a trace tells by the clock of each run that it may be of. Raises TraceError where there is none."""
+    """Find out what a trace tells by the clock of each run that it may be of. Raises TraceError where it can be of none."""
     found, why = dict[RunReader, _Told](), ""
     for run in runs:
         try:
@@ -148,6 +149,7 @@ def _of_runs(path: str, timeline: Timeline, runs: Sequence[RunReader]) -> dict[R
 
 
 def _told(timeline: Timeline) -> _Told:
+    """Read what a trace tells of itself."""
     source, clock, intervals = timeline.sources[0], timeline.clock, timeline.intervals
     times = None
     if clock.unix_ns is not None and len(intervals):
@@ -160,6 +162,8 @@ def _told(timeline: Timeline) -> _Told:
 
 
 def _run_of(path: str, told: Mapping[RunReader, _Told]) -> RunReader:
+    """Choose the run with which a trace has most time in common. Raises TraceError where it is of another run, or tells no
+    time and there are several runs."""
     times = {run: own.times for run, own in told.items() if own.times is not None}
     if not times:
         if len(told) > 1:
@@ -176,7 +180,7 @@ def _run_of(path: str, told: Mapping[RunReader, _Told]) -> RunReader:
 
 
 def _span(run: RunReader) -> tuple[float, float]:
-    """When it began and ended, unix s."""
+    """Return when a run began and ended, unix s."""
     begin = run.run.started_at if run.run.started_at is not None else run.first_time
     end = run.run.ended_at if run.run.ended_at is not None else run.last_time
     return begin or 0.0, end or begin or 0.0
@@ -189,7 +193,7 @@ def _clock(when: float) -> str:
 
 
 def _put(folder: str, path: str) -> str:
-    """Where the trace is below the folder, into which it is put unless it is there. Raises OSError, TraceError."""
+    """Put a trace into the folder, unless it is there. Returns its path below the folder. Raises OSError, TraceError."""
     file = os.path.realpath(path)
     inside = os.path.relpath(file, os.path.realpath(folder))
     if not inside.startswith(os.pardir):
@@ -210,8 +214,8 @@ def _put(folder: str, path: str) -> str:
 
 
 def _linked(file: str, folder: str, name: str, only: bool = False) -> str:
-    """A file's name in a folder into which it is linked or copied: its own, numbered where that is taken, or ``only`` that;
-    or that of a file there of the same content. Raises OSError, TraceError."""
+    """Link a file into a folder, or copy it. Returns its name there: its own, numbered where that is taken (with ``only``
+    never numbered), or the name of a file there of the same content. Raises OSError, TraceError."""
     size = os.stat(file).st_size
     for each in sorted(os.scandir(folder), key=lambda each: (each.name != name, each.name)):
         if only and each.name != name:

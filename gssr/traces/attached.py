@@ -31,13 +31,13 @@ class Attached:
 
 
 def to_open(rows: Sequence[AttachedTrace]) -> list[AttachedTrace]:
-    """These rows without those of reports of Nsight Systems of which there is, too, what was made of them."""
+    """Leave out reports of Nsight Systems of which an export lies beside them."""
     made = {os.path.splitext(row.path)[0] for row in rows if row.format == "nsys"}
     return [row for row in rows if row.format != _REPORT or os.path.splitext(row.path)[0] not in made]
 
 
 def open_attached(recording: str, rows: Iterable[AttachedTrace]) -> Iterator[Attached]:
-    """The traces that these rows of a recording (any of its names) note, each read when it is its turn. Never raises for
+    """Open the traces that these rows of a recording (any of its names) note, each when it is its turn. Never raises for
     what is missing, changed, or no trace."""
     folder = traces_beside(recording)
     for row in to_open(list(rows)):
@@ -62,7 +62,7 @@ def _opened(folder: str, row: AttachedTrace) -> Attached:
 
 
 def _problem(folder: str, row: AttachedTrace) -> str | None:
-    """Why the file may not be read, if so."""
+    """Say why the file may not be read; None where it may."""
     path = f"{folder}/{row.path}"
     try:
         for beside in _beside(folder, row):
@@ -84,7 +84,7 @@ def _problem(folder: str, row: AttachedTrace) -> str | None:
 
 
 def _beside(folder: str, row: AttachedTrace) -> list[str]:
-    """What else an archive of Score-P consists of: libotf2 opens it by its name."""
+    """List the files that an archive of Score-P consists of besides: libotf2 opens them by their names."""
     if row.format != "otf2":
         return []
     stem = os.path.splitext(row.path)[0]
@@ -94,7 +94,7 @@ def _beside(folder: str, row: AttachedTrace) -> list[str]:
 
 
 def _of_rank(timeline: Timeline, row: AttachedTrace) -> Timeline:
-    """With the rank and the node of its row where the trace itself tells none."""
+    """Give a timeline the rank and the node of its row, where the trace itself tells none."""
     return replace(
         timeline,
         sources=tuple(

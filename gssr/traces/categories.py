@@ -102,7 +102,7 @@ KINDS = {
 
 
 def category_of(kind: Kind, name: str) -> Category:
-    """What an interval of this kind and name is for."""
+    """Choose the category of an interval by its kind and name."""
     lower = name.lower()
     for pattern, category in _BY_NAME.get(kind, ()):
         if pattern is _COMMUNICATION and not any(part in lower for part in _WORTH_A_LOOK):
@@ -113,8 +113,8 @@ def category_of(kind: Kind, name: str) -> Category:
 
 
 def category_as_hta(name: str) -> Category:
-    """Of a row on a GPU as HolisticTraceAnalysis 0.5 sorts it, by its name alone, so that a "Stream Wait Event" is
-    computation and a "Stream Sync" is not: to be compared with, only."""
+    """Choose the category of a row on a GPU as HolisticTraceAnalysis 0.5 does, by its name alone, so that a "Stream Wait
+    Event" is computation and a "Stream Sync" is not. For comparisons with it only."""
     if _OF_HTA.search(name):
         return Category.COMMUNICATION
     if re.search("^(?:hip)?Mem(?:cpy|set)|^dma", name):
@@ -123,8 +123,8 @@ def category_as_hta(name: str) -> Category:
 
 
 def operation_of(name: str) -> int:
-    """The place in OPERATIONS of a copy or set of this name, as "Memcpy HtoD (Pageable -> Device)" or "CopyHostToDevice";
-    that of "other" where the name does not say."""
+    """Find the place in OPERATIONS of a copy or set by its name, such as "Memcpy HtoD (Pageable -> Device)" or
+    "CopyHostToDevice"; that of "other" where the name does not say."""
     if "memset" in name.lower():
         return OPERATIONS.index("memset")
     found = _COPIED.search(name)

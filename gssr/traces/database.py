@@ -11,8 +11,8 @@ _Read = TypeVar("_Read")
 
 
 def read_database(path: str, readable: Readable, tables: Iterable[str], read: Callable[[Database], _Read]) -> _Read:
-    """What ``read`` makes of the database at ``path``, of whose tables these may be read (``readable`` may have found
-    their names). Raises TraceError, also where the file was written meanwhile."""
+    """Open the database at ``path``, let ``read`` read these of its tables (``readable`` may have found their names), and
+    return what it returns. Raises TraceError, also where the file was written meanwhile."""
     try:
         database = Database(path, readable, tables)
         try:

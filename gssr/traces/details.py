@@ -18,7 +18,8 @@ _KNOWN = {"device", "stream", "bytes"}
 
 
 def details_of(timeline: Timeline, place: int) -> Mapping[str, str]:
-    """By what the file calls them; empty where its format has none, or the interval is not found again."""
+    """Read what the file tells of an interval besides, by the names that the file has for it. Empty where its format has no
+    more, or the interval is not found again."""
     own = timeline.intervals
     source = timeline.sources[timeline.tracks[own.track[place]].source]
     start, length = int(own.start[place]) + source.zero_ns, int(own.length[place])
@@ -42,7 +43,7 @@ def _text(value: Any) -> str:
 
 
 def _of_json(path: str, name: str, start: int, length: int) -> dict[str, Any]:
-    """The arguments of the event that begins then, to what a file's digits tell of times since 1970."""
+    """Read the arguments of the event that begins then; times since 1970 to what the digits in a file tell."""
     digits = {str(near // 1000).encode() for near in (start - 500, start, start + 500)}
     for batch in JsonEvents(path):
         text = bytes(batch.text)
@@ -61,7 +62,7 @@ def _is(us: Any, ns: int) -> bool:
 
 
 def _triples(row: Mapping[str, Any]) -> dict[str, Any]:
-    """With gridX, gridY and gridZ as one."""
+    """Join gridX, gridY and gridZ, and their like, into one."""
     found: dict[str, Any] = {}
     for key, value in row.items():
         if key[:-1] in ("grid", "block") and key[-1] in "XYZ":

@@ -89,7 +89,7 @@ class EventColumns:
     n_broken: int = 0
 
     def add(self, other: "EventColumns") -> None:
-        """What follows in the same file."""
+        """Append the events that follow in the same file."""
         cat = np.array([self.cats[one] for one in other.cats] or [0], np.int32)
         name = np.array([self.names[one] for one in other.names] or [0], np.int32)
         thread = np.array([self.threads[one] for one in other.threads] or [0], np.int32)
@@ -121,7 +121,7 @@ def _moved(thread: NDArray[np.int32], track: Any) -> Any:
 
 
 def columns_of(path: str, most_bytes: int | None = None) -> EventColumns:
-    """All events of a file. Raises TraceError."""
+    """Read all events of a file. Raises TraceError."""
     middle = _middle_of(path)
     if middle is None:
         return _Reader(JsonEvents(path, most_bytes)).read()
@@ -151,8 +151,8 @@ _PAIRS = ("streams", "labels", "phases")
 
 
 def send() -> None:
-    """What the second process does: write the events from a byte of a file on to standard output. First how long a head of
-    JSON is, then that, then the arrays as they lie in memory."""
+    """Write the events from a byte of a file on to standard output, in the second process: the length of a head of JSON, the
+    head, then the arrays as they lie in memory."""
     path, begin = sys.argv[1:]
     found = _Reader(JsonEvents(path, begin=int(begin))).read()
     parts = [
@@ -169,7 +169,7 @@ def send() -> None:
 
 
 def _received(stream: IO[bytes]) -> EventColumns:
-    """What ``send`` has written. Raises EOFError where it did not come to its end."""
+    """Read what ``send`` has written. Raises EOFError where it did not come to its end."""
 
     def exactly(n: int) -> bytes:
         data = stream.read(n)
@@ -323,7 +323,7 @@ class _Reader:
 
 
 def _doubles(values: Sequence[Any]) -> Floats:
-    """Numbers [n], also those that are spelt; NaN where there is none."""
+    """Read numbers [n], also those that are spelt; NaN where there is none."""
     try:
         found = np.array(values, np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -349,7 +349,7 @@ class Times(NamedTuple):
 
 
 def _nanoseconds(values: Sequence[Any]) -> Times:
-    """Of times in µs."""
+    """Read times in µs as whole ns."""
     types = set(map(type, values))
     if not types <= _TIMES:  # as they are written
         return _from_digits(values)
@@ -370,6 +370,7 @@ def _nanoseconds(values: Sequence[Any]) -> Times:
 
 
 def _from_digits(values: Sequence[Any]) -> Times:
+    """Read times in µs by their digits, exactly."""
     ns = [ns_of(value) for value in values]
     return Times(
         np.array([value or 0 for value in ns], np.int64), np.array([value is not None for value in ns], np.bool_)
@@ -377,7 +378,7 @@ def _from_digits(values: Sequence[Any]) -> Times:
 
 
 def ns_of(value: Any) -> int | None:
-    """Of a time in µs, as a number or as it is written; None where it is none."""
+    """Read a time in µs, given as a number or as it is written, as whole ns. None where it is no time."""
     try:
         if isinstance(value, int | float | str):
             us = Decimal(value)  # of a double all of it: its shortest text may lie 50 ns beside it
@@ -389,13 +390,13 @@ def ns_of(value: Any) -> int | None:
 
 
 def _integers(values: Sequence[Any], absent: int) -> Ints:
-    """Whole numbers [n] below 2**53; ``absent`` where there is none."""
+    """Read whole numbers [n] below 2**53; ``absent`` where there is none."""
     numbers = _doubles([absent if value is None else value for value in values])
     return np.where(np.abs(numbers) < _MOST_INTEGER, numbers, absent).astype(np.int64)
 
 
 def whole_number(value: Any) -> int | None:
-    """The number that this is, or spells; None where it does not."""
+    """Read a number, or what spells one. None where it does not."""
     try:
         number = None if isinstance(value, bool) else int(value)
     except (TypeError, ValueError, OverflowError):

@@ -31,7 +31,8 @@ _APART = "it does not overlap in time with the first of these files: are they of
 
 
 def from_zero(timeline: Timeline, zero: int | None = None) -> Timeline:
-    """With times that count from ``zero`` ns of its own clock; None: from where its first interval begins."""
+    """Move a timeline so that its times count from ``zero`` ns of its own clock; None: from where its first interval
+    begins."""
     if zero is None:
         times = [timeline.intervals.start] if len(timeline.intervals) else [one.time for one in timeline.counters]
         zero = min((int(time[0]) for time in times if len(time)), default=0)
@@ -56,8 +57,9 @@ def _messages_from(messages: Messages, zero: int) -> Messages:
 
 
 def by_boot(timeline: Timeline, processes: Sequence[Process]) -> Timeline:
-    """With unix times where its times count since its node was booted and one of the run's processes on that node tells when
-    that was, else as it is. Raises ValueError, a clause, for a trace of another node, or of several."""
+    """Turn times that count since the node was booted into unix times, where one of the run's processes on that node tells
+    when that was; else return the timeline as it is. Raises ValueError, a clause, for a trace of another node, or of
+    several."""
     hosts = {track.node for track in timeline.tracks} - {None}
     if timeline.clock.origin != "boot" or not hosts or not processes:
         return timeline
@@ -76,14 +78,15 @@ def by_boot(timeline: Timeline, processes: Sequence[Process]) -> Timeline:
 
 
 def is_on(host: str, process: Process) -> bool:
-    """Whether this is the process's host, with or without its domain."""
+    """Tell whether this is the host of a process, with or without its domain."""
     names = {name.partition(".")[0].lower() for name in (process.node, process.hostname) if name}
     return host.partition(".")[0].lower() in names
 
 
 def join(timelines: Sequence[Timeline]) -> Timeline:
-    """All of them on one clock, from the first beginning on. Those whose clock is unknown begin with the others; where that
-    holds for all and they have a common time, their clock is taken to be one: that of a machine since it was started."""
+    """Join timelines on one clock, which counts from the first beginning on. Those whose clock is unknown begin with the
+    others; where that holds for all and they have a common time, their clock is taken to be one: that of a machine since it
+    was started."""
     if len(timelines) == 1:
         return from_zero(timelines[0])
     timelines, clock = _on_one_clock(timelines)
@@ -145,7 +148,7 @@ _Columns = TypeVar("_Columns", Messages, Collectives, FileUse)
 
 
 def _in_a_row(parts: Sequence[_Columns]) -> _Columns:
-    """Their columns one after the other, and their texts; what is neither as in the first."""
+    """Put the columns of several one after the other, and join their texts. What is neither stays as in the first."""
     found: dict[str, Any] = {}
     for field in fields(parts[0]):
         values = [getattr(one, field.name) for one in parts]
@@ -157,7 +160,7 @@ def _in_a_row(parts: Sequence[_Columns]) -> _Columns:
 
 
 def _on_one_clock(timelines: Sequence[Timeline]) -> tuple[list[Timeline], Clock]:
-    """With times that count from one moment, and when that was."""
+    """Move timelines so that their times count from one moment. Returns them, and the clock that tells when that was."""
     known = [one.clock for one in timelines if one.clock.unix_ns is not None]
     if not known:
         if not booted_apart((one.clock, one.sources) for one in timelines) and _have_a_common_time(timelines):
@@ -180,12 +183,12 @@ def _on_one_clock(timelines: Sequence[Timeline]) -> tuple[list[Timeline], Clock]
 
 
 def booted_apart(traces: Iterable[tuple[Clock, Sequence[TraceSource]]]) -> bool:
-    """Whether some of their times count from when one node was booted, and some from when another was."""
+    """Tell whether some times count from when one node was booted, and some from when another was."""
     return len({source.host for clock, sources in traces if clock.origin == "boot" for source in sources}) > 1
 
 
 def _noted(timeline: Timeline, note: str, like: Timeline | None = None) -> Timeline:
-    """With a note, and as if it had begun when ``like`` did."""
+    """Add a note to a timeline, and move it as if it had begun when ``like`` did."""
     if like is not None and len(like.intervals) and len(timeline.intervals):
         timeline = from_zero(timeline, int(timeline.intervals.start[0] - like.intervals.start[0]))
     sources = tuple(source._replace(notes=(*source.notes, note)) for source in timeline.sources)
@@ -200,7 +203,7 @@ def _have_a_common_time(timelines: Sequence[Timeline]) -> bool:
 
 
 def _moved_links(link: Ints, first: int) -> tuple[Ints, int]:
-    """Links from ``first`` on, and the first that is free after them."""
+    """Number links from ``first`` on. Returns them, and the first number that is free after them."""
     linked = link != NO_LINK
     if not linked.any():
         return link, first
@@ -215,7 +218,7 @@ def _moved_links(link: Ints, first: int) -> tuple[Ints, int]:
 
 
 def _moved_places(places: Sequence[Ints | None], timelines: Sequence[Timeline], order: NDArray[np.intp]) -> Ints | None:
-    """Where intervals at these places of each timeline are now; None where no file tells."""
+    """Move places of intervals of each timeline to where these are in the joined one. None where no file tells any."""
     if all(own is None for own in places):
         return None
     chosen = np.zeros(len(order), np.bool_)

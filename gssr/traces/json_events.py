@@ -84,7 +84,8 @@ class Decoder:
             self.is_fast, self._decode = False, _by_json
 
     def __call__(self, text: bytes | memoryview) -> list[Any] | None:
-        """The events of a list's text without its brackets; None where that is not sound JSON, or has other types."""
+        """Decode the text of a list without its brackets. Returns its events, None where that is not sound JSON, or has
+        other types."""
         try:
             return self._decode(b"".join((b"[", text, b"]")))
         except (ValueError, RecursionError):
@@ -183,7 +184,7 @@ class JsonEvents:
             raise TraceError(f"{self.path}: unpacks to more than {most:,} events: --max-size SIZE allows more")
 
     def want_digits(self) -> None:
-        """From now on the times of events are texts."""
+        """Give the times of events as texts from now on."""
         self.decode = Decoder(exact=True)
 
     def __iter__(self) -> Iterator[Batch]:
@@ -225,7 +226,7 @@ class JsonEvents:
             self.notes.append("not everything is sound JSON: characters that may not be in it were replaced")
 
     def _begin(self, pieces: Iterator[bytes]) -> tuple[bytes, bool]:
-        """What follows the bracket that the events begin with, and whether they are all there is."""
+        """Return what follows the bracket that the events begin with, and whether they are all there is."""
         text = b""
         for piece in pieces:
             looked = max(0, len(text) - 100)
@@ -249,7 +250,7 @@ class JsonEvents:
             self._note_keys(b"{" + text.strip().lstrip(b","))
 
     def _note_keys(self, text: bytes) -> None:
-        """Of the object that this is; where it is not sound, those that matter most."""
+        """Note the keys of the object that this is; where it is not sound, those that matter most."""
         try:
             found, _ = json.JSONDecoder().raw_decode(mended(text.removeprefix(_BOM)).decode().lstrip())
             if not isinstance(found, dict):
@@ -266,7 +267,7 @@ class JsonEvents:
         return self._decoded(text) or self._one_by_one(text)
 
     def _decoded(self, text: bytes) -> Batch | None:
-        """The events as they are, else as they are meant."""
+        """Decode the events as they are, else as their writer meant them."""
         events = self.decode(text)
         if events is None:
             text = mended(text)
@@ -291,7 +292,8 @@ class JsonEvents:
         return Batch([event for some in found for event in some.events], b",".join([some.text for some in found]))
 
     def _next(self, text: bytes, begin: int) -> int:
-        """Behind the end of the event that begins here, as far as that can be told from what stands between events."""
+        """Find where the event that begins here ends, as far as that can be told from what stands between events. Returns
+        the place behind its end."""
         if self._between:
             found = text.find(b"}" + self._between + b"{", begin + 1)
             return found + 1 if found >= 0 else len(text)
@@ -313,8 +315,9 @@ def _behind_gap(text: bytes, at: int) -> int:
 
 
 def middle_of(path: str) -> int | None:
-    """Where, in a large file that is not packed, an event begins about the middle; None where it had better be read as a
-    whole. It is what is indented least, but may be an object within an event: then what is before it is not through."""
+    """Find a byte near the middle of a large trace that is not packed, at which an event begins, so that two processes can
+    read one half each. None where the file had better be read as a whole. It is where the least indented objects begin,
+    which is a guess: it may be an object within an event, and then the half before it is not complete."""
     with open(path, "rb") as stream:
         size = os.fstat(stream.fileno()).st_size
         if size < _WORTH_TWO or not stream.read(PIECE).lstrip(_BOM).lstrip().startswith(b"{"):
@@ -338,8 +341,8 @@ def _last_between(text: bytes) -> re.Match[bytes] | None:
 
 
 def _ends(text: bytes, most: int = 1 << 60) -> tuple[int, int | None]:
-    """Behind the last whole object of a list's text, or behind that many, and where the bracket that ends the list is; None
-    without it."""
+    """Find the end of the last whole object of a list's text, or of so many objects. Returns the place behind it, and the
+    place of the bracket that ends the list, None without it."""
     depth = at = whole = count = 0
     while count < most and (found := _BRACKET.match(text, at)):
         at = found.end()
@@ -355,8 +358,8 @@ def _ends(text: bytes, most: int = 1 << 60) -> tuple[int, int | None]:
 
 
 def mended(text: bytes) -> bytes:
-    """With what writers get wrong as they meant it: bytes that are not UTF-8, control characters and single backslashes in
-    strings, halves of surrogates, numbers that JSON does not know."""
+    """Correct what writers get wrong: bytes that are not UTF-8, control characters and single backslashes in strings, halves
+    of surrogates, numbers that JSON does not know."""
     try:
         text.decode()
     except UnicodeDecodeError:

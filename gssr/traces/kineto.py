@@ -37,7 +37,7 @@ _FIRST_UNIX, _LAST_UNIX = 10**17, 4 * 10**18
 
 
 def read_kineto(path: str, most_bytes: int | None = None) -> Timeline:
-    """A Chrome trace as a timeline; its times count from the clock of the file. Raises TraceError."""
+    """Read a Chrome trace. The times of the timeline count from the clock of the file. Raises TraceError."""
     found = columns_of(path, most_bytes)
     if not any(found.phases[phase] for phase in _HELD):
         raise TraceError(f"{path}: holds no trace: nothing in it is an event")
@@ -80,7 +80,7 @@ def read_kineto(path: str, most_bytes: int | None = None) -> Timeline:
 
 
 def _close(found: EventColumns) -> None:
-    """The intervals of what began and ended."""
+    """Make intervals of events that begin and others that end."""
     waiting: dict[int, list[Open]] = {}
     spans = []
     for one in sorted(found.open, key=lambda one: one.time):
@@ -129,7 +129,7 @@ def _named_tracks(found: EventColumns, used: Sequence[int], is_kineto: bool) -> 
 
 
 def _texts(found: EventColumns) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-    """The names as text, and the place among them of each that was met."""
+    """Turn the names into texts. Returns these, and the place among them of each name that was met."""
     texts = Numbers()
     places = [texts["" if name is None else str(name)] for name in found.names]
     return tuple(texts), np.array(places or [0], np.int32)
@@ -143,7 +143,7 @@ def _classified(
     tracks: Sequence[Track],
     is_kineto: bool,
 ) -> tuple[NDArray[np.int8], NDArray[np.int8], NDArray[np.int8]]:
-    """Kind, category and operation [n] of intervals: each of the combinations that there are is looked at once."""
+    """Find kind, category and operation [n] of intervals; each combination is looked at once."""
     on_gpu = np.array([one.kind == "gpu_stream" for one in tracks] or [False])
     n_cats = len(found.cats) or 1
     key = (name.astype(np.int64) * n_cats + cat) * 2 + on_gpu[track]
@@ -169,7 +169,7 @@ def _classified(
 def _of_gpus(
     own: Intervals, tracks: Sequence[Track], names: Sequence[str], keys: Mapping[str, Any], notes: list[str]
 ) -> Intervals:
-    """Without what ROCm's profiler heard while it warmed up; what is odd about GPUs is noted."""
+    """Leave out what ROCm's profiler heard while it warmed up, and note what is odd about GPUs."""
     on_gpu = np.array([track.kind == "gpu_stream" for track in tracks] or [False])[own.track]
     is_hip = "hip_runtime_version" in keys or any(name.startswith("hip") for name in names)
     if not on_gpu.any():
@@ -217,7 +217,7 @@ def _kind_of(cat: Any, name: str, on_gpu: bool, is_kineto: bool) -> Kind:
 
 
 def rank_of(keys: Mapping[str, Any]) -> int | None:
-    """The rank that the file says it is of."""
+    """Find the rank that the file says it is of."""
     info = keys.get("distributedInfo")
     rank = whole_number(info.get("rank")) if isinstance(info, dict) else None
     return rank if rank is not None and rank >= 0 else None
@@ -229,8 +229,8 @@ def _host_of(keys: Mapping[str, Any]) -> str | None:
 
 
 def _clock_of(start: Ints, counters: Sequence[Counter], keys: Mapping[str, Any]) -> Clock:
-    """That of a file whose events, or counters without any, begin so: since 1970 until 2024, since ``baseTimeNanoseconds``
-    after, else since boot."""
+    """Tell which clock a file has whose events, or counters without any, begin at this time: since 1970 for traces until
+    2024, since ``baseTimeNanoseconds`` for later ones, else since boot."""
     start = start if len(start) or not counters else counters[0].time
     if not len(start):
         return Clock()

@@ -143,8 +143,8 @@ REPORT = Readable(
 
 
 def read_nsys(path: str, rank: int | None = None) -> Timeline:
-    """The report at ``path``, an .sqlite file; ``rank`` where it is known better than by the report. Times are ns since the
-    session began, and may be negative. Raises TraceError."""
+    """Read the report at ``path``, an .sqlite file; ``rank`` where it is known better than by the report. Times are ns since
+    the session began, and may be negative. Raises TraceError."""
     return read_database(path, REPORT, _READ, lambda database: _Reading(database, rank).timeline())
 
 
@@ -167,7 +167,8 @@ _DETAILS = (
 
 
 def details_at(path: str, kind: Kind, start: int, end: int) -> dict[str, int]:
-    """What the row of an interval tells besides, by its columns; ns since the session began. Raises TraceError."""
+    """Read what the row of an interval tells besides, by its columns; times are ns since the session began. Raises
+    TraceError."""
 
     def read(database: Database) -> dict[str, int]:
         for table in (table.name for table in _TABLES if table.kind == kind and table.name in database.columns):
@@ -216,7 +217,7 @@ class _Reading:
         self._notes: list[str] = []
 
     def timeline(self) -> Timeline:
-        """All of it."""
+        """Read all of the report."""
         for place, table in enumerate(_TABLES):
             self._read(place, table)
         self._read_ranges(len(_TABLES))
@@ -269,8 +270,8 @@ class _Reading:
             self._columns.add(start, end - start, track, name, self._links(correlation, track), size)
 
     def _sound(self, values: list[Ints], end_may_lack: bool = False) -> list[Ints]:
-        """Of these columns, start and end first, the rows that can be intervals. CUPTI gives rows of zeros where it has lost
-        the times."""
+        """Pick, of these columns, start and end first, the rows that can be intervals. CUPTI gives rows of zeros where it
+        has lost the times."""
         start, end = values[:2]
         sound = (start > -_LONGEST) & (end < _LONGEST) & (end >= start) & ((start != 0) | (end != 0))
         if end_may_lack:
@@ -281,7 +282,7 @@ class _Reading:
         return values if n == len(start) else [column[sound] for column in values]
 
     def _track(self, where: Sequence[Ints]) -> NDArray[np.int32]:
-        """The places of the tracks at these values."""
+        """Return the places of the tracks at these values."""
         track = placed(where, self._tracks)
         for key in islice(self._tracks, len(self._process_of_track), None):
             if len(key) > 1:
@@ -293,14 +294,15 @@ class _Reading:
         return track
 
     def _devices(self, process: Ints, device: Ints, context: Ints) -> Ints:
-        """The devices of waits: CUPTI tells their context, which is of one device, but often 0 as their device."""
+        """Find the devices of waits: CUPTI tells their context, which is of one device, but often 0 as their device."""
         pairs: dict[Key, int] = {}
         pair = placed([process, context], pairs)
         known = np.array([self._device_of.get(key, NULL) for key in pairs], np.int64)[pair]
         return np.where(known == NULL, device, known)
 
     def _links(self, correlation: Ints, track: NDArray[np.int32]) -> Ints | None:
-        """What is unique within a process made unique within the report. 0 is that of copies that nobody called for."""
+        """Make correlations, which are unique within a process, unique within the report. 0 is that of copies that nobody
+        called for."""
         linked = (correlation > 0) & (correlation < _MOST_CORRELATION)
         if not linked.any():
             return None
@@ -337,7 +339,7 @@ class _Reading:
             self._notes.append(f"{n_open:,} ranges were open at the end: they last until it")
 
     def _strings(self, about: ReportInfo) -> _Strings:
-        """What is asked of StringIds, all at once."""
+        """Read all that is asked of StringIds at once."""
         wanted = set(about.thread_names.values())
         wanted |= {name for name in self._domains.values() if isinstance(name, int)}
         wanted |= {key[1] for key in self._keys if self._all[key[0]].label is None}
@@ -375,7 +377,7 @@ class _Reading:
         )  # fmt: skip
 
     def _range_name(self, key: Sequence[int], texts: Sequence[str], strings: _Strings, domains: dict[str, str]) -> str:
-        """Of a range, with its domain in front of it unless that is the default, as the tool's own tables have it."""
+        """Name a range, with its domain in front unless that is the default, as the tool's own tables have it."""
         text_id, text, number, process = key
         name = texts[text] if text != NULL else strings.get(text_id, "(no name)")
         told = self._domains.get((process, number))
@@ -386,7 +388,7 @@ class _Reading:
         return f"{domain}:{name}"
 
     def _intervals(self, names: _Names) -> tuple[Intervals, Ints | None]:
-        """All of them in order; and which are pageable."""
+        """Put all intervals in order. Returns them, and which of them copy from or to pageable memory."""
         own = self._columns
         own.finish()
         told = self._database.columns.get("CUPTI_ACTIVITY_KIND_MEMCPY")
@@ -398,8 +400,8 @@ class _Reading:
         ), found  # fmt: skip
 
     def _counters(self) -> tuple[list[Counter], list[int]]:
-        """The series of GPU_METRICS, whose ``track`` is the place of their GPU in the ids that come with them; and those of
-        network cards."""
+        """Read the series of GPU_METRICS, whose ``track`` is the place of their GPU in the ids that are returned with them,
+        and those of network cards."""
         told = self._database.rows("TARGET_INFO_GPU_METRICS", ("typeId", "metricId", "metricName"), MOST_ROWS)
         names: dict[Key, str] = {(kind, metric): str(name) for kind, metric, name in told}
         found, gpus = [], dict[int, int]()
@@ -411,7 +413,8 @@ class _Reading:
         return found + self._of_network(), list(gpus)
 
     def _of_network(self) -> list[Counter]:
-        """The series of network cards, by card, port and metric; what is told by the millisecond, by the second."""
+        """Read the series of network cards, by card, port and metric; rates by the millisecond are made rates by the
+        second."""
 
         def rows(table: str, *names: str) -> list[tuple[Any, ...]]:
             return self._database.rows(table, names, MOST_ROWS)
@@ -431,7 +434,7 @@ class _Reading:
         return found
 
     def _series(self, table: str, at: str, *keys: str) -> Iterator[tuple[Key, Ints, Floats]]:
-        """Of a table of values, by these columns, the times and values of each."""
+        """Read a table of values. Yields, by the values of these columns, the times and values of each series."""
         parts: list[tuple[Ints, Floats, NDArray[np.int32]]] = []
         places: dict[Key, int] = {}
         for time, value, *those in self._database.integers(table, (at, "value", *keys)):
@@ -454,7 +457,8 @@ class _Reading:
             yield key, times[rows], values[rows]
 
     def _made_tracks(self, about: ReportInfo, strings: _Strings) -> tuple[list[Track], int | None]:
-        """The tracks, and the rank of the report: not that of its tracks where several processes used GPUs."""
+        """Make the tracks. Returns them with the rank of the report, which is not that of its tracks where several processes
+        used GPUs."""
         own, how = (self._rank, "") if self._rank is not None else about.rank()
         if how:
             self._notes.append(f"rank {own}: taken from {how}")
@@ -486,7 +490,7 @@ def _told(number: int) -> int | None:
 
 
 def _stream_name(key: Key, several: bool) -> str:
-    """``several``: contexts of that process are on that GPU."""
+    """Name a stream; ``several``: there are several contexts of its process on its GPU."""
     _, _, context, stream = key
     if context == 0 and stream == 0:
         return "unified memory"
@@ -495,7 +499,8 @@ def _stream_name(key: Key, several: bool) -> str:
 
 
 def _with_gpus(tracks: Sequence[Track], gpus: Sequence[int], about: ReportInfo) -> tuple[list[int], list[Track]]:
-    """The place of a track for each of these GPUs (ids in the report): a stream of it, or one that is added."""
+    """Find a track for each of these GPUs (ids in the report): a stream of it, or one that is added. Returns the places, and
+    the added tracks."""
     places, added = [], list[Track]()
     for gpu in gpus:
         uuid = about.uuid_of_id(gpu)

@@ -95,21 +95,22 @@ class ReportInfo:
         self.notes += [f"nsys: {text}" for text in list(dict.fromkeys(lost))[:_MOST_LOST]]
 
     def node(self, number: int) -> str | None:
-        """The host of a globalPid or globalTid."""
+        """Find the host of a globalPid or globalTid."""
         return self.host or self._hosts.get(_machine(number))
 
     def uuid(self, process: int, device: int) -> str | None:
-        """Of a device as a process (globalPid) counts them. None: not told."""
+        """Find the UUID of a device as a process (globalPid) counts them. None where it is not told."""
         machine, own = _machine(process), process >> TID_BITS & 0xFFFFFF
         return self._uuid_of_device.get((machine, own, device)) or self._uuid_of_device.get((machine, None, device))
 
     def uuid_of_id(self, number: int) -> str | None:
-        """Of a GPU by its id in the report."""
+        """Find the UUID of a GPU by its id in the report."""
         found = {uuid for (_, own), uuid in self._uuid_of_id.items() if own == number}
         return found.pop() if len(found) == 1 else None
 
     def rank(self) -> tuple[int | None, str]:
-        """The rank that the environment of the tool, or the file's name, tells, and which of them it was."""
+        """Find the rank that the environment of the tool, or the file's name, tells. Returns it, and which of them told
+        it."""
         ranks = {
             (place.rank, place.launcher) for place in map(where_am_i, self._environments) if place.launcher != ALONE
         }
@@ -121,16 +122,16 @@ class ReportInfo:
 
 
 def _machine(number: object) -> int:
-    """That of a globalPid, globalTid or vmId."""
+    """Return the machine's part of a globalPid, globalTid or vmId."""
     return number >> 48 if isinstance(number, int) else 0
 
 
 def _environment(text: str) -> dict[str, str]:
-    """Versions write it with different signs between variables."""
+    """Read the variables of an environment, between which versions write different signs."""
     pairs = (variable.partition("=") for variable in _BETWEEN_VARIABLES.split(text))
     return {name: value for name, _, value in pairs}
 
 
 def _prefixed(uuid: str) -> str:
-    """As recordings have it."""
+    """Write a UUID as recordings have it."""
     return uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"

@@ -15,7 +15,7 @@ class IntervalColumns:
     that is open to the end. ``link`` and ``size`` take no memory while nothing has one."""
 
     def __init__(self, most: int) -> None:
-        """There will be so many at most. What is not filled takes no memory, either."""
+        """Make room for at most so many intervals. Rows that are not filled take no memory."""
         self._most, self._n = most, 0
         self.start, self.length = np.empty(most, np.int64), np.empty(most, np.int64)
         self.track, self.name = np.empty(most, np.int32), np.empty(most, np.int32)
@@ -31,7 +31,7 @@ class IntervalColumns:
         link: Ints | None = None,
         size: Ints | None = None,
     ) -> None:
-        """So many more; None is -1 of each."""
+        """Append intervals; a column that is None is -1 for each."""
         new = slice(self._n, self._n + len(start))
         self.start[new], self.length[new], self.track[new], self.name[new] = start, length, track, name
         self.link, self.size = self._filled(self.link, link, new), self._filled(self.size, size, new)
@@ -47,7 +47,7 @@ class IntervalColumns:
         return column
 
     def finish(self) -> None:
-        """That was all: what is open ends, and all is in order by start, of the same start the longer first."""
+        """End what is open, and sort the intervals by start, of the same start the longer first."""
         own = slice(self._n)
         self.start, self.length, self.track, self.name = (
             self.start[own],
@@ -71,7 +71,7 @@ class IntervalColumns:
 
 
 def _order(start: Ints, length: Ints) -> Ints | None:
-    """None where it is so already."""
+    """Return the order in which intervals ascend by start; None where they do already."""
     order = np.argsort(start, kind="stable") if (start[1:] < start[:-1]).any() else None
     before = start if order is None else start[order]
     alike = before[1:] == before[:-1]
@@ -87,12 +87,13 @@ def _order(start: Ints, length: Ints) -> Ints | None:
 
 
 def all_alike(number: int, n: int) -> Ints:
-    """[n], without taking memory."""
+    """Return a column [n] of one value, which takes no memory."""
     return np.broadcast_to(np.int64(number), n)
 
 
 def placed(columns: Sequence[Ints], known: dict[Key, int]) -> NDArray[np.int32]:
-    """[n]: the place in ``known`` of the values that each row has in these columns; those that are new are added."""
+    """Find the place in ``known`` of the values that each row has in these columns. New combinations are added to it.
+    Returns places [n]."""
     code = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         if any(column.strides) and (column != column[0]).any():
@@ -109,7 +110,7 @@ _FEW = 1 << 16
 
 
 def _dense(column: Ints) -> tuple[Ints, int]:
-    """Numbers from 0 on in the place of those there are, alike where those are alike, and how many there are."""
+    """Number the values of a column from 0 on, equal values alike. Returns the numbers, and how many there are."""
     low, high = int(column.min()), int(column.max())
     if high - low > 4 * len(column) + _FEW:
         distinct, own = np.unique(column, return_inverse=True)

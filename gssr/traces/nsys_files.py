@@ -28,8 +28,9 @@ def files_of(
     database: Database, sound: Callable[[list[Ints]], list[Ints]], tracks: Sequence[Track], names: Sequence[str],
     host: str | None,
 ) -> tuple[FileUse | None, list[Track], list[str]]:  # fmt: skip
-    """The uses of files, None where none was traced; and the threads (on ``host``) and calls that ``tracks`` and ``names``
-    lack, whose places follow theirs. ``sound``: those rows of these columns, start and end first, that can be uses."""
+    """Read the uses of files. ``sound`` picks of columns, start and end first, the rows that can be uses. Returns these
+    (None where none was traced), and the threads (on ``host``) and calls that ``tracks`` and ``names`` lack, whose places
+    follow theirs."""
     table, *columns = _EVENTS
     parts = [sound(values) for values in database.integers(table, columns)]
     if not sum(len(part[0]) for part in parts):
@@ -54,7 +55,8 @@ def files_of(
 
 
 def _opened(database: Database, access: Ints) -> tuple[Ints, Ints]:
-    """[n]: who opened what is used in each ``access``, and the place of its path in the database's texts; NULL unknown."""
+    """Find who opened what each ``access`` uses, and the place of its path in the database's texts [n]; NULL where
+    unknown."""
     table, *columns = _OPENED
     parts = list(database.integers(table, columns, texts=("filePath",)))
     if not sum(len(part[0]) for part in parts):
@@ -69,7 +71,7 @@ def _opened(database: Database, access: Ints) -> tuple[Ints, Ints]:
 def _on_tracks(
     process: Ints, thread: Ints, tracks: Sequence[Track], host: str | None
 ) -> tuple[NDArray[np.int32], list[Track]]:
-    """[n]: the place of the track of each thread; and those that are added for it."""
+    """Find the track of each thread. Returns places [n], and the tracks that are added for threads without one."""
     known = {(track.pid, track.tid): at for at, track in enumerate(tracks) if track.kind == "cpu_thread"}
     keys: dict[Key, int] = {}
     at = placed([process, thread], keys)
@@ -84,7 +86,7 @@ def _on_tracks(
 
 
 def _calls(database: Database, call: Ints, names: Sequence[str]) -> tuple[NDArray[np.int32], list[str]]:
-    """[n]: the place of the name of each call, -1 unknown; and the names that are added for it."""
+    """Find the name of each call. Returns places [n], -1 where unknown, and the names that are added."""
     ids, at = np.unique(call, return_inverse=True)
     strings = database.strings("StringIds", set(ids.tolist()))
     known = {name: place for place, name in enumerate(names)}

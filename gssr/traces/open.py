@@ -91,7 +91,7 @@ def open_runs(
 
 
 def _why_apart(first: Sequence[int], own: int, paths: Sequence[str], told: Sequence[RunTraits]) -> str:
-    """A clause about a file that says why it is of another run than the ``first`` one's files."""
+    """Say in a clause why a file is of another run than the files of the ``first`` one."""
     other, why = next((at, why) for at in first if (why := why_not_one_run(told[own], told[at])))
     if told[own].rank is not None and told[own].rank == told[other].rank:
         return f"is of rank {told[own].rank}, as {paths[other]} is: give one of the two"
@@ -99,7 +99,7 @@ def _why_apart(first: Sequence[int], own: int, paths: Sequence[str], told: Seque
 
 
 def _name_of(sources: Sequence[TraceSource], paths: Sequence[str]) -> str:
-    """What was named that holds a run's files, all of them if anything does."""
+    """Find, among the names that were given, the one that holds most of a run's files."""
 
     def n_within(path: str) -> int:
         return sum(f"{one.path}/".startswith(f"{path.rstrip('/')}/") for one in sources)
@@ -108,7 +108,7 @@ def _name_of(sources: Sequence[TraceSource], paths: Sequence[str]) -> str:
 
 
 def ranks_of(text: str) -> list[range]:
-    """The ranks that "0-7,12" means. Raises ValueError, a sentence."""
+    """Parse ranks such as "0-7,12". Raises ValueError, a sentence."""
     found = [_RANKS.fullmatch(word.strip()) for word in text.split(",")]
     if not all(found):
         raise ValueError(f"--ranks: {text!r} names no ranks: give numbers, as 0-7,12")
@@ -131,13 +131,13 @@ class TraceSet:
     why_apart: str = ""
 
     def timelines(self) -> Iterator[Timeline]:
-        """One after the other, each from its own first beginning on; an archive from where it begins, whichever part of it
-        is read. Raises TraceError where none can be read."""
+        """Read the timelines one after the other, each from its own first beginning on; an archive from where it begins,
+        whichever part of it is read. Raises TraceError where none can be read."""
         for source, timeline in self._readable([]):
             yield from_zero(timeline, 0 if source.format == "otf2" else None)
 
     def timeline(self) -> Timeline:
-        """All of them as one. Raises TraceError where none can be read."""
+        """Read all of them as one timeline. Raises TraceError where none can be read."""
         wrong = [] if self.why_apart else [*self.problems]  # what can't be opened is noted of the first run
         if len(self.sources) == 1:
             found = next(self.timelines())
@@ -213,8 +213,8 @@ def _noted(timeline: Timeline, notes: Sequence[str]) -> Timeline:
 
 
 def _files_of(path: str, problems: list[str]) -> list[tuple[str, Format]]:
-    """The traces at a path, and what they are; ``problems`` get a sentence for each database of a folder of others' traces
-    that can't be read: it does not matter that it is none of theirs."""
+    """List the traces at a path with their formats. ``problems`` get a sentence for each database of a folder that can't be
+    read: nobody knows whether it is a trace. Raises TraceError where there is none."""
     if not os.path.isdir(path):
         found = recognise(path)
         if found.kind not in TRACES:
@@ -265,12 +265,12 @@ def _can_be_opened(path: str, kind: Format, problems: list[str]) -> bool:
 
 
 def _by_number(name: str) -> list[tuple[int, str]]:
-    """So that rank 2 is before rank 10."""
+    """Make the key by which rank 2 is sorted before rank 10."""
     return [(int(digits or 0), text) for text, digits in re.findall(r"(\D*)(\d{0,18})", name)]
 
 
 def _looked_at(path: str, kind: Format, has_others: bool, most_bytes: int | None) -> tuple[TraceSource, RunTraits]:
-    """What is known of a file before it is read, and what it tells of its run."""
+    """Look at a file before it is read. Returns its source, and what the file tells of its run."""
     if kind == "otf2" and os.path.isdir(path):
         beside = sorted(name for name in os.listdir(path) if name.endswith(".cubex"))
         notes = tuple(f"{name} beside it is a profile: name it to see it" for name in beside)
@@ -295,8 +295,8 @@ def _looked_at(path: str, kind: Format, has_others: bool, most_bytes: int | None
 
 
 def _ranked(sources: Sequence[TraceSource]) -> tuple[TraceSource, ...]:
-    """In order of their ranks, of which each is there once; those that tell none get what is free, in the order in which
-    they are named."""
+    """Sort sources by their ranks, of which each is there once. Sources that tell none get the ranks that are free, in the
+    order in which they are named."""
     of_rank = {source.rank: source for source in sources if source.rank is not None}
     free = (rank for rank in itertools.count() if rank not in of_rank)
     if len(sources) == 1:

@@ -65,8 +65,8 @@ class _Process(NamedTuple):
 
 
 def read_rocpd(path: str, rank: int | None = None) -> Timeline:
-    """The database at ``path``; ``rank`` where it is known better than by it. Times are ns since the node was booted. Raises
-    TraceError."""
+    """Read the database at ``path``; ``rank`` where it is known better than by it. Times are ns since the node was booted.
+    Raises TraceError."""
     return _read(path, lambda database: _Reading(database, rank).timeline())
 
 
@@ -103,7 +103,7 @@ def _sessions(database: Database) -> list[_Session]:
 
 
 def _processes(database: Database, session: _Session) -> dict[int, _Process]:
-    """By id."""
+    """Read the processes of a session, by id."""
     hosts = dict(database.rows(session.get("info_node", ""), ("id", "hostname"), _MOST_ROWS))
     found = {}
     for key, node, pid, environment in database.rows(
@@ -118,7 +118,7 @@ def _processes(database: Database, session: _Session) -> dict[int, _Process]:
 
 
 def _agents(database: Database, session: _Session) -> dict[int, _Agent]:
-    """By id."""
+    """Read the agents of a session, GPUs and others, by id."""
     names = ("id", "type", "type_index", "product_name", "name", "uuid", "extdata")
     found = {}
     for key, kind, number, *called, column, extdata in database.rows(session.get("info_agent", ""), names, _MOST_ROWS):
@@ -128,8 +128,8 @@ def _agents(database: Database, session: _Session) -> dict[int, _Agent]:
 
 
 def _uuid(number: Any, told: Any) -> str | None:
-    """As HIP calls it, of 16 bytes whose first 8 are the driver's ``unique_id``, least significant first. The column has the
-    PCI device's id, of 16 bits, in its place."""
+    """Write a UUID as HIP does, of 16 bytes whose first 8 are the driver's ``unique_id``, least significant first. The
+    column may hold the PCI device's id, of 16 bits, in its place, which is none."""
     told = told.get("bytes") if isinstance(told, dict) else None
     digits = list(told.values()) if isinstance(told, dict) else told
     if isinstance(digits, list) and len(digits) >= 8 and all(type(each) is int and 0 <= each < 256 for each in digits):
@@ -143,7 +143,7 @@ class _ById:
     """Columns of a table, of any number of rows, by id."""
 
     def __init__(self, most: int, parts: Iterator[list[Ints]], n_columns: int) -> None:
-        """At most so many rows; the id, which ascends, is the first of their columns."""
+        """Read at most so many rows; the id, which ascends, is the first of their columns."""
         own, n = np.empty((1 + n_columns, most), np.int64), 0
         for part in parts:
             own[:, n : n + len(part[0])] = part
@@ -152,7 +152,7 @@ class _ById:
         self._are_all = bool(n) and int(self._ids[-1]) - int(self._ids[0]) == n - 1
 
     def of(self, ids: Ints, column: int) -> Ints:
-        """[n]: NULL of an id that is not there."""
+        """Look up a column by ids [n]; NULL for an id that is not there."""
         if not len(self._ids):
             return all_alike(NULL, len(ids))
         place = ids - self._ids[0] if self._are_all else np.searchsorted(self._ids, ids)
@@ -160,7 +160,7 @@ class _ById:
         return np.where(self._ids[place] == ids, self._columns[column][place], NULL)
 
     def distinct(self, column: int) -> set[int]:
-        """What a column holds."""
+        """Return the different values of a column."""
         return {int(each) for each in np.unique(self._columns[column])} - {NULL}
 
 
@@ -184,7 +184,7 @@ class _Reading:
         self._n_events = self._left_out = 0
 
     def timeline(self) -> Timeline:
-        """All of it."""
+        """Read all of the database."""
         for number, session in enumerate(self._sessions):
             self._read(number, session)
         tracks, places = self._made_tracks()
@@ -246,7 +246,7 @@ class _Reading:
                 self._add(number, what, start, end, pid, (thread,), (name, *told), stack)
 
     def _read_messages(self, session: _Session, categories: set[int]) -> _ById:
-        """What marks and ranges of roctx say, as places in ``_messages``, by the id of the event."""
+        """Read what marks and ranges of roctx say, as places in ``_messages``, by the id of the event."""
         strings, own = self._database.strings(session.get("string", ""), categories, "string"), self._messages
         marking = [key for key, text in strings.items() if _KINDS[0][0].match(text)]
         only = ("category_id", marking)
@@ -256,13 +256,13 @@ class _Reading:
         return _ById(len(said), iter([list(np.array(said, np.int64).T)] if said else ()), 1)
 
     def _is_gpu(self, number: int, agent: Ints) -> Ints:
-        """[n]: 1 of a GPU, 0 of another agent, NULL of none."""
+        """Tell which agents [n] are GPUs: 1 for a GPU, 0 for another agent, NULL for none."""
         own = self._agents[number]
         known = np.where(np.isin(agent, [key for key, each in own.items() if not each.is_gpu]), 0, NULL)
         return np.where(np.isin(agent, [key for key, each in own.items() if each.is_gpu]), 1, known)
 
     def _sound(self, values: list[Ints]) -> list[Ints]:
-        """Of these columns, start and end first, the rows that can be intervals."""
+        """Pick, of these columns, start and end first, the rows that can be intervals."""
         start, end = values[:2]
         sound = (start > 0) & (end >= start) & (end < _FARTHEST)
         self._n_events += len(start)
@@ -286,7 +286,7 @@ class _Reading:
         self._columns.add(start, end - start, track, name, link, None if size is None else np.maximum(size, -1))
 
     def _intervals(self, places: Sequence[int]) -> tuple[Intervals, tuple[str, ...]]:
-        """All of them in order, ``places`` of the tracks that were met."""
+        """Put all intervals in order; ``places``: of the tracks that were met."""
         strings = self._texts("string", "string", of_kernels=False)
         mangled, kernels = (self._texts("info_kernel_symbol", name, True) for name in ("kernel_name", "display_name"))
         messages = list(self._messages)
@@ -322,7 +322,7 @@ class _Reading:
         return intervals, tuple(texts)
 
     def _texts(self, table: str, column: str, of_kernels: bool) -> list[dict[int, str]]:
-        """What is asked of a table of texts, by session and id."""
+        """Read all that is asked of a table of texts, by session and id."""
         wanted: list[set[int]] = [set() for _ in self._sessions]
         for number, what, *key in self._names:
             if of_kernels == (what == _KERNELS):
@@ -331,8 +331,8 @@ class _Reading:
         return [self._database.strings(session.get(table, ""), ids, column) for session, ids in named]
 
     def _made_tracks(self) -> tuple[tuple[Track, ...], list[int]]:
-        """The tracks, and the place of each that was met: a stream of a GPU is one, and where no streams were traced, a
-        queue."""
+        """Make the tracks. Returns them, and the place of each that was met: a stream of a GPU is one, and where no streams
+        were traced, a queue."""
         with_streams = {process for process, on_gpu, _, stream, _ in self._tracks if on_gpu and stream > 0}
         queues = {(key[0], key[2], key[4]) for key in self._tracks if key[1] and key[4] != NULL}
         several = Counts(key[:2] for key in queues)
@@ -367,7 +367,7 @@ class _Reading:
 
 
 def _object(text: Any) -> dict[str, Any]:
-    """What JSON says, if it is an object, and not longer than any that rocprofv3 writes."""
+    """Read an object of JSON. Empty where the text is none, or longer than any that rocprofv3 writes."""
     try:
         found = json.loads(text) if isinstance(text, str) and len(text) <= _LONGEST_JSON else None
     except (ValueError, RecursionError):
@@ -380,6 +380,6 @@ def _whole(value: Any) -> int | None:
 
 
 def _one(values: Iterable[_One | None]) -> _One | None:
-    """The only one of them that is told."""
+    """Return the only value that is told; None where several are, or none."""
     told = {value for value in values if value is not None}
     return told.pop() if len(told) == 1 else None

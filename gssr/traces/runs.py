@@ -69,7 +69,7 @@ def told_by_json(path: str, has_others: bool, most_bytes: int | None) -> RunTrai
 
 
 def _unix_ns(text: bytes, zero: int) -> list[int]:
-    """The times of events in a piece of JSON, as far as they are unix times or ``zero`` makes them such."""
+    """Find the times of events in a piece of JSON, as far as they are unix times or ``zero`` makes them such."""
     times = [1000 * int(us) for us in _TIME.findall(text)]
     found = ((ns, ns + zero) for ns in times)
     return [next(ns for ns in each if _is_unix(ns)) for each in found if any(map(_is_unix, each))]

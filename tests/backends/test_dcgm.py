@@ -150,15 +150,15 @@ def test_an_engine_is_asked_at_least_once_a_second(bench, interval):
 
 def test_values_in_another_order_are_told_apart(bench, monkeypatch):
     """DCGM promises no order; a structure may come with others' types."""
-    from gssr.backends.dcgm.read import EntityField, LatestValues
+    from gssr.backends.dcgm.read import EntityField, prepare_requests
 
     bench.start_engine()
     session = bench.session(0.1)
     bench.run(session, 2)
     engine = session._engine
     series = [EntityField((1, gpu), field) for gpu in (0, 1) for field in (155, 203, 1002)]
-    latest = LatestValues(engine, series)
-    (first,) = latest.read()
+    (latest,) = prepare_requests(engine, series)
+    first = latest.read()
     original = engine.call_library
 
     def turned(name, *arguments):
@@ -167,7 +167,7 @@ def test_values_in_another_order_are_told_apart(bench, monkeypatch):
         answer[:] = [type(each).from_buffer_copy(each) for each in reversed(answer)]
 
     monkeypatch.setattr(engine, "call_library", turned)
-    (second,) = latest.read()
+    second = latest.read()
     assert list(first.numbers) == list(range(6)) and list(second.numbers) == [5, 4, 3, 2, 1, 0]
     assert list(zip(*first, strict=True)) == list(zip(*second, strict=True))[::-1]
 
@@ -175,15 +175,16 @@ def test_values_in_another_order_are_told_apart(bench, monkeypatch):
 def test_records_of_another_version_are_refused(bench, monkeypatch):
     """Their layout is another one: what was read from them would be garbage."""
     from gssr.backends.base import BackendError
-    from gssr.backends.dcgm.read import EntityField, LatestValues
+    from gssr.backends.dcgm.read import EntityField, prepare_requests
 
     bench.start_engine()
     session = bench.session(0.1)
     bench.run(session, 1)
     engine = session._engine
     monkeypatch.setattr(engine.bindings.structs, "dcgmFieldValue_version2", 3 << 24)
+    (latest,) = prepare_requests(engine, [EntityField((1, 0), 155)])
     with pytest.raises(BackendError, match="other records than its Python bindings describe"):
-        LatestValues(engine, [EntityField((1, 0), 155)]).read()
+        latest.read()
 
 
 def test_a_chain_of_the_engines_own_next_times_would_lose_samples(bench):
@@ -362,19 +363,18 @@ def test_a_gpu_that_dcgm_says_is_lost_is_so_until_it_has_values(bench, monkeypat
     bench.start_engine()
     session = bench.session(4.0)
     bench.run(session, 10)
-    latest, second = session._latest, {number for number, each in enumerate(session._series) if each.entity == (1, 1)}
+    (request,) = session._requests
+    second = {number for number, each in enumerate(session._series) if each.entity == (1, 1)}
 
     def said_to_be_lost():
-        return [
-            reading._replace(statuses=[-18 if number in second else 0 for number in reading.numbers])
-            for reading in read()
-        ]
+        reading = read()
+        return reading._replace(statuses=[-18 if number in second else 0 for number in reading.numbers])
 
-    read = latest.read
-    monkeypatch.setattr(latest, "read", said_to_be_lost)
+    read = request.read
+    monkeypatch.setattr(request, "read", said_to_be_lost)
     _, changes = bench.run(session, 12)
     assert [(change.kind, change.gpu) for change in changes] == [("gpu_lost", 1)]
-    monkeypatch.setattr(latest, "read", read)
+    monkeypatch.setattr(request, "read", read)
     _, changes = bench.run(session, 12)
     assert [(change.kind, change.gpu) for change in changes] == [("gpu_back", 1)]
 

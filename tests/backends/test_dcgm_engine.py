@@ -10,7 +10,7 @@ import pytest
 from dcgm_bench import FAKE, UUIDS, EngineProcess, bindings_folder, fake_modules, messages, values_of
 
 from gssr.backends import check, driver, select_gpus
-from gssr.backends.base import BackendError
+from gssr.backends.base import BackendError, UnusableError
 from gssr.backends.dcgm import offer, open_dcgm
 from gssr.metrics import BY_NAME, PLACES
 from tests.waiting import until
@@ -19,7 +19,7 @@ from tests.waiting import until
 @pytest.fixture(autouse=True)
 def nothing_installed(monkeypatch):
     def no_driver():
-        raise driver.DriverError("no driver", "none is needed")
+        raise UnusableError("no driver", "none is needed")
 
     monkeypatch.setattr(driver, "start", no_driver)
     monkeypatch.setattr(sys, "path", list(sys.path))

@@ -11,7 +11,7 @@ import pytest
 
 from gssr.backends.synthetic import SCENARIOS, SyntheticBackend, device
 from gssr.backends.synthetic.__main__ import main
-from gssr.backends.synthetic.bulk import GPUS_PER_NODE, START, BulkRequest, generate
+from gssr.backends.synthetic.bulk import GPUS_PER_NODE, START, generate
 from gssr.backends.synthetic.gpu import traits
 from gssr.metrics import NAMES
 from gssr.model.analyze import analyze
@@ -45,7 +45,7 @@ def live(scenario: str, gpus: int, ticks: int, interval: float, seed: int) -> li
 
 @pytest.mark.parametrize("scenario", ["train", "gaps", "idle"])
 def test_samples_are_those_of_live_sampling(tmp_path: Path, scenario: str) -> None:
-    n = generate(BulkRequest(str(tmp_path / "a.sql"), scenario, 10, 30 / HOUR, 0.1, seed=3))
+    n = generate(str(tmp_path / "a.sql"), scenario, 10, 30 / HOUR, 0.1, seed=3)
     written = rows_of(tmp_path / "a.sql")
     expected = live(scenario, 10, 300, 0.1, 3)
     assert n == sum(map(len, expected))
@@ -54,7 +54,7 @@ def test_samples_are_those_of_live_sampling(tmp_path: Path, scenario: str) -> No
 
 
 def test_the_run_is_complete(tmp_path: Path) -> None:
-    generate(BulkRequest(str(tmp_path / "a.sql"), "train", 20, 30 / HOUR, 0.5))
+    generate(str(tmp_path / "a.sql"), "train", 20, 30 / HOUR, 0.5)
     recording = open_recording(tmp_path / "a.sql")
     (run,) = recording.runs
     assert (run.state, run.run.exit_code, run.run.world_size, run.run.n_nodes) == ("completed", 0, 3, 3)
@@ -72,7 +72,7 @@ def test_the_run_is_complete(tmp_path: Path) -> None:
 
 
 def test_rollups_agree_with_the_samples(tmp_path: Path) -> None:
-    generate(BulkRequest(str(tmp_path / "a.sql"), "gaps", 8, 700 / HOUR, 0.5))
+    generate(str(tmp_path / "a.sql"), "gaps", 8, 700 / HOUR, 0.5)
     (run,) = open_recording(tmp_path / "a.sql").runs
     samples = run.samples(["sm_active", "energy"])
     buckets = run.buckets()
@@ -84,7 +84,7 @@ def test_rollups_agree_with_the_samples(tmp_path: Path) -> None:
 
 
 def test_lost_gpus_are_events_of_their_nodes(tmp_path: Path) -> None:
-    generate(BulkRequest(str(tmp_path / "a.sql"), "gaps", 12, 20 / HOUR, 0.1))
+    generate(str(tmp_path / "a.sql"), "gaps", 12, 20 / HOUR, 0.1)
     connection = sqlite3.connect(tmp_path / "a.sql")
     events = connection.execute(
         "SELECT e.time, e.kind, e.node, e.rank, g.device_index FROM events e JOIN gpus g USING (gpu) "
@@ -97,14 +97,14 @@ def test_lost_gpus_are_events_of_their_nodes(tmp_path: Path) -> None:
 
 def test_the_same_seed_gives_the_same_samples(tmp_path: Path) -> None:
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        generate(BulkRequest(str(tmp_path / name), "train", 3, 5 / HOUR, 0.1, seed))
+        generate(str(tmp_path / name), "train", 3, 5 / HOUR, 0.1, seed)
     a, b, c = (rows_of(tmp_path / name) for name in "abc")
     assert a == b
     assert a != c
 
 
 def test_a_job_with_an_end_fills_the_recording(tmp_path: Path) -> None:
-    generate(BulkRequest(str(tmp_path / "a.sql"), "startup", 1, 600 / HOUR, 1.0))
+    generate(str(tmp_path / "a.sql"), "startup", 1, 600 / HOUR, 1.0)
     (rows,) = rows_of(tmp_path / "a.sql", "sm_active").values()
     sm = [value for (value,) in rows]
     assert max(sm[:115]) < 0.1
@@ -113,10 +113,10 @@ def test_a_job_with_an_end_fills_the_recording(tmp_path: Path) -> None:
 
 
 def test_odd_intervals_keep_every_tick(tmp_path: Path) -> None:
-    n = generate(BulkRequest(str(tmp_path / "a.sql"), "train", 2, 100 / HOUR, 0.7))
+    n = generate(str(tmp_path / "a.sql"), "train", 2, 100 / HOUR, 0.7)
     (run,) = open_recording(tmp_path / "a.sql").runs
     assert n == run.n_rows == 2 * round(100 / 0.7)
-    assert generate(BulkRequest(str(tmp_path / "b.sql"), "train", 2, 100 / HOUR, 25.0)) == 2 * 4
+    assert generate(str(tmp_path / "b.sql"), "train", 2, 100 / HOUR, 25.0) == 2 * 4
 
 
 def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,7 +166,7 @@ def test_nothing_is_left_when_it_fails(tmp_path: Path) -> None:
             raise StoppedError
 
     with pytest.raises(StoppedError):
-        generate(BulkRequest(str(tmp_path / "a.sql"), "train", 4, 60 / HOUR, 0.1), stop)
+        generate(str(tmp_path / "a.sql"), "train", 4, 60 / HOUR, 0.1, progress=stop)
     assert os.listdir(tmp_path) == []
 
 
@@ -187,7 +187,7 @@ def test_runs_as_a_module(tmp_path: Path) -> None:
 
 
 def test_nodes_and_processes_have_a_row_a_second_where_asked_for(tmp_path: Path) -> None:
-    generate(BulkRequest(str(tmp_path / "a.sql"), "train", 2 * GPUS_PER_NODE, 130 / HOUR, 0.5, host=True))
+    generate(str(tmp_path / "a.sql"), "train", 2 * GPUS_PER_NODE, 130 / HOUR, 0.5, host=True)
     run = open_recording(tmp_path / "a.sql").runs[0]
     uses = [run.host_use(), *run.workload_use()]
     assert len(uses) == 3 and {extent.n for extent in uses[0].values()} == {2 * 130}

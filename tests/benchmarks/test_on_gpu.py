@@ -17,6 +17,7 @@ from benchmarks.on_gpu.job import Job
 from benchmarks.on_gpu.phases import Phase
 from benchmarks.on_gpu.recorded import Recorded, read
 from gssr.backends import driver
+from gssr.backends.base import UnusableError
 from gssr.metrics import NAMES
 from gssr.peaks import peaks_of
 
@@ -240,7 +241,7 @@ def test_without_a_gpu_it_says_in_one_line_what_is_missing(tmp_path, monkeypatch
 
 
 def no_driver() -> None:
-    raise driver.DriverError("no driver", "")
+    raise UnusableError("no driver", "")
 
 
 def test_the_script_without_an_output_is_wrong_usage():

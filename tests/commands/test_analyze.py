@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from forked import gssr
 
-from gssr.backends.synthetic.bulk import BulkRequest, generate
+from gssr.backends.synthetic.bulk import generate
 from gssr.cli import main
 from gssr.metrics import METRICS
 from gssr.score import score_of_means
@@ -111,7 +111,7 @@ def test_the_json_object_has_the_keys_of_its_contract(recorded):
 @pytest.mark.parametrize("name", ["run.sql", "sub/my run's (2).sql", "$HOME;ü.sql"])
 def test_a_command_that_is_advised_names_the_recording_as_a_shell_takes_it(name: str, tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
-    generate(BulkRequest(str(tmp_path / name), "imbalanced", 4, 1 / 60, 0.5))
+    generate(str(tmp_path / name), "imbalanced", 4, 1 / 60, 0.5)
     page = " ".join(analyze(name, cwd=tmp_path).stdout.split())
     assert f"gssr analyze -plb {shlex.quote(name)} shows which GPUs do most." in page
     assert "gssr analyze -plb FILE shows" in analyze("--json", name, cwd=tmp_path).stdout
@@ -122,7 +122,7 @@ def test_a_command_that_is_advised_names_the_recording_as_a_shell_takes_it(name:
 
 def test_a_name_that_can_not_be_shown_as_it_is_is_left_to_the_reader(tmp_path: Path) -> None:
     name = "two\nlines.sql"
-    generate(BulkRequest(str(tmp_path / name), "imbalanced", 4, 1 / 60, 0.5))
+    generate(str(tmp_path / name), "imbalanced", 4, 1 / 60, 0.5)
     assert "gssr analyze -plb FILE shows" in " ".join(analyze(name, cwd=tmp_path).stdout.split())
 
 
@@ -214,7 +214,7 @@ def test_pictures_go_where_they_are_wanted(folder):
 
 def test_a_picture_that_would_be_empty_is_left_out_with_a_sentence(tmp_path):
     for scenario in ("train", "idle"):
-        generate(BulkRequest(str(tmp_path / f"{scenario}.sql"), scenario, 2, 1 / 60, 0.5))
+        generate(str(tmp_path / f"{scenario}.sql"), scenario, 2, 1 / 60, 0.5)
     assert len(analyze("train.sql", "--png", "full", cwd=tmp_path).stderr.splitlines()) == 6
     names = ("breakdown", "time-series", "phases", "load-balancing", "heat-map", "roofline")
     assert sorted(os.listdir(tmp_path / "full")) == sorted(f"train.{name}.png" for name in names)

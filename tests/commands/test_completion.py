@@ -13,7 +13,7 @@ from typing import get_args
 import pytest
 
 from gssr.backends import check
-from gssr.backends.synthetic.bulk import BulkRequest, generate
+from gssr.backends.synthetic.bulk import generate
 from gssr.cli import main
 from gssr.commands import NAMES, command_called
 from gssr.commands.completion import SHELLS, recorded
@@ -42,7 +42,7 @@ Ask = Callable[..., list[list[str]]]
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Recordings: ``run.sql``, on two nodes, of a few runs by name only, and others that are only files."""
     folder = tmp_path_factory.mktemp("named")
-    generate(BulkRequest(str(folder / "run.sql"), "idle", 9, 0.001, 1.0))
+    generate(str(folder / "run.sql"), "idle", 9, 0.001, 1.0)
     with sqlite3.connect(folder / "run.sql") as connection:
         for place, label in enumerate([*HARMLESS, *CANT_BE_TYPED]):
             connection.execute(
@@ -53,7 +53,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("other run.sql", "trace.json", "notes.txt", "$(touch ran).sql", "it's.sql"):
         (folder / name).write_bytes(b"")
     (folder / "deeper in").mkdir()
-    generate(BulkRequest(str(folder / "deeper in" / "below.sql"), "idle", 17, 0.001, 1.0))
+    generate(str(folder / "deeper in" / "below.sql"), "idle", 17, 0.001, 1.0)
     (folder / "tools").mkdir()
     tool = folder / "tools" / "gssr"
     tool.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m gssr "$@"\n')
@@ -241,7 +241,7 @@ def test_values_of_what_is_no_recording_are_none_and_nothing_is_said(folder: Pat
 def test_values_of_ranks_that_are_not_merged_are_those_of_all(tmp_path: Path) -> None:
     (tmp_path / "job.sql.d").mkdir()
     for rank in range(2):
-        generate(BulkRequest(str(tmp_path / "job.sql.d" / f"n{rank}.{rank}.x.sql"), "idle", 1 + rank, 0.001, 1.0))
+        generate(str(tmp_path / "job.sql.d" / f"n{rank}.{rank}.x.sql"), "idle", 1 + rank, 0.001, 1.0)
     assert set(values("gpus", [str(tmp_path / "job.sql")])) == {"node0000:0", "node0000:1"}
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from gssr.backends.synthetic.bulk import BulkRequest, generate
+from gssr.backends.synthetic.bulk import generate
 from gssr.commands.completion.scripts import script
 
 pytestmark = pytest.mark.site
@@ -47,7 +47,7 @@ Line = Callable[[str], str]
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Recordings and other files, and the scripts of the shells."""
     folder = tmp_path_factory.mktemp("typed")
-    generate(BulkRequest(str(folder / "run.sql"), "idle", 9, 0.001, 1.0))
+    generate(str(folder / "run.sql"), "idle", 9, 0.001, 1.0)
     with sqlite3.connect(folder / "run.sql") as connection:
         for place, label in enumerate(LABELS):
             connection.execute(
@@ -59,7 +59,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "tools").mkdir()
     for name in ("notes.txt", "trace.json", "$(touch ran) it's.sql", "zz\n; touch ran;.sql"):
         (folder / name).write_bytes(b"")
-    generate(BulkRequest(str(folder / "deeper in" / "below.sql"), "idle", 17, 0.001, 1.0))
+    generate(str(folder / "deeper in" / "below.sql"), "idle", 17, 0.001, 1.0)
     tool = folder / "tools" / "gssr"
     tool.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m gssr "$@"\n')
     tool.chmod(0o755)

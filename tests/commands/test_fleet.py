@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gssr.backends.synthetic.bulk import BulkRequest, generate
+from gssr.backends.synthetic.bulk import generate
 from gssr.cli import main
 from gssr.commands.fleet import since_of
 from gssr.model.fleet.fleet import read_fleet
@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ):
         path = place / str(number) / f"{job}.sql"
         path.parent.mkdir()
-        generate(BulkRequest(str(path), job, 4, 1 / 60, 0.5, number))
+        generate(str(path), job, 4, 1 / 60, 0.5, number)
         with sqlite3.connect(path) as connection:
             words = json.dumps(["python", f"{job}.py"])
             connection.execute("UPDATE runs SET user = ?, job_id = ?, command = ?", (user, str(number), words))

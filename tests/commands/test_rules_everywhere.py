@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import gssr
-from gssr.backends.synthetic.bulk import BulkRequest, generate
+from gssr.backends.synthetic.bulk import generate
 from gssr.cli import main
 
 
@@ -32,7 +32,7 @@ def test_everything_that_judges_goes_by_the_same_rules(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, rules = tmp_path / "a.sql", tmp_path / "site.toml"
-    generate(BulkRequest(str(path), "imbalanced", 4, 1 / 60, 0.5))
+    generate(str(path), "imbalanced", 4, 1 / 60, 0.5)
     built_in = _codes(path, tmp_path / "one", capsys)
     assert all(codes == built_in[0] for codes in built_in) and built_in[0]
     code = min(built_in[0])

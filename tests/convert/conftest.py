@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from gssr.backends.synthetic.bulk import BulkRequest, generate
+from gssr.backends.synthetic.bulk import generate
 
 
 @pytest.fixture(scope="session")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """9 GPUs on two nodes, with missing values, host metrics and an awkward label; never to be changed."""
     path = tmp_path_factory.mktemp("recorded") / "a.sql"
-    generate(BulkRequest(str(path), "gaps", 9, 1 / 30, 0.5))
+    generate(str(path), "gaps", 9, 1 / 30, 0.5)
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE runs SET label = '=1+1', user = 'me'")
         for node in ("node0000", "node0001"):

@@ -17,7 +17,7 @@ import pytest
 
 from gssr.arrays import Floats
 from gssr.backends.synthetic import MEASURES
-from gssr.backends.synthetic.bulk import BulkRequest, generate
+from gssr.backends.synthetic.bulk import generate
 from gssr.cli import main
 from gssr.convert import openmetrics, perfetto
 from gssr.metrics import BY_NAME, NAMES
@@ -122,7 +122,7 @@ def test_prometheus_takes_it_in_and_gives_it_back(
     requires("promtool", package="prometheus")
     monkeypatch.chdir(tmp_path)
     other = tmp_path / "other.sql"
-    generate(BulkRequest(str(other), "idle", 2, 1 / 360, 0.5))
+    generate(str(other), "idle", 2, 1 / 360, 0.5)
     with sqlite3.connect(other) as connection:
         for table in ("runs", "gpus", "processes", "events", "process_gpus"):
             connection.execute(f"UPDATE {table} SET run_id = ?", (HOSTILE,))

@@ -10,7 +10,7 @@ import fenced
 import pytest
 import small_yaml
 
-from gssr.backends.synthetic.bulk import BulkRequest, generate
+from gssr.backends.synthetic.bulk import generate
 from gssr.cli import main
 from gssr.commands import NAMES, profile
 
@@ -113,7 +113,7 @@ def test_pipelines_fail_when_the_second_run_is_worse(
         compared.add(line)
     (line,) = compared
     for scenario, name in (("train", "before"), ("imbalanced", "after")):
-        generate(BulkRequest(str(tmp_path / f"{name}.sql"), scenario, 2, 0.01, 0.2))
+        generate(str(tmp_path / f"{name}.sql"), scenario, 2, 0.01, 0.2)
     monkeypatch.chdir(tmp_path)
     assert main(shlex.split(line)[1:]) == 3
     assert "B's score is lower" in capsys.readouterr().err

@@ -8,7 +8,7 @@ import pytest
 
 import gssr
 from gssr.foreign.series import ForeignError, ForeignGpu, ForeignSeries, ImportHints, Note, SeriesPiece
-from gssr.foreign.write import Cursor, Named, RunFrom, write
+from gssr.foreign.write import Cursor, RunFrom, write
 from gssr.store.write.writer import Writer
 
 START = 1_700_000_000.5
@@ -34,13 +34,18 @@ def series(n: int, n_gpus: int, start: float = START, late: bool = False, **know
     return found
 
 
+def called(file: str, stem: str, found: ForeignSeries) -> ForeignSeries:
+    found.file, found.stem = file, stem
+    return found
+
+
 def rows(path: Path, sql: str) -> list:
     return sqlite3.connect(path).execute(sql).fetchall()
 
 
 def test_rows_and_gpus_that_come_late_are_there_and_the_rest_is_said(tmp_path):
     path = tmp_path / "a.sql"
-    assert write(str(path), [Named("dmon.log", "dmon", series(100, 3, late=True))], ImportHints())[:2] == (250, 1)
+    assert write(str(path), [called("dmon.log", "dmon", series(100, 3, late=True))], ImportHints())[:2] == (250, 1)
     run = gssr.open(path)[0]
     assert run.state == "completed" and run.metadata["exit_code"] is None and run.label == "dmon.log"
     assert run.metadata["sampling_ms"] == 1000 and run.metadata["backends"] == ["import:dcgmi-dmon"]
@@ -56,7 +61,7 @@ def test_rows_and_gpus_that_come_late_are_there_and_the_rest_is_said(tmp_path):
 
 def test_series_that_overlap_are_nodes_of_one_run_and_others_runs(tmp_path):
     path, begins = tmp_path / "a.sql", (START, START + 50, START + 500)
-    named = [Named(f"n{at}.log", f"n{at}", series(100, 2, begin)) for at, begin in enumerate(begins)]
+    named = [called(f"n{at}.log", f"n{at}", series(100, 2, begin)) for at, begin in enumerate(begins)]
     assert write(str(path), named, ImportHints())[:2] == (600, 2)
     first, second = gssr.open(path)
     assert first.gpus.node.tolist() == ["n0", "n0", "n1", "n1"] and second.gpus.node.tolist() == ["n2", "n2"]
@@ -69,7 +74,7 @@ def test_the_same_gpu_of_two_files_is_taken_once_and_ranks_are_processes(tmp_pat
         each.gpus += [ForeignGpu("node", rank if rank < 2 else 1, rank=rank)]
     write(
         str(tmp_path / "a.sql"),
-        [Named(f"{at}", f"{at}", own) for at, own in enumerate(known)],
+        [called(f"{at}", f"{at}", own) for at, own in enumerate(known)],
         ImportHints(host="node"),
     )
     run = gssr.open(tmp_path / "a.sql")[0]
@@ -80,7 +85,7 @@ def test_the_same_gpu_of_two_files_is_taken_once_and_ranks_are_processes(tmp_pat
 
 def test_jobs_are_runs_of_their_own(tmp_path):
     known = [series(20, 1, job_id=str(job), label=f"j{job}") for job in range(2)]
-    write(str(tmp_path / "a.sql"), [Named("a", "a", each) for each in known], ImportHints())
+    write(str(tmp_path / "a.sql"), [called("a", "a", each) for each in known], ImportHints())
     assert sorted((run.label, run.metadata["job_id"]) for run in gssr.open(tmp_path / "a.sql")) == [
         ("j0", "0"), ("j1", "1")
     ]  # fmt: skip
@@ -92,7 +97,7 @@ def test_what_can_be_no_row_is_left_out_and_said(tmp_path):
             found = np.array(times)
             yield SeriesPiece(np.zeros(len(found), np.int64), found, {"sm_active": np.full(len(found), 1e300)})
 
-    named = Named("x.log", "x", ForeignSeries("dcgmi-dmon", pieces(), [ForeignGpu(device_index=0)]))
+    named = called("x.log", "x", ForeignSeries("dcgmi-dmon", pieces(), [ForeignGpu(device_index=0)]))
     assert write(str(tmp_path / "a.sql"), [named], ImportHints()).n_rows == 4
     said = gssr.open(tmp_path / "a.sql")[0].events.message.tolist()
     assert said == ["x.log: 2 rows that have no time that a run can have are left out"]
@@ -102,15 +107,15 @@ def test_what_can_be_no_row_is_left_out_and_said(tmp_path):
 def test_without_rows_there_is_no_recording(tmp_path):
     empty = ForeignSeries("dcgmi-dmon", iter(()), notes=[Note("no column is known")])
     with pytest.raises(ForeignError, match=r"x\.log: holds no samples: no column is known"):
-        write(str(tmp_path / "a.sql"), [Named("x.log", "x", empty)], ImportHints())
-    full = Named("y.log", "y", series(20, 1))
-    assert write(str(tmp_path / "b.sql"), [Named("x.log", "x", empty), full], ImportHints()).problems
+        write(str(tmp_path / "a.sql"), [called("x.log", "x", empty)], ImportHints())
+    full = called("y.log", "y", series(20, 1))
+    assert write(str(tmp_path / "b.sql"), [called("x.log", "x", empty), full], ImportHints()).problems
 
 
 def test_what_is_followed_is_the_same_recording(tmp_path):
-    write(str(tmp_path / "a.sql"), [Named("dmon.log", "dmon", series(100, 3, late=True))], ImportHints())
+    write(str(tmp_path / "a.sql"), [called("dmon.log", "dmon", series(100, 3, late=True))], ImportHints())
     run = RunFrom(Writer(str(tmp_path / "b.sql")), ImportHints())
-    cursor = Cursor(Named("dmon.log", "dmon", series(100, 3, late=True)), None)
+    cursor = Cursor(called("dmon.log", "dmon", series(100, 3, late=True)), None)
     while cursor.head is not None:
         now = float(cursor.head.time[-1])
         run.take(cursor)

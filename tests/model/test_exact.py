@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from test_statistics import same_statistics
 from ticks import T0, Record, random_values, ticks
 
-from gssr.backends.synthetic.bulk import BulkRequest, generate
+from gssr.backends.synthetic.bulk import generate
 from gssr.metrics import NAMES
 from gssr.model import analyze as analyze_module
 from gssr.model.analyze import Options, analyze
@@ -76,7 +76,7 @@ def test_chunks_add_up_to_all_rows(record: Record, n_gpus: int, n: int, seed: in
 
 @pytest.mark.usefixtures("small_chunks")
 def test_a_long_run_says_the_same_exactly_and_by_rollups(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
-    generate(BulkRequest(str(tmp_path / "a.sql"), "train", 4, 0.25, 1.0, 3))
+    generate(str(tmp_path / "a.sql"), "train", 4, 0.25, 1.0, 3)
     reader = open_recording(tmp_path / "a.sql").runs[0]
     whole = analyze(reader, Options(exact=True))  # all rows at once
     monkeypatch.setattr(analyze_module, "EXACT_ROWS", 100)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gssr.backends.synthetic.bulk import BulkRequest, generate
+from gssr.backends.synthetic.bulk import generate
 from gssr.metrics import CLOCK_EVENT_REASONS
 from gssr.model.analyze import analyze
 from gssr.model.breakdown.categories import CATEGORIES
@@ -42,9 +42,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     def make(scenario: str) -> Path:
         path = folder / f"{scenario}.sql"
         if not path.exists():
-            generate(
-                BulkRequest(str(path), "train" if scenario == HOT else scenario, 9, 1 / 30, 1.0, RUNS.index(scenario))
-            )
+            generate(str(path), "train" if scenario == HOT else scenario, 9, 1 / 30, 1.0, RUNS.index(scenario))
             if scenario == HOT:
                 heat(path)
         return path

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from gssr.backends.synthetic.bulk import BulkRequest as Made
 from gssr.backends.synthetic.bulk import generate
 from gssr.cli import main
 from gssr.commands.inputs import fleet_at
@@ -29,7 +28,7 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
     """Three finished recordings of a few seconds."""
     folder = tmp_path_factory.mktemp("templates")
     for number, job in enumerate(("train", "idle", "gaps")):
-        generate(Made(str(folder / str(number)), job, 1 + number, 1 / 120, 2.0, number))
+        generate(str(folder / str(number)), job, 1 + number, 1 / 120, 2.0, number)
     return [path.read_bytes() for path in sorted(folder.iterdir())]
 
 

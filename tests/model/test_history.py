@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gssr.backends.synthetic.bulk import BulkRequest, generate
+from gssr.backends.synthetic.bulk import generate
 from gssr.cli import main
 from gssr.model.fleet.history import FEWEST, change
 from gssr.store.format.schema import TABLES
@@ -54,7 +54,7 @@ def weaken(connection: sqlite3.Connection, share: float) -> None:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Twelve earlier runs of a label, day after day, of which the last three did less; and the run itself."""
     folder = tmp_path_factory.mktemp("runs")
-    generate(BulkRequest(str(folder / "now.sql"), "train", 2, 1 / 60, 1.0))
+    generate(str(folder / "now.sql"), "train", 2, 1 / 60, 1.0)
     for number in range(12):
         path = folder / f"{number}.sql"
         shutil.copyfile(folder / "now.sql", path)

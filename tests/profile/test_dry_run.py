@@ -11,7 +11,7 @@ import pytest
 from supervised import ROOT
 
 from gssr.backends.synthetic import MEASURES
-from gssr.backends.synthetic.bulk import BulkRequest, generate
+from gssr.backends.synthetic.bulk import generate
 from gssr.metrics import NAMES
 from gssr.profile.dry_run import Forecast, core_share
 from gssr.store.write.thinning import KEEPS
@@ -51,7 +51,7 @@ def test_the_predicted_size_is_that_of_a_real_recording(tmp_path):
 @pytest.mark.parametrize("keep", KEEPS)
 @pytest.mark.parametrize("scenario", ["train", "imbalanced"])
 def test_the_predicted_size_is_that_of_an_hour_however_it_is_kept(tmp_path, keep, scenario):
-    generate(BulkRequest(str(tmp_path / "a.sql"), scenario, 2, 1.0, 0.5, keep=keep))
+    generate(str(tmp_path / "a.sql"), scenario, 2, 1.0, 0.5, keep=keep)
     forecast = Forecast(2, len(MEASURES), 0.5, False, 0)
     beside = forecast.size(keep, 3600.0) - Forecast(0, 0, 0.5, False, 0).size(keep, 3600.0)
     size = (tmp_path / "a.sql").stat().st_size

@@ -10,9 +10,10 @@ import pytest
 
 from gssr.launch import where_am_i
 from gssr.profile.output import choose
-from gssr.profile.request import ProfileRequest, UnrecordedError, UsageError
+from gssr.profile.request import ProfileRequest, UsageError
 from gssr.store.merge import merge
 from gssr.store.read.recording import open_recording
+from gssr.store.write.starts import UnagreedError
 from gssr.store.write.writer import Writer
 
 ALONE: dict[str, str] = {}
@@ -253,7 +254,7 @@ def test_what_is_half_written_leaves_the_run_unrecorded_and_is_nothing_after_a_m
     monkeypatch.setattr("gssr.store.write.starts.PATIENCE", 0.1)
     (folder / "a.sql.d").mkdir()
     (folder / "a.sql.d" / "run").write_text("c-9.0 -")
-    with pytest.raises(UnrecordedError, match="another rank has not written"):
+    with pytest.raises(UnagreedError, match="another rank has not written"):
         chosen(slurm(0))
     old = os.stat(folder).st_mtime - 100
     os.utime(folder / "a.sql.d" / "run", (old, old))

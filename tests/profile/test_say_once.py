@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gssr.backends.synthetic.bulk import BulkRequest, generate
+from gssr.backends.synthetic.bulk import generate
 
 ROOT = Path(__file__).parent.parent.parent
 RANKS, NODES = 4, 2
@@ -43,7 +43,7 @@ def said(
 
 
 def test_what_is_refused_to_all_ranks_is_one_line(tmp_path: Path) -> None:
-    generate(BulkRequest(str(tmp_path / "a.sql"), "idle", 2, 0.01, 0.5))
+    generate(str(tmp_path / "a.sql"), "idle", 2, 0.01, 0.5)
     lines, codes = said(tmp_path, "--backend", "synthetic:idle:1", "-o", "a.sql", "--", "true", nodes=1)
     assert lines == ["gssr: -o a.sql: exists; use -f to overwrite it or -a to add a run to it"]
     assert codes == [2] * RANKS

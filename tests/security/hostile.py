@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.cells import cell_len
 
-from gssr.backends.synthetic.bulk import BulkRequest, generate
+from gssr.backends.synthetic.bulk import generate
 from gssr.render.cells import LONGEST
 
 ATTACKS = (
@@ -53,7 +53,7 @@ def attack(field: str, number: int) -> str:
 def write(path: Path, number: int = 0, huge: bool = False, texts: bool = True) -> None:
     """A run of 16 GPUs on two nodes over ten minutes, all of whose texts are attacks, from ``number`` on; ``huge``: of a
     megabyte each as well, and of 9 GPUs. Without ``texts`` the same run as it would be without any attack."""
-    generate(BulkRequest(str(path), "imbalanced", 9 if huge else 16, 1 / 6, 2.0))
+    generate(str(path), "imbalanced", 9 if huge else 16, 1 / 6, 2.0)
     with closing(sqlite3.connect(path, isolation_level=None)) as file:
         run = file.execute("SELECT run_id, started_at, ended_at FROM runs").fetchone()
         for at, kind in enumerate(("mark", "gpu_lost", "gap", "xid", "throttle_begin", "\x1b[31mkind\n<b>[red]")):

@@ -12,7 +12,7 @@ import pytest
 from textual.pilot import Pilot
 from two_users import ATTACKER, VICTIM, as_user
 
-from gssr.backends.synthetic.bulk import BulkRequest, generate
+from gssr.backends.synthetic.bulk import generate
 from gssr.cli import main
 from gssr.store.output_file import PRIVATE, Access, access_of, output_file, output_folder
 from gssr.tui.export import export, picture_of
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.xdist_group("two users")
 @pytest.fixture(scope="session")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("recorded") / "run.sql"
-    generate(BulkRequest(str(path), "train", 2, 1 / 60, 0.5))
+    generate(str(path), "train", 2, 1 / 60, 0.5)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     return path
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from cluster import Cluster, kinds_of_nodes
 
-from gssr.backends.synthetic.bulk import BulkRequest, generate
+from gssr.backends.synthetic.bulk import generate
 from gssr.store.read.recording import RunReader, open_recording
 from tests.waiting import until
 
@@ -366,7 +366,7 @@ def test_a_sites_nights_end_in_a_mail_and_in_less(folder: Path) -> None:
         (folder / "shared" / "gssr" / name).mkdir(parents=True)
     (folder / "slurm.conf").write_text("ClusterName=alps\n")
     path = {"PATH": f"{folder / 'tools'}:{os.environ['PATH']}"}
-    generate(BulkRequest(str(folder / "shared" / "gssr" / "1" / "node1.sql"), "idle", 2, 0.01, 0.5))
+    generate(str(folder / "shared" / "gssr" / "1" / "node1.sql"), "idle", 2, 0.01, 0.5)
     script = f"{mail}\ntouch -d '100 days ago' shared/gssr/2\n{keep}"
     script = (
         script.replace("/shared/", "shared/")

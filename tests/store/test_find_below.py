@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gssr.backends.synthetic.bulk import BulkRequest, generate
+from gssr.backends.synthetic.bulk import generate
 from gssr.store.read.everything import below, in_pieces
 from gssr.store.read.open import recordings_in
 from gssr.store.read.recording import open_recording
@@ -15,7 +15,7 @@ IDLE = 0.02
 
 
 def recorded(path: Path, scenario: str, gpus: int, hours: float, interval: float) -> Path:
-    generate(BulkRequest(str(path), scenario, gpus, hours, interval))
+    generate(str(path), scenario, gpus, hours, interval)
     return path
 
 

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from textual.widgets import Digits, HelpPanel, Input, Label, TabbedContent
 from textual.widgets._toast import Toast
 
-from gssr.backends.synthetic.bulk import BulkRequest, generate
+from gssr.backends.synthetic.bulk import generate
 from gssr.model.live.live_result import Query, Result
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
@@ -34,7 +34,7 @@ from tests.looking import live_screen, seen, until, work
 def recording(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Eight GPUs of which each does less than the one before."""
     path = str(tmp_path_factory.mktemp("live") / "imbalanced.sql")
-    generate(BulkRequest(path, "imbalanced", 8, 0.05, 0.5))
+    generate(path, "imbalanced", 8, 0.05, 0.5)
     return path
 
 
@@ -147,7 +147,7 @@ def test_keys_typed_at_once_are_for_what_the_first_of_them_focuses(recording: st
 
 def test_compare_is_there_with_a_second_run_only(recording: str, tmp_path: Path) -> None:
     other = str(tmp_path / "train.sql")
-    generate(BulkRequest(other, "train", 8, 0.02, 0.5))
+    generate(other, "train", 8, 0.02, 0.5)
     alone, two = live_screen(recording), live_screen(recording, other)
 
     async def without(pilot: Pilot[int]) -> None:

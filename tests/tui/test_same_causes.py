@@ -21,7 +21,7 @@ from textual.pilot import Pilot
 from textual.widget import Widget
 from textual.widgets import Label
 
-from gssr.backends.synthetic.bulk import BulkRequest, generate
+from gssr.backends.synthetic.bulk import generate
 from gssr.cli import main
 from gssr.metrics import NAMES
 from gssr.model.live.live_result import Result
@@ -45,7 +45,7 @@ COLUMNS = 500
 
 
 def _synthetic(scenario: str) -> Callable[[str], object]:
-    return lambda path: generate(BulkRequest(path, scenario, 4, 0.02, 0.5))
+    return lambda path: generate(path, scenario, 4, 0.02, 0.5)
 
 
 def _planted(name: str, n_nodes: int, seconds: int) -> Callable[[str], object]:

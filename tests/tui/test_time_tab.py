@@ -11,7 +11,7 @@ from growing import Growing
 from textual.pilot import Pilot
 from training import training
 
-from gssr.backends.synthetic.bulk import BulkRequest, generate
+from gssr.backends.synthetic.bulk import generate
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_trace import WatchedTrace
@@ -36,7 +36,7 @@ from tests.looking import live_screen, seen, until, work
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = str(tmp_path_factory.mktemp("time") / "imbalanced.sql")
-    generate(BulkRequest(path, "imbalanced", 8, 0.05, 0.5))
+    generate(path, "imbalanced", 8, 0.05, 0.5)
     return path
 
 

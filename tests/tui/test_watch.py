@@ -13,7 +13,7 @@ from growing import T0, Growing, Truth
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gssr.backends.synthetic.bulk import BulkRequest, generate
+from gssr.backends.synthetic.bulk import generate
 from gssr.model.live.live_result import Query, Result
 from gssr.model.live.watch import STALLED_SECONDS, Watch
 from gssr.model.live.watched_recording import WatchedRecording
@@ -588,7 +588,7 @@ def test_nothing_of_a_growing_file_is_held_between_two_looks(tmp_path, watching)
 def test_hosts_are_named_without_the_domain_that_they_share(tmp_path: Path) -> None:
     """And found by either name; what tells them apart stays."""
     path = tmp_path / "a.sql"
-    generate(BulkRequest(str(path), "train", 16, 1 / 120, 0.5))
+    generate(str(path), "train", 16, 1 / 120, 0.5)
     cases = {
         "gpu{}.cluster.example.org": ("gpu0", "gpu1"),
         "10.0.0.{}": ("10.0.0.0", "10.0.0.1"),

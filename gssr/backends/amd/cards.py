@@ -269,12 +269,11 @@ def usable_cards(visible: Sequence[str] | None) -> tuple[list[Card], list[Card],
         raise UnusableError(what, f"{_ASK}; on a machine without jobs, join the groups video and render")
     shown = sorted((order, card.device.uuid) for card in opened for order in card.orders)
     names, remarks = _in_kfds_order([order for order, _ in shown], cards, visible)
-    choice = choose([Seen(order, uuid, uuid) for order, uuid in shown], names)
-    if choice.remark:
-        remarks.append(choice.remark)
-    if not choice.positions:
+    positions, remark = choose([Seen(order, uuid, uuid) for order, uuid in shown], names)
+    remarks += filter(None, (remark,))
+    if not positions:
         raise UnusableError("the launcher gives this process none of the node's AMD GPUs", _ASK)
-    chosen = {shown[position][1] for position in choice.positions}
+    chosen = {shown[position][1] for position in positions}
     return [card for card in opened if card.device.uuid in chosen], cards, remarks
 
 

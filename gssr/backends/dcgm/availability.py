@@ -8,9 +8,9 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
-from gssr.backends.base import AtEngine, BackendError, Device, News, Offer, OpenedBackend, Row
+from gssr.backends.base import AtEngine, BackendError, Device, News, Offer, OpenedBackend, Row, UnusableError
 from gssr.backends.dcgm import codes
 from gssr.backends.dcgm.bindings import Bindings, find_bindings, load_bindings
 from gssr.backends.dcgm.codes import GPU, DcgmError, blank_reason
@@ -43,13 +43,6 @@ _BLANK = (
     "have nv-hostengine started by root, or ask for profiling counters to be opened to all users "
     "(the driver's option NVreg_RestrictProfilingToAdminUsers=0)",
 )
-
-
-class Lacking(NamedTuple):
-    """Why a recording would lack something, and what to do."""
-
-    why: str
-    cure: str
 
 
 def look_for_dcgm(try_out: bool = False) -> Offer:
@@ -87,7 +80,7 @@ def _offer_of_engine(address: Address, try_out: bool) -> Offer:
         details += ", which samples profiling metrics already"
     if lacking is None:
         return Offer("dcgm", True, details, profiles_already=already)
-    return Offer("dcgm", True, f"{details}; {lacking.why}", lacking.cure, profiles=False, profiles_already=already)
+    return Offer("dcgm", True, f"{details}; {lacking.what}", lacking.cure, profiles=False, profiles_already=already)
 
 
 def _named(bindings: Bindings) -> str:
@@ -153,16 +146,16 @@ def _latest(engine: Engine, entities: Sequence[tuple[int, int]], fields: Sequenc
     return [value for value in values or () if not value.status and not blank_reason(value.value.dbl)]
 
 
-def _lacking(engine: Engine, found: Sequence[Sampled], already: bool) -> Lacking | None:
-    """Tell what a recording would lack here; None when it would have everything. Raises EngineError when the connection is
-    lost."""
+def _lacking(engine: Engine, found: Sequence[Sampled], already: bool) -> UnusableError | None:
+    """Tell what a recording would lack here, and what to do; None when it would have everything. Raises EngineError when the
+    connection is lost."""
     refusals = _refusals(engine, found)
     if refusals:
         code = next(iter(refusals.values()))
         why, cure = codes.REFUSALS.get(code, codes.NO_REASON)
         gpus = list(dict.fromkeys(each.gpu for each in found))
         whose = "" if len(refusals) == len(gpus) else f" of GPU {', '.join(map(str, refusals))}"
-        return Lacking(f"no profiling metrics{whose}, so no score: {why} (error {code})", cure)
+        return UnusableError(f"no profiling metrics{whose}, so no score: {why} (error {code})", cure)
     group, field_groups = None, []
     try:
         group = _created(engine, "group", "dcgmGroupCreate", codes.EMPTY_GROUP, group_name())
@@ -176,7 +169,7 @@ def _lacking(engine: Engine, found: Sequence[Sampled], already: bool) -> Lacking
             engine.call("dcgmGroupAddEntity", group, *entity)
         return _try_watch(engine, found, group, field_groups[0])
     except NoRoomError as error:
-        return Lacking(f"a recording would lack metrics: {error.what}", error.cure)
+        return UnusableError(f"a recording would lack metrics: {error.what}", error.cure)
     finally:
         for made in field_groups:
             engine.quietly("dcgmFieldGroupDestroy", made)
@@ -207,8 +200,9 @@ def _created(engine: Engine, what: str, name: str, *arguments: Any) -> Any:
         raise
 
 
-def _try_watch(engine: Engine, found: Sequence[Sampled], group: Any, field_group: Any) -> Lacking | None:
-    """Watch SM activity until it has a value; why it gets none. Raises EngineError when the connection is lost."""
+def _try_watch(engine: Engine, found: Sequence[Sampled], group: Any, field_group: Any) -> UnusableError | None:
+    """Watch SM activity until it has a value. Returns why it gets none, None where it gets one. Raises EngineError when the
+    connection is lost."""
     entities = [each.entity for each in found]
     kept = keep_seconds(_TRY_INTERVAL, engine.version(), shared=not engine.embedded)
     try:
@@ -223,11 +217,11 @@ def _try_watch(engine: Engine, found: Sequence[Sampled], group: Any, field_group
         if error.code == codes.CONNECTION_NOT_VALID:
             raise
         why, cure = codes.REFUSALS.get(error.code, codes.NO_REASON)
-        return Lacking(f"no profiling metrics, so no score: {why} (error {error.code})", cure)
+        return UnusableError(f"no profiling metrics, so no score: {why} (error {error.code})", cure)
     finally:
         engine.quietly("dcgmUnwatchFields", group, field_group)
     why, cure = _BLANK
-    return Lacking(f"no profiling metrics, so no score: {why}", cure)
+    return UnusableError(f"no profiling metrics, so no score: {why}", cure)
 
 
 class UnsampledGpus:

@@ -12,7 +12,7 @@ its cgroup or container; the two are joined by UUID.
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from gssr.backends.base import Device
+from gssr.backends.base import Device, UnusableError
 from gssr.backends.choose import Seen, choose
 from gssr.backends.dcgm import codes
 from gssr.backends.dcgm.codes import COMPUTE_INSTANCE, GPU, GPU_INSTANCE, DcgmError, blank_reason
@@ -151,12 +151,12 @@ def _mig_uuids() -> dict[tuple[str, int, int], str]:
     Without them, older drivers' names, made of these three, have to do."""
     import pynvml
 
-    from gssr.backends.driver import DriverError, ask, start, stop
+    from gssr.backends.driver import ask, start, stop
 
     uuids: dict[tuple[str, int, int], str] = {}
     try:
         start()
-    except DriverError:
+    except UnusableError:
         return uuids
     for index in range(ask(pynvml.nvmlDeviceGetCount) or 0):
         whole = ask(pynvml.nvmlDeviceGetHandleByIndex, index)
@@ -177,7 +177,7 @@ def choose_mine(found: Sequence[Sampled], visible: Sequence[str] | None) -> tupl
 
     try:
         driver.start()
-    except driver.DriverError:
+    except UnusableError:
         return _by_hostengine(found, visible)
     try:
         seen, remarks = driver.visible_gpus(visible)
@@ -201,12 +201,12 @@ def _by_hostengine(found: Sequence[Sampled], visible: Sequence[str] | None) -> t
     if not found:
         raise DcgmError("DCGM's hostengine has no GPU", "see that NVIDIA's driver runs on its machine, and restart it")
     seen = [Seen(each.device.device_index, each.gpu_uuid, each.device.uuid) for each in found]
-    choice = choose(seen, visible)
-    if not choice.positions:
+    positions, remark = choose(seen, visible)
+    if not positions:
         raise DcgmError("the launcher gives this process no GPU", "ask it for some")
-    remarks = [choice.remark] if choice.remark else []
+    remarks = [remark] if remark else []
     if visible is not None and any(name.isdigit() for name in visible):
         remarks.append(
             "NVIDIA's library can't be used in this process, so the launcher's GPU indices are taken for the hostengine's"
         )
-    return [found[position] for position in choice.positions], remarks
+    return [found[position] for position in positions], remarks

@@ -47,35 +47,28 @@ class FieldReading(NamedTuple):
     values: Sequence[int | float]
 
 
+def prepare_requests(engine: Engine, series: Sequence[EntityField]) -> "list[LatestValues]":
+    """Prepare the calls that read the newest value of each of these series, which have numbers by their order: one call for
+    each set of fields that entities have in common, usually one in all."""
+    numbers = {each: number for number, each in enumerate(series)}
+    fields_of: dict[Entity, list[int]] = {}
+    for entity, field in series:
+        fields_of.setdefault(entity, []).append(field)
+    alike: dict[tuple[int, ...], list[Entity]] = {}
+    for entity, fields in fields_of.items():
+        for at in range(0, len(fields), _MAX_FIELDS):
+            alike.setdefault(tuple(fields[at : at + _MAX_FIELDS]), []).append(entity)
+    most = codes.MOST_ENTITIES
+    return [
+        LatestValues(engine, entities[at : at + most], fields, numbers)
+        for fields, entities in alike.items()
+        for at in range(0, len(entities), most)
+    ]
+
+
 class LatestValues:
-    """Reads the newest value of each of these series, which have numbers by their order."""
-
-    def __init__(self, engine: Engine, series: Sequence[EntityField]) -> None:
-        numbers = {each: number for number, each in enumerate(series)}
-        fields_of: dict[Entity, list[int]] = {}
-        for entity, field in series:
-            fields_of.setdefault(entity, []).append(field)
-        alike: dict[tuple[int, ...], list[Entity]] = {}
-        for entity, fields in fields_of.items():
-            for at in range(0, len(fields), _MAX_FIELDS):
-                alike.setdefault(tuple(fields[at : at + _MAX_FIELDS]), []).append(entity)
-        most = codes.MOST_ENTITIES
-        self._requests = [
-            _Request(engine, entities[at : at + most], fields, numbers)
-            for fields, entities in alike.items()
-            for at in range(0, len(entities), most)
-        ]
-
-    def read(self) -> list[FieldReading]:
-        """Make one call for each set of fields that entities have in common, usually one in all. Raises EngineError, also
-        when a series is not watched any more, and DcgmError when the library fills in other records than the bindings
-        describe."""
-        return [request.ask() for request in self._requests]
-
-
-class _Request:
-    """One call. Its answer is an array of records of 4 kB, of which 40 bytes matter: they are read member by member, at the
-    offsets that the bindings' structure has."""
+    """One prepared call. Its answer is an array of records of 4 kB, of which 40 bytes matter: they are read member by
+    member, at the offsets that the bindings' structure has."""
 
     def __init__(
         self, engine: Engine, entities: Sequence[Entity], fields: Sequence[int], numbers: dict[EntityField, int]
@@ -104,7 +97,9 @@ class _Request:
         self._numbers: list[int] = []
         self._is_double: list[bool] = []
 
-    def ask(self) -> FieldReading:
+    def read(self) -> FieldReading:
+        """Make the call. Raises EngineError, also when a series is not watched any more, and DcgmError when the library
+        fills in other records than the bindings describe."""
         self._engine.call_library("dcgmEntitiesGetLatestValues", *self._arguments)
         identity = [column.tolist() for column in self._identity]
         if identity != self._known:  # DCGM promises no order, and a type may come with the first sample

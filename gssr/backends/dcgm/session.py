@@ -9,7 +9,7 @@ from gssr.backends.dcgm import codes
 from gssr.backends.dcgm.codes import DOUBLE_BLANK, DcgmError, blank_reason
 from gssr.backends.dcgm.engine import Engine, EngineClock, EngineError
 from gssr.backends.dcgm.entities import Sampled
-from gssr.backends.dcgm.read import EntityField, FieldReading, LatestValues
+from gssr.backends.dcgm.read import EntityField, FieldReading, prepare_requests
 from gssr.backends.dcgm.rows import RowAssembler
 from gssr.backends.dcgm.watch import Watches
 from gssr.metrics import BY_NAME, METRICS, NAMES
@@ -126,7 +126,7 @@ class Session:
         ]
         measured = {name for _, name, _, _ in self._places}
         self.measures: Sequence[str] = tuple(name for name in NAMES if name in measured)
-        self._latest = LatestValues(engine, self._series)
+        self._requests = prepare_requests(engine, self._series)
         self._rows = RowAssembler(len(found), self._interval)
         self._stamps = [0] * len(self._series)
         """By series, the stamp that was seen last, us of the hostengine's clock."""
@@ -165,7 +165,7 @@ class Session:
         if not self._watches.live:
             self._due_at = self._now() + POLL_SECONDS
             return [], changes
-        readings = self._latest.read()
+        readings = [request.read() for request in self._requests]
         self._follow_clock(max(max(reading.stamps) for reading in readings), self._now())
         now = round(self._now() * _MICRO)
         self._sort_in(readings, now)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from gssr.backends.base import BackendError
-from gssr.backends.synthetic.bulk import BulkRequest, generate
+from gssr.backends.synthetic.bulk import generate
 from gssr.backends.synthetic.scenarios import SCENARIOS
 from gssr.store.disk import PLANTED, is_planted
 from gssr.store.read.open import RecordingError, looks_like_recording
@@ -74,16 +74,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if os.path.lexists(options.output) and not options.force:
         parser.error(f"{options.output}: exists already; -f overwrites it")
-    request = BulkRequest(
-        options.output,
-        options.scenario,
-        options.gpus,
-        options.hours,
-        options.sampling_time / 1000,
-        options.seed,
-        options.keep,
-        options.host,
-    )
     terminal = sys.stderr.isatty()
     try:
         if os.path.lexists(options.output):
@@ -92,7 +82,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if not os.path.isfile(options.output) or not looks_like_recording(options.output):
                 raise RecordingError(f"{options.output}: is not a recording: choose another name")
             remove(options.output)
-        n = generate(request, _show if terminal else None)
+        n = generate(
+            options.output,
+            options.scenario,
+            options.gpus,
+            options.hours,
+            options.sampling_time / 1000,
+            options.seed,
+            options.keep,
+            options.host,
+            _show if terminal else None,
+        )
     except OSError as error:
         print(f"gssr: {error.filename or options.output}: {error.strerror}", file=sys.stderr)
         return 1

@@ -7,7 +7,7 @@ for each node of ``GPUS_PER_NODE`` GPUs.
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, cast
+from typing import cast
 
 import numpy as np
 
@@ -32,32 +32,40 @@ ROWS_AT_ONCE = 20_000
 """Generated in one go, where a bucket of the finest rollup has no more."""
 
 
-class BulkRequest(NamedTuple):
-    """What to generate: ``hours`` of ``scenario`` on ``gpus`` GPUs, a sample every ``interval`` seconds, of which ``keep``
-    says what is kept; with ``host`` rows of the nodes and of their ranks' processes as well, one a second."""
+def generate(
+    path: str,
+    scenario: str,
+    n_gpus: int,
+    hours: float,
+    interval: float,
+    seed: int = 0,
+    keep: Keep = "raw",
+    host: bool = False,
+    progress: Callable[[float], None] | None = None,
+) -> int:
+    """Write a recording of GPUs that don't exist, and return its number of samples.
 
-    path: str
-    scenario: str
-    gpus: int
-    hours: float
-    interval: float
-    seed: int = 0
-    keep: Keep = "raw"
-    host: bool = False
-
-
-def generate(request: BulkRequest, progress: Callable[[float], None] | None = None) -> int:
-    """Write the recording and return its number of samples; ``progress`` is told the share done, 0-1.
+    Args:
+        path: the file to be written, which must not exist yet.
+        scenario: the name of the scenario that runs on the GPUs.
+        n_gpus: number of GPUs.
+        hours: length of the run.
+        interval: time between two samples of a GPU, s.
+        seed: another one gives other noise.
+        keep: what is kept of the samples.
+        host: write rows of the nodes and of their ranks' processes as well, one a second.
+        progress: is told the share that is done, 0-1.
 
     Raises BackendError for an unknown scenario and RecordingError when the file exists or can't be written; what was
-    written by then is removed."""
-    scenario = known_scenario(request.scenario)
-    writer = BulkWriter(request.path, request.keep)
+    written by then is removed.
+    """
+    found = known_scenario(scenario)
+    writer = BulkWriter(path, keep)
     try:
-        n = _write(writer, request, scenario, progress)
-        spread_over_ranks(request.path)
+        n = _write(writer, scenario, found, n_gpus, hours * 3600, interval, seed, host, progress)
+        spread_over_ranks(path)
     except BaseException:
-        remove(request.path)
+        remove(path)
         raise
     return n
 
@@ -67,15 +75,23 @@ def _node(rank: int) -> str:
 
 
 def _write(
-    writer: BulkWriter, request: BulkRequest, scenario: Scenario, progress: Callable[[float], None] | None
+    writer: BulkWriter,
+    name: str,
+    scenario: Scenario,
+    n_gpus: int,
+    seconds: float,
+    interval: float,
+    seed: int,
+    host: bool,
+    progress: Callable[[float], None] | None,
 ) -> int:
-    seconds = request.hours * 3600
+    """Write the run of the scenario of this name, as ``generate`` says. Returns the number of samples."""
     end = START + seconds
-    n_nodes = -(-request.gpus // GPUS_PER_NODE)
-    run_id = f"synthetic-{request.scenario}-{request.gpus}-{request.seed}"
+    n_nodes = -(-n_gpus // GPUS_PER_NODE)
+    run_id = f"synthetic-{name}-{n_gpus}-{seed}"
     run: dict[str, str | int | float | None] = {
-        "run_id": run_id, "label": f"synthetic {request.scenario}", "command": json.dumps(["synthetic", request.scenario]),
-        "launcher": "alone", "started_at": START, "sampling_ms": request.interval * 1000, "world_size": n_nodes,
+        "run_id": run_id, "label": f"synthetic {name}", "command": json.dumps(["synthetic", name]),
+        "launcher": "alone", "started_at": START, "sampling_ms": interval * 1000, "world_size": n_nodes,
         "n_nodes": n_nodes, "state": "running", "gssr_version": __version__,
     }  # fmt: skip
     for rank in reversed(range(n_nodes)):  # the last one begun is the one that finishes
@@ -86,7 +102,7 @@ def _write(
                 "ended_at": end, "exit_code": 0, "state": "completed",
             },
         )  # fmt: skip
-    places = [divmod(position, GPUS_PER_NODE) for position in range(request.gpus)]
+    places = [divmod(position, GPUS_PER_NODE) for position in range(n_gpus)]
     gpus = [device(_node(rank), index) for rank, index in places]
     writer.add_gpus(
         [
@@ -94,19 +110,17 @@ def _write(
             for (rank, _), gpu in zip(places, gpus, strict=True)
         ],
         MEASURES,
-        request.interval,
+        interval,
     )
     writer.event(START, "start", "the workload was started")
-    for time, kind, lost, message in _losses(scenario, request.gpus, seconds):
+    for time, kind, lost, message in _losses(scenario, n_gpus, seconds):
         writer.event(START + time, kind, message, lost)
     writer.event(end, "end", "the workload ended: completed, exit code 0")
 
     stretch = seconds / LENGTH if scenario.stretches else 1.0
-    all_traits = stack(
-        [traits(scenario, position, len(gpus), gpu.uuid, request.seed) for position, gpu in enumerate(gpus)]
-    )
+    all_traits = stack([traits(scenario, position, len(gpus), gpu.uuid, seed) for position, gpu in enumerate(gpus)])
     total = 0
-    for times in _pieces(seconds, request.interval, len(gpus)):
+    for times in _pieces(seconds, interval, len(gpus)):
         columns, exists = evaluate(scenario, all_traits, times - START, stretch)
         position: Ints = np.tile(np.arange(len(gpus), dtype=np.int64), len(times))
         tick: Floats = np.repeat(times, len(gpus))
@@ -115,13 +129,13 @@ def _write(
             position, tick = position[exists], tick[exists]
             values = {name: column[exists] for name, column in values.items()}
         writer.add_columns(position, tick, values)
-        if request.host:
-            _add_use(writer, times, n_nodes, request.seed)
+        if host:
+            _add_use(writer, times, n_nodes, seed)
         total += len(tick)
         if progress is not None:
             progress((times[-1] - START) / seconds)
     if not writer.finish(end, 0, "completed", end):
-        raise RecordingError(writer.problem or f"{request.path}: can't be written")
+        raise RecordingError(writer.problem or f"{writer.path}: can't be written")
     return total
 
 

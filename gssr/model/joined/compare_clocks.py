@@ -38,15 +38,15 @@ none would have to; or there is too little to compare."""
 
 
 class Pair(NamedTuple):
-    """A GPU: when it was ``busy`` by the trace (the mean of several), and its samples [n]: each the mean of ``value`` over
-    the sampling interval that ends at its ``time``."""
+    """A GPU as the trace and as the samples show it. ``busy``: the times in which the trace has work on it (several: their
+    mean counts); ``value`` [n]: its samples, each the mean over the sampling interval that ends at its ``time``."""
 
     busy: tuple[Segments, ...]
     time: Ints
     value: Floats
 
     def shares(self, ends: Ints, interval: int) -> Floats:
-        """Return the share busy (0-1) of the intervals that end at these times (unix ns), in the shape of ``ends``."""
+        """Measure the share, 0-1, of the intervals that end at ``ends`` in which the trace has the GPU busy."""
         total = np.zeros(ends.shape)
         for segments in filter(lambda each: len(each.start), self.busy):
             total += segments.before(ends) - segments.before(ends - interval)
@@ -76,11 +76,8 @@ class _Curve(NamedTuple):
 
 
 def compare(pairs: Sequence[Pair], window: tuple[int, int], interval: int) -> Compared:
-    """Compare a trace whose clock tells the unix time with samples from around its time.
-
-    ``window``: begin and end of the trace, and ``interval``: that of sampling, both ns. The result's ``shift`` is 0
-    unless its ``check`` is "elsewhere".
-    """
+    """Compare a trace, whose clock tells the unix time, with the samples around its window, which are ``interval`` ns
+    apart."""
     pairs = [pair for pair in pairs if len(pair.time) > 1]
     far = NEAR + max(2 * interval, NEAR // 5)
     step = max(interval // 5, 2 * far // _MOST_SHIFTS, 1)
@@ -98,8 +95,7 @@ def compare(pairs: Sequence[Pair], window: tuple[int, int], interval: int) -> Co
 
 
 def find(pairs: Sequence[Pair], window: tuple[int, int], interval: int) -> Compared:
-    """Find when a trace whose clock is unknown was taken, anywhere among all samples of a run. Arguments and result
-    are as in ``compare``; "elsewhere" means that one place fits."""
+    """Look for the place of a trace whose clock is unknown, anywhere among all samples of a run."""
     pairs = [pair for pair in pairs if len(pair.time) > 1]
     if not pairs:
         return Compared("too few")
@@ -131,8 +127,8 @@ def find(pairs: Sequence[Pair], window: tuple[int, int], interval: int) -> Compa
 
 
 def which(pairs: Sequence[Pair], window: tuple[int, int], interval: int, shift: int) -> int | None:
-    """Return the index of the pair that fits at this shift (ns), and clearly better than each other, or None if there
-    is none."""
+    """Find the pair that fits at this shift, clearly better than each other one. Returns its place, None where there is
+    none."""
     curves = [_correlated([pair], window, interval, np.array([shift])) for pair in pairs]
     fits = [float(curve.r[0]) for curve in curves]
     best = max(range(len(fits)), key=fits.__getitem__, default=None)
@@ -145,7 +141,7 @@ def which(pairs: Sequence[Pair], window: tuple[int, int], interval: int, shift: 
 
 
 def _correlated(pairs: Sequence[Pair], window: tuple[int, int], interval: int, shifts: Ints) -> _Curve:
-    """Correlate shares and samples at each shift, over all pairs, each about its own mean, for the samples whose
+    """Correlate the trace with the samples at each shift: over all pairs, each about its own mean, by the samples whose
     intervals lie in the window."""
     begin, stop = window
     stride = max(-(-sum(len(pair.time) for pair in pairs) // _MOST_SAMPLES), 1)
@@ -166,7 +162,7 @@ def _correlated(pairs: Sequence[Pair], window: tuple[int, int], interval: int, s
 
 
 def _judged(pairs: Sequence[Pair], interval: int, curve: _Curve) -> Compared:
-    """Judge a curve of correlations: "elsewhere" stands for a single peak, wherever it is."""
+    """Judge the peaks of the correlation. The result is "elsewhere" for a single peak, wherever it is."""
     shifts, r, n, varies = curve
     best = int(r.argmax())
     if r[best] <= -1 or n[best] < FEWEST:
@@ -189,8 +185,7 @@ def _judged(pairs: Sequence[Pair], interval: int, curve: _Curve) -> Compared:
 
 
 def _is_alike(high: float, low: float, error: float) -> bool:
-    """Tell whether the lower correlation is as good as the higher one, as far as can be told with this standard error
-    of z."""
+    """Tell whether a lower correlation is as good as a higher one, as far as can be known."""
     return (low > 0 and low**2 >= high**2 - _ALIKE) or _z(high) - _z(low) < _APART * 2**0.5 * error
 
 
@@ -199,8 +194,8 @@ def _z(r: float) -> float:
 
 
 def _error(pairs: Sequence[Pair], n: int) -> float:
-    """Return the standard error of Fisher's z for ``n`` samples, of which those near each other count less (Bartlett's
-    formula, for a series with the samples' own correlation from one to the next)."""
+    """Estimate the standard error of Fisher's z of ``n`` samples. Samples near each other count less (Bartlett's formula,
+    for a series with the samples' own correlation from one to the next)."""
     before, after = (
         np.concatenate([pair.value[part] - pair.value.mean() for pair in pairs])
         for part in (slice(None, -1), slice(1, None))
@@ -212,7 +207,7 @@ def _error(pairs: Sequence[Pair], n: int) -> float:
 
 
 def _refined(pairs: Sequence[Pair], window: tuple[int, int], interval: int, found: Compared, step: int) -> Compared:
-    """Return ``found`` with its shift moved to the peak within ``step`` ns of it, if that is higher."""
+    """Look for the peak more finely, within ``step`` of where it was found."""
     fine = max(step // 20, 1)
     curve = _correlated(pairs, window, interval, found.shift + fine * np.arange(-(step // fine), step // fine + 1))
     best = int(curve.r.argmax())

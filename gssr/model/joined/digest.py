@@ -47,7 +47,7 @@ def _identity(gpu: Gpu) -> Identity:
 
 
 def by_identity(gpus: Sequence[Gpu]) -> dict[Identity, int]:
-    """Return the positions of the GPUs that can be told apart from all others, by identity."""
+    """Find the GPUs that can be told apart from all others. Returns their positions by identity."""
     count = Counter(map(_identity, gpus))
     return {identity: at for at, gpu in enumerate(gpus) if count[identity := _identity(gpu)] == 1}
 
@@ -115,7 +115,7 @@ def _is_sound(found: Traced) -> bool:
 
 
 def _cut(value: Any) -> Any:
-    """Return a value with the texts in it that are too long cut."""
+    """Cut texts in a value that are too long."""
     if isinstance(value, dict):
         return {name: _cut(each) for name, each in value.items()}
     if isinstance(value, list | tuple):

@@ -63,8 +63,9 @@ class Scores:
         return Rollups(self._reader, np.arange(len(self._reader.gpus)), 0).aggregate(self._names, every, np.inf)
 
     def of(self, parts: Sequence[tuple[Ints, Window]]) -> Iterator[tuple[float | None, float | None]]:
-        """Yield for each part (positions, window) the score of these GPUs inside it, and in the rest of the whole
-        window; None if unknown. Rows of parts near each other are read together."""
+        """Score some GPUs inside a window, and in the rest of the window of the scores. ``parts``: positions of GPUs, each
+        with a window; rows of windows near each other are read together. Yields both scores of each part, None where
+        unknown."""
         if len(self._names) < len(SCORE_INPUTS):
             yield from ((None, None) for _ in parts)
             return
@@ -127,21 +128,21 @@ def _score(total: Floats, n: Floats) -> float | None:
 
 
 def looked_at(analysis: Analysis, reader: RunReader) -> dict[int, int]:
-    """Return the places in the analysis of the run's GPUs that it looks at, by position in the run."""
+    """Find the run's GPUs (positions) that the analysis looks at. Returns the place of each in the analysis."""
     place = {gpu.gpu: at for at, gpu in enumerate(analysis.gpus)}
     return {position: place[gpu.gpu] for position, gpu in enumerate(reader.gpus) if gpu.gpu in place}
 
 
 def traced(match: Match, place: Mapping[int, int], scores: Scores) -> Traced | None:
-    """Return what a trace says of the window of ``scores`` and of the GPUs at these positions, which it then calls by
-    their ``place``; None if it shows nothing of them."""
+    """Tell what a trace shows of the window of ``scores`` and of the GPUs at these positions, which the result calls by
+    their ``place``. None where it shows nothing of them."""
     found = explain_window(match, place.keys(), scores.window)
     return None if found is None else in_run([found], place, scores)[0]
 
 
 def explain_window(match: Match, positions: Collection[int], window: Window) -> Traced | None:
-    """Return what a trace says of a window of the run and of the GPUs at these positions, by which it calls them; how
-    typical it is remains unknown. None if it shows nothing of them."""
+    """Tell what a trace shows of a window of the run and of the GPUs at these positions; not how typical that is. None where
+    it shows nothing of them."""
     concerned = set(match.gpus.values() if match.gpus else match.beside)
     gpus = tuple(sorted(concerned & set(positions)))
     start, end = max(match.start, window.start), min(match.end, window.end)
@@ -188,8 +189,7 @@ def _seconds_by_category(breakdown: Breakdown | None) -> dict[str, float]:
 
 
 def in_run(traces: Sequence[Traced], place: Mapping[int, int], scores: Scores) -> list[Traced]:
-    """Return the traces, cut to the window of ``scores``, with how typical they are, and with GPUs called by their
-    ``place`` instead of their positions."""
+    """Add to what traces show how typical it is of the run, and call the GPUs by their ``place`` in the analysis."""
     window = scores.window
     inside = [Window(max(each.start, window.start), min(each.end, window.end)) for each in traces]
     told = scores.of([(np.array(each.gpus, np.int64), own) for each, own in zip(traces, inside, strict=True)])
@@ -203,7 +203,7 @@ def in_run(traces: Sequence[Traced], place: Mapping[int, int], scores: Scores) -
 
 
 def renamed(found: Traced, place: Mapping[int, int]) -> dict[str, Any]:
-    """Return all fields that name GPUs, with these renamed by ``place``. Raises KeyError for a GPU that is not in it."""
+    """Call the GPUs by other numbers, in all that names them."""
     return {
         "gpus": tuple(place[gpu] for gpu in found.gpus),
         "by_gpu": tuple(replace(each, gpu=place[each.gpu]) for each in found.by_gpu),
@@ -212,8 +212,7 @@ def renamed(found: Traced, place: Mapping[int, int]) -> dict[str, Any]:
 
 
 def _split(span_ns: int, gpus: Sequence[GpuUse]) -> dict[str, float]:
-    """Return the shares of the time ``span_ns`` of these GPUs together; what nothing else takes is idle. Empty without
-    GPUs."""
+    """Split the time ``span_ns`` of these GPUs together into shares; what nothing else takes is idle."""
     busy = {name: sum(getattr(gpu, f"{name}_ns") for gpu in gpus) / max(span_ns, 1) for name in SPLIT if name != "idle"}
     return {**busy, "idle": 1 - sum(busy.values())} if gpus else {}
 
@@ -240,8 +239,7 @@ def _part(match: Match, gpus: Sequence[object], window: tuple[float, float]) -> 
 
 
 def with_traces(analysis: Analysis, traces: Iterable[Traced], refused: Sequence[str] = ()) -> Analysis:
-    """Return the analysis with traces, with sentences on why others were ``refused``, and with what these traces add
-    to its verdicts."""
+    """Add traces to an analysis, and why others are not there; verdicts get the evidence that the traces give."""
     found = tuple(sorted(traces, key=lambda trace: (trace.rank is None, trace.rank or 0)))
     verdicts = tuple(explained(verdict, found) for verdict in analysis.verdicts)
     return replace(analysis, traces=found, verdicts=verdicts, notes=(*analysis.notes, *refused))
@@ -275,7 +273,7 @@ def explained(verdict: Verdict, traces: Sequence[Traced]) -> Verdict:
 
 
 def gaps_within(gaps: Iterable[TracedGap], start: float, end: float, gpus: Sequence[int] = ()) -> list[TracedGap]:
-    """Return the gaps that lie at least in part between ``start`` and ``end`` (unix s), of these GPUs (none: all)."""
+    """Pick the gaps that lie at least in part in this time (unix s), of these GPUs (none: all)."""
     wanted = set(gpus)
     return [
         gap for gap in gaps if gap.start < end and gap.start + gap.seconds > start and (not wanted or gap.gpu in wanted)
@@ -283,7 +281,7 @@ def gaps_within(gaps: Iterable[TracedGap], start: float, end: float, gpus: Seque
 
 
 def causes(gaps: Iterable[TracedGap]) -> list[tuple[str, float]]:
-    """Sum up why GPUs were idle, as reasons and seconds, the longest first."""
+    """Add up idle time by cause, s, the longest first."""
     total: dict[str, float] = {}
     for gap in gaps:
         total[gap.why] = total.get(gap.why, 0.0) + gap.seconds
@@ -291,8 +289,8 @@ def causes(gaps: Iterable[TracedGap]) -> list[tuple[str, float]]:
 
 
 def kernel_shares(traces: Iterable[Traced]) -> list[tuple[str, float]]:
-    """Return the kernels of these traces together, as far as each names them, with their shares of the time of all
-    kernels, the longest first; empty if there is no such time."""
+    """Join the kernels of these traces, as far as each tells of them, with their shares of the time of all kernels, the
+    longest first."""
     total: dict[str, float] = {}
     every = 0.0
     for trace in traces:

@@ -60,12 +60,8 @@ class Match:
 
 
 def matched(reader: RunReader, timeline: Timeline, offset: float | None = None) -> Match:
-    """Lay the trace of one file over the run.
-
-    ``offset``: seconds by which its times are behind; for a trace that tells no unix time, seconds from the run's
-    begin to its zero; None: compare it with the samples. Raises NotJoinedError if it is not of this run, or can't be
-    laid over it.
-    """
+    """Lay the trace of one file over the run. ``offset``: s that are added to its times; of a trace that tells no unix time,
+    s from the run's begin to its zero. Raises NotJoinedError."""
     own = timeline.intervals
     if not len(own):
         what = "holds no intervals" if timeline.profile is None else "is a profile, which has no times"
@@ -165,7 +161,7 @@ def _clock_said(found: Compared, zero: int | None, offset: float | None) -> Iter
 
 
 def _extent(reader: RunReader) -> tuple[float, float]:
-    """Return when the run began and ended, unix s. Raises NotJoinedError if the recording has no times."""
+    """Return when the run began and ended, unix s. Raises NotJoinedError where it has no times."""
     first, last = reader.first_time, reader.last_time
     starts = [each.started_at for each in reader.processes if each.started_at is not None]
     ends = [each.ended_at for each in reader.processes if each.ended_at is not None]
@@ -207,7 +203,7 @@ def _ranks(reader: RunReader, timeline: Timeline, said: list[str]) -> tuple[Proc
 
 
 def _by_rank(reader: RunReader) -> dict[int, Process]:
-    """Return the processes of a run by rank; of what was imported also those that are known by their GPUs only."""
+    """List the processes of a run by rank; of an imported run also the ranks that are known only by their GPUs."""
     found = {process.rank: process for process in reader.processes}
     owned = [(rank, at) for rank, own in reader.gpus_of_ranks.items() for at in own]
     owned += [(gpu.rank, at) for at, gpu in enumerate(reader.gpus) if gpu.rank is not None]
@@ -259,11 +255,9 @@ class _Gpus:
             raise NotJoinedError("shows no GPU and tells no rank: nothing says whose it is")
 
     def _position(self, gpu: Track, process: Process | None, n_gpus: int) -> int | None:
-        """Return the position in the run of a GPU of a trace, or None if nothing tells it.
-
-        It is found by UUID; else among the GPUs of the rank, which has ``n_gpus`` in the trace; else by its index, if
-        nothing can have renumbered it.
-        """
+        """Find the GPU of the run that a GPU of the trace is, one of ``n_gpus`` of its rank: by UUID; else among the GPUs of
+        the rank; else by its index, where nothing can have renumbered it. Returns its position, None where it can't be
+        told."""
         gpus = self._reader.gpus
         if gpu.uuid:
             wanted = _plain(gpu.uuid)
@@ -288,13 +282,13 @@ class _Gpus:
         return tuple(sorted({at for process in processes for at in self._own(process.rank)}))
 
     def _own(self, rank: int) -> tuple[int, ...]:
-        """Return the positions of the GPUs that a rank may use; empty if that is not known."""
+        """Find the GPUs that a rank may use. Returns positions."""
         own = self._reader.gpus_of_ranks.get(rank)
         return own or tuple(at for at, gpu in enumerate(self._reader.gpus) if gpu.rank == rank)
 
     def _on_node(self, gpu: Track) -> int | None:
-        """Return the position of a GPU by its number on the node, or None. It is only believed if every rank of the
-        node may use all of its GPUs, as then these are numbered in each as on the node."""
+        """Find the GPU by its number on the node, which holds where every rank of the node may use all of the node's GPUs.
+        Returns its position, None where it does not hold."""
         if gpu.node is None:
             return None
         ranks = [rank for rank, each in _by_rank(self._reader).items() if is_on(gpu.node, each)]
@@ -308,14 +302,13 @@ class _Gpus:
         return every[gpu.device]
 
     def compared(self, extent: tuple[int, int], interval: int) -> Compared:
-        """Compare the trace with the samples around its time; without a unix time, with those of all of the run.
-        ``extent`` and ``interval`` are in ns."""
+        """Compare the trace with the samples at other times; without a unix time with all samples of the run."""
         fit = find if self._timeline.clock.unix_ns is None else compare
         return fit(self._pairs(extent, interval, fit), extent, interval)
 
     def _pairs(self, extent: tuple[int, int], interval: int, fit: Callable[..., Compared]) -> list[Pair]:
-        """Return what can be compared: each GPU's work and samples, or without GPUs the rank's threads and its
-        processes' CPU time; empty if samples were thinned."""
+        """Collect what can be compared: each GPU's work and samples, or without GPUs the rank's threads and the CPU time of
+        its processes."""
         zero = self._timeline.clock.unix_ns or 0
         window = Window(-np.inf, np.inf) if fit is find else _around(extent)
         if self._reader.thinned_until > window.start and self.of:
@@ -365,8 +358,7 @@ class _Gpus:
         return union(own.start[rows] + zero, own.start[rows] + own.length[rows] + zero)
 
     def _samples(self, positions: Sequence[int], window: Window) -> dict[int, tuple[Ints, Floats]]:
-        """Return for each GPU (by position) when it had which share busy, as times (unix ns) and values, in the first
-        of _METRICS that any of them has; those without samples are missing."""
+        """Read the share busy of these GPUs: whose, when (ns) and how much."""
         found: dict[int, tuple[Ints, Floats]] = {}
         for metric in _METRICS:
             if metric not in self._reader.metrics:
@@ -386,8 +378,8 @@ class _Gpus:
         return found
 
     def _is_sure(self, rank: Process) -> bool:
-        """Tell whether the number of a rank's one GPU is that on its node, as with torchrun: it is the local rank, and
-        the rank may use all of the node's GPUs."""
+        """Tell whether the number of the rank's one GPU is the one that it has on its node, as under torchrun: it is the
+        local rank, and the rank may use all of the node's GPUs."""
         indices = [self._reader.gpus[at].device_index for at in self._own(rank.rank)]
         numbers = [gpu.device for gpu in self._numbered[rank]]
         return numbers == [rank.local_rank] and indices == list(range(len(indices)))
@@ -426,8 +418,7 @@ class _Gpus:
         return is_changed
 
     def renamed(self, timeline: Timeline, clock: ClockOrigin) -> Timeline:
-        """Return ``timeline`` with the run's names for nodes and GPUs, and with the clock that was found. Also renames
-        the keys of ``of``."""
+        """Return the timeline with the run's names of nodes and GPUs."""
         gpus = self._reader.gpus
 
         def named(track: Track, gpu: Track | None, process: Process | None) -> Track:

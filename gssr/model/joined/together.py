@@ -23,8 +23,8 @@ _FIRST = ("dram_active", "tensor_active", "power_usage")
 
 
 class Laid(NamedTuple):
-    """The traces of a run: as one, in unix ns, None without any; what each says of all of the run; and of those that could
-    not be laid over it, why, a sentence each."""
+    """The traces of a run laid over it: all as one ``timeline`` in unix ns (None without any), what each shows of all of the
+    run, and a sentence for each that could not be laid over it."""
 
     timeline: Timeline | None
     traced: tuple[Traced, ...]
@@ -32,8 +32,7 @@ class Laid(NamedTuple):
 
 
 def together(reader: RunReader, matches: Iterable[Match | str]) -> Laid:
-    """Join all traces that could be laid over the run, with samples as counters; a str in ``matches`` says why one
-    could not."""
+    """Join all traces that could be laid over the run, with samples. In ``matches`` a str says why one could not."""
     timelines, found, refused = [], [], []
     place = {at: at for at in range(len(reader.gpus))}
     scores = Scores(reader, extent(reader))
@@ -52,7 +51,7 @@ def together(reader: RunReader, matches: Iterable[Match | str]) -> Laid:
 
 
 def with_samples(reader: RunReader, match: Match) -> Timeline:
-    """Return the trace with the samples of its GPUs as counters, the most telling first."""
+    """Add the samples of its GPUs to a trace, as counters, the most telling first."""
     first = next((name for name in DETECTION_METRICS if name in reader.metrics), "")
     names = [name for name in reader.metrics if name in BY_NAME and has_balance(BY_NAME[name])]
     order = [name for name in dict.fromkeys((first, *_FIRST, *names)) if name in names]
@@ -60,8 +59,7 @@ def with_samples(reader: RunReader, match: Match) -> Timeline:
 
 
 def _counters(reader: RunReader, match: Match, names: list[str]) -> Iterator[Counter]:
-    """Yield a counter for each metric, GPU and stretch of at least two samples without a gap, with times in unix ns;
-    nothing if no GPU is matched."""
+    """Make the counters of samples: of each metric and GPU one for each stretch without a gap."""
     where = [(position, match.timeline.tracks.index(gpu)) for gpu, position in match.gpus.items()]
     where = where or [(position, 0) for position in match.beside]  # to be seen beside the rank's threads
     positions = np.array(sorted({position for position, _ in where}), np.int64)

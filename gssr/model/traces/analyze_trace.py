@@ -13,7 +13,7 @@ from gssr.gpu_name import gpu_label
 from gssr.model.custom_metrics import Custom, custom
 from gssr.model.traces import idle as idling
 from gssr.model.traces.as_metrics import levels_of
-from gssr.model.traces.booking import HostCalls, book_gpu, host_calls
+from gssr.model.traces.booking import book_gpu, host_calls
 from gssr.model.traces.call_tree import TIME, tree_of
 from gssr.model.traces.call_tree import together as one_tree
 from gssr.model.traces.gpu_names import gpus_of, names_of
@@ -32,7 +32,7 @@ from gssr.model.traces.lengths import (
     without_running_numbers,
 )  # fmt: skip
 from gssr.model.traces.messages import all_collectives, both, collectives_of, exchange_of
-from gssr.model.traces.part import TracePiece, are, part_of
+from gssr.model.traces.part import RowsByNumber, TracePiece, are, part_of
 from gssr.model.traces.point_to_point import point_to_point
 from gssr.model.traces.segments import common, in_parts, stretches, subsets, union
 from gssr.model.traces.trace_results import (
@@ -51,7 +51,7 @@ from gssr.model.traces.trace_results import (
 from gssr.model.traces.trace_rules import TABLE, judge_trace
 from gssr.model.traces.trace_selection import WHOLE, TraceSelection, tracks_of, window_of
 from gssr.model.traces.trace_steps import steps, steps_of
-from gssr.model.traces.waits import CoveredTimes, beside, call_totals
+from gssr.model.traces.waits import CoveredTimes, add_waits, call_totals, no_waits
 from gssr.model.verdicts.table import RuleTable
 from gssr.traces.join import booted_apart
 from gssr.traces.timeline import BUSY, OPERATIONS, Category, Clock, Counter, Kind, Timeline, Track
@@ -80,30 +80,31 @@ def analyze_timeline(
     tables: Collection[str] | None = None,
     own: Sequence[Custom] = (),
 ) -> TraceAnalysis:
-    """Analyse a timeline of one file, or of several joined.
+    """Analyze one trace file, or several joined into one timeline. Raises ValueError, a sentence, for a pattern of a custom
+    metric that takes too long.
 
     Args:
-        window_ns: Begin and end, ns; of an interval that it cuts, the part inside counts. None: all of it.
-        tracks: Indices into the timeline's tracks; None for all.
-        names: Indices into the timeline's names; None for all.
-        like_hta: Count as HolisticTraceAnalysis 0.5 does (gssr.model.traces.part), only to be compared with it.
-        tables: Names of the tables (gssr.model.traces.tables) that are asked for, None for all; what none of them
-            needs is left empty. "verdicts" brings all but those of the call tree, and these if no GPU did anything.
-        own: The user's own metrics.
-    Raises:
-        ValueError: With a sentence, for a pattern of ``own`` that takes too long.
+        timeline: the intervals, tracks and counters of the trace.
+        window_ns: begin and end of the time to look at, ns; of an interval that it cuts, the part inside counts. None: all.
+        tracks: places in the timeline's tracks to look at. None: all.
+        names: places in the timeline's names to look at. None: all.
+        like_hta: count as HolisticTraceAnalysis 0.5 does (gssr.model.traces.part), for comparisons with it only.
+        rules: the rules that judge the trace.
+        tables: names of the tables (gssr.model.traces.tables) that are asked for. None: all. What none of them needs is left
+            empty. With "verdicts" come all but those of the call tree, and these where no GPU did anything.
+        own: custom metrics.
     """
     judged = tables is None or "verdicts" in tables
     part, there = part_of(timeline, window_ns, tracks, names, like_hta), gpus_of(timeline.tracks)
     rows = part.rows(*BUSY, Kind.GPU_SYNC) if like_hta else part.rows(*BUSY)
     links = links_of(timeline, part.by_kind, rows)
     own_steps = steps_of(part)
-    covered, work_of = CoveredTimes(part, beside(part, own_steps)), _WorkByGpu(part, links)
+    covered, work_of = CoveredTimes(part, own_steps), _work_by_gpu(part, links)
     of_two = None if like_hta else point_to_point(part, links)
     timed = own_steps if len(own_steps) * len(part.gpus) <= MOST_STEP_TIMES else own_steps[:0]
     asked = range(len(part.gpus)) if _asks(tables, *_BY_GPU) else ()
     calls = None if like_hta else host_calls(part)
-    gpus = [_of_gpu(part, gpu, work_of.gpu(gpu), covered, timed, of_two, calls) for gpu in asked]
+    gpus = [_of_gpu(part, gpu, work_of(gpu), covered, timed, of_two, calls) for gpu in asked]
     work = links
     if like_hta:
         is_work = timeline.intervals.kind[rows] != Kind.GPU_SYNC
@@ -153,12 +154,9 @@ def analyze_timelines(
     timelines: Iterable[Timeline], wanted: TraceSelection = WHOLE, rules: RuleTable = TABLE,
     tables: Collection[str] | None = None
 ) -> TraceAnalysis:  # fmt: skip
-    """Analyse what is wanted of the ranks of one run, each taken when it is its turn; times count from the zero of the
-    first.
-
-    ``tables``: names of the tables that are needed; None: all. Ranks that have nothing of what is wanted are left out.
-    Raises ValueError, with a sentence, if none has anything.
-    """
+    """Analyze the ranks of one run together, each timeline when it is its turn. Times count from the zero of the first.
+    Ranks that have nothing of what is ``wanted`` are left out; raises ValueError, a sentence, where none has anything of
+    it."""
     there: dict[Track, None] = {}
     parts = (part for _, part in _parts(timelines, wanted, rules, tables, there, False))
     found = combined(parts, rules if _asks(tables, "verdicts") else None, there)
@@ -174,12 +172,9 @@ def analyze_ranks(
     rules: RuleTable = TABLE,
     tables: Collection[str] | None = None,
 ) -> Iterator[tuple[int | None, TraceAnalysis]]:
-    """Yield what is wanted of each rank alone, as (rank, analysis), in the order of the files; the rank is None if it
-    is not told.
-
-    Times count from the zero of each rank's file. Raises ValueError, with a sentence, if none has anything of what is
-    wanted.
-    """
+    """Analyze each rank of a run alone, in the order of the files. Yields the rank (None where it is not told) and its
+    analysis, whose times count from the zero of the rank's file. Raises ValueError, a sentence, where no rank has anything
+    of what is ``wanted``."""
     return _parts(timelines, wanted, rules, tables, {}, True)
 
 
@@ -187,8 +182,8 @@ def _parts(
     timelines: Iterable[Timeline], wanted: TraceSelection, rules: RuleTable, tables: Collection[str] | None,
     there: dict[Track, None], by_rank: bool,
 ) -> Iterator[tuple[int | None, TraceAnalysis]]:  # fmt: skip
-    """Yield what is wanted of each timeline as (None, analysis), or ``by_rank`` of each of its ranks as (rank,
-    analysis). All GPUs are put into ``there``. Raises ValueError, with a sentence, if there is nothing."""
+    """Analyze what is wanted of each timeline, or ``by_rank`` of each of its ranks. Yields the rank (None for all of the
+    timeline) and its analysis. Adds all GPUs of the timelines to ``there``."""
     wrong: list[ValueError] = []
     own = tuple(map(custom, wanted.metrics))
 
@@ -221,7 +216,8 @@ def _parts(
 
 
 def _ranks_of(timeline: Timeline, tracks: Ints | None) -> list[tuple[int | None, Ints | None]]:
-    """Return the ranks that have any of these tracks (indices; None for all), each with the indices of its tracks."""
+    """Find the ranks that have any of these tracks (places; None: all). Returns each rank with the places of its tracks;
+    where there is only one rank, the tracks as they were given."""
     found: dict[int | None, list[int]] = {}
     for at in range(len(timeline.tracks)) if tracks is None else tracks.tolist():
         track = timeline.tracks[at]
@@ -234,12 +230,14 @@ def _ranks_of(timeline: Timeline, tracks: Ints | None) -> list[tuple[int | None,
 def combined(
     parts: Iterable[TraceAnalysis], rules: RuleTable | None = TABLE, known: Iterable[Track] = ()
 ) -> TraceAnalysis:  # fmt: skip
-    """Combine analyses of several files, each taken when it is its turn.
+    """Combine the analyses of several files into one, taking each when it is its turn. Kept of each file are its GPUs and
+    their table of kernels, its longest gaps, its steps and its counts of lengths (gssr.model.traces.lengths). Times are
+    moved to the zero of the first file where both clocks are known. Raises ValueError without any analysis.
 
-    What stays of a file are its GPUs and their table of kernels, its longest gaps, its steps and counts of lengths
-    (gssr.model.traces.lengths). Times are moved to the zero of the first if both clocks are known. ``rules``: None for
-    no verdicts; ``known``: the run's other GPUs, on which names depend, looked at when all are taken. Raises
-    ValueError without any analysis.
+    Args:
+        parts: the analyses.
+        rules: the rules that judge the result. None: it has no verdicts.
+        known: other GPUs of the run, on which names depend; they are looked at when all parts are taken.
     """
     each = iter(parts)
     found = next(each, None)
@@ -297,11 +295,12 @@ def _with_own_clock(gpu: GpuUse, number: int) -> GpuUse:
 
 
 def _without_lengths(part: TraceAnalysis) -> TraceAnalysis:
+    """Return the analysis without counts of lengths and call tree, which are combined apart."""
     return replace(part, lengths={}, launches=part.launches._replace(delay=NO_LENGTHS), tree=None)
 
 
 def _named(trace: TraceAnalysis, gpus: Iterable[Track | None]) -> TraceAnalysis:
-    """Return the analysis with what its GPUs are called when ``gpus`` are all there are."""
+    """Name the GPUs of an analysis as they are called when ``gpus`` are all GPUs of the run."""
     places: dict[Track | None, str] = {gpu: gpu_label(name) for gpu, name in names_of(gpus).items()}
     return replace(
         trace,
@@ -314,7 +313,7 @@ def _named(trace: TraceAnalysis, gpus: Iterable[Track | None]) -> TraceAnalysis:
 
 
 class _Gathered:
-    """Counts that are added up when as many have come as there are, so that none is gone through often."""
+    """Adds up counts of lengths, once as many new ones have come as there are, so that none is gone through often."""
 
     def __init__(self, first: Lengths) -> None:
         self._parts = [first]
@@ -339,7 +338,8 @@ def _both(a: Launches, b: Launches) -> Launches:
 
 
 def _moved(part: TraceAnalysis, clock: Clock) -> TraceAnalysis:
-    """Return the analysis with times counted from the zero of ``clock``; as it is if either clock tells no unix time."""
+    """Move the times of an analysis to the zero of ``clock``. Where one of the two zeros is unknown the analysis is returned
+    as it is."""
     if clock.unix_ns is None or part.clock.unix_ns is None or clock.unix_ns == part.clock.unix_ns:
         return part
     by = part.clock.unix_ns - clock.unix_ns
@@ -375,8 +375,8 @@ def _both_extents(a: tuple[int, int] | None, b: tuple[int, int] | None) -> tuple
 
 
 def _with_outside(trace: TraceAnalysis) -> TraceAnalysis:
-    """Add the idle time before each GPU's first work and after its last, which no gap between its work is; nothing
-    without GPUs, or as HolisticTraceAnalysis counts."""
+    """Add the idle time before each GPU's first work and after its last one, which no gap between its work is: others of the
+    job worked meanwhile, or the window begins earlier or ends later."""
     if not trace.gpus or trace.like_hta or trace.extent is None:
         return trace
     length = trace.extent[1] - trace.extent[0]
@@ -384,26 +384,23 @@ def _with_outside(trace: TraceAnalysis) -> TraceAnalysis:
     return replace(trace, idle={**trace.idle, "outside": (n, trace.span_ns - sum(gpu.span_ns for gpu in trace.gpus))})
 
 
-class _WorkByGpu:
-    """The rows of each GPU among those of all (``links``)."""
+def _work_by_gpu(part: TracePiece, links: Links) -> Callable[[int], Links]:
+    """Group the work of all GPUs (``links``) by GPU. Returns the function that gives the work of one."""
+    if len(part.gpus) < 2:
+        return lambda _: links
+    gpu = part.gpu_of[part.timeline.intervals.track[links.rows]]
+    by_gpu = RowsByNumber(np.arange(len(links.rows)), gpu)
 
-    def __init__(self, part: TracePiece, links: Links) -> None:
-        self._links = links
-        gpu = part.gpu_of[part.timeline.intervals.track[links.rows]] if len(part.gpus) > 1 else None
-        self._order = None if gpu is None else np.argsort(gpu, kind="stable")
-        self._edges = [] if gpu is None else np.searchsorted(np.sort(gpu), np.arange(len(part.gpus) + 1)).tolist()
+    def work_of(at: int) -> Links:
+        own = by_gpu.of((at,))
+        return Links(links.rows[own], links.call[own])
 
-    def gpu(self, at: int) -> Links:
-        """Return the links of the GPU at this place in the part's GPUs."""
-        if self._order is None:
-            return self._links
-        own = self._order[self._edges[at] : self._edges[at + 1]]
-        return Links(self._links.rows[own], self._links.call[own])
+    return work_of
 
 
-def _described(part: TracePiece, longest: Sequence[idling.Idle], work_of: _WorkByGpu) -> list[Gap]:
-    """Describe the MOST_GAPS longest gaps of all GPUs; ``longest``: those of each GPU. Only these are described, as
-    that means to look at what every thread did."""
+def _described(part: TracePiece, longest: Sequence[idling.Idle], work_of: Callable[[int], Links]) -> list[Gap]:
+    """Describe the longest gaps of all GPUs. ``longest``: the longest gaps of each GPU. Only the gaps that are kept are
+    described, because that means to look at what every thread did."""
     length = np.concatenate([np.empty(0, np.int64), *(idle.length for idle in longest)])
     start = np.concatenate([np.empty(0, np.int64), *(idle.start for idle in longest)])
     gpu = np.repeat(np.arange(len(longest)), np.array([len(idle.start) for idle in longest], np.int64))
@@ -412,7 +409,7 @@ def _described(part: TracePiece, longest: Sequence[idling.Idle], work_of: _WorkB
     gaps: list[Gap] = []
     for at in np.unique(gpu[kept]).tolist():
         own = idling.Idle(*(column[place[kept[gpu[kept] == at]]] for column in longest[at]))
-        gaps += idling.described(part, at, own, work_of.gpu(at))
+        gaps += idling.described(part, at, own, work_of(at))
     return gaps
 
 
@@ -427,13 +424,19 @@ class _OfGpu(NamedTuple):
 
 def _of_gpu(
     part: TracePiece, gpu: int, links: Links, covered: CoveredTimes, own_steps: Ints, of_two: Flags | None,
-    calls: HostCalls | None,
+    calls: tuple[Ints, Ints] | None,
 ) -> _OfGpu:  # fmt: skip
-    """Work out how one GPU (index into the part's) was used.
+    """Measure one GPU in parts between which it was idle, whose figures add up. What is on the GPU and of no type, as the
+    syncs of HolisticTraceAnalysis, is busy time and no more.
 
-    It is gone through in parts between which it was idle, whose figures add up. What is on it and of no type, as
-    HolisticTraceAnalysis' syncs, is busy and no more. ``own_steps``: rows of the steps; ``of_two`` [n_intervals]:
-    communication of two ranks, None if there is none; ``calls``: by which its idle time is booked, None if it is not.
+    Args:
+        part: the part of the trace that is looked at.
+        gpu: the GPU's place in ``part.gpus``.
+        links: the GPU's work, and which calls launched it.
+        covered: times that data loading and waiting calls cover.
+        own_steps: rows of the steps in which the GPU's busy time is measured.
+        of_two: flags [n intervals] of communication between two ranks. None where it is not told apart.
+        calls: the ``host_calls`` by which the GPU's idle time is booked. None: it is not booked.
     """
     kind = part.timeline.intervals.kind
     begin, stop = part.extent(links.rows) if len(links.rows) else (part.window[0],) * 2
@@ -441,7 +444,8 @@ def _of_gpu(
     edges = begin + np.arange(bins + 1) * (stop - begin) // bins
     in_steps = np.zeros(len(own_steps), np.int64)
     step_times = part.times(own_steps)
-    meanwhile = covered.meanwhile(gpu, links)
+    beside = covered.beside(gpu, links)
+    waits = no_waits(beside)
     n_kernels = under = exposed_collectives = 0
     last_collective: int | None = None
     ns, before, types = np.zeros(4, np.int64), np.zeros((4, bins + 1), np.int64), np.zeros(8, np.int64)
@@ -455,7 +459,7 @@ def _of_gpu(
         idle = idling.idle_of(part, gaps.start, gaps.end, rows[first], call[first])
         causes.append(idling.by_cause(idle))
         longest.append(idling.longest(idle))
-        meanwhile.add(gaps)
+        waits = add_waits(waits, beside, gaps)
         (start, end), category = part.times(rows), part.category[rows]
         of_types = [
             union(start[mine], end[mine], last)
@@ -481,7 +485,7 @@ def _of_gpu(
     use = GpuUse(
         part.gpus[gpu], "", n_kernels, begin, stop - begin, busy_ns, compute_ns, communication_ns, copy_ns,
         tuple(types.tolist()), under / communication_ns if communication_ns else None,
-        meanwhile.waits, TraceCourse(begin, stop, shares[0], tuple(shares[1:])),
+        waits, TraceCourse(begin, stop, shares[0], tuple(shares[1:])),
         0 if of_two is None else int(types[2] + types[6]) - exposed_collectives,
         None if calls is None else book_gpu(part, links, calls),
     )  # fmt: skip
@@ -515,10 +519,8 @@ def _holds(part: TracePiece, links: Links, own_steps: Ints) -> frozenset[str]:
 def _lengths(
     part: TracePiece, links: Links, tables: Collection[str] | None
 ) -> tuple[dict[str, Lengths], LengthStatistics]:
-    """Return the tables of lengths that are asked for, by name, and that of kernels by rank.
-
-    ``tables``: their names, None for all. Of copies by size there are only those whose size is known.
-    """
+    """Count the lengths of what the trace has, for each of the ``tables`` that are asked for; copies by size only where the
+    size is known. Returns the counts by table, and the table of kernels by rank."""
     own, names, length = part.timeline.intervals, part.timeline.names, part.length
     n_types = len(Category)
     copies = links.rows[are(own.kind[links.rows], (Kind.MEMCPY, Kind.MEMSET))]
@@ -599,10 +601,7 @@ def _lengths(
 def _own_metrics(
     timeline: Timeline, part: TracePiece, tracks: Sequence[int] | Ints | None, own: Sequence[Custom]
 ) -> tuple[OwnMetric, ...]:
-    """Return the user's metrics for each GPU and each thread that has names of theirs; empty if none has.
-
-    ``tracks``: places of the tracks to look at in the timeline's; None: all.
-    """
+    """Evaluate custom metrics for each GPU, or else each thread, on which intervals with fitting names are."""
     found, there = [], gpus_of(timeline.tracks)
     begin, width = part.window[0], max(part.window[1] - part.window[0], 1)
     for name, level in levels_of(timeline, own).items():
@@ -623,10 +622,7 @@ def _own_metrics(
 
 
 def _counter(part: TracePiece, counter: Counter, gpus: Sequence[Track | None]) -> CounterSummary | None:
-    """Summarise a series of values in the window; None if it had no value there.
-
-    ``gpus``: of each track the GPU, None if it belongs to none. The mean is weighted by time if the series is a gauge.
-    """
+    """Summarize the values of a counter in the window. Returns None where it had none there."""
     inside = slice(None) if part.whole else slice(*np.searchsorted(counter.time, part.window))
     time, value = counter.time[inside], counter.value[inside]
     if not np.isfinite(value).any():

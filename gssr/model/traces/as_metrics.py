@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping, Set
 from functools import cached_property
-from operator import itemgetter
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -12,7 +11,7 @@ from gssr.metrics import OF_COUNTER, OF_NAME, OF_OWN
 from gssr.model.custom_metrics import Custom, Term, custom, fitting
 from gssr.model.results import Means
 from gssr.model.traces.cells import ByOwner, CellPieces, cells
-from gssr.model.traces.gpu_names import MOST_INDEX, gpus_of, names_of
+from gssr.model.traces.gpu_names import MOST_INDEX, as_recorded, gpus_of, names_of
 from gssr.model.traces.launches import links_of
 from gssr.model.traces.nesting import nesting
 from gssr.model.traces.part import ByKind
@@ -31,14 +30,15 @@ _AT_ONCE = 200_000
 
 
 class _Share(NamedTuple):
-    """Layers by their factors, the one that must not be empty, and the one that it is a share of."""
+    """A metric that is a share of time: ``parts`` are the layers that it adds up, by their factors; ``needs`` the layer that
+    must not be empty for the metric to exist ("": none); ``of`` the layer that it is a share of."""
 
     parts: Mapping[str, int]
     needs: str = ""
     of: str = "time"
 
     def sum(self, added: Mapping[str, Floats]) -> Floats:
-        """Add up its layers by their factors; ``added``: the values of each layer by name."""
+        """Add up the layers of the share, of values by layer."""
         total = np.zeros_like(added[self.of if self.of in added else next(iter(self.parts))])
         for name, factor in self.parts.items():
             total += factor * added[name]
@@ -73,29 +73,23 @@ _OF_THREADS: dict[str, _Share] = {
 }
 
 
-class _Key(NamedTuple):
-    """What a row is called and sorted by."""
-
-    node: str
-    number: int
-    part: str = ""
-    rank: int | None = None
-    uuid: str | None = None
-    name: str | None = None
-
-
 class Level:
-    """The tracks of a trace put together as GPUs, as they are (streams), or as threads. ``key`` says whose row each of
-    ``tracks``, places in the timeline's, belongs to; ``spans``: the level whose rows say how long these last."""
+    """The tracks of a trace put together as GPUs, as they are (streams), or as threads. ``row_of`` gives the row that each
+    of ``tracks``, places in the timeline's, belongs to; ``spans``: the level whose rows say how long these last."""
 
     def __init__(
-        self, name: LevelName, timeline: Timeline, tracks: list[int], key: Callable[[int], _Key], spans: "Level | None"
+        self,
+        name: LevelName,
+        timeline: Timeline,
+        tracks: list[int],
+        row_of: Callable[[int], Gpu],
+        spans: "Level | None",
     ) -> None:
         self.name = name
         self.noun = NOUNS[name]
         self._timeline = timeline
         self._tracks = tracks
-        self._key = key
+        self._row_of = row_of
         self._spans = spans
         self._layers: dict[str, CellPieces] = {}
         self._asked: tuple[object, dict[int, tuple[CellPieces, Floats]]] = None, {}
@@ -107,39 +101,35 @@ class Level:
         self._split = _THREAD_SPLIT if name == "threads" else _GPU_SPLIT
 
     def __len__(self) -> int:
-        """Return how many rows there are; of streams and threads each track is one."""
+        """Count the rows: of streams and threads each track is one."""
         return len(self._tracks) if self.name in ("streams", "threads") else len(self.gpus)
 
     @cached_property
     def _rows(self) -> tuple[tuple[Gpu, ...], Ints]:
         """Return the rows as GPUs, sorted by node and number, and the row of each track [n_tracks], -1 for none."""
-        keys = list(map(self._key, self._tracks))
-        at_of = {key: at for at, key in enumerate(sorted(dict.fromkeys(keys), key=itemgetter(0, 1, 2)))}
+        rows = list(map(self._row_of, self._tracks))
+        ordered = sorted(dict.fromkeys(rows), key=lambda row: (row.node or "", row.device_index or 0, row.mig or ""))
+        place_of = {row: at for at, row in enumerate(ordered)}
         owner_of = np.full(len(self._timeline.tracks), -1, np.int64)
-        owner_of[self._tracks] = list(map(at_of.__getitem__, keys))
-        gpus = tuple(
-            Gpu._make((at, "", node, rank, number, uuid, name, None, None, None, None, None, None, None, part or None))
-            for (node, number, part, rank, uuid, name), at in at_of.items()
-        )
-        return gpus, owner_of
+        owner_of[self._tracks] = list(map(place_of.__getitem__, rows))
+        return tuple(row._replace(gpu=at) for at, row in enumerate(ordered)), owner_of
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
-        """The rows, as if they had been recorded, sorted by node and index."""
+        """The rows as if they were GPUs that had been recorded, sorted by node and index."""
         return self._rows[0]
 
     @property
     def owner_of(self) -> Ints:
-        """[n_tracks]: the row of each track, -1 for none."""
+        """The row of each track [n_tracks], -1 for none."""
         return self._rows[1]
 
     def ready_to_zoom(self) -> bool:
-        """Tell whether a part of the time costs less than all of it; False while layers are not in order."""
+        """Tell whether a part of the time costs less to look at than all of it."""
         return all(layer.reach is not None for layer in self._layers.values())
 
     def prepare(self) -> None:
-        """Put layers in order, so that a part of the time costs less; stops after a large one, so that a call takes
-        about half a second."""
+        """Put more of the layers in the order that makes zooming cheap, for about half a second."""
         for first in list(self._layers):
             layer = self._layers[first]
             if layer.reach is None:
@@ -152,7 +142,8 @@ class Level:
 
     @cached_property
     def _busy(self) -> tuple[Ints | slice, ByOwner]:
-        """Return the intervals that count, as their places (a slice for all of them), and the same by owner."""
+        """The intervals that count on this level: their places in the timeline (a slice for all of them), and the same
+        grouped by row."""
         own = self._timeline.intervals
         counts = np.zeros(len(Kind), bool)
         counts[list(Kind) if self.name == "threads" else [*BUSY, Kind.GPU_SYNC]] = True
@@ -166,8 +157,7 @@ class Level:
         return ByOwner(own.start[places], own.length[places], owner, len(self.gpus))
 
     def layer(self, name: str) -> CellPieces:
-        """Return the pieces of one layer, which are made when they are first asked for; raises KeyError for a name
-        that is none."""
+        """Return the pieces of a layer: the times in which each row does something, which do not overlap."""
         if name not in self._layers:
             if name.startswith(OF_NAME):
                 self._layers[name] = self._by_owner(self.of_metric(name)).union()
@@ -184,11 +174,11 @@ class Level:
         return self._layers[name]
 
     def last_as(self, other: "Level") -> None:
-        """The rows last as long as those of another level of the same tracks."""
+        """Let the rows last as long as those of another level of the same tracks."""
         self._layers["time"] = other.layer("time")
 
     def _time_of(self, spans: "Level") -> CellPieces:
-        """Return for each row the time of the row of ``spans`` that it belongs to."""
+        """Give each row the time of the row of ``spans`` that it belongs to."""
         whole, parent = spans.layer("time"), np.full(len(self.gpus), -1, np.int64)
         tracks = np.flatnonzero(self.owner_of >= 0)
         parent[self.owner_of[tracks]] = spans.owner_of[tracks]
@@ -199,7 +189,8 @@ class Level:
         return CellPieces(whole.start[found], whole.end[found], owner)
 
     def _unions(self) -> dict[str, CellPieces]:
-        """Make the layers of GPUs or streams: what each type of work, and any of them, covers of each row's time."""
+        """Make the layers of GPUs and streams: what computation, communication, copies and syncs cover of each row's time,
+        alone and together."""
         places, by_owner = self._busy
         own, order = self._timeline.intervals, by_owner.order
         at = order if isinstance(places, slice) else places[order]
@@ -229,22 +220,22 @@ class Level:
         return found
 
     def _worked(self, busy: CellPieces) -> tuple[int, int]:
-        """Return the first start and the last end of the work of all rows, ns: the time that each has, so that one
-        which begins late or ends early is idle meanwhile. Rows of other levels have the time of those they belong to.
-        (0, 0) for none."""
+        """Find the time that each row has: from the first start to the last end of the work of all rows, so that one which
+        begins late or ends early counts as idle meanwhile. Rows of a level with ``spans`` have the time of the rows that
+        they belong to."""
         if self._spans is not None:
             time = self._spans.layer("time")
             return (int(time.start[0]), int(time.end[0])) if len(time.start) else (0, 0)
         return (int(busy.start.min()), int(busy.end.max())) if len(busy.start) else (0, 0)
 
     def _innermost(self) -> dict[str, CellPieces]:
-        """Make the layers of threads: what each category has of a thread's time where nothing lies within, which is an
-        interval less those that lie in it."""
+        """Make the layers of threads: what each category has of a thread's time where no other interval lies within. Each
+        interval counts for its category, less the intervals that lie in it."""
         own, (places, by_owner) = self._timeline.intervals, self._busy
         start, owner = own.start[places], self.owner_of.astype(np.int32)[own.track[places]]
         length = np.maximum(own.length[places], 0)
         category = own.category[places]
-        parent = nesting(start, length, owner, by_owner.order).parent
+        _, parent = nesting(start, length, owner, by_owner.order)
         inside = np.flatnonzero(parent >= 0)
         end = start + length
         end[inside] = np.minimum(end[inside], end[parent[inside]])
@@ -262,13 +253,13 @@ class Level:
         return found
 
     def _of_names(self, wanted: Flags) -> Ints:
-        """Return the places of the intervals on these rows whose name is wanted; ``wanted`` [n_names]."""
+        """Find the intervals on this level's rows whose name is ``wanted`` [n names]. Returns their places."""
         own = self._timeline.intervals
         return np.flatnonzero(wanted[own.name] & (self.owner_of[own.track] >= 0))
 
     def of_metric(self, metric: str) -> Ints:
-        """Return the places of the intervals that a metric is about, ascending: those of one name, or of a metric of
-        the user's; empty for all other metrics."""
+        """Find the intervals that a metric of one name or a custom metric is about. Returns their places, ascending; nothing
+        for other metrics."""
         names = self._timeline.names
         if metric.startswith(OF_OWN):
             return self._fitting(custom(metric).top)
@@ -276,7 +267,8 @@ class Level:
         return self._of_names(np.array([each == name for each in names], bool))
 
     def _fitting(self, term: Term) -> Ints:
-        """Return the places of the intervals that a term is about; in bytes only those whose size is known."""
+        """Find the intervals that a term of a custom metric is about; of bytes only those whose size is known. Returns their
+        places."""
         key = term._replace(what="bytes" if term.what == "bytes" else "share")
         if key not in self._fit:
             found = self._of_names(fitting(self._timeline.names, term.pattern))
@@ -285,8 +277,7 @@ class Level:
 
     @cached_property
     def _launches(self) -> tuple[Ints, Ints]:
-        """Return when each call began that gave a GPU work, ascending, and whose row that was; once for each
-        correlation."""
+        """The launches of work, each call once: when each began, ascending, and the row of the work."""
         own, by_kind = self._timeline.intervals, ByKind(self._timeline)
         if not by_kind.n[[Kind.RUNTIME, Kind.DRIVER]].any():
             return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -301,8 +292,8 @@ class Level:
 
     @cached_property
     def metrics(self) -> tuple[str, ...]:
-        """Return the metrics that there is something to say of, with counters and the user's own. Raises ValueError,
-        with a sentence, for one of these whose pattern takes too long."""
+        """The metrics of which there is something to say, counters and custom metrics among them. Raises ValueError, a
+        sentence, for a custom metric whose pattern takes too long."""
         shares = [name for name, share in self._shares.items() if not share.needs or len(self.layer(share.needs).start)]
         launches = [_LAUNCHES] if self.name != "threads" and len(self._launches[0]) else []
         own = [each.metric for each in self.own if len(self._fitting(each.top))]
@@ -311,7 +302,7 @@ class Level:
     def _added(
         self, names: Iterable[str], line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
     ) -> dict[str, Floats]:
-        """Return the ns of each of these layers in each column, [n_lines, n] by name; arguments as in ``values``."""
+        """Add up layers in columns of time, by name; see ``cells`` for the arguments. What was asked for last is kept."""
         asked = None if line_of is None else line_of.tobytes(), n_lines, begin, width, n
         known, answers = self._asked
         if known != asked:
@@ -328,11 +319,17 @@ class Level:
     def values(
         self, metric: str, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
     ) -> tuple[Floats, Floats]:
-        """Return what a metric adds up to in each column, and what that is to be divided by (0: unknown), both
-        [n_lines, n].
+        """Measure a metric in ``n`` columns of ``width`` ns from ``begin`` on.
 
-        ``line_of`` [n_rows] is the line of each row, -1 for none; None: each row is a line. Columns are ``width`` ns
-        wide, from ``begin`` (ns).
+        Args:
+            metric: its name.
+            line_of: the line of each row [n rows], -1 for none. None: each row is a line.
+            n_lines: number of lines.
+            begin: begin of the first column, ns.
+            width: width of a column, ns.
+            n: number of columns.
+
+        Returns two arrays [n_lines, n]: what the metric adds up to, and what that is to be divided by (0: unknown).
         """
         if _is_counted(metric):
             return self._counted(metric, line_of, n_lines, begin, width, n)
@@ -344,8 +341,8 @@ class Level:
         return _Share({metric: 1}) if metric.startswith(OF_NAME) else self._shares[metric]
 
     def split(self, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int) -> tuple[Floats, Floats]:
-        """Return the time by category [n_lines, n, N_CATEGORIES] and the time there is [n_lines, n], both in ns; the
-        former never adds up to more. Arguments as in ``values``."""
+        """Split the time by category; arguments as of ``values``. Returns ns by category [n_lines, n, N_CATEGORIES], which
+        never add up to more than the time there is, and that time [n_lines, n], ns."""
         shares = {category: self._shares[metric] for category, metric in self._split.items()}
         parts = (part for share in shares.values() for part in share.parts)
         added = self._added((*parts, "time"), line_of, n_lines, begin, width, n)
@@ -355,15 +352,14 @@ class Level:
         return found, added["time"]
 
     def split_of(self, means: Mapping[str, float | None]) -> Floats:
-        """Return the shares of the categories [N_CATEGORIES] from means of metrics over some rows; 0 for what is
-        unknown."""
+        """Split time by category, by the means of metrics over all of some GPUs. Returns shares [N_CATEGORIES]."""
         found = np.zeros(N_CATEGORIES)
         for category, metric in self._split.items():
             found[category] = means.get(metric) or 0.0
         return found
 
     def means(self, begin: int, end: int, extra: str = "") -> Means:
-        """Return the sums and weights of all metrics, and of ``extra`` ("" for none), over this time (ns), row by row."""
+        """Measure all metrics, and ``extra``, over one stretch of time (ns), for each row."""
         names = (*self.metrics, extra) if extra and extra not in self.metrics else self.metrics
         window = None, len(self.gpus), begin, max(end - begin, 1), 1
         shares = {name: self._share(name) for name in names if not _is_counted(name)}
@@ -378,8 +374,8 @@ class Level:
     def _counted(
         self, metric: str, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
     ) -> tuple[Floats, Floats]:
-        """Return values and weights of a metric that is not a share of time: of counters over the time they are known
-        for (those of the whole trace are every row's), of launches over all time. Arguments as in ``values``."""
+        """Measure a metric that is no share, as ``values`` does: the mean of a counter over the time for which it is known
+        (counters of no track are everybody's), launches per second, or a custom metric."""
         if metric.startswith(OF_OWN):
             return self._of_own(custom(metric), line_of, n_lines, begin, width, n)
         edges = begin + width * np.arange(n + 1)
@@ -404,8 +400,7 @@ class Level:
     def _of_own(
         self, own: Custom, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
     ) -> tuple[Floats, Floats]:
-        """Return what a metric of the user's adds up to, and by what it is divided; both 0 if no name fits. Arguments
-        as in ``values``."""
+        """Measure a custom metric, as ``values`` does. Where no interval fits it the metric is unknown."""
         window = line_of, n_lines, begin, width, n
         if not len(self._fitting(own.top)):
             return np.zeros((n_lines, n)), np.zeros((n_lines, n))
@@ -414,8 +409,7 @@ class Level:
         return self._amount(own.top, *window), self._amount(own.bottom, *window)
 
     def _amount(self, term: Term, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int) -> Floats:
-        """Return what a term adds up to [n_lines, n]: seconds that are covered, or calls or bytes that begin.
-        Arguments as in ``values``."""
+        """Measure a term of a custom metric: seconds that its intervals cover, or calls or bytes that begin [n_lines, n]."""
         if term.what == "share":
             name = OF_OWN + term.pattern
             return self._added((name,), line_of, n_lines, begin, width, n)[name] / 1e9
@@ -442,8 +436,7 @@ def _begun(
 
 
 def _spans_of(covered: CellPieces) -> CellPieces:
-    """Return for each owner the piece from its first start to its last end; ``covered`` is sorted by owner. Owners
-    without time are left out."""
+    """Span each owner's time from the first start to the last end of its pieces, which come owner by owner."""
     first = np.flatnonzero(np.append(True, covered.owner[1:] != covered.owner[:-1]))[: len(covered.owner)]
     start, end = covered.start[first], covered.end[np.append(first[1:], len(covered.owner))[: len(first)] - 1]
     some = end > start
@@ -451,7 +444,7 @@ def _spans_of(covered: CellPieces) -> CellPieces:
 
 
 def _cut(pieces: CellPieces, begin: int, end: int) -> CellPieces:
-    """Return what of the pieces lies between these times (ns), without their signs."""
+    """Cut pieces to the time between ``begin`` and ``end``."""
     start, stop = np.maximum(pieces.start, begin), np.minimum(pieces.end, end)
     some = stop > start
     return CellPieces(start[some], stop[some], pieces.owner[some])
@@ -461,36 +454,36 @@ class Group(Level):
     """Rows of another level, ``base``, put together: the mean of them. ``tracks`` may be more than the base has."""
 
     def __init__(
-        self, name: LevelName, timeline: Timeline, tracks: list[int], key: Callable[[int], _Key], base: Level
+        self, name: LevelName, timeline: Timeline, tracks: list[int], row_of: Callable[[int], Gpu], base: Level
     ) -> None:
-        super().__init__(name, timeline, tracks, key, None)
+        super().__init__(name, timeline, tracks, row_of, None)
         self._base, self._shares, self._split = base, base._shares, base._split
 
     @cached_property
     def _line_of(self) -> Ints:
-        """Return the row of each row of the base, [n rows of the base]."""
+        """The row of each row of the base [n rows of the base]."""
         found, tracks = np.empty(len(self._base.gpus), np.int64), self._base._tracks
         found[self._base.owner_of[tracks]] = self.owner_of[tracks]
         return found
 
     def layer(self, name: str) -> CellPieces:
-        """Those of the base."""
+        """Return the pieces of a layer of the base."""
         return self._base.layer(name)
 
     def last_as(self, other: Level) -> None:
-        """The base does."""
+        """Do nothing: the base lasts as long as the other level."""
 
     def ready_to_zoom(self) -> bool:
-        """As the base."""
+        """Tell whether the base is ready to zoom."""
         return self._base.ready_to_zoom()
 
     def prepare(self) -> None:
-        """As the base."""
+        """Prepare the base."""
         self._base.prepare()
 
     @cached_property
     def metrics(self) -> tuple[str, ...]:
-        """Those of the base."""
+        """The metrics of the base."""
         return self._base.metrics
 
     def _lines(self, line_of: Ints | None) -> Ints:
@@ -512,13 +505,13 @@ def _is_counted(metric: str) -> bool:
 
 
 def counter_name(counter: Counter) -> str:
-    """The metric that a counter is."""
+    """Name the metric that a counter is."""
     return f"{OF_COUNTER}{counter.unit}{'/s' if counter.mode == 'total' else ''}:{counter.name}"
 
 
 def over_time(counter: Counter, edges: Ints) -> tuple[Floats, Floats]:
-    """Return a counter's value times the time it is known for, and that time (ns), both [n] between ``edges`` [n + 1]
-    (ns). A counter of a total gives its growth instead."""
+    """Integrate a counter over the columns between ``edges`` [n + 1] (ns). Returns two arrays [n]: its value times the time
+    for which it is known, and that time."""
     time, value = counter.time.astype(np.float64), counter.value
     if counter.mode == "gauge":
         summed = np.concatenate([[0.0], np.cumsum(value[:-1] * np.diff(time)), [0.0]])[: len(time)]
@@ -536,8 +529,7 @@ def over_time(counter: Counter, edges: Ints) -> tuple[Floats, Floats]:
 
 
 def levels_of(timeline: Timeline, own: Iterable[Custom] = ()) -> dict[LevelName, Level]:
-    """Return the levels that a trace has, that of GPUs first, with the user's ``own`` metrics. There is always at
-    least one."""
+    """Make the levels that a trace has, that of GPUs first where it has GPUs. ``own``: custom metrics."""
     tracks = timeline.tracks
     streams = [at for at, track in enumerate(tracks) if track.kind == "gpu_stream"]
     threads = [at for at, track in enumerate(tracks) if track.kind not in ("gpu_stream", "host_wait", "process")]
@@ -547,12 +539,11 @@ def levels_of(timeline: Timeline, own: Iterable[Custom] = ()) -> dict[LevelName,
         found["gpus"] = Level("gpus", timeline, streams, gpu, None)
         if len(found["gpus"]) < len(streams):
 
-            def stream(at: int) -> _Key:
-                """Return whose row a track is, as a stream of its GPU."""
+            def stream(at: int) -> Gpu:
                 own = tracks[at]
                 part = f"stream-{own.stream}" if own.stream is not None else own.name[:_LONGEST_NAME]
                 of = gpu(at)
-                return of._replace(part=f"{of.part}.{part}".lstrip("."), uuid=f"track {at}")
+                return of._replace(mig=f"{of.mig or ''}.{part}".lstrip(".") or None, uuid=f"track {at}")
 
             found["streams"] = Level("streams", timeline, streams, stream, found["gpus"])
     if threads or not streams:
@@ -564,33 +555,32 @@ def levels_of(timeline: Timeline, own: Iterable[Custom] = ()) -> dict[LevelName,
         of_report = {at for at, source in enumerate(timeline.sources) if source.format == "nsys"}
         found["processes"] = Group("processes", timeline, every, lambda at: _process(tracks[at], of_report), base)
     if len({tracks[at].node for at in every}) > 1:
-        found["nodes"] = Group("nodes", timeline, every, lambda at: _Key("node", 0, tracks[at].node or "unknown"), base)
+        found["nodes"] = Group(
+            "nodes", timeline, every, lambda at: as_recorded("node", 0, tracks[at].node or "unknown"), base
+        )
     for level in found.values():
         level.own = tuple(own)
     return found
 
 
-def _process(track: Track, of_report: Set[int]) -> _Key:
-    """Return the rank, or if none is told the process as Nsight Systems numbers it; elsewhere each file is of one.
-    ``of_report``: indices of the sources that are reports of it."""
+def _process(track: Track, of_report: Set[int]) -> Gpu:
+    """Make the row of a track's process: of its rank, or where none is told of the process as Nsight Systems numbers it,
+    since elsewhere each file is of one process. ``of_report``: sources that are reports of Nsight Systems."""
     if track.rank is not None and track.rank < MOST_INDEX:
-        return _Key("rank", track.rank, rank=track.rank)
-    return _Key("process", track.source, f"pid{track.pid}" if track.source in of_report else "", track.rank)
+        return as_recorded("rank", track.rank, rank=track.rank)
+    return as_recorded("process", track.source, f"pid{track.pid}" if track.source in of_report else "", track.rank)
 
 
-def _gpu_of(timeline: Timeline) -> Callable[[int], _Key]:
-    """Return what gives the key of the GPU that a track (its index) is a stream of (gssr.model.traces.gpu_names)."""
+def _gpu_of(timeline: Timeline) -> Callable[[int], Gpu]:
+    """Return the function that gives the row of the GPU of a stream, by the stream's place in the timeline's tracks."""
     gpus, product = gpus_of(timeline.tracks), timeline.facts.get("gpu")
-    keys = {
-        gpu: _Key(name.node, name.device_index, name.mig, gpu.rank, gpu.uuid, product)
-        for gpu, name in names_of(gpus).items()
-    }
-    return lambda at: keys[gpus[at]]  # type: ignore[index]
+    rows = {gpu: row._replace(rank=gpu.rank, name=product) for gpu, row in names_of(gpus).items()}
+    return lambda at: rows[gpus[at]]  # type: ignore[index]
 
 
-def _thread(track: Track, number: int) -> _Key:
-    """Return whose row a track is, as a thread; ``number``: its place among the tracks."""
+def _thread(track: Track, number: int) -> Gpu:
+    """Make the row of a thread, which is the ``number``-th of the trace."""
     node = track.node or ("thread" if track.rank is None else f"rank{track.rank}")
     name = track.name[:_LONGEST_NAME] or "thread"
     tid = "" if track.tid is None or str(track.tid) in name else f" {track.tid}"
-    return _Key(node, number, name + tid, track.rank, f"track {number}")
+    return as_recorded(node, number, name + tid, track.rank, f"track {number}")

@@ -1,7 +1,6 @@
 """Booking the time of each GPU of one file: when it works, communicates and copies, and why it is idle otherwise."""
 
 import re
-from typing import NamedTuple
 
 import numpy as np
 
@@ -23,26 +22,23 @@ _WAITS_FOR_PROCESSES = re.compile(r"^MPI_|^(?:gloo|mpi|ucc):")
 _ON_DEVICE, _BETWEEN_GPUS = (OPERATIONS.index("DtoD"), OPERATIONS.index("memset")), OPERATIONS.index("PtoP")
 
 
-class HostCalls(NamedTuple):
-    """Where a part's calls stand in which any thread reads or loads data, and in which one waits for GPUs or processes."""
+def host_calls(part: TracePiece) -> tuple[Ints, Ints]:
+    """Find the calls that say why a thread launches nothing.
 
-    reads: Ints
-    waits: Ints
-
-
-def host_calls(part: TracePiece) -> HostCalls:
-    """Find the calls that say why a thread launches nothing: those that read or load data, and those that wait."""
+    Returns two arrays of rows: calls in which any thread reads or loads data, and calls in which one waits for GPUs or
+    other processes.
+    """
     reads = (part.named(LOADER.search, Kind.CPU_OP, Kind.RANGE, Kind.PYTHON), part.named(_READS_FILES.search, Kind.OS))
     waits = (
         part.named(BLOCKING.search, Kind.RUNTIME, Kind.DRIVER),
         part.named(_WAITS_FOR_PROCESSES.search, Kind.CPU_OP, Kind.RANGE),
     )
-    return HostCalls(np.sort(np.concatenate(reads)), np.sort(np.concatenate(waits)))
+    return np.sort(np.concatenate(reads)), np.sort(np.concatenate(waits))
 
 
-def book_gpu(part: TracePiece, links: Links, calls: HostCalls) -> GpuBook:
-    """Book the time of the GPU whose work ``links`` are. Its work is gone through in stretches between which it is
-    idle."""
+def book_gpu(part: TracePiece, links: Links, calls: tuple[Ints, Ints]) -> GpuBook:
+    """Book the time of the GPU whose work ``links`` are, by the ``host_calls`` of the part. The work is gone through in
+    stretches between which the GPU is idle."""
     own = part.timeline.intervals
     begin, stop = part.window
     n_bins = book_bins(len(part.gpus))
@@ -51,7 +47,7 @@ def book_gpu(part: TracePiece, links: Links, calls: HostCalls) -> GpuBook:
     works = _extent_of_kernels(part, links.rows)
     if works is None:
         return GpuBook(part.window, None, edges, decided, NONE, NONE, NONE, {})
-    host = _Host(part, links, calls)
+    reads, waits = _times_on_launching_threads(part, links, calls)
     inner = np.clip(edges, *works)
     open_, kernels, communication, rows_of_collectives = [], [], [], []
     last: int | None = None
@@ -67,7 +63,7 @@ def book_gpu(part: TracePiece, links: Links, calls: HostCalls) -> GpuBook:
         gaps = busy.gaps(last)
         first = first[len(first) - len(gaps.start) :]
         idle = idling.idle_of(part, gaps.start, gaps.end, rows[first], call[first])
-        gaps_by_cause = _split_gaps(idle, works, host)
+        gaps_by_cause = _split_gaps(idle, works, reads, waits)
         decided[2:] += [times.before(edges) for times in gaps_by_cause[:-1]]
         open_.append(gaps_by_cause[-1])
         kernels.append(_close_gaps(computes))
@@ -81,47 +77,51 @@ def book_gpu(part: TracePiece, links: Links, calls: HostCalls) -> GpuBook:
 
 
 def _split_gaps(
-    idle: idling.Idle, works: tuple[int, int], host: "_Host"
+    idle: idling.Idle, works: tuple[int, int], reads: Segments, waits: Segments
 ) -> tuple[Segments, Segments, Segments, Segments]:
-    """Split the gaps that lie within ``works``. Returns the parts that lie between kernels, in which the host reads,
-    and in which it is late; and what is left."""
+    """Split the gaps that lie within ``works`` by what the threads that launch the GPU's work did: ``reads`` are the times
+    in which they read data, ``waits`` those in which they wait for GPUs or processes.
+
+    Returns four parts of the gaps: between kernels, the host reads, the host is late, and the rest.
+    """
     is_inside = (idle.start >= works[0]) & (idle.end <= works[1])
     is_long = is_inside & (idle.length >= SHORT_GAP)
     late = idle.start + idle.host
     gaps = Segments(*_of(idle.start, idle.end, is_inside)).some
     long = Segments(*_of(idle.start, np.where(idle.rest == idling.LAUNCHING, late, idle.end), is_long)).some
-    reading = common(long, host.reads)
+    reading = common(long, reads)
     left = without(long, reading)
     before_launch = common(left, Segments(*_of(idle.start, late, is_long)).some)
-    waits = common(before_launch, host.waits)
-    is_brief = waits.end - waits.start < SHORT_GAP  # a thread takes a moment to notice that the GPU is done
-    host_late = without(before_launch, waits)
-    left = without(left, covered_by(host_late, Segments(*_of(*waits, is_brief))))
+    waiting = common(before_launch, waits)
+    is_brief = waiting.end - waiting.start < SHORT_GAP  # a thread takes a moment to notice that the GPU is done
+    host_late = without(before_launch, waiting)
+    left = without(left, covered_by(host_late, Segments(*_of(*waiting, is_brief))))
     return without(gaps, covered_by(reading, host_late, left)), reading, host_late, left
 
 
-class _Host:
-    """When the threads that launch a GPU's work read or load data, and when they wait for GPUs or other processes."""
+def _times_on_launching_threads(part: TracePiece, links: Links, calls: tuple[Ints, Ints]) -> tuple[Segments, Segments]:
+    """Find the times in which the threads that launch a GPU's work are in the ``host_calls`` of the part. Returns the times
+    in which they read or load data, and those in which they wait for GPUs or other processes."""
+    own = part.timeline.intervals
+    launches = counted(own.track, len(part.timeline.tracks), links.call[links.call >= 0]) > 0
 
-    def __init__(self, part: TracePiece, links: Links, calls: HostCalls) -> None:
-        own = part.timeline.intervals
-        launches = counted(own.track, len(part.timeline.tracks), links.call[links.call >= 0]) > 0
+    def covered(rows: Ints) -> Segments:
+        return union(*part.times(rows[launches[own.track[rows]]])).some
 
-        def covered(rows: Ints) -> Segments:
-            return union(*part.times(rows[launches[own.track[rows]]])).some
-
-        self.reads, self.waits = covered(calls.reads), covered(calls.waits)
+    reads, waits = calls
+    return covered(reads), covered(waits)
 
 
 def _extent_of_kernels(part: TracePiece, rows: Ints) -> tuple[int, int] | None:
-    """Return the first start and the last end of the kernels among these rows (of copies if there are none), or None
-    for no rows."""
+    """Find the time from the first start to the last end of a GPU's kernels, or where it has none of its copies. None
+    without either."""
     kernels = rows[~_is_host_copy(part, rows)]
     rows = kernels if len(kernels) else rows
     return part.extent(rows) if len(rows) else None
 
 
 def _communicates(part: TracePiece, rows: Ints) -> Flags:
+    """Flag work that communicates, copies between GPUs among it."""
     own = part.timeline.intervals
     between = (own.kind[rows] == Kind.MEMCPY) & (own.operation[rows] == _BETWEEN_GPUS)
     return np.asarray((part.category[rows] == Category.COMMUNICATION) | between, np.bool_)
@@ -138,6 +138,7 @@ def _is_host_copy(part: TracePiece, rows: Ints) -> Flags:
 
 
 def _of(start: Ints, end: Ints, chosen: Flags) -> tuple[Ints, Ints]:
+    """Return the starts and ends of the chosen intervals."""
     return start[chosen], end[chosen]
 
 
@@ -154,6 +155,6 @@ def _joined(parts: list[Segments]) -> Segments:
 
 
 def _by_name(part: TracePiece, rows: Ints) -> dict[str, Segments]:
-    """Return the times of kernels by their name, ascending by start."""
+    """Group the times of kernels by their name, ascending by start."""
     name = part.timeline.intervals.name[rows]
     return {part.timeline.names[code]: Segments(*part.times(rows[name == code])) for code in np.unique(name).tolist()}

@@ -30,8 +30,8 @@ _MATCHED_SHARE = 0.5
 
 
 def breakdown_of(books: Sequence[GpuBook], nodes: Sequence[str | None]) -> Breakdown | None:
-    """Break down the time of a job with these GPUs; ``nodes``: the node of each, None if unknown. Times are seconds
-    from the trace's zero. Returns None without GPUs."""
+    """Break down the time of a job into categories, by the ``books`` of its GPUs; ``nodes``: the node of each. Times of the
+    result are seconds from the trace's zero. None without GPUs."""
     if not books:
         return None
     begin, end = min(book.window[0] for book in books), max(book.window[1] for book in books)
@@ -68,9 +68,16 @@ def breakdown_of(books: Sequence[GpuBook], nodes: Sequence[str | None]) -> Break
 def _book(
     book: GpuBook, works: tuple[int, int] | None, others: Segments, waiting: Segments, edges: Ints, job: tuple[int, int]
 ) -> Mapping[str, Ints | Floats]:
-    """Return the ns of each category before each of the ``edges``. ``works``: from the first kernel of any GPU to the
-    last, None if there is none; ``others``: when any GPU computes; ``waiting``: when this one waits in communication;
-    ``job``: the job's time."""
+    """Book the time of one GPU. Returns for each category the ns that lie before each of the ``edges``.
+
+    Args:
+        book: the GPU's own book.
+        works: from the first kernel of any GPU to the last one, ns. None: there are no kernels.
+        others: when any GPU computes.
+        waiting: when this GPU waits for others within communication.
+        edges: edges of the bins of time, ns.
+        job: begin and end of the time of the job, ns.
+    """
     begin, end = book.window
     found = {"unmeasured": _before([(job[0], begin), (end, job[1])], edges)}
     if book.works is None or works is None:
@@ -91,8 +98,9 @@ def _book(
 
 
 def _waits_for_others(books: Sequence[GpuBook]) -> list[tuple[Segments, int]]:
-    """Return for each GPU when it is in a communication kernel that not all GPUs have begun, and how many of its
-    kernels are known of several GPUs."""
+    """Find out when GPUs wait for each other in communication. Returns for each GPU the times in which it is in a
+    communication kernel that not all GPUs which take part have begun, and how many of its kernels are known of several
+    GPUs."""
     by_name: dict[str, list[int]] = {}
     for at, book in enumerate(books):
         for name in book.collectives:

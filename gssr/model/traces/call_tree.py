@@ -50,7 +50,7 @@ class CallMetric(NamedTuple):
 
 
 class Values(NamedTuple):
-    """Of a metric [n_nodes, n_places], NaN where unknown: of a node with all below it, and of the node alone."""
+    """A metric [n_nodes, n_places] of a node with all below it, and of the node alone; NaN where unknown."""
 
     inclusive: Floats
     exclusive: Floats
@@ -74,12 +74,12 @@ class CallTree:
         return len(self.names)
 
     def has(self, metric: str) -> bool:
-        """Whether there are values of it."""
+        """Tell whether there are values of a metric."""
         return any(each.name == metric for each in self.metrics)
 
     def values(self, metric: str) -> Values:
-        """Return the values of a metric, read when they are first asked for; all NaN if it was not measured. Raises
-        TraceError if they can't be read."""
+        """Read the values of a metric when they are first asked for; of one that was not measured all are unknown. Raises
+        TraceError."""
         if metric not in self._made:
             if len(self) * len(self.places) > _FEW_CELLS and len(self._made) > _KEPT:
                 del self._made[next(each for each in self._made if each not in (TIME, VISITS))]
@@ -94,11 +94,11 @@ class CallTree:
 
     @property
     def noun(self) -> str:
-        """What its places are."""
+        """The word for a place: ``rank`` or ``thread``."""
         return "rank" if self.by_rank else "thread"
 
     def called(self, place: int) -> str:
-        """Name a place (index): ``rank 3``, or a thread's name."""
+        """Name a place: ``rank 3``, or a thread's name."""
         track = self.places[place]
         if self.by_rank and track.rank is not None:
             return f"rank {track.rank}"
@@ -106,14 +106,14 @@ class CallTree:
 
 
 def places_text(tree: CallTree) -> str:
-    """``4 ranks``, ``1 thread``."""
+    """Count the places in words: ``4 ranks``, ``1 thread``."""
     n = len(tree.places)
     return f"{n:,} {tree.noun}{'' if n == 1 else 's'}"
 
 
 def tree_of(part: TracePiece, steps: Sequence[int] | Ints = ()) -> CallTree | None:
-    """Build the call tree of a part, or return None if nothing was called, or nearly every call has a name and a
-    thread of its own. The rows that are ``steps`` are calls of one name, whatever their numbers."""
+    """Make the call tree of a trace or a profile. ``steps``: rows of steps, which are calls of one name, whatever their
+    numbers. Returns None where nothing was called, or where nearly every call has a name and a thread of its own."""
     profile = part.timeline.profile
     return _of_intervals(part, steps) if profile is None else _of_profile(part.timeline, profile)
 
@@ -159,12 +159,14 @@ def _of_profile(timeline: Timeline, profile: Profile) -> CallTree:
 
 
 def _paradigm(name: str, works: bool) -> str:
-    """Of a region that ``works``: its own time is the program's, where it is OpenMP's."""
+    """Choose the paradigm that a region is shown under: what OpenMP's regions that do work (``works``) take themselves is
+    the program's time."""
     return "user" if name in _OWN or (name == "openmp" and works) else name
 
 
 def _places(tracks: Sequence[Track]) -> tuple[Ints, tuple[Track, ...]]:
-    """Return the place of each track, and the places, sorted by rank; if all tracks are of one rank, each is a place."""
+    """Fold tracks into the places that are compared. Returns the place of each track, and the places: ranks, each by its
+    first track, or, of one rank, its tracks."""
     keys = [(track.source, track.rank) for track in tracks]
     if len(set(keys)) < 2:
         return np.arange(len(tracks)), tuple(tracks)
@@ -177,11 +179,7 @@ def _places(tracks: Sequence[Track]) -> tuple[Ints, tuple[Track, ...]]:
 
 
 def _folded(values: Floats, place_of: Ints, n: int, combine: np.ufunc) -> Floats:
-    """Combine the columns of each place into one, [n_nodes, n].
-
-    ``values`` [n_nodes, n_tracks]; ``place_of`` [n_tracks]: the place of each track, below ``n``. If there are as many
-    places as tracks, ``values`` itself is returned, in the tracks' order.
-    """
+    """Combine the columns of ``values`` [n_nodes, n_tracks] that belong to one place. Returns [n_nodes, n]."""
     if n == values.shape[1]:
         return values
     found = np.full((len(values), n), 0.0 if combine is np.add else np.nan)
@@ -191,10 +189,7 @@ def _folded(values: Floats, place_of: Ints, n: int, combine: np.ufunc) -> Floats
 
 
 def _depths(parent: Ints) -> Ints:
-    """Return how many callers are above each node [n_nodes].
-
-    ``parent``: of each node its caller, which stands before it; -1 for a root.
-    """
+    """Count the callers above each node."""
     depth = np.zeros(len(parent), np.int64)
     for node, above in enumerate(parent.tolist()):
         if above >= 0:
@@ -203,16 +198,12 @@ def _depths(parent: Ints) -> Ints:
 
 
 def _by_depth(depth: Ints) -> list[Ints]:
-    """The nodes of each depth."""
+    """Group the nodes by their depth, the roots first."""
     return np.split(np.argsort(depth, kind="stable"), np.cumsum(np.bincount(depth))[:-1]) if len(depth) else []
 
 
 def with_callees(values: Floats, parent: Ints, depth: Ints, combine: np.ufunc = np.add) -> Floats:
-    """Combine the values of each node with all below it.
-
-    ``values`` [n_nodes, ...] are of each alone; ``parent``: of each node its caller, -1 for a root; ``depth``: how
-    many are above it.
-    """
+    """Add to the own values of each node [n_nodes, ...] those of all nodes below it."""
     found = values.copy()
     for level in reversed(_by_depth(depth)[1:]):
         combine.at(found, parent[level], found[level])
@@ -220,11 +211,8 @@ def with_callees(values: Floats, parent: Ints, depth: Ints, combine: np.ufunc = 
 
 
 def _without_callees(values: Floats, parent: Ints, depth: Ints) -> Floats:
-    """Return the values of each node alone, from those with all below it [n_nodes, ...]; NaN if its callees outlast
-    it.
-
-    ``parent`` and ``depth`` are as in ``with_callees``.
-    """
+    """Take from the values of each node those of the nodes that it calls. What is left below 0 is unknown (NaN), unless it
+    comes of rounding."""
     found = values.copy()
     below = np.flatnonzero(depth > 0)
     np.subtract.at(found, parent[below], values[below])
@@ -252,8 +240,8 @@ def _of_intervals(part: TracePiece, steps: Sequence[int] | Ints) -> CallTree | N
         name[np.isin(rows, steps)] = len(called)
         called = (*called, _NUMBER.sub("", called[own.name[steps[0]]]))
     used, track = np.unique(own.track[rows], return_inverse=True)
-    found = nesting(part.start[rows], length, own.track[rows])
-    node, parent, name_of, first = _merged(found.parent, found.depth, name, len(called))
+    depth, parent = nesting(part.start[rows], length, own.track[rows])
+    node, parent, name_of, first = _merged(parent, depth, name, len(called))
     place_of, places = _places([tracks[at] for at in used.tolist()])
     shape = (len(parent), len(places))
     if shape[0] * shape[1] > max(_NEVER_TOO_MANY, _MOST_CELLS * len(rows)):
@@ -278,12 +266,8 @@ def _of_intervals(part: TracePiece, steps: Sequence[int] | Ints) -> CallTree | N
 
 
 def _merged(parent: Ints, depth: Ints, key: Ints, n_keys: int) -> tuple[Ints, Ints, Ints, Ints]:
-    """Merge nodes of the same path.
-
-    ``parent`` and ``depth`` are as in ``with_callees``; ``key`` [n], below ``n_keys``, says what is called. Returns
-    for each node [n] which merged one it is, and of these [n_found] the caller (-1: a root), the key, and the first
-    node.
-    """
+    """Merge nodes of one path into one. Returns the merged node of each node [n], and of the merged ones [n_found] the
+    caller, the key, and the first node of each."""
     node = np.zeros(len(parent), np.int64)
     parents, keys, firsts, n = [], [], [], 0
     for level in _by_depth(depth):
@@ -301,8 +285,7 @@ def _counted(
     names: tuple[str, ...], paradigm: tuple[str, ...], parent: Ints, depth: Ints, places: tuple[Track, ...],
     time: Floats, visits: Floats,
 ) -> CallTree:  # fmt: skip
-    """Build a tree with what is known of a trace's calls: how long they took, and how many they were, both [n_nodes,
-    n_places]."""
+    """Make the tree of a trace's calls, of which is known how long they took and how many they were [n_nodes, n_places]."""
     made = {
         TIME: Values(time, _without_callees(time, parent, depth)),
         VISITS: Values(with_callees(visits, parent, depth), visits),
@@ -312,7 +295,7 @@ def _counted(
 
 
 def together(trees: Sequence[CallTree]) -> CallTree:
-    """Build one tree of those of several ranks' traces, with each rank as a place."""
+    """Join the trees of several ranks' traces into one, in which each rank is a place."""
     if len(trees) == 1:
         return trees[0]
     names: dict[str, int] = {}
@@ -357,8 +340,7 @@ class Spread(NamedTuple):
 
 
 def spread(values: Floats, combine: str = "sum") -> Spread:
-    """Describe how values [n, n_places] spread over the places; ``combine`` says how they become one ("sum", "min" or
-    "max"). A sum is NaN if any of its values is."""
+    """Summarize values [n, n_places] over the places. ``combine``: how several places become one total."""
     known = np.isfinite(values)
     any_known, n = known.any(axis=1), np.maximum(known.sum(axis=1), 1)
     filled = np.where(known, values, 0.0)
@@ -386,7 +368,7 @@ class Functions(NamedTuple):
 
 
 def functions(tree: CallTree) -> Functions:
-    """Merge the nodes of one name and paradigm, sorted by exclusive time, the greatest first."""
+    """Add up the tree by function."""
     at: dict[tuple[str, str], int] = {}
     of = np.array([at.setdefault(key, len(at)) for key in zip(tree.names, tree.paradigm, strict=True)], np.int64)
     outermost = np.flatnonzero(~_is_within_itself(tree.parent, of))
@@ -408,7 +390,7 @@ def functions(tree: CallTree) -> Functions:
 
 
 def _is_within_itself(parent: Ints, key: Ints) -> Flags:
-    """Tell for each node [n] whether one of its callers has the same key."""
+    """Flag the nodes [n] that lie below a node with the same key."""
     found, above, rows = np.zeros(len(parent), np.bool_), parent, np.arange(len(parent))
     while len(rows):
         inside = above >= 0
@@ -420,7 +402,7 @@ def _is_within_itself(parent: Ints, key: Ints) -> Flags:
 
 
 def by_paradigm(tree: CallTree) -> dict[str, Floats]:
-    """Return the exclusive time [n_places] (ns) of each paradigm, the greatest first; unknown times count as 0."""
+    """Add up the exclusive time of each paradigm [n_places], the greatest first. Unknown times count as nothing."""
     exclusive = np.nan_to_num(tree.values(TIME).exclusive)
     found: dict[str, Floats] = {}
     for name in dict.fromkeys(tree.paradigm):
@@ -429,10 +411,7 @@ def by_paradigm(tree: CallTree) -> dict[str, Floats]:
 
 
 def callees(parent: Ints) -> Mapping[int, list[int]]:
-    """Return the nodes that each node calls, by node; the roots under -1. Nodes that call nothing are missing.
-
-    ``parent``: of each node its caller, -1 for a root.
-    """
+    """List the nodes that each node calls; under -1 the roots."""
     found: dict[int, list[int]] = {}
     for node, above in enumerate(parent.tolist()):
         found.setdefault(above, []).append(node)
@@ -440,8 +419,8 @@ def callees(parent: Ints) -> Mapping[int, list[int]]:
 
 
 def hot_path(tree: CallTree, metric: str = TIME) -> list[int]:
-    """Return the nodes from the root with most of a metric down to the callee with most, until a call has more itself
-    than any callee."""
+    """Follow the calls from the root with most of a metric down to the callee with most, until a call has more itself than
+    any callee."""
     values = tree.values(metric)
     inclusive = np.nan_to_num(values.inclusive).sum(axis=1)
     exclusive = np.nan_to_num(values.exclusive).sum(axis=1)

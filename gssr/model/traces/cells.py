@@ -33,7 +33,7 @@ class CellPieces:
     reach: Ints | None = None
 
     def in_time(self) -> "CellPieces":
-        """Return the same pieces, ascending by start, so that those a zoom needs are found at once."""
+        """Return the same pieces ascending by start, so that what a zoom needs is found at once."""
         if self.reach is not None:
             return self
         order = np.argsort(self.start, kind="stable")
@@ -42,14 +42,14 @@ class CellPieces:
         return CellPieces(start, end, owner, sign, np.maximum.accumulate(end) if len(end) else end)
 
     def between(self, begin: int, end: int) -> slice:
-        """Return where to look for pieces that reach into this time (ns): all of them unless they ascend by start."""
+        """Return a slice of the pieces that holds all which reach into this time."""
         if self.reach is None:
             return slice(None)
         return slice(int(np.searchsorted(self.reach, begin, "right")), int(np.searchsorted(self.start, end, "left")))
 
 
 def in_order(numbers: NDArray[np.int32]) -> Ints:
-    """Return the places that sort these numbers (from 0 on) upwards; equal ones keep their order."""
+    """Sort numbers from 0 on. Returns their places, of equal numbers in the order in which they stand."""
     above = numbers >> 16  # numpy sorts what has 16 bits several times as fast
     if not above.any():
         return np.argsort(numbers.astype(np.uint16), kind="stable")
@@ -78,12 +78,11 @@ class ByOwner:
         """[n_owners]: shifts all by their owners, so that one running maximum serves all, as far as numbers reach."""
 
     def union(self) -> CellPieces:
-        """What all of them cover of each owner's time, owner by owner."""
+        """Return what all intervals of each owner cover, owner by owner."""
         return self.unions([None])[0]
 
     def unions(self, wanted: Sequence[Flags | None]) -> list[CellPieces]:
-        """Return for each of ``wanted`` [n] flags (None: all) what those intervals cover of each owner's time, owner
-        by owner. Flags are in the order of ``order``."""
+        """Return the same for each of several choices of intervals: flags [n], in ``order``, or None for all."""
         most = [len(self.order) if each is None else int(np.count_nonzero(each)) for each in wanted]
         found = [CellPieces(np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int32)) for n in most]
         filled = [0] * len(found)
@@ -103,11 +102,8 @@ class ByOwner:
         ]
 
     def _cover(self, begins: Ints, ends: Ints, owner: NDArray[np.int32], into: CellPieces, n: int) -> int:
-        """Put what these (shifted) intervals cover behind the first ``n`` pieces of ``into``, and return how many
-        there are then.
-
-        ``begins`` ascends; ``ends`` and ``owner`` belong to it.
-        """
+        """Append what these intervals, shifted by owner, cover to the ``n`` pieces of ``into``. Returns the new number of
+        pieces."""
         if not len(begins):
             return n
         reach = np.maximum.accumulate(ends)
@@ -127,9 +123,15 @@ class ByOwner:
 
 
 def cells(pieces: CellPieces, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int) -> Floats:
-    """Return the ns of the pieces in ``n`` columns of ``width`` ns from ``begin`` on, [n_lines, n].
+    """Measure the time that pieces cover in columns. Returns ns [n_lines, n].
 
-    ``line_of`` [n_owners] is the line of each owner, -1 for none; None: each owner has its own.
+    Args:
+        pieces: the stretches of time, each of an owner.
+        line_of: the line of each owner [n_owners], -1 for none. None: each owner has a line.
+        n_lines: number of lines.
+        begin: begin of the first column, ns.
+        width: width of a column, ns.
+        n: number of columns.
     """
     first, last, _ = pieces.between(begin, begin + n * width).indices(len(pieces.start))
     total = np.zeros((n, n_lines))
@@ -142,11 +144,8 @@ def cells(pieces: CellPieces, line_of: Ints | None, n_lines: int, begin: int, wi
 def _cells(
     pieces: CellPieces, near: slice, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
 ) -> Floats:
-    """Return the ns of the pieces ``near`` in each column of time, [n, n_lines].
-
-    ``line_of``: the line of each owner, -1 for none; None: an owner's number is its line. It is all of each column
-    that pieces are open in, less what lies before their starts and after their ends.
-    """
+    """Measure some of the pieces (``near``), as ``cells`` does, but columns first [n, n_lines]: all of each column in which
+    pieces are open, less what lies before their starts and after their ends."""
     start, end, owner = pieces.start[near], pieces.end[near], pieces.owner[near]
     line = owner if line_of is None else line_of[owner]
     sign = None if pieces.sign is None else pieces.sign[near]

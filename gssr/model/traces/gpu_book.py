@@ -19,7 +19,7 @@ use a GPU: all of their time is other work."""
 
 
 def book_bins(n_gpus: int) -> int:
-    """How many bins the time of each of so many GPUs is booked in."""
+    """Return in how many bins the time of each of ``n_gpus`` GPUs is booked."""
     return _BINS if n_gpus <= _MANY_GPUS else _FEWER_BINS
 
 
@@ -45,7 +45,7 @@ class GpuBook(NamedTuple):
     clock: int = 0
 
     def moved(self, by: int) -> "GpuBook":
-        """Return the same book with times that are ``by`` ns later."""
+        """Return the book with times that are ``by`` ns later."""
 
         def later(segments: Segments) -> Segments:
             return Segments(segments.start + by, segments.end + by)

@@ -6,27 +6,24 @@ A name depends on all GPUs of a run, so that of each is known only when all have
 import collections
 from collections.abc import Iterable, Sequence
 from itertools import product
-from operator import attrgetter, itemgetter
-from typing import NamedTuple
+from operator import attrgetter
 
 from gssr.gpu_name import gpu_label
+from gssr.store.format.rows import Gpu
 from gssr.traces.timeline import Track
 
 MOST_INDEX = 1 << 20
 """What is no index of a GPU: arrays are as long as the greatest."""
 
 
-class Name(NamedTuple):
-    """What ``gpu_label`` makes the name of (gssr.gpu_name.Identity). ``mig``: what else tells it from others."""
-
-    node: str
-    device_index: int
-    mig: str
-    uuid: str | None
+def as_recorded(node: str, number: int, part: str = "", rank: int | None = None, uuid: str | None = None) -> Gpu:
+    """Make the row that a GPU, or what counts as one, would have in a recording: ``gpu_label`` calls it
+    ``node:number.part``. ``part`` is "" where nothing else tells the GPU from others. The row's number ``gpu`` is 0."""
+    return Gpu(0, "", node, rank, number, uuid, None, None, None, None, None, None, None, None, part or None)
 
 
 def gpus_of(tracks: Sequence[Track]) -> list[Track | None]:
-    """Return for each track the GPU that it is a stream of, as the first of that GPU's streams; None for a thread. A
+    """Find the GPU that each track is a stream of. Returns for each track the first stream of its GPU, None for a thread. A
     GPU is known by its UUID, else by its number in its process."""
     first: dict[object, Track] = {}
     return [
@@ -41,9 +38,9 @@ _BY_UUID, _BY_NUMBER = (
 )
 
 
-def names_of(gpus: Iterable[Track | None]) -> dict[Track, Name]:
-    """Name the GPUs of a run (None is ignored): ``node:device`` if that tells them apart, else by rank; those that
-    processes call the same also by process."""
+def names_of(gpus: Iterable[Track | None]) -> dict[Track, Gpu]:
+    """Name the GPUs of a run: by node and device where these tell them apart, else by rank; those that processes call the
+    same by their process, too. Returns for each the row by which ``gpu_label`` names it."""
     every = dict.fromkeys(filter(None, gpus))
     on_node = len(set(map(attrgetter("node", "device"), every))) == len(every)
     of_rank = len(set(map(attrgetter("rank"), every))) == len(every)
@@ -54,31 +51,30 @@ def names_of(gpus: Iterable[Track | None]) -> dict[Track, Name]:
     return {gpu: _of_process(gpu, name) if called[_CALLED(name)] > 1 else name for gpu, name in found.items()}
 
 
-_CALLED = itemgetter(0, 1, 2)
+_CALLED = attrgetter("node", "device_index", "mig")
 
 
 def spellings(gpu: Track) -> set[str]:
-    """Return all that a GPU may be called, whichever others there are; also its node and its UUID."""
+    """List every name that a GPU may have, whichever other GPUs there are, with its node and its UUID."""
     names = [_name(gpu, on_node, of_rank) for on_node, of_rank in product((False, True), repeat=2)]
     found = {gpu_label(each) for name in names for each in (name, _of_process(gpu, name))}
     return found.union(each for each in (gpu.node, gpu.uuid, f"rank {gpu.rank} GPU {gpu.device}") if each)
 
 
-def _name(gpu: Track, on_node: bool, of_rank: bool) -> Name:
-    """Name a GPU of a trace.
-
-    ``on_node``: by node and number, where the node is known; ``of_rank``: the rank alone stands for its one GPU.
-    """
+def _name(gpu: Track, on_node: bool, of_rank: bool) -> Gpu:
+    """Name a GPU by node and device where ``on_node`` says that these tell GPUs apart, by its rank where ``of_rank`` says
+    so."""
     odd = gpu.device is not None and not 0 <= gpu.device < MOST_INDEX
     number, part = (0, f"device {gpu.device}") if odd else (gpu.device or 0, "")
     if gpu.node and on_node:
-        return Name(gpu.node, number, part, gpu.uuid)
+        return as_recorded(gpu.node, number, part, gpu.rank, gpu.uuid)
     if gpu.rank is None:
-        return Name("gpu", number, part, gpu.uuid)
+        return as_recorded("gpu", number, part, None, gpu.uuid)
     if of_rank and 0 <= gpu.rank < MOST_INDEX:
-        return Name("rank", gpu.rank, part, gpu.uuid)
-    return Name(f"rank{gpu.rank}", number, part, gpu.uuid)
+        return as_recorded("rank", gpu.rank, part, gpu.rank, gpu.uuid)
+    return as_recorded(f"rank{gpu.rank}", number, part, gpu.rank, gpu.uuid)
 
 
-def _of_process(gpu: Track, name: Name) -> Name:
-    return name if gpu.pid is None else name._replace(mig=f"{name.mig}.pid{gpu.pid}".lstrip("."))
+def _of_process(gpu: Track, name: Gpu) -> Gpu:
+    """Add the process to a GPU's name, where it is known."""
+    return name if gpu.pid is None else name._replace(mig=f"{name.mig or ''}.pid{gpu.pid}".lstrip("."))

@@ -28,8 +28,9 @@ _BLOCK = 256
 
 
 class Idle(NamedTuple):
-    """The gaps [n] of a GPU: from ``start`` to ``end``, and the row that ``after`` each begins. For the first ``host`` ns of
-    it that was not launched; the ``rest`` has another cause (a place in CAUSES)."""
+    """The gaps [n] of a GPU, from ``start`` to ``end``; each ends with the beginning of the row ``after`` it. During the
+    first ``host`` ns of a gap the host had not launched that row yet; the ``rest`` of the gap has another cause (a place in
+    CAUSES)."""
 
     start: Ints
     end: Ints
@@ -50,8 +51,9 @@ _HOST, LAUNCHING, _DEPENDENCY, _COPY, _UNKNOWN = (
 
 
 def causes_as_hta(part: TracePiece, links: Links) -> dict[Cause, tuple[int, int]]:
-    """Count the gaps of each cause and their ns, as HolisticTraceAnalysis does: stream by stream, from each end to the
-    next start, with overlaps as less than nothing. All of a gap has one of three causes; its "other" is "unknown"."""
+    """Count the gaps of each cause and their ns, as HolisticTraceAnalysis counts: stream by stream, from each end to the
+    next start, where an overlap counts as less than nothing. All of a gap has one of three causes; its "other" is "unknown"
+    here."""
     rows = np.flatnonzero(np.isin(part.timeline.intervals.kind[links.rows], BUSY))
     track = part.timeline.intervals.track[links.rows[rows]]
     rows = rows[np.argsort(track, kind="stable")]
@@ -65,8 +67,8 @@ def causes_as_hta(part: TracePiece, links: Links) -> dict[Cause, tuple[int, int]
 
 
 def idle_of(part: TracePiece, start: Ints, end: Ints, after: Ints, call: Ints) -> Idle:
-    """Find the causes of a GPU's gaps [n]; each is ended by the row ``after`` it, which the row ``call`` launched (-1:
-    not told)."""
+    """Find the causes of a GPU's gaps [n], of which each is ended by the row ``after`` it, which the row ``call`` launched
+    (-1: nobody knows which)."""
     host = np.where(call < 0, 0, np.clip(part.start[call] - start, 0, end - start))
     rest = np.full(len(start), _DEPENDENCY)
     rest[part.category[after] == Category.COPY] = _COPY
@@ -76,7 +78,7 @@ def idle_of(part: TracePiece, start: Ints, end: Ints, after: Ints, call: Ints) -
 
 
 def by_cause(idle: Idle) -> dict[Cause, tuple[int, int]]:
-    """Count the gaps that have a part of each cause, and the ns that these parts take."""
+    """Count for each cause the gaps that have a part of it, and the ns of these parts."""
     has_rest = idle.host < idle.length
     found = _added_up(idle.rest[has_rest], (idle.length - idle.host)[has_rest])
     return found | {"host": (int(np.count_nonzero(idle.host)), int(idle.host.sum()))}
@@ -88,7 +90,7 @@ def _added_up(cause: Ints, length: Ints) -> dict[Cause, tuple[int, int]]:
 
 
 def longest(*parts: Idle) -> Idle:
-    """Return the MOST_GAPS longest of these gaps; of the same length, the first."""
+    """Pick the MOST_GAPS longest of all these gaps, the first where several are equally long."""
     both = Idle(*map(np.concatenate, zip(NO_GAPS, *parts, strict=True)))
     length = both.length
     if len(length) > MOST_GAPS:
@@ -99,7 +101,7 @@ def longest(*parts: Idle) -> Idle:
 
 
 def described(part: TracePiece, gpu: int, idle: Idle, links: Links) -> list[Gap]:
-    """Describe gaps of a GPU (index; its name is not known yet), with what the program did in their middle."""
+    """Describe gaps of a GPU, with what the program did in their middle. The descriptions do not have the GPU's name yet."""
     length, is_late = idle.length, 2 * idle.host > idle.length
     cause = np.where(is_late, _HOST, idle.rest)
     open_ = _Open(part)
@@ -122,8 +124,7 @@ def described(part: TracePiece, gpu: int, idle: Idle, links: Links) -> list[Gap]
 
 
 def _before(part: TracePiece, links: Links, place: int, end: int) -> str:
-    """Return the name of the work that ended at ``end`` (ns), before this place among the GPU's rows; "" if there is
-    none."""
+    """Name what ended at ``end``, among the GPU's rows before this place."""
     found = _last(place, lambda low, high: part.end(links.rows[low:high]) == end)
     return "" if found is None else part.timeline.names[part.timeline.intervals.name[links.rows[found]]]
 
@@ -132,20 +133,19 @@ _SHOWN = ((Kind.RUNTIME, Kind.DRIVER, Kind.OS), (Kind.CPU_OP, Kind.RANGE), (Kind
 
 
 class _Open:
-    """What was open on a thread at some time."""
+    """The intervals that are open on a thread at some time."""
 
     def __init__(self, part: TracePiece) -> None:
         self._part = part
         self._rows: dict[tuple[int, tuple[Kind, ...]], tuple[Ints, Ints, Ints]] = {}
 
     def thread_of(self, links: Links) -> int:
-        """Return the track of the thread that launched most, -1 if there is none."""
+        """Find the thread that launched most; -1 without any."""
         calls = links.call[links.call >= 0]
         return int(np.bincount(self._part.timeline.intervals.track[calls]).argmax()) if len(calls) else -1
 
     def name(self, thread: int, kinds: tuple[Kind, ...], time: int) -> str | None:
-        """Return the name of the innermost interval of these kinds that was open on a thread (its track) at this time
-        (ns); None if there was none, or the thread is -1."""
+        """Name the innermost interval of these kinds that is open on a thread at a time. None without any."""
         own, key = self._part.timeline.intervals, (thread, kinds)
         if thread < 0:
             return None
@@ -159,8 +159,8 @@ class _Open:
 
 
 def _last(before: int, holds: "Callable[[int, int], np.ndarray[tuple[int], np.dtype[np.bool_]]]") -> int | None:
-    """Return the last place below ``before`` for which ``holds`` is true, or None if there is none; ``holds`` is asked
-    for [low, high). Most are near."""
+    """Find the last place below ``before`` for which ``holds`` is true; it looks in blocks from the end, as most are near.
+    None without any."""
     size, high = _BLOCK, before
     while high > 0:
         low = max(high - size, 0)

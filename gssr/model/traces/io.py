@@ -11,8 +11,8 @@ from gssr.traces.timeline import FILE_OPERATIONS
 
 
 class FileCalls(NamedTuple):
-    """Operations of one kind on one file by one call. ``layer``: the interface, as "POSIX I/O"; ``call``: None where not
-    told. ``bytes``: of the ``n_sized`` of them whose size is known."""
+    """Operations of one kind on one file by one call. ``layer``: the interface, such as "POSIX I/O"; ``call``: None where it
+    is not told; ``bytes``: of those ``n_sized`` operations whose size is known."""
 
     file: str
     operation: str
@@ -31,8 +31,8 @@ class FileCalls(NamedTuple):
 
 
 def file_calls(part: TracePiece) -> tuple[FileCalls, ...] | None:
-    """Sum up the file operations that begin in the window on what is looked at, those of most time first; None if the
-    trace tells of none."""
+    """Add up the operations on files that begin in the window on what is looked at, by file and call, those that took
+    longest first. None where the trace tells of none."""
     own = part.timeline.io
     if own is None:
         return None
@@ -63,13 +63,13 @@ def file_calls(part: TracePiece) -> tuple[FileCalls, ...] | None:
 
 
 def _alike(texts: Sequence[str]) -> Ints:
-    """Return for each text the index of the first equal one [n], as those of several archives may be equal."""
+    """Find the first place of each text [n]: those of several archives may be the same."""
     first: dict[str, int] = {}
     return np.array([first.setdefault(text, at) for at, text in enumerate(texts)], np.int64)
 
 
 def all_calls(a: Sequence[FileCalls] | None, b: Sequence[FileCalls] | None) -> tuple[FileCalls, ...] | None:
-    """Join the file operations of two parts of a run; None if neither tells of any."""
+    """Join the operations on files of two parts of a run."""
     if a is None or b is None:
         return None if a is b else tuple(a or b or ())
     found: dict[tuple[str | None, ...], FileCalls] = {}

@@ -25,7 +25,7 @@ _DENSE = 8
 
 
 class Links(NamedTuple):
-    """``call`` [n rows]: which interval launched each of a GPU's ``rows``, -1 where the trace does not tell."""
+    """A GPU's ``rows``, and the ``call`` [n rows] that launched each: the call's row, -1 where the trace does not tell."""
 
     rows: Ints
     call: Ints
@@ -35,8 +35,7 @@ NONE_LINKED = Links(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def links_of(timeline: Timeline, by_kind: ByKind, rows: Ints) -> Links:
-    """Link each of the GPUs' rows to the call that launched it (-1 if not told): of calls that share a correlation,
-    the outermost."""
+    """Find the call that launched each of these rows of GPUs; of calls that share a correlation the outermost."""
     own = timeline.intervals
     calls = by_kind.rows((Kind.RUNTIME, Kind.DRIVER))
     calls = calls[own.link[calls] != NO_LINK]
@@ -63,7 +62,7 @@ def links_of(timeline: Timeline, by_kind: ByKind, rows: Ints) -> Links:
 
 
 def launches(part: TracePiece, links: Links) -> Launches:
-    """Describe the launches of these rows, ascending by start. What one call launched counts once, by the first of it."""
+    """Summarize the launches of these rows, which ascend by start. What one call launched counts once, by its first row."""
     linked = links.call >= 0
     if part.like_hta:
         linked[linked] = part.is_named(links.call[linked], _AS_HTA.search)
@@ -121,13 +120,12 @@ class Launched:
         self._ahead = np.concatenate([[0], np.cumsum(part.length[rows[order]])])
 
     def within(self, rows: Ints) -> Ints:
-        """Return for each of these rows how long the work took that was launched on its thread while it lasted, ns of
-        all GPUs added up."""
+        """Measure the work that was launched while each of these rows lasted, on its thread: ns of all GPUs added up."""
         track = self._part.timeline.intervals.track[rows]
         first, last = (np.searchsorted(self._keys, self._key(track, times)) for times in self._part.times(rows))
         return np.asarray(self._ahead[last] - self._ahead[first], np.int64)
 
     def _key(self, track: "np.ndarray[tuple[int], np.dtype[np.int32]]", time: Ints) -> Ints:
-        """Return keys that ascend by track and time. If so many tracks and so long a time need more than 62 bits, the
-        time is in units of several ns."""
+        """Make numbers that ascend by track and time. (Where there are so many tracks and so long a time that both need more
+        than 62 bits, time counts in units of several ns.)"""
         return (track.astype(np.int64) << (self._bits - self._coarse)) | ((time - self._low) >> self._coarse)

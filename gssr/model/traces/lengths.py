@@ -32,8 +32,9 @@ def without_running_numbers(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """``count`` [n] of the lengths ``length`` [n] under ``keys[key]`` [n], ascending by key and length. ``sums``: what else
-    adds up by key [n_keys]: ``gpu_ns``, ``bytes``; ``rest`` [n_keys]: what rounding has taken from the lengths of a key."""
+    """Counts of lengths: ``count`` [n] intervals under ``keys[key]`` have the ``length`` [n], ascending by key and length.
+    ``sums``: what else adds up by key [n_keys], such as ``gpu_ns`` and ``bytes``; ``rest`` [n_keys]: what rounding has taken
+    from the total length of a key."""
 
     keys: tuple[Key, ...]
     key: Ints
@@ -71,10 +72,13 @@ def lengths_of(
     keys: Callable[[Sequence[int]], Iterable[Key]],
     sums: Mapping[str, Ints] | None = None,
 ) -> Lengths:
-    """Count the ``length`` [n] of rows by their ``code`` [n].
+    """Count the lengths of rows by key.
 
-    ``keys`` turns codes into what they stand for; those that stand for the same become one. ``sums`` [n each]: what
-    else is to be added up, by name.
+    Args:
+        code: the number of each row's key [n].
+        length: the length of each row [n].
+        keys: turns codes into keys; codes of the same key become one.
+        sums: by name, values [n] that are added up by key.
     """
     codes, key = _dense(code)
     named = tuple(keys(codes.tolist()))
@@ -86,7 +90,7 @@ def lengths_of(
 
 
 def together(parts: Sequence[Lengths]) -> Lengths:
-    """Add up counts of several parts, of which there must be at least one."""
+    """Add up the counts of several parts."""
     at = {name: place for place, name in enumerate(dict.fromkeys(name for part in parts for name in part.keys))}
     places = [np.array([at[name] for name in part.keys], np.int64) for part in parts]
     key = np.concatenate([own[part.key] for own, part in zip(places, parts, strict=True)])
@@ -104,11 +108,9 @@ _MOST, _BITS = 1 << 20, 9
 
 
 def _rounded(of: Lengths) -> Lengths:
-    """Join lengths that are equal in _BITS bits into their mean, if there are more than _MOST; but the least and the
-    greatest of each key stay.
-
-    A median is then off by at most 1/256, a standard deviation by less; all else is exact.
-    """
+    """Limit the counts to about a million: where there are more, lengths of a key that have the same first bits become one,
+    their mean, but for the least and the greatest. A median is then off by at most 1/256, a standard deviation by less; all
+    else is exact."""
     if len(of.key) <= _MOST:
         return of
     step = np.maximum(np.frexp(of.length)[1] - _BITS, 0)
@@ -123,7 +125,7 @@ def _rounded(of: Lengths) -> Lengths:
 
 
 def statistics(of: Lengths) -> LengthStatistics:
-    """Compute the table that follows from counts of lengths; empty if there are none."""
+    """Compute the statistics of each key from its counts."""
     n = len(of.keys)
     if not n:
         return replace(NO_STATISTICS, sums=of.sums)
@@ -155,7 +157,7 @@ def one_table(a: LengthStatistics, b: LengthStatistics) -> LengthStatistics:
 
 
 def _in_order(of: LengthStatistics) -> LengthStatistics:
-    """Return the table sorted by total, the greatest first, and with its shares."""
+    """Sort a table by total, the greatest first, and compute the shares."""
     order = np.argsort(-of.total, kind="stable")
     rows: dict[str, Any] = {name: getattr(of, name)[order] for name in _ROWS}
     rows["share"] = rows["total"] / max(int(of.total.sum()), 1)
@@ -164,7 +166,7 @@ def _in_order(of: LengthStatistics) -> LengthStatistics:
 
 
 def _dense(code: NDArray[np.signedinteger]) -> tuple[Ints, NDArray[np.int32]]:
-    """Return the different codes, ascending, and the place of each row's among them."""
+    """Number the different codes from 0 on. Returns these codes, ascending, and the number of each row's code."""
     if not len(code):
         return code.astype(np.int64), code.astype(np.int32)
     low, high = int(code.min()), int(code.max())
@@ -179,13 +181,13 @@ def _dense(code: NDArray[np.signedinteger]) -> tuple[Ints, NDArray[np.int32]]:
 
 
 def _sum(key: NDArray[np.signedinteger], values: Ints, n: int) -> Ints:
-    """Return what the values of each key add up to [n]; exact below 2^53."""
+    """Add up the values of each key; exact below 2^53."""
     return np.bincount(key, values, n).astype(np.int64)
 
 
 def _counted(key: NDArray[np.signedinteger], length: Ints, count: Ints | None) -> tuple[Ints, Ints, Ints]:
-    """Return key, length and count of the different pairs, in order; ``count``: how often each pair counts, None:
-    once."""
+    """Count the different pairs of key and length; ``count``: how often each pair counts (None: once). Returns keys, lengths
+    and counts, in order."""
     n = len(key)
     if not n:
         return key.astype(np.int64), length, length

@@ -32,7 +32,7 @@ class Exchange:
     called: Ints
 
     def rate(self) -> Floats:
-        """Bytes/s [n] of the time that messages were under way; NaN where that is 0 or unknown."""
+        """Divide the bytes of each pair [n] by the time that its messages were under way. NaN where that is 0 or unknown."""
         return _rate(self.timed_size, self.time)
 
 
@@ -52,8 +52,8 @@ class CollectiveUse(NamedTuple):
 
 
 def exchange_of(part: TracePiece) -> Exchange | None:
-    """Sum up the messages that were sent in the window (received, if their sending was not read) from or to what is
-    looked at; None if the trace tells of none."""
+    """Add up, by sender and receiver, the messages that were sent in the window from or to what is looked at; a message
+    whose sending was not read counts when it was received. None where the trace tells of no messages."""
     messages = part.timeline.messages
     if messages is None:
         return None
@@ -85,8 +85,8 @@ def exchange_of(part: TracePiece) -> Exchange | None:
 
 
 def call_at(own: Intervals, track: NDArray[np.int32], time: Ints) -> Ints:
-    """Return the place of the call that communicates on each ``track`` at each ``time`` (ns): the last that had begun,
-    [n]; -1 if that has ended, or there was none."""
+    """Find the communicating call that is open on each ``track`` at each ``time`` [n]: the last that had begun. Returns
+    places of intervals, -1 where that call has ended or there was none."""
     used = np.zeros(max(int(own.track.max(initial=0)), int(track.max(initial=0))) + 1, np.bool_)
     used[track] = True
     calls = np.flatnonzero((own.category == Category.COMMUNICATION) & used[own.track])
@@ -101,8 +101,8 @@ def call_at(own: Intervals, track: NDArray[np.int32], time: Ints) -> Ints:
 
 
 def other_end(timeline: Timeline, place: int) -> int:
-    """Return the place of the call that received the first message which a call sent, or that sent the first which it
-    received; -1 if there is none."""
+    """Find the call that received the first message which a call sent, or sent the first message that it received. Returns
+    the place of that call, -1 without one."""
     own, messages = timeline.intervals, timeline.messages
     if messages is None:
         return -1
@@ -128,8 +128,8 @@ def _chosen(part: TracePiece, messages: Messages) -> Flags:
 
 
 def _ends(tracks: Sequence[Track], used: Flags) -> tuple[tuple[Track, ...], Ints]:
-    """Return the processes that the ``used`` tracks are of, sorted by rank, and for each track the place of its
-    process among them, -1 if it is not there."""
+    """Find the processes that the ``used`` tracks belong to. Returns these by rank, each as its first track, and the place
+    of each track's process among them (-1: of none)."""
     first: dict[object, tuple[int, Track]] = {}
     key_of = []
     for at, track in enumerate(tracks):
@@ -143,7 +143,7 @@ def _ends(tracks: Sequence[Track], used: Flags) -> tuple[tuple[Track, ...], Ints
 
 
 def both(a: Exchange | None, b: Exchange | None) -> Exchange | None:
-    """Join the messages of two archives, whose processes are different ones; None if neither tells of any."""
+    """Join the messages of two archives."""
     if a is None or b is None:
         return a or b
     moved = b.source + len(a.ends), b.target + len(a.ends)
@@ -163,12 +163,13 @@ class Matrix(NamedTuple):
     timed_size: Ints
 
     def rate(self) -> Floats:
-        """Bytes/s [n, n]; NaN where it is unknown."""
+        """Divide bytes by time [n, n]. NaN where it is unknown."""
         return _rate(self.timed_size, self.time)
 
 
 def matrix_of(exchange: Exchange, by_node: bool = False, at_most: int = 1 << 30) -> Matrix:
-    """Add up the messages by process, or by node; neighbours become one line if there would be more than ``at_most``."""
+    """Make the matrix of messages by process or by node. Neighbours share a line where there would be more than
+    ``at_most``."""
     ends = exchange.ends
     names = [track.node or "unknown" for track in ends] if by_node else [_label(track) for track in ends]
     if by_node:
@@ -199,8 +200,8 @@ def _rate(size: Ints, time: Ints) -> Floats:
 
 
 def collectives_of(part: TracePiece) -> tuple[CollectiveUse, ...]:
-    """Sum up the collective operations that begin in the window on what is looked at, those of most time first; empty
-    if there are none."""
+    """Add up the collective operations that begin in the window on what is looked at, by kind and communicator, those that
+    took longest first."""
     messages = part.timeline.messages
     if messages is None or not len(messages.collectives.start):
         return ()
@@ -232,5 +233,5 @@ def collectives_of(part: TracePiece) -> tuple[CollectiveUse, ...]:
 
 
 def all_collectives(a: Sequence[CollectiveUse], b: Sequence[CollectiveUse]) -> tuple[CollectiveUse, ...]:
-    """Those of two archives, whose communicators are not the same."""
+    """Join the collective operations of two archives, whose communicators are not the same."""
     return tuple(sorted((*a, *b), key=lambda use: -use.total_ns))

@@ -13,22 +13,16 @@ _DEEPEST = 256
 """Levels; what lies deeper has the parent that lies there."""
 
 
-class Nesting(NamedTuple):
-    """[n] each: how many intervals of its track each one lies in, and the place of the innermost of them, -1 for none."""
+def nesting(start: Ints, length: Ints, track: NDArray[np.int32], order: Ints | None = None) -> tuple[Ints, Ints]:
+    """Find out which intervals lie within which others of their track. The intervals ascend by start, of the same start the
+    longer first; one without length counts as 1 ns. ``order``: ``in_order(track)``, where it is known.
 
-    depth: Ints
-    parent: Ints
-
-
-def nesting(start: Ints, length: Ints, track: NDArray[np.int32], order: Ints | None = None) -> Nesting:
-    """Find which intervals lie within which, track by track.
-
-    They ascend by start, and by length downwards for equal starts. One without length counts as 1 ns. ``order``:
-    ``in_order(track)``, if that is known.
+    Returns two arrays [n]: the depth (in how many intervals of its track each one lies), and the parent (the place of the
+    innermost of them, -1 for none).
     """
     n = len(start)
     if not n:
-        return Nesting(start, start)
+        return start, start
     order = in_order(track) if order is None else order
     own = track[order].astype(np.int64)
     begins = start[order]
@@ -47,10 +41,10 @@ def nesting(start: Ints, length: Ints, track: NDArray[np.int32], order: Ints | N
     for above, level in pairwise(levels):
         if len(level) and len(above):
             parent[level] = above[np.searchsorted(above, level) - 1]
-    found = Nesting(np.empty(n, np.int64), np.empty(n, np.int64))
-    found.depth[order] = depth
-    found.parent[order] = np.where(parent >= 0, order[parent], -1)
-    return found
+    depths, parents = np.empty(n, np.int64), np.empty(n, np.int64)
+    depths[order] = depth
+    parents[order] = np.where(parent >= 0, order[parent], -1)
+    return depths, parents
 
 
 class Lanes(NamedTuple):
@@ -67,11 +61,10 @@ class Lanes(NamedTuple):
 
 
 def lanes(start: Ints, length: Ints, track: NDArray[np.int32], wanted: Flags, begin: int, width: int, n: int) -> Lanes:
-    """Lay out the tracks that are ``wanted`` [n_tracks] level by level, in ``n`` columns of ``width`` ns from
-    ``begin`` on. Intervals ascend by start."""
+    """Draw the tracks that are ``wanted`` [n_tracks] level by level, in ``n`` columns of ``width`` ns from ``begin`` on."""
     places = np.flatnonzero(wanted[track])
     own, first, size = track[places], start[places], length[places]
-    depth = nesting(first, size, own).depth
+    depth, _ = nesting(first, size, own)
     keys, lane = np.unique(own.astype(np.int64) * (_DEEPEST + 1) + depth, return_inverse=True)
     n_lanes = len(keys)
     end, stop = first + np.maximum(size, 1), begin + n * width
@@ -97,8 +90,8 @@ def lanes(start: Ints, length: Ints, track: NDArray[np.int32], wanted: Flags, be
 
 
 def open_at(start: Ints, length: Ints, track: NDArray[np.int32], wanted: Flags, time: int) -> dict[int, list[int]]:
-    """Return the places of the intervals that are open at a time (ns), by track, the innermost first; only of
-    ``wanted`` [n_tracks] tracks, and those with none are missing."""
+    """Find the intervals that are open at a time on the tracks that are ``wanted`` [n_tracks]. Returns places by track, the
+    innermost first."""
     begun = int(np.searchsorted(start, time, "right"))
     found: dict[int, list[int]] = {}
     for place in np.flatnonzero((start[:begun] + np.maximum(length[:begun], 1) > time) & wanted[track[:begun]])[
@@ -109,7 +102,7 @@ def open_at(start: Ints, length: Ints, track: NDArray[np.int32], wanted: Flags, 
 
 
 def within(start: Ints, length: Ints, track: NDArray[np.int32], place: int) -> list[int]:
-    """Return the places of the intervals in which the one at ``place`` lies, the innermost first."""
+    """Find the intervals of its track in which the one at this place lies. Returns places, the innermost first."""
     before = np.flatnonzero(track[: place + 1] == track[place])[:-1]
     around = before[start[before] + length[before] >= start[place] + max(int(length[place]), 1)]
     return around[::-1].tolist()  # type: ignore[no-any-return]

@@ -42,27 +42,27 @@ class TracePiece:
     on: Flags | None = None
 
     def rows(self, *kinds: Kind) -> Ints:
-        """Return where the intervals of these kinds stand that are looked at, ascending."""
+        """Find the intervals of these kinds that are looked at. Returns their places, ascending."""
         found = self.by_kind.rows(kinds)
         return found if self.chosen is None else found[self.chosen[found]]
 
     def end(self, rows: Ints) -> Ints:
-        """Return when each of these intervals ends, ns."""
+        """Return when each of these intervals ends."""
         end = self.start[rows]
         end += self.length[rows]
         return end
 
     def times(self, rows: Ints) -> tuple[Ints, Ints]:
-        """When each of these intervals begins and ends."""
+        """Return when each of these intervals begins and ends."""
         start = self.start[rows]
         return start, start + self.length[rows]
 
     def extent(self, rows: Ints) -> tuple[int, int]:
-        """From the first start to the last end of these, of which there are some."""
+        """Return the first start and the last end of these intervals, of which there is at least one."""
         return _extent(self.start, self.length, rows)
 
     def is_named(self, rows: Ints, holds: Callable[[str], object]) -> Flags:
-        """Tell for each of these rows [n_rows] whether ``holds`` is true of its name."""
+        """Flag the intervals [n rows] for whose name ``holds`` is true."""
         name = self.timeline.intervals.name[rows]
         names = np.flatnonzero(np.bincount(name, minlength=1))
         yes = np.zeros(len(self.timeline.names) + 1, np.bool_)
@@ -70,14 +70,14 @@ class TracePiece:
         return yes[name]
 
     def named(self, holds: Callable[[str], object], *kinds: Kind) -> Ints:
-        """Return where the intervals of these kinds stand that are looked at and of whose name ``holds`` is true,
+        """Find the intervals of these kinds that are looked at and for whose name ``holds`` is true. Returns places,
         ascending."""
         found = [rows[self.is_named(rows, holds)] for rows in map(self.rows, kinds)]
         return np.sort(np.concatenate(found))
 
 
 class ByKind:
-    """Where the intervals of each kind stand."""
+    """The places of the intervals of each kind."""
 
     def __init__(self, timeline: Timeline) -> None:
         kind = timeline.intervals.kind
@@ -85,7 +85,7 @@ class ByKind:
         """``n`` [n kinds]: how many there are of each."""
 
     def rows(self, kinds: Sequence[Kind]) -> Ints:
-        """Return where the intervals of any of these kinds stand, ascending."""
+        """Find the intervals of any of these kinds. Returns places, ascending."""
         n = self.n[list(kinds)]
         if n.sum() == len(self._kind):
             return np.arange(len(self._kind))
@@ -95,8 +95,22 @@ class ByKind:
         return np.flatnonzero(are(self._kind, some))
 
 
+class RowsByNumber:
+    """Rows, ascending, grouped by the number that each has: of its process, its rank, its GPU."""
+
+    def __init__(self, rows: Ints, number: Ints) -> None:
+        order = np.argsort(number, kind="stable")
+        self._rows, self._number = rows[order], number[order]
+
+    def of(self, numbers: Sequence[int]) -> Ints:
+        """Return the rows that have one of these numbers, ascending."""
+        low, high = (np.searchsorted(self._number, numbers, side) for side in ("left", "right"))
+        parts = [self._rows[begin:end] for begin, end in zip(low.tolist(), high.tolist(), strict=True)]
+        return parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts))
+
+
 def counted(column: NDArray[np.signedinteger], n: int, rows: Ints | None = None) -> Ints:
-    """Count how often each of the numbers below ``n`` is in the column, or in its ``rows``, [n]."""
+    """Count how often each of the numbers below ``n`` is in the column, or in its ``rows``."""
     found = np.zeros(n, np.int64)
     for part in in_parts(len(column if rows is None else rows)):
         found += np.bincount(column[part if rows is None else rows[part]], minlength=n)
@@ -113,11 +127,12 @@ def part_of(
     """Choose the part of a timeline that is looked at.
 
     Args:
-        window: Begin and end, ns; of an interval that it cuts, the part inside counts. None: all of it.
-        tracks: Indices into the timeline's tracks; None for all.
-        names: Indices into the timeline's names; None for all.
-        like_hta: Read the trace as HolisticTraceAnalysis 0.5 does: in whole µs, without the last profiler step and
-            what it launched, and with its own classes of kernels.
+        timeline: the trace.
+        window: begin and end, ns; of an interval that it cuts, the part inside counts. None: all of the time.
+        tracks: places in the timeline's tracks. None: all.
+        names: places in the timeline's names. None: all.
+        like_hta: read the trace as HolisticTraceAnalysis 0.5 does: in whole µs, without the last profiler step and what it
+            launched, and with its own classes of kernels.
     """
     own = timeline.intervals
     start, length, category = own.start, own.length, own.category
@@ -153,7 +168,7 @@ def part_of(
 
 
 def _extent(start: Ints, length: Ints, rows: Ints) -> tuple[int, int]:
-    """From the first start to the last end of these rows, ascending by start, of which there are some."""
+    """Return the first start and the last end of these rows, which ascend by start and are at least one."""
     return int(start[rows[0]]), max(int((start[rows[at]] + length[rows[at]]).max()) for at in in_parts(len(rows)))
 
 
@@ -164,15 +179,15 @@ def _among(places: Sequence[int] | Ints, n: int) -> Flags:
 
 
 def are(kind: NDArray[np.int8], kinds: Sequence[Kind]) -> Flags:
-    """Tell for each interval [n] whether its kind is one of ``kinds``."""
+    """Flag the intervals [n] whose kind is one of these."""
     yes = np.zeros(max(Kind) + 1, np.bool_)
     yes[list(kinds)] = True
     return yes[kind]
 
 
 def _gpus(timeline: Timeline, busy: Ints) -> tuple[tuple[Track, ...], Ints]:
-    """Return the GPUs that did this work, by rank, node and number, and for each track the place of its GPU among
-    them, -1 for none."""
+    """Find the GPUs that did this work. Returns them by rank, node and number, each as its first track, and the place of
+    each track's GPU among them, -1 of a thread."""
     used = counted(timeline.intervals.track, len(timeline.tracks), busy) > 0
     gpus = gpus_of(timeline.tracks)
     there = sorted({gpu for at in np.flatnonzero(used).tolist() if (gpu := gpus[at]) is not None}, key=_order)
@@ -186,8 +201,8 @@ def _order(gpu: Track) -> tuple[tuple[bool, str], ...]:
 
 
 def _without_last_step(timeline: Timeline, start: Ints) -> Flags | None:
-    """Flag what begins on a thread before the last of several profiler steps, and the GPU's work that it launched;
-    None if there are fewer than two steps."""
+    """Flag what begins on a thread before the last of several profiler steps, and the GPU's work that it launched. None
+    where there are no two steps."""
     own = timeline.intervals
     steps = [at for at, name in enumerate(timeline.names) if _PROFILER_STEP.search(name)]
     cpu = are(own.kind, _CPU)
@@ -204,7 +219,7 @@ def _without_last_step(timeline: Timeline, start: Ints) -> Flags | None:
 
 def _on_streams(timeline: Timeline, chosen: Flags | None) -> Flags | None:
     """Leave out a GPU's rows that are on none of its streams: waits for a whole context, requests of MTIA without one.
-    None stays None if there are none of these."""
+    Returns flags, None for all."""
     without = np.array(
         [one.kind in ("gpu_stream", "host_wait") and one.stream in (None, -1) for one in timeline.tracks]
     )
@@ -215,9 +230,8 @@ def _on_streams(timeline: Timeline, chosen: Flags | None) -> Flags | None:
 
 
 def _in_whole_us(timeline: Timeline) -> tuple[Ints, Ints]:
-    """Return starts, rounded up, and lengths to ends that are rounded down, in whole µs of the times as the file has
-    them. Those since 1970 are taken as the numbers of 64 bits that HolisticTraceAnalysis keeps them in, which are 0.25
-    µs apart."""
+    """Round times to whole µs as HolisticTraceAnalysis does: starts up, ends down, of the times as the file has them. Times
+    since 1970 are the numbers of 64 bits that it keeps them in, which are 0.25 µs apart. Returns starts and lengths, ns."""
     own, zero = timeline.intervals, timeline.clock.unix_ns or 0
     if not timeline.clock.error_ns:
         begin = own.start + zero % 1000
@@ -242,15 +256,15 @@ def _categories_as_hta(timeline: Timeline) -> NDArray[np.int8]:
 
 
 def fits_name(names: Iterable[str], patterns: tuple[str, ...]) -> Flags:
-    """Tell for each name [n_names] whether one of the patterns fits, or is a part of it if it holds neither ``*`` nor
-    ``?``; upper and lower case are alike."""
+    """Flag the names [n] that fit one of the patterns, or, where a pattern holds neither ``*`` nor ``?``, contain it; small
+    and capital letters are the same."""
     low = [one.lower() if set(one) & set("*?") else f"*{one.lower()}*" for one in patterns]
     return np.array([any(fnmatchcase(name.lower(), one) for one in low) for name in names], np.bool_)
 
 
 def only(timeline: Timeline, wanted: Only) -> Timeline:
-    """Return the timeline with no other intervals than those wanted, and no messages of other sizes; all of its tracks
-    stay."""
+    """Return the timeline with only the intervals that are ``wanted``, and without messages of other sizes, but with all of
+    its tracks."""
     own, messages = timeline.intervals, timeline.messages
     kept, sent = np.ones(len(own), np.bool_), np.ones(0 if messages is None else len(messages.size), np.bool_)
     for patterns in wanted.names:

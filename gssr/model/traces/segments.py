@@ -19,26 +19,24 @@ class Segments(NamedTuple):
 
     @property
     def length(self) -> int:
-        """All of them together, ns."""
+        """The length of all stretches together, ns."""
         return int(self.end.sum() - self.start.sum())
 
     @property
     def some(self) -> "Segments":
-        """Without those that take no time, or less."""
+        """The stretches without those that take no time, or less than none."""
         some = self.end > self.start
         return self if some.all() else Segments(self.start[some], self.end[some])
 
     def gaps(self, before: int | None = None) -> "Segments":
-        """Return what lies between them.
-
-        ``before``: the end of what came before the first, from which on there is a gap too; None: none is there.
-        """
+        """Return the gaps between the stretches; ``before``: the end of what came before the first, None where nothing
+        did."""
         if before is None:
             return Segments(self.end[:-1], self.start[1:])
         return Segments(np.append(before, self.end[:-1]), self.start)
 
     def before(self, times: Ints) -> Ints:
-        """Return how many ns of them lie before each of the ``times`` (ns)."""
+        """Measure how many ns of the stretches lie before each of the ``times``."""
         if not len(self.start):
             return np.zeros(len(times), np.int64)
         ahead = np.concatenate([[0], np.cumsum(self.end - self.start)])
@@ -51,17 +49,15 @@ NONE = Segments(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def union(start: Ints, end: Ints, before: int | None = None) -> Segments:
-    """What intervals [n], ascending by ``start``, cover; see ``union_places``."""
+    """Return what intervals [n], ascending by ``start``, cover; see ``union_places``."""
     return union_places(start, end, before)[0]
 
 
 def union_places(start: Ints, end: Ints, before: int | None = None) -> tuple[Segments, Ints]:
-    """Return what intervals [n], ascending by ``start``, cover, and the index of each stretch's first interval.
-
-    ``before``: the last end of those that came before, which touch none of these; None without any. An interval that
-    ends before it begins, as rounding makes some, is a stretch of less than nothing unless another covers its start:
-    that is how HolisticTraceAnalysis counts it.
-    """
+    """Find what intervals [n], ascending by ``start``, cover. ``before``: the last end of those that came before and touch
+    none of these. Returns the stretches, and the place of the first interval of each. An interval that ends before it
+    begins, as rounding makes some, is a stretch of less than nothing unless another covers its start: that is how
+    HolisticTraceAnalysis counts it."""
     if not len(start):
         return NONE, np.empty(0, np.int64)
     reach = np.maximum.accumulate(end)
@@ -75,14 +71,15 @@ def union_places(start: Ints, end: Ints, before: int | None = None) -> tuple[Seg
 
 
 def in_parts(n: int) -> Iterator[slice]:
-    """Of ``n`` so many at a time that no large arrays are needed on the way."""
+    """Cut ``n`` rows into parts so small that no large arrays are needed on the way."""
     for low in range(0, n, _AT_ONCE):
         yield slice(low, min(low + _AT_ONCE, n))
 
 
 def stretches(n: int, times: Callable[[slice], tuple[Ints, Ints]]) -> Iterator[tuple[slice, Segments, Ints]]:
-    """Yield parts of ``n`` intervals ascending by start, cut where none of them is: the part, what those of it cover,
-    and where in it each stretch's first interval stands. ``times`` gives starts and ends of a part."""
+    """Go through ``n`` intervals, ascending by start, in parts that are cut where no interval is open. ``times`` gives
+    starts and ends of a part. Yields each part, what its intervals cover, and the place in the part of each stretch's first
+    interval."""
     low, size, before = 0, _AT_ONCE, None
     while low < n:
         part = slice(low, min(low + size, n))
@@ -98,7 +95,7 @@ def stretches(n: int, times: Callable[[slice], tuple[Ints, Ints]]) -> Iterator[t
 
 
 def common(a: Segments, b: Segments) -> Segments:
-    """Return what both cover. The time it takes goes with the shorter of them."""
+    """Return what both cover. This takes time by the shorter of them."""
     few, many = (a, b) if len(a.start) <= len(b.start) else (b, a)
     low = np.searchsorted(many.end, few.start, "right")
     n = np.maximum(np.searchsorted(many.start, few.end, "left") - low, 0)

@@ -17,7 +17,7 @@ Columns = Mapping[str, NDArray[Any] | Sequence[Any]]
 
 
 class TraceTable(NamedTuple):
-    """``about``: what a row is."""
+    """A table of an analysis: ``about`` says what a row is, ``values`` makes its columns."""
 
     about: str
     columns: tuple[Column, ...]
@@ -54,7 +54,6 @@ def _numbers(unit: str, own: tuple[Column, ...] = ()) -> tuple[Column, ...]:
 
 def _of_lengths(name: str, keys: tuple[Column, ...], unit: str = "ns", own: tuple[Column, ...] = ()) -> TraceTable:
     """Make the table ``name`` of lengths with these key columns, in this unit, and with the sums ``own`` besides."""
-
     def values(trace: TraceAnalysis) -> Columns:
         found = trace.kernels_by_rank if name == "kernels_by_rank" else statistics(trace.lengths[name])
         rows: Sequence[Sequence[Any]] = found.keys
@@ -86,7 +85,7 @@ def _on_gpu(places: Mapping[Track | None, str], gpu: Any, *key: Any) -> Sequence
 def _rows(
     about: str, columns: tuple[Column, ...], rows: Callable[[TraceAnalysis], Sequence[Sequence[Any]]]
 ) -> TraceTable:
-    """Make a table of few rows, which ``rows`` returns."""
+    """Make a table of few rows."""
 
     def values(trace: TraceAnalysis) -> Columns:
         found = rows(trace)
@@ -97,8 +96,7 @@ def _rows(
 
 
 def _like(about: str, columns: tuple[Column, ...], field: str) -> TraceTable:
-    """Make a table with a row for each entry of the analysis' ``field``, whose attributes have the columns' names;
-    empty if that is None."""
+    """Make a table with a row for each of the analysis' ``field``, whose attributes have the columns' names."""
     names = [column.name for column in columns]
     return _rows(
         about, columns, lambda trace: [[getattr(own, name) for name in names] for own in getattr(trace, field) or ()]
@@ -142,7 +140,7 @@ def _kernel_types(trace: TraceAnalysis) -> list[Sequence[Any]]:
 
 
 def launch_numbers(trace: TraceAnalysis) -> dict[str, Any]:
-    """Return the one row of the table ``launches``; the delays are None without launches."""
+    """Make the one row of the table ``launches``."""
     found = trace.launches
     delay = statistics(found.delay)
     known = {name: getattr(delay, name).tolist()[0] if found.n else None for name in ("mean", "median", "max")}
@@ -155,12 +153,12 @@ def _launches(trace: TraceAnalysis) -> list[Sequence[Any]]:
 
 
 def _whole(values: "NDArray[Any]") -> list[Any]:
-    """As whole numbers, None where unknown."""
+    """Round values to whole numbers, None where unknown."""
     return [round(value) if value == value else None for value in values.tolist()]
 
 
 def _spread(tree: "call_tree.CallTree", values: "NDArray[Any]") -> Columns:
-    """Return the columns on how a time [n, n_places] spreads over the places."""
+    """Make the columns that summarize a time [n, n_places] over the places."""
     found = call_tree.spread(values)
     most = [tree.called(place) if place >= 0 else None for place in found.most.tolist()]
     return {"mean_ns": _whole(found.mean), "min_ns": _whole(found.least), "max_ns": _whole(found.greatest), "most": most,
@@ -211,8 +209,7 @@ def _paradigms(trace: TraceAnalysis) -> list[Sequence[Any]]:
 
 
 def _metrics(trace: TraceAnalysis) -> list[Sequence[Any]]:
-    """List the rows of the table ``calltree_metrics``: all metrics but time, which the other tables have; none without
-    a call tree."""
+    """Make the columns of all metrics but time, which the other tables have."""
     tree, rows = trace.tree, list[Sequence[Any]]()
     for metric in () if tree is None else tree.metrics:
         if tree is not None and metric.name != call_tree.TIME:
@@ -390,12 +387,12 @@ TABLES: dict[str, TraceTable] = {
 
 
 def column_as_list(values: "NDArray[Any] | Sequence[Any]") -> list[Any]:
-    """A column as plain values."""
+    """Return a column as plain values."""
     return list(values.tolist()) if isinstance(values, np.ndarray) else list(values)
 
 
 def rows_of(name: str, trace: TraceAnalysis) -> tuple[list[str], "zip[tuple[Any, ...]]"]:
-    """Return the names of a table's columns, and an iterator of its rows."""
+    """Return the names of a table's columns, and its rows."""
     table = TABLES[name]
     values = table.values(trace)
     names = [column.name for column in table.columns]
@@ -427,8 +424,8 @@ _OPERATIONS = {"HtoD": "Host-to-Device", "DtoH": "Device-to-Host", "DtoD": "Devi
 
 
 def as_nsys(name: str, trace: TraceAnalysis) -> tuple[list[str], list[list[Any]]]:
-    """Return the heads and rows of a report (NSYS, ALIASES) as ``nsys stats`` prints them: in ns with one decimal,
-    sizes in MB with three, shares in percent, the greatest total first. Raises KeyError for another name."""
+    """Make a report (NSYS, ALIASES) as ``nsys stats`` prints it: in ns with one decimal, sizes in MB with three, shares in
+    percent, the greatest total first. Returns heads and rows."""
     report = NSYS[ALIASES.get(name, name)]
     values = {column: column_as_list(own) for column, own in TABLES[report.table].values(trace).items()}
     times = report.table != "copy_sizes"

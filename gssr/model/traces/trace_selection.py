@@ -41,11 +41,8 @@ def ns_of(text: str) -> int:
 
 
 def limit(what: Literal["takes", "size"], below: bool, text: str) -> Limit:
-    """Parse a length such as ``10us`` ("takes"), or a size such as ``1M`` ("size"; powers of 1,024). Raises
-    ValueError, with a sentence.
-
-    ``below``: what is less than this is wanted, else what is more.
-    """
+    """Parse the limit of a length such as ``10us``, or of a size such as ``1M`` (powers of 1,024). Raises ValueError, a
+    sentence."""
     if what == "takes":
         return Limit(what, below, ns_of(text))
     found = _SIZE.fullmatch(text)
@@ -55,7 +52,7 @@ def limit(what: Literal["takes", "size"], below: bool, text: str) -> Limit:
 
 
 def numbers_of(text: str) -> tuple[int, int]:
-    """Parse the first and the last number of ``12``, ``12-14`` or ``12:14``. Raises ValueError, with a sentence."""
+    """Parse ``12``, ``12-14`` or ``12:14``. Returns the first and the last number. Raises ValueError, a sentence."""
     found = _STEPS.fullmatch(text.strip())
     if found is None or int(found[2] or found[1]) < int(found[1]):
         raise ValueError(f"{text!r} names no steps: give a number, or the first and the last: 12-14")
@@ -78,11 +75,9 @@ WHOLE = TraceSelection()
 
 
 def window_of(timeline: Timeline, wanted: TraceSelection, zero: int | None = None) -> tuple[int, int] | None:
-    """Return begin and end of what is wanted, ns from the timeline's zero, or None for all of it.
-
-    ``zero``: the unix time (ns) from which the wanted times count; if that or the timeline's is unknown (None), they
-    count from the timeline's zero. Raises ValueError, with a sentence, if there is nothing of it.
-    """
+    """Find the window of a timeline that is wanted. ``zero``: the unix time, ns, from which the wanted times count; where it
+    or the timeline's is unknown, they count from the timeline's own zero. Returns begin and end, ns; None for the whole
+    timeline. Raises ValueError, a sentence, where nothing of the timeline is in the window."""
     start, end, steps = wanted[:3]
     if start is None and end is None and steps is None:
         return None
@@ -107,8 +102,8 @@ def _since(text: str, zero: int, end: int) -> int:
 
 
 def _of_steps(part: TracePiece, first: int, last: int) -> tuple[int, int]:
-    """Return the begin of the step numbered ``first`` and the end of that numbered ``last``, ns; numbers as in their
-    names. Raises ValueError, with a sentence, if there is none."""
+    """Return the time from the begin of the step numbered ``first`` to the end of the one numbered ``last``, by the numbers
+    in their names."""
     rows = steps_of(part)
     names = [part.timeline.names[at] for at in part.timeline.intervals.name[rows].tolist()]
     numbers = np.array([int(_NUMBER.findall(name)[0]) for name in names], np.float64)
@@ -122,11 +117,8 @@ def _of_steps(part: TracePiece, first: int, last: int) -> tuple[int, int]:
 
 
 def tracks_of(timeline: Timeline, wanted: Sequence[str]) -> Ints:
-    """Return the indices of the tracks that --gpus names; empty if it names none.
-
-    It names ranks (``3``, ``0-7``), or if the file tells none, GPUs by their number; by patterns nodes, UUIDs and what
-    GPUs are called. With a GPU come the threads of its rank.
-    """
+    """Find the tracks that ``--gpus`` names: of ranks (``3``, ``0-7``), or, where the file tells none, of GPUs by their
+    number; of nodes, UUIDs and names of GPUs, by patterns. With a GPU come the threads of its rank. Returns their places."""
     gpus = gpus_of(timeline.tracks)
     chosen = {gpu for gpu in dict.fromkeys(gpus) if gpu is not None and _is_one(gpu, wanted)}
     ranks = {(gpu.source, gpu.rank) for gpu in chosen}

@@ -16,8 +16,7 @@ _LIKELY = re.compile(
 
 
 def steps_of(part: TracePiece) -> Ints:
-    """Return the rows that are steps, ascending by start: profiler steps, else ranges named like steps; empty if there
-    are none."""
+    """Find the intervals that are steps. Returns their rows, ascending by start."""
     found = part.named(_PROFILER.search, Kind.RANGE)
     return found if len(found) else part.named(_LIKELY.search, Kind.RANGE)
 
@@ -46,5 +45,5 @@ def steps(part: TracePiece, rows: Ints, covered: Sequence[Ints]) -> tuple[Step, 
 
 
 def between(part: TracePiece, rows: Ints) -> Segments:
-    """The times after one of these steps and before the next."""
+    """Return the times between the end of each of these steps and the begin of the next."""
     return union(*part.times(rows)).gaps() if len(rows) else NONE

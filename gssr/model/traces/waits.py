@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from gssr.arrays import Ints
 from gssr.model.traces.launches import Links
-from gssr.model.traces.part import TracePiece
+from gssr.model.traces.part import RowsByNumber, TracePiece
 from gssr.model.traces.segments import Segments, common, union
 from gssr.model.traces.trace_results import CallTotals, Waits
 from gssr.model.traces.trace_steps import between
@@ -28,71 +27,45 @@ SHORT = 10_000
 _SAME = tuple(OPERATIONS.index(name) for name in ("DtoD", "memset", "unified HtoD", "unified DtoH"))
 
 
-class CallsBeside(NamedTuple):
-    """Rows of the calls and ranges in question, None where none of their kind were traced. ``steps``: those that are
-    steps."""
-
-    loader: Ints | None
-    blocked: Ints | None
-    sync_copy: Ints | None
-    sync_memset: Ints | None
-    steps: Ints
-
-
-def beside(part: TracePiece, steps: Ints) -> CallsBeside:
-    """Find the calls and ranges of all threads in which something goes on beside the GPUs."""
-
-    def named(pattern: "re.Pattern[str]", *kinds: Kind) -> Ints | None:
-        return part.named(pattern.search, *kinds) if any(len(part.rows(kind)) for kind in kinds) else None
-
-    calls = (Kind.RUNTIME, Kind.DRIVER)
-    return CallsBeside(
-        named(LOADER, Kind.CPU_OP, Kind.RANGE, Kind.PYTHON), named(BLOCKING, *calls), named(SYNC_COPY, *calls),
-        named(SYNC_MEMSET, *calls), steps,
-    )  # fmt: skip
-
-
-class Meanwhile:
-    """How much of the time in which a GPU is idle is covered by the calls and ranges in question, on some threads.
-    ``covered``: what each of them covers there, and the times between steps; None where none of their kind were traced."""
-
-    def __init__(self, covered: Sequence[Segments | None]) -> None:
-        self._covered = covered
-        self.waits = Waits(*(None if each is None else 0 for each in covered))
-        """So far."""
-
-    def add(self, idle: Segments) -> None:
-        """Add the time that these gaps have in common with each of them to ``waits``."""
-        pairs = zip(self.waits, self._covered, strict=True)
-        self.waits = Waits(
-            *(None if each is None else (so_far or 0) + common(idle, each).length for so_far, each in pairs)
-        )
-
-
 class CoveredTimes:
-    """What the calls and ranges in question cover on the threads of some processes, worked out once for each set of them: a
-    file can name very many GPUs and threads."""
+    """Times that data loading, calls that wait for the GPU and the gaps between steps cover on the threads of some
+    processes. They are worked out once for each set of processes: a file can name very many GPUs and threads."""
 
-    def __init__(self, part: TracePiece, found: CallsBeside) -> None:
-        self._part, self._found = part, found
+    def __init__(self, part: TracePiece, steps: Ints) -> None:
+        """Look for the calls and ranges on all threads. ``steps``: rows of the ranges that are steps."""
+
+        def named(pattern: "re.Pattern[str]", *kinds: Kind) -> Ints | None:
+            return part.named(pattern.search, *kinds) if any(len(part.rows(kind)) for kind in kinds) else None
+
+        calls = (Kind.RUNTIME, Kind.DRIVER)
+        self._part, self._steps = part, steps
+        self._found = (
+            named(LOADER, Kind.CPU_OP, Kind.RANGE, Kind.PYTHON), named(BLOCKING, *calls), named(SYNC_COPY, *calls),
+            named(SYNC_MEMSET, *calls),
+        )  # fmt: skip
+        """Rows in the order of Waits, None where nothing of the kind was traced."""
+        self._numbers: dict[str, dict[tuple[int, int | None], int]] = {"process": {}, "rank": {}}
+        """A number for each process and each rank."""
+        of_process, of_rank = self._numbers.values()
         tracks = part.timeline.tracks
-        self._process = _numbered([(track.source, track.pid) for track in tracks])
-        self._rank = _numbered([(track.source, track.rank) for track in tracks])
-        self._by: dict[str, list[_RowsByNumber | None]] = {}
+        processes = [of_process.setdefault((track.source, track.pid), len(of_process)) for track in tracks]
+        ranks = [of_rank.setdefault((track.source, track.rank), len(of_rank)) for track in tracks]
+        self._number_of_track = {"process": np.array(processes, np.int64), "rank": np.array(ranks, np.int64)}
+        """The numbers of each track's process and rank [n tracks]."""
+        self._by: dict[str, list[RowsByNumber | None]] = {}
         self._covered: dict[tuple[str, tuple[int, ...]], tuple[Segments | None, ...]] = {}
 
-    def meanwhile(self, gpu: int, links: Links) -> Meanwhile:
-        """Return the times on the threads of the processes that launch the work of a GPU (``links``); if none is
-        known, on those of its rank."""
+    def beside(self, gpu: int, links: Links) -> tuple[Segments | None, ...]:
+        """Return the times on the threads of the processes that launch a GPU's work (``links``), or of the GPU's rank where
+        no launch is known: one for each field of Waits, None where nothing of the kind was traced."""
         launching = np.unique(self._part.timeline.intervals.track[links.call[links.call >= 0]])
         if len(launching):
-            return Meanwhile(self._of("process", tuple(np.unique(self._process.of_track[launching]).tolist())))
+            numbers = np.unique(self._number_of_track["process"][launching])
+            return self._times_of("process", tuple(numbers.tolist()))
         own = self._part.gpus[gpu]
-        return Meanwhile(self._of("rank", (self._rank.number[own.source, own.rank],)))
+        return self._times_of("rank", (self._numbers["rank"][own.source, own.rank],))
 
-    def _of(self, kind: str, numbers: tuple[int, ...]) -> tuple[Segments | None, ...]:
-        """Return what each field of CallsBeside covers on the threads of these processes or ranks (``kind``), and the
-        times between steps; None for what was not traced."""
+    def _times_of(self, kind: str, numbers: tuple[int, ...]) -> tuple[Segments | None, ...]:
         if (kind, numbers) not in self._covered:
             rows = [None if each is None else each.of(numbers) for each in self._rows_by(kind)]
             steps = rows.pop()
@@ -101,42 +74,26 @@ class CoveredTimes:
             self._covered[kind, numbers] = tuple(covered)
         return self._covered[kind, numbers]
 
-    def _rows_by(self, kind: str) -> "list[_RowsByNumber | None]":
-        """Return the rows of each field of CallsBeside by process, or by rank (``kind``); None for what was not
-        traced."""
+    def _rows_by(self, kind: str) -> "list[RowsByNumber | None]":
+        """Group the rows of each field of Waits, of "between_steps" the steps, by process or by rank."""
         if kind not in self._by:
-            of_track = (self._process if kind == "process" else self._rank).of_track
-            track = self._part.timeline.intervals.track
+            of_track, track = self._number_of_track[kind], self._part.timeline.intervals.track
             self._by[kind] = [
-                None if rows is None else _RowsByNumber(rows, of_track[track[rows]]) for rows in self._found
+                None if rows is None else RowsByNumber(rows, of_track[track[rows]])
+                for rows in (*self._found, self._steps)
             ]
         return self._by[kind]
 
 
-class _Numbered(NamedTuple):
-    """``number`` of each key, and ``of_track`` [n tracks] that of each track's."""
-
-    number: dict[tuple[int, int | None], int]
-    of_track: Ints
+def no_waits(covered: Sequence[Segments | None]) -> Waits:
+    """Begin to count: 0 ns of what ``CoveredTimes.beside`` has, None of what it lacks."""
+    return Waits(*(None if each is None else 0 for each in covered))
 
 
-def _numbered(keys: Sequence[tuple[int, int | None]]) -> _Numbered:
-    number: dict[tuple[int, int | None], int] = {}
-    return _Numbered(number, np.array([number.setdefault(key, len(number)) for key in keys], np.int64))
-
-
-class _RowsByNumber:
-    """Rows, ascending, by the number that each has."""
-
-    def __init__(self, rows: Ints, number: Ints) -> None:
-        order = np.argsort(number, kind="stable")
-        self._rows, self._number = rows[order], number[order]
-
-    def of(self, numbers: Sequence[int]) -> Ints:
-        """Return the rows that have one of these numbers, ascending."""
-        low, high = (np.searchsorted(self._number, numbers, side) for side in ("left", "right"))
-        parts = [self._rows[begin:end] for begin, end in zip(low.tolist(), high.tolist(), strict=True)]
-        return np.sort(np.concatenate(parts))
+def add_waits(waits: Waits, covered: Sequence[Segments | None], idle: Segments) -> Waits:
+    """Add to ``waits`` how much of a GPU's idle time is covered by each of the times of ``CoveredTimes.beside``."""
+    pairs = zip(waits, covered, strict=True)
+    return Waits(*(None if each is None else (so_far or 0) + common(idle, each).length for so_far, each in pairs))
 
 
 def call_totals(part: TracePiece, links: Links) -> Mapping[str, CallTotals]:

@@ -24,7 +24,8 @@ _SLACK = 1e-9
 
 
 def sound_numbers(rows: Sequence[tuple[Any, ...]]) -> tuple[Floats, bool]:
-    """Rows, one at least, as float64 [n, columns], NaN for NULL and for what can't be; and whether nothing was that."""
+    """Convert rows, one at least, to float64 [n, columns], with NaN for NULL and for what can't be. Returns them, and
+    whether there was nothing that can't be."""
     sound = _NUMBERS.issuperset(map(type, chain.from_iterable(rows)))  # numpy takes '1_0', and b"1", for numbers
     own = rows if sound else [[number_within(value) for value in row] for row in rows]
     table = np.array(own, dtype=np.float64)
@@ -36,7 +37,8 @@ def sound_numbers(rows: Sequence[tuple[Any, ...]]) -> tuple[Floats, bool]:
 
 
 def sound_samples(rows: Sequence[tuple[Any, ...]]) -> tuple[Floats, bool]:
-    """Rows of ``samples``, (GPU key, time, values), as float64 [n, columns], NaN for NULL; and whether all were sound."""
+    """Convert rows of ``samples``, (GPU key, time, values), to float64 [n, columns], with NaN for NULL. Returns them, and
+    whether all were sound."""
     table, sound = sound_numbers(rows)
     with np.errstate(invalid="ignore"):
         key, time = table[:, 0], table[:, 1]
@@ -45,8 +47,8 @@ def sound_samples(rows: Sequence[tuple[Any, ...]]) -> tuple[Floats, bool]:
 
 
 def sound_buckets(rows: list[tuple[Any, ...]], level: int) -> tuple[Ints, list[tuple[Any, ...]]]:
-    """GPU keys and starts, int64 [n, 2], of rows that begin with them and end with a blob; and the rows, without those that
-    are no buckets of ``level`` seconds."""
+    """Leave out rows that are no buckets of ``level`` seconds; they begin with GPU key and start, and end with a blob.
+    Returns keys and starts, int64 [n, 2], and the rows."""
     if not all(type(row[-1]) is bytes for row in rows):
         rows = [row for row in rows if type(row[-1]) is bytes]
     if not all(type(row[0]) is int and type(row[1]) is int for row in rows):
@@ -59,12 +61,12 @@ def sound_buckets(rows: list[tuple[Any, ...]], level: int) -> tuple[Ints, list[t
 
 
 def are_placed(key: Ints, start: Ints | Floats, level: int) -> Flags:
-    """[n]: which are the keys of GPUs and the starts of buckets of ``level`` seconds."""
+    """Flag rows [n] with the key of a GPU and the start of a bucket of ``level`` seconds."""
     return np.asarray((key >= 0) & (key < MOST_KEYS) & (start >= 0) & (start <= LATEST) & (start % level == 0), bool)
 
 
 def _columns(rows: Sequence[tuple[Any, ...]], first: int, end: int) -> Ints:
-    """Some columns of rows as int64 [n, columns]; by columns that is five times as fast."""
+    """Convert some columns of rows to int64 [n, columns]; by columns that is five times as fast."""
     return np.array(list(zip(*rows, strict=True))[first:end], np.int64).reshape(end - first, -1).T
 
 
@@ -104,8 +106,8 @@ def are_rollups(buckets: Buckets, level: int) -> Flags:
 
 
 def are_vectors(keys: Ints, blobs: Sequence[bytes], layout: Layout) -> list[bool]:
-    """Which blobs of rollups are whole numbers long, have a head at least and no more than the layout says, and are as long
-    as the longest of their GPU (``keys`` [n]): all of a run's were written by one version."""
+    """Check each rollup blob's length: whole numbers, with a head at least and no more than the layout says, and as long as
+    the longest of its GPU (``keys`` [n]), because all of a run's were written by one version."""
     lengths = np.array([len(blob) for blob in blobs], np.int64)
     if (lengths == 8 * layout.width).all():
         return [True] * len(blobs)
@@ -118,7 +120,8 @@ def are_vectors(keys: Ints, blobs: Sequence[bytes], layout: Layout) -> list[bool
 
 
 def ranges_in(rows: Sequence[tuple[Any, ...]]) -> Ints:
-    """First and last rowid, int64 [n, 2], of rollups, (GPU, start, first and last rowid, blob); (0, 0) of what are none."""
+    """Read the first and last rowid, int64 [n, 2], of rollups, (GPU, start, first and last rowid, blob); (0, 0) of what are
+    none."""
     if all(type(row[2]) is int and type(row[3]) is int for row in rows):
         return _columns(rows, 2, 4)
     ends = [row[2:4] if type(row[2]) is int and type(row[3]) is int else (0, 0) for row in rows]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from gssr.store.disk import COMPANIONS, PLANTED, companion_path, is_planted, remove_unused, traces_beside
 from gssr.store.format.rows import Merged, Run
 from gssr.store.format.schema import ENDED_SUFFIX
-from gssr.store.merge.copy import HolesError, RunCopier, UnfitError
+from gssr.store.merge.copy import HolesError, RefusedError, RunCopier
 from gssr.store.merge.delete import delete_runs
 from gssr.store.merge.lock import Lock, acquire
 from gssr.store.merge.sources import RankFile, ShardsToMerge, clear, find_rank_files, scratch
@@ -149,7 +149,7 @@ class _Merge:
                     self._build(found.sources)
             except (FileExistsError, HolesError):
                 pass  # somebody has just begun to record into it; or it goes another way
-            except _RefusedError as error:
+            except RefusedError as error:
                 self._refused[error.name] = str(error)
         if any(os.path.exists(companion_path(self._target, suffix)) for suffix in COMPANIONS) and found.merged:
             self._add([])  # a merge was killed before it had all of it on the disk
@@ -284,12 +284,10 @@ class _Merge:
             self._check_lock()
             try:
                 copier.add(source)
-            except UnfitError as error:
-                raise _RefusedError(source.name, str(error)) from None
             except sqlite3.DatabaseError as error:
                 if not _damaged(source.path):
                     raise
-                raise _RefusedError(source.name, f"{source.path}: is damaged: {error}") from None
+                raise RefusedError(source.name, f"{source.path}: is damaged: {error}") from None
         copier.end()
         self._progress(1.0)
         return copier.copied
@@ -316,14 +314,6 @@ class _Merge:
         self._lock.touch()
         if not self._lock.held:
             raise BusyError(f"{self._folder}: is being merged by another gssr, which took over")
-
-
-class _RefusedError(Exception):
-    """A rank's file can't be merged."""
-
-    def __init__(self, name: str, text: str) -> None:
-        super().__init__(text)
-        self.name = name
 
 
 def _has_content(path: str) -> bool:

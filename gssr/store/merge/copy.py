@@ -71,8 +71,12 @@ def _write(connection: sqlite3.Connection, rollups: Rollups, gap_seconds: float,
 _COARSEST = LEVELS[-1]
 
 
-class UnfitError(Exception):
-    """A rank's file can't become part of the merged one; the text is one sentence that names it."""
+class RefusedError(Exception):
+    """The rank's file of this ``name`` can't become part of the merged one; the text is one sentence that names it."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(text)
+        self.name = name
 
 
 class HolesError(Exception):
@@ -99,7 +103,7 @@ class RunCopier:
         """How many samples of each file were copied."""
 
     def add(self, source: RankFile) -> None:
-        """Copy one file, and enter it into the ledger, in one transaction. Raises UnfitError, HolesError or sqlite3.Error;
+        """Copy one file, and enter it into the ledger, in one transaction. Raises RefusedError, HolesError or sqlite3.Error;
         then nothing of it was copied, if the recording has a journal."""
         connection = self._connection
         with attached(connection, source.path):
@@ -109,7 +113,7 @@ class RunCopier:
                     self._copy(source)
                 connection.execute("COMMIT")
             except sqlite3.IntegrityError as error:
-                raise UnfitError(f"{source.path}: does not fit the others: {error}") from None
+                raise RefusedError(source.name, f"{source.path}: does not fit the others: {error}") from None
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")

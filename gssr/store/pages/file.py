@@ -50,8 +50,8 @@ class PageFile:
         """Close the file; done by itself when nobody has it any more."""
 
     def is_unchanged(self) -> bool:
-        """Whether nobody has written the file since it was opened, nor begun to: every writer of a file that is in no WAL
-        mode leaves a journal beside it while it writes, and another change counter behind."""
+        """Tell whether nobody has written the file since it was opened, nor begun to: every writer of a file that is in no
+        WAL mode leaves a journal beside it while it writes, and another change counter behind."""
         return (
             os.fstat(self._descriptor).st_size == self._size
             and os.pread(self._descriptor, _HEADER, 0) == self._header
@@ -59,7 +59,7 @@ class PageFile:
         )
 
     def read(self, pages: Ints) -> Bytes:
-        """These pages (numbers from 1), one after the other, and PADDING. They are read, not mapped: a mapped file that
+        """Read these pages (numbers from 1), one after the other, and PADDING. They are read, not mapped: a mapped file that
         somebody cuts off meanwhile would end the process. Raises NotPlainError."""
         if not len(pages) or pages.min() < 1 or pages.max() > self.n_pages:
             raise NotPlainError("a page that the file does not have")
@@ -80,7 +80,7 @@ class PageFile:
 
 
 def _sizes(header: bytes) -> tuple[int, int]:
-    """Page size and number of pages. Raises NotPlainError for anything out of the ordinary."""
+    """Read page size and number of pages. Raises NotPlainError for anything out of the ordinary."""
     if len(header) < _HEADER or not header.startswith(b"SQLite format 3\0"):
         raise NotPlainError("it is no database")
 
@@ -122,18 +122,18 @@ class Leaves(NamedTuple):
     high: Ints
 
     def part(self, begin: int, end: int) -> "Leaves":
-        """Some of them."""
+        """Return some of the leaves."""
         return Leaves(self.page[begin:end], self.low[begin:end], self.high[begin:end])
 
 
 def in_parts(found: Leaves, most: int) -> Iterator[Leaves]:
-    """At most so many pages at a time."""
+    """Cut leaves into parts of at most so many pages."""
     for begin in range(0, len(found.page), most):
         yield found.part(begin, begin + most)
 
 
 def leaves(file: PageFile, root: int, first: int, last: int) -> Leaves:
-    """The leaves of the table at page ``root`` that can hold rows with first <= rowid <= last. Raises NotPlainError."""
+    """Find the leaves of the table at page ``root`` that can hold rows with first <= rowid <= last. Raises NotPlainError."""
     level = Leaves(np.array([root]), np.array([LOWEST]), np.array([HIGHEST]))
     for _ in range(_DEEPEST):
         if not len(level.page):
@@ -159,7 +159,7 @@ def leaves(file: PageFile, root: int, first: int, last: int) -> Leaves:
 
 
 def _children(file: PageFile, parents: Leaves, first: int, last: int) -> Leaves:
-    """The pages right below these, as far as their rows can be among those wanted."""
+    """Find the pages right below these, as far as their rows can be among those wanted."""
     buffer, n = file.read(parents.page), len(parents.page)
     pages = buffer[: n * file.page_size].reshape(n, file.page_size)
     start, n_cells = cell_starts(pages, INTERIOR)
@@ -181,8 +181,8 @@ def _children(file: PageFile, parents: Leaves, first: int, last: int) -> Leaves:
 
 
 def cell_starts(pages: Bytes, kind: int) -> tuple[Ints, Ints]:
-    """Of pages [n, page size] of this kind: where their cells begin, in all pages one after the other, and how many each
-    page has, int64[n]. Raises NotPlainError."""
+    """Find where the cells of pages [n, page size] of this kind begin. Returns the places in all pages one after the other,
+    and how many cells each page has, int64[n]. Raises NotPlainError."""
     n, page_size = pages.shape
     head = 8 if kind == LEAF else 12
     if (pages[:, 0] != kind).any():
@@ -200,14 +200,14 @@ def cell_starts(pages: Bytes, kind: int) -> tuple[Ints, Ints]:
 
 
 def pieces(buffer: Bytes, start: Ints, width: int) -> Bytes:
-    """[n, width]: so many bytes from each of these on; ``width`` is at most PADDING."""
+    """Take ``width`` bytes from each of these places on [n, width]; ``width`` is at most PADDING."""
     assert width <= PADDING
     at_every_byte = np.ndarray((len(buffer) - width + 1,), f"V{width}", buffer, strides=(1,))
     return at_every_byte[start].view(np.uint8).reshape(-1, width)
 
 
 def big_endian(digits: Bytes) -> Ints:
-    """[n]: the numbers that bytes [n, width] are, the most significant first."""
+    """Read bytes [n, width] as numbers [n], the most significant byte first."""
     found = np.zeros(len(digits), np.int64)
     for column in range(digits.shape[1]):
         found = found << 8 | digits[:, column]
@@ -215,8 +215,9 @@ def big_endian(digits: Bytes) -> Ints:
 
 
 def varints(digits: Bytes) -> tuple[Ints, Ints]:
-    """The numbers of variable length that rows of bytes [n, at least 8] begin with, and their lengths, int64[n] each: seven
-    bits a byte, the most significant first, all but the last with the eighth bit set. Raises NotPlainError."""
+    """Read the numbers of variable length that rows of bytes [n, at least 8] begin with: seven bits a byte, the most
+    significant first, all but the last byte with the eighth bit set. Returns the numbers and their lengths, int64[n] each.
+    Raises NotPlainError."""
     number, length = np.zeros(len(digits), np.int64), np.ones(len(digits), np.int64)
     goes_on = np.ones(len(digits), bool)
     for column in range(_LONGEST):
@@ -263,7 +264,7 @@ class LeafCells:
 
 
 def _behind(head: Bytes, size: Ints) -> tuple[Ints, Ints]:
-    """The numbers of variable length that begin ``size`` bytes after the beginnings of ``head`` [n, 24]."""
+    """Read the numbers of variable length that begin ``size`` bytes after the beginnings of ``head`` [n, 24]."""
     least, most = int(size.min()), int(size.max())
     if least == most:
         return varints(head[:, least:])

@@ -14,9 +14,9 @@ _AT_ONCE = 512
 def integers(
     file: PageFile, connection: sqlite3.Connection, table: str, names: Sequence[str]
 ) -> Iterator[tuple[int, list[Ints]]]:
-    """These columns, int64[n] each, in parts in the order of rowids, each with its last rowid; NULL is
-    gssr.store.pages.leaf_rows.NULL. ``connection`` reads the same file. Raises NotPlainError, also after some parts,
-    which are right; sqlite3.DatabaseError."""
+    """Read columns, int64[n] each, in parts in the order of rowids. NULL is gssr.store.pages.leaf_rows.NULL. ``connection``
+    reads the same file. Yields each part's last rowid and its columns. Raises NotPlainError, also after some parts, which
+    are right; sqlite3.DatabaseError."""
     root, columns, key, least = plain_table(connection, table)
     place = {name: columns.index(name) for name in names}
     order = sorted(names, key=place.__getitem__)

@@ -36,7 +36,7 @@ class Plain(NamedTuple):
 
 
 def plain_table(connection: sqlite3.Connection, name: str) -> Plain:
-    """The table of this name. Raises NotPlainError, sqlite3.DatabaseError."""
+    """Look up the table of this name. Raises NotPlainError, sqlite3.DatabaseError."""
     roots = connection.execute(f"SELECT rootpage, sql FROM sqlite_master WHERE name = '{name}'").fetchall()
     columns = connection.execute(f"PRAGMA table_info({name})").fetchall()
     if len(roots) != 1 or not 0 < len(columns) <= _MOST_COLUMNS:
@@ -65,7 +65,7 @@ class LeafRows:
         self._offset = self._start + self._buffer[self._start]
 
     def _serial_types(self, payload: Ints, n_columns: int, whole: bool) -> Bytes:
-        """[n_columns, n]: each value's type. Rows from before a column was added end early: there it is NULL."""
+        """Read each value's type [n_columns, n]. Rows from before a column was added end early: there it is NULL."""
         head = self._buffer[self._start].astype(np.int64)
         longest = n_columns + 1 if whole else 0x7F
         if (head < 1).any() or (head > longest).any() or (head > payload).any():
@@ -96,14 +96,14 @@ class LeafRows:
         self._sizes = [sizes[chosen] if sizes.ndim else sizes for sizes in self._sizes]
 
     def column(self, number: int) -> Floats:
-        """The values of a column (from 0) [n], NaN for NULL; it comes behind those asked for before."""
+        """Read the values of a column (from 0) [n], NaN for NULL. The column must come behind those asked for before."""
         types, low, high = self._next_column(number)
         if low == high and not SIZE[low]:
             return np.full(len(types), _VALUE[low])
         return _values(self._bits(), types, low, high)
 
     def integers(self, number: int) -> Ints:
-        """The same of whole numbers, exactly; NULL for NULL. Raises NotPlainError for what is none."""
+        """Read a column of whole numbers, exactly; NULL for NULL. Raises NotPlainError for what is none."""
         types, low, high = self._next_column(number)
         if low == high and not SIZE[low]:
             return np.full(len(types), _constant(low), np.int64)
@@ -115,7 +115,7 @@ class LeafRows:
         return values
 
     def _next_column(self, number: int) -> tuple[Bytes, int, int]:
-        """The types of a column's values, and their extremes."""
+        """Return the types of a column's values, and their extremes."""
         assert number >= self._next
         for passed in range(self._next, number):
             self._offset += self._sizes[passed]
@@ -127,19 +127,19 @@ class LeafRows:
         return types, low, high
 
     def _bits(self) -> Ints:
-        """The 8 bytes [n] that begin with the values of the next column."""
+        """Return the 8 bytes [n] that begin with the values of the next column."""
         at_every_byte = np.ndarray((len(self._buffer) - 7,), "V8", self._buffer, strides=(1,))
         bits: Ints = at_every_byte[self._offset].view(">i8").astype(np.int64)
         return bits
 
 
 def _constant(kind: int) -> int:
-    """The whole number that a type without bytes is."""
+    """Return the whole number that a type without bytes is."""
     return kind - 8 if kind else NULL
 
 
 def _values(bits: Ints, types: Bytes, low: int, high: int) -> Floats:
-    """Values from the 8 bytes [n] that begin with them; ``low`` and ``high`` are the extremes of their types."""
+    """Read values from the 8 bytes [n] that begin with them; ``low`` and ``high`` are the extremes of their types."""
     if low > 0 and high < _FLOAT:
         return (bits >> (SHIFT[low] if low == high else SHIFT[types])).astype(np.float64)
     values = bits.view(np.float64)

@@ -92,7 +92,7 @@ class PageRollups:
             vectors[begin:end] = everywhere[at + 8 * int(places[begin])].view("<f8").reshape(len(at), -1).T
 
     def _pages_of(self, rowids: Ints) -> Leaves:
-        """The pages that these rows are on."""
+        """Find the pages that these rows are on."""
         found = self._leaves
         own = np.searchsorted(found.high, rowids)
         own = own[np.diff(own, prepend=-1) != 0]
@@ -103,7 +103,7 @@ class PageRollups:
         return Leaves(found.page[own], found.low[own], found.high[own])
 
     def _types(self, head: Bytes) -> NDArray[np.uint8]:
-        """[_N_HEADS, n]: the type of each number."""
+        """Read the type of each number [_N_HEADS, n]."""
         if (head[:, 0] != _HEAD).any() or (head[:, _HEAD - 2 :] != self._vector).any():
             raise NotPlainError("a row of other columns")
         types = np.ascontiguousarray(head[:, 1 : 1 + _N_HEADS].T)
@@ -113,7 +113,7 @@ class PageRollups:
 
 
 def _whole_numbers(buffer: Bytes, at: Ints, kind: NDArray[np.uint8]) -> Ints:
-    """The whole numbers [n] of these types that begin at these bytes."""
+    """Read the whole numbers [n] of these types that begin at these bytes."""
     bits = np.ndarray((len(buffer) - 7,), "V8", buffer, strides=(1,))[at].view(">i8").astype(np.int64)
     constant = kind >= 8  # which are the numbers 0 and 1 themselves
     return np.where(constant, kind.astype(np.int64) - 8, bits >> SHIFT[kind])

@@ -40,7 +40,7 @@ class PageTable:
         self.page_size = file.page_size
 
     def leaves(self, first: int, last: int) -> Leaves:
-        """The pages that hold the rows with first <= rowid <= last. Raises NotPlainError."""
+        """Find the pages that hold the rows with first <= rowid <= last. Raises NotPlainError."""
         found = leaves(self._file, self._root, first, last)
         if not self._file.is_unchanged():
             raise NotPlainError("it is being written")
@@ -72,7 +72,8 @@ class PageTable:
 
 
 def _comparable(values: Floats) -> Floats:
-    """Values that are compared: SQLite compares whole numbers to the last digit, where floats have none left."""
+    """Raise NotPlainError for values that SQLite would compare to the last digit, where floats have none left; else return
+    them."""
     if not (np.abs(values) < _EXACT).all():  # NaN is not, either
         raise NotPlainError("a number that is too large")
     return values

@@ -37,7 +37,7 @@ class Counted(NamedTuple):
 
 
 def counted(part: Part) -> Counted:
-    """What the coarsest rollups of a part count whose run has ended: looked at once. Where their sum is not the number of
+    """Count, once, what the coarsest rollups count of a part whose run has ended. Where their sum is not the number of
     rowids every sample is looked at."""
     known = part.shard.counted
     if (part.first, part.last) not in known:
@@ -77,7 +77,8 @@ def _counts(buckets: Buckets) -> tuple[Ints, Ints]:
 
 
 def _in_samples(part: Part) -> tuple[Ints, Ints]:
-    """The buckets of LONGEST seconds that have samples, and how many."""
+    """Count the samples of each bucket of LONGEST seconds that has any. Returns the buckets by their numbers, and the
+    counts."""
     codes, counts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for gpu, time, _ in in_threads(part.pieces([], None, -np.inf, np.inf)):
         found, n = np.unique(codes_of(gpu, time // LONGEST * LONGEST), return_counts=True)
@@ -88,7 +89,7 @@ def _in_samples(part: Part) -> tuple[Ints, Ints]:
 
 
 def slices(part: Part, window: Window, level: int) -> Iterator[Window]:
-    """The window in pieces none of which has many rollups of a level, nor cuts one."""
+    """Cut the window into pieces none of which has many rollups of a level, nor cuts one."""
     known = counted(part)
     starts = np.unique(starts_of(np.concatenate([known.codes, known.lost])))  # a wrong time may be years apart
     n = max(1, _ROLLUPS_AT_ONCE * level // LONGEST // max(1, len(part.position)))
@@ -106,7 +107,7 @@ class Rolled(NamedTuple):
 
 
 def rollups(part: Part, level: int, gpus: Ints | None, window: Window, layout: Layout) -> Rolled:
-    """The rollups of a level in a window, of these GPUs (positions; None: all), as far as they are sound."""
+    """Read the rollups of a level in a window, of these GPUs (positions; None: all), as far as they are sound."""
     keys = part.keys(gpus)
     if not part.ended:
         return Rolled(unchecked(part, level, keys, window, layout), np.empty(0, np.int64), level)
@@ -130,12 +131,13 @@ def rollups(part: Part, level: int, gpus: Ints | None, window: Window, layout: L
 
 
 def stretches_of(codes: Ints, seconds: int = LONGEST) -> Ints:
-    """The stretches of so many seconds, by their numbers, in which buckets lie."""
+    """Find the stretches of so many seconds in which buckets lie. Both are numbers (gssr.store.read.window_edges)."""
     return codes - starts_of(codes) % seconds
 
 
 def _heads(part: Part, gpus: Ints | None, level: int, window: Window) -> tuple[Ints, Ints]:
-    """The buckets of a level in a window by their numbers, ascending, and how many samples each has."""
+    """Read how many samples each bucket of a level in a window has. Returns the buckets by their numbers, ascending, and the
+    counts."""
     known, key = part.shard.heads, (part.first, level, window)
     if len(part.position) > _HEADS_OF or (gpus is not None and len(gpus) < len(part.position) // 8):
         return _read_heads(part, gpus, level, window)
@@ -154,7 +156,7 @@ def _read_heads(part: Part, gpus: Ints | None, level: int, window: Window) -> tu
 
 
 def _clipped(part: Part, window: Window) -> Window:
-    """What of a window can hold rollups; of thinned samples more than is counted of may be left."""
+    """Clip a window to what can hold rollups; of thinned samples more than is counted of may be left."""
     known = counted(part)
     starts = starts_of(np.concatenate([known.codes, known.lost]))
     if not len(starts) or part.thinned > -np.inf:
@@ -173,8 +175,8 @@ def unchecked(part: Part, level: int, keys: list[int] | None, window: Window, la
 
 
 def _held_against(level: int, lower: float, upper: float) -> int:
-    """The level whose buckets tell what those of ``level`` in [lower, upper) should count: the one that asks for less to be
-    read. The window is widened to its buckets."""
+    """Choose the level whose buckets tell what those of ``level`` in [lower, upper) should count: the one that asks for less
+    to be read. The window is widened to its buckets."""
     if level != LEVELS[0] or not (np.isfinite(lower) or np.isfinite(upper)):
         return LONGEST
     beyond = (lower % LONGEST if np.isfinite(lower) else 0.0) + (-upper % LONGEST if np.isfinite(upper) else 0.0)
@@ -182,8 +184,8 @@ def _held_against(level: int, lower: float, upper: float) -> int:
 
 
 def _wrong(part: Part, gpus: Ints | None, mine: Ints, rows: Floats, seconds: int, window: Window) -> Ints:
-    """Which buckets of ``seconds`` in the window, whole ones, have not got all their samples counted by the finer ones in
-    those of the numbers ``mine`` with ``rows``."""
+    """Find the whole buckets of ``seconds`` in the window whose samples the finer buckets ``mine`` (numbers), of so many
+    ``rows``, do not all count."""
     codes, expected, lost = _expected(part, gpus, seconds, window)
     place = np.searchsorted(codes, mine)
     known = place < len(codes)
@@ -193,8 +195,8 @@ def _wrong(part: Part, gpus: Ints | None, mine: Ints, rows: Floats, seconds: int
 
 
 def _expected(part: Part, gpus: Ints | None, seconds: int, window: Window) -> tuple[Ints, Ints, Ints]:
-    """Buckets of ``seconds`` in the window by their numbers, ascending; how many samples each has; and those of which that
-    is known to be told wrongly."""
+    """Find what the buckets of ``seconds`` in the window should count. Returns the buckets by their numbers, ascending, how
+    many samples each has, and the buckets of which it is known that rollups tell this wrongly."""
     known = counted(part)
     lost = (known.lost[:, None] + np.arange(0, LONGEST, seconds)).reshape(-1)
     lost = lost[_within(gpus, lost, window)]
@@ -205,15 +207,15 @@ def _expected(part: Part, gpus: Ints | None, seconds: int, window: Window) -> tu
 
 
 def _within(gpus: Ints | None, codes: Ints, window: Window) -> Flags:
-    """[n]: which buckets, by their numbers, are those of the GPUs and in the window."""
+    """Flag the buckets [n], given by their numbers, that are of the GPUs and in the window."""
     start = starts_of(codes)
     inside = (start >= window.start) & (start < window.end)
     return np.asarray(inside if gpus is None else inside & np.isin(positions_of(codes), gpus), bool)
 
 
 def samples_of(part: Part, names: Sequence[str], codes: Ints, seconds: int, window: Window) -> Iterator[Samples]:
-    """The samples in a window of stretches of ``seconds`` (their numbers: gssr.store.read.window_edges), in
-    pieces, with values of stored metrics. Where they are thinned they can't be counted any more: the file is damaged."""
+    """Read the samples in a window that lie in these stretches of ``seconds`` (numbers: gssr.store.read.window_edges), in
+    pieces, with values of stored metrics. Thinned samples can't be counted any more: then the file is damaged."""
     begins = starts_of(codes)
     if (begins < part.thinned).any():
         part.shard.file.damaged("rollups of samples that are thinned")
@@ -229,8 +231,8 @@ def samples_of(part: Part, names: Sequence[str], codes: Ints, seconds: int, wind
 
 
 def wrong_stretches(part: Part) -> Ints:
-    """The stretches of LONGEST seconds, by their numbers, in which rollups of any level do not count what they should, or
-    hold what can't be."""
+    """Find the stretches of LONGEST seconds in which rollups of any level do not count what they should, or hold what can't
+    be. Returns their numbers."""
     for level in LEVELS:
         for window in slices(part, ALL_TIME, level):
             rollups(part, level, None, window, part.shard.file.layout)

@@ -25,7 +25,7 @@ from gssr.store.read.window_edges import ALL_TIME, Window
 
 
 def in_pieces(reader: RunReader, names: Sequence[str], most: int) -> Iterator[Samples]:
-    """All raw rows of stored metrics, in file order and at most ``most`` at a time."""
+    """Read all raw rows of stored metrics, in file order and at most ``most`` at a time."""
     for part in reader._parts:
         for first, last in part.shard.samples.stretches(part.first, part.last, most, most):
             piece = part._replace(first=first, last=last)
@@ -34,8 +34,8 @@ def in_pieces(reader: RunReader, names: Sequence[str], most: int) -> Iterator[Sa
 
 
 def below(reader: RunReader, name: str, limit: float) -> tuple[Ints, Ints]:
-    """Of each GPU, int64[n_gpus]: how many samples of a stored metric are below ``limit`` (to within a sketch's bin:
-    gssr.store.read.histograms), and how many samples of it there are."""
+    """Count for each GPU, int64[n_gpus], the samples of a stored metric below ``limit`` (to within a sketch's bin:
+    gssr.store.read.histograms), and all of its samples."""
     n_gpus = len(reader.gpus)
     found, known = np.zeros(n_gpus, np.int64), np.zeros(n_gpus, np.int64)
     for part in reader._parts:
@@ -86,7 +86,7 @@ def each_chunk(
 
 
 def is_in_turns(reader: RunReader) -> bool:
-    """Whether the rows of a GPU are in several files."""
+    """Tell whether the rows of a GPU are in several files."""
     return reader._places.in_turns
 
 
@@ -122,7 +122,7 @@ def _finer_ones(seconds: float) -> float:
 
 
 def _windows(reader: RunReader, gpus: Ints, window: Window) -> list[Window]:
-    """The window in pieces that hold no more than VECTORS_AT_ONCE of the coarsest buckets with samples in them."""
+    """Cut the window into pieces that hold no more than VECTORS_AT_ONCE of the coarsest buckets with samples in them."""
     step = LEVELS[-1]
     buckets = np.unique(np.floor(reader.samples((), gpus, window).time / step))
     cuts = (buckets[VECTORS_AT_ONCE::VECTORS_AT_ONCE] * step).tolist()

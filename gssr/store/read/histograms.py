@@ -34,14 +34,15 @@ N_BINS = 1 << 16
 
 
 def no_bins(names: Sequence[str]) -> Ints:
-    """int64[len(names) + 1, 65536], for ``count_bins``: of each metric the bins of a sketch (gssr.store.format.layout); last
-    what nobody asked for. Only pages of it that are written to take memory: numpy has huge ones made of its own arrays."""
+    """Make empty bins for ``count_bins``, int64[len(names) + 1, 65536]: of each metric those of a sketch
+    (gssr.store.format.layout), and last those of what nobody asked for. Only pages of it that are written to take memory:
+    numpy has huge ones made of its own arrays."""
     shape = len(names) + 1, N_BINS
     return np.frombuffer(mmap.mmap(-1, 8 * shape[0] * shape[1], mmap.MAP_PRIVATE), np.int64).reshape(shape)
 
 
 def lengths_of(part: Part, window: Window) -> list[int]:
-    """How long the sketches are that tell of a window, s, the longest first: finer ones where those are cut."""
+    """List the lengths of the sketches that tell of a window, s, the longest first: finer ones where those are cut."""
     if part.unended or window.cut_off(SKETCH_SECONDS):
         return part.shard.rollups.sketch_lengths(part.keys(None))
     return [SKETCH_SECONDS]
@@ -75,9 +76,9 @@ def count_sketches(
     seconds: int,
     taken: Sequence[tuple[int, Ints]],
 ) -> list[tuple[int, Ints]]:
-    """Add those of the sketches of ``seconds`` within the window whose samples none of those ``taken`` counts; of a run
-    that has ended, what they should count and don't is counted anew. Which buckets were counted, by their numbers, one way
-    and the other."""
+    """Add the sketches of ``seconds`` within the window whose samples no bucket in ``taken`` counts. In a run that has
+    ended, what sketches should count and don't is counted anew. Returns the buckets that were counted one way and the other,
+    by their lengths and numbers."""
     order = part.shard.file.layout.sketched
     places = np.array([names.index(name) if name in names else len(names) for name in order], np.int64)
     told = Told(part, names, window, gpus, seconds) if part.ended else None
@@ -139,15 +140,16 @@ class Told:
         self._untold = untold[(begins >= window.start) & (begins + seconds <= window.end)]
 
     def by_sketches(self, codes: Ints, sizes: Ints) -> Flags:
-        """[n]: which of the sketches of these buckets, by their numbers, hold as many samples of each metric as rollups say;
-        ``sizes`` [n, metrics] are theirs."""
+        """Flag the sketches of these buckets [n], given by their numbers, that hold as many samples of each metric as
+        rollups say; ``sizes`` [n, metrics] are theirs."""
         place = np.minimum(np.searchsorted(self._codes, codes), max(len(self._codes) - 1, 0))
         if not len(self._codes):
             return np.zeros(len(codes), bool)
         return np.asarray((self._codes[place] == codes) & (self._n[place] == sizes[:, self._columns]).all(axis=1), bool)
 
     def again(self, counted: Ints) -> Ints:
-        """The buckets, by their numbers, whose samples are to be counted anew; ``counted`` are those of right sketches."""
+        """Find the buckets whose samples are to be counted anew, by their numbers; ``counted`` are those of right
+        sketches."""
         some = self._codes[self._n.any(axis=1)]
         return np.unique(np.concatenate([some[~np.isin(some, counted)], self._untold]))
 
@@ -170,7 +172,7 @@ class Histograms(NamedTuple):
     readable: bool = False
 
     def with_others(self, others: "Histograms") -> "Histograms":
-        """The same with what ``others`` tell of their metrics instead."""
+        """Return the histograms, with what ``others`` tell of their metrics in place of the own."""
         kept = [
             {name: own for name, own in bound.items() if name not in others.counts}
             for bound in (self.least or {}, self.greatest or {})
@@ -201,9 +203,17 @@ def histograms(
     interval: float,
     most_rows: float,
 ) -> Histograms:
-    """Of the samples of some GPUs (positions; None: all) in a window. Those in a sketch that is
-    cut are read, if they still are there, up to ``most_rows`` at each end; ``interval`` is about the time between two of a
-    GPU, s."""
+    """Count the samples of some GPUs in a window by bins.
+
+    Args:
+        parts: the run's shares of files.
+        names: the metrics.
+        window: the time.
+        gpus: positions of the GPUs. None: all.
+        gap_seconds: more than this between two samples of a GPU is a gap.
+        interval: about the time between two samples of a GPU, s.
+        most_rows: samples in a sketch that the window cuts are read, if they still are there, up to so many at each end.
+    """
     windows = [moved(window, part.ahead) for part in parts]
     cut = [edges_of(own, lengths_of(part, own)[-1]) for part, own in zip(parts, windows, strict=True)]
     n_rows: Counter[bool] = Counter()
@@ -242,17 +252,17 @@ def histograms(
 
 
 def _n_rows(part: Part, edge: Edge, interval: float) -> int:
-    """About how many samples reading some of an edge looks at."""
+    """Estimate how many samples are looked at to read some of an edge."""
     return round(len(part.position) * (edge.upper - edge.lower) / interval)
 
 
 def edges_of(window: Window, seconds: int = SKETCH_SECONDS) -> list[Edge]:
-    """Those of a window, of sketches of ``seconds``, in the order of time."""
+    """List the sketches of ``seconds`` that the window cuts, in the order of time."""
     return [Edge(int(cut.start // seconds) * seconds, *cut, seconds) for cut in window.cut_off(seconds)]
 
 
 def cut_seconds(parts: Sequence[Part], window: Window) -> float:
-    """How much of a window lies in sketches that it cuts."""
+    """Measure how much of a window lies in sketches that it cuts, s."""
     windows = ((part, moved(window, part.ahead)) for part in parts)
     cut = (edges_of(own, lengths_of(part, own)[-1]) for part, own in windows)
     return max((sum(edge.upper - edge.lower for edge in edges) for edges in cut), default=0.0)
@@ -289,7 +299,7 @@ def _add_edge(
 
 
 def _groups(part: Part, gpus: Ints | None, seconds: int) -> Iterator[Ints]:
-    """The part's GPUs among these, some at a time: fewer the more rollups each has in so many ``seconds``."""
+    """Yield the part's GPUs among these, some at a time: fewer the more rollups each has in so many ``seconds``."""
     own = part.own(gpus)
     for first in range(0, len(own), _GPUS_AT_ONCE[seconds]):
         yield own[first : first + _GPUS_AT_ONCE[seconds]]
@@ -336,8 +346,8 @@ class _Chosen(NamedTuple):
 
 
 def _chosen(n: Ints, ends: Ints, bins: Sketches) -> _Chosen:
-    """Of the samples in sketches of each metric ``n`` [sketches, metrics], in bins whose ranks are from ends[..., 0] to
-    ends[..., 1]."""
+    """Choose, of the samples in sketches, ``n`` of each metric [sketches, metrics], in bins whose ranks are from ends[...,
+    0] to ends[..., 1]."""
     sizes, keys, weights = bins.sizes.reshape(-1), bins.keys, bins.counts
 
     def of_each(values: Ints) -> Ints:
@@ -365,7 +375,7 @@ def _chosen(n: Ints, ends: Ints, bins: Sketches) -> _Chosen:
 
 
 def _rank(keys: Ints) -> Ints:
-    """Keys by value: a negative one falls as its key grows."""
+    """Rank the keys of bins by value: a negative value falls as its key grows."""
     return np.where(keys >= _NEGATIVE, _NEGATIVE - 1 - keys, keys)
 
 
@@ -373,9 +383,9 @@ def _rank(keys: Ints) -> Ints:
 
 
 def count_below(part: Part, name: str, limit: float, n_gpus: int) -> tuple[Ints, Ints]:
-    """Samples of a stored metric below ``limit`` >= 0, and samples at all, by position: int64[n_gpus] each. A sample that
-    falls into the sketch's bin of the limit itself, 1/128 of it wide, is not below it. Zero where the file lacks the
-    metric."""
+    """Count the samples of a stored metric below ``limit`` >= 0, and all of its samples, by position: int64[n_gpus] each. A
+    sample that falls into the sketch's bin of the limit itself, 1/128 of it wide, is not below it. Zero where the file lacks
+    the metric."""
     below, known = np.zeros(n_gpus, np.int64), np.zeros(n_gpus, np.int64)
     if name not in part.shard.file.layout.sketched:
         return below, known
@@ -402,5 +412,5 @@ def count_below(part: Part, name: str, limit: float, n_gpus: int) -> tuple[Ints,
 
 
 def _keys(values: Floats) -> Ints:
-    """The keys of their bins in a sketch (gssr.store.format.layout)."""
+    """Return the keys of the values' bins in a sketch (gssr.store.format.layout)."""
     return np.asarray(values, np.float32).view(np.uint32).astype(np.int64) >> 16

@@ -28,12 +28,12 @@ Window = tuple[float, float]
 """Rows with window[0] <= time < window[1] count, unix s; infinite: open."""
 
 
-Names = Sequence[str] | Sequence[int] | None
+OwnerNames = Sequence[str] | Sequence[int] | None
 """Owners of rows: nodes, or ranks; None for all."""
 
 
-def _among(table: UseTable, names: Names) -> tuple[str, Sequence[object]]:
-    """The condition for rows of these owners, and its parameters."""
+def _among(table: UseTable, names: OwnerNames) -> tuple[str, Sequence[object]]:
+    """Make the condition for rows of these owners, and its parameters."""
     return ("", ()) if names is None else (f" AND {table.owner} IN ({', '.join('?' * len(names))})", names)
 
 
@@ -44,15 +44,18 @@ class HostUseRows:
         self._file = file
         self._whole: dict[tuple[UseTable, int, str], bool] = {}
 
-    def host(self, run_id: str, window: Window, nodes: Names = None) -> list[tuple[Any, ...]]:
-        """One row: for each value column of ``host_samples`` its count, sum and greatest, of these nodes (None: all)."""
+    def host(self, run_id: str, window: Window, nodes: OwnerNames = None) -> list[tuple[Any, ...]]:
+        """Add up ``host_samples`` of these nodes (None: all). Returns one row: for each value column its count, sum and
+        greatest."""
         return self._added_up(HOST, run_id, window, "", nodes)
 
-    def workload(self, run_id: str, window: Window, ranks: Names = None) -> list[tuple[Any, ...]]:
-        """One row per rank: the same of ``workload_samples``."""
+    def workload(self, run_id: str, window: Window, ranks: OwnerNames = None) -> list[tuple[Any, ...]]:
+        """Add up ``workload_samples`` in the same way. Returns one row for each rank."""
         return self._added_up(WORKLOAD, run_id, window, " GROUP BY rank", ranks)
 
-    def _added_up(self, table: UseTable, run_id: str, window: Window, rest: str, names: Names) -> list[tuple[Any, ...]]:
+    def _added_up(
+        self, table: UseTable, run_id: str, window: Window, rest: str, names: OwnerNames
+    ) -> list[tuple[Any, ...]]:
         together = not rest and names is None
         level, window = self._read_at(table, window, together)
         among, those = _among(table, names)
@@ -65,7 +68,7 @@ class HostUseRows:
         return [_possible(row) for row in self._file.all(query, (run_id, *window, *those))]
 
     def over_time(
-        self, table: UseTable, names: Sequence[str], run_id: str, window: Window, bins: Bins, owners: Names = None
+        self, table: UseTable, names: Sequence[str], run_id: str, window: Window, bins: Bins, owners: OwnerNames = None
     ) -> tuple[Ints, Floats]:
         """Bins [n] of a table, of these ``owners`` of rows (None: all), and the counts and sums of these value columns
         [n, 2 * columns], by turns; what lies beyond an end of the bins belongs to the one there. A bin may come more than
@@ -89,7 +92,7 @@ class HostUseRows:
         return at.astype(np.int64), sums.reshape(len(rows), 2 * len(names))
 
     def by_owner(
-        self, table: UseTable, names: Sequence[str], run_id: str, window: Window, bins: Bins, owners: Names = None
+        self, table: UseTable, names: Sequence[str], run_id: str, window: Window, bins: Bins, owners: OwnerNames = None
     ) -> list[tuple[str, Ints, Floats]]:
         """The same of each owner of rows."""
         among, those = _among(table, owners)
@@ -114,15 +117,15 @@ class HostUseRows:
             found.append((owner, own[:, 0].astype(np.int64), sums.reshape(len(own), 2 * len(names))))
         return found
 
-    def times(self, run_id: str, nodes: Names = None) -> tuple[float, float] | None:
-        """When the first and the newest row of these nodes (None: all) was written, unix s; None without any."""
+    def times(self, run_id: str, nodes: OwnerNames = None) -> tuple[float, float] | None:
+        """Find when the first and the newest row of these nodes (None: all) was written, unix s; None without any."""
         among, those = _among(HOST, nodes)
         query = f"SELECT min(time), max(time) FROM {HOST.samples} WHERE run_id = ?{among}"
         found = self._rows(query, (run_id, *those), 2)
         return None if not len(found) or not np.isfinite(found).all() else (float(found[0, 0]), float(found[0, 1]))
 
     def _sums(self, table: UseTable, level: int | None, names: Sequence[str], parts: Sequence[str]) -> str:
-        """What to select: these parts (of count, sum and greatest) of each of these value columns."""
+        """List what to select: these parts (of count, sum and greatest) of each of these value columns."""
         if level is None:
             functions, own = _OF_ROWS, [name for name in self.selected(table.samples, names) for _ in parts]
         else:
@@ -146,7 +149,8 @@ class HostUseRows:
         return table[np.isfinite(table[:, 0])]
 
     def _whose(self, table: UseTable, level: int, together: bool) -> str:
-        """The condition for rollups of a level: those of all owners ``together``, where they say it all, else of each."""
+        """Make the condition for rollups of a level: those of all owners ``together``, where they say it all, else of
+        each."""
         together = together and self._is_whole(table, level, table.together)
         return f"level = {level} AND {table.together if together else table.each}"
 
@@ -169,7 +173,8 @@ class HostUseRows:
         return (together and self._is_whole(table, level, table.together)) or self._is_whole(table, level, table.each)
 
     def _is_whole(self, table: UseTable, level: int, whose: str) -> bool:
-        """Whether these rollups say it all: not those of a file that grows, or was cut off, or is an earlier version's."""
+        """Tell whether these rollups say it all: not those of a file that grows, or was cut off, or is an earlier
+        version's."""
         key = table, level, whose
         if key not in self._whole:
             ended = all(run.state != "running" for run in self._file.runs)
@@ -177,7 +182,7 @@ class HostUseRows:
         return self._whole[key]
 
     def counts_all(self, table: UseTable, level: int, whose: str) -> bool:
-        """Whether the rollups of a level count as many rows as there are: those of each owner, or of all together (a
+        """Tell whether the rollups of a level count as many rows as there are: those of each owner, or of all together (a
         condition of ``table``)."""
         try:
             return count_rolled_up(self._file.connection, "main", table, level, whose) == self._n_rows(table)

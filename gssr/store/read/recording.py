@@ -35,11 +35,11 @@ from gssr.store.format.rows import (
 from gssr.store.format.sample_arrays import Samples
 from gssr.store.format.schema import GAP_INTERVALS, LEVELS, SKETCH_SECONDS
 from gssr.store.read.guarded_file import catalogue_order
-from gssr.store.read.host_use import Bins
+from gssr.store.read.host_use import Bins, OwnerNames
 from gssr.store.read.open import RecordingError, files_of
 from gssr.store.read.places import places_of
 from gssr.store.read.recording_file import Part, RecordingFile, positions_by_key
-from gssr.store.read.run_clocks import Owners, RunClocks, corrected, moved, steps_of
+from gssr.store.read.run_clocks import RunClocks, corrected, moved, steps_of
 from gssr.store.read.samples import of_metrics, one_after_another, stored_names
 from gssr.store.read.small_tables import LOOK_COLUMNS, process_rows
 from gssr.store.read.window_edges import ALL_TIME, Window
@@ -342,24 +342,25 @@ class RunReader:
         """What the nodes did in the window: each value column of ``host_samples``, over all nodes."""
         rows = [
             row
-            for shard, own in self._owners(by_rank=False)
-            for row in shard.host_use.host(self.run_id, moved(window, own.ahead), own.names)
+            for shard, ahead, nodes in self._owners(by_rank=False)
+            for row in shard.host_use.host(self.run_id, moved(window, ahead), nodes)
         ]
         return extents_of(HOST.values, rows)
 
-    def _owners(self, by_rank: bool) -> Iterator[tuple[RecordingFile, Owners]]:
-        """Each file with the nodes or ranks of one clock in it."""
+    def _owners(self, by_rank: bool) -> Iterator[tuple[RecordingFile, float, OwnerNames]]:
+        """Go through the files clock by clock. Yields each file, how far a clock is ahead in it (s), and the nodes, or with
+        ``by_rank`` the ranks, whose rows in the file are by that clock (None: all)."""
         for shard in self._shards:
             processes = shard.file.processes(self.run_id) if self.clocks else ()
-            for own in self.clocks.owners(processes, by_rank):
-                yield shard, own
+            for ahead, names in self.clocks.owners(processes, by_rank):
+                yield shard, ahead, names
 
     def workload_use(self, window: Window = ALL_TIME) -> list[dict[str, Extent]]:
         """What the workload's processes did in the window: each value column of ``workload_samples``, rank by rank."""
         rows = [
             row
-            for shard, own in self._owners(by_rank=True)
-            for row in shard.host_use.workload(self.run_id, moved(window, own.ahead), own.names)
+            for shard, ahead, ranks in self._owners(by_rank=True)
+            for row in shard.host_use.workload(self.run_id, moved(window, ahead), ranks)
         ]
         return [extents_of(WORKLOAD.values, [row]) for row in rows]
 
@@ -380,9 +381,9 @@ class RunReader:
         (of ``names``, or all) mean over nodes or ranks, NaN without samples; columns without any are left out."""
         names = names or table.values
         sums = np.zeros((bins[2], 2 * len(names)))
-        for shard, own in self._owners(by_rank=table == WORKLOAD):
-            there = moved(window, own.ahead), (bins[0] + own.ahead, *bins[1:])
-            np.add.at(sums, *shard.host_use.over_time(table, names, self.run_id, *there, own.names))
+        for shard, ahead, owners in self._owners(by_rank=table == WORKLOAD):
+            there = moved(window, ahead), (bins[0] + ahead, *bins[1:])
+            np.add.at(sums, *shard.host_use.over_time(table, names, self.run_id, *there, owners))
         count, total = sums[:, ::2], sums[:, 1::2]
         means = np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
         return {name: means[:, column] for column, name in enumerate(names) if count[:, column].any()}
@@ -391,9 +392,9 @@ class RunReader:
         """What each node did in a window, in ``bins``: counts and sums of these value columns of ``host_samples``, by node
         [n, columns, 2]."""
         found: dict[str, Floats] = {}
-        for shard, owners in self._owners(by_rank=False):
-            there = moved(window, owners.ahead), (bins[0] + owners.ahead, *bins[1:])
-            for node, at, sums in shard.host_use.by_owner(HOST, names, self.run_id, *there, owners.names):
+        for shard, ahead, nodes in self._owners(by_rank=False):
+            there = moved(window, ahead), (bins[0] + ahead, *bins[1:])
+            for node, at, sums in shard.host_use.by_owner(HOST, names, self.run_id, *there, nodes):
                 own = found.setdefault(node, np.zeros((bins[2], len(names), 2)))
                 np.add.at(own, at, sums.reshape(len(sums), len(names), 2))
         return found
@@ -402,9 +403,9 @@ class RunReader:
     def host_times(self) -> Window | None:
         """When the first and the newest row of the nodes was written; None without any."""
         times = [
-            (found[0] - own.ahead, found[1] - own.ahead)
-            for shard, own in self._owners(by_rank=False)
-            if (found := shard.host_use.times(self.run_id, own.names))
+            (found[0] - ahead, found[1] - ahead)
+            for shard, ahead, nodes in self._owners(by_rank=False)
+            if (found := shard.host_use.times(self.run_id, nodes))
         ]
         return Window(min(first for first, _ in times), max(last for _, last in times)) if times else None
 

@@ -44,7 +44,7 @@ class Begins:
         """The least rowid at which one of the last runs begins, the newest apart, by how many of them."""
 
     def of(self, run_id: str) -> int | None:
-        """The rowid of the run's first row; None without rows. They may still come in the newest run only."""
+        """Find the rowid of the run's first row; None without rows. They may still come in the newest run only."""
         if run_id not in self._known:
             found = self._in_rollups(run_id)
             if found is None:
@@ -55,7 +55,7 @@ class Begins:
         return self._known[run_id]
 
     def after(self, run_id: str) -> int | None:
-        """The rowid at which the rows of a later run begin; None where no later one has any."""
+        """Find the rowid at which the rows of a later run begin; None where no later one has any."""
         runs = self._file.runs
         if self._places is None:
             self._places = {run.run_id: place for place, run in reversed(list(enumerate(runs)))}
@@ -141,8 +141,8 @@ class RecordingFile:
             self.close()
 
     def rowids(self, run_id: str) -> tuple[int, int]:
-        """First and last rowid of the run's rows in ``samples``; (1, 0) when it has none. Runs follow one another in a
-        file, never interleaved, because only one writer has it at a time."""
+        """Find the first and last rowid of the run's rows in ``samples``; (1, 0) when it has none. Runs follow one another
+        in a file, never interleaved, because only one writer has it at a time."""
         first, last = 1, 0
         for low, high in self.file.all("SELECT (SELECT min(rowid) FROM samples), (SELECT max(rowid) FROM samples)"):
             lows = [low, *(row.first_rowid for row in self.file.thinned)]
@@ -156,14 +156,14 @@ class RecordingFile:
         return first, max(first - 1, last if after is None else after - 1)
 
     def ends(self, run_id: str) -> list[tuple[int, int]]:
-        """Rowids of the first and the last sample of each rank's part of the run, as far as that is known: within one
-        rank's part times ascend."""
+        """Find the rowids of the first and the last sample of each rank's part of the run, as far as that is known: within
+        one rank's part times ascend."""
         rows = (row for row in self.file.merged if row.run_id == run_id)
         found = [(row.first_rowid, row.last_rowid) for row in rows if row.first_rowid and row.last_rowid]
         return found or [self.rowids(run_id)]
 
     def times_at(self, run_id: str, end: int) -> list[float]:
-        """Unix times, s: the first (``end`` 0) or last (1) of them is that of the run's first or last row."""
+        """Read times, unix s, of which the first (``end`` 0) or last (1) is that of the run's first or last row."""
         rowids = [ends[end] for ends in self.ends(run_id)]
         found = [
             row[0] for rowid in rowids for row in self.file.all("SELECT time FROM samples WHERE rowid = ?", (rowid,))
@@ -176,7 +176,7 @@ class RecordingFile:
         return [float(time) for time in found if time is not None and 0 <= time <= LATEST]
 
     def sample_at(self, rowid: int) -> tuple[int | None, float | None]:
-        """GPU key and unix time, s, of a sample; None where it has none."""
+        """Read the GPU key and the unix time, s, of a sample; None where it has none."""
         for key, time in self.file.all("SELECT gpu, time FROM samples WHERE rowid = ?", (rowid,)):
             return key, float(time) if time is not None and 0 <= time <= LATEST else None
         return None, None
@@ -201,7 +201,7 @@ class RecordingFile:
             raise RecordingError(f"{self.file.path}: samples were thinned while they were read: read it again")
 
     def spans(self, run_id: str, keys: Sequence[int]) -> dict[int, GpuSpan]:
-        """When the rows of these GPUs of the run begin and end; those without rows are left out."""
+        """Find when the rows of these GPUs of the run begin and end; those without rows are left out."""
         first, last = self.rowids(run_id)
         if last < first:
             return {}
@@ -242,31 +242,31 @@ class Part(NamedTuple):
     """So many seconds its node's clock, by which all times here are, is ahead of the run's (gssr.store.read.run_clocks)."""
 
     def keys(self, gpus: Ints | None) -> list[int] | None:
-        """GPU keys of these positions; None when no row need be filtered out."""
+        """Return the GPU keys of these positions; None when no row need be filtered out."""
         if gpus is None:
             return None if self.whole else list(self.position)
         chosen = set(gpus.tolist())
         return [key for key, position in self.position.items() if position in chosen]
 
     def own(self, gpus: Ints | None) -> Ints:
-        """Those of these GPUs (positions; None: all) that are the part's, ascending."""
+        """Pick those of these GPUs (positions; None: all) that are the part's, ascending."""
         own = np.array(sorted(self.position.values()), np.int64)
         return own if gpus is None else own[np.isin(own, gpus)]
 
     def positions(self, keys: Ints) -> Ints:
-        """GPU keys of the file as positions in the run, -1 for those of none of its GPUs."""
+        """Convert GPU keys of the file to positions in the run, -1 for those of none of its GPUs."""
         lowest, places = self.by_key
         return places[np.minimum((keys - lowest).view(np.uint64), len(places) - 1)]
 
     def sound(self, gpus: Ints) -> Flags:
-        """True for the positions of GPUs. Where there is none nothing was filtered out: the file is damaged."""
+        """Flag the positions that are of GPUs of the run. Where one is of none (-1), the file is damaged, which is noted."""
         found: Flags = gpus >= 0
         if not found.all():
             self.shard.file.damaged("a GPU that it doesn't list")
         return found
 
     def rowids(self, start: float, end: float) -> tuple[int, int]:
-        """Bounds of the rowids whose rows can lie in [start, end), so that a window reads only its share of the file."""
+        """Bound the rowids whose rows can lie in [start, end), so that a window reads only its share of the file."""
         if not (math.isfinite(start) or math.isfinite(end)):
             return self.first, self.last
         lower, upper = int(max(start, 0.0)), math.ceil(min(end, 1e15))
@@ -291,8 +291,8 @@ class Part(NamedTuple):
         return min(first, int(earlier)), self.last
 
     def _ranges(self, start: float, end: float) -> list[tuple[int, int]]:
-        """The same as ranges, of which there is one for each rank that was merged into the file: it has its rows in one
-        piece, and all of them are rolled up."""
+        """Bound the same rowids by ranges, one for each rank that was merged into the file: it has its rows in one piece,
+        and all of them are rolled up."""
         if not (math.isfinite(start) or math.isfinite(end)) or not self._is_in_order():
             return [(self.first, self.last)]
         first, last = self.rowids(start, end)
@@ -317,13 +317,14 @@ class Part(NamedTuple):
         return ranges if not self.ended or self._hold_all(ranges, start, end) else self.searched(start, end)
 
     def raw(self, names: Sequence[str], gpus: Ints | None, start: float, end: float) -> Samples:
-        """Raw rows of a window: positions, times, values of stored metrics."""
+        """Read the raw rows of a window: positions, times, values of stored metrics."""
         return one_after_another(list(in_threads(self.pieces(names, gpus, start, end))), names)
 
     def pieces(
         self, names: Sequence[str], gpus: Ints | None, start: float, end: float, every: int = 1
     ) -> Iterator[Callable[[], Samples]]:
-        """What gives them piece by piece: see gssr.store.read.samples.SampleRows.pieces."""
+        """Yield functions that read the raw rows of a window piece by piece: see
+        gssr.store.read.samples.SampleRows.pieces."""
         keys = self.keys(gpus)
         if keys is None or keys:
             yield from self.pieces_in(self._ranges(start, end), SampleQuery(names, keys, 0, 0, start, end), every)
@@ -331,14 +332,14 @@ class Part(NamedTuple):
     def pieces_in(
         self, ranges: Iterable[tuple[int, int]], wanted: SampleQuery, every: int = 1
     ) -> Iterator[Callable[[], Samples]]:
-        """The same of these ranges of rowids."""
+        """Yield functions that read the rows of these ranges of rowids piece by piece."""
         for first, last in ranges:
             for read in self.shard.samples.pieces(wanted._replace(first=first, last=last), every):
                 yield partial(self._placed, read)
 
     def searched(self, begin: float, end: float) -> list[tuple[int, int]]:
-        """Rowids between which all samples of [begin, end), unix s, lie, rank by rank; told by the samples' own times, which
-        ascend but for those that came late, whatever rollups say."""
+        """Find the rowids between which all samples of [begin, end), unix s, lie, rank by rank. The samples' own times tell
+        them, which ascend but for those that came late, whatever rollups say."""
         key, known = (self.first, self.last, begin, end), self.shard.searched
         if key not in known:
             if len(known) >= _SEARCHES_KEPT:
@@ -357,8 +358,8 @@ class Part(NamedTuple):
                 yield first, min(last, high)
 
     def _is_in_order(self) -> bool:
-        """Whether times ascend with rowids, rank by rank. Looked at once, and only where rowids lie so far apart that no
-        writer of ours has given them."""
+        """Tell whether times ascend with rowids, rank by rank. This is looked at once, and only where rowids lie so far
+        apart that no writer of ours has given them."""
         known = self.shard.in_order
         if (self.first, self.last) not in known:
             dense = (self.last - self.first) * LEAST_BYTES <= self.shard.file.size()
@@ -376,7 +377,7 @@ class Part(NamedTuple):
         return True
 
     def _hold_all(self, ranges: Sequence[tuple[int, int]], begin: float, end: float) -> bool:
-        """Whether the samples of [begin, end), unix s, lie in these ranges of rowids, as far as the times beside them
+        """Tell whether the samples of [begin, end), unix s, lie in these ranges of rowids, as far as the times beside them
         tell."""
         for first, last in self._ranks():
             own = [(low, high) for low, high in ranges if first <= low and high <= last]
@@ -398,14 +399,14 @@ class Part(NamedTuple):
         return ranks or [(self.first, self.last)]
 
     def _time_beside(self, first: int, last: int, order: str) -> float | None:
-        """The time of the first sample in this ORDER of those with rowids from ``first`` to ``last``; None where there is
-        none, or where that is no time."""
+        """Read the time of the first sample in this ORDER of those with rowids from ``first`` to ``last``; None where there
+        is none, or where that is no time."""
         query = f"SELECT time FROM samples WHERE rowid BETWEEN ? AND ? ORDER BY rowid {order} LIMIT 1"
         found = self.shard.file.all(query, (first, last)) if first <= last else []
         return float(found[0][0]) if found and found[0][0] is not None else None
 
     def _first_from(self, low: int, high: int, time: float, at_least: bool) -> int:
-        """The first rowid in [low, high] from which on times are ``time`` or later; high + 1 when there is none. Where
+        """Find the first rowid in [low, high] from which on times are ``time`` or later; high + 1 when there is none. Where
         several rows in turn have no time, it is no higher than that, or (``at_least``) no lower."""
         while low <= high:
             middle = (low + high) // 2

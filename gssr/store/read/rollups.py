@@ -27,8 +27,8 @@ _NAMED = 1_000
 
 
 def within(start: float, end: float, seconds: int, keys: Sequence[int] | None) -> str:
-    """The condition that a bucket of ``seconds`` lies within [start, end), unix s or infinite, and is of one of these GPU
-    keys (None: of any)."""
+    """Make the condition that a bucket of ``seconds`` lies within [start, end), unix s or infinite, and is of one of these
+    GPU keys (None: of any)."""
     conditions = ["1"]
     if keys is not None and math.isfinite(end - start) and end - start <= _NAMED * seconds:
         named = range(-(-math.ceil(start) // seconds) * seconds, math.floor(end) - seconds + 1, seconds)
@@ -186,7 +186,7 @@ class RollupRows:
         return rowids, gpus
 
     def _columns_of(self, layout: Layout) -> Ints | None:
-        """Which numbers of this file's vectors make a vector of ``layout``; None: all."""
+        """Find which numbers of this file's vectors make a vector of ``layout``; None: all."""
         if layout == self._file.layout:
             return None
         own = {block.metric.name: block for block in self._file.layout.blocks}
@@ -197,7 +197,8 @@ class RollupRows:
         return np.array(columns)
 
     def sketch_lengths(self, keys: Sequence[int] | None) -> list[int]:
-        """How long the sketches of these GPUs (None: of all) are, s, the longest first: earlier versions had no others."""
+        """List the lengths of the sketches of these GPUs (None: of all), s, the longest first: earlier versions had no finer
+        ones."""
         fine = SKETCHES[FINE_SKETCH_SECONDS]
         only = f" WHERE gpu IN ({','.join(map(str, keys))})" if keys is not None else ""
         if columns_of(self._file.connection, fine) and self._file.all(f"SELECT gpu FROM {fine}{only} LIMIT 1"):
@@ -212,7 +213,7 @@ class RollupRows:
         counted_anew: bool = False,
         seconds: int = SKETCH_SECONDS,
     ) -> Iterator[Sketches]:
-        """The closed sketches of ``seconds`` that lie within [start, end), in batches; see ``rollups``."""
+        """Read the closed sketches of ``seconds`` that lie within [start, end), in batches; see ``rollups``."""
         query = f"SELECT gpu, bucket, data FROM {SKETCHES[seconds]} WHERE {within(start, end, seconds, keys)}"
         for batch in self._file.rows(query, fetch=_BLOBS_AT_ONCE // 8):
             head, rows = sound_buckets(batch, seconds)
@@ -232,8 +233,8 @@ class RollupRows:
         return int(found[0][0]) if found and found[0][0] is not None else None
 
     def counts_up_to(self, rowid: int, keys: Sequence[int] | None) -> bool:
-        """Whether closed buckets count these GPUs' rows up to the last one, ``rowid``. In a run that ended they do, unless
-        the disk had no space for more than its end."""
+        """Tell whether closed buckets count these GPUs' rows up to the last one, ``rowid``. In a run that ended they do,
+        unless the disk had no space for more than its end."""
         newest = self.newest_bucket(keys)
         found = self._file.all(
             "SELECT max(last_rowid) FROM rollup WHERE level = ? AND bucket >= ?", (LEVELS[0], (newest or 0) - LEVELS[1])
@@ -253,5 +254,5 @@ def _those_of(
 
 
 def _kept(rows: list[tuple[Any, ...]], fit: list[bool], head: Ints) -> tuple[list[tuple[Any, ...]], Ints]:
-    """The rows that fit, and their heads."""
+    """Keep the rows that fit, and their heads."""
     return (rows, head) if all(fit) else ([row for row, fits in zip(rows, fit, strict=True) if fits], head[fit])

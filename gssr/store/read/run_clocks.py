@@ -6,7 +6,6 @@ clock before a file is asked, and what comes back is moved onto the run's.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,19 +13,12 @@ from gssr.arrays import Ints
 from gssr.store.format.buckets import Buckets
 from gssr.store.format.node_clocks import ClockAhead
 from gssr.store.format.rows import Event, Gpu, Process, Run
+from gssr.store.read.host_use import OwnerNames
 from gssr.store.read.recording_file import Part, positions_by_key
 from gssr.store.read.window_edges import Window
 
 FIRST_AND_LAST = slice(2, 4)
 """Where the vector of a rollup has the times of its first and last sample: gssr.store.format.layout."""
-
-
-class Owners(NamedTuple):
-    """Owners of rows of ``host_samples`` (nodes) or ``workload_samples`` (ranks) in a file, whose clock is ``ahead`` s of
-    the run's; ``names``: None for all of the file's."""
-
-    ahead: float
-    names: tuple[str, ...] | tuple[int, ...] | None
 
 
 class RunClocks:
@@ -92,18 +84,20 @@ class RunClocks:
             found.append(piece._replace(first=min(own), last=max(own)))
         return found
 
-    def owners(self, processes: Sequence[Process], by_rank: bool) -> list[Owners]:
-        """Return the nodes, or the ranks, whose rows a file with these processes has, clock by clock."""
+    def owners(self, processes: Sequence[Process], by_rank: bool) -> list[tuple[float, OwnerNames]]:
+        """Sort the owners of the rows of ``host_samples`` (nodes) or with ``by_rank`` ``workload_samples`` (ranks) of a file
+        with these processes by their clocks. Returns for each clock how far it is ahead of the run's, s, and the owners
+        (None: all of the file's)."""
         if not self:
-            return [Owners(0.0, None)]
+            return [(0.0, None)]
         clocks: dict[float, dict[str | int, None]] = {}
         for process in processes:
             name = process.rank if by_rank else process.node
             if name is not None:
                 clocks.setdefault(self.of(process.node), {})[name] = None
         if len(clocks) <= 1:
-            return [Owners(next(iter(clocks), 0.0), None)]
-        return [Owners(ahead, tuple(names)) for ahead, names in clocks.items()]  # type: ignore[arg-type]
+            return [(next(iter(clocks), 0.0), None)]
+        return [(ahead, tuple(names)) for ahead, names in clocks.items()]  # type: ignore[misc]
 
 
 def moved(window: Window, ahead: float) -> Window:

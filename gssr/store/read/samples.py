@@ -49,8 +49,8 @@ class SampleRows:
         self._table, self._may_be_plain = None, False
 
     def pieces(self, wanted: SampleQuery, every: int = 1) -> Iterator[Callable[[], Samples]]:
-        """What reads the rows that are wanted, piece by piece in the order of the file; each may be called in any thread.
-        With ``every`` only about so many times fewer, ROWS_TOGETHER at a time, evenly spread."""
+        """Yield functions that read the rows that are wanted, piece by piece in the order of the file; each may be called in
+        any thread. With ``every`` only about so many times fewer rows are read, ROWS_TOGETHER at a time, evenly spread."""
         table = self._open()
         if table is not None:
             try:
@@ -89,8 +89,8 @@ class SampleRows:
                 first += step
 
     def _ends(self, first: int, last: int, n: int) -> list[tuple[Any, ...]]:
-        """The rowids of the first and the last of ``n`` rows from ``first`` on, None without any; nothing where a page is
-        damaged."""
+        """Find the rowids of the first and the last of ``n`` rows from ``first`` on; None without any, nothing where a page
+        is damaged."""
         rows = f"SELECT rowid AS r FROM samples WHERE rowid BETWEEN ? AND ? ORDER BY rowid LIMIT {n}"
         with self._lock:
             return self._file.all(f"SELECT min(r), max(r) FROM ({rows})", (first, min(last, _HIGHEST)))
@@ -102,7 +102,7 @@ class SampleRows:
         return one_after_another(list(in_threads(self.pieces(wanted))), wanted.names)
 
     def _open(self) -> PageTable | None:
-        """The table's pages; None where they can't be read."""
+        """Open the table's pages; None where they can't be read."""
         if self._table is None and self._may_be_plain:
             try:
                 pages = self._file.pages()

@@ -94,8 +94,8 @@ def _counted_anew(
     layout: Layout,
     gap_seconds: float,
 ) -> list[Buckets]:
-    """Buckets of the samples of the window that rollups of a level should count and don't: of ``level`` seconds, of the
-    finest level where the window cuts what holds them."""
+    """Count anew the samples of the window that rollups of a level should count and don't. Returns buckets of ``level``
+    seconds, or of the finest level where the window cuts what holds the samples."""
     found: list[Buckets] = []
     for rows in samples_of(part, stored_of(layout), rolled.wrong, rolled.seconds, window):
         fresh = _fresh(part, taken, rows)
@@ -111,7 +111,7 @@ def _counted_anew(
 def _rest(
     part: Part, window: Window, gpus: Ints | None, taken: Sequence[tuple[int, Ints]], layout: Layout, gap_seconds: float
 ) -> Buckets:
-    """Buckets of the samples of the window that none of those ``taken`` counts."""
+    """Fold the samples of the window that none of the buckets in ``taken`` counts."""
     ranges = window.cut_off(LEVELS[0])
     is_told = part.ended and (any(len(codes) for _, codes in taken) or ranges == [window])
     held = _held(part, ranges, gpus, taken, gap_seconds, layout) if is_told else None
@@ -128,7 +128,8 @@ def _held(
     gap_seconds: float,
     layout: Layout,
 ) -> Buckets | None:
-    """Of what is held of these ranges what none of those ``taken`` counts; None where it is not held."""
+    """Return what is held of these ranges and not counted by the buckets in ``taken``; None where the ranges are not
+    held."""
     held = window_edges.held(part, ranges, gpus, gap_seconds, layout)
     if held is None:
         return None
@@ -136,7 +137,7 @@ def _held(
 
 
 def not_taken(gpu: Ints, time: NDArray[Any], taken: Sequence[tuple[int, Ints]]) -> NDArray[np.bool_]:
-    """True where no bucket that was taken already counts this time of this GPU."""
+    """Flag the times of GPUs that none of the buckets in ``taken`` counts."""
     fresh = np.ones(len(gpu), bool)
     for level, codes in taken:
         if len(gpu) and len(codes):
@@ -145,7 +146,7 @@ def not_taken(gpu: Ints, time: NDArray[Any], taken: Sequence[tuple[int, Ints]]) 
 
 
 def uncovered(window: Window, level: int, begins: NDArray[Any], lasts: NDArray[Any], unended: bool) -> list[Window]:
-    """Where finer buckets may be needed after these of ``level``: before the first of those that begin what is covered,
+    """Find where finer buckets may be needed after these of ``level``: before the first of those that begin what is covered,
     after the last of those that end it, and, in an unended run, beside the newest ones, which some GPUs may not have closed
     yet."""
     if not len(begins):
@@ -158,15 +159,15 @@ def uncovered(window: Window, level: int, begins: NDArray[Any], lasts: NDArray[A
 def uncounted(
     part: Part, names: Sequence[str], window: Window, step: int, gpus: Ints | None, taken: Sequence[tuple[int, Ints]]
 ) -> Samples:
-    """Raw rows of the window that no bucket in ``taken`` counts: at the window's edges, and the newest of an unended
-    run. ``step`` is the length of the finest bucket looked for."""
+    """Read the raw rows of the window that no bucket in ``taken`` counts: at the window's edges, and the newest of an
+    unended run. ``step`` is the length of the finest bucket looked for."""
     return one_after_another(list(in_threads(uncounted_pieces(part, names, window, step, gpus, taken))), names)
 
 
 def uncounted_pieces(
     part: Part, names: Sequence[str], window: Window, step: int, gpus: Ints | None, taken: Sequence[tuple[int, Ints]]
 ) -> Iterator[Callable[[], Samples]]:
-    """What gives the same piece by piece, in any thread."""
+    """Yield functions that read what ``uncounted`` reads piece by piece, each in any thread."""
     start, end = window
     ranges: list[tuple[float, float, Ints | None]] = [(*cut, gpus) for cut in window.cut_off(step)]
     newest = max((int(_end(codes, level).max()) for level, codes in taken if len(codes)), default=None)
@@ -188,7 +189,7 @@ def uncounted_pieces(
 
 
 def near(codes: Ints, level: int, lower: float, upper: float) -> Ints:
-    """The buckets of ``level`` seconds, by their numbers, that can count a row of [lower, upper)."""
+    """Pick the buckets of ``level`` seconds, given by their numbers, that can count a row of [lower, upper)."""
     starts = starts_of(codes)
     return codes[(starts < upper) & (starts + level > lower)]
 
@@ -204,12 +205,12 @@ def _fresh(part: Part, taken: Sequence[tuple[int, Ints]], rows: Samples) -> Samp
 
 
 def _behind(part: Part, gpus: Ints | None, time: float, taken: Sequence[tuple[int, Ints]]) -> Ints:
-    """Positions of the GPUs whose rows before ``time`` are not all counted by the buckets taken."""
+    """Find the GPUs whose rows before ``time`` are not all counted by the buckets in ``taken``. Returns positions."""
     counted = [positions_of(codes[_end(codes, level) >= time]) for level, codes in taken if len(codes)]
     wanted = part.own(gpus)
     return wanted[~np.isin(wanted, np.concatenate(counted))] if counted else wanted
 
 
 def _end(codes: Ints, level: int) -> Ints:
-    """Where the buckets of these (position, bucket) numbers end."""
+    """Return where the buckets of these numbers end, unix s."""
     return starts_of(codes) + level

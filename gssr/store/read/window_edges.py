@@ -31,26 +31,26 @@ class Window(NamedTuple):
 
     @classmethod
     def of(cls, start: float | None, end: float | None) -> "Window":
-        """None: open."""
+        """Make a window of two ends, of which None is open."""
         return cls(-math.inf if start is None else start, math.inf if end is None else end)
 
     @property
     def seconds(self) -> float:
-        """How long it is."""
+        """The length of the window, s."""
         return self.end - self.start
 
     def within(self, first: float | None, last: float | None) -> "Window":
-        """With these ends (unix s, None: not known) where it is open."""
+        """Close the window at these ends (unix s, None: not known) where it is open."""
         start, end = (math.isfinite(self.start) and self.start), (math.isfinite(self.end) and self.end)
         return Window(start or first or 0.0, end or last or 0.0)
 
     def at(self, cuts: Iterable[float]) -> "list[Window]":
-        """Its pieces, cut at those of these times, ascending, that lie within it."""
+        """Cut the window at those of these times, ascending, that lie within it. Returns the pieces."""
         inside = (cut for cut in cuts if self.start < cut < self.end)
         return list(starmap(Window, pairwise([self.start, *inside, self.end])))
 
     def cut_off(self, step: int) -> "list[Window]":
-        """The parts that are cut off from the buckets of ``step`` seconds it cuts."""
+        """Return the parts of the window that lie in buckets of ``step`` seconds which it cuts."""
         start, end = self
         pieces = []
         if math.isfinite(start) and start % step:
@@ -64,17 +64,17 @@ ALL_TIME = Window()
 
 
 def codes_of(gpu: Ints, bucket: NDArray[Any]) -> Ints:
-    """One number for each (position, start of a bucket)."""
+    """Make one number of each position and start of a bucket."""
     return gpu * (1 << 40) + np.asarray(bucket, np.int64)
 
 
 def starts_of(codes: Ints) -> Ints:
-    """Where the buckets of these numbers begin, unix s."""
+    """Return where the buckets of these numbers begin, unix s."""
     return codes & _START
 
 
 def positions_of(codes: Ints) -> Ints:
-    """Whose the buckets of these numbers are."""
+    """Return the positions of the GPUs of the buckets of these numbers."""
     return codes >> 40
 
 
@@ -94,8 +94,8 @@ class WindowEdges(NamedTuple):
 
 
 def hold(part: Part, window: Window, gpus: Ints | None, gap_seconds: float, interval: float) -> dict[Window, Buckets]:
-    """Have the samples at the ends of a window read: ``held`` gives them, and what is added to what is returned.
-    ``gpus`` are positions, None: all; ``interval`` is about the time between two samples of one, s."""
+    """Read the samples at the ends of a window ahead, so that ``held`` gives them, and also what is added to the dictionary
+    that is returned. ``gpus`` are positions, None: all; ``interval`` is about the time between two samples of a GPU, s."""
     layout = part.shard.file.layout
     names = stored_of(layout)
     rows_per_second = len(part.position if gpus is None else gpus) / interval
@@ -131,7 +131,8 @@ def merged(buckets: Buckets, gap_seconds: float) -> Buckets:
 
 
 def held(part: Part, ranges: Sequence[Window], gpus: Ints | None, gap_seconds: float, layout: Layout) -> Buckets | None:
-    """Buckets of these parts of a window (``Window.cut_off``) and GPUs, in ``layout``; None where they are not held."""
+    """Return the buckets of these parts of a window (``Window.cut_off``) and GPUs, in ``layout``; None where they are not
+    held."""
     ends: WindowEdges | None = part.shard.held.get((part.first, part.last))
     if ends is None or ends.gap_seconds != gap_seconds or any(own not in ends.buckets for own in ranges) or not ranges:
         return None
@@ -144,7 +145,7 @@ def held(part: Part, ranges: Sequence[Window], gpus: Ints | None, gap_seconds: f
 
 
 def stored_of(layout: Layout) -> list[str]:
-    """The columns of ``samples`` that vectors of this layout are made of."""
+    """List the columns of ``samples`` that vectors of this layout are made of."""
     blocks = sorted(layout.blocks, key=lambda block: block.metric.derived)  # derived ones last
     return list(dict.fromkeys(name for block in blocks for name in block.metric.parts or (block.metric.name,)))
 

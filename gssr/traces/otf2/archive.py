@@ -57,16 +57,16 @@ class _Rows(NamedTuple):
     raw: NDArray[np.uint64]
 
     def are(self, *events: Otf2Event) -> Ints:
-        """Where these events are."""
+        """Find these events. Returns their places."""
         return np.flatnonzero(np.isin(self.kind, events))
 
     def messages(self, rows: Ints) -> Ints:
-        """Whose, the other's rank, communicator, tag, bytes and when [n, 6]."""
+        """Return whose each message is, the other's rank, communicator, tag, bytes and time [n, 6]."""
         return np.column_stack([self.place[rows], self.fields[rows, :4], self.at[rows]])
 
 
 def _received(rows: _Rows) -> Ints:
-    """Receives in the order in which they were called for, as that is what decides which message each one gets."""
+    """Return the receives in the order in which they were called for, as that decides which message each one gets."""
     asked = rows.are(Otf2Event.MPI_IRECV_REQUEST, Otf2Event.MPI_IRECV)
     is_end = rows.kind[asked] == Otf2Event.MPI_IRECV
     request = np.where(is_end, rows.fields[asked, 4], rows.fields[asked, 0])
@@ -79,9 +79,9 @@ def _received(rows: _Rows) -> Ints:
 def read_otf2(
     path: str, ranks: Sequence[range] | None = None, window: tuple[int | None, int | None] = (None, None)
 ) -> Timeline:
-    """An archive, named by its folder or its anchor file. ``ranks``: only these are opened; ``window``: only what reaches
-    into this time, ns after the archive's beginning, is kept. Times count from there. Raises TraceError; ValueError, a
-    sentence, where nothing is."""
+    """Read an archive, named by its folder or its anchor file. ``ranks``: only these are opened; ``window``: only what
+    reaches into this time, ns after the archive's beginning, is kept. Times count from there. Raises TraceError; ValueError,
+    a sentence, where nothing is left."""
     with Otf2Process(path) as archive:
         definitions = Definitions(archive.definitions)
         if not definitions.ids:
@@ -135,7 +135,8 @@ class _Reader:
         self._on_gpu = np.array([track.kind == "gpu_stream" for track in definitions.tracks], np.bool_)
 
     def _region_tables(self, regions: Sequence[Region]) -> NDArray[np.int32]:
-        """[2, 4, n regions]: name, kind, category and operation on a thread, and on a stream of a GPU."""
+        """Look up name, kind, category and operation of each region, on a thread and on a stream of a GPU [2, 4, n
+        regions]."""
         table = np.zeros((2, 4, len(regions)), np.int32)
         for at, region in enumerate(regions):
             name = self._name(region.name, region.paradigm)
@@ -151,7 +152,7 @@ class _Reader:
         return np.asarray((end >= self._window[0]) & (start < self._window[1]), np.bool_)
 
     def add(self, location: Location) -> None:
-        """What one location has recorded."""
+        """Take what one location has recorded."""
         place = self._own.place_of[location.number]
         self._counts["samples"] += location.n_samples
         if location.problem:
@@ -165,7 +166,7 @@ class _Reader:
             self._work_off()
 
     def _work_off(self) -> None:
-        """What is waiting, many locations at once."""
+        """Go through what is waiting, many locations at once."""
         if not self._waiting:
             return
         places, locations = zip(*self._waiting, strict=True)
@@ -202,7 +203,7 @@ class _Reader:
             self._add_rows(_Rows(np.repeat(of, n_rows).astype(np.int64), kind, at, fields, first, before, rows), stack)
 
     def _dense(self, region: Ints) -> Ints:
-        """The places of regions by their numbers; the last for those that are not defined."""
+        """Find the places of regions by their numbers; the last place for those that are not defined."""
         at = np.searchsorted(self._refs, region)
         known = np.append(self._refs, -1)[np.minimum(at, len(self._refs))] == region
         self._counts["undefined"] += int(np.count_nonzero(~known))
@@ -256,7 +257,7 @@ class _Reader:
         ])  # fmt: skip
 
     def _add_copies(self, rows: "_Rows") -> None:
-        """What moved between a GPU and its host: the stream gets what goes to it, and puts what goes from it. From itself it
+        """Add copies between a GPU and its host: the stream gets what goes to it, and puts what goes from it. From itself it
         gets what moves within."""
         own = rows.are(*_RMA_BEGINS, Otf2Event.RMA_COMPLETE)
         own = own[self._on_gpu[rows.place[own]]]
@@ -306,7 +307,7 @@ class _Reader:
     # All of it together
 
     def timeline(self, archive: Otf2Process, chosen: Sequence[int]) -> Timeline:
-        """All that was added."""
+        """Make the timeline of all that was added."""
         self._work_off()
         if not self._n_events:
             why = f": {self._cut[0][1]}" if self._cut else ""
@@ -386,7 +387,7 @@ class _Reader:
         )  # fmt: skip
 
     def _others(self, rows: Ints) -> Ints:
-        """The location at the other end of each message."""
+        """Find the location at the other end of each message."""
         found = np.full(len(rows), -1)
         for comm in np.unique(rows[:, 2]).tolist():
             mine = rows[:, 2] == comm
@@ -394,7 +395,7 @@ class _Reader:
         return found
 
     def _all_collectives(self, comms: Ints) -> tuple[Collectives, Ints]:
-        """And the numbers of all communicators, ascending."""
+        """Join all parts of collective operations. Returns them, and the numbers of all communicators, ascending."""
         rows = np.concatenate([np.zeros((0, 7), np.int64), *self._collectives])
         place, start, length, kind, comm, sent, received = rows.T
         refs = np.union1d(comms, comm)

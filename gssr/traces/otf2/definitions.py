@@ -130,7 +130,7 @@ class Definitions:
         self._rows = rows
 
     def text(self, number: int) -> str:
-        """A string by its number; "" for none."""
+        """Return a string by its number; "" for none."""
         return self._strings.get(int(number), "")
 
     @staticmethod
@@ -142,7 +142,7 @@ class Definitions:
         return max(resolution, 1), offset, unix[0] if known else None
 
     def ns(self, ticks: "np.ndarray[Any, np.dtype[np.uint64]]") -> Ints:
-        """Times in ns since the archive's first."""
+        """Convert times to ns since the archive's first."""
         since = (ticks - np.uint64(self.offset)).astype(np.int64)  # wraps to what is before it
         if self.resolution == 1_000_000_000:
             return since
@@ -199,8 +199,8 @@ class Definitions:
         return self.text(chosen[0][1]) or None if chosen else None
 
     def locations_of(self, comm: int, ranks: Ints, by: Ints) -> Ints:
-        """[n]: the places of the locations that are these ``ranks`` of a communicator, as the locations ``by`` (places) call
-        them; -1 for what is not there."""
+        """Find the locations that are these ``ranks`` of a communicator, as the locations ``by`` (places) number them.
+        Returns places [n], -1 for what is not there."""
         if comm in self._inter:
             a, b = (self._members_of(int(at)) for at in self._inter[comm][2:4])
             return np.where(np.isin(by, a), _at(b, ranks), _at(a, ranks))
@@ -224,7 +224,7 @@ class Definitions:
         return _at(every, np.array([min(int(at), 1 << 62) for at in row[5]], np.int64))
 
     def size_of(self, comm: int) -> int:
-        """How many take part in what a communicator does; -1 where that is not told."""
+        """Count how many take part in what a communicator does; -1 where that is not told."""
         row = self.comms.get(comm)
         group = None if row is None else self._groups.get(int(row[2]))
         if group is None:
@@ -232,7 +232,7 @@ class Definitions:
         return 1 if group[2] == _COMM_SELF else len(self._members_of(int(group[0]))) or -1
 
     def comm_name(self, comm: int) -> str:
-        """As the program calls it."""
+        """Name a communicator as the program calls it."""
         row = self.comms.get(comm) or self._inter.get(comm)
         return (self.text(row[1]) if row else "") or f"communicator {comm}"
 
@@ -266,7 +266,7 @@ class Definitions:
         return Otf2Metric(self.text(name), self.text(unit).replace("#", ""), factor, int(mode) == 0, int(value_type))
 
     def chosen(self, ranks: Iterable[range] | None) -> list[int]:
-        """Places of the locations of these ranks; of a program that tells none its processes count."""
+        """Find the locations of these ranks; of a program that tells no ranks its processes count. Returns places."""
         if ranks is None:
             return list(range(len(self.ids)))
         wanted = list(ranks)
@@ -276,6 +276,6 @@ class Definitions:
 
 
 def _at(values: Ints, places: Ints) -> Ints:
-    """``values`` at these places; -1 beyond them."""
+    """Return ``values`` at these places; -1 beyond them."""
     inside = (places >= 0) & (places < len(values))
     return np.where(inside, values[np.where(inside, places, 0)] if len(values) else -1, -1)

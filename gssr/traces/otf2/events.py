@@ -14,7 +14,8 @@ import sys
 from array import array
 from collections.abc import Callable, Mapping
 from enum import IntEnum
-from typing import Any
+from functools import partial
+from typing import Any, BinaryIO
 
 _MOST_MEMORY, _MOST_ERRORS = 8 << 30, 1 << 20
 _AT_ONCE = 200_000
@@ -72,20 +73,15 @@ _COUNTED = {"Group": (5, 6), "MetricClass": (1, 2)}
 _Library = Any
 
 
-class Frames:
-    """What is written to standard output; of many small frames not each is written alone."""
-
-    def __init__(self) -> None:
-        self._out = open(1, "wb", buffering=1 << 20, closefd=False)  # noqa: SIM115
-
-    def send(self, head: dict[str, Any], *columns: "array[int]") -> None:
-        """A frame; one without columns at once, and with it those before."""
-        text = json.dumps(head | {"columns": [len(column) for column in columns]}).encode()
-        self._out.write(len(text).to_bytes(8, "little") + text)
-        for column in columns:
-            self._out.write(memoryview(column).cast("B"))
-        if not columns:
-            self._out.flush()
+def _send_frame(out: BinaryIO, head: dict[str, Any], *columns: "array[int]") -> None:
+    """Write a frame: a head, which tells the lengths of the columns, and these. A frame without columns is flushed, and with
+    it those before: of many small frames not each is written alone."""
+    text = json.dumps(head | {"columns": [len(column) for column in columns]}).encode()
+    out.write(len(text).to_bytes(8, "little") + text)
+    for column in columns:
+        out.write(memoryview(column).cast("B"))
+    if not columns:
+        out.flush()
 
 
 class Failed(Exception):
@@ -93,7 +89,7 @@ class Failed(Exception):
 
 
 def library() -> _Library:
-    """libotf2, as the package brings it."""
+    """Load libotf2, as the package brings it."""
     from _otf2.Config import lib_path
 
     found = ctypes.CDLL(lib_path())
@@ -127,7 +123,7 @@ class Otf2Reader:
     def _callbacks(
         self, kind: str, functions: Mapping[str, tuple[Callable[..., int], str]], head: str
     ) -> ctypes.c_void_p:
-        """A set of callbacks, as far as this version of libotf2 knows these records."""
+        """Make a set of callbacks, as far as this version of libotf2 knows these records."""
         callbacks = ctypes.c_void_p(getattr(self._lib, f"OTF2_{kind}Callbacks_New")())
         for name, (function, fields) in functions.items():
             setter = getattr(self._lib, f"OTF2_{kind}Callbacks_Set{name}Callback", None)
@@ -143,7 +139,7 @@ class Otf2Reader:
         return (found.value or b"").decode("utf-8", "replace")
 
     def about(self) -> dict[str, Any]:
-        """Who has written it, and in which version of the format."""
+        """Tell who has written the archive, and in which version of the format."""
         version = [ctypes.c_uint8() for _ in range(3)]
         self._lib.OTF2_Reader_GetVersion(self._reader, *(ctypes.byref(each) for each in version))
         return {
@@ -152,7 +148,7 @@ class Otf2Reader:
         }  # fmt: skip
 
     def definitions(self) -> dict[str, list[tuple[Any, ...]]]:
-        """By name of a record all there are, the values of its fields."""
+        """Read all definitions: by name of a record the values of its fields."""
         found: dict[str, list[tuple[Any, ...]]] = {}
 
         def keep(name: str) -> Callable[..., int]:
@@ -204,8 +200,8 @@ class Otf2Reader:
             self._n_samples = 0
 
     def _tables_of(self, location: int) -> str:
-        """The location's own definitions: what its numbers stand for, and how far its clock is off. Why they can't be read;
-        without any nothing is wrong."""
+        """Read a location's own definitions: what its numbers stand for, and how far its clock is off. Returns why they
+        can't be read, "" where nothing is wrong."""
         own = ctypes.c_void_p(self._lib.OTF2_Reader_GetDefReader(self._reader, ctypes.c_uint64(location)))
         if not own:
             return ""
@@ -214,7 +210,7 @@ class Otf2Reader:
         return "its own definitions can't be read: its clock is not corrected" if code else ""
 
     def _events_of(self, location: int, callbacks: ctypes.c_void_p, most: int) -> tuple[int, str]:
-        """How many there were, and why no more."""
+        """Read the events of a location. Returns how many there were, and why no more, "" where that is all."""
         own = ctypes.c_void_p(self._lib.OTF2_Reader_GetEvtReader(self._reader, ctypes.c_uint64(location)))
         if not own:
             return 0, "its events can't be opened"
@@ -235,7 +231,7 @@ class Otf2Reader:
             self._lib.OTF2_Reader_CloseEvtReader(self._reader, own)
 
     def _functions(self) -> dict[str, tuple[Callable[..., int], str]]:
-        """What is called for each record: the shortest for what there is most of."""
+        """Make the functions that are called for each record, the shortest for what there is most of."""
         add_time, add_code, add, code = self._time.append, self._code.append, self._rows.extend, self._code
         region_of = self._regions.get
 
@@ -299,14 +295,14 @@ def send_archive() -> None:
         resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
     lost: list[Any] = []
     sys.unraisablehook = lost.append  # what is raised within a callback
-    frames = Frames()
+    send = partial(_send_frame, open(1, "wb", buffering=1 << 20, closefd=False))  # noqa: SIM115
     try:
-        archive = Otf2Reader(sys.argv[1], frames.send)
-        frames.send({"definitions": archive.definitions(), **archive.about()})
+        archive = Otf2Reader(sys.argv[1], send)
+        send({"definitions": archive.definitions(), **archive.about()})
         wanted = json.loads(sys.stdin.readline())
         archive.read(wanted["locations"], wanted["most"])
-        frames.send({"end": True, "problem": f"{type(lost[0].exc_value).__name__} while it was read" if lost else ""})
+        send({"end": True, "problem": f"{type(lost[0].exc_value).__name__} while it was read" if lost else ""})
     except ImportError:
-        frames.send({"missing": True})
+        send({"missing": True})
     except (Failed, MemoryError) as error:
-        frames.send({"failed": str(error) or "it takes more memory than there is"})
+        send({"failed": str(error) or "it takes more memory than there is"})

@@ -48,7 +48,7 @@ class Stack:
         self._level = level
 
     def regions(self) -> Regions:
-        """Each enter with the leave that follows on its level."""
+        """Match each enter with the leave that follows on its level."""
         order = self._order
         is_enter = self._code[order] > 0
         follows = (self._level[order[1:]] == self._level[order[:-1]]) & ~is_enter[1:]
@@ -68,8 +68,8 @@ class Stack:
         )
 
     def open_at(self, first: Ints, events: Ints) -> Ints:
-        """[n]: the innermost region that is open after ``events`` [n] of entering and leaving, of a location whose own begin
-        at ``first`` [n]; -1 for none."""
+        """Find the innermost region that is open after ``events`` [n] enters and leaves, of a location whose own begin at
+        ``first`` [n]. Returns regions [n], -1 for none."""
         if not len(self._code):
             return np.full(len(events), -1)
         if self._kept_before is not None:
@@ -82,8 +82,8 @@ class Stack:
 
 
 def paired(keys: tuple[Ints, ...], is_end: Flags) -> tuple[Ints, Ints]:
-    """Places of the begins and of their ends [n pairs], of rows [n] in the order in which they happened: an end belongs to
-    the begin that is next before it among those with the same ``keys``."""
+    """Pair begins and ends among rows [n] in the order in which they happened: an end belongs to the next begin before it
+    among those with the same ``keys``. Returns places of the begins and of their ends [n pairs]."""
     rows = np.arange(len(is_end))
     order = np.lexsort((rows, *keys))
     same = np.ones(max(len(order) - 1, 0), np.bool_)
@@ -96,8 +96,8 @@ def paired(keys: tuple[Ints, ...], is_end: Flags) -> tuple[Ints, Ints]:
 
 
 def matched(sent: tuple[Ints, ...], received: tuple[Ints, ...]) -> tuple[Ints, Ints]:
-    """Places of sends and of receives [n]: the k-th send of a key with its k-th receive; -1 where there is none. Columns of
-    keys [n sends], [n receives], each in the order in which they were called."""
+    """Match sends and receives: the k-th send of a key belongs to the k-th receive of that key. Both are columns of keys, in
+    the order in which they were called. Returns places of sends and of receives [n], -1 where there is none."""
     n = len(sent[0])
     code = np.zeros(n + len(received[0]), np.int64)
     for one, other in zip(sent, received, strict=True):
@@ -113,7 +113,7 @@ def matched(sent: tuple[Ints, ...], received: tuple[Ints, ...]) -> tuple[Ints, I
 
 
 def _number_in(code: Ints) -> Ints:
-    """[n]: the how many-th of its code each one is, from 0 on."""
+    """Number the rows of each code [n], from 0 on."""
     order = np.argsort(code, kind="stable")
     own = code[order]
     first = np.searchsorted(own, own)

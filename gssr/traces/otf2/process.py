@@ -85,7 +85,7 @@ class Otf2Process:
         self._process.wait()
 
     def locations(self, numbers: Sequence[int], most: int) -> Iterator[Location]:
-        """The events of these, one after the other, of at most so many events in all. To be asked once."""
+        """Read the events of these locations, one after the other, at most so many events in all. To be asked once."""
         stdin = self._process.stdin
         assert stdin is not None
         try:
@@ -139,7 +139,7 @@ class Otf2Process:
         return "the process that reads it has failed"
 
     def _said(self) -> str:
-        """The last that libotf2 has said, in brackets."""
+        """Return the last that libotf2 has said, in brackets."""
         self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(self._errors.tell() - 4096, 0))
         lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
@@ -147,7 +147,7 @@ class Otf2Process:
 
 
 def anchor_of(path: str) -> str:
-    """The anchor file of the archive at a path: it, or the one in that folder. Raises TraceError."""
+    """Find the anchor file of the archive at a path: the file itself, or the one in that folder. Raises TraceError."""
     if not os.path.isdir(path):
         return path
     found = sorted(name for name in os.listdir(path) if name.endswith(".otf2"))

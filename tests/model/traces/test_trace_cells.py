@@ -86,9 +86,9 @@ def test_the_innermost_interval_has_a_threads_time() -> None:
 
 def test_levels_of_nesting_and_what_lies_within_what() -> None:
     own = nested().intervals
-    found = nesting(own.start, own.length, own.track)
-    assert found.depth.tolist() == [0, 1, 2, 2, 1]
-    assert found.parent.tolist() == [-1, 0, 1, 1, 0]
+    depth, parent = nesting(own.start, own.length, own.track)
+    assert depth.tolist() == [0, 1, 2, 2, 1]
+    assert parent.tolist() == [-1, 0, 1, 1, 0]
 
 
 def test_a_track_is_drawn_level_by_level() -> None:
@@ -260,10 +260,10 @@ def test_intervals_nest_within_their_own_track_however_many_tracks_are_taken_tog
     start, length, track = np.array(rows, np.int64).reshape(-1, 3).T
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gssr.model.traces.nesting.MOST", most)
-        found = nesting(start, length, track.astype(np.int32))
+        depth, parent = nesting(start, length, track.astype(np.int32))
     for at, (begin, _, own) in enumerate(rows):
         open_before = [k for k in range(at) if rows[k][2] == own and rows[k][0] + max(rows[k][1], 1) > begin]
-        assert found.depth[at] == len(open_before)
-        assert (found.parent[at] >= 0) == bool(open_before)
+        assert depth[at] == len(open_before)
+        assert (parent[at] >= 0) == bool(open_before)
         if open_before:
-            assert rows[found.parent[at]][2] == own and found.depth[found.parent[at]] == found.depth[at] - 1
+            assert rows[parent[at]][2] == own and depth[parent[at]] == depth[at] - 1
