@@ -169,6 +169,7 @@ def _reopened(terminal: int) -> int:
 
 class _Copying:
     """The forked process's work: from the pty to the log, and from the log to the terminal."""
+
     def __init__(self, master: int, log: Log, inbox: int, outbox: int, terminal: int) -> None:
         """Take over the descriptors, which are this process's own."""
         self._master = master  # -1: nobody has the other end any more

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -78,6 +79,29 @@ def test_places_are_ranks_and_know_their_nodes(tmp_path: Path) -> None:
     found = tree(tmp_path / "a")
     assert [found.called(place) for place in range(len(found.places))] == ["rank 0", "rank 1", "rank 2", "rank 3"]
     assert found.values(VISITS).exclusive.sum(axis=1)[0] == 4
+
+
+def test_values_stay_with_their_rank_in_whatever_order_tracks_come(tmp_path: Path) -> None:
+    whole = open_traces([str(write_solver(tmp_path / "a"))]).timeline()
+
+    def first_threads(order: list[int]) -> CallTree:
+        assert whole.profile is not None
+        metrics = []
+        for metric in whole.profile.metrics:
+            nodes, rows = metric.rows()
+            metrics.append(metric._replace(rows=lambda nodes=nodes, rows=rows[:, order]: (nodes, rows)))
+        tracks = tuple(whole.tracks[at] for at in order)
+        profile = replace(whole.profile, metrics=tuple(metrics))
+        found = tree_of(part_of(replace(whole, tracks=tracks, profile=profile)))
+        assert found is not None and [track.rank for track in found.places] == [0, 1, 2, 3]
+        return found
+
+    ascending, other = first_threads([0, 3, 6, 9]), first_threads([6, 0, 9, 3])
+    for metric in ascending.metrics:
+        for expected, values in zip(ascending.values(metric.name), other.values(metric.name), strict=True):
+            np.testing.assert_array_equal(values, expected)
+    times = ascending.values("time").exclusive
+    assert len({tuple(column) for column in times.T.tolist()}) > 1, "ranks differ, or nothing was tested"
 
 
 def test_checksums_do_not_matter_and_counters_below_0_are_unknown(tmp_path: Path) -> None:

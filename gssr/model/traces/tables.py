@@ -54,6 +54,7 @@ def _numbers(unit: str, own: tuple[Column, ...] = ()) -> tuple[Column, ...]:
 
 def _of_lengths(name: str, keys: tuple[Column, ...], unit: str = "ns", own: tuple[Column, ...] = ()) -> TraceTable:
     """Make the table ``name`` of lengths with these key columns, in this unit, and with the sums ``own`` besides."""
+
     def values(trace: TraceAnalysis) -> Columns:
         found = trace.kernels_by_rank if name == "kernels_by_rank" else statistics(trace.lengths[name])
         rows: Sequence[Sequence[Any]] = found.keys
