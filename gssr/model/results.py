@@ -545,12 +545,8 @@ class Analysis:
     ``series`` and ``gpu_series`` hold the metrics drawn that have samples. ``gpus`` are sorted by node, device_index, uuid.
     ``exact`` is False when percentiles come from the sketch. ``notes`` are sentences about the data (never about the job):
     damage, gaps, metrics missing, GPUs without samples. ``imbalance``
-    is SM active's, whatever was asked for. ``host`` is None when nothing was recorded of the nodes. ``verdicts`` are the
-    worst first, and causes before what they explain; ``abstentions`` the rules that could not be judged; ``phases`` are in
-    the order of time. ``unevenness`` is None where there are no two GPUs to compare. ``peaks`` are those of all GPUs, None
-    where they are unknown; ``gpu_label`` is where the run lies under the roofline, None where that was not looked at.
-    ``step``: how long a step took, None where nothing tells. ``breakdown``: where the GPU time went; None where nothing was
-    sampled, or causes were not asked for.
+    is SM active's, whatever was asked for. ``host`` is None when nothing was recorded of the nodes. ``judgement`` is what
+    the window says; where causes were not asked for it says nothing.
     ``ranks_missing`` are those that are not in the recording, None where nobody knows how many there are.
     ``n_ranks``: those that are. ``ranks_stopped``: those that were lost or failed, the first of them first;
     ``gpu_hours_unmeasured``: those of ``gpu_hours`` that come after a GPU's rank was lost, of which nothing is known.
@@ -578,16 +574,9 @@ class Analysis:
     gpu_series: dict[str, Grid]
     events: tuple[Event, ...]
     notes: tuple[str, ...]
+    judgement: Judgement
     imbalance: float | None = None
     host: HostUse | None = None
-    verdicts: tuple[Verdict, ...] = ()
-    abstentions: tuple[Abstention, ...] = ()
-    phases: tuple[Phase, ...] = ()
-    unevenness: Unevenness | None = None
-    peaks: Peaks | None = None
-    place: Place | Unplaced | None = None
-    step: StepTime | None = None
-    breakdown: Breakdown | None = None
     ranks_missing: tuple[int, ...] | None = None
     n_ranks: int = 1
     ranks_stopped: tuple[RankEnd, ...] = ()

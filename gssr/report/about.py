@@ -125,7 +125,7 @@ MOST = 6
 def notes(analysis: Analysis, options: PageOptions) -> list[Row]:
     """The verdicts by severity, then one bullet for each sentence about the data; nothing when there are none. A page of low
     verbosity has the verdicts' titles alone, one of high verbosity all of them, and the rules that could not be judged."""
-    return note_rows(analysis.verdicts, analysis.abstentions, analysis.notes, options)
+    return note_rows(analysis.judgement.verdicts, analysis.judgement.abstentions, analysis.notes, options)
 
 
 def note_rows(

@@ -56,7 +56,7 @@ def phases(analysis: Analysis) -> str:
     """The phases in the order of time."""
     told = [
         f"{letter} {phase.kind} for {duration(phase.seconds)}"
-        for letter, phase in zip(letters(analysis), analysis.phases, strict=True)
+        for letter, phase in zip(letters(analysis), analysis.judgement.phases, strict=True)
     ]
     return f"Phases in order: {', '.join(told)}"
 

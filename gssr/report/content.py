@@ -139,7 +139,7 @@ def compared_by(analysis: Analysis) -> str | None:
 def abstentions(analysis: Analysis) -> list[tuple[str, list[str]]]:
     """Why rules could not be judged, each reason with the rules it holds for."""
     reasons: dict[str, list[str]] = {}
-    for abstention in analysis.abstentions:
+    for abstention in analysis.judgement.abstentions:
         reasons.setdefault(abstention.reason, []).append(abstention.code)
     return list(reasons.items())
 
@@ -171,23 +171,27 @@ def metric_table(analysis: Analysis) -> ContentTable:
 
 def phase_table(analysis: Analysis) -> ContentTable:
     """The phases in the order of time, with their means and what was found in them."""
-    names = [name for name in _OF_A_PHASE if any(phase.means.get(name) is not None for phase in analysis.phases)]
+    names = [
+        name for name in _OF_A_PHASE if any(phase.means.get(name) is not None for phase in analysis.judgement.phases)
+    ]
     names = [name for name in names if name != "gpu_utilization" or "sm_active" not in names]
     metrics = [metric_of(name) for name in names]
-    scores = ("Score",) if any(phase.score is not None for phase in analysis.phases) else ()
+    scores = ("Score",) if any(phase.score is not None for phase in analysis.judgement.phases) else ()
     head = ("Phase", "", "From", "Lasted", "GPU-hours", *scores, *(_titled(metric) for metric in metrics))
     rows = tuple(
         (letter, phase.kind, *_phase(analysis, phase, metrics))
-        for letter, phase in zip(letters(analysis), analysis.phases, strict=True)
+        for letter, phase in zip(letters(analysis), analysis.judgement.phases, strict=True)
     )
-    return ContentTable(head, rows, n_text=2, below=tuple(clean(phase_text(phase)) for phase in analysis.phases))
+    return ContentTable(
+        head, rows, n_text=2, below=tuple(clean(phase_text(phase)) for phase in analysis.judgement.phases)
+    )
 
 
 def _phase(analysis: Analysis, phase: Phase, metrics: list[Metric]) -> tuple[str, ...]:
     axis = time_axis(analysis)
     first = moment(phase.start - axis.origin, axis.end - axis.origin)
     means = (number(phase.means.get(metric.name), metric) for metric in metrics)
-    scores = [fixed(phase.score, 3)] if any(each.score is not None for each in analysis.phases) else []
+    scores = [fixed(phase.score, 3)] if any(each.score is not None for each in analysis.judgement.phases) else []
     return first, duration(phase.seconds), percent(phase.share), *scores, *means
 
 
@@ -197,7 +201,7 @@ def _titled(metric: Metric) -> str:
 
 def uneven_texts(analysis: Analysis) -> list[str]:
     """What the imbalance was moment by moment, what it cost, and what would be without it; nothing of a single GPU."""
-    found = analysis.unevenness
+    found = analysis.judgement.unevenness
     if found is None:
         return []
     texts = [f"Imbalance {when(analysis, found)}.", f"Lost: {lost(found)}."]
@@ -207,7 +211,7 @@ def uneven_texts(analysis: Analysis) -> list[str]:
 
 def alike_table(analysis: Analysis) -> ContentTable | None:
     """GPUs that behave alike; None where all do."""
-    found = analysis.unevenness
+    found = analysis.judgement.unevenness
     if found is None or len(found.alike) < 2:
         return None
     metric = metric_of(found.metric)
@@ -226,7 +230,7 @@ def alike_table(analysis: Analysis) -> ContentTable | None:
 
 def node_table(analysis: Analysis) -> ContentTable | None:
     """The lowest nodes; None where there is only one."""
-    found = analysis.unevenness
+    found = analysis.judgement.unevenness
     if found is None or len(found.by_node.keys) < 2:
         return None
     metric, order = metric_of(found.metric), np.argsort(found.by_node.means, kind="stable")[:_LOWEST_NODES]

@@ -129,7 +129,7 @@ def listed(analysis: Analysis, metric: Metric) -> list[tuple[str, Sequence[int]]
 def outliers_of(analysis: Analysis, metric: Metric) -> frozenset[int]:
     """The positions of the GPUs that are unlike the rest, as the screens mark them."""
     means = np.array([gpu.mean.get(metric.name) for gpu in analysis.gpus], np.float64)
-    blamed = culprits(analysis.verdicts, len(analysis.gpus))
+    blamed = culprits(analysis.judgement.verdicts, len(analysis.gpus))
     return frozenset(np.flatnonzero(outlier_gpus(metric.name, means, full_scale(analysis, metric), blamed)).tolist())
 
 
@@ -223,7 +223,7 @@ _LEAST = 24
 
 def costs(analysis: Analysis, options: PageOptions) -> list[Row]:
     """The imbalance over time, what it cost, and what would be if there were none; nothing of a single GPU."""
-    found = analysis.unevenness
+    found = analysis.judgement.unevenness
     if found is None:
         return []
     rows = remark(when(analysis, found), options.width, "plain", label="in time")
@@ -283,7 +283,7 @@ def _hours(hours: float) -> str:
 
 def groups(analysis: Analysis, options: PageOptions) -> list[Row]:
     """GPUs that behave alike, the lowest nodes, and the places in the node; what there is only one of is left out."""
-    found = analysis.unevenness
+    found = analysis.judgement.unevenness
     if found is None:
         return []
     return [*_alike(analysis, found, options), *_nodes(analysis, found, options), *_places(analysis, found, options)]

@@ -81,11 +81,11 @@ def test_figures_are_those_that_analyze_prints(recorded: Recorded, scenario: str
     )  # fmt: skip
     assert own.gpu_hours == pytest.approx(analysis.gpu_hours)
     assert own.wasted_gpu_hours == pytest.approx(analysis.gpu_hours * (1 - analysis.score))
-    assert [verdict.code for verdict in own.verdicts] == [verdict.code for verdict in analysis.verdicts]
+    assert [verdict.code for verdict in own.verdicts] == [verdict.code for verdict in analysis.judgement.verdicts]
     for gpu, summary in zip(own.gpus, analysis.gpus, strict=True):
         assert gpu.score == pytest.approx(summary.score, abs=1e-9)
         assert gpu.sm_active == pytest.approx(summary.mean["sm_active"], abs=1e-9)
-    unused = [verdict for verdict in analysis.verdicts if verdict.code == "gpus_unused"]
+    unused = [verdict for verdict in analysis.judgement.verdicts if verdict.code == "gpus_unused"]
     assert own.unused_gpus == (len(unused[0].gpus or analysis.gpus) if unused else 0)
 
 
@@ -108,7 +108,7 @@ def test_groups_add_up_to_all_runs(recorded: Recorded, by: str) -> None:
 
 def test_hours_by_cause_add_up_to_the_breakdowns_of_the_runs(recorded: Recorded) -> None:
     runs = [figures_of(recorded(scenario), verdicts=True) for scenario in RUNS]
-    breakdowns = [analyze(open_recording(recorded(scenario)).runs[0]).breakdown for scenario in RUNS]
+    breakdowns = [analyze(open_recording(recorded(scenario)).runs[0]).judgement.breakdown for scenario in RUNS]
     parts = {part.key: part for part in groups(runs, "cause")}
     hours = hours_by_category(runs)
     assert sum(part.gpu_hours for part in parts.values()) == pytest.approx(sum(run.gpu_hours for run in runs))

@@ -1,5 +1,7 @@
 """Analyses built by hand: what every page, picture and JSON object is drawn from."""
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,6 +15,7 @@ from gssr.model.results import (
     GpuSummary,
     Grid,
     HostUse,
+    Judgement,
     Series,
     Statistics,
     Verdict,
@@ -155,7 +158,8 @@ def analysis(
     n_gpus: int = 16, n_nodes: int = 4, n_bins: int = 240, seconds: float = 300.0, base: NDArray[np.float64] | None = None,
     missing: tuple[str, ...] = (), **changes: object,
 ) -> Analysis:  # fmt: skip
-    """An analysis whose every number follows from one array of SM activities [n_gpus, n_bins] (default: ``activity``)."""
+    """An analysis whose every number follows from one array of SM activities [n_gpus, n_bins] (default: ``activity``).
+    ``changes``: other values of its fields, or of its judgement's."""
     base = activity(n_gpus, n_bins) if base is None else base
     absent = frozenset(missing)
     width = seconds / n_bins if n_bins else 1.0
@@ -188,9 +192,17 @@ def analysis(
         ) if n_samples else (),
         "notes": ("nid000004:3 has no samples after 4:00.",) if n_samples else (),
         "imbalance": balance("sm_active", gpus).imbalance, "host": HOST,
-        "breakdown": breakdown(base, width, [gpu // per_node for gpu in range(n_gpus)]),
     }  # fmt: skip
-    return Analysis(**(fields | changes))  # type: ignore[arg-type]
+    booked = breakdown(base, width, [gpu // per_node for gpu in range(n_gpus)])
+    own = {name: value for name, value in changes.items() if name not in Judgement.__slots__}
+    said = {name: value for name, value in changes.items() if name in Judgement.__slots__}
+    plain = Judgement((), (), START, START + seconds, breakdown=booked)
+    return rejudged(Analysis(**(fields | own), judgement=plain), **said)  # type: ignore[arg-type]
+
+
+def rejudged(found: Analysis, **changes: object) -> Analysis:
+    """The same analysis with other values of its judgement's fields."""
+    return replace(found, judgement=replace(found.judgement, **changes))  # type: ignore[arg-type]
 
 
 def judged() -> Analysis:

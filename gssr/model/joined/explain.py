@@ -13,7 +13,7 @@ from gssr.metrics import SCORE_INPUTS
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.joined.match import NS, Match
-from gssr.model.results import Analysis, Finding, Verdict
+from gssr.model.results import Analysis, Finding, Judgement, Verdict
 from gssr.model.statistics.aggregate import Aggregate
 from gssr.model.statistics.sources import Rollups, Rows
 from gssr.model.traced import (
@@ -234,8 +234,17 @@ def _part(match: Match, gpus: Sequence[object], window: tuple[float, float]) -> 
 def with_traces(analysis: Analysis, traces: Iterable[Traced], refused: Sequence[str] = ()) -> Analysis:
     """The analysis with traces, and why others are not there; in its verdicts what they rest on there, too."""
     found = tuple(sorted(traces, key=lambda trace: (trace.rank is None, trace.rank or 0)))
-    verdicts = tuple(explained(verdict, found) for verdict in analysis.verdicts)
-    return replace(analysis, traces=found, verdicts=verdicts, notes=(*analysis.notes, *refused))
+    return replace(
+        analysis,
+        traces=found,
+        judgement=explained_by_traces(analysis.judgement, found),
+        notes=(*analysis.notes, *refused),
+    )
+
+
+def explained_by_traces(judgement: Judgement, traces: Sequence[Traced]) -> Judgement:
+    """Add to the verdicts about waiting what their GPUs waited for while they were traced."""
+    return replace(judgement, verdicts=tuple(explained(verdict, traces) for verdict in judgement.verdicts))
 
 
 def explained(verdict: Verdict, traces: Sequence[Traced]) -> Verdict:

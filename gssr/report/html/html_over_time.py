@@ -146,7 +146,7 @@ def _phases(analysis: Analysis) -> Markup:
     """The phases as a strip above the drawings."""
     axis, pieces = time_axis(analysis), []
     span = axis.end - axis.begin
-    for letter, phase in zip(letters(analysis), analysis.phases, strict=True):
+    for letter, phase in zip(letters(analysis), analysis.judgement.phases, strict=True):
         left, right = (min(max((time - axis.begin) / span, 0.0), 1.0) for time in (phase.start, phase.end))
         text = f"{letter} {phase.kind}, {duration(phase.seconds)}, {percent(phase.share)} of the GPU-hours"
         inside = [tag("title", text), tag("rect", x="0", width="100%", height="100%")]

@@ -220,8 +220,12 @@ CAVEAT = "upper bounds: pipe activities x peaks, DRAM activity x peak bandwidth"
 
 def roofline_png(analysis: Analysis, file: BinaryIO) -> None:
     """Draw where the run and its phases lie under the roofline of their GPUs. Raises NothingToDrawError, OSError."""
-    if analysis.peaks is None or not roofline_points(analysis):
-        why = analysis.place.reason if isinstance(analysis.place, Unplaced) else "it was not looked at"
+    if analysis.judgement.peaks is None or not roofline_points(analysis):
+        why = (
+            analysis.judgement.place.reason
+            if isinstance(analysis.judgement.place, Unplaced)
+            else "it was not looked at"
+        )
         raise NothingToDrawError(why)
     with new_picture(analysis, [5.2], file, "What bounds it?") as (_, panels):
         roofline(panels[0], analysis)
@@ -230,7 +234,7 @@ def roofline_png(analysis: Analysis, file: BinaryIO) -> None:
 
 def roofline(panel: Axes, analysis: Analysis) -> None:
     """Where the run and its phases lie, in axes that are empty. There must be peaks and places (``roofline_points``)."""
-    peaks, found = analysis.peaks, roofline_points(analysis)
+    peaks, found = analysis.judgement.peaks, roofline_points(analysis)
     assert peaks is not None
     panel.set_xscale("log")
     panel.set_yscale("log")
