@@ -369,9 +369,14 @@ class Means:
 
     def scores(self) -> Floats:
         """[n_gpus]: each GPU's own score, NaN where it can't be known."""
-        columns = {name: self.per_gpu(name).tolist() for name in SCORE_INPUTS}
-        found = [score_of_means({name: columns[name][gpu] for name in columns}) for gpu in range(self.n.shape[1])]
-        return np.array([np.nan if score is None else score for score in found], np.float64)
+        columns = np.array([self.per_gpu(name) for name in SCORE_INPUTS])
+        scores = np.full(columns.shape[1], np.nan)
+        for gpu in np.flatnonzero(
+            np.isfinite(columns).all(axis=0)
+        ).tolist():  # of very many GPUs hardly any may have samples
+            score = score_of_means(dict(zip(SCORE_INPUTS, columns[:, gpu].tolist(), strict=True)))
+            scores[gpu] = np.nan if score is None else score
+        return scores
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,7 @@ def test_missing_is_never_zero(recorded: Recorded, tmp_path: Path) -> None:
     path = tmp_path / "a.sql"
     path.write_bytes(recorded("train").read_bytes())
     with sqlite3.connect(path) as connection:
-        names = ("sm_occupancy", "energy", "clock_event_reasons")
+        names = ("sm_occupancy", "energy", "power_usage", "clock_event_reasons")
         connection.execute("UPDATE samples SET " + ", ".join(f"{name} = NULL" for name in names))
         connection.execute("DELETE FROM rollup")
         connection.execute("DELETE FROM sketch")

@@ -36,6 +36,7 @@ from gssr.model.breakdown.categories import CATEGORIES, TimeCategory
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.compare.contrast import METRICS, measured_metrics
 from gssr.model.compare.pairs import Pairs, pairs
+from gssr.model.evidence.evidence import over_gpus
 from gssr.model.results import SEVERITIES, Analysis, Grid, Kind, Phase, Series, Verdict, Window
 from gssr.model.statistics.balance import full_scale, imbalance
 from gssr.score import score_of_means
@@ -344,10 +345,7 @@ def _imbalances(series: Grid | None, window: Window) -> Floats:
     tenth = _tenth_of(series.start, series.width, series.values.shape[1], window)
     for at in range(TENTHS):
         own = series.values[:, tenth == at]
-        known = np.isfinite(own)
-        n = known.sum(axis=1)
-        means = np.where(known, own, 0.0).sum(axis=1)[n > 0] / n[n > 0]
-        value = imbalance(means)
+        value = imbalance(over_gpus(own.T))
         found[at] = np.nan if value is None else value
     return found
 

@@ -58,7 +58,7 @@ def imbalance_between(
         space=space,
         over_time=over_time,
         spread=space.p95 - space.p05,
-        of_means=imbalance(means[np.isfinite(means)]),
+        of_means=imbalance(means),
         resolved=float(left.sum() / could.sum()) if could.sum() > 0 else None,
         gpu_hours=len(gpus) * max(window[1] - window[0], 0.0) / 3600,
         worst=worst,

@@ -18,11 +18,11 @@ from gssr.model.findings.notes import FINEST
 from gssr.model.live.live_result import RECENT_SECONDS, Query, ScoreCurve
 from gssr.model.live.run_totals import RunTotals
 from gssr.model.results import Grid, HostUse, Means, Series, Space
+from gssr.model.statistics.energy import ENERGY_METRICS, total_joules
 from gssr.model.statistics.grid import Columns, Spans, choose_width, column_of, is_fine
-from gssr.model.statistics.sources import host_use
+from gssr.model.statistics.sources import Rollups, host_use
 from gssr.model.window import warm_up_and_tear_down
 from gssr.score import score_of_means
-from gssr.store.format.buckets import merge
 from gssr.store.format.schema import LEVELS
 from gssr.store.read.recording import RunReader
 from gssr.store.read.window_edges import Window
@@ -172,17 +172,13 @@ class Answers:
         return max(min(columns, cells // max(self._n_gpus, 1)), 1)
 
     def _energy(self, query: Query, shown: Window, read: Read, growing: bool) -> float | None:
-        """J by the counters of all GPUs that have samples, in the window that is shown."""
+        """Return what the GPUs used in the window that is shown, J; None where that is unknown."""
 
         def compute() -> float | None:
             reader = read()
-            if "energy" not in reader.metrics:
-                return None
-            buckets = reader.buckets(shown, names=("energy",))
-            found = merge(buckets.vectors, buckets.gpu, self._n_gpus, reader.gap_seconds, buckets.layout)
-            n, increase = found[:, buckets.layout.blocks[0].start], found[:, buckets.layout.width - 1]
-            known = bool((n[found[:, 0] > 0] > 1).all()) and bool(n.any())
-            return float(increase.sum()) if known else None
+            rollups = Rollups(reader, np.arange(self._n_gpus), 0)
+            found = rollups.totals(ENERGY_METRICS, shown, reader.gap_seconds).aggregate()
+            return total_joules(found.joules, found.n_rows, reader.gpus)
 
         ends = growing and shown.end > self._tally.last
         joules = self._kept("energy", shown, query, ends, compute)

@@ -137,12 +137,8 @@ class Rollups:
 
     def aggregate(self, names: Sequence[str], window: Window, gap_seconds: float) -> Aggregate:
         """As in Source."""
-        from gssr.store.read.everything import totals
-
         gpus = filtered(self._reader, self._positions)
-        sums = Totals(part_of(layout_of(self._reader.metrics), names), len(self._positions))
-        for own in totals(self._reader, names, self._positions, window, gap_seconds):
-            sums.add(numbers_within(own.gpu, self._positions, len(self._reader.gpus)), own.vectors)
+        sums = self.totals(names, window, gap_seconds)
         sketched = [name for name in names if has_balance(BY_NAME[name])]
         most = MOST_AT_AN_END if self._is_mostly_whole(window) else math.inf
         found = self._reader.histograms(sketched, window, gpus, most)
@@ -151,6 +147,15 @@ class Rollups:
         if not (found.readable and unsure):
             return aggregate
         return sums.aggregate(found.with_others(self._reader.histograms(unsure, window, gpus)))
+
+    def totals(self, names: Sequence[str], window: Window, gap_seconds: float) -> Totals:
+        """Add up the rollups of these metrics, of which the file need not have all: everything but percentiles."""
+        from gssr.store.read.everything import totals
+
+        found = Totals(part_of(layout_of(self._reader.metrics), names), len(self._positions))
+        for own in totals(self._reader, names, self._positions, window, gap_seconds):
+            found.add(numbers_within(own.gpu, self._positions, len(self._reader.gpus)), own.vectors)
+        return found
 
     def _is_mostly_whole(self, window: Window) -> bool:
         """Whether enough of a window lies in histograms that it does not cut: else bounds of the rest would be wide."""
