@@ -20,9 +20,8 @@ from gssr.metrics import BY_NAME, DERIVED, best_measured
 from gssr.model.analyze import EXACT_ROWS, Options
 from gssr.model.analyze import analyze as analyze_reader
 from gssr.model.findings.notes import thinning
-from gssr.model.results import Analysis, Series
+from gssr.model.results import Analysis, Series, over_space
 from gssr.model.statistics.balance import has_balance
-from gssr.model.statistics.series import over_space
 from gssr.model.statistics.sources import Rollups
 from gssr.model.verdicts.rules import from_environment
 from gssr.model.window import cut, extent, select_gpus

@@ -10,12 +10,11 @@ import numpy as np
 from gssr.metrics import BY_NAME, DERIVED, DETECTION_METRICS, METRICS, SCORE_INPUTS
 from gssr.model.evidence.gather import MOST_ROWS, evidence_names
 from gssr.model.findings.notes import disagreement, notes, thinning
-from gssr.model.results import Analysis, GpuMeans, GpuSummary, Judgement, Series, Window
+from gssr.model.results import Analysis, GpuMeans, GpuSummary, Judgement, Series, Window, over_space
 from gssr.model.statistics.aggregate import UNKNOWN, Aggregate, filtered
 from gssr.model.statistics.balance import balance, has_balance, imbalance
 from gssr.model.statistics.energy import ENERGY_METRICS, describe_energy, total_joules
 from gssr.model.statistics.gpu_time_counts import BITS, FLAGS
-from gssr.model.statistics.series import over_space
 from gssr.model.statistics.sources import Rollups, Rows, Source, host_use, node_series, processes_on_gpus
 from gssr.model.statistics.unmeasured import unmeasured_seconds
 from gssr.model.verdicts import judge_window

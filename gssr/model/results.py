@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gssr.arrays import Floats, Ints
 from gssr.gpu_name import gpu_label
@@ -97,20 +96,6 @@ class Balance:
     imbalance: float | None
     lowest: GpuSummary | None
     highest: GpuSummary | None
-
-
-@dataclass(frozen=True, slots=True)
-class Series:
-    """One metric averaged over space: bins of ``width`` seconds from ``start`` (unix s). ``mean``, ``low`` and ``high`` are
-    the mean, least and greatest over the GPUs that have a value in the bin (NaN: none); ``n_gpus`` counts them."""
-
-    metric: str
-    start: float
-    width: float
-    mean: Floats
-    low: Floats
-    high: Floats
-    n_gpus: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,10 +393,15 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
-    """The grid over space, column by column, all [n_columns] and NaN where no GPU has a sample: ``mean``, ``low`` and
-    ``high``, and from the 5th to the 95th percentile of the GPUs ``p05``, ``p50``, ``p95``."""
+class Series:
+    """A grid over space: one metric in columns of ``width`` seconds, the first from ``start`` (unix s). All arrays are
+    [n_columns]: ``n_gpus``, how many GPUs have a value in a column, and over these ``mean``, ``low`` and ``high``, the mean,
+    least and greatest, and the percentiles ``p05``, ``p50`` and ``p95``, NaN where none has one."""
 
+    metric: str
+    start: float
+    width: float
+    n_gpus: Ints
     mean: Floats
     low: Floats
     high: Floats
@@ -419,18 +409,23 @@ class Space:
     p50: Floats
     p95: Floats
 
+    def continued(self, columns: int, later: "Series") -> "Series":
+        """Return the first ``columns`` of this and after them those of ``later``, as one series."""
+        names = ("n_gpus", "mean", "low", "high", "p05", "p50", "p95")
+        arrays = (np.concatenate([getattr(self, name)[:columns], getattr(later, name)]) for name in names)
+        return Series(self.metric, self.start, self.width, *arrays)
 
-def over_space(values: Floats) -> Space:
-    """The columns of a grid [n_gpus, n_columns] over its GPUs."""
-    n_columns = values.shape[1]
-    nothing = np.full(n_columns, np.nan)
-    if not len(values) or not np.isfinite(values).any():
-        return Space(nothing, nothing, nothing, nothing, nothing, nothing)
-    known = np.isfinite(values)
+
+def over_space(grid: Grid) -> Series:
+    """Return a grid over its GPUs."""
+    values, known = grid.values, np.isfinite(grid.values)
+    nothing = np.full(grid.n, np.nan)
     n = known.sum(axis=0)
-    mean = np.divide(np.where(known, values, 0.0).sum(axis=0), n, out=nothing.copy(), where=n > 0)
+    if not known.any():
+        return Series(grid.metric, grid.start, grid.width, n, *[nothing] * 6)
+    mean = np.divide(np.where(known, values, 0.0).sum(axis=0), n, out=nothing, where=n > 0)
     low, p05, p50, p95, high = known_percentiles(values, (0.0, 0.05, 0.5, 0.95, 1.0))
-    return Space(mean, low, high, p05, p50, p95)
+    return Series(grid.metric, grid.start, grid.width, n, mean, low, high, p05, p50, p95)
 
 
 def nodes_of(gpus: Sequence[Gpu]) -> tuple[tuple[str, ...], Ints]:
@@ -444,9 +439,9 @@ def nodes_of(gpus: Sequence[Gpu]) -> tuple[tuple[str, ...], Ints]:
 class Imbalance:
     """How uneven GPUs were in a window.
 
-    ``gpus`` [n] positions and ``means`` [n] their time means, NaN without samples. ``space``: these GPUs in each column of
-    the grid; ``over_time`` [n_columns]: 1 - mean/max there, NaN where the max is 0 or unknown; ``spread`` [n_columns]: from
-    the 5th to the 95th percentile, in the metric's unit.
+    ``gpus`` [n] positions and ``means`` [n] their time means, NaN without samples. ``space``: the grid over these GPUs;
+    ``over_time`` [n_columns]: 1 - mean/max there, NaN where the max is 0 or unknown; ``spread`` [n_columns]: from the 5th to
+    the 95th percentile, in the metric's unit.
 
     ``of_means`` = 1 - mean/max of the time means, what pages call imbalance. ``resolved`` is the same column by column,
     each weighted by its GPUs × max: sum of n (max - mean) over sum of n max. Who is behind at one time and ahead at another
@@ -464,7 +459,7 @@ class Imbalance:
 
     gpus: Ints
     means: Floats
-    space: Space
+    space: Series
     over_time: Floats
     spread: Floats
     of_means: float | None

@@ -16,10 +16,10 @@ from gssr.model.results import (
     Grid,
     HostUse,
     Judgement,
-    Series,
     Statistics,
     Verdict,
     Window,
+    over_space,
 )
 from gssr.model.statistics.balance import balance
 from gssr.score import score_of_means
@@ -120,17 +120,6 @@ def _scaled(name: str, base: NDArray[np.float64], missing: frozenset[str]) -> ND
     return SCALES[name] * (share + (1 - share) * base)
 
 
-def _series(name: str, values: NDArray[np.float64], width: float) -> Series:
-    known = np.isfinite(values)
-    n = known.sum(axis=0)
-    some = n > 0
-    mean, low, high = (np.full(values.shape[1], np.nan) for _ in range(3))
-    mean[some] = np.where(known, values, 0.0).sum(axis=0)[some] / n[some]
-    low[some] = np.where(known, values, np.inf).min(axis=0, initial=np.inf)[some]
-    high[some] = np.where(known, values, -np.inf).max(axis=0, initial=-np.inf)[some]
-    return Series(name, START, width, mean, low, high, n.astype(np.int64))
-
-
 BOOKED = {
     "working.tensor": 0.6, "working.memory": 0.3, "working.few_sms": 0.1, "communication.transferring": 0.25,
     "idle.imbalance": 0.5, "idle.between_kernels": 0.25,
@@ -176,6 +165,7 @@ def analysis(
     metrics = {name: _statistics(values[name]) for name in NAMES}
     n_samples = int(np.isfinite(base).sum())
     reasons = dict.fromkeys((name for _, name, _ in CLOCK_EVENT_REASONS), 0.0) | {"idle": 0.04, "sw_power_cap": 0.123}
+    grids = {name: Grid(name, START, width, values[name]) for name in DRAWN}
     fields: dict[str, object] = {
         "run": run(), "state": "completed", "window": Window(START, START + seconds, 0.0, 0.0, True), "backend": "dcgm",
         "gpus": tuple(gpus), "n_nodes": n_nodes, "n_samples": n_samples, "n_gaps": n_gpus,
@@ -183,8 +173,7 @@ def analysis(
         "metrics": metrics, "balance": {name: balance(name, gpus) for name in NAMES if name != "energy"},
         "clock_event_reasons": reasons if n_samples else {}, "energy_j": 1_240_000.0 if n_samples else None,
         "gpu_hours": n_gpus * seconds / 3600, "exact": True,
-        "series": {name: _series(name, values[name], width) for name in DRAWN},
-        "gpu_series": {name: Grid(name, START, width, values[name]) for name in DRAWN},
+        "series": {name: over_space(grid) for name, grid in grids.items()}, "gpu_series": grids,
         "events": (
             Event(START, "nid000001", None, 0, "start", "the workload was started"),
             Event(START + 132.0, None, None, None, "gap", "no samples for 9.0 s: the sampler was held up"),
@@ -253,7 +242,8 @@ def without_counters() -> Analysis:
     profiling = [name for name in NAMES if name.endswith("_active") or name == "sm_occupancy"]
     full = analysis(missing=tuple(profiling), backend="nvml")
     name, values = "gpu_utilization", SCALES["gpu_utilization"] * activity(16, 240)
+    own = Grid(name, START, 1.25, values)
     return analysis(
-        missing=tuple(profiling), backend="nvml", series={name: _series(name, values, 1.25), **full.series},
-        gpu_series={name: Grid(name, START, 1.25, values), **full.gpu_series},
+        missing=tuple(profiling), backend="nvml", series={name: over_space(own), **full.series},
+        gpu_series={name: own, **full.gpu_series},
     )  # fmt: skip

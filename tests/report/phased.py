@@ -62,7 +62,7 @@ def uneven(found: Analysis) -> Analysis:
     means = np.array([gpu.mean["sm_active"] for gpu in found.gpus], float)
     window = found.window.start, found.window.end
     places = np.arange(len(means))
-    cost = imbalance_between(places, means, own.values, over_space(own.values), 1.0, window, own.start, own.width)
+    cost = imbalance_between(places, means, own.values, over_space(own), 1.0, window)
     where = _Placed(found)
     low = int(np.argmin(means))
     others = tuple(gpu for gpu in range(len(means)) if gpu != low)

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from analyses import START, analysis, one_sample, rejudged, run, without_counters, without_gpus, without_samples
 
-from gssr.model.results import Abstention, Analysis, Finding, Phase, Place, Series, Unplaced, Verdict
+from gssr.model.results import Abstention, Analysis, Finding, Grid, Phase, Place, Unplaced, Verdict, over_space
 from gssr.model.statistics.roofline import place_under_roofline
 from gssr.peaks import peaks_of
 from gssr.render.verdicts import verdict_rows
@@ -274,7 +274,7 @@ def with_nodes(found: Analysis) -> Analysis:
     """With what its nodes did along time, and processes on its GPUs."""
     time = np.arange(30) / 30
     series = {
-        name: Series(name, START, 10.0, scale * time, scale * time / 2, scale * np.ones(30), np.full(30, 4))
+        name: over_space(Grid(name, START, 10.0, scale * np.array([time, time / 2, time, 1.5 * time])))
         for name, scale in (("host:cpu_utilization", 0.5), ("host:read_bytes", 2e9), ("host:write_bytes", 0.0))
     }
     seen = (

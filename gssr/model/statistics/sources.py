@@ -15,7 +15,7 @@ import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME, OF_HOST, OF_NODES
-from gssr.model.results import Grid, HostUse, Series
+from gssr.model.results import Grid, HostUse, Series, over_space
 from gssr.model.statistics import series
 from gssr.model.statistics.aggregate import (
     UNKNOWN,
@@ -241,7 +241,7 @@ def node_series(reader: RunReader, span: Window, window: Window, most: int) -> M
     bins = series.bins_of_buckets(span, NODE_INTERVAL, most, least=NODE_INTERVAL)
     found = node_means(reader, tuple(OF_NODES), bins, window)
     return {
-        name: series.over_space(Grid(name, bins.start, bins.width, values))
+        name: over_space(Grid(name, bins.start, bins.width, values))
         for name, values in found.items()
         if np.isfinite(values).any()
     }
