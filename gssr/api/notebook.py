@@ -31,7 +31,7 @@ def run_html(analysis: Analysis, along: Series | None) -> str:
         ("imbalance", f"{percent(analysis.imbalance)} of SM active"),
         ("energy", energy(analysis.energy_j)),
     ]
-    told = [tag("li", f"{verdict.severity}: {verdict.title}") for verdict in analysis.verdicts[:_MOST]]
+    told = [tag("li", f"{verdict.severity}: {verdict.title}") for verdict in analysis.judgement.verdicts[:_MOST]]
     return fragment(
         tag("table", tag("tbody", *map(_row, facts))), _chart(analysis, along), tag("ul", *told) if told else Markup()
     )

@@ -20,9 +20,8 @@ from gssr.metrics import BY_NAME, DERIVED, best_measured
 from gssr.model.analyze import EXACT_ROWS, Options
 from gssr.model.analyze import analyze as analyze_reader
 from gssr.model.findings.notes import thinning
-from gssr.model.results import Analysis, Series
+from gssr.model.results import Analysis, Series, over_space
 from gssr.model.statistics.balance import has_balance
-from gssr.model.statistics.series import over_space
 from gssr.model.statistics.sources import Rollups
 from gssr.model.verdicts.rules import from_environment
 from gssr.model.window import cut, extent, select_gpus
@@ -189,19 +188,19 @@ class Run:
     def verdicts(self) -> "pd.DataFrame":
         """What stands out, the worst first: ``code``, ``severity``, ``title``, ``evidence`` (sentences), ``advice``,
         ``source``, ``start`` and ``end`` (seconds after the start), ``gpus`` (positions, empty for all)."""
-        return tables.verdicts(self.analysis.verdicts, self.start)
+        return tables.verdicts(self.analysis.judgement.verdicts, self.start)
 
     def breakdown(self, gpus: Gpus = None, start: Time = None, end: Time = None) -> "pd.DataFrame":
         """Tell where the GPU time went: indexed by ``category``; ``label`` in words, ``is_loss`` (whether the GPU could have
         worked then), ``gpu_seconds``, ``share`` of the GPU time (0-1; all of them add up to 1), its ``error``, and
         ``confidence``: measured, inferred or guess. Empty where nothing was sampled. Raises ValueError."""
         analysis = self.analysis if (gpus, start, end) == (None, None, None) else self.analyze(gpus, start, end)
-        return tables.breakdown(analysis.breakdown)
+        return tables.breakdown(analysis.judgement.breakdown)
 
     def phases(self) -> "pd.DataFrame":
         """The phases by time: ``kind``, ``start`` and ``end`` (seconds after the start), ``seconds``, ``share`` of the
         GPU-hours, ``score``, and the mean of each metric."""
-        return tables.phases(self.analysis.phases, self.start)
+        return tables.phases(self.analysis.judgement.phases, self.start)
 
     def _along_time(self, name: str, positions: Ints, window: Window, bins: int) -> Series:
         span = window.within(self.start, self.end)

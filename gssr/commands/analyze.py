@@ -361,7 +361,9 @@ class _Reading:
             if many:
                 shown.lines.append(run_line(numbers[reader.run.run_id], analysis))
             elif not options.json or options.report is not None:
-                shown.analyses.append(replace(analysis, verdicts=naming(analysis.verdicts, self._files(name))))
+                judgement = analysis.judgement
+                judgement = replace(judgement, verdicts=naming(judgement.verdicts, self._files(name)))
+                shown.analyses.append(replace(analysis, judgement=judgement))
             yield analysis
 
 

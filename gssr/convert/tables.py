@@ -209,12 +209,12 @@ def _verdicts(own: Exported) -> Rows:
     yield [
         (run_id, each.code, each.severity, each.title, "; ".join(finding.text for finding in each.evidence), each.advice,
          each.source, each.start, each.end, json.dumps(each.gpus) if each.gpus else None, each.gpu_hours)
-        for each in own.analysis.verdicts
+        for each in own.analysis.judgement.verdicts
     ]  # fmt: skip
 
 
 def _breakdown(own: Exported) -> Rows:
-    run_id, breakdown = own.reader.run.run_id, own.analysis.breakdown
+    run_id, breakdown = own.reader.run.run_id, own.analysis.judgement.breakdown
     if breakdown is None:
         return
     names = [category.name for category in CATEGORIES]

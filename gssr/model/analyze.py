@@ -6,23 +6,21 @@ from functools import partial
 from typing import Literal, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gssr.metrics import BY_NAME, DERIVED, DETECTION_METRICS, METRICS, SCORE_INPUTS
 from gssr.model.evidence.gather import MOST_ROWS, evidence_names
 from gssr.model.findings.notes import disagreement, notes, thinning
-from gssr.model.results import Analysis, GpuMeans, GpuSummary, Judgement, Series, Window
+from gssr.model.results import Analysis, GpuMeans, GpuSummary, Judgement, Series, Window, over_space
 from gssr.model.statistics.aggregate import UNKNOWN, Aggregate, filtered
 from gssr.model.statistics.balance import balance, has_balance, imbalance
-from gssr.model.statistics.gpu_time_counts import BITS
-from gssr.model.statistics.series import over_space
+from gssr.model.statistics.energy import ENERGY_METRICS, describe_energy, total_joules
+from gssr.model.statistics.gpu_time_counts import BITS, FLAGS
 from gssr.model.statistics.sources import Rollups, Rows, Source, host_use, node_series, processes_on_gpus
 from gssr.model.statistics.unmeasured import unmeasured_seconds
 from gssr.model.verdicts import judge_window
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import RuleTable
 from gssr.model.window import cut, extent, looked_at, select_gpus, warm_up_and_tear_down
-from gssr.score import score_of_means
 from gssr.store.format.rows import Gpu
 from gssr.store.format.schema import GAP_INTERVALS
 from gssr.store.read.recording import RunReader
@@ -73,7 +71,7 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
 
     drawn = tuple(name for name in options.series if has_balance(BY_NAME[name]))
     extra = () if options.outliers == "none" else DETECTION_METRICS
-    names = _in_file(reader, [*asked, *SCORE_INPUTS, "energy", "clock_event_reasons", *drawn, *extra])
+    names = _in_file(reader, [*asked, *SCORE_INPUTS, *ENERGY_METRICS, "clock_event_reasons", *drawn, *extra])
     exact = reader.has_rows(EXACT_ROWS, bounds) if options.exact is None else options.exact
     if exact and reader.thinned_until > bounds.start:
         raise ValueError(f"not all samples are there to be read: {thinning(reader)}")
@@ -96,7 +94,8 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
     if rows is None:
         reader.hold_ends(bounds, filtered(reader, positions))
     total = source.aggregate(names, bounds, GAP_INTERVALS * interval)
-    gpus = _summaries([reader.gpus[position] for position in positions], total, asked)
+    chosen = [reader.gpus[position] for position in positions]
+    gpus = _summaries(chosen, total, asked)
     drawn = tuple(name for name in drawn if total.statistics.get(name, UNKNOWN).n)
     span = Bounds(window.start, window.end)
     places = looked_at(total.n_rows)
@@ -110,7 +109,8 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
         own_rows = rows.between(gathered, bounds, places) if rows else None
         said = judge_window(reader, positions, bounds, options.rules, places, own_rows, counted)
         del counted, own_rows
-    means = {name: statistics.mean for name, statistics in total.statistics.items()}
+    means = total.sums.overall()
+    energy_j = total_joules(total.joules, total.n_rows, chosen)
     compared = [name for name in asked if has_balance(BY_NAME[name])]
     unmeasured = unmeasured_seconds(reader, positions, total.last_time, window.start, window.end)
     analysis = Analysis(
@@ -122,27 +122,20 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
         n_nodes=_n_nodes(reader, gpus, options.gpus is not None),
         n_samples=int(total.n_rows.sum()),
         n_gaps=int(total.n_gaps.sum()),
-        score=score_of_means(means),
+        score=total.sums.score(),
         metrics={name: total.statistics.get(name, UNKNOWN) for name in asked if BY_NAME[name].kind != "bits"},
         balance={name: balance(name, gpus) for name in compared},
-        clock_event_reasons=total.flags,
-        energy_j=total.energy_j,
+        clock_event_reasons={name: share for name in FLAGS if (share := means.get(name)) is not None},
+        energy_j=energy_j,
         gpu_hours=len(gpus) * window.duration / 3600,
         exact=source.exact,
         series={name: over_space(own) for name, own in gpu_series.items()},
         gpu_series=gpu_series,
         events=reader.events,
         notes=(),
-        imbalance=imbalance(_known(total.means.get("sm_active", np.empty(0)))),
+        imbalance=imbalance(total.sums.per_gpu("sm_active")),
         host=host_use(reader, bounds),
-        verdicts=said.verdicts,
-        abstentions=said.abstentions,
-        phases=said.phases,
-        unevenness=said.unevenness,
-        peaks=said.peaks,
-        place=said.place,
-        step=said.step,
-        breakdown=said.breakdown,
+        judgement=said,
         ranks_missing=reader.ranks_missing,
         n_ranks=len(reader.processes),
         ranks_stopped=reader.stopped_ranks,
@@ -152,7 +145,8 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
     )
     clocks = disagreement(reader)
     unjudged = said.too_few and f"not judged: {said.too_few}"
-    others = [sentence for sentence in (thinning(reader), reader.recounted, clocks, unjudged) if sentence]
+    energy = describe_energy(total.joules, total.counted_joules, total.n_rows, energy_j)
+    others = [sentence for sentence in (thinning(reader), reader.recounted, clocks, energy, unjudged) if sentence]
     missing, thinned = _missing(total, interval), reader.keep != "raw"
     return replace(analysis, notes=notes(analysis, reader.damage, reader.last_time, missing, others, thinned))
 
@@ -205,10 +199,9 @@ def _without_outliers(
 
 def _summaries(gpus: Sequence[Gpu], total: Aggregate, asked: Sequence[str]) -> tuple[GpuSummary, ...]:
     names = dict.fromkeys(name for name in asked if BY_NAME[name].kind != "bits")
-    inputs = dict.fromkeys(SCORE_INPUTS)
-    sampled = np.flatnonzero(total.n_rows)
-    known = {name: column for name, column in total.means.items() if np.isfinite(column).any()}
-    columns = {name: column[sampled] for name, column in known.items()}
+    sampled, measured = np.flatnonzero(total.n_rows), total.sums.measured()
+    columns = {name: total.sums.per_gpu(name, sampled) for name in names if name in measured}
+    scores = [None if score != score else score for score in total.sums.scores().tolist()]
     place = np.full(len(gpus), -1, np.int64)
     place[sampled] = np.arange(len(sampled))
     unknown = GpuMeans(names, {}, 0)  # of every GPU without samples
@@ -225,7 +218,7 @@ def _summaries(gpus: Sequence[Gpu], total: Aggregate, asked: Sequence[str]) -> t
                 name=gpu.name,
                 n_samples=int(total.n_rows[position]),
                 n_gaps=int(total.n_gaps[position]),
-                score=score_of_means(GpuMeans(inputs, columns, own)) if own >= 0 else None,
+                score=scores[position],
                 mean=GpuMeans(names, columns, own) if own >= 0 else unknown,
                 memory_total=gpu.memory_total,
                 power_limit=gpu.power_limit,
@@ -235,10 +228,6 @@ def _summaries(gpus: Sequence[Gpu], total: Aggregate, asked: Sequence[str]) -> t
             )
         )
     return tuple(summaries)
-
-
-def _known(means: NDArray[np.float64]) -> NDArray[np.float64]:
-    return means[np.isfinite(means)]
 
 
 def _n_nodes(reader: RunReader, gpus: Sequence[GpuSummary], selected: bool) -> int:

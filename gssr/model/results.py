@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gssr.arrays import Floats, Ints
 from gssr.gpu_name import gpu_label
@@ -97,20 +96,6 @@ class Balance:
     imbalance: float | None
     lowest: GpuSummary | None
     highest: GpuSummary | None
-
-
-@dataclass(frozen=True, slots=True)
-class Series:
-    """One metric averaged over space: bins of ``width`` seconds from ``start`` (unix s). ``mean``, ``low`` and ``high`` are
-    the mean, least and greatest over the GPUs that have a value in the bin (NaN: none); ``n_gpus`` counts them."""
-
-    metric: str
-    start: float
-    width: float
-    mean: Floats
-    low: Floats
-    high: Floats
-    n_gpus: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,9 +354,14 @@ class Means:
 
     def scores(self) -> Floats:
         """[n_gpus]: each GPU's own score, NaN where it can't be known."""
-        columns = {name: self.per_gpu(name).tolist() for name in SCORE_INPUTS}
-        found = [score_of_means({name: columns[name][gpu] for name in columns}) for gpu in range(self.n.shape[1])]
-        return np.array([np.nan if score is None else score for score in found], np.float64)
+        columns = np.array([self.per_gpu(name) for name in SCORE_INPUTS])
+        scores = np.full(columns.shape[1], np.nan)
+        for gpu in np.flatnonzero(
+            np.isfinite(columns).all(axis=0)
+        ).tolist():  # of very many GPUs hardly any may have samples
+            score = score_of_means(dict(zip(SCORE_INPUTS, columns[:, gpu].tolist(), strict=True)))
+            scores[gpu] = np.nan if score is None else score
+        return scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,10 +393,15 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
-    """The grid over space, column by column, all [n_columns] and NaN where no GPU has a sample: ``mean``, ``low`` and
-    ``high``, and from the 5th to the 95th percentile of the GPUs ``p05``, ``p50``, ``p95``."""
+class Series:
+    """A grid over space: one metric in columns of ``width`` seconds, the first from ``start`` (unix s). All arrays are
+    [n_columns]: ``n_gpus``, how many GPUs have a value in a column, and over these ``mean``, ``low`` and ``high``, the mean,
+    least and greatest, and the percentiles ``p05``, ``p50`` and ``p95``, NaN where none has one."""
 
+    metric: str
+    start: float
+    width: float
+    n_gpus: Ints
     mean: Floats
     low: Floats
     high: Floats
@@ -414,18 +409,23 @@ class Space:
     p50: Floats
     p95: Floats
 
+    def continued(self, columns: int, later: "Series") -> "Series":
+        """Return the first ``columns`` of this and after them those of ``later``, as one series."""
+        names = ("n_gpus", "mean", "low", "high", "p05", "p50", "p95")
+        arrays = (np.concatenate([getattr(self, name)[:columns], getattr(later, name)]) for name in names)
+        return Series(self.metric, self.start, self.width, *arrays)
 
-def over_space(values: Floats) -> Space:
-    """The columns of a grid [n_gpus, n_columns] over its GPUs."""
-    n_columns = values.shape[1]
-    nothing = np.full(n_columns, np.nan)
-    if not len(values) or not np.isfinite(values).any():
-        return Space(nothing, nothing, nothing, nothing, nothing, nothing)
-    known = np.isfinite(values)
+
+def over_space(grid: Grid) -> Series:
+    """Return a grid over its GPUs."""
+    values, known = grid.values, np.isfinite(grid.values)
+    nothing = np.full(grid.n, np.nan)
     n = known.sum(axis=0)
-    mean = np.divide(np.where(known, values, 0.0).sum(axis=0), n, out=nothing.copy(), where=n > 0)
+    if not known.any():
+        return Series(grid.metric, grid.start, grid.width, n, *[nothing] * 6)
+    mean = np.divide(np.where(known, values, 0.0).sum(axis=0), n, out=nothing, where=n > 0)
     low, p05, p50, p95, high = known_percentiles(values, (0.0, 0.05, 0.5, 0.95, 1.0))
-    return Space(mean, low, high, p05, p50, p95)
+    return Series(grid.metric, grid.start, grid.width, n, mean, low, high, p05, p50, p95)
 
 
 def nodes_of(gpus: Sequence[Gpu]) -> tuple[tuple[str, ...], Ints]:
@@ -439,9 +439,9 @@ def nodes_of(gpus: Sequence[Gpu]) -> tuple[tuple[str, ...], Ints]:
 class Imbalance:
     """How uneven GPUs were in a window.
 
-    ``gpus`` [n] positions and ``means`` [n] their time means, NaN without samples. ``space``: these GPUs in each column of
-    the grid; ``over_time`` [n_columns]: 1 - mean/max there, NaN where the max is 0 or unknown; ``spread`` [n_columns]: from
-    the 5th to the 95th percentile, in the metric's unit.
+    ``gpus`` [n] positions and ``means`` [n] their time means, NaN without samples. ``space``: the grid over these GPUs;
+    ``over_time`` [n_columns]: 1 - mean/max there, NaN where the max is 0 or unknown; ``spread`` [n_columns]: from the 5th to
+    the 95th percentile, in the metric's unit.
 
     ``of_means`` = 1 - mean/max of the time means, what pages call imbalance. ``resolved`` is the same column by column,
     each weighted by its GPUs × max: sum of n (max - mean) over sum of n max. Who is behind at one time and ahead at another
@@ -459,7 +459,7 @@ class Imbalance:
 
     gpus: Ints
     means: Floats
-    space: Space
+    space: Series
     over_time: Floats
     spread: Floats
     of_means: float | None
@@ -545,12 +545,8 @@ class Analysis:
     ``series`` and ``gpu_series`` hold the metrics drawn that have samples. ``gpus`` are sorted by node, device_index, uuid.
     ``exact`` is False when percentiles come from the sketch. ``notes`` are sentences about the data (never about the job):
     damage, gaps, metrics missing, GPUs without samples. ``imbalance``
-    is SM active's, whatever was asked for. ``host`` is None when nothing was recorded of the nodes. ``verdicts`` are the
-    worst first, and causes before what they explain; ``abstentions`` the rules that could not be judged; ``phases`` are in
-    the order of time. ``unevenness`` is None where there are no two GPUs to compare. ``peaks`` are those of all GPUs, None
-    where they are unknown; ``gpu_label`` is where the run lies under the roofline, None where that was not looked at.
-    ``step``: how long a step took, None where nothing tells. ``breakdown``: where the GPU time went; None where nothing was
-    sampled, or causes were not asked for.
+    is SM active's, whatever was asked for. ``host`` is None when nothing was recorded of the nodes. ``judgement`` is what
+    the window says; where causes were not asked for it says nothing.
     ``ranks_missing`` are those that are not in the recording, None where nobody knows how many there are.
     ``n_ranks``: those that are. ``ranks_stopped``: those that were lost or failed, the first of them first;
     ``gpu_hours_unmeasured``: those of ``gpu_hours`` that come after a GPU's rank was lost, of which nothing is known.
@@ -578,16 +574,9 @@ class Analysis:
     gpu_series: dict[str, Grid]
     events: tuple[Event, ...]
     notes: tuple[str, ...]
+    judgement: Judgement
     imbalance: float | None = None
     host: HostUse | None = None
-    verdicts: tuple[Verdict, ...] = ()
-    abstentions: tuple[Abstention, ...] = ()
-    phases: tuple[Phase, ...] = ()
-    unevenness: Unevenness | None = None
-    peaks: Peaks | None = None
-    place: Place | Unplaced | None = None
-    step: StepTime | None = None
-    breakdown: Breakdown | None = None
     ranks_missing: tuple[int, ...] | None = None
     n_ranks: int = 1
     ranks_stopped: tuple[RankEnd, ...] = ()

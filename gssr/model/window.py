@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Floats, Ints
 from gssr.gpu_name import is_named, listed
-from gssr.model.results import Series, Verdict
+from gssr.model.results import Grid, Series, Verdict, over_space
 from gssr.model.statistics.grid import coarser
 from gssr.store.format.rows import Gpu
 from gssr.store.read.recording import RunReader
@@ -115,7 +115,7 @@ def average_of(origin: float, width: float, values: Floats) -> Average:
         last = max(min(round((window.end - origin) / width), len(values)), first)
         step = max(1, -(-(last - first) // most))
         mean = coarser(values[None, first:last], step)[0]
-        return Series("", origin + first * width, step * width, mean, mean, mean, np.isfinite(mean).astype(np.int64))
+        return over_space(Grid("", origin + first * width, step * width, mean[None]))
 
     return part
 

@@ -132,7 +132,7 @@ def notes(analysis: Analysis, options: PageOptions) -> list[Row]:
     At low verbosity verdicts are titles alone; at high verbosity all are shown, not MOST, and so are the rules that
     could not be judged.
     """
-    return note_rows(analysis.verdicts, analysis.abstentions, analysis.notes, options)
+    return note_rows(analysis.judgement.verdicts, analysis.judgement.abstentions, analysis.notes, options)
 
 
 def note_rows(

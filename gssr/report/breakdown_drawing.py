@@ -69,7 +69,7 @@ class BreakdownDrawing(NamedTuple):
 
 def breakdown_drawing(analysis: Analysis) -> BreakdownDrawing | None:
     """Lay out the drawing of a run, or return None if its GPU time was not accounted for."""
-    breakdown = analysis.breakdown
+    breakdown = analysis.judgement.breakdown
     if breakdown is None or not breakdown.gpu_seconds > 0:
         return None
     shares, seconds = breakdown.shares, breakdown.by_gpu.sum(axis=0)

@@ -57,7 +57,7 @@ def phases(analysis: Analysis) -> str:
     """Name the phases in the order of time, with letter, kind and length."""
     told = [
         f"{letter} {phase.kind} for {duration(phase.seconds)}"
-        for letter, phase in zip(letters(analysis), analysis.phases, strict=True)
+        for letter, phase in zip(letters(analysis), analysis.judgement.phases, strict=True)
     ]
     return f"Phases in order: {', '.join(told)}"
 

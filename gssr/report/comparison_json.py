@@ -43,7 +43,7 @@ def _run(name: str, run: Analysis) -> dict[str, Any]:
         "n_gpus": len(run.gpus),
         "n_nodes": run.n_nodes,
         "score": number(run.score),
-        "verdicts": [verdict.code for verdict in run.verdicts],
+        "verdicts": [verdict.code for verdict in run.judgement.verdicts],
     }
 
 
@@ -68,7 +68,7 @@ def _breakdown_object(each: Comparison) -> dict[str, Any] | None:
     errors; None if either run has no breakdown."""
     if not each.breakdown:
         return None
-    runs = {"before": each.a.breakdown, "after": each.b.breakdown}
+    runs = {"before": each.a.judgement.breakdown, "after": each.b.judgement.breakdown}
     return {
         "categories": [
             {

@@ -140,7 +140,7 @@ def compared_by(analysis: Analysis) -> str | None:
 def abstentions(analysis: Analysis) -> list[tuple[str, list[str]]]:
     """List the reasons why rules could not be judged, each with the codes of the rules it holds for."""
     reasons: dict[str, list[str]] = {}
-    for abstention in analysis.abstentions:
+    for abstention in analysis.judgement.abstentions:
         reasons.setdefault(abstention.reason, []).append(abstention.code)
     return list(reasons.items())
 
@@ -173,16 +173,20 @@ def metric_table(analysis: Analysis) -> ContentTable:
 def phase_table(analysis: Analysis) -> ContentTable:
     """Build the table of the phases in the order of time, with their means, and below each what was found in it; no
     rows without phases."""
-    names = [name for name in _OF_A_PHASE if any(phase.means.get(name) is not None for phase in analysis.phases)]
+    names = [
+        name for name in _OF_A_PHASE if any(phase.means.get(name) is not None for phase in analysis.judgement.phases)
+    ]
     names = [name for name in names if name != "gpu_utilization" or "sm_active" not in names]
     metrics = [metric_of(name) for name in names]
-    scores = ("Score",) if any(phase.score is not None for phase in analysis.phases) else ()
+    scores = ("Score",) if any(phase.score is not None for phase in analysis.judgement.phases) else ()
     head = ("Phase", "", "From", "Lasted", "GPU-hours", *scores, *(_titled(metric) for metric in metrics))
     rows = tuple(
         (letter, phase.kind, *_phase(analysis, phase, metrics))
-        for letter, phase in zip(letters(analysis), analysis.phases, strict=True)
+        for letter, phase in zip(letters(analysis), analysis.judgement.phases, strict=True)
     )
-    return ContentTable(head, rows, n_text=2, below=tuple(clean(phase_text(phase)) for phase in analysis.phases))
+    return ContentTable(
+        head, rows, n_text=2, below=tuple(clean(phase_text(phase)) for phase in analysis.judgement.phases)
+    )
 
 
 def _phase(analysis: Analysis, phase: Phase, metrics: list[Metric]) -> tuple[str, ...]:
@@ -191,7 +195,7 @@ def _phase(analysis: Analysis, phase: Phase, metrics: list[Metric]) -> tuple[str
     axis = time_axis(analysis)
     first = moment(phase.start - axis.origin, axis.end - axis.origin)
     means = (number(phase.means.get(metric.name), metric) for metric in metrics)
-    scores = [fixed(phase.score, 3)] if any(each.score is not None for each in analysis.phases) else []
+    scores = [fixed(phase.score, 3)] if any(each.score is not None for each in analysis.judgement.phases) else []
     return first, duration(phase.seconds), percent(phase.share), *scores, *means
 
 
@@ -202,7 +206,7 @@ def _titled(metric: Metric) -> str:
 def uneven_texts(analysis: Analysis) -> list[str]:
     """List sentences on the imbalance moment by moment, what it cost, and what the score would be without it; empty if
     GPUs were not compared, as with a single one."""
-    found = analysis.unevenness
+    found = analysis.judgement.unevenness
     if found is None:
         return []
     texts = [f"Imbalance {when(analysis, found)}.", f"Lost: {lost(found)}."]
@@ -212,7 +216,7 @@ def uneven_texts(analysis: Analysis) -> list[str]:
 
 def alike_table(analysis: Analysis) -> ContentTable | None:
     """Build the table of GPUs that behave alike, or return None if all do or GPUs were not compared."""
-    found = analysis.unevenness
+    found = analysis.judgement.unevenness
     if found is None or len(found.alike) < 2:
         return None
     metric = metric_of(found.metric)
@@ -231,7 +235,7 @@ def alike_table(analysis: Analysis) -> ContentTable | None:
 
 def node_table(analysis: Analysis) -> ContentTable | None:
     """Build the table of the _LOWEST_NODES lowest nodes, or return None if there are fewer than two."""
-    found = analysis.unevenness
+    found = analysis.judgement.unevenness
     if found is None or len(found.by_node.keys) < 2:
         return None
     metric, order = metric_of(found.metric), np.argsort(found.by_node.means, kind="stable")[:_LOWEST_NODES]

@@ -110,14 +110,14 @@ def _run(analysis: Analysis, gpus: list[dict[str, Any]]) -> dict[str, Any]:
             for name, balance in analysis.balance.items()
         },
         "events": [event._asdict() | {"time": number(event.time)} for event in analysis.events],
-        "breakdown": breakdown_object(analysis.breakdown),
-        "verdicts": [verdict_object(verdict) for verdict in analysis.verdicts],
-        "abstentions": [{"code": each.code, "reason": each.reason} for each in analysis.abstentions],
-        "phases": [_phase(each) for each in analysis.phases],
-        "step": _step(analysis.step),
+        "breakdown": breakdown_object(analysis.judgement.breakdown),
+        "verdicts": [verdict_object(verdict) for verdict in analysis.judgement.verdicts],
+        "abstentions": [{"code": each.code, "reason": each.reason} for each in analysis.judgement.abstentions],
+        "phases": [_phase(each) for each in analysis.judgement.phases],
+        "step": _step(analysis.judgement.step),
         "history": None if analysis.history is None else asdict(analysis.history),
         "load_balancing": _load_balancing(analysis),
-        "roofline": _roofline(analysis.place),
+        "roofline": _roofline(analysis.judgement.place),
         "energy_j": number(analysis.energy_j),
         "gpu_hours": number(analysis.gpu_hours),
         "gpu_hours_unmeasured": number(analysis.gpu_hours_unmeasured),
@@ -286,7 +286,7 @@ def _phase(found: Phase) -> dict[str, Any]:
 
 def _load_balancing(analysis: Analysis) -> dict[str, Any] | None:
     """Return how uneven the GPUs were, or None if they were not compared. GPUs are given by their keys in the file."""
-    found = analysis.unevenness
+    found = analysis.judgement.unevenness
     if found is None:
         return None
     uneven, keys = found.imbalance, [gpu.gpu for gpu in analysis.gpus]

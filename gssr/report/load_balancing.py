@@ -133,7 +133,7 @@ def outliers_of(analysis: Analysis, metric: Metric) -> frozenset[int]:
     """Return the positions of the GPUs that are marked as unlike the rest, by the same rule as on the screens
     (gssr.model.findings.outlier_gpus)."""
     means = np.array([gpu.mean.get(metric.name) for gpu in analysis.gpus], np.float64)
-    blamed = culprits(analysis.verdicts, len(analysis.gpus))
+    blamed = culprits(analysis.judgement.verdicts, len(analysis.gpus))
     return frozenset(np.flatnonzero(outlier_gpus(metric.name, means, full_scale(analysis, metric), blamed)).tolist())
 
 
@@ -231,7 +231,7 @@ _LEAST = 24
 def costs(analysis: Analysis, options: PageOptions) -> list[Row]:
     """Draw the imbalance moment by moment, what it cost, what would be without it, and its course if there is room; no
     rows if GPUs were not compared, as with a single one."""
-    found = analysis.unevenness
+    found = analysis.judgement.unevenness
     if found is None:
         return []
     rows = remark(when(analysis, found), options.width, "plain", label="in time")
@@ -293,7 +293,7 @@ def _hours(hours: float) -> str:
 def groups(analysis: Analysis, options: PageOptions) -> list[Row]:
     """Draw GPUs that behave alike, the lowest nodes, and the places in the node; each is left out if there is only one
     of it."""
-    found = analysis.unevenness
+    found = analysis.judgement.unevenness
     if found is None:
         return []
     return [*_alike(analysis, found, options), *_nodes(analysis, found, options), *_places(analysis, found, options)]

@@ -24,7 +24,7 @@ MARKS = {"start-up": "+", "steady": "=", "recurring": "~", "idle": ".", "tail": 
 
 def letters(analysis: Analysis) -> list[str]:
     """A letter for each phase, in the order of time."""
-    return [LETTERS[number % len(LETTERS)] for number in range(len(analysis.phases))]
+    return [LETTERS[number % len(LETTERS)] for number in range(len(analysis.judgement.phases))]
 
 
 def phase_text(phase: Phase) -> str:
@@ -50,14 +50,14 @@ def dips(phase: Phase) -> str:
 
 def phases(analysis: Analysis, options: PageOptions) -> list[Row]:
     """Draw the part of the page that says what happened when; no rows without phases."""
-    if not analysis.phases:
+    if not analysis.judgement.phases:
         return []
     width, marks, axis = options.width, glyph_set(options.ascii), time_axis(analysis)
     rows = section("Phases", width, marks, "where several metrics change at once")
     rows += _line(analysis, axis, width)
-    scored = any(phase.score is not None for phase in analysis.phases)
+    scored = any(phase.score is not None for phase in analysis.judgement.phases)
     lines: list[list[Cell]] = []
-    for letter, phase in zip(letters(analysis), analysis.phases, strict=True):
+    for letter, phase in zip(letters(analysis), analysis.judgement.phases, strict=True):
         at = moment(phase.start - axis.origin, axis.end - axis.origin)
         lines.append([
             (Span(letter, "value"), Span(f" {phase.kind}")), at, duration(phase.seconds), percent(phase.share),
@@ -72,7 +72,7 @@ def phases(analysis: Analysis, options: PageOptions) -> list[Row]:
     ]
     drawn = table(head, lines, width, marks, gap=2)
     rows.append(drawn[0])
-    for row, phase in zip(drawn[1:], analysis.phases, strict=True):
+    for row, phase in zip(drawn[1:], analysis.judgement.phases, strict=True):
         text = phase_text(phase)
         rows.append(row)
         if text and options.verbosity != "low":
@@ -87,9 +87,9 @@ def _line(analysis: Analysis, axis: PageTimeAxis, width: int) -> list[Row]:
         return []
     spans = []
     scale = width / (axis.end - axis.begin)
-    ends = [round((phase.end - axis.begin) * scale) for phase in analysis.phases]
+    ends = [round((phase.end - axis.begin) * scale) for phase in analysis.judgement.phases]
     begin = 0
-    for letter, phase, end in zip(letters(analysis), analysis.phases, ends, strict=True):
+    for letter, phase, end in zip(letters(analysis), analysis.judgement.phases, ends, strict=True):
         if end > begin:
             spans += [Span(letter, "value"), Span(MARKS[phase.kind] * (end - begin - 1), "band")]
         begin = max(end, begin)
@@ -108,12 +108,12 @@ def roofline_points(analysis: Analysis) -> list[tuple[str, str, Place]]:
     the whole run, if it has one."""
     found: list[tuple[str, str, Place]] = [
         (letter, phase.kind, phase.place)
-        for letter, phase in zip(letters(analysis), analysis.phases, strict=True)
+        for letter, phase in zip(letters(analysis), analysis.judgement.phases, strict=True)
         if isinstance(phase.place, Place)
     ]
-    if len(analysis.phases) < 2:
+    if len(analysis.judgement.phases) < 2:
         found = []
-    return [*found, (WHOLE, "all", analysis.place)] if isinstance(analysis.place, Place) else found
+    return [*found, (WHOLE, "all", analysis.judgement.place)] if isinstance(analysis.judgement.place, Place) else found
 
 
 def drawn_roofs(peaks: Peaks, analysis: Analysis) -> list[tuple[str, float]]:
@@ -140,18 +140,18 @@ def intensity_text(found: Place) -> str:
 def roofline(analysis: Analysis, options: PageOptions) -> list[Row]:
     """Draw the part of the page that says what bounds the work; no rows if it was not looked at. If the run has no
     place, its reason instead of the chart."""
-    if analysis.place is None:
+    if analysis.judgement.place is None:
         return []
-    width, marks, peaks = options.width, glyph_set(options.ascii), analysis.peaks
+    width, marks, peaks = options.width, glyph_set(options.ascii), analysis.judgement.peaks
     about = f"{peaks.model}: one GPU, log-log" if peaks else ""
     rows = section("What bounds it?", width, marks, about)
     found = roofline_points(analysis)
-    if isinstance(analysis.place, Unplaced):
-        rows += remark(analysis.place.reason, width, "plain", label="roofline")
+    if isinstance(analysis.judgement.place, Unplaced):
+        rows += remark(analysis.judgement.place.reason, width, "plain", label="roofline")
     else:
-        rows += remark(bound_text(analysis.place), width, "plain", label="roofline")
-        if analysis.place.unpriced:
-            rows += remark(f"peak unknown, left out: {', '.join(analysis.place.unpriced)}", width)
+        rows += remark(bound_text(analysis.judgement.place), width, "plain", label="roofline")
+        if analysis.judgement.place.unpriced:
+            rows += remark(f"peak unknown, left out: {', '.join(analysis.judgement.place.unpriced)}", width)
     if peaks is None or not found:
         return rows
     rows += remark(CAVEAT, width)

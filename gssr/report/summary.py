@@ -104,9 +104,9 @@ def standing_texts(analysis: Analysis) -> list[tuple[str, str]]:
     """List how long a step took and how the run stands against earlier ones, as labels and texts, as far as they are
     known."""
     found = []
-    if analysis.step is not None:
+    if analysis.judgement.step is not None:
         axis = time_axis(analysis)
-        found.append(("step", step_text(analysis.step, axis.origin, axis.end)))
+        found.append(("step", step_text(analysis.judgement.step, axis.origin, axis.end)))
     if analysis.history is not None:
         found.append(("history", _history(analysis.history)))
     return found

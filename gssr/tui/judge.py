@@ -150,10 +150,9 @@ class Judge(threading.Thread):
         known = self.answer_to(frame)
         if known is None or known.judgement is None or not frame.traced:
             return frame if known is None else replace(frame, judgement=known.judgement)
-        from gssr.model.joined.explain import explained
+        from gssr.model.joined.explain import explained_by_traces
 
-        verdicts = tuple(explained(verdict, frame.traced) for verdict in known.judgement.verdicts)
-        return replace(frame, judgement=replace(known.judgement, verdicts=verdicts))
+        return replace(frame, judgement=explained_by_traces(known.judgement, frame.traced))
 
     def answer_to(self, frame: Result) -> Said | None:
         """Return the newest judgement on what a frame shows and what it rests on, or None before there is one. Nothing

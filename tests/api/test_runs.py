@@ -151,7 +151,7 @@ def test_the_breakdown_is_a_table_whose_shares_add_up_to_all_of_the_gpu_time(run
     found = run.breakdown()
     assert found.index.name == "category" and {"label", "is_loss", "confidence"} <= set(found.columns)
     assert found.share.sum() == pytest.approx(1) and found.share.idxmax().startswith("working.")
-    assert found.gpu_seconds.sum() == pytest.approx(run.analysis.breakdown.gpu_seconds)
+    assert found.gpu_seconds.sum() == pytest.approx(run.analysis.judgement.breakdown.gpu_seconds)
     half = run.breakdown(gpus=[0, 1])
     assert half.share.sum() == pytest.approx(1) and half.gpu_seconds.sum() < found.gpu_seconds.sum()
 

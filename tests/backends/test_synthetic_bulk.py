@@ -195,4 +195,4 @@ def test_nodes_and_processes_have_a_row_a_second_where_asked_for(tmp_path: Path)
     found = analyze(run)
     assert found.host is not None and 0 < (found.host.cpu_utilization or 0) < 0.5
     waits = {"io_wait", "cpu_starved", "transfer_bound"}
-    assert not waits & {verdict.code for verdict in found.verdicts}, "nothing holds a synthetic job up"
+    assert not waits & {verdict.code for verdict in found.judgement.verdicts}, "nothing holds a synthetic job up"

@@ -24,7 +24,7 @@ def _codes(path: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> list
         run = recording[0]
         return [
             {each["code"] for each in printed}, set(fleet), set(exported), set(run.verdicts().code),
-            {each.code for each in gssr.analyze(run).verdicts},
+            {each.code for each in gssr.analyze(run).judgement.verdicts},
         ]  # fmt: skip
 
 

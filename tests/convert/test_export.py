@@ -144,9 +144,11 @@ def test_a_question_in_sql_has_the_answer_of_analyze(recording: Path, folder: Pa
     assert query("SELECT metric, mean, n FROM {statistics}", folder) == [
         (name, found.mean, found.n) for name, found in analysis.metrics.items()
     ]
-    assert [code for (code,) in query("SELECT code FROM {verdicts}", folder)] == [v.code for v in analysis.verdicts]
+    assert [code for (code,) in query("SELECT code FROM {verdicts}", folder)] == [
+        v.code for v in analysis.judgement.verdicts
+    ]
     by_category = dict(query("SELECT category, sum(gpu_seconds) FROM {breakdown} GROUP BY category", folder))
-    seconds = analysis.breakdown.by_gpu.sum(axis=0).tolist()
+    seconds = analysis.judgement.breakdown.by_gpu.sum(axis=0).tolist()
     assert by_category == pytest.approx(dict(zip((each.name for each in CATEGORIES), seconds, strict=True)))
     assert all(
         total == pytest.approx(1)

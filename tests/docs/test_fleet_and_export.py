@@ -69,7 +69,7 @@ def test_queries_agree_with_fleet_and_analyze(exported: Exported) -> None:
 
     told = {row["code"] for row in exported.rows("GPU-hours by verdict")}
     analyses = [analyze(gssr.open(run.file)[0].reader) for run in runs]
-    assert told == {verdict.code for analysis in analyses for verdict in analysis.verdicts}
+    assert told == {verdict.code for analysis in analyses for verdict in analysis.judgement.verdicts}
     idle = exported.rows("GPU-hours at a low load")[0]
     assert idle["label"] == "synthetic idle" and idle["gpu_hours"] == pytest.approx(0.4)
     (model,) = exported.rows("Percentiles over all GPUs of a model")

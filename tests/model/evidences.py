@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from gssr.model.evidence.evidence import Evidence, SpaceCourse, over_gpus
+from gssr.model.evidence.evidence import Evidence
 from gssr.model.results import Means, nodes_of
 from gssr.model.statistics.gpu_time_counts import FLAGS
 from gssr.peaks import peaks_of
@@ -81,7 +81,6 @@ def evidence(
         least={name: np.fmin.reduce(grid, axis=1).astype(float) for name, grid in series.items()},
         greatest={name: np.fmax.reduce(grid, axis=1).astype(float) for name, grid in series.items()},
         n_rows=np.full(n_gpus, n), first_time=np.full(n_gpus, START), last_time=np.full(n_gpus, START + (n - 1) * width),
-        course=SpaceCourse(START, width, {name: over_gpus(grid) for name, grid in series.items()}, n_gpus),
         host=_over_time({**HOST, **(host or {})}, n), workload=_over_time({**WORKLOAD, **(workload or {})}, n),
         peaks=peaks_of(devices[0].name) if devices else None, events=(Event(START, None, None, None, "start", ""),),
     )  # fmt: skip

@@ -21,7 +21,7 @@ from gssr.report.comparison_json import document
 from gssr.report.page import PageOptions
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
-from analyses import activity, analysis, one_sample, run, without_counters, without_gpus, without_samples
+from analyses import activity, analysis, one_sample, rejudged, run, without_counters, without_gpus, without_samples
 
 N_GPUS, N_BINS = 8, 200
 
@@ -186,7 +186,7 @@ def test_an_unknown_exit_code_is_no_other_one_than_that_of_a_run_that_completed(
 
 def test_verdicts_are_gained_lost_and_kept_by_their_code() -> None:
     one, two, three = (Verdict(code, "info", code, (), "", "", 0.0, 1.0) for code in ("one", "two", "three"))
-    found = compare(replace(job(), verdicts=(one, two)), replace(job(), verdicts=(two, three)))
+    found = compare(rejudged(job(), verdicts=(one, two)), rejudged(job(), verdicts=(two, three)))
     assert (found.gained, found.lost, found.kept) == ((three,), (one,), (two,))
 
 
@@ -213,7 +213,7 @@ def test_a_verdict_of_both_is_milder_or_worse_only_beyond_rounding(
     plain = Verdict("one", "info", "One", (), "", "", 0.0, 1.0)
     a, b = (replace(plain, **changes) for changes in (before, now))
     assert turned(a, b) == turn
-    found = compare(replace(job(), verdicts=(a,)), replace(job(), verdicts=(b,)))
+    found = compare(rejudged(job(), verdicts=(a,)), rejudged(job(), verdicts=(b,)))
     assert (found.kept_before, found.kept) == ((a,), (b,))
 
 
@@ -228,7 +228,7 @@ def test_phases_of_a_kind_are_taken_together() -> None:
     }
     steady = Phase("steady", 0.0, 10.0, 0.1, 0.4, means, Unplaced("not looked at"))
     later = replace(steady, start=20.0, end=50.0)
-    found = compare(replace(job(), phases=(steady,)), replace(job(), phases=(steady, later)))
+    found = compare(rejudged(job(), phases=(steady,)), rejudged(job(), phases=(steady, later)))
     (a, b) = found.phases["steady"]
     assert a is not None and b is not None and list(found.phases) == ["steady"]
     assert (a.n, a.seconds, a.score) == (1, 10.0, 0.4)
@@ -260,7 +260,7 @@ def with_breakdown(found: Analysis, error: float = 0.01, **shares: float) -> Ana
         node_of=np.zeros(len(by_gpu), np.int64), times=np.zeros(1), width=100.0, resolution=1.0,
         error=np.full(len(CATEGORIES), error), confidence=("inferred",) * len(CATEGORIES),
     )  # fmt: skip
-    return replace(found, breakdown=breakdown)
+    return rejudged(found, breakdown=breakdown)
 
 
 def test_categories_that_changed_by_more_than_both_errors_are_told_the_largest_first() -> None:
@@ -280,6 +280,6 @@ def test_categories_that_changed_by_more_than_both_errors_are_told_the_largest_f
 
 
 def test_runs_without_a_breakdown_are_not_compared_by_it() -> None:
-    found = compare(replace(job(), breakdown=None), with_breakdown(job(seed=1), idle__copies=0.1))
+    found = compare(rejudged(job(), breakdown=None), with_breakdown(job(seed=1), idle__copies=0.1))
     assert found.breakdown == ()
     assert document(["a", "b"], [found], [])["comparisons"][0]["breakdown"] is None

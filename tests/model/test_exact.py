@@ -45,12 +45,12 @@ def aggregates(reader: RunReader, positions: list[int], lower: float | None = No
 def same(rows, chunks) -> None:  # type: ignore[no-untyped-def]
     for name in ("n_rows", "n_gaps", "first_time", "last_time"):
         np.testing.assert_array_equal(getattr(rows, name), getattr(chunks, name))
-    assert rows.flags == chunks.flags and (rows.energy_j is None) == (chunks.energy_j is None)
-    assert (rows.energy_j or 0.0) == pytest.approx(chunks.energy_j or 0.0, rel=1e-12)
-    assert rows.statistics.keys() == chunks.statistics.keys() == rows.means.keys() == chunks.means.keys()
+    np.testing.assert_allclose(rows.counted_joules, chunks.counted_joules, rtol=1e-12)
+    np.testing.assert_array_equal(rows.sums.n, chunks.sums.n)
+    np.testing.assert_allclose(rows.sums.total, chunks.sums.total, rtol=1e-12)
+    assert rows.sums.names == chunks.sums.names and rows.statistics.keys() == chunks.statistics.keys()
     for name, one in rows.statistics.items():
         other = chunks.statistics[name]
-        np.testing.assert_allclose(rows.means[name], chunks.means[name], rtol=1e-12)
         assert (one.n, one.min, one.max, one.p_error) == (other.n, other.min, other.max, other.p_error)
         assert (one.p05, one.median, one.p95) == (other.p05, other.median, other.p95), name
         if one.n:

@@ -79,11 +79,11 @@ def test_figures_are_those_that_analyze_prints(recorded: Recorded, scenario: str
     )  # fmt: skip
     assert own.gpu_hours == pytest.approx(analysis.gpu_hours)
     assert own.wasted_gpu_hours == pytest.approx(analysis.gpu_hours * (1 - analysis.score))
-    assert [verdict.code for verdict in own.verdicts] == [verdict.code for verdict in analysis.verdicts]
+    assert [verdict.code for verdict in own.verdicts] == [verdict.code for verdict in analysis.judgement.verdicts]
     for gpu, summary in zip(own.gpus, analysis.gpus, strict=True):
         assert gpu.score == pytest.approx(summary.score, abs=1e-9)
         assert gpu.sm_active == pytest.approx(summary.mean["sm_active"], abs=1e-9)
-    unused = [verdict for verdict in analysis.verdicts if verdict.code == "gpus_unused"]
+    unused = [verdict for verdict in analysis.judgement.verdicts if verdict.code == "gpus_unused"]
     assert own.unused_gpus == (len(unused[0].gpus or analysis.gpus) if unused else 0)
 
 
@@ -106,7 +106,7 @@ def test_groups_add_up_to_all_runs(recorded: Recorded, by: str) -> None:
 
 def test_hours_by_cause_add_up_to_the_breakdowns_of_the_runs(recorded: Recorded) -> None:
     runs = [figures_of(recorded(scenario), verdicts=True) for scenario in RUNS]
-    breakdowns = [analyze(open_recording(recorded(scenario)).runs[0]).breakdown for scenario in RUNS]
+    breakdowns = [analyze(open_recording(recorded(scenario)).runs[0]).judgement.breakdown for scenario in RUNS]
     parts = {part.key: part for part in groups(runs, "cause")}
     hours = hours_by_category(runs)
     assert sum(part.gpu_hours for part in parts.values()) == pytest.approx(sum(run.gpu_hours for run in runs))
@@ -141,7 +141,7 @@ def test_missing_is_never_zero(recorded: Recorded, tmp_path: Path) -> None:
     path = tmp_path / "a.sql"
     path.write_bytes(recorded("train").read_bytes())
     with sqlite3.connect(path) as connection:
-        names = ("sm_occupancy", "energy", "clock_event_reasons")
+        names = ("sm_occupancy", "energy", "power_usage", "clock_event_reasons")
         connection.execute("UPDATE samples SET " + ", ".join(f"{name} = NULL" for name in names))
         connection.execute("DELETE FROM rollup")
         connection.execute("DELETE FROM sketch")

@@ -27,12 +27,12 @@ def frame_with(values: np.ndarray) -> Result:
     gpus = tuple(Gpu(i, "r", f"n{i // NODE}", 0, i % NODE, f"GPU-{i}", *nothing) for i in range(n_gpus))
     end = n_columns * WIDTH
     means = Means(NAMES, 0.0, end, n, total)
-    blank = np.full(n_gpus, np.nan)
+    blank, grid = np.full(n_gpus, np.nan), Grid("sm_active", 0.0, WIDTH, values, end)
     return Result(
         path="x.sql", query=Query(), state="ended", run=None, gpus=gpus,
         nodes=tuple(f"n{i}" for i in range(-(-n_gpus // NODE))), node_of=np.arange(n_gpus) // NODE, first=0.0, last=end,
         now=end, silent=0.0, sampling_seconds=1.0, n_rows=int(known.sum()), n_gaps=np.zeros(n_gpus, np.int64),
-        last_time=blank, latest=blank, grid=Grid("sm_active", 0.0, WIDTH, values, end), space=over_space(values),
+        last_time=blank, latest=blank, grid=grid, space=over_space(grid),
         whole=means, recent=means, window=means, moment={}, host=None, events=(), problem=None, following=True,
     )  # fmt: skip
 

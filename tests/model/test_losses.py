@@ -76,7 +76,7 @@ def tell(tmp_path: Path) -> Tell:
         plan = Plan(gpus or (H100,) * n, 8, recipe, max(round(seconds / recipe.step), 3), seconds, found, 7).lasting()
         path = tmp_path / f"{len(list(tmp_path.iterdir()))}.sql"
         write(Job(7, "job", plan, sampling), str(path))
-        made = analyze(open_recording(path).runs[0])
+        made = analyze(open_recording(path).runs[0]).judgement
         assert made.breakdown is not None
         return Told({verdict.code: verdict for verdict in made.verdicts}, made.breakdown.share)
 

@@ -43,13 +43,14 @@ def test_gpus_that_were_never_sampled_are_left_out_of_what_is_judged(
     own = analyze(reader, Options(gpus=("7", "8", "9")))
     monkeypatch.setattr(window, "MANY", 10)
     found = analyze(reader)
-    assert [(each.code, each.title) for each in found.verdicts] == [(each.code, each.title) for each in own.verdicts]
-    unused = next(each for each in found.verdicts if each.code == "gpus_unused")
+    said, alone = found.judgement, own.judgement
+    assert [(each.code, each.title) for each in said.verdicts] == [(each.code, each.title) for each in alone.verdicts]
+    unused = next(each for each in said.verdicts if each.code == "gpus_unused")
     assert unused.gpus == (8,)
-    assert found.unevenness is not None and own.unevenness is not None
-    places = [[gpu - 7 for gpu in group.gpus] for group in found.unevenness.alike]
-    assert places == [list(group.gpus) for group in own.unevenness.alike]
-    assert {gpu for each in found.verdicts for gpu in each.gpus} <= {7, 8, 9}
+    assert said.unevenness is not None and alone.unevenness is not None
+    places = [[gpu - 7 for gpu in group.gpus] for group in said.unevenness.alike]
+    assert places == [list(group.gpus) for group in alone.unevenness.alike]
+    assert {gpu for each in said.verdicts for gpu in each.gpus} <= {7, 8, 9}
     assert len(found.gpus) == 20 and "17 of 20 GPUs have no samples" in " ".join(found.notes)
     assert found.gpus[0].mean == dict.fromkeys(found.gpus[7].mean)
     assert [gpu.mean for gpu in found.gpus[7:10]] == [gpu.mean for gpu in own.gpus]

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from ticks import T0, Record, ticks
 
 from gssr.model.analyze import Options, analyze
-from gssr.model.results import Grid
-from gssr.model.statistics.series import bins_of_buckets, over_space, slices_of_buckets, widths
+from gssr.model.results import Grid, over_space
+from gssr.model.statistics.series import bins_of_buckets, slices_of_buckets, widths
 from gssr.store.read import check_rollups
 from gssr.store.read.window_edges import ALL_TIME, Window
 

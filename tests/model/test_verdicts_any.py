@@ -64,7 +64,7 @@ def test_recordings_with_hardly_any_rows_can_be_judged(record: Record, n_gpus: i
         found = analyze(reader, Options(exact=exact))
         assert json.loads(to_json([found]))
         if not n_gpus or not n:
-            assert not found.verdicts and len(found.abstentions) == len(TABLE.rules)
+            assert not found.judgement.verdicts and len(found.judgement.abstentions) == len(TABLE.rules)
     _checked(gather(reader, np.arange(n_gpus)))
 
 

@@ -1,5 +1,7 @@
 """Analyses built by hand: what every page, picture and JSON object is drawn from."""
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,10 +15,11 @@ from gssr.model.results import (
     GpuSummary,
     Grid,
     HostUse,
-    Series,
+    Judgement,
     Statistics,
     Verdict,
     Window,
+    over_space,
 )
 from gssr.model.statistics.balance import balance
 from gssr.score import score_of_means
@@ -117,17 +120,6 @@ def _scaled(name: str, base: NDArray[np.float64], missing: frozenset[str]) -> ND
     return SCALES[name] * (share + (1 - share) * base)
 
 
-def _series(name: str, values: NDArray[np.float64], width: float) -> Series:
-    known = np.isfinite(values)
-    n = known.sum(axis=0)
-    some = n > 0
-    mean, low, high = (np.full(values.shape[1], np.nan) for _ in range(3))
-    mean[some] = np.where(known, values, 0.0).sum(axis=0)[some] / n[some]
-    low[some] = np.where(known, values, np.inf).min(axis=0, initial=np.inf)[some]
-    high[some] = np.where(known, values, -np.inf).max(axis=0, initial=-np.inf)[some]
-    return Series(name, START, width, mean, low, high, n.astype(np.int64))
-
-
 BOOKED = {
     "working.tensor": 0.6, "working.memory": 0.3, "working.few_sms": 0.1, "communication.transferring": 0.25,
     "idle.imbalance": 0.5, "idle.between_kernels": 0.25,
@@ -155,7 +147,8 @@ def analysis(
     n_gpus: int = 16, n_nodes: int = 4, n_bins: int = 240, seconds: float = 300.0, base: NDArray[np.float64] | None = None,
     missing: tuple[str, ...] = (), **changes: object,
 ) -> Analysis:  # fmt: skip
-    """An analysis whose every number follows from one array of SM activities [n_gpus, n_bins] (default: ``activity``)."""
+    """An analysis whose every number follows from one array of SM activities [n_gpus, n_bins] (default: ``activity``).
+    ``changes``: other values of its fields, or of its judgement's."""
     base = activity(n_gpus, n_bins) if base is None else base
     absent = frozenset(missing)
     width = seconds / n_bins if n_bins else 1.0
@@ -172,6 +165,7 @@ def analysis(
     metrics = {name: _statistics(values[name]) for name in NAMES}
     n_samples = int(np.isfinite(base).sum())
     reasons = dict.fromkeys((name for _, name, _ in CLOCK_EVENT_REASONS), 0.0) | {"idle": 0.04, "sw_power_cap": 0.123}
+    grids = {name: Grid(name, START, width, values[name]) for name in DRAWN}
     fields: dict[str, object] = {
         "run": run(), "state": "completed", "window": Window(START, START + seconds, 0.0, 0.0, True), "backend": "dcgm",
         "gpus": tuple(gpus), "n_nodes": n_nodes, "n_samples": n_samples, "n_gaps": n_gpus,
@@ -179,8 +173,7 @@ def analysis(
         "metrics": metrics, "balance": {name: balance(name, gpus) for name in NAMES if name != "energy"},
         "clock_event_reasons": reasons if n_samples else {}, "energy_j": 1_240_000.0 if n_samples else None,
         "gpu_hours": n_gpus * seconds / 3600, "exact": True,
-        "series": {name: _series(name, values[name], width) for name in DRAWN},
-        "gpu_series": {name: Grid(name, START, width, values[name]) for name in DRAWN},
+        "series": {name: over_space(grid) for name, grid in grids.items()}, "gpu_series": grids,
         "events": (
             Event(START, "nid000001", None, 0, "start", "the workload was started"),
             Event(START + 132.0, None, None, None, "gap", "no samples for 9.0 s: the sampler was held up"),
@@ -188,9 +181,17 @@ def analysis(
         ) if n_samples else (),
         "notes": ("nid000004:3 has no samples after 4:00.",) if n_samples else (),
         "imbalance": balance("sm_active", gpus).imbalance, "host": HOST,
-        "breakdown": breakdown(base, width, [gpu // per_node for gpu in range(n_gpus)]),
     }  # fmt: skip
-    return Analysis(**(fields | changes))  # type: ignore[arg-type]
+    booked = breakdown(base, width, [gpu // per_node for gpu in range(n_gpus)])
+    own = {name: value for name, value in changes.items() if name not in Judgement.__slots__}
+    said = {name: value for name, value in changes.items() if name in Judgement.__slots__}
+    plain = Judgement((), (), START, START + seconds, breakdown=booked)
+    return rejudged(Analysis(**(fields | own), judgement=plain), **said)  # type: ignore[arg-type]
+
+
+def rejudged(found: Analysis, **changes: object) -> Analysis:
+    """The same analysis with other values of its judgement's fields."""
+    return replace(found, judgement=replace(found.judgement, **changes))  # type: ignore[arg-type]
 
 
 def judged() -> Analysis:
@@ -241,7 +242,8 @@ def without_counters() -> Analysis:
     profiling = [name for name in NAMES if name.endswith("_active") or name == "sm_occupancy"]
     full = analysis(missing=tuple(profiling), backend="nvml")
     name, values = "gpu_utilization", SCALES["gpu_utilization"] * activity(16, 240)
+    own = Grid(name, START, 1.25, values)
     return analysis(
-        missing=tuple(profiling), backend="nvml", series={name: _series(name, values, 1.25), **full.series},
-        gpu_series={name: Grid(name, START, 1.25, values), **full.gpu_series},
+        missing=tuple(profiling), backend="nvml", series={name: over_space(own), **full.series},
+        gpu_series={name: own, **full.gpu_series},
     )  # fmt: skip

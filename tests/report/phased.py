@@ -1,9 +1,7 @@
 """Analyses that have phases, a roofline and what imbalance cost, built by hand."""
 
-from dataclasses import replace
-
 import numpy as np
-from analyses import START, analysis
+from analyses import START, analysis, rejudged
 
 from gssr.model.findings.imbalance import grouped_by_index, grouped_by_node, imbalance_between
 from gssr.model.results import Alike, Analysis, Cycle, Kind, Phase, Unevenness, Verdict, over_space
@@ -42,7 +40,7 @@ def phased(peaks: Peaks | None = H100) -> Analysis:
         _phase("tail", 280, 300, 0.0, peaks),
     )
     usual = uneven(analysis())
-    return replace(usual, phases=found, peaks=peaks, place=place_under_roofline(MEANS, peaks), verdicts=(WAITS,))
+    return rejudged(usual, phases=found, peaks=peaks, place=place_under_roofline(MEANS, peaks), verdicts=(WAITS,))
 
 
 class _Placed:
@@ -64,7 +62,7 @@ def uneven(found: Analysis) -> Analysis:
     means = np.array([gpu.mean["sm_active"] for gpu in found.gpus], float)
     window = found.window.start, found.window.end
     places = np.arange(len(means))
-    cost = imbalance_between(places, means, own.values, over_space(own.values), 1.0, window, own.start, own.width)
+    cost = imbalance_between(places, means, own.values, over_space(own), 1.0, window)
     where = _Placed(found)
     low = int(np.argmin(means))
     others = tuple(gpu for gpu in range(len(means)) if gpu != low)
@@ -73,4 +71,4 @@ def uneven(found: Analysis) -> Analysis:
         "sm_active", own.start, own.width, cost, 123_456.0, 0.55, where.nodes, grouped_by_node(cost, where),
         grouped_by_index(cost, where), alike,
     )  # fmt: skip
-    return replace(found, unevenness=result)
+    return rejudged(found, unevenness=result)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from analyses import START, analysis, without_gpus, without_samples
+from analyses import START, analysis, rejudged, without_gpus, without_samples
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from test_html_report import Page
@@ -34,7 +34,7 @@ def _drawing(found: Analysis) -> BreakdownDrawing:
 def _booked(n_bins: int, **stalls: tuple[int, int]) -> Analysis:
     """An analysis of one GPU in bins of a second: it works, but for the bins [first, last) of a category."""
     found = analysis(1, 1, n_bins, float(n_bins), np.full((1, n_bins), 0.9))
-    assert found.breakdown is not None
+    assert found.judgement.breakdown is not None
     over_time = np.zeros((n_bins, len(CATEGORIES)))
     over_time[:, POSITIONS["working.tensor"]] = 1.0
     for name, (first, last) in stalls.items():
@@ -42,7 +42,7 @@ def _booked(n_bins: int, **stalls: tuple[int, int]) -> Analysis:
         if name != "nothing":
             over_time[first:last, POSITIONS[name.replace("__", ".")]] = 1.0
     by_gpu = over_time.sum(axis=0, keepdims=True)
-    return replace(found, breakdown=replace(found.breakdown, by_gpu=by_gpu, over_time=over_time))
+    return rejudged(found, breakdown=replace(found.judgement.breakdown, by_gpu=by_gpu, over_time=over_time))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,9 @@ def test_bar_and_columns_hold_all_of_the_time_one_category_after_the_other(found
     drawing = _drawing(found)
     assert drawing.categories[0].start == 0 and drawing.categories[-1].end == pytest.approx(1, abs=1e-9)
     assert [NAME_OF[each.colour] for each in drawing.categories] == [
-        name for name in POSITIONS if found.breakdown is not None and found.breakdown.share(name) > 0
+        name
+        for name in POSITIONS
+        if found.judgement.breakdown is not None and found.judgement.breakdown.share(name) > 0
     ]
     below: DrawnCategory | None = None
     for each in drawing.categories:
@@ -75,8 +77,8 @@ def test_columns_of_many_bins_hold_what_their_bins_hold() -> None:
 
 def test_what_fills_a_moment_is_named_however_rare_and_what_nobody_sees_is_not() -> None:
     found = _booked(400, idle__copies=(200, 201))
-    assert found.breakdown is not None
-    found.breakdown.by_gpu[0, POSITIONS["working.fp64"]] = 0.4
+    assert found.judgement.breakdown is not None
+    found.judgement.breakdown.by_gpu[0, POSITIONS["working.fp64"]] = 0.4
     drawing = _drawing(found)
     named = {NAME_OF[each.colour]: each.share for each in drawing.named}
     assert named.keys() == {"working.tensor", "idle.copies"} and named["idle.copies"] < 0.005
@@ -90,9 +92,9 @@ def test_a_column_in_which_no_time_was_allocated_is_blank() -> None:
 
 def test_gpus_that_were_never_sampled_are_in_the_bar_and_in_every_column() -> None:
     found = analysis(4, 1)
-    assert found.breakdown is not None
-    whole = found.breakdown.with_unmeasured_gpus(np.array([0, 1, 2, 3]), 8, 300.0)
-    bar = _drawing(replace(found, breakdown=whole)).categories[-1]
+    assert found.judgement.breakdown is not None
+    whole = found.judgement.breakdown.with_unmeasured_gpus(np.array([0, 1, 2, 3]), 8, 300.0)
+    bar = _drawing(rejudged(found, breakdown=whole)).categories[-1]
     assert NAME_OF[bar.colour] == "unmeasured" and bar.share == pytest.approx(
         whole.over_time[:, POSITIONS["unmeasured"]].sum() / whole.over_time.sum()
     )

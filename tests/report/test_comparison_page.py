@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from analyses import activity, analysis, one_sample, run, without_counters, without_gpus, without_samples
+from analyses import activity, analysis, one_sample, rejudged, run, without_counters, without_gpus, without_samples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,14 +29,14 @@ def verdict(code: str, title: str) -> Verdict:
 
 def before() -> Analysis:
     found = verdict("cpu_starved", "The GPUs wait for one busy core"), verdict("straggler", "1 of 16 GPUs is slow")
-    return replace(analysis(base=0.8 * activity(16, 240)), verdicts=found)
+    return analysis(base=0.8 * activity(16, 240), verdicts=found)
 
 
 def after() -> Analysis:
     own = analysis(
         base=np.clip(0.2 + activity(16, 240), 0, 1), run=run(label="more loaders", command=("python", "train2"))
     )
-    return replace(
+    return rejudged(
         own, verdicts=(verdict("straggler", "1 of 16 GPUs is slow"), verdict("memory_full", "Memory is full"))
     )
 
@@ -119,7 +119,9 @@ def test_a_verdict_of_both_is_shown_as_both_have_it_with_what_it_costs() -> None
     much, little = (
         replace(verdict("gaps", f"{share:.0%} of the time nothing runs"), lost=share) for share in (0.6, 0.1)
     )
-    found = compare(replace(before(), verdicts=(much,)), replace(after(), verdicts=(replace(little, severity="info"),)))
+    found = compare(
+        rejudged(before(), verdicts=(much,)), rejudged(after(), verdicts=(replace(little, severity="info"),))
+    )
     lines = to_text(comparison_page(["a", "b"], [found], PageOptions()), color=False, ascii_only=False).splitlines()
     at = lines.index("< 10% of the time nothing runs (info)")
     assert lines[at + 1 : at + 3] == [
@@ -135,7 +137,7 @@ def test_a_verdict_of_both_is_shown_as_both_have_it_with_what_it_costs() -> None
 
 def test_hostile_names_can_not_steer_the_terminal() -> None:
     evil = "\x1b]0;owned\x07\x1b[2J\nGSSR compare B: score=1.000"
-    hostile = replace(after(), run=run(label=evil, command=(evil,)), verdicts=(verdict("x", evil),))
+    hostile = rejudged(replace(after(), run=run(label=evil, command=(evil,))), verdicts=(verdict("x", evil),))
     found = to_text(
         comparison_page([evil, evil], [compare(hostile, hostile)], PageOptions()), color=False, ascii_only=False
     )

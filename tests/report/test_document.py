@@ -70,7 +70,7 @@ def test_keys_are_those_of_the_contract(found: Analysis) -> None:
         for end in (balance["lowest"], balance["highest"]):
             assert end is None or set(end) == {"gpu", "node", "rank", "mean"}
     told = only["breakdown"]
-    assert (told is None) == (found.breakdown is None)
+    assert (told is None) == (found.judgement.breakdown is None)
     if told is not None:
         assert set(told) == BREAKDOWN
         assert all(set(category) == CATEGORY for category in told["categories"])
@@ -83,7 +83,7 @@ def test_keys_are_those_of_the_contract(found: Analysis) -> None:
 
 def test_the_breakdown_names_every_category_and_its_shares_add_up() -> None:
     found = analysis()
-    told, breakdown = _run(found)["breakdown"], found.breakdown
+    told, breakdown = _run(found)["breakdown"], found.judgement.breakdown
     assert breakdown is not None
     assert [category["name"] for category in told["categories"]] == [category.name for category in CATEGORIES]
     assert sum(category["share"] for category in told["categories"]) == pytest.approx(1, abs=1e-9)
@@ -159,7 +159,7 @@ def test_runs_keep_their_order_and_none_is_an_empty_list() -> None:
 def test_verdicts_are_all_there_with_plain_numbers() -> None:
     found = judged()
     verdicts = _run(found)["verdicts"]
-    assert [verdict["code"] for verdict in verdicts] == [verdict.code for verdict in found.verdicts]
+    assert [verdict["code"] for verdict in verdicts] == [verdict.code for verdict in found.judgement.verdicts]
     assert verdicts[0]["evidence"][0] == {
         "metric": "sm_active", "value": 0.1, "threshold": 0.5, "text": "SM active 10 % (below 50 %)",
     }  # fmt: skip

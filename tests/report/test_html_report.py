@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from analyses import START, analysis, one_sample, run, without_counters, without_gpus, without_samples
+from analyses import START, analysis, one_sample, rejudged, run, without_counters, without_gpus, without_samples
 
-from gssr.model.results import Abstention, Analysis, Finding, Phase, Place, Series, Unplaced, Verdict
+from gssr.model.results import Abstention, Analysis, Finding, Grid, Phase, Place, Unplaced, Verdict, over_space
 from gssr.model.statistics.roofline import place_under_roofline
 from gssr.peaks import peaks_of
 from gssr.render.verdicts import verdict_rows
@@ -47,7 +47,7 @@ def judged(**changes: object) -> Analysis:
         Phase("start-up", START, START + 12, 0.04, None, means, nowhere),
         Phase("steady", START + 12, START + 300, 0.96, 0.5, means, under, (straggler,)),
     )
-    return replace(
+    return rejudged(
         found, verdicts=(straggler, dips), phases=phases, peaks=peaks, place=under,
         abstentions=(Abstention("nvlink_bound", "NVLink not measured"),),
     )  # fmt: skip
@@ -165,9 +165,10 @@ def test_nothing_from_a_recording_becomes_markup() -> None:
         plain, run=run(label=HOSTILE, command=(HOSTILE, "--x"), job_id=HOSTILE, cluster=HOSTILE, user=HOSTILE), gpus=gpus,
         balance={name: replace(each, lowest=gpus[0], highest=gpus[1]) for name, each in plain.balance.items()},
         events=(Event(START + 30, HOSTILE, gpus[0].gpu, 0, "mark", HOSTILE),), notes=(HOSTILE,), backend=HOSTILE,
-        verdicts=(verdict,), abstentions=(Abstention(HOSTILE, HOSTILE),), state=HOSTILE,
-        phases=tuple(replace(phase, verdicts=(verdict,)) for phase in plain.phases),
+        state=HOSTILE,
     )  # fmt: skip
+    phases = tuple(replace(phase, verdicts=(verdict,)) for phase in plain.judgement.phases)
+    hostile = rejudged(hostile, verdicts=(verdict,), abstentions=(Abstention(HOSTILE, HOSTILE),), phases=phases)
     text = html_report([hostile])
     page, usual = Page(text), Page(html_report([replace(plain, events=plain.events[1:2])]))
     assert [name for name, _ in page.elements].count("script") == 2
@@ -203,13 +204,13 @@ def test_a_straggler_has_its_colour_in_every_picture() -> None:
 def test_the_roofline_lies_where_its_numbers_say() -> None:
     page = Page(html_report([judged()]))
     at = [float((a["cx"] or "").rstrip("%")) / 100 for name, a in page.elements if name == "circle"]
-    found = judged().place
+    found = judged().judgement.place
     assert isinstance(found, Place) and len(at) == 2
     assert 10 ** (-2 + 6 * at[-1]) == pytest.approx(found.intensity, rel=0.01)
 
 
 def test_why_there_is_no_roofline_is_said() -> None:
-    page = Page(html_report([replace(judged(), place=Unplaced("unknown peaks"), peaks=None)]))
+    page = Page(html_report([rejudged(judged(), place=Unplaced("unknown peaks"), peaks=None)]))
     assert "Unknown peaks." in page.text and not any(name == "circle" for name, _ in page.elements)
 
 
@@ -273,7 +274,7 @@ def with_nodes(found: Analysis) -> Analysis:
     """With what its nodes did along time, and processes on its GPUs."""
     time = np.arange(30) / 30
     series = {
-        name: Series(name, START, 10.0, scale * time, scale * time / 2, scale * np.ones(30), np.full(30, 4))
+        name: over_space(Grid(name, START, 10.0, scale * np.array([time, time / 2, time, 1.5 * time])))
         for name, scale in (("host:cpu_utilization", 0.5), ("host:read_bytes", 2e9), ("host:write_bytes", 0.0))
     }
     seen = (
@@ -360,4 +361,6 @@ def test_a_page_and_a_report_say_what_a_cure_would_win() -> None:
     found = judged()
     won = "would save about 1,200 GPU-hours"
     assert Page(html_report([found])).text.count(won) == 1  # and not of what is not known
-    assert won in " ".join("".join(span.text for span in row) for row in verdict_rows(found.verdicts[0], 300, True))
+    assert won in " ".join(
+        "".join(span.text for span in row) for row in verdict_rows(found.judgement.verdicts[0], 300, True)
+    )

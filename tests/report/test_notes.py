@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from analyses import analysis, judged
+from analyses import analysis, judged, rejudged
 
 from gssr.render.verdicts import COSTLY
 from gssr.report.about import MOST, notes
@@ -40,8 +40,8 @@ def test_advice_and_source_stand_with_what_calls_for_action() -> None:
 def test_an_info_that_costs_much_is_told_with_what_to_do() -> None:
     found = judged()
     for lost, n in ((COSTLY, 1), (0.9 * COSTLY, 0), (None, 0)):
-        info = replace(found.verdicts[0], severity="info", lost=lost)
-        shown = to_text(notes(replace(found, verdicts=(info,)), PageOptions()), color=False, ascii_only=False)
+        info = replace(found.judgement.verdicts[0], severity="info", lost=lost)
+        shown = to_text(notes(rejudged(found, verdicts=(info,)), PageOptions()), color=False, ascii_only=False)
         assert shown.count(" > Do something") == n, lost
 
 

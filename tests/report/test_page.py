@@ -142,7 +142,7 @@ def test_a_page_begins_with_where_the_time_goes_and_then_why(verbosity: Verbosit
 @pytest.mark.parametrize("width", [20, 40, 79, 80, 133])
 @pytest.mark.parametrize("ascii_only", [False, True])
 def test_the_bar_adds_up_to_the_width(width: int, ascii_only: bool) -> None:
-    found = analysis().breakdown
+    found = analysis().judgement.breakdown
     assert found is not None
     bar = breakdown_bar(found, width, ascii_only)
     assert cell_width(text_of(bar)) == width and " " not in text_of(bar)
@@ -156,8 +156,9 @@ def test_the_bar_adds_up_to_the_width(width: int, ascii_only: bool) -> None:
 
 def test_the_headline_gives_the_numbers_of_the_breakdown() -> None:
     found = analysis()
-    assert found.breakdown is not None
-    share, text = found.breakdown.share, " ".join(_text(found).split())
+    breakdown = found.judgement.breakdown
+    assert breakdown is not None
+    share, text = breakdown.share, " ".join(_text(found).split())
     computes = share("working") - share("working.few_sms") - share("working.slowed")
     assert f"{100 * computes:.1f} % of the GPU time computes" in text
     assert f"; {100 * share('idle.imbalance'):.1f} % is idle while other GPUs work." in text

@@ -5,13 +5,12 @@ import io
 import re
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 import pytest
-from analyses import analysis, run
+from analyses import analysis, rejudged, run
 from test_html_report import RUNS, judged, with_nodes
 
 from gssr.model.results import Analysis
@@ -53,7 +52,7 @@ def test_that_there_is_no_room_for_it_is_an_error_of_the_system() -> None:
 
 def many_verdicts() -> Analysis:
     found = judged()
-    return replace(found, verdicts=found.verdicts * 9)
+    return rejudged(found, verdicts=found.judgement.verdicts * 9)
 
 
 @pytest.mark.parametrize("make", [lambda: with_nodes(judged()), many_verdicts])

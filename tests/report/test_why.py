@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import BinaryIO
 
 import pytest
-from analyses import analysis, one_sample, without_gpus, without_samples
+from analyses import analysis, one_sample, rejudged, without_gpus, without_samples
 from phased import phased, uneven
 
 from gssr.model.results import Analysis
@@ -28,7 +28,7 @@ RUNS: dict[str, Callable[[], Analysis]] = {
     "unknown_peaks": lambda: phased(None),
     "200_gpus": lambda: uneven(analysis(200, 50)),
     "no_gpus": without_gpus,
-    "no_samples": lambda: replace(without_samples(), place=place_under_roofline({}, None)),
+    "no_samples": lambda: rejudged(without_samples(), place=place_under_roofline({}, None)),
     "one_sample": one_sample,
     "no_series": lambda: analysis(series={}, gpu_series={}),
 }
@@ -36,10 +36,11 @@ RUNS: dict[str, Callable[[], Analysis]] = {
 
 def test_what_the_score_would_be_is_told_where_it_is_another_one() -> None:
     found = phased()
-    assert found.unevenness is not None and found.score is not None
+    uneven = found.judgement.unevenness
+    assert uneven is not None and found.score is not None
     assert "if all ran like the median GPU" in _text(found)
     for score in (found.score, found.score + 0.009, None):
-        alike = replace(found, unevenness=replace(found.unevenness, score_as_median=score))
+        alike = rejudged(found, unevenness=replace(uneven, score_as_median=score))
         assert "median GPU score" not in _text(alike)
 
 

@@ -84,7 +84,7 @@ def test_a_lost_rank_is_named_and_its_gpus_are_unmeasured_from_then_on(tmp_path:
     assert of_fleet.wasted_gpu_hours == pytest.approx(unused, rel=0.02)
     assert analysis.gpu_hours == pytest.approx(8 * 60 / 3600, rel=0.02)
     assert analysis.gpu_hours_unmeasured == pytest.approx(2 * 30 / 3600, rel=0.05)
-    assert [verdict.code for verdict in analysis.verdicts][:1] == ["rank_lost"]
+    assert [verdict.code for verdict in analysis.judgement.verdicts][:1] == ["rank_lost"]
     assert any(note.startswith("rank 3 on node1 was lost at ") for note in analysis.notes)
     assert not any("its sampler is gone" in note for note in analysis.notes)
 

@@ -42,14 +42,15 @@ def frame_of(values: ArrayLike, width: float = 10.0, metric: str = "sm_active", 
     window = means_of(np.where(known, grid, 0.0).sum(axis=1) * width, known.sum(axis=1) * width, metric)
     column = n_columns - 1 - np.argmax(known[:, ::-1], axis=1)
     last = np.where(known.any(axis=1), START + (column + 1) * width - 1, np.nan)
+    shown = Grid(metric, START, width, grid, end)
     frame = Result(
         path="job.sql", query=Query(metric, columns=n_columns), state="ended", run=run(), gpus=gpus, nodes=nodes,
         node_of=node_of, first=START, last=end - 1, now=end - 1, silent=0.0, sampling_seconds=1.0,
         n_rows=int(known.sum() * width), n_gaps=np.zeros(n_gpus, np.int64), last_time=last,
         first_time=np.where(known.any(axis=1), START + np.argmax(known, axis=1) * width, np.nan),
         latest=np.where(known.any(axis=1), grid[np.arange(n_gpus), column], np.nan),
-        grid=Grid(metric, START, width, grid, end), space=over_space(grid), whole=window, recent=window, window=window,
-        moment={}, host=None, events=(Event(START, "nid000001", None, 0, "start", "the workload was started"),),
+        grid=shown, space=over_space(shown), whole=window, recent=window, window=window, moment={}, host=None,
+        events=(Event(START, "nid000001", None, 0, "start", "the workload was started"),),
         problem=None, following=True,
     )  # fmt: skip
     return replace(frame, **changes)  # type: ignore[arg-type]

@@ -100,7 +100,7 @@ def paged(analysis: Analysis) -> str:
 
 
 def codes(analysis: Analysis) -> list[str]:
-    return [verdict.code for verdict in analysis.verdicts]
+    return [verdict.code for verdict in analysis.judgement.verdicts]
 
 
 def test_page_and_report_say_it_in_amds_words(files: dict[str, str]) -> None:

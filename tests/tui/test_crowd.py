@@ -248,7 +248,7 @@ def test_few_ranks_publish_no_blocks(tmp_path):
 def _verdicts(job: Job) -> set[str]:
     """What the page says of the job now."""
     with closing(open_recording(str(job.path))) as recording:
-        return {verdict.code for verdict in analyze(recording.runs[0]).verdicts}
+        return {verdict.code for verdict in analyze(recording.runs[0]).judgement.verdicts}
 
 
 def test_what_blocks_tell_is_judged_while_it_runs_and_the_rest_is_known_after_it(job: Job, clock: Clock) -> None:

@@ -41,7 +41,7 @@ def _serious(verdicts: tuple[Verdict, ...]) -> set[str]:
 def test_a_planted_cause_gives_its_verdict_and_no_other(
     plant: planted.Plant, recorded: Callable[[str], RunReader]
 ) -> None:
-    found = analyze(recorded(plant.name))
+    found = analyze(recorded(plant.name)).judgement
     assert _serious(found.verdicts) == EXPECTED[plant.name], [verdict.title for verdict in found.verdicts]
 
 
@@ -59,9 +59,9 @@ def test_rollups_give_the_verdicts_of_raw_rows(
 
 def test_a_selection_and_a_window_are_judged_for_themselves(recorded: Callable[[str], RunReader]) -> None:
     reader = recorded("straggler")
-    assert _serious(analyze(reader, Options(gpus=("nid000001",))).verdicts) == set()
+    assert _serious(analyze(reader, Options(gpus=("nid000001",))).judgement.verdicts) == set()
     late = recorded("late_start")
-    assert _serious(analyze(late, Options(start="150")).verdicts) == set()
+    assert _serious(analyze(late, Options(start="150")).judgement.verdicts) == set()
 
 
 def test_means_of_rollups_are_those_of_raw_rows(

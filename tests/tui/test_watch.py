@@ -17,7 +17,7 @@ from gssr.backends.synthetic.bulk import generate
 from gssr.model.live.live_result import Query, Result
 from gssr.model.live.watch import STALLED_SECONDS, Watch
 from gssr.model.live.watched_recording import WatchedRecording
-from gssr.model.results import over_space
+from gssr.model.results import Grid, over_space
 from gssr.store.merge import merge
 from gssr.tui.order import passing
 
@@ -286,7 +286,7 @@ def test_percentiles_over_space_are_those_of_numpy(n_gpus, n_columns, missing, s
     random = np.random.default_rng(seed)
     values = random.random((n_gpus, n_columns))
     values[random.random(values.shape) < missing] = np.nan
-    space = over_space(values)
+    space = over_space(Grid("sm_active", 0.0, 1.0, values))
     for column in range(n_columns):
         known = values[np.isfinite(values[:, column]), column]
         got = [getattr(space, name)[column] for name in ("mean", "low", "high", "p05", "p50", "p95")]

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
-import numpy as np
-
 from gssr.arrays import Floats
 from gssr.metrics import OF_NODES, best_measured
 from gssr.model.findings.notes import FINEST
@@ -98,28 +96,6 @@ def shares_columns(one: Result, other: Result) -> bool:
     """Tell whether the two results have the same metric in columns of the same number and width, so that these can be
     set beside each other."""
     return one.grid.n == other.grid.n and one.grid.width == other.grid.width and one.grid.metric == other.grid.metric
-
-
-class Energies(NamedTuple):
-    """What the windows of two runs took, J, None where unknown; ``counted`` by the GPUs' own counters, else each GPU's mean
-    power over the window's time."""
-
-    one: float | None
-    other: float | None
-    counted: bool
-
-
-def energies(one: Result, other: Result) -> Energies:
-    """Return the energy of both runs' windows, counted in the same way: by the GPUs' counters if both have them, else
-    by mean power."""
-    if one.energy_j is not None and other.energy_j is not None:
-        return Energies(one.energy_j, other.energy_j, True)
-    return Energies(_by_power(one), _by_power(other), False)
-
-
-def _by_power(frame: Result) -> float | None:
-    power = frame.window.per_gpu("power_usage")
-    return float(np.nansum(power)) * seconds(frame) if np.isfinite(power).any() else None
 
 
 def seconds(frame: Result) -> float:

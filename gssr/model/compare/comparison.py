@@ -36,6 +36,7 @@ from gssr.model.breakdown.categories import CATEGORIES, TimeCategory
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.compare.contrast import METRICS, measured_metrics
 from gssr.model.compare.pairs import Pairs, pairs
+from gssr.model.evidence.evidence import over_gpus
 from gssr.model.results import SEVERITIES, Analysis, Grid, Kind, Phase, Series, Verdict, Window
 from gssr.model.statistics.balance import full_scale, imbalance
 from gssr.score import score_of_means
@@ -149,23 +150,24 @@ OPTIONS = Options(series=tuple(dict.fromkeys((*METRICS, *SCORE_INPUTS))), bins=_
 def compare(a: Analysis, b: Analysis, letter: str = "B") -> Comparison:
     """Compare run ``b`` with run ``a``; both were analysed with OPTIONS. Notes call them A and ``letter``."""
     names = measured_metrics(*({name: own.mean for name, own in run.metrics.items()} for run in (a, b)))
-    codes = [{verdict.code for verdict in run.verdicts} for run in (a, b)]
+    of_a, of_b = a.judgement.verdicts, b.judgement.verdicts
+    codes = [{verdict.code for verdict in verdicts} for verdicts in (of_a, of_b)]
     paired = pairs(a.gpus, b.gpus)
-    kept = tuple(verdict for verdict in b.verdicts if verdict.code in codes[0])
-    before = {verdict.code: verdict for verdict in a.verdicts}
+    kept = tuple(verdict for verdict in of_b if verdict.code in codes[0])
+    before = {verdict.code: verdict for verdict in of_a}
     return Comparison(
         a=a,
         b=b,
         totals=_totals(a, b, paired),
         metrics={name: _metric(name, a, b, paired) for name in names},
         phases=_phases(a, b),
-        gained=tuple(verdict for verdict in b.verdicts if verdict.code not in codes[0]),
-        lost=tuple(verdict for verdict in a.verdicts if verdict.code not in codes[1]),
+        gained=tuple(verdict for verdict in of_b if verdict.code not in codes[0]),
+        lost=tuple(verdict for verdict in of_a if verdict.code not in codes[1]),
         kept=kept,
         notes=tuple(_notes(a, b, letter)),
         pairs=paired,
         kept_before=tuple(before[verdict.code] for verdict in kept),
-        breakdown=category_changes(a.breakdown, b.breakdown),
+        breakdown=category_changes(a.judgement.breakdown, b.judgement.breakdown),
     )
 
 
@@ -204,7 +206,7 @@ def compared(analysis: Analysis) -> Analysis:
     """Return an analysis made by OPTIONS without what no comparison looks at: most series of single GPUs, and who is
     like whom."""
     kept = {name: own for name, own in analysis.gpu_series.items() if name == _BALANCED}
-    return replace(analysis, gpu_series=kept, unevenness=None)
+    return replace(analysis, gpu_series=kept, judgement=replace(analysis.judgement, unevenness=None))
 
 
 def judged(name: str, a: float | None, b: float | None, noise: float | None) -> FigureChange:
@@ -363,16 +365,13 @@ def _imbalances(series: Grid | None, window: Window) -> Floats:
     tenth = _tenth_of(series.start, series.width, series.values.shape[1], window)
     for at in range(TENTHS):
         own = series.values[:, tenth == at]
-        known = np.isfinite(own)
-        n = known.sum(axis=1)
-        means = np.where(known, own, 0.0).sum(axis=1)[n > 0] / n[n > 0]
-        value = imbalance(means)
+        value = imbalance(over_gpus(own.T))
         found[at] = np.nan if value is None else value
     return found
 
 
 def _phases(a: Analysis, b: Analysis) -> dict[Kind, tuple[PhaseTotal | None, PhaseTotal | None]]:
-    found = {kind: (_phase_total(a.phases, kind), _phase_total(b.phases, kind)) for kind in KINDS}
+    found = {kind: (_phase_total(a.judgement.phases, kind), _phase_total(b.judgement.phases, kind)) for kind in KINDS}
     return {kind: pair for kind, pair in found.items() if pair != (None, None)}
 
 

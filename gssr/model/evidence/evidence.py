@@ -27,17 +27,6 @@ METRICS = (
 
 
 @dataclass(frozen=True, slots=True)
-class SpaceCourse:
-    """The space average in finer bins: ``width`` seconds each from ``start`` (unix s); ``values`` by metric [n_instants],
-    NaN without samples; over ``n_gpus`` of the GPUs."""
-
-    start: float
-    width: float
-    values: Mapping[str, Floats]
-    n_gpus: int
-
-
-@dataclass(frozen=True, slots=True)
 class Evidence:
     """A job, or a window and a selection of it. GPUs count from 0 in the order of ``gpus``; ``positions`` are theirs in the
     run. ``start`` to ``end`` is the window, ``interval`` the sampling interval (s).
@@ -71,7 +60,6 @@ class Evidence:
     n_rows: Ints
     first_time: Floats
     last_time: Floats
-    course: SpaceCourse
     host: Mapping[str, Floats]
     workload: Mapping[str, Floats]
     peaks: Peaks | None
@@ -120,8 +108,8 @@ def evidence_of(
     counted: Counted,
     known: Sequence[str],
 ) -> Evidence:
-    """What was counted, as evidence: its course in the bins of its series, and nothing of the nodes and the workload yet.
-    The cells of these metrics are given up for it."""
+    """What was counted, as evidence, and nothing of the nodes and the workload yet. The cells of these metrics are given up
+    for it."""
     bins = counted.bins
     gpus = tuple(reader.gpus[position] for position in positions.tolist())
     nodes, node_of = nodes_of(gpus)
@@ -146,7 +134,6 @@ def evidence_of(
         n_rows=counted.by_gpu.vectors[:, 0].astype(np.int64),
         first_time=counted.by_gpu.vectors[:, 2].copy(),  # not a view, which would keep all of it
         last_time=counted.by_gpu.vectors[:, 3].copy(),
-        course=SpaceCourse(bins.start, bins.width, {name: over_gpus(grids[name]) for name in known}, len(gpus)),
         host={},
         workload={},
         peaks=_peaks(gpus),
@@ -192,26 +179,17 @@ def over_gpus(values: Float32s | Floats) -> Floats:
 
 
 _NEAR = 1e-6
-_ENOUGH = 0.5
-"""Means come from all GPUs where whole bins cover at least this share of a part, else from the finer course."""
 
 
 def means_between(evidence: Evidence, part: Window) -> dict[str, float | None]:
     """Each metric's mean over GPUs and time in a part of the window; None without samples.
 
-    Of the whole window it is that of all samples. Of a part it is the mean over the bins that lie in it, GPU by GPU; where
-    a part is so short that these cover less than half of it, that of the course, which stands for some of the GPUs only.
+    Of the whole window it is that of all samples, of a part the mean over the bins that lie in it, GPU by GPU.
     """
     if part.start <= evidence.start and part.end >= evidence.end:
         return {name: evidence.mean(name) for name in evidence.series}
-    whole = _inside(evidence.times, evidence.width, part, evidence)
-    if whole.sum() * evidence.width >= _ENOUGH * part.seconds:
-        return {name: _mean(values[:, whole]) for name, values in evidence.series.items()}
-    course = evidence.course
-    n = len(next(iter(course.values.values()), ()))
-    times = np.asarray(course.start + course.width * np.arange(n), np.float64)
-    inside = _inside(times, course.width, part, evidence)
-    return {name: _mean(course.values[name][inside]) if name in course.values else None for name in evidence.series}
+    inside = _inside(evidence.times, evidence.width, part, evidence)
+    return {name: _mean(values[:, inside]) for name, values in evidence.series.items()}
 
 
 def excerpt(evidence: Evidence, part: Window) -> Evidence | None:
@@ -243,7 +221,6 @@ def excerpt(evidence: Evidence, part: Window) -> Evidence | None:
         n_rows=n_rows,
         first_time=np.where(silent, np.nan, np.maximum(evidence.first_time, part.start)),
         last_time=np.where(silent, np.nan, np.minimum(evidence.last_time, part.end)),
-        course=_course(evidence.course, part),
         host={name: values[first:last] for name, values in evidence.host.items()},
         workload={name: values[first:last] for name, values in evidence.workload.items()},
         by_node={name: values[:, first:last] for name, values in evidence.by_node.items()},
@@ -271,11 +248,3 @@ def _means_within(series: Mapping[str, Float32s], part: Window, n_gpus: int) -> 
     ]
     shape = len(n), n_gpus
     return Means(tuple(series), *part, np.reshape(n, shape), np.reshape(total, shape))
-
-
-def _course(course: SpaceCourse, part: Window) -> SpaceCourse:
-    n = len(next(iter(course.values.values()), ()))
-    first = min(max(round((part.start - course.start) / course.width), 0), n)
-    last = max(min(round((part.end - course.start) / course.width), n), first)
-    values = {name: series[first:last] for name, series in course.values.items()}
-    return SpaceCourse(course.start + first * course.width, course.width, values, course.n_gpus)

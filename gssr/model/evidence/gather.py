@@ -1,5 +1,4 @@
-"""Gathering the evidence of a job: from raw rows where there are few and from rollups otherwise; of long and large jobs some
-GPUs and some stretches of the time are looked at closer."""
+"""Gathering the evidence of a job: from raw rows where there are few and from rollups otherwise."""
 
 from dataclasses import replace
 

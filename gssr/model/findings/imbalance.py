@@ -12,7 +12,7 @@ from gssr.arrays import Flags, Floats, Ints
 from gssr.metrics import BY_NAME, DETECTION_METRICS, SCORE_INPUTS
 from gssr.model.evidence.evidence import Evidence
 from gssr.model.findings.similar_gpus import bands
-from gssr.model.results import Alike, Groups, Imbalance, Means, Space, Unevenness, over_space
+from gssr.model.results import Alike, Grid, Groups, Imbalance, Means, Series, Unevenness, over_space
 from gssr.model.statistics.balance import full_scale, imbalance, outliers
 from gssr.model.statistics.grid import coarser
 from gssr.score import score_of_means
@@ -38,25 +38,16 @@ class Placed(Protocol):
 
 
 def imbalance_between(
-    gpus: Ints, means: Floats, values: Floats, space: Space, full: float, window: tuple[float, float], start: float,
-    width: float,
-) -> Imbalance:  # fmt: skip
-    """Describe how uneven ``gpus`` are.
-
-    Args:
-        gpus: [n], their positions.
-        means: [n], their means over the window, NaN without samples.
-        values: [n, n_columns], their values in columns of ``width`` seconds from ``start`` (unix s).
-        space: What ``values`` are over the GPUs, column by column.
-        full: The metric's full scale, in its unit.
-        window: Begin and end of the window, unix s.
-    """
-    n = np.isfinite(values).sum(axis=0)
+    gpus: Ints, means: Floats, values: Floats, space: Series, full: float, window: tuple[float, float]
+) -> Imbalance:
+    """The imbalance of ``gpus`` [n], positions, by their time means [n] and their ``values`` [n, n_columns]; ``space`` is
+    these over space. ``full`` is the metric's full scale; ``window`` begins and ends at unix s."""
+    n = space.n_gpus.astype(np.float64)
     busiest = np.where(space.high > 0, space.high, np.nan)
     over_time = np.maximum(1.0 - space.mean / busiest, 0.0)
     could = np.nan_to_num(n * busiest)
     left = np.nan_to_num(n * busiest * over_time)
-    worst, worst_column = _worst(left, could, max(round(WORST_SECONDS / width), 1))
+    worst, worst_column = _worst(left, could, max(round(WORST_SECONDS / space.width), 1))
     any_behind, behind_most, n_behind = _how_often_behind(values, space.p50, full)
     low, high = _means_outside(means, full)
     return Imbalance(
@@ -65,11 +56,11 @@ def imbalance_between(
         space=space,
         over_time=over_time,
         spread=space.p95 - space.p05,
-        of_means=imbalance(means[np.isfinite(means)]),
+        of_means=imbalance(means),
         resolved=float(left.sum() / could.sum()) if could.sum() > 0 else None,
         gpu_hours=len(gpus) * max(window[1] - window[0], 0.0) / 3600,
         worst=worst,
-        worst_start=max(start + worst_column * width, window[0]),
+        worst_start=max(space.start + worst_column * space.width, window[0]),
         low=low,
         high=high,
         behind_any=any_behind,
@@ -191,9 +182,8 @@ def unevenness(evidence: Evidence) -> Unevenness | None:
     full = full_scale(BY_NAME[metric], evidence.gpus) or float(np.nanmax(means))
     gpus = np.arange(evidence.n_gpus)
     start = float(evidence.times[0])
-    found = imbalance_between(
-        gpus, means, values, over_space(values), full, (evidence.start, evidence.end), start, width
-    )
+    space = over_space(Grid(metric, start, width, values))
+    found = imbalance_between(gpus, means, values, space, full, (evidence.start, evidence.end))
     return Unevenness(
         metric=metric,
         start=start,

@@ -60,30 +60,31 @@ class _Stretch(NamedTuple):
 
 
 def phases(evidence: Evidence) -> tuple[Phase, ...]:
-    """Cut a window into phases, in the order of time and without holes. They begin and end at edges of the course's
-    bins. Empty if the window holds no samples."""
-    course = evidence.course
-    lead = next((name for name in DETECTION_METRICS if name in course.values), None)
-    if lead is None or not np.isfinite(course.values[lead]).any() or not evidence.seconds > 0:
+    """The phases of a window in the order of time, without holes; none where it holds no samples. They begin and end at
+    edges of the evidence's bins."""
+    lead = next((name for name in DETECTION_METRICS if name in evidence.series), None)
+    if lead is None or not evidence.seconds > 0:
         return ()
-    activity = course.values[lead]
-    average = average_of(course.start, course.width, activity)
-    leading, trailing = warm_up_and_tear_down(average, evidence.window)
+    origin, width = float(evidence.times[0]), evidence.width
+    activity = evidence.over_space(lead)
+    if not np.isfinite(activity).any():
+        return ()
+    leading, trailing = warm_up_and_tear_down(average_of(origin, width, activity), evidence.window)
     n = len(activity)
-    begin = min(max(round((evidence.start + leading - course.start) / course.width), 0), n - 1) if leading else 0
-    end = max(min(round((evidence.end - trailing - course.start) / course.width), n), begin + 1) if trailing else n
+    begin = min(max(round((evidence.start + leading - origin) / width), 0), n - 1) if leading else 0
+    end = max(min(round((evidence.end - trailing - origin) / width), n), begin + 1) if trailing else n
     known = activity[np.isfinite(activity)]
     idle = max(IDLE, ACTIVE_SHARE * float(np.percentile(known, 95)))
     found: list[tuple[Kind, int, int, Cycle | None]] = [("start-up", 0, begin, None)] if begin else []
     for stretch in _stretches(evidence, lead, begin, end):
         own = activity[stretch.first : stretch.last]
-        repeated = _cycle(stretch, own, course.width)
+        repeated = _cycle(stretch, own, width)
         level = float(np.nanmean(own)) if np.isfinite(own).any() else 0.0
         kind: Kind = "recurring" if repeated else "idle" if level <= idle else "steady"
         found.append((kind, stretch.first, stretch.last, repeated))
     if end < n:
         found.append(("tail", end, n, None))
-    edges = [evidence.start, *(course.start + course.width * first for _, first, _, _ in found[1:]), evidence.end]
+    edges = [evidence.start, *(origin + width * first for _, first, _, _ in found[1:]), evidence.end]
     return tuple(
         _phase(evidence, kind, Window(*part), repeated)
         for (kind, _, _, repeated), part in zip(found, pairwise(edges), strict=True)
@@ -100,18 +101,18 @@ def _phase(evidence: Evidence, kind: Kind, part: Window, repeated: Cycle | None)
 
 
 def _stretches(evidence: Evidence, lead: str, begin: int, end: int) -> list[_Stretch]:
-    """Do steps 2 to 4 for the course's bins from ``begin`` up to ``end``. ``lead``: the metric by which dips are
-    found."""
-    names = [name for group in METRICS if (name := next((one for one in group if one in evidence.course.values), None))]
-    fine = np.stack([evidence.course.values[name] / _height(evidence, name) for name in names])
+    """Steps 2 to 4 for the evidence's bins from ``begin`` to ``end``."""
+    names = [name for group in METRICS if (name := next((one for one in group if one in evidence.series), None))]
+    courses = [evidence.over_space(name) for name in names]
+    fine = np.stack([own / _height(evidence, name, own) for name, own in zip(names, courses, strict=True)])
     step = -(-(end - begin) // MOST_BINS)
     values = coarser(fine[:, begin:end], step)
     edges = [0, *change_points(values, noise(values, np.full(len(names), LEAST_NOISE))).tolist(), values.shape[1]]
     edges = _without_partial(values, _alike(values, edges, LEAST_CHANGE))
-    bins = len(evidence.course.values[lead]) / step
+    bins = len(evidence.times) / step
     groups = _recurring(values, names.index(lead), edges, _SHORT_DIP * bins)
     inner = {edge for group in groups for edge in edges if group.first < edge < group.last}
-    short = max(SHORT * bins, SHORT_SECONDS / (step * evidence.course.width))
+    short = max(SHORT * bins, SHORT_SECONDS / (step * evidence.width))
     edges = _fewer(values, [edge for edge in edges if edge not in inner], {group.first for group in groups}, short)
     return [
         _Stretch(
@@ -129,11 +130,9 @@ def _stretches(evidence: Evidence, lead: str, begin: int, end: int) -> list[_Str
     ]
 
 
-def _height(evidence: Evidence, name: str) -> float:
-    """Return the usual height of a metric, in its unit: its 95th percentile, at least LEAST_HEIGHT of the full scale;
-    never 0."""
-    known = evidence.course.values[name]
-    usual = float(np.nanpercentile(known, 95)) if np.isfinite(known).any() else 0.0
+def _height(evidence: Evidence, name: str, values: Floats) -> float:
+    """What counts as the usual height of a metric with these ``values`` over the GPUs [n_bins]."""
+    usual = float(np.nanpercentile(values, 95)) if np.isfinite(values).any() else 0.0
     return max(usual, LEAST_HEIGHT * (full_scale(BY_NAME[name], evidence.gpus) or usual), 1e-12)
 
 
@@ -236,8 +235,8 @@ def _fewer(values: Floats, edges: list[int], groups: set[int], short: float) -> 
 
 
 def _cycle(stretch: _Stretch, activity: Floats, width: float) -> Cycle | None:
-    """Return the dips of a stretch, or None: those found by step 2, each as long as it is in the course's bins, unless
-    only shorter ones have a period. ``activity`` are the stretch's values [n], in bins of ``width`` seconds."""
+    """The dips of a stretch: those found by step 2, each as long as it is in the evidence's bins, unless only shorter ones
+    have a period."""
     coarse = None
     if stretch.dips:
         inside, around = np.zeros(len(activity), bool), np.zeros(len(activity), bool)

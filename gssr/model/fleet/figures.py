@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gssr.arrays import Floats
 from gssr.launch import shown_job
@@ -20,15 +19,15 @@ from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.statistics.aggregate import sum_known
 from gssr.model.statistics.balance import imbalance
+from gssr.model.statistics.energy import ENERGY_METRICS, total_joules
+from gssr.model.statistics.sources import Rollups
 from gssr.model.statistics.unmeasured import unmeasured_seconds
 from gssr.model.verdicts import judge_window
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import RuleTable
 from gssr.model.window import extent
-from gssr.score import score_of_means
-from gssr.store.format.layout import FIELDS, Layout
 from gssr.store.format.schema import Column
-from gssr.store.read.everything import below, totals
+from gssr.store.read.everything import below
 from gssr.store.read.recording import RunReader
 from gssr.store.read.window_edges import ALL_TIME
 
@@ -76,12 +75,7 @@ def _after_options(words: Sequence[str]) -> list[str]:
 
 _FEWEST = 3
 """So many used GPUs can be compared with their median."""
-_READ = (*SCORE_INPUTS, *DETECTION_METRICS, "sm_clock", "energy", "clock_event_reasons")
-
-_FIELDS = {
-    "gauge": ("n", "sum"), "rate": ("n", "sum"), "counter": ("n", "increase"), "bits": ("n", *HELD_DOWN),
-}  # fmt: skip
-"""What is asked of them, by their kind."""
+_READ = (*SCORE_INPUTS, *DETECTION_METRICS, "sm_clock", *ENERGY_METRICS, "clock_event_reasons")
 
 COMMON = (
     Column("gpu_hours", "REAL", "GPUs times the duration, h"),
@@ -217,10 +211,10 @@ def read_figures(reader: RunReader, file: str, verdicts: bool = False, rules: Ru
         _gpu(counted, reader, position, hours, float(unmeasured[position])) for position in range(len(reader.gpus))
     )
     gpu_hours = len(gpus) * hours
-    score = score_of_means(counted.means())
-    own = imbalance(counted.lead[np.isfinite(counted.lead)]) if len(gpus) > 1 else None
+    score = counted.score
+    own = imbalance(counted.lead) if len(gpus) > 1 else None
     unused = [gpu.unused for gpu in gpus if gpu.unused is not None]
-    energy = sum_known(gpu.energy_j for gpu in gpus)
+    energy = total_joules(counted.energy, counted.n_rows, reader.gpus)
     return RunFigures(
         run_id=run.run_id,
         file=file,
@@ -282,57 +276,19 @@ class _Counted:
     """What the rollups and sketches of a run add up to, GPU by GPU: arrays [n_gpus], NaN is unknown."""
 
     def __init__(self, reader: RunReader) -> None:
-        self._n_gpus = n_gpus = len(reader.gpus)
-        self._columns: dict[tuple[str, str], Floats] = {}
-        """One number of each GPU's block of a metric, where it is not 0."""
-        self.n_rows, self.n_gaps = np.zeros(n_gpus), np.zeros(n_gpus)
-        self.last_time = np.full(n_gpus, np.nan)
-        for own in totals(reader, _READ, None, ALL_TIME, reader.gap_seconds):
-            self._take_in(own.gpu, own.vectors, own.layout)
-        name = next((name for name in DETECTION_METRICS if self._column(name, "n").any()), None)
+        n_gpus = len(reader.gpus)
+        total = Rollups(reader, np.arange(n_gpus), 0).totals(_READ, ALL_TIME, reader.gap_seconds).aggregate()
+        self.n_rows, self.n_gaps, self.last_time = total.n_rows, total.n_gaps, total.last_time
+        name = next((name for name in DETECTION_METRICS if name in total.sums.measured()), None)
         idle, known = below(reader, name, TABLE.common.at("idle")) if name else (np.zeros(n_gpus), np.zeros(n_gpus))
-        self.idle = _quotient(idle, known)
+        self.idle = np.divide(idle, known, out=np.full(n_gpus, np.nan), where=np.asarray(known) > 0)
         self.unused = np.where(known > 0, 1 - self.idle < TABLE.common.at("unused"), np.nan)
-        self.lead = self._mean(name)
+        self.lead = total.sums.per_gpu(name) if name else np.full(n_gpus, np.nan)
         self.activity = self._relative(self.lead)
-        self.clock = self._relative(self._mean("sm_clock"))
-        flags = self._column("clock_event_reasons", "n")
-        shares = [_quotient(self._column("clock_event_reasons", flag), flags) for flag in HELD_DOWN]
-        self.throttled = np.fmax.reduce(shares)
-        self.energy = np.where(self._column("energy", "n") > 1, self._column("energy", "increase"), np.nan)
-        inputs = {name: self._mean(name) for name in SCORE_INPUTS}
-        self.scores = [
-            score_of_means({name: float(column[gpu]) for name, column in inputs.items()}) if self.n_rows[gpu] else None
-            for gpu in range(n_gpus)
-        ]
-
-    def _take_in(self, gpus: NDArray[np.int64], vectors: Floats, layout: Layout) -> None:
-        """Keep what is asked for of the rollups of some GPUs (positions), each one's of the whole run, ``vectors`` [n,
-        layout.width]."""
-        self.n_rows[gpus], self.n_gaps[gpus] = vectors[:, 0], vectors[:, 1]
-        self.last_time[gpus] = vectors[:, 3]
-        for metric, start, _ in layout.blocks:
-            for field in _FIELDS[metric.kind]:
-                column = vectors[:, start + FIELDS[metric.kind].index(field)]
-                if column.any():
-                    self._columns.setdefault((metric.name, field), np.zeros(self._n_gpus))[gpus] = column
-
-    def means(self) -> dict[str, float | None]:
-        """Return the means of the score's inputs over all samples of all GPUs, by name; None without samples."""
-        found = {}
-        for name in SCORE_INPUTS:
-            n = self._column(name, "n").sum()
-            found[name] = float(self._column(name, "sum").sum() / n) if n else None
-        return found
-
-    def _column(self, name: str, field: str) -> Floats:
-        """Return one number of each GPU's block of a metric [n_gpus]; 0 if the file lacks it."""
-        return self._columns.get((name, field), np.zeros(self._n_gpus))
-
-    def _mean(self, name: str | None) -> Floats:
-        if name is None:
-            return np.full(self._n_gpus, np.nan)
-        return _quotient(self._column(name, "sum"), self._column(name, "n"))
+        self.clock = self._relative(total.sums.per_gpu("sm_clock"))
+        self.throttled = np.fmax.reduce([total.sums.per_gpu(flag) for flag in HELD_DOWN])
+        self.energy = total.joules
+        self.score, self.scores = total.sums.score(), total.sums.scores()
 
     def _relative(self, means: Floats) -> Floats:
         """Divide by the median of the GPUs that were used; all NaN if fewer than _FEWEST were."""
@@ -341,24 +297,16 @@ class _Counted:
         return means / middle if middle > 0 else np.full(len(means), np.nan)
 
 
-def _quotient(total: NDArray[np.generic], n: NDArray[np.generic]) -> Floats:
-    """Return total / n, NaN where ``n`` is 0."""
-    quotient = np.full(len(n), np.nan)
-    np.divide(total, n, out=quotient, where=np.asarray(n) > 0)
-    return quotient
-
-
 def _gpu(counted: _Counted, reader: RunReader, position: int, hours: float, unmeasured: float) -> GpuFigures:
     """Return the figures of one GPU, with None for what is unknown. ``hours``: those of the run; ``unmeasured``: of
     these, those without samples after its rank was lost."""
-
     def of(values: Floats) -> float | None:
         value = float(values[position])
         return value if value == value else None
 
-    gpu, score = reader.gpus[position], counted.scores[position]
-    idle, throttled, unused, energy = (
-        of(values) for values in (counted.idle, counted.throttled, counted.unused, counted.energy)
+    gpu = reader.gpus[position]
+    idle, throttled, unused, energy, score = (
+        of(values) for values in (counted.idle, counted.throttled, counted.unused, counted.energy, counted.scores)
     )
     return GpuFigures(
         run_id=gpu.run_id,

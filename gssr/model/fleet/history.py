@@ -58,12 +58,12 @@ def history(runs: Iterable[RunFigures], analysis: Analysis, judge: Judge) -> His
     """Tell how a whole run stands among ``runs``. Its step is compared if it is known, for which the earlier runs'
     recordings are judged by ``judge``."""
     earlier, step = like(runs, analysis), None
-    if analysis.step is not None and earlier:
+    if analysis.judgement.step is not None and earlier:
         last = {(run.run_id, run.began) for run in earlier[-2 * REFERENCE :]}
         judged = judge(list(dict.fromkeys(run.file for run in earlier[-2 * REFERENCE :])))
         lengths = [run for run in judged if (run.run_id, run.began) in last and run.step_s]
         lengths.sort(key=lambda run: (run.began, run.run_id))
-        step = _standing([(run.began, run.step_s) for run in lengths], analysis.step.seconds, analysis)
+        step = _standing([(run.began, run.step_s) for run in lengths], analysis.judgement.step.seconds, analysis)
     score = _standing([(run.began, run.score) for run in earlier], analysis.score, analysis)
     return History(len(earlier), score, step)
 

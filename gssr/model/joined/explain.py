@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from gssr.arrays import Floats, Ints
+from gssr.arrays import Ints
 from gssr.metrics import SCORE_INPUTS
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.joined.match import NS, Match
-from gssr.model.results import Analysis, Finding, Verdict
-from gssr.model.statistics.aggregate import Aggregate
+from gssr.model.results import Analysis, Finding, Judgement, Means, Verdict
 from gssr.model.statistics.sources import Rollups, Rows
 from gssr.model.traced import (
     SPLIT,
@@ -31,7 +30,6 @@ from gssr.model.traces.gpu_names import gpus_of
 from gssr.model.traces.lengths import statistics
 from gssr.model.traces.trace_results import GpuUse, Step, TraceAnalysis
 from gssr.model.verdicts.words import percent, took
-from gssr.score import score_of_means
 from gssr.store.format.schema import LEVELS
 from gssr.store.read.recording import RunReader
 from gssr.store.read.window_edges import Window
@@ -58,9 +56,12 @@ class Scores:
         self._names = [name for name in SCORE_INPUTS if name in reader.metrics]
 
     @cached_property
-    def _whole(self) -> Aggregate:
+    def _whole(self) -> Means:
         every = Window(self.window.start, np.nextafter(self.window.end, np.inf))
-        return Rollups(self._reader, np.arange(len(self._reader.gpus)), 0).aggregate(self._names, every, np.inf)
+        return self._sums(np.arange(len(self._reader.gpus)), every)
+
+    def _sums(self, positions: Ints, window: Window) -> Means:
+        return Rollups(self._reader, positions, 0).totals(self._names, window, np.inf).aggregate().sums
 
     def of(self, parts: Sequence[tuple[Ints, Window]]) -> Iterator[tuple[float | None, float | None]]:
         """Score some GPUs inside a window, and in the rest of the window of the scores. ``parts``: positions of GPUs, each
@@ -88,43 +89,32 @@ class Scores:
         around = Window(min(inside.start for _, inside in parts), max(inside.end for _, inside in parts))
         if around.seconds > LEVELS[-1] or self._reader.thinned_until > around.start:
             for positions, inside in parts:
-                found = Rollups(self._reader, positions, 0).aggregate(self._names, inside, np.inf)
-                means = np.array([found.means[name] for name in SCORE_INPUTS])
-                yield self._of(positions, means, np.where(np.isfinite(means), found.n_rows, 0).astype(np.float64))
+                yield self._of(positions, self._sums(positions, inside))
             return
         every = np.unique(np.concatenate([positions for positions, _ in parts]))
         rows = Rows(self._reader, every, self._names, around).between(self._names, around)
         order = np.argsort(rows.gpu, kind="stable")
         edges = np.searchsorted(rows.gpu[order], np.arange(len(every) + 1))
         for positions, inside in parts:
-            means, n = np.full((2, len(SCORE_INPUTS), len(positions)), np.nan)
+            names = self._whole.names
+            n, total = np.zeros((2, len(names), len(positions)))
             for at, own in enumerate(np.searchsorted(every, positions).tolist()):
                 mine = order[edges[own] : edges[own + 1]]
                 mine = mine[(rows.time[mine] >= inside.start) & (rows.time[mine] < inside.end)]
-                for place, name in enumerate(SCORE_INPUTS):
+                for place, name in enumerate(names):
                     known = rows.values[name][mine]
                     known = known[np.isfinite(known)]
-                    n[place, at] = len(known)
-                    means[place, at] = known.mean() if len(known) else np.nan
-            yield self._of(positions, means, n)
+                    n[place, at], total[place, at] = len(known), known.sum()
+            yield self._of(positions, Means(names, *inside, n, total))
 
-    def _of(self, positions: Ints, means: Floats, n: Floats) -> tuple[float | None, float | None]:
-        """Return the scores inside a part and in the rest of the window. ``means`` and ``n`` [inputs, positions]:
-        means and counts inside."""
+    def _of(self, positions: Ints, own: Means) -> tuple[float | None, float | None]:
+        """``own``: what the part inside adds up to."""
         if not len(positions):
             return None, None
-        whole = np.array([self._whole.means[name][positions] for name in SCORE_INPUTS])
-        n_whole = np.where(np.isfinite(whole), self._whole.n_rows[positions], 0).astype(np.float64)
-        own, every = (
-            np.array([np.where(n > 0, means * n, 0.0).sum(axis=1), n.sum(axis=1)])
-            for means, n in ((means, n), (whole, n_whole))
-        )
-        return _score(*own), _score(*(every - own))
-
-
-def _score(total: Floats, n: Floats) -> float | None:
-    means = np.divide(total, n, out=np.full(len(n), np.nan), where=n > 0)
-    return score_of_means(dict(zip(SCORE_INPUTS, means.tolist(), strict=True)))
+        whole = self._whole
+        total = np.maximum(whole.total[:, positions] - own.total, 0.0)  # not below 0 by the last digit
+        rest = replace(whole, n=whole.n[:, positions] - own.n, total=total)
+        return own.score(), rest.score()
 
 
 def looked_at(analysis: Analysis, reader: RunReader) -> dict[int, int]:
@@ -241,8 +231,17 @@ def _part(match: Match, gpus: Sequence[object], window: tuple[float, float]) -> 
 def with_traces(analysis: Analysis, traces: Iterable[Traced], refused: Sequence[str] = ()) -> Analysis:
     """Add traces to an analysis, and why others are not there; verdicts get the evidence that the traces give."""
     found = tuple(sorted(traces, key=lambda trace: (trace.rank is None, trace.rank or 0)))
-    verdicts = tuple(explained(verdict, found) for verdict in analysis.verdicts)
-    return replace(analysis, traces=found, verdicts=verdicts, notes=(*analysis.notes, *refused))
+    return replace(
+        analysis,
+        traces=found,
+        judgement=explained_by_traces(analysis.judgement, found),
+        notes=(*analysis.notes, *refused),
+    )
+
+
+def explained_by_traces(judgement: Judgement, traces: Sequence[Traced]) -> Judgement:
+    """Add to the verdicts about waiting what their GPUs waited for while they were traced."""
+    return replace(judgement, verdicts=tuple(explained(verdict, traces) for verdict in judgement.verdicts))
 
 
 def explained(verdict: Verdict, traces: Sequence[Traced]) -> Verdict:

@@ -17,12 +17,12 @@ from gssr.metrics import DETECTION_METRICS, SCORE_INPUTS
 from gssr.model.findings.notes import FINEST
 from gssr.model.live.live_result import RECENT_SECONDS, Query, ScoreCurve
 from gssr.model.live.run_totals import RunTotals
-from gssr.model.results import Grid, HostUse, Means, Series, Space
+from gssr.model.results import Grid, HostUse, Means, Series, over_space
+from gssr.model.statistics.energy import ENERGY_METRICS, total_joules
 from gssr.model.statistics.grid import Columns, Spans, choose_width, column_of, is_fine
-from gssr.model.statistics.sources import host_use
+from gssr.model.statistics.sources import Rollups, host_use
 from gssr.model.window import warm_up_and_tear_down
 from gssr.score import score_of_means
-from gssr.store.format.buckets import merge
 from gssr.store.format.schema import LEVELS
 from gssr.store.read.recording import RunReader
 from gssr.store.read.window_edges import Window
@@ -53,7 +53,7 @@ class Shown(NamedTuple):
 
     metric: str
     grid: Grid
-    space: Space
+    space: Series
     window: Means
     recent: Means
     moment: dict[str, float | None]
@@ -172,17 +172,13 @@ class Answers:
         return max(min(columns, cells // max(self._n_gpus, 1)), 1)
 
     def _energy(self, query: Query, shown: Window, read: Read, growing: bool) -> float | None:
-        """J by the counters of all GPUs that have samples, in the window that is shown."""
+        """Return what the GPUs used in the window that is shown, J; None where that is unknown."""
 
         def compute() -> float | None:
             reader = read()
-            if "energy" not in reader.metrics:
-                return None
-            buckets = reader.buckets(shown, names=("energy",))
-            found = merge(buckets.vectors, buckets.gpu, self._n_gpus, reader.gap_seconds, buckets.layout)
-            n, increase = found[:, buckets.layout.blocks[0].start], found[:, buckets.layout.width - 1]
-            known = bool((n[found[:, 0] > 0] > 1).all()) and bool(n.any())
-            return float(increase.sum()) if known else None
+            rollups = Rollups(reader, np.arange(self._n_gpus), 0)
+            found = rollups.totals(ENERGY_METRICS, shown, reader.gap_seconds).aggregate()
+            return total_joules(found.joules, found.n_rows, reader.gpus)
 
         ends = growing and shown.end > self._tally.last
         joules = self._kept("energy", shown, query, ends, compute)
@@ -202,9 +198,7 @@ class Answers:
             first = column_of(part.start, width)
             columns = Columns(metric, width, first, column_of(part.end, width) - first + 1, self._n_gpus)
             columns.read(read())
-            grid, space = columns.grid(math.inf)
-            counted = np.isfinite(grid.values).sum(axis=0)
-            return Series(metric, grid.start, width, space.mean, space.low, space.high, counted)
+            return columns.grid(math.inf)[1]
 
         def compute() -> float:
             return tally.first + warm_up_and_tear_down(average, Window(tally.first, tally.last))[0]
@@ -280,11 +274,11 @@ class Answers:
         return now - answer.at > max(LAG_SECONDS, LAG_COSTS * answer.cost)
 
 
-def _up_to(grid: Grid, space: Space, n: int) -> tuple[Grid, Space]:
+def _up_to(grid: Grid, space: Series, n: int) -> tuple[Grid, Series]:
     """The same with nothing in the columns after the first ``n``."""
-    late = np.arange(grid.n) >= n
-    curves = (np.where(late, np.nan, getattr(space, name)) for name in Space.__slots__)
-    return replace(grid, values=np.where(late, np.nan, grid.values)), Space(*curves)
+    values = np.where(np.arange(grid.n) >= n, np.nan, grid.values)
+    nothing = over_space(replace(grid, values=values[:, n:]))
+    return replace(grid, values=values), space.continued(n, nothing)
 
 
 def last_known_values(values: Floats) -> Floats:

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from gssr.arrays import Ints
-from gssr.model.evidence.evidence import Evidence, SpaceCourse, over_gpus
+from gssr.model.evidence.evidence import Evidence
 from gssr.model.live.live_result import Result
 from gssr.model.results import Abstention, Judgement
 from gssr.model.verdicts import judge
@@ -65,7 +65,6 @@ def _evidence(frame: Result, gpus: Ints) -> Evidence:
         n_rows=np.isfinite(values).sum(axis=1),
         first_time=np.full(len(gpus), np.nan),
         last_time=frame.last_time[gpus],
-        course=SpaceCourse(grid.start, grid.width, {grid.metric: over_gpus(values)}, len(gpus)),
         host={},
         workload={},
         peaks=None,

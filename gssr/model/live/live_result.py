@@ -19,7 +19,7 @@ from gssr.model.results import (
     Imbalance,
     Judgement,
     Means,
-    Space,
+    Series,
     Unevenness,
     nodes_of,
     over_space,
@@ -212,7 +212,7 @@ class Result:
     last_time: Floats
     latest: Floats
     grid: Grid
-    space: Space
+    space: Series
     whole: Means
     recent: Means
     window: Means
@@ -378,10 +378,10 @@ class Result:
         """The imbalance of the GPUs asked for, column by column of the grid."""
         grid, gpus = self.grid, self.looked_at
         values = grid.values[gpus] if self.query.gpus else grid.values
-        space = over_space(values) if self.query.gpus else self.space
+        space = over_space(replace(grid, values=values)) if self.query.gpus else self.space
         window = max(self.window.start, self.first), min(self.window.end, self.last)
         means = self.window.per_gpu(grid.metric, gpus)
-        return imbalance_between(gpus, means, values, space, self._full_scale, window, grid.start, grid.width)
+        return imbalance_between(gpus, means, values, space, self._full_scale, window)
 
     @cached_property
     def unevenness(self) -> Unevenness:
@@ -407,11 +407,11 @@ def nothing_yet(
     nodes, node_of = nodes_of(gpus)
     unknown = np.full(len(gpus), np.nan)
     values = np.full((len(gpus), max(query.columns, 1)), np.nan)
+    grid = Grid(query.metric or DETECTION_METRICS[0], 0.0, 1.0, values, 0.0)
     means = Means((), 0.0, 0.0, np.zeros((0, len(gpus))), np.zeros((0, len(gpus))))
     return Result(
         path=path, query=query, state=state, run=None, gpus=gpus, nodes=without_domains(nodes), node_of=node_of, first=0.0,
         last=0.0, now=0.0, silent=0.0, sampling_seconds=0.0, n_rows=0, n_gaps=np.zeros(len(gpus), np.int64),
-        last_time=unknown, latest=unknown, grid=Grid(query.metric or DETECTION_METRICS[0], 0.0, 1.0, values, 0.0),
-        space=over_space(values), whole=means, recent=means, window=means, moment={}, host=None, events=(),
-        problem=problem, following=query.end is None,
+        last_time=unknown, latest=unknown, grid=grid, space=over_space(grid), whole=means, recent=means,
+        window=means, moment={}, host=None, events=(), problem=problem, following=query.end is None,
     )  # fmt: skip

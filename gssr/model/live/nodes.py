@@ -111,7 +111,7 @@ class Nodes:
         frame = replace(
             base, query=query, gpus=self._rows, nodes=without_domains(shown.names), node_of=np.arange(n),
             n_gaps=np.zeros(n, np.int64), last_time=np.full(n, shown.last), latest=last_known_values(shown.grid.values),
-            grid=shown.grid, space=over_space(shown.grid.values), whole=shown.whole, window=shown.window,
+            grid=shown.grid, space=over_space(shown.grid), whole=shown.whole, window=shown.window,
             recent=shown.recent, timeline=timeline, coming=None, by_node=True, greatest=greatest,
             moment={} if shown.moment is None else shown.moment.overall(np.array(query.gpus) if query.gpus else None),
             of_gpus=base if base.n_gpus else None,

@@ -15,8 +15,8 @@ from gssr.model.findings.notes import SURELY_WHOLE
 from gssr.model.live.live_result import RECENT_SECONDS
 from gssr.model.results import Means
 from gssr.model.statistics.grid import Spans
+from gssr.model.statistics.sums import add_buckets
 from gssr.store.format.buckets import Buckets
-from gssr.store.format.layout import FIELDS, Layout
 from gssr.store.format.sample_arrays import derive
 from gssr.store.format.schema import LEVELS
 from gssr.store.read.everything import totals
@@ -156,30 +156,15 @@ class RunTotals:
         self.n_gaps[own.gpu] = gaps
         self.first = float(np.fmin(self.first, np.fmin.reduce(first)))
         self.last = float(np.fmax(self.last, np.fmax.reduce(last)))
-        self._add_up(own.gpu, own.vectors, own.layout, self._n, self._total)
+        add_buckets(self.names, own.gpu, own.vectors, own.layout, self._n, self._total)
         self.first_time[own.gpu] = np.fmin(self.first_time[own.gpu], first)
         self.last_time[own.gpu] = np.fmax(self.last_time[own.gpu], last)
 
     def means_of(self, buckets: Buckets, window: Window) -> Means:
         """What the rollups of a window add up to."""
         n, total = self._nothing()
-        self._add_up(buckets.gpu, buckets.vectors, buckets.layout, n, total)
+        add_buckets(self.names, buckets.gpu, buckets.vectors, buckets.layout, n, total)
         return Means(self.names, *window, n, total)
-
-    def _add_up(self, gpu: Ints, vectors: Floats, layout: Layout, n: Floats, total: Floats) -> None:
-        """Add rollups to counts and sums [n_names, n_gpus]."""
-        sampled, place = np.unique(gpu, return_inverse=True)
-        for block in layout.blocks:
-            counts = vectors[:, block.start]
-            if not counts.any():
-                continue
-            summed = {block.metric.name: block.start + 1}
-            if block.metric.kind == "bits":
-                summed = {name: block.start + FIELDS["bits"].index(name) for _, name, _ in self._throttles}
-            for name, at in summed.items():
-                row = self.names.index(name)
-                n[row, sampled] += np.bincount(place, counts, len(sampled))
-                total[row, sampled] += np.bincount(place, vectors[:, at], len(sampled))
 
     def _nothing(self) -> tuple[Floats, Floats]:
         """Counts and sums [n_names, n_gpus] to write into. Where nothing is written they take no memory: zeros of this size

@@ -251,7 +251,7 @@ class WatchedTrace:
             path=self.path, query=query, state="ended", run=None, gpus=level.gpus, nodes=nodes, node_of=node_of,
             first=first, last=last, now=last, silent=0.0, sampling_seconds=0.0, n_rows=len(self._trace.intervals),
             n_gaps=np.zeros(n_gpus, np.int64), last_time=np.full(n_gpus, last), latest=latest, grid=grid,
-            space=over_space(grid.values), whole=whole, recent=window, window=window, moment=moment, host=None,
+            space=over_space(grid), whole=whole, recent=window, window=window, moment=moment, host=None,
             events=(*self._events, *happened), problem=None, following=query.end is None, refined=refined,
             timeline=timeline, judgement=judgement, part=replace(part, analysis=analysis, around=around),
             greatest=greatest,

@@ -5,17 +5,19 @@ reasons are computed once. They differ in the percentiles: exact from raw rows, 
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gssr.arrays import Floats, Ints
-from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS
-from gssr.model.results import Statistics
+from gssr.metrics import BY_NAME
+from gssr.model.results import Means, Statistics
+from gssr.model.statistics.energy import joules_by_gpu
+from gssr.model.statistics.sums import add_buckets, summed_names
 from gssr.store.format.buckets import empty_vectors, fold, merge
-from gssr.store.format.layout import RELATIVE_BIN_WIDTH, Block, Layout, layout_of
+from gssr.store.format.layout import RELATIVE_BIN_WIDTH, Layout, layout_of
 from gssr.store.format.sample_arrays import Samples
 from gssr.store.read.recording import RunReader
 
@@ -31,18 +33,17 @@ UNKNOWN = Statistics(None, None, None, None, None, None, None, 0, None)
 @dataclass(frozen=True, slots=True)
 class Aggregate:
     """What the rows of a window add up to. Arrays are [n_gpus]: ``n_rows``, ``n_gaps`` int64; ``first_time`` and
-    ``last_time`` unix s, NaN without rows; ``means`` by metric, NaN without samples. ``flags`` is the share of
-    samples with each clock event reason, empty when there is none. ``energy_j`` sums the GPUs' positive differences of
-    the energy counter, None when no GPU has two samples of it."""
+    ``last_time`` unix s, NaN without rows; ``counted_joules``: the increase of the energy counter, NaN with fewer than two
+    samples of it. ``sums``: of the metrics that have a mean, and of the clock event reasons;
+    from raw rows of counters, too."""
 
     n_rows: Ints
     n_gaps: Ints
     first_time: Floats
     last_time: Floats
-    means: dict[str, Floats]
+    counted_joules: Floats
+    sums: Means
     statistics: dict[str, Statistics]
-    flags: dict[str, float]
-    energy_j: float | None
 
     @property
     def interval(self) -> float | None:
@@ -54,6 +55,12 @@ class Aggregate:
         spans = self.last_time[several] - self.first_time[several]
         return round(float(np.median(spans / (self.n_rows[several] - 1))), 3) or None
 
+    @property
+    def joules(self) -> Floats:
+        """[n_gpus]: what each GPU used, J, NaN where that is unknown (gssr.model.statistics.energy)."""
+        power = self.sums.per_gpu("power_usage")
+        return joules_by_gpu(self.counted_joules, power, self.last_time - self.first_time)
+
 
 def from_samples(samples: Samples, n_gpus: int, gap_seconds: float) -> Aggregate:
     """Aggregate raw rows; ``samples.gpu`` counts from 0 to ``n_gpus`` - 1. Two rows of a GPU further apart than
@@ -62,13 +69,15 @@ def from_samples(samples: Samples, n_gpus: int, gap_seconds: float) -> Aggregate
     groups, vectors = fold(samples.gpu, samples.time, samples.values, gap_seconds, layout)
     per_gpu = empty_vectors(n_gpus, layout)
     per_gpu[groups] = vectors
-    means, statistics, unknown = {}, {}, np.full(n_gpus, np.nan)
+    sums, statistics = {}, {}
     for name, column in samples.values.items():
         if BY_NAME[name].kind != "bits":
             known = np.isfinite(column)
             statistics[name] = exact_statistics(column[known])
-            means[name] = _mean_per_gpu(samples.gpu[known], column[known], n_gpus) if known.any() else unknown
-    return aggregate_of(per_gpu, layout, means, statistics)
+            owner = samples.gpu[known]
+            n, total = np.bincount(owner, minlength=n_gpus), np.bincount(owner, column[known], n_gpus)
+            sums[name] = n.astype(np.float64), np.asarray(total, np.float64)
+    return aggregate_of(per_gpu, layout, sums, statistics)
 
 
 class Totals:
@@ -79,9 +88,9 @@ class Totals:
         self._layout = layout
         self._head = np.zeros((n_gpus, 4))
         self._head[:, 2:] = np.nan
-        self._means: dict[str, Floats] = {}
-        self._summed: dict[str, Floats] = {}
-        self._joules: float | None = None
+        self._names = summed_names(layout)
+        self._n, self._total = np.zeros((len(self._names), n_gpus)), np.zeros((len(self._names), n_gpus))
+        self._joules = np.full(n_gpus, np.nan)
         self._counters: dict[str, list[Statistics]] = {}
         self._merged: list[Floats] = []
 
@@ -90,48 +99,30 @@ class Totals:
         self._head[gpus] = vectors[:, :4]
         # Over GPUs only the moments mean something; an infinite gap keeps the merge from counting any.
         self._merged.append(merge(vectors, np.zeros(len(vectors), np.int64), 1, math.inf, self._layout))
-        blocks = {block.metric.name: block for block in self._layout.blocks}
-        joules = _energy(vectors, blocks.get("energy"))
-        self._joules = joules if self._joules is None else self._joules + (joules or 0.0)
-        for name, (metric, start, width) in blocks.items():
-            block = vectors[:, start : start + width]
-            if metric.kind == "bits":
-                self._summed[name] = block.sum(axis=0) + self._summed.get(name, 0.0)
-            elif metric.kind == "counter":
-                self._counters.setdefault(name, []).append(_of_counter(block))
-            elif block[:, 0].any():
-                if name not in self._means:
-                    self._means[name] = np.full(len(self._head), np.nan)
-                some = block[:, 0] > 0
-                self._means[name][gpus[some]] = block[some, 1] / block[some, 0]
+        add_buckets(self._names, gpus, vectors, self._layout, self._n, self._total)
+        self._joules[gpus] = _counted_joules(vectors, self._layout)
+        for metric, start, width in self._layout.blocks:
+            if metric.kind == "counter":
+                self._counters.setdefault(metric.name, []).append(_of_counter(vectors[:, start : start + width]))
 
-    def aggregate(self, histograms: "Histograms") -> Aggregate:
+    def aggregate(self, histograms: "Histograms | None" = None) -> Aggregate:
         """All of them. n, mean, min, max and std are exact. Percentiles come from ``histograms`` (counts by sketch key, see
-        ``sketch_percentiles``); where these are not exact themselves, none lies outside of what their bounds give. A
-        counter's rollup keeps no moments: of its statistics n is known, and where it never falls its least and greatest
-        value."""
+        ``sketch_percentiles``), without which they are unknown; where these are not exact themselves, none lies outside of
+        what their bounds give. A counter's rollup keeps no moments: of its statistics n is known, and where it never falls
+        its least and greatest value."""
         merged = np.concatenate([empty_vectors(0, self._layout), *self._merged])
         total = merge(merged, np.zeros(len(merged), np.int64), 1, math.inf, self._layout)[0]
         statistics = {}
-        for name, start, width in ((block.metric.name, block.start, block.width) for block in self._layout.blocks):
-            if name in self._counters:
-                statistics[name] = _of_counters(self._counters[name])
-            elif name not in self._summed:
-                bounds = histograms.least or {}, histograms.greatest or {}
+        counts = {} if histograms is None else histograms.counts
+        bounds = [] if histograms is None else [histograms.least or {}, histograms.greatest or {}]
+        for metric, start, width in self._layout.blocks:
+            name = metric.name
+            if metric.kind == "counter":
+                statistics[name] = _of_counters(self._counters.get(name, ()))
+            elif metric.kind != "bits":
                 within = [bound[name] for bound in bounds if name in bound]
-                statistics[name] = _merged_statistics(total[start : start + width], histograms.counts.get(name), within)
-        n_rows, n_gaps, first_time, last_time = self._head.T
-        unknown = np.full(len(self._head), np.nan)
-        return Aggregate(
-            n_rows=n_rows.astype(np.int64),
-            n_gaps=n_gaps.astype(np.int64),
-            first_time=first_time,
-            last_time=last_time,
-            means={name: self._means.get(name, unknown) for name in statistics},
-            statistics=statistics,
-            flags=_shares(self._summed.get("clock_event_reasons")),
-            energy_j=self._joules,
-        )
+                statistics[name] = _merged_statistics(total[start : start + width], counts.get(name), within)
+        return _aggregate(self._head, self._joules, self._names, self._n, self._total, statistics)
 
 
 def is_sure(own: Statistics) -> bool:
@@ -238,48 +229,35 @@ def _merged_statistics(block: Floats, counts: Ints | None, within: Sequence[Ints
     return Statistics(mean, median, low, high, std, p05, p95, n, error if counted == n else None)
 
 
-def _mean_per_gpu(gpu: Ints, values: Floats, n_gpus: int) -> Floats:
-    n = np.bincount(gpu, minlength=n_gpus)
-    total = np.bincount(gpu, weights=values, minlength=n_gpus)
-    means = np.full(n_gpus, np.nan)
-    np.divide(total, n, out=means, where=n > 0)
-    return means
-
-
 def aggregate_of(
-    per_gpu: Floats, layout: Layout, means: dict[str, Floats], statistics: dict[str, Statistics]
+    per_gpu: Floats, layout: Layout, sums: Mapping[str, tuple[Floats, Floats]], statistics: dict[str, Statistics]
 ) -> Aggregate:
     """From each GPU's rollup vector [n_gpus, layout.width], of which the head, ``energy`` and the clock event reasons are
-    looked at, and the rest."""
-    blocks = {block.metric.name: block for block in layout.blocks}
-    return Aggregate(
-        n_rows=per_gpu[:, 0].astype(np.int64),
-        n_gaps=per_gpu[:, 1].astype(np.int64),
-        first_time=per_gpu[:, 2].copy(),  # not a view, which would keep all of it
-        last_time=per_gpu[:, 3].copy(),
-        means=means,
-        statistics=statistics,
-        flags=_flags(per_gpu, blocks.get("clock_event_reasons")),
-        energy_j=_energy(per_gpu, blocks.get("energy")),
-    )
+    looked at, and counts and sums [n_gpus] of each metric that has a mean."""
+    flags = summed_names(layout)
+    names = (*sums, *flags)
+    n, total = np.zeros((len(names), len(per_gpu))), np.zeros((len(names), len(per_gpu)))
+    for row, (counts, summed) in enumerate(sums.values()):
+        n[row], total[row] = counts, summed
+    add_buckets(flags, np.arange(len(per_gpu)), per_gpu, layout, n[len(sums) :], total[len(sums) :])
+    return _aggregate(per_gpu[:, :4], _counted_joules(per_gpu, layout), names, n, total, statistics)
 
 
-def _flags(per_gpu: Floats, block: Block | None) -> dict[str, float]:
-    return {} if block is None else _shares(per_gpu[:, block.start : block.start + block.width].sum(axis=0))
+def _aggregate(
+    head: Floats, joules: Floats, names: tuple[str, ...], n: Floats, total: Floats, statistics: dict[str, Statistics]
+) -> Aggregate:
+    n_rows, n_gaps, first_time, last_time = head.T.copy()  # not a view, which would keep whole vectors
+    begin, end = float(np.fmin.reduce(first_time, initial=np.nan)), float(np.fmax.reduce(last_time, initial=np.nan))
+    sums = Means(names, begin, end, n, total)
+    return Aggregate(n_rows.astype(np.int64), n_gaps.astype(np.int64), first_time, last_time, joules, sums, statistics)
 
 
-def _shares(summed: Floats | None) -> dict[str, float]:
-    """From the sum of the blocks of all GPUs."""
-    if summed is None:
-        return {}
-    n, _either, *counts = summed.tolist()
-    return {name: count / n for (_, name, _), count in zip(CLOCK_EVENT_REASONS, counts, strict=True)} if n else {}
-
-
-def _energy(per_gpu: Floats, block: Block | None) -> float | None:
-    if block is None or not (per_gpu[:, block.start] > 1).any():
-        return None
-    return float(per_gpu[:, block.start + block.width - 1].sum())
+def _counted_joules(vectors: Floats, layout: Layout) -> Floats:
+    """[n_gpus]: from each GPU's rollup vector the increase of its energy counter, NaN with fewer than two samples of it."""
+    block = next((block for block in layout.blocks if block.metric.name == "energy"), None)
+    if block is None:
+        return np.full(len(vectors), np.nan)
+    return np.where(vectors[:, block.start] > 1, vectors[:, block.start + block.width - 1], np.nan)
 
 
 def sum_known(values: Iterable[float | None]) -> float | None:

@@ -46,7 +46,9 @@ def balance(metric: str, gpus: Sequence[GpuSummary]) -> Balance:
 
 
 def imbalance(means: Floats) -> float | None:
-    """1 - mean/max of the GPUs' means [n], 0 when all are equal; None when there is none or the max is not above 0."""
+    """1 - mean/max of the GPUs' means [n] (NaN: none), 0 when all are equal; None when there is none or the max is not above
+    0."""
+    means = means[np.isfinite(means)]
     if not len(means) or not means.max() > 0:
         return None
     if means.min() == means.max():

@@ -248,8 +248,8 @@ class Exact:
             for name, column in chunk.columns.items():
                 counted[name].add(column)
         statistics = self._statistics(counted, gpus, window)
-        means = {name: counted[name].means() for name in valued}
-        return aggregate_of(folding.per_gpu(), folding.layout, means, statistics)
+        sums = {name: counted[name].sums() for name in valued}
+        return aggregate_of(folding.per_gpu(), folding.layout, sums, statistics)
 
     def _statistics(
         self, counted: "Mapping[str, _Counted]", gpus: Ints | None, window: Window
@@ -367,11 +367,9 @@ class _Counted:
         self.brackets = narrower
         return not narrower
 
-    def means(self) -> Floats:
-        """Each GPU's [n_gpus], NaN without samples."""
-        means = np.full(len(self._n_by_gpu), np.nan)
-        np.divide(self._total_by_gpu, self._n_by_gpu, out=means, where=self._n_by_gpu > 0)
-        return means
+    def sums(self) -> tuple[Floats, Floats]:
+        """How many samples each GPU has [n_gpus], and their sum."""
+        return self._n_by_gpu.astype(np.float64), self._total_by_gpu
 
     def statistics(self) -> Statistics:
         """Over all samples."""

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Floats, Ints
-from gssr.model.results import Grid, Space, over_space
+from gssr.model.results import Grid, Series, over_space
 from gssr.model.statistics.gpu_time_counts import GpuTimeCounts
 from gssr.model.statistics.series import ROUND_WIDTHS
 from gssr.store.format.schema import LEVELS
@@ -144,7 +144,7 @@ class Columns:
         self._cells = GpuTimeCounts([metric], n_gpus, n_columns, np.float64)  # of a span parts may lie in several
         self._read_up_to = np.full(n_gpus, -math.inf)
         self._values: Floats | None = None
-        self._space: Space | None = None
+        self._space: Series | None = None
         self._changed = 0
         """Columns from here on are newer than ``_values`` and ``_space``."""
 
@@ -229,24 +229,22 @@ class Columns:
             self._values = None
             self._changed = 0
 
-    def grid(self, closed: float) -> tuple[Grid, Space]:
+    def grid(self, closed: float) -> tuple[Grid, Series]:
         """Return what was counted so far as it is shown, and what it is over the GPUs. ``closed``: columns that end by
         then are complete (unix s)."""
         n_columns = self._cells.n_bins
         at = min(self._changed, n_columns)
         if self._values is None or self._space is None:
             at = 0
-        fresh = self._cells.means(self.metric, at)
+        start, fresh = self.first * self.width, self._cells.means(self.metric, at)
         if at == 0 or self._values is None or self._space is None:
-            self._values, self._space = fresh, over_space(fresh)
+            self._values, self._space = fresh, over_space(Grid(self.metric, start, self.width, fresh))
         elif at < n_columns:
             self._values = np.concatenate([self._values[:, :at], fresh], axis=1)
-            newest = over_space(fresh)
-            self._space = Space(
-                *(np.concatenate([getattr(self._space, f)[:at], getattr(newest, f)]) for f in Space.__slots__)
-            )
+            newest = Grid(self.metric, start + at * self.width, self.width, fresh)
+            self._space = self._space.continued(at, over_space(newest))
         self._changed = n_columns
-        return Grid(self.metric, self.first * self.width, self.width, self._values, closed), self._space
+        return Grid(self.metric, start, self.width, self._values, closed), self._space
 
 
 def column_of(time: float, width: float) -> int:

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Floats, Ints
-from gssr.model.results import Grid, Series
 from gssr.model.statistics.aggregate import filtered
 from gssr.store.format.buckets import Buckets
 from gssr.store.format.sample_arrays import Samples
@@ -129,15 +128,3 @@ def slices_of_buckets(
     for piece in window.at(number * step for number in range(int(first), last)):
         for own in gpus:
             yield reader.buckets(piece, level=level, gpus=filtered(reader, own), names=names)
-
-
-def over_space(gpu_series: Grid) -> Series:
-    """The space average, with the least and the greatest GPU of each bin."""
-    values = gpu_series.values
-    known = np.isfinite(values)
-    n = known.sum(axis=0)
-    total = np.where(known, values, 0.0).sum(axis=0)
-    mean = np.divide(total, n, out=np.full(len(n), np.nan), where=n > 0)
-    low = np.fmin.reduce(values, axis=0, initial=np.nan)
-    high = np.fmax.reduce(values, axis=0, initial=np.nan)
-    return Series(gpu_series.metric, gpu_series.start, gpu_series.width, mean, low, high, n)

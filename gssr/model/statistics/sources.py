@@ -15,7 +15,7 @@ import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME, OF_HOST, OF_NODES
-from gssr.model.results import Grid, HostUse, Series
+from gssr.model.results import Grid, HostUse, Series, over_space
 from gssr.model.statistics import series
 from gssr.model.statistics.aggregate import (
     UNKNOWN,
@@ -137,12 +137,8 @@ class Rollups:
 
     def aggregate(self, names: Sequence[str], window: Window, gap_seconds: float) -> Aggregate:
         """As in Source."""
-        from gssr.store.read.everything import totals
-
         gpus = filtered(self._reader, self._positions)
-        sums = Totals(part_of(layout_of(self._reader.metrics), names), len(self._positions))
-        for own in totals(self._reader, names, self._positions, window, gap_seconds):
-            sums.add(numbers_within(own.gpu, self._positions, len(self._reader.gpus)), own.vectors)
+        sums = self.totals(names, window, gap_seconds)
         sketched = [name for name in names if has_balance(BY_NAME[name])]
         most = MOST_AT_AN_END if self._is_mostly_whole(window) else math.inf
         found = self._reader.histograms(sketched, window, gpus, most)
@@ -151,6 +147,15 @@ class Rollups:
         if not (found.readable and unsure):
             return aggregate
         return sums.aggregate(found.with_others(self._reader.histograms(unsure, window, gpus)))
+
+    def totals(self, names: Sequence[str], window: Window, gap_seconds: float) -> Totals:
+        """Add up the rollups of these metrics, of which the file need not have all: everything but percentiles."""
+        from gssr.store.read.everything import totals
+
+        found = Totals(part_of(layout_of(self._reader.metrics), names), len(self._positions))
+        for own in totals(self._reader, names, self._positions, window, gap_seconds):
+            found.add(numbers_within(own.gpu, self._positions, len(self._reader.gpus)), own.vectors)
+        return found
 
     def _is_mostly_whole(self, window: Window) -> bool:
         """Whether enough of a window lies in histograms that it does not cut: else bounds of the rest would be wide."""
@@ -236,7 +241,7 @@ def node_series(reader: RunReader, span: Window, window: Window, most: int) -> M
     bins = series.bins_of_buckets(span, NODE_INTERVAL, most, least=NODE_INTERVAL)
     found = node_means(reader, tuple(OF_NODES), bins, window)
     return {
-        name: series.over_space(Grid(name, bins.start, bins.width, values))
+        name: over_space(Grid(name, bins.start, bins.width, values))
         for name, values in found.items()
         if np.isfinite(values).any()
     }

@@ -52,7 +52,9 @@ def balance_part(analysis: Analysis) -> Markup:
         pictures.append(_histogram(analysis, metric))
     return fragment(
         tag("p", sentence(f"Imbalance {imbalance_text(analysis, name)}.")),
-        tag("ul", *(tag("li", sentence(text)) for text in uneven_texts(analysis))) if analysis.unevenness else Markup(),
+        tag("ul", *(tag("li", sentence(text)) for text in uneven_texts(analysis)))
+        if analysis.judgement.unevenness
+        else Markup(),
         tag("div", *pictures, class_="charts"),
         map_of_gpus(analysis),
         *(_table(analysis, metric, title, list(group)) for title, group in listed(analysis, metric)),

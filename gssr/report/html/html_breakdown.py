@@ -33,13 +33,13 @@ def breakdown_part(analysis: Analysis) -> Markup:
     """Draw the bar, the categories in words and numbers, and the shares along time; empty if the GPU time was not
     accounted for."""
     drawing = breakdown_drawing(analysis)
-    if drawing is None or analysis.breakdown is None:
+    if drawing is None or analysis.judgement.breakdown is None:
         return Markup()
     return fragment(
         tag("p", sentence(drawing.headline), class_="headline"),
         _bar(drawing),
         drawn_table(_legend(drawing), "Shares of the GPU time"),
-        *(tag("p", sentence(text), class_="dim") for text in breakdown_remarks(analysis.breakdown)),
+        *(tag("p", sentence(text), class_="dim") for text in breakdown_remarks(analysis.judgement.breakdown)),
         _shares_over_time(analysis, drawing),
     )
 

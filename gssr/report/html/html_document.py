@@ -82,7 +82,7 @@ def _contents(analyses: Sequence[Analysis]) -> Markup:
 def _link(analysis: Analysis, number: int) -> Markup:
     """Draw the link to a run: what it is called, its leading number and the worst that was found."""
     leading, *_ = figures(analysis)
-    worst = "".join(f"; {verdict.title}" for verdict in analysis.verdicts[:1])
+    worst = "".join(f"; {verdict.title}" for verdict in analysis.judgement.verdicts[:1])
     return tag("li", tag("a", title(analysis), href=f"#run{number}"), f": {leading.name} {leading.text}{worst}")
 
 
@@ -103,7 +103,7 @@ def _run(analysis: Analysis, number: int, of: int) -> Markup:
         ("Which GPUs differ?", balance_part(analysis)),
         ("What did the nodes and the processes do?", _nodes(analysis)),
         ("What was traced?", _traced(analysis)),
-        ("Phases", drawn_table(phase_table(analysis), "Phases") if analysis.phases else Markup()),
+        ("Phases", drawn_table(phase_table(analysis), "Phases") if analysis.judgement.phases else Markup()),
         ("What bounds the work?", roofline_part(analysis)),
         ("All metrics", drawn_table(metric_table(analysis), "All metrics") if analysis.gpus else Markup()),
         ("Notes on the data", _notes(analysis)),
@@ -181,12 +181,12 @@ def _summary(analysis: Analysis) -> Markup:
 def _verdicts(analysis: Analysis) -> Markup:
     """Draw the verdicts as cards, and the rules that could not be judged with their reasons; empty if there are
     neither."""
-    cards = [_card(analysis, verdict) for verdict in analysis.verdicts]
-    if not cards and analysis.abstentions:
+    cards = [_card(analysis, verdict) for verdict in analysis.judgement.verdicts]
+    if not cards and analysis.judgement.abstentions:
         cards = [tag("p", "None of the rules that could be judged found a cause.")]
     reasons = [tag("li", f"{', '.join(codes)}: {reason}") for reason, codes in abstentions(analysis)]
     if reasons:
-        summary = tag("summary", f"{count(len(analysis.abstentions), 'rule')} could not be judged")
+        summary = tag("summary", f"{count(len(analysis.judgement.abstentions), 'rule')} could not be judged")
         cards.append(tag("details", summary, tag("ul", *reasons)))
     return fragment(*cards)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Floats
 from gssr.metrics import OF_NODES, Metric
-from gssr.model.results import Analysis, Series, over_space
+from gssr.model.results import Analysis, Series
 from gssr.render.cells import clean
 from gssr.render.clock import duration, event_text, event_time
 from gssr.render.scale import count, fixed, metric_of, percent, scale_text, unit_of
@@ -109,8 +109,7 @@ def _chart(analysis: Analysis, series: Series, class_: str) -> Markup:
     if members > 1:
         paths.insert(0, tag("path", class_="band", d=area(edges, series.low / full, series.high / full)))
     if members > 2 and name in analysis.gpu_series:
-        inner = over_space(analysis.gpu_series[name].values)
-        paths.insert(1, tag("path", class_="inner", d=area(edges, inner.p05 / full, inner.p95 / full)))
+        paths.insert(1, tag("path", class_="inner", d=area(edges, series.p05 / full, series.p95 / full)))
     return tag(
         "figure",
         tag(
@@ -148,7 +147,7 @@ def _phases(analysis: Analysis) -> Markup:
     """Draw the phases as a strip above the charts; empty without phases."""
     axis, pieces = time_axis(analysis), []
     span = axis.end - axis.begin
-    for letter, phase in zip(letters(analysis), analysis.phases, strict=True):
+    for letter, phase in zip(letters(analysis), analysis.judgement.phases, strict=True):
         left, right = (min(max((time - axis.begin) / span, 0.0), 1.0) for time in (phase.start, phase.end))
         text = f"{letter} {phase.kind}, {duration(phase.seconds)}, {percent(phase.share)} of the GPU-hours"
         inside = [tag("title", text), tag("rect", x="0", width="100%", height="100%")]

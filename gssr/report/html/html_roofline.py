@@ -29,12 +29,12 @@ _EVERY = 2
 def roofline_part(analysis: Analysis) -> Markup:
     """Draw the part of the report that says what bounds the work, or why that is unknown; empty if it was not looked
     at."""
-    if analysis.place is None:
+    if analysis.judgement.place is None:
         return Markup()
-    if isinstance(analysis.place, Unplaced):
-        return tag("p", _sentence(analysis.place.reason), class_="dim")
-    said = tag("p", _sentence(bound_text(analysis.place)))
-    if analysis.peaks is None:
+    if isinstance(analysis.judgement.place, Unplaced):
+        return tag("p", _sentence(analysis.judgement.place.reason), class_="dim")
+    said = tag("p", _sentence(bound_text(analysis.judgement.place)))
+    if analysis.judgement.peaks is None:
         return said
     found = roofline_points(analysis)
     rows = tuple(
@@ -43,7 +43,7 @@ def roofline_part(analysis: Analysis) -> Markup:
     )
     head = ("Phase", "", "FLOP/B", "FLOP/s", "B/s", "Of the roof")
     return fragment(
-        said, _picture(analysis, analysis.peaks, found),
+        said, _picture(analysis, analysis.judgement.peaks, found),
         drawn_table(ContentTable(head, rows, n_text=2), "Under the roofline"),
         tag("p", _sentence(CAVEAT), class_="dim"),
     )  # fmt: skip

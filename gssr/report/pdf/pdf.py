@@ -68,7 +68,7 @@ def written(analysis: Analysis) -> Sheet:
         draw_balance(sheet, analysis)
     _nodes(sheet, analysis)
     _traced(sheet, analysis)
-    if analysis.phases:
+    if analysis.judgement.phases:
         _table(sheet, "Phases", phase_table(analysis))
     draw_roofline(sheet, analysis)
     if analysis.gpus:
@@ -113,22 +113,22 @@ def _labelled(sheet: Sheet, told: list[tuple[str, str]]) -> None:
 
 def _verdicts(sheet: Sheet, analysis: Analysis) -> None:
     """Write the verdicts, each kept together, and which rules could not be judged; nothing if there are neither."""
-    if not analysis.verdicts and not analysis.abstentions:
+    if not analysis.judgement.verdicts and not analysis.judgement.abstentions:
         return
-    first = _tall(sheet, analysis, analysis.verdicts[0]) if analysis.verdicts else BODY.line
+    first = _tall(sheet, analysis, analysis.judgement.verdicts[0]) if analysis.judgement.verdicts else BODY.line
     sheet.heading("Why?", first)
-    if not analysis.verdicts:
+    if not analysis.judgement.verdicts:
         sheet.write("None of the rules that could be judged found a cause.", BODY)
-    for verdict in analysis.verdicts:
+    for verdict in analysis.judgement.verdicts:
         tall = _tall(sheet, analysis, verdict)
         sheet.need(tall)
         sheet.bar(MARGIN, 0.04, min(tall - 0.14, sheet.room), _SEVERITIES.get(verdict.severity, ORANGE))
         for text, font, indent in _paragraphs(analysis, verdict):
             sheet.write(text, font, indent)
         sheet.y += 0.14
-    if analysis.abstentions:
-        codes = ", ".join(abstention.code for abstention in analysis.abstentions)
-        sheet.write(f"{count(len(analysis.abstentions), 'rule')} could not be judged: {codes}", DIM)
+    if analysis.judgement.abstentions:
+        codes = ", ".join(abstention.code for abstention in analysis.judgement.abstentions)
+        sheet.write(f"{count(len(analysis.judgement.abstentions), 'rule')} could not be judged: {codes}", DIM)
 
 
 def _paragraphs(analysis: Analysis, verdict: Verdict) -> list[tuple[str, Font, float]]:

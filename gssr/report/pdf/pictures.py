@@ -44,9 +44,9 @@ def draw_breakdown(sheet: Sheet, analysis: Analysis) -> None:
     """Draw where the GPU time went: the bar, its legend, and the shares along time; nothing if it was not accounted
     for."""
     drawing = breakdown_drawing(analysis)
-    if drawing is None or analysis.breakdown is None:
+    if drawing is None or analysis.judgement.breakdown is None:
         return
-    remarks = breakdown_remarks(analysis.breakdown)
+    remarks = breakdown_remarks(analysis.judgement.breakdown)
     legend = SMALL.line * (legend_lines(drawing) + len(remarks))
     tall = BODY.line + _BAR + legend + _SHARES + _SHARES_AROUND
     sheet.heading("Where does the GPU time go?", tall)
@@ -62,10 +62,10 @@ def draw_breakdown(sheet: Sheet, analysis: Analysis) -> None:
 def draw_along_time(sheet: Sheet, analysis: Analysis) -> None:
     """Draw the leading metric across the page, the phases above it, the others in two columns. Needs a metric with
     values."""
-    strip = 0.3 if analysis.phases else 0.0
+    strip = 0.3 if analysis.judgement.phases else 0.0
     sheet.heading("When were the GPUs not used?", strip + _LEAD[0] + _LEAD_AROUND)
     first, *others = [analysis.series[name] for name in along_time(analysis)]
-    if analysis.phases:
+    if analysis.judgement.phases:
         _phases(panel_of(sheet, _LEFT, _RIGHT, sheet.y + 0.1, 0.2), analysis)
         sheet.y += strip
     tall = min(_LEAD[1], sheet.room - _LEAD_AROUND)
@@ -125,7 +125,7 @@ def draw_balance(sheet: Sheet, analysis: Analysis) -> None:
 
 def draw_roofline(sheet: Sheet, analysis: Analysis) -> None:
     """Draw what bounds the work; nothing if that is not known."""
-    if analysis.peaks is None or not roofline_points(analysis):
+    if analysis.judgement.peaks is None or not roofline_points(analysis):
         return
     sheet.heading("What bounds it?", DIM.line + _ROOFLINE[0] + _ROOFLINE_AROUND)
     sheet.write(f"{CAVEAT[0].upper()}{CAVEAT[1:]}.", DIM)
@@ -143,7 +143,7 @@ def panel_of(sheet: Sheet, left: float, right: float, top: float, tall: float) -
 def _phases(panel: Axes, analysis: Analysis) -> None:
     """Draw a strip of the phases with their letters."""
     axis = time_axis(analysis)
-    for letter, phase in zip(letters(analysis), analysis.phases, strict=True):
+    for letter, phase in zip(letters(analysis), analysis.judgement.phases, strict=True):
         begin, end = max(phase.start, axis.begin), min(phase.end, axis.end)
         panel.axvspan(begin - axis.origin, end - axis.origin, color=COLOURS[phase.kind], linewidth=0)
         if end - begin > _LEAST_LETTERED * (axis.end - axis.begin):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from gssr.metrics import Metric, best_measured
-from gssr.model.results import Analysis, Series, Unplaced, over_space
+from gssr.model.results import Analysis, Series, Unplaced
 from gssr.model.statistics.balance import histogram
 from gssr.render.cells import fit
 from gssr.render.roofline import FLOPS, INTENSITY, engineering, power_of_ten_text
@@ -101,9 +101,8 @@ def band(panel: Axes, analysis: Analysis, series: Series, legend: bool) -> None:
             high, edges, baseline=low, fill=True, color=BLUE, alpha=0.16, linewidth=0, label="lowest to highest GPU"
         )
     if len(analysis.gpus) > 2 and name in analysis.gpu_series:
-        inner = over_space(analysis.gpu_series[name].values)
         panel.stairs(
-            factor * inner.p95, edges, baseline=factor * inner.p05, fill=True, color=BLUE, alpha=0.22, linewidth=0,
+            factor * series.p95, edges, baseline=factor * series.p05, fill=True, color=BLUE, alpha=0.22, linewidth=0,
             label="middle 90 % of them",
         )  # fmt: skip
     panel.stairs(factor * series.mean, edges, baseline=None, color=BLUE, linewidth=1.3, label="mean over GPUs")
@@ -222,8 +221,12 @@ CAVEAT = "upper bounds: pipe activities x peaks, DRAM activity x peak bandwidth"
 
 def roofline_png(analysis: Analysis, file: BinaryIO) -> None:
     """Draw where the run and its phases lie under the roofline of their GPUs. Raises NothingToDrawError, OSError."""
-    if analysis.peaks is None or not roofline_points(analysis):
-        why = analysis.place.reason if isinstance(analysis.place, Unplaced) else "it was not looked at"
+    if analysis.judgement.peaks is None or not roofline_points(analysis):
+        why = (
+            analysis.judgement.place.reason
+            if isinstance(analysis.judgement.place, Unplaced)
+            else "it was not looked at"
+        )
         raise NothingToDrawError(why)
     with new_picture(analysis, [5.2], file, "What bounds it?") as (_, panels):
         roofline(panels[0], analysis)
@@ -232,7 +235,7 @@ def roofline_png(analysis: Analysis, file: BinaryIO) -> None:
 
 def roofline(panel: Axes, analysis: Analysis) -> None:
     """Draw where the run and its phases lie into empty axes. Needs peaks and at least one place (``roofline_points``)."""
-    peaks, found = analysis.peaks, roofline_points(analysis)
+    peaks, found = analysis.judgement.peaks, roofline_points(analysis)
     assert peaks is not None
     panel.set_xscale("log")
     panel.set_yscale("log")

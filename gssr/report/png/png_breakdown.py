@@ -24,10 +24,10 @@ _LEAST_WRITTEN = 0.05
 def breakdown_png(analysis: Analysis, file: BinaryIO) -> None:
     """Draw where the GPU time went. Raises NothingToDrawError, OSError."""
     drawing = breakdown_drawing(analysis)
-    if drawing is None or analysis.breakdown is None:
+    if drawing is None or analysis.judgement.breakdown is None:
         why = NothingToDrawError("the GPU time was not accounted for")
         raise why if analysis.n_samples else NothingToDrawError.of(analysis)
-    remarks = breakdown_remarks(analysis.breakdown)
+    remarks = breakdown_remarks(analysis.judgement.breakdown)
     lines = legend_lines(drawing) + len(remarks)
     with new_picture(analysis, [_BAR, _LINE * lines, _OVER_TIME], file, "Where does the GPU time go?") as (_, panels):
         draw_bar(panels[0], drawing)

@@ -106,10 +106,10 @@ def phases_png(analysis: Analysis, file: BinaryIO) -> None:
     name = best_measured(drawn(analysis))
     if name is None:
         raise NothingToDrawError.of(analysis)
-    if not analysis.phases:
+    if not analysis.judgement.phases:
         raise NothingToDrawError("no phases were found")
     texts = _texts(analysis)
-    scored = any(phase.score is not None for phase in analysis.phases)
+    scored = any(phase.score is not None for phase in analysis.judgement.phases)
     heights = [2.4, *([1.2] if scored else []), _LINE * (sum(len(text) for text in texts) + 1)]
     with new_picture(analysis, heights, file, "What did it do when?") as (_, panels):
         series, metric = analysis.series[name], metric_of(name)
@@ -131,7 +131,7 @@ def phases_png(analysis: Analysis, file: BinaryIO) -> None:
 def _behind(panel: Axes, analysis: Analysis, named: bool = False) -> None:
     """Draw the phases as colours behind a panel, with their names above it if ``named``."""
     axis = time_axis(analysis)
-    for letter, phase in zip(letters(analysis), analysis.phases, strict=True):
+    for letter, phase in zip(letters(analysis), analysis.judgement.phases, strict=True):
         start, end = phase.start - axis.origin, phase.end - axis.origin
         panel.axvspan(start, end, color=COLOURS[phase.kind], alpha=0.45, linewidth=0, zorder=0)
         if named:
@@ -147,7 +147,7 @@ def _scores(panel: Axes, analysis: Analysis) -> None:
     """Draw the score of each phase that has one."""
     axis = time_axis(analysis)
     _behind(panel, analysis)
-    for phase in analysis.phases:
+    for phase in analysis.judgement.phases:
         start, end = phase.start - axis.origin, phase.end - axis.origin
         if phase.score is None:
             continue
@@ -166,7 +166,7 @@ def _scores(panel: Axes, analysis: Analysis) -> None:
 def _texts(analysis: Analysis) -> list[list[str]]:
     """Say for each phase what it was, in lines."""
     found = []
-    for letter, phase in zip(letters(analysis), analysis.phases, strict=True):
+    for letter, phase in zip(letters(analysis), analysis.judgement.phases, strict=True):
         text = f"{phase.kind}, {duration(phase.seconds)}, {percent(phase.share)} of the GPU-hours"
         found.append(textwrap.wrap(f"{letter}  {text}: {clean(phase_text(phase))}", _CELLS, subsequent_indent="    "))
     return found
@@ -176,7 +176,7 @@ def _words(panel: Axes, analysis: Analysis, texts: list[list[str]]) -> None:
     """Write what each phase was, beside its colour."""
     panel.set_axis_off()
     lines, at = sum(len(text) for text in texts), 0
-    for phase, text in zip(analysis.phases, texts, strict=True):
+    for phase, text in zip(analysis.judgement.phases, texts, strict=True):
         y = 1 - (at + 0.5) / (lines + 1)
         panel.plot([0.004], [y], marker="s", markersize=8, color=COLOURS[phase.kind], transform=panel.transAxes)
         for number, line in enumerate(text):

@@ -2,9 +2,7 @@
 
 from typing import Literal, NamedTuple
 
-import numpy as np
-
-from gssr.model.compare.alignment import energies, seconds
+from gssr.model.compare.alignment import seconds
 from gssr.model.compare.comparison import BETTER, LEAST_POINTS, LEAST_TOTAL_SHARE, CategoryChange, category_changes
 from gssr.model.compare.contrast import measured_metrics
 from gssr.model.compare.traces import Calls, NameChange, calls, names
@@ -171,8 +169,8 @@ def _totals(one: Result, other: Result) -> list[RunDifference]:
         return found
     hours = [frame.gpus_of_run * time / 3600 for frame, time in zip((one, other), times, strict=True)]
     total("GPU-hours", "gpu_hours", hours[0], hours[1], (fixed(hours[0], 3), fixed(hours[1], 3)))
-    joules = energies(one, other)
-    total("energy", "energy_j", joules.one, joules.other, (_joules(joules.one), _joules(joules.other)))
+    joules = one.energy_j, other.energy_j
+    total("energy", "energy_j", *joules, (_joules(joules[0]), _joules(joules[1])))
     scores = [frame.window.score() for frame in (one, other)]
     if None not in scores and _same_job(one, other):
         a, b = scores[0] or 0.0, scores[1] or 0.0
@@ -182,8 +180,7 @@ def _totals(one: Result, other: Result) -> list[RunDifference]:
 
 
 def _imbalance(frame: Result) -> float | None:
-    means = frame.window.per_gpu(frame.grid.metric)
-    return imbalance(means[np.isfinite(means)])
+    return imbalance(frame.window.per_gpu(frame.grid.metric))
 
 
 def _joules(joules: float | None) -> str:

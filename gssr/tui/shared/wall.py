@@ -8,8 +8,8 @@ from textual import events
 from textual.strip import Strip
 
 from gssr.arrays import Floats, Ints
+from gssr.model.evidence.evidence import over_gpus
 from gssr.model.live.live_result import Result
-from gssr.model.results import over_space
 from gssr.render.cells import clean, fit
 from gssr.render.scale import count, metric_of, number
 from gssr.tui.shared.history import history_rows, pair_row
@@ -181,7 +181,7 @@ class Wall(Panel):
         each row."""
         if not line.paired:
             own = values[line.members]
-            mean = own[0] if len(own) == 1 else over_space(own).mean
+            mean = own[0] if len(own) == 1 else over_gpus(own)
             return history_rows(mean, line.height, self.palette, self.glyphs, first_known, rolls)
         halves = [values[part].mean(axis=0) for part in parts_of(line.members, 2 * line.height)]  # one lacks: all do
         halves += [halves[-1]] * (2 * line.height - len(halves))

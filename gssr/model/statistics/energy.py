@@ -1,0 +1,60 @@
+"""The energy that GPUs used in a window: one rule for pages, JSON, screens, comparisons and fleets."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gssr.arrays import Flags, Floats, Ints
+from gssr.peaks import peaks_of
+from gssr.store.format.rows import Gpu
+
+ENERGY_METRICS = ("energy", "power_usage")
+
+TWO_DIES = ("MI250", "MI250X")
+"""Cards whose two dies are a GPU each, of which the first tells the power and the energy of both (docs/amd.md)."""
+
+
+def joules_by_gpu(counted: Floats, power: Floats, seconds: Floats) -> Floats:
+    """Return what each GPU used between its first and its last sample [n_gpus], J: what its energy counter ``counted``,
+    where that is known, else its mean ``power`` (W) times these ``seconds``. NaN is unknown, in and out."""
+    return np.where(np.isfinite(counted), counted, power * seconds)
+
+
+def total_joules(joules: Floats, n_rows: Ints, gpus: Sequence[Gpu]) -> float | None:
+    """Add up what these GPUs used [n_gpus], J. GPUs with fewer than two samples (``n_rows`` [n_gpus]) were looked at for no
+    time. None where no GPU has two, and where the energy of one that has is unknown: a sum without it would say too little.
+    """
+    known = np.isfinite(joules)
+    counted, unknown = known & (n_rows > 1), ~known & (n_rows > 1)
+    if not counted.any() or (unknown.any() and (unknown & ~_told_by_other_die(known, gpus)).any()):
+        return None
+    return float(joules[counted].sum())
+
+
+def describe_energy(joules: Floats, counted: Floats, n_rows: Ints, total: float | None) -> str | None:
+    """Say in a sentence what ``total_joules`` rests on, where it is not the counters of all GPUs: None where it is, and
+    where of no GPU anything is known."""
+    lasted = n_rows > 1
+    n_lasted, n_known = int(lasted.sum()), int((lasted & np.isfinite(joules)).sum())
+    n_by_power = int((lasted & np.isfinite(joules) & ~np.isfinite(counted)).sum())
+    if total is None:
+        few = f"{n_lasted - n_known} of {n_lasted} GPUs"
+        return f"energy is unknown: of {few} neither the counter nor power was measured" if n_known else None
+    if not n_by_power:
+        return None
+    rule = "mean power times the time from the first sample to the last"
+    if n_by_power == n_lasted:
+        return f"no energy counter was measured: energy is {rule}"
+    return f"the energy counter of {n_by_power} of {n_lasted} GPUs was not measured: their energy is {rule}"
+
+
+def _told_by_other_die(known: Flags, gpus: Sequence[Gpu]) -> Flags:
+    """Tell for each GPU [n_gpus] whether its energy is in that of the other die of its card: the two are neighbours by the
+    driver's index."""
+    found = np.zeros(len(gpus), bool)
+    models = {name: peaks.model for name in {gpu.name for gpu in gpus} if (peaks := peaks_of(name)) is not None}
+    dies = {(gpu.node, gpu.device_index): at for at, gpu in enumerate(gpus) if models.get(gpu.name) in TWO_DIES}
+    for (node, index), at in dies.items():
+        other = None if index is None else dies.get((node, index ^ 1))
+        found[at] = other is not None and bool(known[other])
+    return found

@@ -1,0 +1,35 @@
+"""Counts and sums of samples, GPU by GPU (gssr.model.results.Means): means, scores and shares of clock event reasons are
+made of them, on pages, screens and for fleets."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gssr.arrays import Floats, Ints
+from gssr.metrics import CLOCK_EVENT_REASONS
+from gssr.store.format.layout import FIELDS, Layout
+
+
+def summed_names(layout: Layout) -> tuple[str, ...]:
+    """Return the metrics of a layout that have a mean, and of the clock event reasons each flag as a metric of its own."""
+    gauges = [block.metric.name for block in layout.blocks if block.metric.kind in ("gauge", "rate")]
+    has_flags = any(block.metric.kind == "bits" for block in layout.blocks)
+    return (*gauges, *(name for _, name, _ in CLOCK_EVENT_REASONS if has_flags))
+
+
+def add_buckets(names: Sequence[str], gpu: Ints, vectors: Floats, layout: Layout, n: Floats, total: Floats) -> None:
+    """Add the samples in buckets [buckets] of these GPUs to the counts ``n`` and the sums ``total`` [n_names, n_gpus] of
+    the metrics ``names``; of flags these are numbers of samples, and of those in which the flag was set."""
+    sampled, place = np.unique(gpu, return_inverse=True)
+    rows = {name: row for row, name in enumerate(names)}
+    for block in layout.blocks:
+        counts = vectors[:, block.start]
+        if block.metric.kind == "counter" or not counts.any():
+            continue
+        columns = {block.metric.name: block.start + 1}
+        if block.metric.kind == "bits":
+            columns = {name: block.start + FIELDS["bits"].index(name) for _, name, _ in CLOCK_EVENT_REASONS}
+        own_n = np.bincount(place, counts, len(sampled))
+        for name in columns.keys() & rows:
+            n[rows[name], sampled] += own_n
+            total[rows[name], sampled] += np.bincount(place, vectors[:, columns[name]], len(sampled))
