@@ -300,6 +300,7 @@ class _Counted:
 def _gpu(counted: _Counted, reader: RunReader, position: int, hours: float, unmeasured: float) -> GpuFigures:
     """Return the figures of one GPU, with None for what is unknown. ``hours``: those of the run; ``unmeasured``: of
     these, those without samples after its rank was lost."""
+
     def of(values: Floats) -> float | None:
         value = float(values[position])
         return value if value == value else None
