@@ -281,7 +281,7 @@ def _compare(path: str) -> None:
     from gssr.traces.json_events import Decoder, JsonEvents
 
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    pieces = [bytes(batch.text) for batch in JsonEvents(path)]
+    pieces = [bytes(text) for _, text in JsonEvents(path)]
     decode = Decoder()
     began = time.process_time()
     for piece in pieces:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from itertools import chain
 from time import time
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -48,16 +48,6 @@ def read(source: ByteSource, told: ImportHints) -> ForeignSeries:
     return series
 
 
-class _Samples(NamedTuple):
-    """Numbers of series int64[n], values float64[n], times float64[n] in unix s, NaN without one, and bool[n], whether a
-    line with the metric's type stands before it."""
-
-    series: Ints
-    values: Floats
-    times: Floats
-    headed: Flags
-
-
 class _Lines:
     """Reads samples from lines."""
 
@@ -69,8 +59,10 @@ class _Lines:
         self.n_bad = 0
         self._is_headed = False
 
-    def samples(self, block: bytes) -> _Samples:
-        """Read the samples of a block of whole lines."""
+    def samples(self, block: bytes) -> tuple[Ints, Floats, Floats, Flags]:
+        """Read the samples of a block of whole lines. Returns the numbers of their series, int64[n], values, float64[n],
+        times in unix s, float64[n] (NaN without one), and whether a line with the metric's type stands before each,
+        bool[n]."""
         known, series, rests, heads = self._known, [], [], [0] if self._is_headed else []
         for line in block.split(b"\n"):
             head, _, rest = line.rpartition(b"} ")
@@ -86,14 +78,14 @@ class _Lines:
         headed[heads] = True
         self._is_headed = bool(headed[-1])
         if not series:
-            return _Samples(np.empty(0, np.int64), np.empty(0), np.empty(0), headed[:-1])
+            return np.empty(0, np.int64), np.empty(0), np.empty(0), headed[:-1]
         cells = TextCells(b"\n".join(rests).translate(_BLANKS_ALONE_PART) + b"\n", comma=False)
         sound = (cells.count == 1) | (cells.count == 2)
         first, is_timed = cells.first[:-1][sound], cells.count[sound] == 2
         values, times = cells.numbers(first), np.full(len(first), np.nan)
         times[is_timed] = _seconds(cells.numbers(first[is_timed] + 1))
         self.n_bad += cells.unread + int((~sound).sum())
-        return _Samples(np.array(series, np.int64)[sound], values, times, headed[:-1][sound])
+        return np.array(series, np.int64)[sound], values, times, headed[:-1][sound]
 
     def _new(self, whole: bytes, head: bytes) -> tuple[int, bytes]:
         """Find the series of a line that is new, or written otherwise. Returns its number, and what is behind its labels."""

@@ -45,11 +45,11 @@ def _text(value: Any) -> str:
 def _of_json(path: str, name: str, start: int, length: int) -> dict[str, Any]:
     """Read the arguments of the event that begins then; times since 1970 to what the digits in a file tell."""
     digits = {str(near // 1000).encode() for near in (start - 500, start, start + 500)}
-    for batch in JsonEvents(path):
-        text = bytes(batch.text)
+    for events, part in JsonEvents(path):
+        text = bytes(part)
         if not any(each in text for each in digits):
             continue
-        for at, event in enumerate(batch.events):
+        for at, event in enumerate(events):
             if event.name == name and event.ph == "X" and _is(event.ts, start) and _is(event.dur, length):
                 args = json.loads(b"[" + text + b"]")[at].get("args")
                 return args if isinstance(args, dict) else {}

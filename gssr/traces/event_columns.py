@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Flags, Floats, Ints
 from gssr.traces.categories import CALLS, ON_GPU
-from gssr.traces.json_events import Batch, JsonEvents, mended, middle_of
+from gssr.traces.json_events import JsonEvents, mended, middle_of
 from gssr.traces.timeline import NO_LINK
 
 FLOW = frozenset("stf")
@@ -210,30 +210,31 @@ class _Reader:
         self._wants_digits = False
 
     def read(self) -> EventColumns:
-        for batch in self._events:
-            self._add(batch)
+        for events, text in self._events:
+            self._add(events, text)
             self._events.check_number(self._found.n_events)
         found = self._found
         found.keys, found.n_broken = self._events.keys, self._events.left_out
         found.notes += self._events.notes
         return found
 
-    def _add(self, batch: Batch) -> None:
-        spans = [event for event in batch.events if event.ph == "X"]
-        start = _nanoseconds([event.ts for event in spans])
-        if start.is_rounded and not self._wants_digits:
+    def _add(self, events: list[Any], text: bytes | memoryview) -> None:
+        """Add a batch of events, and where these have times whose digits count, the same events read again from ``text``."""
+        spans = [event for event in events if event.ph == "X"]
+        start, is_sound, is_rounded = _nanoseconds([event.ts for event in spans])
+        if is_rounded and not self._wants_digits:
             self._wants_digits = True
             self._events.want_digits()
-            self._add(Batch(self._events.decode(batch.text) or batch.events, batch.text))
+            self._add(self._events.decode(text) or events, text)
             return
-        self._found.n_events += len(batch.events)
+        self._found.n_events += len(events)
         if spans:
-            self._add_spans(spans, start)
+            self._add_spans(spans, start, is_sound)
         self._found.phases["X"] += len(spans)
-        phases = [event.ph for event in batch.events]
-        if len(spans) + sum(map(phases.count, FLOW)) == len(batch.events):
+        phases = [event.ph for event in events]
+        if len(spans) + sum(map(phases.count, FLOW)) == len(events):
             return
-        others = [event for event in batch.events if event.ph != "X" and event.ph not in FLOW]
+        others = [event for event in events if event.ph != "X" and event.ph not in FLOW]
         there = Count([event.ph for event in others])
         self._found.phases.update(there)
         if memory := [event for event in others if event.name == "[memory]" and event.args]:
@@ -242,18 +243,19 @@ class _Reader:
             for event in others:
                 self._add_other(event)
         if "C" in there:
-            self._add_counters(batch.text)
+            self._add_counters(text)
 
-    def _add_spans(self, spans: Sequence[Any], start: "Times") -> None:
+    def _add_spans(self, spans: Sequence[Any], start: Ints, is_sound: Flags) -> None:
+        """Add events with a length. ``start`` [n]: their beginnings, ns, of which ``is_sound`` [n] says what are times."""
         cats, names, threads = self._found.cats, self._found.names, self._found.threads
         cat = np.array([cats[event.cat] for event in spans], np.int32)
         name = np.array([names[event.name] for event in spans], np.int32)
         thread = np.array([threads[event.pid, event.tid] for event in spans], np.int32)
         role = np.array([_ROLES.get(one, _Role.CPU) for one in cats] or [_Role.CPU], np.int8)[cat]
         on_gpu = role == _Role.GPU
-        length = _nanoseconds([event.dur for event in spans])
-        is_sound = start.is_sound & length.is_sound & (length.ns >= 0)
-        is_sound &= (length.ns > 0) | (start.ns > 0) | ~on_gpu  # CUPTI, once it has lost count
+        length, has_length, _ = _nanoseconds([event.dur for event in spans])
+        is_sound = is_sound & has_length & (length >= 0)
+        is_sound &= (length > 0) | (start > 0) | ~on_gpu  # CUPTI, once it has lost count
         is_kept = is_sound & (role != _Role.WINDOW)
         self._found.n_unsound += len(spans) - int(is_sound.sum())
 
@@ -268,7 +270,7 @@ class _Reader:
                 if one and one.stream is not None and place % 2:
                     self._found.streams.setdefault(place, (one.device, one.stream))
         size[linked] = _integers([one and (one.bytes or one.size) for one in args], -1)
-        columns: tuple[NDArray[Any], ...] = (start.ns, length.ns, cat, name, track, link, size)
+        columns: tuple[NDArray[Any], ...] = (start, length, cat, name, track, link, size)
         for (what, _), column in zip(COLUMNS, columns, strict=True):
             self._found.parts[what].append(column if is_kept.all() else column[is_kept])
 
@@ -340,16 +342,9 @@ def _double(value: Any) -> float:
         return float("nan")
 
 
-class Times(NamedTuple):
-    """Whole ns [n], and which of them are sound. ``is_rounded``: some were doubles too large to tell nanoseconds."""
-
-    ns: Ints
-    is_sound: Flags
-    is_rounded: bool = False
-
-
-def _nanoseconds(values: Sequence[Any]) -> Times:
-    """Read times in µs as whole ns."""
+def _nanoseconds(values: Sequence[Any]) -> tuple[Ints, Flags, bool]:
+    """Read times in µs. Returns whole ns [n], which of them are sound, and whether some were doubles too large to tell
+    nanoseconds."""
     types = set(map(type, values))
     if not types <= _TIMES:  # as they are written
         return _from_digits(values)
@@ -366,15 +361,14 @@ def _nanoseconds(values: Sequence[Any]) -> Times:
     us -= whole
     us *= 1000
     ns += np.rint(us, out=us).astype(np.int64)
-    return Times(ns, is_sound, is_large and float in types)
+    return ns, is_sound, is_large and float in types
 
 
-def _from_digits(values: Sequence[Any]) -> Times:
-    """Read times in µs by their digits, exactly."""
+def _from_digits(values: Sequence[Any]) -> tuple[Ints, Flags, bool]:
+    """Read times in µs by their digits, exactly, as ``_nanoseconds`` does."""
     ns = [ns_of(value) for value in values]
-    return Times(
-        np.array([value or 0 for value in ns], np.int64), np.array([value is not None for value in ns], np.bool_)
-    )
+    is_sound = np.array([value is not None for value in ns], np.bool_)
+    return np.array([value or 0 for value in ns], np.int64), is_sound, False
 
 
 def ns_of(value: Any) -> int | None:

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from gssr.traces.timeline import TraceError
 
@@ -62,12 +62,9 @@ _NOT_A_NUMBER = re.compile(rb'([\w)\]]"\s*:\s*)[-+]?(?:NaN|nan|[Ii]nf(?:inity)?)
 _NOT_A_NUMBER_IN_LIST = re.compile(rb"([\[,]\s*)[-+]?(?:NaN|nan|[Ii]nf(?:inity)?)(?=\s*[,\]])")
 
 
-class Batch(NamedTuple):
-    """Some events, each with the attributes FIELDS (None where it lacks them) and args (None, or an object with those of
-    ARGS), and the text that they stand in, a list's without its brackets."""
-
-    events: list[Any]
-    text: bytes | memoryview
+Batch = tuple[list[Any], bytes | memoryview]
+"""Some events, each with the attributes FIELDS (None where it lacks them) and args (None, or an object with those of ARGS);
+and the text that they stand in, a list's without its brackets."""
 
 
 class Decoder:
@@ -198,7 +195,7 @@ class JsonEvents:
             events = self.decode(memoryview(rest)[:cut]) if cut else None
             if between and events is not None:
                 self._between = between[1]
-                yield Batch(events, memoryview(rest)[:cut])
+                yield events, memoryview(rest)[:cut]
             else:  # the end of the file or the list, or something broken: look exactly
                 cut, end = _ends(rest)
                 if cut:
@@ -273,7 +270,7 @@ class JsonEvents:
             text = mended(text)
             events = self.decode(text)
             self._is_mended |= events is not None
-        return None if events is None else Batch(events, text)
+        return None if events is None else (events, text)
 
     def _one_by_one(self, text: bytes) -> Batch:
         found: list[Batch] = []
@@ -289,7 +286,7 @@ class JsonEvents:
                 found.append(some)
             else:
                 self.left_out += 1
-        return Batch([event for some in found for event in some.events], b",".join([some.text for some in found]))
+        return [event for events, _ in found for event in events], b",".join([text for _, text in found])
 
     def _next(self, text: bytes, begin: int) -> int:
         """Find where the event that begins here ends, as far as that can be told from what stands between events. Returns

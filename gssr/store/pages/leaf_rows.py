@@ -5,7 +5,6 @@ Which page a table begins at, and its columns.
 
 import re
 import sqlite3
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,18 +24,13 @@ _MOST_COLUMNS = 126
 """With more the length of a row's head takes two bytes."""
 
 
-class Plain(NamedTuple):
-    """A table; ``columns`` in their order, as the file spells them. ``key``: the place of the column that is the rowid, and
-    NULL in rows; ``least``: columns that a row must hold, as they are not NULL where it ends early."""
+def plain_table(connection: sqlite3.Connection, name: str) -> tuple[int, list[str], int | None, int]:
+    """Look up the table of this name. Raises NotPlainError, sqlite3.DatabaseError.
 
-    root: int
-    columns: list[str]
-    key: int | None
-    least: int
-
-
-def plain_table(connection: sqlite3.Connection, name: str) -> Plain:
-    """Look up the table of this name. Raises NotPlainError, sqlite3.DatabaseError."""
+    Returns the table's root page; its columns in their order, as the file spells them; the place of the column that is the
+    rowid, and NULL in rows (None: there is none); and how many columns a row must hold, as they are not NULL where it ends
+    early.
+    """
     roots = connection.execute(f"SELECT rootpage, sql FROM sqlite_master WHERE name = '{name}'").fetchall()
     columns = connection.execute(f"PRAGMA table_info({name})").fetchall()
     if len(roots) != 1 or not 0 < len(columns) <= _MOST_COLUMNS:
@@ -45,9 +39,8 @@ def plain_table(connection: sqlite3.Connection, name: str) -> Plain:
     if keys and (len(keys) > 1 or columns[keys[0]][2].upper() != "INTEGER" or _DESCENDING.search(roots[0][1])):
         raise NotPlainError("a key that is not the rowid")
     given = [place for place, _, _, _, default, _ in columns if default is not None]
-    return Plain(
-        int(roots[0][0]), [column[1] for column in columns], keys[0] if keys else None, max(given, default=-1) + 1
-    )
+    least = max(given, default=-1) + 1
+    return int(roots[0][0]), [column[1] for column in columns], keys[0] if keys else None, least
 
 
 class LeafRows:

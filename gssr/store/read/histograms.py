@@ -286,14 +286,14 @@ def _add_edge(
             if checked:
                 right = (whole[position] == bins.samples() * known).all(axis=1)
                 position, bins = position[right], bins.of(right)
-            chosen = _chosen(n[position], ends[position], bins)
-            if checked and (short := (chosen.n != n[position]).any(axis=1)).any():
+            metric, keys, weights, n_found = _chosen(n[position], ends[position], bins)
+            if checked and (short := (n_found != n[position]).any(axis=1)).any():
                 position, bins = position[~short], bins.of(~short)
-                chosen = _chosen(n[position], ends[position], bins)
+                metric, keys, weights, _ = _chosen(n[position], ends[position], bins)
             done[position] = True
-            keys = places[chosen.metric] * N_BINS + chosen.keys
-            for into, weights in zip(counts, chosen.weights, strict=True):
-                np.add.at(into.reshape(-1), keys, weights)
+            cells = places[metric] * N_BINS + keys
+            for into, each in zip(counts, weights, strict=True):
+                np.add.at(into.reshape(-1), cells, each)
         untold.append(own[n[own].any(axis=1) & ~done[own]])
     return np.concatenate(untold)
 
@@ -335,19 +335,13 @@ def _held(
     return n, _rank((ends.view(np.uint32) >> 16).astype(np.int64)), whole
 
 
-class _Chosen(NamedTuple):
-    """Of samples in bins some: metrics and keys of the bins, and how many of each: its share, the least, the greatest ones
-    there are. ``n`` [sketches, metrics]: how many in all."""
+def _chosen(n: Ints, ends: Ints, bins: Sketches) -> tuple[Ints, Ints, Bounded, Ints]:
+    """Choose some of the samples in sketches: of each metric ``n`` [sketches, metrics], in bins whose ranks are from
+    ends[..., 0] to ends[..., 1].
 
-    metric: Ints
-    keys: Ints
-    weights: tuple[Ints, Ints, Ints]
-    n: Ints
-
-
-def _chosen(n: Ints, ends: Ints, bins: Sketches) -> _Chosen:
-    """Choose, of the samples in sketches, ``n`` of each metric [sketches, metrics], in bins whose ranks are from ends[...,
-    0] to ends[..., 1]."""
+    Returns the metrics and the keys of the bins; how many samples are taken of each bin, if those that are chosen are a
+    share of all, the least, or the greatest; and how many there are in all [sketches, metrics].
+    """
     sizes, keys, weights = bins.sizes.reshape(-1), bins.keys, bins.counts
 
     def of_each(values: Ints) -> Ints:
@@ -371,7 +365,7 @@ def _chosen(n: Ints, ends: Ints, bins: Sketches) -> _Chosen:
         np.maximum(some, 0, out=some)
         some += earlier
         some[1:] -= some[:-1].copy()
-    return _Chosen(of_each(np.arange(n.size) % n.shape[1]), keys, up_to, wanted.reshape(n.shape))
+    return of_each(np.arange(n.size) % n.shape[1]), keys, up_to, wanted.reshape(n.shape)
 
 
 def _rank(keys: Ints) -> Ints:
