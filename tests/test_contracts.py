@@ -86,7 +86,7 @@ def _namesakes(names: Iterator[tuple[str, Path]]) -> dict[str, list[str]]:
 
 NAMESAKES = {
     "Recording", "Run",  # of gssr.api, as users know them, and what they are made of
-    "Counted", "News", "Rollups", "Timeline", "Totals", "Window",
+    "Rollups", "Timeline", "Window",
 }  # fmt: skip
 """Public classes that still share their name. Only ever taken from."""
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Floats, Ints
 from gssr.model.results import Means, nodes_of
-from gssr.model.statistics.gpu_time_counts import BITS, FLAGS, Counted, Float32s, GpuTimeCounts
+from gssr.model.statistics.gpu_time_counts import BITS, FLAGS, Float32s, GpuTimeCounts, WindowCounts
 from gssr.peaks import Peaks, peaks_of
 from gssr.store.format.rows import Event, Gpu, Run
 from gssr.store.read.recording import RunReader
@@ -105,7 +105,7 @@ def evidence_of(
     positions: Ints,
     span: Window,
     interval: float,
-    counted: Counted,
+    counted: WindowCounts,
     known: Sequence[str],
 ) -> Evidence:
     """What was counted, as evidence, and nothing of the nodes and the workload yet. The cells of these metrics are given up
@@ -156,7 +156,7 @@ def _grid(cells: GpuTimeCounts, name: str) -> Float32s:
     return means
 
 
-def _means(counted: Counted, known: Sequence[str], span: Window) -> Means:
+def _means(counted: WindowCounts, known: Sequence[str], span: Window) -> Means:
     flagged = counted.by_gpu.column(BITS, "n") if counted.by_gpu.holds(BITS) else np.zeros(counted.cells.n_gpus)
     reasons = FLAGS if flagged.any() else ()
     shape = len(known) + len(reasons), counted.cells.n_gpus

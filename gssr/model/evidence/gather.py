@@ -12,7 +12,7 @@ from gssr.model.statistics.aggregate import filtered, numbers_within
 from gssr.model.statistics.gpu_time_counts import (
     BITS,
     MOST_BINS,
-    Counted,
+    WindowCounts,
     bins_to_count,
     count_rollups,
     count_rows,
@@ -42,7 +42,7 @@ def gather(
     positions: Ints,
     window: Window = ALL_TIME,
     rows: Samples | None = None,
-    counted: Counted | None = None,
+    counted: WindowCounts | None = None,
 ) -> Evidence:
     """The evidence of some GPUs of a run (their ``positions``) in a window. ``rows``: the raw rows of these GPUs in it,
     where they were read already, numbered from 0 within ``positions``; ``counted``: what their rollups add up to

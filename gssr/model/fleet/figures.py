@@ -205,7 +205,7 @@ def read_figures(reader: RunReader, file: str, verdicts: bool = False, rules: Ru
     takes several times as long."""
     run, (start, end) = reader.run, extent(reader)
     hours = (end - start) / 3600
-    counted = _Counted(reader)
+    counted = _GpuColumns(reader)
     unmeasured = unmeasured_seconds(reader, np.arange(len(reader.gpus)), counted.last_time, start, end) / 3600
     gpus = tuple(
         _gpu(counted, reader, position, hours, float(unmeasured[position])) for position in range(len(reader.gpus))
@@ -272,7 +272,7 @@ def _wasted(amount: float | None, score: float | None, unmeasured: float = 0.0) 
     return None if amount is None or score is None else unmeasured + (amount - unmeasured) * (1 - score)
 
 
-class _Counted:
+class _GpuColumns:
     """What the rollups and sketches of a run add up to, GPU by GPU: arrays [n_gpus], NaN is unknown."""
 
     def __init__(self, reader: RunReader) -> None:
@@ -297,7 +297,7 @@ class _Counted:
         return means / middle if middle > 0 else np.full(len(means), np.nan)
 
 
-def _gpu(counted: _Counted, reader: RunReader, position: int, hours: float, unmeasured: float) -> GpuFigures:
+def _gpu(counted: _GpuColumns, reader: RunReader, position: int, hours: float, unmeasured: float) -> GpuFigures:
     """Return the figures of one GPU, with None for what is unknown. ``hours``: those of the run; ``unmeasured``: of
     these, those without samples after its rank was lost."""
 

@@ -37,7 +37,7 @@ BEHIND_SECONDS = LOOK_SECONDS + PUBLISH_SECONDS
 _EARLY = 0.1
 
 
-class News(NamedTuple):
+class BlockNews(NamedTuple):
     """``spans``: None when nothing is new. ``stranger``: of a GPU that was not there before. ``new``: the numbers of the
     files whose blocks are new, with ``rowid``, up to where they count; ``ask``: of those that are to be asked by SQL now."""
 
@@ -79,7 +79,7 @@ class ManyFiles:
         told = self._places.gpu[place[place >= 0]]
         return np.setdiff1d(np.arange(len(self._places.shared)), told[~self._places.shared[told]])
 
-    def look(self, tally: RunTotals) -> News | None:
+    def look(self, tally: RunTotals) -> BlockNews | None:
         """What is new to the tally; None when it is too soon to look again."""
         now = time.monotonic()
         if now - self._looked < LOOK_SECONDS - _EARLY:
@@ -96,7 +96,7 @@ class ManyFiles:
         stranger = self._n_strange is not None and n_strange > self._n_strange
         self._n_strange = max(n_strange, self._n_strange or 0)
         spans = self._spans(tally, blocks.gpus[known], place[known])
-        return News(spans, stranger, blocks.file, blocks.rowid, sorted({*blocks.without, *silent.tolist()}))
+        return BlockNews(spans, stranger, blocks.file, blocks.rowid, sorted({*blocks.without, *silent.tolist()}))
 
     def _spans(self, tally: RunTotals, blocks: Entries, place: Ints) -> Spans | None:
         """What the blocks of GPUs at these places count that the tally does not."""
@@ -253,7 +253,7 @@ class Following:
             if self._crowd is not None:
                 self._tails[number].follower.close()  # there may be more than can be open at once
 
-    def _take(self, news: News) -> None:
+    def _take(self, news: BlockNews) -> None:
         """Count what the live blocks say."""
         for number, rowid in zip(news.new.tolist(), news.rowid.tolist(), strict=True):
             self._tails[number].follower.skip_to(rowid)

@@ -15,7 +15,7 @@ from gssr.model.findings.notes import SURELY_WHOLE
 from gssr.model.live.live_result import RECENT_SECONDS
 from gssr.model.results import Means
 from gssr.model.statistics.grid import Spans
-from gssr.model.statistics.sums import add_buckets
+from gssr.model.statistics.sums import add_buckets, sum_samples
 from gssr.store.format.buckets import Buckets
 from gssr.store.format.sample_arrays import derive
 from gssr.store.format.schema import LEVELS
@@ -241,10 +241,7 @@ class RunTotals:
         """What rows add up to."""
         n, total = self._nothing()
         for row, name in enumerate(self.names):
-            known = np.isfinite(values[name])
-            owner = gpu[known]
-            n[row] = np.bincount(owner, minlength=self._n_gpus)
-            total[row] = np.bincount(owner, values[name][known], self._n_gpus)
+            n[row], total[row] = sum_samples(gpu, values[name], self._n_gpus)
         return Means(self.names, float(time.min()), float(time.max()), n, total)
 
     @property

@@ -15,7 +15,7 @@ from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME
 from gssr.model.results import Means, Statistics
 from gssr.model.statistics.energy import joules_by_gpu
-from gssr.model.statistics.sums import add_buckets, summed_names
+from gssr.model.statistics.sums import add_buckets, sum_samples, summed_names
 from gssr.store.format.buckets import empty_vectors, fold, merge
 from gssr.store.format.layout import RELATIVE_BIN_WIDTH, Layout, layout_of
 from gssr.store.format.sample_arrays import Samples
@@ -74,9 +74,7 @@ def from_samples(samples: Samples, n_gpus: int, gap_seconds: float) -> Aggregate
         if BY_NAME[name].kind != "bits":
             known = np.isfinite(column)
             statistics[name] = exact_statistics(column[known])
-            owner = samples.gpu[known]
-            n, total = np.bincount(owner, minlength=n_gpus), np.bincount(owner, column[known], n_gpus)
-            sums[name] = n.astype(np.float64), np.asarray(total, np.float64)
+            sums[name] = sum_samples(samples.gpu, column, n_gpus)
     return aggregate_of(per_gpu, layout, sums, statistics)
 
 

@@ -226,7 +226,7 @@ class Exact:
         stateful = [name for name in names if BY_NAME[name].kind in ("counter", "bits")]
         folding = _Folding(n_gpus, gap_seconds, layout_of(stateful, ()), is_in_turns(reader))
         brackets = _first_brackets(reader, valued, gpus, window)
-        counted = {name: _Counted(n_gpus, brackets[name]) for name in valued}
+        counted = {name: _MetricCounts(n_gpus, brackets[name]) for name in valued}
 
         def number(samples: Samples) -> Samples:
             return Samples(numbers_within(samples.gpu, positions, len(reader.gpus)), samples.time, samples.values)
@@ -252,7 +252,7 @@ class Exact:
         return aggregate_of(folding.per_gpu(), folding.layout, sums, statistics)
 
     def _statistics(
-        self, counted: "Mapping[str, _Counted]", gpus: Ints | None, window: Window
+        self, counted: "Mapping[str, _MetricCounts]", gpus: Ints | None, window: Window
     ) -> dict[str, Statistics]:
         """Of each metric; those whose percentiles were not in their brackets are read again until they are."""
         open_ = {name: own for name, own in counted.items() if own.n and not own.close_in()}
@@ -311,7 +311,7 @@ def _column(gpu: Ints, rows: Ints, values: Floats, brackets: Sequence[Bracket], 
     return _Column(rows, total, n, sum_all, float(squares.sum()), least, greatest, inside)
 
 
-def _pick(open_: "Mapping[str, _Counted]", samples: Samples) -> dict[str, list[Inside]]:
+def _pick(open_: "Mapping[str, _MetricCounts]", samples: Samples) -> dict[str, list[Inside]]:
     """What falls into the brackets of some metrics."""
     picked = {}
     for name, own in open_.items():
@@ -323,7 +323,7 @@ def _pick(open_: "Mapping[str, _Counted]", samples: Samples) -> dict[str, list[I
     return picked
 
 
-class _Counted:
+class _MetricCounts:
     """What was counted of a metric."""
 
     def __init__(self, n_gpus: int, brackets: list[Bracket]) -> None:

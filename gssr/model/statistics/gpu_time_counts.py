@@ -147,7 +147,7 @@ def in_order(cell: Ints, n_gpus: int, n_bins: int) -> bool:
     return np.array_equal(cell, (np.arange(n_bins)[:, None] + np.arange(n_gpus) * n_bins).reshape(-1))
 
 
-class Counted:
+class WindowCounts:
     """A window of a run: the samples of each GPU in ``bins`` (``cells``), and what all of them add up to (``by_gpu``: one
     bucket for each GPU, in their order, empty for one without samples; gaps are not counted)."""
 
@@ -173,7 +173,7 @@ class Counted:
         return Grid(name, bins.start, bins.width, values)
 
 
-def count_rows(rows: Samples, names: Sequence[str], n_gpus: int, bins: Bins) -> Counted:
+def count_rows(rows: Samples, names: Sequence[str], n_gpus: int, bins: Bins) -> WindowCounts:
     """Count raw rows of these metrics and, where they are among the rows' values, the clock event reasons; ``rows.gpu``
     counts from 0 to ``n_gpus`` - 1."""
     cells = GpuTimeCounts(names, n_gpus, bins.n)
@@ -183,7 +183,7 @@ def count_rows(rows: Samples, names: Sequence[str], n_gpus: int, bins: Bins) -> 
     vectors = empty_vectors(n_gpus, layout)
     gpus, folded = fold(rows.gpu, rows.time, rows.values, math.inf, layout)
     vectors[gpus] = folded
-    return Counted(cells, bins, _of_window(vectors, layout, bins))
+    return WindowCounts(cells, bins, _of_window(vectors, layout, bins))
 
 
 def _of_window(vectors: Floats, layout: Layout, bins: Bins) -> Buckets:
@@ -202,7 +202,7 @@ def bins_to_count(n_gpus: int, n_rows: int, span: Window, interval: float) -> Bi
     return series.bins_of_buckets(span, max(interval, level / 2), most_bins(n_gpus, n_rows, MOST_BINS))
 
 
-def count_rollups(reader: RunReader, names: Sequence[str], positions: Ints, bins: Bins, window: Window) -> Counted:
+def count_rollups(reader: RunReader, names: Sequence[str], positions: Ints, bins: Bins, window: Window) -> WindowCounts:
     """Count the rollups of these metrics, and the clock event reasons, of some GPUs (``positions``) in ``bins``, which are
     whole buckets. Rows in the window count."""
     cells = GpuTimeCounts(names, len(positions), bins.n)
@@ -215,7 +215,7 @@ def count_rollups(reader: RunReader, names: Sequence[str], positions: Ints, bins
             own, place = np.unique(gpu, return_inverse=True)
             group, both = np.append(np.arange(len(own)), place), np.concatenate((vectors[own], buckets.vectors))
             vectors[own] = merge(both, group, len(own), math.inf, layout)
-    return Counted(cells, bins, _of_window(vectors, layout, bins))
+    return WindowCounts(cells, bins, _of_window(vectors, layout, bins))
 
 
 def series_of_rows(samples: Samples, names: Sequence[str], n_gpus: int, bins: Bins) -> dict[str, Grid]:

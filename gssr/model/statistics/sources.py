@@ -29,7 +29,7 @@ from gssr.model.statistics.aggregate import (
 )
 from gssr.model.statistics.balance import has_balance
 from gssr.model.statistics.gpu_time_counts import (
-    Counted,
+    WindowCounts,
     bins_to_count,
     count_rollups,
     most_bins,
@@ -125,9 +125,9 @@ class Rollups:
         self._reader = reader
         self._positions = positions
         self._few_rows = few_rows
-        self._counted: tuple[Window, Counted] | None = None
+        self._counted: tuple[Window, WindowCounts] | None = None
 
-    def count(self, names: Sequence[str], span: Window, window: Window, interval: float) -> Counted:
+    def count(self, names: Sequence[str], span: Window, window: Window, interval: float) -> WindowCounts:
         """The rows in cells of GPU and time (gssr.model.statistics.gpu_time_counts). Series of
         the same window whose bins consist of these cells need not be read any more."""
         bins = bins_to_count(len(self._positions), self._reader.n_rows, span, interval)

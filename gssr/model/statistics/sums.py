@@ -17,6 +17,15 @@ def summed_names(layout: Layout) -> tuple[str, ...]:
     return (*gauges, *(name for _, name, _ in CLOCK_EVENT_REASONS if has_flags))
 
 
+def sum_samples(gpu: Ints, values: Floats, n_gpus: int) -> tuple[Floats, Floats]:
+    """Return how many values of each GPU [n_gpus] are known among those of samples [n] of these GPUs (NaN: missing), and
+    their sum."""
+    known = np.isfinite(values)
+    owner = gpu[known]
+    n, total = np.bincount(owner, minlength=n_gpus), np.bincount(owner, values[known], n_gpus)
+    return n.astype(np.float64), total.astype(np.float64, copy=False)
+
+
 def add_buckets(names: Sequence[str], gpu: Ints, vectors: Floats, layout: Layout, n: Floats, total: Floats) -> None:
     """Add the samples in buckets [buckets] of these GPUs to the counts ``n`` and the sums ``total`` [n_names, n_gpus] of
     the metrics ``names``; of flags these are numbers of samples, and of those in which the flag was set."""

@@ -15,7 +15,7 @@ from gssr.model.findings.imbalance import unevenness
 from gssr.model.findings.phases import phases
 from gssr.model.findings.steps import step_time
 from gssr.model.results import Abstention, Judgement, Phase, Verdict
-from gssr.model.statistics.gpu_time_counts import FLAGS, Counted
+from gssr.model.statistics.gpu_time_counts import FLAGS, WindowCounts
 from gssr.model.statistics.roofline import place_under_roofline
 from gssr.model.statistics.sources import Rollups
 from gssr.model.verdicts import words
@@ -35,7 +35,7 @@ def judge_window(
     table: RuleTable = TABLE,
     places: Ints | None = None,
     rows: Samples | None = None,
-    counted: Counted | None = None,
+    counted: WindowCounts | None = None,
 ) -> Judgement:
     """Say what a window of a run says of some GPUs (their ``positions``): the same for whoever asks, page, screen or fleet.
     What was read of the window already need not be read again: ``places``, those of the GPUs that are looked at

@@ -27,7 +27,7 @@ _HEADS_KEPT, _HEADS_OF = 16, 4096
 """Whoever looks at a window in several ways asks for the same heads each time; of so many GPUs at most they are kept."""
 
 
-class Counted(NamedTuple):
+class RollupCounts(NamedTuple):
     """``codes`` [n], ascending: the buckets of LONGEST seconds that rollups count, and ``rows`` [n] the samples in each.
     ``lost``: those whose samples they don't count, or not all."""
 
@@ -36,17 +36,17 @@ class Counted(NamedTuple):
     lost: Ints
 
 
-def counted(part: Part) -> Counted:
+def counted(part: Part) -> RollupCounts:
     """Count, once, what the coarsest rollups count of a part whose run has ended. Where their sum is not the number of
     rowids every sample is looked at."""
     known = part.shard.counted
     if (part.first, part.last) not in known:
         known[part.first, part.last] = _count(part)
-    found: Counted = known[part.first, part.last]
+    found: RollupCounts = known[part.first, part.last]
     return found
 
 
-def _count(part: Part) -> Counted:
+def _count(part: Part) -> RollupCounts:
     layout = part_of(part.shard.file.layout, ())
     keys = part.keys(None) if len(part.shard.file.runs) > 1 else None  # else also those of GPUs whose rows don't count
     rolled = part.shard.rollups.rollups(LONGEST, keys, -np.inf, np.inf, layout, counted_anew=True)
@@ -54,7 +54,7 @@ def _count(part: Part) -> Counted:
     rolled = replace(rolled, gpu=part.positions(rolled.gpu))
     codes, rows = _counts(rolled.of(rolled.gpu >= 0))
     if n_rows == n_rowids:
-        return Counted(codes, rows, np.empty(0, np.int64))
+        return RollupCounts(codes, rows, np.empty(0, np.int64))
     found, n = _in_samples(part)
     young = starts_of(found) >= part.thinned
     found, n = found[young], n[young]
@@ -66,7 +66,7 @@ def _count(part: Part) -> Counted:
     # With fewer rows than rowids samples may be missing that a full disk had no space for.
     lost: Ints = found[told != n if n_rows > n_rowids else told < n]
     kept = ~np.isin(codes, lost)
-    return Counted(codes[kept], rows[kept], lost)
+    return RollupCounts(codes[kept], rows[kept], lost)
 
 
 def _counts(buckets: Buckets) -> tuple[Ints, Ints]:
