@@ -296,7 +296,7 @@ def test_of_fewer_than_five_samples_a_gpu_nothing_is_told_but_that(record: Recor
     gpu, time = ticks(4, n)
     made = analyze(record(gpu, time, {"sm_active": np.where(gpu == 0, 0.9, 0.6), "gr_engine_active": 0.97 + 0.0 * gpu}))
     reason = f"no GPU has more than {n} sample{'s' if n > 1 else ''}"
-    assert (f"not judged: {reason}" in made.notes) == (not made.verdicts) == (n < 5)
+    assert (f"not judged: {reason}" in made.notes) == (not made.judgement.verdicts) == (n < 5)
 
 
 # Sentences that can't be true
