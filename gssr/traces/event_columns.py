@@ -401,8 +401,8 @@ def _integers(values: Sequence[Any], absent: int) -> Ints:
 
 
 def whole_number(value: Any) -> int | None:
-    """Convert a number or its text to an int; a fraction is cut off. None for anything else, booleans too, and above
-    2**62."""
+    """Convert a number or its text to an int; the fraction of a float is cut off. None for anything else, booleans too,
+    and from 2**62 on."""
     try:
         number = None if isinstance(value, bool) else int(value)
     except (TypeError, ValueError, OverflowError):
