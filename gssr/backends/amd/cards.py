@@ -266,7 +266,7 @@ def refusal(card: Card) -> str:
 
 def usable_cards(visible: Sequence[str] | None) -> tuple[list[Card], list[Card], list[str]]:
     """Find the GPUs of this process. Returns this process's, all of the node, and sentences about what is not as one
-    might expect. ``visible``: gssr.launch.gpu_ids. Raises UnusableError, a BackendError, when this process has none."""
+    might expect. ``visible``: gssr.launch.gpu_ids. Raises BackendError when this process has none."""
     cards = find_cards()
     if not cards:
         raise UnusableError(NONE_SHOWN, "run on a node with AMD GPUs")
