@@ -12,5 +12,5 @@ Bytes = NDArray[np.uint8]
 
 
 def select(chosen: Flags, *columns: NDArray[Any]) -> tuple[NDArray[Any], ...]:
-    """Keep of each column [n, ...] what is ``chosen`` [n]; the column itself if that is all of it: rollups are large."""
+    """Return of each column [n, ...] the rows that are ``chosen`` [n]; the columns themselves, not copies, if all are."""
     return columns if chosen.all() else tuple(column[chosen] for column in columns)

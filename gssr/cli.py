@@ -18,8 +18,9 @@ _TO_THE_POINT = ("profile", "mark", "completion")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run ``gssr``; the exit code: the workload's for ``profile``; else 0, 1 for bad input, 2 for wrong usage. Never a
-    traceback, unless ``--debug`` asks for it."""
+    """Run ``gssr`` with these words (None: those of the command line). Returns the exit code: that of the workload for
+    ``profile``, else 0, 1 for bad input, 2 for wrong usage. Errors are one line, unless ``--debug`` asks for a
+    traceback. Raises SystemExit for ``--help``, ``--version`` and wrong options."""
     words, workload = list(sys.argv[1:] if argv is None else argv), None
     debug = "--debug" in words[:1]
     if debug:
@@ -79,7 +80,7 @@ def _is_there(name: str) -> bool:
 
 
 def _on_terminal() -> bool:
-    """Whether a recording can be looked at, and nobody reads a page."""
+    """Tell whether all standard streams are a terminal on which a screen can be drawn."""
     streams = (sys.stdin, sys.stdout, sys.stderr)
     return all(stream is not None and stream.isatty() for stream in streams) and os.environ.get("TERM") != "dumb"
 
@@ -99,8 +100,8 @@ def _near_option(command: str, word: str) -> str:
 
 
 def run() -> NoReturn:
-    """The command ``gssr``: ``main``, and out at once. Nothing is left to be done, and taking the interpreter down piece by
-    piece would take longer than many a command."""
+    """Run the command ``gssr`` and end the process at once: taking the interpreter down piece by piece takes longer
+    than many a command."""
     gc.set_threshold(20_000, 10, 10)  # else a twentieth of a start is looking for garbage among what is being imported
     if sys.argv[1:2] != ["profile"]:  # whose workload is not to be told
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start more: unused, they wait busily
@@ -126,12 +127,13 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _unmeasured(prog: str) -> argparse.HelpFormatter:
-    """A formatter for a parser that prints no help: it does not ask how wide the terminal is, once per option."""
+    """Return a formatter for a parser that prints no help: it does not ask for the terminal's width once for every
+    option."""
     return argparse.HelpFormatter(prog, width=80)
 
 
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser of the command that is the first word; of all of them when it is none: a thousand ranks build it."""
+    """Build the parser of the command that is the first word, or of all commands if it is none."""
     helps = not words or any(word.startswith(("-h", "--h")) for word in words)
     formatter = argparse.HelpFormatter if helps else _unmeasured
     parser = _Parser(

@@ -23,7 +23,8 @@ _WHAT = {kind.name: kind.what for kind in BACKENDS}
 
 
 class Advice(NamedTuple):
-    """One line: ``ok``, ``no`` or ``note``; what was looked at; what was found; what to do, where there is something."""
+    """One line of the doctor's report. ``what``: what was looked at; ``details``: what was found; ``cure``: what to do,
+    "" if nothing."""
 
     verdict: Literal["ok", "no", "note"]
     what: str

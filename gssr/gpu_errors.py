@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 
 class Xid(NamedTuple):
-    """What a number means. ``broken``: the GPU, its memory or its links are at fault, and work on it is lost or will be;
-    ``program``: commonly the fault of what ran on it."""
+    """The meaning of an XID. ``broken``: the GPU, its memory or its links are faulty, so that work on it is lost or
+    will be; ``program``: it is commonly the fault of the program that ran on it."""
 
     what: str
     broken: bool = False
@@ -62,12 +62,13 @@ _UNKNOWN = "an error of the GPU"
 
 
 def message(code: int) -> str:
-    """The sentence that a recording has of an XID."""
+    """Return the sentence that a recording stores for an XID, also for an unknown one."""
     return f"XID {code}: {XIDS[code].what if code in XIDS else _UNKNOWN}"
 
 
 def meaning(text: str) -> Xid:
-    """What a recording's sentence about an error of a GPU says, in words of our own: a recording may come from anybody."""
+    """Return what a recording's sentence about an error of a GPU means. Its words are our own, as a recording may come
+    from anybody; a sentence that GSSR never writes becomes "an error of the GPU"."""
     found = _XID.match(text)
     if found is not None:
         code = int(found[1])

@@ -11,7 +11,7 @@ _LEAST_OF_UUID = 5
 
 
 class Identity(Protocol):
-    """What tells the GPUs of a run apart; None is unknown. ``mig`` names a MIG instance, None for a whole GPU."""
+    """The identity of a GPU within a run; None is unknown. ``mig`` names a MIG instance, None for a whole GPU."""
 
     @property
     def node(self) -> str | None: ...
@@ -24,16 +24,17 @@ class Identity(Protocol):
 
 
 def gpu_label(gpu: Identity, node: str | None = None) -> str:
-    """``node:device_index``, and ``node:device_index.mig`` of a MIG instance: one word, whatever the driver calls it. A part
-    that is not known is ``?``. ``node``: another name for its node, such as one without the domain."""
+    """Return the GPU's name as one word, ``node:device_index``, or ``node:device_index.mig`` for a MIG instance; an
+    unknown part is ``?``. ``node`` replaces the name of its node, such as by one without the domain."""
     index = "?" if gpu.device_index is None else str(gpu.device_index)
     instance = "." + _BETWEEN.sub("-", gpu.mig).strip("-") if gpu.mig else ""
     return f"{node or gpu.node or '?'}:{index}{instance}"
 
 
 def is_named(gpu: Identity, pattern: str) -> bool:
-    """Whether a pattern names the GPU: its node, its place, the place of the GPU that it is an instance of, or the beginning
-    of its UUID. ``*`` and ``?`` stand for anything in the first three; nodes may be without their domains."""
+    """Tell whether a pattern names the GPU: its node, its label, the label of the GPU it is an instance of, or (at
+    least 5 characters) the begin of its UUID. ``*`` and ``?`` stand for anything except in UUIDs; nodes may be written
+    without their domains."""
     nodes = {node := gpu.node or "?", node.partition(".")[0] or node}
     whole = "?" if gpu.device_index is None else str(gpu.device_index)
     names = [name for each in nodes for name in (each, f"{each}:{whole}", gpu_label(gpu, each))]
@@ -43,14 +44,15 @@ def is_named(gpu: Identity, pattern: str) -> bool:
 
 
 def without_domains(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Names of hosts without their domains, where that still tells them apart; addresses as they are."""
+    """Return host names without their domains if they are still all different, else as they are; addresses stay as they
+    are."""
     hosts = tuple(name.partition(".")[0] for name in names)
     fine = len(set(hosts)) == len(names) and all(host and not host.isdigit() for host in hosts)
     return hosts if fine else names
 
 
 def listed(gpus: Sequence[Identity], most: int = 8) -> str:
-    """The places of the first few, for a sentence."""
+    """List the labels of the first GPUs for a sentence, at most ``most``, with "and N more"; "none" if there are none."""
     if not gpus:
         return "none"
     more = f" and {len(gpus) - most} more" if len(gpus) > most else ""

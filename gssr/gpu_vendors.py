@@ -75,14 +75,14 @@ _Page = TypeVar("_Page")
 
 
 def maker_of(gpus: Iterable[Made]) -> int:
-    """Whose GPUs these are."""
+    """Return whose GPUs these are: NVIDIA, AMD or BOTH; NVIDIA if there are none or the maker is unknown."""
     kinds = {(getattr(gpu, "backend", None), gpu.name) for gpu in gpus}
     amds = {backend == "amd" or (name or "").startswith("AMD ") for backend, name in kinds}
     return BOTH if len(amds) == 2 else AMD if True in amds else NVIDIA
 
 
 def words_of(gpus: Iterable[Made]) -> Callable[[str], str]:
-    """Says a text in the words of these GPUs' makers."""
+    """Return a function that says a text in the words of these GPUs' makers."""
     return partial(say, maker_of(gpus))
 
 
@@ -92,7 +92,7 @@ _usual = NVIDIA
 
 @contextmanager
 def speaking_of(maker: int) -> Generator[None]:
-    """Within it all labels (``spoken``) are in this maker's words."""
+    """Make all labels within the block be in this maker's words."""
     before = _spoken.set(maker)
     try:
         yield
@@ -101,19 +101,19 @@ def speaking_of(maker: int) -> Generator[None]:
 
 
 def spoken() -> int:
-    """Whose GPUs are spoken of."""
+    """Return whose words are used now: NVIDIA, AMD or BOTH."""
     own = _spoken.get()
     return _usual if own is None else own
 
 
 def speak_of(maker: int) -> None:
-    """From now on speak of this maker's GPUs wherever nobody speaks of others: a screen is drawn in many places."""
+    """Use this maker's words from now on wherever no ``speaking_of`` says otherwise, in all threads."""
     global _usual
     _usual = maker
 
 
 def in_its_words(page: Callable[Concatenate[_About, _Rest], _Page]) -> Callable[Concatenate[_About, _Rest], _Page]:
-    """What is made of an analysis, in the words of its GPUs' makers."""
+    """Decorate a function whose first argument has ``gpus``: it runs with the words of these GPUs' makers."""
 
     @wraps(page)
     def speaking(about: _About, /, *args: _Rest.args, **kwargs: _Rest.kwargs) -> _Page:
@@ -125,5 +125,5 @@ def in_its_words(page: Callable[Concatenate[_About, _Rest], _Page]) -> Callable[
 
 @lru_cache(1024)
 def say(maker: int, text: str) -> str:
-    """A text in a maker's words."""
+    """Return a text, written in NVIDIA's words, in the words of a maker (NVIDIA, AMD or BOTH)."""
     return text if maker == NVIDIA else _PATTERN.sub(lambda found: _SAID[found[0]][maker], text)

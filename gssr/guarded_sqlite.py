@@ -54,27 +54,27 @@ _NAME, _TYPE = re.compile("[A-Za-z_][A-Za-z0-9_]{0,63}"), re.compile("[A-Za-z0-9
 
 
 class UnsafeError(sqlite3.DatabaseError):
-    """The file holds what no recording holds; the text goes on after its name."""
+    """The file holds what no file of its kind holds. The text continues a sentence that begins with the file's name."""
 
 
 class Budget:
-    """Count what the query that is running has taken so far. ``files``: the database's, and what is beside it. Knows nothing
-    of its connection: neither could be let go of in a circle."""
+    """Counts what the running query has used. ``files``: the database and the files beside it, whose sizes bound the
+    query. It does not refer to its connection, as neither could be freed then."""
 
     def __init__(self) -> None:
         self.operations = self.text_bytes = 0
         self.files: Sequence[str] = ()
 
     def is_spent(self) -> bool:
-        """Called by SQLite each time that it has taken some more operations: return whether they are too many."""
+        """Count a batch of operations, each time SQLite calls it, and return True if the query has used too many."""
         self.operations += _OPERATIONS_AT_ONCE
         if self.operations <= OPERATIONS:
             return False
         return self.operations > OPERATIONS + OPERATIONS_PER_BYTE * sum(map(_size, self.files))
 
     def text(self, data: bytes) -> str:
-        """Decode text of a file that may be damaged. Raises sqlite3.DatabaseError where the query has given more text than
-        the file can hold."""
+        """Decode text, replacing what is not UTF-8. Raises sqlite3.DatabaseError if the query has returned more text
+        than the file can hold."""
         self.text_bytes += len(data)
         if self.text_bytes > LONGEST_VALUE and self.text_bytes > _MOST_TEXT * sum(map(_size, self.files)):
             raise sqlite3.DatabaseError("it gives more text than it is long")
@@ -82,15 +82,16 @@ class Budget:
 
 
 class Guarded(sqlite3.Connection):
-    """A connection whose queries end: see OPERATIONS. It keeps few of them ready: a thousand files are open at once."""
+    """A connection whose queries are bounded, see OPERATIONS. It caches few statements, as a thousand files may be open
+    at once."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self.budget = Budget()
         super().__init__(*arguments, **(options | {"cached_statements": _STATEMENTS}))
 
     def execute(self, *arguments: Any) -> sqlite3.Cursor:
-        """As always, with a bound of its own. A schema whose damage SQLite quotes in a message that is no text is an
-        sqlite3.DatabaseError, too."""
+        """Execute a statement with a fresh budget. Raises sqlite3.DatabaseError also for a damaged schema that SQLite
+        quotes in a message that is not UTF-8."""
         self.budget.operations = self.budget.text_bytes = 0
         try:
             return super().execute(*arguments)
@@ -98,15 +99,22 @@ class Guarded(sqlite3.Connection):
             raise sqlite3.DatabaseError("malformed database schema") from None
 
     def bound(self) -> None:
-        """Bound every query from now on: the schema was read, within bounds of its own."""
+        """Bound every query from now on by the sizes of the files. Call it once the schema was read, which has narrower
+        bounds."""
         self.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
         self.set_progress_handler(self.budget.is_spent, _OPERATIONS_AT_ONCE)
 
 
 def open_guarded(database: str, files: Sequence[str], **options: Any) -> Guarded:
-    """Open a database (a path, or a URI with ``uri=True``) whose schema was read within bounds, and distrust whatever it
-    says. ``files``: its own and those beside it, which bound what a query may take; ``options`` of sqlite3.connect. Raises
-    sqlite3.Error."""
+    """Open a database that nobody vouches for, and read its schema within bounds.
+
+    Args:
+        database: a path, or a URI with ``uri=True``.
+        files: the database's file and those beside it, whose sizes bound what a query may use.
+        options: passed on to sqlite3.connect.
+
+    Call ``bound`` and set an authorizer before you read tables. Raises sqlite3.Error.
+    """
     connection = sqlite3.connect(database, isolation_level=None, factory=Guarded, **options)
     connection.budget.files = files
     connection.text_factory = connection.budget.text
@@ -120,7 +128,7 @@ def open_guarded(database: str, files: Sequence[str], **options: Any) -> Guarded
 
 
 def uri_of(path: str, mode: str) -> str:
-    """Return the URI under which SQLite opens a file in this mode (ro, rw)."""
+    """Return the URI with which SQLite opens a file in a mode ("ro" or "rw")."""
     from urllib.parse import quote  # here, because what starts beside a job must start quickly
 
     return f"file:{quote(os.fsencode(os.path.abspath(path)))}?mode={mode}"
@@ -134,8 +142,8 @@ def _size(path: str) -> int:
 
 
 def distrust(connection: Guarded) -> None:
-    """Before its first statement: make a connection take nothing for granted that the file says, while its schema is read
-    as well. Raises sqlite3.Error."""
+    """Make a connection take nothing for granted that the file says, and bound the reading of its schema. Call it
+    before the first statement. Raises sqlite3.Error."""
     for which, most in _LIMITS.items():
         connection.setlimit(which, most)
     steps = iter(range(_SCHEMA_STEPS))
@@ -149,8 +157,8 @@ def distrust(connection: Guarded) -> None:
 
 
 def check_table(connection: Guarded, table: str, kind: str, statement: str) -> None:
-    """Check that a table which is to be read is a plain one, as its row of the schema (``kind``, ``statement``) and its
-    columns say. Raises UnsafeError for a view, a virtual table and computed columns; sqlite3.Error."""
+    """Check that a table is a plain one. ``kind`` and ``statement`` are ``type`` and ``sql`` of its row in
+    sqlite_master. Raises UnsafeError for a view, a virtual table, computed columns and impossible names; sqlite3.Error."""
     if kind != "table" or not statement.startswith("CREATE TABLE "):
         raise UnsafeError(f"{table} is no plain table")
     for _, name, type_, _, _, _, hidden in connection.execute(f"PRAGMA table_xinfo({table})").fetchall():
@@ -159,7 +167,7 @@ def check_table(connection: Guarded, table: str, kind: str, statement: str) -> N
 
 
 def in_one_line(error: Exception) -> str:
-    """Return what SQLite says, which quotes the file's statements as they are, in one line."""
+    """Return the message of an error of SQLite, which may quote statements of the file, in one line."""
     return " ".join(str(error).split())
 
 
@@ -167,7 +175,8 @@ Authorizer = Callable[[int, str | None, str | None, str | None, str | None], int
 
 
 def only_reads(tables: Container[str]) -> Authorizer:
-    """An authorizer: only what reading these tables (in lower case) needs, nothing in the name of a view or a trigger."""
+    """Make an authorizer that allows only what reading these tables (names in lower case) needs, and nothing on behalf
+    of a view or trigger."""
 
     def authorize(action: int, first: str | None, second: str | None, _: str | None, inside: str | None) -> int:
         name = str(first).lower()
@@ -183,7 +192,7 @@ def only_reads(tables: Container[str]) -> Authorizer:
 
 
 def answers(action: int, first: str | None, second: str | None, *_: str | None) -> int:
-    """An authorizer for questions that the user asks in SQL: whatever only reads."""
+    """Authorize what only reads, for questions that the user asks in SQL."""
     allowed = action in _QUERIES or (
         action == sqlite3.SQLITE_PRAGMA and first in (_LOOKS if second else _QUESTIONS | _LOOKS)
     )
@@ -191,5 +200,5 @@ def answers(action: int, first: str | None, second: str | None, *_: str | None) 
 
 
 def not_by_itself(*asked: int | str | None) -> int:
-    """An authorizer for writing: nothing in the name of a view or a trigger."""
+    """Authorize everything except what a view or trigger does, for writing."""
     return sqlite3.SQLITE_OK if asked[-1] is None else sqlite3.SQLITE_DENY

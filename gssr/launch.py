@@ -179,13 +179,15 @@ them for several tasks, and several commands of one shell share them."""
 
 
 def rank_told(environments: Iterable[Mapping[str, str]]) -> tuple[int | None, int | None]:
-    """Rank and number of ranks that these environments tell; None where none does, or they differ."""
+    """Return the rank and the number of ranks that these environments agree on; (None, None) if they differ or none
+    says a rank. The second may be None alone."""
     places = {(place.rank, place.world_size) for place in map(where_am_i, environments) if place.launcher != ALONE}
     return places.pop() if len(places) == 1 else (None, None)
 
 
 def where_am_i(environ: Mapping[str, str] = os.environ) -> LaunchPlace:
-    """Reads the environment. Ask once per run and hand the answer on: alone, ``run_id`` holds the time of the call."""
+    """Find out from the environment where this process stands in its launch. Call it once for each run and pass the
+    result on: outside of a launcher ``run_id`` contains the time of the call."""
     step_id = _step_id(environ)
     launcher = next((row for row in LAUNCHERS if _present(row, environ, step_id)), None)
     hostname = os.uname().nodename
@@ -248,9 +250,9 @@ def where_am_i(environ: Mapping[str, str] = os.environ) -> LaunchPlace:
 
 
 def named(pattern: str, place: LaunchPlace) -> str:
-    """The name of a file with what stands for parts of it filled in, as sbatch does: ``%j`` job id, ``%A`` that of the whole
-    array, ``%a`` the task's number in it, ``%s`` step id, ``%x`` job name, ``%%`` a percent sign; others stay. What there is
-    none of is called ``none``, the step of a batch script ``batch``, and a job of its own is the whole of its array."""
+    """Fill in the parts of a file name as sbatch does: ``%j`` job id, ``%A`` id of the whole array, ``%a`` the task's
+    number in it, ``%s`` step id, ``%x`` job name, ``%%`` a percent sign; other signs stay. A part that does not exist
+    becomes ``none``, the step of a batch script ``batch``; outside of an array ``%A`` is the job id."""
     parts = {
         "j": place.job_id,
         "A": place.array_job_id or place.job_id,
@@ -262,13 +264,14 @@ def named(pattern: str, place: LaunchPlace) -> str:
 
 
 def gpu_ids(environ: Mapping[str, str] = os.environ) -> tuple[str, ...] | None:
-    """The GPUs the launcher's variables give this process, by index or UUID; None when none of them says.
+    """Return the GPUs that the launcher's variables give this process, as indices or UUIDs; () if it is given none,
+    None if no variable says.
 
-    SLURM_STEP_GPUS in a step; in a batch script, and only there (in a step it is the batch node's), SLURM_JOB_GPUS: both
-    hold indices of the whole node. Else CUDA_VISIBLE_DEVICES, which ends at its first invalid entry as CUDA reads it:
-    empty, ``-1`` and ``NoDevFiles`` are no GPU; or ROCm's variables, which are read alike. Their indices may count from 0 in
-    every task of a node. None at all are a step's of a job that has GPUs, to which Slurm gave none of them (``srun
-    --gres=none``, a component of a heterogeneous job without GPUs): then none of these variables is set, but the job's.
+    SLURM_STEP_GPUS in a step, and only in a batch script SLURM_JOB_GPUS (in a step it is the batch node's): both hold
+    indices of the whole node. Else CUDA_VISIBLE_DEVICES, which ends at its first invalid entry, as CUDA reads it
+    (empty, ``-1`` and ``NoDevFiles`` are no GPU), or ROCm's variables, which are read alike; their indices may count
+    from 0 in every task of a node. A step of a job with GPUs that Slurm gave none of them has no variable but the
+    job's: that is ().
     """
     found = _slurms_gpus(environ) or _runtimes_gpus(environ)
     if found is None and environ.get("SLURM_STEP_ID") and environ.get("SLURM_JOB_GPUS"):
@@ -277,13 +280,14 @@ def gpu_ids(environ: Mapping[str, str] = os.environ) -> tuple[str, ...] | None:
 
 
 def gpu_ids_are_slurms(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether ``gpu_ids`` are Slurm's: indices of the whole node."""
+    """Tell whether ``gpu_ids`` come from Slurm's variables, so that they are indices of the whole node."""
     return bool(_slurms_gpus(environ))
 
 
 def gpu_ids_are_the_nodes(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether ``gpu_ids`` mean the same GPUs in every process of the node: Slurm's indices do, unless a variable of CUDA or
-    ROCm gives the process only some of them, and UUIDs do. Other indices may count from 0 in each process."""
+    """Tell whether ``gpu_ids`` mean the same GPUs in every process of the node. UUIDs do, and Slurm's indices, unless a
+    variable of CUDA or ROCm gives the process only some of them. Other indices may count from 0 in each process. False
+    if no variable says anything."""
     slurms, runtimes = _slurms_gpus(environ), _runtimes_gpus(environ)
     if slurms:
         return runtimes is None or len(runtimes) == len(slurms)
@@ -291,6 +295,7 @@ def gpu_ids_are_the_nodes(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def _slurms_gpus(environ: Mapping[str, str]) -> tuple[str, ...] | None:
+    """Return the node's GPU indices that Slurm's variables list, None if they list none."""
     in_step, in_job = bool(environ.get("SLURM_STEP_ID")), bool(environ.get("SLURM_JOB_ID"))
     slurm = environ.get("SLURM_STEP_GPUS" if in_step else "SLURM_JOB_GPUS") if in_step or in_job else None
     if not slurm:
@@ -300,8 +305,9 @@ def _slurms_gpus(environ: Mapping[str, str]) -> tuple[str, ...] | None:
 
 
 def _runtimes_gpus(environ: Mapping[str, str]) -> tuple[str, ...] | None:
-    """What the variables leave that CUDA and ROCm read. ROCm hides all GPUs but ROCR_VISIBLE_DEVICES; HIP_VISIBLE_DEVICES,
-    or in its place CUDA's variable, then chooses among these, by new indices. A launcher may have set two of them alike."""
+    """Return the GPUs that the variables of CUDA and ROCm leave visible, None if none is set. ROCR_VISIBLE_DEVICES
+    hides all others; HIP_VISIBLE_DEVICES, or instead CUDA's variable, then chooses among these by new indices. A
+    launcher may have set two of them alike."""
     rocr, hip, cuda = (_listed(environ.get(name)) for name in RUNTIMES)
     among = cuda if hip is None else hip
     if rocr is None or among is None or among == rocr:
@@ -318,6 +324,7 @@ def _runtimes_gpus(environ: Mapping[str, str]) -> tuple[str, ...] | None:
 
 
 def _listed(variable: str | None) -> tuple[str, ...] | None:
+    """Return the valid entries of a variable up to the first invalid one, each once; None if it is not set."""
     if variable is None:
         return None
     seen: dict[str, None] = {}
@@ -330,19 +337,21 @@ def _listed(variable: str | None) -> tuple[str, ...] | None:
 
 
 def shown_job(job_id: str | None, array_job_id: str | None, array_task_id: str | None) -> str | None:
-    """The id of a job as its scheduler shows it to its user: squeue calls a task of an array ``124_0``. PBS and LSF have the
-    task in the job's own id (``124[0]``)."""
+    """Return a job's id as its scheduler shows it to users: squeue calls a task of an array ``124_0``. PBS and LSF have
+    the task in the id already (``124[0]``). None without a job."""
     if job_id is None or array_job_id is None or array_task_id is None or "[" in job_id:
         return job_id
     return f"{array_job_id}_{array_task_id}"
 
 
 def default_output(place: LaunchPlace) -> str:
-    """Name of the recording when none was given: after the job, or after the date and time outside of one."""
+    """Return the name of a recording for which none was given: after the job, or outside of one after the date and
+    time."""
     return f"gssr_{_safe(place.job_id)}.sql" if place.job_id else time.strftime("gssr_%Y%m%dT%H%M%S.sql")
 
 
 def _present(launcher: Launcher, environ: Mapping[str, str], step_id: str | None) -> bool:
+    """Tell whether a launcher started this process. ``step_id`` is the srun step, None outside of one."""
     return (
         _number(environ, launcher.rank) is not None
         and all(environ.get(name) for name in launcher.needs)
@@ -352,8 +361,8 @@ def _present(launcher: Launcher, environ: Mapping[str, str], step_id: str | None
 
 
 def _cluster(environ: Mapping[str, str]) -> str | None:
-    """The name of the Slurm cluster. A step of another job (srun --jobid) is told only the cluster that srun talks to, by
-    ``NAME:HOST:PORT:VERSION``."""
+    """Return the name of the Slurm cluster, None outside of Slurm. A step of another job (srun --jobid) is told only
+    the cluster that srun talks to, as ``NAME:HOST:PORT:VERSION``."""
     name = environ.get("SLURM_CLUSTER_NAME") or environ.get("SLURM_WORKING_CLUSTER", "").partition(":")[0]
     return name or None
 
@@ -361,9 +370,15 @@ def _cluster(environ: Mapping[str, str]) -> str | None:
 def _run_id(
     job: str | None, step_id: str | None, launchers_id: str, restarts: list[int], alone_on: str | None
 ) -> str | None:
-    """``CLUSTER-JOB.STEP-LAUNCHERS_ID[.RESTART]``, of which there may be only some; alone, the start time and pid tell the
-    runs of a job or of a host apart. ``restarts`` are those of the job and those of its ranks, told apart as ``.1`` and
-    ``.0.1``."""
+    """Make the run id, ``CLUSTER-JOB.STEP-LAUNCHERS_ID[.RESTART]``, of the parts that exist; None if there are none for
+    a launch.
+
+    Args:
+        job: cluster and job id.
+        launchers_id: the launcher's own id, "" without.
+        restarts: how often the job and how often its ranks were restarted, told apart as ``.1`` and ``.0.1``.
+        alone_on: the node of a process without a launcher, else None; start time and pid then make the id unique.
+    """
     name = (f"{job}.{step_id}" if step_id is not None else job) if job else None
     if launchers_id:
         name = "-".join(part for part in (name, launchers_id[:_LONGEST_LAUNCHERS_ID]) if part)
@@ -382,9 +397,11 @@ def _run_id(
 def _names_one_launch(
     launcher: Launcher, cluster: str | None, job_id: str | None, step_id: str | None, launchers_id: str
 ) -> bool:
-    """Whether no other launch has this run id, on whatever cluster and at whatever time. A job's number is one of its
-    cluster's: PBS has the server in it. An id of the launcher's own comes from a process's number or the user, and tells
-    apart only what one job starts; a user may give the same one to everything that a job starts."""
+    """Tell whether no other launch can have this run id, on any cluster at any time.
+
+    A job's number is its cluster's own (PBS has the server in it). A launcher's own id comes from a process's number or
+    the user, and only tells apart what one job starts; a user may give the same one to all of that.
+    """
     if job_id is None or (cluster is None and "." not in job_id):
         return False
     return step_id is not None or (launchers_id != "" and not launcher.run_id_is_users)
@@ -401,6 +418,8 @@ def _launch(
     hostname: str,
     restarts: int,
 ) -> str:
+    """Make a name that is the same for all ranks of a launch and, as far as possible, differs from other launches'; ""
+    if nothing tells."""
     words = [str(world_size or ""), str(restarts or ""), *(environ.get(name, "") for name in launcher.launch)]
     if launcher.pods:
         words = [words[0], _job_of_pod(environ, hostname)]
@@ -411,8 +430,9 @@ def _launch(
 
 
 def _proxy(alone: bool) -> str:
-    """What tells hydra's proxy above this process, and those of the same launch on other nodes, from others': where all of
-    them listen to mpiexec. ``alone``: there is one, so that it stands for itself, or the session that its ranks share."""
+    """Return what identifies hydra's proxy above this process: the port on which mpiexec listens, the same on all nodes
+    of a launch. Without it, ``alone`` (the launch is on one node) lets the proxy itself stand for it, or the session of
+    its ranks; else ""."""
     pid, found = os.getppid(), ""
     try:
         for _ in range(_GENERATIONS):
@@ -434,7 +454,8 @@ def _proxy(alone: bool) -> str:
 
 
 def _job_of_pod(environ: Mapping[str, str], hostname: str) -> str:
-    """Of an Indexed Job's pod, whose host name is the job's and the pod's number; "" where it is the node's."""
+    """Return the Kubernetes job of an Indexed Job's pod, by its host name, JOB-NUMBER; "" if the host name is the
+    node's."""
     number = "-" + environ.get("JOB_COMPLETION_INDEX", "")
     if number == "-" or not hostname.endswith(number):
         return ""
@@ -451,22 +472,23 @@ def _in_kubernetes(environ: Mapping[str, str]) -> bool:
 
 
 def _safe(name: str) -> str:
-    """``name`` with letters, digits, dot, dash and underscore only; Flux's job ids begin with a florin sign."""
+    """Replace everything in a name but letters, digits, dot, dash and underscore; the florin sign that begins Flux's
+    job ids becomes f."""
     return "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in name.replace("ƒ", "f"))
 
 
 def is_name(text: str) -> bool:
-    """Whether it can be a run's: a file is called after it."""
+    """Tell whether a text can be a run id, after which files are named."""
     return 0 < len(text) <= _LONGEST_NAME and text == _safe(text)
 
 
 def _number(environ: Mapping[str, str], name: str) -> int | None:
-    """The variable as a number from 0 up; None when it is absent or anything else."""
+    """Return a variable as a number from 0 on; None if it is absent or anything else."""
     return _natural(environ.get(name, ""))
 
 
 def _length(environ: Mapping[str, str], name: str) -> int | None:
-    """How many numbers the comma-separated variable lists; None when it is absent or lists anything else."""
+    """Return how many numbers a comma-separated variable lists; None if it is absent or lists anything else."""
     entries = environ.get(name, "").split(",")
     return len(entries) if all(_natural(entry) is not None for entry in entries) else None
 
@@ -477,7 +499,7 @@ def _natural(text: str) -> int | None:
 
 
 def _spread(entry: str) -> list[str]:
-    """The ids an entry of a Slurm list stands for: ``4`` and ``GPU-…`` are one, ``0-3`` is four."""
+    """Return the ids that an entry of a Slurm list stands for: ``4`` and ``GPU-…`` are one, ``0-3`` is four."""
     low, _, high = entry.partition("-")
     first, last = _natural(low), _natural(high)
     if first is None or last is None or not first <= last < _MOST_GPUS:
@@ -486,13 +508,13 @@ def _spread(entry: str) -> list[str]:
 
 
 def _step_id(environ: Mapping[str, str]) -> str | None:
-    """The Slurm step that srun made for this process; None outside of one."""
+    """Return the Slurm step that srun made for this process; None outside of one."""
     step = _number(environ, "SLURM_STEP_ID")
     return str(step) if step is not None and step < _FIRST_SPECIAL_STEP and environ.get("SLURM_JOB_ID") else None
 
 
 def _array(environ: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """Id of the array that the job is a task of, and its number there."""
+    """Return the id of the array that the job is a task of, and the task's number; (None, None) outside of an array."""
     for job, task in _ARRAYS:
         if environ.get(job) and environ.get(task) and (task != "LSB_JOBINDEX" or environ[task] != "0"):
             return environ[job], environ[task]
@@ -505,7 +527,8 @@ def _job_name(environ: Mapping[str, str]) -> str | None:
 
 
 def _user(environ: Mapping[str, str]) -> str:
-    """The environment's user first: a thousand ranks need not ask the directory service."""
+    """Return the user's name, from the environment if possible: a thousand ranks need not ask the directory service.
+    The number if the user has no name."""
     for name in ("LOGNAME", "USER"):
         if environ.get(name):
             return environ[name]

@@ -19,10 +19,11 @@ _socket: str | None = os.environ.get(ENVIRONMENT) or None
 
 
 def mark(text: str) -> bool:
-    """Mark this moment of the run with a text, such as ``epoch 1``; False where nobody hears it.
+    """Mark this moment of the run with a text, such as ``epoch 1``. Returns False if nobody listens.
 
-    Never raises and never waits: where marks come faster than they are heard, some are lost. Takes about 10 microseconds,
-    and without a listener a tenth of one."""
+    Never raises and never waits: if marks come faster than they can be read, some are lost. The text is cut to LONGEST
+    characters. Takes about 10 microseconds, and a tenth of that without a listener.
+    """
     global _socket
     if _socket is None:
         return False

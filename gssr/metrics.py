@@ -19,16 +19,22 @@ something; bits: a set of flags."""
 
 
 class OnAmd(NamedTuple):
-    """What a metric is on AMD's GPUs: the field of the driver's ``gpu_metrics``, or the file, with the factor of its values;
-    and what is other there, in place of the pitfalls on NVIDIA's, if anything is."""
+    """How a metric is measured on AMD's GPUs. ``source``: the field of the driver's ``gpu_metrics``, or the file, with
+    its factor; ``differs``: what is different there, which replaces the pitfalls; "" if nothing is."""
 
     source: str
     differs: str = ""
 
 
 class Metric(NamedTuple):
-    """One metric. ``full_scale`` is the value that fills an axis: a number in ``unit``, or the name of the column of
-    ``gpus`` that holds it for each GPU."""
+    """One metric of the catalogue.
+
+    ``label`` and ``short``: its name on pages and in narrow columns; ``unit``: "1" for ratios. ``full_scale``: the
+    value that fills an axis, in ``unit``, or the name of the column of ``gpus`` that holds it for each GPU. ``dcgm``
+    and ``gpm``: the field's id there, None if there is none; a value times ``dcgm_factor`` or ``gpm_factor`` is in
+    ``unit``. ``integral``: values are whole numbers. ``parts``: the metrics that a derived one is the sum of. ``amd``:
+    None if AMD's GPUs do not have it.
+    """
 
     name: str
     label: str
@@ -350,15 +356,16 @@ HELD_DOWN = THROTTLES[1:]
 
 
 def best_measured(measured: Container[str], asked: Iterable[str] = ()) -> str | None:
-    """The metric that stands for a GPU being used, with which pages, screens and reports begin: the best of those that were
-    ``measured``; of others than DETECTION_METRICS those ``asked`` for come first. None where there is none."""
+    """Return the metric that says best how much a GPU was used, of those that are ``measured``: the best of
+    DETECTION_METRICS, else the first of the ``asked`` ones, else the next best. None if nothing is measured."""
     return next(
         (name for name in (*DETECTION_METRICS, *asked, *_NEXT_BEST, *BY_NAME, *OF_NODES) if name in measured), None
     )
 
 
 def metric_named(name: str) -> Metric | None:
-    """The metric of a recording, its nodes, or of a trace; None where there is none of this name."""
+    """Return the metric of this name, of a recording, its nodes, a trace, or a user's own definition. None if there is
+    none."""
     if name.startswith(OF_NAME):
         text = name.removeprefix(OF_NAME)
         return Metric(name, text, text, RATIO, "gauge", 1.0, "Share of time under this name.", "", "trace")
@@ -373,10 +380,8 @@ def metric_named(name: str) -> Metric | None:
 
 
 def select(names: str) -> tuple[Metric, ...]:
-    """The metrics of a comma-separated list, in the catalogue's order, each once.
-
-    Raises ValueError, with a sentence that lists near or all names, when one is unknown or none is given.
-    """
+    """Return the metrics in a comma-separated list, in the catalogue's order, each once. Raises ValueError, with a
+    sentence that lists similar or all names, if one is unknown or none is given."""
     wanted = [name.strip() for name in names.split(",") if name.strip()]
     if not wanted:
         raise ValueError("no metric named; known: " + ", ".join(BY_NAME))

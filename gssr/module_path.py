@@ -15,11 +15,13 @@ def put_python_library_first() -> None:
 
 
 def reordered(path: list[str], library: str, package: str) -> list[str]:
-    """Put Python's own ``library`` first on a module path, then the packages installed for it, and last what the environment
-    had put before them. Nothing is left out: DCGM's bindings may be found through PYTHONPATH alone.
+    """Return a module path with Python's own ``library`` first, then the packages installed for it, and last what the
+    environment had put before them. Nothing is left out: DCGM's bindings may be found through PYTHONPATH alone.
 
-    If ``package``, the folder with GSSR, is itself found through the environment (EasyBuild, Spack), what GSSR needs is
-    there as well, and must be found before what is installed: then only the library moves."""
+    If ``package``, the folder with GSSR, is itself found through the environment (EasyBuild, Spack), so is what GSSR
+    needs, which must come before what is installed: then only the library moves. Returned unchanged if the library is
+    not on it.
+    """
     if library not in path:
         return path
     begin = path.index(library)

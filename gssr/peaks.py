@@ -10,11 +10,13 @@ _T, _G = 1e12, 1e9
 
 
 class Peaks(NamedTuple):
-    """FLOP/s of the pipes that the metrics of the same names watch, bytes/s per direction of memory and links, W.
+    """The most that a GPU model can do: FLOP/s of the pipes that the metrics of the same names watch, bytes/s per
+    direction of memory and links, power limit in W.
 
-    ``tensor`` is dense BF16 (FP16 on Volta) with FP32 accumulation, ``fp64_tensor`` the tensor cores' FP64; of AMD's GPUs
-    those of the matrix cores, ``sm_count`` being that of compute units. None where there is no such pipe or link, or no
-    published figure."""
+    ``tensor`` is dense BF16 (FP16 on Volta) with FP32 accumulation, ``fp64_tensor`` the tensor cores' FP64; on AMD's
+    GPUs these are the matrix cores', and ``sm_count`` counts compute units. None if there is no such pipe or link, or
+    no published figure.
+    """
 
     model: str
     sm_count: int
@@ -180,8 +182,8 @@ _BY_NAME = {name.casefold(): peaks for names, peaks in PEAKS for name in names}
 
 
 def peaks_of(name: str | None) -> Peaks | None:
-    """The peaks of a GPU by its product name (``gpus.name``), such as "NVIDIA A100-SXM4-40GB" or "AMD Instinct MI300A
-    Accelerator"; None when unknown."""
+    """Return the peaks of a GPU by its product name (``gpus.name``), such as "NVIDIA A100-SXM4-40GB" or "AMD Instinct
+    MI300A Accelerator". None if the model is unknown."""
     text = (name or "").strip()
     for brand in _BRANDS:
         text = text.removeprefix(brand)

@@ -28,7 +28,8 @@ _LONGEST = 256
 
 
 class Family(NamedTuple):
-    """A metric as these formats know it. ``factor``: what its values are multiplied by."""
+    """A metric as Prometheus and OpenMetrics know it. ``name``: with the base unit; ``unit``: the base unit, "" for
+    bits; ``factor``: a value of the catalogue times this is in the base unit."""
 
     name: str
     unit: str
@@ -38,7 +39,7 @@ class Family(NamedTuple):
 
     @property
     def sample(self) -> str:
-        """What a line of it begins with."""
+        """The name with which a sample's line begins."""
         return f"{self.name}_total" if self.type == "counter" else self.name
 
 
@@ -54,7 +55,7 @@ FAMILIES: dict[str, Family] = {metric.name: _family(metric) for metric in METRIC
 
 
 def labels(values: Mapping[str, object]) -> str:
-    """``{name="value",...}``; what is None is left out, and what is too long cut."""
+    """Write labels as ``{name="value",...}``. Labels that are None are left out, long values are cut to 256 characters."""
     written = (
         f'{name}="{str(value)[:_LONGEST].translate(_ESCAPES)}"' for name, value in values.items() if value is not None
     )

@@ -55,15 +55,15 @@ _LONGEST_ENVIRONMENT = 1 << 20
 
 
 class RecognisedFile(NamedTuple):
-    """``kind``: one of READABLE, or a name of what gssr can't read, "" for nothing it knows. ``problem``: why it can't,
-    to be said behind the file's name; "" for what it reads."""
+    """What a file holds. ``kind``: one of READABLE, or the name of something that gssr cannot read, "" if it is
+    unknown. ``problem``: why it cannot be read, to follow the file's name in a sentence; "" if it can."""
 
     kind: str
     problem: str = ""
 
     @property
     def no_recording(self) -> str:
-        """The same of what is to be a recording."""
+        """Why this is no recording, to follow the file's name in a sentence."""
         if self.kind in FOREIGN:
             return f"is another tool's ({self.kind}), not a recording: gssr import makes one of it"
         return self.problem or f"is a trace ({self.kind}), not a recording"
@@ -148,8 +148,8 @@ _JSONS = (
 
 
 def recognise(path: str) -> RecognisedFile:
-    """What a file holds, or the first of those in a folder that gssr knows. Never raises, whatever is there, and starts no
-    program."""
+    """Recognise what a file holds by its content; of a folder, the first thing that gssr knows. Never raises, and
+    starts no program."""
     try:
         if os.path.isdir(path):
             return _of_folder(path)
@@ -172,8 +172,8 @@ def recognise(path: str) -> RecognisedFile:
 
 
 def traces_in(folder: str) -> list[tuple[str, str]]:
-    """The traces in a folder, and what each is, and what is DAMAGED; where there are none those of rocprofv3, which puts
-    them into one folder for each node below it. Raises OSError."""
+    """List the traces in a folder, and damaged databases, as (path, kind). If it has no traces, also the databases of
+    rocprofv3 in folders below, which puts them into one folder for each node. May be empty. Raises OSError."""
     names = (os.path.join(folder, name) for name in sorted(os.listdir(folder)) if not name.startswith("."))
     inside = [
         (file, recognise(file).kind) for file in itertools.islice(names, 10 * _MOST_FILES) if os.path.isfile(file)
@@ -186,14 +186,15 @@ def traces_in(folder: str) -> list[tuple[str, str]]:
 
 
 def rank_in(text: bytes) -> int | None:
-    """The rank that a piece of a trace by torch.profiler tells, which is before the events or behind them."""
+    """Return the rank that a piece of a torch.profiler trace says; None if it is not in this piece (it is before or
+    behind the events)."""
     found = _RANK.search(text)
     return int(found[1]) if found else None
 
 
 def rank_and_size(path: str) -> tuple[int | None, int | None]:
-    """The rank that such a trace tells, and the number of ranks, as far as its first megabyte or its last does. Raises
-    OSError, zlib.error."""
+    """Return the rank and the number of ranks that a torch.profiler trace says in its first or last megabyte; None for
+    what is not there. Raises OSError, zlib.error."""
     with open(path, "rb") as stream:
         is_packed = stream.read(2) == _GZIP
         stream.seek(0)
@@ -206,8 +207,8 @@ def rank_and_size(path: str) -> tuple[int | None, int | None]:
 
 
 def environments_in(path: str) -> list[dict[str, str]]:
-    """Return those of the processes that a database of rocprofv3 is of, as far as it has noted them; of many only some.
-    Never raises, whatever the file holds."""
+    """Return the environments of the processes that a database of rocprofv3 has noted, some of them if there are many.
+    Empty if there are none. Never raises, whatever the file holds."""
     import json
     import sqlite3
 
@@ -240,7 +241,8 @@ def environments_in(path: str) -> list[dict[str, str]]:
 
 
 def is_recording(path: str) -> bool:
-    """Whether this is a recording, or a folder of shards (``NAME.sql.d``) that holds one. Reads next to nothing of it."""
+    """Tell whether a path is a recording, or a folder of shards (``NAME.sql.d``) that holds one. Reads almost nothing
+    of it, and never raises."""
     try:
         if os.path.isdir(path):
             shards = (os.path.join(path, name) for name in os.listdir(path)) if path.endswith(".sql.d") else ()
@@ -255,8 +257,8 @@ def is_recording(path: str) -> bool:
 
 
 def recordings_beside(path: str) -> list[str]:
-    """The recordings in the folder of a file that need not be there, as they would be named, the newest first; those in
-    shards without their ``.d``."""
+    """List the recordings in the folder of a file, which need not exist, the newest first; those in shards without
+    their ``.d``. Empty if there are none or the folder cannot be read."""
     folder = os.path.dirname(path)
     found: dict[str, float] = {}
     try:
@@ -272,7 +274,7 @@ def recordings_beside(path: str) -> list[str]:
 
 
 def meant(path: str) -> list[str]:
-    """Recordings beside a file that is not there whose names differ from its own by a letter or two, the nearest first."""
+    """List recordings beside a file that does not exist whose names differ by a letter or two, the nearest first."""
     stems = {_stem(name): name for name in reversed(recordings_beside(path))}
     return [stems[stem] for stem in similar(_stem(path), stems, 2)]
 
@@ -282,11 +284,13 @@ def _stem(path: str) -> str:
 
 
 def no_such_file(path: str) -> str:
-    """What there is to say of a file that is not there, behind its name."""
+    """Return what to say after the name of a file that does not exist: "no such file", and names that may have been
+    meant."""
     return f"no such file{did_you_mean(meant(path))}"
 
 
 def _unpacked(stream: BinaryIO) -> Iterator[bytes]:
+    """Yield the first member of a gzip file, unpacked, in pieces. Raises zlib.error."""
     unpack = zlib.decompressobj(wbits=31)
     data = b""
     while not unpack.eof and (data := data or stream.read(_HEAD)):
@@ -295,6 +299,7 @@ def _unpacked(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def _of_pieces(pieces: Iterator[bytes]) -> RecognisedFile:
+    """Recognise a file by its text, reading on where it may be a trace whose events come later."""
     text = next(pieces, b"")
     if not text:
         return RecognisedFile("", "is empty")
@@ -314,7 +319,7 @@ def _of_events(text: bytes, begin: int) -> RecognisedFile | None:
 
 
 def _of_text(text: bytes) -> RecognisedFile | None:
-    """By what the file begins with; None for JSON in which there may be events further on."""
+    """Recognise a file by its first bytes. None for JSON in which events may follow later."""
     for magic, kind, problem in _MAGICS:
         if text.startswith(magic):
             return RecognisedFile(kind, problem)
@@ -347,7 +352,7 @@ def _of_text(text: bytes) -> RecognisedFile | None:
 
 
 def _is_protobuf(text: bytes) -> bool:
-    """Whether the first packets of a trace of Perfetto are there: field 1 of the trace, and how long it is."""
+    """Tell whether a text begins with packets of a Perfetto trace: field 1 and a length, several times."""
     at = n = 0
     while n < _PACKETS and at < len(text):
         if text[at] != 0x0A:
@@ -391,14 +396,14 @@ def _of_database(path: str, head: bytes) -> RecognisedFile:
 
 
 def _guarded(path: str) -> "Guarded":
-    """Open a database as it lies there. Raises sqlite3.Error."""
+    """Open a database, distrusting it, as it lies on the disk. Raises sqlite3.Error."""
     from gssr.guarded_sqlite import open_guarded, uri_of
 
     return open_guarded(f"{uri_of(path, 'ro')}&immutable=1", [path], uri=True)
 
 
 def of_tables(tables: set[str]) -> RecognisedFile:
-    """What an SQLite database is that GSSR did not make, by the names of its tables in small letters."""
+    """Recognise an SQLite database that GSSR did not make by the names of its tables, in lower case."""
     if any(name.startswith("rocpd_") for name in tables):
         return RecognisedFile("rocpd")
     if any(name.startswith(("cupti_activity_kind_", "target_info_", "enum_nsys_")) for name in tables):
@@ -432,7 +437,8 @@ def _of_folder(path: str) -> RecognisedFile:
 
 
 def _of_score_p(path: str, names: list[str]) -> RecognisedFile | None:
-    """An archive of OTF2: its anchor file, which is written at the end, its definitions, and a folder of events."""
+    """Recognise a Score-P archive by the names in a folder: its anchor file, which is written at the end, or events
+    without it. None if it is none."""
     anchors = [name for name in names if name.endswith(".otf2")]
     if any(recognise(os.path.join(path, name)).kind == "otf2" for name in anchors):
         return RecognisedFile("otf2")
@@ -444,6 +450,6 @@ def _of_score_p(path: str, names: list[str]) -> RecognisedFile | None:
 
 
 def _files_below(path: str) -> Iterator[str]:
-    """Some of the files in the folders of a folder."""
+    """Yield files in the folders below a folder, at any depth, a limited number."""
     inside = (os.path.join(place, name) for place, _, names in os.walk(path) if place != path for name in sorted(names))
     return itertools.islice(inside, _MOST_FILES)

@@ -25,7 +25,7 @@ _LACKS = {"amd": NOT_ON_AMD, "nvml": "SM activity needs DCGM, or Hopper or newer
 
 
 def word(score: float | None) -> str:
-    """What a score is called in one word; empty for none."""
+    """Return the word for a score ("good", "fair" or "poor"); "" for None."""
     return "" if score is None else next(name for least, name in WORDS if score >= least or not least)
 
 
@@ -35,25 +35,22 @@ def _half_logistic(x: float) -> float:
 
 
 def how_to_measure(backend: str | None) -> str:
-    """Of a recording without the score's inputs, by its backends' names: what it takes to measure them, as a clause; empty
-    where that is not known. Sources: NVIDIA's DCGM feature overview, and of GPM its NVML API reference."""
+    """Return a clause on what it takes to measure the score's inputs with these backends ("nvml, amd"); "" if that is
+    not known. Sources: NVIDIA's DCGM feature overview, and of GPM its NVML API reference."""
     return "; ".join(_LACKS[name] for name in (backend or "").split(", ") if name in _LACKS)
 
 
 def saturation_score(sm_active: float, flop_active: float, sm_occupancy: float) -> float:
-    """The score, 0-1, of mean SM activity ``A``, mean arithmetic activity ``F`` (the sum of the FP64, FP32, FP16 and
-    tensor pipes' means) and mean SM occupancy ``O``, all ratios.
-
-    >>> round(score(0.5, 0.1, 0.3), 6)
-    0.247374
-    """
+    """Compute the score, 0-1, from mean SM activity ``A``, mean arithmetic activity ``F`` (the sum of the FP64, FP32,
+    FP16 and tensor pipes' means) and mean SM occupancy ``O``, all ratios 0-1. For example, ``saturation_score(0.5, 0.1,
+    0.3)`` is about 0.247374."""
     arithmetic = BETA * flop_active + GAMMA * sm_occupancy * math.exp(-LAMBDA * flop_active)
     return 4.0 * _half_logistic(ALPHA * sm_active) * _half_logistic(arithmetic)
 
 
 def score_of_means(means: Mapping[str, float | None]) -> float | None:
-    """The score of a window from the means of its metrics by name; None (unknown) when any input is absent, None, NaN or
-    negative, as no ratio can be."""
+    """Compute the score of a window from the means of its metrics by name. None (unknown) if an input is absent, None,
+    NaN or negative, which no ratio can be."""
     inputs = []
     for name in ("sm_active", "sm_occupancy", "fp64_active", "fp32_active", "fp16_active", "tensor_active"):
         value = means.get(name)
@@ -64,7 +61,7 @@ def score_of_means(means: Mapping[str, float | None]) -> float | None:
 
 
 def result_line(score: float | None, imbalance: float | None, gpus: int, gaps: int) -> str:
-    """The machine-readable line that ends a run and a page: ``GSSR score=0.609 imbalance=0.207 gpus=16 gaps=0``. What
-    can't be known is ``unknown``."""
+    """Return the machine-readable line that ends a run and a page: ``GSSR score=0.609 imbalance=0.207 gpus=16 gaps=0``.
+    None is written as ``unknown``."""
     shown = ["unknown" if value is None else f"{value:.3f}" for value in (score, imbalance)]
     return f"GSSR score={shown[0]} imbalance={shown[1]} gpus={gpus} gaps={gaps}"

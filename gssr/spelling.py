@@ -8,7 +8,8 @@ _PER_LETTERS = 3
 
 
 def distance(one: str, other: str, most: int) -> int:
-    """How many letters were left out, added, changed, or swapped with their neighbour; ``most`` + 1 for more than that."""
+    """Count the slips between two words: letters left out, added, changed, or swapped with their neighbour. ``most`` +
+    1 if there are more than ``most``."""
     if abs(len(one) - len(other)) > most:
         return most + 1
     before, row = [0], list(range(len(other) + 1))
@@ -25,7 +26,8 @@ def distance(one: str, other: str, most: int) -> int:
 
 
 def similar(word: str, known: Iterable[str], most: int = 4) -> list[str]:
-    """Those of the names that differ from ``word`` by a slip or two, and by at most ``most``, the nearest first."""
+    """Return up to 3 of the names that differ from ``word`` by at most ``most`` slips and at most one for every 3
+    letters, the nearest first; not the word itself."""
     most = min(most, len(word) // _PER_LETTERS)
     low = word.lower()
     found = [(distance(low, name.lower(), most), name) for name in known if name != word]
@@ -33,12 +35,12 @@ def similar(word: str, known: Iterable[str], most: int = 4) -> list[str]:
 
 
 def did_you_mean(names: Iterable[str]) -> str:
-    """A question to end a sentence with; "" without names."""
+    """Return a question to end a sentence with, "; did you mean A or B?"; "" without names."""
     words = " or ".join(names)
     return f"; did you mean {words}?" if words else ""
 
 
 def meant(word: str, known: Iterable[str]) -> list[str]:
-    """The names that may have been meant: those that differ by a slip, else those that hold the word."""
+    """Return up to 3 names that may have been meant: those that differ by few slips, else those that contain the word."""
     names = list(known)
     return similar(word, names) or [name for name in names if word and word.lower() in name.lower()][:_MOST]

@@ -16,15 +16,16 @@ _FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class TraceRequest(NamedTuple):
-    """``number``: 0 before the first request. ``step``: the first that is to be traced, counted from 1; 0 where it is still
-    to be named, and of no request where no loop of steps has begun."""
+    """A request for a trace. ``number``: counts requests from 1, 0 before the first. ``step``: the first step to trace,
+    counted from 1; 0 while it is not named yet, and with number 0 while no loop of steps has begun."""
 
     number: int
     step: int
 
 
 def write_request(folder: str, request: TraceRequest, make: Literal["", "any", "new"] = "") -> None:
-    """Write it for all to see. ``make``: also where there is no file, or only there. Raises OSError."""
+    """Write a request into the folder's file for all ranks to see. ``make``: "" needs the file to exist, "any" creates
+    it if necessary, "new" needs it not to exist. Raises OSError."""
     made = {"": 0, "any": os.O_CREAT, "new": os.O_CREAT | os.O_EXCL}[make]
     descriptor = os.open(os.path.join(folder, REQUEST), os.O_WRONLY | _FLAGS | made, 0o600)
     try:
@@ -34,7 +35,7 @@ def write_request(folder: str, request: TraceRequest, make: Literal["", "any", "
 
 
 def read_request(folder: str) -> TraceRequest | None:
-    """What stands there; None without the file, or while it is being written."""
+    """Read the request in the folder's file; None if there is no file, or it is not written completely yet."""
     try:
         descriptor = os.open(os.path.join(folder, REQUEST), os.O_RDONLY | _FLAGS)
         try:

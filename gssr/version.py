@@ -9,8 +9,8 @@ DISTRIBUTION = "gssr-profiler"
 
 
 def other_package() -> str | None:
-    """Says of the published package ``gssr`` that it is installed where this one is, and what to do. Each has a command
-    ``gssr``: the one that came last stays, and goes with either of them."""
+    """Return a sentence on what to do if the published package ``gssr`` is installed beside this one; None if it is
+    not. Both have a command ``gssr``: the one installed last remains, and goes when either is removed."""
     for folder in sys.path:
         try:
             names = os.listdir(folder) if folder.endswith("-packages") else ()

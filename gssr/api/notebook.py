@@ -18,7 +18,8 @@ _COLOR = "#1f6feb"
 
 
 def run_html(analysis: Analysis, along: Series | None) -> str:
-    """A run: what it was, its score, a chart of the series ``along`` (None: there is none), and what stands out."""
+    """Make the HTML of a run: what it was, its score, a chart of the series ``along`` (no chart for None), and the
+    first few verdicts."""
     run = analysis.run
     ended = analysis.state if run.exit_code is None else f"{analysis.state}, exit code {run.exit_code}"
     facts = [
@@ -38,7 +39,7 @@ def run_html(analysis: Analysis, along: Series | None) -> str:
 
 
 def recording_html(path: str, found: Sequence[tuple[Analysis, Series | None]]) -> str:
-    """A recording: one line for each run, with its series drawn small."""
+    """Make the HTML of a recording: one line for each run, with its series as a small drawing (none for None)."""
     head = ("", "run", "state", "GPUs", "duration", "score", "over time")
     rows = [
         _row((
@@ -52,7 +53,7 @@ def recording_html(path: str, found: Sequence[tuple[Analysis, Series | None]]) -
 
 
 def _chart(analysis: Analysis, along: Series | None) -> Markup:
-    """A series with its title and the ends of its axis."""
+    """Make a chart of a series with its title and the ends of its axis; empty for None."""
     if along is None:
         return Markup()
     metric = metric_of(along.metric)
@@ -65,7 +66,8 @@ def _chart(analysis: Analysis, along: Series | None) -> Markup:
 
 
 def _drawing(analysis: Analysis, along: Series | None, style: str) -> Markup:
-    """A series and its band as a drawing that takes the colour of the text around it for its grid."""
+    """Draw a series and the band from its lowest to its highest GPU as SVG, empty for None. Its grid takes the colour
+    of the text around it."""
     if along is None:
         return Markup()
     metric, edges = metric_of(along.metric), time_edges(analysis, along)

@@ -45,7 +45,8 @@ _DRAWN_BINS = 160
 
 
 class Run:
-    """One run of a recording. ``reader`` has the same as arrays, for more than a table holds with ease."""
+    """One run of a recording. ``reader`` gives the same data as arrays, for more than fits into a table. ``start`` and
+    ``end`` are unix s."""
 
     def __init__(self, reader: RunReader) -> None:
         self.reader = reader
@@ -79,7 +80,7 @@ class Run:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """Everything recorded of the run itself: the columns of the table ``runs``, ``state`` as it stands now, and
+        """Everything recorded about the run itself: the columns of the table ``runs``, ``state`` as it is now, and
         ``n_gpus``, ``nodes``, ``backends``, ``duration_s``, ``keep`` (what is kept of old samples: raw, 10s or none),
         ``damage`` (a sentence, or None)."""
         reader = self.reader
@@ -96,20 +97,20 @@ class Run:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metrics that the recording has columns of, the derived ones that follow from them among them."""
+        """The names of the metrics that are stored, and of the derived ones that can be computed from them."""
         stored = self.reader.metrics
         return (*stored, *(metric.name for metric in DERIVED if metric.parts and set(metric.parts) <= set(stored)))
 
     @cached_property
     def gpus(self) -> "pd.DataFrame":
-        """One row per GPU, by node, driver's index and UUID; the columns are those of the table ``gpus``, and ``place``:
-        what pages and screens call it."""
+        """One row for each GPU, indexed by ``gpu``, sorted by node, device index and UUID: the columns of the table
+        ``gpus`` and ``place``, what pages and screens call the GPU."""
         return tables.gpus(self.reader.gpus)
 
     @cached_property
     def events(self) -> "pd.DataFrame":
-        """What happened, by time: ``seconds`` after the start, ``kind``, ``node``, ``rank``, ``gpu`` (position) and
-        ``message``."""
+        """What happened, sorted by time: ``seconds`` after the start, ``kind``, ``node``, ``rank``, ``gpu`` (position)
+        and ``message``; missing where unknown. Empty if nothing happened."""
         return tables.events(self.reader.events, self.reader.gpus, self.start)
 
     @property
@@ -119,9 +120,9 @@ class Run:
 
     @cached_property
     def gpu_processes(self) -> "pd.DataFrame":
-        """Which processes were seen on the GPUs, by time: ``seconds`` after the start, ``gpu`` (position), ``n_processes``
-        of that look (0: the row says that there was none), ``pid``, ``name``, ``user``, ``memory_used`` (bytes) and
-        ``sm_utilization`` (0-1)."""
+        """The processes that were seen on the GPUs, sorted by time: ``seconds`` after the start, ``gpu`` (position),
+        ``n_processes`` seen at that moment (a row with 0 says that there was none), ``pid``, ``name``, ``user``,
+        ``memory_used`` (bytes) and ``sm_utilization`` (0-1)."""
         return tables.gpu_processes([row for rows in self.reader.gpu_processes() for row in rows], self.start)
 
     @cached_property
@@ -130,9 +131,9 @@ class Run:
         return self.analyze()
 
     def analyze(self, gpus: Gpus = None, start: Time = None, end: Time = None, exact: bool = False) -> Analysis:
-        """The same of some GPUs and a stretch of time; ``exact``: all statistics from the samples themselves, percentiles
-        too, however long that takes. Raises ValueError, a sentence, for what is not there, and for a file of rules
-        (GSSR_RULES) with a mistake."""
+        """Analyse some GPUs (None: all) from ``start`` to ``end`` (None: the run's). With ``exact`` all statistics,
+        percentiles too, are computed from the samples, however long it takes. Raises ValueError, with a sentence, for
+        GPUs or times that the run does not have, and for a mistake in the file of rules (GSSR_RULES)."""
         first, last = self._between(start, end)
         chosen, rules = _selectors(gpus), from_environment()
         return analyze_reader(
@@ -146,9 +147,13 @@ class Run:
         start: Time = None,
         end: Time = None,
     ) -> "pd.DataFrame":
-        """Raw rows by time: ``gpu`` (position), ``time`` (unix s), and a column per metric, NaN where nothing was measured
-        (None: all that are stored). A long run of many GPUs has many: choose metrics, GPUs or a stretch. Warns (UserWarning)
-        where samples were not kept: then there are means over 10 s, or nothing. Raises ValueError."""
+        """Return raw rows sorted by time: ``gpu`` (position), ``time`` (unix s), and a column for each metric, NaN
+        where nothing was measured.
+
+        ``metrics``: names (None: all that are stored); ``gpus`` and the stretch of time as in ``analyze``. A long run
+        of many GPUs has very many rows. Warns (UserWarning) if old samples were not kept: then there are means over 10
+        s instead, or nothing. Raises ValueError.
+        """
         window = self._between(start, end)
         names = self.reader.metrics if metrics is None else self._known(metrics)
         positions = self._positions(gpus) if gpus is not None else None
@@ -159,9 +164,10 @@ class Run:
     def space_average(
         self, metric: str, gpus: Gpus = None, start: Time = None, end: Time = None, bins: int = 600
     ) -> "pd.DataFrame":
-        """A metric along time, over the GPUs: indexed by ``seconds`` after the start, at which each bin begins; ``mean``,
-        ``low`` and ``high`` are the mean, least and greatest of the GPUs' means in the bin, ``n_gpus`` counts those that
-        have one. At most ``bins`` bins, none shorter than a sampling interval. Raises ValueError."""
+        """Return a metric over time, averaged over the GPUs, indexed by ``seconds`` after the start at which each bin
+        begins. ``mean``, ``low`` and ``high`` are the mean, lowest and highest of the GPUs' means in the bin (NaN
+        without samples), ``n_gpus`` the number of GPUs with one. There are at most ``bins`` bins, none shorter than a
+        sampling interval. Raises ValueError, also for counters, which have no average."""
         (name,) = self._known(metric)
         if not has_balance(BY_NAME[name]):
             raise ValueError(f"{name} is a {BY_NAME[name].kind}: it has no average over time")
@@ -174,48 +180,54 @@ class Run:
         start: Time = None,
         end: Time = None,
     ) -> "pd.DataFrame":
-        """Each GPU over time: indexed by ``gpu``; ``node``, ``device_index``, ``rank``, ``score``, and the mean of each
-        metric (None: of all). Raises ValueError."""
+        """Return each GPU's means over time, indexed by ``gpu``: ``node``, ``device_index``, ``rank``, ``score``, and
+        the mean of each metric (None: of all), missing where unknown. Raises ValueError."""
         analysis = self.analysis if (gpus, start, end) == (None, None, None) else self.analyze(gpus, start, end)
         names = self._known(metrics) if metrics is not None else tuple(analysis.balance)
         return tables.means(analysis.gpus, names, self._positions(gpus))
 
     def statistics(self, exact: bool = False) -> "pd.DataFrame":
-        """Each metric over all samples of all GPUs: indexed by ``metric``; ``unit``, ``mean``, ``median``, ``min``, ``max``,
-        ``std``, ``p05``, ``p95``, ``n`` and ``p_error``, as in the JSON object of ``gssr analyze``; ``exact`` as there."""
+        """Return the statistics of each metric over all samples of all GPUs, indexed by ``metric``: ``unit``, ``mean``,
+        ``median``, ``min``, ``max``, ``std``, ``p05``, ``p95``, ``n`` and ``p_error``, as in the JSON of ``gssr
+        analyze``. ``exact`` as in ``analyze``."""
         return tables.statistics(self.analyze(exact=True) if exact else self.analysis)
 
     def verdicts(self) -> "pd.DataFrame":
-        """What stands out, the worst first: ``code``, ``severity``, ``title``, ``evidence`` (sentences), ``advice``,
-        ``source``, ``start`` and ``end`` (seconds after the start), ``gpus`` (positions, empty for all)."""
+        """Return the verdicts, the worst first: ``code``, ``severity``, ``title``, ``evidence`` (sentences),
+        ``advice``, ``source``, ``start`` and ``end`` (seconds after the run's start), ``gpus`` (positions, empty for
+        all), ``gpu_hours`` (that a cure would save; missing if unknown)."""
         return tables.verdicts(self.analysis.judgement.verdicts, self.start)
 
     def breakdown(self, gpus: Gpus = None, start: Time = None, end: Time = None) -> "pd.DataFrame":
-        """Tell where the GPU time went: indexed by ``category``; ``label`` in words, ``is_loss`` (whether the GPU could have
-        worked then), ``gpu_seconds``, ``share`` of the GPU time (0-1; all of them add up to 1), its ``error``, and
-        ``confidence``: measured, inferred or guess. Empty where nothing was sampled. Raises ValueError."""
+        """Return where the GPU time went, indexed by ``category``: ``label`` in words, ``is_loss`` (the GPU could have
+        worked then), ``gpu_seconds``, ``share`` of the GPU time (0-1; all add up to 1), its ``error``, and
+        ``confidence``: measured, inferred or guess. Empty if nothing was sampled. Arguments as in ``analyze``. Raises
+        ValueError."""
         analysis = self.analysis if (gpus, start, end) == (None, None, None) else self.analyze(gpus, start, end)
         return tables.breakdown(analysis.judgement.breakdown)
 
     def phases(self) -> "pd.DataFrame":
-        """The phases by time: ``kind``, ``start`` and ``end`` (seconds after the start), ``seconds``, ``share`` of the
-        GPU-hours, ``score``, and the mean of each metric."""
+        """Return the phases sorted by time: ``kind``, ``start`` and ``end`` (seconds after the run's start),
+        ``seconds``, ``share`` of the GPU-hours, ``score``, and the mean of each metric. Empty if there are none."""
         return tables.phases(self.analysis.judgement.phases, self.start)
 
     def _along_time(self, name: str, positions: Ints, window: Window, bins: int) -> Series:
+        """Return a metric over time, averaged over these GPUs, in at most ``bins`` bins."""
         span = window.within(self.start, self.end)
         source = Rollups(self.reader, positions, EXACT_ROWS)
         interval = self.reader.sampling_seconds or source.aggregate((), window, np.inf).interval or 1.0
         return over_space(source.gpu_series([name], span, window, interval, bins)[name])
 
     def _leading(self) -> Series | None:
-        """What a notebook draws: the metric that says best how busy the GPUs were; None without samples."""
+        """Return the series that a notebook draws, of the metric that says best how busy the GPUs were; None without
+        samples."""
         metrics = self.analysis.metrics.items()
         name = best_measured([name for name, own in metrics if own.n and has_balance(BY_NAME[name])])
         return None if name is None else self._along_time(name, self._positions(None), ALL_TIME, _DRAWN_BINS)
 
     def _between(self, start: Time, end: Time) -> Window:
-        """Open where nothing is cut off."""
+        """Return the window from ``start`` to ``end``, of whole buckets where old samples are kept only as means. It is
+        open at an end that cuts nothing off."""
         return self.reader.whole_buckets(cut(Window(self.start, self.end), self._unix(start), self._unix(end)))
 
     def _unix(self, time: Time) -> str | float | None:
@@ -227,7 +239,7 @@ class Run:
         return np.array(select_gpus(self.reader.gpus, _selectors(gpus)), np.int64)
 
     def _known(self, metrics: str | Sequence[str]) -> tuple[str, ...]:
-        """Names, each of which the recording has."""
+        """Return these names. Raises ValueError if the recording lacks one of them."""
         names = (metrics,) if isinstance(metrics, str) else tuple(metrics)
         for name in names:
             if name not in self.metrics:
@@ -244,8 +256,8 @@ class Run:
 
 
 class Recording:
-    """A recording, opened for reading: its ``runs`` in the order in which they began. Use it in a ``with`` statement, or
-    close it; ``recording[-1]`` is the last run, ``recording["label"]`` the one of that label or id."""
+    """A recording, opened for reading. ``runs`` are in the order in which they began; ``recording[-1]`` is the last
+    one, ``recording["label"]`` the one of that label or run id. Use it in a ``with`` statement, or call ``close``."""
 
     def __init__(self, opened: store.Recording, path: str | None = None) -> None:
         self._opened = opened
@@ -254,12 +266,12 @@ class Recording:
 
     @property
     def damage(self) -> str | None:
-        """What could not be read so far, in one sentence."""
+        """A sentence about what could not be read so far; None if there was nothing."""
         return self._opened.damage
 
     @cached_property
     def database(self) -> "sqlite_utils.Database":
-        """The recording's file for questions of one's own in SQL: it can be read, and not be changed. Raises ValueError,
+        """The recording's file as a sqlite_utils database for your own questions in SQL, read-only. Raises ValueError,
         with a sentence, for a recording of several files, and RecordingError."""
         import sqlite_utils
 
@@ -271,7 +283,7 @@ class Recording:
         return sqlite_utils.Database(connect_for_questions(files[0]), recursive_triggers=False, execute_plugins=False)
 
     def close(self) -> None:
-        """Close its files. What was read stays."""
+        """Close the files. What was read already stays usable."""
         if "database" in self.__dict__:
             self.database.conn.close()
         self._opened.close()
@@ -291,7 +303,7 @@ class Recording:
         return iter(self.runs)
 
     def __getitem__(self, run: int | str) -> Run:
-        """Raises IndexError and KeyError as sequences and mappings do."""
+        """Return a run by its index, or by its label or run id. Raises IndexError or KeyError if there is none."""
         if isinstance(run, int):
             return self.runs[run]
         found = next((own for own in self.runs if run in (own.run_id, own.label)), None)
@@ -309,8 +321,8 @@ class Recording:
 
 
 def open_recording(path: str | os.PathLike[str]) -> Recording:
-    """Open a recording for reading: ``NAME.sql``, ``NAME.sql.d``, or both. Raises gssr.store.read.open.RecordingError, one
-    sentence that names the file, when there is nothing to read."""
+    """Open a recording: ``NAME.sql``, ``NAME.sql.d``, or both. Raises gssr.store.read.open.RecordingError, with a
+    sentence that names the file, if it cannot be read."""
     return Recording(store.open_recording(path))
 
 
@@ -319,9 +331,9 @@ def open_any(path: Sequence[str | os.PathLike[str]]) -> "Trace": ...
 @overload
 def open_any(path: str | os.PathLike[str]) -> Any: ...
 def open_any(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Any:
-    """A Recording, or by its content a Trace; of a list of files, or a folder of traces: that of a run's ranks. Metric files
-    of another tool are read into a temporary recording, which is gone with what is returned. Raises what ``open_recording``
-    and gssr.api.traces.open_trace do."""
+    """Open a file by its content: returns a Recording, or a Trace for a trace or a folder of traces. A list is opened
+    as the traces of one run's ranks. Metric files of another tool are read into a temporary recording, which is deleted
+    with the Recording that is returned. Raises what ``open_recording`` and gssr.api.traces.open_trace raise."""
     from gssr.recognise import FOREIGN, TRACES, recognise
 
     if isinstance(path, str | os.PathLike):
@@ -337,6 +349,7 @@ def open_any(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) ->
 
 
 def _open_foreign(path: str) -> Recording:
+    """Make a temporary recording of another tool's metric files and open it. Warns of what could not be read."""
     from weakref import finalize
 
     from gssr.foreign.open import looked_at
@@ -352,8 +365,9 @@ def _open_foreign(path: str) -> Recording:
 
 
 def analyze(run: Run | Recording | RunReader, options: Options | None = None) -> Analysis:
-    """What ``gssr analyze`` shows of a run, or of a recording's only run. Raises ValueError, with a sentence, when the
-    recording holds several, or when ``options`` names a GPU, a metric or a time that the run does not have."""
+    """Analyse a run, or the only run of a recording, as ``gssr analyze`` does. ``options`` None: the whole run, judged
+    by the site's rules. Raises ValueError, with a sentence, if the recording does not hold exactly one run, or if
+    ``options`` names a GPU, metric or time that the run does not have."""
     if isinstance(run, Recording):
         if len(run) != 1:
             raise ValueError(f"{run.path} holds {len(run)} runs: choose one, such as recording[-1]")

@@ -162,7 +162,7 @@ def phases(found: Sequence[Phase], start: float) -> "pd.DataFrame":
 
 
 def _table(rows: Sequence[dict[str, Any]], columns: Sequence[str], index: str | None = None) -> "pd.DataFrame":
-    """Rows as a table that has these columns also without any row."""
+    """Make a table that has these columns even without a row. ``index`` is the name of its index."""
     import pandas as pd
 
     table = pd.DataFrame(list(rows), columns=list(columns))

@@ -19,17 +19,21 @@ LOOK_SECONDS = 0.2
 
 
 def torch_trace(wait: int = 10, active: int = 3, on_demand: bool = False) -> "TorchTrace":
-    """Trace ``active`` steps of a loop with torch.profiler, after ``wait`` steps, or, ``on_demand``, whenever ``gssr profile
-    --trace-when`` asks for it::
+    """Trace ``active`` steps of a loop with torch.profiler, after ``wait`` steps, or, with ``on_demand``, whenever
+    ``gssr profile --trace-when`` asks for it.
+
+    Each rank writes ``torch.rankR.stepN.json`` into the folder that ``gssr profile`` names (GSSR_TRACES). Outside of
+    ``gssr profile`` nothing is traced, and torch is not imported. Whatever goes wrong while tracing becomes a warning,
+    and the loop goes on. Use it as::
 
         with gssr.torch_trace() as trace:
             for batch in loader:
                 train(batch)
                 trace.step()
 
-    Each rank writes ``torch.rankR.stepN.json`` into the folder that ``gssr profile`` names (GSSR_TRACES). Outside of
-    ``gssr profile`` nothing is traced, nor torch imported. Whatever goes wrong while tracing is a warning, and the loop goes
-    on. Raises ValueError for numbers of steps below 1, ImportError where torch is missing."""
+    Raises ValueError for numbers of steps below 1. Entering the ``with`` block raises ImportError if there is a trace
+    to make and torch is missing.
+    """
     if wait < 1 or active < 1:
         raise ValueError(
             "gssr.torch_trace: wait and active are numbers of steps from 1 on; the last of wait is warm-up"
@@ -38,7 +42,7 @@ def torch_trace(wait: int = 10, active: int = 3, on_demand: bool = False) -> "To
 
 
 class TorchTrace:
-    """What ``torch_trace`` returns: a context manager whose ``step`` is called at the end of each step."""
+    """A context manager that traces steps, see ``torch_trace``. Call ``step`` at the end of each step."""
 
     def __init__(self, wait: int, active: int, on_demand: bool) -> None:
         self._active, self._on_demand = active, on_demand
@@ -72,12 +76,13 @@ class TorchTrace:
             self._safely(self._stop)
 
     def step(self) -> None:
-        """A step of the loop is over."""
+        """Say that a step of the loop is over. Never raises."""
         if self._folder is not None:
             self._done += 1
             self._safely(self._go_on)
 
     def _safely(self, do: Any) -> None:
+        """Call ``do``. If it raises, warn and trace nothing more."""
         try:
             do()
         except Exception as error:  # of torch's, or of the disk's: the loop goes on
@@ -85,6 +90,7 @@ class TorchTrace:
             warnings.warn(f"gssr.torch_trace: there will be no (further) trace: {error}", RuntimeWarning, stacklevel=4)
 
     def _go_on(self) -> None:
+        """End, request or begin a trace, as it is due after this step."""
         if self._profiler is not None:
             self._profiler.step()
             if self._done >= self._first + self._active - 1:
@@ -94,7 +100,7 @@ class TorchTrace:
         self._begin_if_due()
 
     def _begin_if_due(self) -> None:
-        """The step that comes now is the one before the first that is traced."""
+        """Start the profiler if the next step is the last one before those to trace: it warms up then."""
         if self._profiler is None and self._done + 2 == self._first:
             from torch.profiler import profile, schedule
 
@@ -107,6 +113,8 @@ class TorchTrace:
         profiler.stop()  # of a loop that ended before its time this writes what there is
 
     def _look(self) -> None:
+        """Look, at most every LOOK_SECONDS, whether a trace is requested. Rank 0 names the first step to trace, so far
+        ahead that all ranks see it in time."""
         now = time.monotonic()
         (then, done_then), folder = self._looked, self._folder
         if now < then + LOOK_SECONDS or folder is None:
@@ -124,7 +132,8 @@ class TorchTrace:
             self._first = request.step  # which is passed over where this rank is through it already
 
     def _write(self, profiler: Any) -> None:
-        """The file appears as a whole: who looks for traces meanwhile finds none, or all of it."""
+        """Write the profiler's trace into the folder under a name that is free. The file appears complete, as it is
+        renamed into place."""
         if self._is_empty:
             return
         assert self._folder is not None
@@ -141,7 +150,7 @@ class TorchTrace:
 
 
 def _rank() -> int:
-    """As torch counts, where it does; else as the launcher."""
+    """Return the rank as torch.distributed counts it if it is initialised, else as the launcher does."""
     import torch
 
     distributed = getattr(torch, "distributed", None)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 class Trace:
-    """One trace, or those of all ranks of a run: ``trace.table(name)`` and the methods after it. Times are whole ns, counted
-    from the trace's zero; shares are 0-1; what the files do not tell is missing. Nothing is read twice."""
+    """One trace, or those of all ranks of a run. Times are whole ns from the trace's zero; shares are 0-1; what the
+    files do not say is missing. The files are read once, when a result is first asked for."""
 
     def __init__(self, traces: TraceSet, wanted: TraceSelection = WHOLE) -> None:
         self._traces, self._wanted = traces, wanted
@@ -28,20 +28,22 @@ class Trace:
         gpus: str | Sequence[str] | None = None, like_hta: bool = False,
         metrics: Sequence[str] = (),
     ) -> "Trace":  # fmt: skip
-        """The same in a window, as ``--from``, ``--to``, ``--steps`` and ``--gpus`` have it; ``like_hta``: as
-        HolisticTraceAnalysis counts; with the ``metrics`` of ``--metric``. Reads the files again."""
+        """Return the trace of a part: a window or steps, as ``--from``, ``--to`` and ``--steps`` take them, and GPUs,
+        as ``--gpus`` does; None for all. ``like_hta``: count as HolisticTraceAnalysis does; ``metrics``: definitions as
+        ``--metric`` takes them. Nothing is read or checked yet; the files are read again for it."""
         some = [gpus] if isinstance(gpus, str) else gpus
         return Trace(self._traces, TraceSelection(start, end, steps, some, like_hta, metrics))
 
     @cached_property
     def analysis(self) -> TraceAnalysis:
-        """What ``gssr analyze`` shows, as dataclasses (gssr.model.traces.trace_results). Raises ValueError, a sentence,
-        for a part that is not there, and gssr.traces.open.TraceError."""
+        """The analysis that ``gssr analyze`` shows, as dataclasses (gssr.model.traces.trace_results). Raises
+        ValueError, with a sentence, for a part that does not exist, and gssr.traces.open.TraceError."""
         return analyze_timelines(self._traces.timelines(), self._wanted, from_environment(table=TABLE))
 
     def table(self, name: str, by_rank: bool = False) -> "pd.DataFrame":
-        """A table by its name: those of docs/traces.md. ``by_rank``: of each rank alone, with a column ``rank`` in front,
-        where the table has none; reads the files again. Raises ValueError for one that is none."""
+        """Return a table by its name in docs/traces.md. With ``by_rank`` it is computed of each rank alone, with
+        ``rank`` as the first column (a table that has this column anyway stays as it is); the files are read again.
+        Raises ValueError if there is no such table."""
         import pandas as pd
 
         if name not in TABLES:
@@ -55,8 +57,9 @@ class Trace:
         return pd.DataFrame(rows, columns=[RANK.name, *columns])
 
     def split(self) -> "pd.DataFrame":
-        """One row per GPU, indexed by ``rank`` and ``gpu``: shares of its span, ``compute``, ``exposed_communication``,
-        ``exposed_copy`` and ``idle``, which add up to 1; ``busy``, ``non_compute`` and ``overlap``."""
+        """Return how each GPU's time splits, one row for each, indexed by ``rank`` and ``gpu``: as shares of its span
+        ``compute``, ``exposed_communication``, ``exposed_copy`` and ``idle``, which add up to 1, ``busy`` and
+        ``non_compute``; and ``overlap``, the share of its communication under computation."""
         found = self.table("ranks").set_index(["rank", "gpu"])
         names = ("compute", "exposed_communication", "exposed_copy", "idle", "busy")
         shares = {name: found[f"{name}_ns"] / found["span_ns"] for name in names}
@@ -68,5 +71,6 @@ class Trace:
 
 
 def open_trace(paths: Sequence[str]) -> Trace:
-    """Traces of the ranks of one run. Raises gssr.traces.open.TraceError, one sentence that names the file."""
+    """Open trace files, or folders of them, as the ranks of one run. Raises gssr.traces.open.TraceError, with a
+    sentence that names the file."""
     return Trace(open_traces(paths))

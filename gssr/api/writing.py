@@ -45,20 +45,28 @@ def from_pandas(
     state: str | None = None,
     exit_code: int | None = None,
 ) -> Recording:
-    """Write samples as a recording of one run, and open it.
+    """Write samples as a recording of one run, and open it. What ``Run.samples()`` and ``Run.gpus`` return can be
+    written and reads back equal.
 
-    ``samples`` has a row per GPU and tick: ``gpu`` (any label), ``time`` (unix s, or datetimes; naive ones are UTC), and
-    columns named and measured as in the catalogue (``gssr.METRICS``: ratios 0-1, W, bytes/s ...), NaN where nothing was
-    measured. Derived metrics are left out: they follow from the others, which must be there. ``gpus``, indexed by the
-    labels, may have columns of the table ``gpus``: ``node``, ``device_index``, ``uuid``, ``name``, ``memory_total`` ...
-    ``sampling_seconds``: the interval, by default the median spacing.
+    Args:
+        samples: a row for each GPU and moment: ``gpu`` (any label), ``time`` (unix s, or datetimes; naive ones are
+            UTC), and columns named and measured as in the catalogue (``gssr.METRICS``: ratios 0-1, W, bytes/s ...), NaN
+            where nothing was measured. Derived metrics are left out, as they follow from others, which must be there.
+        path: the file to make; it must not exist.
+        gpus: indexed by the labels, with columns of the table ``gpus``: ``node``, ``device_index``, ``uuid``, ``name``
+            ...
+        label: the run's label.
+        sampling_seconds: seconds between samples; None for the median spacing.
+        host: a row for each node and moment: ``node``, ``time``, and columns of the table ``host_samples``. Rows of
+            other times than the samples' are left out.
+        workload: a row for each rank and moment: ``rank``, ``time``, and columns of the table ``workload_samples``;
+            likewise.
+        state: completed, failed, timeout or killed. None: failed if ``exit_code`` is not 0, else completed.
+        exit_code: 0 to 255, or None for unknown.
 
-    ``host`` has a row per node and moment: ``node``, ``time``, and columns of the table ``host_samples``; ``workload`` one
-    per rank and moment: ``rank``, ``time``, and columns of ``workload_samples``. Rows from other times than the samples' are
-    left out. ``state`` is completed, failed, timeout or killed; by default as ``exit_code`` has it, without one completed.
-
-    What ``Run.samples()`` and ``Run.gpus`` give comes back as it was. Raises ValueError, a sentence, for a table that can't
-    be samples, and gssr.store.read.open.RecordingError when the file exists or can't be written."""
+    Raises ValueError, with a sentence, for tables that cannot be samples, and gssr.store.read.open.RecordingError if
+    the file exists or cannot be written; nothing is left then.
+    """
     path = os.fspath(path)
     names = _metrics(samples)
     if not len(samples):
@@ -91,6 +99,8 @@ def _write(
     writer: BulkWriter, time: Floats, position: Ints, values: dict[str, Floats], gpus: list[dict[str, Any]],
     label: str | None, interval: float, use: list[_Use], state: str, exit_code: int | None,
 ) -> None:  # fmt: skip
+    """Write the run: its GPUs, its samples, which ascend in time, and the rows of nodes and ranks. Raises
+    RecordingError."""
     start, end = float(time[0]), float(time[-1])
     nodes = {str(gpu["node"]) for gpu in gpus if gpu.get("node") is not None}
     known: dict[str, str | int | None] = {"label": label, "world_size": 1, "n_nodes": max(len(nodes), 1)}
@@ -106,6 +116,7 @@ def _write(
 
 
 def _ended_as(state: str | None, exit_code: int | None) -> tuple[str, int | None]:
+    """Return the state and the exit code to record. Raises ValueError if either is impossible."""
     if exit_code is not None:
         if exit_code not in range(256):
             raise ValueError(f"exit_code is a whole number, 0-255, not {exit_code!r}")
@@ -119,7 +130,8 @@ def _ended_as(state: str | None, exit_code: int | None) -> tuple[str, int | None
 
 
 def _use(table: UseTable, frame: "pd.DataFrame", ends: tuple[float, float]) -> list[_Use]:
-    """The rows between two times, unix s."""
+    """Return the rows of a table of nodes or ranks between two unix times, grouped by node or rank. Raises ValueError
+    if there is none."""
     frame = frame.drop(columns="run_id", errors="ignore")
     names = _columns(frame, table.samples, (table.owner, "time"), table.values)
     if frame[table.owner].isna().any():
@@ -152,7 +164,8 @@ def _ranks(column: "pd.Series[Any]") -> Ints:
 
 
 def _metrics(samples: "pd.DataFrame") -> list[str]:
-    """The metrics that are written, in the catalogue's order."""
+    """Return the names of the metrics to write, in the catalogue's order. Raises ValueError if there is none, or a
+    derived one lacks its parts."""
     known = _columns(samples, "samples", ("gpu", "time"), list(BY_NAME))
     names = [name for name in NAMES if name in known]
     for metric in DERIVED:
@@ -166,7 +179,8 @@ def _metrics(samples: "pd.DataFrame") -> list[str]:
 
 
 def _columns(frame: "pd.DataFrame", what: str, needed: Sequence[str], known: Sequence[str]) -> list[str]:
-    """Which of the ``known`` columns a table has. Raises ValueError where it lacks one that is needed, or has others."""
+    """Return which of the ``known`` columns a table has. Raises ValueError if it lacks one of the ``needed`` ones, or
+    has any other. ``what`` is the table's name."""
     columns = [str(name) for name in frame.columns]
     missing = [name for name in needed if name not in columns]
     if missing:
@@ -182,7 +196,7 @@ def _columns(frame: "pd.DataFrame", what: str, needed: Sequence[str], known: Seq
 
 
 def _times(column: "pd.Series[Any]") -> Floats:
-    """Unix s."""
+    """Convert a column of times to unix s. Raises ValueError if a row has no possible time."""
     import pandas as pd
 
     if pd.api.types.is_datetime64_any_dtype(column):
@@ -199,7 +213,8 @@ def _times(column: "pd.Series[Any]") -> Floats:
 
 
 def _labels(samples: "pd.DataFrame", gpus: "pd.DataFrame | None") -> tuple[list[Any], Ints]:
-    """The GPUs' labels in the order of ``gpus``, or sorted; and each row's place among them."""
+    """Return the GPUs' labels, in the order of ``gpus`` or sorted, and the index of each row's GPU among them. Raises
+    ValueError for rows without a known GPU, and for unknown columns of ``gpus``."""
     import pandas as pd
 
     if samples["gpu"].isna().any():
@@ -226,7 +241,7 @@ def _sorted(labels: list[Any]) -> list[Any]:
 
 
 def _gpu(label: Any, at: int, gpus: "pd.DataFrame | None") -> dict[str, Any]:
-    """The row of the table ``gpus`` of one GPU."""
+    """Return the row of the table ``gpus`` for the GPU at index ``at``."""
     import pandas as pd
 
     known: dict[str, Any] = {"device_index": at, "uuid": str(label), "backend": "imported"}
@@ -244,6 +259,8 @@ def _is_integer(name: str) -> bool:
 
 
 def _values(column: "pd.Series[Any]", name: str) -> Floats:
+    """Convert a column to floats. Raises ValueError if its values cannot be of this metric or column: percentages,
+    negative shares."""
     found = _numbers(column, name)
     least, greatest = float(np.nanmin(found, initial=0.0)), float(np.nanmax(found, initial=0.0))
     ratio = name == "cpu_utilization" if name not in BY_NAME else BY_NAME[name].unit == RATIO

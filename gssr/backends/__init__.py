@@ -32,7 +32,8 @@ BACKENDS: tuple[BackendKind, ...] = (
 
 
 def check(spec: str) -> None:
-    """Raise BackendError, one sentence, when no backend can be asked for in this way. Loads no driver."""
+    """Check that a backend can be asked for as ``spec``, without loading a driver. Raises BackendError, with a
+    sentence, if not."""
     name = spec.partition(":")[0]
     if name not in {kind.name for kind in BACKENDS}:
         known = ", ".join(kind.spec for kind in BACKENDS)
@@ -56,9 +57,18 @@ def check(spec: str) -> None:
 def open_backend(
     spec: str, node: str, visible: Sequence[str] | None, sampling_seconds: float, among_ranks: bool = False
 ) -> OpenedBackend:
-    """The backend that ``spec`` asks for, open. ``visible`` are the GPUs the launcher gives this process
-    (gssr.launch.gpu_ids), None if it doesn't say. ``among_ranks``: other ranks of the run may be on this node, and this
-    process can agree with them on who samples (Opened.at_engine). Raises BackendError."""
+    """Open the backend that ``spec`` asks for.
+
+    Args:
+        node: name of this node.
+        visible: the GPUs that the launcher gives this process, as gssr.launch.gpu_ids returns them; None if it does not
+            say.
+        sampling_seconds: the interval.
+        among_ranks: other ranks of the run may be on this node, and this process can agree with them on who samples;
+            the backend may then have ``at_engine`` (see OpenedBackend).
+
+    Raises BackendError.
+    """
     name = spec.partition(":")[0]
     if name == "synthetic":
         from gssr.backends.synthetic import DEFAULT_GPUS, SyntheticBackend, parse
@@ -83,15 +93,15 @@ def open_backend(
 
 
 def open_at_engine(spec: str, chosen: Mapping[str, Device], sampling_seconds: float) -> OpenedBackend:
-    """The backend that samples GPUs ``chosen`` by their names in a hostengine (Opened.at_engine), whichever process of the
-    node uses them. Raises BackendError."""
+    """Open the backend that samples the GPUs ``chosen``, by their names in a hostengine (``OpenedBackend.at_engine``),
+    whichever process of the node uses them. Raises BackendError."""
     from gssr.backends.auto import open_at_engine
 
     return open_at_engine(spec, chosen, sampling_seconds)
 
 
 class Selection:
-    """A backend of which only some GPUs are sampled."""
+    """A backend of which only the GPUs at ``positions`` are sampled; a Backend itself."""
 
     def __init__(self, backend: Backend, positions: Sequence[int]) -> None:
         self.name = backend.name
@@ -101,11 +111,11 @@ class Selection:
         self._new = {position: index for index, position in enumerate(positions)}
 
     def sample(self, now: float) -> Sequence[Row]:
-        """The chosen GPUs' rows, numbered by their place in ``gpus``."""
+        """Return the chosen GPUs' rows, numbered by their position in ``gpus``."""
         return self._chosen(self._backend.sample(now))
 
     def changes(self) -> Sequence[News]:
-        """What happened to the chosen GPUs, or to all, and what runs on them."""
+        """Return what happened to the chosen GPUs, or to all, and what runs on them."""
         new = self._new
         changes = self._backend.changes()
         return [
@@ -115,7 +125,7 @@ class Selection:
         ]
 
     def close(self) -> Sequence[Row]:
-        """Close the backend; the chosen GPUs' last rows."""
+        """Close the backend. Returns the chosen GPUs' last rows."""
         return self._chosen(self._backend.close())
 
     def _chosen(self, rows: Sequence[Row]) -> Sequence[Row]:
@@ -124,9 +134,8 @@ class Selection:
 
 
 def select_gpus(backend: Backend, wanted: str) -> Backend:
-    """The backend, limited to the GPUs of a comma-separated list of device indices and UUIDs; ``all`` keeps it as it is.
-
-    Raises BackendError, naming the GPUs there are, when one of the list is not among them."""
+    """Limit a backend to the GPUs in a comma-separated list of device indices and UUIDs. ``all`` and an empty list
+    return the backend itself. Raises BackendError, which names the GPUs that exist, if one of the list does not."""
     names = [name.strip() for name in wanted.split(",") if name.strip()]
     if names == ["all"] or not names:
         return backend

@@ -23,8 +23,9 @@ _COSTS = "8 GPUs at 10 Hz cost about 1.3 % of a core and 5 to 6 % in its engine 
 def open_best(
     spec: str, visible: Sequence[str] | None, sampling_seconds: float, among_ranks: bool = False
 ) -> OpenedBackend:
-    """The best backend that works here, and why each better one is passed over: of ``auto:beside`` none that takes something
-    from others. ``among_ranks`` as in ``open_real``. Raises BackendError when none does."""
+    """Open the best backend that works here; ``passed_over`` of the result says why better ones are not used. With
+    ``auto:beside`` none is used that takes something from others. ``among_ranks`` as in ``open_real``. Raises
+    BackendError if none works."""
     from gssr.backends import amd
 
     if is_amds():
@@ -45,7 +46,7 @@ def open_best(
 
 
 def is_amds() -> bool:
-    """Whether there are AMD's GPUs, and nothing to ask for NVIDIA's."""
+    """Tell whether there are AMD's GPUs and no library with which to ask for NVIDIA's."""
     from ctypes import CDLL
 
     from gssr.backends import amd
@@ -62,6 +63,7 @@ def is_amds() -> bool:
 def _open_nvidias(
     spec: str, visible: Sequence[str] | None, sampling_seconds: float, among_ranks: bool
 ) -> OpenedBackend:
+    """Open the best backend for NVIDIA's GPUs. Raises BackendError."""
     from gssr.backends.nvml import open_gpm_of_all, open_gpm_or_nvml
 
     dcgm = _offer_dcgm()
@@ -85,8 +87,8 @@ def _open_nvidias(
 
 
 def preferred(dcgm: Offer, gpm: Offer) -> tuple[str, str]:
-    """Choose between DCGM and GPM by their offers, as ``auto`` does. Returns the name of the one that is taken, "" where
-    neither works, and a sentence about the other one, "" where the choice needs none."""
+    """Choose between DCGM and GPM by their offers, as ``auto`` does. Returns the name of the one that is taken, "" if
+    neither works, and a sentence about the other one, "" if the choice needs none."""
     if gpm.works and dcgm.works:
         if dcgm.profiles_already:
             return "dcgm", _WHY_NOT_GPM
@@ -109,8 +111,9 @@ def _why_not_dcgm(dcgm: Offer) -> str:
 def open_real(
     spec: str, visible: Sequence[str] | None, sampling_seconds: float, among_ranks: bool = False
 ) -> OpenedBackend:
-    """The backend ``dcgm[:pause|:beside]``, ``gpm``, ``nvml`` or ``amd``. ``among_ranks``: other ranks are on this node, so
-    that of a hostengine the GPUs are only looked up (Opened.at_engine). Raises BackendError."""
+    """Open the backend ``dcgm[:pause|:beside]``, ``gpm``, ``nvml`` or ``amd``. With ``among_ranks`` other ranks are on
+    this node, so GPUs of a hostengine are only looked up, not sampled (``OpenedBackend.at_engine``). Raises
+    BackendError."""
     if spec.startswith("dcgm"):
         from gssr.backends.dcgm import find_at_engine
 
@@ -129,8 +132,8 @@ def open_real(
 
 
 def open_at_engine(spec: str, chosen: Mapping[str, Device], sampling_seconds: float) -> OpenedBackend:
-    """The GPUs ``chosen`` by their names in the hostengine, for it to sample, whichever process of the node uses them.
-    Raises BackendError."""
+    """Open the backend that samples the GPUs ``chosen`` by their names in the hostengine, whichever process of the node
+    uses them. Raises BackendError."""
     from gssr.backends.dcgm import open_dcgm
 
     return _opened(open_dcgm(spec, None, sampling_seconds, chosen), sampling_seconds)
@@ -155,7 +158,8 @@ def _aside(opener: Callable[[], OpenedBackend], sampling_seconds: float) -> Open
 
 
 def _with_driver(backend: Backend) -> tuple[Backend, Sequence[str]]:
-    """The backend, with the driver beside it; where that can't be used, why."""
+    """Add the driver, which is asked for processes and errors, to a backend. Returns the backend to use, and a sentence
+    if the driver cannot be used."""
     try:
         from gssr.backends.driver_events import WithDriver
 
@@ -165,8 +169,8 @@ def _with_driver(backend: Backend) -> tuple[Backend, Sequence[str]]:
 
 
 def offers(try_out: bool = False) -> list[Offer]:
-    """Tell what each backend for real GPUs gives here: dcgm, gpm, nvml and amd. May take seconds, and a broken driver may
-    never return. ``try_out``: look also for what a recording through DCGM would lack."""
+    """Find out what each backend for real GPUs offers here: dcgm, gpm, nvml and amd, in this order. May take seconds,
+    and a broken driver may never return. ``try_out``: look also for what a recording through DCGM would lack."""
     from gssr.backends import amd
     from gssr.backends.nvml import offer_gpm, offer_nvml
 

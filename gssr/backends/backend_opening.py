@@ -10,7 +10,7 @@ _AT_ONCE = ("synthetic", "replay")
 
 
 class BackendOpening:
-    """Opens the backend ``spec`` by calling ``opener``, in a thread of its own where that may take long."""
+    """Opens a backend by calling ``opener``, in a thread unless ``spec`` is of a kind that opens at once."""
 
     def __init__(self, spec: str, opener: Callable[[], OpenedBackend]) -> None:
         self._opener = opener

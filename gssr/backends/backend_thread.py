@@ -31,8 +31,11 @@ returns True."""
 
 
 class ThreadedBackend:
-    """The backend that ``opener`` opens, sampled every ``interval`` s from the first call of ``sample`` on; a ``Backend``
-    itself. Raises BackendError when opening fails or takes too long. ``opened`` is what the opener said."""
+    """A backend that is opened and sampled in a thread; a Backend itself.
+
+    It is sampled every ``interval`` s from the first call of ``sample`` on. ``what``: the driver, as sentences call it;
+    ``opened``: what ``opener`` returned. Raises BackendError if opening fails or takes longer than OPEN_SECONDS.
+    """
 
     def __init__(self, what: str, opener: Callable[[], OpenedBackend], interval: float) -> None:
         self._what = what
@@ -86,12 +89,12 @@ class ThreadedBackend:
         return self._collect()
 
     def changes(self) -> Sequence[News]:
-        """The backend's changes, gaps, and whether it hangs."""
+        """Return the backend's changes since the last call, gaps, and whether it hangs or answers again."""
         return _take_all(self._changes)
 
     def close(self) -> Sequence[Row]:
-        """Have a last sample taken if one is nearly due, close the backend, and give what is left; a driver that hangs is
-        left alone, and its backend closes when it can: what it did not tell is a gap up to the end."""
+        """Have a last sample taken if one is nearly due, close the backend, and return the rows that are left. A driver
+        that hangs is left alone, and its backend closes when it can; what it did not tell becomes a gap up to the end."""
         self._finish()
         hung = self._hangs_since is not None
         if not hung:
@@ -117,6 +120,7 @@ class ThreadedBackend:
         return rows
 
     def _finish(self) -> None:
+        """Tell the thread to stop, and wake it."""
         self._stop = True
         try:
             self._alarm.release()
@@ -146,6 +150,7 @@ class ThreadedBackend:
             self._ended.set()
 
     def _sample_until_stopped(self, backend: Backend, shift: float) -> None:
+        """Sample at each deadline until told to stop. ``shift``: s to add to ticks for unix time."""
         interval = self._interval
         begin = _ticks()
         last = self._sample(backend, shift)
@@ -170,7 +175,7 @@ class ThreadedBackend:
             self._sample(backend, shift)
 
     def _sample(self, backend: Backend, shift: float) -> float:
-        """Take one sample. Returns when that was done, in ticks."""
+        """Take one sample. Returns when that was done, in s after boot."""
         self._asked_at = began = _ticks()
         self._rows += backend.sample(began + shift)
         self._changes += backend.changes()
@@ -180,7 +185,7 @@ class ThreadedBackend:
         return done
 
     def _use_spare_time(self, spare: Callable[[], bool], until: float) -> None:
-        """Let the backend use the spare time up to ``until``, in ticks."""
+        """Call ``spare`` until it returns False, or until ``until``, s after boot."""
         while not self._stop and (now := _ticks()) < until:
             self._asked_at = now
             more = spare()
@@ -194,6 +199,7 @@ def _ticks() -> float:
 
 
 def _take_all(queue: "deque[_T]") -> "list[_T]":
+    """Remove and return everything in a queue."""
     taken: list[_T] = []
     while queue:
         taken.append(queue.popleft())

@@ -31,7 +31,7 @@ class BackendError(Exception):
 
 
 class UnusableError(BackendError):
-    """What a backend needs can't be used; ``what`` is wrong, and ``cure`` says what to do."""
+    """Something that a backend needs cannot be used. ``what``: what is wrong; ``cure``: what to do."""
 
     def __init__(self, what: str, cure: str) -> None:
         super().__init__(f"{what}; {cure}")
@@ -40,9 +40,8 @@ class UnusableError(BackendError):
 
 
 class Device(NamedTuple):
-    """One GPU (or MIG instance) as its backend knows it; None is unknown.
-
-    ``memory_total`` in bytes, ``power_limit`` in W, ``max_sm_clock`` in MHz; ``mig`` names the MIG instance."""
+    """A GPU or MIG instance as its backend knows it; None is unknown. ``memory_total`` in bytes, ``power_limit`` in W,
+    ``max_sm_clock`` in MHz; ``mig``: the name of the MIG instance, None for a whole GPU."""
 
     device_index: int
     uuid: str
@@ -57,11 +56,12 @@ class Device(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """What a backend could do on this machine: looked up cheaply and without side effects.
+    """What a backend could do on this machine, found out without side effects.
 
-    ``details`` is one line; ``cure`` says what to do where it doesn't work, "" when there is nothing to do. ``profiles``:
-    all GPUs have profiling metrics this way, as far as was looked at, so that the score is known. ``profiles_already``:
-    DCGM's hostengine samples them now, for somebody else."""
+    ``details``: one line; ``cure``: what to do if it does not work, "" for nothing. ``profiles``: all GPUs have
+    profiling metrics this way, as far as was looked at, so that the score is known. ``profiles_already``: DCGM's
+    hostengine samples them now for some other client.
+    """
 
     name: str
     works: bool
@@ -82,8 +82,8 @@ class BackendChange(NamedTuple):
 
 
 class Running(NamedTuple):
-    """A process on a GPU, as the driver knows it: ``memory_used`` in bytes, ``sm_utilization`` 0-1 since it was looked at
-    before; None is unknown."""
+    """A process on a GPU as the driver knows it. ``memory_used``: bytes; ``sm_utilization``: 0-1 since it was last
+    looked at; None is unknown."""
 
     pid: int
     memory_used: int | None
@@ -91,7 +91,8 @@ class Running(NamedTuple):
 
 
 class ProcessSnapshot(NamedTuple):
-    """All processes that were on a GPU at ``time`` (unix s), whoever's they are."""
+    """All processes that were on a GPU (a position in ``Backend.gpus``) at ``time``, unix s, whoever's they are; () if
+    there were none."""
 
     gpu: int
     time: float
@@ -120,37 +121,37 @@ class Backend(Protocol):
         ...
 
     def sample(self, now: float) -> Sequence[Row]:
-        """What is new: usually one row per GPU; none for a GPU that is lost or has nothing new; several where the backend
-        samples by itself."""
+        """Return what is new: usually one row for each GPU; none for a GPU that is lost or has nothing new; several if
+        the backend samples by itself."""
         ...
 
     def changes(self) -> Sequence[News]:
-        """What happened since the last call (GPU lost, GPU back, backend lost, backend back, gap, errors of a GPU), oldest
-        first, and which processes were seen on the GPUs."""
+        """Return what happened since the last call, oldest first (GPU lost or back, backend lost or back, gap, errors
+        of a GPU), and which processes were seen on the GPUs."""
         ...
 
     def close(self) -> Sequence[Row]:
-        """Give everything back; the rows it still had. Called once; never raises."""
+        """Give everything back, and return the rows that are left. Called once; never raises."""
         ...
 
 
 class AtEngine(NamedTuple):
-    """GPUs of a hostengine that runs outside the processes that use them, so that one process can sample those of all.
-
-    ``spec`` asks for the backend that does; ``names`` are what the engine calls the GPUs, by their UUIDs: the same in every
-    process of the node, while a process may not see the UUIDs of others' MIG instances."""
+    """GPUs of a hostengine that runs outside the processes that use them, so that one process can sample the GPUs of
+    all. ``spec``: asks for the backend that does it. ``names``: by UUID, what the engine calls the GPUs; that is the
+    same in every process of the node, while a process may not see the UUIDs of others' MIG instances."""
 
     spec: str
     names: Mapping[str, str]
 
 
 class OpenedBackend(NamedTuple):
-    """A backend that was opened, and sentences about what is not as one might expect.
+    """An opened backend, and sentences about what is not as one might expect (``remarks``).
 
-    ``sampling_seconds`` is the interval it samples at where that is not the one asked for, else None. ``passed_over``
-    says of each better backend why it is not used. ``by_itself``: it keeps deadlines of its own, ``sample`` only
-    collects. ``at_engine``: the backend only tells what happens to its GPUs; to be sampled they are opened with
-    gssr.backends.open_at_engine, by one process for the whole node. None for every other backend."""
+    ``sampling_seconds``: the interval it samples at if that is not the one asked for, else None. ``passed_over``: why
+    each better backend is not used. ``by_itself``: it keeps its own deadlines, and ``sample`` only collects.
+    ``at_engine``: the backend only tells what happens to its GPUs; one process for the whole node must open them with
+    gssr.backends.open_at_engine to sample them. None for every other backend.
+    """
 
     backend: Backend
     remarks: Sequence[str] = ()

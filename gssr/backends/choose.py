@@ -12,7 +12,7 @@ from gssr.backends.base import BackendError
 
 
 class Seen(NamedTuple):
-    """A GPU or MIG instance the driver shows: the index and UUID of its GPU, and its own UUID."""
+    """A GPU or MIG instance that the driver shows: index and UUID of its whole GPU, and its own UUID."""
 
     device_index: int
     gpu_uuid: str
@@ -20,11 +20,11 @@ class Seen(NamedTuple):
 
 
 def choose(seen: Sequence[Seen], visible: Sequence[str] | None) -> tuple[Sequence[int], str]:
-    """Choose the GPUs that ``visible`` names (gssr.launch.gpu_ids; None: no launcher says); of a GPU in MIG mode all
-    instances.
+    """Choose the GPUs that ``visible`` names (as gssr.launch.gpu_ids returns it; None: no launcher says); of a GPU in
+    MIG mode all instances.
 
-    Returns their positions among those seen, in that order, and a remark for the user, "" where there is none. Raises
-    BackendError when UUIDs are named and the driver shows none of them.
+    Returns their positions in ``seen``, ascending, () for none, and a remark for the user, "" without. Raises
+    BackendError if UUIDs are named and the driver shows none of them.
     """
     if visible is None:
         return range(len(seen)), ""

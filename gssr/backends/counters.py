@@ -19,8 +19,9 @@ Value = int | float | None
 
 
 class Call(NamedTuple):
-    """A function of NVML: the arguments between the handle and the pointer to the answer, the answer's struct format and
-    first bytes, and for each of its numbers the metric and the factor to its unit. A number above ``most`` is none."""
+    """A function of NVML. ``arguments``: those between the handle and the pointer to the answer; ``answer``: the
+    answer's struct format, ``first``: its first bytes; ``numbers``: for each number in it the metric and the factor to
+    its unit. A number above ``most`` is no value."""
 
     function: str
     arguments: tuple[int, ...]
@@ -55,7 +56,8 @@ CALLS: tuple[Call, ...] = (
 
 
 class Field(NamedTuple):
-    """A value of nvmlDeviceGetFieldValues: its id and scope, the factor to the metric's unit, and whether it counts up."""
+    """A value of nvmlDeviceGetFieldValues. ``id`` and ``scope``: NVML's; ``factor``: to the metric's unit; ``counter``:
+    it counts up, and its rate is the metric."""
 
     metric: str
     id: int
@@ -89,8 +91,8 @@ _INSTANCE = frozenset(("memory_used",))
 
 
 class Counters:
-    """One GPU's values; ``skip`` are metrics that somebody else measures; ``watches_link``: some take ``watch_link``. Raises
-    Gone when the GPU doesn't answer."""
+    """Reads one GPU's values. ``skip``: metrics that something else measures; ``measures``: the metrics it has;
+    ``watches_link``: some need ``watch_link`` to be called between rows. Raises Gone if the GPU does not answer."""
 
     def __init__(self, handle: Handle, instance: bool, skip: Container[str]) -> None:
         self._handle = handle
@@ -115,14 +117,14 @@ class Counters:
         self._prepare()
 
     def renew(self, handle: Handle) -> None:
-        """Go on with another handle: the GPU is back, its counters may have begun again."""
+        """Go on with another handle of the GPU, whose counters may have begun again."""
         self._handle = handle
         self._last.clear()
         self._windows.clear()
         self._prepare()
 
     def read(self, row: list[Any]) -> None:
-        """Fill the values into a row whose others stay as they are. Raises Gone."""
+        """Write the values into a row of the catalogue's places; other places stay as they are. Raises Gone."""
         failed = [(call, code) for call, function, arguments in self._asked if (code := function(*arguments))]
         numbers = self._struct.unpack_from(self._buffer)
         for k, at, factor, most in self._places:
@@ -139,7 +141,8 @@ class Counters:
             self._windows.clear()
 
     def watch_link(self) -> bool:
-        """Measure one direction of PCIe, which takes 20 ms, for the next row; False when that has both already."""
+        """Measure one direction of PCIe for the next row, which takes 20 ms. Returns False, having done nothing, if
+        both are measured already."""
         for name, direction in self._throughput:
             if name in self._windows:
                 continue
@@ -178,7 +181,7 @@ class Counters:
             self._asked.append((None, pynvml.nvmlLib.nvmlDeviceGetFieldValues, arguments))
 
     def _take_back(self, failed: Sequence[tuple[Call | None, int]], row: list[Any]) -> None:
-        """Remove what calls that failed (None: that for the fields) left in their places. Raises Gone."""
+        """Remove what failed calls (None: that for the fields) left in their places of the row. Raises Gone."""
         for call, code in failed:
             _check(code)
             for name, _ in call.numbers if call else ():
@@ -190,6 +193,8 @@ class Counters:
         self._prepare()
 
     def _read_fields(self, row: list[Any], numbers: Sequence[int]) -> None:
+        """Write the values of the fields into the row. Fields that are refused for good are not asked for again. Raises
+        Gone."""
         refused = []
         for first, at, factor, field in self._field_places:
             code = numbers[first + 2]
@@ -205,7 +210,8 @@ class Counters:
             self._prepare()
 
     def _rate(self, field: Field, value: int, stamp: int) -> Value:
-        """Units per second since the field was read before; None at first, and when the counter began again."""
+        """Return the rate per second since the field was last read; None the first time, if nothing is new, and if the
+        counter began again. ``stamp`` is in us."""
         before = self._last.get(field.metric)
         if before is not None and stamp <= before[0]:
             return None  # nothing new
@@ -215,8 +221,9 @@ class Counters:
         return round((value - before[1]) * field.factor / (stamp - before[0]) * 1e6)
 
     def _supported_fields(self, fields: Sequence[Field]) -> list[Field]:
-        """Those that this GPU has. PCIe's counters are of 32 bits on some, which a busy link passes in less than 0.1 s, so
-        that differences would be too small: only one that has counted further is believed."""
+        """Return the fields that this GPU has. PCIe's counters have 32 bits on some GPUs, which a busy link passes in
+        less than 0.1 s, so that differences would be too small: one is believed only if it has counted further. Raises
+        Gone."""
         if not fields:
             return []
         buffer = create_string_buffer(_FIELD.size * len(fields))
@@ -233,6 +240,7 @@ class Counters:
         return supported
 
     def _supports(self, call: Call) -> bool:
+        """Tell whether this GPU and driver support a call. Raises Gone."""
         buffer = create_string_buffer(call.first, struct.calcsize("=" + call.answer))
         try:
             code = _function(call)(self._handle, *call.arguments, byref(buffer))
@@ -254,12 +262,13 @@ def _function(call: Call) -> Callable[..., int]:
 
 
 def _check(code: int) -> None:
+    """Raise Gone if this return code means that the GPU is gone."""
     if code in GONE:
         raise Gone(str(pynvml.NVMLError(code)))
 
 
 def _number(kind: int, value: int) -> int:
-    """The number in a field's union, by its type."""
+    """Return the number in a field's union. ``kind`` is NVML's type of it."""
     if kind in _OF_32_BITS:
         return value & 0xFFFFFFFF
     if kind == pynvml.NVML_VALUE_TYPE_DOUBLE:

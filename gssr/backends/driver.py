@@ -55,8 +55,8 @@ class Gone(Exception):
 
 
 class DriverGpu(NamedTuple):
-    """A GPU or MIG instance to be sampled. ``instance`` is the id of its GPU instance, None for a whole GPU;
-    ``gpu_handle`` is the whole GPU's."""
+    """A GPU or MIG instance to sample. ``gpu_uuid`` and ``gpu_handle``: those of its whole GPU; ``instance``: the id of
+    its GPU instance, None for a whole GPU."""
 
     device: Device
     gpu_uuid: str
@@ -66,7 +66,7 @@ class DriverGpu(NamedTuple):
 
 
 def start() -> None:
-    """Load the library and initialise it. Raises UnusableError."""
+    """Load NVML and initialise it; ``stop`` undoes it. Raises UnusableError."""
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
@@ -85,9 +85,9 @@ def stop() -> None:
 
 
 def gpus() -> tuple[list[DriverGpu], list[str]]:
-    """Every GPU this process may see, a GPU in MIG mode as its instances; and sentences about those that don't answer.
-
-    Between start and stop. Raises UnusableError when the driver doesn't even say how many there are."""
+    """List every GPU that this process may see, a GPU in MIG mode as its instances. Returns them, and sentences about
+    GPUs that do not answer. Call it between ``start`` and ``stop``. Raises UnusableError if the driver does not even
+    say how many there are."""
     found, silent = [], []
     driver = ask(pynvml.nvmlSystemGetDriverVersion)
     try:
@@ -108,7 +108,8 @@ def gpus() -> tuple[list[DriverGpu], list[str]]:
 
 
 def visible_gpus(visible: Sequence[str] | None) -> tuple[list[DriverGpu], list[str]]:
-    """As ``gpus``, limited to those the launcher gives this process (see choose). Raises BackendError."""
+    """List GPUs as ``gpus`` does, limited to those that the launcher gives this process (``visible``: see choose).
+    Returns them, and remarks. Raises BackendError."""
     found, remarks = gpus()
     seen = [Seen(gpu.device.device_index, gpu.gpu_uuid, gpu.device.uuid) for gpu in found]
     positions, remark = choose(seen, visible)
@@ -116,7 +117,7 @@ def visible_gpus(visible: Sequence[str] | None) -> tuple[list[DriverGpu], list[s
 
 
 def ask(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What an NVML function answers; None when it answers with an error."""
+    """Return what an NVML function answers; None if it answers with an error."""
     try:
         return function(*arguments)
     except pynvml.NVMLError:
@@ -124,11 +125,13 @@ def ask(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def handles_of(gpu: DriverGpu) -> tuple[Handle, Handle]:
-    """(handle, gpu_handle), looked up again by UUID. Raises pynvml.NVMLError while the GPU is gone."""
+    """Look up the handles of a GPU by its UUID again. Returns (handle, gpu_handle). Raises pynvml.NVMLError while the
+    GPU is gone."""
     return pynvml.nvmlDeviceGetHandleByUUID(gpu.device.uuid), pynvml.nvmlDeviceGetHandleByUUID(gpu.gpu_uuid)
 
 
 def _device(index: int, uuid: str, handle: Handle, driver: str | None) -> Device:
+    """Describe a whole GPU."""
     memory = ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
     limit = ask(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
     capability = ask(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
@@ -146,6 +149,7 @@ def _device(index: int, uuid: str, handle: Handle, driver: str | None) -> Device
 
 
 def _sm_count(handle: Handle, capability: tuple[int, int] | None) -> int | None:
+    """Return the number of SMs, computed from the cores; None if either is not known."""
     cores = ask(pynvml.nvmlDeviceGetNumGpuCores, handle)
     if not cores or not capability:
         return None
@@ -154,7 +158,7 @@ def _sm_count(handle: Handle, capability: tuple[int, int] | None) -> int | None:
 
 
 def _instances(index: int, gpu_uuid: str, gpu_handle: Handle, driver: str | None) -> list[DriverGpu]:
-    """The MIG instances of a GPU; none when it isn't in MIG mode or has none."""
+    """List the MIG instances of a GPU; [] if it is not in MIG mode or has none."""
     mode = ask(pynvml.nvmlDeviceGetMigMode, gpu_handle)
     if not mode or mode[0] != pynvml.NVML_DEVICE_MIG_ENABLE:
         return []

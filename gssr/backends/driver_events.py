@@ -28,7 +28,8 @@ _Step = Callable[[], Sequence[News]]
 
 
 class DriverWatch:
-    """What is to be asked of these GPUs, and when. NVML must be up; ``close`` before it goes down."""
+    """Asks the driver for processes on these GPUs, XIDs and memory errors, one question at a time. NVML must be
+    started; call ``close`` before it is stopped. Times in ticks are s of any one origin."""
 
     def __init__(self, gpus: Sequence[DriverGpu]) -> None:
         self._gpus: list[DriverGpu | None] = list(gpus)
@@ -43,13 +44,14 @@ class DriverWatch:
         self._ticks = self._now = 0.0
 
     def waits(self, ticks: float) -> bool:
-        """Whether there was no time for it for long: it is to be asked for, time or no time."""
+        """Tell whether there has been no time to ask for so long that ``step`` must be called now, spare time or not."""
         if self._due is None:
             self._due = ticks
         return ticks > self._due + LOOK_SECONDS
 
     def step(self, ticks: float, now: float) -> Sequence[News] | None:
-        """Ask one thing that is due; what came of it. None when nothing is due. ``now``: unix s."""
+        """Ask one question that is due. Returns what came of it, which may be empty; None if nothing is due. ``now``:
+        unix s."""
         if not self._steps:
             if self._due is not None and ticks < self._due:
                 return None
@@ -66,11 +68,11 @@ class DriverWatch:
         return news
 
     def lost(self, position: int) -> None:
-        """This GPU doesn't answer: it is not asked."""
+        """Stop asking about the GPU at this position, as it does not answer."""
         self._gpus[position] = None
 
     def back(self, position: int, gpu: DriverGpu) -> None:
-        """It is here again, with other handles."""
+        """Ask about the GPU at this position again, which has new handles."""
         self._gpus[position] = gpu
         self._lists[position] = ProcessList(gpu)
         if position in self._memory:
@@ -78,7 +80,7 @@ class DriverWatch:
         self.close()
 
     def close(self) -> None:
-        """Let go of what the library has given; never raises. It is asked for again with the next step."""
+        """Give back what the library has handed out; never raises. The next ``step`` gets it anew."""
         if self._xids is not None:
             self._xids.close()
             self._xids = None
@@ -126,8 +128,8 @@ class _DriverAlone:
 
 
 class WithDriver:
-    """A backend, and beside it the driver, asked for what that doesn't tell of its GPUs as soon as it is open. Raises
-    BackendError where it is known soon that the driver can't be used."""
+    """A backend, and beside it the driver, which is asked for processes and errors that the backend does not tell; a
+    Backend itself. Raises BackendError if it turns out soon that the driver cannot be used."""
 
     def __init__(self, backend: Backend) -> None:
         self.name, self.gpus, self.measures = backend.name, backend.gpus, backend.measures
@@ -141,14 +143,14 @@ class WithDriver:
         self._look_whether_open()
 
     def _look_whether_open(self) -> None:
-        """Raises BackendError where it can't be opened."""
+        """Take the driver once it is open. Raises BackendError if it cannot be opened."""
         opened = self._opening.opened() if self._opening is not None else None
         if opened is not None:
             self._driver, self._opening = opened.backend, None
             self._positions = [self._own[device.uuid] for device in opened.backend.gpus]
 
     def sample(self, now: float) -> Sequence[Row]:
-        """The backend's rows."""
+        """Return the backend's rows."""
         try:
             self._look_whether_open()
             if self._driver is not None:
@@ -158,14 +160,14 @@ class WithDriver:
         return self._backend.sample(now)
 
     def changes(self) -> Sequence[News]:
-        """The backend's, and the processes and errors that the driver tells; how it stands with the driver is nobody's
-        matter."""
+        """Return the backend's changes, and the processes and errors that the driver tells. Whether the driver itself
+        hangs is not reported."""
         found = self._driver.changes() if self._driver is not None else ()
         told = (news for news in found if isinstance(news, ProcessSnapshot) or news.kind in ("xid", "ecc"))
         return [*self._backend.changes(), *(news._replace(gpu=self._positions[news.gpu or 0]) for news in told)]
 
     def close(self) -> Sequence[Row]:
-        """Close both; the backend's last rows."""
+        """Close both. Returns the backend's last rows."""
         rows = self._backend.close()
         if self._driver is not None:
             self._driver.close()
@@ -173,6 +175,7 @@ class WithDriver:
 
 
 def _open_for(uuids: dict[str, int]) -> OpenedBackend:
+    """Open the driver for GPUs with these UUIDs. Raises BackendError if it shows none of them."""
     driver.start()
     try:
         gpus = [gpu for gpu in driver.gpus()[0] if gpu.device.uuid in uuids]

@@ -14,8 +14,8 @@ INQUIRY_SECONDS = 30.0
 
 
 def inquire(question: Callable[[], object]) -> Any:
-    """Call ``question`` in a forked process and return its result, passed on as JSON. Raises BackendError, one sentence,
-    when a driver gives no answer or ``question`` itself raises."""
+    """Call ``question`` in a forked process and return its result, which passes through JSON (tuples become lists).
+    Raises BackendError, with a sentence, if a driver gives no answer in INQUIRY_SECONDS or ``question`` raises."""
     readable, writable = os.pipe()
     child = os.fork()
     if child == 0:

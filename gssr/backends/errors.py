@@ -16,7 +16,7 @@ _NO_INSTANCE = 0xFFFFFFFF
 
 
 class Xids:
-    """XIDs of some GPUs (None: one that is lost), by an event set of NVML, for which nothing waits."""
+    """Reads XIDs of GPUs (None for one that is lost) from an event set of NVML, without waiting."""
 
     def __init__(self, gpus: Sequence[DriverGpu | None]) -> None:
         self._set = ask(pynvml.nvmlEventSetCreate)
@@ -29,7 +29,8 @@ class Xids:
         self._again: dict[tuple[int, int], int] = {}
 
     def look(self, now: float) -> list[BackendChange]:
-        """Those that have come since the last call. ``now`` in s, of any origin."""
+        """Return the XIDs that have come since the last call; one that repeats is reported at most every AGAIN_SECONDS.
+        ``now``: s of any origin."""
         if self._set is None:
             return []
         changes = []
@@ -54,7 +55,8 @@ class Xids:
             self._set = None
 
     def _of(self, address: int | None, instance: int, code: int, now: float) -> list[BackendChange]:
-        """An XID of the GPU with this handle: of one of its instances, or of all."""
+        """Return the changes for an XID of the whole GPU with this handle's address: one for each of its instances, or
+        for the one it names. An XID that was reported already is counted instead."""
         changes = []
         for own, position, of in self._gpus:
             if own == address and (instance == _NO_INSTANCE or of in (None, instance)):
@@ -68,7 +70,7 @@ class Xids:
 
 
 class MemoryErrors:
-    """One GPU's counters of memory errors. What had happened before it was first looked at is nobody's news."""
+    """Reads one GPU's counters of memory errors. What had happened before the first look is not reported."""
 
     def __init__(self, gpu: DriverGpu) -> None:
         self._handle = gpu.gpu_handle
@@ -76,7 +78,7 @@ class MemoryErrors:
         self._last: list[int | None] = [None] * len(MEMORY)
 
     def look(self) -> list[str]:
-        """What has risen since the last call, in words."""
+        """Return sentences about the counters that have risen since the last call; [] if none has."""
         told = []
         for place, count in enumerate(self._read()):
             before = self._last[place]
@@ -88,6 +90,7 @@ class MemoryErrors:
         return told
 
     def _read(self) -> list[int | None]:
+        """Read all counters, in the order of MEMORY; None for one that the GPU does not tell."""
         counts: list[int | None] = [None] * len(MEMORY)
         try:
             if self._supported[0]:

@@ -38,7 +38,8 @@ _ANSWER = "4xId24x"
 
 
 class _Side(NamedTuple):
-    """One of a GPU's two samples: how to take it, and the query for what lies between the other one and it."""
+    """One of a GPU's two samples: the function and its arguments that take it, and the query for what lies between the
+    other sample and it."""
 
     take: Callable[..., int]
     arguments: tuple[Any, ...]
@@ -47,7 +48,8 @@ class _Side(NamedTuple):
 
 
 class Profiler:
-    """The two samples of one GPU or MIG instance. Raises pynvml.NVMLError when samples can't be had at all."""
+    """Profiles one GPU or MIG instance with two samples. ``metrics``: what it measures. Raises pynvml.NVMLError if
+    samples cannot be taken at all."""
 
     def __init__(self, gpu: DriverGpu) -> None:
         self.metrics: Sequence[Metric] = _ON_INSTANCES if gpu.instance is not None else PROFILED
@@ -63,8 +65,8 @@ class Profiler:
             raise pynvml.NVMLError(code)
 
     def settle(self) -> None:
-        """Find out which metrics there are, SHORTEST or more after the start. The first ``read`` begins anew, so that the
-        first mean is one since a time that is recorded. Raises Gone."""
+        """Find out which metrics the GPU has; call it SHORTEST s or more after the start. The first ``read`` begins
+        anew, so that the first mean is one since a time that is recorded. Raises Gone."""
         answers = self._measure()
         self._taken = None
         if answers is not None:
@@ -74,8 +76,8 @@ class Profiler:
             self._prepare()
 
     def read(self, row: list[Any]) -> float | None:
-        """Fill in the means since the sample before, if that is old enough; when (by ``monotonic``) a sample was taken, None
-        when none was. Raises Gone."""
+        """Write the means since the previous sample into a row, if that is old enough. Returns when a sample was taken,
+        by ``monotonic``; None if none was. Raises Gone."""
         if self._taken is not None:
             wait = self._taken + SHORTEST - _JITTER - monotonic()
             if wait > _WAIT:
@@ -92,7 +94,7 @@ class Profiler:
         return self._taken
 
     def renew(self, gpu: DriverGpu) -> None:
-        """Begin again with other handles. Raises pynvml.NVMLError."""
+        """Begin again with new handles. Raises pynvml.NVMLError."""
         self._gpu = gpu
         self._taken = None
         while len(self._samples) < 2:
@@ -139,7 +141,7 @@ class Profiler:
         ]
 
     def _take(self) -> int:
-        """Take a sample; the driver's return code."""
+        """Take a sample. Returns the driver's return code, 0 for success."""
         side = self._sides[self._next]
         before = monotonic()
         code = side.take(*side.arguments)
@@ -150,8 +152,8 @@ class Profiler:
         return code
 
     def _measure(self) -> Sequence[Any] | None:
-        """Take a sample; what lies between it and the one before, as return code and value of each metric. None when that is
-        nothing: at the beginning, and after an error. Raises Gone."""
+        """Take a sample. Returns return code and value of each metric in turn, between the previous sample and it; None
+        if there is no such pair: at the beginning, and after an error. Raises Gone."""
         side = self._sides[self._next]
         before = self._taken
         code = self._take()
@@ -168,14 +170,14 @@ class Profiler:
 
 
 def has_gpm(gpu: DriverGpu) -> bool:
-    """True when the driver says that this GPU has GPM."""
+    """Tell whether the driver says that this GPU has GPM."""
     support = ask(pynvml.nvmlGpmQueryDeviceSupport, gpu.gpu_handle)
     return bool(support and support.isSupportedDevice)
 
 
 def profilers(gpus: Sequence[DriverGpu]) -> tuple[list[Profiler | None], UnusableError | None]:
-    """Begin to profile each GPU. Returns a profiler, begun 0.1 s ago, for each GPU that has GPM and can be sampled, None for
-    the others; and why the last of these can't be, None where the driver refused none."""
+    """Begin to profile GPUs. Returns for each GPU its profiler, begun 0.1 s ago, or None if it has no GPM or cannot be
+    sampled; and why the last of these cannot be, None if the driver refused none."""
     begun: list[Profiler | None] = []
     refusal: UnusableError | None = None
     for gpu in gpus:
@@ -198,7 +200,7 @@ def profilers(gpus: Sequence[DriverGpu]) -> tuple[list[Profiler | None], Unusabl
 
 
 def refused(error: pynvml.NVMLError) -> UnusableError:
-    """Say what the driver's error at a first sample means, and what to do."""
+    """Explain the driver's error at a first sample as an error with a cure; it is not raised here."""
     if error.value == pynvml.NVML_ERROR_NO_PERMISSION:
         return UnusableError(
             "the driver lets only administrators profile",

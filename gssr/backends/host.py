@@ -43,10 +43,11 @@ def _reading(read: Callable[[], _T]) -> _T | None:
 
 
 class HostSampler:
-    """The node's CPU, load, memory, disks, network and fabric.
+    """Samples the node's CPU, load, memory, disks, network and fabric.
 
-    All of it is the whole node's, other jobs on it included, also inside a container or a cgroup. Network counters don't
-    see RDMA: what MPI or NCCL send that way the fabric's adapters count. ``sysfs``: where the kernel shows these."""
+    All of it is the whole node's, other jobs included, also inside a container or cgroup. Network counters do not see
+    RDMA: what MPI or NCCL send that way is counted by the fabric's adapters. ``sysfs``: where the kernel shows these.
+    """
 
     def __init__(self, sysfs: str = "/sys") -> None:
         self._sysfs = sysfs
@@ -57,8 +58,8 @@ class HostSampler:
         self._fabric: Counters | None = None
 
     def sample(self, now: float) -> HostValues:
-        """Look at the node. ``now`` in unix s; rates (CPU, disks, network,
-        fabric) are over the time since the call before, None in the first."""
+        """Look at the node. Rates (CPU, disks, network, fabric) are over the time since the previous call, and None in
+        the first. ``now``: unix s."""
         seconds = None if self._time is None else now - self._time
         cpu, disks, network = _reading(_cpu_ticks), _reading(_disk_bytes), _reading(_network_bytes)
         fabric = _reading(lambda: _fabric_bytes(self._sysfs, int(now) // 60))
@@ -87,7 +88,8 @@ def _load() -> float:
 
 
 def _cpu_ticks() -> tuple[int, int]:
-    """(busy, total) clock ticks of all cores since boot. Waiting for input and output is not busy."""
+    """Return the busy and the total clock ticks of all cores since boot; waiting for input and output is not busy.
+    Raises ValueError."""
     name, *fields = (contents_again("/proc/stat", 512) or b"").partition(b"\n")[0].split()
     ticks = [int(field) for field in fields[:8]]  # those of guests, which come after, are in user and nice as well
     if name != b"cpu" or len(ticks) < 5:
@@ -97,7 +99,7 @@ def _cpu_ticks() -> tuple[int, int]:
 
 
 def _memory_bytes() -> tuple[int, int]:
-    """(used, total): what new work could not have without swapping."""
+    """Return the memory in use, in the sense that new work could not have it without swapping, and the total, in bytes."""
     fields = (contents_again("/proc/meminfo", 512) or b"").split()
     kib = dict(zip(fields[::3], fields[1::3], strict=False))
     total, free, available = (int(kib[name]) << 10 for name in (b"MemTotal:", b"MemFree:", b"MemAvailable:"))
@@ -105,6 +107,7 @@ def _memory_bytes() -> tuple[int, int]:
 
 
 def _disk_bytes() -> Counters:
+    """Return the bytes read and written, by disk."""
     known = {
         fields[2].decode(): fields for fields in map(bytes.split, lines_of("/proc/diskstats")) if len(fields) >= 10
     }
@@ -113,6 +116,7 @@ def _disk_bytes() -> Counters:
 
 
 def _network_bytes() -> Counters:
+    """Return the bytes received and sent, by network interface."""
     known = {}
     for line in lines_of("/proc/net/dev"):
         name, colon, numbers = line.rpartition(b":")
@@ -124,15 +128,16 @@ def _network_bytes() -> Counters:
 
 @lru_cache(maxsize=2)  # the same names every second, until a device comes or goes
 def _devices(folder: str, names: tuple[str, ...]) -> list[str]:
-    """Those names that are hardware: partitions, RAID and LVM volumes, bonds, bridges and VLANs pass on the bytes of what
-    they are made of and would count them again. Where no hardware is seen (in a container), whatever the kernel lists
-    as a whole device, loopback apart."""
+    """Return the names that are hardware. Partitions, RAID and LVM volumes, bonds, bridges and VLANs pass on the bytes
+    of what they are made of and would count them again. If no hardware is seen (in a container), these are all whole
+    devices that the kernel lists, without loopback."""
     hardware = [name for name in names if os.path.exists(f"{folder}/{name}/device")]
     return hardware or [name for name in names if name != "lo" and os.path.exists(f"{folder}/{name}")]
 
 
 def _fabric_bytes(sysfs: str, minute: int) -> Counters:
-    """Of the adapters' ports that can be read."""
+    """Return the bytes received and sent by each of the fabric's ports that can be read. Ports are looked for anew when
+    ``minute`` changes."""
     found: Counters = {}
     for received, sent, size in _ports(sysfs, minute):
         try:
@@ -143,6 +148,7 @@ def _fabric_bytes(sysfs: str, minute: int) -> Counters:
 
 
 def _count(path: str) -> int:
+    """Read a port's counter. Raises OSError, and ValueError if it has stopped at its greatest value."""
     count = int(read_open_file(path, 64, 0).partition(b"@")[0])  # Slingshot's driver adds when it read it
     if count == _FULL:
         raise ValueError(path)
@@ -151,10 +157,13 @@ def _count(path: str) -> int:
 
 @lru_cache(maxsize=1)
 def _ports(sysfs: str, _minute: int) -> list[tuple[str, str, int]]:
-    """The ports that are up, each by its counters of what it received and sent, and the bytes that these count by:
+    """List the ports that are up: the files with their counters of what was received and sent, and how many bytes one
+    count is.
+
     InfiniBand and RoCE (Linux, Documentation/ABI/stable/sysfs-class-infiniband; where ``counters`` has but 32 bits, old
-    drivers have ``counters_ext``) and Slingshot (the telemetry of HPE's driver for Cassini, in octets). Looked for anew
-    every minute: ports come up."""
+    drivers have ``counters_ext``) and Slingshot (the telemetry of HPE's driver for Cassini, in octets). The result is
+    kept for a minute, as ports come up.
+    """
     ports = []
     for device in _names(f"{sysfs}/class/infiniband"):
         for port in _names(f"{sysfs}/class/infiniband/{device}/ports"):
@@ -179,13 +188,15 @@ def _names(folder: str) -> list[str]:
 
 
 def _busy_share(before: tuple[float, float] | None, after: tuple[float, float] | None) -> float | None:
+    """Return the share of busy ticks between two counts, 0-1; None if either is missing or no time has passed."""
     if before is None or after is None or after[1] <= before[1]:
         return None
     return min(max((after[0] - before[0]) / (after[1] - before[1]), 0.0), 1.0)
 
 
 def _rates(before: Counters | None, after: Counters | None, seconds: float | None) -> tuple[float | None, float | None]:
-    """Bytes per second of the devices that were there both times; a counter that fell was reset, and adds nothing."""
+    """Return the bytes per second in both directions of all devices that were there both times, (None, None) if that is
+    not known. A counter that fell was reset, and adds nothing."""
     if not before or not after or seconds is None or seconds <= 0:
         return None, None
     sums = [0.0, 0.0]
@@ -199,7 +210,8 @@ def _rates(before: Counters | None, after: Counters | None, seconds: float | Non
 def _fabric_rates(
     before: Counters | None, after: Counters | None, seconds: float | None
 ) -> tuple[float | None, float | None]:
-    """Bytes per second of all ports; None where one came or went, or where its counter fell: part of a sum is none."""
+    """Return the bytes per second of all ports in both directions; None if a port came or went, or if one of its
+    counters fell, as a part of a sum is no sum."""
     if not before or not after or before.keys() != after.keys() or seconds is None or seconds <= 0:
         return None, None
     received, sent = ([counters[way] - before[port][way] for port, counters in after.items()] for way in (0, 1))

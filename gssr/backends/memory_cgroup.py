@@ -11,8 +11,8 @@ _NO_LIMIT = 1 << 60
 
 
 class MemoryCgroup:
-    """The memory cgroup of a process: see ``/proc/PID/cgroup``, and for its files the kernel's documentation, cgroup-v2.rst
-    and cgroup-v1/memory.rst. ``listed``: the file that names it; ``root``: where cgroups are mounted."""
+    """The memory cgroup of a process: see ``/proc/PID/cgroup``, and the kernel's cgroup-v2.rst and
+    cgroup-v1/memory.rst. ``listed``: the file that names it; ``root``: where cgroups are mounted."""
 
     def __init__(self, listed: str = "/proc/self/cgroup", root: str = "/sys/fs/cgroup") -> None:
         own, self._mount, self._v2 = _find(listed, root)
@@ -23,8 +23,8 @@ class MemoryCgroup:
         self._kills_before = self._count_kills()
 
     def explain_kill(self, resident: int | None) -> str | None:
-        """Say how the memory's limit explains that a command was just killed by SIGKILL; None where it does not.
-        ``resident``: bytes that its processes had in memory when they were looked at last."""
+        """Say how the memory's limit explains that a command was just killed by SIGKILL; None if it does not.
+        ``resident``: the bytes that its processes had in memory when they were last looked at, None if unknown."""
         kills, limit = self._count_kills(), self._read_limit()
         by_kernel = kills is not None and self._kills_before is not None and kills > self._kills_before
         at_limit = limit is not None and resident is not None and resident > _NEAR_LIMIT * limit
@@ -35,6 +35,8 @@ class MemoryCgroup:
         return f"out of memory: {'the kernel killed it' if by_kernel else 'it was killed'}{seen}{bound}"
 
     def _count_kills(self) -> int | None:
+        """Return how often the kernel has killed in the cgroup, or the nearest around it that counts; None if none
+        does."""
         name = "memory.events" if self._v2 else "memory.oom_control"
         for folder in self._folders:
             words = _read(f"{folder}/{name}").split()
@@ -43,14 +45,14 @@ class MemoryCgroup:
         return None
 
     def _read_limit(self) -> int | None:
-        """Return the lowest limit of the cgroup and those around it, bytes."""
+        """Return the lowest limit of the cgroup and those around it, in bytes; None without any."""
         name = "memory.max" if self._v2 else "memory.limit_in_bytes"
         limits = [_whole_number(_read(f"{folder}/{name}").strip()) for folder in self._folders]
         return min((limit for limit in limits if limit is not None and limit < _NO_LIMIT), default=None)
 
 
 def _find(listed: str, root: str) -> tuple[str, str, bool]:
-    """Return the cgroup's folder, where its hierarchy is mounted, and whether that is version 2."""
+    """Return the cgroup's folder, the folder where its hierarchy is mounted, and True for version 2."""
     v2 = ""
     for line in _read(listed).splitlines():
         number, _, rest = line.partition(":")
@@ -63,7 +65,8 @@ def _find(listed: str, root: str) -> tuple[str, str, bool]:
 
 
 def _join(mount: str, path: str) -> str:
-    """Join them; a path from outside of the container is not there, and its top stands for it."""
+    """Return the folder of a cgroup below the mount. A path from outside the container does not exist here, so the
+    mount itself stands for it."""
     own = f"{mount}{path.rstrip('/')}"
     return own if ".." not in path and os.path.isdir(own) else mount
 

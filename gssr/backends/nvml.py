@@ -39,7 +39,8 @@ _NOTHING = [None] * len(NAMES)
 
 
 class _Watched:
-    """One GPU and all that is asked of it."""
+    """One GPU and all that is asked of it. ``profiler`` is None where it has no GPM; ``lost_at`` is the monotonic time
+    (s) at which it was lost, None while it answers."""
 
     def __init__(self, gpu: DriverGpu, counters: Counters, profiler: Profiler | None) -> None:
         self.gpu = gpu
@@ -58,7 +59,11 @@ class _Watched:
 
 
 class NvmlBackend:
-    """A ``Backend`` on NVML, which must have been started; ``close`` stops it. Raises BackendError without a GPU."""
+    """A ``Backend`` on NVIDIA's management library, which must have been started; ``close`` stops it.
+
+    Making one raises BackendError when no GPU answers. GPUs that don't answer then are left out for good; those that
+    are lost later keep their position. ``gpm``: for each GPU its profiler, or None.
+    """
 
     def __init__(self, name: str, gpus: Sequence[DriverGpu], gpm: Sequence[Profiler | None]) -> None:
         self.name = name
@@ -87,7 +92,9 @@ class NvmlBackend:
         self._up = True
 
     def sample(self, now: float) -> Sequence[Row]:
-        """One row per GPU that answers, with the time at which it did."""
+        """Read one row per GPU that answers, each with the time at which it did. ``now``: unix s. A GPU that doesn't
+        answer has no row and is lost, which ``changes`` tells. Looks now and then for lost GPUs and for news of the
+        driver."""
         began = monotonic()
         self._shift = now - began
         rows: list[Row] = []
@@ -115,8 +122,8 @@ class NvmlBackend:
         return rows
 
     def spare(self) -> bool:
-        """Look for the processes on one GPU, or the like, or measure its PCIe throughput for the next row: 20 ms. False when
-        there is nothing more to do."""
+        """Use spare time, about 20 ms, for one thing: look for the processes on one GPU or other news of the driver, or
+        measure a GPU's PCIe throughput for its next row. Returns False when there is nothing more to do."""
         if self._up and self._look_beside():
             return True
         linked = self._linked
@@ -134,12 +141,12 @@ class NvmlBackend:
         return news is not None
 
     def changes(self) -> Sequence[News]:
-        """GPUs lost and back, errors of GPUs, and the processes on them."""
+        """Return what is new since the last call: GPUs lost and back, errors of GPUs, and the processes on them."""
         changes, self._changes = self._changes, []
         return changes
 
     def close(self) -> Sequence[Row]:
-        """Give the buffers back and stop the library."""
+        """Give the buffers back and stop the library. Returns no rows."""
         self._stop()
         return ()
 
@@ -185,7 +192,8 @@ class NvmlBackend:
             self._changes.append(BackendChange("gpu_back", position, f"answers again after {away:.0f} s"))
 
     def _start_anew(self) -> None:
-        """Start the library again; all handles and buffers of before are void."""
+        """Start the library again, which makes all handles and buffers of before void, and look up every GPU. Where it
+        does not start, all GPUs that answered are lost."""
         self._stop()
         try:
             driver.start()
@@ -209,22 +217,26 @@ _NO_GPU_CURE = "ask for GPUs when the job is submitted"
 
 
 def open_nvml(visible: Sequence[str] | None) -> OpenedBackend:
-    """``nvml`` on this process's GPUs (gssr.launch.gpu_ids). Raises BackendError."""
+    """Open ``nvml`` on this process's GPUs. ``visible``: gssr.launch.gpu_ids. Raises BackendError when it has none or
+    the driver can't be used."""
     return _open(visible, lambda gpus: (NvmlBackend("nvml", gpus, [None] * len(gpus)), []))
 
 
 def open_gpm(visible: Sequence[str] | None) -> OpenedBackend:
-    """``gpm`` on this process's GPUs; those without GPM give what ``nvml`` gives. Raises BackendError."""
+    """Open ``gpm`` on this process's GPUs; those without GPM give what ``nvml`` gives. ``visible``:
+    gssr.launch.gpu_ids. Raises BackendError when none has GPM or may be read."""
     return _open(visible, _with_gpm)
 
 
 def open_gpm_of_all(visible: Sequence[str] | None) -> OpenedBackend:
-    """``gpm`` on this process's GPUs, if all of them have it. Raises BackendError, also when one of them hasn't."""
+    """Open ``gpm`` on this process's GPUs if all of them have it. ``visible``: gssr.launch.gpu_ids. Raises
+    BackendError, also when one of them has no GPM."""
     return _open(visible, _with_gpm_of_all)
 
 
 def open_gpm_or_nvml(visible: Sequence[str] | None) -> OpenedBackend:
-    """``gpm`` where it works, else ``nvml``, with the reason why. Raises BackendError."""
+    """Open ``gpm`` where it works, else ``nvml`` with the reason in ``passed_over``. ``visible``: gssr.launch.gpu_ids.
+    Raises BackendError when neither works."""
     driver.start()  # once for all that follows: without a persistence daemon it takes seconds
     try:
         offer = offer_gpm()
@@ -241,12 +253,14 @@ def open_gpm_or_nvml(visible: Sequence[str] | None) -> OpenedBackend:
 
 
 def offer_nvml() -> Offer:
-    """Which GPUs the driver shows."""
+    """Find out whether ``nvml`` works here, and which GPUs the driver shows. Where it does not, the offer says why and
+    what to do."""
     return _offer("nvml", _show_gpus)
 
 
 def offer_gpm() -> Offer:
-    """Whether the GPUs here have GPM, and let this user read it."""
+    """Find out whether the GPUs here have GPM, and whether this user may read it. Where not, the offer says why and
+    what to do."""
     return _offer("gpm", _try_gpm)
 
 

@@ -30,7 +30,7 @@ _TRIES = 4
 
 
 class ProcessList:
-    """The processes on one GPU or MIG instance."""
+    """Lists the processes on one GPU or MIG instance. It remembers which utilization it has read, so each is told once."""
 
     def __init__(self, gpu: DriverGpu) -> None:
         self._handle: Handle = gpu.handle
@@ -43,7 +43,9 @@ class ProcessList:
         """Time stamp of the newest utilization that was read."""
 
     def look(self) -> tuple[Running, ...] | None:
-        """All that run now, by process id; None where the driver doesn't tell."""
+        """Read all processes that are on the GPU now, by process id; empty when there are none, None where the driver
+        doesn't tell. Of each the memory (bytes) and the share of the SMs' time since the last call are None where they
+        are unknown."""
         memory: dict[int, int | None] = {}
         told = False
         for function in tuple(self._lists):
@@ -62,8 +64,9 @@ class ProcessList:
         return tuple(Running(pid, used, busy.get(pid, otherwise)) for pid, used in sorted(memory.items()) if pid)
 
     def _busy(self) -> tuple[dict[int, float], float | None]:
-        """Of each process that the driver has seen at work since the last call, the mean share of the SMs' time; and what
-        holds for the others: it names only those that did something."""
+        """Read the mean share (0 to 1) of the SMs' time of each process that the driver has seen at work since the last
+        call. Returns these by process id, and what holds for all others, because the driver names only those that did
+        something: 0, or None where that is unknown."""
         function = self._utilization
         if function is None:
             return {}, None
@@ -83,7 +86,9 @@ class ProcessList:
     def _ask(
         self, function: Callable[..., int], layout: struct.Struct, last: tuple[Any, ...]
     ) -> tuple[int, list[tuple[Any, ...]]]:
-        """A function's code and its list, asked for again with more room as long as there is too little."""
+        """Call a function of the library for its list, again with more room as long as there is too little. Returns
+        NVML's code (0: success), and the entries unpacked by ``layout``; empty unless the code is 0. ``last``: the
+        function's arguments after the list."""
         code = 0
         for _ in range(_TRIES):
             count, buffer = c_uint(self._room), create_string_buffer(self._room * layout.size)
@@ -99,5 +104,5 @@ class ProcessList:
 
 
 def _first(names: tuple[str, ...]) -> Callable[..., int] | None:
-    """The first of these functions that the library has."""
+    """Find the first of these functions that the library has; None where it has none."""
     return next((function for name in names if (function := getattr(pynvml.nvmlLib, name, None)) is not None), None)

@@ -28,9 +28,11 @@ _Identity = tuple[str | None, str | None]
 
 
 def parse(spec: str) -> tuple[str, float]:
-    """File and speed of ``replay:FILE[@SPEED]``; a file whose name ends like a speed wins over the speed.
+    """Read file and speed from ``replay:FILE[@SPEED]``; the speed is 1 where none is given. A file that exists and
+    whose name ends like a speed wins over the speed.
 
-    Raises BackendError when no file is named or the speed is none."""
+    Raises BackendError when no file is named or the speed is not a number above 0.
+    """
     _, _, path = spec.partition(":")
     if not path:
         raise BackendError("replay: name the recording, as in replay:FILE.sql or replay:FILE.sql@10")
@@ -47,12 +49,12 @@ def parse(spec: str) -> tuple[str, float]:
 
 
 def check_spec(spec: str) -> None:
-    """Raise BackendError when ``spec`` names nothing that can be played back."""
+    """Raise BackendError when ``spec`` names nothing that can be played back. It is opened and closed for that."""
     open_replay(spec).close()
 
 
 def open_replay(spec: str) -> Backend:
-    """The backend of ``replay:FILE[@SPEED]``. Raises BackendError."""
+    """Open the backend that ``replay:FILE[@SPEED]`` names. Raises BackendError when that can't be played back."""
     path, speed = parse(spec)
     return ReplayBackend(path, speed)
 
@@ -70,7 +72,8 @@ class _File(NamedTuple):
 
 
 class ReplayBackend:
-    """Plays the last run of a recording (a file, a folder of shards, or both) at ``speed`` times its own."""
+    """A ``Backend`` that plays the last run of a recording (a file, a folder of shards, or both) at ``speed`` times its
+    own."""
 
     name = "replay"
 
@@ -113,8 +116,9 @@ class ReplayBackend:
             return False
 
     def sample(self, now: float) -> Sequence[Row]:
-        """The rows that are due: recorded up to as long after the first one as now is after the first call, times the
-        speed. Raises BackendError when the file can't be read any further."""
+        """Return the rows that are due at ``now`` (unix s), with their times mapped to now. Those are due that were
+        recorded up to ``speed`` times as long after the first row as ``now`` is after the first call. Empty when none
+        is due. Raises BackendError when the file can't be read any further."""
         if self._start is None:
             self._start = now
         start, first, speed = self._start, self._first_time, self._speed
@@ -132,20 +136,21 @@ class ReplayBackend:
         return rows
 
     def changes(self) -> Sequence[BackendChange]:
-        """Once, when the last row was given: the end."""
+        """Tell the end once, when the last row was returned; empty before and after."""
         if not self._ended or self._told:
             return ()
         self._told = True
         return (BackendChange("backend_lost", None, "the replayed recording has ended"),)
 
     def close(self) -> Sequence[Row]:
-        """Close the files."""
+        """Close the files. Returns no rows."""
         for file in self._files:
             file.connection.close()
         return ()
 
     def _next(self, index: int) -> tuple[Any, ...] | None:
-        """The next row of a file, (rowid, key, time, values in catalogue order), left where it is; None after the last."""
+        """Return the next row of a file, (rowid, key, time, values in catalogue order), and leave it where it is; None
+        after the last. Raises BackendError when the file can't be read."""
         file, waiting = self._files[index], self._waiting[index]
         while not waiting:
             try:
@@ -161,7 +166,8 @@ class ReplayBackend:
 
 
 def _last_run(connections: Sequence[tuple[str, sqlite3.Connection]]) -> tuple[list[_File], tuple[Device, ...]]:
-    """The files that hold the run that began last, and its GPUs in the order of all pages."""
+    """Find the files that hold the run that began last, and its GPUs in the order of all pages. Closes the connections
+    to all other files. Raises RecordingError when no file holds a run."""
     runs = [run for _, connection in connections for run in read_runs(connection)[-1:]]
     if not runs:
         raise RecordingError(f"{connections[0][0]}: holds no run")
@@ -195,7 +201,8 @@ def _last_run(connections: Sequence[tuple[str, sqlite3.Connection]]) -> tuple[li
 
 
 def _counting(found: Sequence[tuple[sqlite3.Connection, Gpu]], sampling_seconds: float) -> list[Any]:
-    """Those of the files that list a GPU whose rows of it count."""
+    """Pick, of the files that list one GPU, those whose rows of it count: (connection, Gpu) pairs. Empty where several
+    files list it and none has rows."""
     if len(found) == 1:
         return list(found)
     sampled = []
@@ -237,7 +244,7 @@ def _file(
 
 
 def _before_first(connection: sqlite3.Connection, keys: Container[int]) -> int:
-    """The rowid before the first row of these GPUs, found by bisection: a file's runs follow one another, and theirs is
+    """Find the rowid before the first row of these GPUs, by bisection: a file's runs follow one another, and theirs is
     its last."""
     ends = "SELECT (SELECT min(rowid) FROM samples), (SELECT max(rowid) FROM samples)"
     low, high = (rowid or 0 for rowid in connection.execute(ends).fetchone())
@@ -250,7 +257,8 @@ def _before_first(connection: sqlite3.Connection, keys: Container[int]) -> int:
 
 
 def _measured(connection: sqlite3.Connection, columns: Sequence[str], keys: str) -> set[str]:
-    """Metrics with a value anywhere in a run that has ended: its rollups count them."""
+    """Find the metrics with a value anywhere in a run that has ended, by its rollups; all columns where these count
+    nothing. ``keys``: the GPU keys, separated by commas."""
     layout = layout_of(columns)
     counts = [0.0] * len(layout.blocks)
     for (data,) in connection.execute(f"SELECT data FROM rollup WHERE level = 600 AND gpu IN ({keys})"):

@@ -33,7 +33,7 @@ def _newest_process() -> bytes:
 
 
 def stat_of(pid: int) -> Stat | None:
-    """What the kernel says of a process; None where there is none that can be seen."""
+    """Read what the kernel says of a process; None where there is no such process, or none that can be seen."""
     text = contents(f"/proc/{pid}/stat")
     if text is None:
         return None
@@ -83,8 +83,8 @@ class WorkloadSampler:
             self._members[pid] = (stat.start, stat.cpu)
 
     def sample(self, now: float) -> WorkloadValues | None:
-        """Look at the processes; None when none is left. ``now`` in unix s. ``cpu`` is the cores that they kept busy since
-        the call before, None in the first."""
+        """Read what the processes use now; None when none is left. ``now``: unix s. ``cpu`` is the cores that they kept
+        busy since the call before, None in the first call."""
         newest = _newest_process()
         if time.monotonic() >= (self._next_search if newest != self._newest else self._last_chance):
             began = time.thread_time()
@@ -111,12 +111,14 @@ class WorkloadSampler:
         return WorkloadValues(cpu=cores, rss=pages * self._page, n_processes=n)
 
     def holds(self, pid: int, start: int) -> bool:
-        """Whether the process that was started then is one of the workload's, as far as was seen."""
+        """Tell whether the process with this id and start (clock ticks since boot) is one of the workload's, as far as
+        was seen."""
         member = self._members.get(pid)
         return member is not None and member[0] == start
 
     def _search(self) -> bool:
-        """Look for new members; whether every process was looked at."""
+        """Look for new members. Returns whether every process of the node has been looked at; if not, the next search
+        goes on."""
         try:
             pids = {int(name) for name in os.listdir("/proc") if name.isdigit()}
         except OSError:

@@ -29,8 +29,17 @@ def export(
     rules: Rules = TABLE,
     progress: Callable[[float], None] = lambda _: None,
 ) -> None:
-    """Write these tables of a run, which is in the recording ``file``, judged by ``rules``. ``progress`` is told the share
-    done, 0-1. Raises ExportError and OSError; then the sink has undone what it began."""
+    """Write tables of one run into a sink.
+
+    Args:
+        file: the recording that ``reader`` reads, as figures name it.
+        sink: gets ``begin``, ``write`` for each piece, and ``end``; ``undo`` if anything is raised.
+        tables: in the order in which they are written.
+        rules: the rules that judge the run.
+        progress: called with the share that is done, 0-1.
+
+    Raises ExportError, OSError and RecordingError.
+    """
     name = file.encode("utf-8", "backslashreplace").decode()  # names of files are no UTF-8
     own = Exported(reader, name, rules)
     sink.begin(reader.run.run_id, tables)
@@ -49,7 +58,8 @@ def export(
 
 
 def _rows(own: Exported, table: ExportTable) -> Iterator[tuple[str | None, Columns]]:
-    """A small table; without rows it has an empty piece, where it is not split by node."""
+    """Yield the pieces of a small table: the node of all rows (None if the table is not split by node) and the columns.
+    A table that is not split by node has at least one piece, which may be empty."""
     assert table.rows is not None
     names = [column.name for column in table.columns]
     pieces = 0
@@ -69,8 +79,9 @@ def _rows(own: Exported, table: ExportTable) -> Iterator[tuple[str | None, Colum
 def _samples(
     reader: RunReader, table: ExportTable, sink: Sink, progress: Callable[[float], None]
 ) -> Iterator[tuple[str | None, Columns]]:
-    """Raw samples by node, as many of one together as the sink wants or as there is memory for: GPU by GPU, each in the
-    order of time. Of more nodes than the sink takes so many at a time: the file is gone through several times."""
+    """Yield raw samples in pieces: the node and the columns, sorted by GPU and then time. A piece has as many rows of
+    its node as the sink wants together, or as memory allows. If there are more nodes than ``sink.most_nodes``, the
+    recording is read several times."""
     nodes = [gpu.node for gpu in reader.gpus]
     names = {name: number for number, name in enumerate(dict.fromkeys(nodes))}
     number = np.array([names[node] for node in nodes], np.int64)
@@ -94,7 +105,7 @@ def _samples(
 
 
 class _Held:
-    """Raw rows by node, until there are ``enough`` of one, or MOST_HELD of all."""
+    """Collects raw rows by node until a node has ``enough`` of them, or all nodes together have MOST_HELD."""
 
     def __init__(self, enough: int) -> None:
         self._enough, self._total = enough, 0
@@ -102,25 +113,27 @@ class _Held:
         self._rows: dict[int, int] = {}
 
     def add(self, node: int, piece: Samples, rows: Ints) -> None:
-        """Keep these rows of a piece, and nothing else of it."""
+        """Keep these rows (indices) of a piece for a node."""
         own = Samples(piece.gpu[rows], piece.time[rows], {name: each[rows] for name, each in piece.values.items()})
         self._pieces.setdefault(node, []).append(own)
         self._rows[node] = self._rows.get(node, 0) + len(rows)
         self._total += len(rows)
 
     def ready(self) -> Iterator[Samples]:
-        """Those of nodes that have enough; while too many are left, those of the node that has most."""
+        """Yield, and forget, the rows of each node that has enough; then, while too many are held, those of the node
+        that has most."""
         for node in [node for node, rows in self._rows.items() if rows >= self._enough]:
             yield self._taken(node)
         while self._total > MOST_HELD:
             yield self._taken(max(self._rows, key=self._rows.__getitem__))
 
     def rest(self) -> Iterator[Samples]:
-        """All that is left."""
+        """Yield, and forget, all rows that are left, node by node."""
         for node in list(self._rows):
             yield self._taken(node)
 
     def _taken(self, node: int) -> Samples:
+        """Remove a node's rows and return them, sorted by GPU and then time."""
         self._total -= self._rows.pop(node)
         pieces = self._pieces.pop(node)
         gpu, time = (np.concatenate([getattr(piece, name) for piece in pieces]) for name in ("gpu", "time"))
@@ -130,12 +143,15 @@ class _Held:
 
 
 def _of_one_node(number: Ints) -> Iterator[tuple[int, int]]:
-    """Where in the numbers of nodes [n], ascending, each of them begins and ends."""
+    """Yield for each different number in ``number`` [n], ascending, the index of its first row and the index behind its
+    last. Nothing if there are no rows."""
     edges = np.flatnonzero(np.diff(number)) + 1
     yield from zip([0, *edges.tolist()], [*edges.tolist(), len(number)], strict=True) if len(number) else ()
 
 
 def _of_a_node(reader: RunReader, table: ExportTable, samples: Samples) -> tuple[str | None, Columns]:
+    """Return the node of samples, which are all of one node, and the table's columns. A metric that the recording lacks
+    is NaN throughout."""
     node, n = reader.gpus[int(samples.gpu[0])].node, len(samples.gpu)
     own: dict[str, NDArray[Any] | Sequence[Any]] = {
         "run_id": [reader.run.run_id] * n,

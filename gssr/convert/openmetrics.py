@@ -22,7 +22,8 @@ _LINES = 20_000
 
 
 def write(runs: Sequence[RunReader], stream: BinaryIO, progress: Callable[[float], None] = lambda _: None) -> None:
-    """All samples of all runs. ``progress`` is told the share done, 0-1. Raises OSError and RecordingError."""
+    """Write all samples of all runs as OpenMetrics text, metric by metric. ``progress`` is called with the share that
+    is done, 0-1. Raises OSError and RecordingError."""
     for number, metric in enumerate(METRICS):
         family, is_begun = FAMILIES[metric.name], False
         for reader in runs:
@@ -38,7 +39,7 @@ def write(runs: Sequence[RunReader], stream: BinaryIO, progress: Callable[[float
 
 
 def _lines(reader: RunReader, name: str, family: Family) -> Iterator[str]:
-    """Those of one metric of a run, some thousand at a time."""
+    """Yield the lines of one metric of a run, some thousand at a time. Samples without a value are left out."""
     for samples in _pieces(reader, name):
         known = np.isfinite(samples.values[name])
         gpu, time, values = samples.gpu[known], samples.time[known], samples.values[name][known] * family.factor
@@ -54,7 +55,8 @@ def _lines(reader: RunReader, name: str, family: Family) -> Iterator[str]:
 
 
 def _pieces(reader: RunReader, name: str) -> Iterator[Samples]:
-    """The samples of as many GPUs as there is room for, or of one in pieces of time."""
+    """Yield the samples of one metric of a run, each GPU's in ascending time: of as many GPUs at once as there is room
+    for, or of one GPU in several pieces of time."""
     room = sum(sum(sizes(path)) for path, *_ in reader.tails) / _LEAST_ROW
     n_gpus, of_one = len(reader.gpus), min(reader.n_rows, room) / max(len(reader.gpus), 1)
     at_once = max(1, int(ROWS / max(of_one, 1)))

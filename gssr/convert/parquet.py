@@ -33,28 +33,32 @@ _EXACT = {"energy": pa.float64(), "memory_used": pa.float64(), "clock_event_reas
 
 
 def type_of(table: ExportTable, column: Column) -> pa.DataType:
-    """The Arrow type of a column. Metrics are float32, which holds 7 digits, more than any sensor gives; but for _EXACT,
-    which are as in the recording. Times and all that is computed are float64."""
+    """Return the Arrow type of a column. Metrics of samples are float32, which holds 7 digits, more than any sensor
+    gives, except those in _EXACT; times and everything computed are float64."""
     if table.name == "samples" and column.name in BY_NAME:
         return _EXACT.get(column.name, pa.float32())
     return _TYPES[column.type.split()[0]]
 
 
 def folder_name(key: str, value: str | None) -> str:
-    """``run_id=VALUE``, whatever VALUE holds."""
+    """Return the name of a partition's folder, ``KEY=VALUE``, percent-encoded; None and "" get Hive's name for NULL."""
     return f"{key}={quote(value, safe='') if value else NULL}"
 
 
 class ParquetSink:
-    """A Sink. Rows of one call become one row group, of which 4 kB stay in memory until its file is closed. Of more nodes
-    than ``most_nodes`` the files of those that were written to longest ago are closed; what still comes of one goes into a
-    further file beside."""
+    """Write tables as Parquet files; a Sink.
+
+    The rows of one ``write`` become one row group, of which 4 kB stay in memory until its file is closed. If more than
+    ``most_nodes`` files are open, the one that has been open longest without a write is closed; later rows of its node
+    go into another file beside it.
+    """
 
     most_nodes = 160
     rows_together = 2_000
 
     def __init__(self, folder: str, overwrite: bool, access: Access) -> None:
-        """Create the folder where it isn't there; all that is made is for ``access``. Raises OSError."""
+        """Create the folder if it does not exist. ``overwrite``: replace runs that are there already; ``access``: for
+        whom files and folders are made. Raises OSError."""
         output_folder(folder, access)
         self._folder, self._overwrite, self._access = folder, overwrite, access
         self._staged = ""
@@ -95,7 +99,7 @@ class ParquetSink:
         writer[0].write_table(pa.Table.from_arrays(arrays, schema=schema))
 
     def end(self) -> None:
-        """As in Sink."""
+        """See Sink. Moves the run's finished folders into place, replacing those of an earlier export."""
         self._close()
         for table in self._tables:
             place = self._place(table)
@@ -125,6 +129,7 @@ class ParquetSink:
         return os.path.join(self._folder, table.name, folder_name(RUN, self._run_id))
 
     def _close(self) -> None:
+        """Close all open files."""
         writers, self._writers = self._writers, {}
         with ExitStack() as files:
             for writer, file in writers.values():
@@ -133,7 +138,8 @@ class ParquetSink:
 
 
 def _schema(table: ExportTable, run_id: str, node: str | None) -> pa.Schema:
-    """Fields carry what they mean and what they are measured in; the file which run and node it is about."""
+    """Return the schema of a table's files: fields with their meaning, and, as metadata, the run and the node. Columns
+    that folders name are left out."""
     partition = (RUN, NODE) if table.per_node else (RUN,)
     fields = [
         pa.field(column.name, type_of(table, column), metadata={"meaning": column.meaning})
@@ -147,14 +153,15 @@ def _schema(table: ExportTable, run_id: str, node: str | None) -> pa.Schema:
 
 
 def _array(values: NDArray[Any] | Sequence[Any], column: Column, kind: pa.DataType) -> pa.Array:
-    """NaN in arrays of floats is NULL."""
+    """Convert a column to Arrow; None, and NaN in arrays of floats, become NULL."""
     if isinstance(values, np.ndarray):
         return pa.array(values, from_pandas=True).cast(kind, safe=False)
     return pa.array(plain(values, column), kind)
 
 
 def _writer(file: BinaryIO, schema: pa.Schema) -> Any:
-    """Floats are split by bytes, which makes measured values compress to two thirds; all else goes into dictionaries."""
+    """Open a Parquet writer. Floats are split by bytes, which compresses measured values to two thirds; other columns
+    use dictionaries."""
     floats = [field.name for field in schema if pa.types.is_floating(field.type)]
     others = [field.name for field in schema if field.name not in floats]
     return pq.ParquetWriter(

@@ -41,9 +41,15 @@ def write(
     progress: Callable[[float], None] = lambda _: None,
     traces: Callable[[RunReader], Iterable[Timeline]] = lambda _: (),
 ) -> None:
-    """All runs as one trace with at most ``points`` values: means, where there are more samples than that; beside them the
-    intervals of each run's ``traces``, whose times are unix ns. ``progress`` is told the share done, 0-1. Raises
-    ExportError where there are too many GPUs for so few, OSError and RecordingError."""
+    """Write all runs as one Chrome trace, for Perfetto.
+
+    Args:
+        points: how many values of counters are written at most; if there are more samples, means are written.
+        progress: called with the share that is done, 0-1.
+        traces: returns a run's traces, whose intervals are written as well; their times must be unix ns.
+
+    Raises ExportError if there are too many GPUs for so few points, OSError and RecordingError.
+    """
     drawn = [[name for name in NAMES if name in reader.metrics and has_balance(BY_NAME[name])] for reader in runs]
     n_series = sum(len(names) * len(reader.gpus) for names, reader in zip(drawn, runs, strict=True))
     if n_series * _FEWEST_BINS > points:
@@ -62,7 +68,14 @@ def write(
 
 
 def _events(reader: RunReader, names: Sequence[str], bins: int, base: int, ids: Iterator[int]) -> Iterator[str]:
-    """What there is of a run, as JSON: names, what happened, counters."""
+    """Yield the names, events, gaps and counters of a run as JSON texts.
+
+    Args:
+        names: metrics to draw.
+        bins: how many values each counter has at most.
+        base: unix s from which times count.
+        ids: gives ids of processes and threads that nobody uses.
+    """
     nodes = [gpu.node or "?" for gpu in reader.gpus] + [event.node for event in reader.events if event.node]
     processes = dict(zip(dict.fromkeys(nodes or ["?"]), ids, strict=False))
     for node, process in processes.items():
@@ -91,7 +104,8 @@ def _events(reader: RunReader, names: Sequence[str], bins: int, base: int, ids: 
 
 
 def _intervals(timeline: Timeline, base: int, ids: Iterator[int]) -> Iterator[str]:
-    """Those of a trace, in the words of torch.profiler: each process one, each stream and thread a thread of it."""
+    """Yield a trace's intervals as JSON texts, with the words of torch.profiler. Each rank or process is a process of
+    its own, each stream and thread a thread. ``base`` and ``ids`` as in ``_events``."""
     own = timeline.intervals
     processes: dict[tuple[int | None, int | None], int] = {}
     heads, said = [], []
@@ -122,7 +136,8 @@ def _intervals(timeline: Timeline, base: int, ids: Iterator[int]) -> Iterator[st
 
 
 def _gaps(reader: RunReader, of_gpu: Sequence[Thread], found: Mapping[str, Grid], base: int) -> Iterator[str]:
-    """Where a GPU has no sample, for longer than a gap is: a counter goes on at its last value there."""
+    """Yield an event, as JSON text, wherever a GPU has no sample for longer than a gap is: a counter would hold its
+    last value there."""
     if not found:
         return
     one = next(iter(found.values()))

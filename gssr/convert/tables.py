@@ -35,8 +35,8 @@ class ExportError(Exception):
 
 
 def plain(values: NDArray[Any] | Sequence[Any], column: Column) -> list[Any]:
-    """A column's values as Python has them: str, int or float. What is not of the column's type (SQLite holds anything), NaN
-    and infinity are None."""
+    """Convert a column's values to str, int or float. None for NaN, infinity, and values that are not of the column's
+    type (SQLite stores anything anywhere)."""
     listed: list[Any] = values.tolist() if isinstance(values, np.ndarray) else list(values)
     if column.type.startswith("TEXT"):
         return [None if value is None else str(value) for value in listed]
@@ -95,8 +95,8 @@ _BREAKDOWN = (
 
 
 class Exported:
-    """A run, and what is computed of it where a table needs it. ``file``: the recording it is read from; ``rules``: what it
-    is judged by."""
+    """A run and what is computed of it, each only when a table needs it. ``file``: the recording it is read from;
+    ``rules``: the rules that judge it."""
 
     def __init__(self, reader: RunReader, file: str, rules: Rules) -> None:
         self.reader, self._file, self._rules = reader, file, rules
@@ -114,8 +114,9 @@ class Exported:
 
 
 class ExportTable(NamedTuple):
-    """One table. ``about``: what a row is. ``per_node``: its files are split by node as well as by run. ``rows`` is None of
-    ``samples``, which are never held as rows."""
+    """One table of an export. ``about``: what a row is. ``rows``: returns batches of rows; None for ``samples`` and for
+    tables of traces, which are never held as rows. ``per_node``: files are split by node as well as by run, if the sink
+    splits files."""
 
     name: str
     about: str
@@ -125,8 +126,9 @@ class ExportTable(NamedTuple):
 
 
 class Sink(Protocol):
-    """Where tables go: ``begin`` a run, ``write`` any number of pieces of its tables, ``end`` it; at last ``finish``. After
-    ``undo`` nothing of the run begun is left, and of CSV files nothing at all. All may raise OSError."""
+    """What an export writes into. For each run call ``begin``, ``write`` any number of times, and ``end``; after the
+    last run ``finish``. If anything goes wrong call ``undo`` instead of ``end``: then nothing of that run is left (of
+    CSV and JSON files nothing at all). All methods may raise OSError."""
 
     most_nodes: int
     """Of a table that is split by node, rows of so many nodes are to come in turns at most."""
@@ -134,24 +136,24 @@ class Sink(Protocol):
     """So many rows of a node's samples are worth waiting for, to be written together."""
 
     def begin(self, run_id: str, tables: Sequence[ExportTable]) -> None:
-        """A run follows. Raises ExportError when it is there already."""
+        """Begin a run with these tables. Raises ExportError if it is there already and may not be replaced."""
 
     def write(self, table: ExportTable, node: str | None, columns: Columns) -> None:
-        """Add rows; ``node`` is that of all of them where files are split by node."""
+        """Add rows to a table. ``node`` is the node of all of them; None for a table that is not split by node."""
 
     def end(self) -> None:
-        """The run is complete: from now on it is there."""
+        """Complete the run: from now on it is in the export."""
 
     def finish(self) -> None:
-        """All runs are."""
+        """Complete the export, after the last run."""
 
     def undo(self) -> None:
-        """Something went wrong."""
+        """Remove what was written of the run that was begun."""
 
 
 def _like_the_recording(name: str) -> tuple[Column, ...]:
-    """The recording's columns, but for the key of a GPU, which is local to a file there, and how a run stands, of which
-    readers know more."""
+    """Return the columns of the recording's table of this name. The number of a GPU, which counts within one file
+    there, and the state, of which readers know more, are described anew."""
     own = {GPU.name: GPU, STATE.name: STATE} if name != "processes" else {}
     return tuple(
         own[column.name]._replace(type=column.type) if column.name in own else column for column in TABLES[name]

@@ -19,13 +19,15 @@ ENDINGS = {"csv": ".csv", "json": ".jsonl"}
 
 
 class TextSink:
-    """A Sink of ``kind``: "csv" or "json"."""
+    """Write tables as text files, one for each table with the rows of all runs; a Sink. ``kind``: "csv", or "json" for
+    an object on each line."""
 
     most_nodes = sys.maxsize
     rows_together = 1
 
     def __init__(self, folder: str, overwrite: bool, access: Access, kind: Literal["csv", "json"]) -> None:
-        """Create the folder where it isn't there; all that is made is for ``access``. Raises OSError."""
+        """Create the folder if it does not exist. ``overwrite``: replace files that are there; ``access``: for whom
+        files and folders are made. Raises OSError."""
         output_folder(folder, access)
         self._folder, self._overwrite, self._access, self._kind = folder, overwrite, access, kind
         self._staged = tempfile.mkdtemp(prefix=".gssr-export-", dir=folder)
@@ -64,7 +66,7 @@ class TextSink:
         """As in Sink."""
 
     def finish(self) -> None:
-        """As in Sink."""
+        """See Sink. Moves the finished files into place."""
         self._stack.close()
         for table in self._files:
             name = table + ENDINGS[self._kind]

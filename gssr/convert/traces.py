@@ -24,9 +24,17 @@ TRACE_TABLES: dict[str, ExportTable] = {
 def export_traces(
     paths: Sequence[str], sink: Sink, tables: Sequence[ExportTable], metrics: Sequence[str] = ()
 ) -> tuple[int, Sequence[str]]:  # fmt: skip
-    """Write these tables of the traces of each run, judged by the site's rules; ``metrics``: of one's own. Returns how many
-    runs there are, and sentences about traces that can't be read. Raises TraceError where none can be, ExportError, OSError
-    and, for a mistake in the rules or a metric, ValueError; then the sink has undone what it began of a run."""
+    """Write tables of traces, each run's under the name of its file or folder, judged by the site's rules.
+
+    Args:
+        paths: trace files, or folders with traces.
+        tables: of TRACE_TABLES.
+        metrics: definitions of metrics of one's own, as ``--metric`` takes them.
+
+    Returns the number of runs written, and sentences about traces that cannot be read. Raises TraceError if none can be
+    read, ExportError, OSError, and ValueError for a mistake in the rules or a metric; the run that was begun is undone
+    then.
+    """
     runs, rules, n = open_runs(paths), from_environment(table=TABLE), 0
     names = [os.path.basename(os.path.abspath(run.name)) for run in runs]
     for run, trace in each_readable(runs, TraceSelection(metrics=metrics), rules):
@@ -38,6 +46,7 @@ def export_traces(
 
 
 def _export(trace: TraceAnalysis, run_id: str, sink: Sink, tables: Sequence[ExportTable]) -> None:
+    """Write the tables of one run; undo what was begun if anything is raised."""
     sink.begin(run_id, tables)
     try:
         for table in tables:
@@ -49,6 +58,7 @@ def _export(trace: TraceAnalysis, run_id: str, sink: Sink, tables: Sequence[Expo
 
 
 def _columns(trace: TraceAnalysis, run_id: str, table: ExportTable) -> Columns:
+    """Return the columns of a table, with the run's name in the first."""
     values = TABLES[table.name.removeprefix("trace_")].values(trace)
     n = len(next(iter(values.values())))
     return {"run_id": [run_id] * n, **values}

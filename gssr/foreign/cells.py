@@ -26,8 +26,11 @@ _HEX = re.compile(rb"0[xX][0-9a-fA-F]{1,16}")
 
 
 class Lines:
-    """The whole lines of chunks as blocks of some, each with its line feed; b"" where nothing more is there yet. ``rest`` is
-    what stands after the last line feed: a line that may be cut."""
+    """Split chunks of bytes into blocks of whole lines. Iterating yields blocks that end with a line feed, and b"" for
+    each empty chunk, which stands for "nothing new yet". A block holds many lines (up to about 1 MiB).
+
+    ``rest`` is the text behind the last line feed so far: a line that may be cut off.
+    """
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
@@ -46,7 +49,8 @@ class Lines:
 
 
 def until(blocks: Iterator[bytes], holds: Callable[[bytes], object]) -> list[bytes]:
-    """Take blocks up to the first for which ``holds`` is true; all, where it is for none."""
+    """Take blocks until one satisfies ``holds``. Returns the blocks taken, that one last; all blocks if none satisfies
+    it, and [] if there are none."""
     begun: list[bytes] = []
     for block in blocks:
         begun.append(block)
@@ -56,9 +60,17 @@ def until(blocks: Iterator[bytes], holds: Callable[[bytes], object]) -> list[byt
 
 
 class TextCells:
-    """The cells of a block of whole lines: ``begin`` and ``end`` int64[cells] in ``text``, blanks around them cut; ``first``
-    int64[lines + 1] the first cell of each line, ``lines`` int64[lines] where they begin. ``unread`` counts cells that were
-    asked for a number, and are neither one nor a word for a missing one."""
+    """The cells of a block of whole lines, as positions in arrays.
+
+    ``text`` is uint8[bytes], the block with padding around it; ``begin`` and ``end`` are int64[cells], the bytes of
+    ``text`` between which a cell stands without blanks around it; ``first`` is int64[lines + 1], the index of each
+    line's first cell (the last element is the number of cells); ``lines`` is int64[lines], the byte at which each line
+    begins. ``unread`` counts cells that were read as numbers but hold neither a number nor a word for a missing value.
+
+    Args:
+        block: whole lines, each with its line feed.
+        comma: True if commas separate cells (a cell may then be empty); False if blanks and commas do.
+    """
 
     def __init__(self, block: bytes, comma: bool) -> None:
         self.raw = _PAD + block + _PAD
@@ -93,22 +105,26 @@ class TextCells:
         return np.diff(self.first)
 
     def line(self, number: int) -> bytes:
-        """Return a line, without its end."""
+        """Return the line of this index, without its line end (also without a carriage return)."""
         end = self.raw.index(b"\n", self.lines[number])
         return self.raw[self.lines[number] : end].rstrip(b"\r")
 
     def word(self, cell: int) -> bytes:
-        """Return the text of a cell."""
+        """Return the text of the cell of this index."""
         return self.raw[self.begin[cell] : self.end[cell]]
 
     def keys(self, cells: Ints) -> Words:
-        """Return the texts of cells of at most 8 bytes as numbers (see ``key``); 0 for longer ones."""
+        """Return the text of each cell as one number, uint64[n], for quick comparison with ``key(word)``. 0 for texts
+        longer than 8 bytes and for empty ones."""
         width = self.end[cells] - self.begin[cells]
         return np.where(width > 8, np.uint64(0), self.words[self.begin[cells]] & _low(width))
 
     def distinct(self, cells: Ints) -> tuple[Ints, Ints]:
-        """Number the texts of cells from 0 on, in the order in which they come. Returns the number of each cell's text, and
-        a cell of each text."""
+        """Number the different texts of cells from 0 on, in the order in which they first come.
+
+        Returns the number of each cell's text, int64[cells], and for each number the first cell that holds the text.
+        Only the first 128 bytes of a text are compared.
+        """
         found, which = self._distinct(self.begin[cells], self.end[cells])
         order = np.argsort(found, kind="stable")
         place = np.empty(len(order), np.int64)
@@ -116,8 +132,11 @@ class TextCells:
         return place[which], cells[found[order]]
 
     def _distinct(self, begin: Ints, end: Ints) -> tuple[Ints, Ints]:
-        """Find the different texts between ``begin`` and ``end``. Returns a position of each text, and for each position
-        which of these texts stands there."""
+        """Find the different texts between ``begin`` and ``end``, which are bytes of ``text``, int64[n].
+
+        Returns for each different text the index (into ``begin``) of its first occurrence, and for each of the n
+        positions which of these texts stands there.
+        """
         width = end - begin
         mixed = width.astype(np.uint64)
         for at in range(0, min(int(width.max(initial=0)), _LONGEST), 8):
@@ -128,15 +147,19 @@ class TextCells:
         return found, which
 
     def numbers(self, cells: Ints, unit: bytes = b"") -> Floats:
-        """Read cells as numbers, float64[cells], with the unit behind them or without; NaN where there is none. A cell below
-        0 is missing."""
+        """Read cells as numbers, float64[cells]. The unit may stand behind a number, after one blank, or be left out.
+
+        NaN for a cell that holds no number (counted in ``unread`` unless it is a word for a missing value), and for a
+        cell index below 0, which means that the row has no such cell.
+        """
         begin, end = self.begin[cells], self.end[cells]
         if len(cells) and cells.min() < 0:
             end = np.where(cells < 0, begin, end)
         return self.numbers_at(begin, end, unit)
 
     def numbers_at(self, begin: Ints, end: Ints, unit: bytes = b"") -> Floats:
-        """Read what stands at these places as numbers, as ``numbers`` does."""
+        """Read the texts between ``begin`` and ``end`` (bytes of ``text``, int64[n]) as numbers, float64[n]; NaN as in
+        ``numbers``."""
         if unit:
             behind = b" " + unit
             has = (self.words[end - 8] >> np.uint64(64 - 8 * len(behind))) == np.uint64(key(behind))
@@ -152,8 +175,12 @@ class TextCells:
         return values
 
     def _decimals(self, begin: Ints, end: Ints) -> tuple[Floats, Flags]:
-        """Read numbers of at most 15 digits, with a point among the last 8 bytes or without one. Returns them, and whether
-        nothing else stands there. One division of whole numbers rounds as reading the text does."""
+        """Read numbers without a sign, of at most 15 digits, whose decimal point, if any, is among their last 8 bytes.
+
+        Returns the values, float64[n], and bool[n], False where the text is anything else (the value is then
+        meaningless). A value is one whole number divided by a power of ten, so it is rounded exactly as by reading the
+        text.
+        """
         n = end - begin
         word = _last(self.words[end - 8], np.minimum(n, 8))
         points = _where_is(word, 46)
@@ -174,7 +201,11 @@ class TextCells:
         return np.where(place < 0, whole, (whole * scale + part) / scale), good
 
     def digits(self, begin: Ints, end: Ints) -> tuple[Floats, Flags]:
-        """Read numbers of 1 to 15 digits. Returns them, and whether nothing else stands there."""
+        """Read numbers of 1 to 15 digits between ``begin`` and ``end``, which are bytes of ``text``, int64[n].
+
+        Returns the values, float64[n], and bool[n], False where the text is anything else (the value is then
+        meaningless).
+        """
         n = end - begin
         value, good = _eight(self.words[end - 8], np.minimum(n, 8))
         values = value.astype(np.float64)
@@ -185,7 +216,9 @@ class TextCells:
         return values, good & (n > 0) & (n <= 15)
 
     def _read_others(self, values: Floats, which: Ints, begin: Ints, end: Ints) -> None:
-        """Set the values of cells that are no plain numbers: most are the same few words."""
+        """Read the cells at the indices ``which`` that are no plain decimal numbers, and set their places in
+        ``values``. Each different text is parsed once, as the same few words ("N/A") fill most such cells. Counts in
+        ``unread`` what is neither a number nor a missing value."""
         found, place = self._distinct(begin[which], end[which])
         places = [(int(begin[at]), int(end[at])) for at in which[found].tolist()]
         read = [parse_number(self.raw[at:to]) if to - at <= _LONGEST else (float("nan"), False) for at, to in places]
@@ -200,8 +233,11 @@ def key(word: bytes) -> int:
 
 @lru_cache(maxsize=4096)
 def parse_number(word: bytes) -> tuple[float, bool]:
-    """Read a word as a number, decimal or hexadecimal. Returns it, NaN where it is none, and whether the word is a number or
-    stands for a missing one."""
+    """Parse a word as a decimal or hexadecimal number.
+
+    Returns the number, NaN if the word is none, and True if the word is a number or one of the words for a missing
+    value ("N/A", "-", the empty word).
+    """
     if _NUMBER.fullmatch(word):
         return float(word), True
     if _HEX.fullmatch(word):
@@ -226,13 +262,18 @@ def _last(word: Words, n: Ints) -> Words:
 
 
 def _where_is(word: Words, byte: int) -> Words:
-    """Set the highest bit of each byte of the words that is this one."""
+    """Mark where a byte occurs in words: the highest bit of each byte that equals ``byte`` is set, all other bits are
+    0."""
     other = word ^ np.uint64(byte * 0x0101010101010101)
     return ~(((other & _SEVEN) + _SEVEN) | other | _SEVEN)
 
 
 def _eight(word: Words, n: Ints) -> tuple[Words, Flags]:
-    """Read the number in the last ``n`` bytes of each word. Returns it, and whether all of these bytes are digits."""
+    """Read the last ``n`` (0 to 8) bytes of each word as a whole number.
+
+    Returns the numbers, uint64, and flags that are False where one of these bytes is no digit (the number is then
+    meaningless).
+    """
     word = _last(word, n) | (_ZEROS >> (8 * n).astype(np.uint64))
     good = ((word & _HIGH) == _ZEROS) & (((word + _SIXES) & _HIGH) == _ZEROS)
     word = ((word & np.uint64(0x0F0F0F0F0F0F0F0F)) * np.uint64(2561)) >> np.uint64(8)

@@ -26,10 +26,14 @@ _IN_ORDER = "no column says which GPU a row is of: rows that were written togeth
 
 
 class Dialect(NamedTuple):
-    """What a tool calls its columns: of metrics, of the time, of the GPU's ids (the best first), of its number, UUID, name,
-    and driver, what else is known and no metric; what may stand
-    behind values, by unit of the catalogue; by column, how many digits behind the point say that the unit is known; and what
-    users call a column of the node that they add."""
+    """The names that one tool gives to the columns of its CSV.
+
+    ``metrics``: by column name, the metric it holds. ``time``: the column of the time. ``ids``: columns that tell GPUs
+    apart, the best first. ``number``, ``uuid``, ``name``, ``driver``, ``node``: columns that hold this about the GPU or
+    its node, each () if the tool has none. ``others``: known columns that are no metrics. ``units``: by unit of the
+    catalogue, the unit that may stand behind values. ``decimals``: by column, the digits behind the point that values
+    have when they are in the expected unit.
+    """
 
     kind: str
     metrics: Mapping[str, Meant]
@@ -63,8 +67,11 @@ _IS_PULSE = re.compile(rb"(?m)^(?:[a-z]\w*,)*gpu_id\b")
 
 
 def read(source: ByteSource, told: ImportHints) -> ForeignSeries:
-    """Read one file, and follow it where it grows. Taking the pieces of the series raises ForeignError where nothing can be
-    read."""
+    """Read a CSV file of ``nvidia-smi --query-gpu`` or of kempnerpulse, and follow it while it grows.
+
+    Returns the series before any row is read. Taking its pieces raises ForeignError if no row can be read, or if no
+    column says which GPU a row is of and the order of rows does not say it either.
+    """
     lines = Lines(source.chunks)
     blocks = iter(lines)
     begun = until(blocks, len)
@@ -74,14 +81,15 @@ def read(source: ByteSource, told: ImportHints) -> ForeignSeries:
 
 
 class _Header(NamedTuple):
-    """``names`` of all columns; ``at``: the place of each that is no metric; ``metrics``: those that are."""
+    """A header line: ``names`` of all its columns; ``at``, by column name, the position of each known column that is no
+    metric; ``metrics``, the columns that are read."""
 
     names: tuple[str, ...]
     at: dict[str, int]
     metrics: tuple[MetricColumn, ...]
 
     def place(self, names: tuple[str, ...]) -> int | None:
-        """Find the first of these columns that there is. Returns its place, None without any."""
+        """Return the position of the first of these columns that the header has, or None if it has none of them."""
         return next((self.at[name] for name in names if name in self.at), None)
 
 
@@ -97,7 +105,8 @@ class _File:
         self._is_noted = False
 
     def rows(self, blocks: Iterator[bytes], lines: Lines) -> Iterator[FileRows | None]:
-        """Read whole lines into rows. Yields None where there are no more at the moment."""
+        """Read whole lines into rows. Yields None whenever there are no more lines at the moment, and nothing for a
+        block without rows. Raises ForeignError if the file has rows but no header."""
         for block in blocks:
             if not block:
                 yield None
@@ -111,8 +120,12 @@ class _File:
         self._table.rest = lines.rest
 
     def _runs(self, cells: TextCells) -> Iterator[tuple[int, int, _Header, Flags]]:
-        """Go through the lines header by header. Yields the first line under a header and the one behind the last, the
-        header, and flags of all lines that are neither headers nor blank."""
+        """Split a block into ranges of lines under one header.
+
+        Yields the index of the first line of a range and the index behind its last, the header, and flags of all lines
+        of the block, True for those that are neither headers nor blank. Lines before the first header of the file are
+        counted as left out. Raises ForeignError if there are lines and never a header.
+        """
         count, first = cells.count, cells.first[:-1]
         plain = (count > 1) | (cells.end[first] > cells.begin[first])
         letter = cells.text[cells.begin[first]]
@@ -136,7 +149,7 @@ class _File:
             raise ForeignError(f"{self._table.source.path}: its columns have no names: say them with --columns")
 
     def _parsed(self, names: tuple[str, ...]) -> _Header:
-        """Parse a header. Raises ForeignError where it has neither a time nor anything that tells GPUs apart."""
+        """Parse a header. Raises ForeignError if it has neither a column of times nor one that tells GPUs apart."""
         beside = {name.partition(" [")[0]: place for place, name in reversed(list(enumerate(names)))}
         at = {name: place for name, place in beside.items() if name in self._dialect.beside}
         own = self._dialect
@@ -146,6 +159,8 @@ class _File:
         return header
 
     def _made(self, cells: TextCells, lines: Ints, header: _Header) -> FileRows | None:
+        """Make rows of the lines at these indices. Lines with another number of cells than the header, without a
+        readable time form, or without a GPU are counted as left out. Returns None if no row is left."""
         fits = cells.count[lines] == len(header.names)
         self._table.odd += int((~fits).sum())
         first = cells.first[lines[fits]]
@@ -170,8 +185,12 @@ class _File:
         return FileRows(gpu, seconds, clock, values.metrics())
 
     def _keys(self, cells: TextCells, first: Ints, header: _Header, seconds: Floats) -> tuple[Ints, Flags]:
-        """Number rows so that the numbers tell their GPUs apart. Returns the numbers, and flags of the rows that say a
-        GPU."""
+        """Number the rows whose first cells are ``first`` so that rows of one GPU have one number.
+
+        Returns the numbers, int64[n], and flags that are False for rows that name no GPU. Without a column that tells
+        GPUs apart, the number is the row's place in its burst, and rows without a time are flagged False. Raises
+        ForeignError if that does not tell GPUs apart.
+        """
         node = header.place(self._dialect.node)
         nodes, each = cells.distinct(first + node) if node is not None else (first * 0, first[:0])
         self._nodes.update(cells.word(cell) for cell in each.tolist())
@@ -199,6 +218,8 @@ class _File:
         return places, kept
 
     def _gpu(self, cells: TextCells, first: int, number: int, header: _Header) -> tuple[Hashable, ForeignGpu]:
+        """Describe the GPU of the row whose first cell is ``first``. Returns what identifies the GPU in the whole file
+        (``number`` if no id column says anything), and what the row says of it."""
         told = {
             what: _said(cells.word(first + place))
             for what, names in (("uuid", self._dialect.uuid), ("name", self._dialect.name), ("number", self._dialect.number),
@@ -221,7 +242,8 @@ def _said(word: bytes) -> str | None:
 
 
 class _Bursts:
-    """Which GPU a row is of where no column says it: rows of one look follow each other closely, as many in each."""
+    """Tells GPUs apart where no column does. The rows that a tool writes in one look follow each other within
+    ``_BURST_SECONDS``, one for each GPU, always as many; so a row's place in its burst stands for its GPU."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -231,8 +253,14 @@ class _Bursts:
         self._in_parts = False
 
     def places(self, seconds: Floats, names: Ints) -> Ints:
-        """Find the place of each row in its burst, int64[n]. ``names`` are numbers that tell the names of GPUs apart. Raises
-        ForeignError."""
+        """Return the place of each row in its burst, from 0 on, int64[n]. Bursts go on from the last call.
+
+        Args:
+            seconds: finite times of the rows, float64[n].
+            names: numbers that tell the names of their GPUs apart, int64[n].
+
+        Raises ForeignError if bursts differ in size, or a place in the burst changes its name.
+        """
         if not len(seconds):
             return np.empty(0, np.int64)
         apart = np.diff(seconds, prepend=self._last)
@@ -255,8 +283,8 @@ class _Bursts:
         return places
 
     def _check(self, places: Ints, names: Ints) -> None:
-        """Raise ForeignError unless each place in a burst has one name, and, where times are whole seconds, each another
-        one."""
+        """Check that each place in a burst always has one name, and, if all times are whole seconds (so that bursts may
+        have run together), that no two places share a name. Raises ForeignError otherwise."""
         for place in range(int(places.max()) + 1):
             own = names[places == place]
             known = self._names.setdefault(place, int(own[0])) if len(own) else 0

@@ -29,9 +29,13 @@ _MIG = "MIG instances (GPU-I) stand beside the GPU that they are part of: the fi
 
 
 class _Header(NamedTuple):
-    """``text`` from # on; ``in_front`` words before it; ``n_columns`` behind the GPU's number, of which ``metrics`` are
-    metrics; ``starts`` int64[n_columns], bytes from # to the columns' names (none of nvidia-smi's); ``stamp`` how many words
-    of a row are its date and time, ``clock`` whether a time is among them."""
+    """A header line.
+
+    ``text``: the line from # on. ``in_front``: the number of words before the #. ``n_columns``: the number of columns
+    behind the GPU's number; ``metrics``: those that are read. ``starts``: int64[n_columns], bytes from the # to each
+    column's name (empty for nvidia-smi). ``stamp``: how many words of a row are its date and time; ``clock``: whether a
+    time is among them.
+    """
 
     text: bytes
     in_front: int
@@ -44,8 +48,9 @@ class _Header(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """Rows of a block: ``keys`` int64[n] 2 * number + whether it is an instance; ``cells`` int64[n, columns], -1 where there
-    is none; ``begin``, ``end`` int64[n] of their times, equal where there is none."""
+    """Rows of a block. ``keys`` int64[n]: 2 * the GPU's or instance's number, + 1 for a MIG instance. ``cells``
+    int64[n, columns]: the index of each column's cell, -1 where the row has none. ``begin``, ``end`` int64[n]: the
+    bytes of the row's time, equal where it has none."""
 
     keys: Ints
     cells: Ints
@@ -54,7 +59,11 @@ class _Found(NamedTuple):
 
 
 def read(source: ByteSource, told: ImportHints) -> ForeignSeries:
-    """Read one log, and follow it where it grows. Raises ForeignError, also while the pieces of the series are taken."""
+    """Read one log of ``dcgmi dmon`` or ``nvidia-smi dmon``, and follow it while it grows.
+
+    Returns the series before its rows are read. Raises ForeignError at once if the file has no header of either tool,
+    and while the pieces of the series are taken if no row can be read.
+    """
     lines = Lines(source.chunks)
     blocks = iter(lines)
     begun = until(blocks, _HEADER.search)
@@ -74,7 +83,8 @@ class _Log:
         self._noted: set[str] = set()
 
     def rows(self, blocks: Iterator[bytes]) -> Iterator[FileRows | None]:
-        """Read whole lines into rows. Yields None where there are no more at the moment."""
+        """Read whole lines into rows. Yields None whenever there are no more lines at the moment, and nothing for a
+        block without rows."""
         for block in blocks:
             if not block:
                 yield None
@@ -86,8 +96,12 @@ class _Log:
         self._table.rest = self._lines.rest
 
     def _runs(self, cells: TextCells) -> Iterator[tuple[int, int, _Header, Flags]]:
-        """Go through the lines header by header. Yields the first line under a header and the one behind the last, the
-        header, and flags of all lines that are no headers."""
+        """Split a block into ranges of lines under one header.
+
+        Yields the index of the first line of a range and the index behind its last, the header, and flags of all lines
+        of the block, True for those that are neither blank nor hold a #. Lines before the file's first header are
+        counted as left out.
+        """
         sharp = np.flatnonzero(cells.text == 35)
         which = np.unique(np.searchsorted(cells.lines, sharp, "right") - 1)
         plain = cells.count > 0
@@ -113,6 +127,7 @@ class _Log:
             self._table.odd += int(plain.sum())
 
     def _parsed(self, text: bytes, in_front: int) -> _Header:
+        """Parse a header from its # on, with ``in_front`` words before it."""
         words = list(re.finditer(rb"[^\s,]+", text.replace(b"#", b" ", 1)))
         names = [word[0].decode("utf-8", "replace") for word in words]
         if names[0] == "Entity":
@@ -125,6 +140,8 @@ class _Log:
         return _Header(text, in_front, len(columns), no_starts, metrics, False, stamp, "Time" in names[:stamp])
 
     def _made(self, cells: TextCells, lines: Ints, header: _Header) -> FileRows | None:
+        """Make rows of the lines at these indices, or return None if none of them is a row of a GPU. Raises
+        ForeignError if the words before the rows are no times."""
         found = self._of_dcgm(cells, lines, header) if header.is_dcgm else self._of_smi(cells, lines, header)
         if not len(found.keys):
             return None
@@ -150,7 +167,8 @@ class _Log:
             self._table.series.notes.append(Note(text))
 
     def _of_smi(self, cells: TextCells, lines: Ints, header: _Header) -> _Found:
-        """Find the rows of nvidia-smi: lines of as many words as the header has, with the GPU's number where it says gpu."""
+        """Find the rows of nvidia-smi: lines with as many words as the header says and the GPU's number in its column.
+        Other lines are counted as left out."""
         n = header.n_columns
         fits = cells.count[lines] == header.in_front + header.stamp + 1 + n
         first = cells.first[lines]
@@ -168,7 +186,9 @@ class _Log:
                       np.where(has, cells.end[to - 1], begin))  # fmt: skip
 
     def _of_dcgm(self, cells: TextCells, lines: Ints, header: _Header) -> _Found:
-        """Find the rows of dcgmi: lines with GPU or GPU-I and a number, behind a time or not."""
+        """Find the rows of dcgmi: lines with GPU or GPU-I and a number, with or without a time before it. Rows with
+        fewer values than columns are kept only if each value stands under its column's name. Other lines are counted as
+        left out, or named in a note if they are of another entity."""
         first, count, n = cells.first[lines], cells.count[lines], header.n_columns
         entity = np.full(len(lines), -1)
         is_instance = np.zeros(len(lines), bool)
@@ -198,7 +218,16 @@ class _Log:
 
     @staticmethod
     def _by_position(cells: TextCells, header: _Header, entity: Ints, count: Ints, table: Ints, rows: Ints) -> Flags:
-        """Set in these rows of ``table`` which of so many cells stands in which column; whether all of a row's do in one."""
+        """Assign the values of rows with empty cells to columns by their byte positions.
+
+        Args:
+            entity: the cell with the word GPU of each row, int64[n].
+            count: the number of values of each row, int64[n].
+            table: int64[all rows, columns]; the cells found are set in its rows ``rows``.
+            rows: indices of these rows in ``table``, int64[n].
+
+        Returns bool[n]: True where every value of the row stands exactly under a column's name.
+        """
         count = np.where(count < len(header.starts), count, 0)
         which = np.repeat(np.arange(len(rows)), count)
         each = (entity + 2)[which] + np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
@@ -210,6 +239,8 @@ class _Log:
         return good
 
     def _count_others(self, cells: TextCells, lines: Ints) -> None:
+        """Count the lines at these indices as left out, or note their kind if they are of another entity (a CPU, a
+        link)."""
         for line in lines.tolist():
             words = cells.line(line).split()
             kind = next((word.decode() for word in words[:_IN_FRONT] if word in _OTHERS), "")

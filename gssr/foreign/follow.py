@@ -25,7 +25,8 @@ _BEGIN_SECONDS = 3.0
 
 
 def is_growing(path: str) -> bool:
-    """Tell whether a metric file may still be written."""
+    """Tell whether a path is a metric file of a kind that can be followed and was written in the last GROWING_SECONDS.
+    False for a file that does not exist."""
     try:
         recent = time.time() - os.stat(path).st_mtime < GROWING_SECONDS
     except OSError:
@@ -34,8 +35,9 @@ def is_growing(path: str) -> bool:
 
 
 def follow(path: str, recording: str, told: ImportHints, goes_on: Callable[[], bool]) -> None:
-    """Write what a file says into a new recording, as it comes, until it has not grown for SILENT_SECONDS or ``goes_on``
-    says no. Raises RecordingError."""
+    """Write the contents of a metric file into a new recording as they come. Blocks until the file has not grown for
+    SILENT_SECONDS or ``goes_on`` returns False, which is asked each time the end of the file is reached. Raises
+    RecordingError, also for a damaged file, then after everything readable was written."""
     run = RunFrom(Writer(recording), told)
     grown = written = looked = time.monotonic()
     is_at_end = False
@@ -74,8 +76,9 @@ def follow(path: str, recording: str, told: ImportHints, goes_on: Callable[[], b
 
 @contextmanager
 def followed(path: str) -> Iterator[Looked]:
-    """Make a private recording of a file, which grows with the file for as long as the block runs. Raises RecordingError
-    where nothing can be made of it."""
+    """Record a file in a child process for as long as the block runs. Yields the private recording, which grows with
+    the file and is removed at the end. Waits up to a few seconds for the first rows. Raises RecordingError if the child
+    says by then that the file cannot be read."""
     with ExitStack() as until_end:
         try:
             recording = os.path.join(until_end.enter_context(private_folder("import")), PRIVATE)
@@ -95,7 +98,8 @@ def followed(path: str) -> Iterator[Looked]:
 
 
 def _record(path: str, recording: str, say: int) -> None:
-    """Record the file, in the other process, until the one that looks on ends."""
+    """Record the file in the child process until the parent ends, and exit the process. Writes one blank to the file
+    descriptor ``say`` when all that was there has been read, or the problem if the file cannot be read."""
     parent, begun = os.getppid(), False
 
     def goes_on() -> bool:

@@ -35,7 +35,8 @@ ten values at most."""
 
 
 def read(paths: Sequence[str], told: ImportHints) -> list[ForeignSeries]:
-    """Read the runs in files: one for each folder, which is a step. Raises ForeignError where there is none."""
+    """Read the files ``proc_R.csv`` of gssr-record. Returns one series for each folder, which is a job step. Folders
+    that cannot be read are named in the first series' notes; raises ForeignError if none can be."""
     steps: dict[str, list[str]] = {}
     for path in sorted(paths, key=lambda path: (len(path), path)):
         steps.setdefault(os.path.dirname(os.path.abspath(path)), []).append(path)
@@ -52,6 +53,8 @@ def read(paths: Sequence[str], told: ImportHints) -> list[ForeignSeries]:
 
 
 def _step(files: Sequence[str], told: ImportHints) -> ForeignSeries:
+    """Read the files of one folder as one run. Files that cannot be read are named in its notes; raises ForeignError if
+    none can be."""
     notes = [Note("each sample is the mean of the second before it; of shares two digits are kept")]
     tables: list[tuple[str, _Table]] = []
     for file in files:
@@ -107,8 +110,9 @@ def _step(files: Sequence[str], told: ImportHints) -> ForeignSeries:
 
 
 class _Table:
-    """A file: ``seconds`` float64[n] since the begin, ``gpu`` int64[n]; how many lines were no rows, and means unknown.
-    Raises ForeignError."""
+    """One file ``proc_R.csv``. ``seconds`` float64[n]: the rows' times since the begin of the step; ``gpu`` int64[n]:
+    their device indices; ``n_bad``: lines that are no rows; ``n_unknown``: means that were read as unknown;
+    ``unknown``: columns that GSSR does not know. Raises ForeignError if the file is of another tool or holds no rows."""
 
     def __init__(self, path: str) -> None:
         head, _, body = b"".join(contents(path)).removeprefix(b"\xef\xbb\xbf").partition(b"\n")
@@ -140,8 +144,9 @@ class _Table:
         self.n_unknown = 0
 
     def values(self, position: Ints) -> dict[str, Floats]:
-        """Return the values by our names and in our units. A mean of 0 beside others that are not 0 is unknown, unless it is
-        0 by rounding."""
+        """Return the rows' values by GSSR's metric names, float64[n] each, in the catalogue's units. ``position`` tells
+        the GPU of each row. NaN where the mean is 0 although the minimum or maximum is not, unless rounding explains
+        it; these are counted in ``n_unknown``."""
         found = {}
         for field, (name, factor) in self._fields.items():
             low, mean, high = (self._columns.get(field + end, np.zeros(len(position))) for end in _SUMS)
@@ -156,7 +161,8 @@ class _Table:
         return found
 
     def memory_total(self) -> dict[int, int]:
-        """Add up memory that is used, free and reserved: bytes, by GPU."""
+        """Return the memory size of each GPU, in bytes by device index: the largest sum of used, free and reserved
+        memory. Empty if a column is missing; a GPU without a plausible sum is left out."""
         if not all(name in self._columns for name in _MEMORY):
             return {}
         total = sum((self._columns[name] for name in _MEMORY), np.zeros(len(self.gpu)))
@@ -165,7 +171,8 @@ class _Table:
 
 
 def _added_up(rises: Floats, position: Ints) -> Floats:
-    """Make a counter of what it rose by in each row's second. A rise of 0 is unknown: a GPU that is on can have none."""
+    """Sum up a counter's rises in each row's second, GPU by GPU, float64[n]. NaN where the rise is 0: a GPU that is on
+    consumes energy every second, so 0 means unknown."""
     found = np.full(len(rises), np.nan)
     for gpu in np.unique(position):
         rows = np.flatnonzero((position == gpu) & (rises > 0))
@@ -174,7 +181,8 @@ def _added_up(rises: Floats, position: Ints) -> Floats:
 
 
 def _meta(path: str) -> Mapping[str, str]:
-    """Read ``proc_0.meta.txt``. Its arguments are not escaped, so that it may be no sound JSON."""
+    """Read the keys and values of ``proc_0.meta.txt``; empty if it cannot be read. Its arguments are not escaped, so a
+    file that is no sound JSON is read line by line."""
     try:
         said = b"".join(contents(path)).decode("utf-8", "replace")
     except ForeignError:

@@ -33,12 +33,14 @@ _NEAR_END = 16
 
 
 def load(path: str) -> Any:
-    """Return what a file says, packed with gzip or not. Raises ForeignError."""
+    """Decode a JSON file, packed with gzip or not. Raises ForeignError if it cannot be read, is damaged, no JSON, or
+    too large."""
     return decode(b"".join(contents(path)), path)
 
 
 def decode(data: bytes | str, name: str) -> Any:
-    """Return what a text says, of which ``name`` is the name. Raises ForeignError."""
+    """Decode a JSON text. ``name`` is what error messages call it. Raises ForeignError if it is no sound JSON, or would
+    take far more memory than its size."""
     _check_decoded_size(data, name)
     try:
         return json.loads(data)
@@ -47,13 +49,15 @@ def decode(data: bytes | str, name: str) -> Any:
 
 
 def _unsound(name: str, error: Exception, before: int = 0) -> ForeignError:
-    """Return the error to be raised for text that is no JSON, ``before`` which so many characters were read."""
+    """Return (not raise) the error for text that is no JSON. ``before`` is the number of characters before the part
+    that was being decoded."""
     where = f" ({error.msg} at character {before + error.pos:,})" if isinstance(error, json.JSONDecodeError) else ""
     return ForeignError(f"{name}: is cut off, or no sound JSON{where}")
 
 
 def _check_decoded_size(text: bytes | str, name: str) -> None:
-    """Raise ForeignError where the objects of a text can take too much memory, counted by the characters they begin with."""
+    """Raise ForeignError if the decoded objects of a text could take far too much memory, estimated by counting the
+    characters with which objects begin."""
     if len(text) < _WORTH_COUNTING:
         return
 
@@ -68,8 +72,11 @@ def _check_decoded_size(text: bytes | str, name: str) -> None:
 
 
 class JsonElements:
-    """The elements of the list under ``key`` of a file of JSON, decoded one after the other: the list may be long. ``rest``
-    is what the file says besides, with that list empty, once all were taken; of a file without it all that it says."""
+    """Decodes the elements of the list under ``key`` in a JSON file one after the other, as the list may be long.
+
+    ``rest`` is None until all elements were taken; then it is the rest of the file, with that list empty. In a file
+    without such a list there are no elements, and ``rest`` is all it holds.
+    """
 
     def __init__(self, path: str, key: str) -> None:
         self._path = path
@@ -77,7 +84,7 @@ class JsonElements:
         self.rest: Any = None
 
     def __iter__(self) -> Iterator[Any]:
-        """Raises ForeignError."""
+        """Yield the elements. Raises ForeignError if the file cannot be read, is no sound JSON, or is absurdly large."""
         texts = self._texts()
         text, found = "", None
         for piece in texts:
@@ -124,13 +131,14 @@ class JsonElements:
 
     @staticmethod
     def _may_go_on(error: Exception, length: int) -> bool:
-        """Tell whether a text of this length may be sound, but cut off here."""
+        """Tell whether a decoding error may only mean that a text of this length is cut off."""
         if not isinstance(error, json.JSONDecodeError):
             return False
         return error.pos + _NEAR_END >= length or error.msg.startswith("Unterminated string")
 
     def _as_long(self, texts: Iterator[str], length: int) -> str:
-        """Return as much more text as there is already, so that a long element is not gone through often."""
+        """Read at least ``length`` more characters, so that a long element is not decoded again and again. Returns ""
+        at the end of the file. Raises ForeignError if the element is already too long."""
         if length > _LONGEST_ELEMENT:
             raise ForeignError(
                 f"{self._path}: has a series of more than {_LONGEST_ELEMENT >> 20} MB: no tool writes that"
@@ -152,7 +160,8 @@ class JsonElements:
 
 
 def contents(path: str) -> Iterator[bytes]:
-    """Give the bytes of a file, unpacked. Raises ForeignError."""
+    """Yield the bytes of a file in pieces, unpacked if it is packed with gzip. Raises ForeignError if it cannot be
+    read, is damaged, or unpacks to far more than its size. A packed file that is cut off ends without an error."""
     try:
         with open(path, "rb") as stream:
             is_packed = stream.read(2) == _GZIP
@@ -176,7 +185,8 @@ def contents(path: str) -> Iterator[bytes]:
 
 
 def check_unpacked(path: str, size: int, packed: int) -> None:
-    """Raise ForeignError where a file unpacks to ``size`` bytes so far, of ``packed`` bytes, and that is too much."""
+    """Raise ForeignError if a packed file grows too much: it has unpacked to ``size`` bytes so far from ``packed``
+    bytes."""
     if size > MOST_UNPACKED and size > MOST_TIMES * packed:
         raise ForeignError(
             f"{path}: unpacks to more than {MOST_UNPACKED >> 20} MB and {MOST_TIMES} times its size: unpack it first"
@@ -184,7 +194,7 @@ def check_unpacked(path: str, size: int, packed: int) -> None:
 
 
 def number(value: object) -> float | None:
-    """Read a finite number, also one that is written as a text. None for anything else."""
+    """Convert a JSON value, or a text, to a finite number. None for anything else, booleans too."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -195,20 +205,20 @@ def number(value: object) -> float | None:
 
 
 def whole(value: object) -> int | None:
-    """Read a whole number that is not negative, also one that is written as a text. None for anything else."""
+    """Convert a JSON value, or a text, to a whole number from 0 to 2^53. None for anything else."""
     found = number(value)
     return int(found) if found is not None and 0 <= found < 1 << 53 and found == int(found) else None
 
 
 def text_or_none(value: object) -> str | None:
-    """Read a text that is not empty, or a whole number as one. None for anything else."""
+    """Return a text, or a whole number as text. None for an empty text and for anything else."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     return value.encode("utf-8", "replace").decode() or None if isinstance(value, str) else None
 
 
 def floats(values: Sequence[object]) -> Floats:
-    """Read numbers, float64[n]; NaN for what is none."""
+    """Convert JSON values, or texts, to float64[n]; NaN for those that are no finite numbers."""
     try:
         if set(map(type, values)) <= {int, float}:
             return np.array(values, np.float64)

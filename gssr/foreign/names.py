@@ -137,8 +137,9 @@ _DCGM = {
 
 
 def of_dcgm(name: str) -> Meant | None:
-    """Find out what DCGM's field of this name is. The name is a macro, old or new, with DCGM_FI_ or without, a tag, also
-    with ``dcgm_`` before it as the first exporters had it, or an id. None for a field that is none of ours."""
+    """Return the metric that a field of DCGM holds, or None for a field that GSSR does not know. ``name`` is a macro,
+    old or new, with DCGM_FI_ or without, a tag (also with ``dcgm_`` before it, as the first exporters wrote it), or a
+    field id."""
     return _DCGM.get(name.removeprefix("DCGM_FI_")) or _DCGM.get(name.removeprefix("dcgm_"))
 
 
@@ -153,7 +154,8 @@ _BLANK = float(1 << 47)
 
 
 def blanks_to_nan(values: Floats) -> Floats:
-    """Replace what is no value by NaN: DCGM's four blanks of 32-bit integers, all from its blank of doubles on (2^47, below
-    that of 64-bit integers), and what is not finite. ``values``, of any shape, are as a file has them, before any factor."""
+    """Replace DCGM's blank values and values that are not finite by NaN. Pass values as the file has them, before any
+    factor, in any shape. Blanks are DCGM's four 32-bit ones, and everything from 2^47 on (its blank of doubles; that of
+    64-bit integers is larger)."""
     blank = (values >= _INT32_BLANK) & (values <= _INT32_BLANK + 3)
     return np.where(blank | ~(np.abs(values) < _BLANK), np.nan, values)

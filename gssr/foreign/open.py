@@ -40,8 +40,15 @@ _MARKS = ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"), (b"\xef\xbb\xb
 
 
 class Bytes:
-    """The bytes of a file as an iterator of chunks: unpacked and in UTF-8. ``wait``: what is called at the end of what is
-    there; it returns False where no more comes. ``problem`` says what could not be read of it."""
+    """The bytes of a file as an iterator of chunks, unpacked and in UTF-8. Iterated once.
+
+    Args:
+        wait: is called at the end of the file; True means that more may come (b"" is yielded and the file looked at
+            again), False that the file has ended. None: the end of the file is the end.
+        took: is called with the number of bytes of each read from the disk.
+
+    ``problem`` is "" until a packed file turns out to be damaged or cut; then it is a sentence.
+    """
 
     def __init__(
         self, path: str, wait: Callable[[], bool] | None = None, took: Callable[[int], None] | None = None
@@ -50,7 +57,8 @@ class Bytes:
         self.problem = ""
 
     def __iter__(self) -> Iterator[bytes]:
-        """Raises ForeignError: for a file that can't be read, or that no tool wrote."""
+        """Yield chunks. Raises ForeignError if the file cannot be read, has a line too long for any tool, or unpacks to
+        far more than its size."""
         line = 0
         for chunk in self._decoded():
             end = chunk.rfind(b"\n")
@@ -62,6 +70,7 @@ class Bytes:
             yield chunk
 
     def _decoded(self) -> Iterator[bytes]:
+        """Yield unpacked chunks without a byte order mark, UTF-16 converted to UTF-8."""
         chunks = self._unpacked()
         head = b""
         for chunk in chunks:
@@ -76,6 +85,7 @@ class Bytes:
             yield decode(chunk).encode() if decode else chunk
 
     def _unpacked(self) -> Iterator[bytes]:
+        """Yield chunks, unpacked if the file begins as gzip does. Stops early and sets ``problem`` if it is damaged."""
         packed, unpack, begun, n_in, n_out = None, zlib.decompressobj(wbits=31), False, 0, 0
         for data in self._raw():
             n_in += len(data)
@@ -101,6 +111,8 @@ class Bytes:
             yield unpack.flush()
 
     def _raw(self) -> Iterator[bytes]:
+        """Yield chunks as they are on the disk, and b"" where more may come. Ends if the file shrinks below what was
+        read."""
         try:
             with open(self._path, "rb") as stream:
                 while True:
@@ -118,9 +130,12 @@ class Bytes:
 
 
 def files_in(paths: Sequence[str], told: ImportHints = NOTHING) -> dict[str, list[str]]:
-    """Find the metric files of other tools among these files and in these folders, however deep. A table whose columns the
-    user tells need not tell what it is. Returns files by the keys of STREAMED and WHOLE. Raises ForeignError for a file that
-    is none, and a folder without any."""
+    """Find the metric files of other tools among these files, and in these folders at any depth.
+
+    Returns paths by kind, the keys of STREAMED and WHOLE. A file whose columns the user gives (``told.columns``) counts
+    as CSV if its kind cannot be recognised. Raises ForeignError for a file that is no metric file, and for a folder
+    without any.
+    """
     found: dict[str, list[str]] = {}
     for path in paths:
         ours = _kinds_below(path) if os.path.isdir(path) else [(path, _kind(path))]
@@ -136,8 +151,9 @@ def files_in(paths: Sequence[str], told: ImportHints = NOTHING) -> dict[str, lis
 
 
 def _kinds_below(folder: str) -> list[tuple[str, str]]:
-    """List all files below a folder, with their kinds. A file that is empty, or damaged, beside others whose names are its
-    own but for numbers, is of their kind: the reader says what is wrong with it."""
+    """List all files below a folder with their kinds, "" for those that are no metric files. Hidden files are left out.
+    An empty or damaged file gets the kind of files whose path differs only in digits, so that the reader reports what
+    is wrong with it."""
     found: list[tuple[str, str]] = []
     alike: dict[str, str] = {}
     for place, folders, names in os.walk(folder):
@@ -155,7 +171,7 @@ def _is_of_nothing(path: str) -> bool:
 
 
 def _kind(path: str) -> str:
-    """Find the key of a file in STREAMED or WHOLE; "" for what is no metric file."""
+    """Return the kind of a file, a key of STREAMED or WHOLE; "" if it is no metric file."""
     kind = recognise(path).kind
     if kind not in FOREIGN:
         return ""
@@ -166,8 +182,8 @@ def _kind(path: str) -> str:
 def open_files(
     files: Mapping[str, Sequence[str]], told: ImportHints, took: Callable[[int], None] | None = None
 ) -> list[ForeignSeries]:  # fmt: skip
-    """Open these files (``files_in``). Returns their series, of which nothing is read yet: ``took`` is told how many bytes
-    were read meanwhile. Raises ForeignError."""
+    """Open metric files, as ``files_in`` returns them. Returns their series; the rows of streamed kinds are not read
+    yet. ``took`` is called with the number of bytes of each read (of streamed kinds only). Raises ForeignError."""
     found: list[ForeignSeries] = []
     for kind, paths in files.items():
         if kind in STREAMED:
@@ -186,7 +202,8 @@ def _reader(name: str) -> Callable[..., Any]:
 
 
 def streamed(kind: str, path: str, data: Bytes, told: ImportHints) -> ForeignSeries:
-    """Open one file of a kind in STREAMED as a series. Raises ForeignError."""
+    """Open one file of a kind in STREAMED as a series. If the bytes turn out damaged, a note is added after the last
+    piece. Raises ForeignError, also while the pieces are taken."""
     try:
         modified = os.stat(path).st_mtime
     except OSError as error:
@@ -210,7 +227,8 @@ def _stem(path: str) -> str:
 
 
 class Looked(NamedTuple):
-    """A recording that was made to look at files: where it is, what the files are called, and what could not be read."""
+    """A private recording made of metric files: its ``path``, the ``name`` to call the files by, and ``problems``,
+    sentences about what could not be read."""
 
     path: str
     name: str
@@ -219,8 +237,9 @@ class Looked(NamedTuple):
 
 @contextmanager
 def looked_at(paths: Sequence[str], apart: bool = False) -> Iterator[Looked]:
-    """Make a private recording of these files and folders, which is gone with the block. ``apart``: files are runs of their
-    own even where they overlap in time. Raises RecordingError."""
+    """Make a private recording of metric files and folders, which is removed when the block ends. With ``apart`` each
+    file is a run even if runs overlap in time. Raises RecordingError if there is no metric file or nothing in them can
+    be read."""
     with ExitStack() as until_end:
         try:
             path = os.path.join(until_end.enter_context(private_folder("import")), PRIVATE)

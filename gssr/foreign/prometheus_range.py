@@ -25,8 +25,8 @@ _Sampled = tuple[dict[str, str], Floats, Floats]
 
 
 def read(paths: Sequence[str], told: ImportHints) -> list[ForeignSeries]:
-    """Read answers as runs: those that overlap in time are one run, as of one query a metric. Raises ForeignError where
-    there is none."""
+    """Read JSON answers of Prometheus as runs; answers that overlap in time are joined to one run, as each may hold one
+    metric. What cannot be read is named in the first run's notes; raises ForeignError if no run is found."""
     answers, problems = [], []
     for path in paths:
         try:
@@ -51,6 +51,7 @@ def read(paths: Sequence[str], told: ImportHints) -> list[ForeignSeries]:
 
 
 def _nothing(answers: Sequence[tuple[list[_Sampled], list[str]]], told: ImportHints) -> str:
+    """Say, for an error, why none of the answers holds a metric of a GPU."""
     every = [labels for own, _ in answers for labels, _, _ in own]
     if every and told.metric is None and not any("__name__" in labels for labels in every):
         return "does not say which metric its values are of: --metric NAME tells it"
@@ -58,7 +59,8 @@ def _nothing(answers: Sequence[tuple[list[_Sampled], list[str]]], told: ImportHi
 
 
 def _groups(answers: Sequence[tuple[list[_Sampled], list[str]]]) -> list[tuple[list[_Sampled], list[str]]]:
-    """Join answers that overlap in time."""
+    """Join answers that overlap in time, or are at most ``_APART`` steps apart. Each answer is its series and the
+    sentences about it, and so is each group. Answers without series are left out."""
     spans = [
         (min(times.min() for _, times, _ in own), max(times.max() for _, times, _ in own), own, said)
         for own, said in answers
@@ -77,7 +79,8 @@ def _groups(answers: Sequence[tuple[list[_Sampled], list[str]]]) -> list[tuple[l
 
 
 def answer_of(found: Any, name: str, said: list[str]) -> list[Any]:
-    """Return the series of an answer as they stand there. Warnings go into ``said``. Raises ForeignError."""
+    """Return the list of series in a decoded answer of Prometheus. Its warnings are appended to ``said``. Raises
+    ForeignError if it is an error, or no answer with series; ``name`` is what the error calls it."""
     if not isinstance(found, dict) or "status" not in found:
         is_summary = isinstance(found, dict) and {"nodes", "total_time"} <= found.keys()
         what = "a summary of jobstats, which holds means and no samples" if is_summary else "no answer of Prometheus"
@@ -97,7 +100,8 @@ def answer_of(found: Any, name: str, said: list[str]) -> list[Any]:
 
 
 def _sampled(path: str, said: list[str]) -> list[_Sampled]:
-    """Return the series of an answer in a file; ``said`` as of ``answer_of`` and ``sampled``. Raises ForeignError."""
+    """Return the series of an answer in a file. Sentences about warnings and about what is left out are appended to
+    ``said``. Raises ForeignError."""
     elements, left_out = JsonElements(path, "result"), list[str]()
     kept = sampled(elements, left_out)
     answer_of(elements.rest, path, said)
@@ -106,7 +110,8 @@ def _sampled(path: str, said: list[str]) -> list[_Sampled]:
 
 
 def sampled(result: Iterable[Any], said: list[str]) -> list[_Sampled]:
-    """Return the series of an answer, without those that have no values. What is left out goes into ``said``."""
+    """Convert the series of an answer to (labels, times in unix s, values). Series without values are left out;
+    sentences about histograms and unsound values that are left out are appended to ``said``."""
     kept = []
     n_histograms = n_bad = 0
     for each in result:
@@ -147,14 +152,19 @@ def _values(texts: Sequence[object]) -> Floats:
 
 
 def step_of(every: Sequence[_Sampled]) -> float | None:
-    """Find the seconds between two times of a series: the least of the series' medians. None where no series has two
+    """Return the seconds between two samples: the least of the series' median spacings. None if no series has two
     times."""
     medians = [float(np.median(np.diff(times))) for _, times, _ in every if len(times) > 1]
     return min((own for own in medians if own > 0), default=None)
 
 
 def numbered(every: Sequence[_Sampled], table: SeriesTable, told: ImportHints, series: ForeignSeries) -> Samples:
-    """Join all samples of metrics that are known, by their numbers in ``table``, at times of one grid."""
+    """Join the samples of all series whose metric is known, and snap their times to one grid if the spacing is known.
+
+    Series are added to ``table``, and notes to ``series``. Returns for each sample the number of its series in
+    ``table``, its time in unix s, and its value; three empty arrays if no metric is known. A series without a name gets
+    ``told.metric``.
+    """
     parts: list[Samples] = []
     nameless = 0
     for labels, times, values in every:

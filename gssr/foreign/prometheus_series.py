@@ -54,7 +54,9 @@ NOTHING = -1
 
 
 class _Own(NamedTuple):
-    """A series: the place of its GPU among those known here, of its metric in _COLUMNS."""
+    """One series of Prometheus. ``gpu``: position of its GPU in ``SeriesTable._gpus``; ``column``: position of its
+    metric in ``_COLUMNS``; ``factor``: to the catalogue's unit; ``is_dcgm``: DCGM's blanks may occur; ``has_pod``: its
+    labels name a pod or a job."""
 
     gpu: int
     column: int
@@ -64,8 +66,9 @@ class _Own(NamedTuple):
 
 
 class SeriesTable:
-    """The series of some files. ``add`` knows one by its name and labels, ``pieces`` makes rows of their values, which go
-    into ``series``."""
+    """Collects series of Prometheus and makes rows of their samples. ``add`` gives a series a number by its name and
+    labels; ``pieces`` makes rows of samples with these numbers. GPUs, notes and the job are added to the ForeignSeries
+    ``series``."""
 
     def __init__(self, series: ForeignSeries, told: ImportHints) -> None:
         self._series, self._told = series, told
@@ -83,8 +86,9 @@ class SeriesTable:
         self._table = np.empty((0, len(_Own._fields)))
 
     def add(self, name: str, labels: Mapping[str, str], is_told: bool = False) -> int:
-        """Take a series. ``is_told``: the user told its name, which may be any of DCGM's, or of the catalogue: its values
-        are in DCGM's unit all the same. Returns its number, NOTHING for a series that is no metric of a GPU."""
+        """Add a series of this metric name and these labels, or find it again. Returns its number, or NOTHING (-1) if
+        it is no known metric or its labels name no GPU. With ``is_told`` the user gave the name, which may then be any
+        of DCGM's or the catalogue's (its values are in DCGM's unit all the same)."""
         meant = _meaning(name) or (of_dcgm(name) or _CATALOGUE.get(name) if is_told else None)
         if meant is None:
             if name.startswith(_DCGM) and len(self._unknown) < _MOST_SERIES:
@@ -109,7 +113,8 @@ class SeriesTable:
         return found
 
     def _gpu(self, labels: Mapping[str, str]) -> int | None:
-        """Find the GPU that labels tell of. Returns its place, None where they tell of none."""
+        """Return the position of the GPU that labels name, adding it if it is new. None if they name neither a UUID nor
+        an index, or there are too many GPUs."""
 
         def first(names: Sequence[str]) -> str | None:
             return next((own for name in names if (own := plain(labels.get(name, ""), _LONGEST))), None)
@@ -146,7 +151,7 @@ class SeriesTable:
         return at
 
     def cells(self) -> Ints:
-        """Number the metrics of GPUs: returns the number of the one that each series is, int64[series]."""
+        """Return for each series a number that is the same for series of one metric of one GPU, int64[series]."""
         self._refresh()
         gpu, column = self._table[:, 0], self._table[:, 1]
         return (gpu * len(_COLUMNS) + column).astype(np.int64)
@@ -161,8 +166,14 @@ class SeriesTable:
             self._series.notes.append(Note(note))
 
     def pieces(self, of: Ints, time: Floats, values: Floats) -> Iterator[SeriesPiece]:
-        """Make rows of samples. ``values`` float64[n] are of the series ``of`` (as ``add`` numbers them) at ``time``, unix
-        s, in any order; those of one row have equal times. Yields pieces, ascending in time."""
+        """Make rows of samples, and yield them in pieces that ascend in time. Samples of one GPU at equal times make
+        one row.
+
+        Args:
+            of: number of each sample's series, as ``add`` returned it, int64[n].
+            time: unix s, float64[n], in any order.
+            values: as Prometheus has them, float64[n].
+        """
         order = np.argsort(time, kind="stable")
         begin = 0
         while begin < len(order):
@@ -176,7 +187,8 @@ class SeriesTable:
                 yield piece
 
     def _piece(self, of: Ints, time: Floats, raw: Floats) -> SeriesPiece:
-        """Make rows of samples whose ``time`` ascends."""
+        """Make one piece of samples whose times ascend. Rows of GPUs that are split into MIG instances are left out.
+        The piece may have no rows."""
         self._refresh()
         own = self._table
         gpu, column = own[of, 0].astype(np.int64), own[of, 1].astype(np.int64)
@@ -214,7 +226,8 @@ class SeriesTable:
         return SeriesPiece(position[at[has_any]], when[has_any], {name: own_[has_any] for name, own_ in found.items()})
 
     def _describe(self, at: Ints, table: Floats) -> None:
-        """Take sizes and limits of GPUs, which are told as if they were metrics, where they are not known yet."""
+        """Store the memory size and power limit of GPUs, from rows ``table`` of the GPUs ``at``, where they are not
+        known yet."""
         total, used, free, reserved, limit = (
             table[:, _INDEX[name]] for name in (MEMORY_TOTAL, "memory_used", MEMORY_FREE, MEMORY_RESERVED, POWER_LIMIT)
         )
@@ -230,7 +243,8 @@ class SeriesTable:
             )
 
     def _tell_zeros(self, at: Ints, found: dict[str, Floats]) -> None:
-        """Make PCIe rates unknown that are 0 throughout while memory is in use: on some GPUs they are not measured."""
+        """Set PCIe rates in ``found`` to NaN for GPUs whose rates have always been 0 although they use their memory:
+        some GPUs do not measure them. ``at`` is the GPU of each row."""
         busy = found.get(_DRAM, np.zeros(len(at))) > 0
         for name in _PCIE:
             column = found.get(name)
@@ -247,7 +261,8 @@ class SeriesTable:
                 self._say("PCIe rates are 0 throughout on GPUs that use their memory: they are taken to be unknown")
 
     def _tell_steps(self, at: Ints, when: Floats, found: dict[str, Floats]) -> None:
-        """Note how often the values of profiling change, where that is less often than there are rows."""
+        """Set the series' sampling interval, and note it, if profiling values change less often than there are rows.
+        Does nothing if the interval is known already."""
         if self._series.sampling_seconds is not None or self._told.interval is not None:
             return
         name = next((name for name in _OF_DCGM_ALONE if name in found), None)
@@ -268,7 +283,7 @@ class SeriesTable:
             )
 
     def finish(self) -> None:
-        """Say what was left out, or put together."""
+        """Add notes about runs that were put together and metrics that were left out. Call it after the last sample."""
         if len(self._runs) > 1:
             self._say(f"{len(self._runs):,} runs of GSSR are in it: their samples are one run here")
         unknown = sorted(self._unknown)
@@ -278,7 +293,8 @@ class SeriesTable:
 
 
 def _places_of(keys: Ints, n: int) -> tuple[Ints, Ints]:
-    """Find the keys that occur, of those from 0 to ``n``. Returns them, and the place of each key among them."""
+    """Compress keys from 0 to ``n`` - 1. Returns the different keys, ascending, and for each key its position among
+    them."""
     if n > 64 * len(keys):
         found, place = np.unique(keys, return_inverse=True)
         return found, place

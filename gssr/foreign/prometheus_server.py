@@ -40,10 +40,12 @@ _METRICS = "|".join([*_FIELDS, *(family.sample for family in FAMILIES.values())]
 
 
 class _SameHost(urllib.request.HTTPRedirectHandler):
+    """Follows redirects on the same host only."""
+
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
     ) -> urllib.request.Request | None:
-        """Follow a redirect on the same host. Raises ForeignError where it leads away."""
+        """Follow a redirect on the same host, also from http to https. Raises ForeignError if it leads to another host."""
         old, new = urlsplit(req.full_url), urlsplit(newurl)
         if (new.scheme, new.netloc) not in ((old.scheme, old.netloc), ("https", old.netloc)):
             raise ForeignError(f"redirects to another host, {plain(new.netloc)}: name that one to ask it")
@@ -51,7 +53,8 @@ class _SameHost(urllib.request.HTTPRedirectHandler):
 
 
 class _Server:
-    """``name``: its address, without user and password, for sentences."""
+    """A Prometheus server. ``name`` is its address without user and password, as sentences call it. Raises ForeignError
+    if ``url`` is no address of a server."""
 
     def __init__(self, url: str, token: str | None) -> None:
         try:
@@ -80,7 +83,8 @@ class _Server:
             self._opener.add_handler(handler)
 
     def ask(self, what: str, **parameters: object) -> Any:
-        """Ask the server, and decode its answer. Raises ForeignError."""
+        """Ask for ``/api/v1/what`` with these parameters, and decode the answer's JSON. Raises ForeignError if the
+        server cannot be reached, refuses, or answers with too much or no JSON."""
         url = f"{self.name}/api/v1/{what}?{urlencode(parameters)}"
         try:
             request = urllib.request.Request(url, headers=self._headers)
@@ -98,7 +102,7 @@ class _Server:
 
 
 def _all_of(answer: HTTPResponse) -> bytes:
-    """Read an answer. Raises ForeignError for too many bytes, or when they take too long."""
+    """Read all bytes of an answer. Raises ForeignError if they are too many or take too long."""
     parts, size, begun = [], 0, monotonic()
     while piece := answer.read1(1 << 20):
         parts.append(piece)
@@ -111,7 +115,7 @@ def _all_of(answer: HTTPResponse) -> bytes:
 
 
 def _refusal(error: urllib.error.HTTPError) -> str:
-    """Say what an error says, which may have come as JSON."""
+    """Say in a phrase that the server refused, with its own reason if the error's body is JSON."""
     with error:
         try:
             said = json.loads(error.read(1 << 16))["error"]
@@ -145,8 +149,11 @@ def read_server(url: str, begin: float, end: float, told: ImportHints, token: st
 
 
 def _selected(server: _Server, begin: float, end: float, host: str | None) -> tuple[str, list[dict[str, str]]]:
-    """Find the series of GPUs. Returns what selects them, and the labels of each. Raises ForeignError where there are
-    none."""
+    """Find the series of GPUs that the server holds between two unix times, s; only those of the node ``host`` unless
+    it is None.
+
+    Returns the selector for queries and the labels of each series. Raises ForeignError if there are none.
+    """
     among = [""]
     if host is not None:
         own = json.dumps(host, ensure_ascii=False)
@@ -171,7 +178,8 @@ def _quoted(character: str) -> str:
 
 
 def _own_step(server: _Server, labels: Mapping[str, str], end: float) -> float | None:
-    """Find the seconds between two samples of a series as the server has them. None where it has none at the end."""
+    """Find the seconds between two samples of the series with these labels, as the server scrapes them; at least 0.1.
+    None if it has no two samples shortly before ``end``, or the server cannot say."""
     among = ",".join(f"{key}={json.dumps(str(value), ensure_ascii=False)}" for key, value in labels.items())
     try:
         said = server.ask("query", query=f"{{{among}}}[{_LOOKED_AT:.0f}s]", time=end)
@@ -184,6 +192,8 @@ def _own_step(server: _Server, labels: Mapping[str, str], end: float) -> float |
 def _pieces(
     server: _Server, selector: str, n_series: int, asked: Any, told: ImportHints, series: ForeignSeries
 ) -> Iterator[SeriesPiece]:
+    """Ask for window after window and yield rows. ``asked`` is [begin, end, step] in s. Raises ForeignError if an
+    answer fails or no window has samples."""
     begin, end, step = asked.tolist()
     table = SeriesTable(series, told)
     points = int(max(2, min(POINTS, _VALUES // max(n_series, 1))))
@@ -203,7 +213,8 @@ def _pieces(
 
 
 def token_of(path: str | None, environ: Mapping[str, str] = os.environ) -> str | None:
-    """Read the token in a file, else that in GSSR_PROMETHEUS_TOKEN; None without either. Raises ForeignError."""
+    """Read the token from the file ``path``, or from GSSR_PROMETHEUS_TOKEN if ``path`` is None. None if neither is
+    given. Raises ForeignError if the file cannot be read or is empty, or the token is not one word of ASCII."""
     found = environ.get("GSSR_PROMETHEUS_TOKEN")
     if path is not None:
         try:

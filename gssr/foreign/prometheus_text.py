@@ -42,7 +42,9 @@ _INTERVAL = 1.0
 
 
 def read(source: ByteSource, told: ImportHints) -> ForeignSeries:
-    """Read a file. The pieces raise nothing: what is no sample is left out, and a note says so."""
+    """Read a text file of Prometheus metrics. Returns the series before its rows are read. Taking the pieces raises
+    ForeignError if the file cannot be read or holds no metric of a GPU; lines that are no samples are left out, and
+    counted in a note."""
     series = ForeignSeries("prometheus", iter(()), sampling_seconds=told.interval)
     series.pieces = _Reader(source, told, series).pieces()
     return series
@@ -88,7 +90,11 @@ class _Lines:
         return np.array(series, np.int64)[sound], values, times, headed[:-1][sound]
 
     def _new(self, whole: bytes, head: bytes) -> tuple[int, bytes]:
-        """Find the series of a line that is new, or written otherwise. Returns its number, and what is behind its labels."""
+        """Find the series of a line that was not seen before. ``head`` is the line up to its labels' end.
+
+        Returns the series' number, NOTHING (-1) for a line that is no sample of a known metric, or _HEAD (-2) for a
+        line with a metric's type; and the value and time behind the labels, b"" if it is no sample.
+        """
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
         line = whole.strip()
@@ -116,7 +122,7 @@ def _seconds(times: Floats) -> Floats:
 
 
 def _labels(text: bytes) -> dict[str, str] | None:
-    """Parse labels. None where the text is no list of labels."""
+    """Parse the labels between braces. None if the text is no list of labels; empty if there are none."""
     found, at = {}, 0
     text = text.strip()
     while at < len(text):
@@ -159,7 +165,7 @@ class _Reader:
         """When later ones came, s after that."""
 
     def pieces(self) -> Iterator[SeriesPiece]:
-        """Yield all rows, ascending in time. Raises ForeignError where there is none."""
+        """Yield all rows, ascending in time. Raises ForeignError if the file has no metric of a GPU."""
         rows = self._rows()
         every: Iterator[SeriesPiece | None] = chain(list(until_first(rows)), rows)
         if not self._has_times and self._told.start is None:
@@ -167,7 +173,8 @@ class _Reader:
         yield from (piece for piece in every if piece is not None)
 
     def _rows(self) -> Iterator[SeriesPiece | None]:
-        """Yield rows, at times from 0 on where nobody tells any; None where there is nothing new at the moment."""
+        """Yield rows, and None whenever there is nothing new at the moment. If the file has no times and the user gives
+        none, times begin at 0."""
         rest, idle = b"", 0
         for chunk in self._source.chunks:
             if not chunk:
@@ -192,6 +199,7 @@ class _Reader:
         self._finish()
 
     def _take(self, block: bytes) -> None:
+        """Hold the samples of a block of whole lines. Samples without a time are left out if the file has times."""
         own, values, times, headed = self._lines.samples(block)
         timed = ~np.isnan(times)
         if self._has_times is None and len(own):
@@ -209,8 +217,8 @@ class _Reader:
         self._n_held += len(own)
 
     def _tell_order(self, own: Ints) -> None:
-        """Find out whether scrapes follow each other, or metrics: in scrapes the first metric comes again behind another
-        one."""
+        """Find out whether the file has scrape after scrape or metric after metric: the former if its first metric
+        comes again behind another one."""
         if self._order == "scrapes":
             return
         names = self._lines.names
@@ -221,8 +229,9 @@ class _Reader:
             self._order = "scrapes" if is_first[other:].any() else "metrics"
 
     def _scrapes(self, own: Ints, headed: Flags) -> Ints:
-        """Number the scrape that each sample is of. A metric that comes to its type again, and then to a GPU that it had, is
-        in another scrape, whatever other labels it has now."""
+        """Return the number of the scrape that each sample is of, int64[n], never falling. A new scrape begins where a
+        series comes again. It also begins where a metric's type comes again and a GPU that the scrape already has
+        follows, whatever the labels."""
         n = len(self._lines.names)
         in_scrape = np.zeros(n, np.bool_)
         in_scrape[: len(self._in_scrape)] = self._in_scrape
@@ -248,7 +257,8 @@ class _Reader:
         return numbers
 
     def _out(self, is_end: bool) -> Iterator[SeriesPiece]:
-        """Yield the rows that are complete; ``is_end``: all that is held."""
+        """Yield the rows that are complete, or, with ``is_end``, all that is held. Rows that come later than others
+        that were already yielded are counted as left out."""
         if not self._held or (self._has_times and self._order != "scrapes" and not is_end):
             return
         own, values, times = (np.concatenate(column) for column in zip(*self._held, strict=True))
@@ -273,7 +283,8 @@ class _Reader:
             self._held = []
 
     def _moments(self, scrapes: Floats) -> Floats:
-        """Return the times of scrapes by their numbers, s, from 0 or what is told on."""
+        """Return the time in s of each scrape number, float64[n]: from the user's start, or 0, at the user's interval,
+        or 1 s. A scrape that came while the file was being followed gets the time at which it came."""
         begin, interval = self._told.start or 0.0, self._told.interval or _INTERVAL
         numbers, place = np.unique(scrapes, return_inverse=True)
         newest = begin + interval * (self._live_from[0] if self._live_from is not None else 0)
@@ -284,6 +295,7 @@ class _Reader:
         self._series.notes.append(Note(text))
 
     def _finish(self) -> None:
+        """Add notes about what was assumed and left out. Raises ForeignError if there was no row."""
         self._table.finish()
         told = [name for name, value in zip(("--start", "--interval"), self._told, strict=False) if value is None]
         if not self._n_rows:
@@ -305,7 +317,7 @@ class _Reader:
 
 
 def _before(keys: Ints, is_open: Flags) -> Ints:
-    """Find where each key was last before, int64[n]; where it was not, -1 if it is in the scrape that is open, else -2."""
+    """Return for each key the index of its previous occurrence, int64[n]. Without one: -1 if ``is_open[key]``, else -2."""
     order = np.argsort(keys, kind="stable")
     again = np.flatnonzero(keys[order[1:]] == keys[order[:-1]])
     before = np.where(is_open[keys], -1, -2)

@@ -25,8 +25,12 @@ TIMELESS = (
 
 
 class Rank(NamedTuple):
-    """One rank, as far as it is told of. ``samples``: by the node's id of a GPU columns, float64[n] each, by the tool's own
-    names; ``gpu_ids``: all that it had. ``elapsed`` s; ``sampling_seconds`` is what was asked for."""
+    """One rank of a job as the published GSSR describes it; None is unknown.
+
+    ``file``: where it was read. ``samples``: by device index on the node, columns float64[n] by the tool's own names.
+    ``gpu_ids``: all device indices the rank had, also without samples. ``started``, ``ended``: unix s; ``elapsed``: s;
+    ``sampling_seconds``: the interval that was asked for, s.
+    """
 
     file: str
     job: str | None
@@ -45,7 +49,8 @@ class Rank(NamedTuple):
 
 
 def runs_of(ranks: Sequence[Rank], told: ImportHints, notes: Sequence[str]) -> list[ForeignSeries]:
-    """Make a run of each step of each job; ``notes`` are said of each. Raises ForeignError where there is no sample."""
+    """Make one run of each step of each job. ``notes`` are sentences added to each run. Steps without samples are left
+    out; raises ForeignError if none has any."""
     steps: dict[tuple[str | None, str | None], list[Rank]] = {}
     for rank in ranks:
         steps.setdefault((rank.job, rank.step), []).append(rank)
@@ -65,6 +70,7 @@ def _length(columns: Mapping[str, Floats]) -> int:
 
 
 def _run(ranks: list[Rank], told: ImportHints, notes: Sequence[str]) -> ForeignSeries:
+    """Make one run of the ranks of a step. Sorts ``ranks`` in place."""
     ranks.sort(key=lambda own: (own.rank is None, own.rank or 0))
     first = ranks[0]
     said = [Note(text) for text in notes]
@@ -107,8 +113,8 @@ def _run(ranks: list[Rank], told: ImportHints, notes: Sequence[str]) -> ForeignS
 
 
 def _owners(ranks: Sequence[Rank], said: list[Note]) -> dict[tuple[str | None, int], Rank]:
-    """Choose the rank whose samples of a GPU are taken: ranks may have been given the same GPU, which then all of them
-    sampled."""
+    """Choose the rank whose samples of each GPU are taken, as several ranks may have sampled one GPU: the one with the
+    most samples, the first of equals. Returns it by node and device index, and appends notes to ``said``."""
     found: dict[tuple[str | None, int], Rank] = {}
     for rank in ranks:
         for device, samples in rank.samples.items():
@@ -135,7 +141,7 @@ def _known_of(rank: Rank, device: int, samples: Mapping[str, Floats], told: Impo
 
 
 def _most(column: Floats, tag: str) -> float:
-    """Return the size of the device's memory, bytes; 0 from another column."""
+    """Return the largest memory size in a column, in bytes; 0 if the column of this tag holds something else."""
     meant = of_dcgm(tag)
     if meant is None or meant.name != MEMORY_TOTAL:
         return 0.0
@@ -143,7 +149,8 @@ def _most(column: Floats, tag: str) -> float:
 
 
 def _values(samples: Mapping[str, Floats], n: int) -> dict[str, Floats]:
-    """Return the values by our names and in our units. Lists that are shorter end with the others."""
+    """Return columns by GSSR's metric names, float64[n] each, in the catalogue's units. Shorter columns are filled with
+    NaN at the front, so that all end together. Unknown columns are left out."""
     found = {}
     for tag, column in samples.items():
         meant = of_dcgm(tag)
@@ -159,7 +166,8 @@ def _started(rank: Rank) -> float | None:
 
 
 def _times(rank: Rank, n: int, told: ImportHints) -> tuple[Floats, float]:
-    """Date ``n`` samples, of which the last is at the rank's end. Returns unix s, and the seconds between two of them."""
+    """Date ``n`` samples evenly, the last one at the rank's end. Returns their times in unix s, float64[n], and the
+    seconds between two of them. If the end is not known it is estimated, at last from the file's modification time."""
     started, ended = _started(rank), rank.ended
     length = rank.elapsed if rank.elapsed is not None else (ended or 0.0) - (started or ended or 0.0)
     spacing = told.interval or (length / n if length > 0 else 0.0) or rank.sampling_seconds or 1.0
@@ -169,6 +177,7 @@ def _times(rank: Rank, n: int, told: ImportHints) -> tuple[Floats, float]:
 
 
 def _missing_ranks(ranks: Sequence[Rank]) -> list[Note]:
+    """Return a note about ranks of the job that left no file; [] if none is missing or the ranks have no numbers."""
     numbers = {own.rank for own in ranks if own.rank is not None}
     most = max([*(own.world_size or 0 for own in ranks), *(number + 1 for number in numbers)], default=0)
     n = most - len(numbers)
@@ -180,7 +189,8 @@ def _missing_ranks(ranks: Sequence[Rank]) -> list[Note]:
 
 
 def _words(command: str) -> tuple[str, ...]:
-    """Split what was given to a shell into words, where it is no more than these."""
+    """Split a shell command into words. Returns it as one word if the shell would do more than split it, () if it is
+    empty."""
     with suppress(ValueError):
         words = shlex.split(command)
         if shlex.join(words) == command:

@@ -9,7 +9,8 @@ from gssr.foreign.series import ForeignError, ForeignSeries, ImportHints
 
 
 def read(paths: Sequence[str], told: ImportHints) -> list[ForeignSeries]:
-    """Read the runs in files: one for each step of each job. Raises ForeignError where there is none."""
+    """Read the JSON files of the published GSSR. Returns one series for each step of each job. Up to 20 files that
+    cannot be read are named in notes; raises ForeignError if no file can be read or none has samples."""
     ranks, problems = [], []
     for path in paths:
         try:
@@ -22,6 +23,8 @@ def read(paths: Sequence[str], told: ImportHints) -> list[ForeignSeries]:
 
 
 def _rank(path: str, found: Any) -> Rank:
+    """Read one rank from a decoded file. Raises ForeignError if it lacks the published GSSR's ``metadata`` and
+    ``data``."""
     metadata = found.get("metadata") if isinstance(found, dict) else None
     data = found.get("data") if isinstance(found, dict) else None
     if not isinstance(metadata, dict) or not isinstance(data, dict):

@@ -49,12 +49,13 @@ class _Step(NamedTuple):
 
 
 def read(paths: Sequence[str], told: ImportHints) -> list[ForeignSeries]:
-    """Read the runs in files: one for each step of each job. Raises ForeignError where there is none."""
+    """Read SQLite exports of the published GSSR. Returns one series for each step of each job in each file. Raises
+    ForeignError if one of the files cannot be read or has no samples."""
     return [series for path in paths for series in _read(path, told)]
 
 
 def _read(path: str, told: ImportHints) -> list[ForeignSeries]:
-    """Read every rank of an export of the published version. Raises ForeignError, with a sentence."""
+    """Read the steps in one export. Raises ForeignError."""
     try:
         database = Database(path, _EXPORT, (_DATA, _RANKS, _JOBS))
     except RecordingError as error:
@@ -74,6 +75,8 @@ def _read(path: str, told: ImportHints) -> list[ForeignSeries]:
 
 
 def _ranks(path: str, database: Database, zone: tzinfo | None) -> list[Rank]:
+    """Read all ranks of an export: those of its table of ranks, and those that only have samples. Its local times are
+    taken to be of ``zone`` (None: this machine's)."""
     samples = _samples(database)
     steps = {
         (text_or_none(job), text_or_none(step)): _Step(
@@ -104,7 +107,7 @@ def _ranks(path: str, database: Database, zone: tzinfo | None) -> list[Rank]:
 
 
 def _samples(database: Database) -> dict[_Key, dict[int, Mapping[str, Floats]]]:
-    """Read the columns of each rank and GPU, in the order of ``sample_index``."""
+    """Read the columns of each rank and device index, by the tool's own names, sorted by ``sample_index``."""
     there = database.columns.get(_DATA, [])
     tags = [name for name in there if name not in (*_KEYS, "sample_index", "time")]
     places: dict[tuple[Any, ...], int] = {}
@@ -126,7 +129,7 @@ def _samples(database: Database) -> dict[_Key, dict[int, Mapping[str, Floats]]]:
 
 
 def _time(value: object, zone: tzinfo | None) -> float | None:
-    """Convert a local time, or a number, to unix s. None for anything else."""
+    """Convert an ISO time, of ``zone`` if it names none, or a number, to unix s. None for anything else."""
     if not isinstance(value, str):
         return number(value)
     try:

@@ -19,9 +19,12 @@ class ForeignError(RecordingError):
 
 
 class ImportHints(NamedTuple):
-    """What the user says of files that don't say it themselves; None: nothing. ``start`` is unix time of the first sample,
-    s; ``interval`` s; ``timezone`` that of times without one (None: this machine's); ``metric`` that of values without a
-    name; ``columns`` the names of a table's columns that has no header."""
+    """What the user tells about files that do not say it; None where the user says nothing.
+
+    ``start``: unix time of the first sample, s. ``interval``: seconds between samples. ``timezone``: of times that name
+    none (None: this machine's). ``host``: the node's name. ``metric``: the metric of values without a name.
+    ``columns``: the column names of a table without a header.
+    """
 
     start: float | None = None
     interval: float | None = None
@@ -32,8 +35,8 @@ class ImportHints(NamedTuple):
 
 
 class ByteSource(NamedTuple):
-    """A file that is read once, from its beginning: ``chunks`` are its bytes as they come, unpacked and UTF-8; of one that
-    grows ``b""`` where there is nothing new yet. ``modified``: unix s."""
+    """A file that is read once from its beginning. ``chunks`` yields its bytes as they come, unpacked and in UTF-8, and
+    b"" where a growing file has nothing new yet. ``modified`` is its modification time, unix s."""
 
     path: str
     chunks: Iterator[bytes]
@@ -55,8 +58,8 @@ class ForeignGpu(NamedTuple):
 
 
 class Note(NamedTuple):
-    """Something uncertain, or left out, in a sentence: an event of the recording, and a note on its page. ``time``: unix s,
-    None: the beginning; ``gpu``: position in ``ForeignSeries.gpus``."""
+    """A sentence about something uncertain or left out. It becomes an event of the recording. ``time``: unix s, None
+    for the run's begin; ``gpu``: position in ``ForeignSeries.gpus``, None if it is about the whole run."""
 
     text: str
     time: float | None = None
@@ -74,10 +77,14 @@ class SeriesPiece(NamedTuple):
 
 @dataclass
 class ForeignSeries:
-    """One run as files tell it. ``gpus`` and ``notes`` may grow while ``pieces`` are taken, but a GPU stands in ``gpus``
-    before its first row; pieces ascend in time, and may have other metrics than those before. ``sampling_seconds``: None
-    until it is known; where it stays None it is the median spacing of the rows. ``file``: what sentences call the file;
-    ``stem``: what a node is called that the file doesn't name."""
+    """One run as files describe it; None and "" are unknown.
+
+    ``pieces`` can be taken once and ascend in time; a later piece may have other metrics. ``gpus`` and ``notes`` grow
+    while pieces are taken, but a GPU is in ``gpus`` before its first row comes. ``sampling_seconds``: seconds between
+    samples; None until it is known, and if it stays None the median spacing of the rows is used. ``started_at``,
+    ``ended_at``: unix s. ``file``: what sentences call the file; ``stem``: the name for a node that the file does not
+    name.
+    """
 
     kind: str
     pieces: Iterator[SeriesPiece]
@@ -98,7 +105,8 @@ class ForeignSeries:
 
 
 def in_order(pieces: Sequence[SeriesPiece]) -> Iterator[SeriesPiece]:
-    """Sort all rows of pieces, which need not ascend in time, by time."""
+    """Sort the rows of all pieces by time. Yields them in new pieces that all have the same metrics, NaN where a row
+    had none; nothing if there are no pieces."""
     if not pieces:
         return
     time = np.concatenate([piece.time for piece in pieces])
@@ -115,5 +123,6 @@ def in_order(pieces: Sequence[SeriesPiece]) -> Iterator[SeriesPiece]:
 
 
 def plain(text: object, most: int = 80) -> str:
-    """Make a text from a file, which may be anything, fit for a sentence: on one line, and not too long."""
+    """Make any text from a file fit for a sentence: on one line, unprintable characters replaced by ?, at most ``most``
+    characters."""
     return "".join(char if char.isprintable() else "?" for char in " ".join(str(text).split()))[:most]

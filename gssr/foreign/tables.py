@@ -30,13 +30,15 @@ _NAMED = 12
 
 
 def clean(text: str) -> str:
-    """Make a word from a file fit for a sentence or a name."""
+    """Replace the unprintable characters of a word from a file by ?, and cut it to 100 characters."""
     return "".join(letter if letter.isprintable() else "?" for letter in text[:_LONGEST])
 
 
 class MetricColumn(NamedTuple):
-    """A column that is read: where it stands, what it is, the unit behind its values, and how many digits these have behind
-    their point, where others are of another unit."""
+    """A column that is read. ``place``: its position in the header, from 0; ``meant``: its metric and the factor to the
+    catalogue's unit; ``unit``: the unit that may stand behind its values, b"" for none; ``decimals``: the digits behind
+    the point that values in the expected unit have (values with another number are unknown), None if any number will
+    do."""
 
     place: int
     meant: Meant
@@ -45,7 +47,12 @@ class MetricColumn(NamedTuple):
 
 
 class RowTable:
-    """One file of rows: what it says becomes ``series``, whose pieces are taken once."""
+    """Turns the rows of one file into ``series``. ``rows`` is called with this table when the first piece is taken.
+
+    ``odd`` counts lines that are left out, ``unread`` values that are left out, ``rest`` is a last line without an end;
+    readers set them, and notes tell them after the last piece. Taking the pieces raises ForeignError if there are no
+    rows.
+    """
 
     def __init__(
         self, kind: str, source: ByteSource, told: ImportHints, rows: Callable[["RowTable"], Iterator[FileRows | None]]
@@ -58,6 +65,8 @@ class RowTable:
         self.series = ForeignSeries(kind, self._pieces(rows))
 
     def _pieces(self, rows: Callable[["RowTable"], Iterator[FileRows | None]]) -> Iterator[SeriesPiece]:
+        """Yield the pieces of the file, and then add the notes. Raises ForeignError if there was no row, or no room for
+        a temporary file."""
         any_rows = False
         try:
             for piece in pieces_of(rows(self), self.series, self.source, self.told):
@@ -92,15 +101,15 @@ class RowTable:
         units: Mapping[str, str] = MappingProxyType({}),
         decimals: Mapping[str, int] = MappingProxyType({}),
     ) -> tuple[MetricColumn, ...]:
-        """Find the columns of a header that are metrics, by a table of their names. Of two columns of one metric the one is
-        taken that the table has first. Columns that are unknown are named in a note later.
+        """Find the columns of a header that hold metrics. Returns () if there are none. If two columns hold one metric,
+        the one that comes first in ``table`` is taken. Unknown columns are named in a note later.
 
         Args:
-            names: the header's columns; they may have ``[unit]`` behind them.
-            table: what the names of the tool's columns stand for.
-            beside: names of columns that are no metrics and are read otherwise.
-            units: what may stand behind values, by unit of the catalogue.
-            decimals: by name ``MetricColumn.decimals``.
+            names: the header's columns, which may have ``[unit]`` behind them.
+            table: by the tool's column name, the metric.
+            beside: known columns that are no metrics.
+            units: by unit of the catalogue, the unit that may stand behind values.
+            decimals: by column name, ``MetricColumn.decimals``.
         """
         found: dict[str, MetricColumn] = {}
         words = list(table)
@@ -117,13 +126,14 @@ class RowTable:
         return tuple(found.values())
 
     def gpus(self, keys: Ints, make: Callable[[int], tuple[Hashable, ForeignGpu]], of: "RowValues") -> Ints:
-        """Find the GPUs of rows. Returns their positions in ``ForeignSeries.gpus``, int64[n]. Raises ForeignError where
-        there are too many.
+        """Find the GPUs of rows, and add new ones to ``series.gpus``. Returns their positions there, int64[n]. Raises
+        ForeignError if there are too many.
 
         Args:
-            keys: small numbers that tell the GPUs of rows apart.
-            make: gives of a row what its GPU is known by in the whole file, and what the row says of the GPU.
-            of: the rows' values, which may tell the size and the limit of GPUs.
+            keys: small numbers from 0 on, int64[n], equal for rows of one GPU. At least one.
+            make: called with the index of a row; returns what identifies its GPU in the whole file, and what the row
+                says of it.
+            of: the rows' values, from which a GPU's memory size and power limit are taken if they are there.
         """
         first = np.full(int(keys.max()) + 1, -1)
         first[keys[::-1]] = np.arange(len(keys))[::-1]
@@ -143,8 +153,8 @@ class RowTable:
 
 
 class RowValues:
-    """The values of a block's rows in some ``columns``: ``where`` gives the cells of a column (its place), int64[n], below 0
-    where a row has none."""
+    """The values of a block's rows in some metric columns. ``where`` is called with a column's ``place`` and returns
+    the index of its cell in each row, int64[n], negative for rows without one."""
 
     def __init__(
         self, table: RowTable, cells: TextCells, columns: Sequence[MetricColumn], where: Callable[[int], Ints]
@@ -152,7 +162,8 @@ class RowValues:
         self._table, self._cells, self._columns, self._where = table, cells, columns, where
 
     def metrics(self) -> dict[str, Floats]:
-        """Read all metrics, by name, in their units."""
+        """Read the columns of all metrics, float64[n] each, by metric name, in the catalogue's units; NaN where a value
+        is missing."""
         columns = [column for column in self._columns if column.meant.name not in OF_GPUS]
         return {column.meant.name: self._of(column, self._where(column.place)) for column in columns}
 
@@ -162,7 +173,8 @@ class RowValues:
         return any(column.meant.name in OF_GPUS for column in self._columns)
 
     def described(self, gpu: ForeignGpu, rows: Ints) -> ForeignGpu:
-        """Add to a GPU what the first of these rows that knows it says of its size and limit."""
+        """Return the GPU with its memory size and power limit, from the first of these rows (indices) that says them;
+        unchanged where it has them already or no row does."""
         columns = [column for column in self._columns if column.meant.name in (*OF_GPUS, "memory_used")]
         before = self._table.unread  # of these cells metrics count those that can't be read
         values = {column.meant.name: self._of(column, self._where(column.place)[rows]) for column in columns}
@@ -177,6 +189,8 @@ class RowValues:
         )
 
     def _of(self, column: MetricColumn, cells: Ints) -> Floats:
+        """Read one column's cells in the catalogue's unit, float64[n]; NaN where a value is missing or in another unit.
+        Counts unreadable ones in the table's ``unread``."""
         before = self._cells.unread
         values = blanks_to_nan(self._cells.numbers(cells, column.unit)) * column.meant.factor
         self._table.unread += self._cells.unread - before

@@ -21,9 +21,9 @@ Clock = Literal["none", "day", "local", "unix"]
 
 
 class FileRows(NamedTuple):
-    """Rows as a file has them: ``gpu`` int64[n] positions in ``ForeignSeries.gpus``; ``seconds`` float64[n] by
-    ``clock``, since midnight or 1970, NaN where none can be read, and of no meaning where it says none; ``values`` as
-    in a Piece."""
+    """Rows as a file has them. ``gpu`` int64[n]: positions in ``ForeignSeries.gpus``. ``seconds`` float64[n]: since
+    midnight (``clock`` "day") or since 1970 ("local", "unix"), NaN where the time cannot be read, meaningless if
+    ``clock`` is "none". ``values``: as in a SeriesPiece."""
 
     gpu: Ints
     seconds: Floats
@@ -57,9 +57,13 @@ _MONTHS = (b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep
 
 
 def stamps(cells: TextCells, begin: Ints, end: Ints, newest: float) -> tuple[Floats, Clock]:
-    """Read the times at these places of a block, in the form of the first that is one; NaN where one has another form. A
-    date without a year is of the last year in which it lies before a day after ``newest``, unix s. Returns the times, and
-    what they tell; "none" where the first ones are no times."""
+    """Read the times between ``begin`` and ``end`` (bytes of a block, int64[n]), all in the form of the first that is a
+    time.
+
+    Returns the times in seconds, float64[n], NaN where one has another form, and what they count from (see Clock);
+    "none", with NaN throughout, if none of the first nine is a time. A date without a year is put into the last year in
+    which it is not more than a day after ``newest``, unix s.
+    """
     bracket = (cells.text[begin] == 91) & (cells.text[end - 1] == 93)
     begin, end = begin + bracket, end - bracket
     words = (
@@ -84,7 +88,7 @@ def stamps(cells: TextCells, begin: Ints, end: Ints, newest: float) -> tuple[Flo
 
 
 def _of_day(cells: TextCells, begin: Ints, end: Ints) -> Floats:
-    """Read HH:MM:SS and digits behind a point as seconds."""
+    """Read HH:MM:SS, with up to 9 digits behind a point or a comma, as seconds since midnight; NaN for anything else."""
     hour, good = cells.digits(begin, begin + 2)
     minute, good_minute = cells.digits(begin + 3, begin + 5)
     second, good_second = cells.digits(begin + 6, begin + 8)
@@ -101,7 +105,8 @@ def _of_day(cells: TextCells, begin: Ints, end: Ints) -> Floats:
 
 
 def _days(cells: TextCells, begin: Ints, width: int, newest: float) -> Floats:
-    """Read dates of so many bytes as seconds since 1970. Few rows of a block have another date than the row before."""
+    """Read dates of ``width`` bytes as seconds since 1970; NaN for what is no date. Each change of the text is parsed
+    once, as few rows have another date than the row before. ``newest`` as in ``stamps``."""
     if width > 16:
         return np.full(len(begin), np.nan)
     texts = [cells.words[begin + max(width - 8, 0)]]
@@ -119,6 +124,7 @@ def _days(cells: TextCells, begin: Ints, width: int, newest: float) -> Floats:
 
 @lru_cache(maxsize=256)
 def _day(word: bytes, newest: float) -> float:
+    """Parse a date as seconds since 1970 at its midnight, NaN if it is none. ``newest`` as in ``stamps``."""
     found = next((match for date in _DATES if (match := date.fullmatch(word))), None)
     if found is None:
         return np.nan
@@ -138,6 +144,8 @@ def _day(word: bytes, newest: float) -> float:
 
 
 def _local(word: bytes, newest: float) -> float:
+    """Parse a date and time without a zone as seconds since 1970 on the wall, NaN if it is none. ``newest`` as in
+    ``stamps``."""
     found = _LOCAL.fullmatch(word)
     if not found or int(found[2]) > 23 or int(found[3]) > 59 or int(found[4]) > 60:
         return np.nan
@@ -146,6 +154,7 @@ def _local(word: bytes, newest: float) -> float:
 
 
 def _zoned(word: bytes) -> float:
+    """Parse a date and time with a zone as unix s, NaN if it is none."""
     if not (found := _ZONED.fullmatch(word)):
         return np.nan
     zone = found[4].replace(b":", b"")
@@ -154,8 +163,12 @@ def _zoned(word: bytes) -> float:
 
 
 class LocalTime:
-    """Unix time of what clocks on walls say, one after another: the hour that comes twice is the second one from where they
-    are set back. ``set_back``: unix times at which they were; ``twice``: the first of that hour, None without any."""
+    """Converts times on the wall to unix times, block after block in the file's order. In the hour that comes twice in
+    autumn, times are of the second one from where they step back.
+
+    ``set_back``: unix times at which the clock was seen to be set back. ``twice``: unix time of the first row in an
+    hour that comes twice, None if there was none.
+    """
 
     def __init__(self, zone: tzinfo | None) -> None:
         self._zone = zone
@@ -165,7 +178,7 @@ class LocalTime:
         self.twice: float | None = None
 
     def unix(self, seconds: Floats) -> Floats:
-        """Convert finite seconds since 1970 on the wall, float64[n], to unix s."""
+        """Convert seconds since 1970 on the wall, finite, float64[n], to unix s."""
         slots = np.floor(seconds / _SLOT).astype(np.int64)
         new = np.diff(slots, prepend=-1) != 0
         offsets = np.array([_offsets(slot * _SLOT, self._zone) for slot in slots[new].tolist()]).reshape(-1, 2)
@@ -191,7 +204,8 @@ class LocalTime:
 
 @lru_cache(maxsize=4096)
 def _offsets(wall: int, zone: tzinfo | None) -> tuple[float, float]:
-    """Find what is added to a time on the wall for unix time, when it comes for the first and for the second time."""
+    """Return what to add to a time on the wall (s since 1970) to get unix s, if it is the first and if it is the second
+    time that the clock shows it. Both are equal outside of that hour, NaN if the zone cannot tell."""
     try:
         there = datetime(1970, 1, 1, tzinfo=zone) + timedelta(seconds=wall)
         return there.timestamp() - wall, there.replace(fold=1).timestamp() - wall
@@ -206,8 +220,8 @@ class Midnights:
         self._last, self._days = -np.inf, 0
 
     def since(self, seconds: Floats) -> Floats:
-        """Convert times of days to seconds since the first one's midnight, float64[n]: a time half a day before the one
-        above it is of the next day."""
+        """Convert times of day, float64[n], to seconds since the midnight before the very first one. A time more than
+        half a day before the previous one is of the next day. Calls go on from each other."""
         passed = np.cumsum(np.diff(seconds, prepend=self._last) < -_DAY / 2) + self._days
         if len(seconds):
             self._last, self._days = float(seconds[-1]), int(passed[-1])
@@ -216,15 +230,16 @@ class Midnights:
 
 
 class Ticks:
-    """Which look at the GPUs each row belongs to. In a look they come in one order, some may be missing: it ends where one
-    comes again, or one that comes earlier."""
+    """Finds the rows that were sampled in one look at the GPUs. In each look GPUs come in the same order, though some
+    may be missing; a look ends when a GPU comes again or one that comes earlier in the order."""
 
     def __init__(self) -> None:
         self._order: list[int] = []
         self._last, self._done = -1, 0
 
     def of(self, gpu: Ints) -> Ints:
-        """Number the looks that rows belong to, int64[n], from 0 on, never falling."""
+        """Return the number of the look that each row belongs to, int64[n], from 0 on, never falling. Calls go on from
+        each other."""
         if not len(gpu):
             return gpu
         found, first = np.unique(gpu, return_index=True)
@@ -241,7 +256,9 @@ class Ticks:
 
 
 class Order:
-    """Rows as they ascend in time, each GPU once at a time. ``moved``, ``left_out``, ``repeated`` count those that don't."""
+    """Puts rows into ascending time, with each GPU once at a time. Counts ``moved`` rows (up to a second too early, put
+    at the time of the row above), ``left_out`` ones (earlier still), and ``repeated`` ones (the same GPU and time
+    again)."""
 
     def __init__(self) -> None:
         self._last = -np.inf
@@ -249,7 +266,8 @@ class Order:
         self.moved = self.left_out = self.repeated = 0
 
     def ordered(self, gpu: Ints, time: Floats, values: dict[str, Floats]) -> SeriesPiece:
-        """Leave out and move rows, which have finite times, so that they ascend."""
+        """Return rows that ascend in time, also after those of earlier calls. ``time`` must be finite, in s. The result
+        may have no rows."""
         above = np.maximum.accumulate(np.concatenate(([self._last], time)))[:-1]
         kept = time >= above - _BACK_SECONDS
         self.left_out += int((~kept).sum())
@@ -278,8 +296,9 @@ class Order:
 def pieces_of(
     rows: Iterator[FileRows | None], series: ForeignSeries, source: ByteSource, told: ImportHints
 ) -> Iterator[SeriesPiece]:
-    """Date the rows of a file, and put them in order. What is uncertain about that becomes notes. None stands for nothing
-    new at the moment."""
+    """Date the rows of a file and put them in order. Yields pieces with unix times; None from ``rows`` (nothing new at
+    the moment) is passed over. Adds notes on what was assumed and left out, and sets ``series.sampling_seconds`` if the
+    file has no times."""
     begun = list(until_first(rows))
     clock: Clock = begun[-1].clock if begun and begun[-1] is not None else "none"
     local, order = LocalTime(told.timezone), Order()
@@ -324,7 +343,7 @@ _NO_DATE = "the file says no dates: its last row gets the last such time before 
 
 
 def until_first(rows: Iterator[_Some | None]) -> Iterator[_Some | None]:
-    """Yield up to the first that is not None."""
+    """Yield items up to and including the first that is not None."""
     for each in rows:
         yield each
         if each is not None:
@@ -334,7 +353,9 @@ def until_first(rows: Iterator[_Some | None]) -> Iterator[_Some | None]:
 def _timed(
     rows: Iterator[FileRows | None], clock: Clock, series: ForeignSeries, told: ImportHints
 ) -> Iterator[SeriesPiece | None]:
-    """Yield rows with seconds since some time."""
+    """Convert rows to pieces with seconds as ``clock`` counts them: unix or wall time since 1970, since the first
+    midnight, or, if the file has no times, since the first look. Yields None for None. Rows without a readable time are
+    left out and noted."""
     ticks, midnights, unread = Ticks(), Midnights(), 0
     for each in rows:
         if each is None:
@@ -353,7 +374,8 @@ def _timed(
 
 
 def _moved(last: float, clock: Clock, source: ByteSource, told: ImportHints) -> float:
-    """Return what is added to times of which ``last`` is the newest."""
+    """Return the seconds to add to all times, given the newest one: to place times of day or looks without times at the
+    user's start or at the file's modification time."""
     if clock == "none":
         return source.modified - last
     at = source.modified if told.start is None else told.start
@@ -365,8 +387,9 @@ def _moved(last: float, clock: Clock, source: ByteSource, told: ImportHints) -> 
 
 
 def placed(pieces: Iterator[SeriesPiece | None], shift: Callable[[float], float]) -> Iterator[SeriesPiece | None]:
-    """Yield pieces whose times are known only when the newest is: they are held until there is nothing more at the
-    moment."""
+    """Shift the times of pieces by ``shift(newest time)``, in s. All pieces up to the first pause (a None) or the end
+    are held back, on disk if they are many, since the newest time is known only then. Later ones are shifted alike as
+    they come, None stays None."""
     held: list[tuple[str, ...]] = []
     last = -np.inf
     with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as file:

@@ -36,8 +36,16 @@ _SPACING_ROWS = 20_000
 def begin_run(
     writer: Writer, start: float, interval: float, known: Mapping[str, Value], process: Mapping[str, Value]
 ) -> None:
-    """Begin a run that something else has recorded, at ``start`` (unix s) with samples ``interval`` s apart; ``known``: more
-    columns of ``runs``, ``process``: of ``processes``. Raises RecordingError."""
+    """Begin a run that another tool has recorded.
+
+    Args:
+        start: unix s.
+        interval: seconds between samples.
+        known: more columns of the table ``runs``, which override the defaults.
+        process: more columns of its row of ``processes``.
+
+    Raises RecordingError.
+    """
     run: dict[str, Value] = {
         "run_id": f"imported-{start:.0f}-{os.urandom(4).hex()}", "command": "[]", "started_at": start,
         "sampling_ms": 1000 * interval, "state": "running", "gssr_version": __version__,
@@ -47,7 +55,8 @@ def begin_run(
 
 
 def spacing(time: Floats, position: Ints) -> float | None:
-    """Measure the median time between two rows of a GPU, to the millisecond. None where no GPU has two."""
+    """Return the median seconds between two rows of one GPU, rounded to the millisecond and at least 0.001. ``time``
+    and ``position`` (the GPU) are of each row, in any order. None if no GPU has two rows at different times."""
     order = np.lexsort((time, position))
     apart = np.diff(time[order])[np.diff(position[order]) == 0]
     apart = apart[apart > 0]
@@ -55,7 +64,7 @@ def spacing(time: Floats, position: Ints) -> float | None:
 
 
 class Written(NamedTuple):
-    """How many rows and runs a recording has, and what could not be read, in sentences."""
+    """What was written: the number of rows and runs, and ``problems``, sentences about what could not be read."""
 
     n_rows: int
     n_runs: int
@@ -63,8 +72,9 @@ class Written(NamedTuple):
 
 
 def write(path: str, found: Sequence[ForeignSeries], told: ImportHints, apart: bool = False) -> Written:
-    """Write a new recording of all of them; ``apart``: each a run of its own. Raises RecordingError: also where no file
-    has a row, and where the disk is nearly full."""
+    """Write a new recording of all series. Series of one job step that overlap in time become one run, or, with
+    ``apart``, each its own. Raises RecordingError if no series has a row, the disk is nearly full, or the recording
+    cannot be written."""
     of_job: dict[tuple[str | int | None, ...], list[Cursor]] = {}
     every = [Cursor(each, told.host or (each.stem if len(found) > 1 else None)) for each in found]
     for at, cursor in enumerate(every):
@@ -82,7 +92,8 @@ def write(path: str, found: Sequence[ForeignSeries], told: ImportHints, apart: b
 
 
 def _runs_of(cursors: Sequence["Cursor"], begin: Callable[[], "RunFrom"]) -> Iterator["RunFrom"]:
-    """Write the runs that series of one job are, and give each when it is finished."""
+    """Write the runs that the series of one job step make up. ``begin`` is called for each new run. Yields each run
+    once it is finished."""
     run: RunFrom | None = None
     while heads := [(float(cursor.head.time[0]), at) for at, cursor in enumerate(cursors) if cursor.head is not None]:
         start, at = min(heads)
@@ -102,8 +113,10 @@ def _runs_of(cursors: Sequence["Cursor"], begin: Callable[[], "RunFrom"]) -> Ite
 
 
 class Cursor:
-    """How far a series has been read: ``head`` is its next piece, None at its end. ``node`` is that of GPUs of which the
-    file doesn't say it; ``positions`` are those of its GPUs in the run, -1 of what is left out."""
+    """The reading position in a series. ``head``: its next piece, whose rows ascend in time; None at the end. ``node``:
+    the name for the node of GPUs whose node the file does not say. ``positions``: for each GPU of the series its
+    position in the run, -1 if it is left out. ``n_timeless``: rows left out as their time cannot be; ``n_late``: rows
+    that step back in time. ``problem``: a sentence if reading failed or there are no samples, else ""."""
 
     def __init__(self, series: ForeignSeries, node: str | None) -> None:
         self.series, self.node = series, node
@@ -117,13 +130,15 @@ class Cursor:
             self.problem = f"{series.file}: holds no samples{f': {said}' if said else ''}"
 
     def advance(self) -> None:
-        """Read the next piece that has rows, in the order of time."""
+        """Read the next piece that has rows into ``head``; None at the end. If reading fails, ``problem`` is set and
+        ``head`` is None."""
         try:
             self.head = next((piece for piece in map(self._dated, self.series.pieces) if len(piece.time)), None)
         except ForeignError as error:
             self.head, self.problem = None, str(error)
 
     def _dated(self, piece: SeriesPiece) -> SeriesPiece:
+        """Return the piece with rows in ascending time, without those whose time lies outside 1970 to LATEST."""
         dated = (piece.time >= 0) & (piece.time <= LATEST)
         if dated.all() and not (np.diff(piece.time) < 0).any():
             return piece
@@ -133,15 +148,17 @@ class Cursor:
         return SeriesPiece(piece.gpu[rows], piece.time[rows], {name: own[rows] for name, own in piece.values.items()})
 
     def notes(self) -> Iterator[Note]:
-        """Yield the notes that have come since the last time."""
+        """Yield the notes of the series that were added since the last call."""
         notes = self.series.notes
         yield from notes[self.n_notes :]
         self.n_notes = len(notes)
 
 
 class RunFrom:
-    """One run that is written from what series hold. With a BulkWriter rows are written in the order of time, some at once
-    (``write_until``); with another, which whoever looks on reads meanwhile, as they come (``write_what_came``)."""
+    """One run that is written from series. With a BulkWriter call ``write_until``: rows are written in the order of
+    time, in large batches. With any other Writer, whose recording is watched meanwhile, call ``write_what_came``.
+    ``start`` and ``end`` are the times of the first and last row, unix s (infinite before the first); ``n_rows`` counts
+    rows written."""
 
     def __init__(self, writer: Writer, told: ImportHints) -> None:
         self._writer, self._told = writer, told
@@ -165,7 +182,7 @@ class RunFrom:
         return self._n_held >= self._enough
 
     def take(self, cursor: Cursor) -> None:
-        """Take the piece that is next of a series."""
+        """Hold the cursor's ``head`` for writing; does nothing if it is None. Does not advance the cursor."""
         piece = cursor.head
         if piece is None:
             return
@@ -184,8 +201,8 @@ class RunFrom:
             self.start, self.end = min(self.start, float(piece.time[0])), max(self.end, float(piece.time[-1]))
 
     def _take_gpus(self, cursor: Cursor) -> None:
-        """Take the GPUs of a series that are new. A GPU of a node that another series has as well belongs to that one
-        alone."""
+        """Add the series' new GPUs to the run. A GPU (same node and id) that another series has already gets position
+        -1, and a note."""
         for gpu in cursor.series.gpus[len(cursor.positions) :]:
             node = gpu.node or cursor.node
             own = gpu.uuid or gpu.device_index
@@ -200,8 +217,9 @@ class RunFrom:
             self._gpus.append(_row_of(gpu, node, f"import:{cursor.series.kind}"))
 
     def write_until(self, time: float) -> None:
-        """Write what is held from before ``time``, unix s, but for the bucket that it is in: nothing earlier comes. Raises
-        RecordingError, ForeignError."""
+        """Write the rows that are held from before ``time``, unix s, rounded down to a whole bucket; the caller
+        promises that nothing earlier comes. Infinity writes all. Raises RecordingError, and ForeignError if the disk is
+        nearly full."""
         if not self._held:
             return
         position, times, values = self._in_order()
@@ -222,7 +240,8 @@ class RunFrom:
         self._enough = max(_ROWS_AT_ONCE, 2 * self._n_held)  # a bucket may hold more than that
 
     def _in_order(self) -> tuple[Ints, Floats, dict[str, Floats]]:
-        """Return what is held, by time."""
+        """Return the GPU, the time and the values of all rows held, sorted by time. Values beyond what a recording can
+        hold are NaN."""
         held = self._held
         times = np.concatenate([piece.time for piece in held])
         order = np.argsort(times, kind="stable")
@@ -235,7 +254,7 @@ class RunFrom:
         return np.concatenate([piece.gpu for piece in held])[order], times[order], columns
 
     def _begin(self, position: Ints, times: Floats) -> None:
-        """Begin the run, if it has not begun, and tell the writer which GPUs there are by now."""
+        """Begin the run in the recording, if it has not begun, and add the GPUs that have come since the last call."""
         said = [own.series.sampling_seconds for own in self.cursors]
         if not self._begun:
             self._begun = True
@@ -254,6 +273,7 @@ class RunFrom:
             self._n_added = len(self._gpus)
 
     def _put(self, position: Ints, times: Floats, values: dict[str, Floats]) -> None:
+        """Write rows. Raises ForeignError if the disk is nearly full."""
         self.n_rows += len(times)
         if isinstance(self._writer, BulkWriter):
             room = os.statvfs(os.path.dirname(os.path.abspath(self._writer.path)))
@@ -266,8 +286,8 @@ class RunFrom:
         self._writer.add(list(zip(position.tolist(), times.tolist(), *columns, strict=True)))
 
     def write_what_came(self, now: float) -> None:
-        """Write what is held, for who looks on, as soon as there is enough to tell how often the GPUs are sampled. Raises
-        RecordingError."""
+        """Write all that is held, and the new notes. ``now`` is unix s. Does nothing before the first row has come.
+        Raises RecordingError."""
         if self._held:
             position, times, values = self._in_order()
             self._begin(position, times)
@@ -282,7 +302,7 @@ class RunFrom:
         return min([self.start, *(own.series.started_at or math.inf for own in self.cursors)])
 
     def _about(self) -> dict[str, Value]:
-        """Collect the columns of ``runs`` that series tell, each from the first that does."""
+        """Collect the columns of ``runs`` that series know, each from the first series that does."""
         series = [own.series for own in self.cursors]
         texts = ("label", "job_id", "step_id", "cluster", "user", "world_size")
         found: dict[str, Value] = {
@@ -301,7 +321,7 @@ class RunFrom:
             self._unsaid.append((note, position))
 
     def _say(self) -> None:
-        """Write the notes that have come."""
+        """Write the notes that have come as events, up to ``_MOST_NOTES`` in all."""
         for cursor in self.cursors:
             for note in cursor.notes():
                 known = note.gpu is not None and note.gpu < len(cursor.positions)
@@ -314,7 +334,8 @@ class RunFrom:
         self._unsaid.clear()
 
     def finish(self) -> None:
-        """Write what is held, and the end. Raises RecordingError, ForeignError."""
+        """Write what is held, the last notes, and the end of the run. A run without any row is not begun at all. Raises
+        RecordingError, ForeignError."""
         for cursor in self.cursors:
             self._take_gpus(cursor)
         if isinstance(self._writer, BulkWriter):
@@ -346,8 +367,8 @@ class RunFrom:
 
 
 def _row_of(gpu: ForeignGpu, node: str | None, backend: str) -> dict[str, Value]:
-    """Make the row of ``gpus`` of a GPU. An instance that is known by its whole GPU's UUID is told from its like by its own
-    name."""
+    """Return the row of the table ``gpus`` for a GPU. A MIG instance that has its whole GPU's UUID gets a UUID with its
+    own name added, so that instances stay apart."""
     row: dict[str, Value] = {**gpu._asdict(), "node": node, "backend": backend}
     if gpu.mig and gpu.uuid and not gpu.uuid.startswith("MIG-"):
         row["uuid"] = f"{gpu.uuid}/{gpu.mig}"
@@ -355,6 +376,6 @@ def _row_of(gpu: ForeignGpu, node: str | None, backend: str) -> dict[str, Value]
 
 
 def _as_sampled(name: str, column: Floats) -> list[float | int | None]:
-    """Convert values to those that a backend gives."""
+    """Convert a column to what a backend would give: None for NaN, whole numbers for clock event reasons."""
     whole = name == "clock_event_reasons"
     return [None if value != value else int(value) if whole else value for value in column.tolist()]

@@ -35,16 +35,23 @@ Outliers = Literal["none", "leading", "trailing", "all"]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to look at.
+    """What to look at, and how.
 
-    ``metrics``: names, None for all; ``gpus``: selectors (gssr.model.window), None for all; ``start`` and ``end``: as
-    --from and --to take them (gssr.model.window.parse_time), or unix times; ``outliers``: which of warm-up (leading) and
-    tear-down (trailing) to leave out; ``series``: metrics to make series of (counters, bit fields and metrics without
-    samples have none), in at most ``bins`` bins; ``host``: look at what the nodes did along time too, in half as many, and
-    at the processes on the GPUs; ``exact``: statistics from raw rows (True) or from rollups (False), None for what
-    EXACT_ROWS says (of more rows than that all but statistics is from rollups in any case); ``rules``: what the
-    job is judged by; ``causes``: judge it at all, and look for phases and how uneven the GPUs were; ``progress``: is told
-    the share done (0-1) of what takes long, reading all raw rows.
+    Args:
+        metrics: Names; None for all.
+        gpus: Selectors (gssr.model.window.select_gpus); None for all.
+        start: Where the window begins, as --from takes it (gssr.model.window.parse_time) or a unix time; None: with the
+            run.
+        end: Where it ends, in the same way.
+        outliers: Which of warm-up (leading) and tear-down (trailing) to leave out.
+        series: Metrics to make series of. Counters, bit fields and metrics without samples have none.
+        bins: The most bins of a series.
+        host: Look also at what the nodes did along time, in half as many bins, and at the processes on the GPUs.
+        exact: Take statistics from raw rows (True) or from rollups (False); None for what EXACT_ROWS says. Of more rows
+            than that everything but statistics is from rollups in any case.
+        rules: What the job is judged by.
+        causes: Judge the job, and look for phases and how uneven the GPUs were.
+        progress: Called with the share done (0-1) of what takes long, reading all raw rows.
     """
 
     metrics: tuple[str, ...] | None = None
@@ -62,8 +69,8 @@ class Options:
 
 
 def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
-    """Analyse a run. Raises ValueError, with a sentence, when ``options`` names a GPU, a metric or a time that the run does
-    not have."""
+    """Analyse a run. Raises ValueError, with a sentence, when ``options`` names a GPU, a metric or a time that the run
+    does not have, or asks for exact statistics of samples that were thinned."""
     asked = _asked(options.metrics)
     positions = np.array(select_gpus(reader.gpus, options.gpus), dtype=np.int64)
     run = extent(reader)
@@ -152,7 +159,8 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
 
 
 def _asked(metrics: Sequence[str] | None) -> tuple[str, ...]:
-    """Metrics asked for in the catalogue's order."""
+    """List the metrics asked for (None: all known ones) in the catalogue's order. Raises ValueError, with a sentence,
+    for an unknown one."""
     known = tuple(metric.name for metric in METRICS + DERIVED)
     for name in metrics or ():
         if name not in BY_NAME:
@@ -161,7 +169,7 @@ def _asked(metrics: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _in_file(reader: RunReader, names: Sequence[str]) -> tuple[str, ...]:
-    """Those that the file can give, each once."""
+    """Keep the metrics that the file can give, each once."""
     stored = set(reader.metrics)
     return tuple(
         name
@@ -173,7 +181,7 @@ def _in_file(reader: RunReader, names: Sequence[str]) -> tuple[str, ...]:
 def _without_outliers(
     source: Source, names: Sequence[str], window: Window, bounds: Bounds, interval: float, outliers: Outliers
 ) -> Window:
-    """The window without its warm-up, its tear-down or both."""
+    """Cut the warm-up, the tear-down or both off the window. It is returned as it is where no metric tells them."""
     span = Bounds(window.start, window.end)
 
     def average(name: str, part: Bounds, bins: int) -> Series:
@@ -231,7 +239,8 @@ def _summaries(gpus: Sequence[Gpu], total: Aggregate, asked: Sequence[str]) -> t
 
 
 def _n_nodes(reader: RunReader, gpus: Sequence[GpuSummary], selected: bool) -> int:
-    """Nodes of the run, as its launcher says or as they were recorded; of a selection of GPUs, theirs."""
+    """Count the nodes of the run, as its launcher says or else as they were recorded; of a selection of GPUs count
+    theirs."""
     seen = {gpu.node for gpu in gpus}
     if selected:
         return len(seen)
@@ -240,7 +249,7 @@ def _n_nodes(reader: RunReader, gpus: Sequence[GpuSummary], selected: bool) -> i
 
 
 def _missing(total: Aggregate, interval: float) -> float:
-    """Seconds without samples in gaps, summed over the GPUs that have any."""
+    """Add up the seconds without samples of all GPUs that have gaps."""
     gappy = total.n_gaps > 0
     expected = (total.last_time - total.first_time)[gappy]
     return float(np.maximum(expected - (total.n_rows[gappy] - 1) * interval, 0.0).sum())

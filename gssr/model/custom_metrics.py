@@ -52,7 +52,8 @@ class Term(NamedTuple):
 
 
 class Custom(NamedTuple):
-    """A metric of one's own: ``top``, by the time or by ``bottom``. ``text``: as it was written."""
+    """A metric of one's own: ``top`` divided by ``bottom``, or by the time where ``bottom`` is None. ``text``: how it
+    was written, without the name."""
 
     name: str
     text: str
@@ -72,7 +73,8 @@ class Custom(NamedTuple):
 
 @lru_cache(maxsize=64)
 def custom(text: str) -> Custom:
-    """``NAME=share(/PATTERN/)``, also behind OF_OWN as frames have it. Raises ValueError, a sentence."""
+    """Read a metric of one's own from ``NAME=share(/PATTERN/)``, also behind OF_OWN as frames have it. Raises
+    ValueError, a sentence, when the text is none."""
     if text.startswith(OF_OWN):
         text = text.removeprefix(OF_OWN).partition(":")[2]
     name, equals, said = (part.strip() for part in text.partition("="))
@@ -103,8 +105,11 @@ def _sound(pattern: str) -> str:
 
 @once
 def fitting(names: tuple[str, ...], pattern: str) -> Flags:
-    """[n names]: where the pattern is found in. A pattern can take longer than the universe lasts: it is looked for by
-    another process, which ends after PATIENCE. Raises ValueError, a sentence, where it did."""
+    """Flag the names in which the pattern is found [n names].
+
+    A pattern can take longer than the universe lasts: another process looks for it, which ends after PATIENCE seconds.
+    Raises ValueError, a sentence, where it was not done by then.
+    """
     if not _NEVER_LONG & set(pattern):
         fits = re.compile(pattern).search
         return np.array([fits(name) is not None for name in names], np.bool_)

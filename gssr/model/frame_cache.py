@@ -12,8 +12,8 @@ _KEPT = 8
 
 
 def once(function: Callable[Concatenate[_Subject, _Rest], _Answer]) -> Callable[Concatenate[_Subject, _Rest], _Answer]:
-    """Remember the last few answers, by the identity of the first argument (it must never change; a frame doesn't) and
-    the equality of the others. For one thread."""
+    """Make a function remember its last few answers. The first argument is known by its identity, so it must never
+    change (a frame doesn't); the others by equality. What it raises is not remembered. For one thread."""
     kept: list[tuple[_Subject, object, _Answer]] = []
 
     @wraps(function)

@@ -62,9 +62,10 @@ class GpuMeans(Mapping[str, float | None]):
 
 @dataclass(frozen=True, slots=True)
 class GpuSummary:
-    """One GPU over the window. ``mean`` by metric name, None where it has no samples (a GpuMeans). ``memory_total`` (bytes),
-    ``power_limit`` (W) and ``max_sm_clock`` (MHz) are the full scales of memory_used, power_usage and sm_clock. ``mig``
-    names the MIG instance, None of a whole GPU."""
+    """One GPU over the window. ``gpu`` is its key in the recording, not a position. ``score`` is None where it can't be
+    known. ``mean`` by metric name, None where it has no samples (a GpuMeans). ``memory_total`` (bytes), ``power_limit``
+    (W) and ``max_sm_clock`` (MHz) are the full scales of memory_used, power_usage and sm_clock. ``mig`` names the MIG
+    instance, None of a whole GPU."""
 
     gpu: int
     node: str | None
@@ -100,7 +101,8 @@ class Balance:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The time looked at, unix s; ``leading`` and ``trailing``: seconds that --detect-outliers left out; ``whole``: all."""
+    """The time looked at, unix s. ``leading`` and ``trailing``: the seconds that --detect-outliers left out at its
+    ends. ``whole``: whether it is all of the run."""
 
     start: float
     end: float
@@ -157,10 +159,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``code`` names the rule (gssr.model.verdicts.rules), ``source`` where its thresholds come from. ``start`` and ``end``:
-    when it held, unix s; ``gpus``: positions among the GPUs looked at of those concerned, empty for all of them.
-    ``lost``: which share (0-1) of all the GPUs' time its cure would save, None where that can't be told; ``gpu_hours``: how
-    many of the window's that are, of what is more than an info. ``aliases``: what the code was called earlier."""
+    """What a rule has found. ``code`` names the rule (gssr.model.verdicts.rules), ``source`` where its thresholds come
+    from. ``start`` and ``end``: when it held, unix s. ``gpus``: positions, among the GPUs looked at, of those
+    concerned; empty for all of them. ``lost``: which share (0-1) of all the GPUs' time its cure would save, None where
+    that can't be told. ``gpu_hours``: how many of the window's GPU-hours that is; None where it can't be told, and for
+    an info. ``aliases``: what the code was called earlier."""
 
     code: str
     severity: Severity
@@ -186,9 +189,9 @@ class Abstention:
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """How long a step of the program took: ``seconds`` on average, ``accuracy`` the standard error of it, as a share;
-    ``changed_at`` (unix s) where the ``series`` changed most, and by which share from then on (``change``), both None where
-    it did not. ``series``: (unix s, seconds) window by window."""
+    """How long a step of the program took. ``seconds``: on average; ``accuracy``: the standard error of that, as a
+    share. ``changed_at`` (unix s): where the ``series`` changed most; ``change``: by which share from then on. Both are
+    None where it did not change. ``series``: (unix s, seconds) window by window."""
 
     seconds: float
     accuracy: float
@@ -243,7 +246,8 @@ NEAR = 0.4
 
 @dataclass(frozen=True, slots=True)
 class Pipe:
-    """One pipe's part: ``metric`` its activity's name, ``label``, ``active`` (ratio), ``peak`` (FLOP/s) or None."""
+    """One pipe's part. ``metric``: the name of its activity; ``label``: what it is called; ``active``: its activity
+    (ratio); ``peak``: FLOP/s, None where unknown."""
 
     metric: str
     label: str
@@ -298,9 +302,10 @@ Kind = Literal["start-up", "steady", "recurring", "idle", "tail"]
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A stretch of a run. ``start`` and ``end`` in unix s; ``share`` of the window's GPU-hours; ``score`` and ``means`` over
-    it, None where unknown; ``gpu_label`` under the roofline; ``verdicts`` are those that hold in it. ``cycle``: the
-    dips of a recurring phase, in the first of gssr.metrics.DETECTION_METRICS that was measured."""
+    """A stretch of a run. ``start`` and ``end`` in unix s; ``share`` (0-1) of the window's GPU-hours; ``score`` and
+    ``means`` over it, None where unknown; ``place``: where it lies under the roofline, or why it has no place;
+    ``verdicts``: those that hold in it. ``cycle``: the dips of a recurring phase, in the first of
+    gssr.metrics.DETECTION_METRICS that was measured; None for others."""
 
     kind: Kind
     start: float
@@ -331,7 +336,8 @@ class Means:
     total: Floats
 
     def per_gpu(self, metric: str, gpus: Ints | slice = slice(None)) -> Floats:
-        """[n_gpus]: the mean of the metric of each of these GPUs (positions), NaN without samples."""
+        """Compute the mean of a metric for each of these GPUs (positions) [n_gpus]; NaN without samples, and for all
+        GPUs where the metric is not among ``names``."""
         if metric not in self.names:
             return np.full(self.n.shape[1], np.nan)[gpus]
         n, total = (of[self.names.index(metric)][gpus] for of in (self.n, self.total))
@@ -339,21 +345,22 @@ class Means:
         return means
 
     def measured(self) -> frozenset[str]:
-        """The metrics of which there are samples."""
+        """Find the metrics of which there are samples."""
         return frozenset(name for name, n in zip(self.names, self.n, strict=True) if n.any())
 
     def overall(self, gpus: Ints | None = None) -> dict[str, float | None]:
-        """Each metric's mean over all samples of these GPUs (positions; None: all); None without any."""
+        """Compute each metric's mean over all samples of these GPUs (positions; None: all); None where a metric has
+        none."""
         n, total = (self.n, self.total) if gpus is None else (self.n[:, gpus], self.total[:, gpus])
         counts, sums = n.sum(axis=1).tolist(), total.sum(axis=1).tolist()
         return {name: sums[i] / counts[i] if counts[i] else None for i, name in enumerate(self.names)}
 
     def score(self, gpus: Ints | None = None) -> float | None:
-        """The score of these GPUs together; None when it can't be known."""
+        """Compute the score of these GPUs (positions; None: all) together; None when it can't be known."""
         return score_of_means(self.overall(gpus))
 
     def scores(self) -> Floats:
-        """[n_gpus]: each GPU's own score, NaN where it can't be known."""
+        """Compute each GPU's own score [n_gpus]; NaN where it can't be known."""
         columns = np.array([self.per_gpu(name) for name in SCORE_INPUTS])
         scores = np.full(columns.shape[1], np.nan)
         for gpu in np.flatnonzero(
@@ -388,7 +395,7 @@ class Grid:
         return self.start + self.n * self.width
 
     def column(self, time: float) -> int:
-        """The column that holds this time; the nearest one for a time outside."""
+        """Find the index of the column that holds this time (unix s); the nearest one for a time outside."""
         return min(max(int((time - self.start) // self.width), 0), max(self.n - 1, 0))
 
 
@@ -410,14 +417,14 @@ class Series:
     p95: Floats
 
     def continued(self, columns: int, later: "Series") -> "Series":
-        """Return the first ``columns`` of this and after them those of ``later``, as one series."""
+        """Join the first ``columns`` of this series and after them all of ``later``, whose width must be the same."""
         names = ("n_gpus", "mean", "low", "high", "p05", "p50", "p95")
         arrays = (np.concatenate([getattr(self, name)[:columns], getattr(later, name)]) for name in names)
         return Series(self.metric, self.start, self.width, *arrays)
 
 
 def over_space(grid: Grid) -> Series:
-    """Return a grid over its GPUs."""
+    """Summarise a grid over its GPUs, column by column."""
     values, known = grid.values, np.isfinite(grid.values)
     nothing = np.full(grid.n, np.nan)
     n = known.sum(axis=0)
@@ -429,7 +436,8 @@ def over_space(grid: Grid) -> Series:
 
 
 def nodes_of(gpus: Sequence[Gpu]) -> tuple[tuple[str, ...], Ints]:
-    """The nodes' names in the GPUs' order, and [n_gpus] which of them each GPU is on."""
+    """Number the nodes of these GPUs. Returns the nodes' names, in the order in which the GPUs name them, and for each
+    GPU [n_gpus] the index of its node there. A GPU of an unknown node is on "?"."""
     names = dict.fromkeys(gpu.node or "?" for gpu in gpus)
     number = {name: index for index, name in enumerate(names)}
     return tuple(names), np.array([number[gpu.node or "?"] for gpu in gpus], np.int64)
@@ -488,9 +496,9 @@ class Imbalance:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """GPUs that have something in common, group by group: ``keys`` [k] what, ``means`` [k] the mean of the members' time
-    means, ``below`` [k] how far they are on average below their node's mean (metric's unit, negative: above), ``share`` [k]
-    of the members that are below it."""
+    """GPUs that have something in common, group by group. ``keys`` [k]: what that is; ``means`` [k]: the mean of the
+    members' time means; ``below`` [k]: how far they are on average below their node's mean (metric's unit, negative:
+    above); ``share`` [k]: the share of the members that are below it."""
 
     keys: Ints
     means: Floats
@@ -531,7 +539,7 @@ class Unevenness:
     alike: tuple[Alike, ...]
 
     def numbered(self, places: Ints) -> "Unevenness":
-        """The same with each GPU numbered as in ``places`` [n_gpus]."""
+        """Replace each GPU's number g by ``places[g]`` (``places`` [n_gpus])."""
         alike = tuple(replace(group, gpus=tuple(places[list(group.gpus)].tolist())) for group in self.alike)
         return replace(self, alike=alike, imbalance=replace(self.imbalance, gpus=places[self.imbalance.gpus]))
 

@@ -16,8 +16,8 @@ LATE: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class TracedGap:
-    """A time in which a GPU was idle: from ``start`` (unix s) for so many ``seconds``. ``gpu``: its position; ``doing``:
-    what the program did in its middle, None where that is not known."""
+    """A time in which a GPU was idle: from ``start`` (unix s) for ``seconds``. ``gpu``: its position in the run;
+    ``cause``: a key of LATE; ``doing``: what the program did in its middle, None where that is not known."""
 
     start: float
     seconds: float
@@ -33,7 +33,7 @@ class TracedGap:
 
 @dataclass(frozen=True, slots=True)
 class IdleTime:
-    """How often GPUs were idle for a cause, and for how long in all."""
+    """How often GPUs were idle for a cause (a key of LATE), and for how long in all."""
 
     cause: str
     count: int
@@ -61,8 +61,8 @@ class TracedKernel:
 
 @dataclass(frozen=True, slots=True)
 class TracedSteps:
-    """The program's steps: how many, the length of the mean, the shortest and the longest, s, and the share busy in them,
-    None where no GPU is shown."""
+    """The program's steps. ``count``: how many; ``mean``, ``min`` and ``max``: how long, s; ``busy``: the share (0-1)
+    busy in them, None where no GPU is shown."""
 
     count: int
     mean: float
@@ -126,7 +126,7 @@ class Traced:
 
     @property
     def clock_text(self) -> str:
-        """Where its times come from, in few words."""
+        """Say in few words where its times come from."""
         if self.clock == "by comparison":
             return f"by comparison {self.offset_s:+.3g} s" if self.offset_s else "by comparison"
         if self.clock != "unix" or self.clock_check == "agrees":

@@ -45,7 +45,8 @@ Average = Callable[[Window, int], Series]
 
 
 def extent(reader: RunReader) -> Window:
-    """From the start to the end of the run: what is recorded of the workload, else the first and last sample."""
+    """Find when the run began and ended: as recorded of the workload, else by the first and last sample. (0, 0) where
+    neither is known."""
     run = reader.run
     first, last = reader.first_time, reader.last_time
     starts = [time for time in (run.started_at, first, run.ended_at) if time is not None]
@@ -55,11 +56,12 @@ def extent(reader: RunReader) -> Window:
 
 
 def parse_time(text: str, run_start: float, run_end: float) -> float:
-    """The unix time that a --from or --to names.
+    """Find the unix time that a --from or --to names.
 
-    Seconds after the run's start (``90``, ``90s``, ``5m``, ``1h30m``, ``1:30`` minutes and seconds, ``00:10:00``), with a
-    minus sign before its end (``-60``, ``-5m``), or a date and time (``2026-05-01T12:00:00``, local time unless it names a
-    zone). Raises ValueError with a sentence otherwise.
+    It is seconds after the run's start (``90``, ``90s``, ``5m``, ``1h30m``, ``1:30`` minutes and seconds,
+    ``00:10:00``), with a minus sign before its end (``-60``, ``-5m``), or a date and time (``2026-05-01T12:00:00``,
+    local time unless it names a zone). ``run_start`` and ``run_end``: unix s. Raises ValueError with a sentence for
+    anything else.
     """
     words = text.strip()
     before_end = words.startswith("-")
@@ -76,7 +78,7 @@ def parse_time(text: str, run_start: float, run_end: float) -> float:
 
 
 def seconds_of(words: str) -> float | None:
-    """A length of time in s: ``90``, ``90s``, ``5m``, ``1h30m``, ``1:30`` or ``00:10:00``; None for what is none."""
+    """Read a length of time in s: ``90``, ``90s``, ``5m``, ``1h30m``, ``1:30`` or ``00:10:00``; None for anything else."""
     if len(words) > _LONGEST:
         return None
     if _PLAIN.fullmatch(words):
@@ -90,8 +92,9 @@ def seconds_of(words: str) -> float | None:
 
 
 def cut(run: Window, start: str | float | None, end: str | float | None) -> Window:
-    """--from and --to as a window of the run, open where they cut nothing off. Numbers are unix times already; what reaches
-    beyond the run is cut to it. Raises ValueError, with a sentence, for a window that holds nothing of the run."""
+    """Make a window of the run from --from and --to: infinite at an end where they cut nothing off. Numbers are unix
+    times already, texts are read by ``parse_time``. Raises ValueError, with a sentence, for a text that is no time and
+    for a window that holds nothing of the run."""
     lower = parse_time(start, *run) if isinstance(start, str) else start
     upper = parse_time(end, *run) if isinstance(end, str) else end
     lasted = f"the run lasted {run.seconds:.6g} s"
@@ -108,7 +111,8 @@ def cut(run: Window, start: str | float | None, end: str | float | None) -> Wind
 
 
 def average_of(origin: float, width: float, values: Floats) -> Average:
-    """The Average of a series [n] that is there already, in bins of ``width`` seconds from ``origin`` (unix s)."""
+    """Make an Average of a series [n] that is there already, in bins of ``width`` seconds from ``origin`` (unix s). It
+    is not cut finer than these bins."""
 
     def part(window: Window, most: int) -> Series:
         first = min(max(round((window.start - origin) / width), 0), len(values))
@@ -161,7 +165,8 @@ def warm_up_and_tear_down(average: Average, window: Window) -> tuple[float, floa
 
 
 def _bins_left_out(activity: Floats, active: NDArray[np.bool_], hold: tuple[int, int]) -> tuple[int, float]:
-    """How many bins at the beginning are left out, and the activity that the first one kept reaches."""
+    """Find how many bins at the beginning are left out, and the activity that the first one kept reaches; (0, 0.0)
+    where none is."""
     level = float(np.median(activity[active]))
     for least in (_SLOW_SHARE * level, float(activity[active].min())):
         held = _held(activity >= least, *hold)
@@ -174,14 +179,15 @@ def _bins_left_out(activity: Floats, active: NDArray[np.bool_], hold: tuple[int,
 
 
 def _held(reached: NDArray[np.bool_], span: int, needed: int) -> NDArray[np.bool_]:
-    """True for a bin that is reached and with it ``needed`` of the ``span`` bins from it on."""
+    """Flag the bins that are reached and with which ``needed`` of the ``span`` bins from them on are."""
     ahead = np.concatenate((reached, np.zeros(span - 1, bool)))
     enough: NDArray[np.bool_] = np.lib.stride_tricks.sliding_window_view(ahead, span).sum(axis=1) >= needed
     return reached & enough
 
 
 def _fine_edge(average: Average, at: float, width: float, least: float, first: bool) -> float:
-    """The beginning of the first (or the end of the last) fine bin that reaches ``least`` within a bin's width of ``at``."""
+    """Find where (unix s) the first fine bin that reaches ``least`` begins, or with ``first`` False the last one ends,
+    within a bin's width of ``at``; ``at`` where none does."""
     fine = average(Window(at - width, at + width), _FINE_BINS)
     reached = np.flatnonzero(fine.mean >= least)
     if not len(reached):
@@ -220,8 +226,8 @@ MANY = 4096
 
 
 def looked_at(n_rows: Ints) -> Ints:
-    """Which GPUs are looked at, ascending, by how many rows each has [n_gpus]: all, but of MANY of which less than half have
-    any those that have."""
+    """Choose which GPUs are looked at, by how many rows each has [n_gpus]. Returns their numbers, ascending: all; but
+    of more than MANY GPUs of which less than half have rows, those that have."""
     sampled = np.flatnonzero(n_rows)
     return sampled if len(n_rows) > MANY and 0 < 2 * len(sampled) < len(n_rows) else np.arange(len(n_rows))
 

@@ -23,12 +23,14 @@ COMPANIONS = ("-wal", "-shm", "-journal")
 
 
 def companion_path(path: str, suffix: str) -> str:
-    """The name of one of the COMPANIONS of a database: SQLite follows links, and keeps them where the file itself is."""
+    """Return the path of one of the COMPANIONS of a database: SQLite follows links, and keeps them beside the file
+    itself."""
     return os.path.realpath(path) + suffix
 
 
 def traces_beside(path: str) -> str:
-    """The folder of the traces of a recording, which is named by its file, by one of its ranks' or by their folder."""
+    """Return the path of the folder with a recording's traces, ``NAME.traces``. ``path`` is the recording ``NAME.sql``,
+    its folder ``NAME.sql.d``, or a rank's file in that."""
     path = path.rstrip("/")
     if os.path.basename(os.path.dirname(path)).endswith(".sql.d"):
         path = os.path.dirname(path)
@@ -36,8 +38,8 @@ def traces_beside(path: str) -> str:
 
 
 def remove_unused(folder: str, sign: str) -> None:
-    """Remove a folder that was made for others to put something in, and a file of this name in it, which was made with it.
-    What they have put in stays, and so does the folder then. Never raises."""
+    """Remove a folder that was made for others to put files in, and the file ``sign`` in it that was made with it. If
+    there are other files they and the folder stay. Never raises."""
     for remove, name in ((os.unlink, os.path.join(folder, sign)), (os.rmdir, folder)):
         try:
             remove(name)
@@ -46,8 +48,8 @@ def remove_unused(folder: str, sign: str) -> None:
 
 
 def open_below(folder: str, path: str) -> int:
-    """A descriptor of the file at a relative path below a folder, without following any link on the way, nor waiting for a
-    pipe. Raises OSError, also for what is no file."""
+    """Open the file at a relative path below a folder, following no link on the way and not waiting for a pipe. Returns
+    a descriptor, which the caller closes. Raises OSError, also for anything but a regular file."""
     at = os.open(folder, _FOLDER)
     try:
         *above, name = path.split("/")
@@ -69,7 +71,8 @@ Identity = tuple[int, int]
 
 
 def identity_of(path: str) -> Identity | None:
-    """What tells whether a name still means the same file; None without one."""
+    """Return the device and inode of a file, by which to tell whether a name still means the same file; None if there
+    is none."""
     try:
         found = os.stat(path)
     except OSError:
@@ -83,8 +86,8 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def small_text(path: str, most: int = _SMALL) -> str:
-    """What stands in a small file beside recordings, ``most`` bytes of it, whatever its encoding. Raises OSError, also for
-    what is no file: a pipe might never answer."""
+    """Read up to ``most`` bytes of a small file beside recordings, whatever its encoding. Raises OSError, also for a
+    link, and for anything but a regular file (a pipe might never answer)."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -100,7 +103,7 @@ least: filesystems that pack files make a tenth of them, or a twentieth."""
 
 
 def is_file_or_none(path: str) -> bool:
-    """False for a pipe, a device, a folder, a link."""
+    """Tell whether a name is a regular file or does not exist; False for a pipe, a device, a folder or a link."""
     try:
         return stat.S_ISREG(os.lstat(path).st_mode)
     except FileNotFoundError:
@@ -110,8 +113,8 @@ def is_file_or_none(path: str) -> bool:
 
 
 def is_hollow(path: str) -> bool:
-    """Whether a file says that it is far longer than anybody has written: whatever reads all of it, or copies it, would not
-    come to an end."""
+    """Tell whether a file claims to be far longer than anybody has written, so that reading or copying all of it would
+    never end. False if there is none."""
     try:
         status = os.lstat(path)
     except OSError:
@@ -120,21 +123,23 @@ def is_hollow(path: str) -> bool:
 
 
 class Fingerprint(NamedTuple):
-    """What tells whether a database was written between two looks."""
+    """What changes when a database is written. ``change_counter``: SQLite's own, of the file; ``sizes``: as ``sizes``
+    returns them."""
 
     change_counter: bytes
     sizes: tuple[int, ...]
 
 
 def fingerprint(path: str) -> Fingerprint:
-    """A look at the file itself; ``sizes`` as below."""
+    """Take the fingerprint of a database. Raises OSError if it cannot be read."""
     with open(path, "rb") as stream:
         counter = stream.read(100)[24:28]
     return Fingerprint(counter, sizes(path))
 
 
 def sizes(path: str) -> tuple[int, ...]:
-    """Bytes of a database, its write-ahead log and its journal, -1 for none. Nothing is opened."""
+    """Return the bytes of a database, its write-ahead log and its journal, -1 for one that does not exist. Nothing is
+    opened."""
     found = []
     for suffix in ("", "-wal", "-journal"):
         try:
@@ -158,8 +163,8 @@ def _unescape(field: str) -> str:
 
 
 def filesystem_of(path: str, mountinfo: str = "/proc/self/mountinfo") -> str:
-    """Type of the filesystem that holds ``path`` (which need not exist yet); of an overlay, that of its upper directory;
-    ``unknown`` where the kernel doesn't say."""
+    """Return the type of the filesystem that holds ``path``, which need not exist yet; for an overlay, that of its
+    upper directory. "unknown" if the kernel does not say it, "overlay" if the upper directory cannot be seen."""
     try:
         with open(mountinfo, encoding="utf-8", errors="surrogateescape") as stream:
             lines = stream.read().splitlines()
@@ -186,14 +191,14 @@ def filesystem_of(path: str, mountinfo: str = "/proc/self/mountinfo") -> str:
 
 
 def is_local(path: str) -> bool:
-    """Whether the filesystem is this host's own. An overlay whose upper directory can't be seen is a container's own
-    disk."""
+    """Tell whether the filesystem is this host's own. An overlay whose upper directory cannot be seen is a container's
+    own disk."""
     kind = filesystem_of(path)
     return kind in LOCAL or kind == "overlay"
 
 
 def journal_mode(path: str) -> str:
-    """``WAL`` or ``TRUNCATE``."""
+    """Return the journal mode that is safe for a database at this path: ``WAL`` or ``TRUNCATE``."""
     return "WAL" if is_local(path) else "TRUNCATE"
 
 
@@ -204,7 +209,7 @@ PLANTED = "is another user's, or a second name of some file"
 
 
 def make_folder(path: str) -> None:
-    """Make a folder, unless it is there; those above it are made as others are. Raises OSError."""
+    """Make a folder for its owner alone unless it exists; folders above it get usual modes. Raises OSError."""
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     try:
         os.mkdir(path, FOLDER)
@@ -214,8 +219,8 @@ def make_folder(path: str) -> None:
 
 
 def is_planted(path: str) -> bool:
-    """Whether somebody else may have made what stands at this name, in a folder in which everybody may make files, such as
-    /tmp: who made it could read what is written there, or lead it elsewhere."""
+    """Tell whether somebody else may have made what is at this name in a folder in which everybody may make files, such
+    as /tmp: its maker could read what is written there, or lead it elsewhere. False if there is nothing."""
     try:
         if not os.stat(os.path.dirname(os.path.abspath(path))).st_mode & stat.S_IWOTH:
             return False
@@ -230,7 +235,8 @@ BYTES = 1 << 17
 
 
 def reason(error: Exception, path: str) -> str:
-    """Why a recording can't be written: SQLite knows of no quota, and calls it an I/O error."""
+    """Return why a recording cannot be written. SQLite knows no quotas and reports an I/O error, so the disk itself is
+    asked then."""
     if "disk I/O error" in str(error):
         try:
             Reserve(path).release()
@@ -240,10 +246,10 @@ def reason(error: Exception, path: str) -> str:
 
 
 class Reserve:
-    """Room beside the recording at ``path``; none on filesystems that have no files without names."""
+    """Room on the disk that is held beside the recording at ``path``; none on filesystems without unnamed files."""
 
     def __init__(self, path: str) -> None:
-        """Raises OSError when there is no space, or no quota, for it: then there is none for a recording."""
+        """Take the room. Raises OSError if there is no space or quota for it, and so none for a recording."""
         self._descriptor = -1
         try:
             self._descriptor = os.open(
@@ -256,7 +262,7 @@ class Reserve:
                 raise
 
     def release(self) -> None:
-        """Give the room back, to whoever writes first."""
+        """Give the room back, to whoever writes first. Calling it again does nothing."""
         if self._descriptor >= 0:
             try:
                 os.ftruncate(self._descriptor, 0)  # at once, also where a forked process has it open as well
@@ -274,8 +280,8 @@ _USUALLY_OPEN = 100
 
 
 def allow_descriptors(n: int) -> None:
-    """Raise this process's own limit of open files where ``n`` more than are open now may not fit: a job can have thousands
-    of shards."""
+    """Raise this process's own limit of open files, as far as allowed, if ``n`` more may not fit: a job can have
+    thousands of shards."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _open_now() + n + _SPARE
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -284,7 +290,7 @@ def allow_descriptors(n: int) -> None:
 
 
 def lacks_descriptors(n: int) -> bool:
-    """Whether this process can't open ``n`` more files and a few others, as quickly as it takes to open one."""
+    """Tell whether this process cannot open ``n`` more files and a few others. Takes no longer than opening one."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         lowest = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)  # all numbers below are in use
@@ -295,6 +301,7 @@ def lacks_descriptors(n: int) -> bool:
 
 
 def _open_now() -> int:
+    """Count the files that are open now; a usual number if the kernel does not say it."""
     try:
         return len(os.listdir("/proc/self/fd"))
     except OSError:

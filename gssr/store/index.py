@@ -41,7 +41,8 @@ Rows = Mapping[str, list[tuple[Any, ...]]]
 
 
 def default_index() -> str | None:
-    """``gssr/fleet.index`` in $XDG_CACHE_HOME, else in ~/.cache; None for a user without a home."""
+    """Return the path of the index, ``gssr/fleet.index`` in $XDG_CACHE_HOME or ~/.cache; None for a user without a
+    home."""
     folder = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(folder):
         folder = os.path.expanduser("~/.cache")
@@ -60,7 +61,7 @@ _SEQUENCE = "CREATE TABLE sqlite_sequence(name,seq)"
 
 
 def _statement(table: str, columns: Sequence[Column]) -> str:
-    """A table whose rows of one recording lie together."""
+    """Return the statement that makes a table in which the rows of one recording lie together."""
     own = "".join(f"{column.name} {column.type}, " for column in columns)
     return (
         f"CREATE TABLE {table} (recording INTEGER NOT NULL, number INTEGER NOT NULL, {own}"
@@ -69,8 +70,8 @@ def _statement(table: str, columns: Sequence[Column]) -> str:
 
 
 def _strict_text(decode: Callable[[bytes], str], data: bytes) -> str:
-    """Decode text within what ``decode`` allows. Raises sqlite3.DatabaseError for what is no UTF-8, which an index never
-    has: such a file is damaged."""
+    """Decode text with ``decode``. Raises sqlite3.DatabaseError for what is no UTF-8, which an index never has: such a
+    file is damaged."""
     text = decode(data)
     if text.encode() != data:
         raise sqlite3.DatabaseError("holds text that is no UTF-8")
@@ -78,11 +79,12 @@ def _strict_text(decode: Callable[[bytes], str], data: bytes) -> str:
 
 
 class Index:
-    """Rows of ``tables`` by recording. Without it everything is read, so nothing here fails: ``notice`` is a sentence where
-    it had to be made anew, or can't be used."""
+    """An index of recordings, with rows of ``tables`` for each. It only saves time, so errors are not raised:
+    ``notice`` is a sentence if it had to be made anew or cannot be used, else "". Call ``load`` before asking what it
+    knows."""
 
     def __init__(self, path: str, tables: Mapping[str, Sequence[Column]], named: bool = False) -> None:
-        """``named``: by somebody, so what is there and is no index stays as it is. Raises WrongIndexError then."""
+        """``named``: the user named this file, so a file there that is no index must stay. Raises WrongIndexError then."""
         self.path, self.notice = path, ""
         self._tables = tables
         self._create = {name: _statement(name, columns) for name, columns in tables.items()}
@@ -97,7 +99,8 @@ class Index:
         self._usable = self._is_usable(named)
 
     def _is_usable(self, named: bool) -> bool:
-        """Make what is damaged, or of another version, anew. Raises WrongIndexError."""
+        """Tell whether the index can be used; a damaged one or another version's is removed first. Raises
+        WrongIndexError."""
         try:
             os.makedirs(os.path.dirname(os.path.abspath(self.path)), FOLDER, exist_ok=True)
             status = os.lstat(self.path)
@@ -127,7 +130,7 @@ class Index:
         return self.discard()
 
     def discard(self) -> bool:
-        """Throw away what is there: it can't be true. Whether a new one can be made."""
+        """Delete the index, as it cannot be true. Returns True if a new one can be made."""
         self.notice = f"{self.path}: was damaged, or another version's: it is made anew"
         self._kept.clear()
         self._missing.clear()
@@ -147,7 +150,8 @@ class Index:
         return connection
 
     def _make(self) -> None:
-        """An empty one, all at once: two looks may begin it. Raises OSError, sqlite3.Error."""
+        """Make an empty index, complete from the first moment, as two processes may begin it at once. Raises OSError,
+        sqlite3.Error."""
         with tempfile.TemporaryDirectory(dir=os.path.dirname(os.path.abspath(self.path)), prefix=".gssr-") as folder:
             new = os.path.join(folder, "index")
             os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, FILE))
@@ -159,14 +163,14 @@ class Index:
                 os.link(new, self.path)
 
     def _place(self, name: str) -> bytes:
-        """The key of a recording: its path, links to its folder followed."""
+        """Return the key of a recording: its path, with links to its folder resolved."""
         folder, slash, base = name.rpartition("/")
         if folder not in self._folders:
             self._folders[folder] = os.path.realpath(folder or slash or ".").rstrip("/")
         return os.fsencode(f"{self._folders[folder]}/{base}")
 
     def load(self, places: Iterable[str]) -> None:
-        """Learn which recordings the index has in these folders, and below them; and these recordings."""
+        """Learn which recordings the index has at these places: below folders, and recordings themselves."""
         paths = [os.fsencode(os.path.realpath(name)) if os.path.isdir(name) else self._place(name) for name in places]
         if not self._usable or not os.path.lexists(self.path) or not paths:
             return
@@ -182,15 +186,15 @@ class Index:
             self._failed(error)
 
     def is_known(self, name: str, listed: Container[str] | None = None) -> bool:
-        """Whether the index has this recording as it is now. ``listed``: the names in its folder, as they are now. Raises
-        OSError when it can't be looked at."""
+        """Tell whether the index has this recording as it is now. ``listed``: the names in its folder now, if they are
+        known. Raises OSError if the recording cannot be looked at."""
         if name not in self._current:
             number, kept = self._kept.get(self._place(name), (None, ""))
             self._current[name] = None if number is None or _state(name, listed) != kept else number
         return self._current[name] is not None
 
     def known(self, names: Iterable[str]) -> dict[str, int]:
-        """Those of the recordings that the index has as they are now, and their numbers."""
+        """Return the numbers of those recordings that the index has as they are now, by name."""
         found = {}
         for name in names:
             with suppress(OSError):
@@ -199,8 +203,9 @@ class Index:
         return found
 
     def rows(self, table: str, numbers: Collection[int]) -> dict[int, list[tuple[Any, ...]]]:
-        """The rows of a table by the numbers of their recordings, which each row begins with; none where it holds what was
-        never written by us."""
+        """Return the rows of a table by the numbers of their recordings (at least one); each row begins with that
+        number. Empty if the index cannot be used, or holds what we never wrote. Recordings in between may be in it,
+        too."""
         columns = self._tables[table]
         if not self._usable or table in self._missing or not os.path.lexists(self.path):
             return {}
@@ -221,8 +226,9 @@ class Index:
         return by_recording
 
     def keep(self, read: Iterable[tuple[str, str, Rows]], gone: Iterable[bytes] = ()) -> None:
-        """Keep the rows of recordings, each with its ``state`` from before it was read, unless it has changed since; forget
-        those that are ``gone``. Where another process writes for too long nothing is kept."""
+        """Store the rows of recordings, each as (name, its ``state`` before it was read, rows by table), unless it has
+        changed since. Recordings that are ``gone`` are forgotten. If another process writes for too long nothing is
+        stored."""
         changed = [(self._place(name), before, rows) for name, before, rows in read if state(name) == before]
         if not self._usable or not (changed or gone):
             return
@@ -254,6 +260,7 @@ class Index:
         self._missing.clear()
 
     def _forget(self, connection: sqlite3.Connection, path: bytes) -> None:
+        """Delete a recording and its rows."""
         found = connection.execute("SELECT id FROM recordings WHERE path = ?", (path,)).fetchone()
         if found:
             for table in self._tables:
@@ -261,7 +268,8 @@ class Index:
             connection.execute("DELETE FROM recordings WHERE id = ?", found)
 
     def _failed(self, error: Exception) -> None:
-        """Another process that is busy with it is no damage, and nor is a full disk."""
+        """React to an error: another process that is busy is no damage, a full disk stops the use, and a damaged index
+        is discarded."""
         if _is_busy(error) or isinstance(error, UnicodeError | OverflowError):
             return
         if isinstance(error, OSError) or any(word in str(error) for word in _OF_THE_DISK):
@@ -271,7 +279,7 @@ class Index:
             self._usable = self.discard()
 
     def gone(self) -> list[bytes]:
-        """What the index has in the places that were loaded, and is not there any more."""
+        """Return the paths of recordings that the index has at the places loaded, and that do not exist any more."""
         numbers = set(self._current.values())
         rest = (path for path, (number, _) in self._kept.items() if number not in numbers)
         return [path for path in rest if not (os.path.lexists(path) or os.path.lexists(path + b".d"))]
@@ -282,8 +290,8 @@ def _is_busy(error: Exception) -> bool:
 
 
 def state(name: str) -> str | None:
-    """What tells whether anything of a recording has changed; None where it is too young to tell a later change, or can't
-    be looked at."""
+    """Return a text that changes whenever anything of a recording changes. None if the last change is too recent to
+    tell a later one apart, or the recording cannot be looked at."""
     try:
         found = _state(name, None)
         newest = max(map(float, re.findall(r":(\d+)\.", found)), default=0.0) / 1e9
@@ -293,7 +301,7 @@ def state(name: str) -> str | None:
 
 
 def _state(name: str, listed: Container[str] | None) -> str:
-    """The same whatever its age. ``listed``: the names in its folder where they are known. Raises OSError."""
+    """Return the same text whatever its age. ``listed``: the names in its folder if they are known. Raises OSError."""
     base = name.rpartition("/")[2]
     found = [__version__]
     if listed is not None and base in listed:
@@ -317,7 +325,8 @@ def _of(status: os.stat_result) -> str:
 
 
 def _can_be(values: Sequence[Any], column: Column) -> bool:
-    """Is everything of the type that the column was declared with, and a number that can be? SQLite itself does not mind."""
+    """Tell whether all values are of the type that the column declares, and possible numbers. SQLite itself does not
+    mind."""
     kind, *not_null = column.type.split(" ", 1)
     types = set(map(type, values))
     if types - {_TYPES[kind], *([] if not_null else [type(None)])}:

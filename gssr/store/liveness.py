@@ -14,8 +14,8 @@ _HOST_NAMESPACE = "pid:[4026531836]"
 
 
 def boot_id() -> str | None:
-    """The kernel's id of this boot, and after it the namespace of process ids when that is a container's: between processes
-    that find the same here a pid means the same. None where it isn't told."""
+    """Return the kernel's id of this boot, followed by the namespace of process ids if that is a container's: where two
+    processes get equal texts a pid means the same process. None if it cannot be read."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as stream:
             boot = stream.read().strip()
@@ -26,7 +26,7 @@ def boot_id() -> str | None:
 
 
 def process_start(pid: int) -> int | None:
-    """When the process started, in clock ticks after boot; None when there is none, or only a zombie."""
+    """Return when a process started, in clock ticks after boot; None if there is none, or only a zombie."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stream:
             fields = stream.read().rpartition(b") ")[2].split()
@@ -36,8 +36,8 @@ def process_start(pid: int) -> int | None:
 
 
 def silent_seconds(path: str, now: float) -> float:
-    """Seconds since the file, or its write-ahead log, was last written; infinity when neither can be seen. An empty log
-    says nothing: readers make one where there is none."""
+    """Return the seconds since the file or its write-ahead log was last written; infinity if neither can be seen. An
+    empty log does not count, as readers make one."""
     latest = -float("inf")
     for name in (path, companion_path(path, "-wal")):
         try:
@@ -50,8 +50,8 @@ def silent_seconds(path: str, now: float) -> float:
 
 
 def stamped_now(folder: str) -> float:
-    """Unix time by the clock that stamps what is written in the folder: on a network filesystem it may be another one than
-    this host's. Raises OSError when no file can be made there."""
+    """Return the unix time by the clock that stamps files in this folder, which on a network filesystem may differ from
+    this host's. Makes a file there for a moment. Raises OSError if that is impossible."""
     path = os.path.join(folder, f"{CLOCK}{os.uname().nodename}-{os.getpid()}")
     try:
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, FILE))
@@ -65,7 +65,7 @@ def stamped_now(folder: str) -> float:
 
 
 def time_in(folder: str) -> float:
-    """The same, or by this host's clock when no file can be made there."""
+    """Return the unix time as ``stamped_now`` does, or by this host's clock if no file can be made there."""
     try:
         return stamped_now(folder)
     except OSError:

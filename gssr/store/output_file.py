@@ -17,8 +17,8 @@ _MOST_LINKS = 40
 
 
 class Access(NamedTuple):
-    """Who may read and write besides the owner: the ``mode`` of a file, from which the user's umask can only take. What it
-    gives to a group is for ``group`` (its id) alone."""
+    """Who may read and write a file besides its owner. ``mode``: the file's mode, from which the umask can only take;
+    what it gives to a group is for ``group`` (an id) alone, None for no group."""
 
     mode: int
     group: int | None
@@ -29,8 +29,8 @@ PRIVATE = Access(FILE, None)
 
 
 def access_of(recordings: Iterable[str]) -> Access:
-    """That of what is made of these recordings, by any of their names: it is for those who may read and write all of
-    them, and for the user alone where that can't be told."""
+    """Return the access for what is made of these recordings, given by any of their names: those who may read and write
+    all of them may do so with the result. The user alone if that cannot be told."""
     mode, groups = _OTHERS, set()
     try:
         for path in recordings:
@@ -45,11 +45,9 @@ def access_of(recordings: Iterable[str]) -> Access:
 
 @contextmanager
 def output_file(path: str, access: Access, new: bool = False) -> Iterator[BinaryIO]:
-    """A file to write into. It takes its name when the block ends without an error, in place of the file that was there; a
-    link stays. A pipe or a device is written to as it is. ``new``: where something is there, that is an error.
-
-    Raises OSError, which names ``path``: PermissionError for what another user may have put there, FileExistsError.
-    """
+    """Open a file for writing. It gets its name, replacing a file that was there, when the block ends without an error;
+    a link stays one. A pipe or a device is written to directly. ``new``: the file must not exist. Raises OSError, which
+    names ``path``: PermissionError for something that another user may have put there, FileExistsError."""
     begun = ""
     try:
         place = path if new else _followed(path)
@@ -77,7 +75,7 @@ def output_file(path: str, access: Access, new: bool = False) -> Iterator[Binary
 
 
 def new_file(path: str, access: Access) -> int:
-    """The descriptor of a file that was not there. Raises OSError."""
+    """Create a file that must not exist. Returns its descriptor, which the caller closes. Raises OSError."""
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path, flags, access.mode)
     _keep_from_other_groups(descriptor, access)
@@ -85,8 +83,8 @@ def new_file(path: str, access: Access) -> int:
 
 
 def output_folder(path: str, access: Access) -> None:
-    """Make a folder for such files, and those above it, unless they are there. Raises OSError: PermissionError for what
-    another user may have put there."""
+    """Make a folder for such files, and those above it, if necessary. Raises OSError; PermissionError for something
+    that another user may have put there."""
     path = path.rstrip("/") or "/"
     if is_planted(path):
         raise PermissionError(EPERM, PLANTED, path)
@@ -104,7 +102,8 @@ def output_folder(path: str, access: Access) -> None:
 
 
 def _keep_from_other_groups(descriptor: int, access: Access) -> None:
-    """What was made in another folder may belong to another group: to that it is what it is to everybody."""
+    """Take from a file the rights of its group, beyond everybody's, if it belongs to another group than ``access``
+    means."""
     status = os.fstat(descriptor)
     if status.st_gid != access.group:
         mode = stat.S_IMODE(status.st_mode)
@@ -112,7 +111,7 @@ def _keep_from_other_groups(descriptor: int, access: Access) -> None:
 
 
 def _followed(path: str) -> str:
-    """Where the user's own links lead. Raises OSError, also for what is planted."""
+    """Return where the user's own links lead. Raises OSError, also for something planted and for too many links."""
     for _ in range(_MOST_LINKS):
         if is_planted(path):
             raise PermissionError(EPERM, PLANTED)
@@ -123,7 +122,7 @@ def _followed(path: str) -> str:
 
 
 def _is_stream(path: str) -> bool:
-    """A pipe, a device, or a descriptor of ours, such as /dev/stdout leads to."""
+    """Tell whether a path is a pipe, a device, a socket, or a descriptor of ours, such as /dev/stdout leads to."""
     if path.startswith(("/proc/", "/dev/fd/")):
         return True
     try:

@@ -31,7 +31,8 @@ _NS = 1e-9
 
 
 class Attaching(NamedTuple):
-    """Rows to be written, and sentences: of what is no trace, or of another run, and of doubts about what is attached."""
+    """What came of attaching traces. ``rows``: those to write into the recording's table; ``refused``: sentences on
+    files that are no traces or of another run; ``doubts``: sentences on what is uncertain about traces in ``rows``."""
 
     rows: list[AttachedTrace]
     refused: list[str]
@@ -39,7 +40,8 @@ class Attaching(NamedTuple):
 
 
 class _Told(NamedTuple):
-    """What a trace tells: unix times of its begin and end, s, None where it tells none."""
+    """What a trace says about itself. ``times``: unix times of its begin and end, s, None if it says none; ``rank`` and
+    ``host``: None if unknown; ``gpus``: UUIDs, or device numbers, of the GPUs in it, () if unknown."""
 
     times: tuple[float, float] | None
     clock: Clock
@@ -49,8 +51,17 @@ class _Told(NamedTuple):
 
 
 def to_attach(recording: str, files: Sequence[str], runs: Sequence[RunReader]) -> Attaching:
-    """Put these traces, and all in these folders, beside the recording ``NAME.sql``; each is of the run with which it has
-    most time in common. Raises RecordingError when somebody records, or the folder can't be used."""
+    """Link or copy trace files, and those in folders, into the folder beside a recording, each for the run with which
+    it overlaps most.
+
+    Args:
+        recording: path of the recording, ``NAME.sql``.
+        files: paths of traces, or of folders with traces.
+        runs: the runs of the recording; at least one.
+
+    Returns the rows to write with ``attach``. Files that cannot be attached are in its ``refused``. Raises
+    RecordingError if the recording is still being written, or its folder of traces cannot be used.
+    """
     finished_runs(recording)
     folder = traces_beside(recording)
     if is_planted(folder) or os.path.islink(folder):
@@ -67,8 +78,8 @@ def to_attach(recording: str, files: Sequence[str], runs: Sequence[RunReader]) -
 
 
 def attach(recording: str, rows: Sequence[AttachedTrace]) -> None:
-    """Write the rows, in place of those of the same files. Nobody of this process has the recording open. Raises
-    RecordingError."""
+    """Write these rows into the recording's table of traces, replacing rows of the same file and run. No connection of
+    this process may have the recording open. Raises RecordingError if it cannot be written."""
     connection = reopen(recording)
     try:
         connection.execute("BEGIN IMMEDIATE")
@@ -83,8 +94,9 @@ def attach(recording: str, rows: Sequence[AttachedTrace]) -> None:
 
 
 def _traces_in(path: str, refused: list[str]) -> list[str]:
-    """List the traces at a path: the file, or those in a folder, where of an archive of Score-P only the files that stand
-    for it count. A folder without any is ``refused`` in a sentence."""
+    """List the traces at a path: the path itself if it is a file, else the trace files in that folder. Of a Score-P
+    archive only its anchor file and its profiles are listed. If a folder has no traces, a sentence is appended to
+    ``refused``, and [] returned."""
     if not os.path.isdir(path):
         return [path]
     names = sorted(os.listdir(path))
@@ -97,7 +109,8 @@ def _traces_in(path: str, refused: list[str]) -> list[str]:
 
 
 def _attached(folder: str, path: str, runs: Sequence[RunReader], doubts: list[str]) -> AttachedTrace:
-    """Put a trace in its place; its row. Raises TraceError when it is none, or of another run, OSError."""
+    """Put a trace into the folder beside the recording, and return its row. Doubts about it are appended to ``doubts``.
+    Raises TraceError if it is no trace or of another run, and OSError if the file cannot be put there."""
     kind = recognise(path)
     if kind.kind not in TRACES:
         raise TraceError(f"{path}: {kind.problem or 'is a recording, not a trace'}")
@@ -136,7 +149,8 @@ def _attached(folder: str, path: str, runs: Sequence[RunReader], doubts: list[st
 
 
 def _of_runs(path: str, timeline: Timeline, runs: Sequence[RunReader]) -> dict[RunReader, _Told]:
-    """Find out what a trace tells by the clock of each run that it may be of. Raises TraceError where it can be of none."""
+    """Tell for each run what the trace says, with its times on that run's clock. Runs of other nodes are left out;
+    raises TraceError if none is left."""
     found, why = dict[RunReader, _Told](), ""
     for run in runs:
         try:
@@ -149,7 +163,7 @@ def _of_runs(path: str, timeline: Timeline, runs: Sequence[RunReader]) -> dict[R
 
 
 def _told(timeline: Timeline) -> _Told:
-    """Read what a trace tells of itself."""
+    """Collect what a trace says about itself: its times, rank, host and GPUs."""
     source, clock, intervals = timeline.sources[0], timeline.clock, timeline.intervals
     times = None
     if clock.unix_ns is not None and len(intervals):
@@ -162,8 +176,8 @@ def _told(timeline: Timeline) -> _Told:
 
 
 def _run_of(path: str, told: Mapping[RunReader, _Told]) -> RunReader:
-    """Choose the run with which a trace has most time in common. Raises TraceError where it is of another run, or tells no
-    time and there are several runs."""
+    """Choose the run with which a trace overlaps most in time. Raises TraceError if it lies more than ``APART`` seconds
+    from every run, or if it has no times and there are several runs."""
     times = {run: own.times for run, own in told.items() if own.times is not None}
     if not times:
         if len(told) > 1:
@@ -193,7 +207,8 @@ def _clock(when: float) -> str:
 
 
 def _put(folder: str, path: str) -> str:
-    """Put a trace into the folder, unless it is there. Returns its path below the folder. Raises OSError, TraceError."""
+    """Put a trace into the folder, together with the rest of its archive if it belongs to one. Returns its path
+    relative to the folder, also if it was there already. Raises OSError, TraceError."""
     file = os.path.realpath(path)
     inside = os.path.relpath(file, os.path.realpath(folder))
     if not inside.startswith(os.pardir):
@@ -214,8 +229,12 @@ def _put(folder: str, path: str) -> str:
 
 
 def _linked(file: str, folder: str, name: str, only: bool = False) -> str:
-    """Link a file into a folder, or copy it. Returns its name there: its own, numbered where that is taken (with ``only``
-    never numbered), or the name of a file there of the same content. Raises OSError, TraceError."""
+    """Link a file into a folder, or copy it if it cannot be linked.
+
+    Returns its name there: a number is added if the name is taken by another file, and if a file of equal content is
+    already there, that file's name. With ``only`` no other name will do, and TraceError is raised if it is taken.
+    Raises OSError.
+    """
     size = os.stat(file).st_size
     for each in sorted(os.scandir(folder), key=lambda each: (each.name != name, each.name)):
         if only and each.name != name:

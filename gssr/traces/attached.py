@@ -22,7 +22,7 @@ _REPORT = "nsys-rep"
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """One attached trace. ``timeline`` counts from its own first beginning, and is None where it can't be read: then
+    """One attached trace. ``timeline`` begins at the trace's own start, and is None if the file cannot be read; then
     ``problem`` says why, in a sentence that names the file."""
 
     row: AttachedTrace
@@ -31,20 +31,22 @@ class Attached:
 
 
 def to_open(rows: Sequence[AttachedTrace]) -> list[AttachedTrace]:
-    """Leave out reports of Nsight Systems of which an export lies beside them."""
+    """Return the rows without reports of Nsight Systems (.nsys-rep) whose SQLite export is attached as well."""
     made = {os.path.splitext(row.path)[0] for row in rows if row.format == "nsys"}
     return [row for row in rows if row.format != _REPORT or os.path.splitext(row.path)[0] not in made]
 
 
 def open_attached(recording: str, rows: Iterable[AttachedTrace]) -> Iterator[Attached]:
-    """Open the traces that these rows of a recording (any of its names) note, each when it is its turn. Never raises for
-    what is missing, changed, or no trace."""
+    """Open the attached traces of a recording one by one, each only when the next item is taken. ``rows`` are rows of
+    its table of traces. Yields nothing if there are none. Never raises for a file that is missing, changed, or no
+    trace: its ``problem`` says so."""
     folder = traces_beside(recording)
     for row in to_open(list(rows)):
         yield _opened(folder, row)
 
 
 def _opened(folder: str, row: AttachedTrace) -> Attached:
+    """Open one attached trace; ``problem`` of the result says why it cannot be read."""
     path = f"{folder}/{row.path}"
     try:
         problem = _problem(folder, row)
@@ -62,7 +64,8 @@ def _opened(folder: str, row: AttachedTrace) -> Attached:
 
 
 def _problem(folder: str, row: AttachedTrace) -> str | None:
-    """Say why the file may not be read; None where it may."""
+    """Say in a sentence why an attached file may not be read (missing, a link, changed since it was attached); None if
+    it may."""
     path = f"{folder}/{row.path}"
     try:
         for beside in _beside(folder, row):
@@ -84,7 +87,8 @@ def _problem(folder: str, row: AttachedTrace) -> str | None:
 
 
 def _beside(folder: str, row: AttachedTrace) -> list[str]:
-    """List the files that an archive of Score-P consists of besides: libotf2 opens them by their names."""
+    """List the other files of a Score-P archive, relative to the folder, as libotf2 opens them by name. [] for any
+    other format."""
     if row.format != "otf2":
         return []
     stem = os.path.splitext(row.path)[0]
@@ -94,7 +98,8 @@ def _beside(folder: str, row: AttachedTrace) -> list[str]:
 
 
 def _of_rank(timeline: Timeline, row: AttachedTrace) -> Timeline:
-    """Give a timeline the rank and the node of its row, where the trace itself tells none."""
+    """Fill in the rank and node of a timeline's sources and tracks from its row, where the trace itself does not say
+    them."""
     return replace(
         timeline,
         sources=tuple(

@@ -102,7 +102,7 @@ KINDS = {
 
 
 def category_of(kind: Kind, name: str) -> Category:
-    """Choose the category of an interval by its kind and name."""
+    """Return the category of an interval by its kind and name; OTHER if neither says anything."""
     lower = name.lower()
     for pattern, category in _BY_NAME.get(kind, ()):
         if pattern is _COMMUNICATION and not any(part in lower for part in _WORTH_A_LOOK):
@@ -113,8 +113,8 @@ def category_of(kind: Kind, name: str) -> Category:
 
 
 def category_as_hta(name: str) -> Category:
-    """Choose the category of a row on a GPU as HolisticTraceAnalysis 0.5 does, by its name alone, so that a "Stream Wait
-    Event" is computation and a "Stream Sync" is not. For comparisons with it only."""
+    """Return the category of an interval on a GPU as HolisticTraceAnalysis 0.5 does, by its name alone, so that a
+    "Stream Wait Event" is computation and a "Stream Sync" is not. For comparisons with it only."""
     if _OF_HTA.search(name):
         return Category.COMMUNICATION
     if re.search("^(?:hip)?Mem(?:cpy|set)|^dma", name):
@@ -123,8 +123,8 @@ def category_as_hta(name: str) -> Category:
 
 
 def operation_of(name: str) -> int:
-    """Find the place in OPERATIONS of a copy or set by its name, such as "Memcpy HtoD (Pageable -> Device)" or
-    "CopyHostToDevice"; that of "other" where the name does not say."""
+    """Return the index in OPERATIONS of a copy or memset by its name, such as "Memcpy HtoD (Pageable -> Device)" or
+    "CopyHostToDevice"; the index of "other" if the name does not say the direction."""
     if "memset" in name.lower():
         return OPERATIONS.index("memset")
     found = _COPIED.search(name)

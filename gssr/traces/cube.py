@@ -44,15 +44,16 @@ _INDEX, _DATA, _PACKED = b"CUBEX.INDEX", b"CUBEX.DATA", b"ZCUBEX.DATA"
 
 
 class _Member(NamedTuple):
-    """Where a file of the archive lies in it."""
+    """Where a file of the archive lies: its first byte and its number of bytes."""
 
     at: int
     size: int
 
 
 def read_cube(path: str) -> Timeline:
-    """A profile as a timeline without intervals, whose tracks are the places (threads, streams of GPUs) that were measured.
-    The values are read when they are asked for. Raises TraceError."""
+    """Read a CUBE4 profile as a timeline without intervals, whose tracks are the threads and GPU streams that were
+    measured. Values are read from the file when a metric's ``rows()`` is called. Raises TraceError if the file is
+    damaged, holds no values, or is too large for memory; ``rows()`` raises it too."""
     try:
         with open(path, "rb") as stream:
             if stream.read(2) == b"\x1f\x8b":
@@ -81,13 +82,14 @@ def read_cube(path: str) -> Timeline:
 
 
 def no_intervals() -> Intervals:
-    """Of what has no times."""
+    """Return intervals [0], for timelines without times."""
     none, short, byte = np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int8)
     return Intervals(none, none, short, short, byte, byte, none, none, byte)
 
 
 def _members(stream: BinaryIO) -> dict[str, _Member]:
-    """The files in the archive as far as it goes. Checksums are not looked at: CubeWriter 4.8 writes wrong ones."""
+    """List the files in the tar archive by name, as far as it is complete. Checksums are not verified: CubeWriter 4.8
+    writes wrong ones."""
     end, at = os.fstat(stream.fileno()).st_size, 0
     found: dict[str, _Member] = {}
     while len(found) < _MOST_MEMBERS and at + _BLOCK <= end:
@@ -104,7 +106,7 @@ def _members(stream: BinaryIO) -> dict[str, _Member]:
 
 
 def _size(field: bytes) -> int | None:
-    """Octal, or of more than 8 GB a number as it is."""
+    """Parse the size field of a tar header, octal or (above 8 GB) binary. None if it is neither."""
     if field[:1] == b"\x80":
         return int.from_bytes(field[4:], "big")
     digits = field.strip(b" \0")
@@ -112,7 +114,8 @@ def _size(field: bytes) -> int | None:
 
 
 def _text(path: str, stream: BinaryIO, member: _Member, size: int) -> bytes:
-    """The XML, which may be packed."""
+    """Read the XML ``anchor.xml``, unpacked. ``size`` is the size of the whole file, which limits what it may unpack
+    to. Raises TraceError if it is damaged or too long."""
     stream.seek(member.at)
     text = stream.read(min(member.size, _MOST_XML + 1))
     if text[:2] == b"\x1f\x8b":
@@ -132,8 +135,11 @@ def _text(path: str, stream: BinaryIO, member: _Member, size: int) -> bytes:
 def _metrics(
     path: str, stream: BinaryIO, members: dict[str, _Member], anchor: Anchor
 ) -> tuple[list[Measured], list[str]]:
-    """Those that have values, and sentences about those whose values are not read. A metric without a file was not
-    measured, of which nothing is said: there are some in every profile."""
+    """Prepare the metrics that have readable values.
+
+    Returns them, and sentences on metrics whose values cannot be read. A metric without any file was not measured and
+    is passed over in silence: every profile has some.
+    """
     found: list[Measured] = []
     notes: list[str] = []
     unread: list[str] = []
@@ -189,8 +195,8 @@ def _metrics(
 
 
 def _in_blocks(parent: Ints) -> Ints:
-    """The nodes in the order in which indexes of inclusive metrics count them: going through the tree a node's callees get
-    the next numbers together, before any of theirs."""
+    """Return the nodes of a call tree [n] in the order in which indexes of inclusive metrics count them: the callees of
+    a node come together, before the callees of any of them. ``parent`` is each node's caller, -1 of a root."""
     n = len(parent)
     below: list[list[int]] = [[] for _ in range(n)]
     roots: list[int] = []
@@ -208,7 +214,8 @@ def _in_blocks(parent: Ints) -> Ints:
 
 
 def _index(stream: BinaryIO, member: _Member, n_nodes: int) -> tuple[Literal["<", ">"], Ints]:
-    """The byte order, and the places of the nodes that have values. Raises ValueError."""
+    """Read a metric's index. Returns the byte order of its values, and the positions of the nodes that have values,
+    int64[k]. Raises ValueError, without a text, if it is damaged."""
     stream.seek(member.at)
     raw = stream.read(min(member.size, 64 + 4 * n_nodes))
     if not raw.startswith(_INDEX) or len(raw) < 22:
@@ -226,6 +233,16 @@ def _index(stream: BinaryIO, member: _Member, n_nodes: int) -> tuple[Literal["<"
 def _rows(
     path: str, metric: CubeMetric, member: _Member, nodes: Ints, shape: tuple[int, int], dtype: "np.dtype[np.generic]"
 ) -> tuple[Ints, Floats]:
+    """Read the values of a metric.
+
+    Args:
+        nodes: the nodes that have values, int64[k].
+        shape: (k, the number of tracks).
+        dtype: of the values in the file.
+
+    Returns ``nodes`` and the values, float64 of this shape; NaN where a minimum or maximum was never set. Raises
+    TraceError.
+    """
     n = shape[0] * shape[1]
     try:
         with open(path, "rb") as stream:
@@ -259,8 +276,8 @@ def _as_floats(values: NDArray[np.generic]) -> Floats:
 
 
 def _unpacked(raw: bytes, size: int, byte_order: str) -> bytes:
-    """A head with the place and the size of each row, then the rows, each packed with zlib. Raises ValueError and
-    zlib.error."""
+    """Unpack ``size`` bytes of values: a header with place and size of each row, then the rows, each packed with zlib.
+    Raises ValueError or zlib.error if it is damaged or of another size."""
     kind = ">i8" if byte_order == ">" else "<i8"
     begin = len(_PACKED)
     n = int(np.frombuffer(raw, kind, 1, begin)[0])

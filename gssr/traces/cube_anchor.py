@@ -20,7 +20,8 @@ _GPU = ("gpu", "accelerator stream")
 
 
 class CubeMetric(NamedTuple):
-    """As it is declared: ``kind`` INCLUSIVE, EXCLUSIVE or one that is computed, ``type`` of its values."""
+    """A metric as the profile declares it. ``kind``: INCLUSIVE, EXCLUSIVE, or one whose values are computed; ``type``:
+    of its values, such as DOUBLE."""
 
     number: int
     name: str
@@ -32,7 +33,9 @@ class CubeMetric(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """Nodes [n] of the call tree in the order of the file, each behind its caller (``parent``, -1 of a root)."""
+    """The content of a profile's XML. Nodes [n] of the call tree come in the file's order, each behind its caller:
+    ``parent`` is the caller's index, -1 for a root, ``name`` the index in ``names``; ``paradigm`` and ``role`` are
+    texts per node. ``tracks`` are in the order of the values' columns."""
 
     tool: str
     version: str
@@ -47,7 +50,8 @@ class Anchor:
 
 
 def read_anchor(path: str, text: bytes) -> Anchor:
-    """Raises TraceError, which names ``path``."""
+    """Parse the XML of a profile. ``path`` is what errors call the file. Raises TraceError if it is damaged, or names
+    no calls or no threads."""
     reader = _Reader()
     parser = expat.ParserCreate()
     parser.buffer_text = True
@@ -91,6 +95,7 @@ class _Reader:
     _depth: int = 0
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
+        """Handle the begin of an element. Raises ValueError, a clause, if elements or calls are nested too deep."""
         self._depth += 1
         self._text.clear()
         if tag == "cnode":
@@ -112,6 +117,7 @@ class _Reader:
         self._text.append(text)
 
     def end(self, tag: str) -> None:
+        """Handle the end of an element."""
         self._depth -= 1
         if tag == "cnode":
             self._calls.pop()
@@ -129,6 +135,7 @@ class _Reader:
         self._text.clear()
 
     def _metric(self, own: dict[str, str]) -> None:
+        """Add a metric once its texts are known; does nothing if it was added already."""
         if "uniq_name" in own and "done" not in own:
             own["done"] = ""
             name = own["uniq_name"]
@@ -137,6 +144,7 @@ class _Reader:
             self.metrics.append(CubeMetric(_number(own.get("@id")), name, title, own.get("uom", ""), kind, type_))
 
     def _location(self, own: dict[str, str]) -> None:
+        """Add a thread or stream as a track. Raises ValueError, a clause, if there are too many."""
         if len(self.locations) >= _MOST_PLACES:
             raise ValueError(f"names more than {_MOST_PLACES:,} threads and streams")
         groups = [each for each in self._open if each[""] == "locationgroup"]
@@ -151,7 +159,8 @@ class _Reader:
         self.locations.append(_Location(_number(own.get("@id")), track))
 
     def anchor(self) -> Anchor:
-        """All of it; values stand in the order of the locations' numbers."""
+        """Put together what was read. Tracks are sorted by the locations' numbers, as the values are, unless numbers
+        occur twice."""
         notes = []
         numbers = [location.number for location in self.locations]
         if len(set(numbers)) < len(numbers):

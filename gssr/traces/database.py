@@ -11,8 +11,9 @@ _Read = TypeVar("_Read")
 
 
 def read_database(path: str, readable: Readable, tables: Iterable[str], read: Callable[[Database], _Read]) -> _Read:
-    """Open the database at ``path``, let ``read`` read these of its tables (``readable`` may have found their names), and
-    return what it returns. Raises TraceError, also where the file was written meanwhile."""
+    """Open the database at ``path``, call ``read`` with it, and return what it returns. ``tables`` are those that
+    ``read`` may read; they are iterated after ``readable`` has looked at the file, and may depend on that. Raises
+    TraceError, also if the file was written meanwhile."""
     try:
         database = Database(path, readable, tables)
         try:

@@ -18,8 +18,8 @@ _KNOWN = {"device", "stream", "bytes"}
 
 
 def details_of(timeline: Timeline, place: int) -> Mapping[str, str]:
-    """Read what the file tells of an interval besides, by the names that the file has for it. Empty where its format has no
-    more, or the interval is not found again."""
+    """Read from the file further details of the interval with index ``place`` (grid, block, registers, shapes), by the
+    file's names for them, at most 40. Empty if the format has none, or the interval or the file is not found."""
     own = timeline.intervals
     source = timeline.sources[timeline.tracks[own.track[place]].source]
     start, length = int(own.start[place]) + source.zero_ns, int(own.length[place])
@@ -43,7 +43,8 @@ def _text(value: Any) -> str:
 
 
 def _of_json(path: str, name: str, start: int, length: int) -> dict[str, Any]:
-    """Read the arguments of the event that begins then; times since 1970 to what the digits in a file tell."""
+    """Read the arguments of the event with this name, start and length (ns on the file's own clock). Empty if there is
+    none. Times are compared only as exactly as the file writes them."""
     digits = {str(near // 1000).encode() for near in (start - 500, start, start + 500)}
     for events, part in JsonEvents(path):
         text = bytes(part)
@@ -62,7 +63,7 @@ def _is(us: Any, ns: int) -> bool:
 
 
 def _triples(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Join gridX, gridY and gridZ, and their like, into one."""
+    """Join gridX, gridY and gridZ into one value ``grid``, a list, and the same for ``block``."""
     found: dict[str, Any] = {}
     for key, value in row.items():
         if key[:-1] in ("grid", "block") and key[-1] in "XYZ":

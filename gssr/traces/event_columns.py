@@ -29,7 +29,7 @@ _TIMES = {int, float, str, type(None)}
 
 
 class Numbers(dict[Any, int]):
-    """Numbers what it is asked for in order of its first time."""
+    """A dictionary that numbers keys from 0 on in the order in which they are first looked up."""
 
     def __missing__(self, key: Any) -> int:
         self[key] = number = len(self)
@@ -37,7 +37,8 @@ class Numbers(dict[Any, int]):
 
 
 class Open(NamedTuple):
-    """What began or ended at ``time`` ns: ph B or E."""
+    """A begin (ph B) or an end (ph E) of an event at ``time``, ns. ``cat``, ``name`` and ``track`` are numbers as in
+    EventColumns."""
 
     time: int
     is_begin: bool
@@ -69,9 +70,15 @@ _ROLES = {"Trace": _Role.WINDOW} | dict.fromkeys(CALLS, _Role.CALL) | dict.fromk
 
 @dataclass(slots=True)
 class EventColumns:
-    """``cats``, ``names`` and ``threads``, (pid, tid), are numbered as they came; a track is twice its thread's number, and
-    one more on a GPU. ``parts``: of each of COLUMNS, ns and numbers, arrays to be put together. ``streams``: (device,
-    stream) of tracks. ``labels``: of (kind, pid, tid). ``series``: (times, values) of (counter, what of it)."""
+    """The events of a trace as columns.
+
+    ``cats``, ``names`` and ``threads`` ((pid, tid) pairs) number these as they came. A track's number is twice its
+    thread's, plus 1 if it is on a GPU. ``parts``: by each of COLUMNS, arrays to be concatenated; times in ns, ``link``
+    NO_LINK and ``size`` -1 where there is none. ``streams``: by track, (device, stream). ``labels``: by (kind of label,
+    pid, tid). ``series``: by (counter, key in its arguments), arrays of times (ns) and values. ``open``: begins and
+    ends that are not matched yet. ``keys``: what else is in the file. ``phases``: the number of events of each ph.
+    ``n_events`` counts all, ``n_unsound`` those without sound times, ``n_broken`` those that could not be decoded.
+    """
 
     cats: Numbers = field(default_factory=Numbers)
     names: Numbers = field(default_factory=Numbers)
@@ -89,7 +96,7 @@ class EventColumns:
     n_broken: int = 0
 
     def add(self, other: "EventColumns") -> None:
-        """Append the events that follow in the same file."""
+        """Append the events of ``other``, which follow these in the same file, renumbering its cats, names and threads."""
         cat = np.array([self.cats[one] for one in other.cats] or [0], np.int32)
         name = np.array([self.names[one] for one in other.names] or [0], np.int32)
         thread = np.array([self.threads[one] for one in other.threads] or [0], np.int32)
@@ -121,7 +128,8 @@ def _moved(thread: NDArray[np.int32], track: Any) -> Any:
 
 
 def columns_of(path: str, most_bytes: int | None = None) -> EventColumns:
-    """Read all events of a file. Raises TraceError."""
+    """Read all events of a Chrome trace, a large unpacked one with a second process. ``most_bytes`` is how much it may
+    unpack to, None for the default. Raises TraceError."""
     middle = _middle_of(path)
     if middle is None:
         return _Reader(JsonEvents(path, most_bytes)).read()
@@ -151,8 +159,8 @@ _PAIRS = ("streams", "labels", "phases")
 
 
 def send() -> None:
-    """Write the events from a byte of a file on to standard output, in the second process: the length of a head of JSON, the
-    head, then the arrays as they lie in memory."""
+    """Run in the second process: write the events from byte ``sys.argv[2]`` of the file ``sys.argv[1]`` on to standard
+    output: the length of a JSON header, the header, then the arrays as they lie in memory."""
     path, begin = sys.argv[1:]
     found = _Reader(JsonEvents(path, begin=int(begin))).read()
     parts = [
@@ -169,7 +177,7 @@ def send() -> None:
 
 
 def _received(stream: IO[bytes]) -> EventColumns:
-    """Read what ``send`` has written. Raises EOFError where it did not come to its end."""
+    """Read what ``send`` has written. Raises EOFError if it did not come to its end."""
 
     def exactly(n: int) -> bytes:
         data = stream.read(n)
@@ -275,6 +283,7 @@ class _Reader:
             self._found.parts[what].append(column if is_kept.all() else column[is_kept])
 
     def _add_other(self, event: Any) -> None:
+        """Add a label (ph M), or a begin or end (ph B, E); ignore any other event."""
         args = event.args
         if event.ph == "M" and args and isinstance(event.name, str):
             label = args.name if args.name is not None else args.labels
@@ -292,6 +301,7 @@ class _Reader:
                 self._found.n_unsound += 1
 
     def _add_memory(self, events: Sequence[Any]) -> None:
+        """Add the memory that torch's allocator reports as counters, by device."""
         args = [event.args for event in events]
         time, is_sound, _ = _nanoseconds([event.ts for event in events])
         devices = Numbers()
@@ -307,6 +317,7 @@ class _Reader:
                 self._found.series.setdefault((name, where), []).append((time[chosen], value[chosen]))
 
     def _add_counters(self, text: bytes | memoryview) -> None:
+        """Add the counters (ph C) in the text of a batch. If it is no sound JSON they are left out, and a note says so."""
         points: dict[tuple[str, str], list[tuple[Any, Any]]] = {}
         try:  # again, with all there is in it: what was passed over before need not be sound
             events = json.loads(b"[%b]" % mended(bytes(text)), parse_float=str)
@@ -325,7 +336,7 @@ class _Reader:
 
 
 def _doubles(values: Sequence[Any]) -> Floats:
-    """Read numbers [n], also those that are spelt; NaN where there is none."""
+    """Convert values to float64[n], also numbers written as texts; NaN for anything else."""
     try:
         found = np.array(values, np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -372,7 +383,7 @@ def _from_digits(values: Sequence[Any]) -> tuple[Ints, Flags, bool]:
 
 
 def ns_of(value: Any) -> int | None:
-    """Read a time in µs, given as a number or as it is written, as whole ns. None where it is no time."""
+    """Convert one time in µs, a number or its text, exactly to whole ns. None if it is no time, or absurdly large."""
     try:
         if isinstance(value, int | float | str):
             us = Decimal(value)  # of a double all of it: its shortest text may lie 50 ns beside it
@@ -384,13 +395,14 @@ def ns_of(value: Any) -> int | None:
 
 
 def _integers(values: Sequence[Any], absent: int) -> Ints:
-    """Read whole numbers [n] below 2**53; ``absent`` where there is none."""
+    """Convert values to int64[n]; ``absent`` where there is no number below 2**53."""
     numbers = _doubles([absent if value is None else value for value in values])
     return np.where(np.abs(numbers) < _MOST_INTEGER, numbers, absent).astype(np.int64)
 
 
 def whole_number(value: Any) -> int | None:
-    """Read a number, or what spells one. None where it does not."""
+    """Convert a number or its text to an int; the fraction of a float is cut off. None for anything else, booleans too,
+    and from 2**62 on."""
     try:
         number = None if isinstance(value, bool) else int(value)
     except (TypeError, ValueError, OverflowError):

@@ -16,9 +16,13 @@ _OF_HOST = re.compile(r"\bsync\b", re.IGNORECASE)
 def host_waits_apart(
     tracks: Sequence[Track], names: Sequence[str], own: Intervals
 ) -> tuple[tuple[Track, ...], Intervals]:
-    """Move what no stream waits in from streams to tracks of the kind "host_wait": waits of the host, whose calls are on
-    its threads, and all waits on GPUs that do nothing, because CUPTI does not know the device of a wait. Returns the tracks,
-    of which those of the streams keep their places, and the intervals."""
+    """Move waits in which no stream waits from the tracks of streams to new tracks of kind "host_wait".
+
+    These are waits of the host (whose calls are on its threads as well), and all waits on GPUs that do nothing else, as
+    CUPTI does not know the device of a wait. Returns all tracks, the old ones at their old positions, and the
+    intervals, whose ``track`` has changed. A stream that has nothing left becomes a "host_wait" itself if its GPU does
+    nothing.
+    """
     rows = np.flatnonzero(own.kind == Kind.GPU_SYNC)
     if not len(rows):
         return tuple(tracks), own

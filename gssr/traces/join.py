@@ -31,8 +31,9 @@ _APART = "it does not overlap in time with the first of these files: are they of
 
 
 def from_zero(timeline: Timeline, zero: int | None = None) -> Timeline:
-    """Move a timeline so that its times count from ``zero`` ns of its own clock; None: from where its first interval
-    begins."""
+    """Shift a timeline so that its times count from ``zero``, in ns on its current clock. None: from the start of its
+    first interval, or of its first counter value if it has no intervals. The clock and the sources' ``zero_ns`` are
+    adjusted."""
     if zero is None:
         times = [timeline.intervals.start] if len(timeline.intervals) else [one.time for one in timeline.counters]
         zero = min((int(time[0]) for time in times if len(time)), default=0)
@@ -57,9 +58,9 @@ def _messages_from(messages: Messages, zero: int) -> Messages:
 
 
 def by_boot(timeline: Timeline, processes: Sequence[Process]) -> Timeline:
-    """Turn times that count since the node was booted into unix times, where one of the run's processes on that node tells
-    when that was; else return the timeline as it is. Raises ValueError, a clause, for a trace of another node, or of
-    several."""
+    """Give a timeline whose times count since boot its unix time, if one of the run's processes on its node says when
+    that was. Otherwise the timeline is returned unchanged. Raises ValueError, with a clause, if the trace is of a node
+    that is not in the run, or of several nodes."""
     hosts = {track.node for track in timeline.tracks} - {None}
     if timeline.clock.origin != "boot" or not hosts or not processes:
         return timeline
@@ -78,15 +79,15 @@ def by_boot(timeline: Timeline, processes: Sequence[Process]) -> Timeline:
 
 
 def is_on(host: str, process: Process) -> bool:
-    """Tell whether this is the host of a process, with or without its domain."""
+    """Tell whether a host name is the node or host of a process, compared without domains and case."""
     names = {name.partition(".")[0].lower() for name in (process.node, process.hostname) if name}
     return host.partition(".")[0].lower() in names
 
 
 def join(timelines: Sequence[Timeline]) -> Timeline:
-    """Join timelines on one clock, which counts from the first beginning on. Those whose clock is unknown begin with the
-    others; where that holds for all and they have a common time, their clock is taken to be one: that of a machine since it
-    was started."""
+    """Join timelines into one whose clock begins with the first interval. Timelines with an unknown clock are shifted
+    to begin together with the others, and get a note. But if no clock is known and all overlap in time, they are taken
+    to share one clock: that of a machine since boot. ``timelines`` has at least one."""
     if len(timelines) == 1:
         return from_zero(timelines[0])
     timelines, clock = _on_one_clock(timelines)
@@ -148,7 +149,8 @@ _Columns = TypeVar("_Columns", Messages, Collectives, FileUse)
 
 
 def _in_a_row(parts: Sequence[_Columns]) -> _Columns:
-    """Put the columns of several one after the other, and join their texts. What is neither stays as in the first."""
+    """Concatenate the arrays of several objects and chain their tuples. Other fields are those of the first. ``parts``
+    must not be empty."""
     found: dict[str, Any] = {}
     for field in fields(parts[0]):
         values = [getattr(one, field.name) for one in parts]
@@ -160,7 +162,8 @@ def _in_a_row(parts: Sequence[_Columns]) -> _Columns:
 
 
 def _on_one_clock(timelines: Sequence[Timeline]) -> tuple[list[Timeline], Clock]:
-    """Move timelines so that their times count from one moment. Returns them, and the clock that tells when that was."""
+    """Shift timelines so that their times count from one moment. Returns them, and the clock of that moment (unknown if
+    no timeline has a known one). Timelines that had to be placed without a clock, or overlap with none, get a note."""
     known = [one.clock for one in timelines if one.clock.unix_ns is not None]
     if not known:
         if not booted_apart((one.clock, one.sources) for one in timelines) and _have_a_common_time(timelines):
@@ -183,12 +186,13 @@ def _on_one_clock(timelines: Sequence[Timeline]) -> tuple[list[Timeline], Clock]
 
 
 def booted_apart(traces: Iterable[tuple[Clock, Sequence[TraceSource]]]) -> bool:
-    """Tell whether some times count from when one node was booted, and some from when another was."""
+    """Tell whether times of several traces count since the boots of different hosts. Each trace is its clock and its
+    sources."""
     return len({source.host for clock, sources in traces if clock.origin == "boot" for source in sources}) > 1
 
 
 def _noted(timeline: Timeline, note: str, like: Timeline | None = None) -> Timeline:
-    """Add a note to a timeline, and move it as if it had begun when ``like`` did."""
+    """Add a note to all sources of a timeline. With ``like`` the timeline is also shifted to begin when that one does."""
     if like is not None and len(like.intervals) and len(timeline.intervals):
         timeline = from_zero(timeline, int(timeline.intervals.start[0] - like.intervals.start[0]))
     sources = tuple(source._replace(notes=(*source.notes, note)) for source in timeline.sources)
@@ -196,6 +200,7 @@ def _noted(timeline: Timeline, note: str, like: Timeline | None = None) -> Timel
 
 
 def _have_a_common_time(timelines: Sequence[Timeline]) -> bool:
+    """Tell whether there is a moment at which all timelines with intervals are running; True if none has intervals."""
     parts = [one.intervals for one in timelines if len(one.intervals)]
     begins = [int(one.start[0]) for one in parts]
     ends = [int((one.start + one.length).max()) for one in parts]
@@ -203,7 +208,8 @@ def _have_a_common_time(timelines: Sequence[Timeline]) -> bool:
 
 
 def _moved_links(link: Ints, first: int) -> tuple[Ints, int]:
-    """Number links from ``first`` on. Returns them, and the first number that is free after them."""
+    """Renumber links so that they begin at ``first`` or above. Returns them (NO_LINK stays), and the first number that
+    is still free."""
     linked = link != NO_LINK
     if not linked.any():
         return link, first
@@ -218,7 +224,8 @@ def _moved_links(link: Ints, first: int) -> tuple[Ints, int]:
 
 
 def _moved_places(places: Sequence[Ints | None], timelines: Sequence[Timeline], order: NDArray[np.intp]) -> Ints | None:
-    """Move places of intervals of each timeline to where these are in the joined one. None where no file tells any."""
+    """Convert indices of intervals in each timeline to indices in the joined one, ascending, given the sort ``order``
+    of the concatenated intervals. None if no timeline has any (all None)."""
     if all(own is None for own in places):
         return None
     chosen = np.zeros(len(order), np.bool_)

@@ -68,8 +68,9 @@ and the text that they stand in, a list's without its brackets."""
 
 
 class Decoder:
-    """Decodes lists of events: by msgspec, else by the standard library, some times slower. ``exact``: times are texts
-    (bytes or str), whose digits count."""
+    """Decodes lists of events with msgspec, or, several times slower, with the standard library. With ``exact`` the
+    attribute ``ts`` is the text of the number (bytes-like or str), so that all its digits count. ``is_fast``: msgspec
+    is used."""
 
     def __init__(self, exact: bool = False) -> None:
         self.is_fast = True
@@ -81,8 +82,8 @@ class Decoder:
             self.is_fast, self._decode = False, _by_json
 
     def __call__(self, text: bytes | memoryview) -> list[Any] | None:
-        """Decode the text of a list without its brackets. Returns its events, None where that is not sound JSON, or has
-        other types."""
+        """Decode events from the text of a list without its brackets. Returns None if it is no sound JSON, or values
+        have other types than events' have."""
         try:
             return self._decode(b"".join((b"[", text, b"]")))
         except (ValueError, RecursionError):
@@ -91,6 +92,8 @@ class Decoder:
 
 @cache
 def _by_msgspec(exact: bool) -> Callable[[bytes], list[Any]]:
+    """Make the function that decodes with msgspec. It raises ValueError for unsound text. Raises ImportError without
+    msgspec."""
     import msgspec
 
     scalar: Any = Scalar
@@ -132,6 +135,7 @@ class _Object:
 
 
 def _by_json(text: bytes) -> list[Any]:
+    """Decode a list of events with the standard library. Raises ValueError or RecursionError for unsound text."""
     events = []
     for fields in json.loads(text, parse_float=_Digits, parse_constant=_refuse):
         if not isinstance(fields, dict):
@@ -156,9 +160,13 @@ def _refuse(constant: str) -> None:
 
 
 class JsonEvents:
-    """The events of one file, or of the part of it from byte ``begin``, where an event begins, to ``end``. While they are
-    iterated over, ``keys`` fills with what else stands in its outermost object, ``left_out`` counts events that could not be
-    read and ``notes`` says what was mended or is missing. ``is_through``: the part ended with an event."""
+    """The events of a Chrome trace file, or of the part from byte ``begin``, where an event begins, to byte ``end``.
+    Iterated once.
+
+    While it is iterated ``keys`` fills with the other keys of the file's outermost object, ``left_out`` counts events
+    that could not be decoded, and ``notes`` says what was mended or is missing. ``is_through`` is True at the end if
+    the part ended exactly with an event. ``most_bytes``: how much the file may unpack to, None for the default.
+    """
 
     def __init__(self, path: str, most_bytes: int | None = None, begin: int = 0, end: int | None = None) -> None:
         self.path = path
@@ -175,17 +183,17 @@ class JsonEvents:
         self._between = b""
 
     def check_number(self, n_events: int) -> None:
-        """Raise TraceError where so many events are more than a packed file of this size may hold."""
+        """Raise TraceError if a packed file of this size cannot honestly hold ``n_events`` events."""
         most = self._pieces.most_events
         if most is not None and n_events > most:
             raise TraceError(f"{self.path}: unpacks to more than {most:,} events: --max-size SIZE allows more")
 
     def want_digits(self) -> None:
-        """Give the times of events as texts from now on."""
+        """Decode the times of all further events as texts."""
         self.decode = Decoder(exact=True)
 
     def __iter__(self) -> Iterator[Batch]:
-        """Raises TraceError where the file is none, or too large."""
+        """Yield batches of events. Raises TraceError if the file is no trace, cannot be read, or is too large."""
         pieces = iter(self._pieces)
         rest, is_list = (next(pieces, b""), False) if self._is_part else self._begin(pieces)
         piece, end = rest or b" ", None
@@ -223,7 +231,8 @@ class JsonEvents:
             self.notes.append("not everything is sound JSON: characters that may not be in it were replaced")
 
     def _begin(self, pieces: Iterator[bytes]) -> tuple[bytes, bool]:
-        """Return what follows the bracket that the events begin with, and whether they are all there is."""
+        """Skip to the events. Returns the text behind their opening bracket, and True if the file is nothing but a list
+        of events. Raises TraceError if there are none."""
         text = b""
         for piece in pieces:
             looked = max(0, len(text) - 100)
@@ -238,6 +247,7 @@ class JsonEvents:
         raise TraceError(f"{self.path}: holds no trace: there are no traceEvents in it")
 
     def _finish(self, text: bytes, pieces: Iterator[bytes], is_list: bool) -> None:
+        """Read the keys behind the events; ``text`` is what follows their closing bracket."""
         for piece in pieces:
             text += piece
             if len(text) > _MOST_BESIDES:
@@ -247,7 +257,8 @@ class JsonEvents:
             self._note_keys(b"{" + text.strip().lstrip(b","))
 
     def _note_keys(self, text: bytes) -> None:
-        """Note the keys of the object that this is; where it is not sound, those that matter most."""
+        """Store the keys of the object in ``text``. If it is no sound JSON only the most important ones are found, and
+        a note says so."""
         try:
             found, _ = json.JSONDecoder().raw_decode(mended(text.removeprefix(_BOM)).decode().lstrip())
             if not isinstance(found, dict):
@@ -264,7 +275,7 @@ class JsonEvents:
         return self._decoded(text) or self._one_by_one(text)
 
     def _decoded(self, text: bytes) -> Batch | None:
-        """Decode the events as they are, else as their writer meant them."""
+        """Decode the events of a text as they are, or after mending it. None if neither works."""
         events = self.decode(text)
         if events is None:
             text = mended(text)
@@ -273,6 +284,8 @@ class JsonEvents:
         return None if events is None else (events, text)
 
     def _one_by_one(self, text: bytes) -> Batch:
+        """Decode the events of a text one after the other, counting in ``left_out`` those that cannot be decoded. The
+        batch may be empty."""
         found: list[Batch] = []
         at = 0
         while (begin := text.find(b"{", at)) >= 0:
@@ -289,8 +302,8 @@ class JsonEvents:
         return [event for events, _ in found for event in events], b",".join([text for _, text in found])
 
     def _next(self, text: bytes, begin: int) -> int:
-        """Find where the event that begins here ends, as far as that can be told from what stands between events. Returns
-        the place behind its end."""
+        """Return the position behind the event that begins at ``begin``, guessed from what stands between events in
+        this file; the end of the text if there is no such place."""
         if self._between:
             found = text.find(b"}" + self._between + b"{", begin + 1)
             return found + 1 if found >= 0 else len(text)
@@ -299,6 +312,7 @@ class JsonEvents:
 
 
 def _next_of(pieces: Iterator[bytes], least: int) -> bytes:
+    """Take pieces until they have ``least`` bytes together, and join them; fewer, or b"", at the end."""
     found, size = [], 0
     while size < least and (piece := next(pieces, b"")):
         found.append(piece)
@@ -312,9 +326,9 @@ def _behind_gap(text: bytes, at: int) -> int:
 
 
 def middle_of(path: str) -> int | None:
-    """Find a byte near the middle of a large trace that is not packed, at which an event begins, so that two processes can
-    read one half each. None where the file had better be read as a whole. It is where the least indented objects begin,
-    which is a guess: it may be an object within an event, and then the half before it is not complete."""
+    """Find a byte near the middle of a large unpacked trace at which an event begins, so that two processes can read
+    one half each. None if the file is small, packed, or no such place is found. It is a guess by indentation: it may be
+    an object within an event, and then ``is_through`` of the first half is False. Raises OSError."""
     with open(path, "rb") as stream:
         size = os.fstat(stream.fileno()).st_size
         if size < _WORTH_TWO or not stream.read(PIECE).lstrip(_BOM).lstrip().startswith(b"{"):
@@ -329,6 +343,7 @@ def _last(pattern: re.Pattern[bytes], text: bytes, begin: int) -> re.Match[bytes
 
 
 def _last_between(text: bytes) -> re.Match[bytes] | None:
+    """Find the last gap between two objects in a text, None if there is none."""
     window = _WINDOW
     while True:
         begin = max(0, len(text) - window)
@@ -338,8 +353,8 @@ def _last_between(text: bytes) -> re.Match[bytes] | None:
 
 
 def _ends(text: bytes, most: int = 1 << 60) -> tuple[int, int | None]:
-    """Find the end of the last whole object of a list's text, or of so many objects. Returns the place behind it, and the
-    place of the bracket that ends the list, None without it."""
+    """Find the ends of whole objects in the text of a list, at most ``most`` of them. Returns the position behind the
+    last whole one, 0 if there is none, and the position of the bracket that closes the list, None if it is not reached."""
     depth = at = whole = count = 0
     while count < most and (found := _BRACKET.match(text, at)):
         at = found.end()
@@ -355,8 +370,8 @@ def _ends(text: bytes, most: int = 1 << 60) -> tuple[int, int | None]:
 
 
 def mended(text: bytes) -> bytes:
-    """Correct what writers get wrong: bytes that are not UTF-8, control characters and single backslashes in strings, halves
-    of surrogates, numbers that JSON does not know."""
+    """Correct what writers get wrong in JSON: bytes that are not UTF-8, control characters and single backslashes in
+    strings, halves of surrogates, and NaN or Infinity, which become null."""
     try:
         text.decode()
     except UnicodeDecodeError:
@@ -372,10 +387,15 @@ def _escape(found: re.Match[bytes]) -> bytes:
 
 
 class FileChunks:
-    """A file's bytes, unpacked, about a MB at a time. ``problem``: why there are no more, where not all could be unpacked.
+    """A file's bytes, unpacked if it is packed with gzip, in pieces of about 2 MiB. Iterated once.
 
-    Raises TraceError when it can't be read, or unpacks to more than ``most`` bytes; None: to very many times its size.
-    ``begin`` and ``end``: a part of a file that is not packed."""
+    Args:
+        most: how many bytes it may have unpacked. None: 16 GiB, and of a packed file at most 60 times its size.
+        begin, end: the part to read, only of a file that is not packed.
+
+    ``problem`` is a sentence once a packed file turned out to be damaged or cut off, else "". ``is_packed`` is known
+    with the first piece. Iterating raises TraceError if the file cannot be read or is too large.
+    """
 
     def __init__(self, path: str, most: int | None = None, begin: int = 0, end: int | None = None) -> None:
         self._path = path
@@ -415,6 +435,8 @@ class FileChunks:
             yield piece
 
     def _unpacked(self, stream: BinaryIO) -> Iterator[bytes]:
+        """Yield unpacked pieces, of all members; the last may be empty. Stops and sets ``problem`` where the file is
+        damaged or cut off."""
         zip_ = _unpacker()
         unpack: Any = None
         data, held = b"", b""

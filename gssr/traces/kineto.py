@@ -37,7 +37,8 @@ _FIRST_UNIX, _LAST_UNIX = 10**17, 4 * 10**18
 
 
 def read_kineto(path: str, most_bytes: int | None = None) -> Timeline:
-    """Read a Chrome trace. The times of the timeline count from the clock of the file. Raises TraceError."""
+    """Read a Chrome trace. The timeline's times are those of the file, not shifted. ``most_bytes`` is how much the file
+    may unpack to, None for the default. Raises TraceError if it cannot be read, is too large, or holds no event."""
     found = columns_of(path, most_bytes)
     if not any(found.phases[phase] for phase in _HELD):
         raise TraceError(f"{path}: holds no trace: nothing in it is an event")
@@ -80,7 +81,8 @@ def read_kineto(path: str, most_bytes: int | None = None) -> Timeline:
 
 
 def _close(found: EventColumns) -> None:
-    """Make intervals of events that begin and others that end."""
+    """Match begins and ends of events on each track, and add them to the columns as intervals. Those without a partner
+    are counted as unsound."""
     waiting: dict[int, list[Open]] = {}
     spans = []
     for one in sorted(found.open, key=lambda one: one.time):
@@ -96,6 +98,7 @@ def _close(found: EventColumns) -> None:
 
 
 def _named_tracks(found: EventColumns, used: Sequence[int], is_kineto: bool) -> tuple[Track, ...]:
+    """Make the tracks with these numbers (as in EventColumns), in that order."""
     tracks = []
     threads = list(found.threads)
     for number in used:
@@ -129,7 +132,7 @@ def _named_tracks(found: EventColumns, used: Sequence[int], is_kineto: bool) -> 
 
 
 def _texts(found: EventColumns) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-    """Turn the names into texts. Returns these, and the place among them of each name that was met."""
+    """Convert all names to texts. Returns the different texts, and for each name its index among them."""
     texts = Numbers()
     places = [texts["" if name is None else str(name)] for name in found.names]
     return tuple(texts), np.array(places or [0], np.int32)
@@ -143,7 +146,8 @@ def _classified(
     tracks: Sequence[Track],
     is_kineto: bool,
 ) -> tuple[NDArray[np.int8], NDArray[np.int8], NDArray[np.int8]]:
-    """Find kind, category and operation [n] of intervals; each combination is looked at once."""
+    """Find the kind, the category and the operation of each interval, int8[n] each; operation is -1 of what is no copy.
+    Each combination of cat, name and place is looked at once."""
     on_gpu = np.array([one.kind == "gpu_stream" for one in tracks] or [False])
     n_cats = len(found.cats) or 1
     key = (name.astype(np.int64) * n_cats + cat) * 2 + on_gpu[track]
@@ -169,7 +173,8 @@ def _classified(
 def _of_gpus(
     own: Intervals, tracks: Sequence[Track], names: Sequence[str], keys: Mapping[str, Any], notes: list[str]
 ) -> Intervals:
-    """Leave out what ROCm's profiler heard while it warmed up, and note what is odd about GPUs."""
+    """Remove intervals that ROCm's profiler recorded on GPUs while it warmed up, and append to ``notes`` what is odd
+    about GPUs."""
     on_gpu = np.array([track.kind == "gpu_stream" for track in tracks] or [False])[own.track]
     is_hip = "hip_runtime_version" in keys or any(name.startswith("hip") for name in names)
     if not on_gpu.any():
@@ -217,7 +222,7 @@ def _kind_of(cat: Any, name: str, on_gpu: bool, is_kineto: bool) -> Kind:
 
 
 def rank_of(keys: Mapping[str, Any]) -> int | None:
-    """Find the rank that the file says it is of."""
+    """Return the rank that the file's ``distributedInfo`` says, None if it says none."""
     info = keys.get("distributedInfo")
     rank = whole_number(info.get("rank")) if isinstance(info, dict) else None
     return rank if rank is not None and rank >= 0 else None
@@ -229,8 +234,9 @@ def _host_of(keys: Mapping[str, Any]) -> str | None:
 
 
 def _clock_of(start: Ints, counters: Sequence[Counter], keys: Mapping[str, Any]) -> Clock:
-    """Tell which clock a file has whose events, or counters without any, begin at this time: since 1970 for traces until
-    2024, since ``baseTimeNanoseconds`` for later ones, else since boot."""
+    """Determine the clock of a file from the times of its events, or of its first counter if it has no events. Times
+    are unix times in traces until 2024, and count from ``baseTimeNanoseconds`` in later ones. Otherwise the clock is
+    unknown."""
     start = start if len(start) or not counters else counters[0].time
     if not len(start):
         return Clock()
@@ -246,6 +252,7 @@ _FACTS = ("cuda_runtime_version", "cuda_driver_version", "cupti_version", "hip_r
 
 
 def _facts_of(keys: Mapping[str, Any]) -> dict[str, str]:
+    """Collect versions of drivers and runtimes, and the names of GPUs."""
     facts = {name: str(keys[name]) for name in _FACTS if isinstance(keys.get(name), int | str)}
     devices = keys.get("deviceProperties")
     for device in devices if isinstance(devices, list) else ():

@@ -39,8 +39,9 @@ _Strings = Mapping[int, str]
 
 
 class _Table(NamedTuple):
-    """A table of intervals. ``key``: the columns that tell an interval's name, of alternatives ("a|b") the first that is
-    there; ``label`` makes it of their values, without one it is an id of StringIds. ``size``: the column of bytes."""
+    """A table of intervals in a report. ``key``: the columns that determine an interval's name; of alternatives ("a|b")
+    the first that exists is used. ``label``: makes the name of their values; None if the value is an id in StringIds.
+    ``size``: the column of bytes, None without."""
 
     name: str
     kind: Kind
@@ -143,13 +144,13 @@ REPORT = Readable(
 
 
 def read_nsys(path: str, rank: int | None = None) -> Timeline:
-    """Read the report at ``path``, an .sqlite file; ``rank`` where it is known better than by the report. Times are ns since
-    the session began, and may be negative. Raises TraceError."""
+    """Read a report of Nsight Systems, an .sqlite export. ``rank``: the rank if it is known better than the report
+    knows it. Times are ns since the session began, and may be negative. Raises TraceError."""
     return read_database(path, REPORT, _READ, lambda database: _Reading(database, rank).timeline())
 
 
 def told_by_report(path: str) -> RunTraits:
-    """Read what a report tells of its run, without its events. Raises TraceError."""
+    """Read what a report says about its run, without its events. Raises TraceError."""
 
     def read(database: Database) -> RunTraits:
         about = ReportInfo(database)
@@ -167,8 +168,8 @@ _DETAILS = (
 
 
 def details_at(path: str, kind: Kind, start: int, end: int) -> dict[str, int]:
-    """Read what the row of an interval tells besides, by its columns; times are ns since the session began. Raises
-    TraceError."""
+    """Read further columns (grid, block, registers) of the interval of this kind that has exactly these start and end
+    times, ns since the session began. Returns values by column; empty if there is no such interval. Raises TraceError."""
 
     def read(database: Database) -> dict[str, int]:
         for table in (table.name for table in _TABLES if table.kind == kind and table.name in database.columns):
@@ -183,9 +184,10 @@ def details_at(path: str, kind: Kind, start: int, end: int) -> dict[str, int]:
 
 
 class _Names(NamedTuple):
-    """``texts``, and the ``domains`` of those that have one; by place in ``_Reading._keys``: the name's place, kind,
-    category, operation, and whether it copies from or to pageable memory, and whether it is a range that ends by a
-    handle."""
+    """The names of intervals. ``texts``: all different ones; ``domains``: by text, the NVTX domain of those that have
+    one. The arrays have one element for each key in ``_Reading._keys``: ``name``: the index in ``texts``; ``kind``,
+    ``category``; ``operation``: -1 of what is no copy; ``pageable``: it copies from or to pageable memory;
+    ``start_end``: it is a range that ends by a handle."""
 
     texts: tuple[str, ...]
     domains: dict[str, str]
@@ -217,7 +219,7 @@ class _Reading:
         self._notes: list[str] = []
 
     def timeline(self) -> Timeline:
-        """Read all of the report."""
+        """Read the whole report. Call it once."""
         for place, table in enumerate(_TABLES):
             self._read(place, table)
         self._read_ranges(len(_TABLES))
@@ -252,7 +254,7 @@ class _Reading:
         )  # fmt: skip
 
     def _read(self, place: int, table: _Table) -> None:
-        """Append the intervals of a table."""
+        """Append the intervals of a table, ``_all[place]``. Does nothing if the report has no such table."""
         there = self._database.columns.get(table.name, ())
         key = [next((one for one in names.split("|") if one in there), names) for names in table.key]
         where = ["globalPid", "deviceId", "contextId", "streamId"] if table.on_gpu else ["globalTid"]
@@ -270,8 +272,8 @@ class _Reading:
             self._columns.add(start, end - start, track, name, self._links(correlation, track), size)
 
     def _sound(self, values: list[Ints], end_may_lack: bool = False) -> list[Ints]:
-        """Pick, of these columns, start and end first, the rows that can be intervals. CUPTI gives rows of zeros where it
-        has lost the times."""
+        """Keep the rows that can be intervals, given columns whose first two are start and end, and count the others as
+        left out (CUPTI gives zeros where it has lost the times). With ``end_may_lack`` the end may be NULL."""
         start, end = values[:2]
         sound = (start > -_LONGEST) & (end < _LONGEST) & (end >= start) & ((start != 0) | (end != 0))
         if end_may_lack:
@@ -282,7 +284,7 @@ class _Reading:
         return values if n == len(start) else [column[sound] for column in values]
 
     def _track(self, where: Sequence[Ints]) -> NDArray[np.int32]:
-        """Return the places of the tracks at these values."""
+        """Return the index of each row's track, int32[n], given the columns that identify it. New tracks are added."""
         track = placed(where, self._tracks)
         for key in islice(self._tracks, len(self._process_of_track), None):
             if len(key) > 1:
@@ -294,15 +296,16 @@ class _Reading:
         return track
 
     def _devices(self, process: Ints, device: Ints, context: Ints) -> Ints:
-        """Find the devices of waits: CUPTI tells their context, which is of one device, but often 0 as their device."""
+        """Return the devices of waits, int64[n]. CUPTI often gives 0 as a wait's device, so the device of its context
+        is taken where known."""
         pairs: dict[Key, int] = {}
         pair = placed([process, context], pairs)
         known = np.array([self._device_of.get(key, NULL) for key in pairs], np.int64)[pair]
         return np.where(known == NULL, device, known)
 
     def _links(self, correlation: Ints, track: NDArray[np.int32]) -> Ints | None:
-        """Make correlations, which are unique within a process, unique within the report. 0 is that of copies that nobody
-        called for."""
+        """Make correlation ids, which are unique within a process, unique within the report, NO_LINK where there is
+        none (0 is that of copies that nobody called for). None if no row has any."""
         linked = (correlation > 0) & (correlation < _MOST_CORRELATION)
         if not linked.any():
             return None
@@ -311,7 +314,8 @@ class _Reading:
         return correlation if linked.all() else np.where(linked, correlation, NO_LINK)
 
     def _read_ranges(self, place: int) -> None:
-        """Append NVTX ranges and marks, and remember the names of domains."""
+        """Append NVTX ranges and marks, and store the names of domains. ``place`` is the index of the first of
+        _NVTX_TABLES in ``_all``."""
         columns = ("start", "end", "eventType", "textId", "text", "globalTid", "domainId")
         texts, n_open = self._database.texts, 0
         for values in self._database.integers(_NVTX.name, columns, texts=("text",)):
@@ -339,13 +343,14 @@ class _Reading:
             self._notes.append(f"{n_open:,} ranges were open at the end: they last until it")
 
     def _strings(self, about: ReportInfo) -> _Strings:
-        """Read all that is asked of StringIds at once."""
+        """Read all texts that the report's intervals, threads and domains refer to, by their id in StringIds."""
         wanted = set(about.thread_names.values())
         wanted |= {name for name in self._domains.values() if isinstance(name, int)}
         wanted |= {key[1] for key in self._keys if self._all[key[0]].label is None}
         return self._database.strings("StringIds", wanted)
 
     def _named(self, strings: _Strings) -> _Names:
+        """Make name, kind, category and operation of each key that occurred."""
         texts = list(self._database.texts)
         places: dict[str, int] = {}
         domains: dict[str, str] = {}
@@ -377,7 +382,8 @@ class _Reading:
         )  # fmt: skip
 
     def _range_name(self, key: Sequence[int], texts: Sequence[str], strings: _Strings, domains: dict[str, str]) -> str:
-        """Name a range, with its domain in front unless that is the default, as the tool's own tables have it."""
+        """Name a range, with its domain in front ("DOMAIN:NAME") unless that is the default one, as the tool's own
+        tables do. ``key`` is (text id, text index, domain, process). Adds the domain to ``domains``."""
         text_id, text, number, process = key
         name = texts[text] if text != NULL else strings.get(text_id, "(no name)")
         told = self._domains.get((process, number))
@@ -388,7 +394,8 @@ class _Reading:
         return f"{domain}:{name}"
 
     def _intervals(self, names: _Names) -> tuple[Intervals, Ints | None]:
-        """Put all intervals in order. Returns them, and which of them copy from or to pageable memory."""
+        """Sort all intervals. Returns them, and the indices of those that copy from or to pageable memory, None if the
+        report does not say it."""
         own = self._columns
         own.finish()
         told = self._database.columns.get("CUPTI_ACTIVITY_KIND_MEMCPY")
@@ -400,8 +407,8 @@ class _Reading:
         ), found  # fmt: skip
 
     def _counters(self) -> tuple[list[Counter], list[int]]:
-        """Read the series of GPU_METRICS, whose ``track`` is the place of their GPU in the ids that are returned with them,
-        and those of network cards."""
+        """Read the series of GPU metrics and network cards. Returns them, and the report's ids of GPUs: ``track`` of a
+        GPU's series is an index into these ids, that of a network card's is -1."""
         told = self._database.rows("TARGET_INFO_GPU_METRICS", ("typeId", "metricId", "metricName"), MOST_ROWS)
         names: dict[Key, str] = {(kind, metric): str(name) for kind, metric, name in told}
         found, gpus = [], dict[int, int]()
@@ -413,8 +420,8 @@ class _Reading:
         return found + self._of_network(), list(gpus)
 
     def _of_network(self) -> list[Counter]:
-        """Read the series of network cards, by card, port and metric; rates by the millisecond are made rates by the
-        second."""
+        """Read the series of network cards, one for each card, port and metric. Rates per millisecond are converted to
+        per second."""
 
         def rows(table: str, *names: str) -> list[tuple[Any, ...]]:
             return self._database.rows(table, names, MOST_ROWS)
@@ -434,7 +441,8 @@ class _Reading:
         return found
 
     def _series(self, table: str, at: str, *keys: str) -> Iterator[tuple[Key, Ints, Floats]]:
-        """Read a table of values. Yields, by the values of these columns, the times and values of each series."""
+        """Read a table of values. Yields for each combination of the ``keys`` columns that combination, the times (ns,
+        ascending) and the values. ``at`` is the column of times."""
         parts: list[tuple[Ints, Floats, NDArray[np.int32]]] = []
         places: dict[Key, int] = {}
         for time, value, *those in self._database.integers(table, (at, "value", *keys)):
@@ -457,8 +465,8 @@ class _Reading:
             yield key, times[rows], values[rows]
 
     def _made_tracks(self, about: ReportInfo, strings: _Strings) -> tuple[list[Track], int | None]:
-        """Make the tracks. Returns them with the rank of the report, which is not that of its tracks where several processes
-        used GPUs."""
+        """Make the tracks. Returns them, and the report's rank. Tracks have no rank if several processes used GPUs, as
+        it is not said which process has which rank."""
         own, how = (self._rank, "") if self._rank is not None else about.rank()
         if how:
             self._notes.append(f"rank {own}: taken from {how}")
@@ -499,8 +507,8 @@ def _stream_name(key: Key, several: bool) -> str:
 
 
 def _with_gpus(tracks: Sequence[Track], gpus: Sequence[int], about: ReportInfo) -> tuple[list[int], list[Track]]:
-    """Find a track for each of these GPUs (ids in the report): a stream of it, or one that is added. Returns the places, and
-    the added tracks."""
+    """Find a track for each of these GPUs (ids in the report): its first stream, or a new track. Returns the tracks'
+    indices, counted over ``tracks`` and then the new ones, and the new tracks."""
     places, added = [], list[Track]()
     for gpu in gpus:
         uuid = about.uuid_of_id(gpu)

@@ -28,7 +28,13 @@ _BETWEEN_VARIABLES = re.compile("[;\0\n]")
 
 
 class ReportInfo:
-    """What a report says of itself, of its machines and GPUs."""
+    """What a report says about itself, its machines and GPUs.
+
+    ``version``: of nsys, "" if unknown. ``unix_ns``: when the session began, None if unknown or ambiguous.
+    ``duration_ns``: how long it lasted, None if unknown. ``host``: the machine's name, None if unknown or several.
+    ``gpus``: names of GPU models. ``facts``: what to show of it, by name. ``thread_names``: by globalTid, an id in
+    StringIds. ``notes``: sentences on what is lost or doubtful.
+    """
 
     def __init__(self, database: Database) -> None:
         def rows(table: str, *names: str) -> list[tuple[Any, ...]]:
@@ -95,22 +101,22 @@ class ReportInfo:
         self.notes += [f"nsys: {text}" for text in list(dict.fromkeys(lost))[:_MOST_LOST]]
 
     def node(self, number: int) -> str | None:
-        """Find the host of a globalPid or globalTid."""
+        """Return the host of a globalPid or globalTid, None if unknown."""
         return self.host or self._hosts.get(_machine(number))
 
     def uuid(self, process: int, device: int) -> str | None:
-        """Find the UUID of a device as a process (globalPid) counts them. None where it is not told."""
+        """Return the UUID of a device as a process (a globalPid) counts them. None if the report does not say it."""
         machine, own = _machine(process), process >> TID_BITS & 0xFFFFFF
         return self._uuid_of_device.get((machine, own, device)) or self._uuid_of_device.get((machine, None, device))
 
     def uuid_of_id(self, number: int) -> str | None:
-        """Find the UUID of a GPU by its id in the report."""
+        """Return the UUID of the GPU with this id in the report, None if it is unknown or ambiguous."""
         found = {uuid for (_, own), uuid in self._uuid_of_id.items() if own == number}
         return found.pop() if len(found) == 1 else None
 
     def rank(self) -> tuple[int | None, str]:
-        """Find the rank that the environment of the tool, or the file's name, tells. Returns it, and which of them told
-        it."""
+        """Find the rank by the environment of the tool, or by the file's name. Returns it, and a phrase that says where
+        it is from; (None, "") if neither says it."""
         ranks = {
             (place.rank, place.launcher) for place in map(where_am_i, self._environments) if place.launcher != ALONE
         }

@@ -11,8 +11,9 @@ Key = tuple[int, ...]
 
 
 class IntervalColumns:
-    """The columns of Intervals, but ``name`` is a place in what the reader knows names by, and a length of -1 that of one
-    that is open to the end. ``link`` and ``size`` take no memory while nothing has one."""
+    """Collects the columns of Intervals part by part. ``name`` is a number of the reader's own, and a length of -1
+    means that the interval is open to the end. ``link`` and ``size`` stay None, taking no memory, until a row has one;
+    after ``finish`` they are arrays."""
 
     def __init__(self, most: int) -> None:
         """Make room for at most so many intervals. Rows that are not filled take no memory."""
@@ -31,7 +32,7 @@ class IntervalColumns:
         link: Ints | None = None,
         size: Ints | None = None,
     ) -> None:
-        """Append intervals; a column that is None is -1 for each."""
+        """Append intervals, columns [k] each. A column that is None is -1 for each."""
         new = slice(self._n, self._n + len(start))
         self.start[new], self.length[new], self.track[new], self.name[new] = start, length, track, name
         self.link, self.size = self._filled(self.link, link, new), self._filled(self.size, size, new)
@@ -47,7 +48,8 @@ class IntervalColumns:
         return column
 
     def finish(self) -> None:
-        """End what is open, and sort the intervals by start, of the same start the longer first."""
+        """Sort the intervals by start, those of equal start by falling length, after ending open ones where the last
+        interval ends. Cuts the columns to the number of intervals. Call it once."""
         own = slice(self._n)
         self.start, self.length, self.track, self.name = (
             self.start[own],
@@ -71,7 +73,8 @@ class IntervalColumns:
 
 
 def _order(start: Ints, length: Ints) -> Ints | None:
-    """Return the order in which intervals ascend by start; None where they do already."""
+    """Return the indices that sort intervals by start, and by falling length if starts are equal; None if they are
+    sorted already."""
     order = np.argsort(start, kind="stable") if (start[1:] < start[:-1]).any() else None
     before = start if order is None else start[order]
     alike = before[1:] == before[:-1]
@@ -92,8 +95,8 @@ def all_alike(number: int, n: int) -> Ints:
 
 
 def placed(columns: Sequence[Ints], known: dict[Key, int]) -> NDArray[np.int32]:
-    """Find the place in ``known`` of the values that each row has in these columns. New combinations are added to it.
-    Returns places [n]."""
+    """Give each row the number that ``known`` has for its combination of values in these columns; new combinations are
+    added to it. Returns the numbers, int32[n]. The columns must not be empty."""
     code = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         if any(column.strides) and (column != column[0]).any():
@@ -110,7 +113,8 @@ _FEW = 1 << 16
 
 
 def _dense(column: Ints) -> tuple[Ints, int]:
-    """Number the values of a column from 0 on, equal values alike. Returns the numbers, and how many there are."""
+    """Renumber the values of a column from 0 on in ascending order, equal values alike. Returns the numbers, int64[n],
+    and how many different ones there are."""
     low, high = int(column.min()), int(column.max())
     if high - low > 4 * len(column) + _FEW:
         distinct, own = np.unique(column, return_inverse=True)

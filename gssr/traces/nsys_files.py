@@ -28,9 +28,17 @@ def files_of(
     database: Database, sound: Callable[[list[Ints]], list[Ints]], tracks: Sequence[Track], names: Sequence[str],
     host: str | None,
 ) -> tuple[FileUse | None, list[Track], list[str]]:  # fmt: skip
-    """Read the uses of files. ``sound`` picks of columns, start and end first, the rows that can be uses. Returns these
-    (None where none was traced), and the threads (on ``host``) and calls that ``tracks`` and ``names`` lack, whose places
-    follow theirs."""
+    """Read the uses of files that a report has recorded.
+
+    Args:
+        sound: keeps the rows that can be uses, given columns whose first two are start and end.
+        tracks: the timeline's tracks so far.
+        names: the timeline's names so far.
+        host: the node of new threads.
+
+    Returns the uses (None if none was recorded), new tracks for threads that ``tracks`` lacks, and new names of calls;
+    their indices continue those of ``tracks`` and ``names``.
+    """
     table, *columns = _EVENTS
     parts = [sound(values) for values in database.integers(table, columns)]
     if not sum(len(part[0]) for part in parts):
@@ -55,8 +63,8 @@ def files_of(
 
 
 def _opened(database: Database, access: Ints) -> tuple[Ints, Ints]:
-    """Find who opened what each ``access`` uses, and the place of its path in the database's texts [n]; NULL where
-    unknown."""
+    """Find for each ``access`` (an id) the process that opened the file, and the index of its path in
+    ``database.texts``, int64[n] each; NULL where unknown."""
     table, *columns = _OPENED
     parts = list(database.integers(table, columns, texts=("filePath",)))
     if not sum(len(part[0]) for part in parts):
@@ -71,7 +79,7 @@ def _opened(database: Database, access: Ints) -> tuple[Ints, Ints]:
 def _on_tracks(
     process: Ints, thread: Ints, tracks: Sequence[Track], host: str | None
 ) -> tuple[NDArray[np.int32], list[Track]]:
-    """Find the track of each thread. Returns places [n], and the tracks that are added for threads without one."""
+    """Find the track of each row's thread. Returns indices, int32[n], and new tracks for threads without one."""
     known = {(track.pid, track.tid): at for at, track in enumerate(tracks) if track.kind == "cpu_thread"}
     keys: dict[Key, int] = {}
     at = placed([process, thread], keys)
@@ -86,7 +94,8 @@ def _on_tracks(
 
 
 def _calls(database: Database, call: Ints, names: Sequence[str]) -> tuple[NDArray[np.int32], list[str]]:
-    """Find the name of each call. Returns places [n], -1 where unknown, and the names that are added."""
+    """Find the name of each row's call. Returns indices into ``names`` and then the new names, int32[n], -1 where
+    unknown; and the new names."""
     ids, at = np.unique(call, return_inverse=True)
     strings = database.strings("StringIds", set(ids.tolist()))
     known = {name: place for place, name in enumerate(names)}

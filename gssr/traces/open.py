@@ -40,7 +40,8 @@ def open_traces(
     paths: Sequence[str], *, most_bytes: int | None = None, ranks: str | None = None,
     window: tuple[int | None, int | None] = (None, None),
 ) -> "TraceSet":  # fmt: skip
-    """Open the traces of one run. See ``open_runs``; raises TraceError for those of several, too."""
+    """Open the traces of one run; see ``open_runs`` for the arguments. Raises TraceError also if the files are of
+    several runs."""
     runs = open_runs(paths, most_bytes=most_bytes, ranks=ranks, window=window)
     if len(runs) > 1:
         raise TraceError(f"{runs[1].sources[0].path}: {runs[1].why_apart}")
@@ -51,11 +52,18 @@ def open_runs(
     paths: Sequence[str], *, most_bytes: int | None = None, ranks: str | None = None,
     window: tuple[int | None, int | None] = (None, None),
 ) -> list["TraceSet"]:  # fmt: skip
-    """The traces in these files and folders, run by run, each in order of its ranks. ``most_bytes``: what one file may
-    unpack to; None: MOST_BYTES, and 60 times its size. ``ranks``: only these are read, as "0-7,12"; ``window``: no more
-    need be kept than what reaches into this time, ns. Of folders what is no trace is passed over, and of several traces
-    what can't be read: see ``TraceSet.problems``. Raises TraceError for a file that is none, for what holds all ranks of a
-    run beside others, and where none can be read; ValueError, a sentence, for ranks that are none."""
+    """Open traces in files and folders, grouped by run, each run sorted by rank. Nothing is read in full yet.
+
+    Args:
+        paths: trace files, or folders with traces.
+        most_bytes: how much one file may unpack to. None: MOST_BYTES, and 60 times its size.
+        ranks: only these ranks, as "0-7,12"; None for all.
+        window: (begin, end) in ns; only what reaches into this time must be kept (OTF2 only). None: no limit.
+
+    Files in folders that are no traces are passed over; traces that cannot be read are named in ``TraceSet.problems``.
+    Raises TraceError for a file that is no trace, for a file with all ranks of a run beside other files, and if nothing
+    can be read; ValueError, with a sentence, if ``ranks`` cannot be parsed.
+    """
     wanted = None if ranks is None else ranks_of(ranks)
     problems: list[str] = []
     files = [file for path in paths for file in _files_of(path, problems)]
@@ -91,7 +99,7 @@ def open_runs(
 
 
 def _why_apart(first: Sequence[int], own: int, paths: Sequence[str], told: Sequence[RunTraits]) -> str:
-    """Say in a clause why a file is of another run than the files of the ``first`` one."""
+    """Say in a clause why the file with index ``own`` is of another run than the files with the indices ``first``."""
     other, why = next((at, why) for at in first if (why := why_not_one_run(told[own], told[at])))
     if told[own].rank is not None and told[own].rank == told[other].rank:
         return f"is of rank {told[own].rank}, as {paths[other]} is: give one of the two"
@@ -99,7 +107,7 @@ def _why_apart(first: Sequence[int], own: int, paths: Sequence[str], told: Seque
 
 
 def _name_of(sources: Sequence[TraceSource], paths: Sequence[str]) -> str:
-    """Find, among the names that were given, the one that holds most of a run's files."""
+    """Return the path, of those the user gave, that contains most of a run's files."""
 
     def n_within(path: str) -> int:
         return sum(f"{one.path}/".startswith(f"{path.rstrip('/')}/") for one in sources)
@@ -108,7 +116,8 @@ def _name_of(sources: Sequence[TraceSource], paths: Sequence[str]) -> str:
 
 
 def ranks_of(text: str) -> list[range]:
-    """Parse ranks such as "0-7,12". Raises ValueError, a sentence."""
+    """Parse ranks such as "0-7,12" into ranges. Raises ValueError, with a sentence. A range that runs backwards is
+    empty."""
     found = [_RANKS.fullmatch(word.strip()) for word in text.split(",")]
     if not all(found):
         raise ValueError(f"--ranks: {text!r} names no ranks: give numbers, as 0-7,12")
@@ -117,10 +126,14 @@ def ranks_of(text: str) -> list[range]:
 
 @dataclass(frozen=True, slots=True)
 class TraceSet:
-    """Traces of one run, not yet read. ``sources``: what is known of each before that, in order of their ranks.
-    ``problems``: sentences, why others of them can't be read, all once the others were; those of all runs that were opened
-    together. ``name``: the file or folder that was named, and of a folder that holds several runs the first file;
-    ``why_apart``: why they are of another run than the first of several."""
+    """Traces of one run that are not read yet.
+
+    ``sources``: what is known of each file, in the order of ranks. ``most_bytes``, ``ranks``, ``window``: as in
+    ``open_runs``, with ranks parsed. ``problems``: sentences on traces that cannot be read, of all runs that were
+    opened together; complete once all were read. ``name``: the file or folder the user gave; if it holds several runs,
+    the run's first file. ``why_apart``: a clause that says why this is another run than the first one, "" for the
+    first.
+    """
 
     sources: tuple[TraceSource, ...]
     most_bytes: int | None = None
@@ -131,13 +144,15 @@ class TraceSet:
     why_apart: str = ""
 
     def timelines(self) -> Iterator[Timeline]:
-        """Read the timelines one after the other, each from its own first beginning on; an archive from where it begins,
-        whichever part of it is read. Raises TraceError where none can be read."""
+        """Read the timelines one after the other, each counting from its own first interval (an OTF2 archive from the
+        archive's begin). Files that cannot be read are left out, and added to ``problems``. Raises TraceError if none
+        can be read."""
         for source, timeline in self._readable([]):
             yield from_zero(timeline, 0 if source.format == "otf2" else None)
 
     def timeline(self) -> Timeline:
-        """Read all of them as one timeline. Raises TraceError where none can be read."""
+        """Read all files and join them into one timeline. What cannot be read is in the notes of its first source.
+        Raises TraceError if none can be read."""
         wrong = [] if self.why_apart else [*self.problems]  # what can't be opened is noted of the first run
         if len(self.sources) == 1:
             found = next(self.timelines())
@@ -149,7 +164,8 @@ class TraceSet:
         return replace(found, sources=(first._replace(notes=(*dict.fromkeys(wrong), *first.notes)), *others))
 
     def _readable(self, wrong: list[str]) -> Iterator[tuple[TraceSource, Timeline]]:
-        """Read each, and remember why one can't be, in ``wrong``, too. Raises TraceError where none can be."""
+        """Yield each source that can be read with its timeline. Sentences on the others are appended to ``wrong`` and
+        to ``problems``. Raises TraceError at the end if none can be read."""
         last, n = None, 0
         for source in self.sources:
             try:
@@ -167,6 +183,7 @@ class TraceSet:
             raise last
 
     def _read(self, source: TraceSource) -> Timeline:
+        """Read one file in full. Raises TraceError."""
         if source.format == "otf2":
             from gssr.traces.otf2.archive import read_otf2
 
@@ -192,8 +209,8 @@ class TraceSet:
 
 
 def _bounded(timeline: Timeline) -> Timeline:
-    """Return a timeline that can be looked at in seconds. Raises TraceError for one of more GPUs, threads or series than any
-    tool writes into one file."""
+    """Return the timeline unchanged. Raises TraceError if it has more GPUs, tracks or counters than any tool writes
+    into one file, as analysing it would take too long."""
     streams = (track for track in timeline.tracks if track.kind == "gpu_stream")
     gpus = {(track.rank, track.node, track.uuid or (track.pid, track.device)) for track in streams}
     for noun, n, most in (
@@ -213,8 +230,8 @@ def _noted(timeline: Timeline, notes: Sequence[str]) -> Timeline:
 
 
 def _files_of(path: str, problems: list[str]) -> list[tuple[str, Format]]:
-    """List the traces at a path with their formats. ``problems`` get a sentence for each database of a folder that can't be
-    read: nobody knows whether it is a trace. Raises TraceError where there is none."""
+    """List the traces at a path with their formats. Sentences on damaged databases in a folder are appended to
+    ``problems``. Raises TraceError if there is no trace."""
     if not os.path.isdir(path):
         found = recognise(path)
         if found.kind not in TRACES:
@@ -236,7 +253,8 @@ def _files_of(path: str, problems: list[str]) -> list[tuple[str, Format]]:
 
 
 def _of_most(path: str, traces: Sequence[tuple[str, Format]], problems: list[str]) -> list[tuple[str, Format]]:
-    """Return those of a folder's traces that can be looked at together: others are passed over where they are fewer."""
+    """Keep the traces of a folder that can be opened together: the kind with the most files. Sentences on the others
+    are appended to ``problems``. Raises TraceError if none can be opened, or two kinds have equally many."""
     traces = [each for each in traces if _can_be_opened(*each, problems)]
     if not traces:
         raise TraceError(problems[-1])
@@ -254,7 +272,8 @@ def _of_most(path: str, traces: Sequence[tuple[str, Format]], problems: list[str
 
 
 def _can_be_opened(path: str, kind: Format, problems: list[str]) -> bool:
-    """Return whether a database can be opened as what it seems to be; all else is read before that is known."""
+    """Tell whether a database can be opened as what it seems to be; if not, a sentence is appended to ``problems``.
+    True for all other formats, which are not tried here."""
     try:
         if kind in _ALONE:
             _looked_at(path, kind, True, None)
@@ -265,12 +284,13 @@ def _can_be_opened(path: str, kind: Format, problems: list[str]) -> bool:
 
 
 def _by_number(name: str) -> list[tuple[int, str]]:
-    """Make the key by which rank 2 is sorted before rank 10."""
+    """Return a sort key for file names by which rank 2 comes before rank 10."""
     return [(int(digits or 0), text) for text, digits in re.findall(r"(\D*)(\d{0,18})", name)]
 
 
 def _looked_at(path: str, kind: Format, has_others: bool, most_bytes: int | None) -> tuple[TraceSource, RunTraits]:
-    """Look at a file before it is read. Returns its source, and what the file tells of its run."""
+    """Look at a file before it is read in full. Returns its source, and what it says about its run. ``has_others``: it
+    must be told from others, so more may be read. Raises TraceError."""
     if kind == "otf2" and os.path.isdir(path):
         beside = sorted(name for name in os.listdir(path) if name.endswith(".cubex"))
         notes = tuple(f"{name} beside it is a profile: name it to see it" for name in beside)
@@ -295,8 +315,8 @@ def _looked_at(path: str, kind: Format, has_others: bool, most_bytes: int | None
 
 
 def _ranked(sources: Sequence[TraceSource]) -> tuple[TraceSource, ...]:
-    """Sort sources by their ranks, of which each is there once. Sources that tell none get the ranks that are free, in the
-    order in which they are named."""
+    """Sort sources by rank. Those without a rank get the lowest free ranks in their order, and a note; a single source
+    stays as it is. Expects no two sources of one rank."""
     of_rank = {source.rank: source for source in sources if source.rank is not None}
     free = (rank for rank in itertools.count() if rank not in of_rank)
     if len(sources) == 1:

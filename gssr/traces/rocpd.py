@@ -49,6 +49,8 @@ _AT_ONCE = {Kind.RANGE: Kind.MARK, Kind.CPU_OP: Kind.OTHER}
 
 
 class _Agent(NamedTuple):
+    """A GPU or CPU of a session. ``number``: its index among agents of its type; None in a field is unknown."""
+
     is_gpu: bool
     number: int | None
     name: str | None
@@ -56,7 +58,7 @@ class _Agent(NamedTuple):
 
 
 class _Process(NamedTuple):
-    """``rank``, ``launcher``: as its environment tells."""
+    """A process of a session; None is unknown. ``rank`` and ``launcher`` are as its environment says."""
 
     pid: int | None
     host: str | None
@@ -65,17 +67,18 @@ class _Process(NamedTuple):
 
 
 def read_rocpd(path: str, rank: int | None = None) -> Timeline:
-    """Read the database at ``path``; ``rank`` where it is known better than by it. Times are ns since the node was booted.
-    Raises TraceError."""
+    """Read a database of rocprofv3. ``rank``: the rank if it is known better than the database knows it. Times are ns
+    since the node was booted. Raises TraceError."""
     return _read(path, lambda database: _Reading(database, rank).timeline())
 
 
 def check_rocpd(path: str) -> None:
-    """Raise TraceError where the file at ``path`` is no database that can be read."""
+    """Raise TraceError if the file is no database of rocprofv3 that can be read."""
     _read(path, lambda _: None)
 
 
 def _read(path: str, read: Callable[[Database], _One]) -> _One:
+    """Open the database, and return what ``read`` returns for it. Raises TraceError."""
     tables: dict[str, str] = {}
 
     def look(connection: sqlite3.Connection) -> str | None:
@@ -95,6 +98,7 @@ _Session = Mapping[str, str]
 
 
 def _sessions(database: Database) -> list[_Session]:
+    """List the sessions in a database, each with its tables' full names by what they hold."""
     found: dict[str, dict[str, str]] = {}
     for name in database.columns:
         if told := _TABLE.fullmatch(name):
@@ -118,7 +122,7 @@ def _processes(database: Database, session: _Session) -> dict[int, _Process]:
 
 
 def _agents(database: Database, session: _Session) -> dict[int, _Agent]:
-    """Read the agents of a session, GPUs and others, by id."""
+    """Read the GPUs and CPUs of a session, by id."""
     names = ("id", "type", "type_index", "product_name", "name", "uuid", "extdata")
     found = {}
     for key, kind, number, *called, column, extdata in database.rows(session.get("info_agent", ""), names, _MOST_ROWS):
@@ -128,8 +132,9 @@ def _agents(database: Database, session: _Session) -> dict[int, _Agent]:
 
 
 def _uuid(number: Any, told: Any) -> str | None:
-    """Write a UUID as HIP does, of 16 bytes whose first 8 are the driver's ``unique_id``, least significant first. The
-    column may hold the PCI device's id, of 16 bits, in its place, which is none."""
+    """Make a UUID as HIP writes it, from 16 bytes (``told``) whose first 8 are the driver's ``unique_id``, least
+    significant first, or else from the column's ``number``. None if neither holds one; the column may hold the PCI
+    device id, of 16 bits, which is none."""
     told = told.get("bytes") if isinstance(told, dict) else None
     digits = list(told.values()) if isinstance(told, dict) else told
     if isinstance(digits, list) and len(digits) >= 8 and all(type(each) is int and 0 <= each < 256 for each in digits):
@@ -140,10 +145,11 @@ def _uuid(number: Any, told: Any) -> str | None:
 
 
 class _ById:
-    """Columns of a table, of any number of rows, by id."""
+    """Columns of a table that are looked up by id."""
 
     def __init__(self, most: int, parts: Iterator[list[Ints]], n_columns: int) -> None:
-        """Read at most so many rows; the id, which ascends, is the first of their columns."""
+        """Read at most ``most`` rows from ``parts``: lists of columns, the first of which is the id, ascending,
+        followed by ``n_columns`` others."""
         own, n = np.empty((1 + n_columns, most), np.int64), 0
         for part in parts:
             own[:, n : n + len(part[0])] = part
@@ -152,7 +158,8 @@ class _ById:
         self._are_all = bool(n) and int(self._ids[-1]) - int(self._ids[0]) == n - 1
 
     def of(self, ids: Ints, column: int) -> Ints:
-        """Look up a column by ids [n]; NULL for an id that is not there."""
+        """Return the values of a column (index without the id) for these ids, int64[n]; NULL for an id that is not
+        there."""
         if not len(self._ids):
             return all_alike(NULL, len(ids))
         place = ids - self._ids[0] if self._are_all else np.searchsorted(self._ids, ids)
@@ -160,7 +167,7 @@ class _ById:
         return np.where(self._ids[place] == ids, self._columns[column][place], NULL)
 
     def distinct(self, column: int) -> set[int]:
-        """Return the different values of a column."""
+        """Return the different values of a column (index without the id), without NULL."""
         return {int(each) for each in np.unique(self._columns[column])} - {NULL}
 
 
@@ -184,7 +191,7 @@ class _Reading:
         self._n_events = self._left_out = 0
 
     def timeline(self) -> Timeline:
-        """Read all of the database."""
+        """Read the whole database. Call it once."""
         for number, session in enumerate(self._sessions):
             self._read(number, session)
         tracks, places = self._made_tracks()
@@ -209,7 +216,7 @@ class _Reading:
         return Timeline((source,), Clock(None, "boot"), tracks, names, intervals, facts=facts)
 
     def _read(self, number: int, session: _Session) -> None:
-        """Append the intervals of a session."""
+        """Append the intervals of a session, ``_sessions[number]``."""
         database = self._database
 
         def by_id(table: str, names: Sequence[str]) -> _ById:
@@ -246,7 +253,8 @@ class _Reading:
                 self._add(number, what, start, end, pid, (thread,), (name, *told), stack)
 
     def _read_messages(self, session: _Session, categories: set[int]) -> _ById:
-        """Read what marks and ranges of roctx say, as places in ``_messages``, by the id of the event."""
+        """Read the texts of roctx marks and ranges. Returns, by event id, indices into ``_messages``, to which new
+        texts are added. Does nothing if none of the ``categories`` (string ids) is one of marks."""
         strings, own = self._database.strings(session.get("string", ""), categories, "string"), self._messages
         marking = [key for key, text in strings.items() if _KINDS[0][0].match(text)]
         only = ("category_id", marking)
@@ -256,13 +264,14 @@ class _Reading:
         return _ById(len(said), iter([list(np.array(said, np.int64).T)] if said else ()), 1)
 
     def _is_gpu(self, number: int, agent: Ints) -> Ints:
-        """Tell which agents [n] are GPUs: 1 for a GPU, 0 for another agent, NULL for none."""
+        """Tell which agents are GPUs, int64[n]: 1 for a GPU, 0 for another agent, NULL for an unknown one."""
         own = self._agents[number]
         known = np.where(np.isin(agent, [key for key, each in own.items() if not each.is_gpu]), 0, NULL)
         return np.where(np.isin(agent, [key for key, each in own.items() if each.is_gpu]), 1, known)
 
     def _sound(self, values: list[Ints]) -> list[Ints]:
-        """Pick, of these columns, start and end first, the rows that can be intervals."""
+        """Keep the rows that can be intervals, given columns whose first two are start and end; the others are counted
+        as left out."""
         start, end = values[:2]
         sound = (start > 0) & (end >= start) & (end < _FARTHEST)
         self._n_events += len(start)
@@ -273,6 +282,16 @@ class _Reading:
         self, number: int, what: int, start: Ints, end: Ints, pid: Ints, on: Sequence[Ints], key: Sequence[Ints],
         stack: Ints, size: Ints | None = None,
     ) -> None:  # fmt: skip
+        """Append intervals of one kind.
+
+        Args:
+            number: index of the session.
+            what: _KERNELS, _COPIES, _REGIONS or _MARKS.
+            pid: the process' id in the session.
+            on: (thread,) on the host, or (agent, stream, queue) on a GPU.
+            key: up to three columns that determine the name.
+            stack: the stack id that links a call with its work.
+        """
         n = len(start)
         if not n:
             return
@@ -286,7 +305,8 @@ class _Reading:
         self._columns.add(start, end - start, track, name, link, None if size is None else np.maximum(size, -1))
 
     def _intervals(self, places: Sequence[int]) -> tuple[Intervals, tuple[str, ...]]:
-        """Put all intervals in order; ``places``: of the tracks that were met."""
+        """Sort all intervals. ``places`` are the final indices of the tracks in ``_tracks``. Returns the intervals, and
+        the timeline's names."""
         strings = self._texts("string", "string", of_kernels=False)
         mangled, kernels = (self._texts("info_kernel_symbol", name, True) for name in ("kernel_name", "display_name"))
         messages = list(self._messages)
@@ -322,7 +342,8 @@ class _Reading:
         return intervals, tuple(texts)
 
     def _texts(self, table: str, column: str, of_kernels: bool) -> list[dict[int, str]]:
-        """Read all that is asked of a table of texts, by session and id."""
+        """Read all texts of a column that names refer to, of kernels or of all else. Returns for each session the texts
+        by id."""
         wanted: list[set[int]] = [set() for _ in self._sessions]
         for number, what, *key in self._names:
             if of_kernels == (what == _KERNELS):
@@ -331,8 +352,8 @@ class _Reading:
         return [self._database.strings(session.get(table, ""), ids, column) for session, ids in named]
 
     def _made_tracks(self) -> tuple[tuple[Track, ...], list[int]]:
-        """Make the tracks. Returns them, and the place of each that was met: a stream of a GPU is one, and where no streams
-        were traced, a queue."""
+        """Make the tracks. Returns them, and for each key in ``_tracks`` its track's index: there is one track for each
+        stream of a GPU, or for each queue if no streams were recorded."""
         with_streams = {process for process, on_gpu, _, stream, _ in self._tracks if on_gpu and stream > 0}
         queues = {(key[0], key[2], key[4]) for key in self._tracks if key[1] and key[4] != NULL}
         several = Counts(key[:2] for key in queues)
@@ -367,7 +388,7 @@ class _Reading:
 
 
 def _object(text: Any) -> dict[str, Any]:
-    """Read an object of JSON. Empty where the text is none, or longer than any that rocprofv3 writes."""
+    """Parse a JSON object. Empty if the text is none, or longer than any that rocprofv3 writes."""
     try:
         found = json.loads(text) if isinstance(text, str) and len(text) <= _LONGEST_JSON else None
     except (ValueError, RecursionError):
@@ -380,6 +401,7 @@ def _whole(value: Any) -> int | None:
 
 
 def _one(values: Iterable[_One | None]) -> _One | None:
-    """Return the only value that is told; None where several are, or none."""
+    """Return the only value that is not None, however often it occurs; None if there are several different ones, or
+    none."""
     told = {value for value in values if value is not None}
     return told.pop() if len(told) == 1 else None

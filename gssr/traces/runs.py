@@ -28,7 +28,8 @@ _TIME = re.compile(rb'"ts"\s*:\s*"?(\d{1,19})')
 
 
 class RunTraits(NamedTuple):
-    """What a file tells of its run. ``gpus``: names of GPU models; ``begin``, ``end``: unix times, ns. None: not told."""
+    """What a file says about its run; None if it does not say it. ``gpus``: names of GPU models, empty if unknown;
+    ``begin``, ``end``: about when its events begin and end, unix ns."""
 
     rank: int | None = None
     host: str | None = None
@@ -38,8 +39,11 @@ class RunTraits(NamedTuple):
 
 
 def told_by_json(path: str, has_others: bool, most_bytes: int | None) -> RunTraits:
-    """Read what torch.profiler writes before the events or behind them. Where no rank is before them, a packed file must be
-    unpacked to its end: only if it ``has_others`` to be told from. Raises TraceError."""
+    """Read what torch.profiler writes before and behind the events of a trace, without reading them all.
+
+    If the rank is not before the events, a packed file must be unpacked to its end; that is done only with
+    ``has_others``, when there are files to be told from. ``most_bytes`` as in ``open_runs``. Raises TraceError.
+    """
     pieces = FileChunks(path, most_bytes)
     head = text = b""
     rank = None
@@ -69,7 +73,8 @@ def told_by_json(path: str, has_others: bool, most_bytes: int | None) -> RunTrai
 
 
 def _unix_ns(text: bytes, zero: int) -> list[int]:
-    """Find the times of events in a piece of JSON, as far as they are unix times or ``zero`` makes them such."""
+    """Find times of events in a piece of JSON that are unix times, in ns, as they are or after adding ``zero``. May be
+    empty."""
     times = [1000 * int(us) for us in _TIME.findall(text)]
     found = ((ns, ns + zero) for ns in times)
     return [next(ns for ns in each if _is_unix(ns)) for each in found if any(map(_is_unix, each))]
@@ -86,7 +91,8 @@ def _end_of(path: str) -> bytes:
 
 
 def why_not_one_run(one: RunTraits, other: RunTraits) -> str:
-    """Say why two files can't be of one run, as a clause about ``one``; "" where nothing sets them apart."""
+    """Say in a clause about ``one`` why two files cannot be of one run, such as "ran on A100, not on H100"; "" if
+    nothing sets them apart."""
     if one.rank is not None and one.rank == other.rank:
         return f"is of rank {one.rank}, too"
     if one.gpus and other.gpus and one.gpus.isdisjoint(other.gpus):
@@ -121,9 +127,9 @@ def _long(ns: int) -> str:
 
 
 def by_run(paths: Sequence[str], told: Sequence[RunTraits]) -> list[list[int]]:
-    """Divide files among runs, in their order: each goes to a run with whose files nothing sets it apart; of several to one
-    that has a file in the same folder, then to that with the nearest beginning, then to the first. Returns the places of
-    each run's files."""
+    """Divide files into runs. Each goes to a run none of whose files ``why_not_one_run`` sets it apart from; if there
+    are several, to one with a file in the same folder, then to the one that begins nearest, then to the first. Returns
+    the indices of each run's files; ``told`` is parallel to ``paths``."""
     runs: list[list[int]] = []
     for at, own in enumerate(told):
 

@@ -57,10 +57,13 @@ class Category(IntEnum):
 
 
 class Track(NamedTuple):
-    """Where intervals lie: a stream of a GPU, or a thread. ``device`` is the GPU's number in that process; ``source``
-    that of the file in ``Timeline.sources``. None: not told. On a "host_wait" lies how long threads waited for a stream,
-    as the tool has it beside their calls: no time of the stream (gssr.traces.host_waits). A "process" is one that was not
-    read, to which others have sent messages: nothing lies on it."""
+    """A line on which intervals lie. None: the file does not say it.
+
+    ``kind``: "gpu_stream", "cpu_thread", "other"; "host_wait" holds the time that threads waited for a stream, as the
+    tool lists it beside their calls (no time of the stream, see gssr.traces.host_waits); "process" is one that was not
+    read but exchanged messages with others, and holds nothing. ``device``: the GPU's number in that process;
+    ``stream``: the stream's number; ``source``: index in ``Timeline.sources``.
+    """
 
     kind: TrackKind
     name: str
@@ -75,8 +78,9 @@ class Track(NamedTuple):
 
 
 class TraceSource(NamedTuple):
-    """One file. ``n_events``: records in it; ``left_out``: those that could not be read, or that say nothing sound;
-    ``notes``: sentences about what was lost, assumed or mended; ``zero_ns``: the file's own time of the timeline's 0."""
+    """One file of a timeline. ``n_events``: records in it; ``left_out``: records that could not be read or have no
+    sound times; ``notes``: sentences on what was lost, assumed or mended; ``zero_ns``: the file's own time at the
+    timeline's 0; "" and None are unknown."""
 
     path: str
     format: Format
@@ -91,8 +95,9 @@ class TraceSource(NamedTuple):
 
 
 class Clock(NamedTuple):
-    """``unix_ns``: the unix time of 0 of all times, None where no file tells it; of times since the node was booted (ns of
-    CLOCK_BOOTTIME) only a recording tells it (gssr.traces.join.by_boot)."""
+    """The clock of a timeline. ``unix_ns``: the unix time at the timeline's 0, None if unknown; if times count since
+    boot (``origin`` "boot") only a recording can say it (gssr.traces.join.by_boot). ``error_ns``: by how much it may be
+    wrong."""
 
     unix_ns: int | None = None
     origin: ClockOrigin = "unknown"
@@ -101,9 +106,13 @@ class Clock(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """Columns [n], ascending by start; of the same start the longer first. ``track``, ``name``: places in the timeline's
-    tracks and names. ``link``: what a GPU's work shares with the call that launched it, NO_LINK without; unique over
-    all files. ``size``: bytes copied or set, -1 unknown. ``operation``: of copies the place in ``OPERATIONS``, else -1."""
+    """Intervals as columns [n], sorted by start, those of equal start by falling length. Times in ns.
+
+    ``track``, ``name``: indices in the timeline's ``tracks`` and ``names``. ``kind``, ``category``: values of Kind and
+    Category. ``link``: a number that work on a GPU shares with the call that launched it, unique over all files,
+    NO_LINK without. ``size``: bytes copied or set, -1 if unknown. ``operation``: of copies the index in OPERATIONS,
+    else -1.
+    """
 
     start: Ints
     length: Ints
@@ -124,8 +133,8 @@ OPERATIONS = ("HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "memset", "unified HtoD", 
 
 
 class Counter(NamedTuple):
-    """A series [n]: ``time`` in ns, ascending; ``track``: the place of the track it belongs to, -1 the whole. A "gauge"
-    holds until its next value, a "rate" is of the time before its time, a "total" only grows."""
+    """A series of values [n]. ``time``: ns, ascending; ``track``: index of the track it belongs to, -1 if to none.
+    ``mode``: a "gauge" holds until the next value, a "rate" is over the time before its own, a "total" only grows."""
 
     name: str
     unit: str
@@ -147,9 +156,9 @@ COLLECTIVES = (
 
 @dataclass(frozen=True, slots=True)
 class Collectives:
-    """Columns [n], ascending by start: each rank's part of a collective operation. ``kind``: the place in COLLECTIVES;
-    ``comm``: in the ``comms`` of Messages. ``sent``, ``received``: bytes. ``wait``: from its own begin to the last begin of
-    those that take part, ns, at most its length; -1 where not all of these were read."""
+    """Each rank's part in collective operations as columns [n], sorted by start (ns). ``kind``: index in COLLECTIVES;
+    ``comm``: index in ``Messages.comms``; ``sent``, ``received``: bytes. ``wait``: ns from its own start to the latest
+    start of all participants, at most its length; -1 if not all participants were read."""
 
     track: NDArray[np.int32]
     start: Ints
@@ -163,8 +172,9 @@ class Collectives:
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Columns [n]: messages from the track ``source`` to ``target``, places in the timeline's. ``sent``, ``received``: when,
-    NO_TIME where that end was not read. ``size``: bytes; ``comm``: the place in ``comms`` of the communicator."""
+    """Messages as columns [n]. ``source``, ``target``: indices of the sender's and receiver's tracks; ``sent``,
+    ``received``: ns, NO_TIME if that end was not read; ``size``: bytes; ``comm``: index of the communicator in
+    ``comms``."""
 
     source: NDArray[np.int32]
     target: NDArray[np.int32]
@@ -181,9 +191,10 @@ FILE_OPERATIONS = ("read", "write", "flush", "other")
 
 @dataclass(frozen=True, slots=True)
 class FileUse:
-    """Columns [n]: operations on the files ``files[file]``. ``operation``: the place in FILE_OPERATIONS; ``name``: in the
-    timeline's names of the call that did it, -1 unknown; ``layer``: in ``layers`` of the interface that it is a call of (a
-    call of MPI I/O and the POSIX calls that it makes are told apart by it). ``size``: bytes, -1 unknown."""
+    """Operations on files as columns [n]. ``file``: index in ``files``; ``operation``: index in FILE_OPERATIONS;
+    ``name``: index in the timeline's names of the call that did it, -1 if unknown; ``layer``: index in ``layers`` of
+    the interface the call is of (MPI I/O and the POSIX calls that it makes are told apart by it); ``size``: bytes, -1
+    if unknown; ``start``, ``length``: ns."""
 
     track: NDArray[np.int32]
     start: Ints
@@ -198,9 +209,9 @@ class FileUse:
 
 
 class Measured(NamedTuple):
-    """A metric of a profile: ``rows()`` gives the places of the nodes [k] that have values, and these [k, n_tracks]; of the
-    others they are 0. ``inclusive``: a value holds for a node and all below it, else for itself alone. ``combine``: how
-    values of several nodes or tracks become one."""
+    """A metric of a profile. ``rows()`` returns the indices of the nodes that have values, int64[k], and their values,
+    float64[k, tracks]; all other nodes have 0. ``inclusive``: a value is for a node and all below it, else for the node
+    alone. ``combine``: how values of several nodes or tracks are put together."""
 
     name: str
     title: str
@@ -212,9 +223,9 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A call tree with numbers for each track, and no times at which anything was: nodes [n], each behind its caller
-    ``parent``, -1 of a root. ``name``: places in the timeline's names; ``paradigm``, ``role``: what a node belongs to (user,
-    mpi, openmp, cuda ...), and what it does, as Score-P has them."""
+    """A call tree with values for each track, and no times: nodes [n], each behind its caller. ``parent``: index of the
+    caller, -1 for a root; ``name``: index in the timeline's names; ``paradigm`` (user, mpi, openmp, cuda ...) and
+    ``role`` of each node as Score-P has them."""
 
     parent: Ints
     name: Ints
@@ -225,8 +236,9 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """All of one or several files of one run. ``pageable``: places in ``intervals`` of copies from or to pageable memory,
-    None where the format does not tell; ``messages``, ``io``: None likewise."""
+    """All that one or several trace files of one run hold. Times are ns since ``clock``'s 0. ``pageable``: indices of
+    intervals that copy from or to pageable memory, None if the format does not say it; ``messages`` and ``io``: None
+    likewise. ``profile``: None except for profiles, which have no intervals."""
 
     sources: tuple[TraceSource, ...]
     clock: Clock

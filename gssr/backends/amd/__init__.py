@@ -8,12 +8,14 @@ UNTESTED = "untested on hardware"
 
 
 def count_usable_gpus() -> int:
-    """How many AMD GPUs this machine shows that can be sampled."""
+    """Count the AMD GPUs that this machine shows and that are no integrated graphics, whether or not this process may
+    use them."""
     return sum(not card.is_integrated for card in cards.find_cards())
 
 
 def offer() -> Offer:
-    """Which GPUs AMD's driver shows, and whether this process may use them."""
+    """Find out which GPUs AMD's driver shows, and whether this process may use them. Where it may not, the offer says
+    why."""
     try:
         own, *_ = cards.usable_cards(None)
     except UnusableError as error:

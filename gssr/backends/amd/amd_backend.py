@@ -52,17 +52,24 @@ _WRAP = 1 << 32
 
 
 class ActivityCounter:
-    """A share of time by its sum over the firmware's ticks, so that nothing between two rows is missed.
+    """Turns a sum over the firmware's ticks into a share of time, so that nothing between two rows is missed.
 
-    Whether a tick adds 0 to 100 or 0 to 1 is nowhere written. A sum that grows by more than 1 a tick says 100; else one that
-    fits the average which the firmware tells beside it. Until then that average is taken."""
+    Whether a tick adds 0 to 100 or 0 to 1 is nowhere written. A sum that grows by more than 1 a tick says 100;
+    otherwise the scale is taken by which the sum fits the average that the firmware tells beside it. Until the scale is
+    known the average is the share.
+    """
 
     def __init__(self) -> None:
         self._scale: float | None = None
         self._average: float | None = None
 
     def share(self, average: float | None, per_tick: float | None) -> float | None:
-        """0 to 1. ``average`` in %, ``per_tick``: what the sum has grown by, None if not known."""
+        """Compute the share of time, 0 to 1; None where neither argument tells it.
+
+        Args:
+            average: The firmware's own average, %; None if it tells none.
+            per_tick: By how much the sum has grown per tick since the last reading; None if not known.
+        """
         if average is not None and average > 100:
             average = None  # no share
         before, self._average = self._average, average
@@ -256,7 +263,8 @@ class AmdGpu:
 
 
 class AmdBackend:
-    """A ``Backend`` on these GPUs, of which all is read once. ``changes`` tells those that don't answer."""
+    """A ``Backend`` on these GPUs. Making one opens and reads each once to find what it measures; those that don't
+    answer are lost, which ``changes`` tells."""
 
     name = "amd"
 
@@ -275,8 +283,8 @@ class AmdBackend:
         self.measures: Sequence[str] = [name for name in NAMES if name in measured]
 
     def sample(self, now: float) -> Sequence[Row]:
-        """Return one row for each GPU that answers, and looks now and then for GPUs that were lost and for processes.
-        ``now``: unix s. Never raises for a GPU that does not answer: it is lost, which ``changes`` tells."""
+        """Read one row for each GPU that answers. ``now``: unix s. Looks now and then for GPUs that were lost and for
+        processes. Never raises for a GPU that does not answer: it is lost, which ``changes`` tells."""
         began = monotonic()
         rows: list[Row] = []
         if now >= self._look_at:
@@ -311,7 +319,7 @@ class AmdBackend:
         return changes
 
     def close(self) -> Sequence[Row]:
-        """Close all files."""
+        """Close all files. Returns no rows."""
         for gpu in self._gpus:
             gpu.close()
             if gpu.counters is not None:
@@ -345,7 +353,7 @@ class AmdBackend:
 
 
 def open_amd(visible: Sequence[str] | None) -> OpenedBackend:
-    """``amd`` on this process's GPUs (gssr.launch.gpu_ids). Raises BackendError."""
+    """Open ``amd`` on this process's GPUs. ``visible``: gssr.launch.gpu_ids. Raises BackendError when it has none."""
     own, shown, remarks = cards.usable_cards(visible)
     counters = _pm_counters(own, shown)
     backend = AmdBackend([AmdGpu(card, counters.get(card.device.uuid)) for card in own])

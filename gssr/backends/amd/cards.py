@@ -38,9 +38,13 @@ _INTEGRATED = ("revision 2.", "revision 3.")
 
 
 class Card(NamedTuple):
-    """A GPU: of an MI250X one of its two dies, of an MI300 that is split into partitions all of it. ``path`` is its folder,
-    ``renders`` are the numbers of its render nodes, ``orders`` its places among KFD's GPUs, ``kfd_ids`` what KFD calls it.
-    ``reading`` is its first; ``unknown`` says what a table is that can't be read, "" of others and of none."""
+    """A GPU as sysfs shows it: of an MI250X one of its two dies, of an MI300 that is split into partitions all of it.
+
+    ``path`` is its folder, ``address`` its PCI address, ``renders`` the numbers of its render nodes, ``orders`` its
+    places among KFD's GPUs, ``kfd_ids`` what KFD calls it. ``reading`` is its first, None where its table can't be
+    read. ``unknown`` says then of which form the table is; it is "" where the table could be read, and where there was
+    none.
+    """
 
     device: Device
     path: str
@@ -54,7 +58,7 @@ class Card(NamedTuple):
 
     @property
     def is_mi300(self) -> bool:
-        """Whether its activity of memory is one of bandwidth, and its links are counted: MI300 and MI350."""
+        """Whether it is an MI300 or MI350: its memory activity is one of bandwidth, and its links are counted."""
         return (self.device.compute_capability or "").startswith(("gfx94", "gfx95"))
 
     @property
@@ -78,12 +82,13 @@ class _Node(NamedTuple):
 
 
 def path(name: str) -> str:
-    """Where a file of the system is to be looked for."""
+    """Return the path of a file of the system, ``name`` without the leading slash: below ``/``, or below the folder
+    that the variable ROOT names."""
     return os.path.join(os.environ.get(ROOT) or "/", name)
 
 
 def text(name: str) -> str | None:
-    """What a file holds; None where it is not to be had."""
+    """Read what a file holds, without the white space and zero bytes around it; None where it can't be read."""
     try:
         with open(name, encoding="ascii", errors="replace") as stream:
             return stream.read(MOST_BYTES).strip("\0 \n")
@@ -92,13 +97,15 @@ def text(name: str) -> str | None:
 
 
 def number(name: str) -> int | None:
-    """The number a file begins with, of 18 digits at most."""
+    """Read the number, of 18 digits at most, with which a file begins; None where it can't be read or begins with none."""
     found = re.match(r"\d{1,18}(?!\S)", text(name) or "", re.ASCII)
     return int(found[0]) if found else None
 
 
 def find_cards() -> list[Card]:
-    """Every AMD GPU that has a ``gpu_metrics``, in KFD's order; those that KFD doesn't show by address."""
+    """Find every AMD GPU that has a ``gpu_metrics``, in KFD's order; those that KFD doesn't show get the places left,
+    by address. Integrated graphics are left out where there are other GPUs. ``device_index`` is the index in the list;
+    it is empty where there are no GPUs."""
     drm = path("sys/class/drm")
     try:
         names = os.listdir(drm)
@@ -128,7 +135,7 @@ def find_cards() -> list[Card]:
 
 
 def n_intels() -> int:
-    """How many of Intel's GPUs the machine shows."""
+    """Count Intel's GPUs that the machine shows."""
     drm = path("sys/class/drm")
     try:
         names = [name for name in os.listdir(drm) if _CARD.fullmatch(name)]
@@ -138,7 +145,7 @@ def n_intels() -> int:
 
 
 def _nodes() -> list[_Node]:
-    """KFD's GPUs in its order. Those of other jobs are there, but tell nothing."""
+    """List KFD's GPUs in its order; empty where there is no KFD. Those of other jobs are there, but tell nothing."""
     folder = path("sys/class/kfd/kfd/topology/nodes")
     try:
         names = sorted((name for name in os.listdir(folder) if name.isdigit()), key=int)
@@ -216,7 +223,8 @@ def _first_reading(folder: str) -> tuple[MetricsReading | None, str]:
 
 
 def _placed(cards: Sequence[Card], n_nodes: int) -> list[Card]:
-    """The cards in KFD's order; those it doesn't show get the places that are left, by address."""
+    """Sort the cards in KFD's order; those that it doesn't show get the places that are left, in the order of
+    ``cards``."""
     taken = {place for card in cards for place in card.orders}
     left = iter([place for place in range(n_nodes + len(cards)) if place not in taken])
     placed = [card if card.orders else card._replace(orders=(next(left),)) for card in cards]
@@ -237,12 +245,12 @@ def _compute_units(told: dict[str, int]) -> int:
 
 
 def _target(version: int) -> str | None:
-    """``gfx942`` of 90402."""
+    """Name the target of a gfx_target_version, as ``gfx942`` for 90402; None for 0."""
     return f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}" if version else None
 
 
 def refusal(card: Card) -> str:
-    """Why none of the card's render nodes opens; "" where one does."""
+    """Say why none of the card's render nodes can be opened; "" where one can."""
     why = "it has no render node"
     for minor in card.renders:
         name = path(f"dev/dri/renderD{minor}")
@@ -257,8 +265,8 @@ def refusal(card: Card) -> str:
 
 
 def usable_cards(visible: Sequence[str] | None) -> tuple[list[Card], list[Card], list[str]]:
-    """This process's GPUs (``visible``: gssr.launch.gpu_ids), all of the node, and sentences about what is not as one might
-    expect. Raises BackendError when there are none."""
+    """Find the GPUs of this process. Returns this process's, all of the node, and sentences about what is not as one
+    might expect. ``visible``: gssr.launch.gpu_ids. Raises BackendError when this process has none."""
     cards = find_cards()
     if not cards:
         raise UnusableError(NONE_SHOWN, "run on a node with AMD GPUs")
@@ -280,8 +288,12 @@ def usable_cards(visible: Sequence[str] | None) -> tuple[list[Card], list[Card],
 def _in_kfds_order(
     mine: Sequence[int], cards: Sequence[Card], visible: Sequence[str] | None
 ) -> tuple[Sequence[str] | None, list[str]]:
-    """``visible`` with indices that count otherwise made places among KFD's GPUs. ``usable_cards``: the places of those
-    that open. Slurm's indices are those of the render nodes; the runtime's count what the process may open."""
+    """Convert the ids in ``visible`` to places among KFD's GPUs where they are indices that count something else:
+    Slurm's count the render nodes, the runtime's what the process may open. ``mine``: the places of the GPUs that this
+    process may open.
+
+    Returns the ids to choose by (None: all that may be opened), and sentences about what was assumed.
+    """
     if visible is None:
         return None, []
     if not all(name.isdigit() for name in visible):
@@ -304,8 +316,8 @@ def _in_kfds_order(
 
 
 def first_dies(cards: Sequence[Card]) -> dict[str, Card | None]:
-    """By UUID of each second die the card's first die, which tells power and energy of both; None where it isn't shown. The
-    two are neighbours by address."""
+    """Find the first die of each card's second die, which tells power and energy of both. Returns it by the second
+    die's UUID; None where it isn't shown. The two are neighbours by address."""
     dies = sorted(cards, key=lambda card: card.address)
     pairs: dict[str, Card | None] = {}
     for place, card in enumerate(dies):

@@ -46,7 +46,7 @@ class MetricsReading(NamedTuple):
 
     @property
     def residencies(self) -> tuple[int | None, ...]:
-        """From ``prochot`` to ``hbm_thm``."""
+        """The fields from ``prochot`` to ``hbm_thm``: five counts of ticks, each None where it is unknown."""
         return self[9:14]
 
 
@@ -74,8 +74,15 @@ _N_PARTITIONS = _N_DIES = 8
 
 
 class TableRevision:
-    """How one revision is read. ``size`` in bytes, ``header``: its first four; ``signs``: what has to stand where, besides,
-    for it to hold."""
+    """How the table of one revision is read.
+
+    Args:
+        size: Length of the table, bytes.
+        header: Its first four bytes, as a number.
+        places: Where each field of MetricsReading stands; those left out are None in every reading.
+        partitions: Where the partitions' dies stand; None where the table has none.
+        signs: Offsets and 8-byte numbers that have to stand there for the layout to hold.
+    """
 
     def __init__(
         self,
@@ -135,7 +142,8 @@ class TableRevision:
         return MetricsReading._make(told)
 
     def of_partitions(self, data: bytearray) -> tuple[float | None, float | None]:
-        """Mean activity of all partitions' compute dies, and the mean of their sums, as ``gfx`` and ``gfx_acc``."""
+        """Read the activity of all partitions' compute dies. Returns the mean activity (%) and the mean of their sums,
+        as ``gfx`` and ``gfx_acc``; None for each that is not told."""
         if self.partitions is None:
             return None, None
         offset, stride, accumulated = self.partitions
@@ -150,8 +158,9 @@ class TableRevision:
 
 
 def _since_1_4(energy: int, activity: int, links: int, clocks: int, residencies: int | None = None) -> dict[str, Place]:
-    """The fields that revisions since 1.4 share, by what moves: offsets of ``energy_accumulator``, ``gfx_activity_acc``,
-    ``xgmi_read_data_acc``, ``current_gfxclk`` and ``accumulation_counter``."""
+    """List the fields that revisions since 1.4 share, by the offsets that differ between them: those of
+    ``energy_accumulator``, ``gfx_activity_acc``, ``xgmi_read_data_acc``, ``current_gfxclk`` and
+    ``accumulation_counter`` (None where the table has no residencies)."""
     places = {
         "temperature": (4, "H", 1), "memory_temperature": (6, "H", 1), "power": (10, "H", 1), "gfx": (12, "H", 1),
         "memory": (14, "H", 1), "energy": (energy, "Q", 1), "gfx_acc": (activity, "I", 1),
@@ -209,7 +218,7 @@ _FIRST_ATTRIBUTE = 8
 
 
 def revision_of(data: bytes | bytearray, n: int) -> str:
-    """The table's revision in words, of the first ``n`` bytes."""
+    """Describe in words the revision of the table in the first ``n`` bytes of ``data``."""
     if n < 4:
         return f"cut off after {n} bytes"
     size, major, minor = struct.unpack_from("<HBB", data)
@@ -217,7 +226,8 @@ def revision_of(data: bytes | bytearray, n: int) -> str:
 
 
 def table_of(data: bytearray, n: int) -> TableRevision | None:
-    """How the table in the first ``n`` bytes is read; None when it is cut short or of no known revision."""
+    """Find how the table in the first ``n`` bytes of ``data`` is read; None when it is cut short or of no known
+    revision."""
     if n < 4:
         return None
     (header,) = struct.unpack_from("<I", data)
@@ -228,7 +238,7 @@ def table_of(data: bytearray, n: int) -> TableRevision | None:
 
 
 def _described(header: int, data: bytearray, n: int) -> TableRevision | None:
-    """As ``table_of``, of a table that describes itself."""
+    """Find how a table that describes itself is read; None when it is cut short or tells nothing that we know."""
     if n < _FIRST_ATTRIBUTE:
         return None
     (count,) = struct.unpack_from("<i", data, 4)

@@ -35,8 +35,16 @@ def check_spec(spec: str) -> None:
 def open_dcgm(
     spec: str, visible: Sequence[str] | None, sampling_seconds: float, chosen: Mapping[str, Device] | None = None
 ) -> "DcgmBackend":
-    """The backend of ``dcgm`` or a variant, connected and watching. ``visible``: gssr.launch.gpu_ids; ``chosen``: in their
-    place GPUs by their names in the hostengine. Raises BackendError with the reason and the cure."""
+    """Open the backend for ``dcgm`` or a variant, connected and watching.
+
+    Args:
+        spec: ``dcgm``, ``dcgm:pause`` or ``dcgm:beside``.
+        visible: the GPUs that the launcher gives this process, as gssr.launch.gpu_ids returns them.
+        sampling_seconds: the interval; shorter ones than SHORTEST_SECONDS are lengthened, and a remark says so.
+        chosen: instead of ``visible``, the GPUs to sample by their names in the hostengine.
+
+    Raises BackendError with the reason and the cure.
+    """
     from gssr.backends.dcgm.dcgm_backend import DcgmBackend
     from gssr.backends.dcgm.session import SHORTEST_SECONDS, SessionOptions
 
@@ -52,8 +60,8 @@ def open_dcgm(
 
 
 def find_at_engine(spec: str, visible: Sequence[str] | None) -> OpenedBackend | None:
-    """This process's GPUs as the hostengine that runs on the node knows them, without sampling any; None where no
-    hostengine listens. Raises BackendError."""
+    """Find this process's GPUs at the hostengine that runs on the node, without sampling them. None if no hostengine
+    listens. Raises BackendError."""
     from gssr.backends.dcgm.availability import find_gpus
 
     check_spec(spec)
@@ -61,8 +69,7 @@ def find_at_engine(spec: str, visible: Sequence[str] | None) -> OpenedBackend | 
 
 
 def offer(try_out: bool = False) -> Offer:
-    """Tell what DCGM could do here; takes a few seconds with a hostengine that hangs. ``try_out`` as in
-    ``look_for_dcgm``."""
+    """Find out what DCGM could do here. Takes a few seconds if a hostengine hangs. ``try_out`` as in ``look_for_dcgm``."""
     from gssr.backends.dcgm.availability import look_for_dcgm
 
     return look_for_dcgm(try_out)

@@ -46,7 +46,8 @@ _BLANK = (
 
 
 def look_for_dcgm(try_out: bool = False) -> Offer:
-    """Tell DCGM's offer: a hostengine that answers these bindings, or a driver and a library to start an engine with."""
+    """Find out what DCGM offers: a hostengine that answers these bindings, or a driver and a library with which to
+    start an engine. Never raises; an offer that does not work says why and what to do. ``try_out``: see the module."""
     try:
         folders, address = find_bindings(), address_of()
         if probe(address) != "silent":
@@ -62,7 +63,7 @@ def look_for_dcgm(try_out: bool = False) -> Offer:
 
 
 def _offer_of_engine(address: Address, try_out: bool) -> Offer:
-    """Tell what the hostengine that listens there offers. Raises BackendError and EngineError."""
+    """Describe what the hostengine that listens there offers. Raises BackendError and EngineError."""
     engine = reach(embed=False)
     try:
         n_gpus = len(engine.call("dcgmGetAllDevices"))
@@ -88,13 +89,15 @@ def _named(bindings: Bindings) -> str:
 
 
 def samples_profiling(engine: Engine, found: Sequence[Sampled]) -> bool:
-    """Tell whether the hostengine samples profiling metrics for somebody else by now. Raises EngineError.
+    """Tell whether the hostengine samples profiling metrics for some other client now. Raises EngineError.
 
-    This process has watched nothing yet, so a fresh value of one of the fields 1001-1005 was sampled for another client:
-    dcgm-exporter, a site's setting, another recording. The newest ones are read from the engine's cache, in one request
-    that reaches no driver, makes no watch and takes no counters; a field that nobody watched has no value there. Blank
-    values don't count, because nothing would be gained by them. What was sampled stays in the cache when the watch ends,
-    so where there is a fresh value, the spacing of the samples before it says whether the next one is overdue."""
+    This process has watched nothing yet, so a fresh value of one of the fields 1001-1005 was sampled for another
+    client: dcgm-exporter, a site's setting, another recording. The newest values are read from the engine's cache, in
+    one request that reaches no driver, makes no watch and takes no counters; a field that nobody watched has no value
+    there. Blank values don't count, because nothing would be gained by them. What was sampled stays in the cache when
+    the watch ends, so where there is a fresh value, the spacing of the samples before it says whether the next one is
+    overdue.
+    """
     entities = dict.fromkeys(entity for each in found for entity in ((GPU, each.gpu), each.entity))
     fresh = _latest(engine, list(entities), _ALWAYS_PROFILED)
     newest = max(fresh, key=lambda value: int(value.ts), default=None)
@@ -110,8 +113,9 @@ def samples_profiling(engine: Engine, found: Sequence[Sampled]) -> bool:
 
 
 def _stamps(engine: Engine, entity: tuple[int, int], field: int, since: float) -> list[float] | None:
-    """When the engine sampled a field, as far as it remembers: unix s, in order. Empty where it doesn't tell, None where it
-    says that nobody watches the field. Raises EngineError when the connection is lost."""
+    """Return the times at which the engine sampled a field since a time, as far as it remembers: unix s, ascending.
+    Empty if it does not tell, None if it says that nobody watches the field. Raises EngineError when the connection is
+    lost."""
     stamps: list[float] = []
     group = field_group = None
 
@@ -139,7 +143,8 @@ def _stamps(engine: Engine, entity: tuple[int, int], field: int, since: float) -
 
 
 def _latest(engine: Engine, entities: Sequence[tuple[int, int]], fields: Sequence[int]) -> list[Any]:
-    """The newest values in the engine's cache that are not blank. Raises EngineError."""
+    """Return the newest values in the engine's cache that are not blank, of at most MOST_ENTITIES entities. Raises
+    EngineError."""
     pairs = [engine.entity(*entity) for entity in entities[: codes.MOST_ENTITIES]]
     wanted = [field for field in fields if engine.knows_field(field)]
     values = engine.ask("dcgmEntitiesGetLatestValues", pairs, wanted, 0) if pairs else ()
@@ -147,8 +152,8 @@ def _latest(engine: Engine, entities: Sequence[tuple[int, int]], fields: Sequenc
 
 
 def _lacking(engine: Engine, found: Sequence[Sampled], already: bool) -> UnusableError | None:
-    """Tell what a recording would lack here, and what to do; None when it would have everything. Raises EngineError when the
-    connection is lost."""
+    """Return what a recording would lack here, and what to do, as an error that is not raised; None if it would lack
+    nothing. Raises EngineError when the connection is lost."""
     refusals = _refusals(engine, found)
     if refusals:
         code = next(iter(refusals.values()))
@@ -178,8 +183,8 @@ def _lacking(engine: Engine, found: Sequence[Sampled], already: bool) -> Unusabl
 
 
 def _refusals(engine: Engine, found: Sequence[Sampled]) -> dict[int, int]:
-    """By GPU the code with which the engine says that it has no profiling metrics. Raises EngineError when the connection is
-    lost."""
+    """Return the codes with which the engine says that GPUs have no profiling metrics, by GPU; empty if all have them.
+    Raises EngineError when the connection is lost."""
     refused: dict[int, int] = {}
     for gpu in dict.fromkeys(each.gpu for each in found):
         try:
@@ -192,6 +197,8 @@ def _refusals(engine: Engine, found: Sequence[Sampled]) -> dict[int, int]:
 
 
 def _created(engine: Engine, what: str, name: str, *arguments: Any) -> Any:
+    """Call the function that creates a group. Raises NoRoomError, with ``what`` in its words, if the engine has no room
+    for one more, and EngineError."""
     try:
         return engine.call(name, *arguments)
     except EngineError as error:
@@ -201,8 +208,8 @@ def _created(engine: Engine, what: str, name: str, *arguments: Any) -> Any:
 
 
 def _try_watch(engine: Engine, found: Sequence[Sampled], group: Any, field_group: Any) -> UnusableError | None:
-    """Watch SM activity until it has a value. Returns why it gets none, None where it gets one. Raises EngineError when the
-    connection is lost."""
+    """Watch SM activity until it has a value, for about a second at most. Returns why it gets none, None if it gets
+    one. Raises EngineError when the connection is lost."""
     entities = [each.entity for each in found]
     kept = keep_seconds(_TRY_INTERVAL, engine.version(), shared=not engine.embedded)
     try:
@@ -248,8 +255,8 @@ class UnsampledGpus:
 
 
 def find_gpus(spec: str, visible: Sequence[str] | None) -> OpenedBackend | None:
-    """This process's GPUs (``visible``: gssr.launch.gpu_ids) at the hostengine that listens, for ``spec`` to sample; None
-    where none does. Raises BackendError, also when it hangs."""
+    """Find this process's GPUs (``visible``: as gssr.launch.gpu_ids returns them) at the hostengine that listens, for
+    ``spec`` to sample later. None if none listens. Raises BackendError, also when it hangs."""
     address = address_of()
     if probe(address) == "silent":
         return None
@@ -270,7 +277,8 @@ _Answer = TypeVar("_Answer")
 
 
 def _in_time(ask: Callable[[], _Answer], seconds: float = ANSWER_SECONDS) -> _Answer:
-    """Return what ``ask`` returns. Raises DcgmError, also when the hostengine has not answered after ``seconds``."""
+    """Return what ``ask`` returns, called in a thread. Raises DcgmError if the hostengine answers with an error, or not
+    within ``seconds``; then the thread is left behind."""
     answers: list[_Answer | BackendError] = []
 
     def run() -> None:

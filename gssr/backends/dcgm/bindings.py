@@ -34,7 +34,7 @@ _MODULES = ("dcgm_agent", "dcgm_structs", "dcgm_fields")
 
 
 class Bindings(NamedTuple):
-    """The loaded modules, the folder they came from and the version of the library below them."""
+    """The loaded modules, the folder they came from, and the version of the library below them, "" if it does not tell."""
 
     agent: Any
     structs: Any
@@ -44,8 +44,8 @@ class Bindings(NamedTuple):
 
 
 def find_bindings() -> list[str]:
-    """The folders that hold bindings, those to be tried first at the front; one at least. Raises DcgmError, saying where
-    they were looked for."""
+    """List the folders that hold bindings, the first to be tried first; at least one. Raises DcgmError, which says
+    where they were looked for."""
     named = os.environ.get("DCGM_BINDINGS")
     if named:
         if _is_bindings(named):
@@ -62,7 +62,7 @@ def find_bindings() -> list[str]:
 
 
 def load_bindings(folder: str) -> Bindings:
-    """Import the bindings in this folder and load DCGM's library. Raises DcgmError when either can't be had."""
+    """Import the bindings in this folder and load DCGM's library. Raises DcgmError if either is impossible."""
     _forget_others(folder)
     sys.path.insert(0, folder)
     try:
@@ -83,7 +83,7 @@ def load_bindings(folder: str) -> Bindings:
 
 
 def _forget_others(folder: str) -> None:
-    """Let the modules of another folder's bindings be imported no more under the names that these have as well."""
+    """Remove modules of another folder's bindings from Python's loaded modules, as these have the same names."""
     loaded = getattr(sys.modules.get(_MODULES[0]), "__file__", None)
     other = os.path.dirname(loaded) if loaded else folder
     if other == folder:
@@ -103,6 +103,7 @@ def _is_bindings(folder: str) -> bool:
 
 
 def _load_library(structs: Any, folder: str) -> None:
+    """Load the library with the bindings' function, from its own search path or the usual folders. Raises DcgmError."""
     for place in (None, *_library_folders(folder)):
         try:
             structs._dcgmInit(place)
@@ -124,7 +125,7 @@ def _load_library(structs: Any, folder: str) -> None:
 
 
 def _why_not_loadable(folder: str) -> str:
-    """The loader's reason, if there is a library and the loader refuses it; "" when there is none. The bindings keep this
+    """Return the loader's reason if there is a library that it refuses; "" if there is none. The bindings keep this
     reason to themselves, and say that there is no library."""
     search_path = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
     for place in (*search_path, *_library_folders(folder)):
@@ -139,8 +140,9 @@ def _why_not_loadable(folder: str) -> str:
 
 
 def _library_folders(folder: str) -> Iterator[str]:
-    """Beside the bindings (a DCGM unpacked anywhere: PREFIX/bindings/python3 or PREFIX/share/NAME/bindings/python3 next to
-    PREFIX/lib), then the places of ``LIBRARY_FOLDERS``."""
+    """Yield the folders in which the library may be: beside the bindings (a DCGM unpacked anywhere:
+    PREFIX/bindings/python3 or PREFIX/share/NAME/bindings/python3 next to PREFIX/lib), then those of
+    ``LIBRARY_FOLDERS``."""
     prefix = os.path.abspath(folder)
     for _ in range(4):
         prefix = os.path.dirname(prefix)
@@ -150,12 +152,12 @@ def _library_folders(folder: str) -> Iterator[str]:
 
 
 def major_of(version: str) -> str:
-    """The major version: a hostengine and the library must have the same."""
+    """Return the major version, which hostengine and library must share; "" for ""."""
     return version.partition(".")[0]
 
 
 def version_in(text: str) -> str:
-    """The version in the library's build information, ``version:4.6.0;arch:...``; empty when it isn't there."""
+    """Return the version in the library's build information, ``version:4.6.0;arch:...``; "" if it is not there."""
     for part in text.split(";"):
         key, _, value = part.strip().partition(":")
         if key == "version":

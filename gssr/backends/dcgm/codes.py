@@ -84,7 +84,7 @@ BLANKS = ("no value", "not found", "not supported", "not permitted")
 
 
 def blank_reason(value: int | float) -> str | None:
-    """Why DCGM gave this blank instead of a value; None for a value."""
+    """Return what a blank value means, one of BLANKS; None if it is a value. NaN is a blank."""
     base = INT64_BLANK if isinstance(value, int) else DOUBLE_BLANK
     if not value >= base:
         return None if value == value else BLANKS[0]

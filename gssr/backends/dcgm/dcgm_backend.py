@@ -27,8 +27,12 @@ SLOW_SECONDS = 1.0
 
 
 class Worker:
-    """One connection: opened, polled until told to stop or until it is lost. ``rows`` and ``changes`` are put down by the
-    thread and taken by the sampler; ``error`` is why it ended, None while it lives."""
+    """A thread with one connection to the hostengine, which it opens, and polls until it is told to stop or the
+    connection is lost.
+
+    The thread appends to ``rows`` and ``changes``, from which the sampler takes. ``session``: None until it is open.
+    ``error``: why the thread ended, None while it lives and after a proper end.
+    """
 
     def __init__(self, begin: Callable[[], Session]) -> None:
         """Start the thread. ``begin`` opens the session; it may raise BackendError and EngineError."""
@@ -48,21 +52,22 @@ class Worker:
 
     @property
     def stuck_seconds(self) -> float:
-        """How long the call it is in has taken so far, s; 0.0 between calls."""
+        """Seconds that the call in progress has taken so far; 0.0 between calls."""
         since = self._busy
         return 0.0 if since is None else time.monotonic() - since
 
     @property
     def ended(self) -> bool:
-        """Has the thread done everything?"""
+        """True once the thread has done everything."""
         return self._ended.is_set()
 
     def abandon(self) -> None:
-        """Let it end by itself, whenever that is."""
+        """Tell the thread to end by itself, and do not wait for it."""
         self._stop.set()
 
     def read_rest(self) -> bool:
-        """Have it read what is left; has it? One that hangs is not waited for, one that is slow some seconds at most."""
+        """Have the thread read what is left, and wait for that. Returns False if its call takes longer than the
+        hostengine's usual answers allow; a slow hostengine is given some seconds."""
         self._stop.set()
         patience = self._patience.seconds
         while not self._through.wait(_LOOK_SECONDS):
@@ -71,7 +76,7 @@ class Worker:
         return True
 
     def give_back(self, seconds: float) -> None:
-        """After ``read_rest``: wait until everything is given back, but no longer than this."""
+        """Wait, after ``read_rest``, until everything is given back to the hostengine, but at most ``seconds``."""
         self._ended.wait(seconds)
 
     def _run(self) -> None:
@@ -97,6 +102,7 @@ class Worker:
             self.settled.set()
 
     def _poll(self, session: Session) -> None:
+        """Poll the session when it is due until the thread is told to stop, then once more, and flush the rest."""
         try:
             while not self._stop.wait(session.due_in):
                 self._once(session)
@@ -106,6 +112,7 @@ class Worker:
             self._through.set()
 
     def _once(self, session: Session) -> None:
+        """Poll the session once, and report an answer that took so long that it leaves a gap."""
         self._busy = began = time.monotonic()
         rows, changes = session.poll()
         self.rows.extend(rows)
@@ -129,16 +136,17 @@ RESUME_SECONDS = 3.0
 
 
 class DcgmBackend:
-    """GPUs as a DCGM hostengine samples them. Rows come with the next read after they were sampled, once an
-    interval or at least once a second."""
+    """GPUs as a DCGM hostengine samples them; a Backend. Rows come with the first read after they were sampled: once an
+    interval, and at least once a second. A lost connection is opened anew."""
 
     name = "dcgm"
 
     def __init__(
         self, visible: Sequence[str] | None, options: SessionOptions, chosen: Mapping[str, Device] | None = None
     ) -> None:
-        """Connect and watch the GPUs that are this process's (``visible``: gssr.launch.gpu_ids), or the ``chosen`` ones, by
-        their names in the engine. Raises BackendError, also when the hostengine doesn't answer within OPEN_SECONDS."""
+        """Connect and watch GPUs: those that the launcher gives this process (``visible``: as gssr.launch.gpu_ids
+        returns them), or the ``chosen`` ones, by their names in the engine. Raises BackendError, also if the hostengine
+        does not answer within OPEN_SECONDS."""
         self.interval = options.interval
         self.gpus: Sequence[Device] = tuple((chosen or {}).values())
         self._names = tuple(chosen or ())
@@ -165,7 +173,7 @@ class DcgmBackend:
         self.say(*session.notes)
 
     def sample(self, now: float) -> Sequence[Row]:
-        """The rows that are ready; never waits."""
+        """Return the rows that are ready, which may be none; never waits. ``now`` is the recording's clock, unix s."""
         self._shift = now - _ticks()
         worker = self._worker
         rows = self._collect(worker)
@@ -182,17 +190,17 @@ class DcgmBackend:
         return rows
 
     def say(self, *lines: str) -> None:
-        """Put lines for the user among the changes."""
+        """Report lines to the user, as changes of the kind "backend"."""
         self._changes += [BackendChange("backend", None, line) for line in lines]
 
     def changes(self) -> Sequence[BackendChange]:
-        """What happened since the last call."""
+        """Return what happened since the last call."""
         changes, self._changes = self._changes, []
         return changes
 
     def close(self) -> Sequence[Row]:
-        """Read what is left, delete groups and watches, and hang up. Returns the last rows. A hostengine that hangs is left
-        alone: what it did not tell is a gap up to the end."""
+        """Read what is left, delete groups and watches, and hang up. Returns the last rows. A hostengine that hangs is
+        left alone; what it did not tell becomes a gap up to the end."""
         worker = self._worker
         answered = worker not in self._stuck and worker.read_rest()
         session = worker.session
@@ -208,6 +216,7 @@ class DcgmBackend:
         return [*rows, *self._silence.rows_that_end_gaps(_ticks() + self._shift)] if self._down else rows
 
     def _collect(self, worker: Worker) -> list[Row]:
+        """Take the rows of a worker and return them; its changes are added to the backend's."""
         rows: list[Row] = []
         while worker.rows:
             rows.append(worker.rows.popleft())
@@ -221,7 +230,7 @@ class DcgmBackend:
         self._changes.append(BackendChange("backend_lost", None, why))
 
     def _lose(self, why: str) -> None:
-        """Say once that the hostengine is lost, and start a new connection when it is time."""
+        """Report once that the hostengine is lost, and start a new connection if it is time."""
         now = time.monotonic()
         if not self._down:
             self._say_lost(why)
@@ -232,7 +241,7 @@ class DcgmBackend:
             self._worker = Worker(self._open)
 
     def _open(self) -> Session:
-        """Connect, find the GPUs and watch them; in the worker's thread. Raises BackendError and EngineError."""
+        """Connect, find the GPUs and watch them; runs in the worker's thread. Raises BackendError and EngineError."""
         engine = reach(embed=self._embeds, before=self._bindings)
         bindings = self._bindings = engine.bindings
         self._embeds = engine.embedded

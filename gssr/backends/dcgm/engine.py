@@ -32,7 +32,8 @@ NAMED_CURE = "start nv-hostengine there, or unset DCGM_HOST"
 
 
 class Address(NamedTuple):
-    """A hostengine's address. ``named``: the user named it in DCGM_HOST; with ``unix``, ``host`` is a socket's path."""
+    """The address of a hostengine. ``named``: the user named it in DCGM_HOST. ``unix``: ``host`` is the path of a
+    socket, and ``port`` 0."""
 
     host: str
     port: int
@@ -47,8 +48,8 @@ class Address(NamedTuple):
 
 
 def address_of(environ: Mapping[str, str] = os.environ) -> Address:
-    """Return the address in DCGM_HOST (``host``, ``host:port``, ``[IPv6]:port`` or ``unix:///path``), else localhost:5555.
-    Raises DcgmError where it has a port that can't be one."""
+    """Return the address in DCGM_HOST (``host``, ``host:port``, ``[IPv6]:port`` or ``unix:///path``), else
+    127.0.0.1:5555. Raises DcgmError if its port is impossible."""
     text = environ.get("DCGM_HOST", "").strip()
     if not text:
         return Address("127.0.0.1", PORT, False, False)
@@ -67,7 +68,8 @@ def _is_port(text: str) -> bool:
 
 
 def probe(address: Address) -> Literal["listens", "silent", "forbidden"]:
-    """Does anything listen there? It connects and hangs up, and takes a second at most."""
+    """Find out whether anything listens at an address, by connecting and hanging up, within a second. "forbidden":
+    something is there that this user may not open."""
     try:
         if address.unix:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
@@ -96,7 +98,8 @@ class EngineError(Exception):
 
 
 class Engine:
-    """A handle and the calls made with it. A handle that lost its hostengine never works again: connect anew."""
+    """A handle to an engine, and the calls made with it. ``embedded``: the engine is in this process; ``where``: how
+    sentences call it. A handle that lost its hostengine never works again: connect anew."""
 
     def __init__(self, bindings: Bindings, handle: Any, embedded: bool, where: str) -> None:
         self.bindings = bindings
@@ -105,23 +108,24 @@ class Engine:
         self.embedded = embedded
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """``dcgm_agent``'s function of this name, with the handle first. Raises EngineError. Blocks for as long as the
-        hostengine hangs."""
+        """Call ``dcgm_agent``'s function of this name with the handle first, and return what it returns. Raises
+        EngineError. Blocks for as long as the hostengine hangs."""
         try:
             return getattr(self.bindings.agent, name)(self._handle, *arguments)
         except self.bindings.structs.DCGMError as error:
             raise EngineError(error.value, str(error)) from None
 
     def call_library(self, name: str, *arguments: Any) -> None:
-        """As ``call``, with the library's own function and its arguments: without what the bindings copy for each call."""
+        """Call the library's own function of this name with the handle first, without what the bindings copy for each
+        call. Raises EngineError."""
         structs = self.bindings.structs
         code = structs._dcgmGetFunctionPointer(name)(self._handle, *arguments)
         if code:
             raise EngineError(code, str(structs.DCGMError(code)))
 
     def ask(self, name: str, *arguments: Any) -> Any:
-        """As ``call``, for what can be done without: None where the engine answers with an error. Raises EngineError when
-        the connection is lost or the engine is of another version."""
+        """Call a function whose answer one can do without, as ``call`` does. None if the engine answers with an error.
+        Raises EngineError only if the connection is lost or the engine is of another version."""
         try:
             return self.call(name, *arguments)
         except EngineError as error:
@@ -130,15 +134,16 @@ class Engine:
             return None
 
     def quietly(self, name: str, *arguments: Any) -> None:
-        """As ``call``, for giving something back: the hostengine forgets what belongs to a connection that ends."""
+        """Call a function that gives something back, as ``call`` does, ignoring errors: the hostengine forgets what
+        belongs to a connection that ends."""
         try:
             self.call(name, *arguments)
         except EngineError:
             pass
 
     def version(self) -> str:
-        """The hostengine's version, as 4.6.0; "" where it doesn't tell. DCGM answers this across major versions; it is in
-        the library, not in the bindings. Raises EngineError, see ``ask``."""
+        """Return the hostengine's version, such as 4.6.0; "" if it does not tell. DCGM answers this across major
+        versions; it is in the library, not in the bindings. Raises EngineError, see ``ask``."""
         structs = self.bindings.structs
         info = structs.c_dcgmVersionInfo_v2()
         info.version = structs.dcgmVersionInfo_version2
@@ -151,11 +156,11 @@ class Engine:
         return version_in(info.rawBuildInfoString)
 
     def knows_field(self, field: int) -> bool:
-        """Does this version of DCGM have the field? One unknown id fails the whole group it is in."""
+        """Tell whether this version of DCGM has the field. One unknown id would fail the whole group it is in."""
         return self.bindings.fields.DcgmFieldGetById(field) is not None
 
     def entity(self, group: int, entity: int) -> Any:
-        """The bindings' pair of entity group and id."""
+        """Make the bindings' pair of entity group and id."""
         return self.bindings.structs.c_dcgmGroupEntityPair_t(group, entity)
 
     def disconnect(self) -> None:
@@ -164,12 +169,13 @@ class Engine:
 
 
 class EngineClock:
-    """The hostengine's clock against the recording's. ``offset`` is their difference in s, engine minus recording, as
-    small a change as what was seen allows: 0 on a machine whose clock nobody sets. ``looked_at`` is when it was looked at
-    last, by the recording's."""
+    """Compares the hostengine's clock with the recording's. ``offset``: engine minus recording, s; it is changed only
+    as much as observations demand, so it stays 0 on a machine whose clock nobody sets. ``looked_at``: when it was last
+    looked at, by the recording's clock."""
 
     def __init__(self, engine: Engine, gpu: int | None, clock: Callable[[], float]) -> None:
-        """``gpu`` is DCGM's id of any of its GPUs, None where it has none; ``clock`` the recording's, unix s."""
+        """``gpu`` is DCGM's id of any of its GPUs, None if it has none (then nothing can be looked at); ``clock``
+        returns the recording's time, unix s."""
         self.offset = 0.0
         self.looked_at = -math.inf
         self._engine = engine
@@ -177,8 +183,8 @@ class EngineClock:
         self._now = clock
 
     def look(self) -> None:
-        """Ask what time it is there: by the stamp of what it reads from the driver now. Raises EngineError when the
-        connection is lost."""
+        """Ask the hostengine for its time, by the stamp of what it reads from the driver now. Raises EngineError when
+        the connection is lost."""
         if not self._entities:
             return
         before = self.looked_at = self._now()
@@ -188,14 +194,15 @@ class EngineClock:
             self.see(before, stamp / 1e6, self._now())
 
     def see(self, before: float, engine: float, after: float) -> None:
-        """Note that it showed ``engine`` somewhere between two times of the recording's clock, all in s. Afterwards the
-        offset is wrong by at most ``after - before``."""
+        """Note that the hostengine's clock showed ``engine`` at some moment between ``before`` and ``after`` of the
+        recording's clock, all in s. Afterwards the offset is wrong by at most ``after - before``."""
         self.offset = min(max(self.offset, engine - after), engine - before)
 
 
 def reach(embed: bool = True, before: Bindings | None = None) -> Engine:
-    """A connection to the hostengine by those of the installed bindings that understand it: the ones used ``before``, else
-    the first that do. Raises DcgmError, and EngineError when the connection is lost at once. ``embed`` as in ``connect``."""
+    """Connect to the hostengine with those of the installed bindings that it understands: the ones used ``before``,
+    else the first that work. ``embed`` as in ``connect``. Raises DcgmError, and EngineError if the connection is lost
+    at once."""
     folders = find_bindings()
     if before is not None:
         folders = [before.folder, *(folder for folder in folders if folder != before.folder)]
@@ -218,8 +225,8 @@ def reach(embed: bool = True, before: Bindings | None = None) -> Engine:
 
 
 def _check(engine: Engine) -> None:
-    """Raise MismatchError, and hang up, where the hostengine is of another major version than the bindings: some calls work
-    all the same, others don't. Raises EngineError when the connection is lost."""
+    """Check that the hostengine is of the bindings' major version: otherwise some calls work, others don't. Raises
+    MismatchError, after hanging up, if it is not, and EngineError if the connection is lost."""
     bindings = engine.bindings
     try:
         version = engine.version()
@@ -236,8 +243,8 @@ def _check(engine: Engine) -> None:
 
 
 def connect(bindings: Bindings, embed: bool = True) -> Engine:
-    """Connect to the hostengine of DCGM_HOST or localhost:5555; only where nothing listens at the latter, and with
-    ``embed``, start an engine inside this process (two on one node take each other's counters). Raises DcgmError."""
+    """Connect to the hostengine at DCGM_HOST or 127.0.0.1:5555. If nothing listens at the latter, an engine is started
+    inside this process, but only with ``embed``: two on one node take each other's counters. Raises DcgmError."""
     address = address_of()
     if probe(address) != "silent":
         return attach(bindings, address)
@@ -249,7 +256,7 @@ def connect(bindings: Bindings, embed: bool = True) -> Engine:
 
 
 def attach(bindings: Bindings, address: Address) -> Engine:
-    """Connect to a hostengine that listens. Raises DcgmError."""
+    """Connect to a hostengine that listens at this address. Raises DcgmError."""
     if probe(address) == "forbidden":
         raise DcgmError(
             f"this user may not open the hostengine's socket {address}", "use its TCP port instead, which any user may"
@@ -273,6 +280,7 @@ def attach(bindings: Bindings, address: Address) -> Engine:
 
 
 def _embed(bindings: Bindings, address: Address) -> Engine:
+    """Start an engine inside this process. Raises DcgmError."""
     try:
         handle = bindings.agent.dcgmStartEmbedded(AUTOMATIC)
     except bindings.structs.DCGMError as error:
@@ -287,7 +295,7 @@ def _embed(bindings: Bindings, address: Address) -> Engine:
 
 
 def mismatch(bindings: Bindings, where: str, code: int) -> MismatchError:
-    """For a hostengine that doesn't understand these bindings."""
+    """Make the error for a hostengine that does not understand these bindings; it is not raised here."""
     return _mismatch(
         f"the {where} and the bindings of DCGM {bindings.version or '(version unknown)'} in {bindings.folder} don't "
         f"understand each other (error {code})"

@@ -24,8 +24,8 @@ Entity = tuple[int, int]
 
 
 class Sampled(NamedTuple):
-    """One row to be: a GPU or a MIG instance, the UUID and DCGM id of its GPU, the entity that is measured for it, and its
-    name in the engine, which is the same for every process and after a restart."""
+    """A GPU or MIG instance to sample. ``gpu_uuid`` and ``gpu``: the UUID and DCGM's id of its whole GPU; ``entity``:
+    what is measured for it; ``engine_name``: its name in the engine, the same for every process and after a restart."""
 
     device: Device
     gpu_uuid: str
@@ -40,7 +40,7 @@ class Sampled(NamedTuple):
 
 
 def discover(engine: Engine) -> list[Sampled]:
-    """All GPUs of the hostengine that can be told apart, with MIG's compute instances in place of the GPUs they divide.
+    """List the hostengine's GPUs that can be told apart, with MIG's compute instances in place of the GPUs they divide.
     Raises EngineError."""
     ids = list(engine.call("dcgmGetAllDevices"))
     known = live_values(engine, [(GPU, gpu) for gpu in ids], codes.IDENTITY)
@@ -56,8 +56,8 @@ def discover(engine: Engine) -> list[Sampled]:
 
 
 def live_values(engine: Engine, entities: Sequence[Entity], fields: Sequence[int]) -> dict[Entity, dict[int, Any]]:
-    """The fields' present values, read from the driver, by entity and field id; None where there is none. Raises
-    EngineError."""
+    """Read the present values of fields from the driver, by entity and field id; None for a blank. Entities are missing
+    if the engine does not answer. Raises EngineError."""
     wanted = [field for field in fields if engine.knows_field(field)]
     values: dict[Entity, dict[int, Any]] = {}
     if not entities or not wanted:
@@ -69,7 +69,7 @@ def live_values(engine: Engine, entities: Sequence[Entity], fields: Sequence[int
 
 
 def unsupported(engine: Engine, entities: Sequence[Entity], fields: Sequence[int]) -> set[int]:
-    """Those of the fields that none of the entities has. Raises EngineError."""
+    """Return those of the fields that none of the entities has; empty if the engine does not tell. Raises EngineError."""
     pairs = [engine.entity(*entity) for entity in entities]
     values = (
         engine.ask("dcgmEntitiesGetLatestValues", pairs, list(fields), codes.LIVE_DATA) if pairs and fields else None
@@ -85,6 +85,7 @@ def unsupported(engine: Engine, entities: Sequence[Entity], fields: Sequence[int
 
 
 def _plain(value: Any) -> str | int | float | None:
+    """Return a value as Python has it; None if it is blank."""
     if value.status:
         return None
     kind = chr(value.fieldType)
@@ -96,6 +97,7 @@ def _plain(value: Any) -> str | int | float | None:
 
 
 def _device(gpu: int, known: Mapping[int, Any]) -> Device:
+    """Describe a GPU by its identity fields."""
     capability, memory = known.get(codes.COMPUTE_CAPABILITY), known.get(codes.MEMORY_TOTAL)
     index = known.get(codes.NVML_INDEX)
     return Device(
@@ -111,7 +113,7 @@ def _device(gpu: int, known: Mapping[int, Any]) -> Device:
 
 
 def _instances(engine: Engine, devices: Mapping[int, Device]) -> dict[int, list[Sampled]]:
-    """The compute instances of each GPU that MIG divides."""
+    """Return the MIG compute instances of each GPU, by DCGM's id; GPUs that MIG does not divide are not in it."""
     hierarchy = engine.ask("dcgmGetGpuInstanceHierarchy")  # some drivers before MIG answer with an error
     entries = [hierarchy.entityList[position] for position in range(hierarchy.count)] if hierarchy else []
     if not entries:
@@ -147,8 +149,9 @@ def _instances(engine: Engine, devices: Mapping[int, Device]) -> dict[int, list[
 
 
 def _mig_uuids() -> dict[tuple[str, int, int], str]:
-    """UUIDs of the MIG devices this process can see, by GPU, GPU instance and compute instance: DCGM doesn't tell them.
-    Without them, older drivers' names, made of these three, have to do."""
+    """Return the UUIDs of the MIG devices that this process can see, by UUID of the GPU, GPU instance and compute
+    instance: DCGM does not tell them. Empty without NVIDIA's library: then older drivers' names, made of these three,
+    are used."""
     import pynvml
 
     from gssr.backends.driver import ask, start, stop
@@ -170,9 +173,9 @@ def _mig_uuids() -> dict[tuple[str, int, int], str]:
 
 
 def choose_mine(found: Sequence[Sampled], visible: Sequence[str] | None) -> tuple[list[Sampled], list[str]]:
-    """Those of ``found`` that this process may use and its launcher gives it (``visible``: gssr.launch.gpu_ids), and lines
-    to be said. Where NVIDIA's library can't be used here, the hostengine's own indices have to do. Raises BackendError
-    when there is none."""
+    """Choose from ``found`` the GPUs that this process may use and its launcher gives it (``visible``: as
+    gssr.launch.gpu_ids returns them). Returns them, and remarks for the user. If NVIDIA's library cannot be used here,
+    indices are taken for the hostengine's own. Raises BackendError if there is none."""
     from gssr.backends import driver
 
     try:
@@ -198,6 +201,7 @@ def choose_mine(found: Sequence[Sampled], visible: Sequence[str] | None) -> tupl
 
 
 def _by_hostengine(found: Sequence[Sampled], visible: Sequence[str] | None) -> tuple[list[Sampled], list[str]]:
+    """Choose GPUs as ``choose_mine`` does, by the hostengine's own indices and UUIDs."""
     if not found:
         raise DcgmError("DCGM's hostengine has no GPU", "see that NVIDIA's driver runs on its machine, and restart it")
     seen = [Seen(each.device.device_index, each.gpu_uuid, each.device.uuid) for each in found]

@@ -38,8 +38,9 @@ class EntityField(NamedTuple):
 
 
 class FieldReading(NamedTuple):
-    """What one call brought, in columns of equal length: the number of the series, DCGM's status, the stamp in us of the
-    hostengine's clock (0: nothing was sampled yet), and the value or a blank."""
+    """The values that one call brought, in columns of equal length. ``numbers``: the index of the series; ``statuses``:
+    DCGM's status, 0 is fine; ``stamps``: us of the hostengine's clock, 0 if nothing was sampled yet; ``values``: the
+    value or a blank."""
 
     numbers: Sequence[int]
     statuses: Sequence[int]
@@ -48,8 +49,8 @@ class FieldReading(NamedTuple):
 
 
 def prepare_requests(engine: Engine, series: Sequence[EntityField]) -> "list[LatestValues]":
-    """Prepare the calls that read the newest value of each of these series, which have numbers by their order: one call for
-    each set of fields that entities have in common, usually one in all."""
+    """Prepare the calls that read the newest value of each of these series; readings refer to series by their index
+    here. There is one call for each set of fields that entities have in common, usually one in all."""
     numbers = {each: number for number, each in enumerate(series)}
     fields_of: dict[Entity, list[int]] = {}
     for entity, field in series:
@@ -98,8 +99,8 @@ class LatestValues:
         self._is_double: list[bool] = []
 
     def read(self) -> FieldReading:
-        """Make the call. Raises EngineError, also when a series is not watched any more, and DcgmError when the library
-        fills in other records than the bindings describe."""
+        """Make the call. Raises EngineError, also if a series is no longer watched, and DcgmError if the library fills
+        in other records than the bindings describe."""
         self._engine.call_library("dcgmEntitiesGetLatestValues", *self._arguments)
         identity = [column.tolist() for column in self._identity]
         if identity != self._known:  # DCGM promises no order, and a type may come with the first sample
@@ -117,6 +118,8 @@ class LatestValues:
         return FieldReading(self._numbers, statuses, self._stamps.tolist(), values)
 
     def _identify(self, versions: list[int], *columns: list[int]) -> None:
+        """Find the series of each record. Raises DcgmError if records are of another version, or of something that was
+        not asked for."""
         groups, entities, fields, types = columns
         found = [
             self._number_of.get(EntityField((group, entity), field), -1)
@@ -132,7 +135,7 @@ class LatestValues:
 
 
 def _column(memory: bytearray, record: Any, member: str, kind: str) -> memoryview:
-    """View one member of every record of this structure as an array of a type that ``struct`` names."""
+    """View one member of every record as an array. ``kind`` is its type as ``struct`` names it."""
     items: Any = memoryview(memory).cast(kind)  # type: ignore[call-overload]
     column: memoryview = items[
         getattr(record, member).offset // items.itemsize :: ctypes.sizeof(record) // items.itemsize

@@ -19,10 +19,10 @@ _TOO_SOON = 0.4
 
 
 class RowAssembler:
-    """The rows of all GPUs that are not complete yet. All times are us of the recording's clock."""
+    """Collects values into rows of one interval, until they are complete. All times are us of the recording's clock."""
 
     def __init__(self, n_gpus: int, interval: int) -> None:
-        """``interval`` in us."""
+        """``interval`` is in us."""
         self._interval = interval
         self._edge: int | None = None
         self._open: list[dict[int, dict[str, int | float]]] = [{} for _ in range(n_gpus)]
@@ -31,7 +31,8 @@ class RowAssembler:
         """By GPU, the number of the first interval whose row was not given out yet."""
 
     def lay_edges(self, times: Sequence[int]) -> None:
-        """Move the edges to the longest stretch of an interval in which nothing was sampled at these times, at least one."""
+        """Move the edges between intervals to where the longest stretch without any of these sampling times (at least
+        one) lies, if that is worth it."""
         interval = self._interval
         base = self._edge or 0
         phases = sorted((time - base) % interval for time in times)
@@ -47,12 +48,14 @@ class RowAssembler:
             self._edge += move if move <= interval // 2 else move - interval
 
     def next_edge(self, now: int, step: int) -> int:
-        """Return the time of the next edge, or of the next of the equal parts of an interval, of ``step`` us each."""
+        """Return the time of the next edge after ``now``, or, if ``step`` is shorter than the interval, of the next of
+        its equal parts of ``step`` us."""
         soonest = now + (round(_TOO_SOON * step) if step == self._interval else 1)
         return now + step if self._edge is None else soonest + (self._edge - soonest) % step
 
     def add(self, gpu: int, metric: str, time: int, value: int | float) -> bool:
-        """Put a value into its row, in place of an earlier one. Returns False when that row was given out already."""
+        """Put a value into its row, replacing an earlier one. Returns False if that row was given out already; the
+        value is lost then."""
         number = (time - (self._edge or 0)) // self._interval
         if number < self._next[gpu]:
             return False
@@ -60,7 +63,8 @@ class RowAssembler:
         return True
 
     def take(self, gpu: int, complete_until: float, now: int) -> list[Row]:
-        """Give out the GPU's rows up to the one that this time is in, oldest first, none of them later than ``now``."""
+        """Remove and return the GPU's rows up to the one that contains ``complete_until``, oldest first. No row's time
+        is after ``now``."""
         rows_by_number = self._open[gpu]
         if not rows_by_number:
             return []

@@ -67,8 +67,8 @@ def _from_hopper_on(capability: str) -> bool:
 
 
 class SessionOptions(NamedTuple):
-    """How to sample: ``interval`` in s; ``pause``: leave the profiling counters to others; ``beside``: take nothing from
-    others that they could miss."""
+    """How to sample. ``interval``: s; ``pause``: leave the profiling counters to others; ``beside``: take nothing that
+    others could miss."""
 
     interval: float
     pause: bool = False
@@ -76,8 +76,8 @@ class SessionOptions(NamedTuple):
 
 
 class Session:
-    """The watches on one engine. ``notes`` are lines to be said; ``measures`` what can have values; ``heard``: the engine
-    has told something that it sampled for this session; ``interval`` is in s."""
+    """The watches on one engine. ``notes``: lines for the user; ``measures``: the metrics that can have values;
+    ``heard``: the engine has sent something that it sampled for this session; ``interval``: s."""
 
     def __init__(
         self,
@@ -87,9 +87,15 @@ class Session:
         options: SessionOptions,
         clock: Callable[[], float],
     ) -> None:
-        """Watch ``found``: by position in the recording; None is a GPU that this engine doesn't have. ``lost`` says which
-        are known to be lost, and is kept up to date. ``clock`` is the recording's, unix s. Raises EngineError, and leaves
-        nothing behind."""
+        """Watch GPUs.
+
+        Args:
+            found: what to watch, by position in the recording; None for a GPU that this engine does not have.
+            lost: by position, whether the GPU is known to be lost; it is kept up to date.
+            clock: returns the recording's time, unix s.
+
+        Raises BackendError and EngineError, and leaves nothing behind then.
+        """
         self.notes: list[str] = []
         self.heard = False
         self._engine = engine
@@ -150,7 +156,7 @@ class Session:
 
     @property
     def paused(self) -> bool:
-        """The counters are left to others, until ``close``."""
+        """True if the profiling counters are left to others, until ``close``."""
         return self._paused
 
     @property
@@ -159,8 +165,8 @@ class Session:
         return max(self._due_at - self._now(), 0.0)
 
     def poll(self) -> tuple[list[Row], list[BackendChange]]:
-        """Read what is new. Returns rows, in the recording's time, and what happened. Raises EngineError when the connection
-        is lost, and DcgmError when the hostengine answers and samples nothing any more."""
+        """Read what is new. Returns rows, with the recording's times, and what happened; both may be empty. Raises
+        EngineError if the connection is lost, and DcgmError if the hostengine answers but samples nothing any more."""
         changes: list[BackendChange] = []
         if not self._watches.live:
             self._due_at = self._now() + POLL_SECONDS
@@ -177,18 +183,20 @@ class Session:
         return rows, changes
 
     def flush(self) -> list[Row]:
-        """All rows there are, complete or not: nothing more will come from this connection."""
+        """Return all rows that are left, complete or not, as nothing more will come from this connection."""
         now = round(self._now() * _MICRO)
         return [row for position, _ in self._spans for row in self._rows.take(position, now + self._interval, now)]
 
     def close(self) -> None:
-        """Give back the counters, the watches and the groups, and hang up. Never raises EngineError."""
+        """Give back counters, watches and groups, and hang up. Never raises EngineError."""
         self._watches.destroy()
         if self._paused:
             self._engine.quietly("dcgmProfResume")
         self._engine.disconnect()
 
     def _pause(self) -> bool:
+        """Pause profiling for everybody on the node. Returns False, with a note, if DCGM refuses. Raises EngineError
+        when the connection is lost."""
         try:
             self._engine.call("dcgmProfPause")
         except EngineError as error:
@@ -203,7 +211,8 @@ class Session:
         return True
 
     def _why_not_paused(self, error: EngineError) -> str:
-        """DCGM says the same where nothing needs to be paused and where it lacks the module that does it."""
+        """Say in a clause why profiling was not paused. DCGM's answer is the same where nothing needs to be paused and
+        where it lacks the module."""
         if error.code != codes.NOT_SUPPORTED:
             return str(error)
         capabilities = [each.device.compute_capability for each in self._there]
@@ -211,21 +220,23 @@ class Session:
         return _NO_MODULE if older else "these GPUs need no pausing" if all(capabilities) else _EITHER
 
     def _would_take_counters(self) -> bool:
-        """Unless it is known that others can profile all the GPUs at the same time."""
+        """Tell, with a note, whether watching profiling fields could take the counters from others. False only if all
+        GPUs are known to let several profile at once."""
         if all(_from_hopper_on(each.device.compute_capability or "0") for each in self._there):
             return False
         self.notes.append(_NOT_BESIDE)
         return True
 
     def _place(self, series: EntityField) -> tuple[int, str, int | float, float]:
-        """Return where the values of a series go and what they are: position, metric, factor, and the largest possible."""
+        """Return where the values of a series go: the GPU's position, the metric, the factor for its values, and the
+        largest possible value."""
         metric = _BY_FIELD[series.field]
         factor = int(metric.dcgm_factor) if metric.integral else metric.dcgm_factor
         return self._positions[series.entity], metric.name, factor, 100 if series.field in _PERCENT else math.inf
 
     def _follow_clock(self, newest: int, now: float) -> None:
-        """Keep up with the hostengine's clock, whose newest stamp is given in us: it is looked at now and then, and when a
-        new stamp is far from now. Raises DcgmError when there has been no new one for long."""
+        """Follow the hostengine's clock, given the newest stamp in us: look at it now and then, and when a new stamp is
+        far from ``now``, s. Raises DcgmError if there has been no new stamp for too long."""
         moment = newest / _MICRO
         if newest == self._newest_stamp:
             self._quiet_since = now if self._quiet_since is None else self._quiet_since
@@ -245,7 +256,8 @@ class Session:
         self._newest_time = time
 
     def _sort_in(self, readings: Sequence[FieldReading], now: int) -> None:
-        """Put what is new into rows, and remember which GPUs and metrics have values, and why others have none."""
+        """Put new values into rows, and remember which GPUs and metrics have values, and why others have none. ``now``
+        is in us."""
         offset, start, interval = round(self._clock.offset * _MICRO), self._start, self._interval
         places, stamps, times, rows = self._places, self._stamps, self._times, self._rows
         new: list[tuple[int, int, int, int | float]] = []
@@ -281,7 +293,8 @@ class Session:
                 self._late += 1
 
     def _complete_rows(self, now: int) -> list[Row]:
-        """Give out the rows that no field of the GPU can have another value for: all that speak have one as new."""
+        """Return the rows for which no further value of the GPU can come: all its fields that are not silent have newer
+        ones. ``now`` is in us."""
         rows: list[Row] = []
         earliest = now - LATE_SECONDS * _MICRO
         for position, span in self._spans:
@@ -292,6 +305,7 @@ class Session:
         return rows
 
     def _look_for_lost(self, changes: list[BackendChange]) -> None:
+        """Report GPUs that were lost or have come back since the last poll."""
         limit = max(LOST_SECONDS, LOST_INTERVALS * self.interval) * _MICRO
         for position, valued_at in enumerate(self._valued_at):
             lost = position in self._gone or self._told - valued_at > limit
@@ -303,7 +317,8 @@ class Session:
                 changes.append(BackendChange(kind, position, what))
 
     def _explain(self, changes: list[BackendChange]) -> None:
-        """Say once which metrics stay without a value, and why; and that values came too late."""
+        """Report, once, which metrics have had no value and why; and, whenever their number has doubled, values that
+        came too late."""
         if not self._explained and self._told > max(TELLING_SECONDS, TELLING_INTERVALS * self.interval) * _MICRO:
             self._explained = True
             profiled = {name for _, name, _, _ in self._places if BY_NAME[name].dcgm in codes.PROFILING}

@@ -36,7 +36,7 @@ _serial = itertools.count()
 
 
 class FieldWatch(NamedTuple):
-    """One watch: the entities it is on, the ids of its two groups, and the fields in it."""
+    """One watch: its entities, the ids of its group of entities and its group of fields, and these fields."""
 
     entities: tuple[Entity, ...]
     group: Any
@@ -55,15 +55,16 @@ class NoRoomError(DcgmError):
 
 
 def keep_seconds(interval: float, version: str, shared: bool) -> float:
-    """Choose how long a hostengine of this version, which others may use as well if it is ``shared``, is to keep samples
-    that are taken every ``interval`` s. Returns whole seconds, to which it would cut them."""
+    """Return how long a hostengine should keep samples that are taken every ``interval`` s, in whole seconds, to which
+    it would cut them. ``version``: the hostengine's; ``shared``: other clients may use it as well."""
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     kept = SHARED_KEPT_SECONDS if shared and numbers < _LONGEST_AGE_HOLDS else KEPT_SECONDS
     return float(math.ceil(max(kept, 5 * interval)))
 
 
 class Watches:
-    """All watches of one connection. ``notes`` are the lines to be said about what can't be watched."""
+    """All watches of one connection. ``live``: those in force; ``notes``: lines for the user about what cannot be
+    watched."""
 
     def __init__(self, engine: Engine, interval: float) -> None:
         self.live: list[FieldWatch] = []
@@ -77,8 +78,8 @@ class Watches:
         self._n_of_model: dict[str, int] = {}
 
     def make(self, found: Sequence[Sampled], profiling: bool) -> None:
-        """Watch all there is of these; ``profiling`` fields only if told. Raises EngineError when the connection is lost,
-        and DcgmError when nothing at all can be watched."""
+        """Watch all fields of these GPUs; profiling fields only with ``profiling``. What cannot be watched is in
+        ``notes``. Raises EngineError if the connection is lost, and DcgmError if nothing at all can be watched."""
         engine = self._engine
         known = [field for field in _BY_IMPORTANCE if engine.knows_field(field)]
         self._n_of_model = {model: len(part) for model, part in _sorted_out(found, _model)}
@@ -122,6 +123,7 @@ class Watches:
         self._groups, self._field_groups = [], {}
 
     def _group(self, members: Sequence[Sampled]) -> Any:
+        """Create a group of these entities. Raises NoRoomError and EngineError."""
         group = self._created("group", "dcgmGroupCreate", codes.EMPTY_GROUP, group_name())
         self._groups.append(group)
         for member in members:
@@ -143,6 +145,7 @@ class Watches:
             raise
 
     def _watch(self, members: Sequence[Sampled], group: Any, fields: Sequence[int]) -> None:
+        """Watch fields of a group; does nothing without fields. Raises NoRoomError and EngineError."""
         if not fields:
             return
         entities = tuple(member.entity for member in members)
@@ -155,7 +158,8 @@ class Watches:
         self.live.append(watch)
 
     def _profile(self, members: Sequence[Sampled], group: Any, fields: Sequence[int]) -> None:
-        """Watch what can be watched of all together, else of each GPU."""
+        """Watch profiling fields of all members together, or, if that is refused, of each GPU alone. What cannot be
+        watched is noted."""
         gpus = _sorted_out(members, lambda member: member.gpu)
         try:
             code = self._watch_offered(members, group, fields)
@@ -176,8 +180,8 @@ class Watches:
             self._profile(part, smaller, fields)
 
     def _watch_offered(self, members: Sequence[Sampled], group: Any, fields: Sequence[int]) -> int:
-        """Watch those of the fields that the GPUs have, or of these those that the score needs. Returns 0, or the code with
-        which DCGM refuses both."""
+        """Watch those of the fields that all members have, or, if that is refused, those that the score needs. Returns
+        0, or the code with which DCGM refuses both. Raises NoRoomError, and EngineError when the connection is lost."""
         offered: Sequence[int] = fields
         try:
             has = self._offered(members)
@@ -200,8 +204,8 @@ class Watches:
         return 0
 
     def _offered(self, members: Sequence[Sampled]) -> set[int] | None:
-        """The profiling fields that all these GPUs have; None when DCGM doesn't tell. (On Hopper and newer it lists all.)
-        Raises EngineError where one has none."""
+        """Return the profiling fields that all these GPUs have; None if DCGM does not tell. (On Hopper and newer it
+        lists all.) Raises EngineError if one has none."""
         common: set[int] | None = None
         for gpu in dict.fromkeys(member.gpu for member in members):
             answer = self._engine.call("dcgmProfGetSupportedMetricGroups", gpu)
@@ -223,7 +227,7 @@ class Watches:
         self._refused.setdefault(text, []).extend(members)
 
     def _named(self, members: Sequence[Sampled]) -> str:
-        """The GPUs' models; where only some of a model are meant, which."""
+        """Name the models of these GPUs, with the indices of those meant if they are not all of a model."""
         words = []
         for model, part in _sorted_out(list(dict.fromkeys(members)), _model):
             indices = sorted({member.device.device_index for member in part})
@@ -232,7 +236,8 @@ class Watches:
         return ", ".join(words)
 
     def _drop(self, watch: FieldWatch) -> None:
-        """Unwatch, then delete: a later, slower watch of a field that is still watched leaves it blank."""
+        """End a watch, and delete its group of fields unless another watch uses it. It is unwatched first: a later,
+        slower watch of a field that is still watched would be blank."""
         self._engine.quietly("dcgmUnwatchFields", watch.group, watch.field_group)
         if not any(other.field_group is watch.field_group for other in self.live):
             self._engine.quietly("dcgmFieldGroupDestroy", watch.field_group)
@@ -244,7 +249,7 @@ def _model(member: Sampled) -> str:
 
 
 def _sorted_out(members: Sequence[Sampled], by: Callable[[Sampled], Hashable]) -> list[tuple[Any, list[Sampled]]]:
-    """The members by what they have in common, in their order."""
+    """Group members by what ``by`` returns, keeping their order. Returns each key with its members."""
     parts: dict[Hashable, list[Sampled]] = {}
     for member in members:
         parts.setdefault(by(member), []).append(member)
@@ -257,7 +262,7 @@ def _is_measured(entity_group: int, field: int) -> bool:
 
 
 def group_name() -> str:
-    """A name no other client of the hostengine has."""
+    """Return a name for a group that no other client of the hostengine uses."""
     return f"gssr-{socket.gethostname()}-{os.getpid()}-{next(_serial)}"
 
 

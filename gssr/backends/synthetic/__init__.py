@@ -20,16 +20,18 @@ BACK = "the GPU answers again (scenario)"
 
 
 def known_scenario(name: str) -> Scenario:
-    """The scenario of this name. Raises BackendError, naming those there are."""
+    """Look up the scenario of this name. Raises BackendError, naming those that exist."""
     if name not in SCENARIOS:
         raise BackendError(f"unknown synthetic scenario {name!r}: choose one of {', '.join(SCENARIOS)}")
     return SCENARIOS[name]
 
 
 def parse(spec: str) -> tuple[str, int | None]:
-    """Scenario and number of GPUs of ``synthetic[:SCENARIO[:GPUS]]``; None where the number is left to the caller.
+    """Read scenario and number of GPUs from ``synthetic[:SCENARIO[:GPUS]]``. The scenario is DEFAULT_SCENARIO where
+    none is named; the number is None where it is left to the caller.
 
-    Raises BackendError when the scenario is unknown or the number is none."""
+    Raises BackendError when the scenario is unknown or the number is not 1 to MOST_GPUS.
+    """
     _, _, rest = spec.partition(":")
     scenario, colon, count = rest.partition(":")
     scenario = scenario or DEFAULT_SCENARIO
@@ -42,7 +44,8 @@ def parse(spec: str) -> tuple[str, int | None]:
 
 
 def device(node: str, index: int) -> Device:
-    """The GPU with this index on this node: the same in every process, another one on every other node."""
+    """Make the synthetic GPU with this index on this node: the same in every process, and on every other node another
+    one."""
     bits = f"{digest(f'{node}/{index}'):032x}"
     return Device(
         device_index=index,
@@ -58,8 +61,12 @@ def device(node: str, index: int) -> Device:
 
 
 class SyntheticBackend:
-    """A ``Backend`` whose GPUs run a scenario from ``start`` (unix s; None: the first sample). ``gpus`` is their number, or
-    the indices on their node that a launcher gave this process. Raises BackendError when the scenario is unknown."""
+    """A ``Backend`` whose GPUs run a scenario. Raises BackendError when the scenario is unknown.
+
+    Args:
+        gpus: How many GPUs, or the indices on their node that a launcher gave this process.
+        start: When the scenario starts, unix s; None: with the first sample.
+    """
 
     name = "synthetic"
     measures = MEASURES
@@ -78,7 +85,7 @@ class SyntheticBackend:
         self._changes: list[BackendChange] = []
 
     def sample(self, now: float) -> Sequence[Row]:
-        """One row per GPU, but for those the scenario has lost or skips at this time."""
+        """Make one row per GPU at ``now`` (unix s), but none for GPUs that the scenario has lost or skips at this time."""
         if self._start is None:
             self._start = now
         time = now - self._start
@@ -112,7 +119,7 @@ class SyntheticBackend:
         return [row for position, row in enumerate(rows) if position not in absent]
 
     def changes(self) -> Sequence[BackendChange]:
-        """GPUs lost and back since the last call."""
+        """Return the GPUs lost and back since the last call."""
         changes, self._changes = self._changes, []
         return changes
 

@@ -69,7 +69,8 @@ def _show(share: float) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code: 0, 1 when the file can't be written, 2 for wrong usage."""
+    """Write the recording that the command line asks for. Returns the exit code: 0, 1 when the file can't be written,
+    130 when interrupted. Raises SystemExit(2) for wrong usage."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if os.path.lexists(options.output) and not options.force:

@@ -25,10 +25,11 @@ def stack(gpus: Sequence[Traits]) -> Traits:
 def evaluate(
     scenario: Scenario, gpus: Traits, times: Floats, stretch: float = 1.0
 ) -> tuple[dict[str, Column], NDArray[np.bool_]]:
-    """All GPUs (from ``stack``) at all ``times`` (s since the start), time-major: sample ``i`` is time ``i // n_gpus`` and
-    GPU ``i % n_gpus``.
+    """Evaluate a scenario for all GPUs (from ``stack``) at all ``times`` (s since the start). Samples are in the order
+    of time: sample ``i`` is time ``i // n_gpus`` and GPU ``i % n_gpus``. ``stretch``: the scenario's own clock runs
+    slower by this factor.
 
-    Returns the columns [n_times * n_gpus] by metric name (NaN: missing there) and which samples exist at all.
+    Returns the columns [n_times * n_gpus] by metric name (NaN: missing there), and which samples exist at all.
     """
     t = times[:, np.newaxis]
     n_gpus = len(cast(Floats, gpus.share))

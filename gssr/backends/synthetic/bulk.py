@@ -140,7 +140,8 @@ def _write(
 
 
 def _add_use(writer: BulkWriter, times: Floats, n_nodes: int, seed: int) -> None:
-    """Of the seconds that begin from the first to the last of these ticks."""
+    """Add rows of nodes and processes for the seconds that begin from the first to the last of these ticks; none where
+    no second begins."""
     seconds = np.arange(np.ceil(times[0]), times[-1] + 1e-6)
     if len(seconds):
         host, workload = hosts(seconds, n_nodes, seed)
@@ -149,7 +150,8 @@ def _add_use(writer: BulkWriter, times: Floats, n_nodes: int, seed: int) -> None
 
 
 def _pieces(seconds: float, interval: float, n_gpus: int) -> Iterator[Floats]:
-    """The times of all ticks, unix s, in pieces: buckets of a rollup, the coarsest of which a piece is not too large."""
+    """Yield the times of all ticks, unix s, in pieces that are buckets of a rollup: of the coarsest level of which a
+    piece is not too large."""
     times = START + np.arange(max(round(seconds / interval), 1)) * interval
     fitting = (level for level in reversed(LEVELS) if n_gpus * level / interval <= ROWS_AT_ONCE)
     edges = np.flatnonzero(np.diff(np.floor(times / next(fitting, LEVELS[0])))) + 1
@@ -157,7 +159,7 @@ def _pieces(seconds: float, interval: float, n_gpus: int) -> Iterator[Floats]:
 
 
 def _losses(scenario: Scenario, n: int, seconds: float) -> list[tuple[float, str, int, str]]:
-    """(time, kind, GPU, message) of every GPU lost and back."""
+    """List (time, kind, GPU, message) of every GPU lost and back, in the order of time: s since the start, position."""
     events = []
     for hole in scenario.holes:
         if not hole.lost:
@@ -174,7 +176,8 @@ def _losses(scenario: Scenario, n: int, seconds: float) -> list[tuple[float, str
 
 
 def spread_over_ranks(path: str) -> None:
-    """One writer wrote for all ranks; give its GPUs and their events to the ranks they belong to."""
+    """Give the GPUs and their events, which one writer wrote for all ranks, to the ranks they belong to. Raises
+    sqlite3.Error."""
     connection = sqlite3.connect(path, isolation_level=None)
     try:
         connection.execute("BEGIN")

@@ -31,9 +31,10 @@ Values = dict[str, int | float]
 
 
 class Traits(NamedTuple):
-    """What sets one GPU apart. ``share`` of the work; ``phase`` and ``drift`` (cycles per second) of its noise; ``draw``:
-    power under load relative to the level's; ``idle``: W; ``spare``: MiB of memory; ``counter``: J on the energy counter
-    at the start; ``inlet``: °C above the coolest GPU."""
+    """What sets one GPU apart. ``share``: its part of the work; ``phase`` and ``drift`` (cycles per second) of its
+    noise; ``draw``: power under load relative to the level's; ``idle``: its power when idle, W; ``spare``: MiB of
+    memory in use besides the job's; ``counter``: J on the energy counter at the start; ``inlet``: °C above the coolest
+    GPU."""
 
     share: float
     phase: float
@@ -46,7 +47,7 @@ class Traits(NamedTuple):
 
 
 def traits(scenario: Scenario, position: int, n: int, uuid: str, seed: int) -> Traits:
-    """The traits of GPU ``position`` of ``n``: the same for the same uuid and seed, wherever it is asked."""
+    """Make the traits of GPU ``position`` of ``n``: the same for the same uuid and seed, wherever it is asked."""
     a, b, c, d = fractions(f"{seed}/{uuid}")
     share = scenario.share(position, n)
     return Traits(
@@ -94,7 +95,7 @@ class SyntheticJob:
         self._powers = [(phase.level.power - base.power, pulse) for phase in scenario.phases for pulse in phase.pulses]
 
     def at(self, ops: Ops, time: float) -> Moment:
-        """The job ``time`` seconds after its start."""
+        """Compute what the job asks of its GPUs ``time`` seconds after its start."""
         stretch = self._stretch
         own = time / stretch
         level = list(self._base)
@@ -119,7 +120,7 @@ class SyntheticJob:
         )
 
     def _energy(self, ops: Ops, own: float) -> float:
-        """J above idle at full share, up to ``own`` seconds on the job's own clock."""
+        """Compute the energy above idle at full share, J, up to ``own`` seconds on the job's own clock."""
         own = ops.maximum(own, 0.0)
         energy = self._base_power * own
         for power, pulse in self._powers:
@@ -129,7 +130,8 @@ class SyntheticJob:
 
 
 def sample_values(ops: Ops, now: Moment, gpu: Traits, time: float) -> Values:
-    """One sample of one GPU, by metric name; what scenarios leave out later (holes) is still in."""
+    """Compute one sample of one GPU, by metric name, at ``time`` s after the start. What scenarios leave out later
+    (holes) is still in."""
     floor, minimum, maximum, where, _ = ops
     level, memory, energy, mean_power, heating = now
     (

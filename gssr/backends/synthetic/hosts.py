@@ -31,8 +31,8 @@ _SPREAD = 0.1
 
 
 def hosts(times: Floats, n_nodes: int, seed: int) -> tuple[Floats, Floats]:
-    """Rows of ``host_samples`` and ``workload_samples`` at ``times`` [n] of nodes with one rank each: their value columns,
-    [n, n_nodes, columns]."""
+    """Make rows of nodes with one rank each at ``times`` [n]. Returns the value columns of ``host_samples`` and of
+    ``workload_samples``, both [n, n_nodes, columns]; NaN is no value. There must be at least one time."""
     random = np.random.default_rng((seed, int(times[0])))
 
     def noisy(table: UseTable, usual: dict[str, float]) -> Floats:

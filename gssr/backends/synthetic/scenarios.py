@@ -54,8 +54,8 @@ def wave(cycles: float) -> float:
 
 
 def white(time: float, phase: float) -> float:
-    """A number in [0, 1) that says nothing about its neighbours in ``time`` (s) or ``phase`` (0-1, one per GPU and
-    seed). More such numbers for the same sample: ``white * n % 1.0`` for different whole numbers n."""
+    """Make a number in [0, 1) that says nothing about its neighbours in ``time`` (s) or ``phase`` (0-1, one per GPU and
+    seed). For more such numbers for the same sample: ``white * n % 1.0`` for different whole numbers n."""
     x = (time * 7919.7719 + phase) % 1.0
     x = (x + 0.71) * (x + 17.17) * 5113.37 % 1.0
     return (x + 0.29) * (x + 31.13) * 9173.59 % 1.0
@@ -71,7 +71,8 @@ class Pulse(NamedTuple):
     edge: float = 0.1
 
     def _place(self, ops: Ops, time: float) -> tuple[float, float]:
-        """How often the pulse had begun again by ``time``, and seconds since it last began; 0 before the first."""
+        """Count how often the pulse had begun again by ``time``, and the seconds since it last began; 0 and 0 before
+        the first."""
         start, _, period, _ = self
         since = ops.maximum(time - start, 0.0)
         periods = ops.floor(since / period)
@@ -82,7 +83,7 @@ class Pulse(NamedTuple):
         return (time >= self.start) & (self._place(ops, time)[1] < self.width)
 
     def weight(self, ops: Ops, time: float) -> float:
-        """How far the phase is on at ``time``, 0-1."""
+        """Compute how far the phase is on at ``time``, 0-1."""
         _, width, _, edge = self
         _, within = self._place(ops, time)
         if not ops.some(within < width):
@@ -92,7 +93,7 @@ class Pulse(NamedTuple):
         return ops.where(within < width, (rise - fall) / edge, 0.0)
 
     def integral(self, ops: Ops, time: float) -> float:
-        """Seconds the phase was on up to ``time``: the integral of ``weight``."""
+        """Compute how many seconds the phase was on up to ``time``: the integral of ``weight``."""
         _, width, _, edge = self
         periods, within = self._place(ops, time)
         whole = width - edge
@@ -106,8 +107,8 @@ class Pulse(NamedTuple):
 
 
 def digest(text: str) -> int:
-    """128 bits that depend on every character of ``text`` and are the same in every process (FNV-1a, with a final mix
-    so that texts that differ in their last character differ everywhere)."""
+    """Hash a text to 128 bits that depend on every character and are the same in every process (FNV-1a, with a final
+    mix so that texts that differ in their last character differ everywhere)."""
     mask = (1 << 128) - 1
     value = 0x6C62272E07BB014262B821756295C58D
     for byte in text.encode():
@@ -118,7 +119,7 @@ def digest(text: str) -> int:
 
 
 def fractions(text: str) -> tuple[float, float, float, float]:
-    """Four independent numbers in [0, 1) that depend on ``text`` alone."""
+    """Make four independent numbers in [0, 1) that depend on ``text`` alone."""
     bits = digest(text)
     a, b, c, d = ((bits >> shift & 0xFFFFFFFF) / 0x100000000 for shift in (0, 32, 64, 96))
     return a, b, c, d

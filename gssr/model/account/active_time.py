@@ -46,7 +46,8 @@ def split_active_time(evidence: Evidence, activity: Activity) -> dict[str, Float
 
 
 def _idle_schedulers(evidence: Evidence) -> Floats:
-    """The share (0-1) of the work's time [n_gpus, n_bins] that is lost because SMs hold fewer warps than schedulers."""
+    """Estimate the share (0-1) of the work's time [n_gpus, n_bins] that is lost because SMs hold fewer warps than
+    schedulers; 0 where that is not known."""
     sm, warps = evidence.series.get("sm_active"), evidence.series.get("sm_occupancy")
     if sm is None or warps is None:
         return np.zeros((evidence.n_gpus, len(evidence.times)))
@@ -56,8 +57,8 @@ def _idle_schedulers(evidence: Evidence) -> Floats:
 
 
 def _lost_to_clocks(evidence: Evidence) -> Floats:
-    """The share (0-1) of the work's time [n_gpus, n_bins] that the highest clock of the model would save; 0 where a clock is
-    unknown."""
+    """Estimate the share (0-1) of the work's time [n_gpus, n_bins] that the highest clock of the model would save; 0
+    where a clock is unknown."""
     clocks = evidence.series.get("sm_clock")
     if clocks is None:
         return np.zeros((evidence.n_gpus, len(evidence.times)))
@@ -66,7 +67,8 @@ def _lost_to_clocks(evidence: Evidence) -> Floats:
 
 
 def _memory_bound_part(evidence: Evidence, running: Floats) -> Floats:
-    """The share (0-1) of the work's time [n_gpus, n_bins] in kernels that memory limits; ``running``: in which any ran."""
+    """Estimate the share (0-1) of the work's time [n_gpus, n_bins] in kernels that memory limits; 0 where memory
+    activity was not measured. ``running``: the share of each bin in which any kernel runs."""
     busy = evidence.series.get("dram_active")
     if busy is None:
         return np.zeros(running.shape)

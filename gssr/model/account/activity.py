@@ -97,7 +97,8 @@ def _without_short_holes(active: Floats, evidence: Evidence) -> Floats:
 
 
 def _outside_work(active: Floats, is_known: Flags, is_used: Flags) -> tuple[Flags, Flags]:
-    """Which bins [n_bins] lie before the first work of any GPU, and which after the last."""
+    """Flag the bins [n_bins] before the first work of any GPU, and those after the last. No bin is flagged where no GPU
+    works."""
     bins = np.arange(active.shape[1])
     works = np.zeros(active.shape[1], bool)
     for row, known in zip(active[is_used], is_known[is_used], strict=True):

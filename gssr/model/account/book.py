@@ -62,7 +62,8 @@ class _Book:
 
     @cached_property
     def error(self) -> Floats:
-        """[n_categories]: half the difference of the shares in even and in odd bins."""
+        """Half the difference of the shares in even and in odd bins, by category [n_categories]; 0 where one half holds
+        nothing."""
         halves = [self.over_time[first::2].sum(axis=0) for first in (0, 1)]
         if not all(half.sum() > 0 for half in halves):
             return np.zeros(len(CATEGORIES))
@@ -109,8 +110,8 @@ def account_for(evidence: Evidence) -> GpuTimeAccount:
 
 
 def _find_awaited_gpus(spinning: Floats, activity: Activity) -> Flags:
-    """Find the few GPUs [n_gpus] that the others wait for in communication kernels: they spin less than half as long. If
-    they idle, then not for the others."""
+    """Flag the few GPUs [n_gpus] that the others wait for in communication kernels: they spin less than half as long.
+    If such a GPU idles, it does not wait for the others. None is flagged where the difference is not clear."""
     used = activity.is_used
     if not used.any():
         return used

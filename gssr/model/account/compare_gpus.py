@@ -51,7 +51,8 @@ def longer_than_others(waits: Floats, inside: Flags, evidence: Evidence, are_sna
 
 
 def _between_nodes(least: Floats, fine: int, evidence: Evidence) -> Floats:
-    """By how much the least waiting GPUs of each node [n_nodes, n_bins] wait longer than those of other nodes."""
+    """Find by how much the least waiting GPUs of each node wait longer than those of other nodes: shares of bins
+    [n_nodes, n_bins]."""
     near = _above_least(mean_of_groups(least, fine))
     if (evidence.interval <= LONGEST_INTERVAL and _lasts(near[:, ::fine])) or _alternate(least):
         return near
@@ -61,8 +62,8 @@ def _between_nodes(least: Floats, fine: int, evidence: Evidence) -> Floats:
 
 
 def _alternate(values: Floats) -> bool:
-    """Whether some of the rows [n, n_bins] are high whenever others are low: then their mean varies less than that of
-    independent ones, whose variance is the n-th part of a row's."""
+    """Tell whether some of the rows [n, n_bins] are high whenever others are low: then their mean varies less than that
+    of independent ones, whose variance is the n-th part of a row's. False where there is too little to tell."""
     known = values[:, np.isfinite(values).all(axis=0)]
     if len(known) < 2 or known.shape[1] < 8:
         return False
@@ -71,7 +72,7 @@ def _alternate(values: Floats) -> bool:
 
 
 def _lasts(values: Floats) -> bool:
-    """Whether values [n, n_bins] are like those of the bin before."""
+    """Tell whether values [n, n_bins] are like those of the bin before. False of fewer than eight bins."""
     if values.shape[1] < 8:
         return False
     apart = values - values.mean()
@@ -80,7 +81,8 @@ def _lasts(values: Floats) -> bool:
 
 
 def _least(values: Floats) -> Floats:
-    """[n_bins]: what the least waiting GPUs wait, of more than eight without the lowest tenth; NaN where none is known."""
+    """Find what the least waiting GPUs wait in each bin [n_bins]; of more than eight GPUs the lowest tenth is passed
+    over. NaN where none is known."""
     finite = np.where(np.isfinite(values), values, np.inf)
     rank = len(values) // 10 if len(values) > 8 else 0
     least = np.partition(finite, rank, axis=0)[rank]
@@ -88,12 +90,13 @@ def _least(values: Floats) -> Floats:
 
 
 def _above_least(values: Floats) -> Floats:
-    """By how much values [n, n_bins] are above the least of their bin; 0 where that is not known."""
+    """Find by how much values [n, n_bins] are above the least of their bin; 0 where that is not known."""
     return np.nan_to_num(np.maximum(values - _least(values), 0.0))
 
 
 def _chance(values: Floats) -> float:
-    """By how much values [n, n_bins] differ from one bin to the next, as a standard deviation; 0 without neighbours."""
+    """Estimate by how much values [n, n_bins] differ from one bin to the next by chance, as a standard deviation; 0
+    without neighbours."""
     steps = np.diff(values, axis=1)
     steps = steps[np.isfinite(steps)]
     return float(np.sqrt(np.mean(steps**2) / 2)) if len(steps) else 0.0

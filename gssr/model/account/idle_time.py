@@ -143,7 +143,8 @@ def _between_kernels(idle: Floats, inside: Flags, width: float) -> Floats:
 
 
 def _least_of_used(gaps: Floats, activity: Activity) -> float:
-    """The gaps between kernels of the used GPU that has least of them, as a share of a bin."""
+    """Find the gaps between kernels, as a share of a bin, of the used GPU that has least of them; 0 where no GPU is
+    used."""
     most = gaps.max(axis=1)[activity.is_used] if gaps.shape[1] else np.zeros(0)
     return float(most.min()) if len(most) else 0.0
 
@@ -160,11 +161,17 @@ def _rate_when_idle(rate: Floats, idle: Floats, inside: Flags) -> Floats:
 
 
 def _explained_part(rate: Floats, idle: Floats, inside: Flags, least: float, seen: float = SEEN_SHARE) -> Floats:
-    """How much (0-1) of the idle time of each bin [n_gpus, n_bins] a rate explains: of the nodes [n_bins] or of each GPU.
+    """Estimate how much (0-1) of the idle time of each bin [n_gpus, n_bins] a rate explains. ``rate`` is one of all
+    nodes [n_bins] or of each GPU [n_gpus, n_bins].
 
-    As much as moving the bytes takes at the rate that is usual in idle time, none where the rate is as low as in the
-    busiest bins; and none anywhere if it is hardly higher in idle time than at work. ``inside``: the cells that count.
-    ``least``: the rate that counts for a cause; ``seen``: which share of it is moved on average over the idle time at least.
+    A bin's idle time is explained as far as moving the bytes takes, at the rate that is usual in idle time. None is
+    where the rate is as low as in the busiest bins; and none anywhere if the rate is hardly higher in idle time than at
+    work.
+
+    Args:
+        inside: The cells that count.
+        least: The rate that counts for a cause.
+        seen: Which share of ``least`` is moved on average over the idle time at least.
     """
     if rate.ndim == 1:  # of the nodes: what their GPUs wait on average is held against it
         count = inside.sum(axis=0)
@@ -189,7 +196,8 @@ def _explained_part(rate: Floats, idle: Floats, inside: Flags, least: float, see
 
 
 def _rise_together(rate: Floats, idle: Floats, n_bins: int) -> bool:
-    """Whether a rate rises clearly with idle time (values of cells); cells of a bin are no independent ones."""
+    """Tell whether a rate rises clearly with idle time; both are values of cells [n]. Cells of a bin are no independent
+    ones: only ``n_bins`` are."""
     if len(rate) < 8 or rate.std() == 0 or idle.std() == 0:
         return False
     correlation = float(np.corrcoef(rate, idle)[0, 1])
@@ -203,7 +211,8 @@ def _rise_together(rate: Floats, idle: Floats, n_bins: int) -> bool:
 
 
 def _waiting_for_files(evidence: Evidence, idle: Floats, inside: Flags) -> Floats:
-    """How much (0-1) of the idle time of each bin what the GPU's node moves explains, or what all nodes move on average."""
+    """Estimate how much (0-1) of the idle time of each bin [n_gpus, n_bins] is explained by what the GPU's node moves,
+    or by what all nodes move on average."""
     moved, group_of = _moved(evidence)
     waits, counts = np.zeros(moved.shape), np.zeros(moved.shape)
     np.add.at(waits, group_of, np.where(inside, idle, 0.0))
@@ -224,7 +233,7 @@ def _moved(evidence: Evidence) -> tuple[Floats, Ints]:
 
 
 def _copying_part(evidence: Evidence, idle: Floats, inside: Flags) -> Floats:
-    """How much (0-1) of the idle time of each bin copies between host and GPU explain."""
+    """Estimate how much (0-1) of the idle time of each bin [n_gpus, n_bins] copies between host and GPU explain."""
     copied = host_link_bytes(evidence, _rate_of_nodes(evidence, FABRIC))
     part = _explained_part(copied, idle, inside, COPY_BYTES)
     if part.any() or evidence.peaks is None:
@@ -240,7 +249,7 @@ def _copying_part(evidence: Evidence, idle: Floats, inside: Flags) -> Floats:
 
 
 def _rate_of_nodes(evidence: Evidence, names: tuple[str, ...]) -> Floats:
-    """[n_bins]: what the nodes move on average, B/s, over these columns; 0 where it is not known."""
+    """Add up what the nodes move on average, B/s [n_bins], over these columns; 0 where it is not known."""
     return np.asarray(sum(_held_a_second(evidence, evidence.host.get(name)) for name in names), np.float64)
 
 

@@ -98,7 +98,8 @@ def find_late_gpus(account: GpuTimeAccount, node_of: Ints, interval: float) -> L
 
 
 def _code_of_late_ones(late: Flags, node_of: Ints) -> str:
-    """Name what it is if the same GPUs are always late: ``late`` and ``node_of`` are those of the used GPUs."""
+    """Name the verdict if the same GPUs are always late. ``late`` and ``node_of``: of the used GPUs, whether each is
+    late and the number of its node."""
     nodes, n_gpus = np.unique(node_of, return_counts=True)
     of_late, n_late = np.unique(node_of[late], return_counts=True)
     whole = n_late == n_gpus[np.isin(nodes, of_late)]
@@ -108,7 +109,7 @@ def _code_of_late_ones(late: Flags, node_of: Ints) -> str:
 
 
 def _mean(values: Floats) -> Floats:
-    """[n]: the mean over the first axis of the values that are known; NaN where none is."""
+    """Average over the first axis what is known of ``values`` [m, n]: [n], NaN where nothing is."""
     known = np.isfinite(values)
     count = known.sum(axis=0)
     total = np.where(known, values, 0.0).sum(axis=0)
@@ -116,7 +117,7 @@ def _mean(values: Floats) -> Floats:
 
 
 def _in_groups(values: Floats, n: int) -> Floats:
-    """[len(values), n_groups]: the means over ``n`` bins each."""
+    """Average ``n`` bins each: [len(values), n_groups]. The last group may be of fewer; NaN where none is known."""
     padded = np.pad(values, ((0, 0), (0, -values.shape[1] % n)), constant_values=np.nan)
     return _mean(np.moveaxis(padded.reshape(len(values), -1, n), 2, 0).reshape(n, -1)).reshape(len(values), -1)
 

@@ -33,7 +33,7 @@ def gpu_link_bytes(evidence: Evidence) -> Floats:
 
 
 def is_nvlink_quiet(evidence: Evidence) -> bool:
-    """Whether NVLink carries nothing, or is not there: then what GPUs of a node exchange passes PCIe."""
+    """Tell whether NVLink carries nothing, or is not there: then what GPUs of a node exchange passes PCIe."""
     return not any((evidence.mean(name) or 0.0) >= QUIET_BYTES for name in NVLINK)
 
 
@@ -45,7 +45,7 @@ def host_link_bytes(evidence: Evidence, fabric: Floats) -> Floats:
 
 
 def least_link_rate(evidence: Evidence) -> float:
-    """The least that a GPU's links carry while its collectives transfer, B/s."""
+    """Find the least that a GPU's links carry while its collectives transfer, B/s."""
     peaks = evidence.peaks
     if peaks is not None and peaks.nvlink_bandwidth and not is_nvlink_quiet(evidence):
         return max(LEAST_BYTES, NVLINK_SHARE * peaks.nvlink_bandwidth)
@@ -83,7 +83,8 @@ def _sum(evidence: Evidence, names: Sequence[str]) -> Floats:
 
 
 def _exposed_bytes(links: Floats, work: Floats, activity: Activity) -> Floats:
-    """What links carry beyond what they carry beside the work, as bins of nothing but work show."""
+    """Subtract from what links carry, B/s, what they carry beside the work, as bins of nothing but work show. Where no
+    bin shows that, nothing is subtracted."""
     inside = activity.is_known & (activity.active > 0.3)
     if not inside.any():
         return links
@@ -96,7 +97,8 @@ def _exposed_bytes(links: Floats, work: Floats, activity: Activity) -> Floats:
 
 
 def _possible_part(transferring: Floats, communication: Floats, activity: Activity) -> Floats:
-    """[n_gpus, 1]: which part of a GPU's transfers is no longer than the least communicating GPU communicates."""
+    """Find which part of each GPU's transfers [n_gpus, 1] is no longer than the least communicating GPU communicates; 1
+    where a GPU transfers nothing."""
     if not activity.is_used.any():
         return np.ones((len(transferring), 1))
     seconds = np.where(_used_cells(activity), activity.seconds, 0.0)
@@ -113,7 +115,7 @@ def _used_cells(activity: Activity) -> Flags:
 
 
 def weighted_median(values: Floats, weights: Floats) -> float:
-    """The value below which half of the weight lies; 0 where there is no weight."""
+    """Find the value at which half of the weight is reached; 0 where there is no weight."""
     order = np.argsort(values)
     mass = np.cumsum(weights[order])
     if not len(mass) or not mass[-1] > 0:

@@ -57,8 +57,8 @@ class SparseKernels(NamedTuple):
 def find_sparse_kernels(evidence: Evidence, activity: Activity) -> SparseKernels:
     """Find how long kernels ran that use few SMs; none where SM activity was not measured.
 
-    Power does not tell: kernels that memory limits draw less than others too. On simulated jobs of two hands the account of
-    jobs recorded by NVML alone is nearer to their books without what power suggests.
+    Power does not tell them: kernels that memory limits draw less than others too. On simulated jobs of two hands the
+    account of jobs recorded by NVML alone is nearer to their books without what power suggests.
     """
     cells = activity.is_measured & activity.is_used[:, None] & (activity.active > _CLEARLY_ACTIVE)
     nothing = SparseKernels(np.zeros_like(activity.active), False)
@@ -78,7 +78,8 @@ def find_sparse_kernels(evidence: Evidence, activity: Activity) -> SparseKernels
 
 
 def _nobody_communicates(evidence: Evidence, activity: Activity, sparse: Floats) -> bool:
-    """Whether the links between GPUs are quiet, and kernels that would be waiting do arithmetic."""
+    """Tell whether the links between GPUs are quiet, and kernels that would be waiting do arithmetic. False where
+    neither was measured."""
     if not any(name in evidence.series for name in NVLINK):
         return False
     if not float(gpu_link_bytes(evidence).mean()) < QUIET_SHARE * LINK_BYTES * float(sparse.mean()):
@@ -91,7 +92,7 @@ def _nobody_communicates(evidence: Evidence, activity: Activity, sparse: Floats)
 
 
 def _memory_busy(evidence: Evidence) -> Floats:
-    """[n_gpus, n_bins]: the share of time in which the GPU's memory was busy; 0 where it is not known."""
+    """Read the share of time in which each GPU's memory was busy [n_gpus, n_bins]; 0 where it is not known."""
     name = "dram_active" if "dram_active" in evidence.series else "memory_copy_utilization"
     busy = evidence.series.get(name)
     return np.zeros((evidence.n_gpus, len(evidence.times))) if busy is None else np.nan_to_num(busy)
@@ -128,9 +129,12 @@ def _by_sm_activity(evidence: Evidence, activity: Activity, cells: Flags) -> Spa
 
 
 def _densest(measured: Floats, known: Floats) -> float:
-    """The SM activity per engine activity of the job's dense kernels: what is usual in the denser half of the bins of the
-    densest GPUs, for whom others may wait, if that is dense; else the densest bins show it. One GPU of hundreds may be the
-    only one that works while all others wait for it: then it is that of the densest GPU in half of the bins."""
+    """Find the SM activity per engine activity of the job's dense kernels.
+
+    It is what is usual in the denser half of the bins of the densest GPUs, for whom others may wait, if that is dense;
+    otherwise the densest bins show it. One GPU of hundreds may be the only one that works while all others wait for it:
+    then it is that of the densest GPU in half of the bins.
+    """
     dense = float(np.percentile(known, 99))
     if dense >= MIXED_SM:
         usual = [float(np.percentile(row[np.isfinite(row)], 75)) for row in measured if np.isfinite(row).any()]
@@ -141,17 +145,20 @@ def _densest(measured: Floats, known: Floats) -> float:
 
 
 def _few_sms(active: Floats, ratio: Floats) -> Floats:
-    """The share of each bin in which a program's own kernels, ``ratio`` of the SMs busy on average, use few."""
+    """Estimate the share of each bin in which a program's own kernels use few SMs, if they keep ``ratio`` of the SMs
+    busy on average."""
     return np.where(ratio < FEW_SMS, _unmixed(active, ratio, DENSE_SM, COLLECTIVE_SM), 0.0)
 
 
 def _unmixed(active: Floats, ratio: Floats, dense: float | Floats, sparse: float | Floats) -> Floats:
-    """The share of each bin that kernels of the ratio ``sparse`` take, if all others are of the ratio ``dense``."""
+    """Estimate the share of each bin that kernels of the ratio ``sparse`` take, if all others are of the ratio
+    ``dense``."""
     return np.asarray(active * np.clip((dense - ratio) / np.maximum(dense - sparse, 1e-9), 0.0, 1.0), np.float64)
 
 
 def _collectives_on_all_sms(evidence: Evidence, active: Floats, cells: Flags) -> Floats:
-    """The share of each bin in which links are busy and no pipe computes: collectives that keep all SMs busy."""
+    """Estimate the share of each bin in which links are busy and no pipe computes: collectives that keep all SMs busy.
+    0 where that was not measured."""
     flops, peaks = evidence.series.get("flop_active"), evidence.peaks
     if flops is None or peaks is None or not peaks.nvlink_bandwidth:
         return np.zeros_like(active)

@@ -13,11 +13,11 @@ Confidence = Literal["measured", "inferred", "guess"]
 
 
 class Efficiency(NamedTuple):
-    """The efficiencies of POP and TALP for GPUs, ratios 0-1; their product is ``parallel``. None where no GPU worked.
+    """The efficiencies of POP and TALP for GPUs, ratios 0-1; their product is ``parallel``.
 
-    ``load_balance``: how much the GPUs compute on average, of what the one that computes most does. ``communication``: the
-    share of computing in the time in which the busiest GPU computes or communicates. ``orchestration``: that time as a
-    share of the window: the rest the host left the GPU without work. Source: TALP, arXiv 2603.26576.
+    ``load_balance``: how much the GPUs compute on average, of what the one that computes most does. ``communication``:
+    the share of computing in the time in which the busiest GPU computes or communicates. ``orchestration``: that time
+    as a share of the window; in the rest the host left the GPU without work. Source: TALP, arXiv 2603.26576.
     """
 
     load_balance: float
@@ -58,26 +58,26 @@ class Breakdown:
 
     @property
     def shares(self) -> Floats:
-        """[n_categories]: shares of all time; NaN where there is none."""
+        """Shares of all time by category [n_categories]; NaN where there is no time."""
         total = self.gpu_seconds
         return np.asarray(self.by_gpu.sum(axis=0) / total if total else np.full(len(CATEGORIES), np.nan), np.float64)
 
     @property
     def shares_by_gpu(self) -> Floats:
-        """[n_gpus, n_categories]: shares of each GPU's time; NaN where it has none."""
+        """Shares of each GPU's time by category [n_gpus, n_categories]; NaN where it has none."""
         return _shares(self.by_gpu)
 
     @property
     def shares_by_node(self) -> Floats:
-        """[n_nodes, n_categories]: shares of the time of each node's GPUs; NaN where it has none."""
+        """Shares of the time of each node's GPUs by category [n_nodes, n_categories]; NaN where it has none."""
         seconds = np.zeros((len(self.nodes), len(CATEGORIES)))
         known = self.node_of >= 0
         np.add.at(seconds, self.node_of[known], self.by_gpu[known])
         return _shares(seconds)
 
     def with_unmeasured_gpus(self, places: Ints, n_gpus: int, seconds: float) -> "Breakdown":
-        """Count GPUs that were never sampled as unmeasured for ``seconds`` each: those of this breakdown are at ``places``
-        among ``n_gpus``. The others belong to no node of ``nodes``: ``node_of`` is -1."""
+        """Add GPUs that were never sampled, each unmeasured for ``seconds``. The GPUs of this breakdown get the
+        positions ``places`` among ``n_gpus``. The others belong to no node of ``nodes``: their ``node_of`` is -1."""
         by_gpu, node_of = np.zeros((n_gpus, len(CATEGORIES))), np.full(n_gpus, -1, np.int64)
         by_gpu[:, positions_of("unmeasured")] = seconds
         by_gpu[places], node_of[places] = self.by_gpu, self.node_of
@@ -87,18 +87,19 @@ class Breakdown:
         return replace(self, by_gpu=by_gpu, over_time=over_time, node_of=node_of)
 
     def share(self, name: str) -> float:
-        """The share of a category, or of a branch: the sum over its leaves."""
+        """Compute the share of a category, or of a branch: the sum over its leaves. NaN where there is no time, 0 for
+        an unknown name."""
         return float(self.shares[positions_of(name)].sum())
 
     def share_over_time(self, name: str) -> Floats:
-        """[n_bins]: the share of a category or a branch in each bin; 0 in a bin outside the window."""
+        """Compute the share of a category or a branch in each bin [n_bins]; 0 in a bin outside the window."""
         total = self.over_time.sum(axis=1)
         own = self.over_time[:, positions_of(name)].sum(axis=1)
         return np.asarray(np.divide(own, total, out=np.zeros(len(total)), where=total > 0), np.float64)
 
     def gpus_with_most(self, name: str) -> list[int]:
-        """Find the GPUs that most of a category falls on: those with at least twice its mean share, or all that have any if
-        none stands out. Returns positions."""
+        """Find the GPUs that most of a category falls on: those with at least twice its mean share, or all that have
+        any if none stands out. Returns positions, ascending; empty where no GPU has any."""
         own = self.by_gpu[:, positions_of(name)].sum(axis=1)
         if not own.any():
             return []
@@ -107,8 +108,9 @@ class Breakdown:
         return found
 
     def spans(self, name: str, most: int) -> list[list[float]]:
-        """Find when a category is clearly there: stretches of bins in which it has at least a tenth of the GPU time, and
-        at least half of what it has on average. Returns [start, end] (unix s) of the ``most`` longest, in order."""
+        """Find when a category is clearly there: stretches of bins in which it has at least a tenth of the GPU time,
+        and at least half of what it has on average. Returns [start, end] (unix s) of the ``most`` longest, in the order
+        of time; empty where there is none."""
         share = self.share_over_time(name)
         there = share >= max(0.1, 0.5 * self.share(name))
         edges = np.flatnonzero(np.diff(np.concatenate(([False], there, [False])).astype(np.int8)))
@@ -123,7 +125,8 @@ class Breakdown:
 
     @property
     def efficiency(self) -> Efficiency | None:
-        """The efficiencies that multiply up to the share that computes, of the time that was measured."""
+        """The efficiencies that multiply up to the share that computes, of the time that was measured; None where no
+        GPU computed."""
         measured = self.by_gpu.sum(axis=1) - self.by_gpu[:, positions_of("unmeasured")].sum(axis=1)
         computes = self.by_gpu[:, positions_of("working")].sum(axis=1)
         busy = computes + self.by_gpu[:, positions_of("communication")].sum(axis=1)
@@ -138,7 +141,7 @@ class Breakdown:
 
 
 def positions_of(name: str) -> list[int]:
-    """Find the positions in CATEGORIES of a category, or of all leaves of a branch."""
+    """Find the positions in CATEGORIES of a category, or of all leaves of a branch; empty for an unknown name."""
     return [at for at, each in enumerate(CATEGORIES) if name in (each.name, each.branch)]
 
 

@@ -82,13 +82,13 @@ class Evidence:
         return self.window.seconds
 
     def has(self, *metrics: str) -> bool:
-        """Whether any GPU has samples of each of them; clock event reasons count as metrics."""
+        """Tell whether each of these metrics has samples of some GPU; clock event reasons count as metrics."""
         return all(
             name in self.means.names and bool(self.means.n[self.means.names.index(name)].any()) for name in metrics
         )
 
     def mean(self, metric: str) -> float | None:
-        """Over all samples of all GPUs; None without any."""
+        """Return the mean over all samples of all GPUs; None without any."""
         if metric not in self.means.names:
             return None
         at = self.means.names.index(metric)
@@ -96,7 +96,8 @@ class Evidence:
         return float(self.means.total[at].sum()) / n if n else None
 
     def over_space(self, metric: str) -> Floats:
-        """[n_bins]: the mean over the GPUs that have a value, NaN where none has."""
+        """Return the mean over the GPUs that have a value, bin by bin, float64[n_bins]; NaN where none has, and
+        throughout for an unknown metric."""
         return over_gpus(self.series[metric]) if metric in self.series else np.full(len(self.times), np.nan)
 
 
@@ -149,7 +150,7 @@ def _peaks(gpus: tuple[Gpu, ...]) -> Peaks | None:
 
 
 def _grid(cells: GpuTimeCounts, name: str) -> Float32s:
-    """The means of a metric's cells, which are let go of: of many GPUs and metrics both would be twice as much."""
+    """Return a metric's means by GPU and bin, and remove its cells: keeping both would double the memory."""
     means = cells.means(name, kind=np.float32)
     cells.n.pop(name, None)
     cells.total.pop(name, None)
@@ -171,7 +172,7 @@ def _means(counted: WindowCounts, known: Sequence[str], span: Window) -> Means:
 
 
 def over_gpus(values: Float32s | Floats) -> Floats:
-    """[n_bins]: the mean of values [n_gpus, n_bins] over the GPUs that have one, NaN where none has."""
+    """Return the mean of values [n_gpus, n_bins] over the GPUs that have one, float64[n_bins]; NaN where none has."""
     known = np.isfinite(values)
     n = known.sum(axis=0)
     total = np.where(known, values, 0).sum(axis=0, dtype=np.float64)
@@ -193,10 +194,10 @@ def means_between(evidence: Evidence, part: Window) -> dict[str, float | None]:
 
 
 def excerpt(evidence: Evidence, part: Window) -> Evidence | None:
-    """The evidence of a part of the window: the bins whose middle lies in it; None where there is none.
+    """Cut out the evidence of a part of the window: the bins whose middle lies in it. None if there is no such bin.
 
-    Each bin counts as one sample: ``least`` and ``greatest`` are of bins, clock event reasons are unknown, and GPUs have as
-    many rows as bins with values.
+    Each bin then counts as one sample: ``least`` and ``greatest`` are those of bins, clock event reasons are unknown,
+    and ``n_rows`` counts bins with values.
     """
     middles = evidence.times + evidence.width / 2
     inside = (middles >= part.start) & (middles < part.end)
@@ -229,7 +230,7 @@ def excerpt(evidence: Evidence, part: Window) -> Evidence | None:
 
 
 def _inside(times: Floats, width: float, part: Window, evidence: Evidence) -> NDArray[np.bool_]:
-    """Which bins lie in a part; those at the window's ends may reach beyond it."""
+    """Tell which bins lie in a part, bool[n]; the bins at the ends of the window are cut to it first."""
     low, high = np.maximum(times, evidence.start), np.minimum(times + width, evidence.end)
     return (low >= part.start - _NEAR) & (high <= part.end + _NEAR) & (high > low)
 

@@ -44,11 +44,19 @@ def gather(
     rows: Samples | None = None,
     counted: WindowCounts | None = None,
 ) -> Evidence:
-    """The evidence of some GPUs of a run (their ``positions``) in a window. ``rows``: the raw rows of these GPUs in it,
-    where they were read already, numbered from 0 within ``positions``; ``counted``: what their rollups add up to
-    (gssr.model.statistics.gpu_time_counts.count_rollups), where those were.
+    """Gather the evidence of some GPUs of a run in a window.
 
-    1,024 GPUs sampled at 10 Hz for an hour take some tenths of a second."""
+    Args:
+        positions: of the GPUs in the run.
+        window: unix s; the whole run by default.
+        rows: the raw rows of these GPUs in the window, if they were read already, with GPUs numbered from 0 within
+            ``positions``.
+        counted: the sums of their rollups (gssr.model.statistics.gpu_time_counts.count_rollups), if those were read
+            already.
+
+    Few rows are read if neither is given and there are few; else rollups are. 1,024 GPUs sampled at 10 Hz for an hour
+    take some tenths of a second.
+    """
     span = window.within(*extent(reader))
     found = evidence_names(reader)
     names = tuple(name for name in found if name != BITS)
@@ -74,7 +82,7 @@ def gather(
 
 
 def _by_node(evidence: Evidence, reader: RunReader, window: Window, bins: series.Bins) -> dict[str, Floats]:
-    """``Evidence.by_node``, where nodes and bins are not too many."""
+    """Return ``Evidence.by_node``; {} for a single node, or if nodes times bins are too many."""
     if not 1 < len(evidence.nodes) <= MOST_OF_NODES / bins.n:
         return {}
     own = reader.nodes_over_time(window, bins, MOVED)
@@ -86,7 +94,8 @@ def _by_node(evidence: Evidence, reader: RunReader, window: Window, bins: series
 
 
 def few_rows(reader: RunReader, positions: Ints, window: Window) -> Samples | None:
-    """The raw rows of these GPUs in a window, numbered from 0 within ``positions``; None where they are too many."""
+    """Read the raw rows of these GPUs in a window, with GPUs numbered from 0 within ``positions``. None if the run has
+    too many."""
     if not reader.has_rows(MOST_ROWS, window):
         return None
     read = reader.samples(evidence_names(reader), filtered(reader, positions), window)
@@ -94,7 +103,8 @@ def few_rows(reader: RunReader, positions: Ints, window: Window) -> Samples | No
 
 
 def evidence_names(reader: RunReader) -> tuple[str, ...]:
-    """What is gathered of a run: those of METRICS that its files can give, and the clock event reasons."""
+    """Return the metrics that are gathered of a run: those of METRICS that its files can give, and the clock event
+    reasons."""
     stored = set(reader.metrics)
     names = (name for name in (*METRICS, BITS) if stored >= set(BY_NAME[name].parts or (name,)))
     return tuple(names)

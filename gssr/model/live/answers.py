@@ -49,7 +49,7 @@ Read = Callable[[], RunReader]
 
 
 class Shown(NamedTuple):
-    """What a query shows; see Result."""
+    """What a query shows; see Result for the fields."""
 
     metric: str
     grid: Grid
@@ -73,8 +73,8 @@ class _Answer(NamedTuple):
 
 
 class Answers:
-    """Looks at one run of which ``tally`` counts all rows. ``seldom``: reading the files is dear; what was read of a growing
-    run is good until ``renew``."""
+    """Answers queries about one run, whose rows ``tally`` counts. ``interval``: sampling interval, s. ``seldom``:
+    reading the files is expensive, so what was read of a growing run stays good until ``renew``."""
 
     def __init__(self, tally: RunTotals, interval: float, n_gpus: int, seldom: bool = False) -> None:
         self._tally = tally
@@ -85,22 +85,23 @@ class Answers:
         self._answers: OrderedDict[tuple[str, float, float], _Answer] = OrderedDict()
 
     def add(self, gpu: Ints, moment: Floats, values: dict[str, Floats]) -> None:
-        """Count new rows: positions, unix s and values by metric, all [n]."""
+        """Count new rows: ``gpu`` positions, ``moment`` unix s, and values by metric, all [n]."""
         for columns in self._grids.values():
             columns.add(gpu, moment, values[columns.metric])
 
     def add_spans(self, spans: Spans) -> None:
-        """Count what GPUs did since, where their rows are not read."""
+        """Count what GPUs did, where their rows are not read."""
         for columns in self._grids.values():
             row = self._tally.names.index(columns.metric)
             columns.add_spans(spans.gpu, spans.start, spans.end, spans.n[row], spans.total[row])
 
     def renew(self) -> None:
-        """Read anew what is asked for from now on."""
+        """Read the files anew for everything asked from now on."""
         self._renewed = time.monotonic()
 
     def show(self, query: Query, read: Read, growing: bool, quick: bool) -> Shown:
-        """What the query asks for. ``growing``: rows may still come."""
+        """Answer a query. ``read`` returns the run as it is now; ``growing``: rows may still come; ``quick``: columns
+        that take long to read may be coarser (``refined`` is False then)."""
         tally = self._tally
         metric = query.metric if query.metric in tally.metrics else tally.best() or tally.metrics[0]
         newest = tally.last if query.end is None else min(query.end, tally.last)
@@ -145,8 +146,8 @@ class Answers:
         return Shown(metric, grid, space, window, recent, moment, host, refined, active_from, energy, curve)
 
     def _score_curve(self, query: Query, shown: Window, whole: bool, quick: bool, read: Read) -> ScoreCurve | None:
-        """Compute the score of all GPUs over the window that is shown, column by column; None where one of its metrics was
-        not measured, or a quick look would have to read too much."""
+        """Compute the score of all GPUs over the window shown, column by column. None if one of its metrics was not
+        measured, or a quick look would have to read too much."""
         tally, span = self._tally, shown.seconds
         if not set(SCORE_INPUTS) <= set(tally.metrics):
             return None
@@ -167,7 +168,7 @@ class Answers:
         return ScoreCurve(metrics[0][0].start, width, values)
 
     def _at_most(self, columns: int) -> int:
-        """So many columns, or as many as there may be."""
+        """Return this number of columns, or the most that may be computed for so many GPUs; at least 1."""
         cells = MOST_CELLS if self._n_gpus <= MANY_GPUS else FEW_CELLS
         return max(min(columns, cells // max(self._n_gpus, 1)), 1)
 
@@ -186,7 +187,7 @@ class Answers:
         return joules
 
     def _active_from(self, query: Query, read: Read, growing: bool) -> float | None:
-        """Where the warm-up ends, unix s; the first sample where nothing tells."""
+        """Return when the warm-up ends, unix s; the first sample if nothing tells it."""
         tally = self._tally
         metric = tally.best()
         if metric not in DETECTION_METRICS:
@@ -208,6 +209,8 @@ class Answers:
         return found
 
     def _columns(self, metric: str, width: float, first: int, n: int, sliding: bool, read: Read) -> Columns:
+        """Return columns of a metric, kept from before or read now. ``first``: number of the first column; ``sliding``:
+        it moves on with the run."""
         key = (metric, width, n, None if sliding else first)
         found = self._grids.pop(key, None)
         if found is None:
@@ -221,13 +224,15 @@ class Answers:
         return found
 
     def _made_of_others(self, metric: str, width: float, first: int, n: int, sliding: bool) -> Columns | None:
-        """What other columns of the metric tell: a screen that asks for more or fewer of them need not read again."""
+        """Make columns out of others of the metric that are known already, as for a screen that asks for more or fewer
+        of them; None if that is impossible."""
         span = (self._tally.first, self._tally.last)
         others = (columns for columns in reversed(self._grids.values()) if columns.metric == metric)
         made = (Columns.made_of(columns, width, first, n, sliding, *span) for columns in others)
         return next((columns for columns in made if columns is not None), None)
 
     def _window(self, query: Query, grid: Grid, end: float, read: Read, growing: bool) -> Means:
+        """Return the means over the window of a grid. ``end``: unix s."""
         tally = self._tally
         if grid.start <= tally.first and end >= tally.last:
             return tally.whole()
@@ -235,6 +240,7 @@ class Answers:
         return self._means("window", Window(grid.start, math.inf if query.end is None else end), query, read, ends)
 
     def _recent(self, query: Query, end: float, read: Read, growing: bool) -> Means:
+        """Return the means over the minute up to ``end``, unix s."""
         if query.end is None and growing:
             return self._tally.recent()
         begin, step = end - RECENT_SECONDS, LEVELS[0]
@@ -245,6 +251,9 @@ class Answers:
         return self._means("recent", Window(begin, end), query, read, False)
 
     def _means(self, what: str, window: Window, query: Query, read: Read, growing: bool) -> Means:
+        """Return the means over a window, kept or read now. ``what`` is the kind of question, by which answers are
+        kept."""
+
         def compute() -> Means:
             known = window._replace(end=min(window.end, self._tally.last))
             return self._tally.means_of(read().buckets(window, names=self._tally.counted), known)
@@ -254,8 +263,8 @@ class Answers:
         return found
 
     def _kept(self, what: str, window: Window, query: Query, growing: bool, compute: Callable[[], object]) -> object:
-        """An answer that is still good, else a new one. What slides with a growing run is good for some seconds, although
-        its window has moved on."""
+        """Return an answer that is still good, or compute a new one. An answer that slides with a growing run stays
+        good for some seconds, although its window has moved on."""
         looked_at = query.cursor if what == "moment" else None
         key = (what, query.span or 0.0, looked_at or 0.0) if growing else (what, *window)
         found = self._answers.pop(key, None)
@@ -275,14 +284,14 @@ class Answers:
 
 
 def _up_to(grid: Grid, space: Series, n: int) -> tuple[Grid, Series]:
-    """The same with nothing in the columns after the first ``n``."""
+    """Return a grid and its averages with NaN in the columns from index ``n`` on."""
     values = np.where(np.arange(grid.n) >= n, np.nan, grid.values)
     nothing = over_space(replace(grid, values=values[:, n:]))
     return replace(grid, values=values), space.continued(n, nothing)
 
 
 def last_known_values(values: Floats) -> Floats:
-    """[n_gpus]: each GPU's last value that is not NaN in a grid's ``values``; NaN without any."""
+    """Return each GPU's last value that is not NaN in a grid's ``values``, float64[n_gpus]; NaN without any."""
     known = np.isfinite(values)
     last = values.shape[1] - 1 - np.argmax(known[:, ::-1], axis=1)
     return np.where(known.any(axis=1), values[np.arange(len(values)), last], np.nan)

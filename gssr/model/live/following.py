@@ -49,13 +49,13 @@ class BlockNews(NamedTuple):
 
 
 def is_crowd(n_files: int) -> bool:
-    """Whether so many files are followed by their blocks."""
+    """Tell whether a run of so many files is followed by its live blocks."""
     return n_files > MANY_FILES
 
 
 class ManyFiles:
-    """Follows the files of ``tails`` (RunReader.tails) with GPUs that are sampled every ``interval`` s, by clocks that are
-    ``ahead`` [n_gpus] s of the run's."""
+    """Follows a run's files by their live blocks. ``tails``: see RunReader.tails; ``ahead`` [n_gpus]: how far each
+    GPU's clock is ahead of the run's, s; ``interval``: sampling interval, s."""
 
     def __init__(self, tails: Sequence[tuple[str, int, dict[int, int]]], ahead: Floats, interval: float) -> None:
         self._ahead = ahead
@@ -72,7 +72,8 @@ class ManyFiles:
         self._first: Blocks | None = self._reader.look()
 
     def others(self) -> Ints:
-        """Before the first look: the GPUs (positions) of which it will not tell everything since the beginning."""
+        """Return the positions of the GPUs about which the first look will not tell everything since the begin. Call it
+        before the first look."""
         blocks = self._first
         assert blocks is not None
         place = self._places.find(blocks.owner, blocks.gpus["key"].astype(np.int64))
@@ -80,7 +81,7 @@ class ManyFiles:
         return np.setdiff1d(np.arange(len(self._places.shared)), told[~self._places.shared[told]])
 
     def look(self, tally: RunTotals) -> BlockNews | None:
-        """What is new to the tally; None when it is too soon to look again."""
+        """Look at the blocks. Returns what is new to the tally; None if it is too soon to look again."""
         now = time.monotonic()
         if now - self._looked < LOOK_SECONDS - _EARLY:
             return None
@@ -99,7 +100,8 @@ class ManyFiles:
         return BlockNews(spans, stranger, blocks.file, blocks.rowid, sorted({*blocks.without, *silent.tolist()}))
 
     def _spans(self, tally: RunTotals, blocks: Entries, place: Ints) -> Spans | None:
-        """What the blocks of GPUs at these places count that the tally does not."""
+        """Return what blocks of GPUs count that the tally does not; None if that is nothing. ``place``: of each block's
+        GPU in ``_Places``."""
         gpu = self._places.gpu[place]
         metrics = [COUNTED.index(name) for name in tally.metrics]
         flags = [THROTTLES.index(name) for name in tally.names[len(metrics) :]]
@@ -136,7 +138,7 @@ class ManyFiles:
 
 
 class _Counts(NamedTuple):
-    """[n_names, n], twice; [n], twice."""
+    """Counts of GPUs: ``n`` and ``total`` float64[n_names, n], ``rows`` and ``gaps`` int64[n]."""
 
     n: Floats
     total: Floats
@@ -145,8 +147,8 @@ class _Counts(NamedTuple):
 
 
 class _Places:
-    """Every file's GPUs in one table: the place of each, and ``gpu`` its position (-1: none); ``shared`` [n_gpus]: several
-    files hold it."""
+    """Every file's GPUs in one table. ``gpu``: the position of the GPU at each place, -1 for none; ``shared``
+    bool[n_gpus]: several files hold it."""
 
     def __init__(self, positions: Sequence[dict[int, int]], n_gpus: int) -> None:
         self._low = np.array([min(position, default=0) for position in positions], np.int64)
@@ -159,7 +161,7 @@ class _Places:
         self.shared = np.bincount(self.gpu[self.gpu >= 0], minlength=n_gpus) > 1
 
     def find(self, file: Ints, key: Ints) -> Ints:
-        """The places of these keys in these files, -1 where there is no such GPU."""
+        """Return the places of GPUs by their files and keys there, int64[n]; -1 where there is no such GPU."""
         at = key - self._low[file]
         inside = (at >= 0) & (at < self._size[file])
         place = np.where(inside, self._begin[file] + at, 0)
@@ -173,8 +175,8 @@ MOST_ROWS = 4 * ROWS_AT_ONCE
 
 
 class _Tail(NamedTuple):
-    """One file that is followed, and the positions of its GPUs by their keys, from the key ``low`` on (-1: not of this
-    run)."""
+    """A file that is followed. ``position``: the positions of its GPUs by key - ``low``, -1 for a GPU that is not of
+    this run."""
 
     follower: Follower
     low: int
@@ -182,7 +184,8 @@ class _Tail(NamedTuple):
 
 
 class Following:
-    """Knows the run that ``reader`` reads, in its ``tally`` and ``lens``, and while it is ``growing`` what comes of it."""
+    """Follows one run, in its ``tally`` and ``lens``, and while it is ``growing`` what comes of it. ``outdated``
+    becomes True if the files must be opened anew."""
 
     def __init__(self, reader: RunReader, growing: bool) -> None:
         tails, n_gpus, interval = reader.tails, len(reader.gpus), reader.sampling_seconds
@@ -231,7 +234,7 @@ class Following:
         return time.monotonic() - self._came <= self._patience
 
     def stand(self) -> Run | None:
-        """The run as all files together say; None when not all of them have been asked."""
+        """Return the run as all its files together say; None if not all of them have been asked."""
         if not self._stands or len(self._stands) < len(self._tails):
             return None
         return one_run([self._stands[number] for number in sorted(self._stands)])
@@ -254,7 +257,7 @@ class Following:
                 self._tails[number].follower.close()  # there may be more than can be open at once
 
     def _take(self, news: BlockNews) -> None:
-        """Count what the live blocks say."""
+        """Count what live blocks say."""
         for number, rowid in zip(news.new.tolist(), news.rowid.tolist(), strict=True):
             self._tails[number].follower.skip_to(rowid)
             self._stands.pop(number, None)
@@ -265,8 +268,8 @@ class Following:
         self.outdated = self.outdated or news.stranger
 
     def _poll(self, number: int) -> bool:
-        """Read what is new in a file; False when that can't be had: it is another recording of the same name, or its
-        samples were thinned before they were read."""
+        """Read what is new in the file of this index. Returns False if that is impossible: it is another recording of
+        the same name, or its samples were thinned before they were read."""
         follower, low, position = self._tails[number]
         read, more = 0, True
         while more and read < MOST_ROWS:
@@ -289,7 +292,7 @@ class Following:
         return True
 
     def _add(self, rows: Floats, low: int, position: Ints) -> None:
-        """Count rows [n, 2 + stored metrics]: (GPU key, time, values)."""
+        """Count rows of a file: (GPU key, time, values), float64[n, 2 + stored metrics]."""
         key = rows[:, 0].astype(np.int64) - low
         gpu = position[np.clip(key, -1, len(position) - 1)]  # the last entry stands for every unknown key
         if (gpu < 0).any():
@@ -303,12 +306,12 @@ class Following:
 
 
 def _by_key(low: int, position: Ints) -> dict[int, int]:
-    """What positions_by_key was made of."""
+    """Return positions of GPUs by key, the inverse of positions_by_key."""
     return {low + place: gpu for place, gpu in enumerate(position.tolist()) if gpu >= 0}
 
 
 def newest_looks(rows: Iterable[tuple[Any, ...]], known: dict[int, GpuLook]) -> None:
-    """Enter what the newest rows of ``gpu_processes`` (GPUs are positions) say of each GPU into what is ``known``."""
+    """Enter into ``known`` what the newest rows of ``gpu_processes`` say about each GPU; rows begin with its position."""
     for gpu, when, n, *values in rows:
         before = known.get(gpu)
         if before is None or before.time < when:

@@ -29,8 +29,8 @@ LATER = "known after the run: the live blocks by which this many ranks are follo
 
 
 def judge_blocks(frame: Result, table: RuleTable) -> Judgement:
-    """What the rules say of the frame's window. The frame's metric is what tells work from waiting
-    (gssr.metrics.DETECTION_METRICS)."""
+    """Judge the frame's window by the rules that live blocks suffice for; the other rules abstain. The frame's metric
+    must be one that tells work from waiting (gssr.metrics.DETECTION_METRICS)."""
     gpus = np.array(frame.query.gpus or range(frame.n_gpus), np.int64)
     rules = tuple(rule for rule in table.rules if rule.code in TOLD)
     found = judge(_evidence(frame, gpus), table._replace(rules=rules))
@@ -41,6 +41,7 @@ def judge_blocks(frame: Result, table: RuleTable) -> Judgement:
 
 
 def _evidence(frame: Result, gpus: Ints) -> Evidence:
+    """Make evidence of what a frame shows of these GPUs (positions)."""
     grid, window = frame.grid, frame.window
     assert frame.run is not None
     n = min(grid.n, math.ceil((window.end - grid.start) / grid.width))

@@ -59,19 +59,22 @@ class UnreadableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What a frame is to show: ``columns`` columns of time of one ``metric`` (empty: of the best that was measured),
-    together at least ``span`` seconds (None: the whole run until then), up to ``end`` (unix s; None: the newest sample).
-    ``cursor`` is the time (unix s) whose column is looked at with all metrics, or None. ``width`` is the columns' width in
-    seconds, None for the narrowest that will do; ``activity``: look for where the work begins. ``gpus``: positions of the
-    GPUs whose moment and timeline are wanted, none for all; ``rows``: the lines that a timeline may have, 0 for no
-    timeline; ``grouped``: one of them holds similar GPUs. ``energy``: tell what the GPUs' counters say of the window.
-    ``causes``: the rules by which the window is judged, None where nobody asks. ``beside``: tell of the cursor's column
-    also what the nodes did. ``score_columns``: how many columns the
-    score's curve may have, 0 for no curve. Of traces only: ``level`` is what the lines
-    are (None: the trace's own first); ``opened``: the one GPU asked for is to be shown track by track; ``tables``: of
-    names; ``only``: which intervals; ``alike``: the lines are bands of rows that spend their time alike, whenever;
-    ``around``: what is open at the cursor, and all that is known of one interval, of that at ``gpu_label`` if it is not
-    -1."""
+    """What a frame is to show.
+
+    ``metric``: "" for the best that was measured. ``columns`` columns of time, together at least ``span`` seconds
+    (None: the whole run so far), up to ``end`` (unix s; None: the newest sample). ``width``: their width in s, None for
+    the narrowest that will do. ``cursor``: the time (unix s) whose column is looked at with all metrics, or None.
+    ``activity``: look for where the work begins. ``gpus``: positions of the GPUs whose moment and timeline are wanted,
+    () for all. ``rows``: how many lines the timeline may have, 0 for none; ``grouped``: a line holds similar GPUs.
+    ``energy``: tell what the GPUs' counters say of the window. ``causes``: the rules that judge the window, None for no
+    judgement. ``beside``: tell also what the nodes did in the cursor's column. ``score_columns``: how many columns the
+    score's curve may have, 0 for none.
+
+    Of traces only: ``level``: what the lines are (None: the trace's own first); ``opened``: show the one GPU asked for
+    track by track; ``tables``: make tables of names; ``only``: which intervals count; ``alike``: lines are bands of
+    rows that spend their time alike, whenever; ``around``: tell what is open at the cursor, and all that is known of
+    one interval: the one with index ``place``, or the innermost at the cursor for -1.
+    """
 
     metric: str = ""
     span: float | None = None
@@ -98,10 +101,10 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The grid in a few lines. ``members``: the positions of the GPUs in each, ascending; ``names``: its letter where
-    similar GPUs were put together, else empty. ``mean`` and ``low`` [n_lines, n_columns]: over them, NaN where none has a
-    sample. ``shares`` [3, n_columns]: of the GPUs that have a value, the share that is busy (from BUSY of the full scale
-    on), medium, and idle (below IDLE)."""
+    """The grid in a few lines. ``members``: the positions of the GPUs in each line, ascending; ``names``: each line's
+    letter if similar GPUs were put together, else (). ``mean`` and ``low`` float64[n_lines, n_columns]: over a line's
+    GPUs, NaN where none has a sample. ``shares`` float64[3, n_columns]: of the GPUs that have a value, the shares that
+    are busy (from BUSY of the full scale on), medium, and idle (below IDLE)."""
 
     names: tuple[str, ...]
     members: tuple[Ints, ...]
@@ -122,8 +125,8 @@ class ScoreCurve:
 
 @dataclass(frozen=True, slots=True)
 class CounterLine:
-    """A counter, the mean of all GPUs that have it: ``values`` [n_columns], NaN where it is not known; ``full``: the
-    greatest of the whole trace, of a ratio 1."""
+    """A counter's mean over all GPUs that have it: ``values`` float64[n_columns], NaN where it is not known; ``full``:
+    its greatest value in the whole trace, 1 for a ratio."""
 
     metric: str
     values: Floats
@@ -131,8 +134,9 @@ class CounterLine:
 
 
 class Around(NamedTuple):
-    """``tracks``: of those looked at and the threads beside them the places of what is open at a time, the innermost first.
-    ``gpu_label``: of one interval, -1 for none; ``details``: what its file says of it, None before that is read."""
+    """What is open at the cursor. ``tracks``: by track, the indices of the intervals that are open on it, the innermost
+    first. ``place``: index of one interval, -1 for none; ``details``: what its file says about it, None before that is
+    read."""
 
     tracks: Mapping[int, list[int]]
     place: int
@@ -245,11 +249,12 @@ class Result:
 
     @property
     def is_live(self) -> bool:
-        """Whether what is shown ends now: the run lives, and its newest samples are followed."""
+        """True if what is shown ends now: the run lives, and its newest samples are followed."""
         return self.following and self.part is None and self.state in ("live", "stalled")
 
     def lately(self, metric: str) -> Floats:
-        """[n_gpus]: the newest values of a run that lives and is followed, else the means of the window; NaN without any."""
+        """Return a metric's newest values if the run lives and is followed, else its means over the window,
+        float64[n_gpus]; NaN without any."""
         if self.newest is None or not self.is_live or metric not in self.whole.names:
             return self.window.per_gpu(metric)
         newest: Floats = self.newest[self.whole.names.index(metric)]
@@ -257,7 +262,7 @@ class Result:
 
     @property
     def noun(self) -> str:
-        """What one of the GPUs is: a node where these are shown, of traces a stream or a thread, too."""
+        """The word for one of ``gpus``: a node if nodes are shown, in traces also a stream or a thread."""
         if self.by_node:
             return "node"
         return "GPU" if self.part is None else self.part.level.noun
@@ -269,42 +274,45 @@ class Result:
 
     @property
     def gpus_of_run(self) -> int:
-        """How many GPUs the run has, whatever the rows are."""
+        """The number of GPUs of the run, whatever the rows are."""
         gpus = self.of_gpus or self
         return 0 if gpus.by_node else gpus.n_gpus
 
     def place(self, gpu: int) -> str:
-        """What a GPU is called (gssr.gpu_name.gpu_label)."""
+        """Return the name of the GPU at this position (see gssr.gpu_name.gpu_label), or of the node."""
         return self.nodes[gpu] if self.by_node else gpu_label(self.gpus[gpu], self.nodes[self.node_of[gpu]])
 
     def on_node(self, node: int) -> Ints:
-        """Positions of a node's GPUs."""
+        """Return the positions of a node's GPUs."""
         return np.flatnonzero(self.node_of == node)
 
     @property
     def looked_at(self) -> Ints:
-        """Positions of the GPUs asked for: all where none is named."""
+        """Positions of the GPUs that the query asks for: all if it names none."""
         return np.array(self.query.gpus, np.int64) if self.query.gpus else np.arange(self.n_gpus)
 
     # Which GPUs need a look, and why
 
     @cached_property
     def blamed(self) -> tuple[int, ...]:
-        """Positions of the GPUs that the worst verdict blames, if these are not most of those looked at."""
+        """Positions of the GPUs that the worst verdict blames; () if these are most of those looked at, or there is no
+        judgement."""
         found = self.judgement.verdicts if self.judgement is not None else ()
         looked_at = self.looked_at
         return tuple(looked_at[[at for at in culprits(found, len(looked_at)) if at < len(looked_at)]].tolist())
 
     @cached_property
     def unlike(self) -> Flags:
-        """[n_gpus]: the GPU is unlike the rest in the window, as the page says it (gssr.model.findings.outlier_gpus)."""
+        """Which GPUs are unlike the rest in the window, bool[n_gpus], by the page's rule
+        (gssr.model.findings.outlier_gpus)."""
         name = self.grid.metric
         return outlier_gpus(name, self.window.per_gpu(name), self._full_scale, self.blamed)
 
     @cached_property
     def age(self) -> Floats:
-        """[n_gpus]: seconds since the GPU's last sample where that is too long ago, infinity where the window has none, else
-        0; of traces and nodes always 0, as a trace ends for each GPU when it does, and nodes are read now and then."""
+        """Seconds since each GPU's last sample if that is too long, infinity if the window has none, else 0,
+        float64[n_gpus]. Always 0 for traces and nodes: a trace ends for each GPU when it does, and nodes are read now
+        and then."""
         if self.part is not None or self.by_node:
             return np.zeros(self.n_gpus)
         grid, last = self.grid, self.last_time
@@ -322,8 +330,9 @@ class Result:
 
     @cached_property
     def missing(self) -> Floats:
-        """[n_gpus]: seconds of the window, in columns that are over, in which others had samples of the metric and the GPU
-        had none; not those before its first one, if that came within BEGINNING_SECONDS. Of traces and nodes always 0."""
+        """Seconds of the window, float64[n_gpus], in complete columns in which others had samples of the metric and the
+        GPU had none. Time before a GPU's first sample does not count if that came within BEGINNING_SECONDS. Always 0
+        for traces and nodes."""
         grid, known = self.grid, np.isfinite(self.grid.values)
         if self.part is not None or self.by_node or known.all():
             return np.zeros(self.n_gpus)
@@ -339,7 +348,8 @@ class Result:
 
     @cached_property
     def held_down(self) -> Flags:
-        """[n_gpus]: the GPU's clocks were held down in the window; unknown is not held down. Of traces and nodes never."""
+        """Which GPUs' clocks were held down in the window, bool[n_gpus]; False if it is unknown, and for traces and
+        nodes."""
         found = np.zeros(self.n_gpus, bool)
         if self.part is None and not self.by_node:
             for name in HELD_DOWN:
@@ -347,14 +357,15 @@ class Result:
         return found
 
     def letters(self, gpu: int) -> str:
-        """``g`` for a gap, ``!`` for a GPU unlike the rest, ``t`` for clocks that were held down: those that apply."""
+        """Return the letters that apply to a GPU: ``g`` for a gap, ``!`` if it is unlike the rest, ``t`` if clocks were
+        held down; "" for none."""
         gap = self.age[gpu] > 0 or self.missing[gpu] > 0
         pairs = (("g", gap), ("!", self.unlike[gpu]), ("t", self.held_down[gpu]))
         return "".join(letter for letter, applies in pairs if applies)
 
     @cached_property
     def marked(self) -> Flags:
-        """[n_gpus]: a letter applies that less than half of the GPUs have."""
+        """Which GPUs are unlike the rest or have a letter that less than half of the GPUs have, bool[n_gpus]."""
         found = self.unlike.copy()
         for flags in ((self.age > 0) | (self.missing > 0), self.held_down):
             if 2 * flags.sum() < self.n_gpus:
@@ -365,7 +376,7 @@ class Result:
 
     @property
     def _full_scale(self) -> float:
-        """What a GPU's mean of the grid's metric is held against."""
+        """The value with which a GPU's mean of the grid's metric is compared."""
         name = self.grid.metric
         return (
             scale_limit(self.gpus, name)
@@ -385,8 +396,8 @@ class Result:
 
     @cached_property
     def unevenness(self) -> Unevenness:
-        """How uneven the GPUs asked for are: as the page says it, where this window was judged and its metric tells work
-        from waiting; while the run lives, and of other metrics, by the columns of the grid."""
+        """How uneven the GPUs asked for are. It is the page's finding if this window was judged by the grid's metric;
+        while the run lives, and for other metrics, it comes from the columns of the grid."""
         found = None if self.judgement is None or self.is_live else self.judgement.unevenness
         if found is None or found.metric != self.grid.metric:
             own = self.imbalance
@@ -403,7 +414,8 @@ class Result:
 def nothing_yet(
     path: str, query: Query, state: State, problem: str | None = None, gpus: tuple[Gpu, ...] = ()
 ) -> Result:
-    """Return the frame of what has no samples yet, or could not be read: of these GPUs, where they are known."""
+    """Make the frame of something that has no samples yet or could not be read (``problem`` says why). ``gpus``: those
+    known already."""
     nodes, node_of = nodes_of(gpus)
     unknown = np.full(len(gpus), np.nan)
     values = np.full((len(gpus), max(query.columns, 1)), np.nan)

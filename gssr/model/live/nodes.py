@@ -55,21 +55,21 @@ class _Shown(NamedTuple):
 
 
 def metrics_of(use: HostUse | None) -> tuple[str, ...]:
-    """The metrics of the nodes that something is known of."""
+    """Return the names of the nodes' metrics that are known; () for None."""
     return tuple(name for name in OF_NODES if getattr(use, name.removeprefix(OF_HOST), None) is not None)
 
 
 def host_means(use: HostUse | None) -> dict[str, float]:
-    """What is known of the nodes' means, by metric; but of the memory, of which the greatest is told."""
+    """Return the nodes' known means by metric, without memory, of which the greatest is told instead."""
     known = (name for name in metrics_of(use) if name != "host:memory_used")
     return {name: getattr(use, name.removeprefix(OF_HOST)) for name in known}
 
 
 class Nodes:
-    """What the nodes of one run do."""
+    """Answers queries about the nodes of one run."""
 
     def __init__(self, seldom: bool) -> None:
-        """``seldom``: reading the files is dear; what was read of a growing run is good until ``renew``."""
+        """``seldom``: reading the files is expensive, so what was read of a growing run stays good until ``renew``."""
         self._renewed = 0.0 if seldom else None
         self._kept: OrderedDict[object, tuple[object, float, float]] = OrderedDict()
         """Answers, when they were found (monotonic s), and how long that took."""
@@ -78,11 +78,11 @@ class Nodes:
         self._timelines = Timelines()
 
     def renew(self) -> None:
-        """Read anew what is asked for from now on."""
+        """Read the files anew for everything asked from now on."""
         self._renewed = time.monotonic()
 
     def beside(self, frame: Result, read: Read, growing: bool) -> Result:
-        """A frame of GPUs with what the nodes did in the cursor's column."""
+        """Return a frame of GPUs, with what the nodes did in the cursor's column added."""
         moment, cursor = frame.moment, frame.query.cursor
         if cursor is not None:
             begin = frame.grid.start + frame.grid.column(cursor) * frame.grid.width
@@ -92,8 +92,8 @@ class Nodes:
         return replace(frame, moment=moment, greatest=self._greatest_of(read, growing))
 
     def frame(self, query: Query, base: Result, read: Read, growing: bool) -> Result | None:
-        """What the query asks of the nodes; None where nothing was recorded of them. ``base``: the GPUs' frame of the same
-        window, or one without GPUs."""
+        """Make the frame of the nodes that a query asks for; None if nothing was recorded about them. ``base``: the
+        GPUs' frame of the same window, or one without GPUs."""
         metric = query.metric if query.metric in OF_NODES else ""
         asked = (metric, query.span, query.end, query.columns, query.width, query.cursor, base.n_gpus, base.grid.width)
         shown = self._answer(asked, growing, lambda: _shown(query, metric, base, read()))
@@ -123,7 +123,7 @@ class Nodes:
         return replace(frame, first=shown.first, last=shown.last, now=now, n_rows=rows, sampling_seconds=NODE_INTERVAL)
 
     def _greatest_of(self, read: Read, growing: bool) -> Mapping[str, float]:
-        """The greatest of each rate, or _LEAST; it never sinks."""
+        """Return the greatest value of each rate, at least _LEAST; it never falls."""
         found = self._answer("greatest", growing, lambda: read().host_use(ALL_TIME))
         for metric in HOST_METRICS:
             value = max(found[metric.name.removeprefix(OF_HOST)].greatest or 0.0, _LEAST)
@@ -132,7 +132,7 @@ class Nodes:
         return self._greatest
 
     def _answer(self, key: object, growing: bool, compute: Callable[[], _Answer]) -> _Answer:
-        """What was found a short while ago, or is true for ever; else found anew."""
+        """Return an answer that is still good, or compute a new one. ``key`` identifies the question."""
         key, now = (key, growing), time.monotonic()
         found = self._kept.pop(key, None)
         if found is not None and growing:
@@ -148,6 +148,8 @@ class Nodes:
 
 
 def _shown(query: Query, metric: str, base: Result, reader: RunReader) -> _Shown | None:
+    """Read what a query shows of the nodes; None if nothing was recorded about them. ``metric``: "" for the best that
+    was measured."""
     times = reader.host_times
     if times is None:
         return None
@@ -184,7 +186,7 @@ def _shown(query: Query, metric: str, base: Result, reader: RunReader) -> _Shown
 
 
 def _columns(query: Query, first: float, last: float) -> Bins:
-    """The columns of a frame without GPUs, as of one with them."""
+    """Return start (unix s), width (s) and number of the columns of a frame without GPUs, chosen as for one with them."""
     until = last if query.end is None else min(query.end, last)
     whole = query.span is None
     span = max(until - first, NODE_INTERVAL) if query.span is None else query.span
@@ -196,8 +198,8 @@ def _columns(query: Query, first: float, last: float) -> Bins:
 
 
 def _values(reader: RunReader, names: tuple[str, ...], metric: str, bins: Bins, window: Window) -> Floats:
-    """[n_nodes, n_columns]: the means of a metric; where columns are shorter than the interval, each sample in all of those
-    that it covers."""
+    """Return the means of a metric, float64[n_nodes, n_columns]. If columns are shorter than the nodes' interval, each
+    sample fills all that it covers."""
     start, width, n = bins
     part = Window(max(window.start, start), min(window.end, start + n * width))
     values = node_means(reader, (metric,), bins, part, names)[metric]
@@ -211,7 +213,8 @@ def _values(reader: RunReader, names: tuple[str, ...], metric: str, bins: Bins, 
 
 
 def _by_metric(sums: Mapping[str, Floats], names: tuple[str, ...]) -> tuple[Floats, Floats]:
-    """Counts and sums [n_metrics, n_nodes] of those of each node's columns in one bin."""
+    """Return the counts and the sums of each node's columns in one bin, float64[n_metrics, n_nodes] each; memory
+    becomes a share."""
     nothing = np.zeros((1, len(_COLUMNS), 2))
     found = np.stack([sums.get(name, nothing)[0] for name in names])
     (*_, n), (*_, all_of_it) = found[..., 0].T, found[..., 1].T
@@ -223,5 +226,5 @@ def _by_metric(sums: Mapping[str, Floats], names: tuple[str, ...]) -> tuple[Floa
 
 
 def _row(number: int, node: str) -> Gpu:
-    """A node where a GPU would stand."""
+    """Make a Gpu that stands for a node."""
     return Gpu(number, "", node, *[None] * 12)

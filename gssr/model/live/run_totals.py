@@ -28,7 +28,7 @@ _MOST_PIECES_OF = 30_000
 
 
 class Recent:
-    """Counts and sums [n_metrics, n_gpus] of pieces of time, each ``seconds`` long, and what the last minute's add up to."""
+    """Adds up the last minute in pieces of ``seconds`` s: counts and sums [n_metrics, n_gpus]."""
 
     def __init__(self, names: tuple[str, ...], n_gpus: int) -> None:
         self._names = names
@@ -39,8 +39,8 @@ class Recent:
         """Whether a piece was dropped since ``_sum`` was made."""
 
     def add(self, new: Means) -> None:
-        """Add what lies within a piece (see ``cut``), or what is longer and comes before all others; drop the pieces that
-        lie more than a minute before its end."""
+        """Add what lies within one piece (see ``cut``), or something longer that comes before all others. Pieces that
+        ended more than a minute before the newest are dropped."""
         n, total = self._sum
         self._sum = (n + new.n, total + new.total)
         start = new.start // self.seconds * self.seconds
@@ -57,7 +57,7 @@ class Recent:
             self._stale = True
 
     def means(self, last: float) -> Means:
-        """Of the minute up to ``last`` (unix s), as far as it is known: its start is that of a piece."""
+        """Return the means of the minute up to ``last`` (unix s), as far as it is known; they start where a piece does."""
         if self._stale:
             n, total = (np.zeros_like(array) for array in self._sum)
             for piece in self._pieces.values():
@@ -67,7 +67,8 @@ class Recent:
         return Means(self._names, min(self._pieces, default=last), last, *self._sum)
 
     def cut(self, time: Floats) -> list[Ints]:
-        """Of rows with these times [n], unix s, those of the last minute, as positions: one array for each piece."""
+        """Return the indices of rows with these times (unix s, at least one) that lie in the last minute, one array for
+        each piece."""
         recent = np.flatnonzero(time >= time.max() - RECENT_SECONDS)
         number = np.floor(time[recent] / self.seconds)
         order = np.argsort(number, kind="stable")
@@ -83,14 +84,17 @@ _MANY = 4096
 
 
 class RunTotals:
-    """Counts and sums of every metric that has a mean, over the whole run and over its last minute. ``metrics``: these,
-    derived ones first; ``names``: these and THROTTLES, each as a metric of its own that is 1 where the flag is set and else
-    0; ``stored``: the columns that they are made of, ``counted``: what of rollups. ``rows``, ``n_gaps``,
-    ``first_time`` and ``last_time`` (unix s, NaN without rows) [n_gpus]; ``latest`` [n_metrics, n_gpus] the newest values,
-    NaN without any: where samples were not kept, the means of their last 10 s."""
+    """Counts and sums of every metric that has a mean, over the whole run and its last minute.
+
+    ``metrics``: these metrics, derived ones first; ``names``: these and THROTTLES, each a metric that is 1 where the
+    flag is set and else 0; ``stored``: the columns they are made of; ``counted``: the metrics of rollups. ``rows``,
+    ``n_gaps``, ``first_time`` and ``last_time`` (unix s, NaN without rows) are [n_gpus]; ``latest`` [n_names, n_gpus]
+    holds the newest values, NaN without any, or, where samples were not kept, the means of their last 10 s.
+    """
 
     def __init__(self, reader: RunReader, growing: bool, others: Ints | None = None) -> None:
-        """``others``: only these GPUs (positions) are read; of the rest all is still to be added."""
+        """``others``: only these GPUs (positions) are read, and all about the rest is still to be added; None: all are
+        read."""
         known = [name for name in reader.metrics if name in BY_NAME]
         gauges = tuple(name for name in known if BY_NAME[name].kind in ("gauge", "rate"))
         derived = [metric for metric in DERIVED if set(metric.parts) <= set(gauges)]
@@ -124,6 +128,7 @@ class RunTotals:
         self._read_up_to = self.last_time.copy()
 
     def _read(self, reader: RunReader, growing: bool, gpus: Ints | None) -> None:
+        """Read what is there: the whole run, its last minute if it grows, and the newest values."""
         for own in totals(reader, self.counted, gpus, ALL_TIME, self._gap):
             self._count_whole(own)
         if math.isnan(self.last):
@@ -148,7 +153,7 @@ class RunTotals:
             self.latest[row, newest.gpu[present]] = column[present]
 
     def _count_whole(self, own: Buckets) -> None:
-        """Count what the rows of some GPUs add up to."""
+        """Add the totals of some GPUs, in one bucket each."""
         if not len(own.gpu):
             return
         rows, gaps, first, last = own.vectors[:, :4].T
@@ -161,21 +166,21 @@ class RunTotals:
         self.last_time[own.gpu] = np.fmax(self.last_time[own.gpu], last)
 
     def means_of(self, buckets: Buckets, window: Window) -> Means:
-        """What the rollups of a window add up to."""
+        """Return the means over the rollups of a window."""
         n, total = self._nothing()
         add_buckets(self.names, buckets.gpu, buckets.vectors, buckets.layout, n, total)
         return Means(self.names, *window, n, total)
 
     def _nothing(self) -> tuple[Floats, Floats]:
-        """Counts and sums [n_names, n_gpus] to write into. Where nothing is written they take no memory: zeros of this size
-        are pages that the kernel gives when they are touched. Where hardly any GPU has samples, each one's numbers lie
-        together."""
+        """Return counts and sums of zero [n_names, n_gpus] to write into. Pages that are not written to take no memory;
+        if hardly any GPU has samples, each one's numbers lie together."""
         shape = (len(self.names), self._n_gpus)
         order: Literal["C", "F"] = "F" if self._hardly_any else "C"
         return np.zeros(shape, order=order), np.zeros(shape, order=order)
 
     def add(self, gpu: Ints, time: Floats, rows: Floats) -> dict[str, Floats]:
-        """Count new rows [n, len(stored)]; their values by metric, derived ones too."""
+        """Count new rows, float64[n, len(stored)], of GPUs (positions) at times (unix s). Returns their values by
+        metric, also of derived ones. Rows that a rollup had counted already are not counted again."""
         values = {name: rows[:, index] for index, name in enumerate(self.stored)}
         values |= {metric.name: derive(values, metric.parts) for metric in self._derived}
         if self._throttles:
@@ -189,7 +194,7 @@ class RunTotals:
         return values
 
     def add_spans(self, spans: Spans) -> None:
-        """Count what GPUs did since, where their rows are not read."""
+        """Count what GPUs did, where their rows are not read."""
         gpu, end = spans.gpu, spans.end
         self._n, self._total = self._n.copy(), self._total.copy()  # frames hold those of before
         self._n[:, gpu] += spans.n
@@ -213,6 +218,7 @@ class RunTotals:
             self._recent.add(Means(self.names, begin, float(end[own].max()), n, total))
 
     def _count(self, gpu: Ints, time: Floats, values: dict[str, Floats]) -> None:
+        """Add rows to the totals."""
         if not len(gpu):
             return
         order = np.lexsort((time, gpu))
@@ -238,7 +244,7 @@ class RunTotals:
                 self._recent.add(self._sums(gpu[piece], time[piece], own))
 
     def _sums(self, gpu: Ints, time: Floats, values: dict[str, Floats]) -> Means:
-        """What rows add up to."""
+        """Return the counts and sums of rows."""
         n, total = self._nothing()
         for row, name in enumerate(self.names):
             n[row], total[row] = sum_samples(gpu, values[name], self._n_gpus)
@@ -246,12 +252,13 @@ class RunTotals:
 
     @property
     def thinned(self) -> float:
-        """Nothing finer than FINEST is known of the time before this, unix s; minus infinity where all samples are there.
-        While a run grows this moves on."""
+        """Unix time, s, before which nothing finer than FINEST is known; minus infinity if all samples were kept. While
+        a run grows this moves on."""
         return max(self._thinned_until, self.last - SURELY_WHOLE) if self._thins else self._thinned_until
 
     def best(self) -> str | None:
-        """The metric to begin with (gssr.metrics.best_measured), as far as is known by now."""
+        """Return the metric to begin with (gssr.metrics.best_measured), as far as is known by now; None if nothing was
+        measured."""
         return best_measured([name for name, n in zip(self.metrics, self._n, strict=False) if n.any()])
 
     @property
@@ -260,22 +267,23 @@ class RunTotals:
         return int(self.rows.sum())
 
     def whole(self) -> Means:
-        """Over the whole run."""
+        """Return the means over the whole run."""
         return Means(self.names, self.first, self.last, self._n, self._total)
 
     def recent(self) -> Means:
-        """Over the last minute, as far as it is known to a few seconds."""
+        """Return the means over the last minute, as far as it is known, to a few seconds."""
         return self._recent.means(self.last)
 
     def settled(self) -> float:
-        """Up to when (unix s) every file that still grows has given its rows: what comes is later than that."""
+        """Return the unix time, s, up to which every file that still grows has given its rows: what comes is later than
+        that."""
         newest = np.full(self._n_files, -math.inf)
         np.fmax.at(newest, self._file, self.last_time)
         return float(newest[newest > self.last - SILENT_SECONDS].min(initial=self.last))
 
 
 def _split(flags: Floats, reasons: Sequence[tuple[int, str, str]]) -> dict[str, Floats]:
-    """Each flag by itself [n]: 1 where it is set, else 0; NaN where nothing is known."""
+    """Return each flag as a column float64[n]: 1 where it is set, 0 where it is not, NaN where nothing is known."""
     known = np.isfinite(flags)
     bits = np.where(known, flags, 0.0).astype(np.int64)
     return {name: np.where(known, (bits & bit) != 0, np.nan) for bit, name, _ in reasons}

@@ -22,7 +22,8 @@ REGROUP_SECONDS, REGROUP_COSTS = 2.0, 100
 
 
 class _Made(NamedTuple):
-    """What was made last, and of what."""
+    """The last timeline, and what it was made of. ``owner`` int64[n_looked_at]: the line of each GPU; ``at``: when GPUs
+    were grouped, monotonic s; ``cost``: how long that took, s."""
 
     asked: tuple[object, ...]
     grid: Grid
@@ -37,7 +38,7 @@ class _Made(NamedTuple):
 
 
 class Timelines:
-    """Makes one timeline after another of a run."""
+    """Makes timelines of a run, keeping what stays valid from one to the next."""
 
     def __init__(self) -> None:
         self._made: _Made | None = None
@@ -46,8 +47,16 @@ class Timelines:
         self, query: Query, grid: Grid, window: Means, gpus: tuple[Gpu, ...], node_of: Ints, growing: bool,
         full: float | None = None,
     ) -> Timeline:  # fmt: skip
-        """The timeline that a query asks for, of a grid whose window has these means. ``growing``: rows may still come.
-        ``full``: what fills the axis, where the GPUs don't say it."""
+        """Make the timeline that a query asks for.
+
+        Args:
+            grid: the values, [n_gpus, n_columns].
+            window: the means of the grid's window.
+            gpus: all GPUs of the grid.
+            node_of: the number of each GPU's node, int64[n_gpus].
+            growing: rows may still come.
+            full: what fills the axis if the GPUs do not say it.
+        """
         looked_at = np.array(sorted(query.gpus), np.int64) if query.gpus else np.arange(len(gpus))
         asked = (grid.metric, query.gpus, query.grouped, query.rows, query.only)
         made = self._made if self._made is not None and self._made.asked == asked else None
@@ -80,7 +89,7 @@ class Timelines:
     def _grouped(
         self, query: Query, grid: Grid, looked_at: Ints, node_of: Ints, means: Floats, full: float
     ) -> tuple[tuple[str, ...], Ints]:
-        """The lines' letters, and [n_looked_at] the line of each GPU."""
+        """Return the lines' letters, () for neighbours, and the line of each GPU looked at, int64[n_looked_at]."""
         if not query.grouped:
             return (), neighbours(node_of[looked_at], query.rows)
         made = self._made
@@ -97,7 +106,8 @@ class Timelines:
     def _columns(
         self, grid: Grid, looked_at: Ints, owner: Ints, n_lines: int, full: float, made: _Made | None
     ) -> tuple[Floats, Floats, Floats]:
-        """``mean``, ``low`` and ``shares`` of a Timeline; what was complete in the last one comes from there."""
+        """Return ``mean``, ``low`` and ``shares`` of a Timeline. Columns that were complete in the last one are taken
+        from it."""
         mean, low = np.full((n_lines, grid.n), np.nan), np.full((n_lines, grid.n), np.nan)
         shares = np.full((3, grid.n), np.nan)
         wanted = np.ones(grid.n, bool)
@@ -123,8 +133,8 @@ class Timelines:
 
 
 def neighbours(node_of: Ints, at_most: int) -> Ints:
-    """[n]: the line of each GPU, so many neighbours to a line that ``at_most`` lines do; whole nodes, or equal parts of a
-    node, where all have the same size."""
+    """Put neighbouring GPUs together in at most ``at_most`` lines: whole nodes, or equal parts of a node, if all nodes
+    have the same size. Returns the line of each GPU, int64[n]."""
     each = max(-(-len(node_of) // at_most), 1)
     sizes = np.bincount(node_of)
     size = int(sizes.max(initial=0))
@@ -134,7 +144,8 @@ def neighbours(node_of: Ints, at_most: int) -> Ints:
 
 
 def _filled(grid: Grid) -> slice:
-    """The columns that are complete, between the first and the last in which a GPU has a value; all where none is."""
+    """Return the complete columns between the first and the last in which a GPU has a value; all columns if there are
+    none."""
     known = np.isfinite(grid.values).any(axis=0)
     done = np.flatnonzero(known & (grid.start + (np.arange(grid.n) + 1) * grid.width <= grid.closed))
     return slice(int(done[0]), int(done[-1]) + 1) if len(done) else slice(None)
@@ -145,7 +156,8 @@ def _lines(timeline: Timeline) -> tuple[Floats, Floats, Floats]:
 
 
 def _reduced(values: Floats, starts: Ints) -> tuple[Floats, Floats]:
-    """Mean and least of the rows of ``values`` [n_gpus, n_columns] from each start to the next."""
+    """Return mean and least of the rows of ``values`` [n_gpus, n_columns] from each start to the next, [n_starts,
+    n_columns] each; NaN where none has a value."""
     if not len(starts):
         return values[:0], values[:0]
     total = np.add.reduceat(values, starts, axis=0)
@@ -159,7 +171,7 @@ def _reduced(values: Floats, starts: Ints) -> tuple[Floats, Floats]:
 
 
 def _shares(values: Floats, full: float) -> Floats:
-    """[3, n_columns]: see Timeline."""
+    """Return the shares of GPUs that are busy, medium and idle, float64[3, n_columns]; see Timeline."""
     n = np.isfinite(values).sum(axis=0)
     busy, idle = (values >= BUSY * full).sum(axis=0), (values < IDLE * full).sum(axis=0)
     counts = np.stack([busy, n - busy - idle, idle]).astype(np.float64)

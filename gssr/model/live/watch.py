@@ -33,14 +33,15 @@ class WatchSource(Protocol):
         """When something new came last, monotonic s."""
 
     def look(self, query: Query, quick: bool) -> Result:
-        """Return what the query asks for, as of the newest that was read. Raises UnreadableError."""
+        """Return what the query asks for, as of the newest that was read. ``quick``: leave out what takes long. Raises
+        UnreadableError."""
 
     def close(self) -> None:
         """Let go of every file."""
 
 
 class Watch:
-    """Looks at one source as often as it is asked to."""
+    """Looks at one source whenever it is asked to."""
 
     def __init__(self, source: WatchSource) -> None:
         self.path = source.path
@@ -81,7 +82,7 @@ class Watch:
         return self._now(frame)
 
     def _now(self, frame: Result) -> Result:
-        """Let time go on in a frame of a run that lives, though nothing new came."""
+        """Let time go on in a frame of a run that lives, although nothing new came."""
         if frame.state not in ("waiting", "live"):
             return frame
         silent = time.monotonic() - self._source.arrived

@@ -9,7 +9,7 @@ Files = tuple[tuple[str, int, int], ...]
 
 
 def identities(path: str) -> Files:
-    """(name, inode, 0 when empty else 1) of the recording's files; none when there is none."""
+    """Return (name, inode, 0 if empty else 1) of each of the recording's files; () if there is none."""
     try:
         names = files_of(path)
     except RecordingError:
@@ -25,8 +25,8 @@ def identities(path: str) -> Files:
 
 
 def marks(files: Files) -> Files:
-    """(name, time of the last change in ns, size) of these files and their write-ahead logs, as far as something is in
-    them: readers make an empty log where there is none."""
+    """Return (name, time of the last change in ns, size) of these files and their write-ahead logs. Empty ones are left
+    out, as readers make an empty log."""
     found = []
     for name in (each for file, _, _ in files for each in (file, companion_path(file, "-wal"))):
         try:

@@ -13,8 +13,8 @@ from gssr.store.read.open import RecordingError
 
 
 class WatchedJoined:
-    """``lay`` gives the traces, laid over the run; it is called when the run has ended, or with ``at_once`` at the first
-    look."""
+    """Watches a recording and the traces of its run; a WatchSource. ``lay`` returns the traces, laid over the run; it
+    is called when the run has ended, or with ``at_once`` at the first look."""
 
     def __init__(self, recording: WatchedRecording, lay: Callable[[], Laid], at_once: bool) -> None:
         self._recording, self._lay, self._at_once = recording, lay, at_once
@@ -64,6 +64,7 @@ class WatchedJoined:
         return replace(frame, traced=self._laid.traced, events=events)
 
     def _lay_over(self, frame: Result) -> Laid:
+        """Lay the traces over the run. If that fails there are none, and the reason becomes an event."""
         self._first = frame.first
         try:
             laid = self._lay()

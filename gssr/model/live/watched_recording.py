@@ -51,11 +51,12 @@ class _Opened(NamedTuple):
 
 
 class _ChangedError(Exception):
-    """What is read now is not what was opened: GPUs have other positions in it."""
+    """The recording as it is read now has other GPUs than when it was opened, so that positions differ."""
 
 
 class WatchedRecording:
-    """One run of the recording at ``path`` (``run_id`` None: its newest). The file need not exist yet."""
+    """Watches one run of the recording at ``path`` (``run_id`` None: its newest); a WatchSource. The file need not
+    exist yet."""
 
     def __init__(self, path: str, run_id: str | None = None) -> None:
         self.path = path
@@ -113,8 +114,8 @@ class WatchedRecording:
         return LOOK_SECONDS if self.growing and self._opened is not None and self._opened.following.crowded else 0.0
 
     def look(self, query: Query, quick: bool) -> Result:
-        """Return the frame of the recording as it is now; see WatchSource. With ``quick`` the columns of a large run may be
-        wider than asked for."""
+        """Return the frame of the recording as it is now; see WatchSource. With ``quick`` the columns of a large run
+        may be wider than asked for."""
         begun = time.monotonic()
         try:
             try:
@@ -143,6 +144,7 @@ class WatchedRecording:
     # Files
 
     def _look_for_files(self) -> None:
+        """Look, if it is due, whether files came, went or changed, and open or read them anew. Raises RecordingError."""
         now = time.monotonic()
         if self._opened is not None and now - self._looked < max(LOOK_AGAIN, OPEN_COSTS * self._cost):
             return
@@ -171,6 +173,7 @@ class WatchedRecording:
             self._problem = f"{self.path}: was removed; what was read of it stays on screen"
 
     def _open(self, files: Files) -> None:
+        """Open the recording anew. Raises RecordingError; nothing happens for a file that is just made and still empty."""
         self.close()
         self._gone, self._problem = False, None
         before = marks(files)
@@ -219,7 +222,7 @@ class WatchedRecording:
         return self._reader
 
     def _read_anew(self) -> RunReader:
-        """The run as it is now, whatever was opened before."""
+        """Open the recording and return the run as it is now. Raises RecordingError."""
         self._recording = open_recording(self.path)
         runs = self._recording.runs
         wanted = self._run_id or (self._run.run_id if self._run else None)
@@ -232,6 +235,7 @@ class WatchedRecording:
     # What is new
 
     def _follow(self, following: Following) -> None:
+        """Count what is new, and notice if the run has ended."""
         following.look()
         self.arrived = max(self.arrived, following.arrived)
         if following.outdated:
@@ -253,6 +257,7 @@ class WatchedRecording:
         return "lost" if self._recorded == "lost" else "live" if self.growing else "ended"
 
     def _frame(self, query: Query, quick: bool) -> Result:
+        """Draw up the frame that a query asks for, of what was read."""
         opened = self._opened
         if opened is not None and not opened.gpus:
             return self._of_nodes(query, opened.host)
@@ -321,7 +326,7 @@ class WatchedRecording:
         return frame if frame.reread is None or query.causes is None else self._judged(frame, opened.following, quick)
 
     def _of_nodes(self, query: Query, host: Nodes) -> Result:
-        """The frame of a run without GPUs."""
+        """Return the frame of a run without GPUs."""
         blank = self._blank(query)
         frame = host.frame(query, blank, self._read, self.growing)
         if frame is None:
@@ -331,7 +336,8 @@ class WatchedRecording:
         return frame
 
     def _looks_at(self, following: Following, end: float, live: bool) -> list[GpuLook]:
-        """The newest look at each GPU before ``end`` (unix s), where that is known; GPU by GPU."""
+        """Return the newest look at each GPU shortly before ``end`` (unix s), GPU by GPU; GPUs without one are missing.
+        [] for a run of very many files."""
         if following.crowded:
             return []
         known = following.looks
@@ -344,7 +350,7 @@ class WatchedRecording:
         return [known[gpu] for gpu in sorted(known) if known[gpu].time >= end - SILENT_SECONDS]
 
     def _judged(self, frame: Result, following: Following, quick: bool) -> Result:
-        """The frame of very many files with what their live blocks tell of its window."""
+        """Return the frame of a run of very many files, with a judgement by their live blocks."""
         query, begun = frame.query, time.monotonic()
         assert query.causes is not None
         asked = (query.span, query.end, query.gpus, query.causes)
@@ -359,7 +365,7 @@ class WatchedRecording:
         return replace(frame, judgement=self._judgement[1])
 
     def _blank(self, query: Query) -> Result:
-        """Nothing to show yet."""
+        """Return the frame of a run that has nothing to show yet."""
         opened = self._opened
         blank = nothing_yet(self.path, query, self._state, self._problem, opened.gpus if opened else ())
         return replace(blank, run=self._run, sampling_seconds=opened.interval if opened else 0.0, events=self._events)

@@ -64,8 +64,8 @@ _Answer = TypeVar("_Answer")
 
 
 class WatchedTrace:
-    """The trace that ``read`` gives, called at the first look, of the file, folder or files named ``path``; ``own``: metrics
-    of one's own."""
+    """Watches the trace that ``read`` returns; a WatchSource. ``read`` is called at the first look; ``path``: the file,
+    folder or files, as the user named them; ``own``: the user's own metrics."""
 
     pace = 0.0
     run_ids: tuple[str, ...] = ()
@@ -86,12 +86,12 @@ class WatchedTrace:
         self.arrived = monotonic()
 
     def close(self) -> None:
-        """Let what is not begun not begin."""
+        """Cancel analyses that have not begun."""
         self._worker.shutdown(wait=False, cancel_futures=True)
 
     def look(self, query: Query, quick: bool) -> Result:
-        """Return what the query asks for; see WatchSource. With ``quick`` what takes long of a large trace is left out where
-        it is not known already: reading, tables, verdicts. The first look after reading is quick, too."""
+        """Return what the query asks for; see WatchSource. With ``quick``, what takes long in a large trace (reading,
+        tables, verdicts) is left out unless it is known already. The first look after reading is quick, too."""
         if self._unreadable is not None:
             raise self._unreadable
         if self._trace is None:
@@ -114,7 +114,7 @@ class WatchedTrace:
         return frame
 
     def _prepared(self, trace: Trace) -> Trace:
-        """Return the trace, once all is known that every look needs of it."""
+        """Prepare what every look needs, and return the trace. Raises ValueError if it holds nothing."""
         if not len(trace.intervals) and trace.profile is None:
             raise ValueError(f"{self.path}: holds no intervals")
         own = trace.intervals
@@ -139,6 +139,7 @@ class WatchedTrace:
         return trace
 
     def _remembered(self, key: object, compute: Callable[[], _Answer]) -> _Answer:
+        """Return what was computed for this key, or compute it; the least recently used results are forgotten."""
         if key not in self._kept:
             self._kept[key] = compute()
         self._kept.move_to_end(key)
@@ -156,7 +157,8 @@ class WatchedTrace:
         return found
 
     def _known(self, query: Query, quick: bool) -> Result:
-        """The frame; of a metric whose pattern takes too long that of another, which says so."""
+        """Return the frame. If the pattern of the metric takes too long, it is the frame of another metric, and its
+        ``problem`` says so."""
         try:
             return self._frame(query, quick)
         except ValueError as error:
@@ -166,7 +168,8 @@ class WatchedTrace:
             return replace(frame, query=replace(frame.query, metric=query.metric), problem=str(error))
 
     def _only(self, wanted: Only) -> tuple[Trace, dict[LevelName, Level]]:
-        """The trace with no other intervals than those, and its levels; the rows last as long as they do with all."""
+        """Return the trace with only the wanted intervals, and its levels, whose rows last as long as with all
+        intervals."""
         assert self._trace is not None
         if wanted == NOTHING:
             return self._trace, self._levels
@@ -177,7 +180,7 @@ class WatchedTrace:
         return trace, levels
 
     def _passing(self, level: Level, query: Query) -> tuple[int, ...]:
-        """Those of the rows asked for that the filter names; all where it names none."""
+        """Return the rows asked for that the filter names; all of them if it names none."""
         if not query.only.who:
             return query.gpus
         wanted = query.gpus or range(len(level.gpus))
@@ -186,6 +189,7 @@ class WatchedTrace:
         return tuple(found) or query.gpus
 
     def _frame(self, query: Query, quick: bool) -> Result:
+        """Draw up the frame that a query asks for."""
         assert self._trace is not None
         some = query.only._replace(who=())
         trace, levels = self._remembered(("only", some), lambda: self._only(some))
@@ -258,13 +262,14 @@ class WatchedTrace:
         )  # fmt: skip
 
     def _breakdown(self, analysis: TraceAnalysis) -> Breakdown | None:
-        """Where the GPU time went, once for each analysis."""
+        """Return where the GPU time went, computed once for each analysis; None if it has no breakdown."""
         if self._broken_down is None or self._broken_down[0] is not analysis:
             self._broken_down = analysis, analysis.breakdown
         return self._broken_down[1]
 
     def _greatest(self, level: Level, metric: str) -> Mapping[str, float]:
-        """Of a metric that nothing else tells the full scale of the greatest of a row in a column of the whole trace."""
+        """Return the greatest value of the metric in any row and column of the whole trace, by its name; {} if its full
+        scale is known otherwise."""
         known = metric_named(metric)
         if known is None or known.full_scale:
             return {}
@@ -274,7 +279,8 @@ class WatchedTrace:
         return {metric: float(np.nanmax(values, initial=0.0))}
 
     def _around(self, query: Query, trace: Trace, level: Level, quick: bool) -> tuple[Around | None, bool]:
-        """What is open at the cursor, GPUs first, and what is told of one interval there; and whether nothing is missing."""
+        """Return what is open at the cursor, GPUs first, with the details of one interval there; and False if something
+        is still missing. The first is None if nobody asked."""
         if not query.around or query.cursor is None:
             return None, True
         own, tracks = trace.intervals, trace.tracks
@@ -294,7 +300,7 @@ class WatchedTrace:
         return Around(found, place, details), there
 
     def _of_profile(self, query: Query) -> Result:
-        """A profile: its calls alone. Its metrics are told by their sums over all places."""
+        """Return the frame of a profile, which has only a call tree; its metrics are sums over all places."""
         assert self._trace is not None
         trace, level = self._trace, next(iter(self._levels.values()))
         analysis = self._remembered("profile", lambda: analyze_timeline(trace))
@@ -312,7 +318,7 @@ class WatchedTrace:
         self, query: Query, of: tuple[Trace, dict[LevelName, Level], Level], grid: Grid, window: Means,
         columns: tuple[int, int, int], greatest: Mapping[str, float],
     ) -> tuple[Timeline | None, TracePart]:  # fmt: skip
-        """The timeline, and what goes with it."""
+        """Return the timeline, None if none is asked for, and the rest that only frames of traces have."""
         (trace, levels, level), (begin, step, n) = of, columns
         n_gpus = len(level.gpus)
         looked_at = np.array(query.gpus, np.int64) if query.gpus else np.arange(n_gpus)
@@ -355,9 +361,12 @@ class WatchedTrace:
         self, query: Query, level: Level, grid: Grid, window: Means, looked_at: Ints, columns: tuple[int, int, int],
         alike: Floats | None, full: float | None,
     ) -> tuple[Timeline, Grid]:  # fmt: skip
-        """The lines of the timeline, and their columns: the grid's where it has all that were asked for; of more GPUs than
-        that neighbours share a line. Two rows each: how much, and of what; of other metrics one. Of rows that are to be
-        ``alike`` [n_gpus, categories] in that bands, however many they are."""
+        """Return the timeline and its columns.
+
+        These are the grid's if it has all columns asked for; otherwise neighbours share a line. Of the metric "busy" a
+        line takes two rows on the screen, of others one. ``alike`` [n_gpus, categories]: lines are bands of rows that
+        are alike in this; None otherwise. ``full``: the full scale.
+        """
         begin, step, n = columns
         rows = max((query.rows - MOST_COUNTERS) // (2 if grid.metric == "busy" else 1), 1)
         node_of = self._nodes[level.name][1]
@@ -382,8 +391,8 @@ class WatchedTrace:
     def _analysis(
         self, query: Query, trace: Trace, level: Level, window: tuple[int, int], quick: bool
     ) -> tuple[TraceAnalysis | None, bool]:
-        """What is found out of the window and the GPUs asked for, where a screen shows it; and whether nothing was left
-        out because it would take long."""
+        """Return the analysis of the window and the GPUs asked for, None if nobody asks; and False if it was left out
+        because it would take long."""
         if not query.tables and query.causes is None:
             return None, True
         key = ("analysis", query.only, level.name, window, query.gpus, query.tables)
@@ -393,7 +402,8 @@ class WatchedTrace:
     def _in_time(
         self, what: str, key: object, compute: Callable[[], _Answer], quick: bool
     ) -> tuple[_Answer | None, bool]:
-        """What may take long: of a large trace beside the pictures, None until it is there; and whether it is."""
+        """Compute something that may take long; in a large trace in a thread. Returns the result, None until it is
+        there, and whether it is there. ``what``: the kind, of which one at a time is computed."""
         if key in self._kept:
             return self._remembered(key, compute), True
         if quick:
@@ -410,7 +420,7 @@ class WatchedTrace:
         return self._remembered(key, lambda: future.result()), True  # type: ignore[return-value]
 
     def _analysed(self, trace: Trace, level: Level, window: tuple[int, int], query: Query) -> TraceAnalysis:
-        """With the call tree where tables are asked for."""
+        """Analyse a window and the GPUs asked for; with the call tree if tables are asked for."""
         gpus = query.gpus
         whole = window == (self._first, self._last)
         tracks: Ints | None = None
@@ -425,7 +435,8 @@ class WatchedTrace:
 
 
 def _opened(trace: Trace, level: Level, gpus: tuple[int, ...]) -> Flags:
-    """[n_tracks]: the tracks of these rows (none: of all), of GPUs and streams with the threads of their processes."""
+    """Tell which tracks belong to these rows (() for all), bool[n_tracks]; for GPUs and streams also the threads of
+    their processes."""
     wanted = level.owner_of >= 0 if not gpus else np.isin(level.owner_of, np.array(gpus))
     if level.name not in ("gpus", "streams"):
         return np.asarray(wanted, np.bool_)
@@ -435,7 +446,7 @@ def _opened(trace: Trace, level: Level, gpus: tuple[int, ...]) -> Flags:
 
 
 def _gpus_first(trace: Trace, found: Lanes) -> Lanes:
-    """The lanes of streams above those of threads, which may be many levels deep."""
+    """Return the lanes with those of streams above those of threads, which may be many levels deep."""
     below = np.array([trace.tracks[at].kind != "gpu_stream" for at in found.track.tolist()], bool)
     order = np.argsort(below, kind="stable")
     place_of = np.argsort(order, kind="stable")
@@ -444,7 +455,8 @@ def _gpus_first(trace: Trace, found: Lanes) -> Lanes:
 
 
 def _sums(analysis: TraceAnalysis, n_gpus: int) -> Means:
-    """Of the metrics of a profile, over all of it; of a large one not known, because all of it had to be read."""
+    """Return the sums of a profile's metrics over all of it; unknown (n = 0) in a large profile, where all of it would
+    have to be read."""
     tree = analysis.tree
     assert tree is not None
     for name in (TIME, VISITS):
@@ -466,7 +478,8 @@ def _at_most(n_gpus: int) -> int:
 
 
 def _width(span: float, columns: int, whole: bool) -> float:
-    """The narrowest width, s, of which so many columns cover a span: of the ``whole`` in two digits, to fill them."""
+    """Return the narrowest width, s, at which so many columns cover a span; for the ``whole`` trace rounded up to two
+    digits, so as to fill them."""
     if not whole:
         return choose_width(span, max(columns, 1), FINEST / 2, 0)
     least = max(span / max(columns - 1, 1), FINEST)
@@ -485,12 +498,14 @@ def _columns(query: Query, width: float, first: int, last: int) -> tuple[int, in
 
 
 def _of_window(level: Level, line_of: Ints | None, n_lines: int, low: int, high: int) -> tuple[Floats, Floats]:
-    """[n_lines, categories] and [n_lines, 1]: the time by category, and all time there is."""
+    """Return the time by category, float64[n_lines, categories], and all time there is, float64[n_lines, 1], from
+    ``low`` to ``high``, ns."""
     found, spent = level.split(line_of, n_lines, low, max(high - low, 1), 1)
     return found[:, 0], spent
 
 
 def _divided(total: Floats, weight: Floats) -> Floats:
+    """Divide totals by weights; NaN where the weight is 0."""
     values: Floats = np.divide(
         total, weight, out=np.full_like(total, np.nan), where=np.broadcast_to(weight > 0, total.shape)
     )

@@ -63,8 +63,8 @@ class Aggregate:
 
 
 def from_samples(samples: Samples, n_gpus: int, gap_seconds: float) -> Aggregate:
-    """Aggregate raw rows; ``samples.gpu`` counts from 0 to ``n_gpus`` - 1. Two rows of a GPU further apart than
-    ``gap_seconds`` are a gap. Everything is exact, the statistics numpy's own."""
+    """Aggregate raw rows. ``samples.gpu`` counts from 0 to ``n_gpus`` - 1. Two rows of a GPU that are further apart
+    than ``gap_seconds`` are a gap. Everything is exact, the statistics are numpy's own."""
     layout = layout_of([name for name in samples.values if BY_NAME[name].kind in ("counter", "bits")], ())
     groups, vectors = fold(samples.gpu, samples.time, samples.values, gap_seconds, layout)
     per_gpu = empty_vectors(n_gpus, layout)
@@ -79,8 +79,8 @@ def from_samples(samples: Samples, n_gpus: int, gap_seconds: float) -> Aggregate
 
 
 class Totals:
-    """What rollups add up to, taken in for some GPUs at a time: each one's of the whole window merged into one vector, which
-    is a kilobyte, and of which hardly anything is wanted GPU by GPU."""
+    """What rollups add up to, taken in for some GPUs at a time. Each GPU's of the whole window are merged into one
+    vector beforehand: that is a kilobyte, of which hardly anything is wanted GPU by GPU."""
 
     def __init__(self, layout: Layout, n_gpus: int) -> None:
         self._layout = layout
@@ -93,7 +93,7 @@ class Totals:
         self._merged: list[Floats] = []
 
     def add(self, gpus: Ints, vectors: Floats) -> None:
-        """Those [n, layout.width] of these GPUs [n], which were not there before."""
+        """Add the merged vectors [n, layout.width] of these GPUs [n], numbered from 0. A GPU may be added once only."""
         self._head[gpus] = vectors[:, :4]
         # Over GPUs only the moments mean something; an infinite gap keeps the merge from counting any.
         self._merged.append(merge(vectors, np.zeros(len(vectors), np.int64), 1, math.inf, self._layout))
@@ -104,10 +104,12 @@ class Totals:
                 self._counters.setdefault(metric.name, []).append(_of_counter(vectors[:, start : start + width]))
 
     def aggregate(self, histograms: "Histograms | None" = None) -> Aggregate:
-        """All of them. n, mean, min, max and std are exact. Percentiles come from ``histograms`` (counts by sketch key, see
-        ``sketch_percentiles``), without which they are unknown; where these are not exact themselves, none lies outside of
-        what their bounds give. A counter's rollup keeps no moments: of its statistics n is known, and where it never falls
-        its least and greatest value."""
+        """Aggregate all that was added. n, mean, min, max and std are exact.
+
+        Percentiles come from ``histograms`` (counts by sketch key, see ``sketch_percentiles``); without these they are
+        unknown. Where the counts are not exact, ``p_error`` covers what their bounds give. A counter's rollup keeps no
+        moments: of its statistics n is known, and where it never falls its least and greatest value.
+        """
         merged = np.concatenate([empty_vectors(0, self._layout), *self._merged])
         total = merge(merged, np.zeros(len(merged), np.int64), 1, math.inf, self._layout)[0]
         statistics = {}
@@ -124,22 +126,24 @@ class Totals:
 
 
 def is_sure(own: Statistics) -> bool:
-    """Whether percentiles whose samples were not all looked at are near enough: off by at most SURE of what lies between the
-    least and the greatest sample, or by no more than others from histograms."""
+    """Tell whether percentiles whose samples were not all looked at are near enough: off by at most the share SURE of
+    what lies between the least and the greatest sample, or by no more than others from histograms. True also where the
+    error is unknown."""
     if own.p_error is None or own.min is None or own.max is None:
         return True
     return is_within_a_bin(own) or own.p_error <= SURE * (own.max - own.min)
 
 
 def is_within_a_bin(own: Statistics) -> bool:
-    """Whether no percentile is off by more than the width of a histogram's bin, as far as that is known."""
+    """Tell whether no percentile is off by more than the width of a histogram's bin. True also where the error is
+    unknown."""
     ends = [abs(value) for value in (own.p05, own.median, own.p95) if value is not None]
     return own.p_error is None or own.p_error <= RELATIVE_BIN_WIDTH * max(ends, default=0.0)
 
 
 def _of_counter(per_gpu: Floats) -> Statistics:
-    """From each GPU's n, first, last and increase. A counter that was never set back has risen by last - first, to within
-    the rounding of n sums."""
+    """Make a counter's statistics of each GPU's n, first, last and increase [n_gpus, 4]. If it was never set back, it
+    has risen by last - first, to within the rounding of n sums; only then are min and max known."""
     n, first, last, increase = per_gpu[per_gpu[:, 0] > 0].T
     if not len(n):
         return UNKNOWN
@@ -149,7 +153,7 @@ def _of_counter(per_gpu: Floats) -> Statistics:
 
 
 def _of_counters(found: Sequence[Statistics]) -> Statistics:
-    """Of some GPUs and of others, all of them."""
+    """Join a counter's statistics of some GPUs and of others."""
     known = [own for own in found if own.n]
     if not known:
         return UNKNOWN
@@ -160,7 +164,8 @@ def _of_counters(found: Sequence[Statistics]) -> Statistics:
 
 
 def exact_statistics(values: Floats) -> Statistics:
-    """The statistics of finite values [n]; std has ddof 0, percentiles are numpy's linear ones."""
+    """Compute the statistics of finite values [n]; UNKNOWN where there is none. std has ddof 0, percentiles are numpy's
+    linear ones."""
     if not len(values):
         return UNKNOWN
     p05, median, p95 = np.percentile(values, PERCENTILES).tolist()
@@ -208,9 +213,12 @@ def _value_of(magnitude: Ints) -> Floats:
 
 
 def _merged_statistics(block: Floats, counts: Ints | None, within: Sequence[Ints]) -> Statistics:
-    """From a merged block (n, sum, m2, min, max) and its histogram, if need be with two that its percentiles are ``within``.
-    Where the histogram does not hold n samples (a damaged file), its percentiles come without a bound; where it holds none
-    they are unknown."""
+    """Make statistics of a merged block (n, sum, m2, min, max) and its histogram; UNKNOWN where n is 0. ``within``: two
+    histograms that bound the percentiles, or none.
+
+    Where the histogram does not hold n samples (a damaged file), its percentiles come without a bound; where it holds
+    none they are unknown.
+    """
     n = int(block[0])
     if not n:
         return UNKNOWN
@@ -230,8 +238,8 @@ def _merged_statistics(block: Floats, counts: Ints | None, within: Sequence[Ints
 def aggregate_of(
     per_gpu: Floats, layout: Layout, sums: Mapping[str, tuple[Floats, Floats]], statistics: dict[str, Statistics]
 ) -> Aggregate:
-    """From each GPU's rollup vector [n_gpus, layout.width], of which the head, ``energy`` and the clock event reasons are
-    looked at, and counts and sums [n_gpus] of each metric that has a mean."""
+    """Make an Aggregate of each GPU's rollup vector [n_gpus, layout.width], of which the head, ``energy`` and the clock
+    event reasons are used, and of counts and sums [n_gpus] of each metric that has a mean."""
     flags = summed_names(layout)
     names = (*sums, *flags)
     n, total = np.zeros((len(names), len(per_gpu))), np.zeros((len(names), len(per_gpu)))
@@ -259,18 +267,19 @@ def _counted_joules(vectors: Floats, layout: Layout) -> Floats:
 
 
 def sum_known(values: Iterable[float | None]) -> float | None:
-    """The sum of what is known; None where nothing is."""
+    """Add up what is known; None where nothing is."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None
 
 
 def filtered(reader: RunReader, positions: Ints) -> Ints | None:
-    """What to ask the reader for: None, which costs it nothing, when every GPU of the run is selected."""
+    """Return the GPUs to ask the reader for: None, which costs it nothing, when every GPU of the run is selected."""
     return None if len(positions) == len(reader.gpus) else positions
 
 
 def numbers_within(gpu: Ints, positions: Ints, n_gpus: int) -> Ints:
-    """Positions among all ``n_gpus`` GPUs of a run → numbers from 0 within ``positions``."""
+    """Convert positions among all ``n_gpus`` GPUs of a run to numbers from 0 within ``positions``; -1 for GPUs that are
+    not in it."""
     place = np.full(n_gpus, -1, np.int64)
     place[positions] = np.arange(len(positions))
     return place[gpu]

@@ -30,13 +30,13 @@ class Histogram:
 
 
 def has_balance(metric: Metric) -> bool:
-    """True where comparing GPUs by their means says something: not for counters and bit fields."""
+    """Tell whether it says something to compare GPUs by their means of the metric: not of counters and bit fields."""
     return metric.kind in ("gauge", "rate")
 
 
 def balance(metric: str, gpus: Sequence[GpuSummary]) -> Balance:
-    """The balance of one metric over GPUs; those without samples of it don't count. Of equal GPUs the first is lowest, or
-    highest."""
+    """Find the balance of one metric over GPUs; those without samples of it don't count. Of equal GPUs the first is
+    lowest, or highest. All its fields are None where no GPU has samples."""
     known = [(mean, gpu) for gpu in gpus if (mean := gpu.mean.get(metric)) is not None]
     if not known:
         return Balance(None, None, None)
@@ -46,8 +46,8 @@ def balance(metric: str, gpus: Sequence[GpuSummary]) -> Balance:
 
 
 def imbalance(means: Floats) -> float | None:
-    """1 - mean/max of the GPUs' means [n] (NaN: none), 0 when all are equal; None when there is none or the max is not above
-    0."""
+    """Compute 1 - mean/max of the GPUs' means [n] (NaN: none), 0 when all are equal; None when there is none or the max
+    is not above 0."""
     means = means[np.isfinite(means)]
     if not len(means) or not means.max() > 0:
         return None
@@ -57,7 +57,8 @@ def imbalance(means: Floats) -> float | None:
 
 
 def full_scale(metric: Metric, gpus: Sequence[GpuSummary | Gpu]) -> float | None:
-    """The value that fills an axis for these GPUs; None where no GPU says it."""
+    """Find the value, in the metric's unit, that fills an axis for these GPUs; None where neither the metric nor a GPU
+    says it."""
     if not isinstance(metric.full_scale, str):
         return metric.full_scale or None
     limits = [limit for gpu in gpus if (limit := getattr(gpu, metric.full_scale)) is not None]
@@ -65,7 +66,8 @@ def full_scale(metric: Metric, gpus: Sequence[GpuSummary | Gpu]) -> float | None
 
 
 def scale_limit(gpus: tuple[Gpu, ...], name: str) -> float | None:
-    """The value that fills a metric's axis for the GPUs of a run, None where no GPU says it."""
+    """Find the value that fills the axis of the metric of this name for the GPUs of a run; None where no GPU says it,
+    and of an unknown metric."""
     metric = metric_named(name)
     if metric is None:
         return None
@@ -78,13 +80,15 @@ def _greatest(gpus: tuple[Gpu, ...], name: str) -> float | None:
 
 
 def histogram(metric: Metric, gpus: Sequence[GpuSummary]) -> Histogram:
-    """The GPUs' means of a metric in bins of a tenth of its full scale; where no GPU says that, of the highest mean."""
+    """Count the GPUs by their means of a metric, in bins of a tenth of its full scale; where nobody knows that, of the
+    highest mean. GPUs without samples are in no bin."""
     means = [gpu.mean.get(metric.name) for gpu in gpus]
     return histogram_of(metric.name, np.array(means, np.float64), full_scale(metric, gpus), HISTOGRAM_BINS)
 
 
 def histogram_of(name: str, means: Floats, scale: float | None, n_bins: int) -> Histogram:
-    """GPUs' means [n] (NaN: none) in ``n_bins`` equal bins up to ``scale``; up to the highest mean where that is None."""
+    """Count GPUs by their means [n] (NaN: in no bin) in ``n_bins`` equal bins from 0 to ``scale``; to the highest mean
+    where that is None."""
     members = np.flatnonzero(np.isfinite(means))
     full = scale or float(means[members].max(initial=0.0)) or 1.0
     edges = full * np.arange(n_bins + 1) / n_bins
@@ -106,8 +110,12 @@ FEWEST = 3
 
 
 def outliers(values: Floats, full: float) -> Flags:
-    """[n]: True where 0.6745 × |value - median| / MAD exceeds 3.5, MAD being the median of |value - median|, and the value
-    is at least a twentieth of ``full`` (the axis' full scale, in the values' unit) from the median. NaN is never one."""
+    """Flag the values [n] that are unlike the rest: 0.6745 × |value - median| / MAD exceeds 3.5, where MAD is the
+    median of |value - median|, and the value is at least a twentieth of ``full`` (the axis' full scale, in the values'
+    unit) from the median.
+
+    NaN is never one; of fewer than FEWEST known values none is.
+    """
     known = np.isfinite(values)
     if known.sum() < FEWEST:
         return np.zeros(len(values), bool)

@@ -21,8 +21,11 @@ def joules_by_gpu(counted: Floats, power: Floats, seconds: Floats) -> Floats:
 
 
 def total_joules(joules: Floats, n_rows: Ints, gpus: Sequence[Gpu]) -> float | None:
-    """Add up what these GPUs used [n_gpus], J. GPUs with fewer than two samples (``n_rows`` [n_gpus]) were looked at for no
-    time. None where no GPU has two, and where the energy of one that has is unknown: a sum without it would say too little.
+    """Add up what these GPUs used [n_gpus], J. GPUs with fewer than two samples (``n_rows`` [n_gpus]) were looked at
+    for no time and don't count.
+
+    Returns None where no GPU has two samples, and where the energy of one that has is unknown: a sum without it would
+    say too little. A second die whose energy the first one tells is no such GPU.
     """
     known = np.isfinite(joules)
     counted, unknown = known & (n_rows > 1), ~known & (n_rows > 1)
@@ -32,8 +35,8 @@ def total_joules(joules: Floats, n_rows: Ints, gpus: Sequence[Gpu]) -> float | N
 
 
 def describe_energy(joules: Floats, counted: Floats, n_rows: Ints, total: float | None) -> str | None:
-    """Say in a sentence what ``total_joules`` rests on, where it is not the counters of all GPUs: None where it is, and
-    where of no GPU anything is known."""
+    """Say in a sentence what ``total_joules`` (its result is ``total``) rests on where that is not the counters of all
+    GPUs; None where it is, and where nothing is known of any GPU."""
     lasted = n_rows > 1
     n_lasted, n_known = int(lasted.sum()), int((lasted & np.isfinite(joules)).sum())
     n_by_power = int((lasted & np.isfinite(joules) & ~np.isfinite(counted)).sum())

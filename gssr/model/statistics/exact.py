@@ -48,7 +48,8 @@ class Inside(NamedTuple):
 
 
 class Bracket:
-    """Where the percentile ``share`` (0-1) is looked for: from ``low`` to ``high``, both included."""
+    """Where the percentile ``share`` (0-1) is looked for: from ``low`` to ``high``, both included. It counts what is
+    added to it."""
 
     def __init__(self, share: float, low: float = -math.inf, high: float = math.inf) -> None:
         self.share, self.low, self.high = share, low, high
@@ -62,7 +63,8 @@ class Bracket:
         self._ends = 0.0, 0.0
 
     def pick(self, values: Floats, least: float, greatest: float) -> Inside:
-        """What ``add`` takes of these finite values [n], whose extremes these are. May be called in any thread."""
+        """Pick from these finite values [n], whose extremes ``least`` and ``greatest`` are, what ``add`` takes. Changes
+        nothing, so it may be called in any thread."""
         if least > self.high:
             return Inside(0, values[:0], 1)
         if greatest < self.low:
@@ -77,7 +79,7 @@ class Bracket:
         return Inside(below, values[is_within], 1)
 
     def add(self, inside: Inside) -> None:
-        """Count values."""
+        """Count what ``pick`` returned of some values."""
         self._below += inside.below
         self._n_inside += len(inside.values) * inside.times
         if not len(inside.values) or not inside.times:
@@ -92,7 +94,8 @@ class Bracket:
             self._condense()
 
     def _condense(self) -> None:
-        """Keep each value once; if they are too many still, only how many there are in each of equal cells."""
+        """Keep each value once. If there are still too many, keep only how many there are in each of equal cells, and
+        their extremes."""
         values, times = _counts(np.concatenate([np.empty(0), *self._kept]))
         if self._cells is None:
             if len(self._distinct):
@@ -121,8 +124,8 @@ class Bracket:
         return np.clip((values - low) * (_CELLS / (high - low)), 0, _CELLS - 1).astype(np.int64)
 
     def find(self, n: int, least: float, greatest: float) -> "float | Bracket":
-        """numpy's linear percentile of all ``n`` values that were added, whose extremes these are; or a bracket in which it
-        certainly is, for another pass."""
+        """Find numpy's linear percentile of all ``n`` values that were added, whose extremes ``least`` and ``greatest``
+        are. Where it is not known yet, returns a narrower bracket in which it certainly is, for another pass."""
         position = self.share * (n - 1)
         first, last = math.floor(position) - self._below, math.ceil(position) - self._below
         if first < 0 or last >= self._n_inside:
@@ -137,7 +140,7 @@ class Bracket:
         return self._narrower(first, last, weight)
 
     def _at(self, first: int, last: int) -> tuple[float, float]:
-        """The values of these ranks among those in the bracket."""
+        """Look up the values of these two ranks, counted from 0, among those in the bracket."""
         if not len(self._distinct):
             values = np.concatenate(self._kept)
             values.partition((first, last))
@@ -146,8 +149,8 @@ class Bracket:
         return below, above
 
     def _narrower(self, first: int, last: int, weight: float) -> "float | Bracket":
-        """The cell that holds these ranks; the percentile itself where they are in two: there it lies between the greatest
-        value of one and the least of the other."""
+        """Return a bracket over the cell that holds both ranks. Where they are in two cells, returns the percentile
+        itself: it lies between the greatest value of one and the least of the other."""
         assert self._cells is not None
         begin, end = np.searchsorted(np.cumsum(self._cells), np.array([first, last]), side="right").tolist()
         below, above = float(self._greatest[begin]), float(self._least[end])
@@ -157,18 +160,19 @@ class Bracket:
 
 
 def _between(below: float, above: float, weight: float) -> float:
-    """As numpy weighs two neighbours."""
+    """Weigh two neighbours as numpy does: ``weight`` 0 gives ``below``, 1 gives ``above``."""
     apart = above - below
     return float(below + apart * weight if weight < 0.5 else above - apart * (1 - weight))
 
 
 def _counts(values: Floats) -> tuple[Floats, Ints]:
-    """Each value once, ascending, and how many times it is there."""
+    """Count equal values. Returns each value once, ascending, and how many times it is there."""
     return _together(values, np.ones(len(values), np.int64))
 
 
 def _together(values: Floats, times: Ints) -> tuple[Floats, Ints]:
-    """The same of values that are each there so many times."""
+    """Count equal values that are each there ``times`` times. Returns each value once, ascending, and how many times it
+    is there."""
     if not len(values):
         return values, times
     order = np.argsort(values)
@@ -178,8 +182,11 @@ def _together(values: Floats, times: Ints) -> tuple[Floats, Ints]:
 
 
 def brackets_around(sample: Floats, n_independent: int, shares: Sequence[float]) -> list[Bracket]:
-    """Where percentiles of many values lie, as far as an evenly spread ``sample`` [n] of them tells. Values near one another
-    are alike: only so many of them tell something that the others don't."""
+    """Make a bracket for each of the ``shares`` where, as far as an evenly spread ``sample`` [n] of many values tells,
+    that percentile of them lies. Without known values in it the brackets are unbounded.
+
+    Values near one another are alike: only ``n_independent`` of the sample tell something that the others don't.
+    """
     ordered = np.sort(sample[np.isfinite(sample)])
     if not len(ordered) or not n_independent:
         return [Bracket(share) for share in shares]
@@ -200,8 +207,8 @@ _MOST_VECTORS = 1 << 16
 
 
 class Exact:
-    """As gssr.model.statistics.sources.Source: all statistics from raw rows, exact percentiles among them. Series, which are
-    means over bins of time, come from rollups, whose means are exact as well."""
+    """A gssr.model.statistics.sources.Source that computes all statistics from raw rows, exact percentiles among them.
+    Series, which are means over bins of time, come from rollups, whose means are exact as well."""
 
     exact = True
 
@@ -219,7 +226,7 @@ class Exact:
         self._series = series
 
     def aggregate(self, names: Sequence[str], window: Window, gap_seconds: float) -> Aggregate:
-        """As in Source."""
+        """Aggregate the rows as a Source does, in as many passes over them as the percentiles need."""
         reader, positions, n_gpus = self._reader, self._positions, len(self._positions)
         gpus = filtered(reader, positions)
         valued = [name for name in names if BY_NAME[name].kind != "bits"]
@@ -254,7 +261,8 @@ class Exact:
     def _statistics(
         self, counted: "Mapping[str, _MetricCounts]", gpus: Ints | None, window: Window
     ) -> dict[str, Statistics]:
-        """Of each metric; those whose percentiles were not in their brackets are read again until they are."""
+        """Compute each metric's statistics. Metrics whose percentiles were not in their brackets are read again until
+        they are."""
         open_ = {name: own for name, own in counted.items() if own.n and not own.close_in()}
         while open_:
             for picked in each_chunk(self._reader, partial(_pick, open_), list(open_), gpus, window):
@@ -266,13 +274,14 @@ class Exact:
     def gpu_series(
         self, names: Sequence[str], span: Window, window: Window, interval: float, most: int
     ) -> dict[str, Grid]:
-        """As in Source."""
+        """Make series as a Source does."""
         return self._series.gpu_series(names, span, window, interval, most)
 
 
 class _Column(NamedTuple):
-    """What a chunk's values of a metric add up to: ``n`` and ``total`` [n_gpus], ``squares`` the sum of the squared
-    differences from their mean."""
+    """What a chunk's values of a metric add up to. By GPU [n_gpus]: ``n``, how many, and ``total``, their sum. Of all:
+    ``n_all``, ``sum_all``, ``squares`` (the sum of the squared differences from their mean) and the extremes.
+    ``inside``: what falls into each bracket."""
 
     n: Ints
     total: Floats
@@ -291,7 +300,8 @@ class _Chunk(NamedTuple):
 
 
 def _column(gpu: Ints, rows: Ints, values: Floats, brackets: Sequence[Bracket], n_gpus: int) -> _Column | None:
-    """None without values. ``rows`` [n_gpus]: how many there are of each GPU."""
+    """Add up a chunk's values [rows] of a metric; None without values that are finite. ``rows`` [n_gpus]: how many
+    there are of each GPU."""
     least, greatest = float(values.min(initial=math.inf)), float(values.max(initial=-math.inf))
     if not math.isfinite(greatest - least):
         known = np.isfinite(values)
@@ -312,7 +322,7 @@ def _column(gpu: Ints, rows: Ints, values: Floats, brackets: Sequence[Bracket], 
 
 
 def _pick(open_: "Mapping[str, _MetricCounts]", samples: Samples) -> dict[str, list[Inside]]:
-    """What falls into the brackets of some metrics."""
+    """Pick what falls into the brackets of some metrics. Metrics without values in the samples are left out."""
     picked = {}
     for name, own in open_.items():
         values = samples.values[name]
@@ -324,7 +334,7 @@ def _pick(open_: "Mapping[str, _MetricCounts]", samples: Samples) -> dict[str, l
 
 
 class _MetricCounts:
-    """What was counted of a metric."""
+    """What was counted of a metric, over all passes."""
 
     def __init__(self, n_gpus: int, brackets: list[Bracket]) -> None:
         self.brackets = brackets
@@ -337,7 +347,8 @@ class _MetricCounts:
         self._total_by_gpu = np.zeros(n_gpus)
 
     def add(self, column: _Column | None) -> None:
-        """Count a chunk. Moments as in Chan, Golub and LeVeque, The American Statistician 37, 1983."""
+        """Count a chunk of the first pass; None counts nothing. Moments as in Chan, Golub and LeVeque, The American
+        Statistician 37, 1983."""
         if column is None:
             return
         self._n_by_gpu += column.n
@@ -356,7 +367,8 @@ class _MetricCounts:
             bracket.add(own)
 
     def close_in(self) -> bool:
-        """After a pass: whether all percentiles are known. If not, narrower brackets are to be looked through."""
+        """Look for the percentiles after a pass. Returns whether all are known; if not, ``brackets`` are narrower ones
+        for the next pass."""
         narrower = []
         for bracket in self.brackets:
             found = bracket.find(self.n, self._least, self._greatest)
@@ -372,7 +384,7 @@ class _MetricCounts:
         return self._n_by_gpu.astype(np.float64), self._total_by_gpu
 
     def statistics(self) -> Statistics:
-        """Over all samples."""
+        """Make the statistics over all samples; all percentiles must be known."""
         if not self.n:
             return UNKNOWN
         p05, median, p95 = (self._found[percent / 100] for percent in PERCENTILES)
@@ -393,8 +405,8 @@ class _Folding:
         self._vectors: list[Floats] = []
 
     def fold(self, samples: Samples) -> tuple[Ints, Floats]:
-        """GPUs and vectors of a chunk; of GPUs that several ranks sampled in turns, file after file, bucket by bucket, so
-        that they can be put in the order of time."""
+        """Fold the rows of a chunk. Returns GPUs and their vectors. Where several ranks sampled GPUs in turns, file
+        after file, there is a vector for each GPU and bucket, so that these can be put in the order of time."""
         step = np.floor(samples.time / LEVELS[0]).astype(np.int64) if self._in_turns else 0
         group, vectors = fold(
             (samples.gpu << 40) + step if self._in_turns else samples.gpu,
@@ -406,7 +418,7 @@ class _Folding:
         return group >> 40 if self._in_turns else group, vectors
 
     def add(self, gpu: Ints, vectors: Floats) -> None:
-        """Count a chunk."""
+        """Add what ``fold`` returned of a chunk."""
         self._gpu.append(gpu)
         self._vectors.append(vectors)
         if not self._in_turns and sum(map(len, self._gpu)) > _MOST_VECTORS + self._n_gpus:
@@ -414,7 +426,7 @@ class _Folding:
             self._gpu = [np.arange(self._n_gpus)]
 
     def per_gpu(self) -> Floats:
-        """[n_gpus, layout.width]."""
+        """Merge all chunks into one vector per GPU [n_gpus, layout.width]."""
         gpu = np.concatenate([np.empty(0, np.int64), *self._gpu])
         vectors = np.concatenate([np.empty((0, self.layout.width)), *self._vectors])
         return merge(vectors, gpu, self._n_gpus, self._gap_seconds, self.layout)
@@ -423,7 +435,7 @@ class _Folding:
 def _first_brackets(
     reader: RunReader, names: Sequence[str], gpus: Ints | None, window: Window
 ) -> dict[str, list[Bracket]]:
-    """Where the percentiles of these metrics lie, as far as a sample of the rows tells."""
+    """Make brackets for the percentiles of these metrics, as far as a sample of the rows tells where they lie."""
     shares = [percent / 100 for percent in PERCENTILES]
     sample = list(each_chunk(reader, lambda samples: samples.values, names, gpus, window, every=_EVERY))
     found = {}

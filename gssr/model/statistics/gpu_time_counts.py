@@ -42,14 +42,16 @@ _FEW = 8
 
 
 def most_bins(n_gpus: int, n_rows: int, most: int) -> int:
-    """The most bins, of ``most`` asked for, in which so many GPUs are counted that have so many rows."""
+    """Limit the number of bins, of ``most`` asked for, to what so many GPUs with so many rows in all may take; at least
+    1."""
     cells = min(MOST_CELLS, max(FEW_CELLS, CELLS_OF_A_ROW * n_rows))
     return max(1, min(most, cells // max(n_gpus, 1)))
 
 
 class GpuTimeCounts:
-    """``n`` and ``total``: by metric [n_gpus, n_bins] the samples in each cell (as ``kind``; float32 is exact up to 2^24)
-    and their sum; only of metrics that have samples, of the ``names`` that are counted."""
+    """Samples counted by metric, GPU and bin. ``n`` and ``total``: by metric [n_gpus, n_bins] the number of samples in
+    each cell (as ``kind``; float32 is exact up to 2^24) and their sum. Both hold only metrics that have samples, of the
+    ``names`` that are counted."""
 
     def __init__(self, names: Sequence[str], n_gpus: int, n_bins: int, kind: type = np.float32) -> None:
         self.names = tuple(names)
@@ -59,7 +61,8 @@ class GpuTimeCounts:
         self._kind = kind
 
     def cells(self, name: str) -> tuple[NDArray[Any], Floats]:
-        """``n`` and ``total`` of a metric that has samples, or is about to."""
+        """Return ``n`` and ``total`` of a metric to be changed in place. A metric that has no samples yet gets empty
+        ones."""
         if name not in self.n:
             self.n[name] = np.zeros((self.n_gpus, self.n_bins), self._kind)
             self.total[name] = np.zeros((self.n_gpus, self.n_bins))
@@ -74,12 +77,12 @@ class GpuTimeCounts:
                 self._add(name, cell[known], None, values[name][known])
 
     def add_spans(self, name: str, gpu: Ints, bin_: Ints, n: Floats, total: Floats) -> None:
-        """Count what lies in parts of cells [spans]: counts and sums of a metric."""
+        """Count what lies in parts of cells: GPUs, bins, counts and sums of a metric, all [spans]."""
         if len(gpu):
             self._add(name, gpu * self.n_bins + bin_, n, total)
 
     def _add(self, name: str, cell: Ints, n: Floats | None, total: Floats) -> None:
-        """``n``: None for single samples."""
+        """Add counts and sums to the cells of these indices (GPU × n_bins + bin). ``n``: None for single samples."""
         counts, sums = self.cells(name)
         size = counts.size
         if len(cell) * _FEW < size:  # a tick: touch only what it touches
@@ -90,7 +93,7 @@ class GpuTimeCounts:
             sums += np.bincount(cell, total, size).reshape(counts.shape)
 
     def add_rollups(self, gpu: Ints, bin_: Ints, buckets: Buckets) -> None:
-        """Count rollups [buckets]: GPUs and bins of the whole."""
+        """Count rollups [buckets] into these GPUs and bins; each lies in its bin as a whole."""
         if not len(gpu):
             return
         # Of many GPUs and bins these are few, one after the other.
@@ -112,7 +115,7 @@ class GpuTimeCounts:
                 sums[own] += summed(buckets.vectors[:, block.start + 1])
 
     def means(self, name: str, first: int = 0, kind: type = np.float64) -> NDArray[Any]:
-        """[n_gpus, bins from ``first`` on]: the mean of each cell, NaN without samples."""
+        """Compute the mean of each cell of a metric [n_gpus, bins from ``first`` on]; NaN without samples."""
         shape = (self.n_gpus, self.n_bins - first)
         values: NDArray[Any] = np.full(shape, np.nan, kind)
         if name in self.n:
@@ -121,13 +124,14 @@ class GpuTimeCounts:
         return values
 
     def put_together(self, name: str, starts: Ints, cells: slice = slice(None)) -> tuple[Floats, Floats]:
-        """Counts and sums of a metric that has samples [n_gpus, len(starts)], in groups of the bins ``cells`` that begin at
-        ``starts``."""
+        """Add up the cells of a metric in groups of bins. The groups begin at ``starts``, which count within the bins
+        ``cells``. Returns counts and sums [n_gpus, len(starts)]. Raises KeyError for a metric without samples."""
         n = np.add.reduceat(self.n[name][:, cells], starts, axis=1, dtype=np.float64)
         return n, np.add.reduceat(self.total[name][:, cells], starts, axis=1)
 
     def move(self, shift: int) -> None:
-        """Let each bin be the one that was ``shift`` after it; what moves out of sight is forgotten."""
+        """Move what was counted ``shift`` bins towards the first bin (negative: towards the last); what moves out of
+        sight is forgotten."""
         for cells in (self.n, self.total):
             for name, old in cells.items():
                 new = np.zeros_like(old)
@@ -143,26 +147,28 @@ def _extent(places: Ints) -> slice:
 
 
 def in_order(cell: Ints, n_gpus: int, n_bins: int) -> bool:
-    """Whether rollups come as they mostly do: of each GPU one in each bin, bin by bin. ``cell``: GPU * n_bins + bin."""
+    """Tell whether rollups come as they mostly do: one of each GPU in each bin, bin by bin. ``cell``: GPU * n_bins +
+    bin."""
     return np.array_equal(cell, (np.arange(n_bins)[:, None] + np.arange(n_gpus) * n_bins).reshape(-1))
 
 
 class WindowCounts:
-    """A window of a run: the samples of each GPU in ``bins`` (``cells``), and what all of them add up to (``by_gpu``: one
-    bucket for each GPU, in their order, empty for one without samples; gaps are not counted)."""
+    """What was counted of a window of a run. ``cells``: the samples of each GPU in ``bins``. ``by_gpu``: what all of
+    them add up to, one bucket for each GPU, in their order; it is empty for one without samples, and counts no gaps."""
 
     def __init__(self, cells: GpuTimeCounts, bins: Bins, by_gpu: Buckets) -> None:
         self.cells, self.bins, self.by_gpu = cells, bins, by_gpu
 
     def holds(self, names: Sequence[str], bins: Bins) -> bool:
-        """Whether ``gpu_series`` can make series of these metrics in these bins."""
+        """Tell whether ``gpu_series`` can make series of these metrics in these bins."""
         ratio = bins.width / self.bins.width
         shift = (self.bins.start - bins.start) / self.bins.width
         inside = shift >= 0 and self.bins.start + self.bins.n * self.bins.width <= bins.start + bins.n * bins.width
         return ratio == round(ratio) and shift == round(shift) and inside and set(self.cells.names) >= set(names)
 
     def gpu_series(self, name: str, bins: Bins) -> Grid:
-        """Each GPU's series of a metric in bins that are whole numbers of the cells."""
+        """Make the series of a metric, GPU by GPU, in bins that are whole numbers of the cells (see ``holds``); all NaN
+        for a metric without samples."""
         ratio, shift = round(bins.width / self.bins.width), round((self.bins.start - bins.start) / self.bins.width)
         target = (np.arange(self.bins.n) + shift) // ratio
         starts = np.flatnonzero(np.diff(target, prepend=-1))
@@ -193,8 +199,8 @@ def _of_window(vectors: Floats, layout: Layout, bins: Bins) -> Buckets:
 
 
 def bins_to_count(n_gpus: int, n_rows: int, span: Window, interval: float) -> Bins:
-    """Bins over ``span`` (unix s): at most MOST_BINS, of the finest level that is not too much to read of so many GPUs, of
-    which there are so many rows; ``interval`` is the sampling interval, s."""
+    """Choose bins over ``span`` (unix s): at most MOST_BINS, of the finest level that is not too much to read of
+    ``n_gpus`` GPUs with ``n_rows`` rows in all. ``interval``: the sampling interval, s."""
     level = LEVELS[0]
     for coarser in LEVELS[1:]:
         if n_gpus * span.seconds / level > MOST_VECTORS and span.seconds / coarser >= FEWEST_BINS:
@@ -203,8 +209,8 @@ def bins_to_count(n_gpus: int, n_rows: int, span: Window, interval: float) -> Bi
 
 
 def count_rollups(reader: RunReader, names: Sequence[str], positions: Ints, bins: Bins, window: Window) -> WindowCounts:
-    """Count the rollups of these metrics, and the clock event reasons, of some GPUs (``positions``) in ``bins``, which are
-    whole buckets. Rows in the window count."""
+    """Count the rollups of these metrics, and the clock event reasons, of some GPUs (``positions``) in ``bins``, which
+    are whole buckets. Only rows in ``window`` count. GPUs are numbered in the order of ``positions``."""
     cells = GpuTimeCounts(names, len(positions), bins.n)
     layout = part_of(layout_of(reader.metrics), (*names, BITS))
     vectors = empty_vectors(len(positions), layout)
@@ -219,7 +225,7 @@ def count_rollups(reader: RunReader, names: Sequence[str], positions: Ints, bins
 
 
 def series_of_rows(samples: Samples, names: Sequence[str], n_gpus: int, bins: Bins) -> dict[str, Grid]:
-    """Each GPU's series of each metric from raw rows; ``samples.gpu`` counts from 0 to ``n_gpus`` - 1."""
+    """Make the series of each metric, GPU by GPU, from raw rows. ``samples.gpu`` counts from 0 to ``n_gpus`` - 1."""
     bin_, found = bins.holding(samples.time), {}
     for name in names:
         cells = GpuTimeCounts([name], n_gpus, bins.n)
@@ -231,8 +237,8 @@ def series_of_rows(samples: Samples, names: Sequence[str], n_gpus: int, bins: Bi
 def series_of_rollups(
     reader: RunReader, names: Sequence[str], positions: Ints, bins: Bins, window: Window
 ) -> dict[str, Grid]:
-    """Each GPU's series of each metric from rollups; the arguments are those of
-    gssr.model.statistics.series.slices_of_buckets."""
+    """Make the series of each metric, GPU by GPU in the order of ``positions``, from rollups. The arguments are those
+    of gssr.model.statistics.series.slices_of_buckets."""
     cells = GpuTimeCounts(names, len(positions), bins.n)
     for buckets in series.slices_of_buckets(reader, names, positions, bins, window):
         gpu = numbers_within(buckets.gpu, positions, len(reader.gpus))

@@ -28,9 +28,10 @@ _SHORTEST = 1e-3
 
 
 class Spans(NamedTuple):
-    """``gpu`` [n]: positions, each once. The samples of a span lie in start < time <= end (unix s, [n]; a GPU's first one at
-    the start itself): ``rows`` [n] of them, with ``gaps`` [n] gaps. ``n`` and ``total`` [n_names, n]: counts and sums by
-    metric; ``latest`` [n_metrics, n] the newest values, NaN without any."""
+    """What GPUs did between two looks, one span per GPU. ``gpu`` [n]: positions, each once. The samples of a span lie
+    in start < time <= end (unix s, [n]; a GPU's first one at the start itself): ``rows`` [n] of them, with ``gaps`` [n]
+    gaps. ``n`` and ``total`` [n_names, n]: counts and sums by metric. ``latest`` [n_metrics, n]: the newest values, NaN
+    without any."""
 
     gpu: Ints
     start: Floats
@@ -76,7 +77,8 @@ def means_from(values: Floats, edges: Sequence[int] | NDArray[np.int64]) -> Floa
 
 
 def coarser(values: Floats, step: int) -> Floats:
-    """Bins [..., n] put together ``step`` by ``step``: the means of what is known, NaN without any."""
+    """Average bins [..., n] ``step`` by ``step``, the means of what is known, NaN without any; the last group may be
+    shorter."""
     if step <= 1 or not values.shape[-1]:
         return values
     return means_from(values, np.arange(0, values.shape[-1], step))
@@ -112,7 +114,7 @@ def ladder(interval: float, snug: bool = False) -> Iterator[float]:
 
 
 def is_fine(width: float) -> bool:
-    """Whether columns of this width need raw rows: they are no multiple of a rollup's bucket."""
+    """Tell whether columns of this width (s) need raw rows, because it is no multiple of a rollup's bucket."""
     return width % LEVELS[0] != 0
 
 
@@ -230,8 +232,8 @@ class Columns:
             self._changed = 0
 
     def grid(self, closed: float) -> tuple[Grid, Series]:
-        """Return what was counted so far as it is shown, and what it is over the GPUs. ``closed``: columns that end by
-        then are complete (unix s)."""
+        """Return what was counted so far, GPU by GPU, and over the GPUs. ``closed`` (unix s): columns that end by then
+        are complete."""
         n_columns = self._cells.n_bins
         at = min(self._changed, n_columns)
         if self._values is None or self._space is None:
@@ -248,5 +250,5 @@ class Columns:
 
 
 def column_of(time: float, width: float) -> int:
-    """The number of the column that holds a time (unix s)."""
+    """Number the column that holds a time (unix s); column 0 begins with the unix epoch."""
     return math.floor(time / width + 1e-9)

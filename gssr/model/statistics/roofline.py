@@ -22,7 +22,8 @@ LEAST_ACTIVE = 0.005
 
 
 def place_under_roofline(means: Mapping[str, float | None], peaks: Peaks | None) -> Place | Unplaced:
-    """Where a stretch with these means of metrics (by name) lies under the roofs of a GPU with these peaks."""
+    """Find where a stretch with these means of metrics (by name) lies under the roofs of a GPU with these peaks.
+    Returns Unplaced, with the reason, where peaks or means are unknown, or nothing was active."""
     if peaks is None:
         return Unplaced("unknown peaks: the GPUs are of an unknown model, of several, or parts of one")
     dram = means.get("dram_active")
@@ -52,7 +53,7 @@ def place_under_roofline(means: Mapping[str, float | None], peaks: Peaks | None)
 
 
 def roofs(peaks: Peaks) -> tuple[tuple[str, float], ...]:
-    """(label, FLOP/s) of each pipe that the GPU has, the highest first; pipes with the same peak share one."""
+    """List (label, FLOP/s) of each pipe that the GPU has, the highest first; pipes with the same peak share one entry."""
     found: dict[float, list[str]] = {}
     for label, peak in (
         ("Tensor", peaks.tensor),
@@ -67,7 +68,8 @@ def roofs(peaks: Peaks) -> tuple[tuple[str, float], ...]:
 
 
 def _pipes(means: Mapping[str, float | None], peaks: Peaks) -> tuple[Pipe, ...]:
-    """The tensor pipe's FP64 part is told apart where it was measured."""
+    """List the activities of all pipes, 0 where not measured. The tensor pipe's FP64 part is told apart where it was
+    measured."""
     tensor, fp64_tensor = means.get("tensor_active") or 0.0, means.get("tensor_dfma_active") or 0.0
     return (
         Pipe("tensor_active", "Tensor", max(tensor - fp64_tensor, 0.0), peaks.tensor),

@@ -35,14 +35,15 @@ class Bins(NamedTuple):
     n: int
 
     def holding(self, time: Floats) -> Ints:
-        """The bin of each time; what lies beyond an end belongs to the bin there."""
+        """Find the index of the bin that holds each time (unix s); what lies beyond an end belongs to the bin there."""
         position = np.floor((time - self.start + _CLOCK_NOISE) / self.width).astype(np.int64)
         return np.clip(position, 0, self.n - 1)
 
 
 def widths(interval: float) -> Iterator[float]:
-    """Widths for bins, ascending without end: 1, 2 and 5 sampling intervals (seconds, above 0), then round numbers of
-    seconds that are multiples of the interval, or ten times as long, when it does not matter any more."""
+    """Yield widths for bins, s, ascending without end: 1, 2 and 5 sampling intervals (``interval``: s, above 0), then
+    round numbers of seconds that are multiples of the interval, or at least ten times as long, when that does not
+    matter any more."""
     for factor in (1, 2, 5):
         yield round(factor * interval, 9)
     for width in _round_widths():
@@ -52,7 +53,7 @@ def widths(interval: float) -> Iterator[float]:
 
 
 def _round_widths() -> Iterator[float]:
-    """1, 2, 5 times powers of ten below 10 s, ROUND_WIDTHS, and doubled days."""
+    """Yield 1, 2, 5 times powers of ten below 10 s, then ROUND_WIDTHS, then doubled days, without end."""
     for power in (1000, 100, 10, 1):
         yield from (step / power for step in (1, 2, 5))
     yield from (float(width) for width in ROUND_WIDTHS)
@@ -64,12 +65,12 @@ def _bins(window: Window, width: float) -> Bins:
 
 
 def bins_of_samples(samples: Samples, window: Window, interval: float, most: int) -> Bins:
-    """At most ``most`` bins of a window, not an open one, for these rows: the narrowest of ``widths`` in which no more than
-    MAX_EMPTY of the cells are empty where there is no gap.
+    """Choose at most ``most`` bins of a window, which must not be an open one, for these rows: the narrowest of
+    ``widths`` in which no more than MAX_EMPTY of the cells are empty where there is no gap.
 
-    Ticks come a little late, and bins of one interval would turn empty and double by turns when a tick falls near an edge;
-    GPUs sampled at a lower rate than the others would enter only some bins and make the average jump. Both show as empty
-    cells between two rows of a GPU that are no further apart than GAP_INTERVALS of its own usual spacing.
+    Ticks come a little late: bins of one interval would turn empty and double by turns when a tick falls near an edge.
+    GPUs sampled at a lower rate than the others would enter only some bins and make the average jump. Both show as
+    empty cells between two rows of a GPU that are no further apart than GAP_INTERVALS of its own usual spacing.
     """
     order = np.lexsort((samples.time, samples.gpu))
     gpu, time = samples.gpu[order], samples.time[order]
@@ -87,7 +88,7 @@ def bins_of_samples(samples: Samples, window: Window, interval: float, most: int
 
 
 def _usual_spacing(gpu: Ints, spacing: Floats, same: NDArray[np.bool_]) -> Floats:
-    """For each pair of rows, the median spacing of its GPU (0 for pairs across GPUs)."""
+    """Find for each pair of rows the median spacing of its GPU, s; 0 for pairs across GPUs."""
     usual = np.zeros(len(gpu))
     if not len(gpu):
         return usual
@@ -101,9 +102,9 @@ def _usual_spacing(gpu: Ints, spacing: Floats, same: NDArray[np.bool_]) -> Float
 
 
 def bins_of_buckets(window: Window, interval: float, most: int, least: float = LEVELS[0]) -> Bins:
-    """Bins made of whole rollup buckets, or as narrow as ``least`` seconds, aligned to unix time: at most ``most`` (but at
-    least two are possible) that cover a window, the narrowest that is at least two sampling intervals wide: then jitter
-    empties none."""
+    """Choose at most ``most`` bins (but two in any case) that cover a window, aligned to unix time: made of whole
+    rollup buckets, or as narrow as ``least`` seconds. They are the narrowest that are at least two sampling intervals
+    wide: then jitter empties none."""
     candidates = (
         _bins(Window(math.floor(window.start / width) * width, window.end), width)
         for width in _round_widths()
@@ -115,8 +116,9 @@ def bins_of_buckets(window: Window, interval: float, most: int, least: float = L
 def slices_of_buckets(
     reader: RunReader, names: Sequence[str], positions: Ints, bins: Bins, window: Window
 ) -> Iterator[Buckets]:
-    """The rollups of these metrics that make up ``bins``, some time or some GPUs at once. ``positions`` are the GPUs' in
-    ``reader.gpus``, as the buckets' own are; rows in the window count."""
+    """Read the rollups of these metrics that make up ``bins``, some time or some GPUs at once; yields them in pieces,
+    which may be empty. ``positions``, as the buckets' own GPUs, are those in ``reader.gpus``. Only rows in ``window``
+    count."""
     level = max(level for level in LEVELS if bins.width % level == 0)
     long = LEVELS[-1]  # where a slice ends no bucket is cut, of whatever level
     at_once = max(1, VECTORS_AT_ONCE * level // long)

@@ -66,13 +66,15 @@ class Source(Protocol):
     """False when percentiles come from the sketch."""
 
     def aggregate(self, names: Sequence[str], window: Window, gap_seconds: float) -> Aggregate:
-        """What the rows add up to, for these metrics."""
+        """Aggregate the rows in the window, for these metrics. Rows of a GPU further apart than ``gap_seconds`` are a
+        gap."""
         ...
 
     def gpu_series(
         self, names: Sequence[str], span: Window, window: Window, interval: float, most: int
     ) -> dict[str, Grid]:
-        """Each GPU's series of these metrics over ``span``, in at most ``most`` bins of at least ``interval`` seconds."""
+        """Make the series of these metrics, GPU by GPU, over ``span``, in at most ``most`` bins of at least
+        ``interval`` seconds."""
         ...
 
 
@@ -89,8 +91,8 @@ class Rows:
         self._n_gpus = len(positions)
 
     def between(self, names: Sequence[str], window: Window, places: Ints | None = None) -> Samples:
-        """The rows of these metrics in a window; of the GPUs at these ``places``, numbered anew (None: of
-        all)."""
+        """Pick the rows of these metrics in a window. With ``places`` (numbers of GPUs, ascending) only the rows of
+        these GPUs, numbered anew from 0; None: of all."""
         rows = self._rows
         values = {name: rows.values[name] for name in names}
         inside = (rows.time >= window.start) & (rows.time < window.end)
@@ -103,13 +105,13 @@ class Rows:
         return Samples(gpu[inside], rows.time[inside], {name: column[inside] for name, column in values.items()})
 
     def aggregate(self, names: Sequence[str], window: Window, gap_seconds: float) -> Aggregate:
-        """As in Source."""
+        """Aggregate as a Source does."""
         return from_samples(self.between(names, window), self._n_gpus, gap_seconds)
 
     def gpu_series(
         self, names: Sequence[str], span: Window, window: Window, interval: float, most: int
     ) -> dict[str, Grid]:
-        """As in Source."""
+        """Make series as a Source does."""
         rows = self.between(names, window)
         bins = series.bins_of_samples(rows, span, interval, most_bins(self._n_gpus, len(rows.time), most))
         return series_of_rows(rows, names, self._n_gpus, bins)
@@ -128,15 +130,15 @@ class Rollups:
         self._counted: tuple[Window, WindowCounts] | None = None
 
     def count(self, names: Sequence[str], span: Window, window: Window, interval: float) -> WindowCounts:
-        """The rows in cells of GPU and time (gssr.model.statistics.gpu_time_counts). Series of
-        the same window whose bins consist of these cells need not be read any more."""
+        """Count the rows in cells of GPU and time (gssr.model.statistics.gpu_time_counts). The counts are kept: later
+        series of the same window whose bins consist of these cells are made of them."""
         bins = bins_to_count(len(self._positions), self._reader.n_rows, span, interval)
         counted = count_rollups(self._reader, names, self._positions, bins, window)
         self._counted = window, counted
         return counted
 
     def aggregate(self, names: Sequence[str], window: Window, gap_seconds: float) -> Aggregate:
-        """As in Source."""
+        """Aggregate as a Source does."""
         gpus = filtered(self._reader, self._positions)
         sums = self.totals(names, window, gap_seconds)
         sketched = [name for name in names if has_balance(BY_NAME[name])]
@@ -158,14 +160,15 @@ class Rollups:
         return found
 
     def _is_mostly_whole(self, window: Window) -> bool:
-        """Whether enough of a window lies in histograms that it does not cut: else bounds of the rest would be wide."""
+        """Tell whether enough of a window lies in histograms that it does not cut: otherwise bounds of the rest would
+        be wide."""
         span = window.within(self._reader.first_time, self._reader.last_time)
         return self._reader.cut_seconds(window) <= MOST_CUT * span.seconds
 
     def gpu_series(
         self, names: Sequence[str], span: Window, window: Window, interval: float, most: int
     ) -> dict[str, Grid]:
-        """As in Source."""
+        """Make series as a Source does."""
         few = len(self._positions) * span.seconds / interval <= self._few_rows
         gpus = filtered(self._reader, self._positions)
         few = few and self._reader.rows_between(span, gpus) <= PASSED_OVER * self._few_rows
@@ -184,7 +187,7 @@ class Rollups:
 
 
 def host_use(reader: RunReader, window: Window) -> HostUse | None:
-    """In a window; None when nothing was recorded of the nodes and the workload."""
+    """Aggregate what nodes and workload did in a window; None when nothing was recorded of them."""
     nodes, ranks = reader.host_use(window), reader.workload_use(window)
     if not ranks and not any(extent.n for extent in nodes.values()):
         return None
@@ -209,8 +212,9 @@ def host_use(reader: RunReader, window: Window) -> HostUse | None:
 def node_means(
     reader: RunReader, metrics: Sequence[str], bins: Bins, window: Window, nodes: Sequence[str] = ()
 ) -> dict[str, Floats]:
-    """[n_nodes, n_bins] by metric of the nodes (gssr.metrics.HOST_METRICS): their means in bins, NaN without samples; of
-    these nodes, or of all that there are samples of."""
+    """Compute the nodes' means in bins, by metric of the nodes (gssr.metrics.HOST_METRICS): [n_nodes, n_bins], NaN
+    without samples. The rows are these ``nodes``; where none are named, all nodes with samples, by name, or one row of
+    NaN where none has any."""
     columns = {name: _columns_of(name) for name in metrics}
     wanted = tuple(dict.fromkeys(column for own in columns.values() for column in own))
     sums = reader.nodes_over_time(window, bins, wanted)
@@ -235,7 +239,8 @@ def _as_metric(values: Floats, of: Floats | None = None) -> Floats:
 
 
 def node_series(reader: RunReader, span: Window, window: Window, most: int) -> Mapping[str, Series]:
-    """What the nodes did along time, by metric of theirs: those that were measured, over the nodes."""
+    """Make series over the nodes of all metrics of theirs that were measured; empty where none was. In at most ``most``
+    bins over ``span``."""
     if reader.host_times is None:
         return {}
     bins = series.bins_of_buckets(span, NODE_INTERVAL, most, least=NODE_INTERVAL)
@@ -248,7 +253,7 @@ def node_series(reader: RunReader, span: Window, window: Window, most: int) -> M
 
 
 def processes_on_gpus(reader: RunReader, positions: Ints, window: Window) -> tuple[GpuProcesses, ...]:
-    """Which processes were on these GPUs, by name and user, most memory first."""
+    """Find which processes were on these GPUs, together by name and user, most memory first; empty where none was seen."""
     chosen = set(positions.tolist())
     each: dict[tuple[str | None, str | None], list[tuple[int, float, float, int | None, int | None]]] = {}
     for gpu, first, last, pid, name, user, memory in islice(reader.processes_on_gpus(window), _MOST_PROCESSES):

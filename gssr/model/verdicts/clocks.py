@@ -44,7 +44,7 @@ _NEAR_LIMIT = 0.9
     needs=(("hw_thermal", "sw_thermal", "temperature"),),
 )  # fmt: skip
 def throttled_thermal(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Too hot: as the flags say, or the temperature itself."""
+    """Match GPUs that were too hot, by the flags or by the temperature itself."""
     peaks, evidence = job.evidence.peaks, job.evidence
     is_a100, is_amd = peaks is not None and peaks.model.startswith("A100"), maker_of(evidence.gpus) == AMD
     limit = rule.at("celsius_a100" if is_a100 else "celsius_amd" if is_amd else "celsius")
@@ -63,7 +63,7 @@ def throttled_thermal(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(("power_brake",),),
 )  # fmt: skip
 def throttled_power_brake(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """The external power brake."""
+    """Match GPUs that the external power brake slowed down."""
     return _held_down(job, rule, ("power_brake",))
 
 
@@ -74,7 +74,7 @@ def throttled_power_brake(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(("hw_slowdown",),),
 )  # fmt: skip
 def throttled_hardware(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """The hardware, for one of several reasons."""
+    """Match GPUs that the hardware slowed down for a reason that no other rule tells."""
     return _held_down(job, rule, ("hw_slowdown",))
 
 
@@ -89,7 +89,7 @@ def throttled_hardware(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(("sw_power_cap",),),
 )  # fmt: skip
 def power_capped(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """The power limit: usual for a busy GPU, unless it holds them far down."""
+    """Match GPUs that the power limit held down: usual for a busy GPU, and a warning only where it holds them far down."""
     found = _held_down(job, rule, ("sw_power_cap",))
     if found is None:
         return None
@@ -108,6 +108,9 @@ def power_capped(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 
 def _held_down(job: JobEvidence, rule: Rule, flags: tuple[str, ...], hot: Floats | None = None) -> RuleMatch | None:
+    """Match GPUs of which one of these flags was set in at least the rule's share of samples. ``hot`` [n_gpus]: the
+    share of time in which each was too hot, used in place of the flags if its greatest is greater; NaN is unknown. None
+    where it holds of no GPU."""
     shares = np.fmax.reduce([job.evidence.means.per_gpu(flag) for flag in flags])
     what = f"of the samples say so ({' or '.join(flags)})"
     if hot is not None and np.nan_to_num(hot).max(initial=0.0) > np.nan_to_num(shares).max(initial=0.0):
@@ -130,7 +133,8 @@ def _held_down(job: JobEvidence, rule: Rule, flags: tuple[str, ...], hot: Floats
 
 
 def _slowed(job: JobEvidence, which: tuple[int, ...]) -> float:
-    """The share of all GPU time that these GPUs lose to lower clocks, and that others wait for them."""
+    """Compute the share of all GPU time that these GPUs lose to lower clocks and, if they are waited for, that others
+    wait for them."""
     breakdown = job.breakdown
     own = float(breakdown.by_gpu[list(which), POSITIONS["working.slowed"]].sum()) / max(breakdown.gpu_seconds, 1e-9)
     late = job.late_gpus
@@ -138,15 +142,15 @@ def _slowed(job: JobEvidence, which: tuple[int, ...]) -> float:
 
 
 def _relative_clock(job: JobEvidence, gpus: tuple[int, ...]) -> float:
-    """The mean SM clock at work as a share of the highest; NaN when unknown."""
+    """Find the median over these GPUs of the SM clock at work, as a share of the highest; NaN when unknown."""
     clocks = job.per_gpu_at_work("sm_clock")
     shares = [clocks[gpu] / limit for gpu in gpus if (limit := job.evidence.gpus[gpu].max_sm_clock)]
     return median(np.array(shares, np.float64))
 
 
 def _clocks(job: JobEvidence) -> tuple[Floats, Floats]:
-    """[n_gpus] each: the SM clock of each used GPU while it works, MHz, and as a share of the median GPU's of the same
-    model: what another model does at its clock can't be compared."""
+    """Compute the SM clock of each GPU while it works: in MHz, and as a share of the median GPU's of the same model,
+    because what another model does at its clock can't be compared. Both [n_gpus], NaN where unknown."""
     clocks = job.per_gpu_at_work("sm_clock")
     clocks = np.where(clocks > 0, clocks, np.nan)
     models = [gpu.name for gpu in job.evidence.gpus]
@@ -164,7 +168,7 @@ def _clocks(job: JobEvidence) -> tuple[Floats, Floats]:
     needs=(("sm_clock",), LEAD),
 )  # fmt: skip
 def slow_clock(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """GPUs at a slower clock without a reason."""
+    """Match GPUs at a slower clock for which the samples give no reason."""
     clocks, pace = _clocks(job)
     most = np.array([gpu.max_sm_clock or np.nan for gpu in job.evidence.gpus], np.float64)
     below = np.fmin(pace, clocks / most)

@@ -37,9 +37,18 @@ def judge_window(
     rows: Samples | None = None,
     counted: WindowCounts | None = None,
 ) -> Judgement:
-    """Say what a window of a run says of some GPUs (their ``positions``): the same for whoever asks, page, screen or fleet.
-    What was read of the window already need not be read again: ``places``, those of the GPUs that are looked at
-    (gssr.model.window.looked_at), and of these ``rows`` or ``counted`` (gssr.model.evidence.gather)."""
+    """Judge a window of a run for some GPUs (their ``positions``): the same for whoever asks, page, screen or fleet.
+
+    What was read of the window already need not be read again; None is read or chosen here.
+
+    Args:
+        table: The rules to judge by.
+        places: Which of the ``positions`` are looked at (gssr.model.window.looked_at).
+        rows: Raw rows of the GPUs at ``places``, as gssr.model.evidence.gather takes them.
+        counted: What was counted of them, in place of rows.
+
+    Returns GPUs numbered among ``positions``. Without samples there are no verdicts, and every rule abstains.
+    """
     if places is None:
         places = np.arange(len(positions))
         if len(positions) > MANY:
@@ -62,7 +71,7 @@ def judge_window(
 
 
 def _in_all(found: Judgement, places: Ints, n_asked: int) -> Judgement:
-    """Number the GPUs of a judgement, which are those at these places, among all ``n_asked``."""
+    """Renumber the GPUs of a judgement, which are those at these places, among all ``n_asked``."""
     whole = found.breakdown and found.breakdown.with_unmeasured_gpus(places, n_asked, found.end - found.start)
     return replace(
         found,
@@ -74,15 +83,19 @@ def _in_all(found: Judgement, places: Ints, n_asked: int) -> Judgement:
 
 
 def too_few(evidence: Evidence, table: RuleTable) -> str | None:
-    """Why samples are too few for a judgement, as a clause; None where they are enough, or there are none."""
+    """Say in a clause why samples are too few for a judgement; None where they are enough, or there are none."""
     n = int(evidence.n_rows.max(initial=0))
     return f"no GPU has more than {words.counted(n, 'sample')}" if 0 < n < table.common.at("samples") else None
 
 
 def judge(evidence: Evidence, table: RuleTable = TABLE, few: str | None = None) -> Judgement:
-    """Verdicts, the worst first and otherwise in the order of the rules, and the rules that abstained: those that lack what
-    they need, and where samples are ``few`` (``too_few``) those that need any. A rule whose findings a rule before it
-    explains is left out: where that one's GPUs hold all of its, and its bins nearly all of its."""
+    """Judge gathered evidence. Returns verdicts, the worst first and otherwise in the order of the rules, and the rules
+    that abstained: those that lack what they need, and where samples are too few (``few`` says why, see ``too_few``)
+    those that need any.
+
+    A rule is left out where one that comes before it explains what it found on all of its GPUs. Where no GPU has
+    samples, all rules abstain.
+    """
     job = JobEvidence(evidence, table)
     if not job.known.any():
         return Judgement((), tuple(_without_samples(job, table)), evidence.start, evidence.end)
@@ -99,7 +112,7 @@ def judge(evidence: Evidence, table: RuleTable = TABLE, few: str | None = None) 
 
 
 def _missing(rule: Rule, evidence: Evidence) -> str | None:
-    """What a rule needs and was not measured, as a clause; None when nothing is missing."""
+    """Say in a clause what a rule needs and was not measured; None when nothing is missing."""
     for group in rule.needs:
         if not any(_measured(name, evidence) for name in group):
             names = list(dict.fromkeys(words.label(name) for name in group))
@@ -127,9 +140,12 @@ WAITS = ("io_wait", "cpu_starved", "transfer_bound", "communication_bound")
 def judge_phases(
     found: Sequence[Phase], evidence: Evidence, whole: tuple[Verdict, ...], rules: RuleTable
 ) -> tuple[Phase, ...]:
-    """The phases with what is found in each of them alone; ``whole`` are the verdicts on all of the evidence, by the same
-    rules. In a phase, which is cut out of what was gathered, rules that need single samples or clock event reasons
-    abstain."""
+    """Judge each phase alone. Returns the phases with their verdicts; ``whole`` are the verdicts on all of the
+    evidence, by the same rules.
+
+    A phase is cut out of what was gathered: rules that need single samples or clock event reasons abstain in it. Of a
+    phase in which the job does not work only what it waits for (WAITS) is told.
+    """
     return tuple(replace(phase, verdicts=_of_phase(phase, evidence, whole, rules)) for phase in found)
 
 

@@ -37,7 +37,7 @@ _PROGRAM = (
     needs=(),
 )  # fmt: skip
 def rank_lost(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Ranks whose recorder is gone without having recorded an end."""
+    """Match ranks whose recorder is gone without having recorded an end."""
     evidence = job.evidence
     losses = [event for event in evidence.events if event.kind == RANK_LOST]
     ranks = {event.rank for event in losses}
@@ -71,7 +71,7 @@ def rank_lost(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(),
 )  # fmt: skip
 def out_of_memory(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Commands that the kernel killed because their cgroup had no memory left."""
+    """Match commands that the kernel killed because their cgroup had no memory left."""
     evidence = job.evidence
     kills = [event for event in evidence.events if event.kind == "out_of_memory"]
     if not kills or len({event.rank for event in kills}) < rule.at("ranks"):
@@ -101,7 +101,7 @@ def _place_of_rank(event: Event) -> str:
     needs=(),
 )  # fmt: skip
 def gpu_errors(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """XIDs and memory errors: critical where the GPU, its memory or its links are at fault."""
+    """Match XIDs and memory errors of GPUs: critical where the GPU, its memory or its links are at fault."""
     evidence = job.evidence
     place = {gpu.gpu: position for position, gpu in enumerate(evidence.gpus)}
     errors = [
@@ -151,7 +151,8 @@ def _told(job: JobEvidence, gpu: int, event: Event) -> Finding:
     needs=(),
 )  # fmt: skip
 def gpu_lost(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """GPUs that were lost while they were sampled, for good or for a while; never those that nobody sampled any more."""
+    """Match GPUs that were lost while they were sampled, for good or for a while; never those that nobody sampled any
+    more."""
     evidence, losses = job.evidence, _losses(job)
     away = {
         gpu: sum(min(back, evidence.end) - max(gone, evidence.start) for gone, back in times)
@@ -173,7 +174,8 @@ def gpu_lost(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 
 def _losses(job: JobEvidence) -> dict[int, list[tuple[float, float]]]:
-    """From when to when (unix s) GPUs were lost that were so in the window, by position; until infinity for good."""
+    """Find when GPUs were lost in the window, by position: (from, to), unix s, in the order of time; to infinity for
+    good. GPUs that were not lost are left out."""
     evidence = job.evidence
     place = {gpu.gpu: position for position, gpu in enumerate(evidence.gpus)}
     found: dict[int, list[tuple[float, float]]] = {}
@@ -193,7 +195,8 @@ def _losses(job: JobEvidence) -> dict[int, list[tuple[float, float]]]:
 
 
 def _sampled_again(job: JobEvidence, gpu: int, since: float) -> float:
-    """When (unix s) a GPU has samples again after it was lost: by another rank, which says nothing of its coming back."""
+    """Find when (unix s) a GPU has samples again after it was lost, infinity if never: by another rank, which says
+    nothing of its coming back."""
     if job.lead is None:
         return math.inf
     times = job.evidence.times
@@ -213,7 +216,7 @@ def _when_lost(job: JobEvidence, gpu: int, times: list[tuple[float, float]], sec
 
 
 def _since_start(job: JobEvidence, time: float) -> str:
-    """A moment (unix s) in words: ``11 s after the start``."""
+    """Say in words how long after the run's start a moment (unix s) is: ``11 s after the start``."""
     evidence = job.evidence
     since = evidence.run.started_at if evidence.run.started_at is not None else evidence.start
     return f"{words.duration(max(time - since, 0.0))} after the start"

@@ -64,7 +64,7 @@ class JobEvidence:
 
     @cached_property
     def known(self) -> Flags:
-        """[n_gpus]: those with samples."""
+        """Flags the GPUs that have samples [n_gpus]."""
         return np.asarray(self.account.activity.is_known.any(axis=1), bool)
 
     @property
@@ -73,19 +73,19 @@ class JobEvidence:
         return self.account.activity.is_used
 
     def did_something(self, which: tuple[int, ...], since: float = -np.inf) -> bool:
-        """Whether any of these GPUs ran kernels in a bin that begins at ``since`` (unix s) or later."""
+        """Tell whether any of these GPUs (positions) ran kernels in a bin that begins at ``since`` (unix s) or later."""
         active = self.account.activity.active[list(which)][:, self.breakdown.times >= since]
         return bool(does_something(active).any())
 
     @cached_property
     def steady(self) -> Flags:
-        """[n_bins]: from the first work to the last."""
+        """Flags the bins [n_bins] from the first work of any GPU to the last; all of them where none works."""
         activity = self.account.activity
         return ~(activity.is_startup | activity.is_end)
 
     @cached_property
     def span(self) -> tuple[float, float]:
-        """When the job works, unix s: without the time before its work begins and after it ends."""
+        """When the job works, (start, end) in unix s: without the time before its work begins and after it ends."""
         at = np.flatnonzero(self.steady)
         if not len(at):
             return self.evidence.start, self.evidence.end
@@ -104,7 +104,8 @@ class JobEvidence:
 
     @cached_property
     def spins_by_power(self) -> Flags:
-        """[n_bins]: whether the GPUs draw so little power that their kernels do no work; False where SM activity tells."""
+        """Flags the bins [n_bins] in which the GPUs draw so little power that their kernels do no work. All False where
+        SM activity was measured, which tells more, or power was not."""
         power = self.in_time("power_usage")
         if self.evidence.has("sm_active") or not np.isfinite(power).any():
             return np.zeros(len(power), bool)
@@ -125,7 +126,7 @@ class JobEvidence:
 
     @cached_property
     def at_work_cells(self) -> Flags:
-        """[n_gpus, n_bins]: bins in which a used GPU is at work."""
+        """Flags the bins [n_gpus, n_bins] in which a used GPU is at work."""
         activity = self.account.activity
         active = np.where(activity.is_known & self.steady, activity.active, 0.0)
         busiest = (
@@ -135,8 +136,8 @@ class JobEvidence:
 
     @cached_property
     def late_gpus(self) -> LateGpus | None:
-        """Whom the GPUs wait for; None where nobody waits, or nothing tells. Where the account shows no one, the few GPUs
-        that run at lower clocks are those waited for (inferred)."""
+        """Whom the GPUs wait for; None where nobody waits, or nothing tells. Where the account shows no GPU, the few
+        that run at lower clocks are taken for those waited for (inferred)."""
         found = find_late_gpus(self.account, self.evidence.node_of, self.evidence.interval)
         if (found is None or not found.gpus) and 0 < len(self.slowed_gpus) <= _FEW * self.used.sum():
             waits = self.waits_over_time
@@ -165,18 +166,18 @@ class JobEvidence:
 
     @cached_property
     def waits_by_gpu(self) -> Floats:
-        """[n_gpus]: the share of its time that each used GPU waits for others."""
+        """The share of its time that each used GPU waits for others [n_gpus]; NaN for unused ones."""
         at = [position for name in ("idle.imbalance", "communication.waiting") for position in positions_of(name)]
         return np.where(self.used, self.breakdown.shares_by_gpu[:, at].sum(axis=1), np.nan)
 
     @cached_property
     def waits_over_time(self) -> Floats:
-        """[n_bins]: the share of the GPU time in which GPUs wait for others."""
+        """The share of the GPU time in which GPUs wait for others, bin by bin [n_bins]."""
         own = self.breakdown.share_over_time
         return own("idle.imbalance") + own("communication.waiting")
 
     def over(self, metric: str, bins: Flags) -> float | None:
-        """The mean of a metric over the used GPUs and these bins; None without samples."""
+        """Average a metric over the used GPUs and these bins (flags [n_bins]); None without samples."""
         if metric not in self.evidence.series:
             return None
         cells = self.evidence.series[metric][np.ix_(self.used, bins)]
@@ -184,7 +185,7 @@ class JobEvidence:
         return float(cells[known].mean(dtype=np.float64)) if known.any() else None
 
     def at_work(self, metric: str) -> float:
-        """The mean of a metric over ``at_work_cells``; NaN without samples."""
+        """Average a metric over ``at_work_cells``; NaN without samples."""
         if metric not in self.evidence.series:
             return np.nan
         cells = self.evidence.series[metric][self.at_work_cells]
@@ -192,20 +193,21 @@ class JobEvidence:
         return float(cells[known].mean(dtype=np.float64)) if known.any() else np.nan
 
     def per_gpu_at_work(self, metric: str) -> Floats:
-        """[n_gpus]: each GPU's mean of a metric over its ``at_work_cells``; NaN without samples."""
+        """Average a metric over each GPU's ``at_work_cells`` [n_gpus]; NaN without samples."""
         if metric not in self.evidence.series:
             return np.full(self.evidence.n_gpus, np.nan)
         return over_gpus(np.where(self.at_work_cells, self.evidence.series[metric], np.nan).T)
 
     def in_time(self, metric: str) -> Floats:
-        """[n_bins]: the mean of a metric over the used GPUs."""
+        """Average a metric over the used GPUs, bin by bin [n_bins]; NaN where there are no samples."""
         if metric not in self.evidence.series or not self.used.any():
             return np.full(len(self.evidence.times), np.nan)
         return over_gpus(self.evidence.series[metric][self.used])
 
 
 def holds(job: JobEvidence, code: str) -> bool:
-    """Whether another rule, which says more, holds of this job too."""
+    """Tell whether another rule, which says more, holds of this job too. False where the table lacks it or what it
+    needs was not measured."""
     rule = next((rule for rule in job.table.rules if rule.code == code), None)
     if rule is None or not all(any(job.evidence.has(name) for name in group) for group in rule.needs):
         return False
@@ -219,7 +221,8 @@ def stretches(bins: Flags) -> list[tuple[int, int]]:
 
 
 def kendall(values: Floats) -> float:
-    """Kendall's rank correlation of values [n] with their order: -1 where each is lower than the one before."""
+    """Compute Kendall's rank correlation of values [n] with their order: -1 where each is lower than the one before; 0
+    of fewer than two."""
     n = len(values)
     signs = np.sign(values[None, :] - values[:, None])
     return float(np.triu(signs, 1).sum() / (n * (n - 1) / 2)) if n > 1 else 0.0
@@ -246,6 +249,6 @@ def finite(values: Floats) -> Floats:
 
 
 def median(values: Floats) -> float:
-    """Of what is not NaN; NaN where nothing is."""
+    """Compute the median of what is not NaN; NaN where nothing is."""
     known = finite(values)
     return float(np.median(known)) if len(known) else np.nan

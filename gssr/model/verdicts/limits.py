@@ -50,7 +50,7 @@ _SHORT = 5.0
     needs=(LEAD, ("pcie_rx_bytes", "c2c_rx_bytes"), ("pcie_tx_bytes", "c2c_tx_bytes")),
 )  # fmt: skip
 def unified_memory(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Kernels wait for pages that are copied to and fro."""
+    """Match jobs whose kernels seem to wait for pages of unified memory that are copied to and fro."""
     peaks = job.evidence.peaks
     full = (peaks.pcie_bandwidth if peaks else None) or rule.at("bandwidth")
     sm, flop = job.at_work("sm_active"), job.at_work("flop_active")
@@ -96,7 +96,7 @@ def unified_memory(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(("gpu_utilization",), ("power_usage",)),
 )  # fmt: skip
 def low_power(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """What NVML alone shows of kernels that hardly use the GPU."""
+    """Match kernels that hardly use the GPU, by what NVML alone shows. Raises Unknown where no power limit is known."""
     if job.lead != "gpu_utilization":
         return None
     limits = [gpu.power_limit for gpu in job.evidence.gpus if gpu.power_limit]
@@ -123,7 +123,7 @@ def low_power(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(("dram_active",),),
 )  # fmt: skip
 def memory_peak(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """The memory can't do more."""
+    """Match jobs whose device memory can't do more."""
     dram = job.at_work("dram_active")
     if not dram >= rule.at("dram_active"):
         return None
@@ -146,7 +146,7 @@ def memory_peak(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(("sm_active",), ("tensor_active", "fp64_active", "fp32_active", "fp16_active")),
 )  # fmt: skip
 def compute_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """One pipe is busy most of the time."""
+    """Match jobs in which one pipe is busy most of the time."""
     sm = job.at_work("sm_active")
     over = {name: job.at_work(name) for name in _PIPES if job.at_work(name) >= rule.at(name)}
     told_already = any(holds(job, code) for code in ("tensor_unused", "memory_bound", "memory_peak"))
@@ -171,7 +171,7 @@ def compute_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(("dram_active",), ("sm_active",)),
 )  # fmt: skip
 def memory_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """The memory is busier than what computes."""
+    """Match jobs whose memory is busier than what computes."""
     dram, sm = job.at_work("dram_active"), job.at_work("sm_active")
     if not dram >= rule.at("dram_active") or holds(job, "memory_peak"):
         return None
@@ -186,7 +186,7 @@ def memory_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 
 def _bandwidth(job: JobEvidence, dram: float) -> list[Finding]:
-    """What the activity amounts to, where the peak is known."""
+    """Say what the DRAM activity amounts to, as one finding; none where the peak is unknown."""
     if job.evidence.peaks is None:
         return []
     rate = dram * job.evidence.peaks.memory_bandwidth
@@ -206,7 +206,7 @@ def _bandwidth(job: JobEvidence, dram: float) -> list[Finding]:
     needs=(("fp64_active", "tensor_dfma_active"), ("sm_active",)),
 )  # fmt: skip
 def fp64(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """FP64 does the work."""
+    """Match jobs whose work FP64 does."""
     sm = job.at_work("sm_active")
     values = {name: job.at_work(name) for name in ("fp64_active", "tensor_dfma_active")}
     name = max(values, key=lambda each: np.nan_to_num(values[each]))
@@ -242,7 +242,7 @@ def fp64(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(("sm_active",), ("tensor_active",), ("fp32_active",)),
 )  # fmt: skip
 def tensor_unused(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """FP32 or FP16 arithmetic that tensor cores might do."""
+    """Match FP32 or FP16 arithmetic that tensor cores might do."""
     sm, tensor = job.at_work("sm_active"), job.at_work("tensor_active")
     single, half = job.at_work("fp32_active"), float(np.nan_to_num(job.at_work("fp16_active")))
     plain = single + half
@@ -266,7 +266,7 @@ def tensor_unused(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(("sm_active",), ("flop_active",)),
 )  # fmt: skip
 def little_arithmetic(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Busy SMs, idle pipes."""
+    """Match jobs with busy SMs and idle pipes."""
     sm, flop = job.at_work("sm_active"), job.at_work("flop_active")
     if not (sm >= rule.at("sm_active") and flop < rule.at("flop_active")):
         return None
@@ -292,7 +292,7 @@ def _found(job: JobEvidence, rule: Rule, title: dict[str, str], *evidence: Findi
     needs=(("memory_used",),),
 )  # fmt: skip
 def memory_full(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Hardly any is left."""
+    """Match GPUs that had hardly any memory left at their peak. Raises Unknown where no GPU's memory is known."""
     shares = _peaks(job)
     which = positions(np.nan_to_num(shares) >= rule.at("share"))
     if not which:
@@ -315,7 +315,7 @@ def memory_full(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(("memory_used",),),
 )  # fmt: skip
 def memory_unused(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Most of it was never used."""
+    """Match jobs of which no GPU ever used most of its memory. Raises Unknown where no GPU's memory is known."""
     shares = _peaks(job)[job.used]
     if not np.isfinite(shares).any():
         return None
@@ -331,7 +331,8 @@ def memory_unused(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 
 def _peaks(job: JobEvidence) -> Floats:
-    """[n_gpus]: the most that was in use, as a share of the memory there is."""
+    """Find the most memory that each GPU had in use, as a share of what it has [n_gpus]; NaN where unknown. Raises
+    Unknown where no GPU's memory is known."""
     totals = np.array([gpu.memory_total or np.nan for gpu in job.evidence.gpus], np.float64)
     if not np.isfinite(totals).any():
         raise Unknown("how much memory these GPUs have is unknown")

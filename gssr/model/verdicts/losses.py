@@ -36,7 +36,8 @@ _CRITICAL = Threshold("critical", CRITICAL, "from this share on it is critical")
 
 
 def _loss(*names: str) -> tuple[Threshold, ...]:
-    """The thresholds of a loss: the share that is ordinary for its categories, and from which on it is critical."""
+    """Make the thresholds of a loss: the share that is ordinary for its categories, and the share from which on it is
+    critical."""
     own = [CATEGORIES[POSITIONS[name]] for name in names]
     source = next((category.source for category in own if category.source), "")
     least = max(category.ordinary for category in own)
@@ -50,7 +51,14 @@ def _loss(*names: str) -> tuple[Threshold, ...]:
 def _graded(job: JobEvidence, rule: Rule, share: float, text: str, title: dict[str, str], *more: Finding,
             gpus: tuple[int, ...] = (), bins: Floats | Flags | None = None,
             advice: str = "") -> RuleMatch | None:  # fmt: skip
-    """What a rule finds where its loss is above the ordinary share; None below."""
+    """Match a loss whose ``share`` of the GPU time is above the ordinary one; None below.
+
+    Args:
+        text: What follows "12 % of the GPU time" in the finding.
+        title: Words of the rule's title besides ``share``.
+        more: Further findings.
+        bins: When it holds, see RuleMatch.
+    """
     least = rule.at("warning")
     if not share >= least:
         return None
@@ -70,7 +78,8 @@ def _graded(job: JobEvidence, rule: Rule, share: float, text: str, title: dict[s
 
 
 def _rates(job: JobEvidence, name: str, metrics: tuple[str, ...]) -> list[Finding]:
-    """What moved most in the time of a category: its mean rate there, and over the whole window."""
+    """Find what moved most in the time of a category: one finding with its mean rate then and over the whole window;
+    none where nothing moved or was measured."""
     weight = job.breakdown.share_over_time(name)
     best: tuple[float, Finding] | None = None
     for metric in metrics:
@@ -95,7 +104,7 @@ def _rates(job: JobEvidence, name: str, metrics: tuple[str, ...]) -> list[Findin
     needs=(LEAD, _MOVED),
 )  # fmt: skip
 def io_wait(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """GPUs idle while disks or network move more than while they work."""
+    """Match GPUs that idle while disks or network move more than while they work."""
     share = job.breakdown.share("idle.input_output")
     bins = job.breakdown.share_over_time("idle.input_output")
     more = _rates(job, "idle.input_output", _MOVED)
@@ -129,7 +138,7 @@ def io_wait(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(LEAD, _COPIED),
 )  # fmt: skip
 def transfer_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """GPUs idle while their links to the host carry data."""
+    """Match GPUs that idle while their links to the host carry data."""
     share = job.breakdown.share("idle.copies")
     bins = job.breakdown.share_over_time("idle.copies")
     return _graded(job, rule, share, "idle meanwhile", {}, *_rates(job, "idle.copies", _COPIED), bins=bins)
@@ -142,7 +151,7 @@ def transfer_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(LEAD, ("cpu_utilization", "workload_cpu")),
 )  # fmt: skip
 def cpu_starved(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """GPUs idle while the CPU computes."""
+    """Match GPUs that idle while the CPU computes."""
     share = job.breakdown.share("idle.host")
     bins = job.breakdown.share_over_time("idle.host")
     more, advice = [], ""
@@ -160,7 +169,7 @@ def cpu_starved(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 
 def _mean_then(values: Floats | None, weight: Floats) -> float | None:
-    """The mean of values [n_bins] weighted by ``weight``; None where none is known then."""
+    """Average values [n_bins] weighted by ``weight`` [n_bins]; None where none is known then."""
     if values is None:
         return None
     known = np.isfinite(values)
@@ -183,6 +192,8 @@ _EVEN = (
 def _late(
     job: JobEvidence, rule: Rule, code: str, text: str = "waiting for other GPUs"
 ) -> tuple[LateGpus, RuleMatch] | None:
+    """Match GPUs that wait for others where the verdict on whom they wait for is ``code``. Returns whom they wait for
+    and the match; None where it is another verdict, or another rule tells of the same time."""
     late = job.late_gpus
     if (
         late is None
@@ -200,12 +211,12 @@ def _late(
 
 
 def _is_jitter(job: JobEvidence, rule: Rule, late: LateGpus) -> bool:
-    """Whether GPUs wait for each other no more than in any job in step, and hardly idle meanwhile."""
+    """Tell whether GPUs wait for each other no more than in any job in step, and hardly idle meanwhile."""
     return late.share < rule.at("jitter") and job.breakdown.share("idle.imbalance") < rule.at("warning")
 
 
 def _least_waiting(job: JobEvidence) -> list[Finding]:
-    """Who waits least, and who most."""
+    """Say who waits least, and who most, as one finding; none where no GPU's waits are known."""
     waits = job.waits_by_gpu
     if not np.isfinite(waits).any():
         return []
@@ -229,10 +240,11 @@ def _least_waiting(job: JobEvidence) -> list[Finding]:
 
 
 def _waits_by_node(job: JobEvidence) -> tuple[tuple[str, float], tuple[str, float]] | None:
-    """Find the node whose GPUs wait least, and the one whose GPUs wait most, each with the mean share of its GPUs' time.
+    """Find the node whose GPUs wait least, and the one whose GPUs wait most, each with the mean share of its GPUs'
+    time.
 
-    Returns None unless every GPU of the first waits less than every GPU of the second, and both have several: else it is
-    single GPUs that differ.
+    Returns None unless every GPU of the first waits less than every GPU of the second, and both have several: otherwise
+    it is single GPUs that differ.
     """
     waits: dict[str, list[float]] = {}
     for gpu, share in zip(job.evidence.gpus, job.waits_by_gpu.tolist(), strict=True):
@@ -255,7 +267,7 @@ def _waits_by_node(job: JobEvidence) -> tuple[tuple[str, float], tuple[str, floa
     needs=(LEAD,),
 )  # fmt: skip
 def straggler(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """One GPU or few wait least while all others wait."""
+    """Match jobs in which one GPU or few wait least while all others wait."""
     found = _late(job, rule, "straggler")
     return found[1] if found else None
 
@@ -267,7 +279,7 @@ def straggler(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(LEAD,),
 )  # fmt: skip
 def slow_node(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """All GPUs of a node wait least while all others wait."""
+    """Match jobs in which all GPUs of a node wait least while all others wait."""
     found = _late(job, rule, "slow_node")
     return found[1] if found else None
 
@@ -279,7 +291,7 @@ def slow_node(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(LEAD,),
 )  # fmt: skip
 def imbalance(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """GPUs wait for each other, some always longer than others."""
+    """Match jobs whose GPUs wait for each other, some always longer than others."""
     found = _late(job, rule, "imbalance")
     if found is None or _is_jitter(job, rule, found[0]):
         return None
@@ -299,7 +311,7 @@ def imbalance(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(LEAD,),
 )  # fmt: skip
 def rotating_stragglers(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """GPUs wait for each other, for another one each time."""
+    """Match jobs whose GPUs wait for each other, for another one each time."""
     found = _late(job, rule, "rotating_stragglers")
     return None if found is None or _is_jitter(job, rule, found[0]) else found[1]
 
@@ -312,7 +324,7 @@ def rotating_stragglers(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(LEAD,),
 )  # fmt: skip
 def taking_turns(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Groups of GPUs work while the others wait, in turn."""
+    """Match jobs in which groups of GPUs work in turn while the others wait."""
     found = _late(job, rule, "taking_turns")
     return found[1] if found else None
 
@@ -328,7 +340,8 @@ def taking_turns(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(LEAD,),
 )  # fmt: skip
 def communication_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Kernels that run are collectives: those that transfer, and those that wait without a GPU that is late."""
+    """Match jobs that spend their time in collectives: those that transfer, and those that wait without a GPU that is
+    late."""
     breakdown = job.breakdown
     if holds(job, "hang"):
         return None  # they wait for good
@@ -359,7 +372,7 @@ def communication_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(("gr_engine_active", "gpu_utilization"),), aliases=("gaps",),
 )  # fmt: skip
 def launch_gaps(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """The engine is partly active in the bins of work: gaps shorter than a sample."""
+    """Match jobs whose engine is partly active in the bins of work: gaps shorter than a sample."""
     share = job.breakdown.share("idle.between_kernels")
     if share >= 0.5:
         return None  # told as low_use
@@ -377,7 +390,7 @@ def launch_gaps(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(LEAD,),
 )  # fmt: skip
 def low_use(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Gaps between kernels are most of the time."""
+    """Match jobs in which gaps between kernels are most of the time."""
     share = job.breakdown.share("idle.between_kernels")
     return _graded(job, rule, share, "idle", {}, bins=job.breakdown.share_over_time("idle.between_kernels"))
 
@@ -399,7 +412,7 @@ _REGULAR = 0.15
     needs=(LEAD,),
 )  # fmt: skip
 def unexplained(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Idle time that nothing that was measured explains."""
+    """Match idle time that nothing that was measured explains, and that ``pauses`` and ``recurring_dips`` do not tell."""
     found = _pauses(job)
     is_told = bool(found) and (_period(found) is None or not _may_beat(job))
     return None if is_told else _unexplained(job, rule, "")
@@ -412,7 +425,7 @@ def unexplained(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(LEAD,),
 )  # fmt: skip
 def pauses(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """All GPUs together do nothing for a while, at irregular times."""
+    """Match jobs whose GPUs all do nothing together for a while, at irregular times."""
     found = _pauses(job)
     if not found or _period(found) is not None:
         return None
@@ -430,7 +443,7 @@ def pauses(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(LEAD,),
 )  # fmt: skip
 def recurring_dips(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """All GPUs together do nothing for a while, again and again after the same time."""
+    """Match jobs whose GPUs all do nothing together for a while, again and again after the same time."""
     found = _pauses(job)
     period = _period(found)
     if period is None or _may_beat(job):
@@ -447,9 +460,11 @@ def _unexplained(job: JobEvidence, rule: Rule, form: str) -> RuleMatch | None:
 
 
 def _pauses(job: JobEvidence) -> list[tuple[float, float]]:
-    """When (unix s) nearly all GPUs were idle at once for no cause that was found, for at least two bins. Kernels that run
-    for a few per cent of the time are work of a job that never does more, and no pause. Empty if most of the time that is
-    lost for no cause lies outside."""
+    """Find when, (start, end) in unix s, nearly all GPUs were idle at once for no cause that was found, for at least
+    two bins. Kernels that run for a few per cent of the time are work of a job that never does more, and no pause.
+
+    Empty also if most of the time that is lost for no cause lies outside.
+    """
     idle = (job.breakdown.share_over_time("idle.unexplained") >= 0.5) & job.steady
     if job.used.any():
         idle &= ~does_something(np.median(job.account.activity.active[job.used], axis=0))
@@ -460,12 +475,12 @@ def _pauses(job: JobEvidence) -> list[tuple[float, float]]:
 
 
 def _may_beat(job: JobEvidence) -> bool:
-    """Whether a rhythm may be the beat of steps with samples that each show a moment only."""
+    """Tell whether a rhythm may be the beat of steps with samples that each show a moment only."""
     return job.account.activity.engine == "gpu_utilization" or job.evidence.interval > LONGEST_INTERVAL
 
 
 def _period(found: list[tuple[float, float]]) -> float | None:
-    """The time from pause to pause, s, where it is always the same; None otherwise."""
+    """Find the time from pause to pause, s, where it is always about the same; None otherwise, and of fewer than four."""
     if len(found) < 4:
         return None
     apart = np.diff([first for first, _ in found])
@@ -485,7 +500,7 @@ _FEW_SMS = (
     needs=(("gr_engine_active",), ("sm_active",)),
 )  # fmt: skip
 def small_kernels(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Kernels run on few SMs."""
+    """Match jobs whose kernels run on few SMs."""
     if _has_few_warps(job, rule.at("occupancy")):
         return None
     share = job.breakdown.share("working.few_sms")
@@ -502,7 +517,7 @@ def small_kernels(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(("gr_engine_active",), ("sm_active",), ("sm_occupancy",)),
 )  # fmt: skip
 def low_occupancy(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """SMs are busy with fewer warps than they have schedulers."""
+    """Match jobs whose SMs are busy with fewer warps than they have schedulers."""
     if not _has_few_warps(job, rule.at("occupancy")):
         return None
     share = job.breakdown.share("working.few_sms")

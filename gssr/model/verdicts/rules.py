@@ -49,7 +49,8 @@ GREATEST = 1e15
 
 
 def load(path: str, table: RuleTable = TABLE) -> RuleTable:
-    """The table as a file changes it. Raises ValueError with one sentence that names the file and what is wrong in it."""
+    """Read a site's file and return the table as the file changes it. Rules that it turns off are not in it. Raises
+    ValueError with one sentence that names the file and what is wrong in it."""
     import tomllib  # here, because hardly any page has rules of its own
 
     try:
@@ -74,13 +75,15 @@ def load(path: str, table: RuleTable = TABLE) -> RuleTable:
 
 
 def from_environment(environment: Mapping[str, str] = os.environ, table: RuleTable = TABLE) -> RuleTable:
-    """The table as GSSR_RULES changes it. Raises ValueError as ``load``."""
+    """Return the table as the file that GSSR_RULES names changes it; the table itself where none is named. Raises
+    ValueError as ``load``."""
     path = environment.get(VARIABLE)
     return load(path, table) if path else table
 
 
 def _changed(rule: Rule, changes: Mapping[str, Any], path: str) -> Rule | None:
-    """The rule with its changes; None where it is turned off."""
+    """Return the rule with its changes; None where it is turned off. Raises ValueError with one sentence that names
+    ``path`` where a change is wrong."""
     names = [threshold.name for threshold in rule.thresholds]
     for name, value in changes.items():
         where = f"{path}: {name} in [{rule.code}]"

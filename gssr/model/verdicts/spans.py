@@ -24,7 +24,7 @@ _GOING_ON = ("running", "lost")
     needs=(LEAD,),
 )  # fmt: skip
 def late_start(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Some GPUs begin after the others."""
+    """Match GPUs that begin to work after the others."""
     begin = working_spans(job.account)[0]
     return _not_together(job, rule, begin, _quartile(begin, 0.25), "late")
 
@@ -39,7 +39,7 @@ def late_start(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(LEAD,),
 )  # fmt: skip
 def early_end(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Some GPUs stop before the others."""
+    """Match GPUs that stop working before the others."""
     end = working_spans(job.account)[1]
     return _not_together(job, rule, end, _quartile(end, 0.75), "early")
 
@@ -49,13 +49,14 @@ _LEAST_LOST = 0.01
 
 
 def _quartile(values: Floats, share: float) -> float:
-    """A quartile of what is known: one of the values; NaN without any."""
+    """Pick a quartile of what is known, which is one of the values; NaN without any."""
     known = np.sort(values[np.isfinite(values)])
     return float(known[round(share * (len(known) - 1))]) if len(known) else np.nan
 
 
 def _not_together(job: JobEvidence, rule: Rule, edge: Floats, usual: float, word: str) -> RuleMatch | None:
-    """GPUs whose begin or end of work [n_gpus] is far from that of the quarter that begins first or ends last."""
+    """Match GPUs whose begin (``word`` "late") or end ("early") of work, ``edge`` [n_gpus] in unix s, is far from
+    ``usual``, that of the quarter that begins first or ends last."""
     apart = np.nan_to_num(edge - usual if word == "late" else usual - edge)
     least = max(rule.at("share") * job.evidence.seconds, rule.at("seconds"), 3.5 * job.evidence.width)
     lost = {event.gpu for event in job.evidence.events if event.kind == "gpu_lost"}
@@ -79,7 +80,7 @@ def _not_together(job: JobEvidence, rule: Rule, edge: Floats, usual: float, word
 
 
 def _longest_pauses(job: JobEvidence) -> Floats:
-    """[n_gpus]: how long each GPU idles at most between its first work and its last, s."""
+    """Find how long each GPU idles at most between its first work and its last, s [n_gpus]."""
     begins, ends = working_spans(job.account)
     times, width = job.breakdown.times, job.breakdown.width
     idles = ~does_something(job.account.activity.active) & job.account.activity.is_known
@@ -101,7 +102,7 @@ def _longest_pauses(job: JobEvidence) -> Floats:
     needs=(LEAD,),
 )  # fmt: skip
 def gpus_unused(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """k of n GPUs do nothing in the whole run."""
+    """Match GPUs that do nothing in the whole window."""
     unused = positions(job.known & ~job.used)
     if not unused or job.evidence.seconds < rule.at("seconds"):
         return None
@@ -145,7 +146,7 @@ def gpus_unused(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(LEAD,),
 )  # fmt: skip
 def start_up(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """The whole job begins late."""
+    """Match jobs that begin to work late as a whole."""
     return _match_time_outside_work(job, rule, job.evidence.start, job.span[0], "startup")
 
 
@@ -159,7 +160,7 @@ def start_up(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(LEAD,),
 )  # fmt: skip
 def tear_down(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """The whole job stops working before it ends."""
+    """Match jobs that stop working before they end, as a whole."""
     found = _match_time_outside_work(job, rule, job.span[1], job.evidence.end, "end")
     if found is None or holds(job, "hang"):
         return None
@@ -203,7 +204,7 @@ _WHERE_RANKS_ARE = (
     needs=(LEAD,),
 )  # fmt: skip
 def hang(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """All GPUs idle or spin to the end of a job that does not complete."""
+    """Match jobs that do not complete, and whose GPUs idle or spin to the end."""
     since = job.last_work
     idle = job.evidence.end - since
     if not job.is_hanging or idle < rule.at("seconds" if job.evidence.state in _GOING_ON else "ended"):
@@ -259,7 +260,7 @@ def _row_means(values: Floats) -> Floats:
     needs=(LEAD,),
 )  # fmt: skip
 def slow_down(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """The share of the time in which GPUs work falls steadily."""
+    """Match jobs in which the share of the time in which GPUs work falls steadily."""
     inside = np.flatnonzero(job.steady)
     parts = min(int(rule.at("parts")), len(inside) // 2)
     if parts < _FEWEST_PARTS or job.is_hanging:

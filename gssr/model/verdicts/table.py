@@ -42,11 +42,11 @@ class Threshold(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """One rule. ``title`` is a format for the words that its condition finds; ``severity`` is raised by thresholds that are
-    called "warning" or "critical". ``needs``: of each group (metrics of the GPUs, columns of the host or the workload) one
-    must be measured, else the rule abstains. ``explains``: codes of mere symptoms, not told where this rule holds for the
-    same GPUs and times. ``link``:
-    a site's page about it, told after the advice. ``aliases``: what the code was called earlier."""
+    """One rule. ``title`` is a format for the words that its condition finds. ``severity`` is raised by thresholds that
+    are called "warning" or "critical". ``needs``: of each group (metrics of the GPUs, columns of the host or the
+    workload) one must be measured, otherwise the rule abstains. ``explains``: codes of mere symptoms, which are not
+    told where this rule holds for the same GPUs. ``link``: a site's page about it, told after the advice. ``aliases``:
+    what the code was called earlier."""
 
     code: str
     severity: Severity
@@ -59,11 +59,12 @@ class Rule(NamedTuple):
     aliases: tuple[str, ...] = ()
 
     def at(self, name: str) -> float:
-        """The value of a threshold."""
+        """Look up the value of a threshold by its name. Raises StopIteration for an unknown one."""
         return next(threshold.value for threshold in self.thresholds if threshold.name == name)
 
     def graded(self, value: float) -> Severity:
-        """How severe it is at this value of what "warning" and "critical" are held against."""
+        """Grade this value against the thresholds "warning" and "critical"; where it reaches neither, the rule's own
+        severity."""
         found = self.severity
         for severity in ("warning", "critical"):
             if any(threshold.name == severity and value >= threshold.value for threshold in self.thresholds):
@@ -85,7 +86,8 @@ class RuleTable(NamedTuple):
     section: str = ""
 
     def causes_first(self) -> list[str]:
-        """The rules' codes, each after those that explain it. Raises graphlib.CycleError where they explain each other."""
+        """List the rules' codes, each after those that explain it. Raises graphlib.CycleError where they explain each
+        other."""
         graph: dict[str, set[str]] = {rule.code: set() for rule in self.rules}
         for rule in self.rules:
             for symptom in rule.explains:
@@ -93,15 +95,15 @@ class RuleTable(NamedTuple):
         return list(TopologicalSorter(graph).static_order())
 
     def rule(self, code: str) -> Rule:
-        """The rule of this code; ``common`` by its own."""
+        """Look up the rule of this code; ``common`` by its own. Raises StopIteration for an unknown one."""
         return next(rule for rule in (self.common, *self.rules) if rule.code == code)
 
 
 class RuleMatch(NamedTuple):
-    """``words`` fill the rule's title. ``gpus``: positions, empty for all. ``bins`` [n_bins]: when it holds, or for what
-    part (0-1) of the work that a bin lacks, None for throughout. ``span``: the same as unix times. ``advice``: in place of
-    the rule's, where what was found asks for another. ``lost``: which share (0-1) of all the GPUs' time the cure would save;
-    None where that can't be told within a quarter of it in most jobs."""
+    """What a rule's condition finds. ``words`` fill the rule's title. ``gpus``: positions, empty for all. ``bins``
+    [n_bins]: when it holds, or for what part (0-1) of each bin; None for throughout. ``span``: when it holds, (start,
+    end) in unix s. ``advice``: in place of the rule's, where what was found asks for another. ``lost``: which share
+    (0-1) of all the GPUs' time the cure would save; None where that can't be told within a quarter of it in most jobs."""
 
     words: dict[str, str]
     findings: tuple[Finding, ...]
@@ -133,8 +135,9 @@ def register_rule(
     explains: tuple[str, ...] = (),
     aliases: tuple[str, ...] = (),
 ) -> Callable[[_Condition], _Condition]:
-    """Makes the function below the condition of a rule, which has its name as its code; see Rule. Its table has the rules in
-    the order of their subjects (gssr.model.verdicts.rules), and of one subject in the order in which they are written."""
+    """Make the function below the condition of a rule, which has its name as its code; for the arguments see Rule. Its
+    table has the rules in the order of their subjects (gssr.model.verdicts.rules), and of one subject in the order in
+    which they are written."""
 
     def register(condition: _Condition) -> _Condition:
         code = condition.__name__
@@ -153,10 +156,17 @@ def decide(
     gpu_hours: float = 0.0,
     said: Callable[[str], str] = str,
 ) -> tuple[tuple[Verdict, ...], tuple[Abstention, ...]]:
-    """Verdicts on what the conditions look at, ``job``: the worst first and otherwise in the order of the rules; and the
-    rules that abstained. ``missing``: what a rule needs and is not there. A rule whose findings another one that is told
-    ``explains`` (cause, what it found, rule, what that found) is left out. ``gpu_hours``: those of which shares are lost.
-    ``said``: says a text in the words of the GPUs' makers (gssr.gpu_vendors)."""
+    """Judge ``job``, what the conditions look at, by all rules of a table. Returns the verdicts, the worst first, of
+    equal ones that first which loses most, and otherwise in the order of the rules; and the rules that abstained.
+
+    Args:
+        n_gpus: How many GPUs are looked at; a rule that holds for all of them holds for ().
+        missing: Says in a clause what a rule needs and is not there; None when nothing is missing.
+        explains: Tells whether a cause (rule and what it found) explains another rule (and what that found), which is
+            then left out.
+        gpu_hours: The GPU-hours of which shares are lost.
+        said: Says a text in the words of the GPUs' makers (gssr.gpu_vendors).
+    """
     judged: dict[str, tuple[Rule, RuleMatch]] = {}
     abstentions = []
     for rule in table.rules:
@@ -184,7 +194,8 @@ def decide(
 
 
 def same_gpus(cause: Rule, own: RuleMatch, rule: Rule, found: RuleMatch) -> bool:
-    """Whether a rule is a symptom of a ``cause`` that holds (``own``) for all the GPUs for which it ``found`` something."""
+    """Tell whether a rule is a symptom of a ``cause`` that holds (``own``) for all the GPUs for which it ``found``
+    something."""
     if rule.code not in cause.explains:
         return False
     return not own.gpus or bool(found.gpus and set(found.gpus) <= set(own.gpus))
@@ -215,7 +226,8 @@ def rules_of(module: Any) -> tuple[Rule, ...]:
 def finding(
     name: str, value: float, what: str = "", rule: Rule | None = None, threshold: str = "", above: bool = True
 ) -> Finding:
-    """A number, held against a threshold of the rule where one is named. ``what`` says more about it: "while it works"."""
+    """Make a finding of a number, held against a threshold of the rule where one is named. ``what`` says more about it
+    ("while it works"); ``above``: whether values above the threshold count, or those below."""
     text = f"{words.label(name)} {words.amount(value, name)} {what}".strip()
     if rule is None:
         return Finding(name, float(value), None, text)
@@ -225,5 +237,5 @@ def finding(
 
 
 def finding_in_words(name: str, value: float, text: str, threshold: float | None = None) -> Finding:
-    """A number with words of its own."""
+    """Make a finding of a number with words of its own."""
     return Finding(name, float(value), threshold, text)

@@ -23,14 +23,14 @@ _OTHERS = {
 
 
 def label(name: str) -> str:
-    """What a number is called in a sentence."""
+    """Say what a number is called in a sentence; the name itself where it is unknown."""
     if name in BY_NAME:
         return BY_NAME[name].label
     return _OTHERS[name][0] if name in _OTHERS else name
 
 
 def amount(value: float, name: str) -> str:
-    """A value of what ``name`` names, with its unit."""
+    """Say a value with the unit of what ``name`` names; without a unit where the name is unknown."""
     unit = BY_NAME[name].unit if name in BY_NAME else "1" if name in _REASONS else _OTHERS.get(name, ("", ""))[1]
     if unit == "1":
         return percent(value)
@@ -44,19 +44,19 @@ def amount(value: float, name: str) -> str:
 
 
 def counted(number: float, what: str) -> str:
-    """``1 core``, ``1.2 cores``."""
+    """Say a number with what it counts: ``1 core``, ``1.2 cores``."""
     shown = f"{number:.2g}"
     return f"{shown} {what}{'' if shown == '1' else 's'}"
 
 
 def percent(ratio: float) -> str:
-    """A ratio in percent: whole from 10 % on."""
+    """Say a ratio in percent: whole from 10 % on, with two digits below."""
     shown = 100 * ratio
     return f"{shown:.0f} %" if shown >= 9.95 or not shown else f"{shown:.2g} %"
 
 
 def duration(seconds: float) -> str:
-    """``1.5 s``, ``90 s``, ``2.5 min``, ``12 min``, ``3.2 h``."""
+    """Say a length of time, s: ``1.5 s``, ``90 s``, ``2.5 min``, ``12 min``, ``3.2 h``."""
     if seconds < 9.95:
         return f"{seconds:.2g} s"
     if seconds < 119.5:
@@ -67,7 +67,7 @@ def duration(seconds: float) -> str:
 
 
 def took(ns: float) -> str:
-    """A length of time in ns: ``840 ns``, ``12.5 µs``, ``3.4 ms``, from 10 s on as ``duration``."""
+    """Say a length of time in ns: ``840 ns``, ``12.5 µs``, ``3.4 ms``, from 10 s on as ``duration``."""
     if ns >= 9.95e9:
         return duration(ns / 1e9)
     size, unit = next((size, unit) for size, unit in _UNITS if ns < 999.5 * size)
@@ -79,7 +79,8 @@ def _three(value: float) -> str:
 
 
 def some(gpus: Sequence[Gpu], which: Sequence[int]) -> str:
-    """Some of the GPUs at the beginning of a sentence: ``3 of 16 GPUs (n1:0, n1:1, n2:0)``, ``All 4 GPUs``."""
+    """Name some of the GPUs (positions) at the beginning of a sentence: ``3 of 16 GPUs (n1:0, n1:1, n2:0)``, ``All 4
+    GPUs``."""
     if len(which) == len(gpus):
         return {1: "The GPU", 2: "Both GPUs"}.get(len(gpus), f"All {len(gpus)} GPUs")
     return f"{len(which)} of {len(gpus)} GPUs ({named(gpus, which)})"

@@ -51,13 +51,13 @@ class Buckets:
         return any(block.metric.name == metric for block in self.layout.blocks)
 
     def column(self, metric: str, field: str) -> Floats:
-        """Copy one number of each bucket's vector [n], by the names of gssr.store.format.layout.FIELDS. The metric must be
-        in the layout."""
+        """Copy one number of each bucket's vector, float64[n], by its name in gssr.store.format.layout.FIELDS. The
+        layout must have the metric."""
         block = next(block for block in self.layout.blocks if block.metric.name == metric)
         return self.vectors[:, block.start + FIELDS[block.metric.kind].index(field)].copy()
 
     def in_layout(self, layout: Layout) -> "Buckets":
-        """Return the same buckets with the metrics of another layout; of those that are not known there are no samples."""
+        """Return the same buckets in another layout; metrics that this layout lacks have no samples there."""
         if layout == self.layout:
             return self
         vectors = empty_vectors(len(self), layout)
@@ -70,12 +70,12 @@ class Buckets:
 
 
 def no_buckets(layout: Layout) -> Buckets:
-    """Return buckets of which there are none."""
+    """Return Buckets without any bucket."""
     return Buckets(np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty((0, layout.width)), layout)
 
 
 def join_buckets(pieces: Sequence[Buckets], layout: Layout) -> Buckets:
-    """Put pieces of this layout one after the other, with their rowids if all of them have some."""
+    """Concatenate pieces of this layout, with their rowids if all pieces have them. No pieces make no buckets."""
     if len(pieces) == 1:
         return pieces[0]
     if not pieces:
@@ -89,23 +89,27 @@ def join_buckets(pieces: Sequence[Buckets], layout: Layout) -> Buckets:
 
 
 def _starts(group: Ints) -> Ints:
-    """Where each run of equal numbers begins."""
+    """Return the indices at which runs of equal numbers begin."""
     return np.flatnonzero(np.concatenate(([True], group[1:] != group[:-1]))) if len(group) else np.empty(0, np.int64)
 
 
 def empty_vectors(n: int, layout: Layout = LAYOUT) -> Floats:
-    """[n, layout.width]: buckets without rows."""
+    """Return the vectors of ``n`` buckets without rows, float64[n, layout.width]."""
     return np.tile(np.array(empty_vector(layout)), (n, 1))
 
 
 def fold(
     group: Ints, time: Floats, values: Mapping[str, Floats], gap_seconds: float, layout: Layout = LAYOUT
 ) -> tuple[Ints, Floats]:
-    """Fold samples into one vector per group.
+    """Add up samples in groups, each within one GPU.
 
-    ``group`` and ``time`` are [n]; ``values`` holds [n] arrays (NaN is missing) for the metrics there are, the derived
-    ones too. A group lies within one GPU; two of its rows further apart than ``gap_seconds`` are a gap. Returns the groups
-    that have rows, ascending, and their vectors.
+    Args:
+        group: group number of each sample, int64[n].
+        time: unix s, float64[n].
+        values: float64[n] by metric, NaN for missing, also of derived metrics.
+        gap_seconds: two samples of a group that are further apart are a gap.
+
+    Returns the numbers of the groups that have samples, ascending, and their vectors, float64[groups, layout.width].
     """
     order = np.lexsort((time, group))
     group, time = group[order], time[order]
@@ -154,7 +158,8 @@ def fold(
 
 
 def _fold_counter(column: Floats, known: NDArray[np.bool_], starts: Ints, some: NDArray[np.bool_]) -> Floats:
-    """[groups, 3]: first, last and increase of a counter."""
+    """Return first value, last value and increase of a counter in each group, float64[groups, 3]; NaN, NaN, 0 in a
+    group without values. ``some``: the groups that have values."""
     n_groups = len(starts)
     label = np.repeat(np.arange(n_groups), np.diff(np.append(starts, len(column))))[known]
     values = column[known]
@@ -169,9 +174,17 @@ def _fold_counter(column: Floats, known: NDArray[np.bool_], starts: Ints, some: 
 
 
 def merge(vectors: Floats, group: Ints, n_groups: int, gap_seconds: float, layout: Layout = LAYOUT) -> Floats:
-    """Merge buckets: [n, layout.width] vectors with a group number each (0 <= group < n_groups) into [n_groups,
-    layout.width]. A group lies within one GPU where gaps (more than ``gap_seconds`` between two buckets of a group) and
-    counters matter: both take a group's buckets in the order of their first rows."""
+    """Merge buckets into groups.
+
+    Args:
+        vectors: float64[n, layout.width].
+        group: group number of each bucket, from 0 to ``n_groups`` - 1. For gaps and counters to mean something a group
+            lies within one GPU.
+        gap_seconds: two buckets of a group further apart than this are a gap.
+
+    Returns float64[n_groups, layout.width]; a group without buckets gets an empty vector. Buckets of a group are taken
+    in the order of their first samples.
+    """
     filled = np.flatnonzero(vectors[:, 0] > 0)
     order = filled[np.lexsort((vectors[filled, 2], group[filled]))]
     vectors, group = np.take(vectors.T, order, axis=1).T, group[order]  # column by column, as they are looked at
@@ -210,6 +223,8 @@ def merge(vectors: Floats, group: Ints, n_groups: int, gap_seconds: float, layou
 
 
 def _merge_counter(block: Floats, times: Floats, starts: Ints) -> Floats:
+    """Merge the blocks of a counter, in the order of time. ``times``: first and last time of each bucket; ``starts``:
+    where groups begin."""
     n_groups = len(starts)
     label = np.repeat(np.arange(n_groups), np.diff(np.append(starts, len(block))))
     out = np.tile(np.array([0.0, np.nan, np.nan, 0.0]), (n_groups, 1))
@@ -228,7 +243,8 @@ def _merge_counter(block: Floats, times: Floats, starts: Ints) -> Floats:
 
 
 def merge_by_gpu(buckets: Buckets, gap_seconds: float) -> Buckets:
-    """Merge the buckets of each GPU into one, which lasts from the first of their starts to the last of their ends."""
+    """Merge the buckets of each GPU into one, which lasts from the first of their starts to the last of their ends.
+    GPUs ascend."""
     gpu, first, group = np.unique(buckets.gpu, return_index=True, return_inverse=True)
     vectors = merge(buckets.vectors, group.reshape(-1), len(gpu), gap_seconds, buckets.layout)
     start, end = buckets.start[first], (buckets.start + buckets.seconds)[first]
@@ -238,8 +254,8 @@ def merge_by_gpu(buckets: Buckets, gap_seconds: float) -> Buckets:
 
 
 def vectors_of(blobs: Sequence[bytes], layout: Layout = LAYOUT, columns: Ints | None = None) -> Floats:
-    """[n, layout.width] from rollup blobs, or of each vector only these ``columns``; shorter ones (from before columns were
-    added) get an empty tail."""
+    """Decode rollup blobs, float64[n, layout.width], or only these ``columns`` of each. Shorter blobs, from before
+    columns were added, have no samples of what they lack."""
     lengths = {len(blob) for blob in blobs}
     if lengths == {8 * layout.width}:
         table = np.frombuffer(b"".join(blobs), dtype="<f8").reshape(len(blobs), layout.width)

@@ -8,23 +8,23 @@ from gssr.store.format.schema import TABLES
 
 
 def own_name(name: str, table: str) -> str:
-    """The name of a column as gssr.store.format.schema has it; as it is where that has none."""
+    """Return the name of a column as gssr.store.format.schema writes it; unchanged if the schema has no such column."""
     own = name.lower()
     return own if any(column.name == own for column in TABLES[table]) else name
 
 
 def columns_of(connection: sqlite3.Connection, table: str, schema: str = "main") -> list[str]:
-    """The names of a table's columns, in its order; none when there is no such table. Raises sqlite3.Error."""
+    """List the names of a table's columns, in its order; [] if there is no such table. Raises sqlite3.Error."""
     return [own_name(row[1], table) for row in connection.execute(f"PRAGMA {schema}.table_info({table})")]
 
 
 def metric_columns(connection: sqlite3.Connection, schema: str = "main") -> list[str]:
-    """The names of the metrics in ``samples``, in the file's order. Raises sqlite3.Error."""
+    """List the names of the metrics in ``samples``, in the file's order. Raises sqlite3.Error."""
     return [name for name in columns_of(connection, "samples", schema) if name not in ("gpu", "time")]
 
 
 def selected(connection: sqlite3.Connection, table: str, names: Sequence[str]) -> list[str]:
-    """What to select for these columns: NULL in place of those that an earlier version's file lacks. Raises
-    sqlite3.Error."""
+    """Return SQL expressions that select these columns: their names, or NULL for those that an earlier version's file
+    lacks. Raises sqlite3.Error."""
     present = columns_of(connection, table)
     return [name if name in present else "NULL" for name in names]

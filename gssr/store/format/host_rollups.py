@@ -16,8 +16,9 @@ from gssr.store.format.schema import LEVELS, TABLES
 
 
 class UseTable(NamedTuple):
-    """A table that stands beside the GPUs' samples: its name, that of its rollup, the column that says whose a row is, and
-    those with values. ``each`` and ``together``: conditions for the rollups of single owners, and of all of them."""
+    """A table of the use of nodes or ranks. ``samples``: its name; ``rollup``: the name of its rollup's table;
+    ``owner``: the column that says whose a row is; ``values``: the columns with values. ``each`` and ``together``: SQL
+    conditions that select the rollups of single owners, and those of all of them together."""
 
     samples: str
     rollup: str
@@ -27,7 +28,7 @@ class UseTable(NamedTuple):
     together: str
 
     def in_order(self, values: Mapping[str, float | None]) -> list[float | None]:
-        """Put values by name into the order of the columns; a column without one is NULL."""
+        """Return values by name in the order of the columns; None for a column without one."""
         return [values.get(name) for name in self.values]
 
 
@@ -43,13 +44,13 @@ USE_TABLES = (HOST, WORKLOAD)
 
 
 def newest_row(connection: sqlite3.Connection, table: UseTable) -> int:
-    """Rowid of the newest row of a table; 0 when it is empty. Raises sqlite3.Error."""
+    """Return the rowid of the newest row of a table; 0 if it is empty. Raises sqlite3.Error."""
     ((rowid,),) = connection.execute(f"SELECT max(rowid) FROM main.{table.samples}").fetchall()
     return int(rowid or 0)
 
 
 def roll_up(connection: sqlite3.Connection, table: UseTable, level: int, after: int, last: int) -> None:
-    """Write buckets of ``level`` seconds of the rows after rowid ``after`` up to ``last``. Raises sqlite3.Error."""
+    """Write buckets of ``level`` seconds of the rows behind rowid ``after``, up to ``last``. Raises sqlite3.Error."""
     counted = ", ".join(f"count({name}), total({name}), max({name})" for name in table.values)
     connection.execute(
         f"INSERT INTO main.{table.rollup} ({_columns(table)}) SELECT run_id, {table.owner}, {level},"
@@ -64,7 +65,8 @@ def _columns(table: UseTable) -> str:
 
 
 def add_up(connection: sqlite3.Connection, table: UseTable) -> None:
-    """Add up what the owners of rows did together, anew; nothing of a single one. Raises sqlite3.Error."""
+    """Write anew what all owners of a table's rows did together; nothing if there is only one owner. Raises
+    sqlite3.Error."""
     rollup, owner = f"main.{table.rollup}", table.owner
     connection.execute(f"DELETE FROM {rollup} WHERE level IN ({', '.join(map(str, LEVELS))}) AND {table.together}")
     ends = (f"(SELECT {end}({owner}) FROM {rollup} WHERE level = {LEVELS[-1]})" for end in ("min", "max"))
@@ -81,8 +83,8 @@ def add_up(connection: sqlite3.Connection, table: UseTable) -> None:
 
 
 def count_rolled_up(connection: sqlite3.Connection, schema: str, table: UseTable, level: int, whose: str) -> int | None:
-    """How many rows the rollups of a level count, those of ``table.each`` or ``table.together``; None where there are none
-    of such. Raises sqlite3.Error."""
+    """Return how many rows the rollups of a level count. ``whose`` is ``table.each`` or ``table.together``. None if the
+    file lacks their columns. Raises sqlite3.Error."""
     rows, rollups = (columns_of(connection, name, schema) for name in (table.samples, table.rollup))
     lacking = [name for name in table.values if name not in rows]  # in a file of an earlier version
     needed = {column.name for column in TABLES[table.rollup] if column.name.rpartition("_")[0] not in lacking}
@@ -94,16 +96,16 @@ def count_rolled_up(connection: sqlite3.Connection, schema: str, table: UseTable
 
 
 class UseRollups:
-    """What one writer's file has rolled up. Only the writer adds rows while this lives."""
+    """Rolls up the rows of nodes and ranks in one writer's file. Nobody else may add rows meanwhile."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        """Rows that are there already are somebody else's. Raises sqlite3.Error."""
+        """Start behind the rows that are there already, which are somebody else's. Raises sqlite3.Error."""
         self._connection = connection
         self._until = {(table, level): newest_row(connection, table) for table in USE_TABLES for level in LEVELS}
 
     def close(self, all_of_them: bool = False) -> None:
-        """Write the buckets that ended before the newest row, or all. Raises sqlite3.Error; then nothing was written, and
-        the next call may write it."""
+        """Write the buckets that ended before the newest row, or all of them with ``all_of_them``. Raises
+        sqlite3.Error; then nothing was written, and the next call may write it."""
         connection, until = self._connection, {}
         connection.execute("BEGIN EXCLUSIVE")  # a reader in the way is met before anything was done
         for (table, level), after in self._until.items():
@@ -124,7 +126,7 @@ class UseRollups:
 
 
 class Extent(NamedTuple):
-    """A column's count of values that are not NULL, their sum, and the greatest (None without any)."""
+    """A column summed up: the number of its values that are not NULL, their sum, and the greatest, None without any."""
 
     n: int
     total: float
@@ -132,12 +134,12 @@ class Extent(NamedTuple):
 
     @property
     def mean(self) -> float | None:
-        """None without any."""
+        """The mean, None without values."""
         return self.total / self.n if self.n else None
 
 
 def extents_of(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> dict[str, Extent]:
-    """Rows of (count, sum, greatest) per column, joined."""
+    """Join rows, each with count, sum and greatest for every column in turn, into one Extent for each column."""
     joined_rows = {}
     for index, name in enumerate(columns):
         triples = [row[3 * index : 3 * index + 3] for row in rows]

@@ -48,8 +48,8 @@ class Block(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """The layout of one file's blobs. ``width`` is the length of a rollup vector; ``sketched`` names the metrics of a
-    sketch, in order."""
+    """The layout of one file's blobs. ``blocks``: of each metric in a rollup; ``width``: the length of a rollup's
+    vector; ``sketched``: the metrics of a sketch, in its order."""
 
     blocks: tuple[Block, ...]
     width: int
@@ -57,8 +57,8 @@ class Layout(NamedTuple):
 
 
 def layout_of(columns: Sequence[str], derived: Sequence[Metric] = DERIVED) -> Layout:
-    """The layout for a file whose ``samples`` has these metric columns, in this order. Columns the catalogue doesn't
-    know (a later version's) are gauges."""
+    """Return the layout of a file whose ``samples`` has these metric columns, in this order. Columns that the catalogue
+    does not know (a later version's) are gauges."""
     unknown = [Metric(name, name, name, "", "gauge", 1.0, "", "", "") for name in columns if name not in BY_NAME]
     known = BY_NAME | {metric.name: metric for metric in unknown}
     metrics = [*derived, *(known[name] for name in columns)]
@@ -76,7 +76,7 @@ LAYOUT = layout_of([metric.name for metric in METRICS])
 
 
 def part_of(layout: Layout, names: Sequence[str]) -> Layout:
-    """The layout of vectors that keep only these metrics' blocks."""
+    """Return the layout of vectors that keep only the blocks of these metrics, in the same order."""
     kept = [block.metric for block in layout.blocks if block.metric.name in names]
     derived = [metric for metric in kept if metric.derived]
     return layout_of([metric.name for metric in kept if not metric.derived], derived)

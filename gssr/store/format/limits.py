@@ -52,7 +52,7 @@ _Check = Callable[[Any], Any]
 
 
 def number_within(value: Any, greatest: float = _ANY) -> float | None:
-    """The value as it is where it is a number from -``greatest`` to ``greatest``; else None."""
+    """Return the value unchanged if it is a number from -``greatest`` to ``greatest``; None otherwise."""
     return value if isinstance(value, int | float) and -greatest <= value <= greatest else None
 
 
@@ -77,6 +77,8 @@ def _bounded(least: float, greatest: float, whole: bool) -> _Check:
 
 
 def _check_of(name: str, kind: str) -> _Check:
+    """Return the function that checks the values of a column with this name and SQL type: it returns the value, or None
+    if it cannot be."""
     if kind.startswith("TEXT"):
         return _digest if name == "digest" else _text
     if kind.startswith("BLOB"):
@@ -86,7 +88,7 @@ def _check_of(name: str, kind: str) -> _Check:
 
 @cache
 def _checks(table: str, names: tuple[str, ...]) -> tuple[tuple[_Check, bool], ...]:
-    """For each column its check, and whether a row without it is none."""
+    """Return for each column its check, and whether a row without a value of it is left out."""
     types = {column.name: column.type for column in TABLES[table]}
     return tuple(
         (_check_of(name, types[name]), "NOT NULL" in types[name] or "PRIMARY KEY" in types[name]) for name in names
@@ -94,7 +96,8 @@ def _checks(table: str, names: tuple[str, ...]) -> tuple[tuple[_Check, bool], ..
 
 
 def sound_rows(table: str, names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Rows of these columns of a table: what can't be is None, and a row is left out that lacks what it must have."""
+    """Check rows of these columns of a table. A value that cannot be becomes None, and a row that lacks what it must
+    have is left out."""
     checks = _checks(table, tuple(names))
     sound = []
     for row in rows:

@@ -14,14 +14,16 @@ from gssr.store.format.rows import Process
 
 
 class ClockAhead(NamedTuple):
-    """A node's clock that is so many ``seconds`` ahead of that of most nodes (negative: behind), within ``error`` s."""
+    """How far a node's clock is ahead of that of most nodes: ``seconds`` (negative: behind), with at most ``error`` s
+    of doubt."""
 
     seconds: float
     error: float
 
 
 def clocks_ahead(processes: Iterable[Process], sampling_seconds: float) -> dict[str | None, ClockAhead]:
-    """Return the clocks that are off, by node; nothing where they agree, or where that isn't known."""
+    """Return the clocks that are off by more than a sampling interval and their own error, by node. Empty if they agree
+    or it is not known."""
     offsets = {
         process.node: (process.clock_offset, process.clock_error or 0.0)
         for process in processes

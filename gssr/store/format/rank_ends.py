@@ -7,8 +7,8 @@ from gssr.store.format.rows import Event, Process
 
 
 class RankEnd(NamedTuple):
-    """A rank that stopped before its run was through. ``how``: lost (nobody recorded its end), killed, failed or timeout;
-    ``time`` (unix s): when it ended, or its last sign of life; None is unknown."""
+    """The end of a rank that did not complete. ``how``: lost (nobody recorded its end), killed, failed or timeout;
+    ``time``: when it ended, or of a lost one its last sign of life, unix s; None is unknown."""
 
     rank: int
     node: str | None
@@ -18,8 +18,8 @@ class RankEnd(NamedTuple):
 
 
 def stopped_ranks(processes: Iterable[Process]) -> tuple[RankEnd, ...]:
-    """List the ranks that were lost, or whose command did not end with exit code 0, the first of them first. ``ended_at`` of
-    a lost process is its last sign of life."""
+    """List the ranks that were lost, or whose command ended with another exit code than 0, by time, unknown times last.
+    Empty if there are none."""
     ends = [
         RankEnd(process.rank, process.node, process.ended_at, state, process.exit_code)
         for process in processes
@@ -29,12 +29,13 @@ def stopped_ranks(processes: Iterable[Process]) -> tuple[RankEnd, ...]:
 
 
 def place_of(end: RankEnd) -> str:
-    """Name the rank and its node: ``rank 5 on node2``."""
+    """Name the rank and its node, such as ``rank 5 on node2``."""
     return f"rank {end.rank}" + (f" on {end.node}" if end.node else "")
 
 
 def event_of_loss(end: RankEnd, started_at: float | None) -> Event:
-    """Describe a lost rank as an event of the run: no recording holds one, for nobody was left to write it."""
+    """Make an event of a lost rank, which no recording holds, as nobody was left to write it. It is at ``started_at``
+    (0 for None) if the time is unknown."""
     time = end.time if end.time is not None else started_at or 0.0
     message = f"{place_of(end)} was lost: {WHY_LOST}"
     return Event(time, end.node, None, end.rank, RANK_LOST, message)

@@ -37,9 +37,9 @@ Histogram = Counter[int]
 
 
 class Bucket:
-    """What the samples of a GPU (its key) add up to in the ``seconds`` from ``start`` on (unix s): a row of ``rollup`` while
-    it is open, and when it is closed. ``vector`` is that of gssr.store.format.layout. When rows came late a bucket is closed
-    more than once: it is to be merged into what stands in the file already."""
+    """The sum of a GPU's samples in ``seconds`` from ``start`` on (unix s), open or closed: a row of ``rollup``.
+    ``gpu``: key of the GPU; ``vector``: see gssr.store.format.layout. If rows come late a bucket is closed more than
+    once, and must be merged into what the file has already."""
 
     __slots__ = ("first_rowid", "gpu", "last_rowid", "seconds", "start", "vector")
 
@@ -50,7 +50,8 @@ class Bucket:
 
 
 class SketchRow(NamedTuple):
-    """One closed sketch of ``seconds``: histograms in the order of Layout.sketched; to be merged as a Bucket is."""
+    """A sketch of ``seconds`` from ``bucket`` (unix s) on. ``gpu``: key of the GPU; ``histograms``: in the order of
+    Layout.sketched. A closed one is merged into what the file has already, as a Bucket is."""
 
     gpu: int
     seconds: int
@@ -59,7 +60,7 @@ class SketchRow(NamedTuple):
 
 
 def empty_vector(layout: Layout = LAYOUT) -> Vector:
-    """The vector of a bucket without rows."""
+    """Return the vector of a bucket without rows."""
     vector = [0.0, 0.0, NAN, NAN]
     for block in layout.blocks:
         if block.metric.kind == "counter":
@@ -72,8 +73,8 @@ def empty_vector(layout: Layout = LAYOUT) -> Vector:
 
 
 def lay_out_anew(vector: Vector, known: Layout, layout: Layout) -> Vector:
-    """Put the numbers of a vector of one file's layout where another file has them, metric by metric. A metric that only one
-    of them knows has no samples in the other."""
+    """Return a vector of the layout ``known`` in another ``layout``. A metric that only one of them has, or that the
+    vector is too short for, has no samples."""
     if known == layout and len(vector) == layout.width:
         return vector
     anew = empty_vector(layout)
@@ -87,15 +88,16 @@ def lay_out_anew(vector: Vector, known: Layout, layout: Layout) -> Vector:
 
 
 def put_in_order(histograms: Sequence[Histogram], known: Layout, layout: Layout) -> list[Histogram]:
-    """The same with the histograms of a sketch."""
+    """Return the histograms of a sketch of the layout ``known`` in the order of another ``layout``; empty ones for
+    metrics that it lacks."""
     by_name = dict(zip(known.sketched, histograms, strict=False))
     return [by_name.get(name, Counter()) for name in layout.sketched]
 
 
 def merge(into: Vector, other: Vector, gap_seconds: float, layout: Layout = LAYOUT) -> None:
-    """Add the bucket ``other`` of the same GPU to ``into``, both in ``layout``. More than ``gap_seconds`` between the two is
-    a gap. For counters the two are taken in the order of their first rows; rows that interleave in time (late ones) make
-    their ``increase`` a lower bound."""
+    """Merge the bucket ``other`` into ``into``, both vectors of the same GPU in ``layout``. More than ``gap_seconds``
+    between the two is a gap. For counters they are taken in the order of their first rows; if their rows interleave in
+    time (late ones) ``increase`` is a lower bound."""
     if not other[0]:
         return
     if not into[0]:
@@ -135,12 +137,12 @@ def merge(into: Vector, other: Vector, gap_seconds: float, layout: Layout = LAYO
 
 
 def finite(column: Iterable[float | None]) -> list[float]:
-    """The values that are neither missing nor infinite."""
+    """Return the values that are neither missing nor infinite."""
     return [value for value in column if value is not None and math.isfinite(value)]
 
 
 def summed(column: Sequence[float | None]) -> tuple[Sequence[float], float]:
-    """The values that are neither missing nor infinite, and their sum."""
+    """Return the values that are neither missing nor infinite, and their sum."""
     values: Sequence[float] = column  # type: ignore[assignment]
     try:
         total = sum(values)
@@ -154,9 +156,8 @@ def summed(column: Sequence[float | None]) -> tuple[Sequence[float], float]:
 
 
 def _fold_values(column: Sequence[float | None], histogram: Histogram) -> Vector | None:
-    """[n, sum, m2, min, max] of a column, its values counted into ``histogram``; None when all are missing.
-
-    This is where the sampler spends its time: every step is one call that loops in C."""
+    """Return [n, sum, m2, min, max] of a column, and count its values into ``histogram``; None if all are missing. This
+    is where the sampler spends its time: every step is one call that loops in C."""
     values, total = summed(column)
     if not values:
         return None
@@ -173,12 +174,12 @@ def _fold_values(column: Sequence[float | None], histogram: Histogram) -> Vector
 
 
 def _bins(values: Sequence[float]) -> Sequence[int]:
-    """The bins of a sketch that the values fall into."""
+    """Return the key of the sketch's bin of each value."""
     return array("H", pack(f"{len(values)}f", *values))[_UPPER_HALF]
 
 
 def row_sums(columns: Sequence[Sequence[float | None]]) -> Sequence[float | None]:
-    """The sum of each row, left to right; None where one of its values is missing."""
+    """Return the sum of each row, added left to right; None if one of its values is missing."""
     total = columns[0]
     try:
         for column in columns[1:]:
@@ -189,6 +190,7 @@ def row_sums(columns: Sequence[Sequence[float | None]]) -> Sequence[float | None
 
 
 def _fold_counter(column: Sequence[float | None]) -> Vector | None:
+    """Return [n, first, last, increase] of a column in the order of time; None if all values are missing."""
     values = finite(column)
     if not values:
         return None
@@ -200,6 +202,7 @@ def _fold_counter(column: Sequence[float | None]) -> Vector | None:
 
 
 def _fold_bits(column: Sequence[float | None]) -> Vector | None:
+    """Return [n, or, one count for each flag] of a column; None if all values are missing."""
     n = either = 0
     shares = [0.0] * len(CLOCK_EVENT_REASONS)
     for value, times in Counter(column).items():
@@ -229,9 +232,15 @@ class _Gpu:
 
 
 class Rollups:
-    """Everything open in one file. ``gap_seconds``: more than this between two rows of a GPU is a gap. ``measured`` names
-    the metrics that may have values; the others cost nothing. ``layout``: that of the file, whose columns may be in another
-    order than the catalogue's where an earlier version made it."""
+    """All open buckets and sketches of one file.
+
+    Args:
+        gap_seconds: more than this between two rows of a GPU is a gap.
+        measured: the metrics that may have values; the others cost nothing.
+        layout: the file's, whose columns may be in another order than the catalogue's if an earlier version made it.
+
+    ``totals``: the vector of everything closed so far, by key of the GPU.
+    """
 
     def __init__(self, gap_seconds: float, measured: Iterable[str], layout: Layout = LAYOUT) -> None:
         self._gap = gap_seconds
@@ -261,7 +270,7 @@ class Rollups:
         self._flop_columns = [PLACES[part] for part in parts] if names.issuperset(parts) else []
 
     def add(self, rowid: int, gpu: int, row: Row) -> None:
-        """Count one row of ``samples`` that has, or will have, this rowid; ``gpu`` is its key in the file."""
+        """Count one row of ``samples``. ``rowid`` is the one it has or will have; ``gpu`` its GPU's key in the file."""
         state = self._gpus.get(gpu)
         if state is None:
             state = self._gpus[gpu] = _Gpu(_FOLD_ROWS + len(self._gpus) % _FOLD_SPREAD)
@@ -282,13 +291,15 @@ class Rollups:
             self._fold_into_open(gpu, state)
 
     def take(self) -> tuple[list[Bucket], list[SketchRow]]:
-        """What was closed since the last call, to be written in one transaction with the rows it covers."""
+        """Return the buckets and the sketches that were closed since the last call. Write them in one transaction with
+        the rows they count."""
         closed, sketches = self._closed, self._sketches
         self._closed, self._sketches = [], []
         return closed, sketches
 
     def close_before(self, time: float) -> None:
-        """Close the buckets of GPUs that are silent: those that ended before ``time``. What comes later is merged in."""
+        """Close the buckets and sketches of silent GPUs that ended before ``time``, unix s. Rows that come later are
+        merged in."""
         for gpu, state in self._gpus.items():
             if state.end < time and (state.buckets[0] is not None or state.late):
                 self._close(gpu, state)
@@ -300,7 +311,7 @@ class Rollups:
                 self._emit_sketches(state, time)
 
     def close_all(self) -> None:
-        """Close every open bucket: the recording has ended."""
+        """Close every open bucket and sketch, at the end of the recording."""
         for gpu, state in self._gpus.items():
             self._close(gpu, state)
             for level in range(1, len(LEVELS)):
@@ -308,6 +319,8 @@ class Rollups:
             self._emit_sketches(state, math.inf)
 
     def _fold(self, rows: list[Row], histograms: list[Histogram]) -> Vector:
+        """Add up rows of one GPU, which are sorted in place. Returns their vector; their values are counted into
+        ``histograms``."""
         rows.sort(key=itemgetter(1))  # gaps and counters are between neighbours in time
         columns: list[Sequence[float | None]] = list(zip(*rows, strict=True))
         vector = self._empty[:]
@@ -332,6 +345,7 @@ class Rollups:
         return vector
 
     def _fold_into_open(self, gpu: int, state: _Gpu) -> None:
+        """Add the collected rows to the GPU's open bucket and finest sketch."""
         bucket = state.buckets[0]
         assert bucket is not None
         self._emit_sketches(state, bucket.start)
@@ -343,7 +357,8 @@ class Rollups:
         state.rows = []
 
     def _close(self, gpu: int, state: _Gpu) -> None:
-        """Close the open bucket of the finest level, and the coarser ones and the sketch that end before it."""
+        """Close the open bucket of the finest level, with the coarser ones and sketches that end before it, and count
+        late rows."""
         bucket = state.buckets[0]
         if bucket is not None:
             self._close_open(gpu, state, bucket)
@@ -351,6 +366,7 @@ class Rollups:
         self._emit(gpu, state, 0)
 
     def _close_open(self, gpu: int, state: _Gpu, bucket: Bucket) -> None:
+        """Add the finest bucket to the coarser ones, closing those that it lies behind."""
         if state.rows:
             self._fold_into_open(gpu, state)
         for level in range(1, len(LEVELS)):
@@ -366,8 +382,8 @@ class Rollups:
             coarse.last_rowid = bucket.last_rowid
 
     def _count_late(self, gpu: int, state: _Gpu) -> None:
-        """Rows that came after their bucket was closed: merged where they belong, in this same transaction, so that the
-        last_rowid of the newest bucket says truly up to where rows are counted."""
+        """Count rows that came after their bucket was closed. They are merged where they belong in the same
+        transaction, so that the last_rowid of the newest bucket truly says up to which row all are counted."""
         together: dict[int, list[tuple[int, Row]]] = {}
         for rowid, row in state.late:
             together.setdefault(math.floor(row[1] / LEVELS[0]) * LEVELS[0], []).append((rowid, row))
@@ -397,6 +413,7 @@ class Rollups:
         state.late = []
 
     def _emit(self, gpu: int, state: _Gpu, level: int) -> None:
+        """Close the bucket of a level, if one is open."""
         bucket = state.buckets[level]
         if bucket is not None:
             if LEVELS[level] == LEVELS[-1]:
@@ -405,7 +422,7 @@ class Rollups:
             state.buckets[level] = None
 
     def _emit_sketches(self, state: _Gpu, time: float) -> None:
-        """Those that end at ``time`` or before; the finer ones first, which are added to the coarser ones."""
+        """Close sketches that end at ``time`` or before, finer ones first, which are added to the coarser ones."""
         for seconds in SKETCHES:
             row = state.sketches.get(seconds)
             if row is None or row.bucket + seconds > time:
@@ -427,7 +444,7 @@ class Rollups:
 
 
 def add_histograms(into: list[Histogram], more: list[Histogram]) -> None:
-    """Add those of one sketch to those of another of the same metrics."""
+    """Add the histograms of one sketch to those of another with the same metrics, in place."""
     for histogram, other in zip(into, more, strict=True):
         histogram.update(other)
 
@@ -455,19 +472,19 @@ def _from_little_endian(typecode: str, data: bytes) -> array:  # type: ignore[ty
 
 
 def pack_vector(vector: Sequence[float]) -> bytes:
-    """A rollup's vector as its blob."""
+    """Return the blob of a rollup's vector."""
     return _little_endian(array("d", vector))
 
 
 def unpack_vector(data: bytes) -> Vector:
-    """A rollup's blob as its vector. Raises MalformedError."""
+    """Return the vector in a rollup's blob. Raises MalformedError."""
     if not isinstance(data, bytes) or len(data) % 8 or len(data) < 8 * len(HEAD):
         raise MalformedError("a rollup is malformed")
     return list(_from_little_endian("d", data))
 
 
 def pack_sketch(histograms: Sequence[Histogram], seconds: int = SKETCH_SECONDS) -> bytes:
-    """Histograms, in the order of Layout.sketched, as the blob of a sketch of ``seconds``."""
+    """Return the blob of a sketch of ``seconds``, given histograms in the order of Layout.sketched."""
     keys = array("H")
     counts = array("I")
     for histogram in histograms:
@@ -479,7 +496,8 @@ def pack_sketch(histograms: Sequence[Histogram], seconds: int = SKETCH_SECONDS) 
 
 
 def as_stored(sketch: bytes, seconds: int) -> bytes:
-    """The blob of a sketch of ``seconds``, packed if such are: zlib's first level takes less time than making the sketch."""
+    """Return the blob in which a sketch of ``seconds`` is stored: packed if its table packs them (zlib's first level
+    takes less time than making the sketch), else unchanged."""
     if seconds != FINE_SKETCH_SECONDS:
         return sketch
     begin = 2 + 2 * int.from_bytes(sketch[:2], "little")
@@ -492,7 +510,7 @@ def as_stored(sketch: bytes, seconds: int) -> bytes:
 
 
 def inflated(data: bytes) -> bytes:
-    """A packed sketch before its bytes are put in order again; nothing where it is none, or too long."""
+    """Decompress a packed sketch; its bytes are still in the packed order. b"" if it is damaged or too long."""
     unzip = zlib.decompressobj()
     try:
         found = unzip.decompress(data, MOST_BYTES)
@@ -502,6 +520,7 @@ def inflated(data: bytes) -> bytes:
 
 
 def _unpacked(data: bytes) -> bytes:
+    """Return the plain form of a packed sketch. Raises MalformedError."""
     found = inflated(data)
     begin = 2 + 2 * int.from_bytes(found[:2], "little")
     n_bins, rest = divmod(len(found) - begin, 6)
@@ -517,7 +536,7 @@ def _unpacked(data: bytes) -> bytes:
 
 
 def unpack_sketch(data: bytes, seconds: int = SKETCH_SECONDS) -> list[Histogram]:
-    """The blob of a sketch of ``seconds`` as its histograms. Raises MalformedError."""
+    """Return the histograms in the blob of a sketch of ``seconds``. Raises MalformedError."""
     if seconds == FINE_SKETCH_SECONDS:
         data = _unpacked(data)
     n_metrics = int.from_bytes(data[:2], "little") if isinstance(data, bytes) else 0

@@ -39,11 +39,11 @@ class Run(NamedTuple):
 
     @property
     def shown_job(self) -> str | None:
-        """The job's id as its scheduler shows it: see gssr.launch."""
+        """The job's id as its scheduler shows it (see gssr.launch.shown_job), None without a job."""
         return shown_job(self.job_id, self.array_job_id, self.array_task_id)
 
     def is_in_array_of(self, other: "Run") -> bool:
-        """Whether both are tasks of one array of jobs."""
+        """Tell whether both runs are tasks of one array of jobs."""
         own = (self.cluster, self.array_job_id)
         return self.array_job_id is not None and own == (other.cluster, other.array_job_id)
 
@@ -113,8 +113,9 @@ class GpuProcess(NamedTuple):
 
 
 class GpuProcesses(NamedTuple):
-    """Processes of one name and user that were on GPUs: ``n`` of them on ``n_gpus`` GPUs, first and last seen at ``start``
-    and ``end`` (unix s). ``memory_used`` (bytes): the most that one of them had on a GPU. None is unknown."""
+    """Processes of one name and user that were on GPUs. ``n``: how many, on ``n_gpus`` GPUs; ``memory_used``: the most
+    that one of them had on a GPU, bytes; ``start`` and ``end``: when they were first and last seen, unix s. None is
+    unknown."""
 
     name: str | None
     user: str | None
@@ -130,7 +131,7 @@ SILENT_SECONDS = 12.0
 
 
 class GpuLook(NamedTuple):
-    """All processes that were on a GPU (a position in the run) at a time, as far as they are recorded."""
+    """All processes that were recorded on a GPU (a position in the run) at one moment, unix s; () if there was none."""
 
     gpu: int
     time: float
@@ -147,8 +148,8 @@ class Merged(NamedTuple):
 
 
 class AttachedTrace(NamedTuple):
-    """One row of ``traces``: ``size`` in bytes, ``mtime`` in unix s, ``zero`` (its begin) in unix ns, ``clock_error`` in
-    s."""
+    """One row of ``traces``: ``size`` in bytes, ``mtime`` in unix s, ``zero`` (the trace's begin) in unix ns,
+    ``clock_error`` in s, ``gpus`` and ``digest`` as JSON texts. None is unknown."""
 
     run_id: str
     node: str | None
@@ -165,7 +166,8 @@ class AttachedTrace(NamedTuple):
 
 
 def one_row_a_trace(rows: Iterable[AttachedTrace]) -> list[AttachedTrace]:
-    """By rank and path, without those that several ranks have listed: the row stays that knows its node."""
+    """Keep one row for each run and trace file, sorted by rank and path. If several ranks have listed the same file,
+    the row that knows its node is kept."""
     found: dict[tuple[str, str], AttachedTrace] = {}
     for row in rows:
         key = row.run_id, row.path
@@ -175,13 +177,14 @@ def one_row_a_trace(rows: Iterable[AttachedTrace]) -> list[AttachedTrace]:
 
 
 def gpu_order(gpu: Gpu) -> tuple[str, int, str]:
-    """Sorting key: node, device index, UUID."""
+    """Return the key by which GPUs are sorted: node, device index, UUID."""
     return (gpu.node or "", -1 if gpu.device_index is None else gpu.device_index, gpu.uuid or "")
 
 
 def one_run(runs: Sequence[Run]) -> Run:
-    """One run from the rows its ranks wrote into their own files: first start, last end, the exit code of the rank that
-    failed first, worst state (``state`` of each must have been derived before)."""
+    """Make one run of the rows that its ranks wrote into their own files: first start, last end (None if any is
+    unknown), the exit code of the rank that failed first, and the worst state. The rows' ``state`` must have been
+    derived before; at least one row."""
     first = runs[0]
     starts = [run.started_at for run in runs if run.started_at is not None]
     ends = [run.ended_at for run in runs]
@@ -194,28 +197,29 @@ def one_run(runs: Sequence[Run]) -> Run:
 
 
 def first_failure(ends: Iterable[tuple[float | None, int | None]]) -> int | None:
-    """The exit code of a run whose ranks ended at these times (unix s) with these exit codes: that of the first to fail, the
-    highest where several failed at once; 0 where none did, None where that of any is unknown."""
+    """Return the exit code of a run whose ranks ended at these times (unix s) with these exit codes: that of the first
+    to fail, the highest if several failed at once. 0 if none failed, None if none failed and some are unknown or there
+    are none."""
     ends = list(ends)
     failed = [(math.inf if time is None else time, -code) for time, code in ends if code]
     return -min(failed)[1] if failed else 0 if ends and all(code == 0 for _, code in ends) else None
 
 
 def missing_ranks(world_size: int | None, ranks: Iterable[int]) -> tuple[int, ...] | None:
-    """The ranks of a run that are not among those that are there, in order; None where nobody knows how many it has, or a
-    number stands there that no run has."""
+    """Return the ranks of a run that are not among ``ranks``, ascending. None if it is not known how many there should
+    be, or the number is impossible."""
     if world_size is None or not 0 < world_size <= MOST_RANKS:
         return None
     return tuple(sorted(set(range(world_size)).difference(ranks)))
 
 
 def without_ranks(missing: Sequence[int], world_size: int | None) -> str:
-    """The same as the part of a sentence."""
+    """Say which ranks are missing, as part of a sentence: "2 of 8 ranks: 3, 5"."""
     return f"{len(missing):,} of {world_size:,} ranks: {_some(ranges(missing))}"
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """0, 1, 2, 5 as ``0-2, 5``."""
+    """Write numbers compactly: 0, 1, 2, 5 as ``0-2, 5``; "" for none."""
     found = sorted(set(numbers))
     runs = [[number for _, number in group] for _, group in groupby(enumerate(found), lambda pair: pair[1] - pair[0])]
     return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
@@ -226,14 +230,14 @@ def _some(text: str) -> str:
 
 
 def shared_gpu(gpus: Sequence[Gpu]) -> Gpu:
-    """One GPU from the rows of the ranks that list it: its rank is unknown when they are several. Its key is the first
-    one's."""
+    """Make one GPU of the rows of the ranks that list it, with the key of the first. Its rank is None if they are
+    several."""
     ranks = {gpu.rank for gpu in gpus}
     return gpus[0]._replace(rank=gpus[0].rank if len(ranks) == 1 else None)
 
 
 class Thinned(NamedTuple):
-    """One row of ``thinned``."""
+    """One row of ``thinned``: ``end_time`` in unix s; None where NULL."""
 
     run_id: str
     rank: int

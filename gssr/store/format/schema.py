@@ -112,7 +112,7 @@ _WORKLOAD = (
 
 
 def _rollup_of(owner: Column, table: str, values: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Columns of a rollup of what stands beside the GPUs' samples."""
+    """Return the columns of a rollup of nodes' or ranks' samples. ``owner`` is the column that says whose they are."""
     counted = (
         (
             Column(f"{column.name}_n", "INTEGER", f"samples of {column.name}"),
@@ -323,7 +323,8 @@ def _create_table(table: str) -> str:
 
 
 def create_view(kind: str = "VIEW") -> str:
-    """The statement that makes the view ``gpu_samples``; ``kind``: TEMP VIEW for a connection's own."""
+    """Return the statement that makes the view ``gpu_samples``. ``kind``: VIEW, or TEMP VIEW for one of the connection
+    alone."""
     flop = " + ".join(f"s.{part}" for part in FLOP_ACTIVE.parts)
     metrics = ", ".join(f"s.{metric.name}" for metric in METRICS)
     return (
@@ -333,5 +334,5 @@ def create_view(kind: str = "VIEW") -> str:
 
 
 def create_statements() -> list[str]:
-    """The statements that make an empty recording of this schema; each may be run again on one that exists."""
+    """Return the statements that make an empty recording of this schema. Each may be run again on one that exists."""
     return [*(_create_table(table) for table in TABLES), *INDEXES, create_view()]

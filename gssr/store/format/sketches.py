@@ -14,11 +14,11 @@ from gssr.store.format.schema import FINE_SKETCH_SECONDS
 class Sketches(NamedTuple):
     """Histograms of samples in stretches of time, GPU by GPU and metric by metric (in the order of Layout.sketched).
 
-    ``gpu`` int64 [n]: whose, as in gssr.store.format.sample_arrays.Samples.
-    ``start`` int64 [n]: where each begins, unix s; all last as long as those of the table that they were read from.
-    ``sizes`` int64 [n, metrics]: how many bins each has of each metric, of those that an old sketch lacks none.
-    ``keys`` and ``counts`` int64: the bins' keys and how many samples each holds, one sketch and one metric after the
-    other; within a metric keys ascend."""
+    ``gpu`` int64 [n]: whose, as in gssr.store.format.sample_arrays.Samples. ``start`` int64 [n]: where each begins,
+    unix s; all last as long as those of the table that they were read from. ``sizes`` int64 [n, metrics]: how many bins
+    each has of each metric; 0 for metrics that an old sketch lacks. ``keys`` and ``counts`` int64: the bins' keys and
+    how many samples each holds, one sketch and one metric after the other; within a metric keys ascend.
+    """
 
     gpu: Ints
     start: Ints
@@ -34,7 +34,7 @@ class Sketches(NamedTuple):
         return Sketches(self.gpu[chosen], self.start[chosen], self.sizes[chosen], keys, counts)
 
     def samples(self) -> Ints:
-        """[n, metrics]: how many samples each sketch holds of each metric."""
+        """Return how many samples each sketch holds of each metric, int64[n, metrics]."""
         found, sizes = np.zeros(self.sizes.size, np.int64), self.sizes.reshape(-1)
         some = sizes > 0
         if some.any():
@@ -42,13 +42,13 @@ class Sketches(NamedTuple):
         return found.reshape(self.sizes.shape)
 
     def of_each(self, values: Ints) -> Ints:
-        """For each bin the one of ``values`` [metrics] that is its metric's."""
+        """Return for each bin the element of ``values`` [metrics] that belongs to its metric."""
         return np.repeat(np.tile(values, len(self.sizes)), self.sizes.reshape(-1))
 
 
 def decode_sketches(gpu: Ints, start: Ints, blobs: Sequence[bytes], n_metrics: int, seconds: int) -> Sketches:
-    """Decode the blobs of sketches of ``seconds``; ``gpu`` and ``start`` [n] are theirs. Left out is what is no such sketch:
-    of more than ``n_metrics``, or not as long as it says."""
+    """Decode the blobs of sketches of ``seconds``, whose GPUs and starts are ``gpu`` and ``start`` [n]. Blobs that are
+    no such sketch are left out: those with more than ``n_metrics`` metrics, or of another length than they say."""
     is_packed = seconds == FINE_SKETCH_SECONDS
     if is_packed:
         blobs = [inflated(blob) for blob in blobs]

@@ -24,8 +24,8 @@ _SLACK = 1e-9
 
 
 def sound_numbers(rows: Sequence[tuple[Any, ...]]) -> tuple[Floats, bool]:
-    """Convert rows, one at least, to float64 [n, columns], with NaN for NULL and for what can't be. Returns them, and
-    whether there was nothing that can't be."""
+    """Convert rows (at least one) to float64[n, columns], NaN for NULL and for values that cannot be. Returns it, and
+    True if there were no such values."""
     sound = _NUMBERS.issuperset(map(type, chain.from_iterable(rows)))  # numpy takes '1_0', and b"1", for numbers
     own = rows if sound else [[number_within(value) for value in row] for row in rows]
     table = np.array(own, dtype=np.float64)
@@ -37,8 +37,8 @@ def sound_numbers(rows: Sequence[tuple[Any, ...]]) -> tuple[Floats, bool]:
 
 
 def sound_samples(rows: Sequence[tuple[Any, ...]]) -> tuple[Floats, bool]:
-    """Convert rows of ``samples``, (GPU key, time, values), to float64 [n, columns], with NaN for NULL. Returns them, and
-    whether all were sound."""
+    """Convert rows of ``samples`` (GPU key, time, values) to float64[n, columns], NaN for NULL. Rows without a possible
+    GPU and time are left out. Returns it, and True if everything was sound."""
     table, sound = sound_numbers(rows)
     with np.errstate(invalid="ignore"):
         key, time = table[:, 0], table[:, 1]
@@ -47,8 +47,8 @@ def sound_samples(rows: Sequence[tuple[Any, ...]]) -> tuple[Floats, bool]:
 
 
 def sound_buckets(rows: list[tuple[Any, ...]], level: int) -> tuple[Ints, list[tuple[Any, ...]]]:
-    """Leave out rows that are no buckets of ``level`` seconds; they begin with GPU key and start, and end with a blob.
-    Returns keys and starts, int64 [n, 2], and the rows."""
+    """Leave out rows that are no buckets of ``level`` seconds. Rows begin with GPU key and start, and end with a blob.
+    Returns keys and starts, int64[n, 2], and the rows that are left."""
     if not all(type(row[-1]) is bytes for row in rows):
         rows = [row for row in rows if type(row[-1]) is bytes]
     if not all(type(row[0]) is int and type(row[1]) is int for row in rows):
@@ -61,19 +61,22 @@ def sound_buckets(rows: list[tuple[Any, ...]], level: int) -> tuple[Ints, list[t
 
 
 def are_placed(key: Ints, start: Ints | Floats, level: int) -> Flags:
-    """Flag rows [n] with the key of a GPU and the start of a bucket of ``level`` seconds."""
+    """Tell which rows have the key of a GPU and the start of a bucket of ``level`` seconds, bool[n]."""
     return np.asarray((key >= 0) & (key < MOST_KEYS) & (start >= 0) & (start <= LATEST) & (start % level == 0), bool)
 
 
 def _columns(rows: Sequence[tuple[Any, ...]], first: int, end: int) -> Ints:
-    """Convert some columns of rows to int64 [n, columns]; by columns that is five times as fast."""
+    """Convert the columns ``first`` to ``end`` - 1 of rows to int64[n, columns]."""
     return np.array(list(zip(*rows, strict=True))[first:end], np.int64).reshape(end - first, -1).T
 
 
 def are_rollups(buckets: Buckets, level: int) -> Flags:
-    """[n]: which buckets of ``level`` seconds, whose rowids are known, hold numbers that can be and belong together: no more
-    values than rows, a mean between least and greatest, no wider spread than these allow (Popoviciu 1935), no counter that
-    falls from 0 on; as many rowids as rows, at least."""
+    """Tell which buckets of ``level`` seconds, whose rowids are known, hold numbers that are possible and fit together,
+    bool[n].
+
+    That is: no more values than rows, a mean between least and greatest, no wider spread than these allow (Popoviciu
+    1935), no counter that falls, and at least as many rowids as rows.
+    """
     vectors, starts = buckets.vectors, buckets.start
     assert buckets.rowids is not None
     with np.errstate(invalid="ignore", over="ignore"):
@@ -106,8 +109,8 @@ def are_rollups(buckets: Buckets, level: int) -> Flags:
 
 
 def are_vectors(keys: Ints, blobs: Sequence[bytes], layout: Layout) -> list[bool]:
-    """Check each rollup blob's length: whole numbers, with a head at least and no more than the layout says, and as long as
-    the longest of its GPU (``keys`` [n]), because all of a run's were written by one version."""
+    """Check each rollup blob's length: a multiple of 8, at least a head and at most what the layout says, and equal to
+    the longest of its GPU (``keys`` [n]), as all of a run's were written by one version."""
     lengths = np.array([len(blob) for blob in blobs], np.int64)
     if (lengths == 8 * layout.width).all():
         return [True] * len(blobs)
@@ -120,8 +123,8 @@ def are_vectors(keys: Ints, blobs: Sequence[bytes], layout: Layout) -> list[bool
 
 
 def ranges_in(rows: Sequence[tuple[Any, ...]]) -> Ints:
-    """Read the first and last rowid, int64 [n, 2], of rollups, (GPU, start, first and last rowid, blob); (0, 0) of what are
-    none."""
+    """Read the first and last rowid of rollups, int64[n, 2]; (0, 0) where they are no numbers. Rows are (GPU, start,
+    first rowid, last rowid, blob)."""
     if all(type(row[2]) is int and type(row[3]) is int for row in rows):
         return _columns(rows, 2, 4)
     ends = [row[2:4] if type(row[2]) is int and type(row[3]) is int else (0, 0) for row in rows]

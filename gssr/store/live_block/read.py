@@ -39,9 +39,9 @@ _TRIES = 3
 
 
 class Blocks(NamedTuple):
-    """What one look found. ``file`` [n_files]: which files' blocks are new, and ``rowid`` [n_files] up to where each counts.
-    ``gpus`` [n]: their GPUs, with the fields of a block, and ``owner`` [n], the number of the file each is of. ``without``:
-    the files that have no block."""
+    """The live blocks that one look found new. ``file`` int64[n_files]: indices of their files; ``rowid``
+    int64[n_files]: up to which row each counts. ``gpus`` [n]: their GPUs' entries; ``owner`` int64[n]: the index of the
+    file each is of. ``without``: indices of files that have no block."""
 
     file: Ints
     rowid: Ints
@@ -51,7 +51,7 @@ class Blocks(NamedTuple):
 
 
 class BlockReader:
-    """Reads the blocks beside the recordings at ``paths``."""
+    """Reads the live blocks beside the recordings at ``paths``."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._paths = [path + LIVE_SUFFIX for path in paths]
@@ -59,8 +59,9 @@ class BlockReader:
         """Their sequence numbers."""
 
     def look(self) -> Blocks:
-        """The blocks that are new since the last look. Each is opened afresh: on network filesystems that is what asks the
-        server. One that can't be read now, or is just being written, may be read the next time."""
+        """Read the blocks that have changed since the last look. Each file is opened afresh: on network filesystems
+        that is what asks the server. A block that cannot be read now, or is just being written, is left for the next
+        look."""
         files, rowids, payloads, without = [], [], [], []
         for number, path in enumerate(self._paths):
             for _ in range(_TRIES):
@@ -95,7 +96,7 @@ class BlockReader:
 
 
 def _are_sound(gpus: Entries) -> NDArray[np.bool_]:
-    """[n]: which of them hold times and sums that can be; NaN is none."""
+    """Tell which entries hold possible times and sums, bool[n]; NaN counts as none and is sound."""
     with np.errstate(invalid="ignore"):
         fine: NDArray[np.bool_] = np.all(np.abs(gpus["total"]) <= GREATEST, axis=1)
         for when in (gpus["first"], gpus["last"]):
@@ -104,6 +105,7 @@ def _are_sound(gpus: Entries) -> NDArray[np.bool_]:
 
 
 def _bytes_of(path: str) -> bytes:
+    """Read a block's bytes, at most about 1 MiB. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # it might be a pipe, which never answers
     try:
         data = os.read(descriptor, _AT_ONCE)

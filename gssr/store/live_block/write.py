@@ -64,6 +64,7 @@ class _Counts:
         self.held = [0] * _T
 
     def count_new(self, gap_seconds: float) -> None:
+        """Add the new rows to the counts. There must be at least one."""
         rows, self.new = self.new, []
         rows.sort(key=itemgetter(1))
         columns = list(zip(*rows, strict=True))
@@ -83,6 +84,7 @@ class _Counts:
                     self.held[which] += times_seen * bool(int(value) & bit)
 
     def _add(self, place: int, column: Sequence[float | None]) -> None:
+        """Add values to the metric at ``place`` in COUNTED."""
         if column[0] is None and column.count(None) == len(column):
             return  # not measured
         values, total = summed(column)
@@ -97,8 +99,8 @@ class _Counts:
 
 
 class LiveBlock:
-    """The block beside the recording at ``recording``. Nothing here raises: where no block can be written there is none.
-    ``gap_seconds``: more than this between two rows of a GPU is a gap."""
+    """The live block beside the recording at ``recording``. Nothing here raises: if no block can be written there is
+    none. Set ``gap_seconds``: more than this between two rows of a GPU is a gap."""
 
     def __init__(self, recording: str) -> None:
         self.gap_seconds = math.inf
@@ -115,7 +117,8 @@ class LiveBlock:
         counts.new.append(row)
 
     def publish(self, now: float, last_rowid: int) -> None:
-        """Write the block, at most once a second. All rows that were added are committed, the last as ``last_rowid``."""
+        """Write the block, at most once a second. All rows that were added must be committed, the last one as
+        ``last_rowid``. ``now`` is unix s."""
         if self._sequence < 0 or 0 <= now - self._published < PUBLISH_SECONDS - _EARLY:
             return
         self._published = now
@@ -144,7 +147,7 @@ class LiveBlock:
             pass  # no space, say
 
     def remove(self) -> None:
-        """The end is written: readers find it in the recording itself."""
+        """Delete the block, as the end is written to the recording itself. Nothing is published afterwards."""
         self._sequence = -1
         try:
             os.unlink(self._path)

@@ -50,8 +50,9 @@ class GoneError(RecordingError):
 
 
 class Outcome(NamedTuple):
-    """``n_files`` were merged into the recording at ``path``; ``left`` says what was not, and why, in sentences; ``waiting``
-    does so of runs that are still being recorded, by their ids; ``replaced`` says which runs were deleted, and why."""
+    """What a merge did. ``path``: the recording; ``n_files``: how many ranks' files were merged into it and deleted;
+    ``left``: sentences on what was not merged; ``waiting``: by run id, why a run that is still being recorded waits;
+    ``replaced``: sentences on runs that were deleted."""
 
     path: str
     n_files: int
@@ -61,7 +62,7 @@ class Outcome(NamedTuple):
 
 
 def names_of(path: str) -> tuple[str, str]:
-    """``NAME.sql`` and ``NAME.sql.d`` of a recording that is named by either."""
+    """Return ``NAME.sql`` and ``NAME.sql.d`` of a recording, given either."""
     path = path.rstrip("/")
     if path.endswith(".d") and not os.path.isfile(path):
         path = path[:-2]
@@ -75,16 +76,18 @@ def merge(
     overwrite: bool = False,
     progress: Progress = lambda _: None,
 ) -> Outcome:
-    """Merge what can be merged of the recording at ``path``, either of its names, and delete the ranks' files that were.
-    ``patience``: how long to wait for another merge, s; a tenth of it for readers (``seal_again``). ``own``: the run at
-    whose end this is, by itself: other runs are merged only when they are over. ``overwrite``: it was to
-    take the place of others, so it is said which of them stay.
+    """Merge the ranks' files of a recording as far as possible, and delete those that were merged.
 
-    Whatever run is merged, those that it replaces are deleted, as its first rank has written down
-    (gssr.store.write.starts).
+    Args:
+        path: either name of the recording.
+        patience: how long to wait for another merge, s; a tenth of it for readers (``seal_again``).
+        own: id of the run that has just ended, if this is the merge at its end; other runs are then merged only when
+            they are over.
+        overwrite: the run was to replace others, so sentences say which of them stay.
+        progress: called with the share that is done, 0-1.
 
-    Raises BusyError, GoneError, and RecordingError when nothing can be merged or written: then the ranks' files are as they
-    were.
+    Runs that a merged run replaces are deleted, as its first rank has written down (gssr.store.write.starts). Raises
+    BusyError, GoneError, and RecordingError if nothing can be merged or written; the ranks' files are unchanged then.
     """
     target, folder = names_of(path)
     for name in (target, folder):
@@ -131,6 +134,7 @@ class _Merge:
         self._verified: set[str] = set()
 
     def run(self) -> Outcome:
+        """Merge until nothing more can be. Raises as ``merge`` does."""
         while True:
             ledger = {row.shard: row for row in self._ledger()}
             found = find_rank_files(
@@ -167,7 +171,7 @@ class _Merge:
             return read_merged(connection)
 
     def _ranks(self) -> dict[str, list[int]]:
-        """The ranks of each run that is in the recording already."""
+        """Return the ranks of each run that is in the recording already, by run id."""
         if not _has_content(self._target):
             return {}
         with closing(connect(self._target)) as connection:
@@ -177,15 +181,15 @@ class _Merge:
             }
 
     def _there(self) -> list[Run]:
-        """The runs that are in the recording already."""
+        """List the runs that are in the recording already."""
         if not _has_content(self._target):
             return []
         with closing(connect(self._target)) as connection:
             return read_runs(connection)
 
     def _replace(self, found: ShardsToMerge) -> bool:
-        """Delete the runs that those to be merged replace; whether there were any. Where these are all that is in the
-        recording, what replaces them takes its place. Raises TakenError when it is being recorded into."""
+        """Delete the runs that runs to be merged replace. Returns True if there were any. If the recording holds
+        nothing else, what replaces them takes its place at once. Raises TakenError if it is being recorded into."""
         there = {run.run_id for run in self._there()}
         replaced = self._replaced_by(found)
         old = [source for source in found.sources if source.run.run_id in replaced]
@@ -208,13 +212,14 @@ class _Merge:
         return True
 
     def _replaced_by(self, found: ShardsToMerge) -> dict[str, str]:
-        """Ids of the runs that are replaced by one that can be merged now, and of that one: those that were over when its
-        first rank looked. A command that was mistyped replaces nothing."""
+        """Return the ids of runs that are replaced by a run that can be merged now, each with that run's id: those that
+        were over when its first rank looked. A run whose command never began replaces nothing."""
         began = {source.run.run_id for source in found.sources if source.began}
         starts = [start for start in started_in(self._folder).values() if start.run_id in began]
         return {run_id: start.run_id for start in starts for run_id in start.replaces}
 
     def _tell_what_is_kept(self, found: ShardsToMerge) -> None:
+        """Note which runs are not overwritten, and why."""
         own = next((source.run for source in found.sources if source.run.run_id == self._own), None)
         if own is None:
             return
@@ -229,7 +234,7 @@ class _Merge:
         self._kept[f"{self._target}: {run_id} is not overwritten: {why}"] = None
 
     def _drop(self, run_ids: Collection[str]) -> None:
-        """Delete runs from the recording that is there, which holds others as well."""
+        """Delete runs from the recording, which holds others as well."""
         connection = reopen(self._target)
         try:
             delete_runs(connection, run_ids)
@@ -237,7 +242,8 @@ class _Merge:
             seal(connection)
 
     def _build(self, sources: list[RankFile], overwritten: Sequence[str] = ()) -> None:
-        """Make the merged file under another name, and give it its own. Raises FileExistsError when that is taken."""
+        """Make the merged file under another name, verify it, and give it its own name, after removing the files
+        ``overwritten``. Raises FileExistsError if the name is taken."""
         path = scratch(self._folder, "whole")
         try:
             with closing(create_unguarded(path, sum(os.path.getsize(source.path) for source in sources))) as connection:
@@ -263,7 +269,7 @@ class _Merge:
         self._verified.update(ledger)
 
     def _add(self, sources: list[RankFile]) -> None:
-        """Add to the recording that is there."""
+        """Add files to the recording that exists; with none, only bring all of it to the disk."""
         if _has_content(self._target):
             finished_runs(self._target)
         connection = reopen(self._target)
@@ -276,7 +282,7 @@ class _Merge:
                 _sync(path)
 
     def _copy(self, connection: sqlite3.Connection, sources: list[RankFile]) -> dict[str, int]:
-        """Copy the files; how many samples each has."""
+        """Copy files. Returns how many samples each has. Raises RefusedError for a damaged one."""
         connection.set_progress_handler(self._lock.touch, OPERATIONS)
         copier = RunCopier(connection, sources, self._holes)
         for done, source in enumerate(sources):
@@ -293,7 +299,8 @@ class _Merge:
         return copier.copied
 
     def _delete_merged(self, rows: Sequence[Merged], left: list[str]) -> int:
-        """Delete the ranks' files that the merged one holds; how many."""
+        """Delete the ranks' files that the merged one is seen to hold. Returns how many; sentences on the others are
+        appended to ``left``."""
         if not rows:
             return 0
         n = 0
@@ -311,6 +318,7 @@ class _Merge:
         return n
 
     def _check_lock(self) -> None:
+        """Keep the lock alive. Raises BusyError if another process has taken it over."""
         self._lock.touch()
         if not self._lock.held:
             raise BusyError(f"{self._folder}: is being merged by another gssr, which took over")
@@ -332,7 +340,7 @@ def _damaged(path: str) -> bool:
 
 
 def _publish(path: str, target: str) -> None:
-    """Give a file its name, which must be free: FileExistsError."""
+    """Give a file its name. Raises FileExistsError if that is taken."""
     try:
         os.link(path, target)
     except FileExistsError:
@@ -353,8 +361,8 @@ def _sync(path: str) -> None:
 
 
 def _remove_folder(target: str, folder: str, overwritten: Collection[str]) -> None:
-    """Remove the signs of ranks that were merged or overwritten, which may have come after their files were; and the folder
-    when no rank's file is left in it, nor word of a run that may be just beginning."""
+    """Remove the signs of ranks that were merged or overwritten, which may have come after their files were, and the
+    folder if no rank's file is left in it, nor word of a run that may be just beginning. Never raises."""
     try:
         names = os.listdir(folder)
         gone = finished_runs(target).union(overwritten) if names else frozenset()
@@ -377,5 +385,5 @@ def _remove_folder(target: str, folder: str, overwritten: Collection[str]) -> No
 
 
 def _run_of(sign: str) -> str:
-    """Of which run ``RANK.RUN_ID.ended`` tells."""
+    """Return the run id in ``RANK.RUN_ID.ended``."""
     return sign.removesuffix(ENDED_SUFFIX).partition(".")[2]

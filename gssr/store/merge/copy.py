@@ -38,8 +38,16 @@ _ROWS_AT_ONCE = 4096
 def roll_up_rest(
     connection: sqlite3.Connection, last: int, counted: Mapping[int, int], gap_seconds: float, layout: Layout
 ) -> None:
-    """Roll up the samples of GPUs (by key) with rowids from behind ``count_rolled_up`` up to ``last``, in the file's
-    ``layout``. Raises sqlite3.Error."""
+    """Roll up samples that a rank's file left uncounted.
+
+    Args:
+        last: the last rowid of the rank's samples.
+        counted: by key of the GPU, the rowid up to which its samples are counted.
+        gap_seconds: more than this between two rows of a GPU is a gap.
+        layout: the file's.
+
+    Raises sqlite3.Error.
+    """
     columns = selected(connection, "samples", NAMES)
     wanted = ", ".join(columns)
     rollups = Rollups(gap_seconds, [name for name in NAMES if name in columns], layout)
@@ -80,8 +88,8 @@ class RefusedError(Exception):
 
 
 class HolesError(Exception):
-    """The rowids of a file's samples are no unbroken sequence (its disk was full for a while), as was assumed: it is
-    in ``holes`` now, and has to be copied again."""
+    """The rowids of a file's samples have gaps (its disk was full for a while), although none were assumed. The file's
+    name is in ``holes`` now, and it must be copied again."""
 
 
 _LISTED_TWICE = (
@@ -92,7 +100,8 @@ _LISTED_TWICE = (
 
 
 class RunCopier:
-    """Copies files into the recording that is open as ``connection``. ``holes`` names those that are known to have some."""
+    """Copies ranks' files into the recording that is open as ``connection``. ``holes``: names of files whose rowids are
+    known to have gaps; ``copied``: how many samples of each file were copied."""
 
     def __init__(self, connection: sqlite3.Connection, sources: Sequence[RankFile], holes: set[str]) -> None:
         """``sources`` are all that are to come. Raises sqlite3.Error, RecordingError."""
@@ -103,8 +112,9 @@ class RunCopier:
         """How many samples of each file were copied."""
 
     def add(self, source: RankFile) -> None:
-        """Copy one file, and enter it into the ledger, in one transaction. Raises RefusedError, HolesError or sqlite3.Error;
-        then nothing of it was copied, if the recording has a journal."""
+        """Copy one file and enter it into the ledger, in one transaction; a file that is in the ledger is skipped.
+        Raises RefusedError, HolesError or sqlite3.Error; then nothing of it was copied, provided that the recording has
+        a journal."""
         connection = self._connection
         with attached(connection, source.path):
             connection.execute("BEGIN IMMEDIATE")
@@ -119,6 +129,7 @@ class RunCopier:
                     connection.execute("ROLLBACK")
 
     def _copy(self, source: RankFile) -> None:
+        """Copy one attached file, table by table."""
         self._widen()
         layout = layout_of(metric_columns(self._connection))
         self._bring_to_the_end(source.run.run_id)
@@ -150,12 +161,12 @@ class RunCopier:
         )
 
     def _columns(self, schema: str, table: str) -> list[tuple[str, str, int]]:
-        """Name, type and NOT NULL of a table's columns."""
+        """Return name, type and NOT NULL of a table's columns; [] if there is no such table."""
         rows = self._connection.execute(f"PRAGMA {schema}.table_info({table})")
         return [(own_name(name, table), kind, needed) for _, name, kind, needed, *_ in rows]
 
     def _widen(self) -> None:
-        """Keep columns that only a later version knows."""
+        """Add columns to the recording that the file has and it lacks, which only a later version knows."""
         for table in TABLES:
             present = {name for name, *_ in self._columns("main", table)}
             for name, kind, _ in self._columns("shard", table):
@@ -163,8 +174,8 @@ class RunCopier:
                     self._connection.execute(f'ALTER TABLE main.{table} ADD COLUMN "{name}" {kind}')
 
     def _bring_to_the_end(self, run_id: str) -> None:
-        """The rows of a run follow one another in a file. Where another run was added after a part of this one, move that
-        part behind it."""
+        """Move the part of a run that is in the recording to its end if another run was added behind it: the rows of a
+        run follow one another in a file."""
         connection = self._connection
         newest = ends_of(connection)[1]
         first, last = connection.execute(
@@ -186,6 +197,7 @@ class RunCopier:
             connection.execute(statement, {"run": run_id, "shift": shift, "first": first, "last": last})
 
     def _copy_run(self, source: RankFile) -> None:
+        """Add the file's run, or update it if another rank's file has brought it already."""
         run_id = source.run.run_id
         before = [run for run in read_runs(self._connection) if run.run_id == run_id]
         if not before:
@@ -200,8 +212,8 @@ class RunCopier:
         )
 
     def _copy_gpus(self, keys: Mapping[int, int], shared: Sequence[int]) -> None:
-        """``shared`` are the file's keys of GPUs that another file listed before. Where that was for another rank, they are
-        no single rank's; a rank that samples for the node lists the others' GPUs as theirs."""
+        """Copy the GPUs that no other file has listed; ``shared`` are the file's keys of the others. If those were
+        listed for another rank they get no rank. A rank that samples for the node lists the others' GPUs as theirs."""
         self._copy_table("gpus", {"gpu": mapped(keys)}, f"WHERE gpu NOT IN ({_list(shared)})")
         self._connection.executemany(
             "UPDATE main.gpus SET rank = NULL WHERE gpu = ? AND rank IS NOT (SELECT rank FROM shard.gpus WHERE gpu = ?)",
@@ -211,7 +223,8 @@ class RunCopier:
         self._copy_table("process_gpus", {"gpu": mapped(keys)}, f"WHERE {listed} IS NOT 1")
 
     def _copy_table(self, table: str, changed: Mapping[str, str] | None = None, rest: str = "") -> int:
-        """Copy the rows of a table; how many. ``changed``: SQL expressions for columns that don't stay as they are."""
+        """Copy the rows of a table. Returns how many. ``changed``: SQL expressions for columns that change; ``rest``:
+        what follows FROM, such as WHERE."""
         own = self._columns("shard", table)
         if not changed and not rest and own == self._columns("main", table):
             return self._connection.execute(f"INSERT INTO main.{table} SELECT * FROM shard.{table}").rowcount
@@ -222,7 +235,8 @@ class RunCopier:
         return self._connection.execute(statement).rowcount
 
     def _copy_use(self, table: UseTable) -> None:
-        """With its rollups, where these count all rows: a sampler that was killed, or an earlier version, left others."""
+        """Copy a table of nodes or ranks with its rollups. If these do not count all rows (a sampler that was killed,
+        an earlier version) they are made anew."""
         connection = self._connection
         before = newest_row(connection, table)
         n = self._copy_table(table.samples)
@@ -233,7 +247,7 @@ class RunCopier:
                 roll_up(connection, table, level, before, before + n)
 
     def end(self) -> None:
-        """Add up what belongs to no single file. Raises sqlite3.Error."""
+        """Add up what belongs to no single file, once all are copied. Raises sqlite3.Error."""
         self._connection.execute("BEGIN IMMEDIATE")
         for table in USE_TABLES:
             add_up(self._connection, table)
@@ -242,7 +256,7 @@ class RunCopier:
         self._connection.execute("COMMIT")
 
     def _tell_of_missing_ranks(self) -> None:
-        """An event in each merged run that lacks ranks; those that came later are lacking no more."""
+        """Write an event into each merged run that lacks ranks, and delete earlier such events."""
         connection = self._connection
         connection.execute("DELETE FROM main.events WHERE kind = ?", (RANKS_MISSING,))
         merged = {row.run_id for row in read_merged(connection)}
@@ -258,7 +272,7 @@ class RunCopier:
                 )
 
     def _copy_samples(self, source: RankFile, keys: Mapping[int, int]) -> int:
-        """Copy the samples; what their rowids grew by."""
+        """Copy the samples. Returns by how much their rowids grew. Raises HolesError."""
         newest = ends_of(self._connection)[1] or 0
         shift = newest + 1 - source.first
         if not source.last:
@@ -277,8 +291,8 @@ class RunCopier:
         return shift
 
     def _counted(self, source: RankFile) -> dict[int, int]:
-        """Of a file that was cut off, or whose disk was full, per GPU the rowid up to which the coarsest rollups count its
-        samples; empty when they count all."""
+        """Return up to which rowid the coarsest rollups count each GPU's samples, by key; empty if they count all, as
+        they do unless the file was cut off or its disk was full."""
         ends = dict(
             self._connection.execute(
                 "SELECT gpu, max(last_rowid) FROM shard.rollup WHERE level = ? GROUP BY gpu", (_COARSEST,)
@@ -298,6 +312,8 @@ class RunCopier:
         gap_seconds: float,
         layout: Layout,
     ) -> None:
+        """Copy the rollups and sketches, without those that ``roll_up_rest`` will make anew. Those of GPUs that another
+        file has as well (``shared``) are merged with what is there."""
         connection, known = self._connection, layout_of(source.metrics)
         if known.blocks != layout.blocks[: len(known.blocks)]:  # of another version: no blob can be copied as it is
             shared = list(keys)

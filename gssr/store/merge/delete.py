@@ -9,8 +9,8 @@ from gssr.store.format.schema import TABLES
 
 
 def delete_runs(connection: sqlite3.Connection, run_ids: Collection[str]) -> None:
-    """Delete these runs in one transaction, with all that belongs to them. What they took of the file is used again by what
-    is written next. Raises sqlite3.Error; then all of them are still there."""
+    """Delete these runs in one transaction, with all that belongs to them. What they took of the file is reused by
+    later writes. Raises sqlite3.Error; then all of them are still there."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         connection.execute("CREATE TEMP TABLE gone (run_id TEXT PRIMARY KEY)")

@@ -26,13 +26,13 @@ Listing = tuple[str, int]
 
 
 def identity(run_id: str, node: str | None, uuid: str | None, key: int) -> Identity:
-    """What makes it this GPU, whatever file it is in."""
+    """Return what identifies a GPU in whatever file it is: run, node and UUID, or the key if the UUID is unknown."""
     return (run_id, node, uuid or f"key {key}")
 
 
 def doubled(connection: sqlite3.Connection, sources: Sequence[RankFile]) -> set[Listing]:
-    """Those GPUs of the files, and of the recording that is open as ``connection``, whose samples don't count. Raises
-    RecordingError, sqlite3.Error."""
+    """Return the GPUs of the files and of the recording open as ``connection`` whose samples don't count, because
+    another rank sampled the same GPU at the same time. Raises RecordingError, sqlite3.Error."""
     listed: dict[Identity, list[Listing]] = {}
     for key, run_id, node, uuid in connection.execute("SELECT gpu, run_id, node, uuid FROM gpus ORDER BY gpu"):
         listed.setdefault(identity(run_id, node, uuid, key), []).append(("", key))
@@ -76,10 +76,10 @@ def _spans(connection: sqlite3.Connection, keys: Sequence[int], last: int, count
 
 
 class Keys:
-    """The keys of the recording that is open as ``connection``."""
+    """Assigns keys of GPUs in the recording that is open as ``connection``."""
 
     def __init__(self, connection: sqlite3.Connection, sources: Sequence[RankFile]) -> None:
-        """``sources`` are all that are to come. Raises sqlite3.Error, RecordingError."""
+        """``sources`` are all files that will be merged. Raises sqlite3.Error, RecordingError."""
         self._doubled = doubled(connection, sources)
         rows = connection.execute("SELECT gpu, run_id, node, uuid FROM gpus").fetchall()
         rows = [row for row in rows if isinstance(row[0], int)]
@@ -93,7 +93,8 @@ class Keys:
         self._anew = len(runs.union(run_id for _, run_id, *_ in rows)) > 1 or len(set(coming)) < len(coming)
 
     def of(self, source: RankFile) -> tuple[dict[int, int], list[int]]:
-        """For the file's keys of GPUs those in the merged file; and the file's keys of GPUs that are in it already."""
+        """Return by key of each GPU in a file its key in the merged file; and the file's keys of GPUs that are in the
+        merged file already."""
         keys: dict[int, int] = {}
         shared: list[int] = []
         for gpu in source.gpus:
@@ -117,12 +118,13 @@ class Keys:
 
 
 def unchanged(keys: Mapping[int, int]) -> bool:
-    """Whether every GPU has the key it had."""
+    """Tell whether every GPU keeps its key."""
     return all(old == new for old, new in keys.items())
 
 
 def mapped(keys: Mapping[int, int]) -> str:
-    """The SQL expression for the new key of a row's ``gpu``; NULL where that is NULL or unknown."""
+    """Return the SQL expression for the new key of a row's ``gpu``. It may be NULL for a key that is NULL or not in
+    ``keys``."""
     if unchanged(keys):
         return "gpu"
     shifts = {new - old for old, new in keys.items()}

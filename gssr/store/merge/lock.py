@@ -20,14 +20,14 @@ _NAME = "merge.lock"
 
 
 class Lock:
-    """The lock on a folder, held. ``held`` says whether it still is."""
+    """The lock on a folder, as long as it is ``held``."""
 
     def __init__(self, path: str, text: str) -> None:
         self._path, self._text = path, text
         self._touched = time.monotonic()
 
     def touch(self) -> None:
-        """Show that somebody is at work; cheap enough to be called often."""
+        """Show that the holder is at work. Cheap enough to be called often; never raises for a file that is gone."""
         if time.monotonic() - self._touched < _TOUCH_SECONDS:
             return
         self._touched = time.monotonic()
@@ -39,18 +39,18 @@ class Lock:
 
     @property
     def held(self) -> bool:
-        """False when somebody has taken it over."""
+        """True until somebody else has taken the lock over."""
         return _text(self._path) == self._text
 
     def release(self) -> None:
-        """Let others merge."""
+        """Give the lock up, if it is still held."""
         if self.held:
             _unlink(self._path)
 
 
 def acquire(folder: str, patience: float = 0.0) -> Lock | None:
-    """The lock, if it is free within ``patience`` s, or nobody is at work who holds it; None else. Raises OSError when no
-    file can be made in the folder."""
+    """Take the lock on a folder within ``patience`` s; a lock whose holder is gone is taken over. None if another
+    process holds it. Raises OSError if no file can be made in the folder."""
     path = os.path.join(folder, _NAME)
     nonce = hexlify(os.urandom(8)).decode()
     pid = os.getpid()
@@ -69,6 +69,7 @@ def acquire(folder: str, patience: float = 0.0) -> Lock | None:
 
 
 def _make(path: str, text: str) -> bool:
+    """Make the lock's file. Returns False if it exists."""
     try:
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, FILE)
     except FileExistsError:
@@ -88,6 +89,7 @@ def _text(path: str) -> str | None:
 
 
 def _is_stale(path: str, holder: str) -> bool:
+    """Tell whether the holder of a lock is gone, or has not touched it for too long."""
     node, boot, pid, start, *_ = [*holder.split("\t"), "", "", "", ""]
     if node == os.uname().nodename and boot == str(boot_id()) and pid.isascii() and pid.isdigit() and len(pid) < 10:
         return str(process_start(int(pid))) != start
@@ -99,7 +101,7 @@ def _is_stale(path: str, holder: str) -> bool:
 
 
 def _take_away(path: str, holder: str, aside: str) -> None:
-    """Remove a lock whose holder is gone; only one can. If it has just been taken by another it is put back."""
+    """Remove a lock whose holder is gone; only one process can. If it turns out to be another's, it is put back."""
     try:
         os.rename(path, aside)
     except FileNotFoundError:

@@ -31,8 +31,9 @@ from gssr.store.write.create import finished_runs, remove, reopen, seal, seal_ag
 
 
 class Repaired(NamedTuple):
-    """How many stretches of 600 s of a GPU had rollups or sketches that were missing or damaged: ``n`` were made anew, of
-    ``n_thinned`` the samples are gone. ``use``: tables beside the samples whose rollups were made anew."""
+    """What was repaired, counted in stretches of 600 s of one GPU. ``n``: stretches whose rollups or sketches were made
+    anew; ``n_thinned``: those that could not be, as their samples are gone. ``use``: tables of nodes and ranks whose
+    rollups were made anew."""
 
     n: int
     n_thinned: int
@@ -40,7 +41,8 @@ class Repaired(NamedTuple):
 
 
 class _Work(NamedTuple):
-    """Stretches that begin at the same time: the GPUs' keys, and the ranges of rowids that hold their samples."""
+    """Stretches of several GPUs that begin at the same time (``begin``, unix s). ``keys``: of the GPUs; ``ranges``:
+    first and last rowids between which their samples lie."""
 
     begin: int
     keys: tuple[int, ...]
@@ -49,9 +51,9 @@ class _Work(NamedTuple):
 
 
 def repair(path: str) -> Repaired:
-    """Repair the recording in one file. What nobody wrote before a recorder was killed is rolled up as well, and what is
-    beside the file goes into it (``seal_again``). Raises TakenError when somebody is recording into it, RecordingError when
-    it can't be read or written."""
+    """Repair a recording in one file. Samples that a killed recorder left uncounted are rolled up as well, and what is
+    beside the file goes into it (``seal_again``). Raises TakenError if it is being recorded into, RecordingError if it
+    cannot be read or written."""
     finished_runs(path)
     shard = RecordingFile(path)
     with closing(shard):
@@ -85,8 +87,9 @@ def repair(path: str) -> Repaired:
 
 
 def keep(path: str, copy: str, ended_at: float) -> None:
-    """Copy a recording, whose run goes on, into a new file, in which the run has ended (unix s). The file is the user's
-    alone. Raises OSError, FileExistsError where something is there; RecordingError."""
+    """Copy a recording whose run goes on into a new file, in which the run has ended at ``ended_at``, unix s. The file
+    is the user's alone. Raises FileExistsError if something is at ``copy``, OSError, and RecordingError; then nothing
+    is left there, except what was there before."""
     os.close(new_file(copy, PRIVATE))
     try:
         with closing(connect(path)) as source, closing(sqlite3.connect(copy, isolation_level=None)) as kept:
@@ -103,7 +106,7 @@ def keep(path: str, copy: str, ended_at: float) -> None:
 
 
 def _found(shard: RecordingFile) -> tuple[list[_Work], int]:
-    """What is to be made anew, and how many stretches can't be."""
+    """Return what to make anew, and how many stretches cannot be."""
     work, n_thinned = [], 0
     for run in Recording(shard.file.path, [shard]).runs:
         for part in run._parts:
@@ -122,7 +125,7 @@ def _found(shard: RecordingFile) -> tuple[list[_Work], int]:
 
 
 def _wrong(part: Part) -> Ints:
-    """The stretches, by their numbers, in which any rollup or sketch is not what the samples say."""
+    """Return the numbers of the stretches in which any rollup or sketch differs from what the samples say."""
     sketched = part.shard.file.layout.sketched
     for seconds in part.shard.rollups.sketch_lengths(part.keys(None)):
         count_sketches(no_bins(sketched), part, sketched, ALL_TIME, None, seconds, ())
@@ -130,6 +133,7 @@ def _wrong(part: Part) -> Ints:
 
 
 def _make_anew(connection: sqlite3.Connection, work: _Work, layout: Layout) -> None:
+    """Replace the rollups and sketches of some stretches by ones made from the samples."""
     begin, end = work.begin, work.begin + LONGEST
     where = f"gpu IN ({','.join(map(str, work.keys))}) AND bucket >= ? AND bucket < ?"
     for table in ("rollup", *SKETCHES.values()):
@@ -159,7 +163,7 @@ def _make_anew(connection: sqlite3.Connection, work: _Work, layout: Layout) -> N
 def _rollups(
     key: int, rowids: Ints, time: Floats, values: dict[str, Floats], gap_seconds: float, layout: Layout
 ) -> Iterator[tuple[int, int, int, int, int, bytes]]:
-    """Rows of ``rollup``: what a GPU's samples of a stretch add up to, at every level."""
+    """Yield the rows of ``rollup``, at every level, of a GPU's samples of a stretch."""
     for level in LEVELS:
         bucket = np.floor(time / level).astype(np.int64) * level
         groups, vectors = fold(bucket, time, values, gap_seconds, layout)
@@ -169,7 +173,7 @@ def _rollups(
 
 
 def _sketches(key: int, time: Floats, columns: Sequence[Floats], seconds: int) -> Iterator[tuple[int, int, bytes]]:
-    """Rows of a GPU's sketches of ``seconds``."""
+    """Yield the rows of a GPU's sketches of ``seconds``."""
     bucket = np.floor(time / seconds).astype(np.int64) * seconds
     for start in np.unique(bucket).tolist():
         own = [column[bucket == start] if len(column) else column for column in columns]
@@ -177,7 +181,7 @@ def _sketches(key: int, time: Floats, columns: Sequence[Floats], seconds: int) -
 
 
 def _sketch(columns: Sequence[Floats]) -> bytes:
-    """The blob of a sketch (gssr.store.format.layout), not packed."""
+    """Return the blob of a sketch (gssr.store.format.layout), not packed. ``columns``: its metrics' values, in order."""
     sizes, keys, counts = [], [], []
     for column in columns:
         known = column[np.isfinite(column)].astype(np.float32)

@@ -35,8 +35,9 @@ THROUGH_SECONDS = 5.0
 
 
 class RankFile(NamedTuple):
-    """One rank's file. ``run`` is its row as it is stored; ``last`` is 0 when it has no samples. ``lost``: nobody wrote its
-    end. ``thinned``: samples between ``first`` and ``last`` are gone. ``began``: its command was found and started."""
+    """One rank's file. ``run``: its row as it is stored; ``first`` and ``last``: rowids of its samples, 1 and 0 if it
+    has none. ``lost``: nobody wrote its end; ``thinned``: samples in between are gone; ``began``: its command was found
+    and started."""
 
     path: str
     run: Run
@@ -56,9 +57,9 @@ class RankFile(NamedTuple):
 
 
 class ShardsToMerge(NamedTuple):
-    """``sources`` can be merged now, run by run; ``merged`` names the files that were; ``left`` says what can't be merged,
-    and why; ``waiting`` says it of each run that is still being recorded, by its id; ``runs`` are all of which there is a
-    file that was not merged, by their ids."""
+    """The state of a folder's files. ``sources``: those that can be merged now, run by run; ``merged``: names of those
+    that were; ``left``: sentences on those that cannot be; ``waiting``: by run id, why a run must wait; ``runs``: all
+    runs with a file that was not merged, by id."""
 
     sources: list[RankFile]
     merged: list[str]
@@ -74,9 +75,16 @@ def find_rank_files(
     own: str | None = None,
     there: Mapping[str, Collection[int]] | None = None,
 ) -> ShardsToMerge:
-    """The files in ``folder``. ``merged`` are in the recording already; ``refused`` says why a file can't be merged that
-    looks as if it could. ``own``: of other runs than this one only those that are over, where ``there`` are the ranks that
-    are in the recording already."""
+    """Look at the files in ``folder``.
+
+    Args:
+        merged: names of those that are in the recording already.
+        refused: by name, why a file cannot be merged although it looks as if it could.
+        own: a run's id; other runs are then merged only when they are over. None: no difference.
+        there: by run id, the ranks that are in the recording already.
+
+    Raises OSError, sqlite3.Error.
+    """
     names = [name for name in sorted(os.listdir(folder)) if name.endswith(SUFFIX)] if os.path.isdir(folder) else []
     found = ShardsToMerge([], [name for name in names if name in merged], list(refused.values()), {}, {})
     recording: dict[str, int] = {}
@@ -110,8 +118,9 @@ def find_rank_files(
 
 
 def _leave_those_to_come(folder: str, found: ShardsToMerge, own: str, there: Mapping[str, Collection[int]]) -> None:
-    """Leave runs to themselves that ended just now and of which ranks may yet begin, or are still about to leave the sign
-    that they are through: the last of these merges them, and shows the page where its user looks for it."""
+    """Move runs from ``sources`` to ``waiting`` that ended just now, and whose ranks may yet begin or are about to
+    leave the sign that they are through: the last of these ranks merges them, and shows the page where its user looks
+    for it."""
     now = time_in(folder)
     signs = {name for name in os.listdir(folder) if name.endswith(ENDED_SUFFIX)}
     for run_id in dict.fromkeys(source.run.run_id for source in found.sources if source.run.run_id != own):
@@ -129,7 +138,7 @@ def _leave_those_to_come(folder: str, found: ShardsToMerge, own: str, there: Map
 
 
 def _look_at(path: str) -> tuple[RankFile, str]:
-    """A file, and how its run stands. Raises RecordingError when it can't be merged."""
+    """Look at one file. Returns it, and the state of its run. Raises RecordingError if it cannot be merged."""
     if os.path.islink(path):  # it would be deleted where it is
         raise RecordingError(f"{path}: is a link: only files that are in this folder themselves are merged")
     cut_off = None
@@ -167,13 +176,13 @@ _SCRATCH = "merging-"
 
 
 def scratch(folder: str, what: str) -> str:
-    """The path of a file of this process alone, to be deleted again: see ``clear``."""
+    """Return the path of a file in ``folder`` for this process alone, which must delete it again (see ``clear``)."""
     return os.path.join(folder, f"{_SCRATCH}{os.uname().nodename}-{os.getpid()}-{what}")
 
 
 def clear(folder: str) -> None:
-    """Delete what has been left in the folder by merges and ranks that were killed: files of their own, and what SQLite kept
-    beside ranks' files that merges have deleted. Who still needs such a file makes it again."""
+    """Delete what killed merges and ranks have left in a folder: their scratch files, and what SQLite kept beside
+    ranks' files that are deleted. Whoever still needs such a file makes it again."""
     for name in os.listdir(folder):
         of = next((name.removesuffix(suffix) for suffix in COMPANIONS if name.endswith(suffix)), name)
         if name.startswith((_SCRATCH, ASIDE, CLOCK)) or (of != name and not os.path.exists(os.path.join(folder, of))):
@@ -185,8 +194,8 @@ def clear(folder: str) -> None:
 
 @contextmanager
 def attached(connection: sqlite3.Connection, path: str) -> Iterator[None]:
-    """Inside, the file is the schema ``shard``. It is not changed: what its writer left in a write-ahead log or a journal
-    is put into a private copy. Raises sqlite3.Error, OSError."""
+    """Attach a file as the schema ``shard`` within the block. The file is not changed: what its writer left in a
+    write-ahead log or journal is put into a private copy. Raises sqlite3.Error, OSError."""
     copy = _private_copy(path) if is_left(path) else None
     try:
         connection.execute(f"ATTACH 'file:{quote(os.fsencode(os.path.abspath(copy or path)))}?mode=ro' AS shard")
@@ -201,6 +210,8 @@ def attached(connection: sqlite3.Connection, path: str) -> Iterator[None]:
 
 
 def _private_copy(path: str) -> str:
+    """Copy a file beside it, with what is left in logs put into it. Returns the copy's path. Raises OSError,
+    sqlite3.Error."""
     copy = scratch(os.path.dirname(os.path.abspath(path)), "copy")
     try:
         copy_whole(path, copy)

@@ -14,9 +14,9 @@ _ROWS = 16
 
 
 def all_full(target: sqlite3.Connection, ledger: Iterable[Merged], copied: Mapping[str, int]) -> bool:
-    """Has the merged file a sample at each rowid that its ledger gives to a file? Asked of all of them at once, which takes
-    half the time: False only means that each has to be looked at. ``copied``: how many samples each file has. Raises
-    sqlite3.Error."""
+    """Tell whether the merged file has a sample at each rowid that its ledger gives to a file. Asking of all files at
+    once takes half the time; False only means that each must be checked. ``copied``: how many samples each file has, by
+    name. Raises sqlite3.Error."""
     ends = sorted((row.first_rowid, row.last_rowid, copied.get(row.shard)) for row in ledger if row.last_rowid)
     end = 0
     for first, last, n in ends:
@@ -32,9 +32,15 @@ def all_full(target: sqlite3.Connection, ledger: Iterable[Merged], copied: Mappi
 def missing_from(
     target: sqlite3.Connection, path: str, row: Merged, n: int | None = None, found: int | None = None
 ) -> str | None:
-    """What the merged file lacks of the rank's file at ``path``, which its ledger says it holds; None when it holds all.
-    ``n`` is how many samples that file has, and ``found`` how many the merged one has at the rowids of the ledger, where
-    they were just counted. Raises RecordingError, sqlite3.Error."""
+    """Say what the merged file lacks of the rank's file at ``path``; None if it holds all.
+
+    Args:
+        row: the file's row in the ledger.
+        n: how many samples the file has, if known.
+        found: how many the merged file has at the ledger's rowids, if they were just counted.
+
+    Raises RecordingError, sqlite3.Error.
+    """
     with closing(connect(path)) as shard:
         first, last = ends_of(shard)
         if n is None:
@@ -61,6 +67,6 @@ def missing_from(
 
 
 def _spread(first: int, last: int) -> Iterable[int]:
-    """Some rowids, the first and the last among them."""
+    """Return some rowids from the first to the last, both among them."""
     step = max(1, (last - first) // _ROWS)
     return sorted({*range(first, last, step), last})

@@ -122,7 +122,7 @@ class Leaves(NamedTuple):
     high: Ints
 
     def part(self, begin: int, end: int) -> "Leaves":
-        """Return some of the leaves."""
+        """Return the leaves from index ``begin`` to ``end`` - 1."""
         return Leaves(self.page[begin:end], self.low[begin:end], self.high[begin:end])
 
 
@@ -133,7 +133,8 @@ def in_parts(found: Leaves, most: int) -> Iterator[Leaves]:
 
 
 def leaves(file: PageFile, root: int, first: int, last: int) -> Leaves:
-    """Find the leaves of the table at page ``root`` that can hold rows with first <= rowid <= last. Raises NotPlainError."""
+    """Find the leaves of the table at page ``root`` that can hold rows with first <= rowid <= last; there may be none.
+    Raises NotPlainError."""
     level = Leaves(np.array([root]), np.array([LOWEST]), np.array([HIGHEST]))
     for _ in range(_DEEPEST):
         if not len(level.page):
@@ -236,8 +237,8 @@ _OVERHEAD = 35
 
 
 class LeafCells:
-    """``rowid`` int64[n] ascends; the row is ``payload`` bytes [n] from ``start`` [n] of ``buffer`` on, behind which there
-    are PADDING more."""
+    """The rows on some leaf pages. ``rowid`` int64[n] ascends; a row is ``payload`` bytes [n] of ``buffer`` from
+    ``start`` [n] on. Behind the last row ``buffer`` has PADDING more bytes."""
 
     def __init__(self, file: PageFile, found: Leaves) -> None:
         """Read the pages. Raises NotPlainError."""

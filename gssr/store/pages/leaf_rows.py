@@ -89,7 +89,8 @@ class LeafRows:
         self._sizes = [sizes[chosen] if sizes.ndim else sizes for sizes in self._sizes]
 
     def column(self, number: int) -> Floats:
-        """Read the values of a column (from 0) [n], NaN for NULL. The column must come behind those asked for before."""
+        """Read the values of a column (index from 0), float64[n], NaN for NULL. Columns must be asked for in ascending
+        order. Raises NotPlainError."""
         types, low, high = self._next_column(number)
         if low == high and not SIZE[low]:
             return np.full(len(types), _VALUE[low])

@@ -37,7 +37,7 @@ _AT_ONCE = 512
 
 
 class PageRollups:
-    """``rollup`` of a file whose vectors all have ``width`` numbers."""
+    """Reads ``rollup`` of a finished file whose vectors all have ``width`` numbers."""
 
     def __init__(self, file: PageFile, connection: sqlite3.Connection, width: int) -> None:
         """``connection`` reads the same file. Raises NotPlainError, sqlite3.DatabaseError."""

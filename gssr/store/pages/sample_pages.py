@@ -28,7 +28,7 @@ class SampleQuery(NamedTuple):
 
 
 class PageTable:
-    """``samples`` of a file that is finished. Several threads may read at once."""
+    """Reads ``samples`` of a finished file. Several threads may read at once."""
 
     def __init__(self, file: PageFile, connection: sqlite3.Connection) -> None:
         """``connection`` reads the same file. Raises NotPlainError, sqlite3.DatabaseError."""
@@ -72,8 +72,8 @@ class PageTable:
 
 
 def _comparable(values: Floats) -> Floats:
-    """Raise NotPlainError for values that SQLite would compare to the last digit, where floats have none left; else return
-    them."""
+    """Return the values. Raises NotPlainError if one is too large for a float to be compared as exactly as SQLite does,
+    or NaN."""
     if not (np.abs(values) < _EXACT).all():  # NaN is not, either
         raise NotPlainError("a number that is too large")
     return values

@@ -24,11 +24,13 @@ _LEAST_ROW = 10
 
 
 class Database:
-    """``columns``: those of each table that is there and may be read, in the case of ``readable``; ``damage``: sentences,
-    what could not be read; ``texts``: see ``integers``. What is whole of a damaged table is read."""
+    """A database of another program, opened for reading. ``columns``: by table, its columns, of those tables that
+    exist; ``damage``: sentences on what could not be read; ``texts``: see ``integers``. Of a damaged table the sound
+    part is read."""
 
     def __init__(self, path: str, readable: Readable, tables: Iterable[str]) -> None:
-        """``tables``: names, which ``readable`` may have found. Raises RecordingError."""
+        """``tables``: names of the tables that may be read; they are iterated after ``readable`` has looked. Raises
+        RecordingError."""
         self.path = path
         self.texts: dict[str, int] = {}
         self.damage: list[str] = []
@@ -54,13 +56,14 @@ class Database:
         return [str(row[1]) for row in self._connection.execute(f"PRAGMA table_info({table})")]
 
     def close(self) -> None:
-        """Close the file; its pages last, for the sake of SQLite's locks (gssr.store.pages.file)."""
+        """Close the file."""
         self._connection.close()
         if self._pages is not None:
             self._pages.close()
 
     def check(self) -> None:
-        """Raises RecordingError when somebody has written the file since it was opened: what was read may not be true."""
+        """Check that nobody has written the file since it was opened. Raises RecordingError otherwise, as what was read
+        may be wrong."""
         try:
             changed = self._before is not None and fingerprint(self.path) != self._before
         except OSError:
@@ -69,7 +72,7 @@ class Database:
             raise RecordingError(f"{self.path}: was written while it was read: read it again when that has ended")
 
     def most_rows(self, table: str) -> int:
-        """So many a table can have at most: mostly exactly those that it has. None has more, whatever is damaged."""
+        """Return an upper bound of a table's rows, mostly their exact number; 0 if there is no such table."""
         if table not in self.columns:
             return 0
         fitting = max(self._size // _LEAST_ROW, 1)
@@ -83,24 +86,25 @@ class Database:
     def rows(
         self, table: str, names: Sequence[str], most: int, only: tuple[str, Iterable[int]] | None = None
     ) -> list[tuple[Any, ...]]:
-        """The first rows of a table, ``most`` of them, as they are; None for columns that it lacks, none of a table that is
-        not there. ``only``: a column that it has, and the values wanted of it."""
+        """Return the first ``most`` rows of a table, as they are; None for columns that it lacks, [] if there is no
+        such table. ``only``: a column that it has, and the integers wanted of it."""
         where = "" if only is None else f' WHERE "{only[0]}" IN ({",".join(map(str, only[1]))})'
         return list(islice(self._each(table, names, where), most))
 
     def batches(self, table: str, names: Sequence[str]) -> Iterator[list[tuple[Any, ...]]]:
-        """All rows as those of ``rows``, some thousand at a time."""
+        """Yield all rows of a table as ``rows`` returns them, some thousand at a time."""
         each = self._each(table, names)
         while rows := list(islice(each, _AT_ONCE)):
             yield rows
 
     def strings(self, table: str, wanted: set[int], column: str = "value") -> dict[int, str]:
-        """By id what ``table``(id, ``column``) tells of those wanted."""
+        """Return by id the texts in ``column`` of a table that has a column ``id``; ids that are not there are missing."""
         found = self._each(table, ("id", column))
         return {key: value for key, value in found if key in wanted and isinstance(value, str)}
 
     def _each(self, table: str, names: Sequence[str], where: str = "", before: int = 0) -> Iterator[tuple[Any, ...]]:
-        """Rows, before which there were so many."""
+        """Yield the rows of a table that match. If it is damaged they end early, and ``damage`` says so. ``before``:
+        how many were read before."""
         there = self.columns.get(table, ())
         if not there:
             return
@@ -117,9 +121,12 @@ class Database:
             self.damage.append(f"{self.path}: {table} is damaged ({why}): only {n:,} rows could be read")
 
     def integers(self, table: str, names: Sequence[str], texts: Sequence[str] = ()) -> Iterator[list[Ints]]:
-        """Columns of a table, int64[n] each, in parts in the order of rowids: NULL (gssr.store.pages.leaf_rows) where
-        there is no whole number, or no such column; of ``texts`` the places that strings have in ``self.texts``. There
-        are no more than ``most_rows``."""
+        """Yield columns of a table, int64[n] each, in parts in the order of rowids.
+
+        A value is NULL (gssr.store.pages.leaf_rows) if it is no whole number, or the column does not exist. Of columns
+        in ``texts`` it is the number that the string has in ``self.texts``, to which new ones are added. There are no
+        more than ``most_rows``; nothing for a table that does not exist.
+        """
         there = self.columns.get(table, ())
         if not there:
             return

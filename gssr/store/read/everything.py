@@ -25,7 +25,7 @@ from gssr.store.read.window_edges import ALL_TIME, Window
 
 
 def in_pieces(reader: RunReader, names: Sequence[str], most: int) -> Iterator[Samples]:
-    """Read all raw rows of stored metrics, in file order and at most ``most`` at a time."""
+    """Yield all raw rows of stored metrics, in file order, at most ``most`` at a time."""
     for part in reader._parts:
         for first, last in part.shard.samples.stretches(part.first, part.last, most, most):
             piece = part._replace(first=first, last=last)
@@ -45,7 +45,8 @@ def below(reader: RunReader, name: str, limit: float) -> tuple[Ints, Ints]:
 
 
 def use_rows(reader: RunReader, table: str) -> Iterator[list[tuple[Any, ...]]]:
-    """The run's rows of ``host_samples`` or ``workload_samples`` in batches, in file order; columns are the schema's."""
+    """Yield the run's rows of ``host_samples`` or ``workload_samples`` in batches, in file order, with the schema's
+    columns; times are by the run's clock."""
     node_of = {process.rank: process.node for process in reader.processes}
 
     def ahead_of(owner: Any) -> float:
@@ -68,9 +69,13 @@ def each_chunk(
     window: Window = ALL_TIME,
     every: int = 1,
 ) -> Iterator[Result]:
-    """What ``look`` says of each chunk, in the order of the files; it is called in threads. The arguments after it are those
-    of ``RunReader.samples``, but that rows of a GPU that ranks sampled in turns come file after file. With ``every`` about
-    so many times fewer rows, evenly spread, gssr.store.read.samples.ROWS_TOGETHER at a time."""
+    """Call ``look`` with each chunk of the run's raw rows, in threads, and yield what it returns, in the order of the
+    files.
+
+    ``names``, ``gpus`` and ``window`` as in ``RunReader.samples``, but rows of a GPU that ranks sampled in turns come
+    file after file. With ``every`` only about one in so many rows is read, evenly spread,
+    gssr.store.read.samples.ROWS_TOGETHER at a time.
+    """
 
     def looked(ahead: float, read: Callable[[], Samples]) -> Result:
         gpu, time, values = of_metrics(read(), names)
@@ -93,9 +98,14 @@ def is_in_turns(reader: RunReader) -> bool:
 def totals(
     reader: RunReader, names: Sequence[str] | None, gpus: Ints | None, window: Window, gap_seconds: float
 ) -> Iterator[Buckets]:
-    """Merge what covers a window into one bucket for each GPU that has samples, of the metrics ``names`` (None: all) and of
-    ``gpus`` (positions, None: all): some GPUs at a time, ascending, so that neither many GPUs nor samples years apart take
-    much memory. More than ``gap_seconds`` between two samples of a GPU is a gap."""
+    """Merge what covers a window into one bucket for each GPU that has samples, and yield them for some GPUs at a time,
+    ascending, so that memory stays small.
+
+    Args:
+        names: metrics; None for all.
+        gpus: positions; None for all.
+        gap_seconds: more than this between two samples of a GPU is a gap.
+    """
     wanted = np.arange(len(reader.gpus)) if gpus is None else gpus
     span = window.within(reader.first_time, reader.last_time)
     of_each = max(span.end - span.start, 0.0) / LEVELS[-1]
@@ -115,14 +125,15 @@ def totals(
 
 
 def _finer_ones(seconds: float) -> float:
-    """Finer rollups of a GPU, and pieces of one, where a window goes on for so long after the last of the coarsest."""
+    """Estimate how many finer rollups, and pieces of one, a GPU has where a window goes on for so many seconds after
+    the last of the coarsest."""
     if not math.isfinite(seconds):
         return 0.0
     return sum(seconds % coarse // fine for fine, coarse in pairwise(LEVELS)) + bool(seconds % LEVELS[0])
 
 
 def _windows(reader: RunReader, gpus: Ints, window: Window) -> list[Window]:
-    """Cut the window into pieces that hold no more than VECTORS_AT_ONCE of the coarsest buckets with samples in them."""
+    """Cut a window into pieces that each hold at most VECTORS_AT_ONCE of the coarsest buckets with samples."""
     step = LEVELS[-1]
     buckets = np.unique(np.floor(reader.samples((), gpus, window).time / step))
     cuts = (buckets[VECTORS_AT_ONCE::VECTORS_AT_ONCE] * step).tolist()

@@ -26,10 +26,10 @@ where another host has only begun to write it."""
 
 
 class News(NamedTuple):
-    """What one look found: rows of ``samples`` as (gpu, time, then the columns asked for), whether more are waiting, how
-    the newest run stands, and the rowid of the newest event (0 without any). ``processes``: of the rows of
-    ``gpu_processes`` that are new the last ones, each after its rowid. ``anew``: the rows are from the beginning,
-    because those that come next are not to be had: it is another file, or samples were thinned meanwhile."""
+    """What one look found. ``rows``: of ``samples`` as (gpu, time, then the columns asked for); ``more``: more are
+    waiting; ``run`` and ``state``: the newest run, None without; ``event``: rowid of the newest event, 0 without any.
+    ``processes``: the last of the new rows of ``gpu_processes``, each after its rowid. ``anew``: rows are from the
+    beginning again, as the next ones cannot be had: it is another file, or samples were thinned."""
 
     rows: list[tuple[Any, ...]]
     more: bool
@@ -41,7 +41,8 @@ class News(NamedTuple):
 
 
 class Follower:
-    """Follows one file, which need not exist yet. ``columns`` are metric columns of ``samples``."""
+    """Follows one file, which need not exist yet. ``columns``: metric columns of ``samples``; ``from_rowid``: rows up
+    to this one are known already."""
 
     def __init__(self, path: str, columns: Sequence[str], from_rowid: int = 0) -> None:
         self.path = path
@@ -57,8 +58,8 @@ class Follower:
         self._anew = False
 
     def poll(self, limit: int = 100_000) -> News:
-        """At most ``limit`` new rows. With no file yet the state is ``waiting``. Raises RecordingError when the file is no
-        recording, or has become unreadable."""
+        """Return what is new, at most ``limit`` rows. Without a file the state is ``waiting``. Raises RecordingError if
+        the file is no recording, or cannot be read any more."""
         problem: Exception | None = None
         self._read_at = min(self._read_at, time.monotonic())
         for _ in range(_TRIES):
@@ -89,12 +90,13 @@ class Follower:
         return News([], True, None, "running")
 
     def skip_to(self, rowid: int) -> None:
-        """Rows up to this one are known already."""
+        """Skip the rows up to this one, which are known already. Never goes back."""
         if rowid > self.rowid:
             self.rowid, self._last = rowid, []
 
     def _look_at_rest(self, limit: int) -> News | None:
-        """What is new; None when, on a shared filesystem, the file did not stand still meanwhile."""
+        """Return what is new; None if, on a shared filesystem, the file did not stand still meanwhile. Raises OSError,
+        sqlite3.Error, RecordingError."""
         if self._shared is None:
             self._shared = journal_mode(self.path) != "WAL"
         if not self._shared:
@@ -135,7 +137,8 @@ class Follower:
         return connection.execute(query, (self._process_rowid,)).fetchall()[::-1]
 
     def _is_there(self) -> bool:
-        """Also notices a file that was replaced by another: that one is read from its beginning."""
+        """Tell whether the file exists and is not empty. If it was replaced by another, that one is followed from its
+        beginning."""
         try:
             status = os.stat(self.path)
         except FileNotFoundError:
@@ -152,6 +155,7 @@ class Follower:
         return True
 
     def _begin_anew(self) -> None:
+        """Follow from the beginning of the file."""
         self._anew = self._anew or self.rowid > 0
         self.rowid, self._last = 0, []
         self._process_rowid = 0
@@ -164,5 +168,5 @@ class Follower:
 
 
 def _row(connection: sqlite3.Connection, rowid: int) -> Sequence[float]:
-    """GPU and time of a row; empty when there is none."""
+    """Return GPU and time of a row; () if there is none."""
     return connection.execute("SELECT gpu, time FROM samples WHERE rowid = ?", (rowid,)).fetchone() or ()

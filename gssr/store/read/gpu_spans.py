@@ -11,7 +11,7 @@ from gssr.store.format.schema import GAP_INTERVALS, LEVELS
 
 
 class GpuSpan(NamedTuple):
-    """Unix times of the first and the last row, s."""
+    """The times of a GPU's first and last row in a file, unix s."""
 
     begin: float
     end: float
@@ -25,8 +25,8 @@ Query = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
 
 
 def spans_of(query: Query, keys: Sequence[int], last: int, counted: bool) -> dict[int, GpuSpan]:
-    """The spans of these GPUs (keys of the file), but for those that have no rows. ``last`` is the rowid of the run's last
-    row; ``counted``: rollups count them all. The rows themselves may be thinned."""
+    """Return the spans of these GPUs (keys of the file), without those that have no rows. ``last``: rowid of the run's
+    last row; ``counted``: rollups count all rows, so that rows need not be looked at."""
     only = ",".join(map(str, keys))
     closed = query(
         "SELECT gpu, min(bucket), max(bucket), max(last_rowid) FROM rollup"
@@ -49,15 +49,17 @@ def spans_of(query: Query, keys: Sequence[int], last: int, counted: bool) -> dic
 
 
 def times_of(data: object) -> tuple[float, ...]:
-    """Times of a bucket's first and last row, unix s, from its blob; nothing from one that is damaged."""
+    """Return the times of a bucket's first and last row, unix s, from its blob; () from a damaged one."""
     times = _TIMES.unpack_from(data) if isinstance(data, bytes) and len(data) >= _TIMES.size else ()
     return times if all(map(math.isfinite, times)) else ()
 
 
 def apart(spans: Sequence[GpuSpan], sampling_seconds: float) -> list[int]:
-    """Which of the spans of one GPU count, so that none of its rows counts twice: of those that overlap the longest, of
-    equally long ones the first. Their indices, by time. One that begins no more than a gap before the other ends follows
-    it, unless that is half of it."""
+    """Choose which spans of one GPU count, so that none of its rows counts twice. Returns their indices, by time.
+
+    Of spans that overlap, the longest counts, of equally long ones the first. A span that begins no more than a gap
+    before another ends follows it, unless that is half of it.
+    """
     chosen: list[int] = []
     for index in sorted(range(len(spans)), key=lambda index: spans[index].begin - spans[index].end):
         if not any(_overlap(spans[index], spans[other], GAP_INTERVALS * sampling_seconds) for other in chosen):

@@ -38,8 +38,8 @@ _MOST = {
 
 
 def check_sizes(connection: sqlite3.Connection, to_write: bool = False) -> None:
-    """Has no table more rows than MOST_... say, and, ``to_write``, no more than half as many: what is added must be read as
-    well. What can't be counted can't be read any further, either. Raises UnsafeError, sqlite3.Error."""
+    """Check that no table has more rows than may be; with ``to_write`` no more than half as many, as what is added must
+    be readable as well. What cannot be counted cannot be read either, and passes. Raises UnsafeError, sqlite3.Error."""
     size = 1
     for pragma in ("page_count", "page_size"):
         size *= connection.execute(f"PRAGMA {pragma}").fetchone()[0]
@@ -64,8 +64,8 @@ def check_rowid(highest: int | None) -> None:
 
 
 def highest_key(connection: sqlite3.Connection) -> int | None:
-    """The highest key of a GPU in a file that is to be added to, also of one whose rollups are there and it is not. Raises
-    UnsafeError when none is left for more GPUs, sqlite3.Error."""
+    """Return the highest key of a GPU in a file that is to be added to, also of GPUs that only have rollups; None
+    without any. Raises UnsafeError if none is left for more GPUs, sqlite3.Error."""
     each = " UNION ALL ".join(
         f"SELECT max(gpu) AS gpu FROM {table}" for table in ("gpus", "rollup", *SKETCHES.values())
     )
@@ -82,8 +82,8 @@ _RUNS_WHEN_WRITTEN = re.compile(r"\b(check|default|collate|references|conflict)\
 
 
 def check_schema(connection: Guarded, to_write: bool = False, tables: Container[str] = TABLES.keys()) -> None:
-    """Is what has the name of one of these tables (in lower case) a plain table, and, ``to_write``, does nothing run when
-    it is written? Raises UnsafeError, sqlite3.Error."""
+    """Check that whatever has the name of one of these tables (in lower case) is a plain table, and, with ``to_write``,
+    that nothing runs when it is written. Raises UnsafeError, sqlite3.Error."""
     for kind, name, statement in connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall():
         if statement in _OWN or (kind == "index" and statement is None):
             continue
@@ -95,6 +95,7 @@ def check_schema(connection: Guarded, to_write: bool = False, tables: Container[
 
 
 def _runs_when_written(kind: str, table: str, statement: str) -> bool:
+    """Tell whether this part of a schema does something when a table is written."""
     if kind == "table":
         return table in TABLES and _RUNS_WHEN_WRITTEN.search(statement) is not None
     return kind == "trigger" or (kind == "index" and not _PLAIN_INDEX.fullmatch(statement))

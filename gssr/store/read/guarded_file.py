@@ -35,7 +35,9 @@ IMPOSSIBLE = "values that can't be"
 
 
 class GuardedFile:
-    """Raises RecordingError when it can't be opened. ``damage`` says what could not be read, if anything."""
+    """One open file of a recording. ``metrics``: its metric columns; ``runs``: its runs, with their states derived;
+    ``damage``: a sentence on what could not be read, None if there is nothing. Raises RecordingError if it cannot be
+    opened."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -84,7 +86,7 @@ class GuardedFile:
             self.close()
 
     def pages(self) -> PageFile | None:
-        """The file's pages; None where they can't be read past SQLite. A file that grows is not looked at."""
+        """Return the file's pages; None if they cannot be read past SQLite, or the file grows."""
         if self._pages is None and self._may_be_plain:
             try:
                 is_finished = not (self.damage or self.is_snapshot) and all(run.state != "running" for run in self.runs)
@@ -96,20 +98,20 @@ class GuardedFile:
         return self._pages
 
     def size(self) -> int:
-        """Bytes of the file, and of what of it is in a write-ahead log; 0 when it is gone."""
+        """Return the bytes of the file and what belongs to it in a log; 0 if it is gone."""
         try:
             return sum(size for size in sizes(self.path) if size > 0)
         except OSError:
             return 0
 
     def damaged(self, error: Exception | str) -> None:
-        """Remember that reading failed; what was read before stays valid."""
+        """Note in ``damage`` that reading failed, unless something is noted already. What was read before stays valid."""
         self.damage = self.damage or f"{self.path}: is damaged ({error}): only a part could be read"
 
     def rows(
         self, query: str, parameters: Sequence[object] = (), fetch: int = 16_384
     ) -> Iterator[list[tuple[Any, ...]]]:
-        """The rows of a query in batches; ends early, with ``damage`` set, where the file is damaged."""
+        """Yield the rows of a query in batches. If the file is damaged they end early, and ``damage`` is set."""
         handed_out = 0
         try:
             cursor = self.connection.execute(query, parameters)
@@ -121,7 +123,7 @@ class GuardedFile:
             yield from self._up_to_damage(query, parameters, handed_out)
 
     def _up_to_damage(self, query: str, parameters: Sequence[object], skip: int) -> Iterator[list[tuple[Any, ...]]]:
-        """The rows of the batch that a damaged page cut short, one by one."""
+        """Yield the rows of a batch that a damaged page cut short, after the first ``skip``."""
         rows: list[tuple[Any, ...]] = []
         try:
             for number, row in enumerate(self.connection.execute(query, parameters)):
@@ -133,17 +135,18 @@ class GuardedFile:
             yield rows
 
     def all(self, query: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """All rows of a query for numbers, or for blobs alone, as ``rows``; None where there is something else."""
+        """Return all rows of a query for numbers, or for blobs alone, as ``rows`` reads them; values that are no
+        possible numbers are None."""
         if query.startswith("SELECT data "):
             return [row for batch in self.rows(query, parameters) for row in batch]
         return [tuple(map(_told, row)) for batch in self.rows(query, parameters) for row in batch]
 
     def gpus(self, run_id: str) -> list[Gpu]:
-        """The GPUs of a run in this file, as they were when first asked for."""
+        """Return the GPUs of a run in this file, as they were when first asked for."""
         return self._of_run(read_gpus, self._gpus, run_id)
 
     def processes(self, run_id: str) -> list[Process]:
-        """The processes of a run in this file, as they were when first asked for."""
+        """Return the processes of a run in this file, as they were when first asked for."""
         return self._of_run(read_processes, self._processes, run_id)
 
     def _of_run(
@@ -152,7 +155,7 @@ class GuardedFile:
         known: dict[str, list[_Listed]],
         run_id: str,
     ) -> list[_Listed]:
-        """What ``read`` gives of a run, which is kept in ``known``."""
+        """Return what ``read`` reads of a run, which is kept in ``known``."""
         if len(self.runs) >= _MANY_RUNS and not known:
             known.update((run.run_id, []) for run in self.runs)
             for record in self._small_table(read, None):
@@ -162,18 +165,18 @@ class GuardedFile:
         return known[run_id]
 
     def events(self, run_id: str) -> list[Event]:
-        """The events of a run in this file, MOST_EVENTS at most."""
+        """Return the events of a run in this file, at most MOST_EVENTS."""
         found = self._small_table(read_events, run_id)
         if len(found) > MOST_EVENTS:
             self.damage = self.damage or f"{self.path}: has more than {MOST_EVENTS:,} events: later ones are left out"
         return found[:MOST_EVENTS]
 
     def traces(self, run_id: str) -> list[AttachedTrace]:
-        """The traces attached to a run in this file."""
+        """Return the traces attached to a run in this file."""
         return self._small_table(read_traces, run_id)
 
     def _small_table(self, read: Callable[[sqlite3.Connection, _Id], list[_Record]], run_id: _Id) -> list[_Record]:
-        """All rows, or none where the table can't be read."""
+        """Return what ``read`` reads; [] if the table cannot be read."""
         try:
             return read(self.connection, run_id)
         except sqlite3.DatabaseError as error:
@@ -187,5 +190,5 @@ def _told(value: Any) -> Any:
 
 
 def catalogue_order(names: Sequence[str]) -> tuple[str, ...]:
-    """Metric columns in the catalogue's order; unknown ones (a later version's) last."""
+    """Sort metric columns in the catalogue's order; unknown ones (a later version's) come last."""
     return tuple(sorted(names, key=lambda name: PLACES.get(name, math.inf)))

@@ -119,7 +119,7 @@ def _add(counts: Ints, names: Sequence[str], values: dict[str, Floats]) -> None:
 
 
 class Told:
-    """What rollups tell of the sketches of ``seconds`` that lie in a window of a run that has ended."""
+    """What rollups say about the sketches of ``seconds`` in a window of a run that has ended."""
 
     def __init__(self, part: Part, names: Sequence[str], window: Window, gpus: Ints | None, seconds: int) -> None:
         layout = part_of(part.shard.file.layout, names)
@@ -162,9 +162,9 @@ FEW_ROWS = 10_000
 
 
 class Histograms(NamedTuple):
-    """By metric, how many samples fell into each of the 65,536 bins of a sketch: as far as that is known in ``counts``. Each
-    order statistic lies between those of ``least`` and of ``greatest``; None where ``counts`` is exact. ``readable``: it
-    would be if more samples were read."""
+    """Histograms by metric: how many samples fell into each of the 65,536 bins of a sketch. ``counts`` is exact if
+    ``least`` and ``greatest`` are None; otherwise each order statistic lies between those of ``least`` and
+    ``greatest``. ``readable``: reading more samples would make it exact."""
 
     counts: dict[str, Ints]
     least: dict[str, Ints] | None = None
@@ -172,7 +172,7 @@ class Histograms(NamedTuple):
     readable: bool = False
 
     def with_others(self, others: "Histograms") -> "Histograms":
-        """Return the histograms, with what ``others`` tell of their metrics in place of the own."""
+        """Return these histograms with the metrics of ``others`` replaced by theirs."""
         kept = [
             {name: own for name, own in bound.items() if name not in others.counts}
             for bound in (self.least or {}, self.greatest or {})
@@ -186,7 +186,8 @@ Bounded = tuple[Ints, Ints, Ints]
 
 
 class Edge(NamedTuple):
-    """A sketch of ``seconds`` that a window cuts: where it begins, and what of it lies in the window, unix s."""
+    """A sketch of ``seconds`` that a window cuts: ``begin`` is its start, ``lower`` to ``upper`` what of it lies in the
+    window, unix s."""
 
     begin: int
     lower: float
@@ -308,9 +309,12 @@ def _groups(part: Part, gpus: Ints | None, seconds: int) -> Iterator[Ints]:
 def _held(
     part: Part, names: Sequence[str], edge: Edge, gpus: Ints, gap_seconds: float, checked: bool
 ) -> tuple[Ints, Ints, Ints]:
-    """Of each GPU (by position) and each metric of a sketch, how many samples lie in the window's part [positions, metrics];
-    the ranks of the bins of the least and the greatest of them [positions, metrics, 2]; and, ``checked``, how many lie in
-    all of the sketch's time [positions, metrics]. Nothing of other metrics."""
+    """Count the samples in the window's part of a sketch.
+
+    Returns, by position and metric of a sketch: how many samples lie in the part, int64[positions, metrics]; the ranks
+    of the bins of the least and the greatest of them, int64[positions, metrics, 2]; and how many lie in the whole
+    sketch, int64[positions, metrics], if ``checked``, else 0. Metrics that nobody asked for are 0.
+    """
     order = part.shard.file.layout.sketched
     layout = part_of(layout_of(part.shard.file.metrics), [name for name in names if name in order])
     n_gpus = int(gpus.max()) + 1

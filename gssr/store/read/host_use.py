@@ -38,7 +38,7 @@ def _among(table: UseTable, names: OwnerNames) -> tuple[str, Sequence[object]]:
 
 
 class HostUseRows:
-    """``host_samples`` and ``workload_samples`` of a file."""
+    """Reads ``host_samples`` and ``workload_samples`` of a file."""
 
     def __init__(self, file: GuardedFile) -> None:
         self._file = file
@@ -56,6 +56,7 @@ class HostUseRows:
     def _added_up(
         self, table: UseTable, run_id: str, window: Window, rest: str, names: OwnerNames
     ) -> list[tuple[Any, ...]]:
+        """Add up the rows of these owners in a window. ``rest``: what ends the query, "" or GROUP BY."""
         together = not rest and names is None
         level, window = self._read_at(table, window, together)
         among, those = _among(table, names)
@@ -70,9 +71,16 @@ class HostUseRows:
     def over_time(
         self, table: UseTable, names: Sequence[str], run_id: str, window: Window, bins: Bins, owners: OwnerNames = None
     ) -> tuple[Ints, Floats]:
-        """Bins [n] of a table, of these ``owners`` of rows (None: all), and the counts and sums of these value columns
-        [n, 2 * columns], by turns; what lies beyond an end of the bins belongs to the one there. A bin may come more than
-        once."""
+        """Add up rows of a table in bins of time.
+
+        Args:
+            names: value columns.
+            bins: start, width and number; what lies beyond an end belongs to the bin there.
+            owners: of the rows; None for all.
+
+        Returns bin numbers, int64[n], in which a bin may come more than once, and counts and sums of the columns by
+        turns, float64[n, 2 * columns].
+        """
         start, width, n = bins
         together = owners is None
         level, window = self._read_at(table, window, together, (start, width))
@@ -94,7 +102,7 @@ class HostUseRows:
     def by_owner(
         self, table: UseTable, names: Sequence[str], run_id: str, window: Window, bins: Bins, owners: OwnerNames = None
     ) -> list[tuple[str, Ints, Floats]]:
-        """The same of each owner of rows."""
+        """Add up rows as ``over_time`` does, for each owner of rows."""
         among, those = _among(table, owners)
         start, width, n = bins
         level, window = self._read_at(table, window, False, (start, width))
@@ -133,7 +141,7 @@ class HostUseRows:
         return ", ".join(functions[part].format(column) for part, column in zip(cycle(parts), own, strict=False))
 
     def selected(self, table: str, names: Sequence[str]) -> list[str]:
-        """As gssr.store.format.columns has it."""
+        """Return SQL expressions for these columns, NULL for those that the file lacks or cannot tell."""
         try:
             return selected(self._file.connection, table, names)
         except sqlite3.DatabaseError as error:
@@ -141,7 +149,7 @@ class HostUseRows:
             return ["NULL"] * len(names)
 
     def _rows(self, query: str, parameters: Sequence[object], n_columns: int) -> Floats:
-        """What a query finds [n, columns], as far as its first column is a number."""
+        """Return the rows that a query finds, float64[n, columns], without those whose first column is no number."""
         found = [row for batch in self._file.rows(query, parameters) for row in batch]
         if not found:
             return np.empty((0, n_columns))
@@ -157,8 +165,9 @@ class HostUseRows:
     def _read_at(
         self, table: UseTable, window: Window, together: bool, edges: Sequence[float] = ()
     ) -> tuple[int | None, Window]:
-        """The coarsest rollups that no end of the window, and no other edge, cuts, None where only rows will do; and the
-        window, of many rows widened to whole buckets where it cuts them. ``together``: as ``_whose`` has it."""
+        """Choose what to read. Returns the length of the coarsest rollups that no end of the window and no other edge
+        cuts, None if rows must be read; and the window, which is widened to whole buckets if it cuts those of very many
+        rows. ``together`` as in ``_whose``."""
         cuts = [edge for edge in (*window, *edges) if math.isfinite(edge)]
         for level in reversed(LEVELS):
             if all(edge % level == 0 for edge in cuts) and self._says_all(table, level, together):
@@ -169,7 +178,8 @@ class HostUseRows:
         return None, window
 
     def _says_all(self, table: UseTable, level: int, together: bool) -> bool:
-        """``together``: what no single owner's rollups need say."""
+        """Tell whether the rollups of a level count all rows; with ``together``, rollups of all owners together
+        suffice."""
         return (together and self._is_whole(table, level, table.together)) or self._is_whole(table, level, table.each)
 
     def _is_whole(self, table: UseTable, level: int, whose: str) -> bool:
@@ -191,7 +201,7 @@ class HostUseRows:
             return False
 
     def _n_rows(self, table: UseTable) -> int:
-        """Rows are numbered without holes."""
+        """Count the rows of a table by its rowids, which have no holes."""
         ends = f"SELECT (SELECT min(rowid) FROM {table.samples}), (SELECT max(rowid) FROM {table.samples})"
         return sum(last - first + 1 for first, last in self._file.all(ends) if first is not None)
 
@@ -206,6 +216,6 @@ def _widened(window: Window, level: int) -> Window:
 
 
 def _possible(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A row of counts, sums and greatest values by turns. Where a sum can't be there is none of it."""
+    """Return a row of counts, sums and greatest values by turns, with (0, 0.0, None) where a sum is impossible."""
     groups = [row[at : at + 3] for at in range(0, len(row), 3)]
     return tuple(value for group in groups for value in ((0, 0.0, None) if group[1] is None else group))

@@ -35,12 +35,13 @@ _NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")  # at the end of a journal
 
 
 def is_left(path: str) -> bool:
-    """Whether something of the recording is in a write-ahead log or a journal. Raises OSError."""
+    """Tell whether a part of the recording is in a write-ahead log or a journal. Raises OSError."""
     return any(size > 0 for size in fingerprint(path).sizes[1:])
 
 
 def copy_whole(path: str, copy: str) -> None:
-    """Copy a recording and what is left beside it. Raises OSError."""
+    """Copy a recording and what is left beside it, in a state in which nobody wrote it, if possible within a second.
+    Raises OSError."""
     for attempt in range(_TRIES):
         before = fingerprint(path)
         if _copied(path, copy) and fingerprint(path) == before:
@@ -54,8 +55,8 @@ def copy_whole(path: str, copy: str) -> None:
 
 
 def _copied(path: str, copy: str) -> bool:
-    """Copy what is there now; False when a part of it has just gone, which may belong to what was copied before. On shared
-    filesystems names are seen for a while after their files are gone."""
+    """Copy what is there now. Returns False if a part of it has just gone, which may belong to what was copied before.
+    (On shared filesystems names are seen for a while after their files are gone.)"""
     _copy_file(path, copy)
     whole = True
     for suffix in _LEFT:
@@ -72,7 +73,7 @@ def _copied(path: str, copy: str) -> bool:
 
 
 def _copy_file(source: str, copy: str) -> None:
-    """Copy what was written of a file; holes stay holes: the copy takes no more of a disk."""
+    """Copy what was written of a file. Holes stay holes, so that the copy takes no more of the disk."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     with open(source, "rb") as stream, open(os.open(copy, flags, FILE), "wb") as into:
         size, end = os.fstat(stream.fileno()).st_size, 0
@@ -85,7 +86,7 @@ def _copy_file(source: str, copy: str) -> None:
 
 
 def _written(descriptor: int, begin: int, size: int) -> tuple[int, int]:
-    """What was written next from ``begin`` on of a file that is ``size`` long: where it begins, and ends."""
+    """Return where the next written part of a file from ``begin`` on begins and ends; (size, size) if there is none."""
     try:
         begin = os.lseek(descriptor, begin, os.SEEK_DATA)
         return begin, min(os.lseek(descriptor, begin, os.SEEK_HOLE), size)
@@ -99,8 +100,9 @@ def _written(descriptor: int, begin: int, size: int) -> tuple[int, int]:
 
 @contextmanager
 def private_folder(kind: str = "copy", parent: str | None = None) -> Iterator[str]:
-    """A folder of one's own in ``parent`` (None: where temporary files are), for one recording called PRIVATE; it is gone
-    afterwards. Those of the same ``kind`` whose processes were killed are removed. Raises OSError."""
+    """Make a private folder in ``parent`` (None: where temporary files are) for one recording called PRIVATE, and yield
+    its path; it is removed afterwards. Folders of the same ``kind`` whose processes were killed are removed as well.
+    Raises OSError."""
     import tempfile  # here, because what starts beside a job must start quickly
 
     prefix, parent = f"gssr-{kind}-", parent or tempfile.gettempdir()
@@ -121,7 +123,7 @@ def private_folder(kind: str = "copy", parent: str | None = None) -> Iterator[st
 
 
 def _clear(parent: str, prefix: str) -> None:
-    """Remove what nobody has locked: a folder that is just being made finds out, and is made anew."""
+    """Remove the folders that nobody has locked. A process that is just making one notices, and makes it anew."""
     for name in os.listdir(parent):
         path = os.path.join(parent, name)
         if not name.startswith(prefix):
@@ -137,7 +139,7 @@ def _clear(parent: str, prefix: str) -> None:
 
 
 def _remove(folder: str) -> None:
-    """Remove a private folder and the recording in it; where anything else is in it, that stays."""
+    """Remove a private folder and the recording in it; if anything else is in it, both stay."""
     with suppress(OSError):
         for name in os.listdir(folder):
             if name.startswith(PRIVATE):
@@ -146,7 +148,8 @@ def _remove(folder: str) -> None:
 
 
 def _is_ours(lock: int) -> bool | None:
-    """Lock a folder, for as long as it is open; False where another process has, None where there are no locks."""
+    """Lock a folder for as long as it is open. Returns False if another process has the lock, None if the filesystem
+    has no locks."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -157,7 +160,7 @@ def _is_ours(lock: int) -> bool | None:
 
 
 def journal_names_another(path: str) -> bool:
-    """Whether finishing what was begun in this recording would delete some other file. Raises OSError."""
+    """Tell whether finishing what was begun in this recording would make SQLite delete some other file. Raises OSError."""
     journal = companion_path(path, "-journal")
     if not os.path.exists(journal):
         return False
@@ -177,21 +180,22 @@ class RecordingError(Exception):
 
 
 def log_of(path: str) -> str:
-    """The name of the log beside a recording, ``NAME.sql`` or ``NAME.sql.d``: what the workload printed."""
+    """Return the path of the log beside a recording (``NAME.sql`` or ``NAME.sql.d``): what the workload printed."""
     return path.rstrip("/").removesuffix(".d").removesuffix(".sql") + ".log"
 
 
 def looks_like_recording(path: str) -> bool:
-    """True for a file that GSSR made (or that is empty), judged by its head alone: a damaged recording is one too."""
+    """Tell whether GSSR made this file, or it is empty, by its first bytes alone: a damaged recording counts. Raises
+    OSError."""
     with open(path, "rb") as stream:
         head = stream.read(100)
     return not head or (head.startswith(_MAGIC) and head[68:72] == APPLICATION_ID.to_bytes(4, "big"))
 
 
 def files_of(path: str) -> list[str]:
-    """The files that make up a recording: of ``NAME.sql`` itself and the shards in ``NAME.sql.d`` those that exist, by
-    either name; of any other folder the shards in it. Raises RecordingError for a folder without any; ``connect`` finds
-    that a file is missing."""
+    """List the files of a recording: ``NAME.sql`` and the shards in ``NAME.sql.d``, as far as they exist, given either
+    name; of any other folder the shards in it. If nothing exists, the path itself. Raises RecordingError for a folder
+    without any."""
     if path.rstrip("/").endswith(".sql.d") and os.path.isfile(path.rstrip("/")[:-2]):
         path = path.rstrip("/")[:-2]  # merged, or half so
     folder = path.rstrip("/") if os.path.isdir(path) else path + ".d"
@@ -207,8 +211,9 @@ def files_of(path: str) -> list[str]:
 
 
 class Readable(NamedTuple):
-    """A kind of SQLite file: what one is called, who makes it, the tables that are read (in lower case), and ``look``: the
-    sentence that says why a file is none; it raises UnsafeError, sqlite3.Error."""
+    """A kind of SQLite file. ``what``: what one is called; ``maker``: who makes it; ``tables``: those that may be read,
+    in lower case. ``look`` returns a clause on why a file is none of this kind, else None; it may raise UnsafeError,
+    sqlite3.Error."""
 
     what: str
     maker: str
@@ -217,10 +222,11 @@ class Readable(NamedTuple):
 
 
 def connect(path: str, readable: Readable | None = None) -> sqlite3.Connection:
-    """A recording, or what else is ``readable``, open for reading only, and for nothing else (gssr.guarded_sqlite).
-    Nothing is written to its folder: where SQLite would have to repair the file first, a private copy is read.
+    """Open a recording, or another ``readable`` kind of file, for reading its tables and nothing else
+    (gssr.guarded_sqlite).
 
-    Raises RecordingError when it is missing, empty, not a recording, or of a newer schema.
+    Nothing is written to its folder: if SQLite would have to repair the file first, a private copy is read. Raises
+    RecordingError if it is missing, empty, of another kind, damaged, or of a newer schema.
     """
     readable = readable or RECORDING
     files = _check_file(path, readable.what)
@@ -240,8 +246,8 @@ def connect(path: str, readable: Readable | None = None) -> sqlite3.Connection:
 
 
 def connect_for_questions(path: str) -> sqlite3.Connection:
-    """The same for questions that the user asks in SQL: any that only read, of any table, however long they take. The view
-    ``gpu_samples`` is the connection's own. Raises RecordingError."""
+    """Open a recording for the user's questions in SQL: any that only read, of any table, however long they take. The
+    view ``gpu_samples`` is made for this connection. Raises RecordingError."""
     connection = connect(path)
     connection.set_authorizer(None)
     connection.set_progress_handler(None, 0)
@@ -256,7 +262,8 @@ def connect_for_questions(path: str) -> sqlite3.Connection:
 
 
 def _check_file(path: str, what: str) -> list[str]:
-    """The file, and what may be beside it. Raises RecordingError when one of them is not what it should be."""
+    """Check a file and what may be beside it. Returns their paths. Raises RecordingError if one of them is not what it
+    should be."""
     if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
         raise RecordingError(f"{path}: is not a file")  # but a pipe, which might never answer, or a device
     try:
@@ -290,7 +297,8 @@ def _check_file(path: str, what: str) -> list[str]:
 def _by_copy(
     path: str, files: Sequence[str], why: sqlite3.OperationalError, readable: Readable
 ) -> sqlite3.Connection:  # fmt: skip
-    """A private copy of what can't be read itself, and ``why``. Raises RecordingError, sqlite3.DatabaseError."""
+    """Open a private copy of a file that cannot be read itself. ``why``: what SQLite said. Raises RecordingError,
+    sqlite3.DatabaseError."""
     try:
         return _checked(_connect_copy(path, files), path, readable)
     except (sqlite3.OperationalError, OSError):
@@ -298,7 +306,8 @@ def _by_copy(
 
 
 def _connect_copy(path: str, files: Sequence[str]) -> Guarded:
-    """A private copy: for a file that an unfinished transaction or an unreadable write-ahead log stands in the way of."""
+    """Open a private copy, for a file with an unfinished transaction or an unreadable write-ahead log. Raises OSError,
+    sqlite3.Error."""
 
     with private_folder() as folder:  # SQLite keeps reading from the open file
         copy = os.path.join(folder, PRIVATE)
@@ -307,9 +316,9 @@ def _connect_copy(path: str, files: Sequence[str]) -> Guarded:
 
 
 def missing_end(path: str) -> str | None:
-    """A sentence when the file is shorter than its own head says; None when it is whole, or can't tell because parts of it
-    still are in a write-ahead log: then it is not even opened, as closing it would give up the locks that SQLite holds on it
-    in this process (gssr.store.pages.file)."""
+    """Return a sentence if the file is shorter than its own head says; None if it is whole, or if parts of it are still
+    in a write-ahead log. It is not even opened then: closing it would give up the locks that SQLite holds on it in this
+    process (gssr.store.pages.file). Raises OSError."""
     if os.path.exists(companion_path(path, "-wal")):
         return None
     with open(path, "rb") as stream:
@@ -323,6 +332,8 @@ def missing_end(path: str) -> str | None:
 
 
 def _checked(connection: Guarded, path: str, readable: Readable) -> sqlite3.Connection:
+    """Check a connection's file and narrow the connection to reading its tables. Raises RecordingError, UnsafeError,
+    sqlite3.Error; it is closed then."""
     try:
         problem = readable.look(connection)
         if problem is None:
@@ -341,7 +352,7 @@ def _checked(connection: Guarded, path: str, readable: Readable) -> sqlite3.Conn
 
 
 def _what_is_wrong(connection: sqlite3.Connection) -> str | None:
-    """Why it is no recording that this version knows."""
+    """Return a clause on why this is no recording that this version knows; None if it is one."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     tables = {str(name).lower() for (name,) in connection.execute("SELECT name FROM sqlite_master")}
@@ -360,8 +371,8 @@ _FILE, _FOLDER = ".sql", ".sql.d"
 
 
 class FoundRecordings(NamedTuple):
-    """``names``: recordings as ``open_recording`` takes them, sorted, each once; ``unreadable``: sentences about folders and
-    files that could not be looked into."""
+    """The recordings that were found. ``names``: as ``open_recording`` takes them, each once; ``unreadable``: sentences
+    on folders and files that could not be looked into."""
 
     names: tuple[str, ...]
     unreadable: tuple[str, ...]
@@ -371,10 +382,13 @@ IsKnown = Callable[[str, Container[str]], bool]
 
 
 def recordings_in(paths: Iterable[str | os.PathLike[str]], is_known: IsKnown | None = None) -> FoundRecordings:
-    """All recordings among ``paths``: a folder is searched for ``NAME.sql`` and ``NAME.sql.d``, links to folders apart;
-    whatever else is named is taken for a recording. In folders empty files are passed over, and so are files that are
-    no recordings by their head: SQL scripts have the same ending. ``is_known`` tells, by its name and the names in its
-    folder, of which file that is known without a look; it may raise OSError."""
+    """Find all recordings at these paths. A folder is searched for ``NAME.sql`` and ``NAME.sql.d``, at any depth but
+    not through links to folders; any other path is taken for a recording.
+
+    In folders, files that are empty or no recordings by their first bytes are passed over (SQL scripts have the same
+    ending). ``is_known``: given a file's name and the names in its folder, returns True if it is known to be a
+    recording without looking; it may raise OSError.
+    """
     names: dict[str, None] = {}
     unreadable: list[str] = []
     for given in paths:

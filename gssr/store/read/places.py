@@ -12,9 +12,10 @@ _Entry = tuple[RecordingFile, Gpu]
 
 
 class Places(NamedTuple):
-    """``gpus`` are sorted by node, device index and UUID. ``positions``: for each file, the GPUs whose rows in it count, by
-    key, and their place in ``gpus``; ``whole`` holds the files in which that is every row of the run. ``keys``: what a key
-    of a file is in ``gpus``, where several list the GPU. ``in_turns``: the rows of a GPU are in several files."""
+    """A run's GPUs. ``gpus``: sorted by node, device index and UUID. ``positions``: for each file, by key, the
+    positions in ``gpus`` of the GPUs whose rows in it count; ``whole``: the files in which that is every row of the
+    run. ``keys``: by file and key, the key that ``gpus`` has, for GPUs that several files list. ``in_turns``: the rows
+    of a GPU are in several files."""
 
     gpus: tuple[Gpu, ...]
     positions: dict[RecordingFile, dict[int, int]]
@@ -23,12 +24,12 @@ class Places(NamedTuple):
     in_turns: bool
 
     def key(self, shard: RecordingFile, key: int) -> int | None:
-        """What a key of a file is in ``gpus``; None where it is none of the run's."""
+        """Return the key that ``gpus`` has for a key of a file; None if it is none of the run's."""
         return self.keys.get((shard, key), key if key in self.positions[shard] else None)
 
 
 def places_of(run_id: str, shards: Sequence[RecordingFile], sampling_seconds: float) -> Places:
-    """Look through the files that hold the run: which GPUs it has, and in which of them each one's rows count."""
+    """Look through the files that hold a run: which GPUs it has, and in which files each one's rows count."""
     # A file may list a hundred thousand GPUs: of those that are listed once as little as can be is kept.
     listed: dict[Identity, _Entry] = {}
     several: dict[Identity, list[_Entry]] = {}
@@ -57,7 +58,7 @@ def places_of(run_id: str, shards: Sequence[RecordingFile], sampling_seconds: fl
 def _counting(
     run_id: str, several: Mapping[Identity, Sequence[_Entry]], sampling_seconds: float
 ) -> tuple[dict[Identity, list[_Entry]], set[RecordingFile]]:
-    """Of GPUs that are listed several times where rows that count are, and the files that hold others."""
+    """Return where the rows count of GPUs that are listed several times, and the files with rows that do not count."""
     listing: dict[RecordingFile, list[int]] = {}
     for found in several.values():
         for shard, gpu in found:
@@ -73,5 +74,5 @@ def _counting(
 
 
 def _identity(gpu: Gpu) -> Identity:
-    """What makes it this GPU within a run, whatever file it is in."""
+    """Return what identifies a GPU within a run, whatever file it is in."""
     return (gpu.node, gpu.uuid or f"key {gpu.gpu}")

@@ -56,7 +56,8 @@ VECTORS_AT_ONCE = 6_000
 
 
 class Recording:
-    """What one argument of a command names: open it with ``open_recording``."""
+    """A recording that is open for reading: its file, its folder of shards, or both. ``open_recording`` makes one;
+    ``close`` closes it. It always holds at least one run."""
 
     def __init__(self, path: str, shards: Sequence[RecordingFile], unreadable: str | None = None) -> None:
         self.path = path
@@ -71,7 +72,8 @@ class Recording:
 
     @property
     def damage(self) -> str | None:
-        """What could not be read so far, in one sentence."""
+        """Say in one sentence what could not be read so far; None where everything could. Because reading is lazy, a
+        sentence may come later."""
         return self._unreadable or next((shard.file.damage for shard in self._shards if shard.file.damage), None)
 
     def close(self) -> None:
@@ -81,9 +83,12 @@ class Recording:
 
 
 def open_recording(path: str | os.PathLike[str]) -> Recording:
-    """Open a recording for reading: ``NAME.sql``, ``NAME.sql.d``, or the one that exists of the two; both when both do.
+    """Open a recording for reading: ``NAME.sql``, ``NAME.sql.d``, or the one that exists of the two; both when both
+    exist.
 
-    Raises RecordingError, one sentence that names the file, when there is nothing to read.
+    A file that can't be read is left out as long as another can: ``Recording.damage`` then says so. Raises
+    RecordingError, one sentence that names the file, when no file can be read, when none holds a run, or when there are
+    more files than may be open at once.
     """
     path = os.fspath(path)
     for attempt in range(_TRIES):
@@ -104,9 +109,12 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
 
 
 def _opened(path: str, names: Sequence[str]) -> tuple[list[RecordingFile], list[str], bool]:
-    """The files that make up a recording, apart from those that are part of another of them already; why others can't be
-    read; and whether one is gone: merged in this moment. Raises RecordingError where they are more than may be open: ranks
-    would seem to be missing."""
+    """Open the files that make up a recording. Returns the open files, but for those that are merged into another of
+    them already; a sentence for each file that can't be read; and whether one of these is gone, because it was merged
+    in this moment.
+
+    Raises RecordingError where there are more files than may be open: ranks would seem to be missing.
+    """
     shards: list[RecordingFile] = []
     errors: list[str] = []
     merged: set[str] = set()
@@ -133,7 +141,8 @@ def _opened(path: str, names: Sequence[str]) -> tuple[list[RecordingFile], list[
 
 
 class RunReader:
-    """One run. Reading is lazy; what a damaged file could not give is said by ``damage``."""
+    """One run of a recording, put together from all of its files. GPUs are positions in ``gpus``, times are unix s by
+    the run's clock. Reading is lazy; ``damage`` says what a damaged file could not give."""
 
     def __init__(self, run_id: str, shards: Sequence[RecordingFile]) -> None:
         holders = [shard for shard in shards if any(run.run_id == run_id for run in shard.file.runs)]
@@ -176,12 +185,13 @@ class RunReader:
 
     @property
     def damage(self) -> str | None:
-        """What could not be read so far, in one sentence."""
+        """Say in one sentence what could not be read so far; None where everything could."""
         return next((shard.file.damage for shard in self._shards if shard.file.damage), None)
 
     @property
     def recounted(self) -> str | None:
-        """What had to be counted anew so far because rollups or sketches are missing or damaged, in one sentence."""
+        """Say in one sentence what had to be counted anew so far because rollups or sketches are missing or damaged;
+        None where nothing had to."""
         n = sum(first == part.first for part in self._parts for first, _ in part.shard.recounted)
         if not n:
             return None
@@ -192,7 +202,8 @@ class RunReader:
         )
 
     def _as_recorded(self) -> list[Process]:
-        """Return the processes by their nodes' own clocks."""
+        """Read the processes of all files, by rank, with times by their nodes' own clocks. Those that a file of a lost
+        run calls running become ``lost``, with their last sign of life as ``ended_at``."""
         rows: list[Process] = []
         for shard in self._shards:
             own = shard.file.processes(self.run_id)
@@ -209,7 +220,7 @@ class RunReader:
         return sorted(rows, key=lambda process: process.rank)
 
     def _last_signs(self, shard: RecordingFile) -> dict[int, float]:
-        """When each rank that a file holds was recorded last (unix s), as far as that is known."""
+        """Find when each rank of a file was recorded last (unix s). Ranks of which that is not known are left out."""
         columns = ("rank", "time")
         found: dict[int, float] = {}
         query = "SELECT rank, max(time) FROM workload_samples WHERE run_id = ? GROUP BY rank"
@@ -223,12 +234,13 @@ class RunReader:
 
     @cached_property
     def stopped_ranks(self) -> tuple[RankEnd, ...]:
-        """The ranks that were lost or failed, the first of them first."""
+        """The ranks that were lost or failed, the first of them first; empty where none was."""
         return stopped_ranks(self.processes)
 
     @cached_property
     def gpus_of_ranks(self) -> dict[int, tuple[int, ...]]:
-        """The GPUs that each rank may use (positions), in the driver's order, as far as that is recorded."""
+        """The GPUs that each rank may use (positions), in the order of their keys in the file. Ranks without any
+        recorded are left out."""
         position = {gpu.gpu: at for at, gpu in enumerate(self.gpus)}
         found: dict[int, dict[int, None]] = {}
         for shard in self._shards:
@@ -241,13 +253,13 @@ class RunReader:
 
     @property
     def ranks_missing(self) -> tuple[int, ...] | None:
-        """The ranks that are not in the recording, in order; None where nobody knows how many there are."""
+        """The ranks that are not in the recording, ascending; None where nobody knows how many there are."""
         return missing_ranks(self.run.world_size, (process.rank for process in self.processes))
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """Everything that happened, by time, with the losses of ranks where there are several. GPU keys are those of
-        ``gpus``."""
+        """All events of the run, by time. Where the run has several ranks, an event for each lost rank is added.
+        ``gpu`` is the key of ``Gpu.gpu`` in ``gpus``, not a position; None where an event is of no GPU."""
         rows = (
             self.clocks.correct_event(
                 event if event.gpu is None else event._replace(gpu=self._places.key(shard, event.gpu))
@@ -260,13 +272,14 @@ class RunReader:
         return tuple(sorted([*rows, *lost], key=lambda event: event.time))
 
     def traces(self) -> list[AttachedTrace]:
-        """The traces attached to the run, by rank and path; gssr.traces.attached opens them."""
+        """List the traces attached to the run, by rank and path; empty where there are none. gssr.traces.attached opens
+        them."""
         return one_row_a_trace(row for each in self._shards for row in each.file.traces(self.run.run_id))
 
     @property
     def tails(self) -> list[tuple[str, int, dict[int, int]]]:
-        """Where to go on following: for each file its name, the last rowid read here, and the positions of its GPUs by
-        their keys in the file."""
+        """Where a follower goes on reading. For each file: its name, the rowid of the last sample that this reader
+        knows, and the positions of its GPUs by their keys in the file."""
         last = {part.shard.file.path: part.last for part in self._parts}
         return [
             (
@@ -299,22 +312,23 @@ class RunReader:
 
     @property
     def keep(self) -> str:
-        """What is kept of old samples: raw, 10s (means over 10 s), or none; of ranks that differ what is least."""
+        """What is kept of old samples: ``raw`` (all of them), ``10s`` (means over 10 s), or ``none``. Where ranks
+        differ, the least of it."""
         kept = [row.keep for shard in self._shards for row in shard.file.thinned if row.run_id == self.run.run_id]
         return "none" if "none" in kept else kept[0] if kept else "raw"
 
     @property
     def thinned_until(self) -> float:
-        """Samples from before this (unix s) were thinned, of all GPUs or some; minus infinity when none were."""
+        """The unix time before which samples were thinned, of all GPUs or of some; minus infinity when none were."""
         return max((shard.thinned_until(self.run.run_id) for shard in self._shards), default=-math.inf)
 
     def has_rows(self, most: int, window: Window) -> bool:
-        """Whether every raw row of a window is there, and the run has no more than ``most``."""
+        """Tell whether every raw row of the window is still there, and the whole run has no more than ``most`` rows."""
         return self.n_rows <= most and self.thinned_until <= window.start
 
     def whole_buckets(self, window: Window) -> Window:
-        """The window, widened to whole buckets of 10 s where the samples that would tell what lies in a part of one are
-        thinned."""
+        """Widen the window to whole buckets of 10 s at each end that lies in thinned samples: what lies in a part of a
+        bucket is not known there. Other ends stay."""
         (start, end), until, step = window, self.thinned_until, LEVELS[0]
         if -math.inf < start < until:
             start = math.floor(start / step) * float(step)
@@ -339,7 +353,7 @@ class RunReader:
         return [time for shard in shards for time in shard.times_at(self.run.run_id, end)]
 
     def host_use(self, window: Window = ALL_TIME) -> dict[str, Extent]:
-        """What the nodes did in the window: each value column of ``host_samples``, over all nodes."""
+        """Aggregate what the nodes did in the window, for each value column of ``host_samples``, over all nodes."""
         rows = [
             row
             for shard, ahead, nodes in self._owners(by_rank=False)
@@ -356,7 +370,8 @@ class RunReader:
                 yield shard, ahead, names
 
     def workload_use(self, window: Window = ALL_TIME) -> list[dict[str, Extent]]:
-        """What the workload's processes did in the window: each value column of ``workload_samples``, rank by rank."""
+        """Aggregate what the workload's processes did in the window, for each value column of ``workload_samples``: one
+        dict per rank that has rows there. The ranks themselves are not told."""
         rows = [
             row
             for shard, ahead, ranks in self._owners(by_rank=True)
@@ -365,7 +380,8 @@ class RunReader:
         return [extents_of(WORKLOAD.values, [row]) for row in rows]
 
     def workload_cpu(self, rank: int, window: Window) -> tuple[Floats, Floats]:
-        """When the cores that a rank's processes kept busy were counted (unix s), and how many since the time before."""
+        """Read how many cores one rank's processes kept busy in the window. Returns the times of the counts (unix s),
+        ascending, and the cores busy since the count before. Both are empty where the rank has none."""
         query = "SELECT time, cpu FROM workload_samples WHERE run_id = ? AND rank = ? AND time >= ? AND time < ?"
         ahead = next((self.clocks.of(process.node) for process in self.processes if process.rank == rank), 0.0)
         window = moved(window, ahead)
@@ -377,8 +393,15 @@ class RunReader:
     def use_over_time(
         self, table: UseTable, window: Window, bins: Bins, names: Sequence[str] = ()
     ) -> dict[str, Floats]:
-        """What the nodes (HOST) or the workload's processes (WORKLOAD) did in a window, in ``bins`` [n]: each value column's
-        (of ``names``, or all) mean over nodes or ranks, NaN without samples; columns without any are left out."""
+        """Compute what the nodes (HOST) or the workload's processes (WORKLOAD) did in a window, over time.
+
+        Args:
+            bins: Start (unix s), length (s), and number n of the bins.
+            names: The value columns to compute; empty: all of the table's.
+
+        Returns for each column its mean over nodes or ranks [n], NaN in bins without samples. Columns without any
+        sample are left out.
+        """
         names = names or table.values
         sums = np.zeros((bins[2], 2 * len(names)))
         for shard, ahead, owners in self._owners(by_rank=table == WORKLOAD):
@@ -389,8 +412,9 @@ class RunReader:
         return {name: means[:, column] for column, name in enumerate(names) if count[:, column].any()}
 
     def nodes_over_time(self, window: Window, bins: Bins, names: Sequence[str]) -> dict[str, Floats]:
-        """What each node did in a window, in ``bins``: counts and sums of these value columns of ``host_samples``, by node
-        [n, columns, 2]."""
+        """Sum what each node did in a window, over time. Returns for each node with rows an array [n bins, columns, 2]:
+        how many samples of each of these value columns of ``host_samples`` fall into a bin, and their sum. ``bins``:
+        start (unix s), length (s), and number."""
         found: dict[str, Floats] = {}
         for shard, ahead, nodes in self._owners(by_rank=False):
             there = moved(window, ahead), (bins[0] + ahead, *bins[1:])
@@ -401,7 +425,7 @@ class RunReader:
 
     @property
     def host_times(self) -> Window | None:
-        """When the first and the newest row of the nodes was written; None without any."""
+        """The unix times of the first and the newest row of the nodes; None without any."""
         times = [
             (found[0] - ahead, found[1] - ahead)
             for shard, ahead, nodes in self._owners(by_rank=False)
@@ -410,7 +434,8 @@ class RunReader:
         return Window(min(first for first, _ in times), max(last for _, last in times)) if times else None
 
     def gpu_processes(self, window: Window = ALL_TIME) -> Iterator[list[tuple[Any, ...]]]:
-        """Rows of ``gpu_processes`` in a window, file by file and in batches; GPUs are positions."""
+        """Read the rows of ``gpu_processes`` in a window, in the columns LOOK_COLUMNS, with the GPU's position in place
+        of its key. Yields them in batches, file by file, so not in the order of time; a batch may be empty."""
         for shard in self._shards:
             connection, positions = shard.file.connection, self._places.positions[shard]
             if columns_of(connection, "gpu_processes"):  # which files of an earlier version lack
@@ -422,13 +447,14 @@ class RunReader:
                     yield found if not self.clocks else self._within(found, window)
 
     def _within(self, rows: Sequence[tuple[Any, ...]], window: Window) -> list[tuple[Any, ...]]:
-        """Rows (GPU's position, time, ...) of a window, with their times by the run's clock."""
+        """Keep the rows (GPU's position, time, ...) of a window, and set their times by the run's clock."""
         by_run = ((gpu, time - self.clocks.of(self.gpus[gpu].node), *rest) for gpu, time, *rest in rows)
         return [row for row in by_run if window.start <= row[1] < window.end]
 
     def processes_on_gpus(self, window: Window = ALL_TIME) -> Iterator[tuple[Any, ...]]:
-        """Each process on each GPU in a window: the GPU's position, when the process was first and last seen there (unix
-        s), its id, name and user, and the most device memory it had (bytes); None for what is not known."""
+        """Find each process on each GPU in a window. Yields tuples of the GPU's position, when the process was first
+        and last seen there (unix s), its id, name and user, and the most device memory it had (bytes); None for what is
+        not known. A process on several GPUs comes once for each."""
         seen = ("gpu", "time", "time", "pid", "name", "user", "memory_used")
         for shard in self._shards:
             connection, positions = shard.file.connection, self._places.positions[shard]
@@ -445,8 +471,15 @@ class RunReader:
                             yield positions[key], first - off, last - off, *rest
 
     def samples(self, names: Sequence[str], gpus: Ints | None = None, window: Window = ALL_TIME) -> Samples:
-        """Raw rows of a window, each GPU's in the order of its file. ``names`` may hold derived metrics; ``gpus`` are
-        positions (None: all)."""
+        """Read the raw rows of a window, each GPU's in the order of its file. Where samples were thinned these are no
+        longer there.
+
+        Args:
+            names: Metrics, derived ones too.
+            gpus: Positions; None: all.
+
+        Raises RecordingError when samples of the window were thinned while they were read.
+        """
         stored = stored_names(names)
         pieces = [
             Samples(gpu, time - part.ahead if part.ahead else time, values)
@@ -461,8 +494,8 @@ class RunReader:
         return Samples(gpu, time, values)
 
     def _check_thinning(self, starts: Sequence[float]) -> None:
-        """Raises RecordingError when samples that were needed, from one of ``starts`` on or the newest, were thinned while
-        they were read."""
+        """Raise RecordingError when samples that were needed, from one of ``starts`` on or the newest, were thinned
+        while they were read."""
         for shard in self._shards:
             shard.check_thinning(self.run.run_id, min(starts, default=math.inf))
 
@@ -474,11 +507,19 @@ class RunReader:
         names: Sequence[str] | None = None,
         as_one: bool = False,
     ) -> Buckets:
-        """Rollups that cover a window exactly once.
+        """Read rollups that cover a window exactly once.
 
-        With ``level`` None the coarsest cover: buckets of 600, 60 and 10 s, and raw rows folded where a bucket is cut by the
-        window or not closed yet. With a level, one bucket for each GPU and step of that length. ``names`` keeps only these
-        metrics' blocks (see Buckets.layout). ``as_one``: what ``hold_ends`` read of a minute as one bucket.
+        With ``level`` None the cover is the coarsest one: buckets of 600, 60 and 10 s, and raw rows folded where the
+        window cuts a bucket or a bucket is not closed yet. With a level there is one bucket for each GPU and step of
+        that length that has samples.
+
+        Args:
+            level: One of LEVELS, s; None: the coarsest that fit.
+            gpus: Positions; None: all.
+            names: Keep only these metrics' blocks (see Buckets.layout); None: all.
+            as_one: Give what ``hold_ends`` read of a minute as one bucket.
+
+        Raises RecordingError when samples that were needed were thinned while they were read.
         """
         from gssr.store.read.window import cover
 
@@ -500,8 +541,8 @@ class RunReader:
         return buckets
 
     def hold_ends(self, window: Window, gpus: Ints | None = None) -> None:
-        """Read what lies in the minutes that a window cuts, once for all that is asked of it and of these GPUs (positions;
-        None: all) until the next call. Of a run that has ended."""
+        """Read the samples of the minutes that a window cuts, and keep them for all that is asked of this window and
+        these GPUs (positions; None: all) until the next call. Does nothing for a run that has not ended."""
         from gssr.store.read.window import hold
 
         window = self.whole_buckets(window)
@@ -510,15 +551,15 @@ class RunReader:
                 hold(part, moved(window, part.ahead), gpus, self.gap_seconds, self.sampling_seconds or 1.0)
 
     def rows_between(self, window: Window, gpus: Ints | None = None) -> float:
-        """About how many samples reading those of some GPUs in a window looks at: of a file in which all GPUs take turns
-        they are everybody's."""
+        """Estimate how many samples have to be looked at to read some GPUs' in a window. In a file in which all GPUs
+        take turns these are everybody's."""
         return (
             sum(len(part.position) for part in self._parts_of(gpus)) * window.seconds / (self.sampling_seconds or 1.0)
         )
 
     def _parts_of(self, gpus: Ints | None) -> list[Part]:
-        """Those that have rows of one of these GPUs (positions; None: all). Of a thousand ranks' files a few GPUs are in a
-        few."""
+        """Pick the parts that have rows of one of these GPUs (positions; None: all): of a thousand ranks' files a few
+        hold a few GPUs."""
         if gpus is None:
             return self._parts
         wanted = set(gpus.tolist())
@@ -537,9 +578,15 @@ class RunReader:
         gpus: Ints | None = None,
         most_rows: float = math.inf,
     ) -> "Histograms":
-        """For each metric, how many samples fell into each of the 65,536 bins of a sketch (gssr.store.format.layout), as far
-        as that is known: of a window that cuts sketches not all is whose samples are thinned, or of which more than
-        ``most_rows`` had to be looked at to tell which lie in it (a run's that has ended)."""
+        """Count, for each metric, how many samples fell into each of the 65,536 bins of a sketch
+        (gssr.store.format.layout).
+
+        Where a window cuts a sketch, the samples tell what lies in the window. So some may be missing from the counts:
+        where samples are thinned, or, in a run that has ended, where more than ``most_rows`` would have to be looked
+        at. ``gpus``: positions; None: all.
+
+        Raises RecordingError when samples that were needed were thinned while they were read.
+        """
         from gssr.store.read.histograms import histograms
 
         window = self.whole_buckets(window)
@@ -550,5 +597,6 @@ class RunReader:
 
 
 def _cut(window: Window, step: int) -> list[float]:
-    """Where the buckets of ``step`` seconds begin that the ends of a window cut."""
+    """List the starts (unix s) of the buckets of ``step`` seconds that the ends of a window cut; empty where it cuts
+    none."""
     return [edge - edge % step for edge in window if math.isfinite(edge) and edge % step]

@@ -30,8 +30,11 @@ _KEYS_AT_ONCE = 10_000
 
 
 class Begins:
-    """Rollups know where a run begins; of runs without any, all rows are looked through, once for all of these runs
-    together: a file of very many runs takes no longer for that."""
+    """Where in ``samples`` of one file each of its runs begins.
+
+    Rollups tell it. For runs without rollups all rows are looked through, once for all of these runs together, so that
+    a file of very many runs takes no longer.
+    """
 
     def __init__(self, file: GuardedFile) -> None:
         self._file = file
@@ -109,7 +112,8 @@ def _listed(keys: Sequence[int]) -> str:
 
 
 class RecordingFile:
-    """Raises RecordingError when it can't be opened."""
+    """One open file of a recording, with the readers of its tables and what was found out about them once. Making one
+    raises RecordingError when the file can't be opened."""
 
     def __init__(self, path: str) -> None:
         self.file = GuardedFile(path)
@@ -163,7 +167,8 @@ class RecordingFile:
         return found or [self.rowids(run_id)]
 
     def times_at(self, run_id: str, end: int) -> list[float]:
-        """Read times, unix s, of which the first (``end`` 0) or last (1) is that of the run's first or last row."""
+        """Read the times (unix s) of the first (``end`` 0) or last (``end`` 1) sample of each rank's part of the run,
+        and of thinned samples from rollups. The least, or greatest, of them is the run's; empty where there is none."""
         rowids = [ends[end] for ends in self.ends(run_id)]
         found = [
             row[0] for rowid in rowids for row in self.file.all("SELECT time FROM samples WHERE rowid = ?", (rowid,))
@@ -176,19 +181,20 @@ class RecordingFile:
         return [float(time) for time in found if time is not None and 0 <= time <= LATEST]
 
     def sample_at(self, rowid: int) -> tuple[int | None, float | None]:
-        """Read the GPU key and the unix time, s, of a sample; None where it has none."""
+        """Read the GPU key and the unix time, s, of the sample with this rowid. The time is None where it is none; both
+        are None where no sample has the rowid."""
         for key, time in self.file.all("SELECT gpu, time FROM samples WHERE rowid = ?", (rowid,)):
             return key, float(time) if time is not None and 0 <= time <= LATEST else None
         return None, None
 
     def thinned_until(self, run_id: str) -> float:
-        """Samples of the run from before this (unix s) were thinned; minus infinity when none were."""
+        """Return the unix time before which samples of the run were thinned; minus infinity when none were."""
         ends = (row.end_time for row in self.file.thinned if row.run_id == run_id)
         return max((end for end in ends if end is not None), default=-np.inf)
 
     def check_thinning(self, run_id: str, start: float) -> None:
-        """Raises RecordingError when samples of the run from ``start`` (unix s) on, or its newest ones, were thinned since
-        the file was opened: what was read of it then does not fit together. In a snapshot that can't be."""
+        """Raise RecordingError when samples of the run from ``start`` (unix s) on, or its newest ones, were thinned
+        since the file was opened: what was read of it then does not fit together. A snapshot never raises."""
         if self.file.is_snapshot or not self.file.thinned:
             return
         before = self.thinned_until(run_id)
@@ -220,7 +226,8 @@ _LOOK_AHEAD = 16
 
 
 class Part(NamedTuple):
-    """A run's share of one file."""
+    """A run's share of one file: a range of rowids and the GPUs whose rows there are the run's. Rowids are those of
+    ``samples``; times are unix s by the clock of the GPUs' node."""
 
     shard: RecordingFile
     first: int
@@ -249,7 +256,8 @@ class Part(NamedTuple):
         return [key for key, position in self.position.items() if position in chosen]
 
     def own(self, gpus: Ints | None) -> Ints:
-        """Pick those of these GPUs (positions; None: all) that are the part's, ascending."""
+        """Pick those of these GPUs (positions; None: all) that have rows in the part. Returns their positions,
+        ascending."""
         own = np.array(sorted(self.position.values()), np.int64)
         return own if gpus is None else own[np.isin(own, gpus)]
 
@@ -266,7 +274,8 @@ class Part(NamedTuple):
         return found
 
     def rowids(self, start: float, end: float) -> tuple[int, int]:
-        """Bound the rowids whose rows can lie in [start, end), so that a window reads only its share of the file."""
+        """Find the first and last rowid whose rows can lie in [start, end), unix s, so that a window reads only its
+        share of the file. Where rollups don't tell, those of the whole part are returned."""
         if not (math.isfinite(start) or math.isfinite(end)):
             return self.first, self.last
         lower, upper = int(max(start, 0.0)), math.ceil(min(end, 1e15))
@@ -291,8 +300,8 @@ class Part(NamedTuple):
         return min(first, int(earlier)), self.last
 
     def _ranges(self, start: float, end: float) -> list[tuple[int, int]]:
-        """Bound the same rowids by ranges, one for each rank that was merged into the file: it has its rows in one piece,
-        and all of them are rolled up."""
+        """Find the ranges of rowids (first, last) whose rows can lie in [start, end), unix s: one for each rank that
+        was merged into the file, because each has its rows in one piece. Empty where no row can."""
         if not (math.isfinite(start) or math.isfinite(end)) or not self._is_in_order():
             return [(self.first, self.last)]
         first, last = self.rowids(start, end)
@@ -317,14 +326,15 @@ class Part(NamedTuple):
         return ranges if not self.ended or self._hold_all(ranges, start, end) else self.searched(start, end)
 
     def raw(self, names: Sequence[str], gpus: Ints | None, start: float, end: float) -> Samples:
-        """Read the raw rows of a window: positions, times, values of stored metrics."""
+        """Read the raw rows of a window [start, end), unix s, in the order of the file: GPUs are positions. ``names``:
+        stored metrics only; ``gpus``: positions, None for all."""
         return one_after_another(list(in_threads(self.pieces(names, gpus, start, end))), names)
 
     def pieces(
         self, names: Sequence[str], gpus: Ints | None, start: float, end: float, every: int = 1
     ) -> Iterator[Callable[[], Samples]]:
-        """Yield functions that read the raw rows of a window piece by piece: see
-        gssr.store.read.samples.SampleRows.pieces."""
+        """Yield functions that read the raw rows of a window piece by piece; no function where the part has none of
+        these GPUs. The arguments are those of ``raw``; for ``every`` see gssr.store.read.samples.SampleRows.pieces."""
         keys = self.keys(gpus)
         if keys is None or keys:
             yield from self.pieces_in(self._ranges(start, end), SampleQuery(names, keys, 0, 0, start, end), every)
@@ -393,7 +403,8 @@ class Part(NamedTuple):
         return True
 
     def _ranks(self) -> list[tuple[int, int]]:
-        """The first and last rowid of each rank's samples."""
+        """List the first and last rowid of each rank's samples; in a file into which nothing was merged those of the
+        whole part."""
         rows = ((row.first_rowid, row.last_rowid) for row in self.shard.file.merged)
         ranks = [(low, high) for low, high in rows if low and high and self.first <= low and high <= self.last]
         return ranks or [(self.first, self.last)]
@@ -428,7 +439,8 @@ class Part(NamedTuple):
 
 
 def positions_by_key(position: Mapping[int, int]) -> tuple[int, Ints]:
-    """``Part.by_key``: the lowest of these keys, and the positions of it and those after it."""
+    """Make ``Part.by_key`` of the positions by key. Returns the lowest key, and an array with the positions of this key
+    and those after it: -1 for keys that have none, and at its end."""
     lowest = min(position, default=0)
     places = np.full(max(position, default=-1) - lowest + 2, -1, np.int64)
     for key, own in position.items():

@@ -57,7 +57,8 @@ _SHARE = 1 / 8
 
 
 class RollupRows:
-    """``rollup`` and ``sketch`` of a file."""
+    """Reads the tables ``rollup`` and ``sketch`` of one file: from the file's pages where it is finished, else through
+    SQLite."""
 
     n_kept = 0
     """Of all files together."""
@@ -72,7 +73,7 @@ class RollupRows:
         self._are_many = False
 
     def close(self) -> None:
-        """The file is being closed."""
+        """Forget what is kept of the file, which is being closed."""
         if self._kept is not None:
             RollupRows.n_kept -= len(self._kept)
         self._pages, self._kept, self._may_be_plain = None, None, False
@@ -86,8 +87,15 @@ class RollupRows:
         layout: Layout,
         counted_anew: bool = False,
     ) -> Buckets:
-        """Read the closed buckets of a level that lie within [start, end), in ``layout``, which may keep only some of the
-        file's blocks. ``counted_anew``: what can't be, and is left out, the caller counts anew."""
+        """Read the closed buckets of a level that lie within [start, end), unix s.
+
+        Args:
+            keys: GPU keys of the file; None: all.
+            layout: The layout of the result, which may keep only some of the file's blocks. Blocks that the file lacks
+                are added to the vectors.
+            counted_anew: Whether the caller counts anew what is left out because it can't be right. If not, that is
+                noted as damage of the file.
+        """
         known = part_of(layout, [block.metric.name for block in self._file.layout.blocks])
         if known.width < layout.width:  # of ranks' files not all may have every column
             return self.rollups(level, keys, start, end, known, counted_anew).in_layout(layout)
@@ -103,7 +111,8 @@ class RollupRows:
     def _decoded(
         self, level: int, keys: Sequence[int] | None, start: float, end: float, layout: Layout
     ) -> tuple[Buckets, int]:
-        """Those of a finished file's that hold what they can, and how many there were. Raises NotPlainError."""
+        """Read rollups of a finished file from its pages. Returns those that hold only values that can be, and how many
+        there were. Raises NotPlainError where the pages can't be read so."""
         columns, pages = self._columns_of(layout), self._open()
         kept = self._coarsest(pages) if level == LEVELS[-1] else None
         if kept is not None:
@@ -114,8 +123,8 @@ class RollupRows:
         return read.of(are_placed(read.gpu, read.start, level) & are_rollups(read, level)), len(read)
 
     def _coarsest(self, pages: PageRollups) -> Buckets | None:
-        """All rollups of the coarsest level, which whoever reads a recording asks for again and again; None where they are
-        too many to be kept. Raises NotPlainError."""
+        """Read all rollups of the coarsest level and keep them, because whoever reads a recording asks for them again
+        and again. Returns None where they are too many to be kept. Raises NotPlainError."""
         if not self._are_many and self._kept is None:
             level, most = LEVELS[-1], _MOST_KEPT - RollupRows.n_kept
             query = f"SELECT count(*) FROM (SELECT 1 FROM rollup WHERE level = {level} LIMIT {most + 1})"
@@ -133,7 +142,8 @@ class RollupRows:
     def _through_sqlite(
         self, level: int, keys: Sequence[int] | None, start: float, end: float, layout: Layout
     ) -> Iterator[tuple[Buckets, int]]:
-        """The same of any file."""
+        """Read rollups of any file through SQLite. Yields batches: those that hold only values that can be, and how
+        many there were."""
         file, columns = self._file, self._columns_of(layout)
         query = "SELECT gpu, bucket, first_rowid, last_rowid, data FROM rollup"
         query += f" WHERE level = {level} AND {within(start, end, level, keys)}"
@@ -146,7 +156,7 @@ class RollupRows:
             yield read.of(are_rollups(read, level)), len(batch)
 
     def _open(self) -> PageRollups:
-        """The table's pages. Raises NotPlainError."""
+        """Open the table's pages, or return those that are open. Raises NotPlainError where they can't be read."""
         if not self._may_be_plain:
             raise NotPlainError("it was not before")
         if self._pages is None:
@@ -161,7 +171,8 @@ class RollupRows:
         return self._pages
 
     def _rowids(self, level: int, keys: Sequence[int] | None, start: float, end: float) -> Ints:
-        """Rowids of rollups in the order of their index. Raises NotPlainError."""
+        """List the rowids of these GPUs' rollups of a level within [start, end), in the order of their index. Raises
+        NotPlainError."""
         n_gpus = sum(len(self._file.gpus(run.run_id)) for run in self._file.runs)
         if keys is not None and len(keys) < n_gpus * _SHARE:
             return self._listed(level, keys, start, end)[0]
@@ -173,7 +184,8 @@ class RollupRows:
         return rowids if keys is None else rowids[np.isin(gpus, np.array(keys, np.int64))]
 
     def _listed(self, level: int, keys: Sequence[int] | None, start: float, end: float) -> tuple[Ints, Ints]:
-        """Rowids of rollups and the keys of their GPUs: as two texts, which takes a third of the time that rows take."""
+        """List the rowids of these GPUs' rollups of a level within [start, end), and the key of each one's GPU. SQLite
+        gives both as texts, which takes a third of the time that rows take. Raises NotPlainError."""
         condition = f"level = {level} AND {within(start, end, level, keys)}"
         query = f"SELECT count(*), group_concat(rowid), group_concat(gpu) FROM rollup WHERE {condition}"
         try:
@@ -225,7 +237,8 @@ class RollupRows:
                 yield sketches
 
     def newest_bucket(self, keys: Sequence[int] | None) -> int | None:
-        """Start of the newest closed bucket of the finest level; None when there is none."""
+        """Return the start (unix s) of the newest closed bucket of the finest level of these GPUs (None: of any); None
+        when there is none."""
         only = f" AND gpu IN ({','.join(map(str, keys))})" if keys is not None else ""
         found = self._file.all(
             f"SELECT bucket FROM rollup WHERE level = ?{only} ORDER BY bucket DESC LIMIT 1", (LEVELS[0],)
@@ -254,5 +267,5 @@ def _those_of(
 
 
 def _kept(rows: list[tuple[Any, ...]], fit: list[bool], head: Ints) -> tuple[list[tuple[Any, ...]], Ints]:
-    """Keep the rows that fit, and their heads."""
+    """Keep the rows that fit, and their lines of ``head``."""
     return (rows, head) if all(fit) else ([row for row, fits in zip(rows, fit, strict=True) if fits], head[fit])

@@ -22,7 +22,8 @@ FIRST_AND_LAST = slice(2, 4)
 
 
 class RunClocks:
-    """How far the nodes' clocks of one run are ahead of the run's own time, s. ``ahead``: those that are off, by node."""
+    """How far the nodes' clocks of one run are ahead of the run's own time, s. It is false where no clock is off.
+    ``ahead``: the clocks that are off, by node."""
 
     def __init__(self, ahead: dict[str | None, ClockAhead]) -> None:
         self._ahead = {node: clock.seconds for node, clock in ahead.items()}
@@ -36,7 +37,7 @@ class RunClocks:
 
     @property
     def widest(self) -> tuple[float, float]:
-        """The most that any clock is behind (negative or 0) and ahead, s."""
+        """How far any clock is behind at most (negative or 0), and how far ahead at most (positive or 0), s."""
         return min(0.0, *self._ahead.values(), 0.0), max(0.0, *self._ahead.values(), 0.0)
 
     def correct_processes(self, processes: Sequence[Process]) -> list[Process]:
@@ -65,8 +66,8 @@ class RunClocks:
         return None if time is None else time - self.of(node)
 
     def split(self, part: Part, gpus: Sequence[Gpu], run_id: str) -> list[Part]:
-        """Return a run's share of a file in pieces, one for the GPUs of each clock. In a merged file each rank has its rows
-        in one piece; between those of two ranks with one clock may be others."""
+        """Split a run's share of a file into pieces, one for the GPUs of each clock, each with its ``ahead`` set. In a
+        merged file each rank has its rows in one piece; between the rows of two ranks with one clock may be others'."""
         ahead = {key: self.of(gpus[at].node) for key, at in part.position.items()}
         clocks = list(dict.fromkeys(ahead.values()))
         if len(clocks) <= 1:
@@ -101,12 +102,12 @@ class RunClocks:
 
 
 def moved(window: Window, ahead: float) -> Window:
-    """Return the window by a clock that is so many seconds ahead."""
+    """Shift a window of the run's time onto a clock that is ``ahead`` s ahead of it."""
     return Window(window.start + ahead, window.end + ahead) if ahead else window
 
 
 def corrected(buckets: Buckets, ahead: float) -> Buckets:
-    """Return buckets of a clock that is so many seconds ahead with their times by the run's."""
+    """Set the times of buckets, which a clock told that is ``ahead`` s ahead, by the run's clock."""
     if not ahead:
         return buckets
     vectors = buckets.vectors.copy()

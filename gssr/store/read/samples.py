@@ -36,7 +36,7 @@ _MOST_THREADS = 4
 
 
 class SampleRows:
-    """The rows of ``samples``."""
+    """Reads the table ``samples`` of one file: from the file's pages where it is finished, else through SQLite."""
 
     def __init__(self, file: GuardedFile) -> None:
         self._file = file
@@ -45,7 +45,7 @@ class SampleRows:
         self._may_be_plain = True
 
     def close(self) -> None:
-        """The file is being closed."""
+        """Forget the pages of the file, which is being closed."""
         self._table, self._may_be_plain = None, False
 
     def pieces(self, wanted: SampleQuery, every: int = 1) -> Iterator[Callable[[], Samples]]:
@@ -67,9 +67,12 @@ class SampleRows:
                 yield partial(self._through_sqlite, wanted._replace(first=first, last=last))
 
     def stretches(self, first: int, last: int, size: int, step: int) -> Iterator[tuple[int, int]]:
-        """The rowids from ``first`` to ``last``, ``size`` of them every ``step``, where there are rows. Where a file has
-        fewer bytes than so many rows would take it is as many rows instead: they may lie so far apart that each would be
-        alone."""
+        """Find ranges of rowids, first and last, that have rows: of those from ``first`` to ``last``, ``size`` rowids
+        every ``step``.
+
+        Where the file has fewer bytes than that many rows would take, ``size`` and ``step`` count rows instead: rowids
+        may then lie so far apart that each row would be alone.
+        """
         by_rows = (last - first) * LEAST_BYTES > self._file.size()
         failed = 0
         while first <= last and failed < _MOST_FAILED:
@@ -89,20 +92,21 @@ class SampleRows:
                 first += step
 
     def _ends(self, first: int, last: int, n: int) -> list[tuple[Any, ...]]:
-        """Find the rowids of the first and the last of ``n`` rows from ``first`` on; None without any, nothing where a page
-        is damaged."""
+        """Find the rowids of the first and the last of ``n`` rows from ``first`` on, as one row in a list: (None, None)
+        where there is no row up to ``last``. The list is empty where a page is damaged."""
         rows = f"SELECT rowid AS r FROM samples WHERE rowid BETWEEN ? AND ? ORDER BY rowid LIMIT {n}"
         with self._lock:
             return self._file.all(f"SELECT min(r), max(r) FROM ({rows})", (first, min(last, _HIGHEST)))
 
     def samples(self, wanted: SampleQuery) -> Samples:
-        """Read all rows that are wanted, in the order of the file."""
+        """Read all rows that are wanted, in the order of the file; empty arrays where there are none. Values of metrics
+        that the file lacks are NaN."""
         if self._open() is None:
             return self._through_sqlite(wanted)
         return one_after_another(list(in_threads(self.pieces(wanted))), wanted.names)
 
     def _open(self) -> PageTable | None:
-        """Open the table's pages; None where they can't be read."""
+        """Open the table's pages, or return those that are open; None where they can't be read."""
         if self._table is None and self._may_be_plain:
             try:
                 pages = self._file.pages()
@@ -154,7 +158,7 @@ class SampleRows:
 
 
 def _are_sound(samples: Samples) -> bool:
-    """Whether there is nothing that gssr.store.format.sound_arrays would have to say something of."""
+    """Tell whether all values are within the limits that gssr.store.format.sound_arrays checks; true of no samples."""
     gpu, time, values = samples
     if not len(gpu):
         return True
@@ -163,19 +167,20 @@ def _are_sound(samples: Samples) -> bool:
 
 
 def stored_names(names: Sequence[str]) -> list[str]:
-    """The columns of ``samples`` that these metrics are made of."""
+    """List the columns of ``samples`` of which these metrics are made, each once."""
     return list(dict.fromkeys(part for name in names for part in BY_NAME[name].parts or (name,)))
 
 
 def of_metrics(columns: Samples, names: Sequence[str]) -> Samples:
-    """The same with the values of these metrics, each made of its parts."""
+    """Compute these metrics from the stored columns in ``columns`` (see ``stored_names``): GPUs and times stay."""
     gpu, time, values = columns
     found = {name: derive(values, parts) if (parts := BY_NAME[name].parts) else values[name] for name in names}
     return Samples(gpu, time, found)
 
 
 def one_after_another(pieces: list[Samples], names: Sequence[str]) -> Samples:
-    """Pieces one after the other. They are given up column by column, so that no more than one column is there twice."""
+    """Join pieces one after the other. ``pieces`` is emptied unless it holds one: they are given up column by column,
+    so that no more than one column is there twice. Without pieces the arrays are empty."""
     if len(pieces) == 1:
         return pieces[0]
     columns: list[list[Any]] = [[piece[0] for piece in pieces], [piece[1] for piece in pieces]]
@@ -186,14 +191,15 @@ def one_after_another(pieces: list[Samples], names: Sequence[str]) -> Samples:
 
 
 def _emptied(column: list[Any], kind: type) -> Any:
-    """All of a column in one; what it was made of is given up."""
+    """Join all arrays of a column into one of this dtype, and empty the list."""
     whole = np.concatenate([np.empty(0, kind), *column])
     column.clear()
     return whole
 
 
 def in_threads(tasks: Iterable[Callable[[], Result]]) -> Iterator[Result]:
-    """What these give, in their order; several are at work at once, few ahead of what was taken."""
+    """Call the tasks, several at once in threads, and yield their results in the order of the tasks. Few run ahead of
+    what was taken; few tasks are called without threads. What a task raises is raised when its turn comes."""
     waiting = iter(tasks)
     few = list(islice(waiting, _FEW))
     n = min(_MOST_THREADS, len(os.sched_getaffinity(0)))

@@ -30,8 +30,9 @@ _DAMAGED = "\ufffd"  # in a text that was none
 def _select(
     connection: sqlite3.Connection, table: str, columns: Sequence[str], rest: str, *parameters: str
 ) -> Iterator[tuple[Any, ...]]:
-    """Rows of a table, as far as they are sound (gssr.store.format.limits); columns that the file lacks are None. What a row
-    has in common with the one before is there once: of a hundred thousand GPUs that is most."""
+    """Read rows of a table, as far as they are sound (gssr.store.format.limits). Columns that the file lacks are None.
+    A value that a row has in common with the row before is there once in memory: of a hundred thousand GPUs that is
+    most."""
     present = columns_of(connection, table)
     wanted = ", ".join(name if name in present else f"NULL AS {name}" for name in columns)
     cursor = connection.execute(f"SELECT {wanted} FROM {table} {rest}", parameters)
@@ -46,7 +47,7 @@ def _select(
 def _of_run(
     connection: sqlite3.Connection, table: str, columns: Sequence[str], run_id: str, order: str
 ) -> Iterator[tuple[Any, ...]]:
-    """The same of one run."""
+    """Read the rows of one run as ``_select`` does, in the ``order`` of an SQL ORDER BY."""
     if _DAMAGED in run_id:  # SQLite knows it by other bytes
         rows = _select(connection, table, (*columns, "run_id"), f"ORDER BY {order}")
         return (row[:-1] for row in rows if row[-1] == run_id)
@@ -63,7 +64,7 @@ def _command(text: str | None) -> tuple[str, ...]:
 
 
 def read_runs(connection: sqlite3.Connection) -> list[Run]:
-    """Every run, in the order it was added."""
+    """Read every run of a file, in the order in which they were added. A state that we don't know becomes ``running``."""
     rows = [Run(*row) for row in _select(connection, "runs", Run._fields, "ORDER BY rowid")]
     return [
         run._replace(
@@ -75,36 +76,39 @@ def read_runs(connection: sqlite3.Connection) -> list[Run]:
 
 
 def read_processes(connection: sqlite3.Connection, run_id: str | None) -> list[Process]:
-    """The processes of a run (None: of all runs), by rank."""
+    """Read the processes of a run (None: of all runs), by rank. States are as they were written: a lost process is
+    still ``running``."""
     if run_id is None:
         return [Process(*row) for row in _select(connection, "processes", Process._fields, "ORDER BY rank")]
     return [Process(*row) for row in _of_run(connection, "processes", Process._fields, run_id, "rank")]
 
 
 def read_gpus(connection: sqlite3.Connection, run_id: str | None) -> list[Gpu]:
-    """The GPUs of a run (None: of all runs), by key."""
+    """Read the GPUs of a run (None: of all runs), by key."""
     if run_id is None:
         return [Gpu(*row) for row in _select(connection, "gpus", Gpu._fields, "ORDER BY gpu")]
     return [Gpu(*row) for row in _of_run(connection, "gpus", Gpu._fields, run_id, "gpu")]
 
 
 def read_events(connection: sqlite3.Connection, run_id: str) -> list[Event]:
-    """The events of a run, by time: no more than MOST_EVENTS + 1 of them."""
+    """Read the events of a run, by time: the first MOST_EVENTS + 1 at most, so that the caller sees that there are
+    more."""
     order = f"time, rowid LIMIT {MOST_EVENTS + 1}"
     rows = [Event(*row) for row in _of_run(connection, "events", Event._fields, run_id, order)]
     return [event if event.message is not None else event._replace(message="") for event in rows]
 
 
 def read_merged(connection: sqlite3.Connection) -> list[Merged]:
-    """The ranks' files that were merged into this one, in that order; none in a file of an earlier version."""
+    """Read which ranks' files were merged into this one, in the order in which they were; empty in a file of an earlier
+    version."""
     if not columns_of(connection, "merged"):
         return []
     return [Merged(*row) for row in _select(connection, "merged", Merged._fields, "ORDER BY rowid")]
 
 
 def read_traces(connection: sqlite3.Connection, run_id: str | None) -> list[AttachedTrace]:
-    """The traces attached to a run (None: to all runs), in the order in which they were; none in a file of an earlier
-    version."""
+    """Read the traces attached to a run (None: to all runs), in the order in which they were attached; empty in a file
+    of an earlier version."""
     if not columns_of(connection, "traces"):
         return []
     if run_id is None:
@@ -113,15 +117,19 @@ def read_traces(connection: sqlite3.Connection, run_id: str | None) -> list[Atta
 
 
 def process_rows(rows: Sequence[tuple[Any, ...]], positions: Mapping[int, int]) -> list[tuple[Any, ...]]:
-    """Rows of ``gpu_processes`` (LOOK_COLUMNS), as far as they are sound, with the GPU's position in place of its key; rows
-    of other GPUs are left out."""
+    """Keep the sound rows of ``gpu_processes`` (in the columns LOOK_COLUMNS), with the GPU's position in place of its
+    key. Rows of GPUs that are not in ``positions`` are left out."""
     sound = sound_rows("gpu_processes", LOOK_COLUMNS, rows)
     return [(positions[row[0]], *row[1:]) for row in sound if row[0] in positions]
 
 
 def state_in(connection: sqlite3.Connection, run: Run, path: str, clock: Clock = time.time) -> str:
-    """``state_of`` a run in an open file. Ranks are merged when none of them is recorded any more: what says ``running``
-    then is lost, however lately the merged file was written."""
+    """Find the state of a run in an open file, as ``state_of`` does, and look into the file for what tells sooner that
+    it is lost.
+
+    Ranks are merged when none of them is recorded any more: if a merged run says ``running``, it is lost, however
+    lately the file was written.
+    """
     if run.state != "running":
         return run.state
     if any(row.run_id == run.run_id for row in read_merged(connection)) or _sampler_is_gone(connection, run.run_id):
@@ -130,17 +138,20 @@ def state_in(connection: sqlite3.Connection, run: Run, path: str, clock: Clock =
 
 
 def _sampler_is_gone(connection: sqlite3.Connection, run_id: str) -> bool:
-    """Whether the supervisor has noted as one of the newest events that nobody records any more: this is known before the
-    file was silent for long."""
+    """Tell whether the supervisor has noted, as one of the newest events, that nobody records any more. This is known
+    before the file has been silent for long."""
     newest = f"SELECT run_id, kind, message FROM events ORDER BY rowid DESC LIMIT {_NEWEST_EVENTS}"
     rows = connection.execute(f"SELECT kind, message FROM ({newest}) WHERE run_id = ?", (run_id,))
     return any(kind == "backend_lost" and str(message).startswith(RECORDING_STOPPED) for kind, message in rows)
 
 
 def state_of(run: Run, processes: Iterable[Process], path: str, clock: Clock = time.time) -> str:
-    """How one file says the run stands: its stored state, or ``lost`` when that is ``running`` and whoever recorded it is
-    gone: its process on this node, or silent for too long elsewhere. ``clock`` tells the unix time, s: whoever may write
-    asks the filesystem's (gssr.store.liveness.time_in), because that of this host may be wrong."""
+    """Find the state of a run by one file: its stored state, or ``lost`` when that is ``running`` and whoever recorded
+    it is gone. On this node that is seen by the process; elsewhere by how long the file was silent.
+
+    ``clock`` tells the unix time, s: whoever may write asks the filesystem's (gssr.store.liveness.time_in), because
+    that of this host may be wrong.
+    """
     if run.state != "running":
         return run.state
     from gssr.store.liveness import boot_id, process_start, silent_seconds
@@ -157,12 +168,13 @@ def state_of(run: Run, processes: Iterable[Process], path: str, clock: Clock = t
 
 
 def is_recorded_into(connection: sqlite3.Connection, path: str, clock: Clock = time.time) -> bool:
-    """Whether somebody is recording into this file now."""
+    """Tell whether somebody is recording into this file now."""
     return any(state_in(connection, run, path, clock) == "running" for run in read_runs(connection))
 
 
 def read_thinned(connection: sqlite3.Connection) -> list[Thinned]:
-    """What was thinned, rank by rank; nothing in a file of an earlier version. Raises sqlite3.Error."""
+    """Read what was thinned, one row per rank; empty in a file of an earlier version. Raises sqlite3.Error, also when a
+    value is impossible."""
     if not columns_of(connection, "thinned"):
         return []
     rows = [Thinned(*row) for row in connection.execute(f"SELECT {', '.join(Thinned._fields)} FROM main.thinned")]
@@ -180,8 +192,8 @@ def _is_sound(row: Thinned) -> bool:
 
 
 def ends_of(connection: sqlite3.Connection) -> tuple[int | None, int | None]:
-    """First and last rowid that samples of the file have, or had before they were thinned; None without any. Raises
-    sqlite3.Error."""
+    """Find the first and last rowid that samples of the file have, or had before they were thinned; each None without
+    any. Raises sqlite3.Error."""
     ends = connection.execute(
         "SELECT (SELECT min(rowid) FROM main.samples), (SELECT max(rowid) FROM main.samples)"
     ).fetchone()

@@ -146,9 +146,9 @@ def not_taken(gpu: Ints, time: NDArray[Any], taken: Sequence[tuple[int, Ints]]) 
 
 
 def uncovered(window: Window, level: int, begins: NDArray[Any], lasts: NDArray[Any], unended: bool) -> list[Window]:
-    """Find where finer buckets may be needed after these of ``level``: before the first of those that begin what is covered,
-    after the last of those that end it, and, in an unended run, beside the newest ones, which some GPUs may not have closed
-    yet."""
+    """Find where finer buckets may be needed beside these of ``level`` s: before the first of those that begin what is
+    covered (``begins``, unix s), after the last of those that end it (``lasts``: their starts) and, in an unended run,
+    beside the newest ones, which some GPUs may not have closed yet."""
     if not len(begins):
         return [window]
     first, last = float(begins.min()), float(lasts.max())

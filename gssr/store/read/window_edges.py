@@ -40,17 +40,19 @@ class Window(NamedTuple):
         return self.end - self.start
 
     def within(self, first: float | None, last: float | None) -> "Window":
-        """Close the window at these ends (unix s, None: not known) where it is open."""
+        """Close the window at these ends (unix s) where it is open. An end that is not known (None) becomes 0."""
         start, end = (math.isfinite(self.start) and self.start), (math.isfinite(self.end) and self.end)
         return Window(start or first or 0.0, end or last or 0.0)
 
     def at(self, cuts: Iterable[float]) -> "list[Window]":
-        """Cut the window at those of these times, ascending, that lie within it. Returns the pieces."""
+        """Cut the window at those of these times, ascending, that lie within it. Returns the pieces in order: the
+        window itself where none does."""
         inside = (cut for cut in cuts if self.start < cut < self.end)
         return list(starmap(Window, pairwise([self.start, *inside, self.end])))
 
     def cut_off(self, step: int) -> "list[Window]":
-        """Return the parts of the window that lie in buckets of ``step`` seconds which it cuts."""
+        """Return the parts of the window that lie in buckets of ``step`` seconds which it cuts: two at most, none where
+        it cuts none."""
         start, end = self
         pieces = []
         if math.isfinite(start) and start % step:
@@ -64,7 +66,7 @@ ALL_TIME = Window()
 
 
 def codes_of(gpu: Ints, bucket: NDArray[Any]) -> Ints:
-    """Make one number of each position and start of a bucket."""
+    """Make one number of each GPU's position and start of a bucket (unix s)."""
     return gpu * (1 << 40) + np.asarray(bucket, np.int64)
 
 
@@ -85,8 +87,8 @@ _MOST_PIECES = 8
 
 
 class WindowEdges(NamedTuple):
-    """The buckets that the ends of a window cut, as far as they lie in it (all metrics of the file), by what of each is in
-    the window. ``gpus``: whose they are, None: everybody's."""
+    """What was read ahead of a window's ends: the buckets that these cut, as far as they lie in it (all metrics of the
+    file), by which part of the window each lies in. ``gpus``: whose they are, None: everybody's."""
 
     gpus: frozenset[int] | None
     gap_seconds: float
@@ -131,8 +133,8 @@ def merged(buckets: Buckets, gap_seconds: float) -> Buckets:
 
 
 def held(part: Part, ranges: Sequence[Window], gpus: Ints | None, gap_seconds: float, layout: Layout) -> Buckets | None:
-    """Return the buckets of these parts of a window (``Window.cut_off``) and GPUs, in ``layout``; None where they are not
-    held."""
+    """Return the buckets of these parts of a window (``Window.cut_off``) and GPUs (positions; None: all), in
+    ``layout``; None where they are not held."""
     ends: WindowEdges | None = part.shard.held.get((part.first, part.last))
     if ends is None or ends.gap_seconds != gap_seconds or any(own not in ends.buckets for own in ranges) or not ranges:
         return None
@@ -151,7 +153,7 @@ def stored_of(layout: Layout) -> list[str]:
 
 
 def fold_samples(samples: Samples, gap_seconds: float, layout: Layout, step: int = LEVELS[0]) -> Buckets:
-    """Fold samples into buckets of ``step`` seconds."""
+    """Fold samples into buckets of ``step`` seconds, one for each GPU and step that has any."""
     gpu, time, values = samples
     if not len(gpu):
         return no_buckets(layout)

@@ -32,8 +32,8 @@ _FEW = 2000  # of fewer values, sorting finds the bins sooner than counting all 
 
 
 class BulkWriter(Writer):
-    """A Writer that takes columns. Rows come in time order, in chunks that don't cut a bucket of 10 s; GPUs and metrics may
-    come later than the first of them."""
+    """A Writer that takes columns. Rows come in time order, in chunks that don't cut a bucket of 10 s. GPUs and metrics
+    may come later than the first of them."""
 
     def __init__(self, path: str, keep: Keep = "raw", append: bool = False) -> None:
         """Create the file, in which samples are kept as ``keep`` says, or with ``append`` open it to add a run. Raises
@@ -47,8 +47,15 @@ class BulkWriter(Writer):
         self._places: dict[int, dict[str, Ints]] = {seconds: {} for seconds in SKETCHES}
 
     def add_columns(self, gpu: Ints, time: Floats, values: Mapping[str, Floats]) -> None:
-        """Add rows: ``gpu`` int64[n] positions, ``time`` float64[n] unix s ascending, ``values`` float64[n] (NaN is NULL) by
-        metric; one that is not among them is NULL. Raises RecordingError."""
+        """Add rows, and write them at once.
+
+        Args:
+            gpu: Positions of the GPUs, int64 [n].
+            time: Unix s, ascending, float64 [n].
+            values: By metric, float64 [n]; NaN is NULL. A metric that is not among them is NULL.
+
+        Raises RecordingError when they can't be written.
+        """
         if not len(gpu):
             return
         if self._pending and not self.commit(float(time[0])):  # whoever reads meanwhile finds whose the rows are
@@ -90,7 +97,7 @@ class BulkWriter(Writer):
             raise RecordingError(f"{self.path}: can't be written: {error}") from None
 
     def finish(self, now: float, exit_code: int | None, state: str, ended_at: float) -> bool:
-        """As Writer.finish. Raises RecordingError."""
+        """Finish as Writer.finish does. Raises RecordingError when rollups can't be written."""
         try:
             end = self._coarse[LEVELS[-1]][-1].start.max() + LEVELS[0] if self._coarse[LEVELS[-1]] else None
             for level in LEVELS[1:]:
@@ -106,7 +113,7 @@ class BulkWriter(Writer):
         return super().finish(now, exit_code, state, ended_at)
 
     def _means(self, closed: Buckets) -> list[Ints | Floats]:
-        """What stays of the samples of closed buckets: the columns of gssr.store.write.thinning.mean_row."""
+        """Make what stays of the samples of closed buckets: the columns of gssr.store.write.thinning.mean_row."""
         assert closed.rowids is not None
         first = closed.rowids[:, 0]
         order = np.argsort(first)
@@ -134,7 +141,7 @@ class BulkWriter(Writer):
             self._connection.executemany(statement, (values[at : at + size] for at in range(0, len(values), size)))
 
     def _roll_up(self, keys: Ints, time: Floats, values: Mapping[str, Floats], rowids: Ints) -> Buckets:
-        """Write the rollups of rows; which buckets of the finest level they closed."""
+        """Write the rollups of rows. Returns the buckets of the finest level that they closed."""
         whole = dict(values)
         for metric in DERIVED:
             if all(part in values for part in metric.parts):
@@ -182,7 +189,7 @@ class BulkWriter(Writer):
         self._insert_rollups(level, _of_level(level, codes, merged, self._layout, ends))
 
     def _sketch(self, seconds: int, time: int) -> "_SketchCounts":
-        """What is open of such sketches at this time."""
+        """Return the open sketches of so many ``seconds`` at this time; those that are over are written first."""
         self._close_sketches(time)
         if seconds not in self._sketches:
             self._sketches[seconds] = _SketchCounts(
@@ -191,7 +198,7 @@ class BulkWriter(Writer):
         return self._sketches[seconds]
 
     def _close_sketches(self, time: float) -> None:
-        """Write those that end at ``time`` or before; the finer ones are added to the coarser ones."""
+        """Write the sketches that end at ``time`` or before, and add the finer ones to the coarser ones."""
         for seconds, table in SKETCHES.items():
             sketch = self._sketches.get(seconds)
             if sketch is None or sketch.start + seconds > time:
@@ -220,9 +227,11 @@ def _rowids_by_group(group: Ints, rowids: Ints, n_groups: int) -> Ints:
 
 
 class _SketchCounts:
-    """The sketches of one bucket, all GPUs at once: per metric a dense count for each GPU and each bin seen. ``metrics``
-    are those of the file's sketches, in order; ``place``: by metric the column of each bin, -1 of those without; what was
-    used before, and is cleared."""
+    """The sketches of one bucket, all GPUs at once: per metric a dense count for each GPU and each bin seen.
+
+    ``metrics`` are those of the file's sketches, in order. ``place``: by metric the column of each bin, -1 of those
+    without; it was used before, and is cleared.
+    """
 
     def __init__(self, start: int, keys: list[int], metrics: Sequence[str], place: dict[str, Ints]) -> None:
         self.start = start
@@ -250,7 +259,7 @@ class _SketchCounts:
             self._counts[name] += flat.reshape(shape)
 
     def merge(self, other: "_SketchCounts") -> None:
-        """Add those of a finer bucket of the same GPUs."""
+        """Add the counts of a finer bucket of the same GPUs."""
         for name, bins in other._bins.items():
             if not len(bins):
                 continue
@@ -258,7 +267,7 @@ class _SketchCounts:
             self._counts[name][: len(other._counts[name]), columns] += other._counts[name]
 
     def _places(self, name: str, bins: Ints) -> Ints:
-        """The columns of a metric's counts by bin, where these bins have some from now on; as GPUs have a row."""
+        """Return the columns of a metric's counts by bin. Bins and GPUs that have none in the counts yet get some."""
         if name not in self._place:
             self._place[name] = np.full(_N_KEYS, -1, np.int64)
         place = self._place[name]
@@ -271,13 +280,13 @@ class _SketchCounts:
         return place
 
     def clear(self) -> None:
-        """What is counted is written."""
+        """Forget the columns of all bins: what is counted is written."""
         for name, bins in self._bins.items():
             if len(bins):
                 self._place[name][bins] = -1
 
     def blobs(self) -> Iterator[tuple[int, bytes]]:
-        """(GPU key, blob, not packed) of every GPU that has samples."""
+        """Encode the sketch of every GPU that has samples. Yields GPU keys and blobs, which are not packed."""
         n, seen = len(self._metrics), [at for at, name in enumerate(self._metrics) if len(self._bins[name])]
         orders = [np.argsort(self._bins[self._metrics[at]]) for at in seen]
         if not seen:

@@ -51,7 +51,8 @@ class TakenError(RecordingError):
 
 
 def remove(path: str) -> None:
-    """Delete a recording, what SQLite keeps beside it, and a live block; of a link, what it leads to."""
+    """Delete a recording, what SQLite keeps beside it, and a live block; of a link, what it leads to. What is not there
+    is passed over. Raises OSError when a file can't be deleted."""
     file = os.path.realpath(path) if os.path.islink(path) else path
     for name in [file, file + LIVE_SUFFIX, *(companion_path(path, suffix) for suffix in COMPANIONS)]:
         try:
@@ -61,8 +62,8 @@ def remove(path: str) -> None:
 
 
 def finished_runs(path: str) -> frozenset[str]:
-    """Ids of a recording's runs, all of which have ended or are lost. Raises TakenError when somebody is recording into
-    it, RecordingError as ``connect`` does."""
+    """List the ids of a recording's runs, all of which have ended or are lost. Raises TakenError when somebody is
+    recording into it, RecordingError as ``connect`` does or when it is damaged."""
     from gssr.store.liveness import time_in
     from gssr.store.read.small_tables import is_recorded_into
 
@@ -80,9 +81,12 @@ def finished_runs(path: str) -> frozenset[str]:
 
 @contextmanager
 def overwriting(path: str) -> Iterator[frozenset[str]]:
-    """Delete a recording; gives the ids of the runs it held. Inside, the one in its place is begun, while other processes
-    that are to overwrite it as well wait, and then find it taken. Raises TakenError when somebody is recording into it by
-    now, RecordingError when it can't be deleted."""
+    """Delete a recording, and give the ids of the runs it held; none of one that could not be read.
+
+    Inside the context the recording in its place is begun, while other processes that are to overwrite it as well wait,
+    and then find it taken. Raises TakenError when somebody is recording into it by now, RecordingError when it can't be
+    deleted.
+    """
     try:
         folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -95,8 +99,12 @@ def overwriting(path: str) -> Iterator[frozenset[str]]:
 
 
 def put_in_place(path: str, name: str, replaces: bool) -> None:
-    """Give a recording that is whole its name, in the same filesystem. Raises RecordingError where something is there, or
-    somebody records into what is to be replaced; OSError."""
+    """Rename the whole recording ``path`` to ``name``, in the same filesystem. ``replaces``: delete the recording that
+    is there.
+
+    Raises RecordingError where something is there, or somebody records into what is to be replaced; OSError when it
+    can't be renamed.
+    """
     if replaces:
         with overwriting(name):
             os.rename(path, name)
@@ -140,9 +148,12 @@ def _delete(path: str) -> frozenset[str]:
 
 
 def create(path: str, shrinks: bool = False) -> sqlite3.Connection:
-    """A new, empty recording, open for writing; an empty file is made one. ``shrinks``: it can give pages that are free back
-    to the filesystem (gssr.store.write.thinning). Raises RecordingError when something else is there or it can't be made.
-    Another process may be making it at the same moment: ``Writer.begin`` decides."""
+    """Make a new, empty recording, open for writing; an empty file is made one.
+
+    ``shrinks``: it can give pages that are free back to the filesystem (gssr.store.write.thinning). Raises
+    RecordingError when something else is there or it can't be made. Another process may be making it at the same
+    moment: ``Writer.begin`` decides.
+    """
     own = False
     try:
         _make_empty(path)
@@ -182,8 +193,8 @@ def _is_empty_file(path: str) -> bool:
 
 
 def create_unguarded(path: str, size: int = 0) -> sqlite3.Connection:
-    """A new recording to be filled in one go, or deleted when that fails: nothing protects it against a crash. It will have
-    about ``size`` bytes. Raises sqlite3.Error, OSError."""
+    """Make a new recording to be filled in one go, or deleted when that fails: nothing protects it against a crash. It
+    will have about ``size`` bytes (0: few). Raises sqlite3.Error, and OSError, also when the file exists."""
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, FILE))
     connection = sqlite3.connect(path, isolation_level=None, uri=True)
     pages = f"page_size={_LARGE_PAGES if size > _MANY_BYTES else _PAGES}"
@@ -194,8 +205,11 @@ def create_unguarded(path: str, size: int = 0) -> sqlite3.Connection:
 
 
 def seal(connection: sqlite3.Connection) -> None:
-    """Make a recording, whose writing has ended, one plain file that opens from anywhere; and close it. Whoever reads it is
-    not waited for long: a job that ends may have only seconds until its SIGKILL."""
+    """Make a recording, whose writing has ended, one plain file that opens from anywhere, and close it.
+
+    It is not waited long for readers: a job that ends may have only seconds until its SIGKILL. Never raises for a
+    reader: with one, the recording stays a write-ahead log.
+    """
     try:
         connection.execute(f"PRAGMA busy_timeout={_SEALING_MS}").fetchall()
         (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -212,9 +226,9 @@ def seal(connection: sqlite3.Connection) -> None:
 
 
 def seal_again(path: str, patience: float = READERS_SECONDS) -> None:
-    """Seal a recording that has ended and is not one file yet, because a reader had it open at its end or its recorder was
-    killed; readers are waited for, ``patience`` s at most. Where somebody records into it, or it can't be written, it stays
-    as it is."""
+    """Seal a recording that has ended and is not one file yet, because a reader had it open at its end or its recorder
+    was killed. Readers are waited for, ``patience`` s at most. Where somebody records into it, or it can't be written,
+    it stays as it is, and nothing is raised."""
     deadline = time.monotonic() + patience
     try:
         while any(os.path.exists(companion_path(path, suffix)) for suffix in COMPANIONS):
@@ -228,7 +242,7 @@ def seal_again(path: str, patience: float = READERS_SECONDS) -> None:
 
 
 def reopen(path: str) -> sqlite3.Connection:
-    """An existing recording (``finished_runs`` says whether it is one), open for writing another run into it. Raises
+    """Open an existing recording (``finished_runs`` says whether it is one) for writing another run into it. Raises
     RecordingError when it can't be written."""
     if is_planted(path):
         raise RecordingError(f"{path}: can't be written: {PLANTED}")
@@ -266,7 +280,8 @@ def _open_for_writing(path: str, shrinks: bool = False) -> sqlite3.Connection:
 
 
 def _distrust(connection: Guarded, path: str) -> None:
-    """Nothing that somebody else put into the file runs when it is written. Raises sqlite3.Error."""
+    """Let nothing run that somebody else put into the file, when it is written. Raises sqlite3.Error where that can't
+    be made sure."""
     try:
         for suffix in COMPANIONS:
             if not is_file_or_none(companion_path(path, suffix)):
@@ -297,7 +312,7 @@ def _make_tables(connection: sqlite3.Connection) -> None:
 
 
 def _add_missing_columns(connection: sqlite3.Connection) -> None:
-    """Columns that this version knows and an older file lacks."""
+    """Add the columns that this version knows and an older file lacks."""
     for table, columns in TABLES.items():
         present = columns_of(connection, table)
         for column in columns:

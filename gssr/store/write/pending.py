@@ -39,12 +39,13 @@ _KEYS = {"runs": ("run_id",), "processes": ("run_id", "rank")}
 
 
 def insert_into(table: str, columns: Collection[str]) -> str:
-    """The statement that inserts these columns."""
+    """Make the SQL statement that inserts a row of these columns."""
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
 
 
 def insertion(table: str, values: Mapping[str, Value]) -> tuple[str, list[Value]]:
-    """The statement that inserts a row of these columns, and its parameters. Raises ValueError for an unknown column."""
+    """Make the SQL statement that inserts a row of these columns, and its parameters. Raises ValueError for an unknown
+    column."""
     names = [column.name for column in TABLES[table] if column.name in values]
     if len(names) != len(values):
         raise ValueError(f"{table} has no column {set(values) - set(names)}")
@@ -66,10 +67,11 @@ def _fitting(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 class Pending:
-    """What is to be written of one run, or of one rank of it.
+    """What is to be written of one run, or of one rank of it. It is false when nothing is.
 
-    ``rows`` are (rowid, GPU key) + ``columns`` of what the backend gave; ``others`` whole rows of the tables that grow
-    beside ``samples``; ``closed`` and ``sketches`` come from Rollups.take."""
+    ``rows`` are (rowid, GPU key) + ``columns`` of what the backend gave. ``others`` are whole rows of the tables that
+    grow beside ``samples``, by table. ``closed`` and ``sketches`` come from Rollups.take.
+    """
 
     def __init__(self) -> None:
         self.run_id = ""
@@ -88,8 +90,8 @@ class Pending:
         self.forget()
 
     def measure(self, names: Collection[str], gap_seconds: float, layout: Layout) -> None:
-        """Of samples to come, the columns of these metrics are written. More than ``gap_seconds`` between two is a gap.
-        Rollups are in ``layout``."""
+        """Set which metrics' columns are written of samples to come, in the catalogue's order. More than
+        ``gap_seconds`` between two samples of a GPU is a gap. Rollups are in ``layout``."""
         self.layout = layout
         self.measured = [name for name in PLACES if name in names]
         self.insert = insert_into("samples", ["rowid", "gpu", "time", *self.measured])
@@ -97,7 +99,7 @@ class Pending:
         self.columns = itemgetter(1, *(PLACES[name] for name in self.measured)) if self.measured else _only_time
 
     def forget(self) -> None:
-        """All of it has been written."""
+        """Forget everything that waits, because it has been written."""
         self.rows: list[tuple[Any, ...]] = []
         self.closed: list[Bucket] = []
         self.sketches: list[SketchRow] = []
@@ -110,7 +112,7 @@ class Pending:
         return any(several)
 
     def add(self, table: str, values: Mapping[str, Value]) -> None:
-        """Insert a row of these columns into a table that does not grow."""
+        """Add a row of these columns to a table that does not grow. Raises ValueError for an unknown column."""
         self._singles.append(insertion(table, values))
 
     def update(self, table: str, values: Mapping[str, Value]) -> None:
@@ -118,13 +120,14 @@ class Pending:
         self._updates.setdefault(table, {}).update(values)
 
     def keep_the_end(self) -> None:
-        """Forget all but what happened last, which needs little space."""
+        """Forget all but events and what is to be told of the run and its ranks, which need little space."""
         singles, updates, events = self._singles, self._updates, self.others["events"]
         self.forget()
         self._singles, self._updates, self.others["events"] = singles, updates, events
 
     def drop_oldest(self) -> int:
-        """Keep no more than the limits allow; the number of samples dropped."""
+        """Drop the oldest of what waits beyond MAX_ROWS samples and MAX_OTHERS other rows of a table. Returns how many
+        samples were dropped."""
         for others in self.others.values():
             del others[:-MAX_OTHERS]
         n_dropped = max(0, len(self.rows) - MAX_ROWS)
@@ -205,7 +208,7 @@ def write_rollup(connection: sqlite3.Connection, row: Bucket, gap_seconds: float
 
 
 def write_sketch(connection: sqlite3.Connection, row: SketchRow) -> None:
-    """The same with a sketch."""
+    """Insert a sketch, or add it to the one of the same GPU and time that is there. Raises sqlite3.Error."""
     table, where = SKETCHES[row.seconds], (row.bucket, row.gpu)
     inserted = connection.execute(
         f"INSERT OR IGNORE INTO {table} (bucket, gpu, data) VALUES (?, ?, ?)",

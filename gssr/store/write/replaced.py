@@ -26,12 +26,13 @@ class _Part(NamedTuple):
 
 
 def find_runs_that_are_over(target: str, shards: Sequence[str], signs: Sequence[str]) -> list[Run]:
-    """The runs of a recording of which nothing is being recorded, nor may be about to begin.
+    """Find the runs of a recording of which nothing is being recorded, nor may be about to begin. Files that can't be
+    read are passed over.
 
     Args:
-        target: the recording ``NAME.sql``; its folder is ``NAME.sql.d``.
-        shards: names of the ranks' files in the folder, as they were before the recording was looked at.
-        signs: names of what ranks leave there that are through: ``RANK.RUN_ID.ended``.
+        target: The recording ``NAME.sql``; its folder is ``NAME.sql.d``.
+        shards: Names of the ranks' files in the folder, as they were before the recording was looked at.
+        signs: Names of what ranks leave there that are through: ``RANK.RUN_ID.ended``.
     """
     folder = target + ".d"
     now = time_in(folder)
@@ -69,7 +70,7 @@ def _ranks_by_run(signs: Sequence[str]) -> Mapping[str, set[str]]:
 
 
 def _parts_in(path: str, now: float) -> list[_Part]:
-    """What a file holds; nothing of one that can't be read, or is not there."""
+    """Read what a file holds of each run; empty of one that can't be read, or is not there."""
     try:
         silent = silent_seconds(path, now)
         with closing(connect(path)) as connection:

@@ -44,8 +44,12 @@ class UnagreedError(Exception):
 
 
 class RunStart(NamedTuple):
-    """One run that was to be begun. ``launch`` as in ``Place``; ``age`` in s, by the filesystem's clock; ``replaces``: ids
-    of runs that were over when the first rank looked, and are deleted when this run is merged."""
+    """One run that was to be begun.
+
+    ``launch`` as in ``Place``, "" where it has none; ``refused``: it was decided that it is not recorded; ``age``:
+    since that was written, s, by the filesystem's clock; ``replaces``: ids of runs that were over when the first rank
+    looked, and are deleted when this run is merged.
+    """
 
     run_id: str
     launch: str
@@ -63,8 +67,12 @@ Ours = str | Callable[[RunStart], bool]
 
 
 def agree(folder: str, ours: Ours, decide: Callable[[Sequence[RunStart]], RunStart]) -> RunStart:
-    """What the first rank of our run decided: this one, if there is none yet, by ``decide``, which is given what was to be
-    begun before. ``ours`` is the run's id, or says of a run whether it is ours. Raises UnagreedError."""
+    """Find out what the first rank of our run decided. If no rank has yet, this one decides, by ``decide``, which is
+    given what was to be begun before, the oldest first.
+
+    ``ours`` is the run's id, or a function that tells of a run whether it is ours. Raises UnagreedError when another
+    rank does not write in time or the folder can't be written.
+    """
     reading = _Reading(folder)
     try:
         while True:
@@ -88,7 +96,7 @@ class _Reading:
         self._now: float | None = None
 
     def pause(self, path: str) -> None:
-        """Let others write. Raises UnagreedError when that was waited for long enough."""
+        """Wait a moment for others to write. Raises UnagreedError when that was done for long enough in all."""
         if not self._pauses:
             raise UnagreedError(f"{path}: another rank has not written there whether this run is recorded")
         self._pauses -= 1
@@ -101,8 +109,8 @@ class _Reading:
         return self._now - os.stat(path).st_mtime
 
     def whole(self, path: str) -> str | None:
-        """What stands in a file, once all of it does, or never will; None when there is none. Raises UnagreedError,
-        OSError."""
+        """Read a file once all of it is there, or never will be; None when there is none. Raises UnagreedError when it
+        is not there in time, OSError."""
         while True:
             try:
                 text = small_text(path, _LONGEST)
@@ -116,7 +124,7 @@ class _Reading:
 def _look(
     folder: str, reading: _Reading, ours: Ours, decide: Callable[[Sequence[RunStart]], RunStart]
 ) -> RunStart | None:
-    """The same; None when the files were removed meanwhile."""
+    """Do what ``agree`` does once; None when the files were removed meanwhile."""
     make_folder(folder)
     before: list[RunStart] = []
     path, last = "", ""
@@ -146,8 +154,8 @@ def _look(
 
 
 def started_in(folder: str) -> dict[str, RunStart]:
-    """What the files say that are there, by their names, the newest first; what is no line of theirs, or no file, is left
-    out. Raises OSError."""
+    """Read the starts that are written in a folder, by the names of their files, the newest first. What is no line of
+    theirs, or no file, is left out. Raises OSError."""
     names = [name for name in os.listdir(folder) if name.partition(".")[0] == START_NAME]
     names = [name for name in names if is_file_or_none(os.path.join(folder, name))]
     reading, found = _Reading(folder), {}
@@ -160,7 +168,7 @@ def started_in(folder: str) -> dict[str, RunStart]:
 
 
 def _parsed(text: str) -> RunStart | None:
-    """None of what gssr has not written."""
+    """Read the line of a start; None where gssr has not written it."""
     words = text.split()
     if len(words) < 3 or not (is_name(words[0]) and is_name(words[1])) or words[2] not in (_RECORDED, _REFUSED):
         return None
@@ -169,7 +177,8 @@ def _parsed(text: str) -> RunStart | None:
 
 
 def _is_first(path: str, start: RunStart) -> bool:
-    """Make the file. Raises OSError where none can be made."""
+    """Make the file, and tell whether it was made: False where it is there already, or the folder is gone. Raises
+    OSError where none can be made."""
     words = [start.run_id, start.launch or _NOTHING, _REFUSED if start.refused else _RECORDED]
     # Quoted: what another tool's file was imported from may have run ids of any form.
     text = " ".join([*words, *(quote(run_id, safe="") for run_id in start.replaces)]).encode() + b"\n"

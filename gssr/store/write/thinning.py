@@ -27,9 +27,9 @@ _STEP = LEVELS[0]
 
 
 def mean_row(vector: Sequence[float], layout: Layout) -> tuple[float, dict[str, float | None]]:
-    """What a bucket leaves of its samples, by its vector in ``layout``: the middle of their times (unix s), and by metric
-    the mean of a gauge or a rate, a counter's last value, every flag of a bit field that was set; None where nothing was
-    measured."""
+    """Make what a bucket leaves of its samples, from its vector in ``layout``. Returns the middle of their times (unix
+    s), and by metric the mean of a gauge or a rate, a counter's last value, every flag of a bit field that was set;
+    None where nothing was measured."""
     values: dict[str, float | None] = {}
     for metric, at, _ in layout.blocks:
         if metric.derived or at >= len(vector):
@@ -46,11 +46,11 @@ def mean_row(vector: Sequence[float], layout: Layout) -> tuple[float, dict[str, 
 
 
 class Thinner:
-    """Thins what one writer records of a run's ``rank`` into a file whose rollups are in ``layout``. ``keys`` are its GPUs',
-    once they are known."""
+    """Thins what one writer records of a run's ``rank`` into a file whose rollups are in ``layout``. ``keys`` are those
+    of its GPUs, empty until they are known: till then nothing is thinned."""
 
     def __init__(self, connection: sqlite3.Connection, run_id: str, rank: int, keep: Keep, layout: Layout) -> None:
-        """Says in the file what is kept; the caller commits. Raises sqlite3.Error."""
+        """Note in the file what is kept; the caller commits. Raises sqlite3.Error."""
         self._connection = connection
         self._owner = (run_id, rank)
         self._keep = keep
@@ -62,8 +62,9 @@ class Thinner:
         connection.execute("INSERT INTO thinned (run_id, rank, keep) VALUES (?, ?, ?)", (*self._owner, keep))
 
     def step(self, now: float) -> bool:
-        """Thin the oldest bucket of 10 s that is old enough (``now``: unix s), in one transaction, if all that was sampled
-        is written; False when there is none. Raises sqlite3.Error, then maybe inside of the transaction."""
+        """Thin the oldest bucket of 10 s that is old enough at ``now`` (unix s), in one transaction. All that was
+        sampled must be written. Returns False when there is no such bucket. Raises sqlite3.Error, then maybe inside of
+        the transaction."""
         if now < self._wait:
             return False
         bucket = self._oldest()
@@ -80,7 +81,7 @@ class Thinner:
         return f"level = {_STEP} AND gpu IN ({', '.join(map(str, self.keys))})"
 
     def _oldest(self) -> int | None:
-        """The first bucket from ``_end`` on."""
+        """Find the start of the first bucket from ``_end`` on; None without any."""
         begin = int(max(self._end, -1.0))
         query = f"SELECT bucket FROM rollup WHERE {self._only()} AND bucket >= ? ORDER BY bucket LIMIT 1"
         found = self._connection.execute(query, (begin,)).fetchone() if self.keys else None
@@ -113,6 +114,6 @@ class Thinner:
             self._connection.executescript(f"PRAGMA incremental_vacuum({SHRINK_PAGES})")
 
     def _row(self, found: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The row of ``samples`` for (GPU, first rowid, last rowid, blob) of a bucket."""
+        """Make the row of ``samples`` for a bucket's (GPU, first rowid, last rowid, blob)."""
         time, values = mean_row(unpack_vector(found[3]), self._layout)
         return found[1], found[0], time, *(values.get(name) for name in NAMES)

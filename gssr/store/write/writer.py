@@ -51,13 +51,14 @@ _ROWS_AT_ONCE = 256
 
 
 def _is_one_of_many(path: str, world_size: Value) -> bool:
-    """Whether so many ranks record beside this one that they are watched by live blocks."""
+    """Tell whether so many ranks record beside this one that they are watched by live blocks."""
     few = isinstance(world_size, int) and world_size <= MANY_FILES
     return os.path.dirname(path).endswith(".sql.d") and not few  # unknown: there may be many
 
 
 class Writer:
-    """The writer of one run into one file. Times are unix seconds on the recording's clock."""
+    """The writer of one run, or of one rank of it, into one file. Times are unix seconds on the recording's clock. Call
+    ``begin``, then ``add_gpus``, then add what comes and ``tick``, and at last ``finish``."""
 
     def __init__(self, path: str, append: bool = False, keep: Keep = "raw") -> None:
         """Create the file, or with ``append`` open it to add a run, of which samples that are old are kept as ``keep`` says.
@@ -90,9 +91,12 @@ class Writer:
         self._next_rowid = 1
 
     def begin(self, run: Mapping[str, Value], process: Mapping[str, Value]) -> None:
-        """Record the run and this rank's process at once; keys are columns of ``runs`` and ``processes``. The run's row is
-        left alone when another rank made it already. Raises RecordingError, also when somebody has begun another run in the
-        same file since it was opened."""
+        """Record the run and this rank's process at once; keys are columns of ``runs`` and ``processes``. The run's row
+        is left alone when another rank made it already.
+
+        Raises TakenError when somebody has begun another run in the same file since it was opened, RecordingError when
+        the file can't be written. In the latter case it is closed, and deleted if this writer made it.
+        """
         pending = self._pending
         pending.run_id, pending.rank = str(run["run_id"]), int(process["rank"] or 0)
         self._node = str(process.get("node") or "")
@@ -130,9 +134,11 @@ class Writer:
         measured: Sequence[str],
         sampling_seconds: float,
     ) -> None:
-        """Add the GPUs (columns of ``gpus``) that this rank may use, in the order of the positions that rows will name, and
-        say which metrics may have values. Called again it adds GPUs that came later, to those before. Raises
-        RecordingError."""
+        """Add the GPUs (columns of ``gpus``) that this rank may use, in the order of the positions that rows will name.
+
+        Called again it adds GPUs that came later, behind those before. ``measured``: the metrics that may have values;
+        only those of the first call count. Raises RecordingError when the file can't be read.
+        """
         pending = self._pending
         try:
             highest = highest_key(self._connection)
@@ -191,8 +197,8 @@ class Writer:
         pending.others["workload_samples"].append((pending.run_id, pending.rank, time, *values))
 
     def add_processes(self, gpu: int, time: float, rows: Sequence[ProcessRow]) -> None:
-        """Add what runs on a GPU (a position in the backend's list): rows of ``gpu_processes`` from pid on; none of them:
-        nothing does."""
+        """Add what runs on a GPU (a position in the backend's list): rows of ``gpu_processes`` from pid on. Without
+        rows it is noted that nothing runs."""
         look = (self._keys[gpu], time, len(rows))
         self._pending.others["gpu_processes"] += [(*look, *row) for row in rows or (NO_PROCESS,)]
 
@@ -203,7 +209,7 @@ class Writer:
         pending.others["events"].append((pending.run_id, time, self._node, key, pending.rank, kind, text))
 
     def sampled_every(self, seconds: float) -> None:
-        """The run is sampled at this interval, not at the one that was asked for."""
+        """Note that the run is sampled at this interval (s), not at the one that was asked for."""
         self._pending.update("runs", {"sampling_ms": 1000 * seconds})
 
     def tell(self, run: Mapping[str, Value], processes: Sequence[Mapping[str, Value]] = ()) -> None:
@@ -213,12 +219,13 @@ class Writer:
             self._pending.add("processes", {"run_id": self._pending.run_id, **process})
 
     def started(self, time: float) -> None:
-        """The workload was started."""
+        """Note when the workload was started."""
         for table in ("processes", "runs"):
             self._pending.update(table, {"started_at": time})
 
     def tick(self, now: float) -> None:
-        """Commit if it is time. Never raises: ``problem`` says in one sentence why the last write failed, else None."""
+        """Commit if it is time, and thin and roll up when all is written. Never raises: ``problem`` says in one
+        sentence why the last write failed, None if it didn't."""
         if now < self.due:
             return
         if self.commit(now) and not self._pending.rows:
@@ -238,8 +245,8 @@ class Writer:
         self.due = now if is_behind else now + self._pause - _EARLY
 
     def commit(self, now: float) -> bool:
-        """Write what was added so far, or as much of it as goes into one transaction (``_pending.rows`` are the samples that
-        are left); False when that failed (and is kept to be tried again)."""
+        """Write what was added so far, or as much of it as goes into one transaction (``_pending.rows`` are the samples
+        that are left). Returns False when that failed; all is then kept to be tried again."""
         pending = self._pending
         if self._rollups is not None:
             self._take_added(self._rollups)
@@ -267,14 +274,14 @@ class Writer:
         return True
 
     def _commit_all(self, now: float) -> bool:
-        """Write everything added so far, in as many transactions as it takes; False when one of them failed."""
+        """Write everything added so far, in as many transactions as it takes. Returns False when one of them failed."""
         while self.commit(now):
             if not self._pending.rows:
                 return True
         return False
 
     def _thin(self, now: float) -> bool:
-        """Thin one more bucket, if there is one and it can be written."""
+        """Thin one more bucket. Returns False if there is none or it can't be written now."""
         try:
             return self._thinner is not None and self._thinner.step(now)
         except sqlite3.Error:
@@ -297,7 +304,7 @@ class Writer:
             pass  # the next BEGIN says what is wrong
 
     def _failed(self, now: float, error: sqlite3.Error | OverflowError) -> None:
-        """A transaction failed: undo it, and keep what it was to write for the next try."""
+        """Undo a transaction that failed, keep what it was to write for the next try, and say in ``problem`` why."""
         self._undo()
         if self._failing_since is None:
             self._failing_since = now
@@ -313,7 +320,7 @@ class Writer:
 
     def finish(self, now: float, exit_code: int | None, state: str, ended_at: float) -> bool:
         """Close the rollups, record the end, commit and seal the file: afterwards it is one plain file that opens from
-        anywhere. False when it could not be written."""
+        anywhere. Returns False when not all could be written; how the run ended may be in the file all the same."""
         if self._rollups is not None:
             self._take_added(self._rollups)
             self._rollups.close_all()
@@ -345,12 +352,13 @@ class Writer:
         return written
 
     def _give_room(self) -> None:
-        """What was reserved for the end is needed now, or not any more."""
+        """Release the space that was reserved for the end."""
         if self._reserve is not None:
             self._reserve.release()
 
     def _thin_all(self) -> None:
-        """Of a run that is over, all of which is rolled up, nothing need stay as it was."""
+        """Thin everything that is left, for LAST_THINNING_SECONDS at most: of a run that is over, all of which is
+        rolled up, nothing need stay as it was."""
         deadline = monotonic() + LAST_THINNING_SECONDS
         while monotonic() < deadline and self._thin(math.inf):
             pass
@@ -368,8 +376,8 @@ class Writer:
 
     @property
     def totals(self) -> Mapping[int, Sequence[float]]:
-        """What each GPU (by key) has done, as a rollup's vector (of gssr.store.format.layout.LAYOUT) over the whole run;
-        complete after ``finish``."""
+        """What each GPU (by key) has done over the whole run, as a rollup's vector (of
+        gssr.store.format.layout.LAYOUT); complete after ``finish``, empty vectors of GPUs without samples."""
         found = self._rollups.totals if self._rollups is not None else {}
         return {
             key: lay_out_anew(found[key], self._layout, LAYOUT) if key in found else empty_vector()

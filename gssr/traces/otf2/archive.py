@@ -44,9 +44,12 @@ _AT_ONCE = 1 << 19
 
 
 class _Rows(NamedTuple):
-    """Events that are neither entering nor leaving [n], location by location in their order: whose, which, when, their
-    ``fields`` [n, 6]; that location's first enter or leave among those of all, and how many of all are before; as they came
-    [n, WIDTH]."""
+    """Events other than entering and leaving, as columns [n], location by location in their order.
+
+    ``place``: index of the location; ``kind``: an Otf2Event; ``at``: ns; ``fields`` int64[n, 6]: the event's fields.
+    ``first``: index, among all enters and leaves, of that location's first one; ``before``: how many of all are before
+    this event. ``raw``: the rows as they were read, uint64[n, WIDTH].
+    """
 
     place: Ints
     kind: Ints
@@ -57,16 +60,18 @@ class _Rows(NamedTuple):
     raw: NDArray[np.uint64]
 
     def are(self, *events: Otf2Event) -> Ints:
-        """Find these events. Returns their places."""
+        """Return the indices of these kinds of events."""
         return np.flatnonzero(np.isin(self.kind, events))
 
     def messages(self, rows: Ints) -> Ints:
-        """Return whose each message is, the other's rank, communicator, tag, bytes and time [n, 6]."""
+        """Return of messages (indices in these rows) the location, the other end's rank, communicator, tag, bytes and
+        time, int64[k, 6]."""
         return np.column_stack([self.place[rows], self.fields[rows, :4], self.at[rows]])
 
 
 def _received(rows: _Rows) -> Ints:
-    """Return the receives in the order in which they were called for, as that decides which message each one gets."""
+    """Return the receives, as ``_Rows.messages`` does, in the order in which the program called for them: that order
+    decides which message each one gets."""
     asked = rows.are(Otf2Event.MPI_IRECV_REQUEST, Otf2Event.MPI_IRECV)
     is_end = rows.kind[asked] == Otf2Event.MPI_IRECV
     request = np.where(is_end, rows.fields[asked, 4], rows.fields[asked, 0])
@@ -79,9 +84,16 @@ def _received(rows: _Rows) -> Ints:
 def read_otf2(
     path: str, ranks: Sequence[range] | None = None, window: tuple[int | None, int | None] = (None, None)
 ) -> Timeline:
-    """Read an archive, named by its folder or its anchor file. ``ranks``: only these are opened; ``window``: only what
-    reaches into this time, ns after the archive's beginning, is kept. Times count from there. Raises TraceError; ValueError,
-    a sentence, where nothing is left."""
+    """Read an archive of Score-P.
+
+    Args:
+        path: its folder or its anchor file.
+        ranks: only these are read; None for all.
+        window: (begin, end) in ns after the archive's begin; only what reaches into it is kept. None: no limit.
+
+    Times of the timeline count from the archive's begin. Raises TraceError if it cannot be read, has too many events,
+    or none of the ranks; ValueError, with a sentence, if nothing is within the window.
+    """
     with Otf2Process(path) as archive:
         definitions = Definitions(archive.definitions)
         if not definitions.ids:
@@ -135,8 +147,8 @@ class _Reader:
         self._on_gpu = np.array([track.kind == "gpu_stream" for track in definitions.tracks], np.bool_)
 
     def _region_tables(self, regions: Sequence[Region]) -> NDArray[np.int32]:
-        """Look up name, kind, category and operation of each region, on a thread and on a stream of a GPU [2, 4, n
-        regions]."""
+        """Return for each region the index of its name, its kind, category and operation, int32[2, 4, regions]: [0] on
+        a thread, [1] on a stream of a GPU."""
         table = np.zeros((2, 4, len(regions)), np.int32)
         for at, region in enumerate(regions):
             name = self._name(region.name, region.paradigm)
@@ -152,7 +164,7 @@ class _Reader:
         return np.asarray((end >= self._window[0]) & (start < self._window[1]), np.bool_)
 
     def add(self, location: Location) -> None:
-        """Take what one location has recorded."""
+        """Take what one location has recorded. Raises TraceError if there is too much in all."""
         place = self._own.place_of[location.number]
         self._counts["samples"] += location.n_samples
         if location.problem:
@@ -166,7 +178,7 @@ class _Reader:
             self._work_off()
 
     def _work_off(self) -> None:
-        """Go through what is waiting, many locations at once."""
+        """Process the locations that are waiting, many at once. Raises TraceError if there are too many regions."""
         if not self._waiting:
             return
         places, locations = zip(*self._waiting, strict=True)
@@ -203,13 +215,15 @@ class _Reader:
             self._add_rows(_Rows(np.repeat(of, n_rows).astype(np.int64), kind, at, fields, first, before, rows), stack)
 
     def _dense(self, region: Ints) -> Ints:
-        """Find the places of regions by their numbers; the last place for those that are not defined."""
+        """Return the indices of regions, given their numbers in the archive; the index behind the last for regions that
+        are not defined."""
         at = np.searchsorted(self._refs, region)
         known = np.append(self._refs, -1)[np.minimum(at, len(self._refs))] == region
         self._counts["undefined"] += int(np.count_nonzero(~known))
         return np.where(known, at, len(self._refs))
 
     def _add_rows(self, rows: "_Rows", stack: Stack) -> None:
+        """Take all events other than entering and leaving."""
         there = set(np.unique(rows.kind).tolist())
         if there & set(_SENDS):
             self._sends.append(rows.messages(rows.are(*_SENDS)))
@@ -229,6 +243,8 @@ class _Reader:
         self._counts["flush_ns"] += int((self._own.ns(rows.raw[flushed, 3]) - rows.at[flushed]).sum())
 
     def _collective(self, rows: "_Rows") -> Ints:
+        """Return parts of collective operations that have begin and end: location, start, length, kind, communicator,
+        bytes sent, bytes received, int64[n, 7]."""
         own = rows.are(Otf2Event.COLLECTIVE_BEGIN, Otf2Event.LATER_COLLECTIVE_REQUEST, *_COLLECTIVE_ENDS)
         of = rows.kind[own]
         is_end = np.isin(of, _COLLECTIVE_ENDS)
@@ -241,6 +257,8 @@ class _Reader:
         return np.column_stack([rows.place[first], start, rows.at[last] - start, rows.fields[last][:, [0, 1, 3, 4]]])
 
     def _file_use(self, rows: "_Rows", stack: Stack) -> Ints:
+        """Return finished operations on files: location, start, length, handle, mode, name (-1 if unknown), bytes (-1
+        if unknown), int64[n, 7]."""
         own = rows.are(Otf2Event.IO_BEGIN, Otf2Event.IO_COMPLETE)
         is_end = rows.kind[own] == Otf2Event.IO_COMPLETE
         handle, number = rows.fields[own, 0], np.where(is_end, rows.fields[own, 2], rows.fields[own, 4])
@@ -257,8 +275,8 @@ class _Reader:
         ])  # fmt: skip
 
     def _add_copies(self, rows: "_Rows") -> None:
-        """Add copies between a GPU and its host: the stream gets what goes to it, and puts what goes from it. From itself it
-        gets what moves within."""
+        """Add copies between a GPU and its host as intervals on the stream: "get" copies to the GPU, "put" from it, and
+        a get from the stream itself copies within the GPU."""
         own = rows.are(*_RMA_BEGINS, Otf2Event.RMA_COMPLETE)
         own = own[self._on_gpu[rows.place[own]]]
         fields = rows.fields[own]
@@ -283,7 +301,8 @@ class _Reader:
         ))  # fmt: skip
 
     def _add_metrics(self, rows: "_Rows") -> None:
-        """Of a class the values are the location's that recorded them, of an instance those of what it is about."""
+        """Add the values of metrics to the series. A metric of a class belongs to the location that recorded it, one of
+        an instance to what the instance is about."""
         own = rows.are(Otf2Event.METRIC)
         place, ref, member = rows.place[own], rows.fields[own, 0], np.minimum(rows.fields[own, 1], 255)
         order = np.lexsort((member, ref, place))
@@ -307,7 +326,8 @@ class _Reader:
     # All of it together
 
     def timeline(self, archive: Otf2Process, chosen: Sequence[int]) -> Timeline:
-        """Make the timeline of all that was added."""
+        """Make the timeline of all that was added. ``chosen`` are the indices of the locations that were read. Raises
+        TraceError if there are no events; ValueError, with a sentence, if none is within the window."""
         self._work_off()
         if not self._n_events:
             why = f": {self._cut[0][1]}" if self._cut else ""
@@ -349,6 +369,7 @@ class _Reader:
         )  # fmt: skip
 
     def _messages(self) -> Messages | None:
+        """Match sends and receives. None if the archive has neither messages nor collective operations."""
         if not (self._sends or self._receives or self._collectives):
             return None
         none = np.zeros((0, 6), np.int64)
@@ -387,7 +408,8 @@ class _Reader:
         )  # fmt: skip
 
     def _others(self, rows: Ints) -> Ints:
-        """Find the location at the other end of each message."""
+        """Return the index of the location at the other end of each message, -1 if it is not defined. ``rows`` as from
+        ``_Rows.messages``."""
         found = np.full(len(rows), -1)
         for comm in np.unique(rows[:, 2]).tolist():
             mine = rows[:, 2] == comm
@@ -395,7 +417,8 @@ class _Reader:
         return found
 
     def _all_collectives(self, comms: Ints) -> tuple[Collectives, Ints]:
-        """Join all parts of collective operations. Returns them, and the numbers of all communicators, ascending."""
+        """Join all parts of collective operations. Returns them, and the numbers of all communicators, ascending, into
+        which ``comm`` is an index; ``comms`` are the numbers that messages use."""
         rows = np.concatenate([np.zeros((0, 7), np.int64), *self._collectives])
         place, start, length, kind, comm, sent, received = rows.T
         refs = np.union1d(comms, comm)
@@ -412,6 +435,7 @@ class _Reader:
         ), refs  # fmt: skip
 
     def _files(self) -> FileUse | None:
+        """Join all operations on files. None if there are none."""
         if not self._io:
             return None
         rows = np.concatenate(self._io)

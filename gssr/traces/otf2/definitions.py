@@ -36,8 +36,8 @@ _DRIVER = re.compile("cu[A-Z]")
 
 
 class Region(NamedTuple):
-    """A region: its name, the paradigm as it is shown, and what it is on a thread and on a stream of a GPU; ``operation``:
-    of a copy there, else -1."""
+    """A region of a program. ``paradigm``: as it is shown; ``on_thread`` and ``on_gpu``: its kind and category there;
+    ``operation``: of a copy on a GPU the index in OPERATIONS, else -1."""
 
     name: str
     paradigm: str
@@ -47,6 +47,7 @@ class Region(NamedTuple):
 
 
 def _region(name: str, role: int, paradigm: int) -> Region:
+    """Classify a region by its name and the numbers of its role and paradigm in OTF2."""
     text = PARADIGMS[paradigm] if paradigm < len(PARADIGMS) else "unknown"
     if role in _FILE_IO or (paradigm == _MPI and name.startswith("MPI_File_")):
         text = text if paradigm == _MPI else "io"
@@ -71,6 +72,7 @@ def _region(name: str, role: int, paradigm: int) -> Region:
 
 
 def _on_gpu(name: str, role: int) -> tuple[Kind, Category]:
+    """Return the kind and category that a region has on a stream of a GPU."""
     if role == _ARTIFICIAL or _IDLE.search(name):  # recorded where nothing runs
         return Kind.OTHER, Category.OTHER
     category = category_of(Kind.KERNEL, name)
@@ -82,8 +84,8 @@ def _on_gpu(name: str, role: int) -> tuple[Kind, Category]:
 
 
 class Otf2Metric(NamedTuple):
-    """A series of values: ``factor`` makes them the ``unit``'s; ``grows``: they add up since the start. ``value_type`` is
-    OTF2's."""
+    """A series of values. A recorded value times ``factor`` is in ``unit``; ``grows``: values add up since the start;
+    ``value_type``: number of its type in OTF2."""
 
     name: str
     unit: str
@@ -93,7 +95,9 @@ class Otf2Metric(NamedTuple):
 
 
 class Definitions:
-    """``tracks``: one for each location, at its place in ``ids``; ``n_events`` [n] as the archive says."""
+    """The definitions of an archive. ``ids``: the numbers of its locations; ``tracks``, ``n_events`` (as the archive
+    says): parallel to it; ``place_of``: the index of a location by its number. ``unix_ns``: the unix time of its begin,
+    None if unknown. ``regions``, ``comms``, ``windows``: by number; ``handles``: by number, the file and the interface."""
 
     def __init__(self, rows: Rows) -> None:
         self._strings = {int(at): str(text) for at, text in rows.get("String", ())}
@@ -135,6 +139,7 @@ class Definitions:
 
     @staticmethod
     def _clock(rows: Sequence[Sequence[Any]]) -> tuple[int, int, int | None]:
+        """Return the ticks per second, the first tick, and the unix time of the first tick in ns, None if unknown."""
         if not rows:
             return 1_000_000_000, 0, None
         resolution, offset, _, *unix = map(int, rows[0])
@@ -142,7 +147,7 @@ class Definitions:
         return max(resolution, 1), offset, unix[0] if known else None
 
     def ns(self, ticks: "np.ndarray[Any, np.dtype[np.uint64]]") -> Ints:
-        """Convert times to ns since the archive's first."""
+        """Convert times in ticks to ns since the archive's begin, int64[n]."""
         since = (ticks - np.uint64(self.offset)).astype(np.int64)  # wraps to what is before it
         if self.resolution == 1_000_000_000:
             return since
@@ -152,6 +157,7 @@ class Definitions:
         return np.asarray(whole * 1_000_000_000 + (rest * (1e9 / self.resolution)).astype(np.int64), np.int64)
 
     def _tracks(self, rows: Rows) -> tuple[Track, ...]:
+        """Make the track of each location, with the rank of its process as far as it is known."""
         nodes = {int(row[0]): row for row in rows.get("SystemTreeNode", ())}
         groups = {int(row[0]): row for row in rows.get("LocationGroup", ())}
         rank_of_group: dict[int, int] = {}
@@ -189,7 +195,8 @@ class Definitions:
         return tuple(tracks)
 
     def _node(self, nodes: Mapping[int, Sequence[Any]], at: int) -> str | None:
-        """The name of the node that something is on: of the class "node", else the innermost but one of the machine."""
+        """Return the name of the node above the system tree node ``at``: the innermost of the class "node", else the
+        innermost. None without."""
         chain: list[Sequence[Any]] = []
         while at in nodes and len(chain) < 64:
             chain.append(nodes[at])
@@ -199,8 +206,9 @@ class Definitions:
         return self.text(chosen[0][1]) or None if chosen else None
 
     def locations_of(self, comm: int, ranks: Ints, by: Ints) -> Ints:
-        """Find the locations that are these ``ranks`` of a communicator, as the locations ``by`` (places) number them.
-        Returns places [n], -1 for what is not there."""
+        """Return the locations that have these ``ranks`` in a communicator, as indices int64[n], -1 where there is
+        none. ``by`` are the indices of the locations that speak of these ranks; a communicator between two groups needs
+        them."""
         if comm in self._inter:
             a, b = (self._members_of(int(at)) for at in self._inter[comm][2:4])
             return np.where(np.isin(by, a), _at(b, ranks), _at(a, ranks))
@@ -215,6 +223,8 @@ class Definitions:
         return _at(self._members_of(int(group[0])), ranks)
 
     def _members_of(self, group: int) -> Ints:
+        """Return the locations in a group as indices, in the order of their ranks; -1 for one that is not defined,
+        empty for an unknown group."""
         row = self._groups.get(group)
         if row is None:
             return np.empty(0, np.int64)
@@ -224,7 +234,7 @@ class Definitions:
         return _at(every, np.array([min(int(at), 1 << 62) for at in row[5]], np.int64))
 
     def size_of(self, comm: int) -> int:
-        """Count how many take part in what a communicator does; -1 where that is not told."""
+        """Return the number of members of a communicator, -1 if it is not known."""
         row = self.comms.get(comm)
         group = None if row is None else self._groups.get(int(row[2]))
         if group is None:
@@ -232,12 +242,12 @@ class Definitions:
         return 1 if group[2] == _COMM_SELF else len(self._members_of(int(group[0]))) or -1
 
     def comm_name(self, comm: int) -> str:
-        """Name a communicator as the program calls it."""
+        """Return the program's name of a communicator, or "communicator N"."""
         row = self.comms.get(comm) or self._inter.get(comm)
         return (self.text(row[1]) if row else "") or f"communicator {comm}"
 
     def metrics(self) -> dict[int, tuple[Otf2Metric, ...]]:
-        """By number of a metric class or instance its members."""
+        """Return the members of each metric class or instance, by its number."""
         members = {int(row[0]): self._metric(row) for row in self._rows.get("MetricMember", ())}
         found = {
             int(row[0]): tuple(members[int(at)] for at in row[1] if int(at) in members)
@@ -249,7 +259,8 @@ class Definitions:
         return found
 
     def scopes(self) -> dict[int, tuple[int, str]]:
-        """By number of a metric instance the place of the track that it tells of, -1 for more than one, and their name."""
+        """Return by the number of each metric instance the index of the track it is about, and "" ; or -1, and the name
+        of the group or node it is about ("" if unknown)."""
         nodes = {int(row[0]): self.text(row[1]) for row in self._rows.get("SystemTreeNode", ())}
         groups = {int(row[0]): self.text(row[1]) for row in self._rows.get("LocationGroup", ())}
         found = {}
@@ -266,7 +277,8 @@ class Definitions:
         return Otf2Metric(self.text(name), self.text(unit).replace("#", ""), factor, int(mode) == 0, int(value_type))
 
     def chosen(self, ranks: Iterable[range] | None) -> list[int]:
-        """Find the locations of these ranks; of a program that tells no ranks its processes count. Returns places."""
+        """Return the indices of the locations of these ranks, all for None. If the program has no ranks its processes
+        are counted from 0 on. May be empty."""
         if ranks is None:
             return list(range(len(self.ids)))
         wanted = list(ranks)
@@ -276,6 +288,6 @@ class Definitions:
 
 
 def _at(values: Ints, places: Ints) -> Ints:
-    """Return ``values`` at these places; -1 beyond them."""
+    """Return ``values[places]``, -1 where the index is out of range."""
     inside = (places >= 0) & (places < len(values))
     return np.where(inside, values[np.where(inside, places, 0)] if len(values) else -1, -1)

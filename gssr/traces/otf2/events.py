@@ -23,8 +23,8 @@ _AT_ONCE = 200_000
 
 
 class Otf2Event(IntEnum):
-    """What a row is about. Its columns are WIDTH: the event, its time, how many regions had been entered or left before, and
-    the fields of the event as OTF2 has them."""
+    """The kind of event of a row. A row has WIDTH columns: the event, its time in ticks, the number of enters and
+    leaves of the location before it, and the event's fields as OTF2 has them, filled up with 0."""
 
     FLUSH = 0
     ON_OFF = 1
@@ -74,8 +74,8 @@ _Library = Any
 
 
 def _send_frame(out: BinaryIO, head: dict[str, Any], *columns: "array[int]") -> None:
-    """Write a frame: a head, which tells the lengths of the columns, and these. A frame without columns is flushed, and with
-    it those before: of many small frames not each is written alone."""
+    """Write a frame: a header, to which the lengths of the columns are added, and the columns. A frame without columns
+    flushes the stream, so that small frames are not written one by one."""
     text = json.dumps(head | {"columns": [len(column) for column in columns]}).encode()
     out.write(len(text).to_bytes(8, "little") + text)
     for column in columns:
@@ -89,7 +89,7 @@ class Failed(Exception):
 
 
 def library() -> _Library:
-    """Load libotf2, as the package brings it."""
+    """Load libotf2, which the package ``otf2`` brings. Raises ImportError without the package."""
     from _otf2.Config import lib_path
 
     found = ctypes.CDLL(lib_path())
@@ -101,7 +101,8 @@ def library() -> _Library:
 
 
 class Otf2Reader:
-    """An archive as libotf2 reads it; ``send_archive`` gets the events of each location. Raises Failed."""
+    """An archive that libotf2 reads. Call ``definitions`` before ``read``. ``send(header, *columns)`` is called with
+    each location's events. Methods raise Failed."""
 
     def __init__(self, anchor: str, send: Callable[..., None]) -> None:
         self._send = send
@@ -123,7 +124,8 @@ class Otf2Reader:
     def _callbacks(
         self, kind: str, functions: Mapping[str, tuple[Callable[..., int], str]], head: str
     ) -> ctypes.c_void_p:
-        """Make a set of callbacks, as far as this version of libotf2 knows these records."""
+        """Make a set of callbacks, by name of the record a function and the types of its fields, which follow those of
+        ``head``. Records that this version of libotf2 does not know are left out."""
         callbacks = ctypes.c_void_p(getattr(self._lib, f"OTF2_{kind}Callbacks_New")())
         for name, (function, fields) in functions.items():
             setter = getattr(self._lib, f"OTF2_{kind}Callbacks_Set{name}Callback", None)
@@ -139,7 +141,8 @@ class Otf2Reader:
         return (found.value or b"").decode("utf-8", "replace")
 
     def about(self) -> dict[str, Any]:
-        """Tell who has written the archive, and in which version of the format."""
+        """Return who has written the archive ("creator"), the "machine", and the version of the "format"; texts may be
+        ""."""
         version = [ctypes.c_uint8() for _ in range(3)]
         self._lib.OTF2_Reader_GetVersion(self._reader, *(ctypes.byref(each) for each in version))
         return {
@@ -148,7 +151,8 @@ class Otf2Reader:
         }  # fmt: skip
 
     def definitions(self) -> dict[str, list[tuple[Any, ...]]]:
-        """Read all definitions: by name of a record the values of its fields."""
+        """Read all definitions: by the name of a record, the values of its fields of each one; [] for records that do
+        not occur."""
         found: dict[str, list[tuple[Any, ...]]] = {}
 
         def keep(name: str) -> Callable[..., int]:
@@ -179,7 +183,8 @@ class Otf2Reader:
         return found
 
     def read(self, locations: list[int], most: int) -> None:
-        """Write the events of each location, in this order; not more than ``most`` of all together."""
+        """Send the events of each location, in this order, stopping a location early once there are more than ``most``
+        in all."""
         for location in locations:
             self._do("Reader_SelectLocation", ctypes.c_uint64(location))
         self._time, self._code, self._rows = array("Q"), array("q"), array("Q")
@@ -200,8 +205,8 @@ class Otf2Reader:
             self._n_samples = 0
 
     def _tables_of(self, location: int) -> str:
-        """Read a location's own definitions: what its numbers stand for, and how far its clock is off. Returns why they
-        can't be read, "" where nothing is wrong."""
+        """Read a location's own definitions, which correct its numbers and its clock. Returns a clause on why they
+        cannot be read, "" if all is well or there are none."""
         own = ctypes.c_void_p(self._lib.OTF2_Reader_GetDefReader(self._reader, ctypes.c_uint64(location)))
         if not own:
             return ""
@@ -210,7 +215,8 @@ class Otf2Reader:
         return "its own definitions can't be read: its clock is not corrected" if code else ""
 
     def _events_of(self, location: int, callbacks: ctypes.c_void_p, most: int) -> tuple[int, str]:
-        """Read the events of a location. Returns how many there were, and why no more, "" where that is all."""
+        """Read the events of a location into the columns. Returns how many there were, and a clause on why these are
+        not all, "" if they are."""
         own = ctypes.c_void_p(self._lib.OTF2_Reader_GetEvtReader(self._reader, ctypes.c_uint64(location)))
         if not own:
             return 0, "its events can't be opened"
@@ -231,7 +237,7 @@ class Otf2Reader:
             self._lib.OTF2_Reader_CloseEvtReader(self._reader, own)
 
     def _functions(self) -> dict[str, tuple[Callable[..., int], str]]:
-        """Make the functions that are called for each record, the shortest for what there is most of."""
+        """Make the functions that libotf2 calls for each record, by the record's name with the types of its fields."""
         add_time, add_code, add, code = self._time.append, self._code.append, self._rows.extend, self._code
         region_of = self._regions.get
 
@@ -285,7 +291,8 @@ class Otf2Reader:
 
 
 def send_archive() -> None:
-    """Read the archive whose anchor file is named, and write it to standard output."""
+    """Run in the process of its own: read the archive whose anchor file is ``sys.argv[1]``, and write it to standard
+    output. Sets limits for memory and file size on the process. Failures are written as frames, too."""
     for kind, most in (
         (resource.RLIMIT_AS, _MOST_MEMORY),
         (resource.RLIMIT_FSIZE, _MOST_ERRORS),

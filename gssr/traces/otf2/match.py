@@ -9,8 +9,9 @@ from gssr.arrays import Flags, Ints
 
 
 class Regions(NamedTuple):
-    """Regions [n], location by location in the order of their entering: whose, when, how long (-1 of those that were not
-    left), which. ``n_alone``: leaves without an enter; ``n_other``: regions that ended under the name of another."""
+    """Regions as columns [n], location by location in the order in which they were entered. ``place``: the location;
+    ``start``: ns; ``length``: ns, -1 if it was not left, -2 if it ended before it began; ``region``: its number.
+    ``n_alone``: leaves without an enter; ``n_other``: regions that were left under another region's name."""
 
     place: NDArray[np.int32]
     start: Ints
@@ -24,8 +25,9 @@ _FAR = 1 << 32
 
 
 class Stack:
-    """The regions of some locations: ``place`` [n] the location, ``time`` [n] (ns) and ``code`` [n] of entering (region + 1)
-    and leaving (less than 0), location by location as they follow each other."""
+    """The enters and leaves of some locations as columns [n], location by location in their order: ``place``: the
+    location, ``time``: ns, ``code``: region + 1 for an enter, -1 - region for a leave. Leaves without an enter are
+    dropped."""
 
     def __init__(self, place: NDArray[np.int32], time: Ints, code: Ints) -> None:
         is_first = np.append(True, place[1:] != place[:-1])[: len(place)]
@@ -48,7 +50,7 @@ class Stack:
         self._level = level
 
     def regions(self) -> Regions:
-        """Match each enter with the leave that follows on its level."""
+        """Match each enter with the next leave on its level."""
         order = self._order
         is_enter = self._code[order] > 0
         follows = (self._level[order[1:]] == self._level[order[:-1]]) & ~is_enter[1:]
@@ -68,8 +70,12 @@ class Stack:
         )
 
     def open_at(self, first: Ints, events: Ints) -> Ints:
-        """Find the innermost region that is open after ``events`` [n] enters and leaves, of a location whose own begin at
-        ``first`` [n]. Returns regions [n], -1 for none."""
+        """Find the innermost region that is open at some moments, int64[n], -1 if none is.
+
+        Args:
+            first: index of the first enter or leave of the moment's location, int64[n].
+            events: number of enters and leaves, of all locations, before the moment, int64[n].
+        """
         if not len(self._code):
             return np.full(len(events), -1)
         if self._kept_before is not None:
@@ -82,8 +88,9 @@ class Stack:
 
 
 def paired(keys: tuple[Ints, ...], is_end: Flags) -> tuple[Ints, Ints]:
-    """Pair begins and ends among rows [n] in the order in which they happened: an end belongs to the next begin before it
-    among those with the same ``keys``. Returns places of the begins and of their ends [n pairs]."""
+    """Pair begins with ends among rows [n] that are in the order of time. An end is paired with the row right before it
+    among rows with the same ``keys`` if that is a begin. Returns the row indices of the begins, and those of their
+    ends, int64[pairs] each."""
     rows = np.arange(len(is_end))
     order = np.lexsort((rows, *keys))
     same = np.ones(max(len(order) - 1, 0), np.bool_)
@@ -96,8 +103,9 @@ def paired(keys: tuple[Ints, ...], is_end: Flags) -> tuple[Ints, Ints]:
 
 
 def matched(sent: tuple[Ints, ...], received: tuple[Ints, ...]) -> tuple[Ints, Ints]:
-    """Match sends and receives: the k-th send of a key belongs to the k-th receive of that key. Both are columns of keys, in
-    the order in which they were called. Returns places of sends and of receives [n], -1 where there is none."""
+    """Match sends with receives: the k-th send of a key belongs to the k-th receive of the same key. Both are tuples of
+    key columns, in the order of the calls. Returns indices of sends and of receives, int64[n] each, -1 on the side
+    where a partner is missing."""
     n = len(sent[0])
     code = np.zeros(n + len(received[0]), np.int64)
     for one, other in zip(sent, received, strict=True):
@@ -125,10 +133,12 @@ def _number_in(code: Ints) -> Ints:
 def waits(
     track: NDArray[np.int32], start: Ints, length: Ints, comm: Ints, kind: Ints, n_members: Ints
 ) -> tuple[Ints, int]:
-    """Of parts of collective operations [n], by track in the order in which they began: how long until the last rank had
-    begun, at most the part's length, -1 where not all of the communicator's ``n_members`` [n] take part in what was read or
-    they do not agree on what it is; and how many are known to disagree. The k-th part on a communicator belongs to the k-th
-    of the others on it."""
+    """Return how long each part of a collective operation waits, and how many parts are known not to fit together.
+
+    The wait, int64[n] in ns, is from its own start until the last rank has begun, at most its length. It is -1 where
+    not all ``n_members`` of the communicator are among the parts, or where they are of different ``kind``. The k-th
+    part of a track on a communicator belongs together with the k-th parts of the others.
+    """
     order = np.lexsort((start, track, comm))
     code = comm[order] * (int(track.max(initial=0)) + 1) + track[order]
     first = np.searchsorted(code, code)

@@ -29,9 +29,10 @@ _INSTALL = (
 
 
 class Location(NamedTuple):
-    """What a location has recorded: ``time`` (ticks) and ``code`` [n] of entering (region + 1) and leaving (-1 - region);
-    ``rows`` [m, WIDTH] of all else (gssr.traces.otf2.events.Otf2Event); of ``n_events`` ``n_samples`` only show the
-    call path. ``problem``: why that is not all."""
+    """What one location has recorded. ``number``: its number in the archive; ``time`` (ticks) and ``code`` [n]: of
+    enters (region + 1) and leaves (-1 - region); ``rows`` uint64[m, WIDTH]: all other events
+    (gssr.traces.otf2.events.Otf2Event). ``n_events``: all that were read, ``n_samples`` of which only show the call
+    path. ``problem``: a clause on why that is not all, or ""."""
 
     number: int
     time: NDArray[np.uint64]
@@ -43,7 +44,13 @@ class Location(NamedTuple):
 
 
 class Otf2Process:
-    """An archive whose definitions were read; its folder or its anchor file is named. Raises TraceError."""
+    """An archive that a process of its own reads; a context manager, which ends the process. The definitions are read
+    at once.
+
+    ``path`` is the archive's folder or anchor file. ``definitions``: by record, rows of fields; ``tool``, ``version``:
+    who wrote it ("" if unknown); ``notes``: sentences on what could not be kept. Raises TraceError if it cannot be
+    read, or the package otf2 is missing.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -78,6 +85,7 @@ class Otf2Process:
         self._end()
 
     def _end(self) -> None:
+        """Kill the process, and close its streams."""
         self._process.kill()
         for stream in (self._process.stdin, self._process.stdout, self._errors):
             if stream is not None:
@@ -85,7 +93,8 @@ class Otf2Process:
         self._process.wait()
 
     def locations(self, numbers: Sequence[int], most: int) -> Iterator[Location]:
-        """Read the events of these locations, one after the other, at most so many events in all. To be asked once."""
+        """Read the events of these locations (numbers), at most about ``most`` in all, and yield one location after the
+        other. Call it once. Raises TraceError if the process fails or hangs."""
         stdin = self._process.stdin
         assert stdin is not None
         try:
@@ -108,6 +117,7 @@ class Otf2Process:
                 )  # fmt: skip
 
     def _frame(self) -> tuple[dict[str, Any], list[NDArray[np.uint64]]]:
+        """Read the next frame: its header and its columns. Raises TraceError if it says that reading failed."""
         size = int.from_bytes(self._bytes(8), "little")
         if size > _MOST_HEAD:
             raise TraceError(f"{self._path}: can't be read: its definitions are longer than any")
@@ -119,6 +129,7 @@ class Otf2Process:
         return head, [np.frombuffer(self._bytes(8 * n), np.uint64) for n in head["columns"]]
 
     def _bytes(self, n: int) -> bytearray:
+        """Read exactly ``n`` bytes from the process. Raises TraceError if it ends or hangs."""
         stdout = self._process.stdout
         assert stdout is not None
         while len(self._received) < n:
@@ -139,7 +150,7 @@ class Otf2Process:
         return "the process that reads it has failed"
 
     def _said(self) -> str:
-        """Return the last that libotf2 has said, in brackets."""
+        """Return the last line that libotf2 has written to its error stream, as " (LINE)", or ""."""
         self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(self._errors.tell() - 4096, 0))
         lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
@@ -147,7 +158,8 @@ class Otf2Process:
 
 
 def anchor_of(path: str) -> str:
-    """Find the anchor file of the archive at a path: the file itself, or the one in that folder. Raises TraceError."""
+    """Return the anchor file of the archive at a path: the path itself unless it is a folder. Raises TraceError if the
+    folder holds none or several."""
     if not os.path.isdir(path):
         return path
     found = sorted(name for name in os.listdir(path) if name.endswith(".otf2"))
@@ -158,7 +170,7 @@ def anchor_of(path: str) -> str:
 
 
 def _look_at_files(path: str, anchor: str) -> None:
-    """Who opens a pipe waits for another to open it, too. Raises TraceError."""
+    """Raise TraceError if a file of the archive is a pipe or a device, as opening it could wait forever."""
     stem, others = os.path.splitext(anchor)[0], list[str]()
     with suppress(OSError), os.scandir(stem) as entries:
         others = [entry.path for entry in entries if not entry.is_file()]
