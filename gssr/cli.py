@@ -61,6 +61,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     if not (debug or sys.warnoptions):
         warnings.simplefilter("ignore")  # of libraries, to their callers: no word of it is meant for our users
+    from gssr.commands.needed_packages import missing_packages, why_not
+
+    lacking = why_not(options.command, options)
+    if lacking is not None:
+        return fail(lacking, USAGE)
     try:
         return command_called(options.command).handle(options, workload)
     except BrokenPipeError:
@@ -71,6 +76,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
+        if isinstance(error, ModuleNotFoundError):  # one that another package needs
+            return fail(missing_packages(f"gssr {options.command}", [error.name or str(error)]), USAGE)
         return fail(f"an error in gssr: {error!r}; gssr --debug shows where", 1)
 
 
