@@ -107,7 +107,11 @@ def _near_option(command: str, word: str) -> str:
 
 def run() -> NoReturn:
     """The command ``gssr``: ``main``, and out at once. Nothing is left to be done, and taking the interpreter down piece by
-    piece would take longer than many a command."""
+    piece would take longer than many a command. Or, where a shell asks, what can be typed."""
+    if "_ARGCOMPLETE" in os.environ and "COMP_LINE" in os.environ:
+        from gssr.commands.completion.line import complete_line
+
+        complete_line()
     gc.set_threshold(20_000, 10, 10)  # else a twentieth of a start is looking for garbage among what is being imported
     if sys.argv[1:2] != ["profile"]:  # whose workload is not to be told
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start more: unused, they wait busily

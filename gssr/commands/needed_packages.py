@@ -31,6 +31,7 @@ PACKAGES = (
     Package("PIL", "pillow>=10,<14"),
     Package("textual", "textual>=6.12,<9"),
     Package("rich", "rich>=14.2,<16"),
+    Package("argcomplete", "argcomplete>=3.5,<4"),
     Package("textual_serve", "textual-serve>=1.1.3,<2", "web"),
     Package("aiohttp", "aiohttp>=3.9.5,<4", "web"),
     Package("pyarrow", "pyarrow>=17,<27", "parquet"),
@@ -118,7 +119,7 @@ USES: dict[str, tuple[Use, ...]] = {
     "mark": (Use("mark", ()),),
     "demo": (Use("demo", ("numpy", "plotext")),),
     "doctor": (Use("doctor", ()),),
-    "completion": (Use("completion", ()),),
+    "completion": (Use("completion", ("argcomplete",)),),
 }
 """By command. The first row is of every call; what each further one needs comes on top."""
 
