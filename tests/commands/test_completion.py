@@ -117,7 +117,7 @@ def test_names_are_those_of_the_code() -> None:
     assert get_args(ScreenName) == completers.SCREENS
     assert tuple(EXPORTED) == completers.EXPORTED
     assert (*TABLES, *NSYS) == completers.TRACE_TABLES
-    for spec in completers.backends(prefix=""):
+    for spec in completers.offer_backends(prefix=""):
         if not spec.endswith(":"):
             check(spec)
 
@@ -127,7 +127,7 @@ def test_what_takes_no_known_words_is_free_text_or_a_number() -> None:
         (name, option.flags[-1])
         for name in NAMES
         for option in command_called(name).options
-        if completer_of(command_called(name), option) is completers.nothing
+        if completer_of(command_called(name), option) is completers.offer_nothing
     }
     assert not any(flag in ("--metrics", "--run", "--input", "--output", "--report", "--rules") for _, flag in free)
     assert {flag for name, flag in free if name == "analyze"} == {

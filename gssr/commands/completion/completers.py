@@ -28,18 +28,18 @@ Completer = Callable[..., Iterable[str]]
 mapping each value has a word of explanation."""
 
 
-def nothing(**_typed: object) -> Iterable[str]:
-    """Of a number or a free text: nothing."""
+def offer_nothing(**_typed: object) -> Iterable[str]:
+    """Offer nothing: a number, or a free text, is typed."""
     return ()
 
 
-def words(*known: str) -> Completer:
-    """These words."""
+def offer_words(*known: str) -> Completer:
+    """Make what offers these words."""
     return lambda **_typed: known
 
 
-def listed(known: Callable[[], Iterable[str]]) -> Completer:
-    """These words, of which several can stand with commas between: those that do not yet."""
+def offer_list(known: Callable[[], Iterable[str]]) -> Completer:
+    """Make what offers those of the words that do not stand there yet: several can, with commas between."""
 
     def complete(prefix: str, **_typed: object) -> Iterable[str]:
         before = prefix[: prefix.rfind(",") + 1]
@@ -51,8 +51,9 @@ def listed(known: Callable[[], Iterable[str]]) -> Completer:
     return complete
 
 
-def files(*endings: str) -> Completer:
-    """Folders, and the files with these endings; all files where there are none, or none of these."""
+def offer_files(*endings: str) -> Completer:
+    """Make what offers folders, and the files with these endings; all files if no endings are given, or if there is
+    neither a folder nor such a file."""
 
     def complete(prefix: str, **_typed: object) -> Iterable[str]:
         folder, begin = os.path.split(prefix)
@@ -77,25 +78,25 @@ def files(*endings: str) -> Completer:
     return complete
 
 
-def folders(prefix: str, **_typed: object) -> Iterable[str]:
-    """Folders."""
-    return [name for name in files()(prefix) if name.endswith("/")]
+def offer_folders(prefix: str, **_typed: object) -> Iterable[str]:
+    """Offer folders."""
+    return [name for name in offer_files()(prefix) if name.endswith("/")]
 
 
-def recordings(*endings: str) -> Completer:
-    """FILE[@RUN]."""
+def offer_recordings(*endings: str) -> Completer:
+    """Make what offers FILE[@RUN]: files, and behind the @ the runs in the file."""
 
     def complete(prefix: str, **_typed: object) -> Iterable[str]:
         file, at, _ = prefix.rpartition("@")
         if at and os.path.exists(os.path.expanduser(file)):
             return {f"{file}@{run}": about for run, about in values("run", [file]).items()}
-        return files(*endings)(prefix)
+        return offer_files(*endings)(prefix)
 
     return complete
 
 
 def _named_files() -> list[str]:
-    """The words of the whole line, also behind the cursor, that name something that is there."""
+    """Find the words of the whole line, also behind the cursor, that name a file or folder that is there."""
     line = os.environ.get("COMP_LINE", "")
     try:
         typed = shlex.split(line)
@@ -105,8 +106,8 @@ def _named_files() -> list[str]:
     return [name for name in named if os.path.exists(name) or os.path.exists(f"{name}.d")]
 
 
-def runs(**_typed: object) -> Iterable[str]:
-    """The runs of the recording on the line, by label and id."""
+def offer_runs(**_typed: object) -> Iterable[str]:
+    """Offer the runs of the recording on the line, by label and id."""
     return values("run", _named_files())
 
 
@@ -116,52 +117,52 @@ def _metrics() -> Iterable[str]:
     return tuple(BY_NAME)
 
 
-def backends(prefix: str, **_typed: object) -> Iterable[str]:
-    """Backends, with the scenarios of ``synthetic``, and the recordings that ``replay`` plays."""
+def offer_backends(prefix: str, **_typed: object) -> Iterable[str]:
+    """Offer backends, with the scenarios of ``synthetic``, and the recordings that ``replay`` plays."""
     from gssr.backends import BACKENDS
     from gssr.backends.synthetic.scenarios import SCENARIOS
 
     if prefix.startswith("replay:"):
-        return [f"replay:{name}" for name in files(*RECORDING)(prefix.removeprefix("replay:"))]
+        return [f"replay:{name}" for name in offer_files(*RECORDING)(prefix.removeprefix("replay:"))]
     kinds = [kind.name + ":" * (kind.name == "replay") for kind in BACKENDS]
     return (*kinds, "dcgm:pause", *(f"synthetic:{name}" for name in SCENARIOS))
 
 
-def scenarios(**_typed: object) -> Iterable[str]:
-    """What a synthetic job does."""
+def offer_scenarios(**_typed: object) -> Iterable[str]:
+    """Offer the jobs that the synthetic backend knows."""
     from gssr.backends.synthetic.scenarios import SCENARIOS
 
     return tuple(SCENARIOS)
 
 
 _OF_METAVAR: dict[str, Completer] = {
-    "FILE": files(*LOOKED_AT),
-    "FILE|DIR": files(*LOOKED_AT),
-    "DIR|FILE": files(*RECORDING),
-    "FILE.sql": files(*RECORDING),
-    "NAME.sql": files(*RECORDING),
-    "FILE[@RUN]": recordings(*LOOKED_AT),
-    "TRACE": files(*LOOKED_AT[1:], ".nsys-rep"),
-    "DIR": folders,
-    "RUN": runs,
+    "FILE": offer_files(*LOOKED_AT),
+    "FILE|DIR": offer_files(*LOOKED_AT),
+    "DIR|FILE": offer_files(*RECORDING),
+    "FILE.sql": offer_files(*RECORDING),
+    "NAME.sql": offer_files(*RECORDING),
+    "FILE[@RUN]": offer_recordings(*LOOKED_AT),
+    "TRACE": offer_files(*LOOKED_AT[1:], ".nsys-rep"),
+    "DIR": offer_folders,
+    "RUN": offer_runs,
 }
 _OF_OPTION: dict[tuple[str, str], Completer] = {
-    ("--metrics", "LIST"): listed(_metrics),
+    ("--metrics", "LIST"): offer_list(_metrics),
     ("--metric", "NAME"): lambda **_typed: _metrics(),
-    ("--gpus", "LIST"): listed(lambda: values("gpus", _named_files())),
-    ("--gpus", "IDS"): words("all"),
-    ("--backend", "NAME"): backends,
-    ("--scenario", "NAME[:GPUS]"): scenarios,
-    ("--screen", "NAME"): words(*SCREENS),
-    ("--tables", "LIST"): listed(lambda: EXPORTED),
-    ("--csv", "TABLE"): words(*TRACE_TABLES),
-    ("--report", "FILE"): files(".html", ".pdf"),
-    ("--rules", "FILE"): files(".toml"),
-    ("--token-file", "FILE"): files(),
-    ("--index", "FILE"): files(".index"),
-    ("--output", "DIR|FILE"): files(),
-    ("--trace", "nsys[:SECONDS]"): words("nsys"),
-    ("--trace-when", "low[:LIMIT[:TIME]]"): words("low"),
+    ("--gpus", "LIST"): offer_list(lambda: values("gpus", _named_files())),
+    ("--gpus", "IDS"): offer_words("all"),
+    ("--backend", "NAME"): offer_backends,
+    ("--scenario", "NAME[:GPUS]"): offer_scenarios,
+    ("--screen", "NAME"): offer_words(*SCREENS),
+    ("--tables", "LIST"): offer_list(lambda: EXPORTED),
+    ("--csv", "TABLE"): offer_words(*TRACE_TABLES),
+    ("--report", "FILE"): offer_files(".html", ".pdf"),
+    ("--rules", "FILE"): offer_files(".toml"),
+    ("--token-file", "FILE"): offer_files(),
+    ("--index", "FILE"): offer_files(".index"),
+    ("--output", "DIR|FILE"): offer_files(),
+    ("--trace", "nsys[:SECONDS]"): offer_words("nsys"),
+    ("--trace-when", "low[:LIMIT[:TIME]]"): offer_words("low"),
 }
 """What stands behind an option of this name and metavar, where the metavar alone does not say it."""
 
@@ -171,11 +172,11 @@ def completer_of(command: Command, option: Option) -> Completer | None:
     if option.settings.get("choices") or not (option.takes_value or not option.flags[0].startswith("-")):
         return None
     if command.name == "import" and option.flags == ("files",):
-        return files()
+        return offer_files()
     if command.name == "top" and option.flags == ("--gpus",):
-        return nothing  # of this node: there is no recording
+        return offer_nothing  # of this node: there is no recording
     metavar = option.settings.get("metavar", "")
-    return _OF_OPTION.get((option.flags[-1], metavar)) or _OF_METAVAR.get(metavar, nothing)
+    return _OF_OPTION.get((option.flags[-1], metavar)) or _OF_METAVAR.get(metavar, offer_nothing)
 
 
 def add_completers(parser: argparse.ArgumentParser, command: Command) -> None:

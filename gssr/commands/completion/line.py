@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from argcomplete.finders import CompletionFinder
 
 from gssr.commands import NAMES, command_called
-from gssr.commands.completion.completers import LOOKED_AT, add_completers, files
+from gssr.commands.completion.completers import LOOKED_AT, add_completers, offer_files
 from gssr.commands.profile import split
 
 
@@ -54,12 +54,12 @@ class _Finder(CompletionFinder):
             super().__init__(typed, **settings)
 
     def collect_completions(self, active_parsers: Any, parsed_args: Any, cword_prefix: str) -> list[str]:
-        """Beside what the parsers say: files where a command may stand, and the words of the command to be recorded."""
+        """Find what the parsers say, with files where a command may stand; programs and files for the command to record."""
         workload = split(self._typed[1:])[1] if self._typed[:1] == ["profile"] else None
         if workload is None:
             known = super().collect_completions(active_parsers, parsed_args, cword_prefix)
-            return [*known, *(() if self._typed else files(*LOOKED_AT)(cword_prefix))]
-        return [*files()(cword_prefix), *(() if workload else _programs(cword_prefix))]
+            return [*known, *(() if self._typed else offer_files(*LOOKED_AT)(cword_prefix))]
+        return [*offer_files()(cword_prefix), *(() if workload else _programs(cword_prefix))]
 
     def quote_completions(
         self, completions: list[str], cword_prequote: str, last_wordbreak_pos: int | None
