@@ -17,7 +17,7 @@ class InstallWithManual(install):
         sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
         import make_man
 
-        make_man.write(Path(self.install_data))
+        make_man.write(Path(self.install_data), make_man.pages() | make_man.completions())
 
 
 setup(cmdclass={"install": InstallWithManual})

@@ -2,6 +2,7 @@
 prefix: share/man, share/bash-completion, share/zsh, share/fish. They are made from the commands' options and from the pages
 beside this file; a build of the package makes them anew."""
 
+import argparse
 import os
 import re
 import sys
@@ -11,8 +12,7 @@ from pathlib import Path
 from textwrap import wrap
 
 from gssr.commands import NAMES, Command, command_called
-from gssr.commands.completion.scripts import script
-from gssr.commands.completion.typed import typed
+from gssr.commands.completion import script
 from gssr.version import __version__
 
 DOCS = Path(__file__).parent
@@ -121,13 +121,24 @@ def options(command: Command) -> Iterator[str]:
     for each in command.options:
         if not each.flags[0].startswith("-"):
             yield from (".TP", f"\\fI{roff(each.settings['metavar'])}\\fR", sentence(each.settings["help"]))
-    for option in typed(command)[0]:
-        value = f" \\fI{roff(option.metavar)}\\fR" if option.metavar else ""
-        value += " ..." * (option.many == "+")
-        value = f" [{value.strip()}]" if option.many == "?" else value
-        yield ".TP"
-        yield ", ".join(f"\\fB{roff(flag)}\\fR" for flag in option.flags) + value
-        yield sentence(option.help)
+    yield from _option(("-h", "--help"), "", "say how the command is used")
+    for each in command.options:
+        settings = each.settings
+        if not each.flags[0].startswith("-") or settings["help"] == argparse.SUPPRESS:
+            continue
+        metavar = settings.get("metavar") or "|".join(settings.get("choices") or ()) or "VALUE"
+        value = f" \\fI{roff(metavar)}\\fR" if each.takes_value else ""
+        value += " ..." * (settings.get("nargs") == "+")
+        value = f" [{value.strip()}]" if settings.get("nargs") == "?" else value
+        yield from _option(each.flags, value, settings["help"].replace("%%", "%"))
+        if settings.get("action") is argparse.BooleanOptionalAction:
+            yield from _option((f"--no-{each.flags[-1][2:]}",), "", "leave it out")
+
+
+def _option(flags: Sequence[str], value: str, about: str) -> Iterator[str]:
+    yield ".TP"
+    yield ", ".join(f"\\fB{roff(flag)}\\fR" for flag in flags) + value
+    yield sentence(about)
 
 
 def page(command: Command) -> str:
@@ -197,19 +208,23 @@ def _see_also(names: Sequence[str]) -> list[str]:
     return [".SH SEE ALSO", *(f".BR {roff(name)} (1)" + "," * (name != names[-1]) for name in names)]
 
 
-def files() -> dict[str, str]:
-    """All that is made: the text of each file, by its path below the prefix."""
+def pages() -> dict[str, str]:
+    """Make the manual: the text of each page, by its path below the prefix."""
     pages = {f"share/man/man1/gssr-{name}.1": page(command_called(name)) for name in NAMES}
-    scripts = {path: script(shell) for shell, path in COMPLETIONS.items()}
-    return {"share/man/man1/gssr.1": first_page()} | pages | scripts
+    return {"share/man/man1/gssr.1": first_page()} | pages
 
 
-def write(prefix: Path) -> None:
-    """Write them below a prefix."""
-    for path, text in files().items():
+def completions() -> dict[str, str]:
+    """Make what the shells read, which takes argcomplete."""
+    return {path: script(shell) for shell, path in COMPLETIONS.items()}
+
+
+def write(prefix: Path, made: Mapping[str, str]) -> None:
+    """Write these texts below a prefix."""
+    for path, text in made.items():
         (prefix / path).parent.mkdir(parents=True, exist_ok=True)
         (prefix / path).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]))
+    write(Path(sys.argv[1]), pages() | completions())

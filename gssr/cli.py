@@ -62,6 +62,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     if not (debug or sys.warnoptions):
         warnings.simplefilter("ignore")  # of libraries, to their callers: no word of it is meant for our users
+    from gssr.commands.needed_packages import missing_packages, why_not
+
+    lacking = why_not(options.command, options)
+    if lacking is not None:
+        return fail(lacking, USAGE)
     try:
         return command_called(options.command).handle(options, workload)
     except BrokenPipeError:
@@ -72,6 +77,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
+        if isinstance(error, ModuleNotFoundError):  # one that another package needs
+            return fail(missing_packages(f"gssr {options.command}", [error.name or str(error)]), USAGE)
         return fail(f"an error in gssr: {error!r}; gssr --debug shows where", 1)
 
 
@@ -100,8 +107,12 @@ def _near_option(command: str, word: str) -> str:
 
 
 def run() -> NoReturn:
-    """Run the command ``gssr`` and end the process at once: taking the interpreter down piece by piece takes longer
-    than many a command."""
+    """The command ``gssr``: ``main``, and out at once. Nothing is left to be done, and taking the interpreter down piece by
+    piece would take longer than many a command. Or, where a shell asks, what can be typed."""
+    if "_ARGCOMPLETE" in os.environ and "COMP_LINE" in os.environ:
+        from gssr.commands.completion.line import complete_line
+
+        complete_line()
     gc.set_threshold(20_000, 10, 10)  # else a twentieth of a start is looking for garbage among what is being imported
     if sys.argv[1:2] != ["profile"]:  # whose workload is not to be told
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start more: unused, they wait busily

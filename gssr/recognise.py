@@ -48,6 +48,8 @@ _OF_KINETO = re.compile(
 _OF_CUBE = re.compile(rb"anchor\.xml|remapping\.spec|\d+\.(?:index|data)")
 _MOST_FILES = 10_000
 """Of a folder that are looked at."""
+LEAST_LIKENESS_OF_FILES = 0.85
+"""Of the names of two files, one of which may be meant by the other: a letter or two in ten. Runs are named alike."""
 _MOST_SESSIONS = 100
 """Of a database of rocprofv3 whose environments are looked at: it writes one for each process, tools that merge more."""
 _LONGEST_ENVIRONMENT = 1 << 20
@@ -274,9 +276,12 @@ def recordings_beside(path: str) -> list[str]:
 
 
 def meant(path: str) -> list[str]:
-    """List recordings beside a file that does not exist whose names differ by a letter or two, the nearest first."""
-    stems = {_stem(name): name for name in reversed(recordings_beside(path))}
-    return [stems[stem] for stem in similar(_stem(path), stems, 2)]
+    """Find the recordings beside a file that is not there whose names are spelt nearly as its own, the most alike first, and
+    of those that are equally alike the newest."""
+    names_by_stem: dict[str, str] = {}
+    for name in recordings_beside(path):
+        names_by_stem.setdefault(_stem(name), name)
+    return [names_by_stem[stem] for stem in similar(_stem(path), names_by_stem, LEAST_LIKENESS_OF_FILES)]
 
 
 def _stem(path: str) -> str:

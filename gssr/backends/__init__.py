@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from gssr.backends.base import Backend, BackendError, Device, News, OpenedBackend, Row
+from gssr.backends.base import Backend, BackendError, Device, News, NoDriverPackageError, OpenedBackend, Row
 
 
 class BackendKind(NamedTuple):
@@ -89,7 +89,12 @@ def open_backend(
     from gssr.backends.auto import open_best, open_real
 
     open_it = open_best if name == "auto" else open_real
-    return open_it(spec, visible, sampling_seconds, among_ranks)
+    try:
+        return open_it(spec, visible, sampling_seconds, among_ranks)
+    except ModuleNotFoundError as error:
+        if error.name != "pynvml":
+            raise
+        raise NoDriverPackageError from None
 
 
 def open_at_engine(spec: str, chosen: Mapping[str, Device], sampling_seconds: float) -> OpenedBackend:

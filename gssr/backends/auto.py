@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gssr.backends.backend_thread import ThreadedBackend
-from gssr.backends.base import Backend, BackendError, Device, Offer, OpenedBackend
+from gssr.backends.base import Backend, BackendError, Device, NoDriverPackageError, Offer, OpenedBackend
 
 if TYPE_CHECKING:
     from gssr.backends.dcgm.dcgm_backend import DcgmBackend
@@ -172,8 +172,13 @@ def offers(try_out: bool = False) -> list[Offer]:
     """Find out what each backend for real GPUs offers here: dcgm, gpm, nvml and amd, in this order. May take seconds,
     and a broken driver may never return. ``try_out``: look also for what a recording through DCGM would lack."""
     from gssr.backends import amd
-    from gssr.backends.nvml import offer_gpm, offer_nvml
 
+    try:
+        from gssr.backends.nvml import offer_gpm, offer_nvml
+    except ModuleNotFoundError:
+        missing = NoDriverPackageError()
+        nvidias = [Offer(name, False, missing.what, missing.cure) for name in ("dcgm", "gpm", "nvml")]
+        return [*nvidias, amd.offer()]
     return [_offer_dcgm(try_out), offer_gpm(), offer_nvml(), amd.offer()]
 
 

@@ -39,6 +39,15 @@ class UnusableError(BackendError):
         self.cure = cure
 
 
+class NoDriverPackageError(UnusableError):
+    """The package that asks NVIDIA's driver is not installed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "NVIDIA's driver can't be asked without nvidia-ml-py", "pip install 'nvidia-ml-py>=12.560,<14'"
+        )
+
+
 class Device(NamedTuple):
     """A GPU or MIG instance as its backend knows it; None is unknown. ``memory_total`` in bytes, ``power_limit`` in W,
     ``max_sm_clock`` in MHz; ``mig``: the name of the MIG instance, None for a whole GPU."""

@@ -160,7 +160,7 @@ def with_times(words: Sequence[str]) -> list[str]:
     return joined
 
 
-class _Drawing(NamedTuple):
+class DrawingChoice(NamedTuple):
     """What is drawn, and where."""
 
     time_series: bool
@@ -479,7 +479,7 @@ def _show(shown: Sequence[_Shown], options: argparse.Namespace, metrics: tuple[s
     from gssr.report.page import Parts
     from gssr.report.terminal import joined_pages, pages, runs_page, to_text
 
-    drawing = _drawing(options)
+    drawing = drawing_of(options)
     if drawing.png:
         try:
             _draw_pictures([(each.name, own) for each in shown for own in each.analyses], drawing, options.png)
@@ -502,24 +502,21 @@ def _show(shown: Sequence[_Shown], options: argparse.Namespace, metrics: tuple[s
     return put(to_text(joined_pages(found, asked), page_options.wants_color(options), asked.ascii))
 
 
-def _drawing(options: argparse.Namespace) -> _Drawing:
-    """Decide what is drawn, and where.
-
-    --terminal or --png alone draw everything; -pts and -plb alone draw on the terminal if stdout is one, else into PNG
-    files.
-    """
+def drawing_of(options: argparse.Namespace) -> DrawingChoice:
+    """--terminal or --png alone draw everything; -pts and -plb alone draw where they can be seen: on a terminal, else
+    into PNG files."""
     time_series, load_balancing = options.plot_time_series, options.plot_load_balancing
     terminal, png = options.terminal, options.png is not None
     if not (time_series or load_balancing):
         wanted = terminal or png
-        return _Drawing(wanted, wanted, wanted, terminal, png)
+        return DrawingChoice(wanted, wanted, wanted, terminal, png)
     if not (terminal or png):
         terminal = page_options.on_terminal()
         png = not terminal
-    return _Drawing(time_series, load_balancing, False, terminal, png)
+    return DrawingChoice(time_series, load_balancing, False, terminal, png)
 
 
-def _draw_pictures(analyses: Sequence[tuple[str, "Analysis"]], drawing: _Drawing, folder: str | None) -> None:
+def _draw_pictures(analyses: Sequence[tuple[str, "Analysis"]], drawing: DrawingChoice, folder: str | None) -> None:
     """Write the PNG files in ``folder``, or beside each recording if that is None or "", and name them on stderr.
     Raises OSError.
 

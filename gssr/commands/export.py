@@ -22,7 +22,6 @@ FORMATS = ("parquet", "csv", "json", "openmetrics", "perfetto")
 ONE_FILE = {"openmetrics": ".txt", "perfetto": ".json"}
 """Formats of which all runs make one file, and how its name ends; the others make a folder."""
 FOLDER = "gssr_export"
-MISSING = "Parquet files need pyarrow: pip install pyarrow; or take --format csv"
 
 OPTIONS = (
     Option(
@@ -127,8 +126,6 @@ def _folder(options: argparse.Namespace, called: Mapping[str, str]) -> int:
         return fail(f"{', '.join(options.places)}: no recording is there", BAD_INPUT)
     try:
         sink = _sink(options, [*found.names, *traces])
-    except ImportError:
-        return fail(MISSING, BAD_INPUT)
     except OSError as error:
         return fail(f"-o {options.output}: can't be written: {error.strerror}", BAD_INPUT)
     n_traced = 0

@@ -68,6 +68,21 @@ class ScreenStart(NamedTuple):
         app.show_notice(self.said)
 
 
+def is_described(options: argparse.Namespace) -> bool:
+    """Tell whether the options say how a screen begins, other than which GPUs it shows."""
+    return bool(options.metric) or any(
+        getattr(options, name) is not None for name in ("screen", "window", "hz", "theme")
+    )
+
+
+def named_gpus(options: argparse.Namespace) -> tuple[str, ...] | None:
+    """Split --gpus into the GPUs that it names; None for all. Raises ValueError, with a sentence, if it names none."""
+    gpus = None if options.gpus is None else selectors(options.gpus)
+    if gpus == ():
+        raise ValueError("--gpus: no GPU named: give an index, NODE, NODE:INDEX or UUID")
+    return gpus
+
+
 def start(options: argparse.Namespace, view: "View", traces: bool = False) -> ScreenStart:
     """Decide how a screen begins: by the options, else by the user's settings, else by ``view``.
 
@@ -110,12 +125,9 @@ def start(options: argparse.Namespace, view: "View", traces: bool = False) -> Sc
                 raise ValueError(f"{options.window!r} is no length of time, such as 90s, 5m or 1h30m")
         option = "--theme"
         theme = settings.theme or "" if options.theme is None else theme_called(options.theme)
-        option = "--gpus"
-        gpus = None if options.gpus is None else selectors(options.gpus)
-        if gpus == ():
-            raise ValueError("no GPU named: give an index, NODE, NODE:INDEX or UUID")
     except ValueError as error:
         raise ValueError(f"{option}: {error}") from None
+    gpus = named_gpus(options)
     view = replace(view, screen=screen, metric=metric, span=span, lately=view.lately and span is None)
     return ScreenStart(view, gpus, hz, theme, settings.problem, own)
 

@@ -2,22 +2,24 @@
 
 import argparse
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, put, screen, tell
-from gssr.commands.inputs import selectors
 
 if TYPE_CHECKING:
     from gssr.profile.monitor import Monitor
     from gssr.report.now import NodeNow
 
-SAMPLING_MS = 1000.0
+SAMPLING_MS, ONCE_SAMPLING_MS = 1000.0, 300.0
+"""For a screen, and for --once: as far apart as two readings must be to say how busy the CPUs are, whose time is counted in
+hundredths of a second."""
 OPENING_SECONDS, ANSWERING_SECONDS, ANSWERS = 25.0, 3.0, 4
 """--once waits so long for a driver; once it has answered, so long and as long as so many samples take for what it tells."""
-_ENOUGH, _SURELY_ENOUGH = 2, 3
+_ENOUGH, _ENOUGH_OF_DCGM = 2, 3
 """Samples of a GPU after which all is known that it tells: what is counted takes two, and DCGM's profiling one more."""
-_LOOK_SECONDS = 0.1
+_LOOK_SECONDS = 0.05
 _WIDTH = 120
 """Of the table, where there is no terminal that has one."""
 
@@ -27,7 +29,11 @@ OPTIONS = (
     Option(("--csv",), {"action": "store_true", "help": "the same as CSV, a line for each GPU"}),
     Option(
         ("-t", "--sampling-time"),
-        {"metavar": "MS", "type": float, "default": SAMPLING_MS, "help": "sampling interval in ms (default: 1000)"},
+        {
+            "metavar": "MS",
+            "type": float,
+            "help": "sampling interval in ms (default: 1000; for --once, --json, --csv 300)",
+        },
     ),
     Option(
         ("--backend",),
@@ -48,22 +54,31 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
         return fail("--json and --csv: give one of them", USAGE)
     if not (once or screen.on_terminal()):
         return fail("the live screen needs a terminal; gssr top --once prints a table instead", USAGE)
+    if options.sampling_time is None:
+        options.sampling_time = ONCE_SAMPLING_MS if once else SAMPLING_MS
     from gssr.profile.monitor import monitor
     from gssr.profile.request import UsageError
-    from gssr.tui.view import View
 
     try:
-        begin = screen.start(options, View())
+        gpus = screen.named_gpus(options)
+        begin = None if once and not screen.is_described(options) else _start(options)
         with ExitStack() as until_end:
-            own = until_end.enter_context(monitor(options.sampling_time, options.backend))
-            if once:
-                return _once(own, options)
+            own = until_end.enter_context(monitor(options.sampling_time, options.backend, hurried=once))
+            if once or begin is None:
+                return _once(own, options, gpus)
             screen.take_terminal(until_end.close)
             return _watch(own, options, begin)
     except (UsageError, ValueError) as error:
         return fail(str(error), USAGE)
     except OSError as error:
         return fail(f"nothing can be recorded: {error.filename or 'the sampler'}: {error.strerror}", BAD_INPUT)
+
+
+def _start(options: argparse.Namespace) -> screen.ScreenStart:
+    """Look at what the options say of the screen. Raises ValueError, with a sentence, for what makes no sense."""
+    from gssr.tui.view import View
+
+    return screen.start(options, View())
 
 
 def _watch(own: "Monitor", options: argparse.Namespace, begin: screen.ScreenStart) -> int:
@@ -101,22 +116,20 @@ def _watch(own: "Monitor", options: argparse.Namespace, begin: screen.ScreenStar
     if not why:
         return code
     tell(why[0])
-    return _once(own, options, lacks_gpus=True)
+    return _once(own, options, begin.gpus, lacks_gpus=True)
 
 
-def _once(own: "Monitor", options: argparse.Namespace, lacks_gpus: bool = False) -> int:
-    """Print the node as one table, JSON object or CSV; return the exit code.
-
-    ``lacks_gpus``: it is known that the node has no GPU. Raises ValueError for GPUs that are not there.
-    """
+def _once(own: "Monitor", options: argparse.Namespace, wanted: Sequence[str] | None, lacks_gpus: bool = False) -> int:
+    """Print the GPUs that are ``wanted`` (None: all); the exit code."""
     now = _now(own, options.sampling_time / 1000, lacks_gpus)
     if now is None:
         return fail("nothing was recorded", BAD_INPUT)
-    from gssr.model.window import select_gpus
     from gssr.report.now import csv_text, document, page
 
-    if options.gpus is not None:
-        chosen = select_gpus([each.gpu for each in now.gpus], selectors(options.gpus))
+    if wanted is not None:
+        from gssr.model.window import select_gpus
+
+        chosen = select_gpus([each.gpu for each in now.gpus], wanted)
         now = now._replace(gpus=[now.gpus[position] for position in chosen])
     if options.json:
         import json
@@ -159,14 +172,17 @@ def _now(own: "Monitor", interval: float, lacks_gpus: bool) -> "NodeNow | None":
             begun, patience = time.monotonic(), ANSWERING_SECONDS + ANSWERS * interval
         if now.host["cpu_utilization"] is not None and _all_told(now):
             break
+    for line in own.lines() or ():  # what was said before the samples that the last look has found
+        tell(line)
     return now
 
 
 def _all_told(now: "NodeNow") -> bool:
     """Tell whether each GPU has enough samples for all that it tells; so does a node without GPUs."""
-    fewest = min((each.n_rows for each in now.gpus), default=_SURELY_ENOUGH)
+    fewest = min((each.n_rows for each in now.gpus), default=_ENOUGH_OF_DCGM)
     profiled = any(each.values["sm_active"] is not None for each in now.gpus)
-    return fewest >= (_ENOUGH if profiled else _SURELY_ENOUGH)
+    more_may_come = not profiled and any(each.gpu.backend == "dcgm" for each in now.gpus)
+    return fewest >= (_ENOUGH_OF_DCGM if more_may_come else _ENOUGH)
 
 
 def _looked(path: str) -> "NodeNow | None":

@@ -9,7 +9,6 @@ import signal
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
 from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, in_browser, put, screen
@@ -114,12 +113,6 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
         return fail("--portal: is for --serve", USAGE)
     if not (serves or screen.on_terminal()):
         return fail("the live screen needs a terminal; gssr analyze --terminal prints a page instead", USAGE)
-    if serves and find_spec("textual_serve") is None:
-        return fail(
-            "--serve needs the package textual-serve: pip install 'textual-serve>=1.1.3,<2' "
-            "(with GSSR in a checkout: pip install '.[web]')",
-            USAGE,
-        )
     if serves and os.path.exists(options.serve):
         return fail(f"--serve: {options.serve!r} is a file: name files before --serve", USAGE)
     wrong = wrong_attach(options)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from gssr import launch
-from gssr.backends.base import BackendError, OpenedBackend
+from gssr.backends.base import BackendError, NoDriverPackageError, OpenedBackend
 from gssr.backends.driver_inquiry import inquire
 from gssr.gpu_vendors import AMD, NVIDIA, say
 from gssr.metrics import BY_NAME, METRICS
@@ -188,7 +188,10 @@ def _real(name: str, plan: Plan) -> OpenedBackend | WouldSample:
 
     if name == "amd" or (name == "auto" and is_amds()):
         return open_real("amd", plan.visible_gpus, plan.sampling_seconds)
-    from gssr.backends.nvml import open_gpm, open_gpm_or_nvml, open_nvml
+    try:
+        from gssr.backends.nvml import open_gpm, open_gpm_or_nvml, open_nvml
+    except ModuleNotFoundError:
+        raise NoDriverPackageError from None
 
     if name in ("auto", "dcgm"):
         dcgm, gpm, *_ = offers()

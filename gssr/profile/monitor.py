@@ -29,18 +29,8 @@ class Monitor:
     """A sampler that records this node into ``path`` until ``close``. Whenever ``fd`` can be read, ``lines`` has something
     to say."""
 
-    def __init__(self, folder: str, sampling_ms: float, backend: str) -> None:
-        """Start the sampler, which records into a file in ``folder``.
-
-        Args:
-            folder: a private folder that is there.
-            sampling_ms: between two samples.
-            backend: as in --backend; DCGM is used only beside others, without starting an engine.
-
-        Raises:
-            UsageError: the backend is dcgm:pause, or another argument makes no sense.
-            OSError: the sampler can't be forked.
-        """
+    def __init__(self, folder: str, sampling_ms: float, backend: str, hurried: bool = False) -> None:
+        """Start it; ``hurried`` as in the plan. Raises UsageError, OSError."""
         if backend == "dcgm:pause":
             raise UsageError(
                 "--backend: dcgm:pause takes the counters from everybody on this node: it is for gssr profile"
@@ -52,7 +42,8 @@ class Monitor:
             attach=True, processes="all",
         )  # fmt: skip
         plan = plan_of(request, launch.where_am_i({}))  # nobody's rank, and on all GPUs that the driver shows
-        self._recorder = SamplerProcess(plan._replace(visible_gpus=None, most_bytes=MOST_BYTES))
+        plan = plan._replace(visible_gpus=None, most_bytes=MOST_BYTES, hurried=hurried)
+        self._recorder = SamplerProcess(plan)
         self.fd = self._recorder.fd
         self._unread = b""
 
@@ -85,13 +76,11 @@ class Monitor:
 
 
 @contextmanager
-def monitor(sampling_ms: float, backend: str) -> Iterator[Monitor]:
-    """Record this node, into a private folder that is deleted in the end.
-
-    ``sampling_ms``: between two samples; ``backend``: as in --backend. Raises UsageError and OSError.
-    """
+def monitor(sampling_ms: float, backend: str, hurried: bool = False) -> Iterator[Monitor]:
+    """Record this node, with samples ``sampling_ms`` apart from the backend of that name; ``hurried``: each can be read at
+    once. Raises UsageError, OSError."""
     with private_folder("top", _parent()) as folder:
-        own = Monitor(folder, sampling_ms, backend)
+        own = Monitor(folder, sampling_ms, backend, hurried)
         try:
             yield own
         finally:

@@ -4,14 +4,14 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gssr.cli import main
 from gssr.commands.inputs import not_yet, own_recordings, wrong_name
+from gssr.metrics import BY_NAME as CATALOGUE
 from gssr.metrics import NAMES
 from gssr.recognise import is_recording, meant, recordings_beside
-from gssr.spelling import distance, similar
+from gssr.spelling import meant as named
+from gssr.spelling import similar
 from gssr.store.write.writer import Writer
 
 T0 = 1_700_000_000.0
@@ -38,18 +38,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-words = st.text("abc", max_size=7)
-
-
-@given(words, words, st.integers(0, 8))
-def test_a_distance_is_one_and_bounded(one: str, other: str, most: int) -> None:
-    found = distance(one, other, most)
-    assert found == distance(other, one, most) <= most + 1
-    assert (found == 0) == (one == other)
-    assert found >= min(abs(len(one) - len(other)), most + 1)
-    assert min(distance(one, other, 8), most + 1) == found
-
-
 @pytest.mark.parametrize(
     ("word", "found"),
     [
@@ -59,6 +47,25 @@ def test_a_distance_is_one_and_bounded(one: str, other: str, most: int) -> None:
 )  # fmt: skip
 def test_a_slip_is_recognised(word: str, found: list[str]) -> None:
     assert similar(word, ("profile", "tui", "analyze", "compare")) == found
+
+
+@pytest.mark.parametrize(
+    ("word", "found"),
+    [
+        ("sm_activ", ["sm_active"]), ("tensr_active", ["tensor_active"]), ("gpu_utilisation", ["gpu_utilization"]),
+        ("pcie_tx_byte", ["pcie_tx_bytes", "pcie_rx_bytes"]), ("fp_active", ["fp64_active", "fp32_active", "fp16_active"]),
+        ("dram", ["dram_active"]), ("sm", ["sm_active", "sm_occupancy", "sm_clock"]), ("", []),
+    ],
+)  # fmt: skip
+def test_the_most_alike_is_said_first_and_what_is_equally_alike_in_the_order_of_the_catalogue(
+    word: str, found: list[str]
+) -> None:
+    assert named(word, CATALOGUE) == found
+
+
+def test_the_dashes_of_options_make_none_alike() -> None:
+    assert similar("--sampling", ("--png", "--sampling-time", "--linger")) == ["--sampling-time"]
+    assert similar("--outliers", ("--linger", "--offset")) == []
 
 
 @pytest.mark.usefixtures("folder")

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -16,9 +17,12 @@ from pathlib import Path
 import forked
 import pytest
 
+from gssr.commands import top as top_module
 from gssr.metrics import NAMES
 from gssr.profile import monitor as monitor_module
 from gssr.profile.monitor import Monitor, monitor
+from gssr.report.now import GpuNow, NodeNow
+from gssr.store.format.rows import Gpu
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import open_recording
 from tests.waiting import PATIENCE, until
@@ -135,6 +139,27 @@ def test_two_at_once_have_nothing_in_common(room: Path) -> None:
         before = n_rows(one.path)
         until(lambda: n_rows(one.path) > before, "samples after the other's end")
     assert not os.listdir(room)
+
+
+@pytest.mark.usefixtures("room")
+def test_who_is_in_a_hurry_gets_the_host_with_each_sample_at_once() -> None:
+    with monitor(200.0, "synthetic:train:1", hurried=True) as own:
+        until(lambda: n_rows(own.path) >= 3, "samples")
+        with sqlite3.connect(f"file:{own.path}?mode=ro", uri=True) as connection:
+            (n_host,) = connection.execute("SELECT count(cpu_utilization) FROM host_samples").fetchone()
+        connection.close()
+        assert n_host >= 2
+
+
+@pytest.mark.parametrize(
+    ("backend", "n", "sm_active", "told"),
+    [("nvml", 1, None, False), ("nvml", 2, None, True), ("gpm", 2, 0.5, True), ("dcgm", 2, None, False),
+     ("dcgm", 2, 0.5, True), ("dcgm", 3, None, True)],
+)  # fmt: skip
+def test_two_readings_are_enough_but_for_dcgms_profiling(backend: str, n: int, sm_active: float, told: bool) -> None:
+    unknown = dict.fromkeys(Gpu._fields) | {"gpu": 0, "run_id": "r", "node": "n", "backend": backend}
+    gpu = GpuNow(Gpu(**unknown), 1.0, n, {"sm_active": sm_active}, None)
+    assert top_module._all_told(NodeNow("n", 1.0, [gpu], {})) is told
 
 
 ALONE = """

@@ -4,7 +4,6 @@ import csv
 import json
 import os
 import sqlite3
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -262,17 +261,6 @@ def test_json_has_an_object_in_each_line_with_the_same_values(recording: Path, t
         np.testing.assert_array_equal(got, values[order], err_msg=name)
     assert {type(row["memory_used"]) for row in found} == {int}
     assert exported(recording, tmp_path, "--format", "json") == 1
-
-
-def test_without_pyarrow_a_sentence_says_what_to_install(
-    recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name in list(sys.modules):
-        if name.partition(".")[0] == "pyarrow" or name == "gssr.convert.parquet":
-            monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    assert exported(recording, tmp_path / "out") == 1
-    assert "pip install pyarrow" in capsys.readouterr().err and not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

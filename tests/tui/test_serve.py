@@ -232,9 +232,7 @@ def test_a_page_whose_process_was_killed_is_closed(serve: Callable[[], Served]) 
     asyncio.run(look(serve()))
 
 
-def test_what_is_wrong_is_said_before_anything_listens(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_wrong_is_said_before_anything_listens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def says(*words: str) -> str:
         assert main(["tui", *words]) == 2
         said = capsys.readouterr()
@@ -248,5 +246,3 @@ def test_what_is_wrong_is_said_before_anything_listens(
     assert "can't listen on '192.0.2.1:80'" in says(name, "--serve", "192.0.2.1:80")
     assert "no screen 'jobs'" in says(name, "--serve", "--screen", "jobs")
     assert "--portal: is for --serve" in says(name, "--portal", "hub.example")
-    monkeypatch.setattr("gssr.commands.tui.find_spec", lambda _name: None)
-    assert "pip install '.[web]'" in says(name, "--serve")

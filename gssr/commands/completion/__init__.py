@@ -1,4 +1,4 @@
-"""``gssr completion``: the script with which a shell completes the words of ``gssr``, made from the commands' options."""
+"""``gssr completion``: the script by which a shell asks ``gssr`` itself, through argcomplete, what can be typed."""
 
 import argparse
 
@@ -10,22 +10,20 @@ OPTIONS = (
         ("shell",),
         {"nargs": "?", "choices": SHELLS, "metavar": "bash|zsh|fish", "help": "the shell that is to read the script"},
     ),
-    Option(("--values",), {"nargs": "+", "metavar": "KIND", "help": argparse.SUPPRESS}),
 )
+
+
+def script(shell: str) -> str:
+    """Make what bash, zsh or fish is to read."""
+    from argcomplete.shell_integration import shellcode
+
+    return shellcode(["gssr"], use_defaults=False, shell=shell)  # gssr completes files itself
 
 
 def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     """Exit code 0; 2 for wrong usage."""
-    if options.values:
-        from gssr.commands.completion.recorded import values
-        from gssr.render.cells import clean
-
-        kind, *files = options.values
-        return put("".join(f"{value}\t{clean(about)}\n" for value, about in values(kind, files).items()))
     if options.shell is None:
         return fail(f"name the shell: gssr completion {'|'.join(SHELLS)}", USAGE)
-    from gssr.commands.completion.scripts import script
-
     return put(script(options.shell)) or OK
 
 

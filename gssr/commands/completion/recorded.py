@@ -69,7 +69,8 @@ def _can_be_typed(kind: str, value: str) -> bool:
     return (
         value.isprintable()
         and value == value.strip()
-        and not value.startswith("-")
-        and not (kind == "gpus" and set(value) & set(",*?["))
+        and not value.startswith(("-", "~", "#"))  # argcomplete does not quote what only counts at the begin of a word
+        and not set(value) & set("*?[")  # bash makes of it the files that fit, where a quote is open
+        and not (kind == "gpus" and "," in value)
         and bool(value)
     )

@@ -24,7 +24,8 @@ class Plan(NamedTuple):
     names that may not be recorded (--redact); None where all may. ``processes``: as in the request. ``most_bytes``: the
     recording is only for who watches the node now: it is deleted, and begun anew, when it has grown so large, and with its
     folder when they are gone; None for one that stays. ``textfile``: the folder for node_exporter to read from.
-    ``trace_when``: when traces are asked for; None: never."""
+    ``trace_when``: when traces are asked for; None: never. ``hurried``: somebody waits for the first samples: with each
+    of them the host is looked at, and what was added is committed."""
 
     path: str
     append: bool
@@ -47,6 +48,7 @@ class Plan(NamedTuple):
     most_bytes: int | None = None
     textfile: str | None = None
     trace_when: "Low | None" = None
+    hurried: bool = False
 
     def whose(self, gpus: Sequence[object]) -> Sequence[str]:
         """Return a sentence that all GPUs of the node are recorded, where the job's scheduler does not say which are

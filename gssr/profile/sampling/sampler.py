@@ -206,7 +206,8 @@ class _Sampler:
         _keep_what_is_loaded(share.sampling)
         gc.disable()
         begin = last = clock.ticks()
-        host_due, collect_due, look_due = begin + HOST_SECONDS, begin + COLLECT_SECONDS, self._next_look(begin)
+        host_seconds = min(HOST_SECONDS, self._plan.sampling_seconds) if self._plan.hurried else HOST_SECONDS
+        host_due, collect_due, look_due = begin + host_seconds, begin + COLLECT_SECONDS, self._next_look(begin)
         share.sample(clock.now())
         begin += share.lag
         self._writer.tick(clock.now())
@@ -241,7 +242,9 @@ class _Sampler:
                     begin += share.lag
             if ticks >= host_due:
                 self._sample_host(now)
-                host_due = begin + _next(ticks - begin, HOST_SECONDS) * HOST_SECONDS
+                host_due = begin + _next(ticks - begin, host_seconds) * host_seconds
+            if self._plan.hurried:
+                self._writer.commit(now)
             if now >= self._writer.due:
                 self._writer.tick(now)
                 self._share.publish(now)

@@ -97,7 +97,7 @@ def new_picture(
         tall = min(sum(heights) + 0.42 * len(heights) + head + 0.3, _TALLEST)
         layout = ConstrainedLayoutEngine(rect=(0.005, 0.01, 0.99, 1 - head / tall - 0.01), hspace=0.06)
         figure = Figure(figsize=(_WIDTH, tall), dpi=_DPI, layout=layout, facecolor="white")
-        FigureCanvasAgg(figure)
+        canvas = FigureCanvasAgg(figure)
         figure.text(0.012, 1 - 0.28 / tall, question, fontsize=14, fontweight="bold", color=INK, va="center")
         subtitle = about if isinstance(about, str) else _subtitle(about)
         figure.text(0.012, 1 - 0.58 / tall, subtitle, fontsize=9, color=FAINT, va="center", parse_math=False)
@@ -105,7 +105,8 @@ def new_picture(
         panels = [figure.add_subplot(grid[0, column]) for column in range(2 if split else 1)]
         panels += [figure.add_subplot(grid[row, :]) for row in range(1, len(heights))]
         yield figure, panels
-        figure.savefig(file, format="png", metadata={"Software": None})
+        # savefig draws all of it twice, once for the layout alone.
+        canvas.print_png(file, metadata={"Software": None})  # type: ignore[no-untyped-call]
 
 
 def _subtitle(analysis: Analysis) -> str:

@@ -19,6 +19,7 @@ class Gssr(PythonPackage):
 
     depends_on("python@3.11:", type=("build", "run"))
     depends_on("py-setuptools@77:84", type="build")
+    depends_on("py-argcomplete@3.5:3", type=("build", "run"))
 
     with default_args(type="run"):
         depends_on("py-textual@6.12:8")

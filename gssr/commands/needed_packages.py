@@ -1,0 +1,145 @@
+"""Which packages each command needs, and what to install where one of them is missing.
+
+docs/install.md shows the same table. A package that makes something only faster (msgspec, isal) is needed by nothing.
+"""
+
+import argparse
+import os
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from typing import NamedTuple
+
+
+class Package(NamedTuple):
+    """A package: the ``module`` that is imported, what pip installs (``requirement``), and the extra of GSSR that brings it;
+    "" for one that always comes with GSSR."""
+
+    module: str
+    requirement: str
+    extra: str = ""
+
+    @property
+    def name(self) -> str:
+        """What pip calls it."""
+        return self.requirement.partition(">")[0]
+
+
+PACKAGES = (
+    Package("numpy", "numpy>=1.26,<3"),
+    Package("plotext", "plotext>=6.1,<7"),
+    Package("matplotlib", "matplotlib>=3.8,<4"),
+    Package("PIL", "pillow>=10,<14"),
+    Package("textual", "textual>=6.12,<9"),
+    Package("rich", "rich>=14.2,<16"),
+    Package("argcomplete", "argcomplete>=3.5,<4"),
+    Package("textual_serve", "textual-serve>=1.1.3,<2", "web"),
+    Package("aiohttp", "aiohttp>=3.9.5,<4", "web"),
+    Package("pyarrow", "pyarrow>=17,<27", "parquet"),
+    Package("_otf2", "otf2>=3,<4", "scorep"),
+)
+"""Of those that GSSR asks for what a command can't do without. NVIDIA's driver is asked through nvidia-ml-py by the sampler,
+which says so where that is missing; pandas and sqlite-utils are for Python alone."""
+
+
+class Use(NamedTuple):
+    """A use of a command, as one types it, the modules it needs, and whether these options are such a use."""
+
+    typed: str
+    modules: tuple[str, ...]
+    applies: Callable[[argparse.Namespace], bool] = lambda _options: True
+
+
+def _draws_pictures(options: argparse.Namespace) -> bool:
+    from gssr.commands.analyze import drawing_of
+
+    return drawing_of(options).png
+
+
+def _draws_text(options: argparse.Namespace) -> bool:
+    from gssr.commands.analyze import drawing_of
+
+    return drawing_of(options).terminal
+
+
+def _reports(ending: str) -> Callable[[argparse.Namespace], bool]:
+    return lambda options: options.report is not None and options.report.lower().endswith(ending)
+
+
+def _reads_otf2(options: argparse.Namespace) -> bool:
+    """Whether one of the files that are named is an OTF2 archive."""
+    from gssr.recognise import recognise
+
+    named = next((getattr(options, name) for name in ("files", "inputs", "places") if hasattr(options, name)), ())
+    return any(recognise(name).kind == "otf2" for name in (*named, *getattr(options, "input", ())))
+
+
+def _opens_recording(options: argparse.Namespace) -> bool:
+    """Whether ``gssr merge`` looks into a recording, which putting the ranks' files together does not."""
+    from gssr.store.merge import names_of
+
+    return options.attach is not None or options.digest or os.path.isfile(names_of(options.file)[0])
+
+
+_SCREEN = ("numpy", "plotext", "textual", "rich")
+_OTF2 = ("_otf2",)
+USES: dict[str, tuple[Use, ...]] = {
+    "profile": (
+        Use("profile", ()),
+        Use("profile --live", _SCREEN, lambda options: options.live),
+    ),
+    "top": (
+        Use("top --once, --json, --csv", ("numpy",)),
+        Use("top", _SCREEN, lambda options: not (options.once or options.json or options.csv)),
+    ),
+    "tui": (
+        Use("tui", _SCREEN),
+        Use("tui --serve", ("textual_serve", "aiohttp"), lambda options: options.serve is not None),
+        Use("tui OTF2", _OTF2, _reads_otf2),
+    ),
+    "analyze": (
+        Use("analyze", ("numpy",)),
+        Use("analyze --terminal", ("plotext",), _draws_text),
+        Use("analyze --png", ("matplotlib",), _draws_pictures),
+        Use("analyze --report FILE.pdf", ("matplotlib",), _reports(".pdf")),
+        Use("analyze --report FILE.html", ("PIL",), _reports(".html")),
+        Use("analyze OTF2", _OTF2, _reads_otf2),
+    ),
+    "compare": (Use("compare", ("numpy",)), Use("compare OTF2", _OTF2, _reads_otf2)),
+    "fleet": (Use("fleet", ("numpy",)),),
+    "export": (
+        Use("export", ("numpy",)),
+        Use("export --format parquet", ("pyarrow",), lambda options: options.format == "parquet"),
+        Use("export OTF2", _OTF2, _reads_otf2),
+    ),
+    "import": (Use("import", ("numpy",)),),
+    "merge": (
+        Use("merge NAME.sql.d", ()),
+        Use("merge NAME.sql, --attach, --digest", ("numpy",), _opens_recording),
+    ),
+    "mark": (Use("mark", ()),),
+    "demo": (Use("demo", ("numpy", "plotext")),),
+    "doctor": (Use("doctor", ()),),
+    "completion": (Use("completion", ("argcomplete",)),),
+}
+"""By command. The first row is of every call; what each further one needs comes on top."""
+
+
+def why_not(command: str, options: argparse.Namespace) -> str | None:
+    """Say in one sentence which packages a command lacks, and what installs them; None if it has all that it needs."""
+    for use in USES[command]:
+        missing = [module for module in use.modules if find_spec(module) is None]
+        if missing and use.applies(options):
+            return missing_packages(f"gssr {use.typed}", missing)
+    return None
+
+
+def missing_packages(what: str, modules: Sequence[str]) -> str:
+    """Say in one sentence that ``what`` needs the packages of these modules, and what installs them. A module that only
+    other packages need is named as it is."""
+    packages = [package for package in PACKAGES if package.module in modules]
+    if not packages:
+        return f"{what} needs the module {modules[0]}, which is not installed: install gssr-profiler again"
+    extra = next((f" (with GSSR in a checkout: pip install '.[{each.extra}]')" for each in packages if each.extra), "")
+    names = " and ".join(package.name for package in packages)
+    commands = " ".join(f"'{package.requirement}'" for package in packages)
+    return f"{what} needs the package{'s' * (len(packages) > 1)} {names}: pip install {commands}{extra}"
