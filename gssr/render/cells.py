@@ -173,6 +173,15 @@ def wrap(text: str, width: int, first: str = "", rest: str = "", role: Role = "p
     return [clip((Span(text, role),), width) for text in lines]
 
 
+def wrap_within(text: str, width: int, height: int, ellipsis: str, role: Role = "plain") -> list[Row]:
+    """Wrap ``text`` into at most ``height`` lines; where it is longer the last of them ends with ``ellipsis``."""
+    rows = wrap(text, width, role=role)
+    if len(rows) <= height:
+        return rows
+    rest = " ".join(text_of(row) for row in rows[max(height - 1, 0) :])
+    return [*rows[: max(height - 1, 0)], (Span(fit(rest, width, ellipsis), role),)][:height]
+
+
 def flow(pieces: Sequence[Row], width: int, ellipsis: str, separator: str = "  ", indent: str = "") -> list[Row]:
     """Put pieces one after another, with ``separator`` between them. A piece that no longer fits begins a new line
     after ``indent``; one longer than a line is cut. No rows without pieces."""
