@@ -79,9 +79,10 @@ class Score(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
         if result.part is not None:
             busy = result.window.overall(gpus).get("busy")
             shown, word, remark = percent(busy).replace(" ", ""), "busy", ""
-            of = f"of the {result.noun} time,\n{length_text(result, result.last - result.first)}"
+            of = f"of {length_text(result, result.last - result.first)}"
         elif score is None:
-            known = {name: mean for name, mean in result.recent.overall(gpus).items() if mean is not None}
+            means = (result.recent if live else result.whole).overall(gpus)
+            known = {name: mean for name, mean in means.items() if mean is not None}
             best = best_measured(known)
             why = how_to_measure(result.gpus[0].backend) or "SM activity, occupancy or a pipe was not measured"
             why = "".join(["no GPU was recorded", *why_no_gpu(result.events)]) if result.by_node else why

@@ -110,7 +110,9 @@ class Wall(Panel):
 
     def _label(self, result: Result) -> int:
         longest = max((len(result.place(gpu)) for gpu in range(min(result.n_gpus, 64))), default=4)
-        return min(longest, max(self.content_size.width // 5, 8)) + 1
+        if len(result.nodes) > self.content_size.height:  # neighbouring nodes share a line
+            longest = max(longest, max(map(len, result.nodes[:64])) + len(" +99"))
+        return min(longest, max(self.content_size.width // 4, 8)) + 1
 
     def show(self, result: Result, view: View) -> None:
         """Draw from this result; see Panel."""
