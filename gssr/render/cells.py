@@ -173,13 +173,12 @@ def wrap(text: str, width: int, first: str = "", rest: str = "", role: Role = "p
     return [clip((Span(text, role),), width) for text in lines]
 
 
-def wrap_within(text: str, width: int, height: int, ellipsis: str, role: Role = "plain") -> list[Row]:
-    """Wrap ``text`` into at most ``height`` lines; where it is longer the last of them ends with ``ellipsis``."""
-    rows = wrap(text, width, role=role)
-    if len(rows) <= height:
-        return rows
-    rest = " ".join(text_of(row) for row in rows[max(height - 1, 0) :])
-    return [*rows[: max(height - 1, 0)], (Span(fit(rest, width, ellipsis), role),)][:height]
+def at_most(rows: Sequence[Row], height: int, width: int, ellipsis: str) -> list[Row]:
+    """Keep the first ``height`` rows; where others are left out the last one ends with ``ellipsis``."""
+    if len(rows) <= height or height < 1:
+        return list(rows[: max(height, 0)])
+    last = clip(rows[height - 1], max(width - 1 - cell_width(ellipsis), 0))
+    return [*rows[: height - 1], (*last, Span(f" {ellipsis}", "dim"))]
 
 
 def flow(pieces: Sequence[Row], width: int, ellipsis: str, separator: str = "  ", indent: str = "") -> list[Row]:

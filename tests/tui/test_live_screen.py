@@ -4,6 +4,8 @@ import asyncio
 import threading
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from growing import STEP, Growing
 from textual.events import Key
@@ -11,7 +13,8 @@ from textual.pilot import Pilot
 from textual.widgets import Digits, HelpPanel, Input, Label, TabbedContent
 from textual.widgets._toast import Toast
 
-from gssr.backends.synthetic.bulk import generate
+from gssr import from_pandas
+from gssr.backends.synthetic.bulk import START, generate
 from gssr.model.live.live_result import Query, Result
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
@@ -78,6 +81,19 @@ def test_job_says_the_score_as_such_and_what_is_wrong(recording: str) -> None:
 @pytest.mark.parametrize(
     ("digit", "screen"), [("2", "gpus"), ("3", "time"), ("4", "balance"), ("5", "why"), ("1", "job")]
 )
+def test_without_a_score_the_number_is_of_the_time_that_it_names(tmp_path: Path) -> None:
+    time = np.arange(300.0)
+    values = np.where(time < 150, 0.9, 0.1)
+    from_pandas(pd.DataFrame({"gpu": 0, "time": START + time, "gpu_utilization": values}), tmp_path / "a.sql")
+    app = live_screen(str(tmp_path / "a.sql"))
+
+    async def steps(_pilot: Pilot[int]) -> None:
+        assert "whole run" in seen(app)
+        assert app.query_one("#score-digits", Digits).value == "50%"
+
+    work(app, steps)
+
+
 def test_digits_go_to_screens(recording: str, digit: str, screen: str) -> None:
     app = live_screen(recording)
 

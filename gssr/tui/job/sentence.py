@@ -7,7 +7,7 @@ from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.live.live_result import RECENT_SECONDS, Result, TracePart
 from gssr.render.breakdown import LOOKS, breakdown_bar, headline, shares_bar, shown_categories
-from gssr.render.cells import flow, wrap, wrap_within
+from gssr.render.cells import at_most, flow, wrap
 from gssr.render.roles import Row, Span
 from gssr.render.scale import percent
 from gssr.render.shares import WORDS
@@ -37,10 +37,10 @@ class Sentence(RowsPanel):
         ascii_only = self.glyphs.levels.isascii()
         breakdown = None if result.judgement is None else result.judgement.breakdown
         if breakdown is None and result.part is not None:
-            return self._states(result.part, result.noun, width)[:height]
+            return at_most(self._states(result.part, result.noun, width), height, width, self.glyphs.ellipsis)
         if breakdown is None:
-            return wrap_within(not_judged(result), width, height, self.glyphs.ellipsis, "dim")
-        rows = wrap_within(headline(breakdown), width, height, self.glyphs.ellipsis, "value")
+            return at_most(wrap(not_judged(result), width, role="dim"), height, width, self.glyphs.ellipsis)
+        rows = at_most(wrap(headline(breakdown), width, role="value"), height, width, self.glyphs.ellipsis)
         lately = last_minute(breakdown) if result.is_live and height >= _TALL else None
         if lately is None:
             rows.append(breakdown_bar(breakdown, width, ascii_only))
