@@ -80,6 +80,7 @@ def played(scene: Scene, seconds: float) -> View:
 def _zoom(factor: float) -> Move:
     """Return a move to the next narrower (``step`` < 0) or wider columns, around the time cursor if it is in sight.
     The view is unchanged if there are none that can be read; it becomes the whole run if all of it is in sight."""
+
     def move(scene: Scene) -> View:
         view, frame = scene.view, scene.frame
         return zoomed(frame, view, factor, cells_wanted(frame, view, frame.grid.n))
@@ -90,6 +91,7 @@ def _zoom(factor: float) -> Move:
 def _step(columns: int) -> Move:
     """Return a move of the window by so many columns (negative: back); if the whole run is in sight, of the time
     cursor."""
+
     def move(scene: Scene) -> View:
         view, grid = scene.view, scene.frame.grid
         span = view.span if view.span is not None else grid.n * grid.width
