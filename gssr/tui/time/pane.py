@@ -125,13 +125,10 @@ class TimePane(ScreenPane):
 
     def _fit(self, result: Result) -> None:
         """Give the details the rows that they need, the wall as many whole rows for each GPU as there is room for, and the
-        states the rest."""
+        states the rest. On a short terminal the details appear once a time or a range is chosen."""
         wall, details, axis = self.query_one(TimeWall), self.query_one(Details), self.query_one(EventAxis)
-        short, is_asked = (
-            self.screen.has_class("-short"),
-            self.app.view.cursor is not None or details.marked is not None,
-        )
-        details.display = not short or is_asked
+        short = self.screen.has_class("-short")
+        details.display = not short or self.app.view.cursor is not None or details.marked is not None
         details.styles.height = 3 if short else min(Details.rows_needed(result, self.size.width), _MOST_DETAILS) + 1
         tracks = Tracks.rows_of(result)
         taken = sum(
@@ -155,6 +152,8 @@ class TimePane(ScreenPane):
         details, result = self.query_one(Details), self._result()
         if not event.dragging and result is not None:
             details.marked = event.stretch
+            if result.part is None:
+                self._fit(result)
             details.show(result, self.app.view)
 
     @on(Opened, "#time-wall")
