@@ -26,10 +26,13 @@ from gssr.tui.gpus.inspector import Inspector
 from gssr.tui.gpus.table import GpuTable
 from gssr.tui.job.space_average import SpaceAverage
 from gssr.tui.job.verdict_cards import VerdictCard
+from gssr.tui.shared.footer import KeyFooter
 from gssr.tui.shared.tabs import TABS
 from gssr.tui.shared.times import width_text
 from gssr.tui.shared.wall import Wall
 from gssr.tui.time.wall import TimeWall
+from gssr.tui.view import View
+from gssr.tui.why.causes import Causes
 from tests.looking import live_screen, seen, until, work
 
 
@@ -444,3 +447,19 @@ def test_q_leaves_without_an_error(recording: str) -> None:
 
     work(app, steps)
     assert app.return_code == 0
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
+def test_the_footer_cuts_no_key_and_always_leads_to_all(recording: str, width: int) -> None:
+    app = live_screen(recording, view=View(screen="why"))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: isinstance(app.focused, Causes))
+        footer = app.query_one(KeyFooter)
+        await until(pilot, lambda: len(footer.children) > 2)
+        keys = [each.region for each in footer.children]
+        assert sum(region.width for region in keys) <= width
+        assert all(region.x >= 0 and region.right <= width for region in keys)
+        assert "? Keys" in seen(app).splitlines()[-1]
+
+    work(app, steps, (width, 24))

@@ -29,9 +29,10 @@ class KeyFooter(Footer):
             keys.remove(last)
         yield from keys
 
-    async def on_resize(self) -> None:
+    def on_resize(self) -> None:
         """Another width has room for other keys."""
-        await self.recompose()
+        if self.is_attached:
+            self.call_after_refresh(self.recompose)
 
 
 def _cells(key: Any) -> int:
