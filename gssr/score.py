@@ -13,6 +13,7 @@ GAMMA = 2.0510278298480444
 LAMBDA = 11.44627875155378
 
 DEFINITION = "S = 4 (s(a A) - 1/2) (s(b F + c O exp(-l F)) - 1/2), s the logistic function"
+SCALE = "0 is idle, 1 saturated"
 CAVEAT = "indicative only: it does not compare algorithms and does not replace time to solution"
 
 GOOD, FAIR, POOR = "good", "fair", "poor"

@@ -19,7 +19,7 @@ LEAST_SHOWN = 0.005
 
 class CategoryLook(NamedTuple):
     """How a category looks: the ``role`` of its text, its ``colour`` in pictures (#rrggbb), and the ``mark`` (in UTF-8, and
-    in ASCII) that tells its part of a bar from that of another branch where there is no colour."""
+    in ASCII) that tells it from every other one, also where there is no colour."""
 
     role: Role
     colour: str
@@ -33,25 +33,26 @@ class CategoryLook(NamedTuple):
 
 LOOKS: dict[str, CategoryLook] = {
     "working.tensor": CategoryLook("working1", "#2f7d4f", "█", "#"),
-    "working.fp64": CategoryLook("working2", "#3f9a63", "█", "#"),
-    "working.memory": CategoryLook("working3", "#5bb37c", "█", "#"),
-    "working.other": CategoryLook("working4", "#83c99c", "█", "#"),
-    "working.few_sms": CategoryLook("working5", "#b7b04a", "▓", "*"),
-    "working.slowed": CategoryLook("working6", "#d08b2c", "▓", "*"),
-    "communication.transferring": CategoryLook("communication1", "#4a78c4", "▒", "+"),
-    "communication.waiting": CategoryLook("communication2", "#8d6cc9", "▒", "+"),
-    "idle.between_kernels": CategoryLook("idle1", "#c98fa6", "░", "-"),
-    "idle.imbalance": CategoryLook("idle2", "#b565b0", "░", "-"),
-    "idle.input_output": CategoryLook("idle3", "#cf5f4a", "░", "-"),
-    "idle.copies": CategoryLook("idle4", "#e08b6b", "░", "-"),
-    "idle.host": CategoryLook("idle5", "#b3472f", "░", "-"),
-    "idle.unexplained": CategoryLook("idle6", "#a98274", "░", "-"),
-    "startup": CategoryLook("outside1", "#8a97a6", "·", "."),
-    "end": CategoryLook("outside2", "#a7b1bd", "·", "."),
+    "working.fp64": CategoryLook("working2", "#2ca58d", "▓", "@"),
+    "working.memory": CategoryLook("working3", "#57ab3c", "▊", "%"),
+    "working.other": CategoryLook("working4", "#9fd8a8", "▙", "&"),
+    "working.few_sms": CategoryLook("working5", "#d6cb45", "▌", "*"),
+    "working.slowed": CategoryLook("working6", "#cf8420", "▆", "v"),
+    "communication.transferring": CategoryLook("communication1", "#3f6fd0", "▚", "+"),
+    "communication.waiting": CategoryLook("communication2", "#a78be6", "▒", "="),
+    "idle.between_kernels": CategoryLook("idle1", "#f2a7c3", "▎", "-"),
+    "idle.imbalance": CategoryLook("idle2", "#c639b0", "╳", "~"),
+    "idle.input_output": CategoryLook("idle3", "#e8402e", "▀", "f"),
+    "idle.copies": CategoryLook("idle4", "#ff9f73", "▄", "c"),
+    "idle.host": CategoryLook("idle5", "#b3264a", "╬", "h"),
+    "idle.unexplained": CategoryLook("idle6", "#a98274", "░", "_"),
+    "startup": CategoryLook("outside1", "#738297", "·", "."),
+    "end": CategoryLook("outside2", "#a3adba", ":", ":"),
     "unused": CategoryLook("outside3", "#5b6570", "x", "x"),
     "unmeasured": CategoryLook("outside4", "#c9ced4", "?", "/"),
 }
-"""Work is green, communication blue to violet, idle time red to pink, time outside the work grey."""
+"""Work is green, communication blue to violet, idle time red to pink, time outside the work grey. Neither two colours nor
+two marks are alike, and marks of idle time that has a cause stand out from each other most."""
 
 
 def headline(breakdown: Breakdown) -> str:

@@ -173,6 +173,14 @@ def wrap(text: str, width: int, first: str = "", rest: str = "", role: Role = "p
     return [clip((Span(text, role),), width) for text in lines]
 
 
+def at_most(rows: Sequence[Row], height: int, width: int, ellipsis: str) -> list[Row]:
+    """Keep the first ``height`` rows; where others are left out the last one ends with ``ellipsis``."""
+    if len(rows) <= height or height < 1:
+        return list(rows[: max(height, 0)])
+    last = clip(rows[height - 1], max(width - 1 - cell_width(ellipsis), 0))
+    return [*rows[: height - 1], (*last, Span(f" {ellipsis}", "dim"))]
+
+
 def flow(pieces: Sequence[Row], width: int, ellipsis: str, separator: str = "  ", indent: str = "") -> list[Row]:
     """Put pieces one after another, with ``separator`` between them. A piece that no longer fits begins a new line
     after ``indent``; one longer than a line is cut. No rows without pieces."""

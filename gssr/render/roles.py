@@ -72,26 +72,24 @@ ROLES: dict[Role, RoleLook] = {
     "io": RoleLook("31", "red"),
     "other": RoleLook("2", "dim"),
     "working1": RoleLook("38;5;29", "color(29)"),
-    "working2": RoleLook("38;5;35", "color(35)"),
+    "working2": RoleLook("38;5;36", "color(36)"),
     "working3": RoleLook("38;5;71", "color(71)"),
-    "working4": RoleLook("38;5;114", "color(114)"),
-    "working5": RoleLook("38;5;143", "color(143)"),
+    "working4": RoleLook("38;5;151", "color(151)"),
+    "working5": RoleLook("38;5;185", "color(185)"),
     "working6": RoleLook("38;5;172", "color(172)"),
-    "communication1": RoleLook("38;5;68", "color(68)"),
-    "communication2": RoleLook("38;5;98", "color(98)"),
-    "idle1": RoleLook("38;5;175", "color(175)"),
-    "idle2": RoleLook("38;5;133", "color(133)"),
-    "idle3": RoleLook("38;5;167", "color(167)"),
-    "idle4": RoleLook("38;5;173", "color(173)"),
-    "idle5": RoleLook("38;5;130", "color(130)"),
+    "communication1": RoleLook("38;5;26", "color(26)"),
+    "communication2": RoleLook("38;5;140", "color(140)"),
+    "idle1": RoleLook("38;5;218", "color(218)"),
+    "idle2": RoleLook("38;5;163", "color(163)"),
+    "idle3": RoleLook("38;5;196", "color(196)"),
+    "idle4": RoleLook("38;5;216", "color(216)"),
+    "idle5": RoleLook("38;5;161", "color(161)"),
     "idle6": RoleLook("38;5;138", "color(138)"),
-    "outside1": RoleLook("38;5;103", "color(103)"),
+    "outside1": RoleLook("38;5;67", "color(67)"),
     "outside2": RoleLook("38;5;145", "color(145)"),
     "outside3": RoleLook("38;5;241", "color(241)"),
     "outside4": RoleLook("38;5;252", "color(252)"),
 }
-FEW_COLOURS: dict[Role, str] = {"series": "cyan", "band": "dim", "fill": "dim", "track": "dim"}
-"""How roles that have a colour of 256 look on a terminal of 16; all others have none there."""
 RAMP: tuple[Role, ...] = ("ramp0", "ramp1", "ramp2", "ramp3", "ramp4")
 """Lightness for a fraction of the full scale, in five equal steps, dark to light; it only repeats what height says."""
 RAMP_LOW: tuple[Role, ...] = ("low0", "low1", "low2", "low3", "low4")

@@ -30,7 +30,7 @@ from gssr.report.page import (
 )
 from gssr.report.phases import letters, phase_text
 from gssr.report.summary import clocks, standing_texts, table_metrics
-from gssr.score import CAVEAT, DEFINITION
+from gssr.score import CAVEAT, DEFINITION, SCALE
 
 SERIES = (
     "sm_active", "gpu_utilization", "tensor_active", "flop_active", "dram_active", "power_usage", "memory_used", "sm_clock",
@@ -106,7 +106,7 @@ def figures(analysis: Analysis) -> list[Figure]:
     """List the numbers that stand out: the score, its inputs, imbalance and totals. Without a score the best metric
     that was measured comes first, and the score, unknown, after the metrics."""
     known = analysis.score is not None
-    about = "of 1; the higher, the better the GPUs are used" if known else why_no_score(analysis)
+    about = SCALE if known else why_no_score(analysis)
     found = [Figure("Score", fixed(analysis.score, 3, UNKNOWN), about, analysis.score)]
     measured = {name for name, statistics in analysis.metrics.items() if statistics.n}
     best = best_measured(measured)

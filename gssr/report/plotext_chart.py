@@ -46,13 +46,14 @@ def band_chart(
     mean: Floats, low: Floats, high: Floats, y_labels: Sequence[str], x_ticks: Sequence[Tick], gutter: int, height: int,
     glyphs: Glyphs,
 ) -> list[Row]:  # fmt: skip
-    """Draw a chart of ``height`` + 2 lines (one less without ``x_ticks``): ``gutter`` cells for the labels, one for
-    the axis, one for each column.
+    """A chart of ``height`` + 2 lines (one less without ``x_ticks``): ``gutter`` cells for the labels, one for the axis, one
+    per column.
 
-    ``mean``, ``low`` and ``high`` [columns] are fractions of the full scale: the line, and the ends of the band. A
-    column of NaN stays empty and breaks the line; what is beyond the scale is drawn at its edge. ``y_labels`` are set
-    at equal distances from bottom to top, ``x_ticks`` at columns (``at``, counted from 0). No rows for fewer than
-    LEAST_COLUMNS columns.
+    ``mean``, ``low`` and ``high`` [columns] are fractions of the full scale: the line, and the ends of the band. A column
+    of NaN stays empty and breaks the line; what is beyond the scale is drawn at its edge. The middle of the lowest row is 0
+    and that of the highest 1, for line, band and labels alike. ``y_labels`` divide the scale from bottom to top into equal
+    parts; those that would not stand in the middle of a row are left out, as many as it takes to keep the distances equal.
+    ``x_ticks`` are set at columns (``at``, counted from 0). Fewer than 8 columns give no lines.
     """
     n, tall = len(mean), height + 1 + bool(x_ticks)
     if n < LEAST_COLUMNS:
@@ -60,7 +61,8 @@ def band_chart(
     with _figure(gutter + 1 + n, tall) as figure:
         y, x = figure.ruler("y"), figure.ruler("x")
         y.lim(0, 1)
-        y.ticks(np.linspace(0, 1, len(y_labels)).tolist(), [label.rjust(gutter) for label in y_labels])
+        labels = _on_rows(y_labels, height)
+        y.ticks(np.linspace(0, 1, len(labels)).tolist(), [label.rjust(gutter) for label in labels])
         x.lim(0, n - 1)
         x.ticks([tick.at for tick in x_ticks], [tick.label for tick in x_ticks])
         for first, last in unbroken(mean):
@@ -72,6 +74,14 @@ def band_chart(
         _with_band(line, gutter + 1, ends, height - 1 - row, glyphs.band) for row, line in enumerate(lines[:height])
     ]
     return [_row(line, gutter + 1 if i < height else len(line), glyphs.band) for i, line in enumerate(lines)]
+
+
+def _on_rows(labels: Sequence[str], height: int) -> Sequence[str]:
+    """Keep every n-th of the labels of a scale, the first and the last among them, so that each has a row to itself."""
+    parts = len(labels) - 1
+    return next(
+        labels[::n] for n in range(1, parts + 1) if parts % n == 0 and ((height - 1) % (parts // n) == 0 or n == parts)
+    )
 
 
 def histogram_chart(labels: Sequence[str], counts: Sequence[int], columns: int, glyphs: Glyphs) -> list[Row]:
@@ -127,15 +137,11 @@ def _lines(figure: Any, glyphs: Glyphs) -> list[str]:
 def _ends(low: Floats, high: Floats, height: int) -> list[tuple[int, int]]:
     """Return the lowest and the highest cell of each column between low and high (cells count from the bottom); (1, 0)
     if either is unknown."""
-    found = []
-    for bottom, top in zip(low.tolist(), high.tolist(), strict=True):
-        if bottom == bottom and top == top:
-            found.append(
-                (round(min(max(bottom, 0.0), 1.0) * (height - 1)), round(min(max(top, 0.0), 1.0) * (height - 1)))
-            )
-        else:
-            found.append((1, 0))
-    return found
+    known = np.isfinite(low) & np.isfinite(high)
+    bottom, top = (
+        np.floor(np.clip(np.where(known, end, 0.0), 0.0, 1.0) * (height - 1) + 0.5).astype(int) for end in (low, high)
+    )
+    return list(zip(np.where(known, bottom, 1).tolist(), np.where(known, top, 0).tolist(), strict=True))
 
 
 def _with_band(line: str, axis: int, ends: Sequence[tuple[int, int]], cell: int, band: str) -> str:

@@ -47,7 +47,7 @@ from gssr.report.page import (
     time_axis,
     why_no_score,
 )
-from gssr.score import CAVEAT, DEFINITION
+from gssr.score import CAVEAT, DEFINITION, SCALE
 
 _NUMBERS = ("mean", "median", "p05", "p95", "min", "max")
 
@@ -88,7 +88,7 @@ def _score(analysis: Analysis, options: PageOptions, marks: Glyphs) -> list[Row]
             if name in analysis.metrics
         )
         formula = "" if options.verbosity == "high" else " (formula: -v high)"
-        rows += remark(f"0 to 1{', from ' if inputs else ''}{inputs}{formula}", width)
+        rows += remark(f"{SCALE}{'; from ' if inputs else ''}{inputs}{formula}", width)
     rows += remark(CAVEAT, width)
     if options.verbosity == "high":
         rows += remark(DEFINITION, width)

@@ -25,7 +25,7 @@ from textual.events import Key
 from textual.filter import LineFilter, NoColor
 from textual.message import Message
 from textual.screen import Screen
-from textual.widgets import Footer, TabbedContent, TabPane
+from textual.widgets import TabbedContent, TabPane
 
 from gssr.gpu_vendors import BOTH, NVIDIA, maker_of, speak_of
 from gssr.model.live.live_result import Result
@@ -44,11 +44,12 @@ from gssr.store.output_file import access_of
 from gssr.store.read.open import log_of
 from gssr.tui.ascii_filter import AsciiFilter
 from gssr.tui.judge import asked_of
-from gssr.tui.keys import key
+from gssr.tui.keys import ZOOM_IN, ZOOM_OUT, key
 from gssr.tui.moves import MOVES, go_to, measured, of_metric, played
 from gssr.tui.order import only_of, parse_filter
 from gssr.tui.output import LogFile, Output
 from gssr.tui.producer import Producer, Results
+from gssr.tui.shared.footer import KeyFooter
 from gssr.tui.shared.keys_in_order import KeysInOrder
 from gssr.tui.shared.output_pane import OutputPane
 from gssr.tui.shared.pane import ScreenPane
@@ -57,7 +58,7 @@ from gssr.tui.shared.tabs import TABS
 from gssr.tui.shared.times import seconds_text
 from gssr.tui.shared.top_bar import TopBar
 from gssr.tui.steady_order import SteadyOrders
-from gssr.tui.themes import DEFAULT, FEW_COLOURS, MARKED_WITHOUT_COLOURS, NO_COLOURS, THEMES, Palette
+from gssr.tui.themes import DEFAULT, FEW_COLOURS, MARKED_WITHOUT_COLOURS, NO_COLOURS, THEMES, Palette, text_variables
 from gssr.tui.view import Scene, ScreenName, View
 from gssr.tui.wire import Wire, thrifty
 
@@ -130,8 +131,8 @@ class LiveScreen(KeysInOrder):
         key("w", "window", "Window", "the newest seconds, the whole run, or its last minutes"),
         key("space", "move('pause')", "Pause", "hold the view still, or go on with the newest sample"),
         key("p", "move('play')", "Play", "play the recording; again: faster, then stop", show=False),
-        key("plus", "move('zoom_in')", "Zoom in", "less time in a column", show=False),
-        key("minus", "move('zoom_out')", "Zoom out", "more time in a column", show=False),
+        key("plus", "move('zoom_in')", "Zoom in", ZOOM_IN, show=False),
+        key("minus", "move('zoom_out')", "Zoom out", ZOOM_OUT, show=False),
         key("left_square_bracket", "move('step_back')", "Back", "one column back in time", show=False),
         key("right_square_bracket", "move('step_forward')", "On", "one column on in time", show=False),
         key("left_curly_bracket", "move('leap_back')", "Leap back", "ten columns back in time", show=False),
@@ -185,6 +186,8 @@ class LiveScreen(KeysInOrder):
         """The driver's writer to the terminal; None without one."""
         self.shows_output = False
         """True where the workload's output is to be seen, if there is room for it."""
+        self._has_begun = False
+        """True once the first results were drawn."""
         self._awaited_tab: ScreenName | None = None
         """The tab that was chosen and does not have the focus yet."""
         self._other = 1
@@ -208,9 +211,12 @@ class LiveScreen(KeysInOrder):
         return [*filters, AsciiFilter()] if self.glyphs.levels.isascii() else filters
 
     def get_css_variables(self) -> dict[str, str]:
-        """Return the theme's CSS variables; without colours those that mark the selected text by another style are
-        added."""
-        return super().get_css_variables() | (MARKED_WITHOUT_COLOURS if self._colourless else {})
+        """Return the theme's CSS variables, with colours of text that can be read; without colours the selected text is
+        marked by another style."""
+        variables = super().get_css_variables()
+        variables |= text_variables(self.theme, variables) | (MARKED_WITHOUT_COLOURS if self._colourless else {})
+        self.theme_variables = variables
+        return variables
 
     # What there is
 
@@ -271,7 +277,7 @@ class LiveScreen(KeysInOrder):
                 yield TabPane(tab.title, *first, id=tab.name)
         yield Words(id="problem")
         yield OutputPane(id="output", classes="panel")
-        yield Footer(show_command_palette=True)
+        yield KeyFooter()
 
     def on_mount(self) -> None:
         """Start to read, show the first notice, and look every second whether the terminal is still there."""
@@ -376,6 +382,9 @@ class LiveScreen(KeysInOrder):
             output.tell(Output(self._log_file.path, self._printed))
         if not nothing and self.pane.is_ready:
             self.pane.show(self.results, view)
+            if not self._has_begun:
+                self._has_begun = True
+                self.call_after_refresh(self._focus_first, view.screen)
 
     def _why_nothing_is_drawn(self, result: Result) -> str:
         """Say why there is nothing to draw; "" if there is something."""

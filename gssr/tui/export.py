@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 BACKGROUND, FOREGROUND = "#0e1217", "#d6dce6"
 _BRAILLE_BITS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
+_QUADRANTS = {"▖": (2,), "▗": (3,), "▘": (0,), "▙": (0, 2, 3), "▚": (0, 3), "▛": (0, 1, 2), "▜": (0, 1, 3), "▝": (1,),
+              "▞": (1, 2), "▟": (1, 2, 3)}  # fmt: skip
+"""Which quarters of its cell a character fills: the upper two, then the lower two."""
+_QUARTERS = ((0, 0, 0.5, 0.5), (0.5, 0, 1, 0.5), (0, 0.5, 0.5, 1), (0.5, 0.5, 1, 1))
 _CELL_WIDTH, _LINE_HEIGHT = 12.2, 24.4
 """The size of a cell in Textual's SVG."""
 _STYLE = re.compile(r"\.([\w-]+-r\d+) \{([^}]*)\}")
@@ -111,6 +115,8 @@ def boxes(char: str) -> list[Box] | None:
         return [(0, 1 - (code - 0x2580) / 8, 1, 1)]
     if 0x2589 <= code <= 0x258F:
         return [(0, 0, (0x2590 - code) / 8, 1)]
+    if char in _QUADRANTS:
+        return [_QUARTERS[quarter] for quarter in _QUADRANTS[char]]
     if char == "▀":
         return [(0, 0, 1, 0.5)]
     if char == "▐":

@@ -2,6 +2,9 @@
 
 from textual.binding import Binding
 
+ZOOM_IN, ZOOM_OUT = "half as much time, around the time cursor", "twice as much time, around the time cursor"
+"""What the keys that zoom do, on every screen."""
+
 
 def key(keys: str, action: str, label: str, about: str, show: bool = True) -> Binding:
     """Bind ``keys`` (Textual's names, with commas between) to an action. ``label`` is for the footer, which shows it

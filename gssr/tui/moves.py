@@ -8,11 +8,9 @@ import numpy as np
 
 from gssr.metrics import BY_NAME as METRICS
 from gssr.metrics import OF_NODES
-from gssr.model.findings.notes import FINEST
-from gssr.model.live.live_result import Result
 from gssr.model.live.nodes import metrics_of
-from gssr.model.statistics.grid import choose_width, ladder
 from gssr.model.window import parse_time
+from gssr.tui.time.window import cells_wanted, zoomed
 from gssr.tui.view import Scene, View, inside, with_cursor
 
 if TYPE_CHECKING:
@@ -79,52 +77,15 @@ def played(scene: Scene, seconds: float) -> View:
     return replace(view, end=end)
 
 
-def _zoom(step: int) -> Move:
+def _zoom(factor: float) -> Move:
     """Return a move to the next narrower (``step`` < 0) or wider columns, around the time cursor if it is in sight.
     The view is unchanged if there are none that can be read; it becomes the whole run if all of it is in sight."""
 
     def move(scene: Scene) -> View:
-        view, frame, grid = scene.view, scene.frame, scene.frame.grid
-        width = _next_width(frame, step)
-        if width is None:
-            return view
-        span = width * grid.n
-        if step > 0 and span >= frame.last - frame.first:
-            return replace(view, span=None, end=None, speed=0.0)
-        end = view.end
-        centre = view.cursor if view.cursor is not None and grid.start <= view.cursor < grid.end else None
-        if centre is not None and (view.end is not None or centre < grid.end - grid.width):
-            begin, until = grid.start, grid.end
-            if view.end is not None and view.span is not None:  # exactly: the grid's edges are those of whole columns
-                begin, until = view.end - view.span, view.end
-            share = (centre - begin) / (until - begin)
-            end = inside(scene, centre + (1 - share) * span, span)
-        return replace(view, span=span, end=end)
+        view, frame = scene.view, scene.frame
+        return zoomed(frame, view, factor, cells_wanted(frame, view, frame.grid.n))
 
     return move
-
-
-def _next_width(frame: Result, step: int) -> float | None:
-    """Return the next narrower (``step`` < 0) or wider width of a column that can be read, s, or None if there is
-    none."""
-    grid = frame.grid if frame.part is None else frame.part.columns or frame.grid
-    if frame.part is None:
-        interval, n_gpus = frame.sampling_seconds, frame.n_gpus
-    else:
-        from gssr.model.live.watched_trace import FINEST as FINEST_OF_TRACES
-
-        interval, n_gpus = FINEST_OF_TRACES / 2, 0
-    widths = [width for width, _ in zip(ladder(interval), range(60), strict=False)]
-    narrower = [width for width in reversed(widths) if width < grid.width * (1 - 1e-9)]
-    wider = [width for width in widths if width > grid.width * (1 + 1e-9)]
-    others = narrower if step < 0 else wider
-
-    def can_be_read(width: float) -> bool:
-        begin = max(min(grid.end, frame.last) - width * grid.n, frame.first)
-        least = FINEST if begin < frame.thinned else 0.0
-        return choose_width(width * grid.n, grid.n, interval, n_gpus, least=least) == width
-
-    return next(filter(can_be_read, others), None)
 
 
 def _step(columns: int) -> Move:
@@ -241,8 +202,8 @@ def _over_traces(scene: Scene, view: View) -> View:
 MOVES: dict[str, Move] = {
     "pause": _pause,
     "play": _play,
-    "zoom_in": _zoom(-1),
-    "zoom_out": _zoom(1),
+    "zoom_in": _zoom(0.5),
+    "zoom_out": _zoom(2.0),
     "step_back": _step(-1),
     "step_forward": _step(1),
     "leap_back": _step(-LEAP),

@@ -18,6 +18,10 @@ from textual.theme import BUILTIN_THEMES, Theme
 from gssr.render.breakdown import LOOKS
 from gssr.render.roles import ROLES, Role
 
+READABLE = 4.5
+"""The least contrast of text to its background. Source: WCAG 2.2, success criterion 1.4.3."""
+TEXT_COLOURS = ("primary", "secondary", "accent", "warning", "error", "success")
+"""The theme's colours that text has as well."""
 DEFAULT, FEW_COLOURS, NO_COLOURS = "gssr", "ansi-dark", "colourless"
 _TRAFFIC = ("#c63d4f", "#dd7f3b", "#d9b94c", "#7cbf6b", "#4fc3a8")
 _TRAFFIC_ON_LIGHT = ("#b3263a", "#c4631c", "#a88a10", "#3f8f45", "#118a78")
@@ -99,6 +103,32 @@ MARKED_WITHOUT_COLOURS = {
 _RAMPS = {"gssr-viridis": _VIRIDIS, NO_COLOURS: _GREYS}
 
 
+def readable(colour: Color, ground: Color, ink: Color) -> Color:
+    """Mix a colour with as much of the theme's text colour ``ink`` as it takes to be read on its background ``ground``."""
+    mixed = (colour.blend(ink, tenths / 10) for tenths in range(11))
+    return next((each for each in mixed if _contrast(each, ground) >= READABLE), ink)
+
+
+def _contrast(one: Color, other: Color) -> float:
+    """The ratio of two colours' relative luminances, from 1 to 21. Source: WCAG 2.2."""
+
+    def luminance(colour: Color) -> float:
+        parts = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour.normalized]
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def text_variables(theme: str, variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the CSS variables of the colours that text has, such as ``text-accent``, so that it can be read. Of the
+    terminal's own colours nobody knows how they look: they stay as they are."""
+    if is_ansi(theme):
+        return {f"text-{name}": variables[name] for name in TEXT_COLOURS}
+    ground, ink = (Color.parse(variables[name]) for name in ("background", "foreground"))
+    return {f"text-{name}": readable(Color.parse(variables[name]), ground, ink).hex for name in TEXT_COLOURS}
+
+
 def is_ansi(theme: str) -> bool:
     """Tell whether a theme uses the terminal's own 16 colours."""
     return theme.startswith("ansi-") or theme == "textual-ansi"
@@ -111,6 +141,8 @@ class Palette:
         self.theme, self._variables, self._dark = theme, variables, dark
         self.colourless = colourless or theme == NO_COLOURS
         self._few = is_ansi(theme)
+        self.needs_marks = self.colourless or self._few
+        """True where colours alone can't tell all categories apart."""
         self._styles: dict[Role, Style] = {}
 
     @classmethod
@@ -180,13 +212,14 @@ class Palette:
 
 _CATEGORY: dict[Role, str] = {look.role: look.colour for look in LOOKS.values()}
 _THEMED: dict[Role, str] = {
-    "title": "foreground", "heading": "accent", "good": "success", "bad": "error", "outlier": "warning",
-    "series": "success", "gap": "accent", "neutral": "secondary",
+    "title": "foreground", "heading": "text-accent", "good": "text-success", "bad": "text-error",
+    "outlier": "text-warning", "series": "success", "gap": "text-accent", "neutral": "text-secondary",
 }  # fmt: skip
 _FEW_ROLES: dict[Role, str] = {
     "series": "green", "neutral": "white", "band": "bright_black", "fill": "bright_black", "track": "bright_black",
-    "working1": "green", "working2": "green", "working3": "green", "working4": "bright_green", "working5": "yellow",
-    "working6": "yellow", "communication1": "blue", "communication2": "blue", "idle1": "red", "idle2": "magenta",
-    "idle3": "red", "idle4": "bright_red", "idle5": "red", "idle6": "bright_magenta", "outside1": "bright_black",
-    "outside2": "bright_black", "outside3": "bright_black", "outside4": "white",
+    "working1": "green", "working2": "cyan", "working3": "bright_green", "working4": "bright_cyan",
+    "working5": "bright_yellow", "working6": "bright_yellow", "communication1": "blue", "communication2": "bright_blue",
+    "idle1": "bright_magenta", "idle2": "magenta", "idle3": "bright_red", "idle4": "yellow", "idle5": "red",
+    "idle6": "white", "outside1": "bright_black", "outside2": "bright_black", "outside3": "bright_black",
+    "outside4": "white",
 }  # fmt: skip

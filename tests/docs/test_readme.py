@@ -37,7 +37,7 @@ def demonstration(folder: Path) -> str:
 
 def shape(line: str) -> str:
     """A line without what differs from run to run: numbers, the length of bars, where lines are broken."""
-    line = re.sub(r"[▁▂▃▄▅▆▇█▓▒░·]+|[━╸─]+", "=", line)
+    line = re.sub(r"[▁▂▃▄▅▆▇█▓▒░·▊▙▌▚▎╳▀╬:?]+|[━╸─]+", "=", line)
     return re.sub(r"\s+", " ", re.sub(r"[\d.,]+", "0", line)).strip()
 
 

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from gssr.render.cells import LONGEST, cell_width, clean, clip, fit, flow, pad, wrap
+from gssr.render.cells import LONGEST, at_most, cell_width, clean, clip, fit, flow, pad, wrap
 from gssr.render.roles import Row, Span, text_of
 
 widths = st.integers(1, 300)
@@ -97,3 +97,10 @@ def test_the_quick_way_to_measure_agrees_with_unicode() -> None:
     for code in (*range(0x20, 0x370), *range(0x2010, 0x2028), *range(0x2190, 0x2600), *range(0x2800, 0x2900)):
         wide = unicodedata.east_asian_width(chr(code)) in "WF"
         assert cell_width(chr(code)) == 1 + wide, hex(code)
+
+
+def test_rows_that_are_left_out_are_told_by_an_ellipsis() -> None:
+    rows = wrap("one two three four five six", 9)
+    assert at_most(rows, len(rows), 9, "…") == rows and at_most(rows, 0, 9, "…") == []
+    told = [text_of(row) for row in at_most(rows, 2, 9, "…")]
+    assert told == ["one two", "three …"]

@@ -14,6 +14,7 @@ from test_html_report import Page
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.results import Analysis, Window
 from gssr.render.breakdown import LOOKS
+from gssr.render.roles import ROLES
 from gssr.render.scale import percent
 from gssr.report.breakdown_drawing import BreakdownDrawing, DrawnCategory, breakdown_drawing
 from gssr.report.content import BINS
@@ -105,6 +106,14 @@ def test_the_columns_end_where_the_part_that_is_looked_at_ends() -> None:
     part = replace(analysis(), window=Window(START + 0.4, START + 299.5, 0.0, 0.0, False))
     edges = _drawing(part).edges
     assert (edges[0], edges[-1]) == (START + 0.4, START + 299.5) and (np.diff(edges) > 0).all()
+
+
+def test_neither_two_marks_nor_two_colours_are_alike() -> None:
+    looks = list(LOOKS.values())
+    for found in ([look.mark for look in looks], [look.ascii_mark for look in looks], [look.colour for look in looks],
+                  [ROLES[look.role].sgr for look in looks]):  # fmt: skip
+        assert len(set(found)) == len(LOOKS)
+    assert all(len(look.mark) == 1 and look.ascii_mark.isascii() for look in looks)
 
 
 @pytest.mark.parametrize("name", LOOKS)

@@ -162,7 +162,8 @@ def test_the_headline_gives_the_numbers_of_the_breakdown() -> None:
     computes = share("working") - share("working.few_sms") - share("working.slowed")
     assert f"{100 * computes:.1f} % of the GPU time computes" in text
     assert f"; {100 * share('idle.imbalance'):.1f} % is idle while other GPUs work." in text
-    rows = [line for line in _text(found).splitlines() if " % " in line and line[:2] in ("█ ", "▓ ", "▒ ", "░ ", "? ")]
+    marks = {f"{look.mark} " for look in LOOKS.values()}
+    rows = [line for line in _text(found).splitlines() if " % " in line and line[:2] in marks]
     assert sum(float(re.search(r"([\d.]+) %", row)[1]) for row in rows) == pytest.approx(100, abs=0.5)  # type: ignore[index]
 
 

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import plotext
@@ -75,6 +76,30 @@ def test_values_beyond_the_scale_stay_on_the_canvas() -> None:
     mean = np.full(40, 1.7)
     rows = band_chart(mean, mean - 3, mean, LABELS, [], 6, 11, UTF8)
     assert " " not in text_of(rows[0])[7:] and len(rows) == 12
+
+
+@pytest.mark.parametrize("marks", [UTF8, ASCII])
+@pytest.mark.parametrize("height", range(2, 26))
+def test_a_line_is_drawn_beside_its_label_and_labels_are_equally_far_apart(height: int, marks: Glyphs) -> None:
+    labels = ["0", "25", "50", "75", "100"]
+
+    def rows_of(value: float) -> list[str]:
+        line, no_band = np.full(40, value), np.full(40, np.nan)
+        return [
+            text_of(row)
+            for row in band_chart(line, no_band, no_band, labels, [Tick(0, "0")], 6, height, marks)[:height]
+        ]
+
+    at = {text[:6].strip(): row for row, text in enumerate(rows_of(0.5)) if text[:6].strip()}
+    assert at["0"] == height - 1 and at["100"] == 0
+    places = sorted(at.values())
+    assert len({after - before for before, after in pairwise(places)}) == 1
+    for label, row in at.items():
+        (drawn,) = (y for y, text in enumerate(rows_of(int(label) / 100)) if text[7:].strip())
+        assert drawn == row
+    for value in np.linspace(0.013, 0.987, 29):
+        (drawn,) = (y for y, text in enumerate(rows_of(value)) if text[7:].strip())
+        assert abs(height - 1 - drawn - value * (height - 1)) <= 0.51
 
 
 def test_each_chart_is_drawn_on_a_clean_figure() -> None:

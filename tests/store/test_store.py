@@ -273,3 +273,13 @@ def test_ranks_files_of_other_columns_are_read_together(tmp_path):
     found = run.buckets(Window(START, START + 40))
     at = next(block.start for block in found.layout.blocks if block.metric.name == "gpu_utilization")
     assert found.vectors[:, 0].sum() > 100 and 0 < found.vectors[:, at].sum() <= 100
+
+
+@pytest.mark.filterwarnings("error")
+def test_flags_that_no_driver_sets_are_unknown() -> None:
+    flags = np.array([4.0, 1e300, -1e300, 2.0**63, 1.0])
+    _, vectors = fold(np.zeros(5, np.int64), np.arange(5.0), {"clock_event_reasons": flags}, 10.0)
+    _, sound = fold(
+        np.zeros(5, np.int64), np.arange(5.0), {"clock_event_reasons": np.array([4, *[np.nan] * 3, 1])}, 10.0
+    )
+    np.testing.assert_array_equal(vectors, sound)

@@ -4,6 +4,8 @@ import asyncio
 import threading
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from growing import STEP, Growing
 from textual.events import Key
@@ -11,7 +13,8 @@ from textual.pilot import Pilot
 from textual.widgets import Digits, HelpPanel, Input, Label, TabbedContent
 from textual.widgets._toast import Toast
 
-from gssr.backends.synthetic.bulk import generate
+from gssr import from_pandas
+from gssr.backends.synthetic.bulk import START, generate
 from gssr.model.live.live_result import Query, Result
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
@@ -23,10 +26,13 @@ from gssr.tui.gpus.inspector import Inspector
 from gssr.tui.gpus.table import GpuTable
 from gssr.tui.job.space_average import SpaceAverage
 from gssr.tui.job.verdict_cards import VerdictCard
+from gssr.tui.shared.footer import KeyFooter
 from gssr.tui.shared.tabs import TABS
 from gssr.tui.shared.times import width_text
 from gssr.tui.shared.wall import Wall
 from gssr.tui.time.wall import TimeWall
+from gssr.tui.view import View
+from gssr.tui.why.causes import Causes
 from tests.looking import live_screen, seen, until, work
 
 
@@ -78,6 +84,19 @@ def test_job_says_the_score_as_such_and_what_is_wrong(recording: str) -> None:
 @pytest.mark.parametrize(
     ("digit", "screen"), [("2", "gpus"), ("3", "time"), ("4", "balance"), ("5", "why"), ("1", "job")]
 )
+def test_without_a_score_the_number_is_of_the_time_that_it_names(tmp_path: Path) -> None:
+    time = np.arange(300.0)
+    values = np.where(time < 150, 0.9, 0.1)
+    from_pandas(pd.DataFrame({"gpu": 0, "time": START + time, "gpu_utilization": values}), tmp_path / "a.sql")
+    app = live_screen(str(tmp_path / "a.sql"))
+
+    async def steps(_pilot: Pilot[int]) -> None:
+        assert "whole run" in seen(app)
+        assert app.query_one("#score-digits", Digits).value == "50%"
+
+    work(app, steps)
+
+
 def test_digits_go_to_screens(recording: str, digit: str, screen: str) -> None:
     app = live_screen(recording)
 
@@ -428,3 +447,19 @@ def test_q_leaves_without_an_error(recording: str) -> None:
 
     work(app, steps)
     assert app.return_code == 0
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
+def test_the_footer_cuts_no_key_and_always_leads_to_all(recording: str, width: int) -> None:
+    app = live_screen(recording, view=View(screen="why"))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: isinstance(app.focused, Causes))
+        footer = app.query_one(KeyFooter)
+        await until(pilot, lambda: len(footer.children) > 2)
+        keys = [each.region for each in footer.children]
+        assert sum(region.width for region in keys) <= width
+        assert all(region.x >= 0 and region.right <= width for region in keys)
+        assert "? Keys" in seen(app).splitlines()[-1]
+
+    work(app, steps, (width, 24))

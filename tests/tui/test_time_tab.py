@@ -30,6 +30,7 @@ from gssr.tui.time.trace_lines import TraceLines
 from gssr.tui.time.tracks import Tracks, counter_text
 from gssr.tui.time.wall import TimeWall
 from gssr.tui.trace.flows import flow_between, launch_flows, partner
+from gssr.tui.view import View
 from tests.looking import live_screen, seen, until, work
 
 
@@ -48,6 +49,23 @@ async def to_time(app: LiveScreen, pilot: Pilot[int]) -> None:
     await pilot.press("3")
     await until(pilot, lambda: app.results[0].part is None or app.results[0].timeline is not None)
     await until(pilot, lambda: app.focused is not None and app.focused.region.height > 0)
+
+
+def test_keys_work_from_the_start_and_all_that_zoom_do_the_same(recording: str) -> None:
+    spans: list[float | None] = []
+    for closer, wider in (("w", "s"), ("plus", "minus")):
+        app = live_screen(recording, view=View(screen="time"))
+
+        async def steps(pilot: Pilot[int], app: LiveScreen = app, closer: str = closer, wider: str = wider) -> None:
+            await until(pilot, lambda: app.focused is not None)
+            assert isinstance(app.focused, TimeWall)
+            for key in (closer, closer, closer, wider):
+                await pilot.press(key)
+                spans.append(app.view.span)
+
+        work(app, steps)
+    lasted = app.results[0].last - app.results[0].first
+    assert spans[:4] == spans[4:] == [lasted / 2, lasted / 4, lasted / 8, lasted / 4]
 
 
 def test_keys_zoom_pan_and_scrub_and_esc_lets_go(recording: str) -> None:
@@ -89,7 +107,7 @@ def test_keys_that_come_faster_than_pictures_all_count() -> None:
         lines = app.query_one(TraceLines)
         lasted = app.results[0].last - app.results[0].first
         for _ in range(3):
-            lines.action_zoom(0.5)
+            app.action_move("zoom_in")
         lines.action_pan(0.25)
         assert app.view.span == pytest.approx(lasted / 8, rel=0.1)
 

@@ -15,6 +15,9 @@ from gssr.metrics import CLOCK_EVENT_REASONS
 from gssr.store.format.layout import FIELDS, HEAD, LAYOUT, Layout
 from gssr.store.format.rollup import empty_vector
 
+FLAGS_END = 2.0**63
+"""No flags of a driver are as large: such a value, which only a strange file holds, is unknown."""
+
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
@@ -129,6 +132,8 @@ def fold(
             continue
         column = np.asarray(values[metric.name], np.float64)[order]
         known = np.isfinite(column)
+        if metric.kind == "bits":
+            known &= np.abs(column) < FLAGS_END
         whole = bool(known.all())
         if not whole:
             column[~known] = np.nan

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
-from gssr.store.format.buckets import Buckets
+from gssr.store.format.buckets import FLAGS_END, Buckets
 from gssr.store.format.layout import HEAD, Layout
 from gssr.store.format.limits import GREATEST as GREATEST
 from gssr.store.format.limits import LATEST, MOST_KEYS, number_within
@@ -90,8 +90,9 @@ def are_rollups(buckets: Buckets, level: int) -> Flags:
             n = vectors[:, at]
             own = (n >= 0) & (n <= n_rows)
             if metric.kind == "bits":
-                for place in range(at + 1, at + width):
-                    own &= (vectors[:, place] >= 0) & ((vectors[:, place] <= n) | (place == at + 1))
+                own &= (vectors[:, at + 1] >= 0) & (vectors[:, at + 1] < FLAGS_END)
+                for place in range(at + 2, at + width):
+                    own &= (vectors[:, place] >= 0) & (vectors[:, place] <= n)
             elif metric.kind == "counter":
                 own &= (n == 0) | ((vectors[:, at + 3] >= 0) & np.isfinite(vectors[:, at + 1] + vectors[:, at + 2]))
             else:

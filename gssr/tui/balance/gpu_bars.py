@@ -24,7 +24,7 @@ from gssr.tui.steady_order import SteadyOrders
 from gssr.tui.view import View
 
 _VALUE = 7
-_MOST_TALL = 3
+_MOST_TALL = 6
 _APART = 3
 """Cells of a column from which one of them is left blank."""
 
@@ -104,8 +104,10 @@ class GpuBars(Panel):
             apart = bool(marked[gpu])
             mark = ("!" if glyphs.levels.isascii() else "▲") if apart else " "
             filled = "" if mean != mean else length(min(max(float(mean) / full, 0.0), 1.0), room, glyphs)
+            if tall > 1:
+                filled = filled.replace(glyphs.bar, glyphs.full).replace(glyphs.half or glyphs.bar, "▌")
             load = palette.missing if mean != mean else palette.load(float(mean) / full)
-            rest = glyphs.track * (room - len(filled))
+            rest = (glyphs.track if tall == 1 else " ") * (room - len(filled))
             tick = middle - len(filled)
             head = [
                 Segment(
@@ -126,15 +128,13 @@ class GpuBars(Panel):
             strip = Strip([*head, *bar]).adjust_cell_length(width)
             if place == self.at:
                 strip = strip.apply_style(palette.cursor)
-            strips += [
-                strip,
-                *[Strip([Segment(" " * (size + _VALUE + 3)), *bar]).adjust_cell_length(width)] * (tall - 1),
-            ]
+            below = Strip([Segment(" " * (size + _VALUE + 3)), *bar]).adjust_cell_length(width)
+            strips += [strip, *[below] * (tall - 2), *[Strip.blank(width)] * (tall > 1)]
         return strips
 
     @property
     def _tall(self) -> int:
-        """Return how many rows each GPU's line takes, from 1 to _MOST_TALL."""
+        """Rows that a line takes; of more than one the last is blank."""
         n = len(self._sorted.gpus) if self._sorted is not None else 1
         return max(min(self.content_size.height // max(n, 1), _MOST_TALL), 1)
 

@@ -10,7 +10,8 @@ from gssr.tui.shared.panel import RowsPanel
 from gssr.tui.shared.times import at_text, width_text
 from gssr.tui.view import View
 
-_LABELS = ("0 %", "50 %", "100%")
+_LABELS = ("0 %", "50 %", "100 %")
+_GUTTER = 5
 
 
 class ImbalanceOverTime(RowsPanel):
@@ -20,19 +21,27 @@ class ImbalanceOverTime(RowsPanel):
         """Draw from this result from now on, and name in the border the worst minute, if there is one and no trace is
         shown."""
         super().show(result, view)
+        self._entitle(result)
         found = result.unevenness.imbalance
         worst = found.worst is not None and result.part is None
         self.border_subtitle = (
             f"worst minute from {at_text(result, found.worst_start)}: {percent(found.worst)}" if worst else ""
         )
 
+    def on_resize(self) -> None:
+        """Say how long a cell is now."""
+        if self.result is not None:
+            self._entitle(self.result)
+
+    def _entitle(self, result: Result) -> None:
+        cell = chart_cells(result, self.content_size.width, _GUTTER).width
+        self.border_title = f"imbalance over time, {width_text(cell)} a cell"
+
     def rows(self, result: Result, width: int, height: int) -> list[Row]:
-        """Draw the chart with its times; a line that says so if there is nothing to compare or fewer than 4 lines.
-        Sets the title, which says how wide a column is."""
-        self.border_title = f"imbalance over time, 1 column = {width_text(chart_cells(result, width).width)}"
+        """The chart and its times."""
         found = result.imbalance.over_time
         if height < 4 or not np.isfinite(found).any():
             nothing: Row = (Span("nothing to compare in this window", "dim"),)
             return [nothing][:height]
         values = (found, np.zeros_like(found), found)
-        return draw_band(result, values, _LABELS, 1.0 - found, width, height, self.glyphs)  # red where much is lost
+        return draw_band(result, values, _LABELS, 1.0 - found, width, height, self.glyphs, _GUTTER)  # red: much is lost

@@ -1,7 +1,7 @@
 """What the imbalance costs and of what kind it is: one sentence, and the numbers it rests on."""
 
 from gssr.model.live.live_result import Result
-from gssr.render.cells import flow, wrap
+from gssr.render.cells import at_most, flow, wrap
 from gssr.render.roles import Row, text_of
 from gssr.render.scale import metric_of
 from gssr.tui.balance.words import costs, facts, reads_as
@@ -31,4 +31,5 @@ class BalanceSentence(RowsPanel):
         cost = costs(found)
         sentence = f"{mark}{cost} {said[:1].upper()}{said[1:]}." if cost else f"{mark}{said[:1].upper()}{said[1:]}."
         rows = wrap(sentence, width, rest="  " if mark else "", role=role)
-        return [*rows, *flow(facts(scene, found), width, self.glyphs.ellipsis, separator="   ")][:height]
+        rows += flow(facts(scene, found), width, self.glyphs.ellipsis, separator="   ")
+        return at_most(rows, height, width, self.glyphs.ellipsis)

@@ -9,7 +9,7 @@ from gssr.render.clock import Tick
 from gssr.render.columns import average_into_columns
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import metric_of
-from gssr.tui.shared.band_chart import GUTTER, scale_labels
+from gssr.tui.shared.band_chart import GUTTER, canvas_rows, scale_labels
 from gssr.tui.shared.panel import RowsPanel
 from gssr.tui.shared.scales import full_scale
 from gssr.tui.view import View
@@ -53,7 +53,8 @@ class Curves(RowsPanel):
         length = max(frame.last - frame.grid.start for frame in (result, other))
         grid = result.grid
         begin = round((grid.start - origins(result, other, self.view.align)[0].time) / grid.width) * grid.width
-        labels = scale_labels(full, name, height - 2)
+        tall = canvas_rows(height, is_timed=True)
+        labels = scale_labels(full, name, tall)
         ticks = [
             Tick((tick.at - begin) / max(length, 1e-9) * (n - 1), tick.label)
             for tick in clock.time_ticks(begin, begin + length, n)
@@ -65,7 +66,7 @@ class Curves(RowsPanel):
             values = average_into_columns(
                 frame.space.mean / full, own.start, own.width, own.start, own.start + length, n
             )
-            drawn.append(band_chart(values, nothing, nothing, labels, ticks, GUTTER, height - 2, self.glyphs))
+            drawn.append(band_chart(values, nothing, nothing, labels, ticks, GUTTER, tall, self.glyphs))
         return _over(drawn[0], drawn[1], GUTTER + 1)[:height]
 
 

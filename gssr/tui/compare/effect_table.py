@@ -15,7 +15,7 @@ _LOOKS: dict[Outcome, tuple[str, Role]] = {
     "more": ("+ more", "plain"), "less": ("- less", "plain"), "unknown": ("? not known yet", "dim"),
 }  # fmt: skip
 _TITLES = ("", "A", "B", "B - A", "B is")
-_NUMBER, _CHANGE, _WORD = 12, 14, 15
+_CHANGE, _WORD = 14, 15
 _LEAST_NAME, _MOST_NAME = 16, 44
 
 
@@ -38,24 +38,25 @@ class EffectTable(Drawing, DataTable[Text]):  # type: ignore[misc] # app is narr
         if told == self._told or not width:
             return
         self._told = told
-        name = min(max(width - 2 * _NUMBER - _CHANGE - _WORD - 11, _LEAST_NAME), _MOST_NAME)
+        number = max(len(text) for effect in found for text in (effect.first, effect.second)) if found else 1
+        name = min(max(width - 2 * number - _CHANGE - _WORD - 11, _LEAST_NAME), _MOST_NAME)
         row = self.cursor_row
         self.clear(columns=True)
-        for title, size in zip(_TITLES, (name, _NUMBER, _NUMBER, _CHANGE, _WORD), strict=True):
+        for title, size in zip(_TITLES, (name, number, number, _CHANGE, _WORD), strict=True):
             self.add_column(Text(f"{title:>{size}}" if title in ("A", "B", "B - A") else title), width=size)
         for effect in found:
-            self.add_row(*self._cells(effect, name))
+            self.add_row(*self._cells(effect, name, number))
         self.move_cursor(row=row)
 
-    def _cells(self, effect: RunDifference, name: int) -> list[Text]:
+    def _cells(self, effect: RunDifference, name: int, number: int) -> list[Text]:
         """Draw one row: the name (cut to ``name`` cells), both numbers, the change, and what it means."""
         word, role = _LOOKS[effect.outcome]
         style = self.palette.style(role)
         label = fit(effect.name, name, self.glyphs.ellipsis)
         texts = [
             label,
-            f"{effect.first:>{_NUMBER}}",
-            f"{effect.second:>{_NUMBER}}",
+            f"{effect.first:>{number}}",
+            f"{effect.second:>{number}}",
             f"{effect.change:>{_CHANGE}}",
             word,
         ]

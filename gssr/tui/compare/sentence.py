@@ -2,7 +2,7 @@
 
 from gssr.model.compare.alignment import seconds
 from gssr.model.live.live_result import Result
-from gssr.render.cells import clean, fit, wrap
+from gssr.render.cells import at_most, clean, fit, wrap
 from gssr.render.glyphs import in_ascii
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import count
@@ -31,7 +31,7 @@ class CompareSentence(RowsPanel):
         other, ellipsis = self.other, self.glyphs.ellipsis
         if other is None or not other.n_rows:
             why = other.problem if other is not None and other.problem else f"reading the other recording{ellipsis}"
-            return wrap(why, width)[:height]
+            return at_most(wrap(why, width), height, width, ellipsis)
         outcome = outcome_of_sentence(result, other)
         mark, role = {"better": ("▲ ", "good"), "worse": ("▼ ", "bad")}.get(outcome, ("", "value"))
         said = mark + sentence(result, other)
@@ -41,7 +41,7 @@ class CompareSentence(RowsPanel):
         look: Role
         for letter, frame, look in (("A", result, "neutral"), ("B", other, "outlier")):
             rows.append((Span(f"{letter} ", look), Span(fit(_who(frame), width - 2, ellipsis), "dim")))
-        return rows[:height]
+        return at_most(rows, height, width, ellipsis)
 
 
 def _who(frame: Result) -> str:

@@ -54,8 +54,8 @@ class AskWhat(ModalScreen[str]):
         """Lay out a line for each answer, and one that says that Esc goes back."""
         with Vertical(classes="dialog -line"):
             for name, what in self._answers:
-                yield Label(f"[b $accent]{name}[/]    {what}")
-            yield Label("[b $accent]Esc[/]  go back to the screen")
+                yield Label(f"[b $text-accent]{name}[/]    {what}")
+            yield Label("[b $text-accent]Esc[/]  go back to the screen")
 
     def on_mount(self) -> None:
         """Say what it is about."""

@@ -5,10 +5,12 @@ from rich.segment import Segment
 from gssr.arrays import Floats, Ints
 from gssr.model.live.live_result import Result
 from gssr.tui.shared.history import history_rows
-from gssr.tui.shared.line_table import LineTable
+from gssr.tui.shared.line_table import HEAD, LineTable
 from gssr.tui.shared.timed import Cells, axis_row, cells_of, fractions, in_cells, known_from
 from gssr.tui.steady_order import SteadyOrders
 
+_MOST_TALL = 6
+"""Rows that an item takes at most, where there are few."""
 _LEAST_CELLS = 8
 """Cells of time below which there is no history."""
 
@@ -27,6 +29,11 @@ class HistoryTable(LineTable):
     def course(self, result: Result, item: int) -> Floats:
         """Return an item's values of the grid's metric, one for each column of the grid; NaN where they are missing."""
         raise NotImplementedError
+
+    @property
+    def tall(self) -> int:
+        """Rows that an item takes: more than one where all fit."""
+        return max(min((self.size.height - HEAD) // max(len(self.order), 1), _MOST_TALL), 1)
 
     def sort_steadily(
         self, result: Result, items: Ints, values: Floats, full: float | None, about: object = ""

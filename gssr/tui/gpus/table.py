@@ -14,12 +14,10 @@ from gssr.tui.gpus.columns import CLASS, MEAN, NAME, NOW, GpuColumn, columns_of,
 from gssr.tui.gpus.history_table import HistoryTable
 from gssr.tui.keys import key
 from gssr.tui.order import passing
-from gssr.tui.shared.line_table import HEAD, MARK, Heading
+from gssr.tui.shared.line_table import MARK, Heading
 from gssr.tui.shared.times import age_text
 from gssr.tui.view import View
 
-_MOST_TALL = 4
-"""Rows that a GPU takes at most, where there are few."""
 _LONGEST_NAME = 24
 
 
@@ -82,11 +80,6 @@ class GpuTable(HistoryTable):
     def nothing(self) -> str:
         """What is said where no GPU is shown."""
         return self.problem or (f"no {self.result.noun} passes the filter" if self.result is not None else "")
-
-    @property
-    def tall(self) -> int:
-        """Rows that a GPU takes: more than one where all fit."""
-        return max(min((self.size.height - HEAD) // max(len(self.order), 1), _MOST_TALL), 1)
 
     def shown_columns(self) -> list[GpuColumn]:
         """List the columns in sight: the name first, the one that is sorted by always among them. Empty before the

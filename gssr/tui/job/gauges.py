@@ -50,7 +50,7 @@ class Gauges(RowsPanel):
         most = room if room < _LEAST_BAR + _LABEL else max(room // 2, _LABEL)
         labels = [_in_words(name, most) for name in names[:height]]
         size = min(max(map(len, labels), default=0), most)
-        bar = room - size if room - size >= _LEAST_BAR else 0
+        bar = room - size - 1 if room - size > _LEAST_BAR else 0  # a blank parts it from the value
         rows: list[Row] = []
         for name, label in zip(names, labels, strict=False):
             metric, value = metric_of(name), now.get(name)

@@ -12,7 +12,7 @@ from gssr.model.live.live_result import RECENT_SECONDS, Result
 from gssr.render.clock import duration
 from gssr.render.columns import average_into_columns
 from gssr.render.scale import fixed, metric_of, percent, unit_of
-from gssr.score import CAVEAT, DEFINITION, how_to_measure
+from gssr.score import CAVEAT, DEFINITION, SCALE, how_to_measure
 from gssr.tui.shared.history import history_rows
 from gssr.tui.shared.panel import Drawing, Panel, Words
 from gssr.tui.shared.timed import cells_of, known_from, rolls
@@ -54,7 +54,9 @@ class Score(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
 
     def on_mount(self) -> None:
         """Say what the score is where the mouse asks."""
-        self.tooltip = f"score: {DEFINITION}, of the mean SM activity A, occupancy O and pipe activity F; {CAVEAT}"
+        self.tooltip = (
+            f"score: {SCALE}; {DEFINITION}, of the mean SM activity A, occupancy O and pipe activity F; {CAVEAT}"
+        )
 
     def show(self, result: Result, view: View) -> None:
         """Draw from this result from now on: the score, of a live run the recent one and below it that of the whole
@@ -69,17 +71,18 @@ class Score(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
         self.border_title = "GPU saturation" if result.part is None else "work"
         score, recent = result.whole.score(gpus), result.recent.score(gpus)
         live = result.is_live
-        word, of, remark = "score", f"whole run\n{duration(result.last - result.first)}", ""
+        word, of, remark = "score", f"whole run\n{duration(result.last - result.first)}", SCALE
         shown = fixed(recent if live and recent is not None else score, 3, "")
         if live:
             lasted = min(RECENT_SECONDS, max(result.last - result.first, 0.0))
             of = f"last {seconds_text(round(lasted))}\nrun {fixed(score, 3, '-')}"
         if result.part is not None:
             busy = result.window.overall(gpus).get("busy")
-            shown, word = percent(busy).replace(" ", ""), "busy"
-            of = f"of the {result.noun} time,\n{length_text(result, result.last - result.first)}"
+            shown, word, remark = percent(busy).replace(" ", ""), "busy", ""
+            of = f"of {length_text(result, result.last - result.first)}"
         elif score is None:
-            known = {name: mean for name, mean in result.recent.overall(gpus).items() if mean is not None}
+            means = (result.recent if live else result.whole).overall(gpus)
+            known = {name: mean for name, mean in means.items() if mean is not None}
             best = best_measured(known)
             why = how_to_measure(result.gpus[0].backend) or "SM activity, occupancy or a pipe was not measured"
             why = "".join(["no GPU was recorded", *why_no_gpu(result.events)]) if result.by_node else why
@@ -98,6 +101,7 @@ class Score(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
         self.query_one("#score-of", Words).say(of)
         said = self.query_one("#score-remark", Words)
         said.say(remark)
+        said.set_class(score is None, "-lacks")
         said.display = bool(remark)
         curve = self.query_one(ScoreHistory)
         curve.display = score is not None

@@ -7,7 +7,7 @@ from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.live.live_result import RECENT_SECONDS, Result, TracePart
 from gssr.render.breakdown import LOOKS, breakdown_bar, headline, shares_bar, shown_categories
-from gssr.render.cells import flow, wrap
+from gssr.render.cells import at_most, flow, wrap
 from gssr.render.roles import Row, Span
 from gssr.render.scale import percent
 from gssr.render.shares import WORDS
@@ -37,28 +37,29 @@ class Sentence(RowsPanel):
         ascii_only = self.glyphs.levels.isascii()
         breakdown = None if result.judgement is None else result.judgement.breakdown
         if breakdown is None and result.part is not None:
-            return self._states(result.part, result.noun, width)[:height]
+            return at_most(self._states(result.part, result.noun, width), height, width, self.glyphs.ellipsis)
         if breakdown is None:
-            return wrap(not_judged(result), width, role="dim")[:height]
-        rows = wrap(headline(breakdown), width, role="value")
+            return at_most(wrap(not_judged(result), width, role="dim"), height, width, self.glyphs.ellipsis)
+        rows = at_most(wrap(headline(breakdown), width, role="value"), height, width, self.glyphs.ellipsis)
         lately = last_minute(breakdown) if result.is_live and height >= _TALL else None
         if lately is None:
             rows.append(breakdown_bar(breakdown, width, ascii_only))
         else:
             rows.append((Span("run        ", "dim"), *breakdown_bar(breakdown, width - 11, ascii_only)))
             rows.append((Span("last minute", "dim"), *shares_bar(lately, width - 11, ascii_only)))
-        return [*rows, *legend(breakdown, width, self.glyphs.ellipsis, ascii_only)][:height]
+        room = height - len(rows)
+        return [*rows, *legend(breakdown, width, room, self.glyphs.ellipsis, ascii_only)][:height]
 
     def _states(self, part: TracePart, noun: str, width: int) -> list[Row]:
         """Draw the states in which the rows of a trace are, as a sentence, a bar and a legend; for traces without
         GPUs, or not judged yet."""
-        ascii_only = self.glyphs.levels.isascii() or self.palette.colourless
+        in_marks = self.glyphs.levels.isascii() or self.palette.needs_marks
         shares = np.nan_to_num(part.total)
         edges = np.round(np.cumsum(shares) * width).astype(int).tolist()
         bar: list[Span] = []
         pieces: list[Row] = []
         for at in range(len(shares)):
-            mark, role = OF_TRACE[at].mark if ascii_only else "█", OF_TRACE[at].role
+            mark, role = OF_TRACE[at].mark if in_marks else "█", OF_TRACE[at].role
             bar.append(Span(mark * (edges[at] - (edges[at - 1] if at else 0)), role))
             if shares[at] >= _SEEN:
                 share = Span(percent(float(shares[at])), "value")
@@ -84,16 +85,23 @@ def last_minute(breakdown: Breakdown) -> Floats | None:
     return np.asarray(seconds / seconds.sum()) if seconds.sum() > 0 else None
 
 
-def legend(breakdown: Breakdown, width: int, ellipsis: str, ascii_only: bool) -> list[Row]:
-    """List the categories with their shares, the largest first, as many in a row as fit, and last what is in parts too
-    small to be shown."""
+def legend(breakdown: Breakdown, width: int, height: int, ellipsis: str, ascii_only: bool) -> list[Row]:
+    """The categories with their shares, the largest first, as many in a row as fit. Where ``height`` rows can't hold all of
+    them, the last one says how much the others are together, and where they are told."""
     shares = breakdown.shares
     pieces: list[Row] = []
-    for at in sorted(shown_categories(breakdown), key=lambda at: -float(shares[at])):
+    short: list[Row] = []
+    largest_first = sorted(shown_categories(breakdown), key=lambda at: -float(shares[at]))
+    for at in largest_first:
         look = LOOKS[CATEGORIES[at].name]
-        mark = Span(look.marked(ascii_only) * 2 + " ", look.role)
-        pieces.append((mark, Span(percent(float(shares[at])), "value"), Span(f" {CATEGORIES[at].label}", "dim")))
-    rest = 1 - float(shares[shown_categories(breakdown)].sum())
-    if rest >= _SEEN:
-        pieces.append((Span(f"{percent(rest)} in smaller parts", "dim"),))
-    return flow(pieces, width, ellipsis, "   ")
+        mark, share = look.marked(ascii_only), Span(percent(float(shares[at])), "value")
+        pieces.append((Span(f"{mark * 2} ", look.role), share, Span(f" {CATEGORIES[at].label}", "dim")))
+        short.append((Span(f"{mark} ", look.role), share, Span(f" {CATEGORIES[at].short}", "dim")))
+    rest = 1 - float(shares[largest_first].sum())
+    smaller: list[Row] = [(Span(f"{percent(rest)} in smaller parts", "dim"),)] if rest >= _SEEN else []
+    rows = flow([*pieces, *smaller], width, ellipsis, "   ")
+    while len(rows) > height and short:
+        rest = 1 - float(shares[largest_first[: len(short)]].sum())
+        rows = flow([*short, (Span(f"{percent(rest)} more on Why", "dim"),)], width, ellipsis)
+        short.pop()
+    return rows[: max(height, 0)]

@@ -19,6 +19,8 @@ GUTTER = 4
 """Cells left of the axis, where nothing else says so."""
 _TIMED = 4
 """Rows from which the times stand under the chart."""
+_ODD_FROM = 6
+"""Rows from which one can be left blank."""
 TALL = 9
 """Rows from which a quarter of the scale has a label of its own."""
 
@@ -33,10 +35,16 @@ def scale_labels(full: float, name: str, height: int, gutter: int = GUTTER) -> l
 
     The topmost has the unit if that fits into ``gutter`` cells.
     """
-    steps = (0.0, 0.25, 0.5, 0.75, 1.0) if height >= TALL else (0.0, 0.5, 1.0) if height >= 3 else (0.0, 1.0)
+    steps = (0.0, 0.25, 0.5, 0.75, 1.0) if height >= TALL else (0.0, 0.5, 1.0)
     labels = [y_label(step, full, name) for step in steps]
     whole = scale_text(metric_of(name), full)
     return [*labels[:-1], whole if len(whole) <= gutter else labels[-1]]
+
+
+def canvas_rows(height: int, is_timed: bool) -> int:
+    """The rows between the top of a chart and its axis of times: from six on an odd number, so that one is in the middle."""
+    rows = height - 2 * is_timed
+    return rows - 1 if rows >= _ODD_FROM and rows % 2 == 0 else rows
 
 
 def metric_band(
@@ -49,7 +57,7 @@ def metric_band(
     unit. See draw_band.
     """
     full, name = full_scale(result, result.grid.metric), result.grid.metric
-    labels = scale_labels(full, name, height - 2 * (height >= timed_from), gutter)
+    labels = scale_labels(full, name, canvas_rows(height, height >= timed_from), gutter)
     values = (line / full, low / full, high / full)
     return draw_band(result, values, labels, line / full, width, height, glyphs, gutter, timed_from)
 
@@ -67,7 +75,7 @@ def draw_band(
     from gssr.report.plotext_chart import band_chart  # takes a tenth of a second to import
 
     is_timed = height >= timed_from
-    tall = height - 2 * is_timed
+    tall = canvas_rows(height, is_timed)
     if tall < 2:
         return []
     cells = chart_cells(result, width, gutter)

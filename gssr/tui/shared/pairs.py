@@ -32,7 +32,7 @@ def sizes_for(width: int, value: int = 8) -> Sizes:
     """Choose the columns' widths for a table ``width`` cells wide whose values take at most ``value`` cells; no bars
     if there is no room for them."""
     wide = width >= _WIDE
-    name = 31 if wide else 24 if width >= _WORDS else 14 if width >= 60 else 12
+    name = 31 if wide else 26 if width >= _WORDS else 14 if width >= 60 else 12
     value = value + 1 if wide else value if width >= 60 else min(value, 7)
     cells = (width - (2 + name + 2 * (value + 2) + _DIFFERENCE + (22 if wide else 0))) // 2
     return Sizes(name, value, min(cells, _MOST_BAR) if cells >= _LEAST_BAR else 0, wide)

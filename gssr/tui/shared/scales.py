@@ -14,6 +14,8 @@ ORDER: tuple[str, ...] = (
     "c2c_tx_bytes", "tensor_hmma_active", "integer_active", "memory_temperature", "tensor_imma_active",
     "tensor_dfma_active",
 )  # fmt: skip
+_LABEL = 4
+"""Cells of a value at an axis."""
 _AFTER_THE_FIRST = ("power_usage", "memory_used", "memory_copy_utilization")
 """What comes next where another metric stands for SM activity."""
 
@@ -30,8 +32,13 @@ def full_scale(frame: Result, name: str) -> float:
 
 
 def y_label(fraction: float, full: float, name: str) -> str:
-    """The value at this fraction of the full scale, without its unit: at most four cells."""
-    return fixed(fraction * full * unit_of(metric_of(name)).factor, 0)[:4]
+    """The value at this fraction of the full scale, without its unit: at most four cells, with the decimals that it needs
+    and that there is room for."""
+    value = fraction * full * unit_of(metric_of(name)).factor
+    exact = next(
+        (text for text in (fixed(value, 0), fixed(value, 1)) if float(text) == round(value, 2)), fixed(value, 2)
+    )
+    return exact if len(exact) <= _LABEL else fixed(value, 0)[:_LABEL]
 
 
 def shown_metrics(frame: Result) -> list[str]:

@@ -110,7 +110,9 @@ class Wall(Panel):
 
     def _label(self, result: Result) -> int:
         longest = max((len(result.place(gpu)) for gpu in range(min(result.n_gpus, 64))), default=4)
-        return min(longest, max(self.content_size.width // 5, 8)) + 1
+        if len(result.nodes) > self.content_size.height:  # neighbouring nodes share a line
+            longest = max(longest, max(map(len, result.nodes[:64])) + len(" +99"))
+        return min(longest, max(self.content_size.width // 4, 8)) + 1
 
     def show(self, result: Result, view: View) -> None:
         """Draw from this result; see Panel."""
@@ -140,6 +142,11 @@ class Wall(Panel):
         strips = self.drawing(result).strips
         return strips[y] if y < len(strips) else Strip.blank(width)
 
+    @property
+    def in_colour(self) -> bool:
+        """True where colour alone can tell a load."""
+        return not self.palette.colourless and not self.glyphs.levels.isascii()
+
     def drawing(self, result: Result) -> WallDrawing:
         """The wall as it is seen."""
         return self.keep(lambda: self._draw(result), self.view.selection, self.lowest)
@@ -147,10 +154,9 @@ class Wall(Panel):
     def _draw(self, result: Result) -> WallDrawing:
         """Draw the wall anew: all lines with marks, names and means, and below them the times if ``axis``."""
         palette, glyphs, (width, height) = self.palette, self.glyphs, self.content_size
-        in_colour = not palette.colourless and not glyphs.levels.isascii()
         room = height - self.axis
         gpus = gpus_shown(result, self.view)
-        lines = lowest_of(result, gpus, room) if self.lowest else lines_of(result, gpus, room, in_colour)
+        lines = lowest_of(result, gpus, room) if self.lowest else lines_of(result, gpus, room, self.in_colour)
         cells = cells_of(result, self.cells(result))
         values = fractions(result, in_cells(result, result.grid.values, cells))
         blamed, unlike = set(result.blamed), result.unlike

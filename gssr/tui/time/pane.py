@@ -15,7 +15,7 @@ from gssr.model.live.watched_trace import FINEST, MOST_COUNTERS
 from gssr.tui.keys import key
 from gssr.tui.shared.messages import Opened
 from gssr.tui.shared.pane import ScreenPane
-from gssr.tui.shared.wall import MOST_ROWS, gpus_shown
+from gssr.tui.shared.wall import gpus_shown, lines_of
 from gssr.tui.time.details import Details
 from gssr.tui.time.event_axis import EventAxis
 from gssr.tui.time.states import States
@@ -100,6 +100,7 @@ class TimePane(ScreenPane):
         if not trace:
             self._fit(result)
         else:
+            self.query_one(Details).display = True
             for panel in (Details, States):
                 for rule in ("height", "max_height"):
                     self.query_one(panel).styles.clear_rule(rule)
@@ -124,18 +125,20 @@ class TimePane(ScreenPane):
 
     def _fit(self, result: Result) -> None:
         """Give the details the rows that they need, the wall as many whole rows for each GPU as there is room for, and the
-        states the rest."""
+        states the rest. On a short terminal the details appear once a time or a range is chosen."""
         wall, details, axis = self.query_one(TimeWall), self.query_one(Details), self.query_one(EventAxis)
         short = self.screen.has_class("-short")
+        details.display = not short or self.app.view.cursor is not None or details.marked is not None
         details.styles.height = 3 if short else min(Details.rows_needed(result, self.size.width), _MOST_DETAILS) + 1
         tracks = Tracks.rows_of(result)
-        taken = sum(int(panel.styles.height.value) for panel in (axis, details) if panel.styles.height)
+        taken = sum(
+            int(panel.styles.height.value) for panel in (axis, details) if panel.display and panel.styles.height
+        )
         taken += tracks + 1 if tracks else 0
-        room, n = self.size.height - taken, max(len(gpus_shown(result, self.app.view)), 1)
-        tall = min(round(_WALL * room / n), MOST_ROWS)
-        if tall * n + 1 > room - _LEAST_STATES:
-            tall = (room - _LEAST_STATES - 1) // n
-        wall.styles.height = tall * n + 1 if tall > 0 else "3fr"
+        room = self.size.height - taken
+        most = max(min(round(_WALL * room), room - _LEAST_STATES - 1), 1)
+        lines = lines_of(result, gpus_shown(result, self.app.view), most, wall.in_colour)
+        wall.styles.height = lines[-1].top + lines[-1].height + 1 if lines else most
 
     # What the panels want
 
@@ -149,6 +152,8 @@ class TimePane(ScreenPane):
         details, result = self.query_one(Details), self._result()
         if not event.dragging and result is not None:
             details.marked = event.stretch
+            if result.part is None:
+                self._fit(result)
             details.show(result, self.app.view)
 
     @on(Opened, "#time-wall")

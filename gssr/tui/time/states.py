@@ -42,7 +42,7 @@ class States(TimePanel):
     @property
     def _in_marks(self) -> bool:
         """True where colours can't tell the states apart."""
-        return self.palette.colourless or self.glyphs.levels.isascii()
+        return self.palette.needs_marks or self.glyphs.levels.isascii()
 
     def _shares(self, result: Result, cells: Cells) -> tuple[list[State], Floats] | None:
         """Return the states and their shares [n_states, n_cells] (NaN where unknown), or None before they are known."""

@@ -12,11 +12,11 @@ from textual.message import Message
 from textual.strip import Strip
 
 from gssr.model.live.live_result import Result
-from gssr.tui.keys import key
+from gssr.tui.keys import ZOOM_IN, ZOOM_OUT, key
 from gssr.tui.shared.panel import Panel
 from gssr.tui.shared.timed import Cells
 from gssr.tui.shared.times import at_text, width_text
-from gssr.tui.time.window import cells_over, framed, panned, scrubbed, zoomed
+from gssr.tui.time.window import cells_over, cells_wanted, framed, panned, scrubbed, zoomed
 from gssr.tui.view import View
 
 _GUTTERS = ((60, 14), (100, 24), (1 << 30, 36))
@@ -42,8 +42,8 @@ class TimePanel(Panel):
     """A panel over time. ``marked``: the stretch that is selected, or is being dragged over."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        key("w", "zoom(0.5)", "Zoom in", "half as much time, around the cursor"),
-        key("s", "zoom(2)", "Zoom out", "twice as much time"),
+        key("w", "app.move('zoom_in')", "Zoom in", ZOOM_IN),
+        key("s", "app.move('zoom_out')", "Zoom out", ZOOM_OUT),
         key("a", "pan(-0.25)", "Back", "a quarter of the window back in time"),
         key("d", "pan(0.25)", "On", "a quarter of the window on in time"),
         key("left", "scrub(-1)", "Cursor back", "the time cursor one column back", show=False),
@@ -81,12 +81,7 @@ class TimePanel(Panel):
 
     def cells_wanted(self, result: Result) -> Cells:
         """Return the cells of the window that the view asks for, which the result may not show yet."""
-        cells = self.cells_in_sight(result)
-        span, end = self.view.span, self.view.end
-        if (span, end) == (result.query.span, result.query.end) or (span is None and cells.rolls):
-            return cells
-        end = result.last if end is None else end
-        return Cells(end - (span or result.last - result.first), end, cells.n, False)
+        return cells_wanted(result, self.view, max(self.room - self.left, 1))
 
     def on_resize(self) -> None:
         """Show the result again, whose cells and title depend on the width; nothing if there is none or the panel is
@@ -99,11 +94,6 @@ class TimePanel(Panel):
     def change_view(self, view: View) -> None:
         """Change the app's view at once, so that a key that has come already goes on from there."""
         self.app.change_view(view)
-
-    def action_zoom(self, factor: float) -> None:
-        """Show ``factor`` times as much time, around the time cursor."""
-        if self.result is not None:
-            self.change_view(zoomed(self.result, self.view, factor, self.cells_wanted(self.result)))
 
     def action_pan(self, share: float) -> None:
         """Move the window by ``share`` of what is in sight: later, or earlier if negative."""

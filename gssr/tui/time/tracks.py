@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 from rich.segment import Segment
-from rich.style import Style
 from textual.strip import Strip
 
 from gssr.arrays import Floats
@@ -14,12 +13,13 @@ from gssr.model.results import Phase
 from gssr.render.cells import clean, fit
 from gssr.render.clock import duration
 from gssr.render.columns import average_into_columns
+from gssr.render.roles import Role
 from gssr.render.scale import UNITS, metric_of, percent, prefixed
 from gssr.tui.shared.timed import Cells
 from gssr.tui.time.timeline import TimePanel
 from gssr.tui.view import View
 
-_PHASE_ROLES = {
+_PHASE_ROLES: dict[str, Role] = {
     "start-up": "outside1",
     "steady": "working2",
     "recurring": "working4",
@@ -126,13 +126,10 @@ class Tracks(TimePanel):
             size = end - max(begin, x)
             text = fit(f" {phase.kind} {duration(phase.seconds)}", size - 1, self.glyphs.ellipsis) if size > 3 else ""
             edge = self.glyphs.cursor
-            segments.append(Segment(f"{edge}{text:<{size - 1}}", self._phase_style(phase.kind)))
+            segments += [Segment(edge, self.palette.style(_PHASE_ROLES[phase.kind])),
+                         Segment(f"{text:<{size - 1}}", self.palette.style("title"))]  # fmt: skip
             x = end
         return TrackRow("phase", here or f"{len(phases)}", segments)
-
-    def _phase_style(self, kind: str) -> Style:
-        style = self.palette.style(_PHASE_ROLES[kind])  # type: ignore[arg-type]
-        return style if style.color is None or self.palette.colourless else Style(color=style.color, bold=True)
 
     def _steps(self, result: Result, cells: Cells) -> TrackRow:
         """Draw the length of the steps over time; the value is the length at the time cursor, or else that of the

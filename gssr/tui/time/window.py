@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from gssr.model.findings.notes import FINEST
 from gssr.model.live.live_result import Result
-from gssr.model.live.watched_trace import FINEST
 from gssr.tui.shared.timed import Cells, cells_of
 from gssr.tui.view import View
 
@@ -21,18 +21,30 @@ def cells_over(result: Result, n: int) -> Cells:
     return Cells(grid.start, grid.end, min(grid.n, n), False)
 
 
-def least_span(result: Result, n: int) -> float:
-    """Return how many seconds ``n`` cells show at least."""
+def cells_wanted(result: Result, view: View, n: int) -> Cells:
+    """The time that ``n`` cells show of the window that the view asks for, which the result may not have yet."""
+    cells = cells_over(result, n)
+    if view.span is None and (cells.rolls or (result.query.span is None and view.end == result.query.end)):
+        return cells
+    end = result.last if view.end is None else view.end
+    return Cells(end - (view.span or result.last - result.first), end, cells.n, False)
+
+
+def least_span(result: Result, start: float, n: int) -> float:
+    """Seconds that ``n`` cells from ``start`` on show at least: a few samples, or a few sums where these are kept alone."""
     if result.part is not None:
-        return FINEST * max(n, 1)
-    return max(_LEAST_SAMPLES * result.sampling_seconds, 1e-3)
+        from gssr.model.live.watched_trace import FINEST as FINEST_OF_TRACES  # readers of traces take long to import
+
+        return FINEST_OF_TRACES * max(n, 1)
+    interval = max(result.sampling_seconds, FINEST if start < result.thinned else 0.0)
+    return max(_LEAST_SAMPLES * interval, 1e-3)
 
 
 def framed(result: Result, view: View, start: float, end: float, n: int) -> View:
     """Return the view of the time from ``start`` to ``end`` (seconds as the result counts), held within the run and at
     least as long as ``n`` cells can show. Nearly all of the run becomes the whole run."""
-    first, last, least = result.first, result.last, least_span(result, n)
-    span = max(end - start, least)
+    first, last = result.first, result.last
+    span = max(end - start, least_span(result, start, n))
     middle = (start + end) / 2
     start, end = middle - span / 2, middle + span / 2
     if span >= _ALL * (last - first):

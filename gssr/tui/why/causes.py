@@ -27,6 +27,8 @@ from gssr.tui.shared.panel import Drawing, Words
 from gssr.tui.view import View
 
 NOTHING = "Nothing stands out: no rule finds a cause of low use."
+_ROWS = 10
+"""Rows for each verdict from which all are open."""
 _BAR = 24
 _BEYOND = 1.25
 """A bar goes on for so much beyond the larger of a number and its limit."""
@@ -84,8 +86,9 @@ class Cause(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
         yield Words(classes="cause-title")
         yield Words(classes="cause-body")
 
-    def tell(self, verdict: Verdict, is_open: bool) -> None:
+    def tell(self, verdict: Verdict, is_open: bool, is_looked_at: bool) -> None:
         """Show this verdict, with numbers and advice if it ``is_open``, else as one line."""
+        self.set_class(is_looked_at, "-looked-at")
         told = (verdict, is_open, self.palette.theme)
         if told == self._told:
             return
@@ -189,11 +192,17 @@ class Causes(Drawing, VerticalScroll, can_focus=True):  # type: ignore[misc] # a
         if self._verdicts or before:
             self._tell()
 
+    def on_resize(self) -> None:
+        """Open as many as there is room for."""
+        self._tell()
+
     def _tell(self) -> None:
         """Tell each card that is mounted its verdict, and whether it is the open one."""
+        all_open = len(self._verdicts) * _ROWS <= self.size.height
         for card in self.query(Cause):
             if card.number < len(self._verdicts) and card.is_mounted and card.query(Words):
-                card.tell(self._verdicts[card.number], card.number == self._open)
+                is_looked_at = card.number == self._open
+                card.tell(self._verdicts[card.number], all_open or is_looked_at, is_looked_at)
 
     def _look_at(self, number: int) -> None:
         """Open the verdict ``number``, held within those there are, scroll to it and post Pointed; do nothing without
