@@ -77,3 +77,11 @@ def test_pages_and_exports_have_it(copy: Path) -> None:
 def test_the_screen_shows_it(copy: Path) -> None:
     shown = python(copy, "-c", SCREEN, "run.sql")
     assert LABEL in shown and "62" in shown
+
+
+def test_all_lists_of_the_screen_have_it(copy: Path) -> None:
+    listed = (
+        "from tests.looking import *; from gssr.tui.shared.scales import shown_metrics; app = live_screen('run.sql')\n"
+    )
+    listed += "async def tell(pilot):\n    print(*shown_metrics(app.results[0]))\nwork(app, tell)"
+    assert NAME in python(copy, "-c", listed).split()

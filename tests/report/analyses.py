@@ -35,12 +35,8 @@ SCALES = {
     "nvlink_rx_bytes": 9e10, "pcie_rx_bytes": 2.5e9, "pcie_tx_bytes": 4e8, "energy": 4e6,
 }  # fmt: skip
 """What each measured metric is where SM activity is 1."""
-UNMEASURED = (
-    "memory_copy_utilization", "tensor_hmma_active", "tensor_imma_active", "tensor_dfma_active", "integer_active",
-    "c2c_tx_bytes", "c2c_rx_bytes", "memory_temperature",
-)  # fmt: skip
-"""Metrics that these recordings have a column for, and no value."""
-NAMES = tuple(metric.name for metric in METRICS + DERIVED if metric.name in (*SCALES, *UNMEASURED))
+NAMES = tuple(metric.name for metric in METRICS + DERIVED if metric.kind != "bits")
+"""All metrics: those without a scale have a column in these recordings, and no value."""
 CONSTANT = {"memory_used": 0.9, "temperature": 0.8, "sm_clock": 0.95, "power_usage": 0.8}
 
 

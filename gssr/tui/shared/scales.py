@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gssr.metrics import OF_NODES, OF_OWN, best_measured
+from gssr.metrics import BY_NAME, OF_NODES, OF_OWN, best_measured
 from gssr.model.live.live_result import Result
 from gssr.model.statistics.balance import scale_limit
 from gssr.render.scale import fixed, metric_of, nice_above, unit_of
@@ -14,6 +14,11 @@ ORDER: tuple[str, ...] = (
     "c2c_tx_bytes", "tensor_hmma_active", "integer_active", "memory_temperature", "tensor_imma_active",
     "tensor_dfma_active",
 )  # fmt: skip
+"""The metrics that tell most, first."""
+_OTHERS = tuple(
+    name for name, metric in BY_NAME.items() if name not in ORDER and metric.kind not in ("counter", "bits")
+)
+"""What comes after them: the rest of the catalogue, but what has no value of a moment."""
 _LABEL = 4
 """Cells of a value at an axis."""
 _AFTER_THE_FIRST = ("power_usage", "memory_used", "memory_copy_utilization")
@@ -49,4 +54,4 @@ def shown_metrics(frame: Result) -> list[str]:
     measured = frame.whole.measured()
     first = best_measured(measured)
     order = ORDER if first in (None, ORDER[0]) else dict.fromkeys((first, *_AFTER_THE_FIRST, *ORDER))
-    return [name for name in dict.fromkeys((*order, *OF_NODES)) if name in measured]
+    return [name for name in dict.fromkeys((*order, *_OTHERS, *OF_NODES)) if name in measured]
