@@ -277,7 +277,7 @@ class _GpuColumns:
 
     def __init__(self, reader: RunReader) -> None:
         n_gpus = len(reader.gpus)
-        total = Rollups(reader, np.arange(n_gpus), 0).totals(_READ, ALL_TIME, reader.gap_seconds).aggregate()
+        total = Rollups(reader, np.arange(n_gpus), 0).sums(_READ, ALL_TIME, reader.gap_seconds)
         self.n_rows, self.n_gaps, self.last_time = total.n_rows, total.n_gaps, total.last_time
         name = next((name for name in DETECTION_METRICS if name in total.sums.measured()), None)
         idle, known = below(reader, name, TABLE.common.at("idle")) if name else (np.zeros(n_gpus), np.zeros(n_gpus))

@@ -61,7 +61,7 @@ class Scores:
         return self._sums(np.arange(len(self._reader.gpus)), every)
 
     def _sums(self, positions: Ints, window: Window) -> Means:
-        return Rollups(self._reader, positions, 0).totals(self._names, window, np.inf).aggregate().sums
+        return Rollups(self._reader, positions, 0).sums(self._names, window, np.inf).sums
 
     def of(self, parts: Sequence[tuple[Ints, Window]]) -> Iterator[tuple[float | None, float | None]]:
         """Score some GPUs inside a window, and in the rest of the window of the scores. ``parts``: positions of GPUs, each

@@ -178,7 +178,7 @@ class Answers:
         def compute() -> float | None:
             reader = read()
             rollups = Rollups(reader, np.arange(self._n_gpus), 0)
-            found = rollups.totals(ENERGY_METRICS, shown, reader.gap_seconds).aggregate()
+            found = rollups.sums(ENERGY_METRICS, shown, reader.gap_seconds)
             return total_joules(found.joules, found.n_rows, reader.gpus)
 
         ends = growing and shown.end > self._tally.last

@@ -34,7 +34,8 @@ UNKNOWN = Statistics(None, None, None, None, None, None, None, 0, None)
 class Aggregate:
     """What the rows of a window add up to. Arrays are [n_gpus]: ``n_rows``, ``n_gaps`` int64; ``first_time`` and
     ``last_time`` unix s, NaN without rows; ``counted_joules``: the increase of the energy counter, NaN with fewer than two
-    samples of it. ``sums``: of the metrics that have a mean, and of the clock event reasons;
+    samples of it. ``statistics`` over all samples of all GPUs, where they
+    were asked for. ``sums``: of the metrics that have a mean, and of the clock event reasons;
     from raw rows of counters, too."""
 
     n_rows: Ints
@@ -78,9 +79,8 @@ def from_samples(samples: Samples, n_gpus: int, gap_seconds: float) -> Aggregate
     return aggregate_of(per_gpu, layout, sums, statistics)
 
 
-class Totals:
-    """What rollups add up to, taken in for some GPUs at a time. Each GPU's of the whole window are merged into one
-    vector beforehand: that is a kilobyte, of which hardly anything is wanted GPU by GPU."""
+class GpuSums:
+    """What rollups add up to GPU by GPU, taken in for some GPUs at a time."""
 
     def __init__(self, layout: Layout, n_gpus: int) -> None:
         self._layout = layout
@@ -89,40 +89,53 @@ class Totals:
         self._names = summed_names(layout)
         self._n, self._total = np.zeros((len(self._names), n_gpus)), np.zeros((len(self._names), n_gpus))
         self._joules = np.full(n_gpus, np.nan)
+
+    def add(self, gpus: Ints, vectors: Floats) -> None:
+        """Those [n, layout.width] of these GPUs [n], which were not there before."""
+        self._head[gpus] = vectors[:, :4]
+        self._joules[gpus] = _counted_joules(vectors, self._layout)
+        add_buckets(self._names, gpus, vectors, self._layout, self._n, self._total)
+
+    def sums(self, statistics: dict[str, Statistics] | None = None) -> Aggregate:
+        """All of them, with these statistics over the GPUs."""
+        return _aggregate(self._head, self._joules, self._names, self._n, self._total, statistics or {})
+
+
+class Totals(GpuSums):
+    """The same with statistics over the GPUs: each one's vector of the whole window is a kilobyte, of which hardly anything
+    is wanted GPU by GPU, so vectors are merged as they come."""
+
+    def __init__(self, layout: Layout, n_gpus: int) -> None:
+        super().__init__(layout, n_gpus)
         self._counters: dict[str, list[Statistics]] = {}
         self._merged: list[Floats] = []
 
     def add(self, gpus: Ints, vectors: Floats) -> None:
-        """Add the merged vectors [n, layout.width] of these GPUs [n], numbered from 0. A GPU may be added once only."""
-        self._head[gpus] = vectors[:, :4]
+        """As in GpuSums."""
+        super().add(gpus, vectors)
         # Over GPUs only the moments mean something; an infinite gap keeps the merge from counting any.
         self._merged.append(merge(vectors, np.zeros(len(vectors), np.int64), 1, math.inf, self._layout))
-        add_buckets(self._names, gpus, vectors, self._layout, self._n, self._total)
-        self._joules[gpus] = _counted_joules(vectors, self._layout)
         for metric, start, width in self._layout.blocks:
             if metric.kind == "counter":
                 self._counters.setdefault(metric.name, []).append(_of_counter(vectors[:, start : start + width]))
 
-    def aggregate(self, histograms: "Histograms | None" = None) -> Aggregate:
-        """Aggregate all that was added. n, mean, min, max and std are exact.
-
-        Percentiles come from ``histograms`` (counts by sketch key, see ``sketch_percentiles``); without these they are
-        unknown. Where the counts are not exact, ``p_error`` covers what their bounds give. A counter's rollup keeps no
-        moments: of its statistics n is known, and where it never falls its least and greatest value.
-        """
+    def aggregate(self, histograms: "Histograms") -> Aggregate:
+        """All of them. n, mean, min, max and std are exact. Percentiles come from ``histograms`` (counts by sketch key, see
+        ``sketch_percentiles``); where these are not exact themselves, none lies outside of what their bounds give. A
+        counter's rollup keeps no moments: of its statistics n is known, and where it never falls its least and greatest
+        value."""
         merged = np.concatenate([empty_vectors(0, self._layout), *self._merged])
         total = merge(merged, np.zeros(len(merged), np.int64), 1, math.inf, self._layout)[0]
         statistics = {}
-        counts = {} if histograms is None else histograms.counts
-        bounds = [] if histograms is None else [histograms.least or {}, histograms.greatest or {}]
+        bounds = histograms.least or {}, histograms.greatest or {}
         for metric, start, width in self._layout.blocks:
             name = metric.name
             if metric.kind == "counter":
                 statistics[name] = _of_counters(self._counters.get(name, ()))
             elif metric.kind != "bits":
                 within = [bound[name] for bound in bounds if name in bound]
-                statistics[name] = _merged_statistics(total[start : start + width], counts.get(name), within)
-        return _aggregate(self._head, self._joules, self._names, self._n, self._total, statistics)
+                statistics[name] = _merged_statistics(total[start : start + width], histograms.counts.get(name), within)
+        return self.sums(statistics)
 
 
 def is_sure(own: Statistics) -> bool:

@@ -20,6 +20,7 @@ from gssr.model.statistics import series
 from gssr.model.statistics.aggregate import (
     UNKNOWN,
     Aggregate,
+    GpuSums,
     Totals,
     filtered,
     from_samples,
@@ -36,7 +37,7 @@ from gssr.model.statistics.gpu_time_counts import (
     series_of_rollups,
     series_of_rows,
 )
-from gssr.store.format.layout import layout_of, part_of
+from gssr.store.format.layout import Layout, layout_of, part_of
 from gssr.store.format.rows import GpuProcesses
 from gssr.store.format.sample_arrays import Samples
 from gssr.store.read.host_use import Bins
@@ -140,7 +141,8 @@ class Rollups:
     def aggregate(self, names: Sequence[str], window: Window, gap_seconds: float) -> Aggregate:
         """Aggregate as a Source does."""
         gpus = filtered(self._reader, self._positions)
-        sums = self.totals(names, window, gap_seconds)
+        sums = Totals(self._layout(names), len(self._positions))
+        self._add_up(sums, names, window, gap_seconds)
         sketched = [name for name in names if has_balance(BY_NAME[name])]
         most = MOST_AT_AN_END if self._is_mostly_whole(window) else math.inf
         found = self._reader.histograms(sketched, window, gpus, most)
@@ -150,14 +152,20 @@ class Rollups:
             return aggregate
         return sums.aggregate(found.with_others(self._reader.histograms(unsure, window, gpus)))
 
-    def totals(self, names: Sequence[str], window: Window, gap_seconds: float) -> Totals:
-        """Add up the rollups of these metrics, of which the file need not have all: everything but percentiles."""
+    def sums(self, names: Sequence[str], window: Window, gap_seconds: float) -> Aggregate:
+        """Add up the rollups of these metrics, of which the file need not have all, GPU by GPU and without statistics."""
+        found = GpuSums(self._layout(names), len(self._positions))
+        self._add_up(found, names, window, gap_seconds)
+        return found.sums()
+
+    def _layout(self, names: Sequence[str]) -> Layout:
+        return part_of(layout_of(self._reader.metrics), names)
+
+    def _add_up(self, sums: GpuSums, names: Sequence[str], window: Window, gap_seconds: float) -> None:
         from gssr.store.read.everything import totals
 
-        found = Totals(part_of(layout_of(self._reader.metrics), names), len(self._positions))
         for own in totals(self._reader, names, self._positions, window, gap_seconds):
-            found.add(numbers_within(own.gpu, self._positions, len(self._reader.gpus)), own.vectors)
-        return found
+            sums.add(numbers_within(own.gpu, self._positions, len(self._reader.gpus)), own.vectors)
 
     def _is_mostly_whole(self, window: Window) -> bool:
         """Tell whether enough of a window lies in histograms that it does not cut: otherwise bounds of the rest would
