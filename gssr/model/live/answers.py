@@ -284,7 +284,8 @@ class Answers:
 
 
 def _up_to(grid: Grid, space: Series, n: int) -> tuple[Grid, Series]:
-    """Return a grid and its averages with NaN in the columns from index ``n`` on."""
+    """Return a grid with NaN in the columns from index ``n`` on, and what it then is over its GPUs. ``space``: what the
+    grid is over its GPUs as it stands."""
     values = np.where(np.arange(grid.n) >= n, np.nan, grid.values)
     nothing = over_space(replace(grid, values=values[:, n:]))
     return replace(grid, values=values), space.continued(n, nothing)

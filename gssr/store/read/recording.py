@@ -425,7 +425,7 @@ class RunReader:
 
     @property
     def host_times(self) -> Window | None:
-        """The unix times of the first and the newest row of the nodes; None without any."""
+        """When the first and the newest row of the nodes was written, unix s; None without any."""
         times = [
             (found[0] - ahead, found[1] - ahead)
             for shard, ahead, nodes in self._owners(by_rank=False)
