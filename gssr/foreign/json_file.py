@@ -161,7 +161,7 @@ class JsonElements:
 
 def contents(path: str) -> Iterator[bytes]:
     """Yield the bytes of a file in pieces, unpacked if it is packed with gzip. Raises ForeignError if it cannot be
-    read, is damaged, or unpacks to far more than its size. A packed file that is cut off ends without an error."""
+    read, is damaged or cut off, or unpacks to far more than its size."""
     try:
         with open(path, "rb") as stream:
             is_packed = stream.read(2) == _GZIP
@@ -172,12 +172,20 @@ def contents(path: str) -> Iterator[bytes]:
                     yield piece
                     continue
                 n_read += len(piece)
-                while piece and not unpack.eof:
+                has_more = False
+                while piece or has_more:
+                    if unpack.eof:  # gzip files may be put one behind the other, and filled up with zeros
+                        if not piece.strip(b"\0"):
+                            break
+                        unpack = zlib.decompressobj(wbits=31)
                     data = unpack.decompress(piece, _PIECE)
-                    piece = unpack.unconsumed_tail
+                    has_more = len(data) == _PIECE and not unpack.eof
+                    piece = unpack.unused_data if unpack.eof else unpack.unconsumed_tail
                     size += len(data)
                     check_unpacked(path, size, n_read)
                     yield data
+            if is_packed and not unpack.eof:
+                raise ForeignError(f"{path}: is packed with gzip, and cut off")
     except OSError as error:
         raise ForeignError(f"{path}: can't be read: {error.strerror}") from None
     except zlib.error:

@@ -217,6 +217,18 @@ def test_a_list_that_is_cut_or_broken_is_said_so(broken: str, tmp_path: Path) ->
         list(JsonElements(str(path), "result"))
 
 
+def test_packed_files_are_read_to_their_end_or_said_to_be_cut(tmp_path: Path) -> None:
+    whole = json.dumps({"a": "x" * (5 << 20)}).encode()
+    packed = gzip.compress(whole)
+    (tmp_path / "two").write_bytes(gzip.compress(whole[:7]) + gzip.compress(whole[7:]) + bytes(512))
+    (tmp_path / "one").write_bytes(packed)
+    assert json_file.load(str(tmp_path / "two")) == json_file.load(str(tmp_path / "one")) == json.loads(whole)
+    for end in (len(packed) // 2, -1):
+        (tmp_path / "cut").write_bytes(packed[:end])
+        with pytest.raises(ForeignError, match="is packed with gzip, and cut off"):
+            json_file.load(str(tmp_path / "cut"))
+
+
 def bomb(path: Path) -> None:
     path.write_bytes(gzip.compress(b'{"metadata": {"job_id": 1}, "data": [' + b"{}," * 2_000_000 + b"{}]}"))
 
