@@ -81,9 +81,6 @@ def test_job_says_the_score_as_such_and_what_is_wrong(recording: str) -> None:
     work(app, steps)
 
 
-@pytest.mark.parametrize(
-    ("digit", "screen"), [("2", "gpus"), ("3", "time"), ("4", "balance"), ("5", "why"), ("1", "job")]
-)
 def test_without_a_score_the_number_is_of_the_time_that_it_names(tmp_path: Path) -> None:
     time = np.arange(300.0)
     values = np.where(time < 150, 0.9, 0.1)
@@ -97,6 +94,9 @@ def test_without_a_score_the_number_is_of_the_time_that_it_names(tmp_path: Path)
     work(app, steps)
 
 
+@pytest.mark.parametrize(
+    ("digit", "screen"), [("2", "gpus"), ("3", "time"), ("4", "balance"), ("5", "why"), ("1", "job")]
+)
 def test_digits_go_to_screens(recording: str, digit: str, screen: str) -> None:
     app = live_screen(recording)
 
