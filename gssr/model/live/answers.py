@@ -27,8 +27,8 @@ from gssr.store.format.schema import LEVELS
 from gssr.store.read.recording import RunReader
 from gssr.store.read.window_edges import Window
 
-LAG_SECONDS, LAG_COSTS = 10.0, 100
-"""What changes while a run grows is computed anew after max(10 s, 100 times what it took): a hundredth of the time."""
+LAG_SECONDS, LAG_COSTS = 5.0, 20
+"""What changes while a run grows is computed anew after max(5 s, 20 times what it took)."""
 QUICK_CELLS = 50_000
 """More than so many (GPU, column) cells are not read for a quick look."""
 MANY_GPUS, MOST_CELLS, FEW_CELLS = 20_000, 2_000_000, 500_000

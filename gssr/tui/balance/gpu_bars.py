@@ -49,7 +49,7 @@ class GpuBars(Panel):
     ]
 
     def __init__(self, **attributes: str) -> None:
-        super().__init__(**attributes)
+        super().__init__(**attributes)  # type: ignore[arg-type]
         self.at = 0
         """The place of the GPU under the cursor, from the lowest."""
         self._steady = SteadyOrders()

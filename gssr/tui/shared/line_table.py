@@ -66,7 +66,7 @@ class LineTable(LineDrawing, ScrollView, can_focus=True):  # type: ignore[misc] 
     ]
 
     def __init__(self, **attributes: str) -> None:
-        super().__init__(**attributes)
+        super().__init__(**attributes)  # type: ignore[arg-type]
         self.order: Ints = np.zeros(0, np.int64)
         """The items in the order of their lines."""
         self.at = 0

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from rich.segment import Segment
 from rich.style import Style
@@ -24,6 +24,10 @@ from gssr.tui.shared.live_app import LiveApp
 from gssr.tui.themes import Palette
 from gssr.tui.view import View
 
+if TYPE_CHECKING:
+    _AnyWidget = Widget
+else:
+    _AnyWidget = object  # a widget gets the styles and the keys of its first base that is one
 _Drawing = TypeVar("_Drawing")
 
 
@@ -116,20 +120,18 @@ def _shape(content: object) -> object:
     return re.sub(r"\S", "x", text) if isinstance(text, str) and text.isascii() else text
 
 
-class LineDrawing(Drawing, Widget):  # type: ignore[misc] # app is narrowed
+class LineDrawing(Drawing, _AnyWidget):  # type: ignore[misc] # app is narrowed
     """A widget that is drawn line by line (Textual's Line API), by ``draw_line`` or ``draw_lines``. After ``draw_changes``
     only lines that have changed are drawn anew."""
 
     _drawn: list[Strip] | None = None
     """All lines as they were drawn last, without the background; None where everything is to be drawn."""
     _drawn_for: object = None
-    """The size and the theme that they were drawn for."""
+    """What they were drawn for: the size, how far they are scrolled, and the theme."""
     _changes_are_due = False
 
-    def __init__(self, *children: Widget, **attributes: Any) -> None:
-        super().__init__(*children, **attributes)
-        self._on_ground: dict[Style | None, Style] = {}
-        """Styles of drawings as they are sent: on the widget's own background, in the colours that the terminal has."""
+    _on_ground: dict[Style | None, Style]
+    """Styles of drawings as they are sent: on the widget's own background, in the colours that the terminal has."""
 
     def draw_line(self, y: int) -> Strip:
         """Draw one line of the content."""
@@ -142,7 +144,7 @@ class LineDrawing(Drawing, Widget):  # type: ignore[misc] # app is narrowed
     def render_line(self, y: int) -> Strip:
         """Draw row ``y`` for Textual, on the widget's own background."""
         lines = self._drawn
-        if lines is None or self._drawn_for != (self.size, self.palette.theme):
+        if lines is None or self._drawn_for != self._sight():
             lines = self._draw_all()
             self._on_ground = {}  # what CSS says is asked again
         line = lines[y] if y < len(lines) else Strip.blank(self.size.width)
@@ -163,8 +165,11 @@ class LineDrawing(Drawing, Widget):  # type: ignore[misc] # app is narrowed
         """Leave out the filter that ``render_line`` has applied, once for each style."""
         return [each for each in super().get_line_filters() if not isinstance(each, ANSIToTruecolor)]
 
+    def _sight(self) -> tuple[object, ...]:
+        return self.size, self.scroll_offset, self.palette.theme
+
     def _draw_all(self) -> list[Strip]:
-        self._drawn_for = self.size, self.palette.theme
+        self._drawn_for = self._sight()
         self._drawn = lines = self.draw_lines(*self.size)
         return lines
 
@@ -182,8 +187,8 @@ class LineDrawing(Drawing, Widget):  # type: ignore[misc] # app is narrowed
 
     def _draw_changes(self) -> None:
         self._changes_are_due = False
-        before, size = self._drawn, self.size
-        if before is None or self._drawn_for != (size, self.palette.theme) or not self.is_on_screen:
+        before = self._drawn
+        if before is None or self._drawn_for != self._sight() or not self.is_on_screen:
             self.refresh()
             return
         changed = [y for y, (old, new) in enumerate(zip_longest(before, self._draw_all())) if old != new]
@@ -192,7 +197,7 @@ class LineDrawing(Drawing, Widget):  # type: ignore[misc] # app is narrowed
             self.refresh(*(Region(-left, y, width, 1) for y in changed))
 
 
-class Panel(LineDrawing, can_focus=True):
+class Panel(LineDrawing, Widget, can_focus=True):  # type: ignore[misc] # app is narrowed
     """A part of a screen that is drawn from a result and a view, and from nothing else.
 
     ``show`` keeps both and draws anew; a subclass says in ``draw_line`` or ``rows`` what is seen. Tab goes from panel to
