@@ -267,6 +267,7 @@ class Answers:
     def _means(self, what: str, window: Window, query: Query, read: Read, growing: bool) -> Means:
         """Return the means over a window, kept or read now. ``what`` is the kind of question, by which answers are
         kept."""
+
         def compute() -> Means:
             known = window._replace(end=min(window.end, self._tally.last))
             return self._tally.means_of(read().buckets(window, names=self._tally.counted), known)
