@@ -12,6 +12,8 @@ def known_percentiles(values: Floats, shares: Sequence[float]) -> list[Floats]:
     """Return numpy's linear percentiles of each column of ``values`` [rows, columns], of what is not NaN in it: an array
     [columns] for each of the ``shares``, 0 for the least value and 1 for the greatest; NaN where a column holds nothing
     else."""
+    if not len(values):
+        return [np.full(values.shape[1], np.nan) for _ in shares]
     last = np.maximum(np.isfinite(values).sum(axis=0) - 1, 0)
     ordered = np.sort(values, axis=0)  # NaN last; np.partition takes longer, even for two ranks
     column, found = np.arange(values.shape[1]), []

@@ -7,6 +7,7 @@ colours are not used; the rows carry roles like every other drawing.
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +21,9 @@ from gssr.render.roles import Role, Row, Span
 
 LEAST_COLUMNS = 8
 """A canvas narrower than this is not drawn."""
+_PLAIN, _BAND = -2, -1
+_ROLES: dict[int, Role] = {_PLAIN: "plain", _BAND: "band"}
+"""Codes of cells without a line."""
 MANUAL = "plotext._doc.doc"
 """The module of plotext that builds its interactive manual (``plotext.doc``), of 6.1. A later version that has none of this
 name is imported whole."""
@@ -44,16 +48,15 @@ plotext = _without_manual()
 
 def band_chart(
     mean: Floats, low: Floats, high: Floats, y_labels: Sequence[str], x_ticks: Sequence[Tick], gutter: int, height: int,
-    glyphs: Glyphs,
+    glyphs: Glyphs, roles: Sequence[Role] = (),
 ) -> list[Row]:  # fmt: skip
     """A chart of ``height`` + 2 lines (one less without ``x_ticks``): ``gutter`` cells for the labels, one for the axis, one
     per column.
 
     ``mean``, ``low`` and ``high`` [columns] are fractions of the full scale: the line, and the ends of the band. A column
-    of NaN stays empty and breaks the line; what is beyond the scale is drawn at its edge. The middle of the lowest row is 0
-    and that of the highest 1, for line, band and labels alike. ``y_labels`` divide the scale from bottom to top into equal
-    parts; those that would not stand in the middle of a row are left out, as many as it takes to keep the distances equal.
-    ``x_ticks`` are set at columns (``at``, counted from 0). Fewer than 8 columns give no lines.
+    of NaN stays empty and breaks the line; what is beyond the scale is drawn at its edge. ``y_labels`` are set at equal
+    distances from bottom to top, ``x_ticks`` at columns (``at``, counted from 0). ``roles`` [columns]: those of the line,
+    by default a series'. Fewer than 8 columns give no lines.
     """
     n, tall = len(mean), height + 1 + bool(x_ticks)
     if n < LEAST_COLUMNS:
@@ -69,11 +72,20 @@ def band_chart(
             values = np.clip(mean[first:last], 0.0, 1.0)
             figure.draw(figure.signal(list(range(first, last)), values.tolist(), marker=glyphs.line).lines())
         lines = _lines(figure, glyphs)[:tall]
-    ends = _ends(low, high, height)
-    lines[:height] = [
-        _with_band(line, gutter + 1, ends, height - 1 - row, glyphs.band) for row, line in enumerate(lines[:height])
-    ]
-    return [_row(line, gutter + 1 if i < height else len(line), glyphs.band) for i, line in enumerate(lines)]
+    known = np.isfinite(low) & np.isfinite(high)
+    bottom, top = (np.floor(np.clip(np.where(known, end, 0.0), 0.0, 1.0) * (height - 1) + 0.5) for end in (low, high))
+    names = list(dict.fromkeys(roles)) or ["series"]
+    line_codes = np.array([names.index(role) for role in roles] or [0] * n)
+    rows = []
+    for cell, line in zip(range(height - 1, -1, -1), lines, strict=False):
+        cells = np.array(list(line[gutter + 1 :].ljust(n)))
+        cells[(cells == " ") & known & (bottom <= cell) & (cell <= top)] = glyphs.band
+        cell_codes = np.where(cells == " ", _PLAIN, np.where(cells == glyphs.band, _BAND, line_codes))
+        edges = [0, *(np.flatnonzero(cell_codes[1:] != cell_codes[:-1]) + 1).tolist(), len(cells)]
+        text, codes = "".join(cells.tolist()), cell_codes.tolist()
+        spans = (Span(text[at:end], _ROLES.get(codes[at]) or names[codes[at]]) for at, end in pairwise(edges))
+        rows.append((Span(line[: gutter + 1], "dim"), *spans))
+    return [*rows, *((Span(line, "dim"),) for line in lines[height:])]
 
 
 def _on_rows(labels: Sequence[str], height: int) -> Sequence[str]:
@@ -132,27 +144,6 @@ def _figure(width: int, height: int) -> Iterator[Any]:
 def _lines(figure: Any, glyphs: Glyphs) -> list[str]:
     text: str = figure.build().string(colorless=True)
     return (text.translate(TO_ASCII) if glyphs.band.isascii() else text).split("\n")
-
-
-def _ends(low: Floats, high: Floats, height: int) -> list[tuple[int, int]]:
-    """Return the lowest and the highest cell of each column between low and high (cells count from the bottom); (1, 0)
-    if either is unknown."""
-    known = np.isfinite(low) & np.isfinite(high)
-    bottom, top = (
-        np.floor(np.clip(np.where(known, end, 0.0), 0.0, 1.0) * (height - 1) + 0.5).astype(int) for end in (low, high)
-    )
-    return list(zip(np.where(known, bottom, 1).tolist(), np.where(known, top, 0).tolist(), strict=True))
-
-
-def _with_band(line: str, axis: int, ends: Sequence[tuple[int, int]], cell: int, band: str) -> str:
-    """Return the line at height ``cell`` (0: the lowest) with the band where nothing else is drawn. Done here because
-    plotext takes as long for it as for all the rest."""
-    text = line.ljust(axis + len(ends))
-    drawn = "".join(
-        band if char == " " and bottom <= cell <= top else char
-        for char, (bottom, top) in zip(text[axis:], ends, strict=False)
-    )
-    return text[:axis] + drawn
 
 
 def _row(line: str, axis: int, band: str) -> Row:

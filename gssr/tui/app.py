@@ -28,9 +28,11 @@ from textual.screen import Screen
 from textual.widgets import TabbedContent, TabPane
 
 from gssr.gpu_vendors import BOTH, NVIDIA, maker_of, speak_of
+from gssr.model.frame_cache import once
 from gssr.model.live.live_result import Result
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
+from gssr.model.results import Judgement
 from gssr.model.statistics.grid import MOST_ROWS
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import RuleTable
@@ -403,7 +405,7 @@ class LiveScreen(KeysInOrder):
         found = result.judgement
         if found is None or not self.file:
             return result
-        return replace(result, judgement=replace(found, verdicts=naming(found.verdicts, [self.file])))
+        return replace(result, judgement=_naming_file(found, self.file))
 
     def _select(self, wanted: tuple[str, ...]) -> None:
         """Look at the GPUs that these names mean; a notice if they mean none. They are asked for only once."""
@@ -766,6 +768,11 @@ class LiveScreen(KeysInOrder):
     async def action_quit(self) -> None:
         """Textual's own way to leave is no other."""
         self.action_leave()
+
+
+@once
+def _naming_file(judgement: Judgement, file: str) -> Judgement:
+    return replace(judgement, verdicts=naming(judgement.verdicts, [file]))
 
 
 def _is_held(descriptor: int) -> bool:

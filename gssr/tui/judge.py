@@ -20,8 +20,8 @@ from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import open_recording
 from gssr.store.read.window_edges import Window
 
-AGAIN_SECONDS, AGAIN_COSTS = 10.0, 50
-"""A window of a growing run is judged anew after max(10 s, 50 times what the last judgement took) ..."""
+AGAIN_SECONDS, AGAIN_COSTS = 10.0, 100
+"""A window of a growing run is judged anew after max(10 s, 100 times what the last judgement took) ..."""
 SETTLED_SECONDS, COSTS = 0.3, 10
 """... and another window than the first once it was looked at for so long, and while the run grows, 10 times what the last
 one took has gone by: beside a job, judging never takes more than a tenth of the time."""

@@ -24,11 +24,11 @@ from textual.message import Message
 from gssr.render.cells import cell_width
 
 _TOKEN = re.compile(
-    r"\x1b\[([\d;:]*)m"  # 1: a style
-    r"|\x1b\[(\d+);(\d+)H"  # 2, 3: a place
-    r"|([^\x1b\r\n]+)"  # 4: text
+    r"\x1b\[([\d;:]*)m([^\x1b\r\n]*)(\x1b\[0m)?"  # 1: a style; 2: the text in it; 3: the end of the style
+    r"|\x1b\[(\d+);(\d+)H"  # 4, 5: a place
+    r"|([^\x1b\r\n]+)"  # 6: text
     r"|[\r\n]+"
-    r"|(\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[P_^X][^\x1b]*\x1b\\|\x1b\[[0-?]*[ -/]*[@-~]|\x1b.)",  # 5: anything else
+    r"|(\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[P_^X][^\x1b]*\x1b\\|\x1b\[[0-?]*[ -/]*[@-~]|\x1b.)",  # 7: anything else
     re.DOTALL,
 )
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
@@ -79,7 +79,7 @@ _SHOWN_ON_BLANKS = re.compile(r"(?:^|;)(?:4|7|9|21|5[1-5])(?=;|$)")
 
 @lru_cache(maxsize=4096)
 def _style(codes: str) -> _Style:
-    """Return the style that these parameters of SGR give, after a reset."""
+    """The style that these parameters of SGR give, after a reset; without any the terminal's own."""
     ink, paper, marks = "", "", list[str]()
     for code in _CODE.finditer(codes):
         if code.lastgroup == "ink":
@@ -216,20 +216,23 @@ class Wire:
         with self._lock:
             style, x, y, drawn = self._style, self._x, self._y, False
             for found in _TOKEN.finditer(data):
-                kind = found.lastindex
-                if kind == 1:
-                    codes = found[1]
-                    style = _PLAIN if codes in ("", "0") else _style(codes)
-                elif kind == 4:
-                    x = self._wanted.setdefault(y, _Line()).put(x, found[4], style)
-                    self._dirty.add(y)
-                    drawn = True
-                elif kind == 3:
-                    y, x = int(found[2]) - 1, int(found[3]) - 1
+                kind, text = found.lastindex, None
+                if kind in (2, 3):
+                    style, text = _style(found[1]), found[2]
+                elif kind == 6:
+                    text = found[6]
                 elif kind == 5:
-                    self._pass(found[5])
+                    y, x = int(found[4]) - 1, int(found[5]) - 1
+                elif kind == 7:
+                    self._pass(found[7])
                 else:
                     y, x = y + found[0].count("\n"), 0
+                if text:
+                    x = self._wanted.setdefault(y, _Line()).put(x, text, style)
+                    self._dirty.add(y)
+                    drawn = True
+                if kind == 3:
+                    style = _PLAIN
             self._style, self._x, self._y = style, x, y
             if drawn:  # when the screen has only begun, the terminal would still print its answer
                 self._send()

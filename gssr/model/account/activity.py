@@ -6,6 +6,7 @@ import numpy as np
 
 from gssr.arrays import Flags, Floats
 from gssr.model.evidence.evidence import Evidence
+from gssr.model.percentiles import known_percentiles
 from gssr.store.format.schema import GAP_INTERVALS
 
 ENGINE_METRICS = ("gr_engine_active", "gpu_utilization", "sm_active")
@@ -100,11 +101,10 @@ def _outside_work(active: Floats, is_known: Flags, is_used: Flags) -> tuple[Flag
     """Flag the bins [n_bins] before the first work of any GPU, and those after the last. No bin is flagged where no GPU
     works."""
     bins = np.arange(active.shape[1])
-    works = np.zeros(active.shape[1], bool)
-    for row, known in zip(active[is_used], is_known[is_used], strict=True):
-        usual = float(np.percentile(row[known], _USUAL)) if known.any() else 0.0
-        works |= known & does_something(row) & (row >= WORKING_SHARE * usual)
-    at = np.flatnonzero(works)
+    used, known = active[is_used], is_known[is_used]
+    (usual,) = known_percentiles(np.where(known, used, np.nan).T, (_USUAL / 100,))
+    works = known & does_something(used) & (used >= WORKING_SHARE * np.nan_to_num(usual)[:, None])
+    at = np.flatnonzero(works.any(axis=0))
     if not len(at):
         return np.zeros(len(bins), bool), np.zeros(len(bins), bool)
     return bins < at[0], bins > at[-1]

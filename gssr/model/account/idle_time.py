@@ -13,6 +13,7 @@ from gssr.model.account.link_traffic import FABRIC, host_link_bytes, weighted_me
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.evidence.evidence import Evidence
 from gssr.model.evidence.gather import MOVED
+from gssr.model.percentiles import known_percentiles
 
 COPY_BYTES = 3e9
 """GPUs that wait for copies see about so many bytes a second, if memory is pageable; several times as many, if pinned."""
@@ -131,15 +132,11 @@ def _between_kernels(idle: Floats, inside: Flags, width: float) -> Floats:
     length times the variance over the mean. It is taken from the bins that idle least, so that other waits, which come on
     top, do not count. ``inside``: the cells in which kernels run.
     """
-    most = np.zeros((len(idle), 1))
-    for gpu, (values, count) in enumerate(zip(idle, inside, strict=True)):
-        if not count.any():
-            continue
-        low, usual = np.percentile(values[count], _LOW_PERCENTILES)
-        spread = float(usual - low) / _APART
-        if width * max(spread**2 - COUNTER_NOISE**2, 0.0) <= LONGEST_GAP * usual:
-            most[gpu] = usual + 3 * max(spread, COUNTER_NOISE)
-    return np.where(inside, most, 0.0)
+    low, usual = known_percentiles(np.where(inside, idle, np.nan).T, [share / 100 for share in _LOW_PERCENTILES])
+    spread = (usual - low) / _APART
+    are_short = width * np.maximum(spread**2 - COUNTER_NOISE**2, 0.0) <= LONGEST_GAP * usual
+    most = np.where(are_short, usual + 3 * np.maximum(spread, COUNTER_NOISE), 0.0)
+    return np.where(inside, most[:, None], 0.0)
 
 
 def _least_of_used(gaps: Floats, activity: Activity) -> float:

@@ -13,6 +13,7 @@ from gssr.arrays import Flags, Floats
 from gssr.model.account.activity import Activity
 from gssr.model.account.link_traffic import NVLINK, gpu_link_bytes, least_link_rate
 from gssr.model.evidence.evidence import Evidence
+from gssr.model.percentiles import known_percentiles
 
 COLLECTIVE_SM = 0.16
 """SM activity per engine activity of a collective: NCCL's kernels occupy up to 24 of an H100's 132 SMs."""
@@ -137,8 +138,8 @@ def _densest(measured: Floats, known: Floats) -> float:
     """
     dense = float(np.percentile(known, 99))
     if dense >= MIXED_SM:
-        usual = [float(np.percentile(row[np.isfinite(row)], 75)) for row in measured if np.isfinite(row).any()]
-        return max(float(np.percentile(usual, 95)), min(dense, DENSE_SM))
+        (usual,) = known_percentiles(measured.T, (0.75,))
+        return max(float(np.percentile(usual[np.isfinite(usual)], 95)), min(dense, DENSE_SM))
     in_bin = np.nan_to_num(measured).max(axis=0)
     busiest = float(np.median(in_bin[in_bin > 0])) if in_bin.any() else 0.0
     return busiest if busiest >= MIXED_SM else dense
@@ -173,8 +174,5 @@ def _collectives_on_all_sms(evidence: Evidence, active: Floats, cells: Flags) ->
 
 def _with_usual_values(values: Floats) -> Floats:
     """Give cells without a value the median of their GPU; 0 where it has none."""
-    found = np.array(values)
-    for row in found:
-        known = np.isfinite(row)
-        row[~known] = float(np.median(row[known])) if known.any() else 0.0
-    return found
+    (usual,) = known_percentiles(values.T, (0.5,))
+    return np.where(np.isfinite(values), values, np.nan_to_num(usual)[:, None])

@@ -42,6 +42,8 @@ SCORE_CELLS, LEAST_SCORES = 50_000, 8
 """The score's curve is made of no more (GPU, column) cells of each of its metrics, but has so many columns at least."""
 _KEPT = 2 + 2 * len(SCORE_INPUTS)
 """Grids: those of two screens and of two score curves."""
+_KEPT_SECONDS = 60.0
+"""New rows are counted into a grid as long as a screen has asked for it in the last so many seconds."""
 _KEPT_MEANS = 24
 
 Read = Callable[[], RunReader]
@@ -82,18 +84,29 @@ class Answers:
         self._interval = interval
         self._n_gpus = n_gpus
         self._grids: OrderedDict[tuple[str, float, int, int | None], Columns] = OrderedDict()
+        self._asked: dict[Columns, float] = {}
+        """When each grid was asked for last, monotonic s."""
         self._answers: OrderedDict[tuple[str, float, float], _Answer] = OrderedDict()
 
     def add(self, gpu: Ints, moment: Floats, values: dict[str, Floats]) -> None:
         """Count new rows: ``gpu`` positions, ``moment`` unix s, and values by metric, all [n]."""
+        self._forget_grids()
         for columns in self._grids.values():
             columns.add(gpu, moment, values[columns.metric])
 
     def add_spans(self, spans: Spans) -> None:
         """Count what GPUs did, where their rows are not read."""
+        self._forget_grids()
         for columns in self._grids.values():
             row = self._tally.names.index(columns.metric)
             columns.add_spans(spans.gpu, spans.start, spans.end, spans.n[row], spans.total[row])
+
+    def _forget_grids(self) -> None:
+        """Forget the grids that nobody has asked for lately, and more than may be kept."""
+        least = time.monotonic() - _KEPT_SECONDS
+        newest = [key for key, columns in self._grids.items() if self._asked[columns] >= least][-_KEPT:]
+        self._grids = OrderedDict((key, self._grids[key]) for key in newest)
+        self._asked = {columns: self._asked[columns] for columns in self._grids.values()}
 
     def renew(self) -> None:
         """Read the files anew for everything asked from now on."""
@@ -219,8 +232,9 @@ class Answers:
             found = Columns(metric, width, first, n, self._n_gpus, sliding)
             found.read(read())
         self._grids[key] = found
-        while len(self._grids) > _KEPT:
-            self._grids.popitem(last=False)
+        self._asked[found] = time.monotonic()
+        if len(self._grids) > _KEPT:
+            self._forget_grids()
         return found
 
     def _made_of_others(self, metric: str, width: float, first: int, n: int, sliding: bool) -> Columns | None:

@@ -76,12 +76,12 @@ class Gauges(RowsPanel):
 def _newest(result: Result, gpus: Ints | None) -> dict[str, float | None]:
     """Average the newest value of each metric over these GPUs (positions; None: all), by metric; None if it is unknown
     for all of them."""
-    found: dict[str, float | None] = {}
-    for name in result.whole.names:
-        values = result.lately(name)
-        values = values if gpus is None else values[gpus]
-        found[name] = float(np.nanmean(values)) if np.isfinite(values).any() else None
-    return found
+    names = result.whole.names
+    values = np.array([result.lately(name) for name in names]).reshape(len(names), -1)
+    values = values if gpus is None else values[:, gpus]
+    known = np.isfinite(values)
+    sums, counts = np.where(known, values, 0.0).sum(axis=1).tolist(), known.sum(axis=1).tolist()
+    return {name: sums[at] / counts[at] if counts[at] else None for at, name in enumerate(names)}
 
 
 def _in_words(name: str, room: int) -> str:

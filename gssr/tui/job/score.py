@@ -23,19 +23,18 @@ from gssr.tui.view import View
 class ScoreHistory(Panel):
     """The running efficiency score: the score of all GPUs column by column, on a fixed axis from 0 to 1."""
 
-    def draw_line(self, y: int) -> Strip:
-        """Draw row ``y`` of the curve; blank if the score is unknown. At the end of a window whose newest cells have
-        no score yet, the last score goes on."""
-        result, (width, height) = self.result, self.content_size
+    def draw_lines(self, width: int, height: int) -> list[Strip]:
+        """The curve."""
+        result = self.result
         if result is None or result.score_curve is None:
-            return Strip.blank(width)
+            return [Strip.blank(width)] * height
         curve, cells = result.score_curve, cells_of(result, width)
         values = average_into_columns(curve.values, curve.start, curve.width, cells.start, cells.end, width)
         if not rolls(result) or np.isnan(values[-1:]).all():
             last = np.flatnonzero(np.isfinite(values))
             values[last[-1] + 1 if len(last) else 0 :] = values[last[-1]] if len(last) else np.nan
         rows = history_rows(values, height, self.palette, self.glyphs, known_from(result, cells))
-        return Strip(rows[y]).adjust_cell_length(width)
+        return [Strip(row).adjust_cell_length(width) for row in rows]
 
 
 class Score(Drawing, Vertical):  # type: ignore[misc] # app is narrowed

@@ -64,6 +64,9 @@ class VerdictCard(PlainText, Vertical, can_focus=True):
 class VerdictCards(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
     """The first few verdicts."""
 
+    _told: object = ()
+    """The judgement that the cards tell; none yet."""
+
     def compose(self) -> ComposeResult:
         """Lay out as many cards as there may be at once."""
         for number in range(MOST_CARDS):
@@ -73,6 +76,9 @@ class VerdictCards(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
     def show(self, result: Result, _view: View) -> None:
         """Show the first verdicts as cards, and below them how many more there are on Why, or that no rule finds
         anything; no cards before there is a judgement."""
+        if result.judgement is self._told:
+            return
+        self._told = result.judgement
         verdicts = () if result.judgement is None else result.judgement.verdicts
         cards = list(self.query(VerdictCard))
         for card in cards:

@@ -9,7 +9,7 @@ from gssr.model.live.live_result import Result
 from gssr.render import clock
 from gssr.render.clock import Tick
 from gssr.render.glyphs import Glyphs
-from gssr.render.roles import RAMP, Role, Row, Span
+from gssr.render.roles import RAMP, Row
 from gssr.render.scale import metric_of, scale_text
 from gssr.tui.shared.history import steady_steps
 from gssr.tui.shared.scales import full_scale, y_label
@@ -80,10 +80,10 @@ def draw_band(
         return []
     cells = chart_cells(result, width, gutter)
     line, low, high, loads = (in_cells(result, each, cells) for each in (*values, loads))
-    rows = band_chart(line, low, high, labels, _ticks(result, cells) if is_timed else (), gutter, tall, glyphs)
     levels = (np.clip(loads, 0.0, 1.0) * (len(RAMP) - 1)).tolist()
     steps = steady_steps(levels) if not cells.rolls else [round(level) if level == level else 0 for level in levels]
-    return [_in_colours_of_load(row, steps, gutter + 1) for row in rows[:height]]
+    ticks, roles = _ticks(result, cells) if is_timed else (), [RAMP[step] for step in steps]
+    return band_chart(line, low, high, labels, ticks, gutter, tall, glyphs, roles)[:height]
 
 
 def _ticks(result: Result, cells: Cells) -> list[Tick]:
@@ -93,21 +93,3 @@ def _ticks(result: Result, cells: Cells) -> list[Tick]:
     found = clock.time_ticks(cells.start - zero, cells.end - zero, cells.n)
     ticks = [Tick((tick.at + zero - cells.start) / span * (cells.n - 1), tick.label) for tick in found]
     return [*(tick for tick in ticks if tick.at < cells.n - 4), Tick(cells.n - 2.0, "now")] if cells.rolls else ticks
-
-
-def _in_colours_of_load(row: Row, steps: list[int], axis: int) -> Row:
-    """Return the row with each cell of the line in its step of the ramp of loads. ``steps`` [n_cells] are indices into
-    RAMP; ``axis``: cells before the first."""
-    spans: list[Span] = []
-    at = 0
-    for span in row:
-        for offset, char in enumerate(span.text):
-            role: Role = span.role
-            if role == "series":
-                role = RAMP[steps[min(max(at + offset - axis, 0), len(steps) - 1)]]
-            if spans and spans[-1].role == role:
-                spans[-1] = Span(spans[-1].text + char, role)
-            else:
-                spans.append(Span(char, role))
-        at += len(span.text)
-    return tuple(spans)

@@ -54,29 +54,24 @@ def history_rows(
     exactly its own colour.
     """
     levels = glyphs.levels[:-1] if len(glyphs.levels) > 2 else glyphs.levels
-    codes = load_codes(values, known_from).astype(np.int64).tolist()
+    per_row = len(glyphs.levels)
+    hatch = _HATCH_ASCII if glyphs.levels.isascii() else _HATCH
+    chars = np.array([" ", *levels, *glyphs.full * (per_row - len(levels)), hatch])  # by height, then what lacks
+    codes = load_codes(values, known_from).astype(np.int64)
     if not rolls:
         steady = steady_steps((np.clip(values, 0.0, 1.0) * (LOAD_STEPS - 1)).tolist())
-        codes = [step if code >= 0 else code for code, step in zip(codes, steady, strict=True)]
+        codes = np.where(codes >= 0, steady, codes)
+    tops = np.clip(np.round(np.nan_to_num(values) * (height * per_row - 1)), 1, height * per_row - 1).astype(np.int64)
+    tops[codes == _BLANK] = 0
+    above = np.clip(tops - per_row * np.arange(height)[::-1, None], 0, per_row)
+    above[:, codes == _LACKS] = per_row + 1
     styles = {step: palette.load(step / (LOAD_STEPS - 1)) for step in range(LOAD_STEPS)}
     styles |= {_LACKS: palette.missing, _BLANK: Style.null()}
-    per_row = len(glyphs.levels)
-    tops = (
-        np.clip(np.round(np.nan_to_num(values) * (height * per_row - 1)), 1, height * per_row - 1).astype(int).tolist()
-    )
-    hatch = _HATCH_ASCII if glyphs.levels.isascii() else _HATCH
     rows = []
-    for y in range(height):
-        below = (height - 1 - y) * per_row
-        chars = []
-        for code, top in zip(codes, tops, strict=True):
-            if code == _LACKS:
-                chars.append(hatch)
-            elif code == _BLANK or top <= below:
-                chars.append(" ")
-            else:
-                chars.append(glyphs.full if top - below >= per_row else levels[min(top - below, len(levels)) - 1])
-        rows.append(_segments(chars, codes, styles))
+    for row, looks in zip(above, np.where(above > 0, codes, _BLANK), strict=True):
+        text, found = "".join(chars[row].tolist()), looks.tolist()
+        edges = [0, *(np.flatnonzero(looks[1:] != looks[:-1]) + 1).tolist(), len(found)]
+        rows.append([Segment(text[first:end], styles[found[first]]) for first, end in pairwise(edges) if first < end])
     return rows
 
 
@@ -102,12 +97,6 @@ def pair_row(upper: Floats, lower: Floats, palette: Palette, known_from: int = 0
             text, style = _HATCH, palette.missing
         segments.append(Segment(text * (end - first), style))
     return segments
-
-
-def _segments(chars: Sequence[str], codes: Sequence[int], styles: dict[int, Style]) -> list[Segment]:
-    """Join characters with the same code (of load_codes) into segments; blanks have no style."""
-    found = [-3 if char == " " else code for char, code in zip(chars, codes, strict=True)]
-    return [Segment("".join(chars[first:end]), styles.get(found[first], Style.null())) for first, end in _runs(found)]
 
 
 def _runs(values: Sequence[object]) -> list[tuple[int, int]]:

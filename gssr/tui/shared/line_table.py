@@ -139,7 +139,7 @@ class LineTable(LineDrawing, ScrollView, can_focus=True):  # type: ignore[misc] 
         self.at = int(found[0]) if len(found) else min(self.at, max(len(order) - 1, 0))
         self.virtual_size = Size(self.size.width, len(order) * self.tall + HEAD)
         self.post_message(Pointed(self, self.item))
-        self.refresh()
+        self.draw_changes()
 
     def on_resize(self) -> None:
         """Fit the columns to the new width."""
@@ -156,7 +156,7 @@ class LineTable(LineDrawing, ScrollView, can_focus=True):  # type: ignore[misc] 
         if wanted != top:
             self.scroll_to(y=wanted, animate=False)
         self.post_message(Pointed(self, self.item))
-        self.refresh()
+        self.draw_changes()
 
     def point_at_item(self, item: int) -> None:
         """Put the cursor on an item, if it is shown."""

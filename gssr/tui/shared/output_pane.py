@@ -19,13 +19,12 @@ class OutputPane(Panel):
             self.border_title, self.border_subtitle = "output", output.path
             self.refresh()
 
-    def draw_line(self, y: int) -> Strip:
-        """Draw row ``y`` of the end of the output; a sentence where none was kept."""
-        width, height = self.content_size
+    def draw_lines(self, width: int, height: int) -> list[Strip]:
+        """As many of its last lines as there is room for."""
         if self.output is None:
-            return Strip.blank(width)
+            return [Strip.blank(width)] * height
         if self.output.tail is None:
             rows: tuple[Row, ...] = ((Span("no output was kept beside this recording", "dim"),),)
         else:
             rows = log_tail(self.output.tail, width, height, self.glyphs.levels.isascii())
-        return self.strip_of(rows[y] if y < len(rows) else (), width)
+        return [self.strip_of(rows[y] if y < len(rows) else (), width) for y in range(height)]

@@ -1,31 +1,57 @@
 """What every widget that shows a part of a result is: a panel with a title in its border, told a result by ``show``."""
 
 import re
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 from textual.content import Content
+from textual.filter import ANSIToTruecolor, LineFilter
+from textual.geometry import Region
 from textual.strip import Strip
 from textual.visual import VisualType
 from textual.widget import Widget
 from textual.widgets import Label
 
 from gssr.model.live.live_result import Result
-from gssr.render.cells import clean
+from gssr.render.cells import cell_width, clean
 from gssr.render.glyphs import Glyphs, drawable
 from gssr.render.roles import Row
 from gssr.tui.shared.live_app import LiveApp
 from gssr.tui.themes import Palette
 from gssr.tui.view import View
 
+if TYPE_CHECKING:
+    _AnyWidget = Widget
+else:
+    _AnyWidget = object  # a widget gets the styles and the keys of its first base that is one
 _Drawing = TypeVar("_Drawing")
+
+
+class _Title:
+    """A title in a widget's border. Textual draws all of a widget anew whenever its title is set; this only where the text
+    has changed."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._title_of_widget, self._said = vars(Widget)[name], f"_said_{name}"
+
+    def __get__(self, widget: Widget | None, owner: type | None = None) -> Any:
+        return self if widget is None else self._title_of_widget.__get__(widget, owner)
+
+    def __set__(self, widget: Widget, title: str | None) -> None:
+        if getattr(widget, self._said, None) != title:
+            setattr(widget, self._said, title)
+            self._title_of_widget.__set__(widget, title)
 
 
 class PlainText:
     """A widget whose titles and tooltips are taken as they are: what a recording is called may look like markup."""
+
+    border_title = _Title()
+    border_subtitle = _Title()
 
     def render_str(self, text_content: str | Content) -> Content:
         """Return the text as it stands, cleaned and without markup; content that is laid out already is returned as it
@@ -62,8 +88,15 @@ class Drawing(PlainText):
         ``base`` below everything if it is given."""
         style = self.palette.style
         segments = [Segment(span.text, style(span.role)) for span in drawable(row, self.glyphs)]
-        strip = Strip(segments).adjust_cell_length(width)
-        return strip if base is None else strip.apply_style(base)
+        return filled_strip(segments, width) if base is None else filled_strip(segments, width).apply_style(base)
+
+
+def filled_strip(segments: list[Segment], width: int) -> Strip:
+    """A line of exactly ``width`` cells: cut, or filled with blanks."""
+    size = sum(cell_width(text) for text, _, _ in segments)
+    if size > width:
+        return Strip(segments, size).adjust_cell_length(width)
+    return Strip([*segments, Segment(" " * (width - size))] if size < width else segments, width)
 
 
 class Words(PlainText, Label):
@@ -87,21 +120,81 @@ def _shape(content: object) -> object:
     return re.sub(r"\S", "x", text) if isinstance(text, str) and text.isascii() else text
 
 
-class LineDrawing(Drawing):
-    """A widget that is drawn line by line (Textual's Line API) by ``draw_line``."""
+class LineDrawing(Drawing, _AnyWidget):  # type: ignore[misc] # app is narrowed
+    """A widget that is drawn line by line (Textual's Line API), by ``draw_line`` or ``draw_lines``. After ``draw_changes``
+    only lines that have changed are drawn anew."""
 
-    rich_style: Style
-    _ground: Style | None = None
+    _drawn: list[Strip] | None = None
+    """All lines as they were drawn last, without the background; None where everything is to be drawn."""
+    _drawn_for: object = None
+    """What they were drawn for: the size, how far they are scrolled, and the theme."""
+    _changes_are_due = False
+
+    _on_ground: dict[Style | None, Style]
+    """Styles of drawings as they are sent: on the widget's own background, in the colours that the terminal has."""
 
     def draw_line(self, y: int) -> Strip:
         """Draw one line of the content."""
         raise NotImplementedError
 
+    def draw_lines(self, width: int, height: int) -> list[Strip]:  # noqa: ARG002 - for subclasses
+        """Draw ``height`` lines of ``width`` cells."""
+        return [self.draw_line(y) for y in range(height)]
+
     def render_line(self, y: int) -> Strip:
         """Draw row ``y`` for Textual, on the widget's own background."""
-        if y == 0 or self._ground is None:  # what CSS says costs more than a line
-            self._ground = self.rich_style
-        return self.draw_line(y).apply_style(self._ground)
+        lines = self._drawn
+        if lines is None or self._drawn_for != self._sight():
+            lines = self._draw_all()
+            self._on_ground = {}  # what CSS says is asked again
+        line = lines[y] if y < len(lines) else Strip.blank(self.size.width)
+        styles = self._on_ground
+        try:
+            segments = [Segment(text, styles[style]) for text, style, _ in line]
+        except KeyError:
+            ground, background = self.rich_style, self.background_colors[1]
+            for style in {style for _, style, _ in line} - styles.keys():
+                styles[style] = ground if style is None else ground + style
+                for each in super().get_line_filters():
+                    if isinstance(each, ANSIToTruecolor):
+                        styles[style] = each.truecolor_style(styles[style], background)
+            segments = [Segment(text, styles[style]) for text, style, _ in line]
+        return Strip(segments, line.cell_length)
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Leave out the filter that ``render_line`` has applied, once for each style."""
+        return [each for each in super().get_line_filters() if not isinstance(each, ANSIToTruecolor)]
+
+    def _sight(self) -> tuple[object, ...]:
+        return self.size, self.scroll_offset, self.palette.theme
+
+    def _draw_all(self) -> list[Strip]:
+        self._drawn_for = self._sight()
+        self._drawn = lines = self.draw_lines(*self.size)
+        return lines
+
+    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
+        """Draw anew as Textual does: without regions all of it."""
+        if repaint and not regions:
+            self._drawn = None
+        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+
+    def draw_changes(self) -> None:
+        """Draw those lines anew that have changed, once everything about a look was told."""
+        if not self._changes_are_due:
+            self._changes_are_due = True
+            self.call_next(self._draw_changes)
+
+    def _draw_changes(self) -> None:
+        self._changes_are_due = False
+        before = self._drawn
+        if before is None or self._drawn_for != self._sight() or not self.is_on_screen:
+            self.refresh()
+            return
+        changed = [y for y, (old, new) in enumerate(zip_longest(before, self._draw_all())) if old != new]
+        if changed:  # with the border: to cut it off costs more
+            left, width = self.styles.gutter.left, self.outer_size.width
+            self.refresh(*(Region(-left, y, width, 1) for y in changed))
 
 
 class Panel(LineDrawing, Widget, can_focus=True):  # type: ignore[misc] # app is narrowed
@@ -121,7 +214,7 @@ class Panel(LineDrawing, Widget, can_focus=True):  # type: ignore[misc] # app is
         if result is not self.result:
             self._kept = None
         self.result, self.view = result, view
-        self.refresh()
+        self.draw_changes()
 
     def keep(self, make: Callable[[], _Drawing], *depends_on: object) -> _Drawing:
         """Return what ``make`` draws. It is called again only if the result, the size, the theme, or what it
@@ -145,10 +238,7 @@ class RowsPanel(Panel):
         """The drawing, at most ``height`` rows of at most ``width`` cells."""
         raise NotImplementedError
 
-    def draw_line(self, y: int) -> Strip:
-        """Draw row ``y`` of the panel's rows; blank before the first result and below the last row."""
-        result, (width, height) = self.result, self.content_size
-        if result is None:
-            return Strip.blank(width)
-        rows = self.keep(lambda: self.rows(result, width, height), self.view)
-        return self.strip_of(rows[y] if y < len(rows) else (), width)
+    def draw_lines(self, width: int, height: int) -> list[Strip]:
+        """All of its rows."""
+        rows = [] if self.result is None else self.rows(self.result, width, height)
+        return [self.strip_of(rows[y] if y < len(rows) else (), width) for y in range(height)]

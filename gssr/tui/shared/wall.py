@@ -134,13 +134,11 @@ class Wall(Panel):
         width = cells_of(result, self.cells(result)).width
         self.border_subtitle = f"{metric_of(result.grid.metric).label}, {width_text(width)} a cell"
 
-    def draw_line(self, y: int) -> Strip:
-        """Draw row ``y`` of the wall; blank without GPUs and below the last row."""
-        result, width = self.result, self.content_size.width
-        if result is None or not result.n_gpus:
-            return Strip.blank(width)
-        strips = self.drawing(result).strips
-        return strips[y] if y < len(strips) else Strip.blank(width)
+    def draw_lines(self, width: int, height: int) -> list[Strip]:
+        """The names, the means, and the cells of time."""
+        result = self.result
+        strips = self.drawing(result).strips if result is not None and result.n_gpus else []
+        return [*strips[:height], *[Strip.blank(width)] * (height - len(strips))]
 
     @property
     def in_colour(self) -> bool:
@@ -159,14 +157,17 @@ class Wall(Panel):
         lines = lowest_of(result, gpus, room) if self.lowest else lines_of(result, gpus, room, self.in_colour)
         cells = cells_of(result, self.cells(result))
         values = fractions(result, in_cells(result, result.grid.values, cells))
-        blamed, unlike = set(result.blamed), result.unlike
+        marked = result.unlike.copy()
+        marked[list(result.blamed)] = True
         metric = metric_of(result.grid.metric)
         means = result.window.per_gpu(result.grid.metric)
         label = self._label(result)
         strips: list[Strip] = []
         for line in lines:
-            apart = 2 * int((unlike[line.members] | np.isin(line.members, list(blamed))).sum()) > len(line.members)
-            mean = float(np.nanmean(means[line.members])) if np.isfinite(means[line.members]).any() else float("nan")
+            apart = 2 * int(marked[line.members].sum()) > len(line.members)
+            known = means[line.members]
+            known = known[np.isfinite(known)]
+            mean = float(known.mean()) if len(known) else float("nan")
             style = palette.style("outlier" if apart else "dim")
             name = fit(clean(line.name), label - 1, glyphs.ellipsis, "end")
             mark = ("!" if glyphs.levels.isascii() else "▲") if apart else " "
@@ -189,7 +190,12 @@ class Wall(Panel):
             own = values[line.members]
             mean = own[0] if len(own) == 1 else over_gpus(own)
             return history_rows(mean, line.height, self.palette, self.glyphs, first_known, rolls)
-        halves = [values[part].mean(axis=0) for part in parts_of(line.members, 2 * line.height)]  # one lacks: all do
+        parts = parts_of(line.members, 2 * line.height)
+        halves = (
+            [values[part].mean(axis=0) for part in parts]
+            if len(parts) < len(line.members)
+            else list(values[line.members])
+        )
         halves += [halves[-1]] * (2 * line.height - len(halves))
         return [pair_row(halves[at], halves[at + 1], self.palette, first_known) for at in range(0, len(halves), 2)]
 

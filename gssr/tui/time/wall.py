@@ -29,10 +29,10 @@ class TimeWall(TimePanel, Wall):  # type: ignore[misc] # app is narrowed
         del result
         return self.left - VALUE - 2
 
-    def draw_line(self, y: int) -> Strip:
-        """One row."""
-        strip = Wall.draw_line(self, y)
-        return strip if self.result is None or not self.result.n_gpus else self.overlaid(strip, self.result)
+    def draw_lines(self, width: int, height: int) -> list[Strip]:
+        """The wall, the time cursor on it."""
+        strips, result = Wall.draw_lines(self, width, height), self.result
+        return strips if result is None or not result.n_gpus else [self.overlaid(strip, result) for strip in strips]
 
     def on_click(self, event: events.Click) -> None:
         """Post Opened with the GPU under the mouse at a double click."""
