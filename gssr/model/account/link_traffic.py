@@ -45,11 +45,13 @@ def host_link_bytes(evidence: Evidence, fabric: Floats) -> Floats:
 
 
 def least_link_rate(evidence: Evidence) -> float:
-    """Find the least that a GPU's links carry while its collectives transfer, B/s."""
+    """The least that a GPU's links carry while its collectives transfer, B/s: between nodes adapters are slowest."""
     peaks = evidence.peaks
+    if len(evidence.nodes) > 1:
+        return LEAST_BYTES
     if peaks is not None and peaks.nvlink_bandwidth and not is_nvlink_quiet(evidence):
         return max(LEAST_BYTES, NVLINK_SHARE * peaks.nvlink_bandwidth)
-    if peaks is not None and len(evidence.nodes) == 1:
+    if peaks is not None:
         return max(LEAST_BYTES, PCIE_SHARE * peaks.pcie_bandwidth)
     return LEAST_BYTES
 
