@@ -61,42 +61,23 @@ def _lost_to_clocks(evidence: Evidence) -> Floats:
 
 
 def _kinds_of_work(evidence: Evidence, running: Floats) -> dict[str, Floats]:
-    """Split the work of each GPU in each bin by what its kernels are about.
+    """Tell what the work of each GPU in each bin is about: the pipe that is busiest compared with its typical activity.
 
-    ``running`` [n_gpus, n_bins]: the share of the bin in which kernels run. Returns shares (0-1) of the work
-    [n_gpus, n_bins] by category, which add up to 1.
+    ``running`` [n_gpus, n_bins]: the share of the bin in which kernels run. Returns by category 1 where its pipe is the
+    busiest, else 0 [n_gpus, n_bins]; other work where no pipe is.
     """
-    import os
+
     def while_running(name: str) -> Floats:
         values = evidence.series.get(name)
         return np.zeros(running.shape) if values is None else np.asarray(np.nan_to_num(values) / running, np.float64)
 
     tensor_fp64 = while_running("tensor_dfma_active")
-    memory = while_running("dram_active")
     measured = {
         "working.tensor": np.maximum(while_running("tensor_active") - tensor_fp64, 0.0),
         "working.fp64": while_running("fp64_active") + tensor_fp64,
-        "working.memory": memory,
+        "working.memory": while_running("dram_active"),
     }
-    V = os.environ.get("V", "1")
-    if V == "1":
-        above = [measured[name] / typical for name, typical in TYPICAL_ACTIVITY.items()]
-        kind = np.argmax([np.ones(running.shape), *above], axis=0)
-        return {name: np.where(kind == n, 1.0, 0.0) for n, name in enumerate(("working.other", *TYPICAL_ACTIVITY))}
-    rest = np.ones(running.shape)
-    found = {}
-    for name in ("working.tensor", "working.fp64"):
-        own = measured[name]
-        cells = (running > 0.3) & np.isfinite(own)
-        level = float(np.percentile(own[cells], 95)) if cells.any() else 0.0
-        if level < TYPICAL_ACTIVITY[name]:
-            found[name] = np.zeros(running.shape)
-            continue
-        pure = cells & (own >= 0.9 * level)
-        found[name] = np.minimum(rest, own / level)
-        rest = rest - found[name]
-        memory = np.maximum(memory - found[name] * float(np.median(memory[pure])), 0.0)
-    is_memory = memory >= TYPICAL_ACTIVITY["working.memory"] * np.maximum(rest, 0.05)
-    found["working.memory"] = np.where(is_memory, rest, 0.0)
-    found["working.other"] = rest - found["working.memory"]
-    return found
+    above = [measured[name] / typical for name, typical in TYPICAL_ACTIVITY.items()]
+    kind = np.argmax([np.ones(running.shape), *above], axis=0)
+    names = ("working.other", *TYPICAL_ACTIVITY)
+    return {name: np.where(kind == number, 1.0, 0.0) for number, name in enumerate(names)}

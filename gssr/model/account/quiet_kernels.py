@@ -1,9 +1,9 @@
 """Telling kernels that compute nothing where SM activity was not measured, as by dcgm-exporter's default fields.
 
-A collective that waits keeps neither tensor cores nor memory busy, and draws little power. If a job's matrix products keep the
-tensor cores busy for T of their time and the memory for D, and its other kernels the memory for M, then activities t and d of
-tensor cores and memory leave 1 - t/T - (d - D t/T)/M of the kernels' time to those that do neither. The job's own busiest bins
-show T, D and M. That such kernels wait, and no other pipe is busy with them, power shows.
+A collective that waits keeps neither tensor cores nor memory busy, and draws little power. If a job's matrix products keep
+the tensor cores busy for T of their time and the memory for D, and its other kernels the memory for M, then activities t and
+d of tensor cores and memory leave 1 - t/T - (d - D t/T)/M of the kernels' time to those that do neither. The job's busiest
+bins show T, D and M. That such kernels wait, and no other pipe is busy with them, power shows.
 """
 
 import numpy as np
@@ -32,7 +32,7 @@ def find_quiet_kernels(evidence: Evidence, activity: Activity, cells: Flags) -> 
     """Find how long kernels ran that compute nothing: shares of bins [n_gpus, n_bins], at most ``activity.active``. All 0
     where no pipe was measured, or power does not fall with them. ``cells`` [n_gpus, n_bins]: those that tell ratios."""
     tensor = _of_level_at_work(evidence, activity, "tensor_active", cells, LEAST_LEVEL)
-    memory = _of_level_at_work(evidence, activity, "dram_active", cells, LEAST_LEVEL)
+    memory = _of_level_at_work(evidence, activity, "dram_active", cells, LEAST_LEVEL) / _relative_clock(evidence)
     products = np.minimum(np.nan_to_num(tensor), 1.0)
     others = np.maximum(np.nan_to_num(memory) - products * _memory_of_products(evidence, tensor, memory), 0.0)
     quiet = np.where(np.isfinite(tensor) | np.isfinite(memory), np.clip(1 - products - others, 0.0, 1.0), 0.0)
@@ -54,6 +54,16 @@ def _of_level_at_work(evidence: Evidence, activity: Activity, name: str, cells: 
         if levels and (level := max(levels)) > least:
             found[own] = rate[own] / level
     return found
+
+
+def _relative_clock(evidence: Evidence) -> Floats:
+    """The SM clock [n_gpus, n_bins] as a share of the model's highest: at a lower one kernels may move as much less; 1 where
+    it is not known."""
+    if "sm_clock" not in evidence.series:
+        return np.ones((evidence.n_gpus, len(evidence.times)))
+    highest = np.array([gpu.max_sm_clock or np.nan for gpu in evidence.gpus], np.float64)[:, None]
+    clock = np.nan_to_num(evidence.series["sm_clock"] / highest, nan=1.0)
+    return np.clip(clock, 0.1, 1.0)
 
 
 def _memory_of_products(evidence: Evidence, tensor: Floats, memory: Floats) -> Floats:

@@ -87,7 +87,7 @@ def unified_memory(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 @register_rule(
     "warning", "Kernels run {utilization} of the time, but at {power}: few SMs are at work",
     (
-        Threshold("gpu_utilization", 0.8, "kernels run for at least this share of the time, and SM activity was not measured"),
+        Threshold("gpu_utilization", 0.8, "kernels run for at least this share of it, and SM activity was not measured"),
         Threshold("power", 0.33, "power is below this share of its limit"),
         Threshold("memory_copy_utilization", 0.25, "and memory is copied, or DRAM active, for less than this share"),
     ),

@@ -19,7 +19,7 @@ from gssr.model.verdicts.table import LEAD, Rule, RuleMatch, Threshold, finding,
 
 CRITICAL = 0.25
 """A quarter of the GPU time lost is critical: a job on four GPUs would do with three."""
-_MOVED = ("read_bytes", "write_bytes", "net_rx_bytes", "net_tx_bytes")
+_MOVED = ("read_bytes", "write_bytes", "net_rx_bytes", "net_tx_bytes", "fabric_rx_bytes", "fabric_tx_bytes")
 _COPIED = ("pcie_rx_bytes", "pcie_tx_bytes", "c2c_rx_bytes", "c2c_tx_bytes")
 _LINKS = ("nvlink_tx_bytes", "pcie_tx_bytes")
 _RESTARTED = 0.3
@@ -63,9 +63,7 @@ def _graded(job: JobEvidence, rule: Rule, share: float, text: str, title: dict[s
     counts = f"counts from {words.percent(least)}"
     if severity == "info":
         counts += f", healthy jobs have up to {words.percent(rule.at('warning'))}"
-    shown = finding_in_words(
-        "share", share, f"{words.percent(share)} of the GPU time {text} ({counts})", least
-    )
+    shown = finding_in_words("share", share, f"{words.percent(share)} of the GPU time {text} ({counts})", least)
     return RuleMatch(
         {"share": words.percent(share), **title},
         (shown, *more),
