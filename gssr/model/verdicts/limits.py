@@ -87,12 +87,13 @@ def unified_memory(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 @register_rule(
     "warning", "Kernels run {utilization} of the time, but at {power}: few SMs are at work",
     (
-        Threshold("gpu_utilization", 0.8, "kernels run for at least this share of it, and SM activity was not measured"),
+        Threshold("gpu_utilization", 0.8, "kernels run at least this share of the time; SM activity was not measured"),
         Threshold("power", 0.33, "power is below this share of its limit"),
         Threshold("memory_copy_utilization", 0.25, "and memory is copied, or DRAM active, for less than this share"),
     ),
     "Utilization counts the time in which any kernel runs, however small: small kernels, or kernels that wait for other "
-    "GPUs. Record with DCGM, or on Hopper and newer with GPM (gssr doctor says what is there): SM activity tells which.",
+    "GPUs. SM activity tells which: record with DCGM (dcgm-exporter: add DCGM_FI_PROF_SM_ACTIVE), or on Hopper and newer "
+    "with GPM (gssr doctor says what is there).",
     needs=(("gr_engine_active", "gpu_utilization"), ("power_usage",)),
 )  # fmt: skip
 def low_power(job: JobEvidence, rule: Rule) -> RuleMatch | None:
