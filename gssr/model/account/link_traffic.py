@@ -63,6 +63,8 @@ def transferring_share(evidence: Evidence, activity: Activity, communication: Fl
     in the whole window.
     Links that are busy move as many bytes a second as this job's collectives usually do.
     """
+    if not communication.any():
+        return communication
     inside = activity.is_known & activity.is_used[:, None]
     most = communication - np.minimum(longer_than_others(communication, inside, evidence), communication)
     if not any(name in evidence.series for name in (*NVLINK, *PCIE)):
