@@ -60,10 +60,11 @@ def _graded(job: JobEvidence, rule: Rule, share: float, text: str, title: dict[s
     if not share >= least:
         return None
     severity = rule.graded(share)
-    counts = f"counts from {words.percent(least)}"
+    limit = least if severity == "info" else rule.at("warning")
+    counts = f"counts from {words.percent(limit)}"
     if severity == "info":
         counts += f", healthy jobs have up to {words.percent(rule.at('warning'))}"
-    shown = finding_in_words("share", share, f"{words.percent(share)} of the GPU time {text} ({counts})", least)
+    shown = finding_in_words("share", share, f"{words.percent(share)} of the GPU time {text} ({counts})", limit)
     return RuleMatch(
         {"share": words.percent(share), **title},
         (shown, *more),
