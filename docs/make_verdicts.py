@@ -10,7 +10,7 @@ from typing import Any
 from gssr.model.breakdown.categories import CATEGORIES, TimeCategory
 from gssr.model.traces.trace_rules import IN_TORCH
 from gssr.model.traces.trace_rules import TABLE as OF_TRACES
-from gssr.model.verdicts.losses import CRITICAL
+from gssr.model.verdicts.losses import CRITICAL, LEAST_TOLD
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Rule, Threshold
 from gssr.model.verdicts.words import percent
@@ -45,6 +45,7 @@ VERDICTS: dict[str, tuple[str, ...]] = {
 STEPS = {
     "activity": "Active or not, start-up and end",
     "sparse_kernels": "Kernels that use few SMs",
+    "quiet_kernels": "Kernels that compute nothing, where SM activity was not measured",
     "link_traffic": "Communication: transferring or waiting",
     "active_time": "Work of several kinds",
     "idle_time": "Idle time",
@@ -132,7 +133,8 @@ def sections() -> dict[str, str]:
     head = ("Category", "The GPU then", "A loss", "Ordinary share", "Verdicts")
     return {
         "categories": _table(head, map(_category, CATEGORIES))
-        + f"\nA loss above its ordinary share is a warning, from {percent(CRITICAL)} of the GPU time on it is critical.\n",
+        + f"\nA loss above its ordinary share is a warning, from {percent(CRITICAL)} of the GPU time on it is critical. "
+        f"From {percent(LEAST_TOLD)} of it on one below its ordinary share is an info.\n",
         "constants": _inference(),
         "common": _thresholds(TABLE.common),
         "rules": "".join(_rule(rule) for rule in TABLE.rules).rstrip("\n") + "\n",

@@ -108,6 +108,17 @@ def test_a_cause_that_comes_and_goes_from_bin_to_bin_is_not_told() -> None:
     assert breakdown.share("idle.input_output") == 0.0 and breakdown.share("idle") == pytest.approx(0.35, abs=0.02)
 
 
+@pytest.mark.parametrize(
+    ("tensor", "fp64", "dram", "name"),
+    [(0.4, 0.0, 0.4, "tensor"), (0.1, 0.0, 0.6, "memory"), (0.0, 0.3, 0.6, "fp64"), (0.1, 0.1, 0.3, "other")],
+)
+def test_work_is_about_the_pipe_that_is_busiest_for_its_kind(
+    tensor: float, fp64: float, dram: float, name: str
+) -> None:
+    shares = breakdown_of(evidence(tensor_active=tensor, fp64_active=fp64, dram_active=dram))
+    assert shares.share(f"working.{name}") == pytest.approx(shares.share("working"), rel=0.02)
+
+
 def _inner(by_category: Any) -> Any:
     """Shares of BRANCHES in their sum."""
     own = np.array(

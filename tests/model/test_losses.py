@@ -129,6 +129,19 @@ def in_turn(seconds: int, n: int = 4) -> Evidence:
     return evidence(n, workload={"cpu": 1.0}, **scaled(np.where(np.arange(n)[:, None] == stage, 1.0, 0.02)))
 
 
+EXPORTED = ("sm_active", "sm_occupancy", "fp64_active", "fp32_active", "fp16_active", "tensor_dfma_active",
+            "nvlink_tx_bytes", "nvlink_rx_bytes")  # fmt: skip
+"""What dcgm-exporter's default fields do not tell."""
+
+
+def exported(share_of_work: Any, power_waiting: float = 250.0, n: int = 8, **values: Any) -> Evidence:
+    """A job recorded by an exporter: a kernel runs all the time, but works for this share of it only [n_gpus, n_bins]."""
+    works = np.broadcast_to(np.asarray(share_of_work, float), (n, N))
+    watts = works * 600.0 + (1 - works) * power_waiting
+    load = {"gr_engine_active": 0.98, "tensor_active": 0.5 * works, "dram_active": 0.4 * works, "power_usage": watts}
+    return evidence(n, without=EXPORTED, **{**load, **values})
+
+
 # Kinds of loss that are found, each first of what is told
 
 
@@ -297,6 +310,88 @@ def test_of_fewer_than_five_samples_a_gpu_nothing_is_told_but_that(record: Recor
     made = analyze(record(gpu, time, {"sm_active": np.where(gpu == 0, 0.9, 0.6), "gr_engine_active": 0.97 + 0.0 * gpu}))
     reason = f"no GPU has more than {n} sample{'s' if n > 1 else ''}"
     assert (f"not judged: {reason}" in made.notes) == (not made.judgement.verdicts) == (n < 5)
+
+
+def test_who_is_late_is_told_without_sm_activity_by_the_pipes_that_rest_and_the_power_that_falls() -> None:
+    told = of(exported(_slower(3, 1.0, 8) * np.where(np.arange(8)[:, None] == 3, 1.0, 0.6)))
+    assert told.warned == ["straggler"] and told.verdicts["straggler"].gpus == (3,)
+    assert told.shares("communication.waiting") == pytest.approx(0.98 * 0.4 * 7 / 8, abs=0.03)
+
+
+def test_pauses_in_which_kernels_only_spin_are_communication_without_sm_activity() -> None:
+    told = of(exported(np.where(np.arange(N) % 20 < 5, 0.0, 1.0)))
+    assert told.shares("communication") == pytest.approx(0.98 * 0.25, abs=0.03) and told.warned == [
+        "communication_bound"
+    ]
+
+
+def test_kernels_of_another_kind_are_no_waiting() -> None:
+    """Other pipes may do the work, as power shows; memory may; and all GPUs may do less all the time."""
+    other = exported(np.where(np.arange(N) % 20 < 5, 0.0, 1.0), power_waiting=560.0)
+    turns = np.linspace(0, 1, 11)[np.arange(N) % 11]  # from matrix products to what memory limits
+    mixed = exported(1.0, tensor_active=0.6 * turns, dram_active=0.3 * turns + 0.75 * (1 - turns),
+                     power_usage=600 * turns + 400 * (1 - turns))  # fmt: skip
+    for found in (other, mixed, exported(0.6), exported(1.0)):
+        told = of(found)
+        assert told.shares("communication") < 0.03 and not told.warned
+
+
+def test_lower_clocks_are_no_waiting() -> None:
+    """A GPU at half its clock moves half as much and draws less, as its kernels take twice as long."""
+    half = {"sm_clock": np.where(_slower(2, 0, 8) == 0, 990.0, 1980.0), "tensor_active": 0.0,
+            "dram_active": np.where(_slower(2, 0, 8) == 0, 0.3, 0.6)}  # fmt: skip
+    assert (
+        of(exported(1.0, power_usage=np.where(_slower(2, 0, 8) == 0, 300.0, 600.0), **half)).shares("communication")
+        == 0
+    )
+
+
+@pytest.mark.parametrize(("idle", "severity"), [(0.03, None), (0.1, "info"), (0.2, "warning"), (0.4, "critical")])
+def test_a_loss_that_healthy_jobs_have_too_is_told_and_not_warned_about(idle: float, severity: str | None) -> None:
+    found = of(evidence(**scaled(1.0) | {"gr_engine_active": 1 - idle, "sm_active": 0.9 * (1 - idle)})).verdicts
+    assert (found["launch_gaps"].severity if severity else found.get("launch_gaps")) == severity
+    if severity == "info":
+        assert "healthy jobs have up to 16 %" in found["launch_gaps"].evidence[0].text
+
+
+def test_kernels_at_little_power_are_told_by_an_exporter_too() -> None:
+    told = of(exported(1.0, power_usage=200.0, tensor_active=0.02, dram_active=0.03, memory_copy_utilization=0.03))
+    assert told.warned == ["low_power"] and "98 %" in told.verdicts["low_power"].title
+
+
+def test_files_over_the_fabric_are_what_the_nodes_do_not_send_each_other() -> None:
+    """Of two nodes: while GPUs idle these receive from file servers, or as much as they send."""
+    waits = during(N, 100, 160, 0.0)
+    for sent, codes in ((1e6, ["io_wait"]), (3e9, ["pauses"])):
+        fabric = {"fabric_rx_bytes": during(N, 100, 160, 3e9, 5e9), "fabric_tx_bytes": during(N, 100, 160, sent, 5e9)}
+        told = of(evidence(host=fabric, workload={"cpu": 0.1}, **scaled(waits)))
+        assert told.warned == codes
+    assert told.shares("idle.input_output") == 0.0
+
+
+def test_a_late_gpu_is_told_beside_files_that_all_wait_for() -> None:
+    load = np.where(np.arange(N) % 20 < 5, 0.0, 1.0)
+    late = {name: np.where(_slower(3, 0, 8) == 0, value, 0.6 * value) for name, value in scaled(load).items()}
+    told = of(evidence(host={"read_bytes": np.where(load > 0, 5e6, 2e9)}, **late))
+    assert sorted(told.warned) == ["io_wait", "straggler"] and told.verdicts["straggler"].gpus == (3,)
+
+
+def test_transfers_between_nodes_are_as_fast_as_an_adapter() -> None:
+    """A quarter of each sample is a collective at 20 GB/s, over NVLink within the nodes and over the fabric between them."""
+    links = dict.fromkeys(("nvlink_tx_bytes", "nvlink_rx_bytes", "pcie_tx_bytes", "pcie_rx_bytes"), 0.25 * 20e9)
+    work = 0.75 * 0.9 + 0.25 * 0.16
+    told = of(evidence(16, gr_engine_active=0.98, sm_active=0.98 * work, tensor_active=0.4, dram_active=0.2, **links))
+    assert told.shares("communication.waiting") < 0.05 and told.warned[:1] == ["communication_bound"]
+
+
+def test_the_others_hang_if_a_gpu_is_lost() -> None:
+    spins = during(N, 120, N, 0.0)
+    made = evidence(state="failed", sm_active=0.16 + 0.66 * spins, tensor_active=0.5 * spins, dram_active=0.02 + 0.4 * spins,
+                    fp32_active=0.1 * spins, fp16_active=0.0, gr_engine_active=0.98, nvlink_tx_bytes=0.0,
+                    nvlink_rx_bytes=0.0)  # fmt: skip
+    for values in made.series.values():
+        values[5, 122:] = np.nan
+    assert "hang" in of(made).verdicts
 
 
 # Sentences that can't be true

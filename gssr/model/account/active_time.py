@@ -10,12 +10,9 @@ from gssr.model.evidence.evidence import Evidence
 
 ONE_WARP_PER_SCHEDULER = 0.0625
 """Occupancy of an SM that holds one warp for each of its four schedulers, of the 64 that it can hold."""
-MEMORY_BOUND, COMPUTE_BOUND = 0.75, 0.25
-"""DRAM activity of kernels that memory limits (0.6 to 0.9), and of those that compute (0.1 to 0.45): a mixture of both is
-in between."""
-TYPICAL_ACTIVITY = {"working.tensor": 0.25, "working.fp64": 0.2}
-"""The activity of tensor cores and FP64 pipe from which on they are what the rest is about (KempnerPulse's classes: 0.15 to
-0.5, 0.2): of several the one that is furthest above."""
+TYPICAL_ACTIVITY = {"working.tensor": 0.25, "working.fp64": 0.2, "working.memory": 0.5}
+"""The activity of tensor cores, FP64 pipe and DRAM from which on they are what the work is about (KempnerPulse's classes:
+0.15 to 0.5, 0.2, 0.5): of several the one that is furthest above."""
 
 
 def split_active_time(evidence: Evidence, activity: Activity) -> dict[str, Floats]:
@@ -37,11 +34,8 @@ def split_active_time(evidence: Evidence, activity: Activity) -> dict[str, Float
         "working.slowed": slowed,
     }
     running = np.maximum(activity.active - communication, 0.05)
-    found["working.memory"] = work * _memory_bound_part(evidence, running)
-    rest = work - found["working.memory"]
-    kind = _kinds_of_work(evidence, np.maximum(rest, 0.05))
-    for number, name in enumerate(("working.other", *TYPICAL_ACTIVITY)):
-        found[name] = np.where(kind == number, rest, 0.0)
+    for name, part in _kinds_of_work(evidence, running).items():
+        found[name] = work * part
     return found
 
 
@@ -66,21 +60,11 @@ def _lost_to_clocks(evidence: Evidence) -> Floats:
     return np.asarray(np.nan_to_num(np.clip(1 - clocks / highest, 0.0, 1.0)), np.float64)
 
 
-def _memory_bound_part(evidence: Evidence, running: Floats) -> Floats:
-    """Estimate the share (0-1) of the work's time [n_gpus, n_bins] in kernels that memory limits; 0 where memory
-    activity was not measured. ``running``: the share of each bin in which any kernel runs."""
-    busy = evidence.series.get("dram_active")
-    if busy is None:
-        return np.zeros(running.shape)
-    part = (np.nan_to_num(busy) / running - COMPUTE_BOUND) / (MEMORY_BOUND - COMPUTE_BOUND)
-    return np.asarray(np.clip(part, 0.0, 1.0), np.float64)
+def _kinds_of_work(evidence: Evidence, running: Floats) -> dict[str, Floats]:
+    """Tell what the work of each GPU in each bin is about: the pipe that is busiest compared with its typical activity.
 
-
-def _kinds_of_work(evidence: Evidence, running: Floats) -> Floats:
-    """Classify the work of each GPU in each bin by the pipe that is busiest compared with its typical activity.
-
-    ``running`` [n_gpus, n_bins]: the share of the bin in which kernels run. Returns [n_gpus, n_bins]: 1 and above is the
-    position in TYPICAL_ACTIVITY plus 1, 0 is other work.
+    ``running`` [n_gpus, n_bins]: the share of the bin in which kernels run. Returns by category 1 where its pipe is the
+    busiest, else 0 [n_gpus, n_bins]; other work where no pipe is.
     """
 
     def while_running(name: str) -> Floats:
@@ -91,6 +75,9 @@ def _kinds_of_work(evidence: Evidence, running: Floats) -> Floats:
     measured = {
         "working.tensor": np.maximum(while_running("tensor_active") - tensor_fp64, 0.0),
         "working.fp64": while_running("fp64_active") + tensor_fp64,
+        "working.memory": while_running("dram_active"),
     }
     above = [measured[name] / typical for name, typical in TYPICAL_ACTIVITY.items()]
-    return np.asarray(np.argmax([np.ones(running.shape), *above], axis=0), np.float64)
+    kind = np.argmax([np.ones(running.shape), *above], axis=0)
+    names = ("working.other", *TYPICAL_ACTIVITY)
+    return {name: np.where(kind == number, 1.0, 0.0) for number, name in enumerate(names)}

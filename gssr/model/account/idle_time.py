@@ -81,6 +81,10 @@ def split_idle_time(evidence: Evidence, activity: Activity, awaited: Flags) -> d
         np.minimum(np.maximum(left - common, 0.0), idle * _waiting_for_files(evidence, idle, inside)),
     )
     claim("idle.copies", idle * _copying_part(evidence, idle, inside))
+    over_fabric = np.minimum(
+        left, idle * _explained_part(_files_over_fabric(evidence), idle, inside, MOVED_BYTES, SEEN_FILES)
+    )
+    left = left - over_fabric
     common = np.minimum(left, common)
     left = left - common
     is_snapshot = activity.engine == "gpu_utilization"
@@ -95,7 +99,7 @@ def split_idle_time(evidence: Evidence, activity: Activity, awaited: Flags) -> d
     is_held_up = ~runs_kernels | (not gaps.any() and _needs_a_cause(rest, found["idle.imbalance"], inside))
     streams = _streaming(evidence, idle, inside) & is_held_up
     computes = (_rate_when_idle(cores, idle, inside) >= ONE_CORE) & is_held_up & ~streams
-    found["idle.input_output"] = found["idle.input_output"] + np.where(streams, rest, 0.0)
+    found["idle.input_output"] = found["idle.input_output"] + over_fabric + np.where(streams, rest, 0.0)
     found["idle.host"] = computing + np.where(computes, rest, 0.0)
     found["idle.between_kernels"] = common + own
     found["idle.unexplained"] = np.where(streams | computes, 0.0, rest)
@@ -227,6 +231,13 @@ def _moved(evidence: Evidence) -> tuple[Floats, Ints]:
     for values in evidence.by_node.values():
         moved += [_held_a_second(evidence, row) for row in values]
     return moved, evidence.node_of
+
+
+def _files_over_fabric(evidence: Evidence) -> Floats:
+    """Find what a node's fabric carries to or from file servers on average, B/s [n_bins]: the nodes of a job together
+    receive from each other as much as they send, so what they receive more, or less, comes from outside or goes there."""
+    received, sent = (_rate_of_nodes(evidence, (name,)) for name in FABRIC)
+    return np.abs(received - sent)
 
 
 def _copying_part(evidence: Evidence, idle: Floats, inside: Flags) -> Floats:

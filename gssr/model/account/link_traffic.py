@@ -45,11 +45,13 @@ def host_link_bytes(evidence: Evidence, fabric: Floats) -> Floats:
 
 
 def least_link_rate(evidence: Evidence) -> float:
-    """Find the least that a GPU's links carry while its collectives transfer, B/s."""
+    """The least that a GPU's links carry while its collectives transfer, B/s: between nodes adapters are slowest."""
     peaks = evidence.peaks
+    if len(evidence.nodes) > 1:
+        return LEAST_BYTES
     if peaks is not None and peaks.nvlink_bandwidth and not is_nvlink_quiet(evidence):
         return max(LEAST_BYTES, NVLINK_SHARE * peaks.nvlink_bandwidth)
-    if peaks is not None and len(evidence.nodes) == 1:
+    if peaks is not None:
         return max(LEAST_BYTES, PCIE_SHARE * peaks.pcie_bandwidth)
     return LEAST_BYTES
 
@@ -57,20 +59,23 @@ def least_link_rate(evidence: Evidence) -> float:
 def transferring_share(evidence: Evidence, activity: Activity, communication: Floats, work: Floats) -> Floats:
     """Split communication into the share of each bin [n_gpus, n_bins] in which links transfer; in the rest GPUs wait.
 
-    Links that are busy move as many bytes a second as this job's collectives usually do. All GPUs take part in a collective,
-    so none transfers for longer than the GPU that communicates least. Without counters of the links a GPU waits as much
-    longer in collectives as it is in them longer than others.
+    All GPUs take part in a collective, so none transfers for longer than those that communicate least, at the same time and
+    in the whole window.
+    Links that are busy move as many bytes a second as this job's collectives usually do.
     """
+    if not communication.any():
+        return communication
     inside = activity.is_known & activity.is_used[:, None]
+    most = communication - np.minimum(longer_than_others(communication, inside, evidence), communication)
     if not any(name in evidence.series for name in (*NVLINK, *PCIE)):
-        return communication - np.minimum(longer_than_others(communication, inside, evidence), communication)
+        return most
     links = _exposed_bytes(gpu_link_bytes(evidence), work, activity)
     busy = communication > 0.05
     if not busy.any():
         return np.zeros_like(communication)
     rate, weight = links[busy] / communication[busy], links[busy]
     least = least_link_rate(evidence)
-    share = np.minimum(communication, links / max(weighted_median(rate, weight), least))
+    share = np.minimum(most, links / max(weighted_median(rate, weight), least))
     return np.asarray(share * _possible_part(share, communication, activity), np.float64)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from gssr.arrays import Flags, Floats
 from gssr.model.account.activity import Activity
 from gssr.model.account.link_traffic import NVLINK, gpu_link_bytes, least_link_rate
+from gssr.model.account.quiet_kernels import find_quiet_kernels
 from gssr.model.evidence.evidence import Evidence
 from gssr.model.percentiles import known_percentiles
 
@@ -56,17 +57,19 @@ class SparseKernels(NamedTuple):
 
 
 def find_sparse_kernels(evidence: Evidence, activity: Activity) -> SparseKernels:
-    """Find how long kernels ran that use few SMs; none where SM activity was not measured.
+    """Find how long kernels ran that use few SMs; where SM activity was not measured, those that compute nothing.
 
-    Power does not tell them: kernels that memory limits draw less than others too. On simulated jobs of two hands the
+    Power alone does not tell: kernels that memory limits draw less than others too. On simulated jobs of two hands the
     account of jobs recorded by NVML alone is nearer to their books without what power suggests.
     """
     cells = activity.is_measured & activity.is_used[:, None] & (activity.active > _CLEARLY_ACTIVE)
     nothing = SparseKernels(np.zeros_like(activity.active), False)
     if not cells.any():
         return nothing
-    if "sm_active" not in evidence.series or "gr_engine_active" not in evidence.series:
+    if "gr_engine_active" not in evidence.series:
         return nothing
+    if "sm_active" not in evidence.series:
+        return SparseKernels(find_quiet_kernels(evidence, activity, cells), False)
     found = _by_sm_activity(evidence, activity, cells)
     if found.are_small_work:
         return found
@@ -116,10 +119,7 @@ def _by_sm_activity(evidence: Evidence, activity: Activity, cells: Flags) -> Spa
     is_steady = float(np.percentile(known, 95) - np.percentile(known, 5)) < STEADY_SPREAD
     if dense < MIXED_SM or (is_steady and dense < DENSE_SM):  # all bins may be mixtures of the same
         sparse = _unmixed(active, ratio, DENSE_SM, COLLECTIVE_SM)
-        least = (
-            LINK_BYTES if len(evidence.nodes) > 1 else least_link_rate(evidence)
-        )  # between nodes an adapter is slowest
-        is_carried = float(gpu_link_bytes(evidence).mean()) >= least * float(sparse.mean())
+        is_carried = float(gpu_link_bytes(evidence).mean()) >= least_link_rate(evidence) * float(sparse.mean())
         if dense < MIXED_SM and is_steady and not is_carried:
             return SparseKernels(_few_sms(active, ratio), True)
         if dense < MIXED_SM or is_carried:

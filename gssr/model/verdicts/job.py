@@ -117,9 +117,9 @@ class JobEvidence:
         if self.evidence.state not in _ENDED_BADLY or not self.used.any():
             return False
         late = self.breakdown.times >= self.last_work
-        works = over_gpus(np.where(late, self.account.working * ~self.spins_by_power, np.nan)[self.used].T)
-        if (np.nan_to_num(works) >= _STOPPED).any():
-            return False  # a GPU works on alone
+        works = np.nan_to_num(self.account.working * ~self.spins_by_power)[self.used][:, late]
+        if late.any() and (works.mean(axis=1) >= _STOPPED).any():
+            return False  # a GPU works on alone; one that was lost does not
         moved = [self.evidence.host[name][late] for name in MOVED if name in self.evidence.host]
         rates = np.array([np.nanmedian(each) for each in moved if np.isfinite(each).any()])
         return bool(late.any() and rates.sum() < _QUIET_BYTES)
@@ -147,12 +147,14 @@ class JobEvidence:
 
     @cached_property
     def is_late_for_files(self) -> bool:
-        """Whether the GPUs that are waited for idle meanwhile for files or the network."""
+        """Whether the GPUs that are waited for idle meanwhile for files or the network, longer than the others do."""
         late = self.late_gpus
         if late is None or not late.gpus:
             return False
-        own = self.breakdown.shares_by_gpu[list(late.gpus), POSITIONS["idle.input_output"]]
-        return bool(own.mean() >= _MOSTLY * late.share)
+        waits = self.breakdown.shares_by_gpu[:, POSITIONS["idle.input_output"]]
+        others = self.used & ~np.isin(np.arange(len(waits)), late.gpus)
+        longer = waits[list(late.gpus)].mean() - (waits[others].mean() if others.any() else 0.0)
+        return bool(longer >= _MOSTLY * late.share)
 
     @cached_property
     def slowed_gpus(self) -> set[int]:

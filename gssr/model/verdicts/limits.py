@@ -85,24 +85,25 @@ def unified_memory(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 
 @register_rule(
-    "warning", "Busy by utilization ({utilization}), but at {power}: few SMs are at work",
+    "warning", "Kernels run {utilization} of the time, but at {power}: few SMs are at work",
     (
-        Threshold("gpu_utilization", 0.8, "GPU utilization is at least this, and nothing better was measured"),
+        Threshold("gpu_utilization", 0.8, "kernels run at least this share of the time; SM activity was not measured"),
         Threshold("power", 0.33, "power is below this share of its limit"),
         Threshold("memory_copy_utilization", 0.25, "and memory is copied, or DRAM active, for less than this share"),
     ),
     "Utilization counts the time in which any kernel runs, however small: small kernels, or kernels that wait for other "
-    "GPUs. Record with DCGM, or on Hopper and newer with GPM (gssr doctor says what is there): SM activity tells which.",
-    needs=(("gpu_utilization",), ("power_usage",)),
+    "GPUs. SM activity tells which: record with DCGM (dcgm-exporter: add DCGM_FI_PROF_SM_ACTIVE), or on Hopper and newer "
+    "with GPM (gssr doctor says what is there).",
+    needs=(("gr_engine_active", "gpu_utilization"), ("power_usage",)),
 )  # fmt: skip
 def low_power(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match kernels that hardly use the GPU, by what NVML alone shows. Raises Unknown where no power limit is known."""
-    if job.lead != "gpu_utilization":
+    """What is seen of kernels that hardly use the GPU where SM activity was not measured."""
+    if job.lead is None or job.lead == "sm_active":
         return None
     limits = [gpu.power_limit for gpu in job.evidence.gpus if gpu.power_limit]
     if not limits:
         raise Unknown("the power limit is unknown")
-    used, power = job.at_work("gpu_utilization"), job.at_work("power_usage") / float(np.median(limits))
+    used, power = job.at_work(job.lead), job.at_work("power_usage") / float(np.median(limits))
     if not used >= rule.at("gpu_utilization"):
         return None
     said = f"{words.percent(power)} of the power limit"
@@ -111,7 +112,7 @@ def low_power(job: JobEvidence, rule: Rule) -> RuleMatch | None:
         return None
     found = {"utilization": words.percent(used), "power": said}
     return _found(
-        job, rule, found, finding("gpu_utilization", used, "while it works", rule, "gpu_utilization"),
+        job, rule, found, finding(job.lead, used, "while it works", rule, "gpu_utilization"),
         finding_in_words("power_usage", power, f"{said} (counts below {words.percent(rule.at('power'))})", rule.at("power")),
     )  # fmt: skip
 

@@ -19,7 +19,7 @@ from gssr.model.verdicts.table import LEAD, Rule, RuleMatch, Threshold, finding,
 
 CRITICAL = 0.25
 """A quarter of the GPU time lost is critical: a job on four GPUs would do with three."""
-_MOVED = ("read_bytes", "write_bytes", "net_rx_bytes", "net_tx_bytes")
+_MOVED = ("read_bytes", "write_bytes", "net_rx_bytes", "net_tx_bytes", "fabric_rx_bytes", "fabric_tx_bytes")
 _COPIED = ("pcie_rx_bytes", "pcie_tx_bytes", "c2c_rx_bytes", "c2c_tx_bytes")
 _LINKS = ("nvlink_tx_bytes", "pcie_tx_bytes")
 _RESTARTED = 0.3
@@ -33,42 +33,42 @@ _TRACE = (
 
 
 _CRITICAL = Threshold("critical", CRITICAL, "from this share on it is critical")
+LEAST_TOLD = 0.05
+"""A loss of this share of the GPU time is told, as an info where healthy jobs lose as much: silence would say that there is
+none."""
 
 
 def _loss(*names: str) -> tuple[Threshold, ...]:
-    """Make the thresholds of a loss: the share that is ordinary for its categories, and the share from which on it is
-    critical."""
+    """The thresholds of a loss: from which share on it is told, where that is less than what healthy jobs lose; a warning;
+    and critical."""
     own = [CATEGORIES[POSITIONS[name]] for name in names]
     source = next((category.source for category in own if category.source), "")
-    least = max(category.ordinary for category in own)
+    ordinary = max(category.ordinary for category in own)
     what = " and ".join(name.replace("_", " ").replace(".", ", ") for name in names)
-    return (
-        Threshold("warning", least, f"{what}: at least this share of the GPU time", source or "ours"),
-        _CRITICAL,
-    )
+    what = f"{what}: at least this share of the GPU time"
+    if ordinary <= LEAST_TOLD:
+        return Threshold("warning", ordinary, what, source or "ours"), _CRITICAL
+    told = Threshold("share", LEAST_TOLD, what)
+    return told, Threshold("warning", ordinary, "from this share on it is a warning", source or "ours"), _CRITICAL
 
 
 def _graded(job: JobEvidence, rule: Rule, share: float, text: str, title: dict[str, str], *more: Finding,
             gpus: tuple[int, ...] = (), bins: Floats | Flags | None = None,
             advice: str = "") -> RuleMatch | None:  # fmt: skip
-    """Match a loss whose ``share`` of the GPU time is above the ordinary one; None below.
-
-    Args:
-        text: What follows "12 % of the GPU time" in the finding.
-        title: Words of the rule's title besides ``share``.
-        more: Further findings.
-        bins: When it holds, see RuleMatch.
-    """
-    least = rule.at("warning")
+    """What a rule finds where its loss is worth telling; None below."""
+    least = min(threshold.value for threshold in rule.thresholds if threshold.name in ("share", "warning"))
     if not share >= least:
         return None
-    shown = finding_in_words(
-        "share", share, f"{words.percent(share)} of the GPU time {text} (counts from {words.percent(least)})", least
-    )
+    severity = rule.graded(share)
+    limit = least if severity == "info" else rule.at("warning")
+    counts = f"counts from {words.percent(limit)}"
+    if severity == "info":
+        counts += f", healthy jobs have up to {words.percent(rule.at('warning'))}"
+    shown = finding_in_words("share", share, f"{words.percent(share)} of the GPU time {text} ({counts})", limit)
     return RuleMatch(
         {"share": words.percent(share), **title},
         (shown, *more),
-        rule.graded(share),
+        severity,
         job.span,
         gpus,
         bins,
@@ -330,7 +330,7 @@ def taking_turns(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 
 @register_rule(
-    "warning", "{share} of the GPU time is communication that nothing hides",
+    "info", "{share} of the GPU time is communication that nothing hides",
     (
         *_loss("communication.transferring"),
         Threshold("quiet", 0.5, "waiting is more than this share of it: links are quiet most of the time"),
@@ -365,7 +365,7 @@ def communication_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 
 @register_rule(
-    "warning", "{share} of the GPU time is idle in the gaps between kernels",
+    "info", "{share} of the GPU time is idle in the gaps between kernels",
     _loss("idle.between_kernels"),
     f"The host launches too slowly for short kernels, or waits for their results: larger batches, CUDA graphs, fewer "
     f"synchronisations (.item(), printing); {_TRACE}",
@@ -406,7 +406,7 @@ _REGULAR = 0.15
 
 
 @register_rule(
-    "warning", "{share} of the GPU time is lost, no cause found{form}",
+    "info", "{share} of the GPU time is lost, no cause found{form}",
     _loss("idle.unexplained"),
     f"See in the program's log what it did then (output, evaluation, compilation), and {_TRACE}",
     needs=(LEAD,),

@@ -14,6 +14,8 @@ _OTHERS = {
     "write_bytes": ("disk writes", "B/s"),
     "net_rx_bytes": ("network received", "B/s"),
     "net_tx_bytes": ("network sent", "B/s"),
+    "fabric_rx_bytes": ("fabric received", "B/s"),
+    "fabric_tx_bytes": ("fabric sent", "B/s"),
     "cpu_utilization": ("CPU utilization", "1"),
     "workload_cpu": ("cores busy per rank", ""),
     "seconds": ("", "s"),

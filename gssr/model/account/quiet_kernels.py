@@ -1,0 +1,95 @@
+"""Telling kernels that compute nothing where SM activity was not measured, as by dcgm-exporter's default fields.
+
+A collective that waits keeps neither tensor cores nor memory busy, and draws little power. If a job's matrix products keep
+the tensor cores busy for T of their time and the memory for D, and its other kernels the memory for M, then activities t and
+d of tensor cores and memory leave 1 - t/T - (d - D t/T)/M of the kernels' time to those that do neither. The job's busiest
+bins show T, D and M. That such kernels wait, and no other pipe is busy with them, power shows.
+"""
+
+import numpy as np
+
+from gssr.arrays import Flags, Floats
+from gssr.model.account.activity import Activity
+from gssr.model.account.compare_gpus import mean_of_groups
+from gssr.model.evidence.evidence import Evidence
+
+LEAST_LEVEL = 0.05
+"""A pipe whose activity at work is below this tells nothing: others do the work."""
+PIPE_NOISE = 0.05
+"""A smaller share of quiet kernels may be noise of the counters."""
+WAITING_POWER = 0.7
+"""While kernels only wait, a GPU draws less than this share of what it draws at work: simulated 0.25 to 0.55, and 0.75 for
+kernels that memory limits."""
+SAMPLES_OF_POWER = 8
+"""Power may be that of a moment, of a step's any part: over so many samples it is that of what ran."""
+_AT_WORK = 90
+"""The percentile of a GPU's bins that stands for its level at work: single spikes don't move it."""
+_NEARLY = 0.9
+"""Bins in which tensor cores are at this share of their level hold hardly anything but matrix products."""
+
+
+def find_quiet_kernels(evidence: Evidence, activity: Activity, cells: Flags) -> Floats:
+    """Find how long kernels ran that compute nothing: shares of bins [n_gpus, n_bins], at most ``activity.active``. All 0
+    where no pipe was measured, or power does not fall with them. ``cells`` [n_gpus, n_bins]: those that tell ratios."""
+    tensor = _of_level_at_work(evidence, activity, "tensor_active", cells, LEAST_LEVEL)
+    memory = _of_level_at_work(evidence, activity, "dram_active", cells, LEAST_LEVEL) / _relative_clock(evidence)
+    products = np.minimum(np.nan_to_num(tensor), 1.0)
+    others = np.maximum(np.nan_to_num(memory) - products * _memory_of_products(evidence, tensor, memory), 0.0)
+    quiet = np.where(np.isfinite(tensor) | np.isfinite(memory), np.clip(1 - products - others, 0.0, 1.0), 0.0)
+    quiet[quiet < PIPE_NOISE] = 0.0
+    power = _of_level_at_work(evidence, activity, "power_usage", cells, 0.0)
+    return activity.active * quiet if _falls_with(power, quiet, cells) else np.zeros_like(quiet)
+
+
+def _of_level_at_work(evidence: Evidence, activity: Activity, name: str, cells: Flags, least: float) -> Floats:
+    """Divide a metric while kernels run by its level at work: that of the GPU of the same model whose level is highest.
+
+    Returns [n_gpus, n_bins]; NaN where it is not known, and of models whose level is below ``least``."""
+    found = np.full(cells.shape, np.nan)
+    if name not in evidence.series:
+        return found
+    rate = np.where(cells, evidence.series[name] / np.maximum(activity.active, 1e-9), np.nan)
+    for own in _by_model(evidence):
+        levels = [float(np.percentile(row[np.isfinite(row)], _AT_WORK)) for row in rate[own] if np.isfinite(row).any()]
+        if levels and (level := max(levels)) > least:
+            found[own] = rate[own] / level
+    return found
+
+
+def _relative_clock(evidence: Evidence) -> Floats:
+    """The SM clock [n_gpus, n_bins] as a share of the model's highest: at a lower one kernels may move as much less; 1 where
+    it is not known."""
+    if "sm_clock" not in evidence.series:
+        return np.ones((evidence.n_gpus, len(evidence.times)))
+    highest = np.array([gpu.max_sm_clock or np.nan for gpu in evidence.gpus], np.float64)[:, None]
+    clock = np.nan_to_num(evidence.series["sm_clock"] / highest, nan=1.0)
+    return np.clip(clock, 0.1, 1.0)
+
+
+def _memory_of_products(evidence: Evidence, tensor: Floats, memory: Floats) -> Floats:
+    """The memory's activity in matrix products, as a share of its level: [n_gpus, 1], the same for all GPUs of a model.
+    ``tensor`` and ``memory`` [n_gpus, n_bins]: both as shares of their level."""
+    found = np.zeros((len(tensor), 1))
+    for own in _by_model(evidence):
+        known = memory[own][(tensor[own] >= _NEARLY) & np.isfinite(memory[own])]
+        found[own] = float(np.median(known)) if len(known) else 0.0
+    return found
+
+
+def _by_model(evidence: Evidence) -> list[Flags]:
+    """Which GPUs [n_gpus] are of each model."""
+    models = np.array([gpu.name or "" for gpu in evidence.gpus])
+    return [np.asarray(models == model, bool) for model in dict.fromkeys(models.tolist())]
+
+
+def _falls_with(power: Floats, quiet: Floats, cells: Flags) -> bool:
+    """Whether the line through power over the share of quiet kernels leaves little power where nothing else runs.
+    ``power`` [n_gpus, n_bins]: as a share of its level; False where it is not known."""
+    known = cells & np.isfinite(power)
+    shares, draws = (mean_of_groups(np.where(known, each, np.nan), SAMPLES_OF_POWER) for each in (quiet, power))
+    shares, draws = shares[known], draws[known]
+    if len(shares) < SAMPLES_OF_POWER or not shares.std() > 0:
+        return False
+    slope = float(np.cov(shares, draws)[0, 1] / shares.var(ddof=1))
+    at_work = float(draws.mean()) - slope * float(shares.mean())
+    return at_work + slope <= WAITING_POWER * at_work
