@@ -96,7 +96,7 @@ def gone(pid: int) -> bool:
 
 
 ON = {
-    "job": "GPU saturation", "gpus": r"GPU. *(now|last)", "time": "all metrics", "balance": "what evening out would give",
+    "job": "GPU saturation", "gpus": r"GPU. *(now|last)", "time": "phases and steps", "balance": "what evening out would give",
     "why": "what keeps it from being saturated", "compare": "was another run better",
 }  # fmt: skip
 """What only this screen shows, by its name, in their order."""
@@ -138,7 +138,7 @@ def test_a_resize_storm_ends_in_a_screen_of_the_last_size(plants: dict[str, str]
         tmux.press(str(number % 5 + 1))
     tmux.resize(100, 30)
     tmux.press("3")
-    text = tmux.shows(r"ended(.*\n){2,4}.*every GPU over time(.*\n)*.*all metrics(.*\n)*.*Commands\n")
+    text = tmux.shows(r"ended(.*\n){2,4}.*every GPU over time(.*\n)*.*phases and steps(.*\n)*.*Commands\n")
     lines = text.strip("\n").split("\n")
     assert len(lines) == 30 and max(map(len, lines)) == 100
 
