@@ -41,7 +41,9 @@ class VerdictCard(PlainText, Vertical, can_focus=True):
     def tell(self, verdict: Verdict, ascii_only: bool) -> None:
         """Show this verdict: title, evidence and advice, with its severity as a CSS class."""
         mark = "!" if ascii_only else MARKS[verdict.severity]
-        title = Text.assemble((f"{mark} {verdict.severity}  ", "bold"), (clean(verdict.title), "bold"))
+        # In the one line of a short screen what is wrong comes first; there the mark alone tells how bad it is.
+        word = "" if self.screen.has_class("-short") and not ascii_only else f"{verdict.severity}  "
+        title = Text(f"{mark} {word}{clean(verdict.title)}", "bold")
         evidence = "; ".join(clean(text) for text in texts_of(verdict))
         advice = f"{'>' if ascii_only else '→'} {clean(verdict.advice)}"
         texts = [title, Text(evidence), Text(advice)]
@@ -65,7 +67,7 @@ class VerdictCards(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
     """The first few verdicts."""
 
     _told: object = ()
-    """The judgement that the cards tell; none yet."""
+    """The judgement that the cards tell, and whether in one line; none yet."""
 
     def compose(self) -> ComposeResult:
         """Lay out as many cards as there may be at once."""
@@ -76,9 +78,10 @@ class VerdictCards(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
     def show(self, result: Result, _view: View) -> None:
         """Show the first verdicts as cards, and below them how many more there are on Why, or that no rule finds
         anything; no cards before there is a judgement."""
-        if result.judgement is self._told:
+        told = (result.judgement, self.screen.has_class("-short"))
+        if told == self._told:
             return
-        self._told = result.judgement
+        self._told = told
         verdicts = () if result.judgement is None else result.judgement.verdicts
         cards = list(self.query(VerdictCard))
         for card in cards:
