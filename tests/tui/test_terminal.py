@@ -97,7 +97,8 @@ def gone(pid: int) -> bool:
 
 ON = {
     "job": "GPU saturation", "gpus": r"GPU. *(now|last)", "time": "phases and steps",
-    "balance": "what evening out would give", "why": "what keeps it from being saturated", "compare": "was another run better",
+    "balance": "what evening out would give",
+    "why": "what keeps it from being saturated", "compare": "was another run better",
 }  # fmt: skip
 """What only this screen shows, by its name, in their order."""
 COLOURS = re.compile(r"\x1b\[[\d;]*(?:3[0-7]|9[0-7]|38;5;\d+)m")
