@@ -73,8 +73,13 @@ class Custom(NamedTuple):
 
 @lru_cache(maxsize=64)
 def custom(text: str) -> Custom:
-    """Read a metric of one's own from ``NAME=share(/PATTERN/)``, also behind OF_OWN as frames have it. Raises
-    ValueError, a sentence, when the text is none."""
+    """Read the definition of a user's metric of a trace: ``NAME=QUANTITY(/PATTERN/)``, or such a quantity divided by
+    another, ``NAME=QUANTITY(/PATTERN/) / QUANTITY(/PATTERN/)``. The patterns are regular expressions that names of
+    intervals match.
+
+    The text may begin with OF_OWN, as the names of such metrics in results do. Raises ValueError, with a sentence, if
+    the text is no definition, a pattern is no regular expression, or the name is one of OF_TRACES.
+    """
     if text.startswith(OF_OWN):
         text = text.removeprefix(OF_OWN).partition(":")[2]
     name, equals, said = (part.strip() for part in text.partition("="))

@@ -126,7 +126,8 @@ class Traced:
 
     @property
     def clock_text(self) -> str:
-        """Say in few words where its times come from."""
+        """Say in few words by which clock the trace was laid on the recording: ``unix``, the name of another clock, ``by
+        comparison +1.2 s``, or, where comparing leaves doubt, ``unix, unchecked`` or ``unix, ambiguous``."""
         if self.clock == "by comparison":
             return f"by comparison {self.offset_s:+.3g} s" if self.offset_s else "by comparison"
         if self.clock != "unix" or self.clock_check == "agrees":

@@ -146,8 +146,8 @@ _PREFIXES = (
 
 
 def prefixed(value: float | None, unit: str = "", none: str = NONE) -> str:
-    """Write a number in four digits with an SI prefix and ``unit``: ``445.4 M``, ``12.0 GB/s``; ``none`` for None, NaN
-    and infinity."""
+    """Write a number with an SI prefix and ``unit``: ``445.4 M``, ``12.00 GB/s``, ``7``. Two decimals below 100, one
+    above, none for a whole number without a prefix. Returns ``none`` for None, NaN and infinity."""
     if value is None or not math.isfinite(value):
         return none
     size, prefix = next((each for each in _PREFIXES if abs(value) >= each[0] * 0.99995), (1.0, ""))

@@ -223,8 +223,8 @@ def over_time(trace: TraceAnalysis, n: int, name: str = "busy") -> Floats:
 
 
 def _gpus(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
-    """Draw a table of the GPUs with their split, as many as the verbosity allows. Each GPU's own span is shown if one
-    of them worked for less of the time."""
+    """Draw a table of the GPUs with their split, an empty row before it, as many GPUs as the verbosity allows. Shares are of
+    each GPU's own span. That span is a column if one GPU's is shorter than _MOST_OF_IT of the mean."""
     length = trace.span_ns / max(len(trace.gpus), 1)
     apart = any(gpu.span_ns < _MOST_OF_IT * length for gpu in trace.gpus)
     head = (

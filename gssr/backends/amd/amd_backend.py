@@ -334,7 +334,11 @@ class AmdBackend:
         self._changes.append(BackendChange("gpu_lost", position, f"no longer answers: {why}"))
 
     def _open_anew(self, now: float) -> None:
-        """Look for GPUs that are lost, and open the files anew that have been replaced: the driver was."""
+        """Open the files of GPUs that are lost, and of those whose files were replaced because the driver was loaded anew.
+
+        A GPU that answers again is a change ``gpu_back``, one that no longer does is lost from ``now`` (unix s) on; a lost
+        one is tried again at each call.
+        """
         for position, gpu in enumerate(self._gpus):
             if gpu.lost_at is None and not gpu.is_stale():
                 continue

@@ -8,8 +8,12 @@ from gssr.store.read.recording import RunReader
 
 
 def unmeasured_seconds(reader: RunReader, gpus: Ints, last_time: Floats, start: float, end: float) -> Floats:
-    """Return for each of these GPUs (positions [n]) how much of the time from ``start`` to ``end`` (unix s) comes after its
-    last sample (``last_time`` [n], unix s, NaN without any), if its rank was lost; 0 of other GPUs."""
+    """Return for each of these GPUs (positions [n]) the seconds from ``start`` to ``end`` (unix s) that come after its last
+    sample, if a rank that sampled or used it was lost.
+
+    ``last_time`` [n] is in unix s; NaN is a GPU without samples, and its whole time counts. 0 of GPUs of other ranks,
+    and of those that are silent for no longer than a gap may be (GAP_INTERVALS), as others went on sampling them.
+    """
     seconds = np.zeros(len(gpus))
     lost = {rank.rank for rank in reader.stopped_ranks if rank.how == "lost"}
     if not lost:

@@ -66,6 +66,9 @@ class CoveredTimes:
         return self._times_of("rank", (self._numbers["rank"][own.source, own.rank],))
 
     def _times_of(self, kind: str, numbers: tuple[int, ...]) -> tuple[Segments | None, ...]:
+        """Return the times that the intervals of each field of Waits cover in the processes or ranks (``kind``) with
+        these ``numbers`` together: an entry for each field, in their order, and last the time between steps. None where
+        the trace has no such intervals."""
         if (kind, numbers) not in self._covered:
             rows = [None if each is None else each.of(numbers) for each in self._rows_by(kind)]
             steps = rows.pop()

@@ -316,7 +316,8 @@ def memory_full(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(("memory_used",),),
 )  # fmt: skip
 def memory_unused(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match jobs of which no GPU ever used most of its memory. Raises Unknown where no GPU's memory is known."""
+    """Match a job in which the peak of every used GPU's memory is below the rule's ``share`` of it; the match is about
+    the whole job. Returns None where no used GPU's peak is known. Raises Unknown where no GPU's memory is known."""
     shares = _peaks(job)[job.used]
     if not np.isfinite(shares).any():
         return None

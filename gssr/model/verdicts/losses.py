@@ -55,7 +55,9 @@ def _loss(*names: str) -> tuple[Threshold, ...]:
 def _graded(job: JobEvidence, rule: Rule, share: float, text: str, title: dict[str, str], *more: Finding,
             gpus: tuple[int, ...] = (), bins: Floats | Flags | None = None,
             advice: str = "") -> RuleMatch | None:  # fmt: skip
-    """What a rule finds where its loss is worth telling; None below."""
+    """Make the match of a rule about a loss, graded by its ``share`` of the GPU time, or return None below the least share
+    that is told. ``text`` completes "12 % of the GPU time"; ``title`` fills the rule's title, ``more`` is further
+    evidence."""
     least = min(threshold.value for threshold in rule.thresholds if threshold.name in ("share", "warning"))
     if not share >= least:
         return None
@@ -104,7 +106,8 @@ def _rates(job: JobEvidence, name: str, metrics: tuple[str, ...]) -> list[Findin
     needs=(LEAD, _MOVED),
 )  # fmt: skip
 def io_wait(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match GPUs that idle while disks or network move more than while they work."""
+    """Match a job that loses GPU time waiting for files or the network (``idle.input_output``), the time in which others
+    wait for GPUs that are late because of files included; these GPUs are named. Returns None below the rule's share."""
     share = job.breakdown.share("idle.input_output")
     bins = job.breakdown.share_over_time("idle.input_output")
     more = _rates(job, "idle.input_output", _MOVED)
@@ -138,7 +141,7 @@ def io_wait(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(LEAD, _COPIED),
 )  # fmt: skip
 def transfer_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match GPUs that idle while their links to the host carry data."""
+    """Match a job that loses GPU time waiting for copies to or from the host (``idle.copies``)."""
     share = job.breakdown.share("idle.copies")
     bins = job.breakdown.share_over_time("idle.copies")
     return _graded(job, rule, share, "idle meanwhile", {}, *_rates(job, "idle.copies", _COPIED), bins=bins)
@@ -151,7 +154,7 @@ def transfer_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(LEAD, ("cpu_utilization", "workload_cpu")),
 )  # fmt: skip
 def cpu_starved(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match GPUs that idle while the CPU computes."""
+    """Match a job that loses GPU time waiting for the CPU (``idle.host``)."""
     share = job.breakdown.share("idle.host")
     bins = job.breakdown.share_over_time("idle.host")
     more, advice = [], ""

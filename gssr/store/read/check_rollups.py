@@ -77,8 +77,8 @@ def _counts(buckets: Buckets) -> tuple[Ints, Ints]:
 
 
 def _in_samples(part: Part) -> tuple[Ints, Ints]:
-    """Count the samples of each bucket of LONGEST seconds that has any. Returns the buckets by their numbers, and the
-    counts."""
+    """Count the samples of each GPU in each bucket of LONGEST seconds. Returns the buckets that have any, as codes of GPU
+    and start together (``codes_of``) in ascending order, and the number of samples of each."""
     codes, counts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for gpu, time, _ in in_threads(part.pieces([], None, -np.inf, np.inf)):
         found, n = np.unique(codes_of(gpu, time // LONGEST * LONGEST), return_counts=True)
