@@ -372,7 +372,9 @@ class LiveScreen(KeysInOrder):
             return
         result, view = self.results[0], self.view
         nothing = self._why_nothing_is_drawn(result)
-        said = self.query_one("#nothing", Words)
+        said = next(iter(self.query("#nothing").results(Words)), None)
+        if said is None:  # the app closes
+            return
         said.display, self.query_one("#screens").display = bool(nothing), not nothing
         said.say(nothing)
         problem = self.query_one("#problem", Words)

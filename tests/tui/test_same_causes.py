@@ -267,7 +267,7 @@ def test_judging_takes_no_more_than_a_tenth_of_the_time(
     monkeypatch.setattr(judge, "time", clock)
     frame = frames.frame_of(np.full((4, 60), 0.5), state="live")
     own, spent, judged_at = judge.Judge(lambda: None), 0.0, []
-    for look in range(4000):
+    for look in range(8000):
         clock.seconds += 0.5
         query = replace(frame.query, causes=TABLE, span=10.0, end=frame.first + (look // 4 if moving else 30))
         own.shown(replace(frame, query=query, n_rows=look + 1))

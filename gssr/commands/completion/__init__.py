@@ -17,7 +17,8 @@ def script(shell: str) -> str:
     """Make what bash, zsh or fish is to read."""
     from argcomplete.shell_integration import shellcode
 
-    return shellcode(["gssr"], use_defaults=False, shell=shell)  # gssr completes files itself
+    use_defaults = False  # gssr completes files itself
+    return shellcode(["gssr"], use_defaults, shell)
 
 
 def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:

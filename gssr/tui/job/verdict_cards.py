@@ -67,7 +67,9 @@ class VerdictCards(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
     """The first few verdicts."""
 
     _told: object = ()
-    """The judgement that the cards tell, and whether in one line; none yet."""
+    """The judgement that the cards tell; none yet."""
+    _in_one_line = False
+    """Whether they tell it in one line."""
 
     def compose(self) -> ComposeResult:
         """Lay out as many cards as there may be at once."""
@@ -78,10 +80,10 @@ class VerdictCards(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
     def show(self, result: Result, _view: View) -> None:
         """Show the first verdicts as cards, and below them how many more there are on Why, or that no rule finds
         anything; no cards before there is a judgement."""
-        told = (result.judgement, self.screen.has_class("-short"))
-        if told == self._told:
+        is_short = self.screen.has_class("-short")
+        if result.judgement is self._told and is_short == self._in_one_line:
             return
-        self._told = told
+        self._told, self._in_one_line = result.judgement, is_short
         verdicts = () if result.judgement is None else result.judgement.verdicts
         cards = list(self.query(VerdictCard))
         for card in cards:
