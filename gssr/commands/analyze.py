@@ -161,7 +161,8 @@ def with_times(words: Sequence[str]) -> list[str]:
 
 
 class DrawingChoice(NamedTuple):
-    """What is drawn, and where."""
+    """Which pictures ``gssr analyze`` draws (time series, load balancing, roofline), and whether on the terminal, into PNG
+    files, or both."""
 
     time_series: bool
     load_balancing: bool

@@ -20,7 +20,7 @@ class Package(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What pip calls it."""
+        """The name by which pip installs it: the requirement without its versions."""
         return self.requirement.partition(">")[0]
 
 
@@ -66,7 +66,7 @@ def _reports(ending: str) -> Callable[[argparse.Namespace], bool]:
 
 
 def _reads_otf2(options: argparse.Namespace) -> bool:
-    """Whether one of the files that are named is an OTF2 archive."""
+    """Tell whether one of the files on the command line is an OTF2 archive."""
     from gssr.recognise import recognise
 
     named = next((getattr(options, name) for name in ("files", "inputs", "places") if hasattr(options, name)), ())
@@ -74,7 +74,8 @@ def _reads_otf2(options: argparse.Namespace) -> bool:
 
 
 def _opens_recording(options: argparse.Namespace) -> bool:
-    """Whether ``gssr merge`` looks into a recording, which putting the ranks' files together does not."""
+    """Tell whether ``gssr merge`` with these options reads a recording: to attach traces, to make a digest, or because the
+    file is there already. Merging ranks' files into a new one needs no numpy."""
     from gssr.store.merge import names_of
 
     return options.attach is not None or options.digest or os.path.isfile(names_of(options.file)[0])

@@ -77,13 +77,13 @@ def _memory_of_products(evidence: Evidence, tensor: Floats, memory: Floats) -> F
 
 
 def _by_model(evidence: Evidence) -> list[Flags]:
-    """Which GPUs [n_gpus] are of each model."""
+    """Return for each model of GPU in the job which GPUs are of it [n_gpus]. GPUs without a name count as one model."""
     models = np.array([gpu.name or "" for gpu in evidence.gpus])
     return [np.asarray(models == model, bool) for model in dict.fromkeys(models.tolist())]
 
 
 def _falls_with(power: Floats, quiet: Floats, cells: Flags) -> bool:
-    """Whether the line through power over the share of quiet kernels leaves little power where nothing else runs.
+    """Tell whether the line through power over the share of quiet kernels leaves little power where nothing else runs.
     ``power`` [n_gpus, n_bins]: as a share of its level; False where it is not known."""
     known = cells & np.isfinite(power)
     shares, draws = (mean_of_groups(np.where(known, each, np.nan), SAMPLES_OF_POWER) for each in (quiet, power))

@@ -131,7 +131,8 @@ def _stretches(evidence: Evidence, lead: str, begin: int, end: int) -> list[_Str
 
 
 def _height(evidence: Evidence, name: str, values: Floats) -> float:
-    """What counts as the usual height of a metric with these ``values`` over the GPUs [n_bins]."""
+    """Return the usual height of a metric, in its unit, from its ``values`` over the GPUs [n_bins]: their 95th percentile,
+    but at least LEAST_HEIGHT of the full scale, and always above 0."""
     usual = float(np.nanpercentile(values, 95)) if np.isfinite(values).any() else 0.0
     return max(usual, LEAST_HEIGHT * (full_scale(BY_NAME[name], evidence.gpus) or usual), 1e-12)
 

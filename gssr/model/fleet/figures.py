@@ -273,7 +273,8 @@ def _wasted(amount: float | None, score: float | None, unmeasured: float = 0.0) 
 
 
 class _GpuColumns:
-    """What the rollups and sketches of a run add up to, GPU by GPU: arrays [n_gpus], NaN is unknown."""
+    """The figures of each GPU of a run, added up from its rollups and sketches: arrays [n_gpus] by position, NaN if
+    unknown."""
 
     def __init__(self, reader: RunReader) -> None:
         n_gpus = len(reader.gpus)

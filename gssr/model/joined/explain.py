@@ -108,7 +108,8 @@ class Scores:
             yield self._of(positions, Means(names, *inside, n, total))
 
     def _of(self, positions: Ints, own: Means) -> tuple[float | None, float | None]:
-        """``own``: what the part inside adds up to."""
+        """Return the score inside a part of the window and the score of the rest, over the GPUs at these positions. ``own``
+        holds the sums inside; the rest is what is left of the window's. None is unknown; both are without GPUs."""
         if not len(positions):
             return None, None
         whole = self._whole

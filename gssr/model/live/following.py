@@ -81,7 +81,8 @@ class ManyFiles:
         return np.setdiff1d(np.arange(len(self._places.shared)), told[~self._places.shared[told]])
 
     def look(self, tally: RunTotals) -> BlockNews | None:
-        """Look at the blocks. Returns what is new to the tally; None if it is too soon to look again."""
+        """Read the ranks' live blocks, if the last look is at least LOOK_SECONDS ago. Returns what they hold that ``tally``
+        has not counted yet, or None if it is too soon to look again."""
         now = time.monotonic()
         if now - self._looked < LOOK_SECONDS - _EARLY:
             return None

@@ -80,7 +80,7 @@ def from_samples(samples: Samples, n_gpus: int, gap_seconds: float) -> Aggregate
 
 
 class GpuSums:
-    """What rollups add up to GPU by GPU, taken in for some GPUs at a time."""
+    """Collects the sums of rollups for each GPU of a run, some GPUs at a time, each GPU once."""
 
     def __init__(self, layout: Layout, n_gpus: int) -> None:
         self._layout = layout
@@ -91,7 +91,7 @@ class GpuSums:
         self._joules = np.full(n_gpus, np.nan)
 
     def add(self, gpus: Ints, vectors: Floats) -> None:
-        """Those [n, layout.width] of these GPUs [n], which were not there before."""
+        """Take in the summed ``vectors`` [n, layout.width] of these GPUs [n], none of which may have been added before."""
         self._head[gpus] = vectors[:, :4]
         self._joules[gpus] = _counted_joules(vectors, self._layout)
         add_buckets(self._names, gpus, vectors, self._layout, self._n, self._total)

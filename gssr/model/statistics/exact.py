@@ -322,7 +322,8 @@ def _column(gpu: Ints, rows: Ints, values: Floats, brackets: Sequence[Bracket], 
 
 
 def _pick(open_: "Mapping[str, _MetricCounts]", samples: Samples) -> dict[str, list[Inside]]:
-    """Pick what falls into the brackets of some metrics. Metrics without values in the samples are left out."""
+    """Pick the samples that fall into the brackets in which percentiles are still sought (``open_``, by metric). Returns
+    for each metric one Inside for each of its brackets; metrics without values in ``samples`` are left out."""
     picked = {}
     for name, own in open_.items():
         values = samples.values[name]
@@ -334,7 +335,7 @@ def _pick(open_: "Mapping[str, _MetricCounts]", samples: Samples) -> dict[str, l
 
 
 class _MetricCounts:
-    """What was counted of a metric, over all passes."""
+    """The counts and sums of a metric over all passes through the samples, and the percentiles found so far."""
 
     def __init__(self, n_gpus: int, brackets: list[Bracket]) -> None:
         self.brackets = brackets

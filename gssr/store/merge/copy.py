@@ -83,6 +83,7 @@ class RefusedError(Exception):
     """The rank's file of this ``name`` can't become part of the merged one; the text is one sentence that names it."""
 
     def __init__(self, name: str, text: str) -> None:
+        """``name`` is the rank's file, ``text`` the sentence to be shown."""
         super().__init__(text)
         self.name = name
 
@@ -101,7 +102,7 @@ _LISTED_TWICE = (
 
 class RunCopier:
     """Copies ranks' files into the recording that is open as ``connection``. ``holes``: names of files whose rowids are
-    known to have gaps; ``copied``: how many samples of each file were copied."""
+    known to have gaps."""
 
     def __init__(self, connection: sqlite3.Connection, sources: Sequence[RankFile], holes: set[str]) -> None:
         """``sources`` are all that are to come. Raises sqlite3.Error, RecordingError."""

@@ -33,7 +33,8 @@ OwnerNames = Sequence[str] | Sequence[int] | None
 
 
 def _among(table: UseTable, names: OwnerNames) -> tuple[str, Sequence[object]]:
-    """Make the condition for rows of these owners, and its parameters."""
+    """Return an SQL condition, to be added to a WHERE, for rows of these owners (nodes or ranks), and its parameters.
+    None: rows of all owners, with an empty condition."""
     return ("", ()) if names is None else (f" AND {table.owner} IN ({', '.join('?' * len(names))})", names)
 
 

@@ -166,6 +166,7 @@ class LineDrawing(Drawing, _AnyWidget):  # type: ignore[misc] # app is narrowed
         return [each for each in super().get_line_filters() if not isinstance(each, ANSIToTruecolor)]
 
     def _sight(self) -> tuple[object, ...]:
+        """Return what the drawn lines depend on besides the content: if it changes, all lines are drawn anew."""
         return self.size, self.scroll_offset, self.palette.theme
 
     def _draw_all(self) -> list[Strip]:
