@@ -32,7 +32,9 @@ TOO_FAINT = """(() => {
     const around = [];
     for (let each = element; each; each = each.parentElement) around.unshift(each);
     for (const each of around) under = over(parts(getComputedStyle(each).backgroundColor), under);
-    const behind = drawn && element.parentElement.querySelector(":scope > rect");
+    let behind = null;
+    for (let each = element.parentElement; drawn && !behind && each instanceof SVGElement; each = each.parentElement)
+      behind = each.querySelector(":scope > rect");
     if (behind) under = parts(getComputedStyle(behind).fill).slice(0, 3);
     const color = over(parts(drawn ? style.fill : style.color), under);
     const [dark, bright] = [light(color), light(under)].sort((a, b) => a - b);
