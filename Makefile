@@ -4,7 +4,7 @@
 # make test-oldest  runs the tests of what uses other packages with the oldest versions that pyproject.toml allows
 # make docs   makes a searchable site of the pages: build/site/index.html
 # make man    writes the manual and the shells' completions below build/share
-# make dist   builds sdist and wheel of the last commit into dist/, twice, and compares: the same commit, the same bytes
+# make dist   builds sdist, wheel and gssr.pyz of the last commit into dist/, twice, and compares: the same commit, the same bytes
 # make audit  asks whether vulnerabilities are known of what is installed; where nobody answers, it fails and says so
 # All need Python >= 3.11 with its venv module and a package index; what they install goes into .venv, .venv-audit and .venv-oldest.
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Builds sdist and wheel of the last commit into a folder, twice, and compares: the same commit gives the same bytes,
-whoever builds it, where and when. The wheel is built from the sdist, so that the sdist is whole."""
+"""Builds sdist, wheel and gssr.pyz of the last commit into a folder, twice, and compares: the same commit gives the same
+bytes, whoever builds it, where and when. The wheel is built from the sdist, so that the sdist is whole."""
 
 import gzip
 import hashlib
@@ -13,12 +13,13 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+ONE_FILE = "gssr.pyz"
 _BUILD = "import sys; from setuptools import build_meta; print(getattr(build_meta, sys.argv[1])(sys.argv[2]))"
 
 
 def build(commit: str, folder: Path, seed: int) -> dict[str, bytes]:
-    """What the commit's files give when they lie in this folder: the names and contents of sdist and wheel. ``seed``: of
-    Python's hashes."""
+    """What the commit's files give when they lie in this folder: the names and contents of sdist, wheel and gssr.pyz.
+    ``seed``: of Python's hashes."""
     epoch = _git("log", "-1", "--format=%ct", commit).decode().strip()
     environ = {**os.environ, "SOURCE_DATE_EPOCH": epoch, "PYTHONHASHSEED": str(seed), "LC_ALL": "C"}
     tree, out = folder / "tree", folder / "out"
@@ -29,7 +30,9 @@ def build(commit: str, folder: Path, seed: int) -> dict[str, bytes]:
     data = _plain(gzip.decompress((out / sdist).read_bytes()), int(epoch))
     _unpack(gzip.decompress(data), folder)
     wheel = _run("build_wheel", folder / sdist.removesuffix(".tar.gz"), out, environ)
-    return {sdist: data, wheel: (out / wheel).read_bytes()}
+    one_file = [sys.executable, str(tree / ".ci" / "one_file.py"), str(tree), str(out)]
+    subprocess.run(one_file, env=environ, check=True)
+    return {sdist: data, wheel: (out / wheel).read_bytes(), ONE_FILE: (out / ONE_FILE).read_bytes()}
 
 
 def _git(*words: str) -> bytes:
@@ -77,6 +80,7 @@ def main(to: Path) -> int:
     to.mkdir(exist_ok=True)
     for name, data in sorted(one.items()):
         (to / name).write_bytes(data)
+        (to / name).chmod(0o755 if name == ONE_FILE else 0o644)
         print(f"{hashlib.sha256(data).hexdigest()}  {to / name}")
     return 0
 

@@ -1,5 +1,7 @@
 """The command line. Commands import what they need when they are called, so that ``gssr --help`` costs next to nothing."""
 
+from __future__ import annotations
+
 import argparse
 import gc
 import os
@@ -9,6 +11,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from gssr.commands import NAMES, OK, USAGE, add_options, command_called, fail, in_browser, tell
+from gssr.module_path import is_one_file
 from gssr.version import __version__, other_package
 
 _OWN = ("--help", "--version", "-h")
@@ -26,7 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if debug:
         del words[0]
         os.environ["GSSR_DEBUG"] = "1"
-    other = None if words[:1] and words[0] in _TO_THE_POINT else other_package()
+    alone = is_one_file()
+    other = None if alone or (words[:1] and words[0] in _TO_THE_POINT) else other_package()
     if other:
         tell(other)
     if not words:
@@ -37,6 +41,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             what = "no option" if words[0].startswith("-") else "no command, and no file"
             return fail(f"{words[0]!r} is {what}{_meant(words[0])} (see gssr --help)", USAGE)
         words.insert(0, "tui" if in_browser() or _on_terminal() else "analyze")
+    if alone and words[0] in NAMES and words[0] not in _names():
+        from gssr.commands.needed_packages import not_in_one_file
+
+        return fail(not_in_one_file(f"gssr {words[0]}"), USAGE)
     if words[:1] == ["profile"]:
         from gssr.commands import profile
 
@@ -82,6 +90,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return fail(f"an error in gssr: {error!r}; gssr --debug shows where", 1)
 
 
+def _names() -> Sequence[str]:
+    """Return the commands that there are: all, or those of gssr.pyz."""
+    if not is_one_file():
+        return NAMES
+    from gssr.commands.needed_packages import COMMANDS_OF_ONE_FILE
+
+    return COMMANDS_OF_ONE_FILE
+
+
 def _is_there(name: str) -> bool:
     return os.path.lexists(name) or os.path.lexists(f"{name}.d")
 
@@ -109,7 +126,7 @@ def _near_option(command: str, word: str) -> str:
 def run() -> NoReturn:
     """The command ``gssr``: ``main``, and out at once. Nothing is left to be done, and taking the interpreter down piece by
     piece would take longer than many a command. Or, where a shell asks, what can be typed."""
-    if "_ARGCOMPLETE" in os.environ and "COMP_LINE" in os.environ:
+    if "_ARGCOMPLETE" in os.environ and "COMP_LINE" in os.environ and not is_one_file():
         from gssr.commands.completion.line import complete_line
 
         complete_line()
@@ -156,7 +173,8 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"gssr {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for command in map(command_called, [name for name in NAMES if name in words[:1]] or NAMES):
+    names = _names()
+    for command in map(command_called, [name for name in names if name in words[:1]] or names):
         description = f"{command.help[0].upper()}{command.help[1:]}."
         own = commands.add_parser(
             command.name, help=command.help, usage=command.usage, description=description, formatter_class=formatter

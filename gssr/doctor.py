@@ -1,5 +1,7 @@
 """What this machine offers: where samples can come from, where recordings can go, and what is missing."""
 
+from __future__ import annotations
+
 import os
 import shlex
 import sqlite3

@@ -1,5 +1,7 @@
 """How the name of a GPU is written on every page and screen, and which GPUs a pattern names."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -57,3 +59,29 @@ def listed(gpus: Sequence[Identity], most: int = 8) -> str:
         return "none"
     more = f" and {len(gpus) - most} more" if len(gpus) > most else ""
     return ", ".join(gpu_label(gpu) for gpu in gpus[:most]) + more
+
+
+def select_gpus(gpus: Sequence[Identity], selectors: Sequence[str] | None) -> tuple[int, ...]:
+    """Return the positions in ``gpus``, ascending, of those that any selector names; None names all.
+
+    A selector is a position in the list (``0``), ``all``, or what ``is_named`` takes: a GPU as it is shown
+    (``node:index``, of a MIG instance ``node:index.mig``), the name of a node, either with ``*`` and ``?`` (``nid0012*``,
+    ``*:0``), a UUID or its beginning. Raises ValueError, with a sentence, for one that names no GPU.
+    """
+    if selectors is None:
+        return tuple(range(len(gpus)))
+    found: set[int] = set()
+    for selector in selectors:
+        named = _named(gpus, selector.strip())
+        if not named:
+            raise ValueError(f"no GPU {selector!r} in this run: it has {listed(gpus)}")
+        found.update(named)
+    return tuple(sorted(found))
+
+
+def _named(gpus: Sequence[Identity], selector: str) -> list[int]:
+    if selector == "all":
+        return list(range(len(gpus)))
+    if selector.isdecimal() and int(selector) < len(gpus):
+        return [int(selector)]
+    return [position for position, gpu in enumerate(gpus) if selector and is_named(gpu, selector)]

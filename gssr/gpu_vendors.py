@@ -5,12 +5,19 @@ once whose GPUs it is about (``speaking_of``, ``words_of``), and no text need be
 and options are the same for all.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache, partial, wraps
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from typing import Concatenate, ParamSpec  # which Python 3.9 does not have
+
+    _Rest = ParamSpec("_Rest")
 
 NVIDIA, AMD, BOTH = range(3)
 """Whose GPUs they are; those whose maker is unknown count as NVIDIA's."""
@@ -71,7 +78,6 @@ class HasGpus(Protocol):
 
 
 _About = TypeVar("_About", bound=HasGpus)
-_Rest = ParamSpec("_Rest")
 _Page = TypeVar("_Page")
 
 

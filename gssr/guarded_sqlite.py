@@ -7,11 +7,13 @@ the file says. Views, virtual tables and computed columns do what the file says:
 refused (``check_table``). What else a file holds is never looked at.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import sqlite3
 from collections.abc import Callable, Container, Sequence
-from typing import Any
+from typing import Any, Optional
 
 LONGEST_VALUE = 1 << 26
 """Bytes of one value, or of one row."""
@@ -21,12 +23,15 @@ damaged schema can share their pages, so that a small file holds very many long 
 _MOST_TEXT = 2
 """Bytes of text that one query may give, in sizes of the file: text in UTF-16 becomes up to one and a half times as long in
 UTF-8. Only where values share their pages, as no tool writes them, there can be more."""
+LIMIT_LENGTH = 0
+"""SQLite's number of the limit for the length of a value, a row and a statement, in bytes: SQLITE_LIMIT_LENGTH."""
+_LIMIT_COLUMN, _LIMIT_EXPR_DEPTH, _LIMIT_FUNCTION_ARG, _LIMIT_TRIGGER_DEPTH = 2, 3, 6, 10  # SQLITE_LIMIT_…
 _LIMITS = {
-    sqlite3.SQLITE_LIMIT_LENGTH: _LONGEST_STATEMENT,
-    sqlite3.SQLITE_LIMIT_COLUMN: 200,
-    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 50,
-    sqlite3.SQLITE_LIMIT_FUNCTION_ARG: 8,
-    sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 1,
+    LIMIT_LENGTH: _LONGEST_STATEMENT,
+    _LIMIT_COLUMN: 200,
+    _LIMIT_EXPR_DEPTH: 50,
+    _LIMIT_FUNCTION_ARG: 8,
+    _LIMIT_TRIGGER_DEPTH: 1,
 }
 OPERATIONS, OPERATIONS_PER_BYTE = 5_000_000, 50
 """What one query may take of SQLite's own operations. A row of samples takes some 40, and at least 40 bytes; only where
@@ -101,8 +106,16 @@ class Guarded(sqlite3.Connection):
     def bound(self) -> None:
         """Bound every query from now on by the sizes of the files. Call it once the schema was read, which has narrower
         bounds."""
-        self.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
+        limit(self, LIMIT_LENGTH, LONGEST_VALUE)
         self.set_progress_handler(self.budget.is_spent, _OPERATIONS_AT_ONCE)
+
+
+def limit(connection: sqlite3.Connection, which: int, most: int) -> None:
+    """Set one of SQLite's limits for a connection, by its number. Does nothing before Python 3.11, which can't: there only
+    the progress handler and the authorizer bound what a file can make SQLite do."""
+    set_limit = getattr(connection, "setlimit", None)
+    if set_limit is not None:
+        set_limit(which, most)
 
 
 def open_guarded(database: str, files: Sequence[str], **options: Any) -> Guarded:
@@ -145,7 +158,7 @@ def distrust(connection: Guarded) -> None:
     """Make a connection take nothing for granted that the file says, and bound the reading of its schema. Call it
     before the first statement. Raises sqlite3.Error."""
     for which, most in _LIMITS.items():
-        connection.setlimit(which, most)
+        limit(connection, which, most)
     steps = iter(range(_SCHEMA_STEPS))
     connection.set_progress_handler(lambda: next(steps, None) is None, _SCHEMA_OPERATIONS)
     for pragma in ("trusted_schema=OFF", "cell_size_check=ON"):
@@ -171,7 +184,7 @@ def in_one_line(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-Authorizer = Callable[[int, str | None, str | None, str | None, str | None], int]
+Authorizer = Callable[[int, Optional[str], Optional[str], Optional[str], Optional[str]], int]
 
 
 def only_reads(tables: Container[str]) -> Authorizer:

@@ -11,11 +11,12 @@ The rules, most of them learnt the hard way:
 The launchers that gssr.launch recognises, and the names of their variables.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import time
 from collections.abc import Iterable, Mapping
-from itertools import pairwise
 from typing import NamedTuple
 
 
@@ -316,7 +317,7 @@ def _runtimes_gpus(environ: Mapping[str, str]) -> tuple[str, ...] | None:
     if hip is None and any(index is not None and index >= len(rocr) for index in indices):
         return among  # it isn't HIP that reads it
     found: list[str] = []
-    for gpu, index in zip(among, indices, strict=True):
+    for gpu, index in zip(among, indices):
         if index is not None and index >= len(rocr):
             break
         found.append(gpu if index is None else rocr[index])
@@ -441,7 +442,7 @@ def _proxy(alone: bool) -> str:
             if name.startswith(b"hydra"):
                 with open(f"/proc/{pid}/cmdline", "rb") as stream:
                     words = stream.read().decode("utf-8", "replace").split("\0")
-                for option, value in pairwise(words):
+                for option, value in zip(words, words[1:]):
                     if option == "--control-port":
                         return value
                 fields = rest.split()

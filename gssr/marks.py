@@ -5,6 +5,8 @@ writer of the file. Without it, and once it has gone, a mark does nothing. Nothi
 no waiting, no descriptor kept open, and no import but where there is somebody to hear.
 """
 
+from __future__ import annotations
+
 import os
 import time
 

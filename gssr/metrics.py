@@ -8,6 +8,8 @@ sample's row, and a recording is read by the names of its columns.
 Ratios are stored as 0-1; percent exists only on screen. Missing is ``None`` (SQL NULL), never 0.
 """
 
+from __future__ import annotations
+
 from collections.abc import Container, Iterable
 from typing import Literal, NamedTuple
 

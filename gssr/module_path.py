@@ -7,11 +7,18 @@ in place of Python's. This file imports nothing that could be hidden like that i
 import os
 import sys
 
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+"""The folder from which gssr is imported, or the file gssr.pyz."""
+
+
+def is_one_file() -> bool:
+    """Tell whether this is gssr.pyz, which holds only the commands that need no package."""
+    return os.path.isfile(PACKAGE)
+
 
 def put_python_library_first() -> None:
     """Move Python's own library to the front of the module path of this process."""
-    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    sys.path[:] = reordered(sys.path, os.path.dirname(os.__file__), package)
+    sys.path[:] = reordered(sys.path, os.path.dirname(os.__file__), PACKAGE)
 
 
 def reordered(path: list[str], library: str, package: str) -> list[str]:

@@ -1,6 +1,8 @@
 """What a file or a folder holds, told by its content alone, whatever it is called; and which file may have been meant by a
 name that is not there."""
 
+from __future__ import annotations
+
 import itertools
 import os
 import re
@@ -214,7 +216,7 @@ def environments_in(path: str) -> list[dict[str, str]]:
     import json
     import sqlite3
 
-    from gssr.guarded_sqlite import check_table, only_reads
+    from gssr.guarded_sqlite import LIMIT_LENGTH, check_table, limit, only_reads
 
     texts: list[object] = []
     try:
@@ -226,7 +228,7 @@ def environments_in(path: str) -> list[dict[str, str]]:
             for table in tables:
                 check_table(connection, table, "table", statements[table])
             connection.bound()
-            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_ENVIRONMENT)
+            limit(connection, LIMIT_LENGTH, _LONGEST_ENVIRONMENT)
             connection.set_authorizer(only_reads(tables))
             for table in tables:
                 texts += [text for (text,) in connection.execute(f"SELECT environment FROM {table} LIMIT 2")]
@@ -400,7 +402,7 @@ def _of_database(path: str, head: bytes) -> RecognisedFile:
     return of_tables({str(name).lower() for (name,) in names})
 
 
-def _guarded(path: str) -> "Guarded":
+def _guarded(path: str) -> Guarded:
     """Open a database, distrusting it, as it lies on the disk. Raises sqlite3.Error."""
     from gssr.guarded_sqlite import open_guarded, uri_of
 

@@ -4,6 +4,8 @@ Formula and parameters are the GSSR authors', fitted on synthetic data and publi
 indicative only: it does not compare different algorithms and does not replace time to solution.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 

@@ -6,6 +6,8 @@ socket, so that nothing can interrupt the workload, and ranks on other nodes see
 and written in place: when a file is opened, a network filesystem asks for its newest content, but not for a new name.
 """
 
+from __future__ import annotations
+
 import os
 from typing import Literal, NamedTuple
 

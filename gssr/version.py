@@ -8,7 +8,7 @@ DISTRIBUTION = "gssr-profiler"
 """What ``pip`` calls this package."""
 
 
-def other_package() -> str | None:
+def other_package() -> "str | None":  # for Python 3.9; no __future__ is imported before gssr.module_path is
     """Return a sentence on what to do if the published package ``gssr`` is installed beside this one; None if it is
     not. Both have a command ``gssr``: the one installed last remains, and goes when either is removed."""
     for folder in sys.path:

@@ -17,10 +17,11 @@ from gssr.backends.base import BackendError
 from gssr.backends.dcgm.engine import address_of
 from gssr.backends.replay import parse
 from gssr.commands.inputs import chosen_runs, with_run
+from gssr.gpu_name import select_gpus
 from gssr.marks import LONGEST, TIME_ENDS
 from gssr.metrics import select
 from gssr.model.verdicts.rules import TABLE, load
-from gssr.model.window import parse_time, select_gpus
+from gssr.model.window import parse_time
 from gssr.profile.output import choose
 from gssr.profile.request import ProfileRequest, UsageError
 from gssr.profile.sampling.clock import RecordingClock

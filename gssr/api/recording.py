@@ -16,6 +16,7 @@ import numpy as np
 
 from gssr.api import tables
 from gssr.arrays import Ints
+from gssr.gpu_name import select_gpus
 from gssr.metrics import BY_NAME, DERIVED, best_measured
 from gssr.model.analyze import EXACT_ROWS, Options
 from gssr.model.analyze import analyze as analyze_reader
@@ -24,7 +25,7 @@ from gssr.model.results import Analysis, Series, over_space
 from gssr.model.statistics.balance import has_balance
 from gssr.model.statistics.sources import Rollups
 from gssr.model.verdicts.rules import from_environment
-from gssr.model.window import cut, extent, select_gpus
+from gssr.model.window import cut, extent
 from gssr.store.read import recording as store
 from gssr.store.read.recording import RunReader
 from gssr.store.read.window_edges import ALL_TIME, Window

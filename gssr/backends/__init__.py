@@ -1,5 +1,7 @@
 """Where samples come from: one table of backends, checked and opened by name. See ``base`` for the interface."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

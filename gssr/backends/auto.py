@@ -5,6 +5,8 @@ Hopper and newer GPM takes its place where the hostengine would have to begin sa
 inside the sampler: it measures the same for about a twelfth.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -147,7 +149,7 @@ def _open_dcgm(spec: str, visible: Sequence[str] | None, sampling_seconds: float
     return opened._replace(backend=backend, passed_over=without)
 
 
-def _opened(dcgm: "DcgmBackend", sampling_seconds: float) -> OpenedBackend:
+def _opened(dcgm: DcgmBackend, sampling_seconds: float) -> OpenedBackend:
     slower = dcgm.interval if dcgm.interval > sampling_seconds else None
     return OpenedBackend(dcgm, sampling_seconds=slower, by_itself=True)
 

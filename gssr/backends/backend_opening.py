@@ -1,5 +1,7 @@
 """Opening a backend without waiting for it: a driver may take long to come up, or hang."""
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Callable
 

@@ -4,12 +4,14 @@ A backend is opened and used by the sampler process only. It imports nothing hea
 raises only ``BackendError``: one sentence that says what is wrong and what to do.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Union
 
 from gssr.metrics import PLACES
 
-Row = tuple[int | float | None, ...]
+Row = tuple[Union[int, float, None], ...]
 """One sample: (gpu, time, value, ...). ``gpu`` is the position in ``Backend.gpus``, ``time`` unix seconds, then one value
 per metric, each at its place in ``gssr.metrics.PLACES``; None is missing. Integers fit into 64 bits with a sign."""
 
@@ -108,7 +110,7 @@ class ProcessSnapshot(NamedTuple):
     running: tuple[Running, ...]
 
 
-News = BackendChange | ProcessSnapshot
+News = Union[BackendChange, ProcessSnapshot]
 
 
 class Backend(Protocol):

@@ -5,6 +5,8 @@ or a container, may show this process only its own GPUs and number them from 0; 
 well. So UUIDs decide wherever there are any, and an index is only believed where it can't mean anything else.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import NamedTuple
 

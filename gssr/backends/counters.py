@@ -5,17 +5,19 @@ other error makes the one value None. The functions are called through ``pynvml`
 its own wrappers make new objects for every value, eighty times a second.
 """
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Callable, Container, Sequence
 from ctypes import byref, create_string_buffer
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Union
 
 import pynvml
 
 from gssr.backends.driver import GONE, NEVER, Gone, Handle
 from gssr.metrics import NAMES, PLACES
 
-Value = int | float | None
+Value = Union[int, float, None]
 
 
 class Call(NamedTuple):

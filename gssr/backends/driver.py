@@ -3,6 +3,8 @@
 Loaded by the sampler and the doctor only, with the real ``nvidia-ml-py`` (module ``pynvml``).
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple

@@ -4,6 +4,8 @@ It is asked for once a second, one question at a time, in what time there is bet
 none of it without watches of its own, so the driver is asked beside it too, in a thread that may hang.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from functools import partial
 from time import monotonic

@@ -1,5 +1,7 @@
 """Errors that the driver reports of GPUs: XIDs, as they come, and memory errors (ECC), as they are counted."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from ctypes import c_void_p, cast
 

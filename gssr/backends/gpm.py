@@ -4,6 +4,8 @@ No daemon, and nobody else's profiler is disturbed. A metric is a mean between t
 swaps them; samples closer together than 100 ms give no values.
 """
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Callable, Sequence
 from ctypes import byref
@@ -70,9 +72,7 @@ class Profiler:
         answers = self._measure()
         self._taken = None
         if answers is not None:
-            self.metrics = [
-                metric for metric, code in zip(self.metrics, answers[::2], strict=True) if code not in NEVER
-            ]
+            self.metrics = [metric for metric, code in zip(self.metrics, answers[::2]) if code not in NEVER]
             self._prepare()
 
     def read(self, row: list[Any]) -> float | None:

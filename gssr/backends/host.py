@@ -1,5 +1,7 @@
 """What the host does beside its GPUs. Nothing here raises: what can't be read is None."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable
 from functools import lru_cache
@@ -101,7 +103,7 @@ def _cpu_ticks() -> tuple[int, int]:
 def _memory_bytes() -> tuple[int, int]:
     """Return the memory in use, in the sense that new work could not have it without swapping, and the total, in bytes."""
     fields = (contents_again("/proc/meminfo", 512) or b"").split()
-    kib = dict(zip(fields[::3], fields[1::3], strict=False))
+    kib = dict(zip(fields[::3], fields[1::3]))
     total, free, available = (int(kib[name]) << 10 for name in (b"MemTotal:", b"MemFree:", b"MemAvailable:"))
     return total - (available if available <= total else free), total  # in some containers that is the whole host's
 

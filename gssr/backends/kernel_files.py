@@ -4,6 +4,8 @@ By hand, although there is psutil: loading that would take longer beside a job t
 now, and each further look, once a second, would take twice as long.
 """
 
+from __future__ import annotations
+
 import os
 
 _ONE_MORE = 2048

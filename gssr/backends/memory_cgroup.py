@@ -1,6 +1,8 @@
 """The cgroup whose memory this process may use: its limit, and how often the kernel has killed in it for want of memory.
 Version 1 and 2 of cgroups. Nothing here raises: what can't be read is None."""
 
+from __future__ import annotations
+
 import os
 
 _NEAR_LIMIT = 0.9

@@ -6,6 +6,8 @@ GPU that was reset needs; the others go on meanwhile.
 The backends on NVIDIA's management library, ``gpm`` and ``nvml``: what they offer here, and how they are opened.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any
@@ -69,7 +71,7 @@ class NvmlBackend:
         self.name = name
         self._watched: list[_Watched] = []
         measured: set[str] = set()
-        for gpu, profiler in zip(gpus, gpm, strict=True):
+        for gpu, profiler in zip(gpus, gpm):
             profiled = {metric.name for metric in profiler.metrics} if profiler else set()
             try:
                 counters = Counters(gpu.handle, gpu.instance is not None, profiled)
@@ -283,7 +285,7 @@ def _with_gpm(gpus: Sequence[DriverGpu]) -> tuple[NvmlBackend, list[str]]:
     begun, refusal = profilers(gpus)
     if not any(begun):
         raise BackendError(f"gpm: {refusal}" if refusal else f"gpm: {_NO_GPM}; {_NO_GPM_CURE}")
-    without = [str(gpu.device.device_index) for gpu, profiler in zip(gpus, begun, strict=True) if profiler is None]
+    without = [str(gpu.device.device_index) for gpu, profiler in zip(gpus, begun) if profiler is None]
     why = refusal.what if refusal else "they are older than Hopper"
     remarks = [f"no profiling metrics of GPU {', '.join(dict.fromkeys(without))}: {why}"] if without else []
     return NvmlBackend("gpm", gpus, begun), remarks

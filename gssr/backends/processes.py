@@ -3,6 +3,8 @@
 Between two calls processes come and go, so nothing here takes the answers of two calls for those of one moment.
 """
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Callable
 from ctypes import byref, c_uint, c_ulonglong, create_string_buffer

@@ -5,11 +5,13 @@ recorded, with the values that were recorded; only their times are mapped. Read 
 replay costs the sampler no more than the real thing, however long the recording.
 """
 
+from __future__ import annotations
+
 import os
 import sqlite3
 from collections import deque
 from collections.abc import Container, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 from gssr.backends.base import Backend, BackendChange, BackendError, Device, Row
 from gssr.metrics import NAMES
@@ -24,7 +26,7 @@ from gssr.store.read.small_tables import read_gpus, read_runs, read_thinned
 
 CHUNK_ROWS = 512
 
-_Identity = tuple[str | None, str | None]
+_Identity = tuple[Optional[str], Optional[str]]
 
 
 def parse(spec: str) -> tuple[str, float]:
@@ -219,7 +221,7 @@ def _counting(found: Sequence[tuple[sqlite3.Connection, Gpu]], sampling_seconds:
 
 
 def _has_time(row: tuple[Any, ...]) -> bool:
-    return isinstance(row[2], int | float) and 0 <= row[2] <= LATEST
+    return isinstance(row[2], (int, float)) and 0 <= row[2] <= LATEST
 
 
 def _sound(row: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -267,4 +269,4 @@ def _measured(connection: sqlite3.Connection, columns: Sequence[str], keys: str)
             counts[index] += vector[block.start] if block.start < len(vector) else 0.0
     if not any(counts):
         return set(columns)
-    return {block.metric.name for block, count in zip(layout.blocks, counts, strict=True) if count}
+    return {block.metric.name for block, count in zip(layout.blocks, counts) if count}

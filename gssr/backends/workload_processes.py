@@ -1,5 +1,7 @@
 """What the workload's own processes use of the host. Nothing here raises: what can't be read is None."""
 
+from __future__ import annotations
+
 import os
 import time
 from typing import NamedTuple

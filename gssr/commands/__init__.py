@@ -1,5 +1,7 @@
 """One module per command: its options as a table, and a handler that imports what it needs when it is called."""
 
+from __future__ import annotations
+
 import argparse
 import os
 import sys

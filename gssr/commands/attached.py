@@ -1,5 +1,7 @@
 """Traces beside a recording on the command line: those that are attached to it, and those that --attach names."""
 
+from __future__ import annotations
+
 import argparse
 import math
 import os
@@ -112,12 +114,12 @@ def write_digests(
 
 
 def laid_over(
-    reader: "RunReader",
+    reader: RunReader,
     recording: str,
     attach: Sequence[str] = (),
     offset: float | None = None,
-    rows: "Sequence[AttachedTrace] | None" = None,
-) -> "Iterator[Match | str]":
+    rows: Sequence[AttachedTrace] | None = None,
+) -> Iterator[Match | str]:
     """Yield the traces of a run, laid over it, one after the other; a sentence in place of each that can't be.
 
     Args:
@@ -140,12 +142,12 @@ def laid_over(
 
 
 def _timelines(
-    reader: "RunReader",
+    reader: RunReader,
     recording: str,
     attach: Sequence[str],
     offset: float | None,
-    wanted: "Sequence[AttachedTrace] | None",
-) -> "Iterator[tuple[str, Timeline | None, float | None]]":
+    wanted: Sequence[AttachedTrace] | None,
+) -> Iterator[tuple[str, Timeline | None, float | None]]:
     """Yield (path, timeline, offset) of each trace; (a sentence, None, offset) in place of one that can't be read.
 
     The arguments are those of ``laid_over``. A trace of ``attach`` that is attached to the run anyway does not come

@@ -1,5 +1,7 @@
 """``gssr doctor``: what this machine offers, and what to do about what it lacks."""
 
+from __future__ import annotations
+
 import argparse
 import sys
 

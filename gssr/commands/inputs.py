@@ -1,5 +1,7 @@
 """Which recordings and traces a command reads, and which of their runs."""
 
+from __future__ import annotations
+
 import itertools
 import os
 import re
@@ -54,7 +56,7 @@ def own_recordings(any_name: bool = False) -> list[str]:
 
 
 def selectors(text: str) -> tuple[str, ...]:
-    """Split what --gpus names, at the commas; see gssr.model.window.select_gpus. Empty if nothing is named."""
+    """Split what --gpus names, at the commas; see gssr.gpu_name.select_gpus. Empty if nothing is named."""
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
@@ -178,7 +180,7 @@ def _holds_recordings(name: str) -> bool:
     return os.path.isdir(name) and bool(recordings_in([name]).names)
 
 
-def chosen_runs(recording: "Recording", run: str | None) -> "Sequence[RunReader]":
+def chosen_runs(recording: Recording, run: str | None) -> Sequence[RunReader]:
     """Return the runs that --run names by id, label or number (-1 is the last); all for None.
 
     Raises ValueError with a sentence that lists those there are.
@@ -197,7 +199,7 @@ def chosen_runs(recording: "Recording", run: str | None) -> "Sequence[RunReader]
     return found
 
 
-def open_index(name: str | None = None) -> "Index | None":
+def open_index(name: str | None = None) -> Index | None:
     """Open the index of what was read of fleets: the file of that name, or the one in the user's cache folder.
 
     Returns None for a user without a cache folder. Raises WrongIndexError for a named file that is none.
@@ -211,10 +213,10 @@ def open_index(name: str | None = None) -> "Index | None":
 
 def fleet_at(
     places: Sequence[str],
-    request: "FleetRequest",
-    index: "Index | None",
+    request: FleetRequest,
+    index: Index | None,
     progress: Callable[[float], None] = lambda _: None,
-) -> "Fleet":
+) -> Fleet:
     """Read the runs of all recordings in these folders and files.
 
     Args:

@@ -1,5 +1,7 @@
 """``gssr mark``: a user's mark from a shell script."""
 
+from __future__ import annotations
+
 import argparse
 import os
 import sys

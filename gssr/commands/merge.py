@@ -1,5 +1,7 @@
 """``gssr merge``: put the files of a run's ranks together into one."""
 
+from __future__ import annotations
+
 import argparse
 
 from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, put, tell

@@ -3,11 +3,15 @@
 docs/install.md shows the same table. A package that makes something only faster (msgspec, isal) is needed by nothing.
 """
 
+from __future__ import annotations
+
 import argparse
 import os
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import NamedTuple
+
+from gssr.module_path import is_one_file
 
 
 class Package(NamedTuple):
@@ -86,10 +90,11 @@ _OTF2 = ("_otf2",)
 USES: dict[str, tuple[Use, ...]] = {
     "profile": (
         Use("profile", ()),
+        Use("profile --digest", ("numpy",), lambda options: options.digest),
         Use("profile --live", _SCREEN, lambda options: options.live),
     ),
     "top": (
-        Use("top --once, --json, --csv", ("numpy",)),
+        Use("top --once, --json, --csv", ()),
         Use("top", _SCREEN, lambda options: not (options.once or options.json or options.csv)),
     ),
     "tui": (
@@ -123,14 +128,23 @@ USES: dict[str, tuple[Use, ...]] = {
     "completion": (Use("completion", ("argcomplete",)),),
 }
 """By command. The first row is of every call; what each further one needs comes on top."""
+COMMANDS_OF_ONE_FILE = tuple(command for command, uses in USES.items() if not uses[0].modules)
+"""What gssr.pyz can do: the commands that have a use which needs no package, and no other use of theirs."""
+
+
+def not_in_one_file(typed: str) -> str:
+    """Say in one sentence that gssr.pyz does not have what was ``typed``."""
+    has = "profile, top --once, merge of ranks' files, mark and doctor"
+    return f"{typed} needs the full install of GSSR: gssr.pyz only has {has}"
 
 
 def why_not(command: str, options: argparse.Namespace) -> str | None:
     """Say in one sentence which packages a command lacks, and what installs them; None if it has all that it needs."""
     for use in USES[command]:
-        missing = [module for module in use.modules if find_spec(module) is None]
+        missing = [module for module in use.modules if is_one_file() or find_spec(module) is None]
         if missing and use.applies(options):
-            return missing_packages(f"gssr {use.typed}", missing)
+            typed = f"gssr {use.typed}"
+            return not_in_one_file(typed) if is_one_file() else missing_packages(typed, missing)
     return None
 
 

@@ -1,5 +1,7 @@
 """How the commands that print a page are told to draw it."""
 
+from __future__ import annotations
+
 import argparse
 import os
 import sys

@@ -1,8 +1,14 @@
 """``gssr profile``: run a command and record its GPUs."""
 
+from __future__ import annotations
+
 import argparse
+from typing import TYPE_CHECKING
 
 from gssr.commands import USAGE, Command, Option, fail, put, tell
+
+if TYPE_CHECKING:
+    from gssr.profile.screen import Show
 
 OPTIONS = (
     Option(
@@ -149,7 +155,6 @@ def handle(options: argparse.Namespace, workload: list[str] | None) -> int:
     import gc
 
     gc.disable()  # there is little garbage up to the start, and less after it; the sampler sees to its own
-    from gssr.commands.tui import show
     from gssr.profile.request import ProfileRequest, UsageError
     from gssr.profile.session import profile
     from gssr.profile.terminal import leave
@@ -179,7 +184,7 @@ def handle(options: argparse.Namespace, workload: list[str] | None) -> int:
         keep=options.keep,
         summary=options.summary,
         status_every=options.status_every,
-        live=show if options.live else None,
+        live=_screen() if options.live else None,
         linger=options.linger,
         attach=options.attach_job,
         redact=options.redact,
@@ -200,6 +205,13 @@ def handle(options: argparse.Namespace, workload: list[str] | None) -> int:
 
         say_refusal(str(error), where_am_i(), options.output, tell)
         return USAGE
+
+
+def _screen() -> Show:
+    """Import what draws the live screen, which nobody else needs."""
+    from gssr.commands.tui import show
+
+    return show
 
 
 def _digest(recording: str) -> None:

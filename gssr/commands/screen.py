@@ -1,5 +1,7 @@
 """How the commands that draw the live screen are told to begin: their options, the user's settings, and the terminal."""
 
+from __future__ import annotations
+
 import argparse
 import gc
 import os
@@ -55,14 +57,14 @@ class ScreenStart(NamedTuple):
     """How a screen begins: with this ``view``, of these GPUs (None: all); ``said`` is to be said on it; ``own``: metrics of
     one's own."""
 
-    view: "View"
+    view: View
     gpus: tuple[str, ...] | None
     hz: float
     theme: str
     said: str
-    own: "tuple[Custom, ...]" = ()
+    own: tuple[Custom, ...] = ()
 
-    def apply(self, app: "LiveScreen") -> None:
+    def apply(self, app: LiveScreen) -> None:
         """Set the screen's view and GPUs, and show what is to be said."""
         app.view, app.wanted_gpus = self.view, self.gpus
         app.show_notice(self.said)
@@ -83,7 +85,7 @@ def named_gpus(options: argparse.Namespace) -> tuple[str, ...] | None:
     return gpus
 
 
-def start(options: argparse.Namespace, view: "View", traces: bool = False) -> ScreenStart:
+def start(options: argparse.Namespace, view: View, traces: bool = False) -> ScreenStart:
     """Decide how a screen begins: by the options, else by the user's settings, else by ``view``.
 
     ``traces``: a trace is shown, not a recording. Raises ValueError, with a sentence that begins with the option, for

@@ -1,5 +1,7 @@
 """``gssr top``: this node as it is now, on the screens of ``gssr tui`` or as one table, without a recording."""
 
+from __future__ import annotations
+
 import argparse
 import time
 from collections.abc import Sequence
@@ -10,7 +12,7 @@ from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, put, scre
 
 if TYPE_CHECKING:
     from gssr.profile.monitor import Monitor
-    from gssr.report.now import NodeNow
+    from gssr.store.read.newest import NodeNow
 
 SAMPLING_MS, ONCE_SAMPLING_MS = 1000.0, 300.0
 """For a screen, and for --once: as far apart as two readings must be to say how busy the CPUs are, whose time is counted in
@@ -81,7 +83,7 @@ def _start(options: argparse.Namespace) -> screen.ScreenStart:
     return screen.start(options, View())
 
 
-def _watch(own: "Monitor", options: argparse.Namespace, begin: screen.ScreenStart) -> int:
+def _watch(own: Monitor, options: argparse.Namespace, begin: screen.ScreenStart) -> int:
     """Draw the screen until the user leaves; return the exit code.
 
     If it turns out that there is no GPU, that is said and the table printed instead. Raises ValueError for rules that
@@ -119,7 +121,7 @@ def _watch(own: "Monitor", options: argparse.Namespace, begin: screen.ScreenStar
     return _once(own, options, begin.gpus, lacks_gpus=True)
 
 
-def _once(own: "Monitor", options: argparse.Namespace, wanted: Sequence[str] | None, lacks_gpus: bool = False) -> int:
+def _once(own: Monitor, options: argparse.Namespace, wanted: Sequence[str] | None, lacks_gpus: bool = False) -> int:
     """Print the GPUs that are ``wanted`` (None: all); the exit code."""
     now = _now(own, options.sampling_time / 1000, lacks_gpus)
     if now is None:
@@ -127,7 +129,7 @@ def _once(own: "Monitor", options: argparse.Namespace, wanted: Sequence[str] | N
     from gssr.report.now import csv_text, document, page
 
     if wanted is not None:
-        from gssr.model.window import select_gpus
+        from gssr.gpu_name import select_gpus
 
         chosen = select_gpus([each.gpu for each in now.gpus], wanted)
         now = now._replace(gpus=[now.gpus[position] for position in chosen])
@@ -147,7 +149,7 @@ def _once(own: "Monitor", options: argparse.Namespace, wanted: Sequence[str] | N
     return put("".join(text_of(row).rstrip() + "\n" for row in page(now, width, glyph_set(ascii_only(options)))))
 
 
-def _now(own: "Monitor", interval: float, lacks_gpus: bool) -> "NodeNow | None":
+def _now(own: Monitor, interval: float, lacks_gpus: bool) -> NodeNow | None:
     """Wait until everything is known of the node that there is to know, or its time is over.
 
     ``interval``: s between two samples; ``lacks_gpus``: it is known that it has no GPU. Returns the newest that was
@@ -177,7 +179,7 @@ def _now(own: "Monitor", interval: float, lacks_gpus: bool) -> "NodeNow | None":
     return now
 
 
-def _all_told(now: "NodeNow") -> bool:
+def _all_told(now: NodeNow) -> bool:
     """Tell whether each GPU has enough samples for all that it tells; so does a node without GPUs."""
     fewest = min((each.n_rows for each in now.gpus), default=_ENOUGH_OF_DCGM)
     profiled = any(each.values["sm_active"] is not None for each in now.gpus)
@@ -185,19 +187,15 @@ def _all_told(now: "NodeNow") -> bool:
     return fewest >= (_ENOUGH_OF_DCGM if more_may_come else _ENOUGH)
 
 
-def _looked(path: str) -> "NodeNow | None":
+def _looked(path: str) -> NodeNow | None:
     """Read the node from its recording; None as long as there is nothing to be read."""
-    from gssr.report.now import node_now
+    from gssr.store.read.newest import node_now
     from gssr.store.read.open import RecordingError
-    from gssr.store.read.recording import open_recording
 
     try:
-        recording = open_recording(path)
-        now = node_now(recording.runs[-1])
-        recording.close()
+        return node_now(path)
     except RecordingError:
         return None
-    return now
 
 
 COMMAND = Command("top", "watch this node as it is now, without a recording", "gssr top [options]", OPTIONS, handle)

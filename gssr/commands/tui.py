@@ -214,7 +214,7 @@ def _open_content(options: argparse.Namespace, names: Sequence[str]) -> _ScreenC
         return fail(str(error), USAGE)
     run_id = None
     if options.run is not None or (begin.gpus is not None and not traces and _is_there(names[0])):
-        from gssr.model.window import select_gpus
+        from gssr.gpu_name import select_gpus
         from gssr.store.read.open import RecordingError
         from gssr.store.read.recording import open_recording
 

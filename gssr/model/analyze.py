@@ -7,6 +7,7 @@ from typing import Literal, cast
 
 import numpy as np
 
+from gssr.gpu_name import select_gpus
 from gssr.metrics import BY_NAME, DERIVED, DETECTION_METRICS, METRICS, SCORE_INPUTS
 from gssr.model.evidence.gather import MOST_ROWS, evidence_names
 from gssr.model.findings.notes import disagreement, notes, thinning
@@ -20,7 +21,7 @@ from gssr.model.statistics.unmeasured import unmeasured_seconds
 from gssr.model.verdicts import judge_window
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import RuleTable
-from gssr.model.window import cut, extent, looked_at, select_gpus, warm_up_and_tear_down
+from gssr.model.window import cut, extent, looked_at, warm_up_and_tear_down
 from gssr.store.format.rows import Gpu
 from gssr.store.format.schema import GAP_INTERVALS
 from gssr.store.read.recording import RunReader
@@ -39,7 +40,7 @@ class Options:
 
     Args:
         metrics: Names; None for all.
-        gpus: Selectors (gssr.model.window.select_gpus); None for all.
+        gpus: Selectors (gssr.gpu_name.select_gpus); None for all.
         start: Where the window begins, as --from takes it (gssr.model.window.parse_time) or a unix time; None: with the
             run.
         end: Where it ends, in the same way.

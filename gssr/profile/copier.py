@@ -7,6 +7,8 @@ in the log, at the speed at which it takes it: the workload never waits for a te
 NAME.log beside NAME.sql: what the workload prints under --live.
 """
 
+from __future__ import annotations
+
 import os
 import select
 import signal

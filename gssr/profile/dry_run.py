@@ -6,6 +6,8 @@ The sizes are those of recordings that were measured (the test of this module me
 what is lost in them.
 """
 
+from __future__ import annotations
+
 import os
 import shlex
 from collections.abc import Sequence
@@ -274,7 +276,7 @@ def _sizes(forecast: Forecast, place: launch.LaunchPlace) -> list[str]:
     times = [[_bytes(forecast.size(keep, seconds)) for _, seconds in _TIMES] for keep in KEEPS]
     hours = [_bytes(forecast.per_gpu(keep, 86_400.0) / 24) for keep in KEEPS]
     head = ["--keep", "a GPU's hour", *(name for name, _ in _TIMES)]
-    rows = [[keep, hour, *sizes] for keep, hour, sizes in zip(KEEPS, hours, times, strict=True)]
+    rows = [[keep, hour, *sizes] for keep, hour, sizes in zip(KEEPS, hours, times)]
     if not forecast.n_gpus:
         head, rows = ["", *head[2:]], [["host", *times[0]]]
     mine = ", of this rank's file" if place.parallel else ""

@@ -5,6 +5,8 @@ see that, the lock of the merge decides. All of it is done by a child, so that a
 everything may go wrong: then the ranks' files stay as they are, which every command reads as well.
 """
 
+from __future__ import annotations
+
 import math
 import os
 import signal
@@ -14,6 +16,7 @@ from shlex import quote
 from types import FrameType
 from typing import NamedTuple, NoReturn
 
+from gssr.module_path import is_one_file
 from gssr.profile.output import whole_of
 from gssr.profile.sampling.plan import Plan
 from gssr.profile.stderr import say
@@ -170,7 +173,7 @@ def _finish(run: Finishing, is_last: int, seconds: float) -> NoReturn:
             shows = run.summary and _is_first_to_show(run)
             is_readable = _merge(run, seconds, shows)
             os.write(is_last, b"!")
-            if is_readable and shows:
+            if is_readable and shows and not is_one_file():
                 _show(run.target, run.run_id)
         elif run.summary and _has_only_this_node(run) and _is_first_to_say(run):
             name = os.path.basename(run.folder)

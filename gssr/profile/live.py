@@ -4,6 +4,8 @@ The screen is a process of its own, in our process group, and has the terminal; 
 third process copies to NAME.log (gssr.profile.copier). None of them is waited for while the workload runs.
 """
 
+from __future__ import annotations
+
 import math
 import os
 import signal

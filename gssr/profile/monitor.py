@@ -4,6 +4,8 @@ It takes nothing away from who works on the GPUs: no engine of DCGM is started, 
 somebody else may need.
 """
 
+from __future__ import annotations
+
 import os
 import signal
 import stat

@@ -6,6 +6,8 @@ ended, and passes on the signals that we send to it alone. So nsys may swallow s
 print what it likes, or hang when it writes its report: the command's output, its exit code and its signals are as
 without it. Where nsys ends before it has begun the command, that runs without."""
 
+from __future__ import annotations
+
 import array
 import os
 import signal
@@ -15,7 +17,8 @@ import time
 from collections.abc import Sequence
 
 from gssr.marks import ENVIRONMENT as MARKS
-from gssr.profile import nsys_child
+from gssr.module_path import PACKAGE
+from gssr.profile.nsys_child import Begin
 from gssr.profile.request import UsageError
 from gssr.profile.sampling.say_once import say_for_all
 from gssr.profile.stderr import say
@@ -33,6 +36,13 @@ TOLD_SECONDS = 10.0
 _LAST_WORDS = 2.0
 _PATIENCE = 0.2
 _REPORTS = (".nsys-rep", ".sqlite")
+_CHILD = (
+    f"import sys; sys.path[:] = [{PACKAGE!r}, *filter(None, sys.path)]; "
+    "from gssr.module_path import put_python_library_first as begin; begin(); "
+    "from gssr.profile.nsys_child import run; run()"
+)
+"""The program of the second supervisor. Nothing in the user's folder is imported, nor anything on the user's PYTHONPATH in
+place of what it needs."""
 _OPTIONS = ("--trace=cuda,nvtx,osrt", "--sample=none", "--cpuctxsw=none", "--export=sqlite", "--wait=primary")
 
 
@@ -157,7 +167,7 @@ class TracedSupervisor(Supervisor):
             return
         limit = [] if self._seconds is None else [f"--duration={self._seconds:.0f}", "--kill=none"]
         output = f"--output={self._report.replace('%', '%%')}"
-        program = [sys.executable, "-S", "-P", nsys_child.__file__, self._path]
+        program = [sys.executable, "-S", "-c", _CHILD, self._path]
         command = [self._nsys, "profile", *_OPTIONS, *limit, output, *program, *argv]
         self._start_by = time.monotonic() + START_SECONDS
         self._pid, self._starting = start(command, self._was, self._terminal.reserve(), {0: null, 1: log, 2: log})
@@ -204,7 +214,7 @@ class TracedSupervisor(Supervisor):
         talk = socket(fileno=fd)
         self._nsys_child = struct.unpack("3i", talk.getsockopt(SOL_SOCKET, SO_PEERCRED, 12))[0]
         streams = [number for number in (0, 1, 2) if _is_open(number)]
-        message = nsys_child.Begin(streams, sorted(self._was.ignored), sorted(self._was.mask)).encoded()
+        message = Begin(streams, sorted(self._was.ignored), sorted(self._was.mask)).encoded()
         talk.setblocking(True)
         try:
             passed = [(SOL_SOCKET, SCM_RIGHTS, array.array("i", streams))] if streams else []

@@ -1,21 +1,16 @@
 """Beneath nsys: supervises the command for ``gssr profile --trace nsys`` (gssr.profile.nsys), which started nsys.
 
-Run as a file, because what lies in the user's folder or environment must not be imported in its place: ``nsys_child.py
-SOCKET COMMAND ARG...``. Where nobody answers, the command was given up, or runs elsewhere by now: then nothing is run.
+Its arguments are ``SOCKET COMMAND ARG...``. Where nobody answers, the command was given up, or runs elsewhere by now: then
+nothing is run.
 """
 
+from __future__ import annotations
+
 import os
-import sys
-
-if __name__ == "__main__":
-    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-    from gssr.module_path import put_python_library_first
-
-    put_python_library_first()
-
 import signal
+import sys
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from gssr.profile.supervise import GRACE, Supervisor
 from gssr.profile.workload import FORWARDED
@@ -108,7 +103,8 @@ def _call(path: str) -> int | None:
     return caller.detach()
 
 
-if __name__ == "__main__":
+def run() -> NoReturn:
+    """Run the command that stands on this process's command line; ends the process with its exit code."""
     code = 126
     try:
         code = main(sys.argv[1], sys.argv[2:])

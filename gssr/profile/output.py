@@ -12,6 +12,8 @@ ranks of several nodes in a folder of which nobody knows whether they share it: 
 node was left with, and were it to refuse, the others would wait for it.
 """
 
+from __future__ import annotations
+
 import os
 import stat
 import time
@@ -325,7 +327,7 @@ def _what_to_do(output: str, request: ProfileRequest, place: launch.LaunchPlace)
     return False, True, False
 
 
-def _runs_in(path: str) -> "list[tuple[Run, list[Process]]]":
+def _runs_in(path: str) -> list[tuple[Run, list[Process]]]:
     """Read every run of a recording, with its state as it is now, and the run's processes. Returns nothing of a recording
     that can't be read."""
     import sqlite3

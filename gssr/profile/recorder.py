@@ -8,6 +8,8 @@ What becomes of a recording whose sampler died: it can't say so itself, so the s
 A process of its own writes each, so that neither a damaged file nor a filesystem that hangs can hold up the supervisor.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 import time

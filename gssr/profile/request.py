@@ -1,5 +1,7 @@
 """What ``gssr profile`` was asked for."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -35,10 +37,10 @@ class ProfileRequest(NamedTuple):
     backend: str = "auto"
     gpus: str = "all"
     metrics: str | None = None
-    keep: "Keep" = "raw"
+    keep: Keep = "raw"
     summary: bool = True
     status_every: str | None = None
-    live: "Show | None" = None
+    live: Show | None = None
     linger: float = 30.0
     attach: bool = False
     redact: bool = False

@@ -1,5 +1,7 @@
 """The live screen's process: whether there can be one here, what it is told, and how it lets go of the job."""
 
+from __future__ import annotations
+
 import os
 import signal
 import sys

@@ -7,6 +7,8 @@ What only some runs need is imported where it is needed: until the workload star
 Slurm tells such a step by SIGTERM that the job is over, however that came about.
 """
 
+from __future__ import annotations
+
 import json
 import math
 import os
@@ -174,7 +176,7 @@ def _profile(request: ProfileRequest) -> int:
 
 
 def _supervised(
-    request: ProfileRequest, recorder: SamplerProcess | NoRecorder, live: "Live | None", traces: str | None, rank: int
+    request: ProfileRequest, recorder: SamplerProcess | NoRecorder, live: Live | None, traces: str | None, rank: int
 ) -> int:  # fmt: skip
     """Run the command, under nsys where a trace is asked for, and return its exit code.
 
@@ -224,7 +226,7 @@ def _without_screen(request: ProfileRequest, place: launch.LaunchPlace) -> Profi
     return request._replace(live=None, status_every=request.status_every or STATUS_WITHOUT_SCREEN)
 
 
-def _live(show: "Show", plan: Plan, request: ProfileRequest) -> "Live | None":
+def _live(show: Show, plan: Plan, request: ProfileRequest) -> Live | None:
     """Make the live screen; where that fails, say why and return None."""
     from gssr.profile.copier import open_log
     from gssr.profile.live import Live
@@ -305,7 +307,7 @@ def plan_of(request: ProfileRequest, place: launch.LaunchPlace, make: bool = Tru
     )
 
 
-def _low(text: str, max_runtime: float | None) -> "Low":
+def _low(text: str, max_runtime: float | None) -> Low:
     """Parse --trace-when: low, low:LIMIT or low:LIMIT:TIME. The job's end, by Slurm or ``max_runtime`` (s), goes into
     it. Raises UsageError."""
     from gssr.profile.sampling.low_score import Low
@@ -324,7 +326,7 @@ def _low(text: str, max_runtime: float | None) -> "Low":
     return Low(below, _seconds(seconds or LOW_FOR, "--trace-when"), min(ends, default=math.inf))
 
 
-def _run_columns(request: ProfileRequest, place: launch.LaunchPlace, run_id: str) -> "dict[str, Value]":
+def _run_columns(request: ProfileRequest, place: launch.LaunchPlace, run_id: str) -> dict[str, Value]:
     """Return the row of the table ``runs`` for this run."""
     label = place.job_name if request.label is None else request.label
     return {
@@ -351,7 +353,7 @@ def _text(argument: str) -> str:
     return argument.encode("utf-8", "backslashreplace").decode()
 
 
-def _process_columns(place: launch.LaunchPlace) -> "dict[str, Value]":
+def _process_columns(place: launch.LaunchPlace) -> dict[str, Value]:
     """Return the row of the table ``processes`` for this rank."""
     return {
         "rank": place.rank,

@@ -12,7 +12,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import closing
-from typing import NoReturn
+from typing import NoReturn, Optional
 
 from gssr.profile.request import UsageError
 from gssr.profile.sampling.plan import Plan
@@ -31,7 +31,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600}
 _SETTLED = 2 * LEVELS[-1]
 """A bucket that is so much older than the newest is complete, s: it is read once."""
 
-_Gpu = tuple[str | None, str]
+_Gpu = tuple[Optional[str], str]
 
 
 def seconds_of(text: str, option: str = "--status-every") -> float:

@@ -1,5 +1,7 @@
 """What is said to the user while a job runs: single lines on stderr, which may be closed, broken or stuck."""
 
+from __future__ import annotations
+
 import os
 import select
 import sys

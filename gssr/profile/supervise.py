@@ -6,6 +6,8 @@ for that as well, nor does poll mind the numbers of descriptors as select does. 
 SIGCHLD.
 """
 
+from __future__ import annotations
+
 import os
 import select
 import signal
@@ -69,7 +71,7 @@ def supervise(
     max_runtime: float | None = None,
     finish_timeout: float = FINISH_SECONDS,
     grace: float = GRACE,
-    live: "Live | None" = None,
+    live: Live | None = None,
 ) -> int:
     """Run a command to its end and return the exit code to exit with.
 
@@ -192,7 +194,7 @@ class Attendant:
 class Supervisor(Attendant):
     """Runs the workload: see ``supervise``."""
 
-    def __init__(self, recorder: Recorder, max_runtime: float | None, grace: float, live: "Live | None") -> None:
+    def __init__(self, recorder: Recorder, max_runtime: float | None, grace: float, live: Live | None) -> None:
         """See ``supervise`` for the arguments."""
         super().__init__(recorder)
         self._live = live

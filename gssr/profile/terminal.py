@@ -1,5 +1,7 @@
 """The terminal of a job that runs in a process group of its own: who has it, and in which modes."""
 
+from __future__ import annotations
+
 import os
 import signal
 import stat

@@ -8,6 +8,8 @@ A process of its own looks, when the recording is complete, and not for long: th
 that hangs.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import signal

@@ -1,5 +1,7 @@
 """Starting the workload, so that it finds everything as if GSSR were not there."""
 
+from __future__ import annotations
+
 import os
 import signal
 from collections.abc import Mapping, Sequence

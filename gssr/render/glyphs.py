@@ -5,6 +5,8 @@ Height or density grows with the value. Zero is the lowest mark, missing is blan
 Rows in the characters that the terminal can draw.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 from gssr.render.cells import cell_width, cleaned

@@ -6,7 +6,7 @@ by height or by a letter.
 """
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple
 
 Role = Literal[
     "plain", "title", "heading", "dim", "value", "neutral", "series", "band", "fill", "track", "good", "bad",
@@ -25,7 +25,7 @@ class Span(NamedTuple):
     role: Role = "plain"
 
 
-Row: TypeAlias = tuple[Span, ...]
+Row = tuple[Span, ...]
 """One line, left to right."""
 
 

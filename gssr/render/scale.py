@@ -4,6 +4,8 @@ Decimals are fixed per unit and axes per metric, so that two pages can be compar
 to its own data: a GPU idling at 1 % must not look like one at 98 %.
 """
 
+from __future__ import annotations
+
 import math
 from functools import lru_cache
 from typing import NamedTuple

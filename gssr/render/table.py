@@ -4,13 +4,13 @@ A line across the page that says what follows.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, Union
 
 from gssr.render.cells import cell_width, clip, fit, fit_row, pad
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Role, Row, Span, text_of
 
-Cell: TypeAlias = str | Row | Callable[[int], Row]
+Cell = Union[str, Row, Callable[[int], Row]]
 """Text, a row, or what draws itself into a given number of cells."""
 
 _LEAST_TEXT = 8

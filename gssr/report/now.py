@@ -1,14 +1,11 @@
 """What ``gssr top --once`` prints: a node's GPUs as they are at one moment, as a table, as JSON and as CSV."""
 
+from __future__ import annotations
+
 import csv
 import io
-import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable
 
-import numpy as np
-
-from gssr.arrays import Floats
 from gssr.gpu_name import gpu_label
 from gssr.gpu_vendors import AMD, maker_of
 from gssr.metrics import BY_NAME, NAMES
@@ -18,23 +15,9 @@ from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Row, Span
 from gssr.render.scale import NONE, count, fixed, number, quantity
 from gssr.render.table import TableColumn, table
-from gssr.store.format.rows import Gpu, GpuProcess
-from gssr.store.read.recording import RunReader
-from gssr.store.read.window_edges import Window
+from gssr.store.read.newest import GpuNow, NodeNow
 
 SCHEMA = "gssr.top/1"
-RECENT_SECONDS = 60.0
-"""What is older is not now."""
-HOST = (
-    "cpu_utilization",
-    "load1",
-    "memory_used",
-    "memory_total",
-    "read_bytes",
-    "write_bytes",
-    "net_rx_bytes",
-    "net_tx_bytes",
-)
 METRICS = ("gpu_utilization", "sm_active", "tensor_active", "dram_active", "memory_used", "power_usage", "temperature",
            "sm_clock")  # fmt: skip
 """What the table shows, in its order; the other formats hold all metrics."""
@@ -42,70 +25,9 @@ _ABOUT = ("gpu", "node", "device_index", "uuid", "name", "memory_total", "power_
 _OF_PROCESS = ("pid", "name", "user", "memory_used", "sm_utilization")
 
 
-class GpuNow(NamedTuple):
-    """A GPU: its newest row's ``time`` (unix s, None without one) and the newest value of each metric, None where there is
-    none; ``n_rows`` there are of late. ``processes``: those on it, most memory first; None where that is not known."""
-
-    gpu: Gpu
-    time: float | None
-    n_rows: int
-    values: Mapping[str, float | None]
-    processes: Sequence[GpuProcess] | None
-
-
-class NodeNow(NamedTuple):
-    """A node: its GPUs, and what it did itself, by column of ``host_samples`` (None is unknown)."""
-
-    node: str
-    time: float
-    gpus: Sequence[GpuNow]
-    host: Mapping[str, float | None]
-
-
-def node_now(reader: RunReader) -> NodeNow:
-    """Read the node that a run is recorded on, as it was at its newest sample. Values older than RECENT_SECONDS are
-    unknown."""
-    last = reader.last_time
-    now = last if last is not None else reader.run.started_at or 0.0
-    recent = Window(now - RECENT_SECONDS, math.inf)
-    samples, looks = reader.samples(NAMES, window=recent), _newest_looks(reader, recent)
-    gpus = []
-    for position, gpu in enumerate(reader.gpus):
-        own = np.flatnonzero(samples.gpu == position)
-        values = {name: _newest(samples.values[name][own], BY_NAME[name].integral) for name in NAMES}
-        gpus.append(
-            GpuNow(gpu, float(samples.time[own[-1]]) if len(own) else None, len(own), values, looks.get(position))
-        )
-    use = reader.host_use()
-    host = {name: use[name].mean if name in use else None for name in HOST}
-    nodes = [process.node for process in reader.processes if process.node]
-    return NodeNow(nodes[0] if nodes else "", now, gpus, host)
-
-
-def _newest_looks(reader: RunReader, window: Window) -> dict[int, list[GpuProcess]]:
-    """Return what was on each GPU the last time that it was looked at, by its position, the process with most memory
-    first. An empty list: nothing was on it; GPUs that were not looked at are missing."""
-    times: dict[int, float] = {}
-    found: dict[int, list[GpuProcess]] = {}
-    for gpu, time, n_processes, *rest in (row for rows in reader.gpu_processes(window) for row in rows):
-        if time > times.get(gpu, -math.inf):
-            times[gpu], found[gpu] = time, []
-        if n_processes and time == times[gpu]:
-            found[gpu].append(GpuProcess(gpu, time, *rest))
-    return {gpu: sorted(own, key=lambda each: -(each.memory_used or 0)) for gpu, own in found.items()}
-
-
-def _newest(values: Floats, integral: bool) -> float | None:
-    known = values[np.isfinite(values)]
-    return None if not len(known) else int(known[-1]) if integral else float(known[-1])
-
-
 def document(now: NodeNow) -> dict[str, object]:
     """Build the JSON object: GPUs with every metric, in its stored unit, and their processes (null: unknown)."""
-    gpus = [
-        dict(zip(_ABOUT, _about(each), strict=True)) | dict(each.values) | {"processes": _processes(each)}
-        for each in now.gpus
-    ]
+    gpus = [dict(zip(_ABOUT, _about(each))) | dict(each.values) | {"processes": _processes(each)} for each in now.gpus]
     return {"schema": SCHEMA, "node": now.node, "time": now.time, "gpus": gpus, "host": dict(now.host)}
 
 

@@ -12,6 +12,8 @@ written. It is held by a file without a name, which is gone with the process tha
 How many files this process may have open.
 """
 
+from __future__ import annotations
+
 import os
 import resource
 import stat

@@ -6,6 +6,8 @@ write-ahead log or the journal beside it, and of every rank's file; and as long 
 read as guardedly as a recording: what is not exactly what this version writes is thrown away and made anew.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import sqlite3
@@ -218,7 +220,7 @@ class Index:
                 found = connection.execute(query, (min(numbers), max(numbers))).fetchall()
         except sqlite3.Error as error:
             self._failed(error)
-        if found and not all(map(_can_be, [*zip(*found, strict=True)][1:], columns)):
+        if found and not all(map(_can_be, [*zip(*found)][1:], columns)):
             self._usable, found = self.discard(), []
         by_recording: dict[int, list[tuple[Any, ...]]] = {}
         for row in found:
@@ -270,7 +272,7 @@ class Index:
     def _failed(self, error: Exception) -> None:
         """React to an error: another process that is busy is no damage, a full disk stops the use, and a damaged index
         is discarded."""
-        if _is_busy(error) or isinstance(error, UnicodeError | OverflowError):
+        if _is_busy(error) or isinstance(error, (UnicodeError, OverflowError)):
             return
         if isinstance(error, OSError) or any(word in str(error) for word in _OF_THE_DISK):
             self.notice = f"{self.path}: can't be used: {error}"

@@ -1,6 +1,8 @@
 """Is the process that writes a recording still there? A pid alone doesn't tell: it may have been reused, or the node may
 have been booted since."""
 
+from __future__ import annotations
+
 import os
 import time
 

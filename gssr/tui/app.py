@@ -27,6 +27,7 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import TabbedContent, TabPane
 
+from gssr.gpu_name import select_gpus
 from gssr.gpu_vendors import BOTH, NVIDIA, maker_of, speak_of
 from gssr.model.frame_cache import once
 from gssr.model.live.live_result import Result
@@ -36,7 +37,6 @@ from gssr.model.results import Judgement
 from gssr.model.statistics.grid import MOST_ROWS
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import RuleTable
-from gssr.model.window import select_gpus
 from gssr.render.cells import clean
 from gssr.render.glyphs import Glyphs
 from gssr.render.output_pane import pane_height
@@ -169,7 +169,7 @@ class LiveScreen(KeysInOrder):
         self.glyphs = glyphs
         self.view = View()
         self.wanted_gpus: tuple[str, ...] | None = None
-        """The names of the GPUs to begin with (gssr.model.window.select_gpus), until the GPUs are known; None for all."""
+        """The names of the GPUs to begin with (gssr.gpu_name.select_gpus), until the GPUs are known; None for all."""
         self.waiting = ""
         """The text that stands on the screen until there is a recording."""
         self.reading = ""

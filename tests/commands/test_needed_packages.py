@@ -27,6 +27,7 @@ SCREENS = "import pkgutil, importlib, gssr.tui; [importlib.import_module(m.name)
 SCREENS += "gssr.tui.__path__, 'gssr.tui.') if m.name != 'gssr.tui.serve']"
 CALLS: dict[str, list[str] | str] = {
     "profile": ["profile", "--backend", "synthetic:idle:1", "-o", "new.sql", "--", "true"],
+    "profile --digest": ["profile", "--digest", "--backend", "synthetic:idle:1", "-o", "new.sql", "--", "true"],
     "profile --live": ["profile", "--live", "--backend", "synthetic:idle:1", "-o", "new.sql", "--", "true"],
     "top --once, --json, --csv": ["top", "--once", "--backend", "synthetic:idle:1"],
     "top": ["top", "--backend", "synthetic:idle:1"],

@@ -22,8 +22,8 @@ from gssr.commands import top as top_module
 from gssr.metrics import NAMES
 from gssr.profile import monitor as monitor_module
 from gssr.profile.monitor import Monitor, monitor
-from gssr.report.now import GpuNow, NodeNow
 from gssr.store.format.rows import Gpu
+from gssr.store.read.newest import GpuNow, NodeNow
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import open_recording
 from tests.waiting import PATIENCE, until

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gssr.model.window import select_gpus
+from gssr.gpu_name import select_gpus
 from gssr.store.format.rows import Gpu
 
 NODES = ["nid001", "nid001", "nid002", "nid0012"]

@@ -1,5 +1,7 @@
 """The backend ``amd``: what AMD's driver tells of its GPUs, read from files of sysfs that stay open. See docs/amd.md."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Sequence
 from errno import ENODATA
@@ -154,7 +156,7 @@ class AmdGpu:
         if it does not answer."""
         row: list[Any] = [0, 0.0, *_NOTHING]
         self.read(0.0, row)
-        told = {name for name, value in zip(NAMES, row[FIRST_PLACE:], strict=True) if value is not None}
+        told = {name for name, value in zip(NAMES, row[FIRST_PLACE:]) if value is not None}
         reading = None if self._last is None else self._last[1]
         self._last = None
         if reading is not None:
@@ -216,7 +218,7 @@ class AmdGpu:
             row[_SENT] = _rate(old.xgmi_written, new.xgmi_written, passed)
         before, now = old.residencies, new.residencies
         if now != before:
-            pairs = zip(before, now, _HELD, strict=True)
+            pairs = zip(before, now, _HELD)
             row[_REASONS] = sum({bit for a, b, bit in pairs if a is not None and b is not None and a != b})
         elif now != _UNTOLD:
             row[_REASONS] = 0

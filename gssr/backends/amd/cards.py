@@ -4,6 +4,8 @@ Every GPU of the node is shown to everybody. A process may use those whose rende
 goes by that, and KFD, on which HIP rests. HIP and ROCr number the GPUs in the order of KFD's nodes, and so does GSSR.
 """
 
+from __future__ import annotations
+
 import os
 import re
 from collections.abc import Sequence
@@ -271,7 +273,7 @@ def usable_cards(visible: Sequence[str] | None) -> tuple[list[Card], list[Card],
     if not cards:
         raise UnusableError(NONE_SHOWN, "run on a node with AMD GPUs")
     refused = [refusal(card) for card in cards]
-    opened = [card for card, why in zip(cards, refused, strict=True) if not why]
+    opened = [card for card, why in zip(cards, refused) if not why]
     if not opened:
         what = f"none of the node's {len(cards)} AMD GPUs may be used by this process ({refused[0]})"
         raise UnusableError(what, f"{_ASK}; on a machine without jobs, join the groups video and render")
@@ -302,7 +304,7 @@ def _in_kfds_order(
     if not wanted or len(wanted) >= len(mine):
         return visible, []
     if launch.gpu_ids_are_slurms():
-        nodes = sorted(pair for card in cards for pair in zip(card.renders, card.orders, strict=False))
+        nodes = sorted(pair for card in cards for pair in zip(card.renders, card.orders))
         return [str(order) for index, (_, order) in enumerate(nodes) if index in wanted] or visible, []
     as_nodes, as_own = wanted.issubset(mine), max(wanted) < len(mine)
     own = [mine[index] for index in sorted(wanted)] if as_own else []

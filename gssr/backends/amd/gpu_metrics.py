@@ -7,6 +7,8 @@ units: Linux, drivers/gpu/drm/amd/include/kgd_pp_interface.h, ``struct gpu_metri
 doesn't have is all ones.
 """
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Iterable, Mapping
 from operator import eq, itemgetter
@@ -128,7 +130,7 @@ class TableRevision:
             return None
         told: list[Any] = list(self._values(values))
         if any(map(eq, told, self._ones)):
-            told = [None if value == ones else value for value, ones in zip(told, self._ones, strict=True)]
+            told = [None if value == ones else value for value, ones in zip(told, self._ones)]
         for place, part, ones, how in self._several:
             valid = values[part]
             n = len(valid) - valid.count(ones)

@@ -14,6 +14,8 @@ paused, and nothing is.
 Hopper watches no profiling fields, which would take the counters from a recording or a profiler.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -34,7 +36,7 @@ def check_spec(spec: str) -> None:
 
 def open_dcgm(
     spec: str, visible: Sequence[str] | None, sampling_seconds: float, chosen: Mapping[str, Device] | None = None
-) -> "DcgmBackend":
+) -> DcgmBackend:
     """Open the backend for ``dcgm`` or a variant, connected and watching.
 
     Args:

@@ -4,6 +4,8 @@
 that there is room for another client's groups and, on Hopper and newer, where nobody's counters are taken, that
 profiling metrics have values: by a watch of about 0.3 s."""
 
+from __future__ import annotations
+
 import os
 import threading
 import time

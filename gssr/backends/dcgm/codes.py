@@ -6,6 +6,8 @@ dcgm_structs.h and dcgm_fields.h, 3.1 to 4.6.
 The backend's error: what is wrong, and what to do about it.
 """
 
+from __future__ import annotations
+
 from gssr.backends.base import UnusableError
 
 

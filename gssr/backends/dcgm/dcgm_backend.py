@@ -6,6 +6,8 @@ A call blocks for as long as the hostengine does. The sampler only looks at what
 one that is stuck: it ends by itself when its call returns, and gives back what it held.
 """
 
+from __future__ import annotations
+
 import threading
 import time
 from collections import deque

@@ -3,6 +3,8 @@
 Where the hostengine is: DCGM_HOST, else this machine's usual port.
 """
 
+from __future__ import annotations
+
 import ctypes
 import math
 import os

@@ -9,6 +9,8 @@ The hostengine sees all of the node's GPUs, other jobs' included. What is this p
 its cgroup or container; the two are joined by UUID.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -126,12 +128,12 @@ def _instances(engine: Engine, devices: Mapping[int, Device]) -> dict[int, list[
     # only the compute instances can be told apart, and memory traffic is nobody's own.
     measured: list[Entity] = [
         (GPU_INSTANCE, holder) if holders.count(holder) == 1 else (COMPUTE_INSTANCE, entry.entity.entityId)
-        for entry, holder in zip(children, holders, strict=True)
+        for entry, holder in zip(children, holders)
     ]
     memory = live_values(engine, measured, [codes.MEMORY_TOTAL])
     uuids = _mig_uuids()
     found: dict[int, list[Sampled]] = {}
-    for entry, holder, entity in zip(children, holders, measured, strict=True):
+    for entry, holder, entity in zip(children, holders, measured):
         if holder not in parents or parents[holder].parent.entityId not in devices:
             continue
         gpu = parents[holder].parent.entityId
@@ -167,7 +169,7 @@ def _mig_uuids() -> dict[tuple[str, int, int], str]:
             mig = ask(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, whole, number)
             if mig:
                 instance = ask(pynvml.nvmlDeviceGetGpuInstanceId, mig), ask(pynvml.nvmlDeviceGetComputeInstanceId, mig)
-                uuids[ask(pynvml.nvmlDeviceGetUUID, whole), *instance] = ask(pynvml.nvmlDeviceGetUUID, mig)
+                uuids[(ask(pynvml.nvmlDeviceGetUUID, whole), *instance)] = ask(pynvml.nvmlDeviceGetUUID, mig)
     stop()
     return uuids
 

@@ -13,6 +13,8 @@ is 60 ms late. Histories read for what was missed brought all but 0.5 % of that,
 node has no time to spare.
 """
 
+from __future__ import annotations
+
 import ctypes
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -48,7 +50,7 @@ class FieldReading(NamedTuple):
     values: Sequence[int | float]
 
 
-def prepare_requests(engine: Engine, series: Sequence[EntityField]) -> "list[LatestValues]":
+def prepare_requests(engine: Engine, series: Sequence[EntityField]) -> list[LatestValues]:
     """Prepare the calls that read the newest value of each of these series; readings refer to series by their index
     here. There is one call for each set of fields that entities have in common, usually one in all."""
     numbers = {each: number for number, each in enumerate(series)}
@@ -111,9 +113,7 @@ class LatestValues:
             raise EngineError(codes.NOT_WATCHED, "DCGM's hostengine does not watch any more what it was told to")
         values = [
             double if is_double else integer
-            for is_double, double, integer in zip(
-                self._is_double, self._doubles.tolist(), self._integers.tolist(), strict=True
-            )
+            for is_double, double, integer in zip(self._is_double, self._doubles.tolist(), self._integers.tolist())
         ]
         return FieldReading(self._numbers, statuses, self._stamps.tolist(), values)
 
@@ -123,7 +123,7 @@ class LatestValues:
         groups, entities, fields, types = columns
         found = [
             self._number_of.get(EntityField((group, entity), field), -1)
-            for group, entity, field in zip(groups, entities, fields, strict=True)
+            for group, entity, field in zip(groups, entities, fields)
         ]
         if set(versions) != {self._version} or -1 in found:
             raise DcgmError(

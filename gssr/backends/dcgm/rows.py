@@ -6,6 +6,8 @@ rarest, so that a sample that comes a little early or late stays in its row. The
 everything has been sampled once since the last edge.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 
@@ -36,9 +38,7 @@ class RowAssembler:
         interval = self._interval
         base = self._edge or 0
         phases = sorted((time - base) % interval for time in times)
-        gaps = [
-            (after - before, before) for before, after in zip(phases, [*phases[1:], phases[0] + interval], strict=True)
-        ]
+        gaps = [(after - before, before) for before, after in zip(phases, [*phases[1:], phases[0] + interval])]
         length, before = max(gaps)
         move = (before + length // 2) % interval
         distance = min(phases[0], interval - phases[-1])

@@ -1,5 +1,7 @@
 """One connection's life: watch, read, and turn what was read into rows, from connecting to losing the hostengine."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -263,7 +265,7 @@ class Session:
         new: list[tuple[int, int, int, int | float]] = []
         missed = not self.heard
         for reading in readings:
-            for number, status, stamp, value in zip(*reading, strict=True):
+            for number, status, stamp, value in zip(*reading):
                 if stamp == stamps[number]:
                     continue
                 stamps[number], time = stamp, stamp - offset

@@ -6,6 +6,8 @@ profiling fields can be watched together, those are that the score needs; where 
 GPUs is tried alone, as one of them may lack them. Whatever fails, the base fields go on.
 """
 
+from __future__ import annotations
+
 import itertools
 import math
 import os

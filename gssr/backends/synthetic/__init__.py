@@ -4,6 +4,8 @@ Everything is a pure function of the time since the start, the GPU and the seed:
 ones before, so the same scenario is sampled live here and written in bulk by ``python -m gssr.backends.synthetic``.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from gssr.backends.base import BackendChange, BackendError, Device, Row, make_row

@@ -6,7 +6,7 @@ mean power of half a minute; near the power limit clocks fall and the power-cap 
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Union
 
 from gssr.backends.synthetic.scenarios import (
     DEFAULT_SCENARIO,
@@ -27,7 +27,7 @@ _MIB = 1 << 20
 _THERMAL_LAG = 30.0
 _CLOCK_STEP = 15
 
-Values = dict[str, int | float]
+Values = dict[str, Union[int, float]]
 
 
 class Traits(NamedTuple):

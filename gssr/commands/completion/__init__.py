@@ -1,5 +1,7 @@
 """``gssr completion``: the script by which a shell asks ``gssr`` itself, through argcomplete, what can be typed."""
 
+from __future__ import annotations
+
 import argparse
 
 from gssr.commands import OK, USAGE, Command, Option, fail, put

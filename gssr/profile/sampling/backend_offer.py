@@ -1,5 +1,7 @@
 """What a backend offers, as the ranks of a node tell it to each other."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

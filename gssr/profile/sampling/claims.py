@@ -5,6 +5,8 @@ it, and another that asks again takes it over. Nodes may share the private folde
 never meet: nobody else can put anything into it. Where another user has taken its name in a shared one, it has the next.
 """
 
+from __future__ import annotations
+
 import fcntl
 import os
 import stat

@@ -4,6 +4,8 @@ It is anchored to the system clock once and then follows CLOCK_BOOTTIME, which n
 suspended. So a step of the system clock shifts nothing in a recording: it is an event.
 """
 
+from __future__ import annotations
+
 import os
 import time
 

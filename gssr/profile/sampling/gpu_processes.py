@@ -5,6 +5,8 @@ the run's ranks on this node; beside a job (``--attach-job``) those whose enviro
 to be the job's own is not recorded.
 """
 
+from __future__ import annotations
+
 import os
 import pwd
 from collections.abc import Callable, Iterable, Mapping

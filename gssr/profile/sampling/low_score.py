@@ -110,6 +110,4 @@ class LowScore:
 def _bytes_in(folder: str) -> int:
     """Sum up the sizes of the files in a folder, of the first _MOST_FILES. Raises OSError."""
     with os.scandir(folder) as entries:
-        return sum(
-            entry.stat(follow_symlinks=False).st_size for entry, _ in zip(entries, range(_MOST_FILES), strict=False)
-        )
+        return sum(entry.stat(follow_symlinks=False).st_size for entry, _ in zip(entries, range(_MOST_FILES)))

@@ -9,6 +9,8 @@ A plain sleep costs a sixth less than a ``select`` of two descriptors that times
 kernel is asked to send a signal when something comes (O_ASYNC), and the signal ends the sleep.
 """
 
+from __future__ import annotations
+
 import os
 import signal
 import stat

@@ -1,5 +1,7 @@
 """What the sampler is to record."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,8 +32,8 @@ class Plan(NamedTuple):
     path: str
     append: bool
     overwrite: bool
-    run: "dict[str, Value]"
-    process: "dict[str, Value]"
+    run: dict[str, Value]
+    process: dict[str, Value]
     sampling_seconds: float
     backend: str
     gpus: str
@@ -42,12 +44,12 @@ class Plan(NamedTuple):
     host: bool
     summary: bool
     attached: bool = False
-    keep: "Keep" = "raw"
+    keep: Keep = "raw"
     hidden: Sequence[str] | None = None
-    processes: "Processes" = "own"
+    processes: Processes = "own"
     most_bytes: int | None = None
     textfile: str | None = None
-    trace_when: "Low | None" = None
+    trace_when: Low | None = None
     hurried: bool = False
 
     def whose(self, gpus: Sequence[object]) -> Sequence[str]:

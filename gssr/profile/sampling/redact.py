@@ -4,6 +4,8 @@ Names of hosts, clusters, users and jobs, ids of devices and of machines give wa
 run, and in no other. They come from a hash over what nobody reads in the recording: the run's own id, the user and the path.
 """
 
+from __future__ import annotations
+
 import os
 import re
 from collections.abc import Mapping, Sequence

@@ -5,6 +5,8 @@ each sample was really taken; it never writes to the terminal but sends lines to
 reach the workload.
 """
 
+from __future__ import annotations
+
 import gc
 import math
 import os

@@ -7,6 +7,8 @@ sign, or a filesystem may not be waited for, the first rank of each node holds a
 Only what does not matter more for being said by several is said this way. What names a GPU or a process is not.
 """
 
+from __future__ import annotations
+
 import os
 import signal
 import time

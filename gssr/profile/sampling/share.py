@@ -5,6 +5,8 @@ driver, until a rank ends early and they take over what it sampled. Through DCGM
 all (``gssr.profile.sampling.engine_share``); then a rank's own backend only asks the driver for processes and errors.
 """
 
+from __future__ import annotations
+
 import os
 from binascii import crc32
 from collections.abc import Callable, Sequence
@@ -84,7 +86,7 @@ class Share:
             except OSError as error:
                 self._do_without(now, error)
 
-    def started(self, pid: int, workload: "WorkloadSampler") -> None:
+    def started(self, pid: int, workload: WorkloadSampler) -> None:
         """Record that this rank's workload runs, so that its processes on GPUs count as the job's own, whichever rank
         samples these."""
         start = process_start(pid)

@@ -5,6 +5,8 @@ two files hold the same series, for which node_exporter would refuse them all. T
 that the next recording can remove what one that was killed has left.
 """
 
+from __future__ import annotations
+
 import json
 import math
 import os
@@ -82,7 +84,7 @@ class Textfile:
             ranks: the rank that uses each GPU; empty: this process's rank uses all.
         """
         whose = [self._labels | {"rank": rank} for rank in ranks] or [self._labels] * len(gpus)
-        placed = zip(whose, gpus, strict=True)
+        placed = zip(whose, gpus)
         own = [labels(who | {"gpu": g.device_index, "uuid": g.uuid, "mig": g.mig}) for who, g in placed]
         self._fresh_seconds = max(EVERY_SECONDS, GAP_INTERVALS * sampling_seconds)
         before = {column: begins for column, _, _, begins in self._columns}
@@ -225,5 +227,5 @@ def _owner_in(head: str) -> _Owner | None:
         owner = _Owner(*found)
     except (ValueError, TypeError, RecursionError):
         return None
-    kinds = zip(owner, (int, int | None, str | None, str), strict=True)
-    return owner if all(isinstance(value, kind) for value, kind in kinds) else None
+    kinds = ((int,), (int, type(None)), (str, type(None)), (str,))
+    return owner if all(isinstance(value, kind) for value, kind in zip(owner, kinds)) else None

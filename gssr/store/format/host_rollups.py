@@ -7,6 +7,8 @@ all of them do together over time is added up once more: that is what a job is j
 What columns of the host's and the workload's samples add up to.
 """
 
+from __future__ import annotations
+
 import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

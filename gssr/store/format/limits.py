@@ -2,6 +2,8 @@
 anybody: what none of our writers could have written reads as NULL, which is unknown.
 """
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -53,7 +55,7 @@ _Check = Callable[[Any], Any]
 
 def number_within(value: Any, greatest: float = _ANY) -> float | None:
     """Return the value unchanged if it is a number from -``greatest`` to ``greatest``; None otherwise."""
-    return value if isinstance(value, int | float) and -greatest <= value <= greatest else None
+    return value if isinstance(value, (int, float)) and -greatest <= value <= greatest else None
 
 
 def _text(value: Any) -> str | None:
@@ -101,7 +103,7 @@ def sound_rows(table: str, names: Sequence[str], rows: Sequence[tuple[Any, ...]]
     checks = _checks(table, tuple(names))
     sound = []
     for row in rows:
-        values = tuple(check(value) for (check, _), value in zip(checks, row, strict=True))
-        if not any(value is None and needed for (_, needed), value in zip(checks, values, strict=True)):
+        values = tuple(check(value) for (check, _), value in zip(checks, row))
+        if not any(value is None and needed for (_, needed), value in zip(checks, values)):
             sound.append(values)
     return sound

@@ -1,5 +1,7 @@
 """How the ranks of a run ended, from their rows in ``processes``: which were lost, and which failed first."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from typing import NamedTuple
 

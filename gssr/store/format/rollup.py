@@ -7,6 +7,8 @@ A GPU's rows are collected for its current bucket of 10 s and folded column by c
 Packing rollups and sketches into the blobs that gssr.store.format.layout describes, and back, in plain Python.
 """
 
+from __future__ import annotations
+
 import math
 import sqlite3
 import sys
@@ -14,7 +16,7 @@ import zlib
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from operator import add, itemgetter
 from struct import pack
 from typing import Any, NamedTuple
@@ -90,7 +92,7 @@ def lay_out_anew(vector: Vector, known: Layout, layout: Layout) -> Vector:
 def put_in_order(histograms: Sequence[Histogram], known: Layout, layout: Layout) -> list[Histogram]:
     """Return the histograms of a sketch of the layout ``known`` in the order of another ``layout``; empty ones for
     metrics that it lacks."""
-    by_name = dict(zip(known.sketched, histograms, strict=False))
+    by_name = dict(zip(known.sketched, histograms))
     return [by_name.get(name, Counter()) for name in layout.sketched]
 
 
@@ -185,7 +187,7 @@ def row_sums(columns: Sequence[Sequence[float | None]]) -> Sequence[float | None
         for column in columns[1:]:
             total = list(map(add, total, column))
     except TypeError:  # None is among them
-        return [None if None in row else sum(row) for row in zip(*columns, strict=True)]
+        return [None if None in row else sum(row) for row in zip(*columns)]
     return total
 
 
@@ -195,7 +197,7 @@ def _fold_counter(column: Sequence[float | None]) -> Vector | None:
     if not values:
         return None
     increase = 0.0
-    for before, after in pairwise(values):
+    for before, after in zip(values, values[1:]):
         if after > before:
             increase += after - before
     return [float(len(values)), float(values[0]), float(values[-1]), increase]
@@ -322,10 +324,10 @@ class Rollups:
         """Add up rows of one GPU, which are sorted in place. Returns their vector; their values are counted into
         ``histograms``."""
         rows.sort(key=itemgetter(1))  # gaps and counters are between neighbours in time
-        columns: list[Sequence[float | None]] = list(zip(*rows, strict=True))
+        columns: list[Sequence[float | None]] = list(zip(*rows))
         vector = self._empty[:]
         times: Sequence[float] = columns[1]  # type: ignore[assignment]
-        n_gaps = sum(later - earlier > self._gap for earlier, later in pairwise(times))
+        n_gaps = sum(later - earlier > self._gap for earlier, later in zip(times, times[1:]))
         vector[:4] = float(len(rows)), float(n_gaps), times[0], times[-1]
         for kind, start, width, column, sketch in self._plan:
             values = columns[column]
@@ -444,8 +446,11 @@ class Rollups:
 
 
 def add_histograms(into: list[Histogram], more: list[Histogram]) -> None:
-    """Add the histograms of one sketch to those of another with the same metrics, in place."""
-    for histogram, other in zip(into, more, strict=True):
+    """Add the histograms of one sketch to those of another with the same metrics, in place. Raises ValueError if it has
+    more or fewer."""
+    if len(into) != len(more):
+        raise ValueError(f"{len(into)} histograms and {len(more)} are not of the same metrics")
+    for histogram, other in zip(into, more):
         histogram.update(other)
 
 
@@ -503,7 +508,7 @@ def as_stored(sketch: bytes, seconds: int) -> bytes:
     begin = 2 + 2 * int.from_bytes(sketch[:2], "little")
     end = begin + (len(sketch) - begin) // 3
     keys = _from_little_endian("H", sketch[begin:end])
-    steps = _little_endian(array("H", [key - before & 0xFFFF for before, key in pairwise((0, *keys))]))
+    steps = _little_endian(array("H", [key - before & 0xFFFF for before, key in zip((0, *keys), keys)]))
     counts = sketch[end:]
     places = (steps[::2], steps[1::2], *(counts[place::4] for place in range(4)))
     return zlib.compress(b"".join((sketch[:begin], *places)), 1)
@@ -551,6 +556,6 @@ def unpack_sketch(data: bytes, seconds: int = SKETCH_SECONDS) -> list[Histogram]
     counts = _from_little_endian("I", data[start + 2 * total :])
     histograms, at = [], 0
     for size in sizes:
-        histograms.append(Counter(dict(zip(keys[at : at + size], counts[at : at + size], strict=True))))
+        histograms.append(Counter(dict(zip(keys[at : at + size], counts[at : at + size]))))
         at += size
     return histograms

@@ -1,5 +1,7 @@
 """The rows of the small tables as Python sees them: runs, processes, GPUs, events, and what they say together."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -42,7 +44,7 @@ class Run(NamedTuple):
         """The job's id as its scheduler shows it (see gssr.launch.shown_job), None without a job."""
         return shown_job(self.job_id, self.array_job_id, self.array_task_id)
 
-    def is_in_array_of(self, other: "Run") -> bool:
+    def is_in_array_of(self, other: Run) -> bool:
         """Tell whether both runs are tasks of one array of jobs."""
         own = (self.cluster, self.array_job_id)
         return self.array_job_id is not None and own == (other.cluster, other.array_job_id)

@@ -12,11 +12,12 @@ protects it but its checksum: a block that does not fit to it is read again. Lit
                  its newest value (NaN without any); of each of THROTTLES the number of rows in which it was set
 """
 
+from __future__ import annotations
+
 import math
 import os
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
 from operator import itemgetter
 from struct import Struct
 from zlib import crc32
@@ -67,10 +68,10 @@ class _Counts:
         """Add the new rows to the counts. There must be at least one."""
         rows, self.new = self.new, []
         rows.sort(key=itemgetter(1))
-        columns = list(zip(*rows, strict=True))
+        columns = list(zip(*rows))
         times = columns[1]
         before = times[0] if math.isnan(self.last) else self.last
-        self.n_gaps += sum(later - earlier > gap_seconds for earlier, later in pairwise((before, *times)))
+        self.n_gaps += sum(later - earlier > gap_seconds for earlier, later in zip((before, *times), times))
         self.n_rows += len(rows)
         self.first = min(self.first, times[0]) if self.first == self.first else times[0]
         self.last = max(before, times[-1])

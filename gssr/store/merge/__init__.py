@@ -6,6 +6,8 @@ its row in the ledger (the table ``merged``), so that it goes in once, however o
 rank's file is deleted when the merged one, as it is on disk, was seen to hold it. Readers skip files that the ledger names.
 """
 
+from __future__ import annotations
+
 import os
 import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence

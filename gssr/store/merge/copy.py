@@ -7,6 +7,8 @@ Rolling up what a rank's file left uncounted: the end of one that was cut off. I
 ranks are read together, so none may lack its last minutes.
 """
 
+from __future__ import annotations
+
 import math
 import sqlite3
 from collections.abc import Mapping, Sequence

@@ -9,9 +9,12 @@ count. Readers decide which (gssr.store.read.gpu_spans), and still can, because 
 key.
 """
 
+from __future__ import annotations
+
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from typing import Optional
 
 from gssr.store.format.rows import Gpu
 from gssr.store.format.schema import LEVELS
@@ -20,7 +23,7 @@ from gssr.store.read.gpu_spans import GpuSpan, apart, spans_of
 from gssr.store.read.open import connect
 from gssr.store.read.small_tables import ends_of
 
-Identity = tuple[str, str | None, str]
+Identity = tuple[str, Optional[str], str]
 Listing = tuple[str, int]
 """A GPU in a rank's file: the file's name ("" is the merged file) and the key there."""
 

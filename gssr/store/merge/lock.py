@@ -4,6 +4,8 @@ It works on every filesystem that makes files exclusively, which all shared ones
 other hosts. Whoever holds it touches it while at work; one that is not touched, or whose holder is gone, is taken over.
 """
 
+from __future__ import annotations
+
 import os
 import time
 from binascii import hexlify

@@ -3,6 +3,8 @@
 Attaching a rank's file to the merged one, for reading, whatever state its writer left it in.
 """
 
+from __future__ import annotations
+
 import os
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping

@@ -1,5 +1,7 @@
 """Checking that everything of the ranks' files is in the merged one, before a rank's file is deleted."""
 
+from __future__ import annotations
+
 import sqlite3
 from collections.abc import Iterable, Mapping
 from contextlib import closing

@@ -9,6 +9,8 @@ rollups are read in pieces, of any number; events only up to MOST_EVENTS of a ru
 A file of a megabyte can list a hundred thousand GPUs: reading it is to end in seconds, with its numbers or with a sentence.
 """
 
+from __future__ import annotations
+
 import re
 import sqlite3
 from collections.abc import Container

@@ -8,6 +8,8 @@ whatever it is. Our transactions are of one file, so such a journal comes from e
 Recordings in folders, however deep.
 """
 
+from __future__ import annotations
+
 import fcntl
 import os
 import sqlite3

@@ -1,6 +1,8 @@
 """The small tables of a recording as rows: runs, processes, GPUs, events. Columns and units:
 gssr.store.format.schema.TABLES."""
 
+from __future__ import annotations
+
 import json
 import math
 import os
@@ -39,7 +41,7 @@ def _select(
     before: tuple[Any, ...] = (None,) * len(columns)
     while batch := cursor.fetchmany(_AT_ONCE):
         for row in sound_rows(table, columns, batch):
-            pairs = zip(before, row, strict=True)
+            pairs = zip(before, row)
             before = tuple(old if old == new and type(old) is type(new) else new for old, new in pairs)
             yield before
 

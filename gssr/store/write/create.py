@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from errno import EPERM
 
-from gssr.guarded_sqlite import LONGEST_VALUE, Guarded, UnsafeError, distrust, not_by_itself
+from gssr.guarded_sqlite import LIMIT_LENGTH, LONGEST_VALUE, Guarded, UnsafeError, distrust, limit, not_by_itself
 from gssr.store.disk import (
     COMPANIONS,
     FILE,
@@ -296,7 +296,7 @@ def _distrust(connection: Guarded, path: str) -> None:
         raise UnsafeError(str(error.strerror)) from None
     finally:
         connection.set_progress_handler(None, 0)
-    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
+    limit(connection, LIMIT_LENGTH, LONGEST_VALUE)
     check_sizes(connection, to_write=True)
     connection.set_authorizer(not_by_itself)
 

@@ -6,7 +6,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from operator import itemgetter
-from typing import Any
+from typing import Any, Union
 
 from gssr.metrics import PLACES
 from gssr.store.format.layout import LAYOUT, Layout
@@ -33,7 +33,7 @@ ROWS_AT_ONCE = 1_000
 """Samples written in one transaction, so that sampling goes on where many have waited: some 8 ms on a local disk, and a
 quarter of a second on a slow one."""
 
-Value = str | int | float | None
+Value = Union[str, int, float, None]
 
 _KEYS = {"runs": ("run_id",), "processes": ("run_id", "rank")}
 

@@ -9,12 +9,14 @@ A file comes into being as a whole, by a link; where there are none, as it is wr
 a part: others wait a moment for the rest, then go on without a recording, and after a minute take it for none.
 """
 
+from __future__ import annotations
+
 import os
 import time
 from collections.abc import Callable, Sequence
 from errno import EEXIST
 from itertools import count
-from typing import NamedTuple
+from typing import NamedTuple, Union
 from urllib.parse import quote, unquote
 
 from gssr.launch import is_name
@@ -63,7 +65,7 @@ class RunStart(NamedTuple):
         return self.age <= FRESH_SECONDS
 
 
-Ours = str | Callable[[RunStart], bool]
+Ours = Union[str, Callable[[RunStart], bool]]
 
 
 def agree(folder: str, ours: Ours, decide: Callable[[Sequence[RunStart]], RunStart]) -> RunStart:

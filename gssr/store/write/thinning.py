@@ -6,6 +6,8 @@ by bucket, each in a transaction with the row of ``thinned`` that says so. The r
 first sample: rowids go on ascending with time, and what rollups say of them stays true.
 """
 
+from __future__ import annotations
+
 import math
 import sqlite3
 from collections.abc import Sequence

@@ -5,11 +5,14 @@ them, host samples, events. When a write fails (disk full, quota, a reader in th
 to limits: a job may run for days beside a full disk. What has waited is written bit by bit, so that sampling goes on.
 """
 
+from __future__ import annotations
+
 import math
 import os
 import sqlite3
 from collections.abc import Mapping, Sequence
 from time import monotonic
+from typing import Optional
 
 from gssr.store.disk import Reserve, identity_of, reason
 from gssr.store.format.columns import metric_columns
@@ -43,7 +46,7 @@ SILENT_SECONDS = 20.0
 
 _EARLY = 0.01
 """A tick may come this much early, s: else every second one of those that are a pause apart would be passed over."""
-ProcessRow = tuple[int | None, str | None, str | None, int | None, float | None]
+ProcessRow = tuple[Optional[int], Optional[str], Optional[str], Optional[int], Optional[float]]
 """Of ``gpu_processes``: pid, name, user, memory_used, sm_utilization."""
 NO_PROCESS: ProcessRow = (None, None, None, None, None)
 _ROWS_AT_ONCE = 256
@@ -154,7 +157,7 @@ class Writer:
         if self._thinner is not None:
             self._thinner.keys = self._keys
         owner: dict[str, Value] = {"run_id": pending.run_id, "node": self._node, "rank": pending.rank}
-        for key, gpu in zip(keys, gpus, strict=True):
+        for key, gpu in zip(keys, gpus):
             pending.add("gpus", {"gpu": key, **owner, **gpu})
             rank = gpu.get("rank")
             whose = pending.rank if rank is None else rank
