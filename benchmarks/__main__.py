@@ -41,24 +41,17 @@ BENCHMARKS = {
     "truth-blind": Benchmark(_named("benchmarks.truth", "measure_blind"), by_default=False),
 }
 
-WITH_OPTIONS = ("faults", "fuzz", "races")
-"""Those that are run alone, and have options and a table of their own."""
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code: 0, 1 when a limit was missed, 2 for wrong usage."""
     words = sys.argv[1:] if arguments is None else list(arguments)
-    if words and words[0] in WITH_OPTIONS:
-        code: int = import_module(f"benchmarks.{words[0]}.table").main(words[1:])
-        return code
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure what GSSR costs.")
     usual = [name for name, benchmark in BENCHMARKS.items() if benchmark.by_default]
     parser.add_argument(
         "names",
         nargs="*",
         metavar="NAME",
-        help=f"{', '.join(BENCHMARKS)} (default: {', '.join(usual)}), or alone, "
-        f"with options: {', '.join(WITH_OPTIONS)}",
+        help=f"{', '.join(BENCHMARKS)} (default: {', '.join(usual)})",
     )
     parser.add_argument("--all", action="store_true", help="all of these: an hour and a half, 20 GB of disk, a network")
     options = parser.parse_args(words)

@@ -59,6 +59,11 @@ def pytest_xdist_auto_num_workers() -> int:
     return len(os.sched_getaffinity(0)) + 2
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Leave out what is slow where nobody says which tests he wants."""
+    config.option.markexpr = config.option.markexpr or "not slow"
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Have tests that share what their module makes once run in one process: in each other one it would be made again."""
     shared = getattr(item, "_fixtureinfo").name2fixturedefs.values()  # noqa: B009 - no public name tells a fixture's scope
@@ -110,6 +115,15 @@ def fuse() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files anew instead of comparing")
+    parser.addoption("--update-docs", action="store_true", help="write what pages show anew instead of comparing it")
+    slow = parser.getgroup("slow tests")
+    slow.addoption(
+        "--rounds", type=int, default=20, metavar="N", help="rounds of each fault, and of races (default: 20)"
+    )
+    slow.addoption("--seed", type=int, default=0, metavar="N", help="of the first round or hostile input (default: 0)")
+    slow.addoption(
+        "--seconds", type=float, default=10.0, metavar="N", help="of hostile input, each reader (default: 10)"
+    )
 
 
 @pytest.fixture

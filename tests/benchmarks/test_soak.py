@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import soak
-from benchmarks.faults import NotHereError
+from tests.faults.tried import NotHereError
 
 MOST_GROWN = {"sampler": 1.5e6, "follow": 1.5e6, "live screen": 6e6}
 """Bytes; caches are still being filled. Keeping what was sampled would take more."""
