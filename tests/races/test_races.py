@@ -2,9 +2,9 @@
 ``-a``; some ranks are killed or late. Some rounds always, ``--rounds`` of them from ``--seed`` on where tests may be slow.
 
 A job is torn whose ranks neither all ran once, with their workload's exit code, nor all ended with 2 and ran nothing.
-``-a``, the default name, job arrays and jobs on several nodes refuse nobody; else, without ``-f``, a recording that exists, or
-began half a second earlier, refuses a job, and of several jobs one is let in. A rank is lost that after ``gssr merge`` has no
-samples, or isn't in exactly one run with its own job.
+``-a``, the default name, job arrays and jobs on several nodes refuse nobody; else, without ``-f``, a recording that
+exists, or began half a second earlier, refuses a job, and of several jobs one is let in. A rank is lost that after
+``gssr merge`` has no samples, or isn't in exactly one run with its own job.
 """
 
 import contextlib
