@@ -21,7 +21,7 @@ from tests.fuzz.readers.seeds import START, record, workshop
 
 RUNS, NODES = ("r1", "r2", "r3"), ("n1", "", "n\x1b[2J")
 QUICK = settings(
-    max_examples=40,
+    max_examples=15,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
