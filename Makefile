@@ -1,5 +1,6 @@
 # make demo   records a real command for 20 s and shows the page
 # make test   runs every check and every test
+# make test-slow    runs what takes half an hour: rounds of faults and races, hostile input
 # make test-site    runs the tests that need a browser, other shells or the site's generator; says what it lacks of them
 # make test-oldest  runs the tests of what uses other packages with the oldest versions that pyproject.toml allows
 # make docs   makes a searchable site of the pages: build/site/index.html
@@ -17,7 +18,7 @@ OLDEST := $(addprefix tests/,api backends convert foreign model render report st
 # As a path, not as a finder, whose imports take twice as long as the interpreter's start.
 EDITABLE := --no-build-isolation --config-settings editable_mode=compat --editable
 
-.PHONY: test types tests test-site test-oldest demo docs man dist audit clean
+.PHONY: test types tests test-slow test-site test-oldest demo docs man dist audit clean
 .DELETE_ON_ERROR:
 
 test: .venv/.test
@@ -29,18 +30,21 @@ types: .venv/.test
 	$(BIN)/mypy
 
 tests: .venv/.compiled
-	$(BIN)/python -m pytest -q -n auto --dist loadgroup -m 'not site'
+	$(BIN)/python -m pytest -q -n auto --dist loadgroup -m 'not site and not slow'
+
+test-slow: .venv/.test
+	$(BIN)/python -m pytest -q -n auto --dist loadgroup -m slow
 
 test-site: .venv/.test .venv/.docs
 	$(BIN)/python -m pytest -q -m site
 
 test-oldest: .venv-oldest/.test
-	.venv-oldest/bin/python -m pytest -q -n auto --dist loadgroup -m 'not site' $(OLDEST)
+	.venv-oldest/bin/python -m pytest -q -n auto --dist loadgroup -m 'not site and not slow' $(OLDEST)
 
 # Once in a new environment, or each of pytest's processes would compile all tests by itself. What is wrong the tests tell.
 .venv/.compiled: .venv/.test
 	@echo "Compiling the tests"
-	@$(BIN)/python -m pytest -q --collect-only -m 'not site' > /dev/null || true
+	@$(BIN)/python -m pytest -q --collect-only -m 'not site and not slow' > /dev/null || true
 	@touch $@
 
 # A real command; where there is no GPU the synthetic backend stands in for eight of them.

@@ -1,5 +1,5 @@
-"""How long ``gssr analyze`` takes for 64 GPUs x 1 h x 10 Hz, against reading it all into pandas, and DuckDB on Parquet files
-of it, which give the same numbers."""
+"""How long ``gssr analyze`` takes for 64 GPUs x 1 h x 10 Hz, against reading it all into pandas, which gives the same
+numbers."""
 
 import json
 import statistics
@@ -11,12 +11,12 @@ from benchmarks.processes import CACHE, GSSR, MB, PYTHON, Cost, median, run
 from benchmarks.table import Figure
 
 GPUS, HOURS, INTERVAL_MS = 64, 1, 100
-WITH_PANDAS, WITH_DUCKDB = (Path(__file__).parent / f"with_{name}.py" for name in ("pandas", "duckdb"))
+WITH_PANDAS = Path(__file__).with_name("with_pandas.py")
 LEAST_TIMES, LEAST_TIMES_EXACT, LEAST_SHARE = 50.0, 8.0, 10.0
 """So many times faster than pandas, starting apart, from rollups and from every sample; and so much less memory."""
 TITLES = {
     "gssr": "gssr analyze --json", "exact": "gssr analyze --json --exact", "pandas": "pandas",
-    "duckdb": "DuckDB from Parquet", "page": "gssr analyze --terminal",
+    "page": "gssr analyze --terminal",
 }  # fmt: skip
 _BEGIN = (
     "import os; os.environ['OPENBLAS_NUM_THREADS'] = '1'; import gssr.cli, gssr.commands.analyze, gssr.model.analyze"
@@ -26,7 +26,6 @@ IMPORTS = {
     "gssr": f"{_BEGIN}, gssr.report.json_document; {_LEAVE}",
     "page": f"{_BEGIN}, gssr.report.terminal, numpy.fft, numpy.ma; {_LEAVE}",
     "pandas": "import json, sqlite3, pandas",
-    "duckdb": "import json, duckdb",
 }
 
 
@@ -35,11 +34,10 @@ def measure(repeats: int = 3) -> Iterator[Figure]:
     importing the same modules takes. Raises RuntimeError when they don't agree on the numbers."""
     path = recording()
     read_once(path)
-    parquet = _exported(path)
     whole: dict[str, list[Cost]] = {name: [] for name in TITLES}
     imports: dict[str, list[Cost]] = {name: [] for name in IMPORTS}
     with tempfile.TemporaryDirectory(dir=CACHE) as folder:
-        ours, exactly, theirs, ducks = (Path(folder) / name for name in ("gssr", "exact", "pandas", "duckdb"))
+        ours, exactly, theirs = (Path(folder) / name for name in ("gssr", "exact", "pandas"))
         for _ in range(repeats):
             for name, code in IMPORTS.items():
                 imports[name].append(run((PYTHON, "-c", code)))
@@ -47,10 +45,8 @@ def measure(repeats: int = 3) -> Iterator[Figure]:
             whole["exact"].append(run((*GSSR, "analyze", path, "--json", "--exact"), exactly))
             whole["page"].append(run((*GSSR, "analyze", path, "--terminal")))
             whole["pandas"].append(run((PYTHON, WITH_PANDAS, path), theirs))
-            whole["duckdb"].append(run((PYTHON, WITH_DUCKDB, parquet), ducks))
         for found in (ours, exactly):
             _compare(json.loads(found.read_text()), json.loads(theirs.read_text()), 1e-9)
-        _compare(json.loads(exactly.read_text()), json.loads(ducks.read_text()), 1e-5)  # they are float32 there
     for name, title in TITLES.items():
         cost = median(whole[name])
         yield Figure(f"analyze, {title}: wall clock", cost.wall, "s")
@@ -85,14 +81,6 @@ def read_once(path: Path) -> None:
     with path.open("rb") as stream:
         while stream.read(1 << 24):
             pass
-
-
-def _exported(path: Path) -> Path:
-    """The samples as Parquet, made when they aren't there yet."""
-    folder = path.with_suffix(".parquet")
-    if not folder.exists():
-        run((*GSSR, "export", "--tables", "samples", "-o", folder, path))
-    return folder
 
 
 def _compare(ours: dict, theirs: dict, tolerance: float) -> None:  # type: ignore[type-arg]

@@ -1,13 +1,12 @@
 """``gssr analyze`` of 1,024 GPUs x 1 h x 10 Hz (37 million GPU-samples), from rollups and from every sample, and of parts of
-it; and what only reading the same bytes takes."""
+it."""
 
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.analyze import read_once, recording
-from benchmarks.processes import CACHE, GSSR, MB, PYTHON, median, run
+from benchmarks.processes import GSSR, MB, median, run
 from benchmarks.table import Figure
 
 SECONDS, MEGABYTES, EXACT_SECONDS = 1.0, 100.0, 40.0
@@ -25,13 +24,6 @@ def measure(repeats: int = 3) -> Iterator[Figure]:
     case = "large, 1,024 GPUs x 1 h x 10 Hz"
     read_once(path)
     yield Figure(f"{case}: recording", path.stat().st_size / MB, "MB")
-    with tempfile.TemporaryDirectory(dir=CACHE) as folder:
-        for table, plural in (("rollup", "rollups"), ("sketch", "sketches"), ("sketch_minute", "sketches of minutes")):
-            found = Path(folder) / table
-            words = (PYTHON, "-m", "benchmarks.bytes_only", path, table)
-            cost = median(run(words, found) for _ in range(repeats))
-            yield Figure(f"{case}: {plural}, bytes", int(found.read_text()) / MB, "MB")
-            yield Figure(f"{case}: {plural}, only read: wall clock", cost.wall, "s")
     page = median(run((*GSSR, "analyze", path)) for _ in range(repeats))
     yield Figure(f"{case}: gssr analyze: wall clock", page.wall, "s", SECONDS)
     yield Figure(f"{case}: gssr analyze: CPU", page.cpu, "s")
@@ -41,8 +33,6 @@ def measure(repeats: int = 3) -> Iterator[Figure]:
         yield Figure(f"{case}: gssr analyze {title}: wall clock", part.wall, "s")
         yield Figure(f"{case}: gssr analyze {title}: CPU", part.cpu, "s")
         yield Figure(f"{case}: gssr analyze {title}: peak memory", part.rss / MB, "MB")
-    bare = run((PYTHON, "-m", "benchmarks.bytes_only", path))
-    yield Figure(f"{case}: the file, only read: wall clock", bare.wall, "s")
     exact = run((*GSSR, "analyze", "--exact", path))
     yield Figure(f"{case}: gssr analyze --exact: wall clock", exact.wall, "s", EXACT_SECONDS)
     yield Figure(f"{case}: gssr analyze --exact: peak memory", exact.rss / MB, "MB")

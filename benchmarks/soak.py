@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.faults.clocks import HOUR, SHARED_MEMORY, SUSPENDED, Clocks
-from benchmarks.faults.job import Job, until
 from benchmarks.processes import CACHE, GSSR, MB, PYTHON, resident_bytes, spawn
 from benchmarks.table import Figure
 from benchmarks.terminal import Terminal
+from tests.faults.tried.clocks import HOUR, SHARED_MEMORY, SUSPENDED, Clocks
+from tests.faults.tried.job import Job, until
 
 GPUS = 2
 WARM_UP = 0.5

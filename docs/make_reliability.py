@@ -1,11 +1,11 @@
-"""Writes docs/reliability.md from the guarantees below and the results of ``python -m benchmarks faults --keep
-docs/reliability.json``: run it after either has changed."""
+"""Writes docs/reliability.md from the guarantees below and the results of ``pytest -m slow tests/faults --update-docs``: run
+it after either has changed."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.faults.table import HEAD, kept_in, line
+from tests.faults.tried.table import HEAD, kept_in, line
 
 PAGE = Path(__file__).with_name("reliability.md")
 RESULTS = Path(__file__).with_name("reliability.json")
@@ -232,11 +232,11 @@ What a job can rely on, the tests of each promise (below `tests/`), and the resu
 {never}
 ## What was tried
 
-    python -m benchmarks faults [--rounds N] [--only NAME] [--seed N]
+    .venv/bin/python -m pytest -m slow tests/faults [--rounds N] [-k NAME] [--seed N]
 
 starts real jobs beside synthetic GPUs and does to each, at a random moment, what the first column says. Then it checks the
-exit code, every byte of the output, and the recording. A broken promise is printed with the seed that reproduces it, and the
-exit code is 1. `make test` does a round of each.
+exit code, every byte of the output, and the recording. A broken promise is a failure with the seed that reproduces it.
+`make test` does a round of each, `make test-slow` twenty.
 
 *Lost* is the longest time without samples in the worst round, beyond the sampling interval and the machine's own delays;
 after a loss of power, which is tried at every page, the time from the last sample left to the last one committed. The last
@@ -247,7 +247,7 @@ A preloaded library shifts the job's clock and makes weeks pass in minutes. Driv
 
 {head}
 {rows}
-`--keep docs/reliability.json` puts a run's results into this table. Also measured, with figures in
+`--update-docs` puts a run's results into this table. Also measured, with figures in
 [benchmarks/README.md](../benchmarks/README.md):
 
     python -m benchmarks transparency    # 200 random commands with and without GSSR: output, exit code, time

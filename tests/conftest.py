@@ -41,8 +41,10 @@ for _signal in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# The same examples in every run, and no verdict on how fast the machine is.
-settings.register_profile("gssr", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# The same examples in every run, so that more of them find nothing new, and no verdict on how fast the machine is.
+settings.register_profile(
+    "gssr", derandomize=True, max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("gssr")
 
 
@@ -57,6 +59,11 @@ def no_debug_afterwards() -> Generator[None]:
 def pytest_xdist_auto_num_workers() -> int:
     """Two more than there are cores: many tests wait for what they have started."""
     return len(os.sched_getaffinity(0)) + 2
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Leave out what is slow where nobody says which tests he wants."""
+    config.option.markexpr = config.option.markexpr or "not slow"
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -110,6 +117,15 @@ def fuse() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files anew instead of comparing")
+    parser.addoption("--update-docs", action="store_true", help="write what pages show anew instead of comparing it")
+    slow = parser.getgroup("slow tests")
+    slow.addoption(
+        "--rounds", type=int, default=20, metavar="N", help="rounds of each fault, and of races (default: 20)"
+    )
+    slow.addoption("--seed", type=int, default=0, metavar="N", help="of the first round or hostile input (default: 0)")
+    slow.addoption(
+        "--seconds", type=float, default=10.0, metavar="N", help="of hostile input, each reader (default: 10)"
+    )
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import subprocess
 import symtable
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -52,26 +53,37 @@ def test_help_imports_nothing_heavy() -> None:
     assert not imported_by("import gssr.cli; gssr.cli.main(['--help'])") & HEAVY
 
 
-@pytest.mark.parametrize("module", BESIDE_A_JOB)
-def test_what_runs_beside_a_job_imports_nothing_heavy(module: str) -> None:
-    assert not imported_by(f"import {module}") & (HEAVY - {"sqlite3"})
+def test_what_runs_beside_a_job_imports_nothing_heavy() -> None:
+    assert not imported_by(f"import {', '.join(BESIDE_A_JOB)}") & (HEAVY - {"sqlite3"})
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=[str(source.relative_to(ROOT)) for source in SOURCES])
-def test_no_text_that_may_be_printed_names_a_page_that_is_not_installed(source: Path) -> None:
-    tree = ast.parse(source.read_text())
-    told = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}  # docstrings
-    texts = [each for each in ast.walk(tree) if isinstance(each, ast.Constant) and isinstance(each.value, str)]
-    assert not [text.value for text in texts if re.search(r"docs/\w+\.md", text.value) and id(text) not in told]
-
-
-# Names
+@cache
+def _tree(source: Path) -> ast.Module:
+    return ast.parse(source.read_text())
 
 
 def _parsed(folder: str = "gssr") -> Iterator[tuple[Path, ast.Module]]:
     """Each file below a folder of the package, and its tree."""
-    for source in sorted((ROOT / folder).rglob("*.py")):
-        yield source, ast.parse(source.read_text())
+    for source in SOURCES:
+        if source.is_relative_to(ROOT / folder):
+            yield source, _tree(source)
+
+
+def _texts(tree: ast.Module) -> list[ast.Constant]:
+    """All constants of a file that are texts."""
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+
+
+def test_no_text_that_may_be_printed_names_a_page_that_is_not_installed() -> None:
+    found = []
+    for source, tree in _parsed():
+        named = [text for text in _texts(tree) if re.search(r"docs/\w+\.md", text.value)]
+        docstrings = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)} if named else set()
+        found += [(source, text.value) for text in named if id(text) not in docstrings]
+    assert not found
+
+
+# Names
 
 
 def _namesakes(names: Iterator[tuple[str, Path]]) -> dict[str, list[str]]:
@@ -104,10 +116,12 @@ def test_no_two_files_have_a_public_class_of_one_name() -> None:
 LAYERS = sorted(folder.name for folder in (ROOT / "gssr").iterdir() if (folder / "__init__.py").exists())
 
 
-@pytest.mark.parametrize("layer", [layer for layer in LAYERS if layer != "tui"])
-def test_no_two_modules_of_a_layer_have_one_name(layer: str) -> None:
+def test_no_two_modules_of_a_layer_have_one_name() -> None:
     """In tui/ a module's name is completed by its tab's folder: each has a pane.py, most a table.py."""
-    assert not _namesakes((source.stem, source) for source, _ in _parsed(f"gssr/{layer}") if source.stem != "__init__")
+    for layer in LAYERS:
+        if layer != "tui":
+            own = [source for source in SOURCES if source.is_relative_to(ROOT / "gssr" / layer)]
+            assert not _namesakes((source.stem, source) for source in own if source.stem != "__init__"), layer
 
 
 def _shadowing(table: symtable.SymbolTable, outer: set[str]) -> Iterator[str]:
@@ -120,11 +134,14 @@ def _shadowing(table: symtable.SymbolTable, outer: set[str]) -> Iterator[str]:
         yield from _shadowing(child, outer)
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=[str(source.relative_to(ROOT)) for source in SOURCES])
-def test_no_local_name_shadows_one_of_its_module(source: Path) -> None:
+def test_no_local_name_shadows_one_of_its_module() -> None:
     """As pylint's W0621, which ruff doesn't have."""
-    module = symtable.symtable(source.read_text(), str(source), "exec")
-    assert not list(_shadowing(module, {symbol.get_name() for symbol in module.get_symbols() if symbol.is_local()}))
+    found = []
+    for source in SOURCES:
+        module = symtable.symtable(source.read_text(), str(source), "exec")
+        outer = {symbol.get_name() for symbol in module.get_symbols() if symbol.is_local()}
+        found += [f"{source}:{place}" for place in _shadowing(module, outer)]
+    assert not found
 
 
 # What may be in a file
@@ -132,14 +149,14 @@ def test_no_local_name_shadows_one_of_its_module(source: Path) -> None:
 SQL = re.compile(r"\s*(SELECT|INSERT INTO|UPDATE \w+ SET|DELETE FROM|CREATE|DROP|PRAGMA|ATTACH|WITH \w+ AS)\b")
 
 
-@pytest.mark.parametrize("source", [source for source in SOURCES if "model" in source.parts], ids=str)
-def test_model_holds_no_sql(source: Path) -> None:
-    tree = ast.parse(source.read_text())
-    texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-    assert not [text for text in texts if SQL.match(text)]
-    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+def test_model_holds_no_sql() -> None:
     executed = ("execute", "executemany", "executescript")
-    assert not [call.attr for call in calls if isinstance(call, ast.Attribute) and call.attr in executed]
+    found = []
+    for source, tree in _parsed("gssr/model"):
+        found += [(source, text.value) for text in _texts(tree) if SQL.match(text.value)]
+        calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        found += [(source, call.attr) for call in calls if isinstance(call, ast.Attribute) and call.attr in executed]
+    assert not found
 
 
 def _called(node: ast.AST) -> set[str]:

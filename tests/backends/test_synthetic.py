@@ -46,7 +46,7 @@ def test_is_a_backend() -> None:
     backend.close()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(scenarios, times, st.integers(1, 9), st.integers(0, 3))
 def test_every_sample_is_consistent(scenario: str, time: float, gpus: int, seed: int) -> None:
     for _, _, *row in SyntheticBackend(scenario, gpus, "node", seed, START).sample(START + time):
@@ -94,7 +94,7 @@ def test_phases_never_overlap(name: str) -> None:
         assert sum(pulse.weight(SCALARS, tick * 0.01) for pulse in pulses) <= 1 + 1e-9
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(times, st.floats(0, 30), st.floats(0.5, 3), st.floats(4, 50))
 def test_a_pulses_integral_is_that_of_its_weight(time: float, start: float, width: float, period: float) -> None:
     pulse = Pulse(start, width, period)
@@ -104,7 +104,7 @@ def test_a_pulses_integral_is_that_of_its_weight(time: float, start: float, widt
     assert pulse.integral(SCALARS, time + 2.0) - pulse.integral(SCALARS, time) == pytest.approx(summed, abs=1e-4)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(scenarios, times, st.floats(0.001, 100), st.integers(0, 7))
 def test_energy_never_falls(scenario: str, time: float, later: float, gpu: int) -> None:
     backend = SyntheticBackend(scenario, 8, "node", start=START)
@@ -200,7 +200,7 @@ def test_gaps_has_missing_rows_values_and_gpus() -> None:
     assert not any(row[heat] is None for row in rows[0])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(scenarios, times)
 def test_a_moment_does_not_depend_on_those_before(scenario: str, time: float) -> None:
     fresh = SyntheticBackend(scenario, 3, "node", start=START).sample(START + time)

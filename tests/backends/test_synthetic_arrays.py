@@ -13,7 +13,7 @@ from gssr.backends.synthetic.gpu import traits
 from gssr.metrics import BY_NAME, PLACES
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     st.sampled_from(sorted(SCENARIOS)),
     st.lists(st.floats(0, 86400) | st.integers(0, 400).map(lambda tick: tick * 0.1), min_size=1, max_size=20),

@@ -1,17 +1,22 @@
-"""The benchmarks run, in the smallest settings, and say what they measured: no verdict on figures here."""
+"""The benchmarks can be started, and where tests may be slow each measures something in its smallest setting: no verdict on
+figures here."""
 
-import os
-import sqlite3
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from benchmarks import __main__ as entry
 from benchmarks import (
+    amd,
     analyze,
     busy,
+    digests,
     driver,
+    engines,
+    fleet,
+    follow,
     imports,
     large,
     live,
@@ -19,143 +24,125 @@ from benchmarks import (
     processes,
     rank,
     sampler,
-    scale,
+    size,
     start,
     table,
+    transparency,
+    write,
+)
+
+WRITES = (
+    analyze,
+    digests,
+    driver,
+    engines,
+    entry,
+    fleet,
+    follow,
+    large,
+    live,
+    merge,
+    rank,
+    sampler,
+    start,
+    transparency,
     write,
 )
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (analyze, driver, entry, large, live, merge, processes, rank, sampler, scale, start, write):
-        monkeypatch.setattr(module, "CACHE", tmp_path)
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder in place of benchmarks/.cache."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("benchmarks.") and hasattr(module, "CACHE"):
+            monkeypatch.setattr(module, "CACHE", tmp_path)
+    return tmp_path
 
 
-def test_the_sampler_is_found_and_watched() -> None:
-    figures = list(sampler.measure(gpus=(2,), hertz=(20.0,), seconds=0.5, windows=2, warm_up=0.5))
-    waking, *of_sampler = figures
-    assert waking.what == "sampler, only waking, 20 Hz: CPU" and 0 < waking.value < 100
-    value = {figure.what.rpartition(": ")[2]: figure.value for figure in of_sampler}
-    assert 0 < value["CPU"] < 100 and 0 < value["CPU that --textfile adds"] < 5
-    assert 0 <= value["meanwhile, stolen by the machine's host"] <= 100 * (os.cpu_count() or 1)
-    assert 5 < value["resident memory"] < 100
-    assert 0 <= value["lateness of a tick, p50"] <= value["lateness of a tick, p99"]
-
-
-def test_the_sampler_on_the_stand_in_for_the_driver_is_watched(requires: Callable[..., None]) -> None:
-    requires("gcc", package="gcc libc6-dev")
-    figures = list(driver.measure(seconds=0.5, windows=1, warm_up=0.5, restarts=1, down=0.2))
-    value = {figure.what.rpartition(": ")[2]: figure.value for figure in figures}
-    assert 0 < value["CPU"] < 100
-    assert 5 < value["resident memory"] < 100
-    assert figures[-1].what.endswith("longest of 1") and 0 < figures[-1].value < 60
-
-
-def test_the_sampler_is_watched_beside_busy_processes() -> None:
-    figures = list(busy.measure(seconds=0.5, windows=1, warm_up=0.5))
-    assert [figure.limit for figure in figures if figure.limit is not None] == [busy.LIMIT_MS]
-
-
-@pytest.mark.parametrize("which", ["gpm", "nvml"])
-def test_what_asking_the_stand_in_costs_is_measured(which: str, tmp_path: Path, requires: Callable[..., None]) -> None:
-    requires("gcc", package="gcc libc6-dev")
-    driver.build(tmp_path)
-    environment = processes.ENVIRONMENT | {"LD_LIBRARY_PATH": str(tmp_path), "FAKENVML_GPUS": "2"}
-    processes.run((processes.PYTHON, "-m", "benchmarks.collector", which, "3"), tmp_path / "said", environment)
-    assert float((tmp_path / "said").read_text()) > 0
-
-
-def test_lateness_is_what_ticks_are_behind_their_deadlines(tmp_path: Path) -> None:
-    connection = sqlite3.connect(tmp_path / "a.sql")
-    connection.execute("CREATE TABLE samples (gpu, time)")
-    times = [100.0, 100.101, 100.2, 100.305, 100.5, 100.6, 100.63]  # the fifth was left out; the last is the end
-    connection.executemany("INSERT INTO samples VALUES (0, ?)", [(time,) for time in times])
-    connection.commit()
-    connection.close()
-    late, missed = sampler._lateness(tmp_path / "a.sql", 0.1, 0.05)
-    assert late == pytest.approx([0.0, 0.0, 0.0, 0.001, 0.005], abs=1e-6)
-    assert missed == 1
-
-
-def test_a_rank_that_samples_nothing_costs_something() -> None:
-    cpu, memory = rank.measure(repeats=1, warm_up=0.5)
-    assert 0 < cpu.value < 1000 and 1 < memory.value < 100
-
-
-def test_starting_costs_more_than_nothing() -> None:
-    figures = list(start.measure(repeats=5))
-    assert [figure.value > 0 for figure in figures] == [True] * 4
-
-
-def test_writing_is_measured_for_each_case() -> None:
-    cpu, rollups, size = write.measure(cases=((2, 10),), repeats=1)
-    assert cpu.value > rollups.value > 0
-    assert size.value > 100
-
-
-def test_cost_over_work_is_measured_and_drawn(capsys: pytest.CaptureFixture[str]) -> None:
-    figures = list(scale.measure(gpus=(1, 3), repeats=1))
-    assert all(figure.value > 0 for figure in figures)
-    size = {figure.what: figure.value for figure in figures}
-    assert size["scale, 3 GPUs: recording"] > 1.5 * size["scale, 1 GPUs: recording"]
-    drawn = capsys.readouterr().out
-    assert drawn.count("┌") == 2 and drawn.count("o") > 4
-
-
-def test_a_large_recording_is_analysed_beside_only_reading_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GSSR_BENCHMARK_BIG", str(analyze.recording(2, 0.01, 500)))
-    monkeypatch.setattr(large, "WINDOWS", {"of a part": ("--from", "3", "--to", "0:31", "--gpus", "1")})
-    value = {figure.what.partition(": ")[2]: figure.value for figure in large.measure(repeats=1)}
-    assert value["recording"] > 0 and value["gssr analyze --exact: wall clock"] > 0
-    assert value["rollups, bytes"] > 0 and value["gssr analyze of a part: CPU"] > 0
-
-
-def test_merging_is_measured_and_gives_the_same_content() -> None:
-    figures = list(merge.measure(ranks=3, minutes=0.5, repeats=1, kills=2))
-    assert all(figure.value > 0 for figure in figures)
-    assert [figure.value for figure in figures if figure.unit == "times"] == [2]
+@pytest.mark.parametrize("name", entry.BENCHMARKS)
+def test_every_benchmark_is_there(name: str) -> None:
+    assert callable(entry.BENCHMARKS[name].load())
 
 
 def test_a_missed_limit_is_marked_and_tells_in_the_exit_code(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    del cache
     met, missed = table.Figure("a", 1.0, "ms", 2.0), table.Figure("b", 3.0, "ms", 2.0)
-    monkeypatch.setitem(entry.BENCHMARKS, "start", entry.Benchmark(lambda: iter([met, missed])))
-    assert entry.main(["start"]) == 1
-    lines = capsys.readouterr().out.splitlines()
-    assert "! 2" not in lines[-2] and "! 2" in lines[-1]
-    monkeypatch.setitem(entry.BENCHMARKS, "start", entry.Benchmark(lambda: iter([met])))
-    assert entry.main(["start"]) == 0
+    for figures, code in (([met, missed], 1), ([met], 0)):
+        monkeypatch.setattr(start, "measure", lambda figures=figures: iter(figures))
+        assert entry.main(["start"]) == code
+        lines = capsys.readouterr().out.splitlines()
+        assert [("! 2" in line) for line in lines[-len(figures) :]] == [figure.missed for figure in figures]
 
 
-def test_the_live_screen_is_watched_in_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "LEAST_UPDATES", 1)
-    with live.growing(tmp_path, 2) as path:
-        figures = list(live.frames(path, 2, (80, 24), 1.0, 0.5))
-    assert len(figures) == 6 * len(live.SCREENS)
-    value = {figure.what.partition("screen 1: ")[2]: figure.value for figure in figures}
-    assert 0 < value["drawing a frame, CPU"] < 1000
-    assert 0 < value["reading, CPU"] < 100
-    assert 80 < value["a tick"] < value["a full frame"] < 50_000
+def _large() -> Iterator[table.Figure]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GSSR_BENCHMARK_BIG", str(analyze.recording(2, 0.01, 500)))
+        patch.setattr(large, "WINDOWS", {"of a part": ("--from", "3", "--to", "0:31", "--gpus", "1")})
+        yield from large.measure(repeats=1)
 
 
-def test_where_other_programs_cannot_be_installed_ours_is_measured_and_it_is_said(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(live, "install", lambda: "no way")
-    monkeypatch.setattr(live, "SIZES", ((80, 24),))
-    figures = list(live.beside_others(1.0, 0.5))
-    assert {figure.what.split(", ")[1] for figure in figures} == {"gssr tui"}
-    assert capsys.readouterr().out == "live: no way\n"
+def _live(cache: Path) -> Iterator[table.Figure]:
+    with pytest.MonkeyPatch.context() as patch, live.growing(cache, 2) as path:
+        patch.setattr(live, "LEAST_UPDATES", 1)
+        yield from live.frames(path, 2, (80, 24), 1.0, 0.5)
 
 
-@pytest.mark.parametrize("kind", imports.KINDS)
-def test_what_imports_are_measured_with_is_read_whole(
-    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = str(tmp_path / "made")
-    imports.main(["make", kind, path, "300"])
-    with pytest.raises(SystemExit) as ended:
-        imports.main(["ours", kind, path])
-    assert ended.value.code == 0 and float(capsys.readouterr().out) > 0
+def _beside_others() -> Iterator[table.Figure]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(live, "install", lambda: "no network")
+        patch.setattr(live, "SIZES", ((80, 24),))
+        yield from live.beside_others(1.0, 0.5)
+
+
+def _follow(cache: Path) -> Iterator[table.Figure]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("MEMORY", str(cache)), ("SCREENS", "1"), ("PRESSES", 1), ("OPENING_LOOKS", 2)):
+            patch.setattr(follow, name, value)
+        yield from follow.measure([follow.Case(70, 2, 0.2, 3.0, with_screen=10.0)], looks=1)
+
+
+def _imports(cache: Path) -> Iterator[table.Figure]:
+    for kind in imports.KINDS:
+        path = str(cache / "made")
+        imports.main(["make", kind, path, "300"])
+        output = cache / "said"
+        processes.run((processes.PYTHON, "-m", "benchmarks.imports", "ours", kind, path), output)
+        yield table.Figure(kind, float(output.read_text()), "s")
+
+
+SMALL: dict[str, Callable[[Path], Iterator[table.Figure]]] = {
+    "start": lambda _: start.measure(repeats=3),
+    "rank": lambda _: rank.measure(repeats=1, warm_up=0.5),
+    "sampler": lambda _: sampler.measure(gpus=(2,), hertz=(20.0,), seconds=0.5, windows=2, warm_up=0.5),
+    "busy": lambda _: busy.measure(seconds=0.5, windows=1, warm_up=0.5),
+    "driver": lambda _: driver.measure(seconds=0.5, windows=1, warm_up=0.5, restarts=1, down=0.2),
+    "write": lambda _: write.measure(cases=((2, 10),), repeats=1),
+    "large": lambda _: _large(),
+    "merge": lambda _: merge.measure(ranks=3, minutes=0.5, repeats=1, kills=2),
+    "live": _live,
+    "live beside others": lambda _: _beside_others(),
+    "follow": _follow,
+    "fleet": lambda _: fleet.measure(10, 0.005, repeats=1),
+    "fleet_index": lambda _: fleet.second_look(3),
+    "fleet_nodes": lambda _: fleet.simulated_nodes(2),
+    "fleet_history": lambda _: fleet.simulated_histories(4),
+    "imports": _imports,
+    "engines": lambda _: engines.measure(7, 0.005),
+    "amd": lambda _: amd.measure(seconds=0.5, windows=1, warm_up=0.5),
+    "digests": lambda _: digests.measure(ranks=3),
+    "size": lambda _: size.measure(),
+}
+"""Those of which a small setting exists; soak, shared, transparency, truth and on_gpu have tests of their own."""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", SMALL)
+def test_a_benchmark_measures_something(name: str, cache: Path) -> None:
+    figures = list(SMALL[name](cache))
+    assert figures
+    assert all(figure.value >= 0 for figure in figures), figures
+    assert any(figure.value > 0 for figure in figures), figures
+    assert not [figure for figure in figures if figure.missed and figure.limit == 0], "what was asked agrees"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.fuzz import large
 from gssr.cli import main
 from gssr.report.terminal import MOST_PAGES
+from tests.fuzz.readers import large
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,6 @@ import pytest
 _WORKLOAD = "trap got=1 USR1; kill -USR1 $PPID; until [ $got ]; do :; done; exec sleep 2.2"
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-docs", action="store_true", help="write the pages' output anew instead of comparing it")
-
-
 @pytest.fixture(scope="session")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """``run.sql``, recorded from a real command beside synthetic GPUs: never to be changed."""

@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
-from benchmarks.faults import processes, table
-from benchmarks.faults.job import MOST_LOST
-from benchmarks.faults.table import FAULTS, kept_in
 from gssr.store.write import create
 from gssr.store.write.writer import CHECKPOINT_SECONDS, COMMIT_SECONDS, Writer
+from tests.faults.tried import processes, table
+from tests.faults.tried.job import MOST_LOST
+from tests.faults.tried.table import FAULTS, kept_in
 
 TESTS = Path(__file__).parents[1]
 DOCS = TESTS.parent / "docs"
+UPDATE = "pytest -m slow tests/faults --update-docs --rounds 20"
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +51,10 @@ def test_the_results_are_of_faults_there_are_and_no_promise_was_broken() -> None
     rows = kept_in(DOCS / "reliability.json")
     sentences = {fault.name: fault.sentence for fault in FAULTS}
     for row in rows:
-        assert sentences.get(row.name) == row.sentence, "python -m benchmarks faults --keep docs/reliability.json"
+        assert sentences.get(row.name) == row.sentence, UPDATE
         assert row.rounds > 0 and not row.problems
     ours = {row.name: row for row in rows if row.name in {fault.name for fault in processes.FAULTS}}
-    assert len(ours) == len(processes.FAULTS), "python -m benchmarks faults --keep docs/reliability.json"
+    assert len(ours) == len(processes.FAULTS), UPDATE
     assert max(row.lost_seconds or 0.0 for row in ours.values()) <= MOST_LOST
 
 

@@ -1,4 +1,4 @@
-"""Each fault of processes, once: ``python -m benchmarks faults`` does hundreds of rounds of the same."""
+"""Each fault of processes, once: test_rounds_of_faults.py does many rounds of the same."""
 
 import random
 from functools import partial
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.faults import Fault, NotHereError, clocks, processes, workloads
+from tests.faults.tried import Fault, NotHereError, clocks, processes, workloads
 
 SHORTENED = {
     "week": partial(clocks.week, seconds=600.0),
@@ -24,8 +24,3 @@ def test_the_job_runs_as_if_nothing_had_happened_and_its_recording_opens(fault: 
     except NotHereError as error:
         pytest.skip(f"{HERE} {error}")
     assert seen.problem is None, seen
-
-
-def test_faults_have_names_of_their_own() -> None:
-    names = [fault.name for fault in processes.FAULTS]
-    assert len(set(names)) == len(names)

@@ -1,4 +1,4 @@
-"""Each fault of storage, once or a few times: ``python -m benchmarks faults`` does hundreds of rounds of the same."""
+"""Each fault of storage, once or a few times: test_rounds_of_faults.py does many rounds of the same."""
 
 import random
 from collections.abc import Callable
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.faults import Fault, NotHereError, outage, storage
-from benchmarks.faults.power import boundaries, cut
-from benchmarks.fuzz.seeds import seeds
+from tests.faults.tried import Fault, NotHereError, outage, storage
+from tests.faults.tried.power import boundaries, cut
+from tests.fuzz.readers.seeds import seeds
 
 HERE = "on this machine"
 

@@ -41,7 +41,7 @@ def arrays(draw: st.DrawFn) -> np.ndarray:
 
 
 @given(arrays(), st.integers(1, 10))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_every_gpu_is_in_one_band_and_no_band_is_empty(values: np.ndarray, at_most: int) -> None:
     found = grouped(values, at_most)
     assert 1 <= len(found.names) <= at_most
@@ -51,7 +51,7 @@ def test_every_gpu_is_in_one_band_and_no_band_is_empty(values: np.ndarray, at_mo
 
 
 @given(arrays(), st.integers(1, 10), st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_the_order_of_the_gpus_does_not_matter(values: np.ndarray, at_most: int, random: object) -> None:
     order = list(range(len(values)))
     random.shuffle(order)  # type: ignore[attr-defined]
@@ -61,7 +61,7 @@ def test_the_order_of_the_gpus_does_not_matter(values: np.ndarray, at_most: int,
 
 
 @given(st.integers(3, 200), st.integers(0, 199), st.floats(0.0, 0.35), st.integers(2, 8))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_a_straggler_is_alone_in_its_band(n: int, where: int, level: float, at_most: int) -> None:
     levels = [0.7] * n
     levels[where % n] = level

@@ -50,7 +50,7 @@ def recorded(record: Record, stream: tuple[int, int, int, float, float, float]) 
     return record(gpu, time, values, n_gpus=n_gpus, sampling_ms=5000.0), lower, max(upper, lower + 1.0)
 
 
-@settings(max_examples=12)
+@settings(max_examples=5)
 @given(streams)
 def test_no_percentile_of_a_window_is_further_off_than_is_said(record: Record, stream) -> None:  # type: ignore[no-untyped-def]
     reader, lower, upper = recorded(record, stream)
@@ -65,7 +65,7 @@ def test_no_percentile_of_a_window_is_further_off_than_is_said(record: Record, s
             same_but_for_percentiles(raw, rolled)
 
 
-@settings(max_examples=5)
+@settings(max_examples=3)
 @given(streams)
 def test_where_bounds_would_be_wide_samples_are_read(record: Record, stream) -> None:  # type: ignore[no-untyped-def]
     reader, lower, upper = recorded(record, stream)

@@ -59,7 +59,7 @@ def same(rows, chunks) -> None:  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.usefixtures("small_chunks")
-@settings(max_examples=6)
+@settings(max_examples=3)
 @example(8, 72, 1000284248, 0.0, False)  # single values and repeated ones in one bracket, too many to be kept
 @given(st.integers(1, 9), st.integers(1, 80), st.integers(0, 2**31), st.sampled_from([0.0, 0.3, 1.0]), st.booleans())
 def test_chunks_add_up_to_all_rows(record: Record, n_gpus: int, n: int, seed: int, missing: float, ended: bool) -> None:
@@ -102,7 +102,7 @@ numbers = st.one_of(st.floats(-1e30, 1e30), st.integers(-3, 3).map(float), st.fl
 
 
 @pytest.mark.usefixtures("small_chunks")
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(
     st.lists(st.lists(numbers, min_size=1, max_size=40), min_size=1, max_size=8),
     st.sampled_from([0.05, 0.5, 0.95]),

@@ -31,7 +31,7 @@ def _edges(found: tuple[Phase, ...]) -> list[float]:
     return [phase.start - START for phase in found[1:]]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 200), st.sampled_from([0.0, 0.02, 0.3, 0.5, 1.0])), min_size=1, max_size=12),
     st.integers(0, 3),
@@ -148,7 +148,7 @@ def test_the_phase_that_is_all_has_the_means_of_all() -> None:
     assert only.means == {name: seen.mean(name) for name in seen.series}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.integers(3, 120), st.integers(1, 3), st.integers(0, 1000))
 def test_change_points_cost_no_more_than_any_single_cut(n: int, m: int, seed: int) -> None:
     random = np.random.default_rng(seed)
@@ -165,7 +165,7 @@ def test_change_points_cost_no_more_than_any_single_cut(n: int, m: int, seed: in
     assert cost(found.tolist()) <= best + 1e-6
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.integers(1, 120), st.integers(0, 1000))
 def test_bins_without_values_change_no_segment(n: int, seed: int) -> None:
     random = np.random.default_rng(seed)

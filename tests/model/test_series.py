@@ -18,7 +18,7 @@ def drawn(reader, bins: int = 72, exact: bool | None = None, **options):  # type
     return analysis.series["sm_active"], analysis.gpu_series["sm_active"]
 
 
-@settings(max_examples=12)
+@settings(max_examples=5)
 @given(st.integers(1, 5), st.integers(2, 300), st.integers(0, 1000), st.sampled_from([0.1, 1.0]), st.integers(1, 100))
 def test_a_gpus_value_in_a_bin_is_the_mean_of_its_samples_there(
     record: Record, n_gpus: int, n: int, seed: int, interval: float, bins: int

@@ -28,7 +28,7 @@ def columns(values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {name: column for name, column in values.items() if BY_NAME[name].kind != "bits"} | {"flop_active": flop}
 
 
-@settings(max_examples=15)
+@settings(max_examples=6)
 @given(shapes)
 def test_statistics_of_raw_rows_are_numpys(record: Record, shape: tuple[int, int, int, float]) -> None:
     n_gpus, n, seed, missing = shape
@@ -54,7 +54,7 @@ def test_statistics_of_raw_rows_are_numpys(record: Record, shape: tuple[int, int
             assert mean is None if not len(mine) else close(mean, np.mean(mine))
 
 
-@settings(max_examples=12)
+@settings(max_examples=5)
 @given(shapes, st.sampled_from([0.1, 1.0, 7.0]))
 def test_rollups_say_what_raw_rows_say(record: Record, shape: tuple[int, int, int, float], interval: float) -> None:
     n_gpus, n, seed, missing = shape
@@ -114,7 +114,7 @@ streams = st.tuples(
 )
 
 
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(streams)
 def test_windows_of_streams_with_lost_gpus_and_holes_say_what_raw_rows_say(
     record: Record, stream: tuple[int, int, int, float, float, float]
@@ -157,7 +157,7 @@ floats = st.floats(-1e300, 1e300, allow_nan=False)
 ratios = st.floats(0, 1)
 
 
-@settings(max_examples=300)
+@settings(max_examples=60)
 @given(st.one_of(st.lists(ratios, min_size=1, max_size=60), st.lists(floats, min_size=1, max_size=60)))
 @example([5e-324])
 def test_percentiles_from_a_histogram_are_within_their_bound(values: list[float]) -> None:

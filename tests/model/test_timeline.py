@@ -47,7 +47,7 @@ def holey(n_gpus: int, n_columns: int, seed: int) -> np.ndarray:
 
 
 @given(st.integers(1, 40), st.integers(1, 30), st.integers(1, 12), st.booleans(), st.integers(0, 99), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_lines_hold_every_gpu_once_and_say_what_its_columns_say(
     n_gpus: int, n_columns: int, rows: int, grouped: bool, seed: int, data: st.DataObject
 ) -> None:
@@ -71,7 +71,7 @@ def test_shares_count_the_gpus_that_have_a_value() -> None:
 
 
 @given(st.integers(0, 99), st.lists(st.integers(0, 3), min_size=1, max_size=12), st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_a_growing_timeline_is_the_one_made_at_once(seed: int, steps: list[int], grouped: bool) -> None:
     """Only what is new is computed; the newest columns change until they are closed, and the window slides."""
     rng = np.random.default_rng(seed)

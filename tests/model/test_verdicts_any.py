@@ -32,7 +32,7 @@ def _checked(found) -> None:
             assert np.isfinite(number.value) and "nan" not in number.text, (verdict.code, number)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.integers(0, 2**32 - 1),
     st.integers(1, 9),

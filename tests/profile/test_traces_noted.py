@@ -248,7 +248,7 @@ def test_what_is_no_folder_is_left_alone(tmp_path: Path, what: str) -> None:
 
 
 def test_a_bad_trace_is_one_event_and_the_others_are_kept(tmp_path: Path) -> None:
-    from benchmarks.fuzz import amplify
+    from tests.fuzz.readers import amplify
 
     for name in ("virtual table", "computed column", "schema in a loop", "schema that is no text"):
         amplify.FILES[name][1](tmp_path / f"{name.replace(' ', '-')}.db")

@@ -64,7 +64,7 @@ def test_the_ascii_page_looks_as_somebody_last_saw_it(golden: Golden) -> None:
     golden("compare_2_runs_ascii_60.txt", text(1, width=60, ascii=True))
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(st.integers(20, 200), st.integers(1, 7), st.booleans())
 def test_nothing_but_the_closing_lines_leaves_its_width(width: int, n: int, ascii_only: bool) -> None:
     rows = comparison_page(*comparisons(n), PageOptions(width, ascii_only))

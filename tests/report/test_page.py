@@ -99,7 +99,7 @@ def test_colour_adds_escapes_and_nothing_else(name: str) -> None:
     assert set(re.findall(r"\x1b\[[^a-zA-Z]*([a-zA-Z])", coloured)) == {"m"}  # no cursor is moved
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(st.integers(20, 300), st.sampled_from(sorted(RUNS)), st.sampled_from(VERBOSITIES), st.booleans())
 def test_nothing_but_the_closing_line_leaves_its_width(
     width: int, name: str, verbosity: Verbosity, ascii_only: bool

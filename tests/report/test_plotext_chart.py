@@ -115,7 +115,7 @@ def test_a_canvas_too_narrow_is_left_out() -> None:
     assert band_chart(few, few, few, LABELS, [], 6, 11, UTF8) == []
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.lists(st.integers(0, 4000), min_size=1, max_size=10), st.integers(8, 300))
 def test_a_histogram_has_a_line_for_each_bin_and_fills_exactly_its_box(counts: list[int], columns: int) -> None:
     labels = [f"{10 * i:>3} - {10 * i + 10:>3}" for i in range(len(counts))]

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.fuzz.recordings import analyzed
-from benchmarks.fuzz.seeds import START, record, workshop
 from gssr.metrics import NAMES
 from gssr.store.format.layout import layout_of
 from gssr.store.format.schema import APPLICATION_ID, LEVELS, SCHEMA_VERSION, TABLES
+from tests.fuzz.readers.recordings import analyzed
+from tests.fuzz.readers.seeds import START, record, workshop
 
 RUNS, NODES = ("r1", "r2", "r3"), ("n1", "", "n\x1b[2J")
 QUICK = settings(
-    max_examples=40,
+    max_examples=15,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.fuzz import large
 from benchmarks.processes import ENVIRONMENT, GSSR
 from gssr.convert.tables import Exported
 from gssr.model.analyze import analyze
@@ -19,6 +18,7 @@ from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.compare.comparison import OPTIONS, compared
 from gssr.model.verdicts.rules import TABLE
 from gssr.store.read.recording import open_recording
+from tests.fuzz.readers import large
 
 BASE, OF_A_BYTE = 80e6, 11
 """Bytes: together 300 MB for a file of 20 MB."""

@@ -318,15 +318,15 @@ def _seen(
         yield text
 
 
-@pytest.mark.parametrize(("number", "glyphs"), [(0, ASCII), *((number, UTF8) for number in range(len(_BEGINNINGS)))])
+@pytest.mark.parametrize(
+    ("number", "glyphs", "sizes"),
+    [(0, UTF8, [(120, 40), (80, 24), (30, 8)]), (1, ASCII, [(120, 40)]), (2, UTF8, [(160, 40)])],
+)
 def test_screens_are_harmless_and_no_wider_than_the_terminal(
-    recordings: list[str], number: int, glyphs: Glyphs
+    recordings: list[str], number: int, glyphs: Glyphs, sizes: list[tuple[int, int]]
 ) -> None:
     path = recordings[number]
     Path(log_of(path)).write_bytes("\n".join(ATTACKS).encode("utf-8", "backslashreplace") + bytes(range(256)))
-    sizes = [(190, 60)]
-    if number == 0 and glyphs is UTF8:  # where lines are cut is the same whichever attack a text begins with
-        sizes += [(80, 24), (30, 8)]
     seen = "".join(_seen([path, path], sizes, glyphs, ATTACKS[number]))
     assert "label!" in seen and "message!" in seen and "node!" in seen
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks.fuzz import amplify
 from gssr import guarded_sqlite
 from gssr.cli import main
 from gssr.foreign import json_file
@@ -26,6 +25,7 @@ from gssr.traces import json_events
 from gssr.traces import open as opening
 from gssr.traces.open import open_traces
 from gssr.traces.timeline import Timeline, TraceError, Track
+from tests.fuzz.readers import amplify
 
 SAMPLES = Path(__file__).parents[1] / "traces" / "samples"
 DATABASES = ("virtual table", "computed column", "schema in a loop", "schema that is no text")

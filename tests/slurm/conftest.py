@@ -11,7 +11,11 @@ import pytest
 from cluster import HERE, N_GPUS, N_NODES, ROOT, Cluster, kinds_of_nodes
 
 
-@pytest.fixture(scope="session", params=kinds_of_nodes())
+*_OTHERS, _MOST_OF_THEIR_OWN = kinds_of_nodes()
+_KINDS = [_MOST_OF_THEIR_OWN, *(pytest.param(kind, marks=pytest.mark.slow) for kind in _OTHERS)]
+
+
+@pytest.fixture(scope="session", params=_KINDS)
 def slurm(request: pytest.FixtureRequest, requires) -> Iterator[Cluster]:
     """The cluster. Its nodes are this machine: same clock, same files but for /dev/shm, each with what ``kinds_of_nodes``
     says of its own. ``gssr`` can be imported in its jobs and is on their PATH where it is installed."""

@@ -1,12 +1,12 @@
-"""A round of ``python -m benchmarks races`` in a job array, whose tasks share one ``-o`` and have two nodes each."""
+"""Rounds of tests/races in a job array, whose tasks share one ``-o`` and have two nodes each."""
 
 from itertools import count
 from pathlib import Path
 
 import pytest
 
-from benchmarks.races import table
-from benchmarks.races.drawn import drawn
+from tests.races.rounds import table
+from tests.races.rounds.drawn import drawn
 
 pytestmark = pytest.mark.xdist_group("slurm")
 

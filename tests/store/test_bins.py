@@ -48,7 +48,7 @@ def alone(blob: bytes, seconds: int) -> list[Histogram] | None:
     return None if len(blob) < 2 or len(found) > METRICS else [*found, *([Counter()] * (METRICS - len(found)))]
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(lengths, st.data())
 def test_together_as_one_by_one(seconds: int, data: st.DataObject) -> None:
     each = st.one_of(sound(seconds), spoilt(seconds), st.binary(max_size=20))

@@ -74,11 +74,9 @@ SM = BLOCK["sm_active"]
 
 ROLLUPS: dict[str, Damage] = {
     "all are gone": run("DELETE FROM rollup"),
-    **{f"those of {level} s are gone": run(f"DELETE FROM rollup WHERE level = {level}") for level in (10, 60, 600)},
-    **{
-        f"some of {level} s are gone": run(f"DELETE FROM rollup WHERE level = {level} AND {SOME}")
-        for level in (10, 60, 600)
-    },
+    "those of 60 s are gone": run("DELETE FROM rollup WHERE level = 60"),
+    "some of 10 s are gone": run(f"DELETE FROM rollup WHERE level = 10 AND {SOME}"),
+    "some of 600 s are gone": run(f"DELETE FROM rollup WHERE level = 600 AND {SOME}"),
     "one is gone": run(f"DELETE FROM rollup WHERE level = 10 AND {ONE}"),
     "the last is gone": run(f"DELETE FROM rollup WHERE level = 10 AND {LAST}"),
     "all of a GPU's stretch are gone": run(f"DELETE FROM rollup WHERE {SOME}"),
@@ -115,6 +113,7 @@ SKETCHES: dict[str, Damage] = {"sketches are gone": run("DELETE FROM sketch")} |
         "sketches of what is too long": change(table, SOME, lambda _: zlib.compress(bytes(1 << 20))),
         "sketches that are none": change(table, SOME, lambda _: b"?"),
     }.items()
+    if seconds == max(TABLES) or what in ("some sketches are gone", "sketches cut short", "sketches with other counts")
 }
 
 

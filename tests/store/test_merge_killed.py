@@ -11,7 +11,7 @@ from sample_rows import rows_of, write
 from gssr.store.merge import merge
 from gssr.store.write.starts import RunStart, agree
 
-EVERY = int(os.environ.get("GSSR_TEST_KILL_EVERY", "12"))
+EVERY = int(os.environ.get("GSSR_TEST_KILL_EVERY", "25"))
 """1 kills at every moment there is, which takes minutes."""
 
 

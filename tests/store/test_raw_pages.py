@@ -111,7 +111,7 @@ def same(one: list[np.ndarray], other: list[np.ndarray]) -> None:
 ALL = (None, 0, 2**60, -np.inf, np.inf)
 
 
-@settings(max_examples=80)
+@settings(max_examples=25)
 @given(
     st.integers(0, 2**31),
     st.lists(st.integers(0, 4), min_size=1, max_size=40),
@@ -282,7 +282,7 @@ def test_damage_is_refused_or_read_as_sqlite_reads_it(tmp_path):
 LENGTHS = [0, 1, -1, 127, -129, 2**15, 2**23, 2**31, -(2**47), 2**47, 2**53 + 1, 2**63 - 1, 281527925607508]
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(st.integers(0, 2**31), st.integers(1, 12), st.integers(1, 500), st.sampled_from(PAGE_SIZES))
 def test_whole_numbers_are_read_to_the_last_digit_whatever_stands_behind_them(tmp_path_factory, seed, k, n, page_size):
     rng = random.Random(seed)

@@ -89,7 +89,7 @@ def _(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(st.integers(1, 1500), st.integers(0, 2**32 - 1))
 def test_rollups_and_rows_say_the_same(tmp_path_factory, seconds: int, seed: int) -> None:
     path = tmp_path_factory.mktemp("use") / "r.sql"

@@ -212,7 +212,7 @@ def test_a_profile_that_changes_while_it_is_looked_at_is_one_sentence(
     assert "have changed since" in error and error.count("\n") == 1
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_whatever_is_in_it_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     content = bytearray(archive(PARTS))

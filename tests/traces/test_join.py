@@ -51,7 +51,7 @@ def all_of(one: Timeline, zero: int) -> list[tuple[object, ...]]:
     )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(SPANS, min_size=1, max_size=4), st.lists(st.integers(0, 30), min_size=4, max_size=4))
 def test_nothing_is_lost_added_or_moved(parts: list[list[tuple[int, int, int, bool]]], zeros: list[int]) -> None:
     unix = 1_760_000_000 * 10**9

@@ -423,7 +423,7 @@ VALUES = st.recursive(
 STYLES = st.sampled_from([{}, {"indent": 2}, {"indent": 1}, {"separators": (",", ":")}, {"ensure_ascii": False}])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     names=st.lists(NAMES, min_size=1, max_size=12), extra=st.lists(VALUES, max_size=12), style=STYLES,
     keys=st.dictionaries(st.text("abc", max_size=3), VALUES, max_size=3), behind=st.booleans(), size=st.integers(1, 400),

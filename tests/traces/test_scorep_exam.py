@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.scorep import cubex, program, truth
+from tests.fakes.scorep import program, truth
 from tests.fakes.scorep.said import Said, analysed, paths, said
 
 otf2 = pytest.importorskip("otf2")
@@ -161,17 +161,6 @@ def test_the_call_tree_is_that_of_the_nested_calls(made: Made) -> None:
         for path, row in paths(made.said["calltree"]).items() if path in meant or len(path) > 1
     }  # fmt: skip
     assert found == {path: tuple(spent) for path, spent in meant.items()}
-
-
-def test_an_archive_has_the_calls_of_the_profile_of_the_same_program(made: Made, tmp_path: Path) -> None:
-    """Kernels, too, which nobody calls."""
-    profile = analysed(cubex.write(tmp_path / "profile.cubex", cubex.of_program(RAN)))
-    found, meant = paths(made.said["calltree"]), paths(profile["calltree"])
-    kernels = {(row["name"],) for row in made.said["kernels"]}
-    assert set(found) == set(meant) and kernels and kernels <= set(found)
-    for path, row in meant.items():
-        assert (found[path]["paradigm"], found[path]["count"]) == (row["paradigm"], row["count"]), path
-        assert found[path]["exclusive_ns"] == pytest.approx(row["exclusive_ns"], abs=3 * RANKS), path
 
 
 @pytest.mark.parametrize(

@@ -343,7 +343,7 @@ def test_reports_of_nsys_have_its_columns() -> None:
 work = st.tuples(st.integers(0, 400), st.integers(0, 60), st.integers(0, 2), st.integers(0, 2), st.integers(0, 90))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(work, min_size=1, max_size=12), st.booleans())
 def test_of_any_trace_the_parts_add_up(found: list[tuple[int, int, int, int, int]], like_hta: bool) -> None:
     events = Events()
@@ -368,7 +368,7 @@ def test_of_any_trace_the_parts_add_up(found: list[tuple[int, int, int, int, int
     assert own.launches.n == len(found)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(work, min_size=1, max_size=12), st.integers(-20, 500), st.integers(1, 300))
 def test_of_any_window_the_parts_add_up(found: list[tuple[int, int, int, int, int]], begin: int, length: int) -> None:
     """The time of all GPUs, counted nanosecond by nanosecond: those that do nothing in the window have it, too."""
@@ -405,7 +405,7 @@ def results(found: TraceAnalysis) -> str:
     return repr((gpus, courses, [[*rows_of(name, found)[1]] for name in TABLES], found.calls))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(work, min_size=1, max_size=20), st.booleans(), st.integers(1, 9))
 def test_in_how_many_parts_a_gpu_is_gone_through_changes_nothing(
     found: list[tuple[int, int, int, int, int]], like_hta: bool, at_once: int

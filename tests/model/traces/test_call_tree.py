@@ -109,7 +109,7 @@ def test_it_is_made_where_it_is_asked_for_or_nothing_else_is_there() -> None:
     assert analyze_timeline(events.timeline()).tree is not None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60), st.integers(0, 3), st.sampled_from("ab")), min_size=1)
 )

@@ -123,7 +123,7 @@ HOST = (
 )  # fmt: skip
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(pieces_of_work, min_size=1, max_size=14), st.lists(waits, max_size=5), st.integers(-1, 300))
 def test_of_any_trace_the_shares_add_up(
     work: list[tuple[int, int, int, int, int]], host: list[tuple[int, int, int]], begin: int

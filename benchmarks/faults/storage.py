@@ -1,5 +1,0 @@
-"""Faults of storage: full disks, truncated, replaced and stale files."""
-
-from benchmarks.faults import Fault, disks, files, outage, power
-
-FAULTS: tuple[Fault, ...] = (*power.FAULTS, *outage.FAULTS, *disks.FAULTS, *files.FAULTS)

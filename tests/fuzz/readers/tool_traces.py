@@ -1,0 +1,101 @@
+"""Hostile traces in files of other tools that are no JSON: databases of rocprofv3, profiles in CUBE4, archives of OTF2. Each
+is a sound one that was damaged; it is read, or refused in one sentence that names it."""
+
+import random
+import shutil
+from collections.abc import Callable
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from gssr.model.traces.analyze_trace import analyze_timeline
+from gssr.traces.open import open_traces
+from gssr.traces.timeline import Timeline, TraceError
+from tests.fakes.rocpd.files import Process, trained
+from tests.fakes.rocpd.files import write as write_rocpd
+from tests.fakes.traces.cube import write_solver
+from tests.fuzz.readers import Reader, damage
+from tests.fuzz.readers.hostile import corrupt
+from tests.fuzz.readers.reports import check
+
+_GPUS = (0x8123456789ABCDEF, 0x1123456789ABCDEF)
+
+
+@cache
+def _sound_database() -> bytes:
+    with TemporaryDirectory(prefix="gssr-seed-") as folder:
+        return write_rocpd(Path(folder) / "run.sql", [Process(trained(0), _GPUS)]).path.read_bytes()
+
+
+@cache
+def _sound_profile(packed: bool) -> bytes:
+    with TemporaryDirectory(prefix="gssr-seed-") as folder:
+        return write_solver(Path(folder) / "a.cubex", "<", packed).read_bytes()
+
+
+@cache
+def _sound_archive() -> dict[str, bytes]:
+    from tests.traces.otf2_archives import mpi_archive
+
+    with TemporaryDirectory(prefix="gssr-seed-") as folder:
+        place = Path(mpi_archive(Path(folder) / "archive"))
+        place = place if place.is_dir() else place.parent
+        return {str(path.relative_to(place)): path.read_bytes() for path in place.rglob("*") if path.is_file()}
+
+
+def _database(folder: Path, rng: random.Random) -> Path:
+    path = folder / "run.sql"
+    path.write_bytes(_sound_database())
+    if rng.random() < 0.5:
+        path.write_bytes(damage(path.read_bytes(), rng))
+    else:
+        corrupt(folder, rng)
+    return path
+
+
+def _profile(folder: Path, rng: random.Random) -> Path:
+    path = folder / "a.cubex"
+    path.write_bytes(damage(_sound_profile(rng.random() < 0.5), rng))
+    return path
+
+
+def _archive(folder: Path, rng: random.Random) -> Path:
+    files = _sound_archive()
+    damaged = rng.choice(sorted(files))
+    for name, data in files.items():
+        path = folder / "archive" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(damage(data, rng) if name == damaged else data)
+    return folder / "archive"
+
+
+def _reading(
+    make: Callable[[Path, random.Random], Path], holds_together: Callable[[Timeline], None] = check
+) -> Callable[[Path, random.Random], None]:  # fmt: skip
+    def attempt(folder: Path, rng: random.Random) -> None:
+        try:
+            path = make(folder, rng)
+            try:
+                timeline = open_traces([str(path)]).timeline()
+                holds_together(timeline)
+                analyze_timeline(timeline, tables=["verdicts"])
+            except TraceError as error:
+                assert "\n" not in str(error) and path.name in str(error)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+
+    return attempt
+
+
+def _lengths(timeline: Timeline) -> None:
+    """Raise AssertionError where an interval ends before it begins; a damaged clock may put it at any time."""
+    assert not len(timeline.intervals) or timeline.intervals.length.min() >= 0
+
+
+READERS = (
+    Reader("rocpd", _reading(_database)),
+    Reader("cubex", _reading(_profile)),
+    *((Reader("otf2", _reading(_archive, _lengths)),) if find_spec("otf2") and find_spec("pytest") else ()),
+)
