@@ -180,6 +180,16 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class LeadingLoss:
+    """What the largest loss of GPU time is due to: ``share`` (0-1) of the GPU time, and a ``text`` that completes "25 % is
+    ...". ``awaited``: positions of the GPUs that the others wait for; empty where it is not that, or nobody can be named."""
+
+    share: float
+    text: str
+    awaited: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Abstention:
     """A rule that could not be judged: ``reason`` says what was missing."""
 
@@ -207,7 +217,8 @@ class Judgement:
 
     ``verdicts``: the worst first and otherwise in the order of the rules, causes before what they explain; and the rules
     that could not be judged. ``too_few``: why there are too few samples for a judgement, a clause, else None. ``step``: how
-    long a step took, None where nothing tells. ``breakdown``: where the GPU time went; None without samples. ``phases``, in
+    long a step took, None where nothing tells. ``breakdown``: where the GPU time went; None without samples.
+    ``leading_loss``: what its largest loss is due to, None where no verdict tells. ``phases``, in
     the order of time. ``unevenness``: None where there are no two GPUs to compare. ``peaks``: of all GPUs, None where they
     are unknown; ``place``: where the run lies under the roofline, None where that was not looked at."""
 
@@ -217,6 +228,7 @@ class Judgement:
     end: float
     step: StepTime | None = None
     breakdown: Breakdown | None = None
+    leading_loss: LeadingLoss | None = None
     phases: "tuple[Phase, ...]" = ()
     unevenness: "Unevenness | None" = None
     peaks: Peaks | None = None

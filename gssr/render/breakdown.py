@@ -9,7 +9,8 @@ import numpy as np
 
 from gssr.arrays import Floats
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
-from gssr.model.breakdown.result import Breakdown
+from gssr.model.breakdown.result import Breakdown, positions_of
+from gssr.model.results import LeadingLoss
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import percent
 
@@ -55,18 +56,21 @@ LOOKS: dict[str, CategoryLook] = {
 two marks are alike, and marks of idle time that has a cause stand out from each other most."""
 
 
-def headline(breakdown: Breakdown) -> str:
+def headline(breakdown: Breakdown, leading_loss: LeadingLoss | None = None) -> str:
     """Say in one sentence how much of the GPU time computes, and what most of the rest went to, if that is at least
-    LEAST_SHOWN."""
+    LEAST_SHOWN: with what it is due to, if ``leading_loss`` tells."""
     shares = breakdown.shares
     computes = breakdown.share("working") - float(
         shares[POSITIONS["working.few_sms"]] + shares[POSITIONS["working.slowed"]]
     )
     text = f"{percent(computes)} of the GPU time computes"
-    lost = [at for at, each in enumerate(CATEGORIES) if not each.name.startswith("working.") or each.is_loss]
-    most = max(lost, key=lambda at: float(shares[at]))
-    in_communication = [float(shares[at]) for at in lost if CATEGORIES[at].branch == "communication"]
-    if CATEGORIES[most].branch == "communication" and min(in_communication) >= LEAST_SHOWN:
+    most = breakdown.largest_loss
+    in_communication = shares[positions_of("communication")].tolist()
+    if most is None:
+        return f"{text}."
+    if leading_loss is not None:
+        text += f"; {percent(leading_loss.share)} is {leading_loss.text}"
+    elif CATEGORIES[most].branch == "communication" and min(in_communication) >= LEAST_SHOWN:
         text += f"; {percent(sum(in_communication))} is spent in communication"
     elif float(shares[most]) >= LEAST_SHOWN:
         text += f"; {percent(float(shares[most]))} is {CATEGORIES[most].lost_to}"
@@ -81,10 +85,8 @@ def breakdown_bar(breakdown: Breakdown, width: int, ascii_only: bool = False) ->
 def shares_bar(shares: Floats, width: int, ascii_only: bool = False) -> Row:
     """Draw one bar of exactly ``width`` cells in which each category has its share [n_categories]; NaN counts as none,
     and what the shares lack is blank."""
-    shares = np.nan_to_num(shares)
-    edges = np.round(np.cumsum(shares) * width).astype(int).tolist()
     spans, start = [], 0
-    for each, end in zip(CATEGORIES, edges, strict=True):
+    for each, end in zip(CATEGORIES, _edges(shares, width), strict=True):
         if end > start:
             spans.append(Span(LOOKS[each.name].marked(ascii_only) * (end - start), LOOKS[each.name].role))
         start = max(start, end)
@@ -93,6 +95,15 @@ def shares_bar(shares: Floats, width: int, ascii_only: bool = False) -> Row:
     return tuple(spans)
 
 
-def shown_categories(breakdown: Breakdown) -> list[int]:
-    """The positions in CATEGORIES of those that have a part of the time that can be seen, in their order."""
-    return [at for at, share in enumerate(breakdown.shares.tolist()) if share >= LEAST_SHOWN]
+def _edges(shares: Floats, width: int) -> list[int]:
+    """Find where each category ends in a bar of ``width`` cells [n_categories]; NaN counts as none."""
+    edges: list[int] = np.round(np.cumsum(np.nan_to_num(shares)) * width).astype(int).tolist()
+    return edges
+
+
+def shown_categories(breakdown: Breakdown, *bars: tuple[Floats, int]) -> list[int]:
+    """List the positions in CATEGORIES, in their order, of those that have a row: LEAST_SHOWN of the time, or a cell in
+    one of the ``bars`` (shares [n_categories], width in cells) that stand above."""
+    shares = breakdown.shares
+    seen = [np.diff(_edges(own, width), prepend=0) > 0 for own, width in bars]
+    return np.flatnonzero(np.any([shares >= LEAST_SHOWN, *seen], axis=0)).tolist()

@@ -148,8 +148,16 @@ def clip(row: Row, width: int) -> Row:
     return tuple(spans)
 
 
-def wrap(text: str, width: int, first: str = "", rest: str = "", role: Role = "plain") -> list[Row]:
-    """Break ``text``, cleaned, into lines of at most ``width`` cells, at blanks but not between a number and its unit.
+def wrap(
+    text: str,
+    width: int,
+    first: str = "",
+    rest: str = "",
+    role: Role = "plain",
+    unbroken: re.Pattern[str] | None = None,
+) -> list[Row]:
+    """Break ``text``, cleaned, into lines of at most ``width`` cells, at blanks but not between a number and its unit, nor
+    within what matches ``unbroken`` and fits on a line.
 
     A longer word is broken where it must be. ``first`` and ``rest`` begin the first and every other line. At least one
     line.
@@ -157,7 +165,14 @@ def wrap(text: str, width: int, first: str = "", rest: str = "", role: Role = "p
     lines: list[str] = []
     line = first
     empty = True
-    for word in _BREAK.split(clean(text).strip()):
+    text = clean(text).strip()
+    if unbroken is not None:  # clean text holds no zeros
+        room = width - max(len(first), len(rest))
+        text = unbroken.sub(
+            lambda found: found[0].replace(" ", "\0") if cell_width(found[0]) <= room else found[0], text
+        )
+    for joined in _BREAK.split(text):
+        word = joined.replace("\0", " ")
         if not empty and cell_width(line) + 1 + cell_width(word) > width:
             lines.append(line)
             line, empty = rest, True

@@ -41,10 +41,31 @@ def verdict_rows(verdict: Verdict, width: int, whole: bool) -> list[Row]:
     return rows + advice_rows(verdict, width)
 
 
+_PROGRAM = r"(?:gssr|nsys|ncu|rocprofv3|py-spy|gdb|nvidia-smi|amd-smi|rocminfo|srun|sacct|python)"
+_PROSE = r"(?:on|in|within|and|or|then|it|shows|says|tells|counts|compares)\b"
+_AFTER_COLON = re.compile(rf"(?<=: )({_PROGRAM}(?: (?!{_PROSE})(?:'[^']*'|[^;' ])+?)*?)(?:; |\. |\.?$)")
+"""A command that has a line of its own: it follows a colon, and ends with a semicolon, a full stop, or the text."""
+_WITHIN = re.compile(rf"\b{_PROGRAM}(?: (?:-[^ )]*[\w/]|[A-Z]{{3,}}\b|[a-z_-]+(?= (?:-|[A-Z]{{3,}}))))+")
+"""A command within a sentence, from its program to its last option or name to be filled in."""
+
+
+def advice_parts(advice: str) -> list[tuple[bool, str]]:
+    """Split an advice into its sentences and the commands that have a line of their own, in order: (whether it is a
+    command, its text)."""
+    parts: list[tuple[bool, str]] = []
+    for number, text in enumerate(_AFTER_COLON.split(advice)):
+        if text.strip():
+            parts.append((number % 2 == 1, text.strip()))
+    return parts
+
+
 def advice_rows(verdict: Verdict, width: int, most: int | None = None, ellipsis: str = "") -> list[Row]:
     """Draw what to do about a verdict, in at most ``most`` rows (None: all); if there are more, the last one ends with
-    ``ellipsis``."""
-    rows = wrap(clean(verdict.advice), width, " > ", "   ")
+    ``ellipsis``. Commands are not broken if they fit on a line."""
+    rows: list[Row] = []
+    for is_command, text in advice_parts(clean(verdict.advice)):
+        begin = "   $ " if is_command else "   " if rows else " > "
+        rows += wrap(text, width, begin, "   ", unbroken=_WHOLE if is_command else _WITHIN)
     if most is None or len(rows) <= most:
         return rows
     rows = rows[: most + 1]
@@ -52,6 +73,7 @@ def advice_rows(verdict: Verdict, width: int, most: int | None = None, ellipsis:
     return [*rows[: most - 1], (Span(fit(cut, width, ellipsis)),)] if most else []
 
 
+_WHOLE = re.compile(r".+")
 _COMMAND = re.compile(r"(\bgssr(?: [a-z_-]+)+) FILE\b")
 _MOST_FILES = 3
 

@@ -2,6 +2,7 @@
 
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.breakdown.result import Breakdown
+from gssr.model.results import LeadingLoss
 from gssr.render.breakdown import LOOKS, breakdown_bar, headline, shown_categories
 from gssr.render.cells import wrap
 from gssr.render.clock import duration
@@ -11,18 +12,22 @@ from gssr.render.scale import percent
 from gssr.render.table import Cell, TableColumn, table
 from gssr.report.page import PageOptions, section
 
+_LEAST_TOLD = 0.0005
+"""What has no row of its own is told as a sum, so that all rows add up to 100 %: from 0.1 % on, as it is printed."""
 _ABOUT_SECONDS = 5.0
 """Samples further apart than this (s) only tell a mixture of what happens in a step."""
 
 
-def breakdown_section(breakdown: Breakdown | None, options: PageOptions) -> list[Row]:
+def breakdown_section(
+    breakdown: Breakdown | None, options: PageOptions, leading_loss: LeadingLoss | None = None
+) -> list[Row]:
     """Draw the part of the page that says where the GPU time went; no rows if the breakdown is None or holds no GPU
-    time."""
+    time. ``leading_loss``: what the largest loss is due to."""
     if breakdown is None or not breakdown.gpu_seconds > 0:
         return []
     width, marks = options.width, glyph_set(options.ascii)
     rows = section("Where the GPU time goes", width, marks)
-    rows += wrap(headline(breakdown), width, role="value")
+    rows += wrap(headline(breakdown, leading_loss), width, role="value")
     rows += [breakdown_bar(breakdown, width, options.ascii), *_table(breakdown, options, marks)]
     if options.verbosity != "low":
         rows += [row for text in breakdown_remarks(breakdown) for row in wrap(text, width, role="dim")]
@@ -40,15 +45,21 @@ def _table(breakdown: Breakdown, options: PageOptions, marks: Glyphs) -> list[Ro
     )  # fmt: skip
     shares, seconds = breakdown.shares, breakdown.by_gpu.sum(axis=0)
     rows: list[list[Cell]] = []
-    for at in shown_categories(breakdown):
+    shown = shown_categories(breakdown, (shares, options.width))
+    for at in shown:
         look = LOOKS[CATEGORIES[at].name]
         rows.append(
             [
-                (Span(f"{look.marked(options.ascii)} ", look.role), Span(CATEGORIES[at].label)),
+                (Span(f"{look.marked(options.ascii)} ", look.role), Span(breakdown.label(at))),
                 percent(float(shares[at])), *([percent(float(breakdown.error[at]))] if has_error else []),
                 duration(float(seconds[at])), breakdown.confidence[at],
             ]
         )  # fmt: skip
+    rest = 1 - float(shares[shown].sum())
+    if rest >= _LEAST_TOLD:
+        left = float(seconds.sum() - seconds[shown].sum())
+        error = [""] if has_error else []
+        rows.append([(Span("  "), Span("in smaller parts")), percent(rest), *error, duration(left), ""])
     return table(columns, rows, options.width, marks)
 
 

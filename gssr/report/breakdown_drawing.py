@@ -11,12 +11,14 @@ from gssr.arrays import Floats
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.breakdown.result import Breakdown, Confidence
 from gssr.model.results import Analysis
-from gssr.render.breakdown import LEAST_SHOWN, LOOKS, headline
+from gssr.render.breakdown import LOOKS, headline
 from gssr.render.clock import duration
 from gssr.render.scale import percent
 from gssr.report.content import BINS
 from gssr.report.page import time_axis
 
+_LEAST_IN_THE_BAR = 0.001
+"""A category with this share has about a pixel of the bar, and is named."""
 _LEAST_IN_A_COLUMN = 0.1
 """A category with this share of the GPU time of a moment is seen there, and named, however rare it is."""
 
@@ -80,16 +82,19 @@ def breakdown_drawing(analysis: Analysis) -> BreakdownDrawing | None:
         if not shares[at] > 0:
             continue
         look, of_time = LOOKS[each.name], columns[:, at]
-        is_seen = bool(shares[at] >= LEAST_SHOWN) or bool((of_time >= _LEAST_IN_A_COLUMN).any())
+        is_seen = bool(shares[at] >= _LEAST_IN_THE_BAR) or bool((of_time >= _LEAST_IN_A_COLUMN).any())
         drawn.append(
             DrawnCategory(
-                each.label, look.colour, _text_colour_on(look.colour), float(shares[at]), float(breakdown.error[at]),
-                float(seconds[at]), breakdown.confidence[at], float(ends[at] - shares[at]), float(ends[at]),
+                breakdown.label(at), look.colour, _text_colour_on(look.colour), float(shares[at]),
+                float(breakdown.error[at]), float(seconds[at]), breakdown.confidence[at],
+                float(ends[at] - shares[at]), float(ends[at]),
                 tops[:, at] - of_time, tops[:, at], is_seen,
             )
         )  # fmt: skip
     axis = time_axis(analysis)
-    return BreakdownDrawing(headline(breakdown), tuple(drawn), np.clip(edges, axis.begin, axis.end))
+    return BreakdownDrawing(
+        headline(breakdown, analysis.judgement.leading_loss), tuple(drawn), np.clip(edges, axis.begin, axis.end)
+    )
 
 
 def _columns(breakdown: Breakdown) -> tuple[Floats, Floats]:

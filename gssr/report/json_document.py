@@ -167,7 +167,7 @@ def breakdown_object(breakdown: Breakdown | None) -> dict[str, Any] | None:
         "resolution_s": number(breakdown.resolution),
         "categories": [
             {
-                "name": each.name, "label": each.label, "gpu_seconds": number(float(seconds[at])),
+                "name": each.name, "label": breakdown.label(at), "gpu_seconds": number(float(seconds[at])),
                 "share": number(float(shares[at])), "error": number(float(breakdown.error[at])),
                 "confidence": breakdown.confidence[at], "is_loss": each.is_loss, "ordinary": each.ordinary,
                 "gpus": breakdown.gpus_with_most(each.name), "spans": breakdown.spans(each.name, MOST_SPANS),

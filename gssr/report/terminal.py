@@ -31,7 +31,7 @@ def page(analysis: Analysis, parts: Parts, options: PageOptions) -> list[Row]:
     read it."""
     marks = glyph_set(options.ascii)
     rows, told = page_head(analysis, options.width, marks), notes(analysis, options)
-    rows += [*breakdown_section(analysis.judgement.breakdown, options), *told]
+    rows += [*breakdown_section(analysis.judgement.breakdown, options, analysis.judgement.leading_loss), *told]
     if parts.summary:
         rows += summary(analysis, options)
     if parts.time_series:

@@ -351,7 +351,7 @@ def test_a_loss_that_healthy_jobs_have_too_is_told_and_not_warned_about(idle: fl
     found = of(evidence(**scaled(1.0) | {"gr_engine_active": 1 - idle, "sm_active": 0.9 * (1 - idle)})).verdicts
     assert (found["launch_gaps"].severity if severity else found.get("launch_gaps")) == severity
     if severity == "info":
-        assert "healthy jobs have up to 16 %" in found["launch_gaps"].evidence[0].text
+        assert "up to 16 % is usual in healthy jobs" in found["launch_gaps"].evidence[0].text
 
 
 def test_kernels_at_little_power_are_told_by_an_exporter_too() -> None:

@@ -75,7 +75,8 @@ CAUSES: dict[str, list[Evidence]] = {
                                    gpus={"name": "NVIDIA A100-SXM4-80GB"})],
     "throttled_power_brake": [evidence(flags={"power_brake": 0.2})],
     "throttled_hardware": [evidence(flags={"hw_slowdown": 0.2})],
-    "power_capped": [evidence(flags={"sw_power_cap": 0.6})],
+    "power_capped": [evidence(flags={"sw_power_cap": 0.6}, sm_clock=1780.0),
+                     evidence(flags={"sw_power_cap": 0.6}, without=("sm_clock",))],
     "unified_memory": [evidence(4, sm_active=0.93, tensor_active=0.0, fp32_active=0.01, fp16_active=0.0, dram_active=0.1,
                                 pcie_rx_bytes=13e9, pcie_tx_bytes=11e9)],
     "low_power": [evidence(without=NO_COUNTERS, gpu_utilization=1.0, power_usage=220.0, memory_copy_utilization=0.02)],
@@ -118,7 +119,7 @@ def test_a_lost_rank_is_named_with_its_node_its_time_and_its_gpus() -> None:
 
 EDGES: list[tuple[str, Any, float, float]] = [
     ("throttled_thermal", lambda x: evidence(flags={"hw_thermal": x}), 0.049, 0.051),
-    ("power_capped", lambda x: evidence(flags={"sw_power_cap": x}), 0.19, 0.21),
+    ("power_capped", lambda x: evidence(flags={"sw_power_cap": x}, sm_clock=1780.0), 0.19, 0.21),
     ("memory_full", lambda x: evidence(memory_used=79.6 * GIB * x, noise=0.0), 0.919, 0.921),
     ("memory_unused", lambda x: evidence(memory_used=79.6 * GIB * x, noise=0.0), 0.51, 0.49),
     ("memory_peak", lambda x: evidence(dram_active=x), 0.69, 0.71),

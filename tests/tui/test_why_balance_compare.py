@@ -70,7 +70,7 @@ def test_cards_open_one_at_a_time_and_the_command_is_copied(plants: dict[str, st
         causes = app.query_one(Causes)
         text = seen(app)
         flat = " ".join(re.sub("[│▌]", " ", text).split())
-        assert "counts from 16 %" in flat and "┃" in text and "nsys profile" in text and "not judged" in text
+        assert "told from 16 % on" in flat and "┃" in text and "nsys profile" in text and "not judged" in text
         assert "Stage data" not in text, "the other one is closed"
         await pilot.press("y")
         assert app.clipboard.startswith("nsys profile") and app.clipboard.endswith("PROGRAM")
@@ -127,6 +127,7 @@ def test_enter_on_a_card_goes_to_the_gpus_that_it_blames(plants: dict[str, str])
         ("Share out evenly; gssr analyze -plb run.sql shows which GPUs wait.", "gssr analyze -plb run.sql"),
         ("See: nsys profile --trace=cuda -o step PROGRAM on one rank; then gssr analyze it.",
          "nsys profile --trace=cuda -o step PROGRAM"),
+        ("Which do most: gssr analyze -plb 'a run.sql'. https://example.org/a", "gssr analyze -plb 'a run.sql'"),
         ("Record with DCGM (gssr doctor says what is there).", "gssr doctor"),
         ("gssr analyze -plb 'a run.sql' shows it", "gssr analyze -plb 'a run.sql'"),
         ("Tell the operators which node it is.", ""),

@@ -13,6 +13,7 @@ from gssr.arrays import Flags, Floats
 from gssr.model.account.active_time import split_active_time
 from gssr.model.account.activity import Activity, measure_activity
 from gssr.model.account.idle_time import split_idle_time
+from gssr.model.account.other_work import name_other_work
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.breakdown.result import Breakdown, Confidence
 from gssr.model.evidence.evidence import Evidence
@@ -104,6 +105,7 @@ def account_for(evidence: Evidence) -> GpuTimeAccount:
     breakdown = Breakdown(
         book.by_gpu, book.over_time, evidence.nodes, evidence.node_of, evidence.times, evidence.width,
         max(evidence.interval, evidence.width), error, tuple(_confidence(each.name, evidence) for each in CATEGORIES),
+        name_other_work(evidence),
     )  # fmt: skip
     cells = activity.is_known & activity.is_used[:, None]
     return GpuTimeAccount(breakdown, activity, *(np.where(cells, each, np.nan) for each in (working, idling, spinning)))

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from gssr.arrays import Floats, Ints
-from gssr.model.breakdown.categories import CATEGORIES
+from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 
 Confidence = Literal["measured", "inferred", "guess"]
 """How a share is known: by a counter of its own; from several that fit together; or from one that has other causes too."""
@@ -38,7 +38,7 @@ class Breakdown:
     category in the order of CATEGORIES. ``nodes`` are the nodes' names, ``node_of`` [n_gpus] numbers them. The bins begin
     at ``times`` (unix s) and are ``width`` seconds long. ``resolution`` is the length of what a sample tells, s: shorter
     waits are shares of a mixture. ``error`` [n_categories]: by how much each share differs between every other bin and the
-    rest, half of it. ``confidence``: how each is known.
+    rest, half of it. ``confidence``: how each is known. ``other_work``: what work of no other kind is called here.
     """
 
     by_gpu: Floats
@@ -50,6 +50,11 @@ class Breakdown:
     resolution: float
     error: Floats
     confidence: tuple[Confidence, ...]
+    other_work: str = CATEGORIES[POSITIONS["working.other"]].label
+
+    def label(self, at: int) -> str:
+        """Say what GPUs do in the category at this position in CATEGORIES."""
+        return self.other_work if CATEGORIES[at].name == "working.other" else CATEGORIES[at].label
 
     @property
     def gpu_seconds(self) -> float:
@@ -85,6 +90,16 @@ class Breakdown:
         added = by_gpu.sum() - self.gpu_seconds
         over_time[:, positions_of("unmeasured")] += (added * of_bins / max(self.gpu_seconds, 1e-9))[:, None]
         return replace(self, by_gpu=by_gpu, over_time=over_time, node_of=node_of)
+
+    @property
+    def largest_loss(self) -> int | None:
+        """The position in CATEGORIES of what has most of the time of all that is no work, or work that is lost; None
+        where there is no time."""
+        shares = self.shares
+        if not np.isfinite(shares).all():
+            return None
+        lost = [at for at, each in enumerate(CATEGORIES) if not each.name.startswith("working.") or each.is_loss]
+        return max(lost, key=lambda at: float(shares[at]))
 
     def share(self, name: str) -> float:
         """Compute the share of a category, or of a branch: the sum over its leaves. NaN where there is no time, 0 for

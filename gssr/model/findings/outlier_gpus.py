@@ -17,8 +17,15 @@ own)."""
 def culprits(verdicts: Sequence[Verdict], n_gpus: int) -> tuple[int, ...]:
     """Return the positions of the GPUs that the worst verdict (not an info) blames; empty if it blames none, or more
     than _FEW of the ``n_gpus`` GPUs."""
-    blamed = next((verdict.gpus for verdict in verdicts if verdict.gpus and verdict.severity != "info"), ())
-    return () if len(blamed) > max(_FEW * n_gpus, 1) else blamed
+    blaming = verdict_on_few(verdicts, n_gpus)
+    return () if blaming is None else blaming.gpus
+
+
+def verdict_on_few(verdicts: Sequence[Verdict], n_gpus: int) -> Verdict | None:
+    """Return the worst verdict (not an info) that names GPUs, if these are at most _FEW of the ``n_gpus`` GPUs, else
+    None."""
+    blaming = next((verdict for verdict in verdicts if verdict.gpus and verdict.severity != "info"), None)
+    return None if blaming is None or len(blaming.gpus) > max(_FEW * n_gpus, 1) else blaming
 
 
 def outlier_gpus(metric: str, means: Floats, full: float, blamed: Sequence[int]) -> Flags:

@@ -1,7 +1,7 @@
 """One look at a recording, growing or finished: what the live screen draws from, and nothing else. A frame never changes."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -298,8 +298,19 @@ class Result:
         """Positions of the GPUs that the worst verdict blames; () if these are most of those looked at, or there is no
         judgement."""
         found = self.judgement.verdicts if self.judgement is not None else ()
+        return self._of_looked_at(culprits(found, len(self.looked_at)))
+
+    @cached_property
+    def awaited(self) -> tuple[int, ...]:
+        """Positions of the GPUs that wait least while the others wait, which is the largest loss; () if it is another,
+        or nobody can be named, or there is no judgement."""
+        leading = self.judgement.leading_loss if self.judgement is not None else None
+        return self._of_looked_at(leading.awaited) if leading is not None else ()
+
+    def _of_looked_at(self, gpus: Sequence[int]) -> tuple[int, ...]:
+        """Return the positions of GPUs that a judgement numbers among those looked at."""
         looked_at = self.looked_at
-        return tuple(looked_at[[at for at in culprits(found, len(looked_at)) if at < len(looked_at)]].tolist())
+        return tuple(looked_at[[at for at in gpus if at < len(looked_at)]].tolist())
 
     @cached_property
     def unlike(self) -> Flags:

@@ -62,6 +62,7 @@ def breakdown_of(books: Sequence[GpuBook], nodes: Sequence[str | None]) -> Break
     return Breakdown(
         by_gpu, over_time, names, np.array([names.index(node or "") for node in nodes], np.int64),
         edges[:-1] / _NS, (end - begin) / n_bins / _NS, 0.0, np.zeros(len(CATEGORIES)), confidence,
+        "computes",
     )  # fmt: skip
 
 

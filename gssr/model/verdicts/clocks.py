@@ -5,11 +5,14 @@ import numpy as np
 from gssr.arrays import Flags, Floats
 from gssr.gpu_vendors import AMD, maker_of
 from gssr.model.breakdown.categories import POSITIONS
+from gssr.model.results import Finding
 from gssr.model.verdicts import words
-from gssr.model.verdicts.job import JobEvidence, group, median, positions, whole
+from gssr.model.verdicts.awaited_gpus import AwaitedGpus, find_awaited_gpus
+from gssr.model.verdicts.job import JobEvidence, finite, group, median, positions, whole
 from gssr.model.verdicts.table import (
     KEMPNER,
     LEAD,
+    LEAST_TOLD,
     NVML,
     Rule,
     RuleMatch,
@@ -29,16 +32,21 @@ _REASONS = {
 """In the order of telling."""
 _NEAR_LIMIT = 0.9
 """A GPU that draws this share of its power limit on average is held down by it."""
+_CRITICAL = Threshold("critical", 0.25, "it is critical where at least this share of the GPU time is lost to it")
+_LOW_LIMIT = (
+    "The limit was set lower than the model is sold with: ask the operators whether that is meant. What shows both: "
+    "nvidia-smi -q -d POWER"
+)
 
 
 @register_rule(
-    "warning", "{some} {were} slowed down by heat",
+    "warning", "{some} {were} slowed down by heat{cost}",
     (
         Threshold("share", 0.05, "heat lowers the clock (by hardware or driver) in at least this share of samples,"),
         Threshold("celsius", 95.0, "or the GPU is this hot in at least that share of the time,", KEMPNER),
         Threshold("celsius_a100", 93.0, "or, if it is an A100, this hot", KEMPNER),
         Threshold("celsius_amd", 100.0, "or, on AMD, this hot at its hotspot: MI210 and MI300A slow down there"),
-        Threshold("critical", 0.5, "from this share on it is critical"),
+        _CRITICAL,
     ),
     "Tell the operators which node it is (cooling, dust, a failed fan), and leave it out until then.",
     needs=(("hw_thermal", "sw_thermal", "temperature"),),
@@ -57,8 +65,8 @@ def throttled_thermal(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 
 @register_rule(
-    "critical", "{some} {were} slowed down by the power brake",
-    (Threshold("share", 0.05, "the external power brake is on in at least this share of samples", NVML),),
+    "warning", "{some} {were} slowed down by the power brake{cost}",
+    (Threshold("share", 0.05, "the external power brake is on in at least this share of samples", NVML), _CRITICAL),
     "Tell the operators: the node's power supply asks the GPUs to slow down.",
     needs=(("power_brake",),),
 )  # fmt: skip
@@ -68,9 +76,9 @@ def throttled_power_brake(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 
 @register_rule(
-    "critical", "{some} {were} slowed down by their hardware",
-    (Threshold("share", 0.05, "the hardware lowers the clock in at least this share of samples", NVML),),
-    "Tell the operators: heat, the power brake or the power supply; nvidia-smi -q -d PERFORMANCE says which.",
+    "warning", "{some} {were} slowed down by {their} hardware{cost}",
+    (Threshold("share", 0.05, "the hardware lowers the clock in at least this share of samples", NVML), _CRITICAL),
+    "Tell the operators: heat, the power brake or the power supply. What says which: nvidia-smi -q -d PERFORMANCE",
     needs=(("hw_slowdown",),),
 )  # fmt: skip
 def throttled_hardware(job: JobEvidence, rule: Rule) -> RuleMatch | None:
@@ -79,24 +87,31 @@ def throttled_hardware(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 
 @register_rule(
-    "info", "{some} {were} held down by the power limit",
+    "info", "{some} {were} held down by the power limit{cost}",
     (
         Threshold("share", 0.2, "the power limit holds the clock down in at least this share of samples"),
-        Threshold("clock", 0.7, "it is a warning where the SM clock is below this share of the highest"),
+        Threshold("lost", LEAST_TOLD, "and, where clocks are known, at least this share of the GPU time is lost to it"),
+        Threshold("clock", 0.7, "it is a warning where the SM clock is below this share of the highest, ..."),
+        Threshold("limit", 0.9, "... or the power limit below this share of what the model is sold with"),
     ),
-    "Busy GPUs reach their power limit; see whether it was set lower than the model allows (nvidia-smi -q -d POWER), and "
-    "ask the operators whether that is meant.",
+    "Busy GPUs reach their power limit. See whether it was set lower than the model allows, and ask the operators whether "
+    "that is meant: nvidia-smi -q -d POWER",
     needs=(("sw_power_cap",),),
 )  # fmt: skip
 def power_capped(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match GPUs that the power limit held down: usual for a busy GPU, and a warning only where it holds them far down."""
+    """Match GPUs that the power limit held down: usual for a busy GPU, and a warning only where it holds them far down or
+    was set low."""
     found = _held_down(job, rule, ("sw_power_cap",))
-    if found is None:
+    if found is None or (job.evidence.has("sm_clock") and (found.lost or 0.0) < rule.at("lost")):
         return None
     limits = [limit for gpu in found.gpus if (limit := job.evidence.gpus[gpu].power_limit) is not None]
+    usual = job.evidence.peaks.power_limit if job.evidence.peaks is not None else None
     if limits:
         low, high = min(limits), max(limits)
         text = f"power limit {low:.0f} W" if low == high else f"power limits of {low:.0f} to {high:.0f} W"
+        if usual is not None and low < rule.at("limit") * usual:
+            found = found._replace(severity="warning", advice=_LOW_LIMIT)
+            text += f", the model's own is {usual:.0f} W"
         found = found._replace(findings=(*found.findings, finding_in_words("power_limit", low, text)))
     clock = _relative_clock(job, found.gpus)
     if np.isfinite(clock):
@@ -128,17 +143,57 @@ def _held_down(job: JobEvidence, rule: Rule, flags: tuple[str, ...], hot: Floats
     if "thermal" in rule.code and hottest is not None and np.isfinite(hottest[list(which)]).any():
         celsius = float(np.nanmax(hottest[list(which)]))
         evidence.append(finding_in_words("temperature", celsius, f"up to {celsius:.0f} °C"))
+    if rule.code != "power_capped":  # which tells it beside its threshold
+        evidence += _clock_of(job, which)
     lost = _slowed(job, which)
-    return RuleMatch(group(job, which), tuple(evidence), rule.graded(share), whole(job), which, lost=lost)
+    title = {**group(job, which), "their": "its" if len(which) == 1 else "their", "cost": _cost(job, which)}
+    return RuleMatch(title, tuple(evidence), rule.graded(lost), whole(job), which, lost=lost)
+
+
+def _clock_of(job: JobEvidence, which: tuple[int, ...]) -> list[Finding]:
+    """Say at which clock these GPUs work, and at which the others, or which is the highest; none where it is unknown."""
+    clocks = job.per_gpu_at_work("sm_clock")
+    own, others = (finite(clocks[at]) for at in (list(which), [at for at in positions(job.used) if at not in which]))
+    highest = {job.evidence.gpus[gpu].max_sm_clock for gpu in which}
+    if not len(own):
+        return []
+    text = f"SM clock {own.mean():,.0f} MHz at work"
+    if len(others):
+        text += f", the others' {others.mean():,.0f} MHz"
+    elif len(highest) == 1 and (most := highest.pop()):
+        text += f" of {most:,} MHz"
+    return [finding_in_words("sm_clock", float(own.mean()), text)]
+
+
+def _cost(job: JobEvidence, which: tuple[int, ...]) -> str:
+    """Complete a title with what the lower clocks of these GPUs cost: what others wait for them, if the account shows that
+    it is they who are waited for, else what they lose themselves. Empty below LEAST_TOLD of the GPU time."""
+    awaited = _awaited_for_clocks(job, which)
+    if awaited is not None and awaited.share >= LEAST_TOLD:
+        them = "it" if len(awaited.gpus) == 1 else "them"
+        return f"; {words.percent(awaited.share)} of the GPU time is lost waiting for {them}"
+    own = _lost_themselves(job, which)
+    return f"; {words.percent(own)} of the GPU time is lost to it" if own >= LEAST_TOLD else ""
+
+
+def _lost_themselves(job: JobEvidence, which: tuple[int, ...]) -> float:
+    """Compute the share of all GPU time that these GPUs lose to lower clocks."""
+    breakdown = job.breakdown
+    return float(breakdown.by_gpu[list(which), POSITIONS["working.slowed"]].sum()) / max(breakdown.gpu_seconds, 1e-9)
+
+
+def _awaited_for_clocks(job: JobEvidence, which: tuple[int, ...]) -> AwaitedGpus | None:
+    """Find whom the others wait for, if these are among the GPUs ``which`` and run at lower clocks than the others; else
+    None."""
+    awaited = find_awaited_gpus(job)
+    return awaited if awaited is not None and awaited.reason == "clocks" and set(awaited.gpus) <= set(which) else None
 
 
 def _slowed(job: JobEvidence, which: tuple[int, ...]) -> float:
-    """Compute the share of all GPU time that these GPUs lose to lower clocks and, if they are waited for, that others
-    wait for them."""
-    breakdown = job.breakdown
-    own = float(breakdown.by_gpu[list(which), POSITIONS["working.slowed"]].sum()) / max(breakdown.gpu_seconds, 1e-9)
-    late = job.late_gpus
-    return own + (late.share if late is not None and set(late.gpus) & set(which) else 0.0)
+    """Compute the share of all GPU time that these GPUs lose to lower clocks and, if they are waited for because of
+    these, that others wait for them."""
+    awaited = _awaited_for_clocks(job, which)
+    return _lost_themselves(job, which) + (awaited.share if awaited is not None else 0.0)
 
 
 def _relative_clock(job: JobEvidence, gpus: tuple[int, ...]) -> float:
@@ -159,12 +214,12 @@ def _clocks(job: JobEvidence) -> tuple[Floats, Floats]:
 
 
 @register_rule(
-    "warning", "{some} ran at a slower clock; no reason was recorded",
+    "warning", "{some} ran at a slower clock, no reason was recorded{cost}",
     (
         Threshold("clock", 0.9, "the SM clock, at work, is below this share of the median GPU's, or of its model's highest"),
-        Threshold("critical", 0.25, "it is critical where at least this share of the GPU time is lost to it"),
+        _CRITICAL,
     ),
-    "Compare nvidia-smi -q -d CLOCK on this node with another: application clocks may have been left set.",
+    "Application clocks may have been left set. Compare this node with another: nvidia-smi -q -d CLOCK",
     needs=(("sm_clock",), LEAD),
 )  # fmt: skip
 def slow_clock(job: JobEvidence, rule: Rule) -> RuleMatch | None:
@@ -181,7 +236,8 @@ def slow_clock(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     text = f"SM clock {own:,.0f} MHz, {words.percent(share)} of {of_what}"
     evidence = (finding_in_words("sm_clock", own, text, rule.at("clock") * own / share),)
     lost = _slowed(job, which)
-    return RuleMatch(group(job, which), evidence, rule.graded(lost), job.span, which, lost=lost)
+    title = {**group(job, which), "cost": _cost(job, which)}
+    return RuleMatch(title, evidence, rule.graded(lost), job.span, which, lost=lost)
 
 
 def _has_reason(job: JobEvidence, are_slower: Flags) -> Flags:

@@ -19,6 +19,7 @@ from gssr.model.statistics.gpu_time_counts import FLAGS, WindowCounts
 from gssr.model.statistics.roofline import place_under_roofline
 from gssr.model.statistics.sources import Rollups
 from gssr.model.verdicts import words
+from gssr.model.verdicts.awaited_gpus import find_leading_loss
 from gssr.model.verdicts.job import JobEvidence
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Rule, RuleTable, decide, same_gpus
@@ -79,6 +80,7 @@ def _in_all(found: Judgement, places: Ints, n_asked: int) -> Judgement:
         phases=tuple(replace(each, verdicts=verdicts_in_all(each.verdicts, places)) for each in found.phases),
         unevenness=found.unevenness and found.unevenness.numbered(places),
         breakdown=whole,
+        leading_loss=None,  # its share is of the GPUs that were looked at
     )
 
 
@@ -99,6 +101,7 @@ def judge(evidence: Evidence, table: RuleTable = TABLE, few: str | None = None) 
     job = JobEvidence(evidence, table)
     if not job.known.any():
         return Judgement((), tuple(_without_samples(job, table)), evidence.start, evidence.end)
+    said = words_of(evidence.gpus)
     verdicts, abstentions = decide(
         table,
         job,
@@ -106,9 +109,11 @@ def judge(evidence: Evidence, table: RuleTable = TABLE, few: str | None = None) 
         lambda rule: _missing(rule, evidence) or (few if rule.needs else None),
         same_gpus,
         evidence.n_gpus * evidence.seconds / 3600,
-        words_of(evidence.gpus),
+        said,
     )
-    return Judgement(verdicts, abstentions, evidence.start, evidence.end, breakdown=job.breakdown)
+    leading = find_leading_loss(job, verdicts)
+    leading = leading and replace(leading, text=said(leading.text))
+    return Judgement(verdicts, abstentions, evidence.start, evidence.end, breakdown=job.breakdown, leading_loss=leading)
 
 
 def _missing(rule: Rule, evidence: Evidence) -> str | None:

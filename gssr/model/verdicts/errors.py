@@ -31,8 +31,8 @@ _PROGRAM = (
 @register_rule(
     "critical", "{who} lost, {when}",
     (Threshold("ranks", 1, "at least this many ranks stopped, and nobody recorded their end", least=1.0),),
-    "The job's own log and the scheduler's (Slurm: sacct -j JOB --format=JobID,State,ExitCode,NodeList) tell whether "
-    "the rank was killed or its node failed. Ranks that wait for it in a collective never go on: end the job, and leave "
+    "The job's own log tells whether the rank was killed or its node failed, and so does Slurm: sacct -j JOB "
+    "--format=JobID,State,ExitCode,NodeList. Ranks that wait for it in a collective never go on: end the job, and leave "
     "out a node that failed.",
     needs=(),
 )  # fmt: skip

@@ -46,7 +46,7 @@ _SHORT = 5.0
         Threshold("bytes", 2e9, "while kernels run nearly all the time (at least 0.9)"),
     ),
     "Unified memory seems not to fit the GPU: prefetch it (cudaMemPrefetchAsync), advise where it lies (cudaMemAdvise), or "
-    "cut the problem so that it fits; nsys profile --cuda-um-gpu-page-faults=true counts the faults.",
+    "cut the problem so that it fits. What counts the faults: nsys profile --cuda-um-gpu-page-faults=true PROGRAM",
     needs=(LEAD, ("pcie_rx_bytes", "c2c_rx_bytes"), ("pcie_tx_bytes", "c2c_tx_bytes")),
 )  # fmt: skip
 def unified_memory(job: JobEvidence, rule: Rule) -> RuleMatch | None:
@@ -113,7 +113,7 @@ def low_power(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     found = {"utilization": words.percent(used), "power": said}
     return _found(
         job, rule, found, finding(job.lead, used, "while it works", rule, "gpu_utilization"),
-        finding_in_words("power_usage", power, f"{said} (counts below {words.percent(rule.at('power'))})", rule.at("power")),
+        finding_in_words("power_usage", power, f"{said} (told below {words.percent(rule.at('power'))})", rule.at("power")),
     )  # fmt: skip
 
 
@@ -302,7 +302,7 @@ def memory_full(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     bound = rule.at("share")
     evidence = (
         finding_in_words(
-            "memory_used", share, f"{words.percent(share)} at its peak (counts from {words.percent(bound)})", bound
+            "memory_used", share, f"{words.percent(share)} at its peak (told from {words.percent(bound)} on)", bound
         ),
     )
     found = {**group(job, which), "share": words.percent(share)}
@@ -326,7 +326,7 @@ def memory_unused(job: JobEvidence, rule: Rule) -> RuleMatch | None:
         return None
     evidence = (
         finding_in_words(
-            "memory_used", share, f"{words.percent(share)} at its peak (counts below {words.percent(bound)})", bound
+            "memory_used", share, f"{words.percent(share)} at its peak (told below {words.percent(bound)})", bound
         ),
     )
     return RuleMatch({"share": words.percent(share)}, evidence, rule.severity, whole(job))

@@ -9,33 +9,42 @@ import numpy as np
 from gssr.arrays import Flags, Floats
 from gssr.model.account.activity import does_something
 from gssr.model.account.compare_gpus import LONGEST_INTERVAL
+from gssr.model.account.idle_time import BUSY_CORES, MOVED_BYTES
 from gssr.model.account.late_gpus import LateGpus
 from gssr.model.account.link_traffic import is_nvlink_quiet
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.results import Finding
 from gssr.model.verdicts import words
+from gssr.model.verdicts.awaited_gpus import find_awaited_gpus
 from gssr.model.verdicts.job import JobEvidence, group, holds, stretches
-from gssr.model.verdicts.table import LEAD, Rule, RuleMatch, Threshold, finding, finding_in_words, register_rule
+from gssr.model.verdicts.table import (
+    LEAD,
+    LEAST_TOLD,
+    Rule,
+    RuleMatch,
+    Threshold,
+    finding,
+    finding_in_words,
+    register_rule,
+)
 
 CRITICAL = 0.25
 """A quarter of the GPU time lost is critical: a job on four GPUs would do with three."""
 _MOVED = ("read_bytes", "write_bytes", "net_rx_bytes", "net_tx_bytes", "fabric_rx_bytes", "fabric_tx_bytes")
 _COPIED = ("pcie_rx_bytes", "pcie_tx_bytes", "c2c_rx_bytes", "c2c_tx_bytes")
+_READ_FROM = {"read_bytes": "from its disks", "net_rx_bytes": "from the network"}
 _LINKS = ("nvlink_tx_bytes", "pcie_tx_bytes")
 _RESTARTED = 0.3
 """A program that has less than this share of its usual memory in use has just begun."""
 _CLOCKS = ("throttled_thermal", "throttled_power_brake", "throttled_hardware", "slow_clock")
 """The verdicts that tell of GPUs at lower clocks, and what others wait for them."""
 _TRACE = (
-    "see one step in a trace: nsys profile --trace=cuda,nvtx,osrt -o step PROGRAM on one rank, or torch.profiler; then "
-    "gssr analyze TRACE."
+    "See one step of one rank in a trace, by torch.profiler or: nsys profile --trace=cuda,nvtx,osrt -o step PROGRAM; then: "
+    "gssr analyze TRACE"
 )
 
 
 _CRITICAL = Threshold("critical", CRITICAL, "from this share on it is critical")
-LEAST_TOLD = 0.05
-"""A loss of this share of the GPU time is told, as an info where healthy jobs lose as much: silence would say that there is
-none."""
 
 
 def _loss(*names: str) -> tuple[Threshold, ...]:
@@ -63,9 +72,9 @@ def _graded(job: JobEvidence, rule: Rule, share: float, text: str, title: dict[s
         return None
     severity = rule.graded(share)
     limit = least if severity == "info" else rule.at("warning")
-    counts = f"counts from {words.percent(limit)}"
+    counts = f"told from {words.percent(limit)} on"
     if severity == "info":
-        counts += f", healthy jobs have up to {words.percent(rule.at('warning'))}"
+        counts = f"up to {words.percent(rule.at('warning'))} is usual in healthy jobs"
     shown = finding_in_words("share", share, f"{words.percent(share)} of the GPU time {text} ({counts})", limit)
     return RuleMatch(
         {"share": words.percent(share), **title},
@@ -80,10 +89,10 @@ def _graded(job: JobEvidence, rule: Rule, share: float, text: str, title: dict[s
 
 
 def _rates(job: JobEvidence, name: str, metrics: tuple[str, ...]) -> list[Finding]:
-    """Find what moved most in the time of a category: one finding with its mean rate then and over the whole window;
-    none where nothing moved or was measured."""
+    """Find what moved most in the time of a category, of all that moved more then than on average, if anything did: one
+    finding with its mean rate then and over the whole window; none where nothing moved or was measured."""
     weight = job.breakdown.share_over_time(name)
-    best: tuple[float, Finding] | None = None
+    best: tuple[bool, float, Finding] | None = None
     for metric in metrics:
         rate = job.evidence.host.get(metric)
         per = " per node" if rate is not None else " per GPU"
@@ -94,13 +103,13 @@ def _rates(job: JobEvidence, name: str, metrics: tuple[str, ...]) -> list[Findin
         there = float(weight[known] @ rate[known] / weight[known].sum())
         mean = float(rate[known].mean())
         text = f"{words.label(metric)} {words.amount(there, metric)}{per} then, {words.amount(mean, metric)} on average"
-        if best is None or there > best[0]:
-            best = there, finding_in_words(metric, there, text)
-    return [best[1]] if best is not None and best[0] > 0 else []
+        if best is None or (there > mean, there) > best[:2]:
+            best = there > mean, there, finding_in_words(metric, there, text)
+    return [best[2]] if best is not None and best[1] > 0 else []
 
 
 @register_rule(
-    "warning", "{share} of the GPU time is spent waiting for files or the network",
+    "warning", "{share} of the GPU time is spent waiting for files or the network{others}",
     _loss("idle.input_output"),
     "Read ahead in more workers, stage files to node-local storage, write checkpoints less often or in the background.",
     needs=(LEAD, _MOVED),
@@ -122,15 +131,13 @@ def io_wait(job: JobEvidence, rule: Rule) -> RuleMatch | None:
             "before (out of memory?), or keep it running between pieces of work."
         )
     gpus: tuple[int, ...] = ()
+    others = ""
     if job.is_late_for_files and job.late_gpus is not None:
         share += job.late_gpus.share
         gpus = job.late_gpus.gpus
-        more.append(
-            finding_in_words(
-                "share", job.late_gpus.share, f"{words.percent(job.late_gpus.share)} others wait for these"
-            )
-        )
-    return _graded(job, rule, share, "idle meanwhile", {}, *more, gpus=gpus, bins=bins, advice=advice)
+        who = words.named(job.evidence.gpus, gpus)
+        others = f", {words.percent(job.late_gpus.share)} by GPUs that wait for {who}"
+    return _graded(job, rule, share, "idle meanwhile", {"others": others}, *more, gpus=gpus, bins=bins, advice=advice)
 
 
 @register_rule(
@@ -186,9 +193,9 @@ def _mean_then(values: Floats | None, weight: Floats) -> float | None:
 _JITTER = Threshold(
     "jitter", 0.08, "less waiting in communication than this is how steps vary", "simulated healthy jobs reach 8 %"
 )
-_EVEN = (
-    "Share the work out evenly (domain decomposition, batch sizes, sequence lengths); gssr analyze -plb {file} shows which "
-    "GPUs do most."
+_ONE_IDLES = (
+    "See what its rank does meanwhile that the others do not: output that only one rank writes, logging, preparing data. "
+    "Where it is: py-spy dump --pid PID"
 )
 
 
@@ -203,14 +210,22 @@ def _late(
         or late.code != code
         or job.is_late_for_files
         or holds(job, "hang")
-        or (late.gpus and set(late.gpus) <= job.slowed_gpus and any(holds(job, clock) for clock in _CLOCKS))
+        or (_are_slowed(job, late) and any(holds(job, clock) for clock in _CLOCKS))
     ):
         return None  # what waits for GPUs at lower clocks, or for files, is told with these
     title = group(job, late.gpus) if late.gpus else {}
     title["who"] = words.named(job.evidence.gpus, late.gpus) if late.gpus else ""
+    awaited = find_awaited_gpus(job)
+    title["why"] = f", {awaited.why}" if awaited is not None and awaited.why else ""
     waits = np.asarray(np.where(late.is_waiting, job.waits_over_time, 0.0), np.float64)
     found = _graded(job, rule, late.share, text, title, *_least_waiting(job), gpus=late.gpus, bins=waits)
     return None if found is None else (late, found)
+
+
+def _are_slowed(job: JobEvidence, late: LateGpus) -> bool:
+    """Tell whether those that others wait for are GPUs at lower clocks."""
+    awaited = find_awaited_gpus(job)
+    return bool(late.gpus and set(late.gpus) <= job.slowed_gpus) or (awaited is not None and awaited.reason == "clocks")
 
 
 def _is_jitter(job: JobEvidence, rule: Rule, late: LateGpus) -> bool:
@@ -263,20 +278,24 @@ def _waits_by_node(job: JobEvidence) -> tuple[tuple[str, float], tuple[str, floa
 
 
 @register_rule(
-    "warning", "{share} of the GPU time is lost waiting for {who}",
+    "warning", "{share} of the GPU time is lost waiting for {who}{why}",
     _loss("idle.imbalance", "communication.waiting"),
-    "See what these GPUs have more of: work, a slower clock, a slower node, output that only one rank writes; gssr analyze "
-    "-plb FILE shows which GPUs do most.",
+    "See what differs there: more work, a slower clock, a slower node, output that only one rank writes. Which GPUs do "
+    "most: gssr analyze -plb FILE",
     needs=(LEAD,),
 )  # fmt: skip
 def straggler(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Match jobs in which one GPU or few wait least while all others wait."""
     found = _late(job, rule, "straggler")
-    return found[1] if found else None
+    if found is None:
+        return None
+    awaited = find_awaited_gpus(job)
+    idles = awaited is not None and awaited.reason == "idle"
+    return found[1]._replace(advice=_ONE_IDLES) if idles else found[1]
 
 
 @register_rule(
-    "warning", "{share} of the GPU time is lost waiting for {who}",
+    "warning", "{share} of the GPU time is lost waiting for {who}{why}",
     _loss("idle.imbalance", "communication.waiting"),
     "Leave the node out (#SBATCH --exclude) and tell the operators: every other GPU of a synchronous job waits for it.",
     needs=(LEAD,),
@@ -290,7 +309,8 @@ def slow_node(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 @register_rule(
     "warning", "{share} of the GPU time is lost because the load is uneven; {least} does the most",
     (*_loss("idle.imbalance", "communication.waiting"), _JITTER),
-    _EVEN.replace("{file}", "FILE"),
+    "Share the work out evenly (domain decomposition, batch sizes, sequence lengths). Which GPUs do most: gssr analyze -plb "
+    "FILE",
     needs=(LEAD,),
 )  # fmt: skip
 def imbalance(job: JobEvidence, rule: Rule) -> RuleMatch | None:
@@ -368,10 +388,14 @@ def communication_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 
 @register_rule(
-    "info", "{share} of the GPU time is idle in the gaps between kernels",
-    _loss("idle.between_kernels"),
+    "info", "{share} of the GPU time is idle in the gaps between kernels{host}",
+    (
+        *_loss("idle.between_kernels"),
+        Threshold("bytes", MOVED_BYTES, "the title says what nodes read where it is at least so much, B/s, ..."),
+        Threshold("cores", BUSY_CORES, "... or else how many cores are busy per rank, where it is at least this many"),
+    ),
     f"The host launches too slowly for short kernels, or waits for their results: larger batches, CUDA graphs, fewer "
-    f"synchronisations (.item(), printing); {_TRACE}",
+    f"synchronisations (.item(), printing). {_TRACE}",
     needs=(("gr_engine_active", "gpu_utilization"),), aliases=("gaps",),
 )  # fmt: skip
 def launch_gaps(job: JobEvidence, rule: Rule) -> RuleMatch | None:
@@ -380,7 +404,39 @@ def launch_gaps(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     if share >= 0.5:
         return None  # told as low_use
     bins = job.breakdown.share_over_time("idle.between_kernels")
-    return _graded(job, rule, share, "idle in samples that hold kernels too: gaps shorter than a sample", {}, bins=bins)
+    host, advice, more = _host_meanwhile(job, rule)
+    text = "idle in samples that hold kernels too: gaps shorter than a sample"
+    return _graded(job, rule, share, text, {"host": host}, *more, bins=bins, advice=advice)
+
+
+def _host_meanwhile(job: JobEvidence, rule: Rule) -> tuple[str, str, list[Finding]]:
+    """Say what the nodes read, or how many cores are busy, while the job works: the end of a title, the advice, and the
+    numbers. Empty where both are little, or unknown."""
+    host, cores = job.evidence.host, _mean_then(job.evidence.workload.get("cpu"), np.asarray(job.steady, float))
+    rates = {name: _mean_then(host.get(name), np.asarray(job.steady, float)) for name in _READ_FROM}
+    name = max(rates, key=lambda each: rates[each] or 0.0)
+    rate = rates[name] or 0.0
+    told: list[str] = []
+    advice = ""
+    more: list[Finding] = []
+    if cores is not None and cores >= rule.at("cores"):
+        told.append(f"{words.counted(cores, 'core')} per rank are busy")
+        advice = "If each step waits for its batch: prepare it with more cores (--cpus-per-task), or on the GPU."
+        more.append(finding_in_words("workload_cpu", cores, f"{words.counted(cores, 'core')} busy per rank"))
+    if rate >= rule.at("bytes"):
+        text = f"{words.amount(rate, name)} per node {_READ_FROM[name]}"
+        told.append(f"each node reads {words.amount(rate, name)} {_READ_FROM[name]}")
+        advice = "If each step waits for its files: read ahead in more workers, stage them to node-local storage."
+        more.append(finding_in_words(name, rate, text))
+    if not told:
+        return "", "", []
+    both = "If each step waits for its data: prepare it with more cores, read ahead, stage files to node-local storage."
+    advice = both if len(told) == 2 else advice
+    return (
+        f", while {' and '.join(told)}",
+        f"{advice} If not: {rule.advice[:1].lower()}{rule.advice[1:]}",
+        more,
+    )
 
 
 @register_rule(
@@ -389,7 +445,7 @@ def launch_gaps(job: JobEvidence, rule: Rule) -> RuleMatch | None:
         Threshold("warning", 0.5, "idle between kernels: at least this share of the GPU time"),
         Threshold("critical", 0.75, "from this share on it is critical"),
     ),
-    f"Give the GPUs more to do at a time (larger batches, several processes per GPU with MPS), or ask for fewer; {_TRACE}",
+    f"Give the GPUs more to do at a time (larger batches, several processes per GPU with MPS), or ask for fewer. {_TRACE}",
     needs=(LEAD,),
 )  # fmt: skip
 def low_use(job: JobEvidence, rule: Rule) -> RuleMatch | None:
@@ -411,7 +467,7 @@ _REGULAR = 0.15
 @register_rule(
     "info", "{share} of the GPU time is lost, no cause found{form}",
     _loss("idle.unexplained"),
-    f"See in the program's log what it did then (output, evaluation, compilation), and {_TRACE}",
+    f"See in the program's log what it did then (output, evaluation, compilation). {_TRACE}",
     needs=(LEAD,),
 )  # fmt: skip
 def unexplained(job: JobEvidence, rule: Rule) -> RuleMatch | None:
@@ -424,7 +480,7 @@ def unexplained(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 @register_rule(
     "warning", "The GPUs pause {times}, {longest} at most: {share} of the GPU time is lost, no cause found",
     _PAUSED,
-    f"See in the program's log what it did then (output, evaluation, compilation), and {_TRACE}",
+    f"See in the program's log what it did then (output, evaluation, compilation). {_TRACE}",
     needs=(LEAD,),
 )  # fmt: skip
 def pauses(job: JobEvidence, rule: Rule) -> RuleMatch | None:

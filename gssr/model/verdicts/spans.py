@@ -12,6 +12,7 @@ from gssr.model.verdicts.job import JobEvidence, finite, group, holds, kendall, 
 from gssr.model.verdicts.table import CSCS, LEAD, Rule, RuleMatch, Threshold, finding, finding_in_words, register_rule
 
 _GOING_ON = ("running", "lost")
+_CRITICAL = Threshold("critical", 0.25, "it is critical where at least this share of the GPU time is lost to it")
 
 
 @register_rule(
@@ -19,6 +20,7 @@ _GOING_ON = ("running", "lost")
     (
         Threshold("share", 0.05, "a GPU begins later than the first quarter of them by at least this share of the time"),
         Threshold("seconds", 5.0, "and by at least this many seconds"),
+        _CRITICAL,
     ),
     "See what these nodes did meanwhile: a slow file system, an image being pulled, a rank waiting for its data.",
     needs=(LEAD,),
@@ -34,6 +36,7 @@ def late_start(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     (
         Threshold("share", 0.05, "a GPU stops earlier than the last quarter of them by at least this share of the time"),
         Threshold("seconds", 5.0, "and by at least this many seconds"),
+        _CRITICAL,
     ),
     "Look for a rank that died, or share the work out in smaller pieces so that all end together.",
     needs=(LEAD,),
@@ -74,7 +77,7 @@ def _not_together(job: JobEvidence, rule: Rule, edge: Floats, usual: float, word
     )
     own = float(np.median(edge[list(which)]))
     return RuleMatch(
-        {**group(job, which), word: words.duration(seconds)}, evidence, rule.severity,
+        {**group(job, which), word: words.duration(seconds)}, evidence, rule.graded(share),
         (min(usual, own), max(usual, own)), which, lost=share,
     )  # fmt: skip
 
@@ -98,7 +101,7 @@ def _longest_pauses(job: JobEvidence) -> Floats:
         Threshold("memory", 1e9, "where each has more bytes in use than a driver takes, the program found them"),
     ),
     "Ask for fewer GPUs, or let the program use all it gets: check the ranks per node, CUDA_VISIBLE_DEVICES and the "
-    "launcher's GPU binding (srun --gpus-per-task=1 nvidia-smi -L).",
+    "launcher's GPU binding: srun --gpus-per-task=1 nvidia-smi -L",
     needs=(LEAD,),
 )  # fmt: skip
 def gpus_unused(job: JobEvidence, rule: Rule) -> RuleMatch | None:
@@ -112,8 +115,8 @@ def gpus_unused(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     advice = ""
     if len(unused) == n:
         advice = (
-            "Is the program built for GPUs, and does it find them? Try within the job: nvidia-smi; python -c 'import torch; "
-            "print(torch.cuda.is_available())'. Work that needs no GPU runs as well on a node without."
+            "Is the program built for GPUs, and does it find them? Try within the job: nvidia-smi -L; and: python -c "
+            "'import torch; print(torch.cuda.is_available())'. Work that needs no GPU runs as well on a node without."
         )
         if n > 1:
             title |= {"some": f"None of the {n} GPUs", "were": "was", "ever": "ever"}
@@ -188,7 +191,7 @@ def _match_time_outside_work(job: JobEvidence, rule: Rule, start: float, end: fl
 
 
 _WHERE_RANKS_ARE = (
-    "where the ranks are: py-spy dump --pid PID (Python) or gdb -p PID on each node; NCCL's flight recorder "
+    "where the ranks are, on each node (gdb -p PID if it is not Python): py-spy dump --pid PID; NCCL's flight recorder "
     "(TORCH_NCCL_TRACE_BUFFER_SIZE) tells which rank did not join which collective."
 )
 

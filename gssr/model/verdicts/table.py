@@ -25,6 +25,9 @@ XID = "NVIDIA XID errors"
 TRACES = "traces"
 """The part of a site's file that changes the rules of traces."""
 
+LEAST_TOLD = 0.05
+"""A loss of this share of the GPU time is told, as an info where healthy jobs lose as much: silence would say that there is
+none."""
 LEAD = DETECTION_METRICS
 """What tells work from waiting, best first."""
 
@@ -208,7 +211,7 @@ def _verdict(rule: Rule, found: RuleMatch, gpu_hours: float, said: Callable[[str
         found.severity,
         said(rule.title.format(**found.words)),
         tuple(replace(each, text=said(each.text)) for each in found.findings),
-        f"{said(found.advice or rule.advice)} {rule.link}".rstrip(),
+        _advice(said(found.advice or rule.advice), rule.link),
         rule.source,
         *found.span,
         found.gpus,
@@ -216,6 +219,11 @@ def _verdict(rule: Rule, found: RuleMatch, gpu_hours: float, said: Callable[[str
         lost,
         rule.aliases,
     )
+
+
+def _advice(advice: str, link: str) -> str:
+    """Add a site's page, if there is one, to an advice, which may end with a command."""
+    return f"{advice}{'' if advice.endswith('.') else '.'} {link}" if link else advice
 
 
 def rules_of(module: Any) -> tuple[Rule, ...]:
@@ -232,8 +240,8 @@ def finding(
     if rule is None:
         return Finding(name, float(value), None, text)
     bound = rule.at(threshold)
-    side = "from" if above else "below"
-    return Finding(name, float(value), bound, f"{text} (counts {side} {words.amount(bound, name)})")
+    limit = words.amount(bound, name)
+    return Finding(name, float(value), bound, f"{text} (told {f'from {limit} on' if above else f'below {limit}'})")
 
 
 def finding_in_words(name: str, value: float, text: str, threshold: float | None = None) -> Finding:

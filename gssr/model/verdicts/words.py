@@ -94,10 +94,9 @@ def were(which: Sequence[int]) -> str:
 
 
 def named(gpus: Sequence[Gpu], which: Sequence[int]) -> str:
-    """Name these GPUs, the nodes first all of whose GPUs are among them: ``all of n2, n1:0 and 4 more``.
+    """Name these GPUs, the nodes first all of whose GPUs are among them: ``all GPUs of n2, n1:0 and 4 more GPUs``.
 
-    Of another node with more than three of them only their number is named: ``4 of the 8 on n1``. The number at the end
-    counts GPUs.
+    Of another node with more than three of them only their number is named: ``4 of the 8 GPUs of n1``.
     """
     chosen = set(which)
     on_node: dict[str | None, list[int]] = {}
@@ -108,12 +107,13 @@ def named(gpus: Sequence[Gpu], which: Sequence[int]) -> str:
     for node, members in on_node.items():
         inside = [position for position in members if position in chosen]
         if len(inside) == len(members) > 1:
-            nodes.append((f"all of {node}", len(inside)))
+            nodes.append((f"all GPUs of {node}", len(inside)))
         elif len(inside) > _NAMED and len(on_node) > 1:
-            parts.append((f"{len(inside)} of the {len(members)} on {node}", len(inside)))
+            parts.append((f"{len(inside)} of the {len(members)} GPUs of {node}", len(inside)))
         else:
             parts.extend((gpu_label(gpus[position]), 1) for position in inside)
     names = nodes + parts
     if len(names) <= _NAMED + 1:
         return ", ".join(name for name, _ in names)
-    return f"{', '.join(name for name, _ in names[:_NAMED])} and {sum(n for _, n in names[_NAMED:])} more"
+    more = sum(n for _, n in names[_NAMED:])
+    return f"{', '.join(name for name, _ in names[:_NAMED])} and {more} more GPU{'' if more == 1 else 's'}"

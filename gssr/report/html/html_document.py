@@ -7,8 +7,9 @@ from importlib import resources
 
 from gssr.gpu_vendors import in_its_words
 from gssr.model.results import Analysis, Verdict
+from gssr.render.cells import clean
 from gssr.render.scale import count
-from gssr.render.verdicts import limits_of, texts_of
+from gssr.render.verdicts import advice_parts, limits_of, texts_of
 from gssr.report.content import (
     abstentions,
     beside_texts,
@@ -198,10 +199,19 @@ def _card(analysis: Analysis, verdict: Verdict) -> Markup:
         tag("h3", tag("span", verdict.severity, class_="severity"), " ", sentence(verdict.title)),
         tag("p", where(analysis, verdict), class_="dim"),
         tag("ul", *(tag("li", sentence(text)) for text in texts_of(verdict))),
-        tag("p", tag("b", "What to do: "), sentence(verdict.advice)),
+        *_advice(verdict),
         tag("p", f"Rule {verdict.code}; {limits_of(verdict.source)}", class_="dim source"),
         class_=f"verdict {verdict.severity}",
     )
+
+
+def _advice(verdict: Verdict) -> list[Markup]:
+    """Return what to do about a verdict: paragraphs, and each command in a block that is not broken."""
+    found = []
+    for number, (is_command, text) in enumerate(advice_parts(clean(verdict.advice))):
+        begin = tag("b", "What to do: ") if number == 0 else Markup()
+        found.append(tag("pre", tag("code", text)) if is_command else tag("p", begin, sentence(text)))
+    return found
 
 
 def _legend(analysis: Analysis) -> Markup:

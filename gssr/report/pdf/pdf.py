@@ -10,7 +10,7 @@ from gssr.gpu_vendors import in_its_words
 from gssr.model.results import Analysis
 from gssr.render.cells import clean, fit
 from gssr.render.scale import count
-from gssr.render.verdicts import limits_of, texts_of
+from gssr.render.verdicts import advice_parts, limits_of, texts_of
 from gssr.report.content import (
     ContentTable,
     beside_texts,
@@ -138,7 +138,10 @@ def _paragraphs(analysis: Analysis, verdict: Verdict) -> list[tuple[str, Font, f
         (f"{verdict.severity.upper()}  {clean(verdict.title)}", Font(LABEL.size, color, bold=True), 0.14),
         (clean(where(analysis, verdict)), DIM, 0.14),
         *((f"•  {clean(text)}", SMALL, 0.22) for text in texts_of(verdict)),
-        (f"What to do: {clean(verdict.advice)}", SMALL, 0.14),
+        *(
+            (text if is_command or number else f"What to do: {text}", SMALL, 0.3 if is_command else 0.14)
+            for number, (is_command, text) in enumerate(advice_parts(clean(verdict.advice)))
+        ),
         (f"Rule {verdict.code}; {limits_of(clean(verdict.source))}", _ABOUT, 0.14),
     ]
 

@@ -1,5 +1,7 @@
 """Where the GPU time went: the sentence, the bar that adds up to all of it, and what its colours mean."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from gssr.arrays import Floats
@@ -35,20 +37,25 @@ class Sentence(RowsPanel):
         legend as fits. Before there is a breakdown: of a trace the states of its rows, of a recording why it is not
         judged yet."""
         ascii_only = self.glyphs.levels.isascii()
-        breakdown = None if result.judgement is None else result.judgement.breakdown
+        judgement = result.judgement
+        breakdown = None if judgement is None else judgement.breakdown
         if breakdown is None and result.part is not None:
             return at_most(self._states(result.part, result.noun, width), height, width, self.glyphs.ellipsis)
-        if breakdown is None:
+        if judgement is None or breakdown is None:
             return at_most(wrap(not_judged(result), width, role="dim"), height, width, self.glyphs.ellipsis)
-        rows = at_most(wrap(headline(breakdown), width, role="value"), height, width, self.glyphs.ellipsis)
+        rows = at_most(
+            wrap(headline(breakdown, judgement.leading_loss), width, role="value"), height, width, self.glyphs.ellipsis
+        )
         lately = last_minute(breakdown) if result.is_live and height >= _TALL else None
         if lately is None:
+            bars = [(breakdown.shares, width)]
             rows.append(breakdown_bar(breakdown, width, ascii_only))
         else:
+            bars = [(breakdown.shares, width - 11), (lately, width - 11)]
             rows.append((Span("run        ", "dim"), *breakdown_bar(breakdown, width - 11, ascii_only)))
             rows.append((Span("last minute", "dim"), *shares_bar(lately, width - 11, ascii_only)))
         room = height - len(rows)
-        return [*rows, *legend(breakdown, width, room, self.glyphs.ellipsis, ascii_only)][:height]
+        return [*rows, *legend(breakdown, bars, width, room, self.glyphs.ellipsis, ascii_only)][:height]
 
     def _states(self, part: TracePart, noun: str, width: int) -> list[Row]:
         """Draw the states in which the rows of a trace are, as a sentence, a bar and a legend; for traces without
@@ -85,17 +92,20 @@ def last_minute(breakdown: Breakdown) -> Floats | None:
     return np.asarray(seconds / seconds.sum()) if seconds.sum() > 0 else None
 
 
-def legend(breakdown: Breakdown, width: int, height: int, ellipsis: str, ascii_only: bool) -> list[Row]:
-    """The categories with their shares, the largest first, as many in a row as fit. Where ``height`` rows can't hold all of
-    them, the last one says how much the others are together, and where they are told."""
+def legend(
+    breakdown: Breakdown, bars: Sequence[tuple[Floats, int]], width: int, height: int, ellipsis: str, ascii_only: bool
+) -> list[Row]:
+    """The categories with their shares, the largest first, as many in a row as fit: all that have a cell in one of the
+    ``bars`` (shares, width). Where ``height`` rows can't hold all of them, the last one says how much the others are
+    together, and where they are told."""
     shares = breakdown.shares
     pieces: list[Row] = []
     short: list[Row] = []
-    largest_first = sorted(shown_categories(breakdown), key=lambda at: -float(shares[at]))
+    largest_first = sorted(shown_categories(breakdown, *bars), key=lambda at: -float(shares[at]))
     for at in largest_first:
         look = LOOKS[CATEGORIES[at].name]
         mark, share = look.marked(ascii_only), Span(percent(float(shares[at])), "value")
-        pieces.append((Span(f"{mark * 2} ", look.role), share, Span(f" {CATEGORIES[at].label}", "dim")))
+        pieces.append((Span(f"{mark * 2} ", look.role), share, Span(f" {breakdown.label(at)}", "dim")))
         short.append((Span(f"{mark} ", look.role), share, Span(f" {CATEGORIES[at].short}", "dim")))
     rest = 1 - float(shares[largest_first].sum())
     smaller: list[Row] = [(Span(f"{percent(rest)} in smaller parts", "dim"),)] if rest >= _SEEN else []

@@ -12,7 +12,7 @@ from gssr.model.live.live_result import Result
 from gssr.model.results import Severity, Verdict
 from gssr.render.cells import clean
 from gssr.render.glyphs import in_ascii
-from gssr.render.verdicts import texts_of
+from gssr.render.verdicts import advice_parts, texts_of
 from gssr.tui.keys import key
 from gssr.tui.shared.messages import Opened
 from gssr.tui.shared.panel import Drawing, PlainText, Words
@@ -21,6 +21,16 @@ from gssr.tui.view import View
 MOST_CARDS = 3
 MARKS: dict[Severity, str] = {"critical": "◆", "warning": "▲", "info": "●"}
 """A filled mark beside the word, so that hue never says it alone."""
+
+
+def advice_lines(verdict: Verdict, arrow: str) -> list[str]:
+    """Write what to do about a verdict: its sentences, the first after an ``arrow``, and each command on a line of its
+    own."""
+    parts = advice_parts(clean(verdict.advice))
+    begins = [arrow, *(" " for _ in parts[1:])]
+    return [
+        f"{begin} {'$ ' if is_command else ''}{text}" for begin, (is_command, text) in zip(begins, parts, strict=True)
+    ]
 
 
 class VerdictCard(PlainText, Vertical, can_focus=True):
@@ -45,7 +55,7 @@ class VerdictCard(PlainText, Vertical, can_focus=True):
         word = "" if self.screen.has_class("-short") and not ascii_only else f"{verdict.severity}  "
         title = Text(f"{mark} {word}{clean(verdict.title)}", "bold")
         evidence = "; ".join(clean(text) for text in texts_of(verdict))
-        advice = f"{'>' if ascii_only else '→'} {clean(verdict.advice)}"
+        advice = "\n".join(advice_lines(verdict, ">" if ascii_only else "→"))
         texts = [title, Text(evidence), Text(advice)]
         for label, text in zip(self.query(Words), texts, strict=True):
             label.say(Text(in_ascii(text.plain)) if ascii_only else text)

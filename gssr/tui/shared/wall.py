@@ -9,8 +9,11 @@ from textual.strip import Strip
 
 from gssr.arrays import Floats, Ints
 from gssr.model.evidence.evidence import over_gpus
+from gssr.model.findings.outlier_gpus import verdict_on_few
 from gssr.model.live.live_result import Result
+from gssr.model.verdicts.words import named
 from gssr.render.cells import clean, fit
+from gssr.render.roles import Role
 from gssr.render.scale import count, metric_of, number
 from gssr.tui.shared.history import history_rows, pair_row
 from gssr.tui.shared.messages import Opened
@@ -21,6 +24,15 @@ from gssr.tui.view import View
 
 MOST_ROWS = 4
 """Rows that a line takes at most: more say no more."""
+_MARKED_BECAUSE = {
+    "early_end": "stopped before the others", "late_start": "began after the others", "gpus_unused": "unused",
+    "throttled_thermal": "slowed down by heat", "throttled_power_brake": "slowed down by the power brake",
+    "throttled_hardware": "slowed down by hardware", "slow_clock": "slower clock", "power_capped": "held by its power limit",
+    "gpu_errors": "reported errors", "gpu_lost": "did not answer", "hang": "idle while the others spin",
+    "memory_full": "memory nearly full", "straggler": "the others wait for it", "slow_node": "the others wait for it",
+    "rank_lost": "its rank was lost", "io_wait": "the others wait for its files",
+}  # fmt: skip
+"""What the mark of the GPUs that a verdict is about stands for, by its code."""
 VALUE = 6
 """Cells of a mean, before the two that part it from the name and the course."""
 _LEAST_CELLS = 8
@@ -130,9 +142,28 @@ class Wall(Panel):
             self.border_title = f"lowest {result.noun}s"
         else:
             which = f"every {result.noun}" if not self.view.selection else count(len(self.view.selection), result.noun)
-            self.border_title = f"{which} over time"
+            legend = self._legend(result)
+            self.border_title = f"{which} over time{f'   {self._mark} {legend}' if legend else ''}"
         width = cells_of(result, self.cells(result)).width
         self.border_subtitle = f"{metric_of(result.grid.metric).label}, {width_text(width)} a cell"
+
+    @property
+    def _mark(self) -> str:
+        """What stands before the names of marked GPUs."""
+        return "!" if self.glyphs.levels.isascii() else "▲"
+
+    def _legend(self, result: Result) -> str:
+        """Say what marks stand for: GPUs that the others wait for, that a verdict is about, or that are unlike the rest;
+        empty if there are none."""
+        if result.awaited:
+            is_one = len(result.awaited) == 1
+            who = clean(named(result.gpus, result.awaited)) if not result.by_node else ""
+            return f"{who} {'waits least, the others for it' if is_one else 'wait least, the others for them'}".strip()
+        if result.blamed:
+            verdicts = result.judgement.verdicts if result.judgement is not None else ()
+            blaming = verdict_on_few(verdicts, len(result.looked_at))
+            return _MARKED_BECAUSE.get(blaming.code if blaming is not None else "", "the worst verdict is about these")
+        return f"{result.noun}s unlike the rest" if result.unlike.any() else ""
 
     def draw_lines(self, width: int, height: int) -> list[Strip]:
         """The names, the means, and the cells of time."""
@@ -157,8 +188,10 @@ class Wall(Panel):
         lines = lowest_of(result, gpus, room) if self.lowest else lines_of(result, gpus, room, self.in_colour)
         cells = cells_of(result, self.cells(result))
         values = fractions(result, in_cells(result, result.grid.values, cells))
-        marked = result.unlike.copy()
-        marked[list(result.blamed)] = True
+        marked, culprits = result.unlike.copy(), np.zeros(result.n_gpus, bool)
+        culprits[list(result.awaited or result.blamed)] = True
+        if culprits.any():
+            marked = culprits
         metric = metric_of(result.grid.metric)
         means = result.window.per_gpu(result.grid.metric)
         label = self._label(result)
@@ -168,15 +201,18 @@ class Wall(Panel):
             known = means[line.members]
             known = known[np.isfinite(known)]
             mean = float(known.mean()) if len(known) else float("nan")
-            style = palette.style("outlier" if apart else "dim")
+            role: Role = "plain" if not apart else "bad" if culprits[line.members].any() else "outlier"
+            style = palette.style(role if apart else "dim")
             name = fit(clean(line.name), label - 1, glyphs.ellipsis, "end")
-            mark = ("!" if glyphs.levels.isascii() else "▲") if apart else " "
+            mark = self._mark if apart else " "
+            beside = Segment(glyphs.full if apart and line.height > 1 else " ", style)
             head = [
                 Segment(f"{mark}{name:<{label}}", style),
                 Segment(f"{number(mean, metric):>{VALUE}} ", palette.style("value" if apart else "plain")),
             ]
             for y, row in enumerate(self._rows(values, line, known_from(result, cells), cells.rolls)):
-                first = head if y == line.height // 2 - (line.height % 2 == 0) else [Segment(" " * (label + VALUE + 2))]
+                is_named = y == line.height // 2 - (line.height % 2 == 0)
+                first = head if is_named else [beside, Segment(" " * (label + VALUE + 1))]
                 strips.append(Strip([*first, *row]).adjust_cell_length(width))
         if self.axis:
             axis = self.strip_of(axis_row(result, cells), width - label - VALUE - 2)

@@ -64,7 +64,7 @@ def items_of(breakdown: Breakdown, result: Result) -> list[Item]:
     for branch in BRANCHES:
         places = [at for at in positions_of(branch) if seconds[at] / total >= LEAST_SHOWN]
         leaves = tuple(
-            Item(CATEGORIES[at].label, CATEGORIES[at].name, float(seconds[at] / total), float(breakdown.error[at]),
+            Item(breakdown.label(at), CATEGORIES[at].name, float(seconds[at] / total), float(breakdown.error[at]),
                  float(seconds[at] / 3600), gpus_of(at))
             for at in sorted(places, key=lambda at: -float(seconds[at]))
         )  # fmt: skip
@@ -99,14 +99,17 @@ class AccountTree(Drawing, Tree[str]):  # type: ignore[misc] # app is narrowed
     def show(self, result: Result, _view: View) -> None:
         """Show the newest breakdown; empty while there is none. Lines that stay keep whether they are open, and the
         cursor stays."""
-        breakdown = None if result.judgement is None else result.judgement.breakdown
+        judgement = result.judgement
+        breakdown = None if judgement is None else judgement.breakdown
         told = (id(breakdown), self.content_size.width, self.palette.theme)
         self.border_title = "where the GPU time goes" if result.is_live else "where the GPU time went"
         if told == self._told:
             return
         self._told = told
         self._items = [] if breakdown is None or not breakdown.gpu_seconds > 0 else items_of(breakdown, result)
-        self.tooltip = headline(breakdown) if breakdown is not None and self._items else None
+        self.tooltip = None
+        if judgement is not None and breakdown is not None and self._items:
+            self.tooltip = headline(breakdown, judgement.leading_loss)
         self._fill(self.root, self._items, 0)
 
     def on_resize(self) -> None:

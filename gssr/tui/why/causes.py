@@ -18,7 +18,7 @@ from gssr.render.columns import length
 from gssr.render.glyphs import in_ascii
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import metric_of, percent
-from gssr.render.verdicts import abstention_rows, limits_of
+from gssr.render.verdicts import abstention_rows, advice_parts, limits_of
 from gssr.tui.job.verdict_cards import MARKS
 from gssr.tui.judge import not_judged
 from gssr.tui.keys import key
@@ -44,7 +44,10 @@ _COMMAND = re.compile(
 
 
 def command_of(verdict: Verdict) -> str:
-    """Return the command that the verdict's advice names, cleaned for a shell's line; "" if it names none."""
+    """Return the first command that the verdict's advice names, cleaned for a shell's line; "" if it names none."""
+    alone = next((text for is_command, text in advice_parts(clean(verdict.advice)) if is_command), "")
+    if alone:
+        return alone
     found = _COMMAND.search(verdict.advice)
     return clean(found[0]) if found else ""
 
@@ -124,12 +127,17 @@ class Cause(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
             row = evidence_bar(finding, verdict.severity, _BAR, self)
             lines.append(Text.assemble(*((span.text, style(span.role)) for span in row), "  " if row else "",
                                        clean(finding.text)))  # fmt: skip
-        lines.append(Text.assemble((f"{arrow} ", style("heading")), clean(verdict.advice)))
-        command = command_of(verdict)
+        command, copies = command_of(verdict), ("   y copies it", style("dim"))
+        for is_command, text in advice_parts(clean(verdict.advice)):
+            if is_command:
+                line = Text.assemble(("  $ ", style("dim")), (text, style("good")))
+                lines.append(line.append(*copies) if text == command else line)
+                command = "" if text == command else command
+            else:
+                lines.append(Text.assemble((f"{arrow} ", style("heading")), text))
+                arrow = " "
         if command:
-            lines.append(
-                Text.assemble(("$ ", style("dim")), (command, style("good")), ("   y copies it", style("dim")))
-            )
+            lines.append(Text.assemble(("  $ ", style("dim")), (command, style("good")), copies))
         saves = []
         if verdict.gpu_hours:
             saves.append(f"would save about {float(f'{verdict.gpu_hours:.2g}'):,.10g} GPU-hours")

@@ -1,0 +1,143 @@
+"""Whom the GPUs of a job wait for, and what these do meanwhile: said only where the GPUs' own numbers show both."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from gssr.arrays import Floats
+from gssr.model.account.late_gpus import LATE_CODES, WAITS_LITTLE
+from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
+from gssr.model.breakdown.result import Breakdown, positions_of
+from gssr.model.results import LeadingLoss, Verdict
+from gssr.model.verdicts import words
+from gssr.model.verdicts.job import JobEvidence, finite
+
+_MOST_OF_IT = 0.7
+"""What accounts for at least this share of a difference, or of a category's time, is told as its reason."""
+_WAITS = ("idle.imbalance", "communication.waiting")
+_APART = {"early_end": "idle while other GPUs work", "late_start": "idle while other GPUs work"}
+_SLOWED_BY = {
+    "throttled_thermal": "because of heat",
+    "throttled_power_brake": "because of the power brake",
+    "throttled_hardware": "because the hardware slows the GPUs down",
+    "power_capped": "because of the power limit",
+    "slow_clock": "for a reason that was not recorded",
+}
+
+
+class AwaitedGpus(NamedTuple):
+    """GPUs (positions ``gpus``) that the others wait for, and wait themselves clearly less than these. ``who`` names them,
+    ``share`` (0-1) of the GPU time is spent waiting for them. ``why`` completes "lost waiting for gpu7, ..."; empty where
+    the numbers show no reason. ``reason``: "clocks", "files", "work", "idle", or empty as ``why``."""
+
+    gpus: tuple[int, ...]
+    who: str
+    share: float
+    why: str
+    reason: str
+
+    @property
+    def clause(self) -> str:
+        """Name them with the reason."""
+        return f"{self.who}, {self.why}" if self.why else self.who
+
+
+def find_awaited_gpus(job: JobEvidence) -> AwaitedGpus | None:
+    """Find whom the others wait for, or return None if nobody is late, or the late ones wait as much as the others."""
+    late = job.late_gpus
+    if late is None:
+        return None
+    gpus = late.gpus or (tuple(sorted(job.slowed_gpus)) if late.code == "imbalance" else ())
+    waits, others = job.waits_by_gpu, _others(job, gpus)
+    own, usual = finite(waits[list(gpus)]), finite(waits[others])
+    if not len(own) or not len(usual) or not own.max() < WAITS_LITTLE * usual.mean():
+        return None
+    reason, why = _reason(job, gpus, others)
+    return AwaitedGpus(gpus, words.named(job.evidence.gpus, gpus), late.share, why, reason)
+
+
+def _others(job: JobEvidence, gpus: Sequence[int]) -> list[int]:
+    """List the positions of the used GPUs that are not among ``gpus``."""
+    return [int(at) for at in np.flatnonzero(job.used) if at not in gpus]
+
+
+def _reason(job: JobEvidence, gpus: tuple[int, ...], others: list[int]) -> tuple[str, str]:
+    """Say in a clause by what the GPUs that are waited for differ from the others: (reason, clause), as in AwaitedGpus."""
+    is_one = len(gpus) == 1
+    if set(gpus) <= job.slowed_gpus:
+        clocks = job.per_gpu_at_work("sm_clock")
+        own, usual = (float(finite(clocks[which]).mean()) for which in (list(gpus), others))
+        noun = "SM clock is" if is_one else "SM clocks are"
+        return "clocks", f"whose {noun} at {own:,.0f} MHz, the others' at {usual:,.0f} MHz"
+    if job.is_late_for_files:
+        return "files", f"which {'waits' if is_one else 'wait'} for files or the network meanwhile"
+    shares = job.breakdown.shares_by_gpu
+    waits = positions_of("communication.waiting") + positions_of("idle.imbalance")
+    least = _MOST_OF_IT * _difference(shares, waits, others, list(gpus))
+    its = "its" if is_one else "their"
+    for reason, verb, places in (
+        ("work", "works" if is_one else "work", positions_of("working")),
+        (
+            "idle",
+            "is idle itself" if is_one else "are idle themselves",
+            [at for at in positions_of("idle") if at not in waits],
+        ),
+    ):
+        if _difference(shares, places, list(gpus), others) >= least:
+            own, usual = (float(shares[which][:, places].sum(axis=1).mean()) for which in (list(gpus), others))
+            return reason, f"which {verb} {words.percent(own)} of {its} time, the others {words.percent(usual)}"
+    return "", ""
+
+
+def _difference(shares: Floats, places: list[int], some: list[int], others: list[int]) -> float:
+    """Compute by how much the mean share of these categories (positions ``places``) is greater for ``some`` GPUs than for
+    ``others``; ``shares`` [n_gpus, n_categories]."""
+    own = shares[:, places].sum(axis=1)
+    return float(own[some].mean() - own[others].mean())
+
+
+def find_leading_loss(job: JobEvidence, verdicts: Sequence[Verdict]) -> LeadingLoss | None:
+    """Say what the largest loss of the account is due to, where a verdict tells of the same time; None where none does."""
+    breakdown = job.breakdown
+    most = breakdown.largest_loss
+    if most is None:
+        return None
+    name = CATEGORIES[most].name
+    told = {verdict.code: verdict for verdict in verdicts}
+    hang = told.get("hang")
+    if hang is not None:
+        share = hang.lost or 0.0
+        text = f"lost: {hang.title[:1].lower()}{hang.title[1:]}"
+        return LeadingLoss(share, text) if share >= _MOST_OF_IT * float(breakdown.shares[most]) else None
+    if name in _WAITS:
+        return _waiting(job, told, float(breakdown.shares[most]))
+    if name == "working.slowed":
+        for code, why in _SLOWED_BY.items():
+            if code in told and _share_of(breakdown, name, told[code].gpus) >= _MOST_OF_IT:
+                return LeadingLoss(float(breakdown.shares[most]), f"lost to lower clocks {why}")
+    return None
+
+
+def _waiting(job: JobEvidence, told: dict[str, Verdict], share: float) -> LeadingLoss | None:
+    """Say whom GPUs wait for, which is the largest loss, of this ``share``, by the verdicts ``told``; None if none says."""
+    awaited = find_awaited_gpus(job)
+    if awaited is not None and awaited.share >= _MOST_OF_IT * share:
+        return LeadingLoss(awaited.share, f"spent waiting for {awaited.clause}", awaited.gpus)
+    for code in LATE_CODES:
+        lost = told[code].lost if code in told else None
+        begin = "" if lost is None else f"{words.percent(lost)} of the GPU time is "
+        if lost is not None and lost >= _MOST_OF_IT * share and told[code].title.startswith(begin):
+            least = (int(np.nanargmin(job.waits_by_gpu)),) if code == "imbalance" else ()
+            return LeadingLoss(lost, told[code].title.removeprefix(begin), least)
+    for code, text in _APART.items():
+        if code in told and _share_of(job.breakdown, "idle.imbalance", told[code].gpus) >= _MOST_OF_IT:
+            return LeadingLoss(job.breakdown.share("idle.imbalance"), f"{text}: {told[code].title}")
+    return None
+
+
+def _share_of(breakdown: Breakdown, name: str, gpus: Sequence[int]) -> float:
+    """Compute which share of a category's time falls on these GPUs (positions; empty for all); 0 where it has none."""
+    seconds = breakdown.by_gpu[:, POSITIONS[name]]
+    own = float(seconds[list(gpus)].sum()) if gpus else float(seconds.sum())
+    return own / float(seconds.sum()) if seconds.any() else 0.0
