@@ -97,7 +97,9 @@ def test_page_and_screen_state_the_same_ns_of_a_trace(name: str, is_part: bool, 
     paths = sorted(str(path) for path in SAMPLES.glob(f"{name}*") if ".hta." not in path.name)
     page, query, ahead = _trace_page(paths, [], capsys), Query("busy", causes=TABLE), 0
     zero = open_traces(paths).timeline().clock.unix_ns
-    if zero is not None:  # the page's times count from the first file's zero, the screen's from the first of all intervals
+    if (
+        zero is not None
+    ):  # the page's times count from the first file's zero, the screen's from the first of all intervals
         ahead = zero - page["zero_unix_ns"]
     if is_part:
         first, last = (round((at - ahead) / STEP_NS) for at in page["window_ns"])
