@@ -214,7 +214,7 @@ class Run:
 
     def _along_time(self, name: str, positions: Ints, window: Window, bins: int) -> Series:
         """Return a metric over time, averaged over these GPUs, in at most ``bins`` bins."""
-        span = window.within(self.start, self.end)
+        span = window.close_at(self.start, self.end)
         source = Rollups(self.reader, positions, EXACT_ROWS)
         interval = self.reader.sampling_seconds or source.aggregate((), window, np.inf).interval or 1.0
         return over_space(source.gpu_series([name], span, window, interval, bins)[name])

@@ -72,7 +72,7 @@ def _open_nvidias(
     passed_over: list[str] = []
     if dcgm.works and not dcgm.profiles_already:
         try:
-            opened = _aside(lambda: open_gpm_of_all(visible), sampling_seconds)
+            opened = _open_in_thread(lambda: open_gpm_of_all(visible), sampling_seconds)
             return opened._replace(passed_over=[_why_not_dcgm(dcgm), *opened.passed_over])
         except BackendError as error:
             passed_over.append(f"gpm not used: {error}")
@@ -84,7 +84,7 @@ def _open_nvidias(
             return opened._replace(passed_over=[*passed_over, *opened.passed_over])
         except BackendError as error:
             dcgm = dcgm._replace(works=False, details=str(error))
-    opened = _aside(lambda: open_gpm_or_nvml(visible), sampling_seconds)
+    opened = _open_in_thread(lambda: open_gpm_or_nvml(visible), sampling_seconds)
     return opened._replace(passed_over=[_why_not_dcgm(dcgm), *opened.passed_over])
 
 
@@ -130,7 +130,7 @@ def open_real(
         return open_amd(visible)
     from gssr.backends.nvml import open_gpm, open_nvml
 
-    return _aside(lambda: open_gpm(visible) if spec == "gpm" else open_nvml(visible), sampling_seconds)
+    return _open_in_thread(lambda: open_gpm(visible) if spec == "gpm" else open_nvml(visible), sampling_seconds)
 
 
 def open_at_engine(spec: str, chosen: Mapping[str, Device], sampling_seconds: float) -> OpenedBackend:
@@ -154,7 +154,8 @@ def _opened(dcgm: DcgmBackend, sampling_seconds: float) -> OpenedBackend:
     return OpenedBackend(dcgm, sampling_seconds=slower, by_itself=True)
 
 
-def _aside(opener: Callable[[], OpenedBackend], sampling_seconds: float) -> OpenedBackend:
+def _open_in_thread(opener: Callable[[], OpenedBackend], sampling_seconds: float) -> OpenedBackend:
+    """Open a backend in a thread of its own, so that a driver that does not return holds up no sample."""
     backend = ThreadedBackend(_DRIVER, opener, sampling_seconds)
     return backend.opened._replace(backend=backend, by_itself=True)
 

@@ -95,7 +95,7 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
         source = Exact(reader, positions, rollups, options.progress)
     interval = reader.sampling_seconds or source.aggregate((), bounds, np.inf).interval or 1.0
 
-    window = Window(*bounds.within(*run), 0.0, 0.0, bounds == ALL_TIME)
+    window = Window(*bounds.close_at(*run), 0.0, 0.0, bounds == ALL_TIME)
     if options.outliers != "none":
         window = _without_outliers(source, names, window, bounds, interval, options.outliers)
         bounds = Bounds(window.start if window.leading else bounds.start, window.end if window.trailing else bounds.end)

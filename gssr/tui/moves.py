@@ -15,7 +15,7 @@ from gssr.tui.view import Scene, View, inside, with_cursor
 
 if TYPE_CHECKING:
     from gssr.model.compare.alignment import Alignment
-    from gssr.model.traces.as_metrics import LevelName
+    from gssr.model.traces.levels import LevelName
 
 SPEEDS = (0.0, 1.0, 10.0, 60.0)
 """Seconds of a recording a second, one after another."""

@@ -12,7 +12,7 @@ from gssr.tui.steady_order import SteadyOrders
 
 if TYPE_CHECKING:
     from gssr.model.compare.alignment import Alignment
-    from gssr.model.traces.as_metrics import LevelName
+    from gssr.model.traces.levels import LevelName
 
 ScreenName = Literal["job", "gpus", "time", "balance", "why", "compare", "calls"]
 TITLES: dict[ScreenName, str] = {

@@ -52,6 +52,12 @@ def test_times_count_from_the_start_or_before_the_end(text: str, expected: float
     assert parse_time(text, START, END) == pytest.approx(expected)
 
 
+def test_an_end_at_the_epoch_is_closed() -> None:
+    assert Bounds(0.0, 10.0).close_at(5.0, 20.0) == Bounds(0.0, 10.0)
+    assert Bounds(-10.0, 0.0).close_at(-20.0, 20.0) == Bounds(-10.0, 0.0)
+    assert Bounds().close_at(5.0, None) == Bounds(5.0, 0.0)
+
+
 @pytest.mark.usefixtures("zurich")
 @pytest.mark.parametrize(
     ("text", "utc"),

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from cluster import HERE, N_GPUS, N_NODES, ROOT, Cluster, kinds_of_nodes
 
-
 *_OTHERS, _MOST_OF_THEIR_OWN = kinds_of_nodes()
 _KINDS = [_MOST_OF_THEIR_OWN, *(pytest.param(kind, marks=pytest.mark.slow) for kind in _OTHERS)]
 

@@ -233,6 +233,8 @@ def test_a_file_belongs_to_the_first_who_begins_a_run_in_it(tmp_path, monkeypatc
     begin(both[0], "second")
     with pytest.raises(TakenError):
         begin(both[1], "late")
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        both[1]._connection.execute("SELECT 1")
     assert both[0].finish(START, 0, "completed", START)
     assert [reader.run.run_id for reader in open_recording(path).runs] == ["first", "second"]
 

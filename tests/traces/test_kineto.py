@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gssr.model.traces.analyze_trace import analyze_timeline
-from gssr.model.traces.as_metrics import levels_of
+from gssr.model.traces.levels import levels_of
+from gssr.model.traces.part import part_of
 from gssr.traces import event_columns, json_events
 from gssr.traces.timeline import NO_LINK, OPERATIONS, Category, Kind, Timeline, TraceError
 
@@ -344,7 +345,7 @@ def test_a_request_without_a_stream_is_of_the_gpu_of_the_others(tmp_path: Path) 
     timeline = read(tmp_path, events)
     (gpu,) = analyze_timeline(timeline).gpus
     assert (gpu.gpu, gpu.span_ns, gpu.compute_ns, gpu.copy_ns) == (9, 100_000, 60_000, 10_000)
-    assert len(levels_of(timeline)["gpus"].gpus) == 1
+    assert len(levels_of(part_of(timeline))["gpus"].gpus) == 1
     (gpu,) = analyze_timeline(timeline, like_hta=True).gpus  # which leaves out what is on no stream
     assert (gpu.span_ns, gpu.compute_ns, gpu.copy_ns) == (80_000, 60_000, 0)
 
@@ -359,7 +360,7 @@ def test_what_a_thread_waits_in_is_no_wait_of_a_stream(tmp_path: Path) -> None:
         span("cudaStreamSynchronize", 5, 310, "cuda_runtime", 5, 5),
     ]  # fmt: skip
     timeline = read(tmp_path, events)
-    levels = levels_of(timeline)
+    levels = levels_of(part_of(timeline))
     assert [each.device_index for each in levels["gpus"].gpus] == [1]
     assert "streams" not in levels and len(levels["threads"].gpus) == 1
     means = levels["gpus"].means(5_000, 315_000)

@@ -15,8 +15,8 @@ from benchmarks.nsys_report import OLD, PID, TABLES, TID, UUID, small_tables, st
 from gssr.gpu_name import gpu_label
 from gssr.guarded_sqlite import Guarded
 from gssr.model.traces.analyze_trace import analyze_timeline
-from gssr.model.traces.as_metrics import levels_of
 from gssr.model.traces.io import file_calls
+from gssr.model.traces.levels import levels_of
 from gssr.model.traces.only import Only
 from gssr.model.traces.part import only, part_of
 from gssr.model.traces.tables import as_nsys
@@ -239,7 +239,7 @@ def test_waits_are_of_their_contexts_gpu_and_those_of_threads_of_no_stream(tmp_p
         ],
     )
     timeline = read_nsys(path)
-    level = levels_of(timeline)["gpus"]
+    level = levels_of(part_of(timeline))["gpus"]
     assert [gpu_label(gpu) for gpu in level.gpus] == ["gpu:0", "gpu:1"]
     split, time = level.split(None, 2, 0, 600, 1)
     assert time.tolist() == [[50.0], [50.0]] and split.sum(axis=2).tolist() == [[50.0], [50.0]]

@@ -16,7 +16,8 @@ from otf2_archives import N_RANKS, N_ROUNDS, Writer, clock_offset, gpu_archive, 
 
 import gssr.traces.otf2.archive
 from gssr.model.traces.analyze_trace import analyze_timeline
-from gssr.model.traces.as_metrics import levels_of
+from gssr.model.traces.levels import levels_of
+from gssr.model.traces.part import part_of
 from gssr.recognise import recognise
 from gssr.store.format.rows import AttachedTrace
 from gssr.traces.attached import open_attached
@@ -141,12 +142,12 @@ def test_what_does_not_fit_together_is_said_and_nothing_invented(of_gpu: Timelin
 
 
 def test_threads_and_processes_are_rows_as_gpus_are(timeline: Timeline, of_gpu: Timeline) -> None:
-    levels = levels_of(timeline)
+    levels = levels_of(part_of(timeline))
     assert list(levels) == ["threads", "nodes"] and len(levels["threads"]) == N_RANKS
     assert set(levels["threads"].metrics) >= {"busy", "communication", "ranges", "io", "idle"}
     total, time = levels["threads"].values("communication", None, N_RANKS, 0, 3000 * _US, 1)
     assert (total[:, 0] / time[:, 0]).tolist() == [0.14, 0.14, 0.14, 0.06]
-    assert list(levels_of(of_gpu)) == ["gpus", "threads", "processes"]
+    assert list(levels_of(part_of(of_gpu))) == ["gpus", "threads", "processes"]
 
 
 def test_only_the_ranks_asked_for_are_opened(folder: Path) -> None:
@@ -162,7 +163,7 @@ def test_only_the_ranks_asked_for_are_opened(folder: Path) -> None:
         for source, target, sent, received in zip(own.source, own.target, own.sent, own.received, strict=True)
     }
     assert known == {(0, 1): (False, True), (1, 2): (True, True), (2, 3): (True, False)}
-    assert len(levels_of(timeline)["threads"]) == 2
+    assert len(levels_of(part_of(timeline))["threads"]) == 2
     with pytest.raises(TraceError, match="none of these ranks is in it: there are 0 to 3"):
         open_traces([str(folder)], ranks="7").timeline()
     with pytest.raises(ValueError, match="names no ranks"):

@@ -1,7 +1,9 @@
-"""Page and screen state the same numbers of the same window of a recording."""
+"""Page and screen state the same numbers of the same window of a recording or a trace."""
 
 import json
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,11 +11,20 @@ import pytest
 from planted import PLANTS, START
 
 from gssr.cli import main
+from gssr.commands.tui import watches_of
+from gssr.gpu_name import gpu_label
 from gssr.metrics import THROTTLES
 from gssr.model.live.live_result import Query
 from gssr.model.results import Place
+from gssr.model.traces.trace_results import TYPES
+from gssr.model.verdicts.rules import TABLE
+from gssr.traces.open import open_traces
+from gssr.traces.timeline import BUSY, Category, Kind
+from tests.fakes.traces import samples
 from tests.looking import judged
 
+SAMPLES = Path(__file__).parents[1] / "traces" / "samples"
+STEP_NS = 10_000
 WINDOWS = {"the whole run": None, "its second minute": (60.0, 120.0)}
 
 
@@ -73,3 +84,56 @@ def test_page_and_screen_state_the_same_numbers(plants, capsys, name, window) ->
     ]
     assert (judgement.step is None) == (page["step"] is None)
     assert isinstance(judgement.place, Place) and page["roofline"]["flops"] == pytest.approx(judgement.place.flops)
+
+
+TRACES = [*(sample.name for sample in samples.SAMPLES), *("-".join(report) for report in samples.REPORTS)]
+OF_GPUS = ("busy", "compute", "communication", "copy", "exposed_communication", "exposed_copy")
+
+
+@pytest.mark.parametrize("is_part", [False, True], ids=["all of it", "its middle third"])
+@pytest.mark.parametrize("name", TRACES)
+def test_page_and_screen_state_the_same_ns_of_a_trace(name: str, is_part: bool, capsys) -> None:
+    """Each GPU's time by what it does, to the nanosecond, and where the time of all of them went."""
+    paths = sorted(str(path) for path in SAMPLES.glob(f"{name}*") if ".hta." not in path.name)
+    page, query, ahead = _trace_page(paths, [], capsys), Query("busy", causes=TABLE), 0
+    zero = open_traces(paths).timeline().clock.unix_ns
+    if (
+        zero is not None
+    ):  # the page's times count from the first file's zero, the screen's from the first of all intervals
+        ahead = zero - page["zero_unix_ns"]
+    if is_part:
+        first, last = (round((at - ahead) / STEP_NS) for at in page["window_ns"])
+        begin, end = first + (last - first) // 3, first + (last - first) * 2 // 3
+        page = _trace_page(paths, [f"--from={begin * STEP_NS + ahead}ns", f"--to={end * STEP_NS + ahead}ns"], capsys)
+        width = STEP_NS / 1e9
+        query = replace(query, span=(end - begin) * width, end=end * width, columns=end - begin, width=width)
+    (watch,) = watches_of(paths)
+    with closing(watch):
+        frame = watch.look(query)
+        while not frame.refined:
+            frame = watch.look(query)
+    assert (frame.window.start, frame.window.end) == tuple((at - ahead) / 1e9 for at in page["window_ns"])
+    ns = dict(zip(frame.window.names, frame.window.total, strict=True))
+    rows = {row["place"]: row for row in page["ranks"]}
+    assert rows.keys() == {gpu_label(gpu) for gpu in frame.gpus} and len(rows) == len(frame.gpus)
+    for row, gpu in enumerate(frame.gpus):
+        for metric in OF_GPUS:
+            assert ns.get(metric, np.zeros(len(rows)))[row] == rows[gpu_label(gpu)][f"{metric}_ns"], metric
+    assert ns["idle"].sum() == sum(row["total_ns"] for row in page["idle"])
+    assert frame.judgement is not None and frame.judgement.breakdown is not None
+    assert frame.judgement.breakdown.shares.tolist() == pytest.approx(
+        [each["share"] for each in page["breakdown"]["categories"]], abs=1e-9
+    )
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_all_work_of_a_gpu_computes_communicates_or_copies(name: str) -> None:
+    paths = sorted(str(path) for path in SAMPLES.glob(f"{name}*") if ".hta." not in path.name)
+    own = open_traces(paths).timeline().intervals
+    assert set(own.category[np.isin(own.kind, BUSY)]) <= set(TYPES.values())
+    assert set(own.category[own.kind == Kind.GPU_SYNC]) <= {Category.SYNC}
+
+
+def _trace_page(paths: list[str], between: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    assert main(["analyze", "--json", *between, *paths]) == 0
+    return json.loads(capsys.readouterr().out)

@@ -16,7 +16,7 @@ from gssr.model.live import watched_trace
 from gssr.model.live.live_result import Query, Result
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_trace import WatchedTrace
-from gssr.model.traces import as_metrics
+from gssr.model.traces import levels
 from gssr.model.traces.analyze_trace import analyze_timeline
 from gssr.model.verdicts.rules import TABLE
 from gssr.render.glyphs import UTF8
@@ -171,7 +171,7 @@ def test_tables_of_a_large_trace_come_later(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_large_trace_is_put_in_order_layer_by_layer_and_looks_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = Seat(Watch(WatchedTrace("a", lambda: TRACE))).press("zoom_in").frame
     monkeypatch.setattr(watched_trace, "LARGE", 10)
-    monkeypatch.setattr(as_metrics, "_AT_ONCE", 10)
+    monkeypatch.setattr(levels, "_AT_ONCE", 10)
     seat = Seat(Watch(WatchedTrace("a", lambda: TRACE))).press("zoom_in")
     frames = [seat.frame]
     while not frames[-1].refined:

@@ -57,7 +57,7 @@ def gather(
     Few rows are read if neither is given and there are few; else rollups are. 1,024 GPUs sampled at 10 Hz for an hour
     take some tenths of a second.
     """
-    span = window.within(*extent(reader))
+    span = window.close_at(*extent(reader))
     found = evidence_names(reader)
     names = tuple(name for name in found if name != BITS)
     if rows is None and counted is None:

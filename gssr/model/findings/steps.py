@@ -79,7 +79,7 @@ def step_time(reader: RunReader, positions: Ints, window: Window, rows: Samples 
     nodes = nodes_of(gpus)[1]
     pieces = [rows] if rows is not None else []
     if rows is None and len(positions) and FEWEST * interval <= LONGEST:
-        pieces = [_rows_in_the_middle(reader, positions, window.within(*extent(reader)))]
+        pieces = [_rows_in_the_middle(reader, positions, window.close_at(*extent(reader)))]
     events = [event for event in reader.events if window.start <= event.time < window.end]
     return steps(pieces, nodes, interval, events)
 

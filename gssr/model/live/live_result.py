@@ -33,7 +33,7 @@ from gssr.store.format.rows import Event, Gpu, GpuProcess, Run
 from gssr.store.format.schema import GAP_INTERVALS
 
 if TYPE_CHECKING:  # whoever looks at a recording without traces needs none of it
-    from gssr.model.traces.as_metrics import Level, LevelName
+    from gssr.model.traces.levels import Level, LevelName
     from gssr.model.traces.nesting import Lanes
     from gssr.model.traces.trace_results import TraceAnalysis
     from gssr.traces.timeline import Timeline as Trace

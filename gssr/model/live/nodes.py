@@ -168,7 +168,7 @@ def _shown(query: Query, metric: str, base: Result, reader: RunReader) -> _Shown
     def means(part: Window) -> Means:
         own = sums if part == ALL_TIME else reader.nodes_over_time(part, (0.0, _ONE_BIN, 1), _COLUMNS)
         counts, totals = _by_metric(own, names)
-        begin, end = part.within(*((base.first, base.last) if base.n_gpus else (first, last)))
+        begin, end = part.close_at(*((base.first, base.last) if base.n_gpus else (first, last)))
         return Means(tuple(OF_NODES), begin, end, counts, totals)
 
     whole = means(ALL_TIME)

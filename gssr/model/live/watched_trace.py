@@ -33,8 +33,8 @@ from gssr.model.live.timeline import MOST_BANDS, Timelines, neighbours
 from gssr.model.results import Grid, Judgement, Means, nodes_of, over_space
 from gssr.model.statistics.grid import choose_width
 from gssr.model.traces.analyze_trace import analyze_timeline
-from gssr.model.traces.as_metrics import N_CATEGORIES, Level, LevelName, levels_of
 from gssr.model.traces.call_tree import TIME, VISITS, spread
+from gssr.model.traces.levels import N_CATEGORIES, Level, LevelName, levels_of
 from gssr.model.traces.nesting import Lanes, lanes, open_at
 from gssr.model.traces.only import NOTHING, Only
 from gssr.model.traces.part import only, part_of
@@ -118,7 +118,8 @@ class WatchedTrace:
         if not len(trace.intervals) and trace.profile is None:
             raise ValueError(f"{self.path}: holds no intervals")
         own = trace.intervals
-        levels = levels_of(trace, self._own)
+        self._whole = part_of(trace)
+        levels = levels_of(self._whole, self._own)
         for level in levels.values() if self._own else ():
             level.metrics  # noqa: B018  a pattern that takes too long is found out now
         self._levels = levels
@@ -152,7 +153,7 @@ class WatchedTrace:
         """When each step of the whole trace begins, s, by its name."""
         assert self._trace is not None
         own, found = self._trace.intervals, dict[str, float]()
-        for at in steps_of(part_of(self._trace)).tolist():
+        for at in steps_of(self._whole).tolist():
             found.setdefault(self._trace.names[own.name[at]], own.start[at] / NS)
         return found
 
@@ -174,7 +175,7 @@ class WatchedTrace:
         if wanted == NOTHING:
             return self._trace, self._levels
         trace = only(self._trace, wanted)
-        levels = levels_of(trace, self._own)
+        levels = levels_of(part_of(trace), self._own)
         for name, level in levels.items():
             level.last_as(self._levels[name])
         return trace, levels

@@ -170,7 +170,7 @@ class Rollups:
     def _is_mostly_whole(self, window: Window) -> bool:
         """Tell whether enough of a window lies in histograms that it does not cut: otherwise bounds of the rest would
         be wide."""
-        span = window.within(self._reader.first_time, self._reader.last_time)
+        span = window.close_at(self._reader.first_time, self._reader.last_time)
         return self._reader.cut_seconds(window) <= MOST_CUT * span.seconds
 
     def gpu_series(

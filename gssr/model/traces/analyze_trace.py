@@ -12,8 +12,7 @@ from gssr.arrays import Flags, Ints
 from gssr.gpu_name import gpu_label
 from gssr.model.custom_metrics import Custom, custom
 from gssr.model.traces import idle as idling
-from gssr.model.traces.as_metrics import levels_of
-from gssr.model.traces.booking import book_gpu, host_calls
+from gssr.model.traces.booking import book_gpu, host_calls, windows_of_files
 from gssr.model.traces.call_tree import TIME, tree_of
 from gssr.model.traces.call_tree import together as one_tree
 from gssr.model.traces.gpu_names import gpus_of, names_of
@@ -31,6 +30,7 @@ from gssr.model.traces.lengths import (
     together,
     without_running_numbers,
 )  # fmt: skip
+from gssr.model.traces.levels import levels_of
 from gssr.model.traces.messages import all_collectives, both, collectives_of, exchange_of
 from gssr.model.traces.part import RowsByNumber, TracePiece, are, part_of
 from gssr.model.traces.point_to_point import point_to_point
@@ -38,6 +38,7 @@ from gssr.model.traces.segments import common, in_parts, stretches, subsets, uni
 from gssr.model.traces.trace_results import (
     BINS,
     CAUSES,
+    TYPES,
     CallTotals,
     Cause,
     CounterSummary,
@@ -97,14 +98,17 @@ def analyze_timeline(
     judged = tables is None or "verdicts" in tables
     part, there = part_of(timeline, window_ns, tracks, names, like_hta), gpus_of(timeline.tracks)
     rows = part.rows(*BUSY, Kind.GPU_SYNC) if like_hta else part.rows(*BUSY)
-    links = links_of(timeline, part.by_kind, rows)
+    links = links_of(part, rows)
     own_steps = steps_of(part)
     covered, work_of = CoveredTimes(part, own_steps), _work_by_gpu(part, links)
     of_two = None if like_hta else point_to_point(part, links)
     timed = own_steps if len(own_steps) * len(part.gpus) <= MOST_STEP_TIMES else own_steps[:0]
     asked = range(len(part.gpus)) if _asks(tables, *_BY_GPU) else ()
-    calls = None if like_hta else host_calls(part)
-    gpus = [_of_gpu(part, gpu, work_of(gpu), covered, timed, of_two, calls) for gpu in asked]
+    calls, windows = None if like_hta else host_calls(part), windows_of_files(part)
+    gpus = [_of_gpu(part, gpu, work_of(gpu), covered, timed, of_two) for gpu in asked]
+    books = [
+        None if calls is None else book_gpu(part, work_of(gpu), calls, windows[part.gpus[gpu].source]) for gpu in asked
+    ]
     work = links
     if like_hta:
         is_work = timeline.intervals.kind[rows] != Kind.GPU_SYNC
@@ -119,7 +123,7 @@ def analyze_timeline(
         like_hta=like_hta,
         axis_ns=int(timeline.intervals.start[0]) if timeline.clock.unix_ns == 0 and len(timeline.intervals) else 0,
         holds=_holds(part, links, own_steps) | ({"tree"} if tree and tree.has(TIME) and not part.gpus else frozenset()),
-        gpus=tuple(gpu.use for gpu in gpus),
+        gpus=tuple(gpu.use._replace(book=book) for gpu, book in zip(gpus, books, strict=True)),
         lengths=lengths,
         kernels_by_rank=by_rank,
         calls=call_totals(part, work) if judged else {},
@@ -423,9 +427,8 @@ class _OfGpu(NamedTuple):
 
 
 def _of_gpu(
-    part: TracePiece, gpu: int, links: Links, covered: CoveredTimes, own_steps: Ints, of_two: Flags | None,
-    calls: tuple[Ints, Ints] | None,
-) -> _OfGpu:  # fmt: skip
+    part: TracePiece, gpu: int, links: Links, covered: CoveredTimes, own_steps: Ints, of_two: Flags | None
+) -> _OfGpu:
     """Measure one GPU in parts between which it was idle, whose figures add up. What is on the GPU and of no type, as the
     syncs of HolisticTraceAnalysis, is busy time and no more.
 
@@ -436,7 +439,6 @@ def _of_gpu(
         covered: times that data loading and waiting calls cover.
         own_steps: rows of the steps in which the GPU's busy time is measured.
         of_two: flags [n intervals] of communication between two ranks. None where it is not told apart.
-        calls: the ``host_calls`` by which the GPU's idle time is booked. None: it is not booked.
     """
     kind = part.timeline.intervals.kind
     begin, stop = part.extent(links.rows) if len(links.rows) else (part.window[0],) * 2
@@ -463,7 +465,7 @@ def _of_gpu(
         (start, end), category = part.times(rows), part.category[rows]
         of_types = [
             union(start[mine], end[mine], last)
-            for mine, last in zip((category == one for one in _TYPED), ends[1:], strict=True)
+            for mine, last in zip((category == one for one in TYPES.values()), ends[1:], strict=True)
         ]
         under += common(*of_types[:2]).length
         if of_two is not None:
@@ -487,12 +489,8 @@ def _of_gpu(
         tuple(types.tolist()), under / communication_ns if communication_ns else None,
         waits, TraceCourse(begin, stop, shares[0], tuple(shares[1:])),
         0 if of_two is None else int(types[2] + types[6]) - exposed_collectives,
-        None if calls is None else book_gpu(part, links, calls),
     )  # fmt: skip
     return _OfGpu(use, _added(causes), idling.longest(*longest), in_steps)
-
-
-_TYPED = (Category.COMPUTE, Category.COMMUNICATION, Category.COPY)
 
 
 def _holds(part: TracePiece, links: Links, own_steps: Ints) -> frozenset[str]:
@@ -604,7 +602,7 @@ def _own_metrics(
     """Evaluate custom metrics for each GPU, or else each thread, on which intervals with fitting names are."""
     found, there = [], gpus_of(timeline.tracks)
     begin, width = part.window[0], max(part.window[1] - part.window[0], 1)
-    for name, level in levels_of(timeline, own).items():
+    for name, level in levels_of(part_of(timeline), own).items():
         if name not in ("gpus", "threads"):
             continue
         chosen = np.unique(level.owner_of if tracks is None else level.owner_of[np.asarray(tracks, np.int64)])

@@ -36,17 +36,30 @@ def host_calls(part: TracePiece) -> tuple[Ints, Ints]:
     return np.sort(np.concatenate(reads)), np.sort(np.concatenate(waits))
 
 
-def book_gpu(part: TracePiece, links: Links, calls: tuple[Ints, Ints]) -> GpuBook:
-    """Book the time of the GPU whose work ``links`` are, by the ``host_calls`` of the part. The work is gone through in
-    stretches between which the GPU is idle."""
+def windows_of_files(part: TracePiece) -> list[tuple[int, int]]:
+    """Find for each source of the timeline the time of the window that it tells of: from its first interval's start to its
+    last end, ns."""
+    own, n = part.timeline.intervals, len(part.timeline.sources)
+    if n < 2:
+        return [part.window] * n
+    source = np.array([track.source for track in part.timeline.tracks], np.int64)[own.track]
+    first, last = np.full(n, part.window[1]), np.full(n, part.window[0])
+    np.minimum.at(first, source, own.start)
+    np.maximum.at(last, source, own.start + own.length)
+    return list(zip(*(np.clip(times, *part.window).tolist() for times in (first, last)), strict=True))
+
+
+def book_gpu(part: TracePiece, links: Links, calls: tuple[Ints, Ints], window: tuple[int, int]) -> GpuBook:
+    """Book the time of the GPU whose work ``links`` are, by the ``host_calls`` of the part, in the ``window`` (ns) that its
+    file tells of. The work is gone through in stretches between which the GPU is idle."""
     own = part.timeline.intervals
-    begin, stop = part.window
+    begin, stop = window
     n_bins = book_bins(len(part.gpus))
     edges = begin + np.arange(n_bins + 1) * max(stop - begin, 1) // n_bins
     decided = np.zeros((len(DECIDED), n_bins + 1))
     works = _extent_of_kernels(part, links.rows)
     if works is None:
-        return GpuBook(part.window, None, edges, decided, NONE, NONE, NONE, {})
+        return GpuBook(window, None, edges, decided, NONE, NONE, NONE, {})
     reads, waits = _times_on_launching_threads(part, links, calls)
     inner = np.clip(edges, *works)
     open_, kernels, communication, rows_of_collectives = [], [], [], []
@@ -71,7 +84,7 @@ def book_gpu(part: TracePiece, links: Links, calls: tuple[Ints, Ints]) -> GpuBoo
         rows_of_collectives.append(rows[communicates & (own.kind[rows] != Kind.MEMCPY)])
         last = int(busy.end[-1])
     return GpuBook(
-        part.window, works, edges, decided, _joined(open_), _close_gaps(_joined(kernels)), _joined(communication),
+        window, works, edges, decided, _joined(open_), _close_gaps(_joined(kernels)), _joined(communication),
         _by_name(part, np.concatenate(rows_of_collectives)),
     )  # fmt: skip
 

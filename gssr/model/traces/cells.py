@@ -6,13 +6,14 @@ columns, so that it costs no more for long intervals than for short ones, and no
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Flags, Floats, Ints
-from gssr.model.traces.segments import in_parts
+from gssr.model.traces.segments import in_parts, stretches, union_places
 
 MOST = 1 << 62
 """No sum of times is greater."""
@@ -72,10 +73,11 @@ class ByOwner:
         ends = [int((start[part] + np.maximum(length[part], 0)).max()) for part in in_parts(len(start))]
         shift = max(ends, default=0) - zero + 1
         at_once = max(MOST // shift, 1)
-        edges = np.union1d(self._owner[::_AT_ONCE], np.append(np.arange(0, n_owners, at_once), n_owners))
-        self._parts = [slice(*pair) for pair in pairwise(np.searchsorted(self._owner, edges).tolist())]
+        edges = np.searchsorted(self._owner, np.append(np.arange(0, n_owners, at_once), n_owners))
+        self._groups = list(pairwise(edges.tolist()))
+        """Intervals of owners that are gone through together, from the first to before the last."""
         self._by = np.arange(n_owners) % at_once * shift - zero
-        """[n_owners]: shifts all by their owners, so that one running maximum serves all, as far as numbers reach."""
+        """[n_owners]: shifts all by their owners, so that those of a group follow each other in one line of time."""
 
     def union(self) -> CellPieces:
         """Return what all intervals of each owner cover, owner by owner."""
@@ -86,40 +88,34 @@ class ByOwner:
         most = [len(self.order) if each is None else int(np.count_nonzero(each)) for each in wanted]
         found = [CellPieces(np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int32)) for n in most]
         filled = [0] * len(found)
-        for part in self._parts:
-            places, owner = self.order[part], self._owner[part]
-            if not len(places):
-                continue
-            begins = self._start[places]
-            begins += self._by[owner]
-            ends = np.maximum(self._length[places], 0)
-            ends += begins
-            for at, each in enumerate(wanted):
-                some = slice(None) if each is None else np.flatnonzero(each[part])
-                filled[at] = self._cover(begins[some], ends[some], owner[some], found[at], filled[at])
+        for begin, end in self._groups:
+            for some, every, first in stretches(end - begin, partial(self._times, begin)):
+                part = slice(begin + some.start, begin + some.stop)
+                starts, ends = self._times(begin, some)
+                for at, each in enumerate(wanted):
+                    covered, heads = every, first
+                    if each is not None:
+                        chosen = np.flatnonzero(each[part])
+                        covered, heads = union_places(starts[chosen], ends[chosen])
+                        heads = chosen[heads]
+                    here = slice(filled[at], filled[at] + len(heads))
+                    owner = found[at].owner[here] = self._owner[part][heads]
+                    np.subtract(covered.start, self._by[owner], out=found[at].start[here])
+                    np.subtract(covered.end, self._by[owner], out=found[at].end[here])
+                    filled[at] = here.stop
         return [  # memory that was not written to is none
             CellPieces(each.start[:n], each.end[:n], each.owner[:n]) for each, n in zip(found, filled, strict=True)
         ]
 
-    def _cover(self, begins: Ints, ends: Ints, owner: NDArray[np.int32], into: CellPieces, n: int) -> int:
-        """Append what these intervals, shifted by owner, cover to the ``n`` pieces of ``into``. Returns the new number of
-        pieces."""
-        if not len(begins):
-            return n
-        reach = np.maximum.accumulate(ends)
-        apart = np.empty(len(begins), np.bool_)
-        apart[0] = True
-        np.greater(begins[1:], reach[:-1], out=apart[1:])
-        heads = np.flatnonzero(apart)
-        tails = np.empty_like(heads)
-        np.subtract(heads[1:], 1, out=tails[:-1])
-        tails[-1] = len(reach) - 1
-        here = slice(n, n + len(heads))
-        into.owner[here] = owner[heads]
-        by = self._by[into.owner[here]]
-        np.subtract(begins[heads], by, out=into.start[here])
-        np.subtract(reach[tails], by, out=into.end[here])
-        return here.stop
+    def _times(self, begin: int, some: slice) -> tuple[Ints, Ints]:
+        """Return the starts and ends, shifted by owner, of ``some`` intervals of the group that begins at ``begin``."""
+        part = slice(begin + some.start, begin + some.stop)
+        places = self.order[part]
+        starts = self._start[places]
+        starts += self._by[self._owner[part]]
+        ends = np.maximum(self._length[places], 0)
+        ends += starts
+        return starts, ends
 
 
 def cells(pieces: CellPieces, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int) -> Floats:

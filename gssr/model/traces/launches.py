@@ -9,10 +9,10 @@ import numpy as np
 
 from gssr.arrays import Ints
 from gssr.model.traces.lengths import lengths_of
-from gssr.model.traces.part import ByKind, TracePiece
+from gssr.model.traces.part import TracePiece
 from gssr.model.traces.segments import in_parts
 from gssr.model.traces.trace_results import Launches
-from gssr.traces.timeline import NO_LINK, Kind, Timeline
+from gssr.traces.timeline import NO_LINK, Kind
 
 SHORT_CALL = 50_000
 """A call of more ns is slow (HolisticTraceAnalysis' cut-off)."""
@@ -34,10 +34,11 @@ class Links(NamedTuple):
 NONE_LINKED = Links(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def links_of(timeline: Timeline, by_kind: ByKind, rows: Ints) -> Links:
-    """Find the call that launched each of these rows of GPUs; of calls that share a correlation the outermost."""
-    own = timeline.intervals
-    calls = by_kind.rows((Kind.RUNTIME, Kind.DRIVER))
+def links_of(part: TracePiece, rows: Ints) -> Links:
+    """Find the call of the trace that launched each of these rows of GPUs; of calls that share a correlation the
+    outermost."""
+    own = part.timeline.intervals
+    calls = part.by_kind.rows((Kind.RUNTIME, Kind.DRIVER))
     calls = calls[own.link[calls] != NO_LINK]
     if not len(calls):
         return Links(rows, np.broadcast_to(np.int64(-1), len(rows)))

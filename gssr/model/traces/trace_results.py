@@ -15,13 +15,16 @@ from gssr.model.traces.gpu_book import GpuBook
 from gssr.model.traces.io import FileCalls
 from gssr.model.traces.lengths import Lengths, LengthStatistics
 from gssr.model.traces.messages import CollectiveUse, Exchange
-from gssr.traces.timeline import Clock, TraceSource, Track
+from gssr.traces.timeline import Category, Clock, TraceSource, Track
 
 Cause = Literal["host", "launch", "dependency", "copy", "unknown", "outside"]
 CAUSES: tuple[Cause, ...] = ("host", "launch", "dependency", "copy", "unknown", "outside")
 """Why a GPU was idle (gssr.model.traces.idle), in the order of tables."""
-TYPES = ("compute", "communication", "copy")
-"""What a GPU's work is for; a subset of them is the sum of 1, 2 and 4."""
+TYPES = {"compute": Category.COMPUTE, "communication": Category.COMMUNICATION, "copy": Category.COPY}
+"""What a GPU's work is for; a subset of them is the sum of 1, 2 and 4. All work (BUSY) is of one of these categories: a
+kernel or graph computes unless its name says that it communicates or copies, and copies and sets are copies
+(gssr.traces.categories). HolisticTraceAnalysis' classes are the same three; a wait is of none, as in its temporal breakdown
+and as in what Nsight Systems counts as kernels."""
 
 
 BINS = 600

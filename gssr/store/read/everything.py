@@ -107,7 +107,7 @@ def totals(
         gap_seconds: more than this between two samples of a GPU is a gap.
     """
     wanted = np.arange(len(reader.gpus)) if gpus is None else gpus
-    span = window.within(reader.first_time, reader.last_time)
+    span = window.close_at(reader.first_time, reader.last_time)
     of_each = max(span.end - span.start, 0.0) / LEVELS[-1]
     rows = reader.n_rows / max(len(reader.gpus), 1)  # one wrong clock, and years may lie between two
     of_each = min(of_each + _finer_ones(-window.start) + _finer_ones(window.end), rows)

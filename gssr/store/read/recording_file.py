@@ -29,8 +29,8 @@ from gssr.store.read.small_tables import read_thinned
 _KEYS_AT_ONCE = 10_000
 
 
-class Begins:
-    """Where in ``samples`` of one file each of its runs begins.
+class RunStarts:
+    """Finds where in ``samples`` of one file each of its runs begins.
 
     Rollups tell it. For runs without rollups all rows are looked through, once for all of these runs together, so that
     a file of very many runs takes no longer.
@@ -46,7 +46,7 @@ class Begins:
         self._least: list[int | None] = [None]
         """The least rowid at which one of the last runs begins, the newest apart, by how many of them."""
 
-    def of(self, run_id: str) -> int | None:
+    def first_rowid(self, run_id: str) -> int | None:
         """Find the rowid of the run's first row; None without rows. They may still come in the newest run only."""
         if run_id not in self._known:
             found = self._in_rollups(run_id)
@@ -57,17 +57,21 @@ class Begins:
             self._known[run_id] = found
         return self._known[run_id]
 
-    def after(self, run_id: str) -> int | None:
+    def first_rowid_after(self, run_id: str) -> int | None:
         """Find the rowid at which the rows of a later run begin; None where no later one has any."""
         runs = self._file.runs
         if self._places is None:
             self._places = {run.run_id: place for place, run in reversed(list(enumerate(runs)))}
             # All but the newest run's stay as they are.
-            begins = [self.of(run.run_id) for run in runs[:-1]]
-            for begin in reversed(begins):
+            rowids = [self.first_rowid(run.run_id) for run in runs[:-1]]
+            for begin in reversed(rowids):
                 self._least.append(_lesser(self._least[-1], begin))
         place = self._places[run_id]
-        return None if place == len(runs) - 1 else _lesser(self._least[len(runs) - 2 - place], self.of(runs[-1].run_id))
+        return (
+            None
+            if place == len(runs) - 1
+            else _lesser(self._least[len(runs) - 2 - place], self.first_rowid(runs[-1].run_id))
+        )
 
     def _keys(self, run_id: str) -> list[int]:
         return [gpu.gpu for gpu in self._file.gpus(run_id)]
@@ -120,7 +124,7 @@ class RecordingFile:
         self.samples = SampleRows(self.file)
         self.rollups = RollupRows(self.file)
         self.host_use = HostUseRows(self.file)
-        self._begins = Begins(self.file)
+        self._run_starts = RunStarts(self.file)
         self.counted: dict[tuple[int, int], Any] = {}
         """By the first and last rowid of a run's part: gssr.store.read.check_rollups."""
         self.heads: dict[tuple[int, int, tuple[float, float]], tuple[Ints, Ints]] = {}
@@ -154,9 +158,9 @@ class RecordingFile:
             first = min((rowid for rowid in lows if rowid is not None), default=1)
             last = max((rowid for rowid in highs if rowid is not None), default=0)
         if run_id != self.file.runs[0].run_id:
-            begin = self._begins.of(run_id)
+            begin = self._run_starts.first_rowid(run_id)
             first = last + 1 if begin is None else max(first, begin)
-        after = self._begins.after(run_id)
+        after = self._run_starts.first_rowid_after(run_id)
         return first, max(first - 1, last if after is None else after - 1)
 
     def ends(self, run_id: str) -> list[tuple[int, int]]:

@@ -39,10 +39,10 @@ class Window(NamedTuple):
         """The length of the window, s."""
         return self.end - self.start
 
-    def within(self, first: float | None, last: float | None) -> "Window":
+    def close_at(self, first: float | None, last: float | None) -> "Window":
         """Close the window at these ends (unix s) where it is open. An end that is not known (None) becomes 0."""
-        start, end = (math.isfinite(self.start) and self.start), (math.isfinite(self.end) and self.end)
-        return Window(start or first or 0.0, end or last or 0.0)
+        start = self.start if math.isfinite(self.start) else first or 0.0
+        return Window(start, self.end if math.isfinite(self.end) else last or 0.0)
 
     def at(self, cuts: Iterable[float]) -> "list[Window]":
         """Cut the window at those of these times, ascending, that lie within it. Returns the pieces in order: the

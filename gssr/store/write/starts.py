@@ -135,7 +135,7 @@ def _look(
         text = reading.whole(path)
         while text is None:
             own = decide(before)
-            if _is_first(path, own):
+            if _make_start_file(path, own):
                 if not last or os.path.exists(last):
                     return own
                 os.unlink(path)
@@ -178,9 +178,9 @@ def _parsed(text: str) -> RunStart | None:
     return RunStart(words[0], launch, words[2] == _REFUSED, replaces=tuple(map(unquote, words[3:])))
 
 
-def _is_first(path: str, start: RunStart) -> bool:
-    """Make the file, and tell whether it was made: False where it is there already, or the folder is gone. Raises
-    OSError where none can be made."""
+def _make_start_file(path: str, start: RunStart) -> bool:
+    """Make the file of a start. Returns whether this rank made it: False where it is there already, or the folder is gone.
+    Raises OSError where none can be made."""
     words = [start.run_id, start.launch or _NOTHING, _REFUSED if start.refused else _RECORDED]
     # Quoted: what another tool's file was imported from may have run ids of any form.
     text = " ".join([*words, *(quote(run_id, safe="") for run_id in start.replaces)]).encode() + b"\n"

@@ -98,7 +98,7 @@ class Writer:
         is left alone when another rank made it already.
 
         Raises TakenError when somebody has begun another run in the same file since it was opened, RecordingError when
-        the file can't be written. In the latter case it is closed, and deleted if this writer made it.
+        the file can't be written. Either closes it; the latter also deletes it if this writer made it.
         """
         pending = self._pending
         pending.run_id, pending.rank = str(run["run_id"]), int(process["rank"] or 0)
@@ -108,7 +108,8 @@ class Writer:
             self._connection.execute("BEGIN IMMEDIATE")
             present = {run_id for (run_id,) in self._connection.execute("SELECT run_id FROM runs")}
             if present - self._earlier - {pending.run_id}:
-                self._connection.execute("ROLLBACK")
+                self._connection.close()  # which takes back what was begun
+                self._give_room()
                 raise TakenError(self.path)
             highest_key(self._connection)
             highest = ends_of(self._connection)[1]

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gssr.model.frame_cache import once
-from gssr.model.traces.as_metrics import LevelName
+from gssr.model.traces.levels import LevelName
 from gssr.model.traces.tables import TABLES
 from gssr.model.traces.trace_results import TraceAnalysis
 from gssr.model.verdicts.words import took

@@ -10,7 +10,7 @@ from gssr.gpu_name import gpu_label as called
 from gssr.metrics import OF_NAME, OF_OWN
 from gssr.model.frame_cache import once
 from gssr.model.live.live_result import Result, TracePart
-from gssr.model.traces.as_metrics import LevelName
+from gssr.model.traces.levels import LevelName
 from gssr.model.traces.nesting import lanes
 from gssr.model.traces.part import fits_name
 from gssr.traces.timeline import Timeline as Trace

@@ -11,9 +11,9 @@ from gssr.metrics import metric_named
 from gssr.model import custom_metrics as customs
 from gssr.model.custom_metrics import custom, fitting
 from gssr.model.traces.analyze_trace import analyze_timeline
-from gssr.model.traces.as_metrics import levels_of
+from gssr.model.traces.levels import levels_of
 from gssr.model.traces.only import NOTHING, Limit, Only
-from gssr.model.traces.part import only
+from gssr.model.traces.part import only, part_of
 from gssr.model.traces.trace_selection import limit
 from gssr.traces.timeline import Collectives, Kind, Messages, Timeline
 
@@ -43,7 +43,7 @@ def made() -> Timeline:
 )
 def test_a_metric_is_what_a_count_by_hand_says(text: str, level: str, value: float, unit: str) -> None:
     own, timeline = custom(text), made()
-    of = levels_of(timeline, [own])[level]  # type: ignore[index]
+    of = levels_of(part_of(timeline), [own])[level]  # type: ignore[index]
     total, weight = of.values(own.metric, None, len(of), 0, 1000, 1)
     assert total[0, 0] / weight[0, 0] == pytest.approx(value)
     assert own.metric in of.metrics and own.unit == unit
@@ -56,7 +56,7 @@ def test_a_metric_is_what_a_count_by_hand_says(text: str, level: str, value: flo
 
 def test_columns_add_up_and_what_no_name_fits_is_unknown() -> None:
     timeline = made()
-    gpus = levels_of(timeline, [custom("none=share(/xyz/)"), custom("n=bytes(/gemm/)")])["gpus"]
+    gpus = levels_of(part_of(timeline), [custom("none=share(/xyz/)"), custom("n=bytes(/gemm/)")])["gpus"]
     for text in ("a=share(/./)", "a=count(/./)", "a=bytes(/./)"):
         fine, whole = (gpus.values(custom(text).metric, None, 1, 0, 1000 // n, n) for n in (10, 1))
         assert fine[0].sum() == pytest.approx(whole[0].sum()) and fine[1].sum() == pytest.approx(whole[1].sum())
@@ -145,7 +145,7 @@ def test_messages_are_filtered_by_their_size() -> None:
 
 def test_rows_last_as_long_whatever_is_left_out() -> None:
     timeline = made()
-    every, some = levels_of(timeline), levels_of(only(timeline, Only(names=(("nccl",),))))
+    every, some = levels_of(part_of(timeline)), levels_of(part_of(only(timeline, Only(names=(("nccl",),)))))
     for name, level in some.items():
         level.last_as(every[name])
     means = some["gpus"].means(0, 1000).overall()

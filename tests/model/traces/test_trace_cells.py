@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gssr.gpu_name import gpu_label
-from gssr.model.traces.as_metrics import levels_of
 from gssr.model.traces.cells import ByOwner, cells, in_order
+from gssr.model.traces.levels import levels_of
 from gssr.model.traces.nesting import lanes, nesting
+from gssr.model.traces.part import part_of
 from gssr.traces.timeline import Category, Counter, Kind, Timeline, Track
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tui"))
@@ -76,7 +77,7 @@ def nested() -> Timeline:
 
 
 def test_the_innermost_interval_has_a_threads_time() -> None:
-    level = levels_of(nested())["threads"]
+    level = levels_of(part_of(nested()))["threads"]
     split = level.split(None, 1, 0, 100, 1)[0][0, 0] / 100
     assert {Category(at).name: round(share, 6) for at, share in enumerate(split) if share} == {
         "RANGE": 0.6, "IO": 0.2, "SYNC": 0.1, "LAUNCH": 0.1,
@@ -102,7 +103,7 @@ def test_a_track_is_drawn_level_by_level() -> None:
 
 def test_a_gpus_split_adds_up_whatever_overlaps() -> None:
     timeline = training(2)
-    level = levels_of(timeline)["gpus"]
+    level = levels_of(part_of(timeline))["gpus"]
     begin, end = 0, 2 * 40_000_000
     means = level.means(begin, end)
     shares = {name: means.per_gpu(name) for name in means.names}
@@ -132,7 +133,7 @@ def test_of_any_work_and_waits_the_split_adds_up_nanosecond_by_nanosecond(
     streams = [made.track(Track("gpu_stream", "s", 0, device=at // 2, stream=at % 2)) for at in range(4)]
     for start, length, device, stream, what in found:
         made.add(streams[2 * device + stream], str(what), *WORK[what], start, length)
-    level = levels_of(made.timeline())["gpus"]
+    level = levels_of(part_of(made.timeline()))["gpus"]
     of_kind = [[(row[0], row[1], row[2]) for row in found if row[4] == what] for what in range(4)]
     compute, communication, copy, sync = (covered(rows) for rows in of_kind)
     busy = compute | communication | copy
@@ -157,7 +158,7 @@ def test_of_any_work_and_waits_the_split_adds_up_nanosecond_by_nanosecond(
 
 def test_streams_are_apart_and_a_name_is_a_metric() -> None:
     timeline = training(2)
-    levels = levels_of(timeline)
+    levels = levels_of(part_of(timeline))
     assert [len(level.gpus) for level in levels.values()] == [2, 4, 2, 2]
     total, time = levels["gpus"].values("name:ncclDevKernel_AllGather_RING_LL", None, 2, 0, 80_000_000, 1)
     assert total.tolist() == [[8_000_000.0]] * 2
@@ -172,7 +173,7 @@ def test_counters_over_time(mode: str, expected: list[float | None]) -> None:
     stream = made.track(Track("gpu_stream", "stream", 0, device=0, stream=7))
     made.add(stream, "kernel", Kind.KERNEL, Category.COMPUTE, 0, 30)
     counter = Counter("x", "B", mode, np.array([0, 10, 20]), np.array([1.0, 2.0, 4.0]), stream)  # type: ignore[arg-type]
-    level = levels_of(made.timeline((counter,)))["gpus"]
+    level = levels_of(part_of(made.timeline((counter,))))["gpus"]
     name = next(name for name in level.metrics if name.startswith("counter:"))
     total, weight = level.values(name, None, 1, 0, 10, 3)
     found = [t / w if w else None for t, w in zip(total[0], weight[0], strict=True)]
@@ -187,7 +188,7 @@ def test_odd_numbers_of_devices_ranks_and_threads_are_no_indices() -> None:
     for tid in (-5, 2**62):
         thread = made.track(Track("cpu_thread", "main", 0, None, 1, tid))
         made.add(thread, "step", Kind.RANGE, Category.RANGE, 0, 100)
-    levels = levels_of(made.timeline())
+    levels = levels_of(part_of(made.timeline()))
     assert len({(gpu.node, gpu.device_index, gpu.mig) for gpu in levels["gpus"].gpus}) == 4
     for level in levels.values():
         assert all(0 <= gpu.device_index < 10**6 for gpu in level.gpus if gpu.device_index is not None)
@@ -198,7 +199,7 @@ def test_gpus_that_each_process_calls_0_are_told_apart() -> None:
     for pid in (11, 12):
         stream = made.track(Track("gpu_stream", "stream", None, None, pid, device=0, uuid=f"GPU-{pid}", stream=7))
         made.add(stream, "kernel", Kind.KERNEL, Category.COMPUTE, 0, 30)
-    gpus = levels_of(made.timeline())["gpus"].gpus
+    gpus = levels_of(part_of(made.timeline()))["gpus"].gpus
     assert [gpu_label(gpu) for gpu in gpus] == ["gpu:0.pid11", "gpu:0.pid12"]
 
 
@@ -210,7 +211,7 @@ def test_processes_and_nodes_are_means_of_their_gpus() -> None:
         for at in range(1 + rank + device):
             made.launched(thread, 20 * at, stream, "kernel", Category.COMPUTE, 20 * at + 10, 5)
     timeline = made.timeline()
-    levels = levels_of(timeline)
+    levels = levels_of(part_of(timeline))
     gpus, processes, nodes = (levels[name] for name in ("gpus", "processes", "nodes"))
     assert [gpu_label(gpu) for gpu in processes.gpus] == ["rank:0", "rank:1"]
     assert [gpu_label(gpu) for gpu in nodes.gpus] == ["node:0.a", "node:0.b"]

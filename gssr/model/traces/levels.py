@@ -1,4 +1,6 @@
-"""A trace as a recording whose samples are computed: shares of any time, by GPU, stream or thread, as metrics."""
+"""A trace as a recording whose samples are computed: shares of any time, by GPU, stream or thread, as metrics.
+
+What a GPU's time counts as is decided where the page decides it: gssr.model.traces.trace_results.TYPES."""
 
 from collections.abc import Callable, Iterable, Mapping, Set
 from functools import cached_property
@@ -14,7 +16,8 @@ from gssr.model.traces.cells import ByOwner, CellPieces, cells
 from gssr.model.traces.gpu_names import MOST_INDEX, as_recorded, gpus_of, names_of
 from gssr.model.traces.launches import links_of
 from gssr.model.traces.nesting import nesting
-from gssr.model.traces.part import ByKind
+from gssr.model.traces.part import TracePiece, counted
+from gssr.model.traces.trace_results import TYPES
 from gssr.store.format.rows import Gpu
 from gssr.traces.timeline import BUSY, Category, Counter, Kind, Timeline, Track
 
@@ -74,20 +77,21 @@ _OF_THREADS: dict[str, _Share] = {
 
 
 class Level:
-    """The tracks of a trace put together as GPUs, as they are (streams), or as threads. ``row_of`` gives the row that each
-    of ``tracks``, places in the timeline's, belongs to; ``spans``: the level whose rows say how long these last."""
+    """The tracks of a piece of a trace put together as GPUs, as they are (streams), or as threads. ``row_of`` gives the row
+    that each of ``tracks``, places in the timeline's, belongs to; ``spans``: the level whose rows say how long these
+    last."""
 
     def __init__(
         self,
         name: LevelName,
-        timeline: Timeline,
+        part: TracePiece,
         tracks: list[int],
         row_of: Callable[[int], Gpu],
         spans: "Level | None",
     ) -> None:
         self.name = name
         self.noun = NOUNS[name]
-        self._timeline = timeline
+        self._part = part
         self._tracks = tracks
         self._row_of = row_of
         self._spans = spans
@@ -110,7 +114,7 @@ class Level:
         rows = list(map(self._row_of, self._tracks))
         ordered = sorted(dict.fromkeys(rows), key=lambda row: (row.node or "", row.device_index or 0, row.mig or ""))
         place_of = {row: at for at, row in enumerate(ordered)}
-        owner_of = np.full(len(self._timeline.tracks), -1, np.int64)
+        owner_of = np.full(len(self._part.timeline.tracks), -1, np.int64)
         owner_of[self._tracks] = list(map(place_of.__getitem__, rows))
         return tuple(row._replace(gpu=at) for at, row in enumerate(ordered)), owner_of
 
@@ -144,17 +148,14 @@ class Level:
     def _busy(self) -> tuple[Ints | slice, ByOwner]:
         """The intervals that count on this level: their places in the timeline (a slice for all of them), and the same
         grouped by row."""
-        own = self._timeline.intervals
-        counts = np.zeros(len(Kind), bool)
-        counts[list(Kind) if self.name == "threads" else [*BUSY, Kind.GPU_SYNC]] = True
-        chosen = counts[own.kind] & (self.owner_of >= 0)[own.track]
-        places = slice(None) if chosen.all() else np.flatnonzero(chosen)
-        return places, self._by_owner(places)
+        places = self._part.rows(*(Kind if self.name == "threads" else (*BUSY, Kind.GPU_SYNC)))
+        is_here = (self.owner_of >= 0)[self._part.timeline.intervals.track[places]]
+        places = places if is_here.all() else places[is_here]
+        return (slice(None) if len(places) == len(self._part.start) else places), self._by_owner(places)
 
     def _by_owner(self, places: Ints | slice) -> ByOwner:
-        own = self._timeline.intervals
-        owner = self.owner_of.astype(np.int32)[own.track[places]]
-        return ByOwner(own.start[places], own.length[places], owner, len(self.gpus))
+        owner = self.owner_of.astype(np.int32)[self._part.timeline.intervals.track[places]]
+        return ByOwner(self._part.start[places], self._part.length[places], owner, len(self.gpus))
 
     def layer(self, name: str) -> CellPieces:
         """Return the pieces of a layer: the times in which each row does something, which do not overlap."""
@@ -189,52 +190,36 @@ class Level:
         return CellPieces(whole.start[found], whole.end[found], owner)
 
     def _unions(self) -> dict[str, CellPieces]:
-        """Make the layers of GPUs and streams: what computation, communication, copies and syncs cover of each row's time,
-        alone and together."""
+        """Make the layers of GPUs and streams: what computation, communication, copies (TYPES) and syncs cover of each row's
+        time, alone and together."""
         places, by_owner = self._busy
-        own, order = self._timeline.intervals, by_owner.order
-        at = order if isinstance(places, slice) else places[order]
-        category, sync = own.category[at], own.kind[at] == Kind.GPU_SYNC
-        communication, copy = category == Category.COMMUNICATION, category == Category.COPY
-        compute = ~(communication | copy | sync)
-        wanted: dict[str, Flags | None] = {
-            "compute": compute,
-            "communication": communication,
-            "copy": copy,
-            "sync": sync,
-        }
-        if communication.any():
-            wanted["kernels"] = ~(copy | sync)
-        if copy.any():
-            wanted["busy"] = ~sync if sync.any() else None
+        category = self._part.category[places][by_owner.order]
+        has = counted(category, N_CATEGORIES) > 0
+        wanted: dict[str, Flags | None] = {name: category == type_ for name, type_ in TYPES.items()}
+        wanted["sync"] = category == Category.SYNC
+        if has[Category.COMMUNICATION]:
+            wanted["kernels"] = (category == Category.COMPUTE) | (category == Category.COMMUNICATION)
+        if has[Category.COPY]:
+            wanted["busy"] = category != Category.SYNC if has[Category.SYNC] else None
         found = dict(zip(wanted, by_owner.unions(list(wanted.values())), strict=True))
         found.setdefault("kernels", found["compute"])
         found.setdefault("busy", found["kernels"])
-        found["occupied"] = by_owner.union() if sync.any() else found["busy"]
-        begin, end = self._worked(found["busy"])
-        for name in ("sync", "occupied") if sync.any() else ():
+        found["occupied"] = by_owner.union() if has[Category.SYNC] else found["busy"]
+        begin, end = self._part.worked or (0, 0)
+        for name in ("sync", "occupied") if has[Category.SYNC] else ():
             found[name] = _cut(found[name], begin, end)
-        if self._spans is None:
+        if self._spans is None:  # one that begins late or ends early counts as idle meanwhile
             n = len(self.gpus) if end > begin else 0
             found["time"] = CellPieces(np.full(n, begin), np.full(n, end), np.arange(n, dtype=np.int32))
         return found
 
-    def _worked(self, busy: CellPieces) -> tuple[int, int]:
-        """Find the time that each row has: from the first start to the last end of the work of all rows, so that one which
-        begins late or ends early counts as idle meanwhile. Rows of a level with ``spans`` have the time of the rows that
-        they belong to."""
-        if self._spans is not None:
-            time = self._spans.layer("time")
-            return (int(time.start[0]), int(time.end[0])) if len(time.start) else (0, 0)
-        return (int(busy.start.min()), int(busy.end.max())) if len(busy.start) else (0, 0)
-
     def _innermost(self) -> dict[str, CellPieces]:
         """Make the layers of threads: what each category has of a thread's time where no other interval lies within. Each
         interval counts for its category, less the intervals that lie in it."""
-        own, (places, by_owner) = self._timeline.intervals, self._busy
-        start, owner = own.start[places], self.owner_of.astype(np.int32)[own.track[places]]
-        length = np.maximum(own.length[places], 0)
-        category = own.category[places]
+        part, (places, by_owner) = self._part, self._busy
+        start, owner = part.start[places], self.owner_of.astype(np.int32)[part.timeline.intervals.track[places]]
+        length = np.maximum(part.length[places], 0)
+        category = part.category[places]
         _, parent = nesting(start, length, owner, by_owner.order)
         inside = np.flatnonzero(parent >= 0)
         end = start + length
@@ -254,13 +239,14 @@ class Level:
 
     def _of_names(self, wanted: Flags) -> Ints:
         """Find the intervals on this level's rows whose name is ``wanted`` [n names]. Returns their places."""
-        own = self._timeline.intervals
-        return np.flatnonzero(wanted[own.name] & (self.owner_of[own.track] >= 0))
+        own, chosen = self._part.timeline.intervals, self._part.chosen
+        fits = wanted[own.name] & (self.owner_of[own.track] >= 0)
+        return np.flatnonzero(fits if chosen is None else fits & chosen)
 
     def of_metric(self, metric: str) -> Ints:
         """Find the intervals that a metric of one name or a custom metric is about. Returns their places, ascending; nothing
         for other metrics."""
-        names = self._timeline.names
+        names = self._part.timeline.names
         if metric.startswith(OF_OWN):
             return self._fitting(custom(metric).top)
         name = metric.removeprefix(OF_NAME) if metric.startswith(OF_NAME) else None
@@ -271,22 +257,22 @@ class Level:
         places."""
         key = term._replace(what="bytes" if term.what == "bytes" else "share")
         if key not in self._fit:
-            found = self._of_names(fitting(self._timeline.names, term.pattern))
-            self._fit[key] = found[self._timeline.intervals.size[found] >= 0] if term.what == "bytes" else found
+            found = self._of_names(fitting(self._part.timeline.names, term.pattern))
+            self._fit[key] = found[self._part.timeline.intervals.size[found] >= 0] if term.what == "bytes" else found
         return self._fit[key]
 
     @cached_property
     def _launches(self) -> tuple[Ints, Ints]:
         """The launches of work, each call once: when each began, ascending, and the row of the work."""
-        own, by_kind = self._timeline.intervals, ByKind(self._timeline)
-        if not by_kind.n[[Kind.RUNTIME, Kind.DRIVER]].any():
+        own = self._part.timeline.intervals
+        if not self._part.by_kind.n[[Kind.RUNTIME, Kind.DRIVER]].any():
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        links = links_of(self._timeline, by_kind, by_kind.rows(BUSY))
+        links = links_of(self._part, self._part.rows(*BUSY))
         rows, call = (column[links.call >= 0][::-1] for column in links)
         owner = np.full(len(own), -1, np.int64)
         owner[call] = self.owner_of[own.track[rows]]  # of several pieces of work the first stays
         calls = np.flatnonzero(owner >= 0)
-        return own.start[calls], owner[calls]
+        return self._part.start[calls], owner[calls]
 
     # Metrics
 
@@ -297,7 +283,12 @@ class Level:
         shares = [name for name, share in self._shares.items() if not share.needs or len(self.layer(share.needs).start)]
         launches = [_LAUNCHES] if self.name != "threads" and len(self._launches[0]) else []
         own = [each.metric for each in self.own if len(self._fitting(each.top))]
-        return (*shares, *own, *launches, *dict.fromkeys(counter_name(counter) for counter in self._timeline.counters))
+        return (
+            *shares,
+            *own,
+            *launches,
+            *dict.fromkeys(counter_name(counter) for counter in self._part.timeline.counters),
+        )
 
     def _added(
         self, names: Iterable[str], line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
@@ -385,7 +376,7 @@ class Level:
             total += _begun(*self._launches, None, lines, n_lines, begin, width, n) * 1e9
             weight += width * np.bincount(lines[lines >= 0], minlength=n_lines)[:, None]
             return total, weight
-        for counter in self._timeline.counters:
+        for counter in self._part.timeline.counters:
             if counter_name(counter) != metric or not len(counter.time):
                 continue
             owner = self.owner_of[counter.track] if counter.track >= 0 else -1
@@ -413,10 +404,12 @@ class Level:
         if term.what == "share":
             name = OF_OWN + term.pattern
             return self._added((name,), line_of, n_lines, begin, width, n)[name] / 1e9
-        places, own = self._fitting(term), self._timeline.intervals
+        places, own = self._fitting(term), self._part.timeline.intervals
         lines = np.arange(n_lines) if line_of is None else line_of
         weights = own.size[places] if term.what == "bytes" else None
-        return _begun(own.start[places], self.owner_of[own.track[places]], weights, lines, n_lines, begin, width, n)
+        return _begun(
+            self._part.start[places], self.owner_of[own.track[places]], weights, lines, n_lines, begin, width, n
+        )
 
 
 def _begun(
@@ -454,9 +447,9 @@ class Group(Level):
     """Rows of another level, ``base``, put together: the mean of them. ``tracks`` may be more than the base has."""
 
     def __init__(
-        self, name: LevelName, timeline: Timeline, tracks: list[int], row_of: Callable[[int], Gpu], base: Level
+        self, name: LevelName, part: TracePiece, tracks: list[int], row_of: Callable[[int], Gpu], base: Level
     ) -> None:
-        super().__init__(name, timeline, tracks, row_of, None)
+        super().__init__(name, part, tracks, row_of, None)
         self._base, self._shares, self._split = base, base._shares, base._split
 
     @cached_property
@@ -528,35 +521,35 @@ def over_time(counter: Counter, edges: Ints) -> tuple[Floats, Floats]:
 # Who there is
 
 
-def levels_of(timeline: Timeline, own: Iterable[Custom] = ()) -> dict[LevelName, Level]:
-    """Make the levels that a trace has, that of GPUs first where it has GPUs. ``own``: custom metrics."""
-    tracks = timeline.tracks
+def levels_of(part: TracePiece, own: Iterable[Custom] = ()) -> dict[LevelName, Level]:
+    """Make the levels that a piece of a trace has, that of GPUs first where it has GPUs. ``own``: custom metrics."""
+    timeline, tracks = part.timeline, part.timeline.tracks
     streams = [at for at, track in enumerate(tracks) if track.kind == "gpu_stream"]
     threads = [at for at, track in enumerate(tracks) if track.kind not in ("gpu_stream", "host_wait", "process")]
     found: dict[LevelName, Level] = {}
     if streams:
         gpu = _gpu_of(timeline)
-        found["gpus"] = Level("gpus", timeline, streams, gpu, None)
+        found["gpus"] = Level("gpus", part, streams, gpu, None)
         if len(found["gpus"]) < len(streams):
 
             def stream(at: int) -> Gpu:
                 own = tracks[at]
-                part = f"stream-{own.stream}" if own.stream is not None else own.name[:_LONGEST_NAME]
+                label = f"stream-{own.stream}" if own.stream is not None else own.name[:_LONGEST_NAME]
                 of = gpu(at)
-                return of._replace(mig=f"{of.mig or ''}.{part}".lstrip(".") or None, uuid=f"track {at}")
+                return of._replace(mig=f"{of.mig or ''}.{label}".lstrip(".") or None, uuid=f"track {at}")
 
-            found["streams"] = Level("streams", timeline, streams, stream, found["gpus"])
+            found["streams"] = Level("streams", part, streams, stream, found["gpus"])
     if threads or not streams:
         numbers = {at: number for number, at in enumerate(threads)}
-        found["threads"] = Level("threads", timeline, threads, lambda at: _thread(tracks[at], numbers[at]), None)
+        found["threads"] = Level("threads", part, threads, lambda at: _thread(tracks[at], numbers[at]), None)
     base, every = next(iter(found.values())), [at for at, track in enumerate(tracks) if track.kind != "host_wait"]
     ranks = {tracks[at].rank for at in threads} - {None}
     if (streams and threads) or 0 < len(ranks) < len(threads):
         of_report = {at for at, source in enumerate(timeline.sources) if source.format == "nsys"}
-        found["processes"] = Group("processes", timeline, every, lambda at: _process(tracks[at], of_report), base)
+        found["processes"] = Group("processes", part, every, lambda at: _process(tracks[at], of_report), base)
     if len({tracks[at].node for at in every}) > 1:
         found["nodes"] = Group(
-            "nodes", timeline, every, lambda at: as_recorded("node", 0, tracks[at].node or "unknown"), base
+            "nodes", part, every, lambda at: as_recorded("node", 0, tracks[at].node or "unknown"), base
         )
     for level in found.values():
         level.own = tuple(own)
