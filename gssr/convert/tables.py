@@ -131,9 +131,9 @@ class Exported:
 
     @cached_property
     def analysis(self) -> Analysis:
-        """As ``gssr analyze`` prints it."""
+        """As ``gssr analyze`` prints it, without phases, of which no table tells."""
         self.__dict__.pop("figures", None)  # they come before; of very many GPUs both take much memory
-        return analyze(self.reader, Options(rules=self._rules))
+        return analyze(self.reader, Options(rules=self._rules, phases=False))
 
 
 class ExportTable(NamedTuple):
