@@ -30,18 +30,41 @@ Columns = Mapping[str, NDArray[Any] | Sequence[Any]]
 """Values by the names of a table's columns, all of one length; None, and NaN in arrays of floats, are NULL."""
 
 
+_MOST_INT = 2.0**63
+"""From here on whole numbers are no int64."""
+
+
 class ExportError(Exception):
     """Something can't be exported; the text is one sentence."""
+
+
+def is_numeric(values: NDArray[Any] | Sequence[Any]) -> bool:
+    """Tell whether values are an array of whole numbers or floats."""
+    return isinstance(values, np.ndarray) and values.dtype.kind in "iuf"
 
 
 def plain(values: NDArray[Any] | Sequence[Any], column: Column) -> list[Any]:
     """Convert a column's values to str, int or float. None for NaN, infinity, and values that are not of the column's
     type (SQLite stores anything anywhere)."""
+    is_text, kind = column.type.startswith("TEXT"), int if column.type.startswith("INTEGER") else float
+    if is_numeric(values) and not is_text:
+        return _plain_numbers(np.asarray(values), kind)
     listed: list[Any] = values.tolist() if isinstance(values, np.ndarray) else list(values)
-    if column.type.startswith("TEXT"):
+    if is_text:
         return [None if value is None else str(value) for value in listed]
-    kind = int if column.type.startswith("INTEGER") else float
     return [kind(v) if isinstance(v, int | float) and math.isfinite(v) else None for v in listed]
+
+
+def _plain_numbers(values: NDArray[Any], kind: type[int] | type[float]) -> list[Any]:
+    """Do the same for an array of numbers."""
+    known = np.isfinite(values)
+    if not known.any():
+        return [None] * len(values)
+    easy = known & (np.abs(values) < _MOST_INT) if kind is int else known
+    listed: list[Any] = np.where(easy, values, 0).astype(np.int64 if kind is int else np.float64).tolist()
+    for row in np.flatnonzero(~easy).tolist():
+        listed[row] = kind(values[row]) if known[row] else None
+    return listed
 
 
 Rows = Iterator[Sequence[tuple[Any, ...]]]
@@ -108,9 +131,9 @@ class Exported:
 
     @cached_property
     def analysis(self) -> Analysis:
-        """As ``gssr analyze`` prints it."""
+        """As ``gssr analyze`` prints it, without phases, of which no table tells."""
         self.__dict__.pop("figures", None)  # they come before; of very many GPUs both take much memory
-        return analyze(self.reader, Options(rules=self._rules))
+        return analyze(self.reader, Options(rules=self._rules, phases=False))
 
 
 class ExportTable(NamedTuple):

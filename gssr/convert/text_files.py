@@ -1,5 +1,8 @@
 """Files of text, one for each table, of all runs: CSV, and JSON with an object in each line. The runs' and nodes' names are
-columns."""
+columns.
+
+Where pyarrow is installed, it writes long pieces of CSV, which are the same bytes (gssr/convert/csv_by_arrow.py).
+"""
 
 import contextlib
 import csv
@@ -8,14 +11,21 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Any, Literal, TextIO
 
-from gssr.convert.tables import Columns, ExportError, ExportTable, plain
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.convert.tables import Columns, ExportError, ExportTable, is_numeric, plain
 from gssr.render.csv_cells import cell
+from gssr.store.format.schema import Column
 from gssr.store.output_file import Access, new_file, output_folder
 
 ENDINGS = {"csv": ".csv", "json": ".jsonl"}
+_MANY_ROWS = 1000
+"""Pieces of so many rows take longer to write without pyarrow than its import takes."""
 
 
 class TextSink:
@@ -54,13 +64,25 @@ class TextSink:
 
     def write(self, table: ExportTable, node: str | None, columns: Columns) -> None:  # noqa: ARG002, the node is a column
         """As in Sink."""
-        rows = zip(*(plain(columns[column.name], column) for column in table.columns), strict=True)
-        if self._kind == "csv":
-            _write_csv(self._files[table.name], ([cell(value) for value in row] for row in rows))
-            return
         names = [column.name for column in table.columns]
+        file = self._files[table.name]
+        if self._kind == "csv":
+            many = len(columns[names[0]]) >= _MANY_ROWS and _is_of_numbers(table, columns)
+            by_arrow = _csv_by_arrow() if many else None
+            if by_arrow is None:
+                _write_csv(file, zip(*(_cells(columns[column.name], column) for column in table.columns), strict=True))
+                return
+            is_whole = [column.type.startswith("INTEGER") for column in table.columns]
+            values = [
+                plain(columns[column.name], column) if column.type.startswith("TEXT") else columns[column.name]
+                for column in table.columns
+            ]
+            file.flush()
+            file.buffer.write(by_arrow(values, is_whole))
+            return
+        rows = zip(*(plain(columns[column.name], column) for column in table.columns), strict=True)
         lines = (json.dumps(dict(zip(names, row, strict=True)), separators=(",", ":")) + "\n" for row in rows)
-        self._files[table.name].writelines(lines)
+        file.writelines(lines)
 
     def end(self) -> None:
         """As in Sink."""
@@ -80,6 +102,28 @@ class TextSink:
         except OSError:
             pass  # what is closed is deleted
         shutil.rmtree(self._staged, ignore_errors=True)
+
+
+@cache
+def _csv_by_arrow() -> Callable[[Sequence[Any], Sequence[bool]], Any] | None:
+    """Return what writes rows by pyarrow; None where that is not installed."""
+    try:
+        from gssr.convert.csv_by_arrow import csv_rows
+    except ImportError:
+        return None
+    return csv_rows
+
+
+def _is_of_numbers(table: ExportTable, columns: Columns) -> bool:
+    """Tell whether all columns but those of texts are arrays of numbers."""
+    return all(column.type.startswith("TEXT") or is_numeric(columns[column.name]) for column in table.columns)
+
+
+def _cells(values: NDArray[Any] | Sequence[Any], column: Column) -> list[Any]:
+    """Convert a column's values to cells of CSV."""
+    if is_numeric(values) and not column.type.startswith("TEXT"):
+        return plain(np.asarray(values) + 0, column)  # no -0.0
+    return [cell(value) for value in plain(values, column)]
 
 
 def _write_csv(file: TextIO, rows: Iterable[Sequence[Any]]) -> None:

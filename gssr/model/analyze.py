@@ -51,7 +51,8 @@ class Options:
         exact: Take statistics from raw rows (True) or from rollups (False); None for what EXACT_ROWS says. Of more rows
             than that everything but statistics is from rollups in any case.
         rules: What the job is judged by.
-        causes: Judge the job, and look for phases and how uneven the GPUs were.
+        causes: Judge the job.
+        phases: With the causes, look for phases and how uneven the GPUs were.
         progress: Called with the share done (0-1) of what takes long, reading all raw rows.
     """
 
@@ -66,6 +67,7 @@ class Options:
     exact: bool | None = None
     rules: RuleTable = TABLE
     causes: bool = True
+    phases: bool = True
     progress: Callable[[float], None] | None = None
 
 
@@ -115,7 +117,7 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
     said = Judgement((), (), *span)
     if options.causes:
         own_rows = rows.between(gathered, bounds, places) if rows else None
-        said = judge_window(reader, positions, bounds, options.rules, places, own_rows, counted)
+        said = judge_window(reader, positions, bounds, options.rules, places, own_rows, counted, options.phases)
         del counted, own_rows
     means = total.sums.overall()
     energy_j = total_joules(total.joules, total.n_rows, chosen)

@@ -250,7 +250,7 @@ def read_figures(reader: RunReader, file: str, verdicts: bool = False, rules: Ru
 
 def _judged(reader: RunReader, rules: RuleTable, gpu_hours: float) -> dict[str, Any]:
     """Return verdicts, the step's length (None: unknown) and the ``gpu_hours`` by category, as fields of RunFigures."""
-    judgement = judge_window(reader, np.arange(len(reader.gpus)), ALL_TIME, rules)
+    judgement = judge_window(reader, np.arange(len(reader.gpus)), ALL_TIME, rules, with_phases=False)
     held = tuple(Held(verdict.code, verdict.gpus) for verdict in judgement.verdicts)
     return {
         "verdicts": held,

@@ -37,6 +37,7 @@ def judge_window(
     places: Ints | None = None,
     rows: Samples | None = None,
     counted: WindowCounts | None = None,
+    with_phases: bool = True,
 ) -> Judgement:
     """Judge a window of a run for some GPUs (their ``positions``): the same for whoever asks, page, screen or fleet.
 
@@ -47,6 +48,8 @@ def judge_window(
         places: Which of the ``positions`` are looked at (gssr.model.window.looked_at).
         rows: Raw rows of the GPUs at ``places``, as gssr.model.evidence.gather takes them.
         counted: What was counted of them, in place of rows.
+        with_phases: Find the phases and judge each of them, and say how uneven the GPUs were: half of the time, which
+            tables of many runs save.
 
     Returns GPUs numbered among ``positions``. Without samples there are no verdicts, and every rule abstains.
     """
@@ -63,8 +66,8 @@ def judge_window(
         found,
         too_few=few,
         step=step_time(reader, positions[places], window, rows),
-        phases=judge_phases(phases(evidence), evidence, found.verdicts, table),
-        unevenness=unevenness(evidence),
+        phases=judge_phases(phases(evidence), evidence, found.verdicts, table) if with_phases else (),
+        unevenness=unevenness(evidence) if with_phases else None,
         peaks=evidence.peaks,
         place=place_under_roofline({name: evidence.mean(name) for name in evidence.series}, evidence.peaks),
     )
