@@ -7,6 +7,8 @@ the text: pages (``gssr.report.terminal.to_text``), screens (``gssr.render.glyph
 (``gssr.commands.tell``, ``gssr.profile.stderr.say``). Code that measures a text cleans it first.
 """
 
+from __future__ import annotations
+
 import re
 import unicodedata
 from collections.abc import Sequence
