@@ -133,3 +133,13 @@ def test_what_is_written_in_bulk_can_be_read_meanwhile(tmp_path, monkeypatch):
         )
         recording.close()
     assert bulk.finish(table[-1, 1], 0, "completed", table[-1, 1])
+
+
+def test_further_ranks_are_told_of_without_a_change_of_the_run(tmp_path):
+    bulk = BulkWriter(str(tmp_path / "bulk.sql"))
+    bulk.begin({"run_id": "r", "started_at": START, "sampling_ms": 1000.0, "state": "running"}, {"rank": 0})
+    bulk.tell({}, [{"rank": 1, "exit_code": 3}])
+    bulk.finish(START + 1, 0, "completed", START + 1)
+    with sqlite3.connect(tmp_path / "bulk.sql") as file:
+        assert file.execute("SELECT exit_code FROM processes WHERE rank = 1").fetchall() == [(3,)]
+        assert file.execute("SELECT kind FROM events WHERE kind = 'storage'").fetchall() == []

@@ -116,8 +116,9 @@ class Pending:
         self._singles.append(insertion(table, values))
 
     def update(self, table: str, values: Mapping[str, Value]) -> None:
-        """Change the run's row of ``runs``, or the rank's of ``processes``."""
-        self._updates.setdefault(table, {}).update(values)
+        """Change the run's row of ``runs``, or the rank's of ``processes``; nothing for no values."""
+        if values:
+            self._updates.setdefault(table, {}).update(values)
 
     def keep_the_end(self) -> None:
         """Forget all but events and what is to be told of the run and its ranks, which need little space."""
