@@ -17,6 +17,7 @@ from benchmarks import (
     engines,
     fleet,
     follow,
+    footprint,
     imports,
     large,
     live,
@@ -24,7 +25,6 @@ from benchmarks import (
     processes,
     rank,
     sampler,
-    size,
     start,
     table,
     transparency,
@@ -39,6 +39,7 @@ WRITES = (
     entry,
     fleet,
     follow,
+    footprint,
     large,
     live,
     merge,
@@ -112,6 +113,13 @@ def _imports(cache: Path) -> Iterator[table.Figure]:
         yield table.Figure(kind, float(output.read_text()), "s")
 
 
+def _footprint() -> Iterator[table.Figure]:
+    """Of an environment into which nothing is installed, as that needs a package index."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(footprint, "_install", lambda _environment, _extra: 0.0)
+        yield from footprint.measure(extras=("web",))
+
+
 SMALL: dict[str, Callable[[Path], Iterator[table.Figure]]] = {
     "start": lambda _: start.measure(repeats=3),
     "rank": lambda _: rank.measure(repeats=1, warm_up=0.5),
@@ -132,7 +140,7 @@ SMALL: dict[str, Callable[[Path], Iterator[table.Figure]]] = {
     "engines": lambda _: engines.measure(7, 0.005),
     "amd": lambda _: amd.measure(seconds=0.5, windows=1, warm_up=0.5),
     "digests": lambda _: digests.measure(ranks=3),
-    "size": lambda _: size.measure(),
+    "footprint": lambda _: _footprint(),
 }
 """Those of which a small setting exists; soak, shared, transparency, truth and on_gpu have tests of their own."""
 
