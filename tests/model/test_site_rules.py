@@ -82,7 +82,7 @@ def test_the_environment_names_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", ["least", "greatest"])
 def test_whatever_number_a_site_gives_a_rule_jobs_are_judged(value: str) -> None:
     """No condition divides by it, and none says that something holds for no time at all."""
-    half = np.tile([0.8, 0.8, 0.8, 0.8, 0.05], 24)
+    half = np.tile([0.8, 0.8, 0.8, 0.8, 0.05], 60)
     jobs = [evidence(sm_active=half), evidence(n_gpus=4, sm_active=np.outer([1.0, 1.0, 1.0, 0.6], half))]
     for rule in (TABLE.common, *TABLE.rules):
         for threshold in rule.thresholds:
