@@ -1,6 +1,6 @@
 # make demo   records a real command for 20 s and shows the page
-# make test   runs every check and every test
-# make test-slow    runs what takes half an hour: rounds of faults and races, hostile input
+# make test   runs every check, and every test that is not slow
+# make test-slow    runs what takes about an hour: rounds of faults and races, hostile input
 # make test-site    runs the tests that need a browser, other shells or the site's generator; says what it lacks of them
 # make test-oldest  runs the tests of what uses other packages with the oldest versions that pyproject.toml allows
 # make docs   makes a searchable site of the pages: build/site/index.html

@@ -84,6 +84,7 @@ def test_an_audit_passes_only_if_every_package_was_looked_up(
     assert done.returncode == code and told in done.stdout + done.stderr
 
 
+@pytest.mark.slow  # make dist compares as well
 @pytest.mark.timeout(600)  # git and setuptools, several times
 def test_two_builds_of_a_commit_are_the_same_and_hold_nothing_of_who_built_them(tmp_path: Path) -> None:
     if Version(version("setuptools")) < Version("77"):

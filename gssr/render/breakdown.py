@@ -11,6 +11,7 @@ from gssr.arrays import Floats
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.breakdown.result import Breakdown, positions_of
 from gssr.model.results import LeadingLoss
+from gssr.render.cells import clean
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import percent
 
@@ -69,7 +70,7 @@ def headline(breakdown: Breakdown, leading_loss: LeadingLoss | None = None) -> s
     if most is None:
         return f"{text}."
     if leading_loss is not None:
-        text += f"; {percent(leading_loss.share)} is {leading_loss.text}"
+        text += f"; {percent(leading_loss.share)} is {clean(leading_loss.text)}"  # it may name a node
     elif CATEGORIES[most].branch == "communication" and min(in_communication) >= LEAST_SHOWN:
         text += f"; {percent(sum(in_communication))} is spent in communication"
     elif float(shares[most]) >= LEAST_SHOWN:

@@ -231,8 +231,7 @@ def test_the_recording_is_there_at_once(folder: Path) -> None:
     watch.close()
 
 
-@pytest.mark.parametrize("size", [(80, 24), (200, 60)])
-def test_kernels_and_samples_lie_on_one_axis(folder: Path, size: tuple[int, int]) -> None:
+def test_kernels_and_samples_lie_on_one_axis(folder: Path) -> None:
     app = seat(folder, View(screen="time"))
 
     async def steps(pilot: Pilot[int]) -> None:
@@ -260,7 +259,7 @@ def test_kernels_and_samples_lie_on_one_axis(folder: Path, size: tuple[int, int]
             frame = await all_there(app, pilot)
         assert frame.part is None and app.query_one(TimeWall).display
 
-    work(app, steps, size)
+    work(app, steps, (100, 30))
 
 
 def test_a_zoom_is_kept_and_the_cursor_steps_from_kernel_to_kernel(folder: Path) -> None:

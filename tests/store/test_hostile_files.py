@@ -253,12 +253,13 @@ def test_any_value_may_be_in_any_column(tmp_path, table):
         "PRAGMA schema_version = 99",
     )
     data = seed.read_bytes()
-    for number, name in enumerate(names):
+    for number in range(0, len(names), 3):
         path = tmp_path / "a.sql"
         path.write_bytes(data)
         with closing(sqlite3.connect(path)) as connection, connection:
-            for rowid, value in enumerate(HOSTILE[number % 3 :: 3], 1):
-                connection.execute(f"UPDATE {table} SET {name} = ? WHERE rowid % 5 = ?", (value, rowid % 5))
+            for place, name in enumerate(names[number : number + 3]):
+                for rowid, value in enumerate(HOSTILE[place::3], 1):
+                    connection.execute(f"UPDATE {table} SET {name} = ? WHERE rowid % 5 = ?", (value, rowid % 5))
         with suppress(RecordingError), closing(open_recording(path)) as recording:
             for run in recording.runs:
                 analyze(run, Options(exact=bool(number % 2), bins=20))

@@ -112,7 +112,7 @@ def _file(read: Callable[[list[str], ImportHints], list[ForeignSeries]], name: s
     return parse
 
 
-_EXPORT = Path(__file__).parents[2] / "tests" / "golden" / "foreign" / "gssr-0.4.0" / "export.sql"
+_EXPORT = Path(__file__).parents[2] / "golden" / "foreign" / "gssr-0.4.0" / "export.sql"
 
 
 def _database(folder: Path, data: bytes) -> None:
