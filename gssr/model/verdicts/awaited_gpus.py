@@ -69,7 +69,7 @@ def _reason(job: JobEvidence, gpus: tuple[int, ...], others: list[int]) -> tuple
         clocks = job.per_gpu_at_work("sm_clock")
         own, usual = (float(finite(clocks[which]).mean()) for which in (list(gpus), others))
         noun = "SM clock is" if is_one else "SM clocks are"
-        return "clocks", f"whose {noun} at {own:,.0f} MHz, the others' at {usual:,.0f} MHz"
+        return "clocks", f"whose {noun} {own:,.0f}, the others' {usual:,.0f} MHz"
     if job.is_late_for_files:
         return "files", f"which {'waits' if is_one else 'wait'} for files or the network meanwhile"
     shares = job.breakdown.shares_by_gpu
