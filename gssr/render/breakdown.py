@@ -87,15 +87,13 @@ def shares_bar(shares: Floats, width: int, ascii_only: bool = False) -> Row:
     """Draw one bar of exactly ``width`` cells in which each category has its share [n_categories]. Blank at its end is what
     the shares lack, and the sum of those below LEAST_SHOWN. NaN counts as none."""
     shown = np.where(np.nan_to_num(shares) >= LEAST_SHOWN, shares, 0.0)
-    edges = np.round(np.cumsum(shown) * width).astype(int).tolist()
-    spans, start = [], 0
-    for each, end in zip(CATEGORIES, edges, strict=True):
-        if end > start:
-            spans.append(Span(LOOKS[each.name].marked(ascii_only) * (end - start), LOOKS[each.name].role))
-        start = max(start, end)
-    if start < width:
-        spans.append(Span(" " * (width - start)))
-    return tuple(spans)
+    exact = np.append(shown, max(1 - shown.sum(), 0.0)) * width
+    cells = np.floor(exact + 1e-9).astype(int)
+    cells[np.argsort(cells - exact, kind="stable")[: width - cells.sum()]] += 1  # by the largest remainders
+    *own, blank = cells.tolist()
+    looks = [LOOKS[each.name] for each in CATEGORIES]
+    spans = [Span(look.marked(ascii_only) * n, look.role) for look, n in zip(looks, own, strict=True) if n]
+    return tuple([*spans, Span(" " * blank)] if blank else spans)
 
 
 def shown_categories(*bars: Floats) -> list[int]:

@@ -159,7 +159,7 @@ class Wall(Panel):
         if result.awaited:
             is_one = len(result.awaited) == 1
             who = clean(named(result.gpus, result.awaited)) if not result.by_node else ""
-            return f"{who} {'waits least, the others for it' if is_one else 'wait least, the others for them'}".strip()
+            return f"{who} {'waits least, the rest for it' if is_one else 'wait least, the rest for them'}".strip()
         if result.blamed:
             verdicts = result.judgement.verdicts if result.judgement is not None else ()
             blaming = verdict_on_few(verdicts, len(result.looked_at))
