@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Floats
-from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
+from gssr.model.breakdown.categories import CATEGORIES, POSITIONS, UNKNOWN_WORK
 from gssr.model.breakdown.result import Breakdown, positions_of
 from gssr.model.results import LeadingLoss
 from gssr.render.cells import clean
@@ -64,7 +64,8 @@ def headline(breakdown: Breakdown, leading_loss: LeadingLoss | None = None) -> s
     computes = breakdown.share("working") - float(
         shares[POSITIONS["working.few_sms"]] + shares[POSITIONS["working.slowed"]]
     )
-    text = f"{percent(computes)} of the GPU time computes"
+    works = "runs kernels, what they do was not measured" if breakdown.other_work == UNKNOWN_WORK else "computes"
+    text = f"{percent(computes)} of the GPU time {works}"
     most = breakdown.largest_loss
     in_communication = shares[positions_of("communication")].tolist()
     if most is None:
@@ -84,27 +85,20 @@ def breakdown_bar(breakdown: Breakdown, width: int, ascii_only: bool = False) ->
 
 
 def shares_bar(shares: Floats, width: int, ascii_only: bool = False) -> Row:
-    """Draw one bar of exactly ``width`` cells in which each category has its share [n_categories]; NaN counts as none,
-    and what the shares lack is blank."""
-    spans, start = [], 0
-    for each, end in zip(CATEGORIES, _edges(shares, width), strict=True):
-        if end > start:
-            spans.append(Span(LOOKS[each.name].marked(ascii_only) * (end - start), LOOKS[each.name].role))
-        start = max(start, end)
-    if start < width:
-        spans.append(Span(" " * (width - start)))
-    return tuple(spans)
+    """Draw one bar of exactly ``width`` cells in which each category has its share [n_categories]. Blank at its end is what
+    the shares lack, and the sum of those below LEAST_SHOWN. NaN counts as none."""
+    shown = np.where(np.nan_to_num(shares) >= LEAST_SHOWN, shares, 0.0)
+    exact = np.append(shown, max(1 - shown.sum(), 0.0)) * width
+    cells = np.floor(exact + 1e-9).astype(int)
+    cells[np.argsort(cells - exact, kind="stable")[: width - cells.sum()]] += 1  # by the largest remainders
+    *own, blank = cells.tolist()
+    looks = [LOOKS[each.name] for each in CATEGORIES]
+    spans = [Span(look.marked(ascii_only) * n, look.role) for look, n in zip(looks, own, strict=True) if n]
+    return tuple([*spans, Span(" " * blank)] if blank else spans)
 
 
-def _edges(shares: Floats, width: int) -> list[int]:
-    """Find where each category ends in a bar of ``width`` cells [n_categories]; NaN counts as none."""
-    edges: list[int] = np.round(np.cumsum(np.nan_to_num(shares)) * width).astype(int).tolist()
-    return edges
-
-
-def shown_categories(breakdown: Breakdown, *bars: tuple[Floats, int]) -> list[int]:
-    """List the positions in CATEGORIES, in their order, of those that have a row: LEAST_SHOWN of the time, or a cell in
-    one of the ``bars`` (shares [n_categories], width in cells) that stand above."""
-    shares = breakdown.shares
-    seen = [np.diff(_edges(own, width), prepend=0) > 0 for own, width in bars]
-    return np.flatnonzero(np.any([shares >= LEAST_SHOWN, *seen], axis=0)).tolist()
+def shown_categories(*bars: Floats) -> list[int]:
+    """List the positions in CATEGORIES, in their order, of those that are drawn in one of these bars (shares
+    [n_categories] each)."""
+    found: list[int] = np.flatnonzero(np.any([shares >= LEAST_SHOWN for shares in bars], axis=0)).tolist()
+    return found

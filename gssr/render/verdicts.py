@@ -45,6 +45,8 @@ _PROGRAM = r"(?:gssr|nsys|ncu|rocprofv3|py-spy|gdb|nvidia-smi|amd-smi|rocminfo|s
 _PROSE = r"(?:on|in|within|and|or|then|it|shows|says|tells|counts|compares)\b"
 _AFTER_COLON = re.compile(rf"(?<=: )({_PROGRAM}(?: (?!{_PROSE})(?:'[^']*'|[^;' ])+?)*?)(?:; |\. |\.?$)")
 """A command that has a line of its own: it follows a colon, and ends with a semicolon, a full stop, or the text."""
+_BETWEEN = ("then: ", "and: ")
+"""What stands between two commands in a sentence, and not between their lines."""
 _WITHIN = re.compile(rf"\b{_PROGRAM}(?: (?:-[^ )]*[\w/]|[A-Z]{{3,}}\b|[a-z_-]+(?= (?:-|[A-Z]{{3,}}))))+")
 """A command within a sentence, from its program to its last option or name to be filled in."""
 
@@ -54,7 +56,7 @@ def advice_parts(advice: str) -> list[tuple[bool, str]]:
     command, its text)."""
     parts: list[tuple[bool, str]] = []
     for number, text in enumerate(_AFTER_COLON.split(advice)):
-        if text.strip():
+        if text.strip() and text not in _BETWEEN:
             parts.append((number % 2 == 1, text.strip()))
     return parts
 

@@ -45,7 +45,7 @@ def _table(breakdown: Breakdown, options: PageOptions, marks: Glyphs) -> list[Ro
     )  # fmt: skip
     shares, seconds = breakdown.shares, breakdown.by_gpu.sum(axis=0)
     rows: list[list[Cell]] = []
-    shown = shown_categories(breakdown, (shares, options.width))
+    shown = shown_categories(shares)
     for at in shown:
         look = LOOKS[CATEGORIES[at].name]
         rows.append(

@@ -12,8 +12,9 @@ from ticks import Record, ticks
 
 from gssr.model.account.activity import does_something
 from gssr.model.analyze import analyze
+from gssr.model.breakdown.categories import POSITIONS
 from gssr.model.evidence.evidence import Evidence
-from gssr.model.results import Verdict
+from gssr.model.results import LeadingLoss, Verdict
 from gssr.model.verdicts import judge
 from gssr.store.read.recording import open_recording
 from tests.fakes.jobs import causes, healthy
@@ -36,6 +37,7 @@ class Told(NamedTuple):
 
     verdicts: dict[str, Verdict]
     shares: Callable[[str], float]
+    leading: LeadingLoss | None
 
     @property
     def warned(self) -> list[str]:
@@ -51,7 +53,7 @@ Tell = Callable[..., Told]
 def of(made: Evidence) -> Told:
     judged = judge(made)
     assert judged.breakdown is not None
-    return Told({verdict.code: verdict for verdict in judged.verdicts}, judged.breakdown.share)
+    return Told({verdict.code: verdict for verdict in judged.verdicts}, judged.breakdown.share, judged.leading_loss)
 
 
 def training(seconds: float) -> Recipe:
@@ -78,7 +80,7 @@ def tell(tmp_path: Path) -> Tell:
         write(Job(7, "job", plan, sampling), str(path))
         made = analyze(open_recording(path).runs[0]).judgement
         assert made.breakdown is not None
-        return Told({verdict.code: verdict for verdict in made.verdicts}, made.breakdown.share)
+        return Told({verdict.code: verdict for verdict in made.verdicts}, made.breakdown.share, made.leading_loss)
 
     return told
 
@@ -479,6 +481,63 @@ def test_what_has_ended_does_not_pause() -> None:
 def test_heat_that_slows_each_step_is_no_rhythm_of_its_own(tell: Tell) -> None:
     slow = causes.slow_clock((2,), 0.45, 0x20, 0.0, "throttled_thermal")
     assert tell(slow, step=3.0, sampling=GPM, seconds=90).warned == ["throttled_thermal"]
+
+
+def test_a_hot_gpu_that_others_wait_for_is_named_with_its_clock_where_their_waiting_is_told(tell: Tell) -> None:
+    told = tell(causes.slow_clock((2,), 0.45, 0x20, 0.0, "throttled_thermal"))
+    heat = told.verdicts["throttled_thermal"]
+    assert heat.gpus == (2,) and heat.title.endswith("of the GPU time is lost waiting for it")
+    assert "straggler" not in told.verdicts and "the others' 1,9" in told.texts("throttled_thermal")
+    leading = told.leading
+    assert leading is not None and leading.awaited == (2,)
+    assert "waiting for" in leading.text and "whose SM clock is" in leading.text and "1,9" in leading.text
+    assert abs(leading.share - told.shares("communication.waiting") - told.shares("idle.imbalance")) < 0.02
+
+
+def test_nobody_is_said_to_wait_for_a_gpu_at_a_lower_clock_unless_the_others_wait_longer_than_it() -> None:
+    slower = {"sm_clock": np.where(_slower(2, 0, 8) == 0, 1980.0, 1000.0), "tensor_active": 0.4}
+    for idle in (0.0, 0.3):
+        told = of(evidence(gr_engine_active=0.97 - idle, sm_active=0.85 * (1 - idle), **slower))
+        assert "waiting" not in told.verdicts["slow_clock"].title
+        assert told.leading is None or "waiting" not in told.leading.text
+
+
+def test_the_power_limit_of_all_is_not_said_to_cost_what_one_of_them_takes_longer() -> None:
+    load = np.where(np.arange(N) % 20 < 12, 1.0, np.where(np.arange(8)[:, None] == 3, 1.0, 0.0))
+    told = of(evidence(flags={"sw_power_cap": 0.6}, sm_clock=1780.0, **scaled(load)))
+    assert told.verdicts["straggler"].gpus == (3,) and "which works" in told.verdicts["straggler"].title
+    capped = told.verdicts["power_capped"]
+    assert "waiting" not in capped.title and abs((capped.lost or 0.0) - told.shares("working.slowed")) < 1e-6
+
+
+def test_the_power_limit_is_told_only_where_it_costs_and_warned_about_where_it_was_set_low() -> None:
+    def capped(clock: float, **about: Any) -> Verdict | None:
+        return of(evidence(flags={"sw_power_cap": 0.6}, sm_clock=clock, **about)).verdicts.get("power_capped")
+
+    assert capped(1940.0) is None
+    usual, low = capped(1700.0), capped(1700.0, gpus={"power_limit": 450.0})
+    assert usual is not None and usual.severity == "info" and "is lost to it" in usual.title
+    assert low is not None and low.severity == "warning" and "450 W, the model's own is 700 W" in low.evidence[1].text
+
+
+def test_gaps_between_kernels_are_told_with_what_the_host_does_meanwhile() -> None:
+    gaps = scaled(1.0) | {"gr_engine_active": 0.7, "sm_active": 0.6}
+    quiet = of(evidence(workload={"cpu": 1.0}, **gaps)).verdicts["launch_gaps"]
+    assert quiet.title.endswith("in the gaps between kernels")
+    reads = of(evidence(host={"read_bytes": 4e8}, workload={"cpu": 1.0}, **gaps)).verdicts["launch_gaps"]
+    assert reads.title.endswith("while each node reads 0.4 GB/s from its disks") and "read ahead" in reads.advice
+    cores = of(evidence(workload={"cpu": 5.0}, **gaps)).verdicts["launch_gaps"]
+    assert cores.title.endswith("while 5 cores per rank are busy") and "--cpus-per-task" in cores.advice
+
+
+def test_other_work_is_named_by_what_was_measured() -> None:
+    for changed, label in (
+        ({"tensor_active": 0.0, "dram_active": 0.1, "fp32_active": 0.5}, "computes in FP32"),
+        ({"tensor_active": 0.0, "dram_active": 0.1, "fp32_active": 0.1}, "other work"),
+        ({"without": ("tensor_active", "fp64_active", "dram_active")}, "works, kind of work not measured"),
+    ):
+        breakdown = judge(evidence(**changed)).breakdown
+        assert breakdown is not None and breakdown.label(POSITIONS["working.other"]) == label
 
 
 def test_what_a_gpu_did_for_a_moment_is_not_said_to_be_nothing() -> None:

@@ -29,8 +29,9 @@ ANSWERS = (
     Answer("time-dip", ("io_dip",), ("3", "t", *"4:20", "enter"), ("cursor at", "all metrics at")),
     Answer("balance-rotating", ("rotating",), ("4",), ("otates", "time means hide it")),
     Answer("balance-static", ("straggler",), ("4",), ("nid000007:2",)),
-    Answer("why-throttled", ("slow_node",), ("5",), ("nid000003", "slowed down by heat", "critical")),
-    Answer("why-late", ("late_start",), ("5",), ("all of nid000005) began to work 2 min after",)),
+    Answer("job-culprit", ("slow_node",), ("1",), ("every GPU over time   ▲ slowed down by heat", "▲nid000003")),
+    Answer("why-throttled", ("slow_node",), ("5",), ("nid000003", "slowed down by heat", "warning", "SM clock 1,140 MHz")),
+    Answer("why-late", ("late_start",), ("5",), ("all GPUs of nid000005) began to work 2 min after",)),
     Answer("compare-better", ("before", "after"), ("6",), ("less time", "better")),
 )  # fmt: skip
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from gssr.model.account.active_time import TYPICAL_ACTIVITY
-from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
+from gssr.model.breakdown.categories import CATEGORIES, POSITIONS, UNKNOWN_WORK
 from gssr.model.evidence.evidence import Evidence
 
 OTHER_WORK = CATEGORIES[POSITIONS["working.other"]].label
@@ -15,7 +15,7 @@ def name_other_work(evidence: Evidence) -> str:
     """Name ``working.other`` by what was measured while GPUs work: in FP32 if its pipe is active as FP64's has to be to
     give the work its name, and more than every other pipe; else other work, or of unknown kind where nothing tells it."""
     if not any(evidence.has(name) for name in _MEASURES_OF_KIND):
-        return "works, kind of work not measured"
+        return UNKNOWN_WORK
     active = {name: float(np.nan_to_num(evidence.mean(name) or 0.0)) for name in _PIPES if evidence.has(name)}
     engine = float(np.nan_to_num(evidence.mean("gr_engine_active") or 1.0))
     fp32 = active.pop("fp32_active", 0.0)

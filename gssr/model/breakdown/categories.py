@@ -60,5 +60,7 @@ CATEGORIES: tuple[TimeCategory, ...] = (
 )  # fmt: skip
 """In the order in which bars are drawn: work first, then what is lost, then what lies outside the job's work."""
 
+UNKNOWN_WORK = "works, kind of work not measured"
+"""What other work is called where nothing tells one kind of work from another: kernels run, whatever they do."""
 POSITIONS = {category.name: position for position, category in enumerate(CATEGORIES)}
 BRANCHES = tuple(dict.fromkeys(category.branch for category in CATEGORIES))

@@ -13,7 +13,7 @@ from gssr.metrics import SCORE_INPUTS
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.joined.match import NS, Match
-from gssr.model.results import Analysis, Finding, Judgement, Means, Verdict
+from gssr.model.results import Analysis, Finding, Judgement, LeadingLoss, Means, Verdict
 from gssr.model.statistics.sources import Rollups, Rows
 from gssr.model.traced import (
     SPLIT,
@@ -29,6 +29,7 @@ from gssr.model.traces.analyze_trace import analyze_timeline
 from gssr.model.traces.gpu_names import gpus_of
 from gssr.model.traces.lengths import statistics
 from gssr.model.traces.trace_results import GpuUse, Step, TraceAnalysis
+from gssr.model.verdicts.losses import TRACE_ADVICE
 from gssr.model.verdicts.words import percent, took
 from gssr.store.format.schema import LEVELS
 from gssr.store.read.recording import RunReader
@@ -39,6 +40,9 @@ WAITING = (
     "small_kernels", "low_power", "low_use", "unexplained",
 )  # fmt: skip
 """Verdicts that say that GPUs wait, or seem to: what for, a trace tells."""
+_UNEXPLAINED = ("unexplained", "pauses", "recurring_dips")
+"""Verdicts on idle time of which the samples show no cause."""
+_BY_TRACE = ", no cause in the samples; in the longest gaps of the trace mostly "
 MOST_KERNELS = 20
 """Of a trace those that took longest are told."""
 _MOST_TOLD = 2
@@ -241,8 +245,17 @@ def with_traces(analysis: Analysis, traces: Iterable[Traced], refused: Sequence[
 
 
 def explained_by_traces(judgement: Judgement, traces: Sequence[Traced]) -> Judgement:
-    """Add to the verdicts about waiting what their GPUs waited for while they were traced."""
-    return replace(judgement, verdicts=tuple(explained(verdict, traces) for verdict in judgement.verdicts))
+    """Add to the verdicts about waiting what their GPUs waited for while they were traced, and to the largest loss if the
+    samples show no cause of it."""
+    verdicts = tuple(explained(verdict, traces) for verdict in judgement.verdicts)
+    leading, breakdown = judgement.leading_loss, judgement.breakdown
+    most = breakdown.largest_loss if breakdown is not None else None
+    if breakdown is not None and most is not None and CATEGORIES[most].name == "idle.unexplained":
+        said = next((each for each in verdicts if each.code in _UNEXPLAINED and _BY_TRACE in each.title), None)
+        if said is not None:
+            text = f"idle{said.title[said.title.index(_BY_TRACE) :]}"
+            leading = LeadingLoss(float(breakdown.shares[most]), text)
+    return replace(judgement, verdicts=verdicts, leading_loss=leading)
 
 
 def explained(verdict: Verdict, traces: Sequence[Traced]) -> Verdict:
@@ -267,9 +280,16 @@ def explained(verdict: Verdict, traces: Sequence[Traced]) -> Verdict:
     who = "it was" if gpus == 1 else f"{gpus} GPUs were"
     text = f"in the {took(seconds * NS)} that were traced {who} idle for {percent(idle)}"
     together = " together" if gpus > 1 else ""
-    told = "; ".join(f"{why}, {took(total * NS)}{together}" for why, total in causes(gaps)[:_MOST_TOLD])
+    reasons = causes(gaps)
+    told = "; ".join(f"{why}, {took(total * NS)}{together}" for why, total in reasons[:_MOST_TOLD])
     finding = Finding("traced_idle", idle, None, f"{text}: {told}" if told else text)
-    return replace(verdict, evidence=(*verdict.evidence, finding))
+    verdict = replace(verdict, evidence=(*verdict.evidence, finding))
+    if verdict.code not in _UNEXPLAINED or not reasons or 2 * reasons[0][1] < sum(seconds for _, seconds in reasons):
+        return verdict
+    advice = verdict.advice.partition(f" {TRACE_ADVICE}")[0]  # there is one
+    return replace(
+        verdict, title=verdict.title.replace(", no cause found", f"{_BY_TRACE}{reasons[0][0]}"), advice=advice
+    )
 
 
 def gaps_within(gaps: Iterable[TracedGap], start: float, end: float, gpus: Sequence[int] = ()) -> list[TracedGap]:

@@ -65,11 +65,13 @@ def _others(job: JobEvidence, gpus: Sequence[int]) -> list[int]:
 def _reason(job: JobEvidence, gpus: tuple[int, ...], others: list[int]) -> tuple[str, str]:
     """Say in a clause by what the GPUs that are waited for differ from the others: (reason, clause), as in AwaitedGpus."""
     is_one = len(gpus) == 1
+    rest = "the other" if len(others) == 1 else "the others"
     if set(gpus) <= job.slowed_gpus:
         clocks = job.per_gpu_at_work("sm_clock")
         own, usual = (float(finite(clocks[which]).mean()) for which in (list(gpus), others))
+        whose = "the other's" if len(others) == 1 else "the others'"
         noun = "SM clock is" if is_one else "SM clocks are"
-        return "clocks", f"whose {noun} at {own:,.0f} MHz, the others' at {usual:,.0f} MHz"
+        return "clocks", f"whose {noun} {own:,.0f}, {whose} {usual:,.0f} MHz"
     if job.is_late_for_files:
         return "files", f"which {'waits' if is_one else 'wait'} for files or the network meanwhile"
     shares = job.breakdown.shares_by_gpu
@@ -86,7 +88,7 @@ def _reason(job: JobEvidence, gpus: tuple[int, ...], others: list[int]) -> tuple
     ):
         if _difference(shares, places, list(gpus), others) >= least:
             own, usual = (float(shares[which][:, places].sum(axis=1).mean()) for which in (list(gpus), others))
-            return reason, f"which {verb} {words.percent(own)} of {its} time, the others {words.percent(usual)}"
+            return reason, f"which {verb} {words.percent(own)} of {its} time, {rest} {words.percent(usual)}"
     return "", ""
 
 

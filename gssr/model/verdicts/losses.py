@@ -38,8 +38,9 @@ _RESTARTED = 0.3
 """A program that has less than this share of its usual memory in use has just begun."""
 _CLOCKS = ("throttled_thermal", "throttled_power_brake", "throttled_hardware", "slow_clock")
 """The verdicts that tell of GPUs at lower clocks, and what others wait for them."""
+TRACE_ADVICE = "See one step of one rank in a trace"
 _TRACE = (
-    "See one step of one rank in a trace, by torch.profiler or: nsys profile --trace=cuda,nvtx,osrt -o step PROGRAM; then: "
+    f"{TRACE_ADVICE}, by torch.profiler or: nsys profile --trace=cuda,nvtx,osrt -o step PROGRAM; then: "
     "gssr analyze TRACE"
 )
 

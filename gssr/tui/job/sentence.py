@@ -48,10 +48,10 @@ class Sentence(RowsPanel):
         )
         lately = last_minute(breakdown) if result.is_live and height >= _TALL else None
         if lately is None:
-            bars = [(breakdown.shares, width)]
+            bars = [breakdown.shares]
             rows.append(breakdown_bar(breakdown, width, ascii_only))
         else:
-            bars = [(breakdown.shares, width - 11), (lately, width - 11)]
+            bars = [breakdown.shares, lately]
             rows.append((Span("run        ", "dim"), *breakdown_bar(breakdown, width - 11, ascii_only)))
             rows.append((Span("last minute", "dim"), *shares_bar(lately, width - 11, ascii_only)))
         room = height - len(rows)
@@ -93,15 +93,15 @@ def last_minute(breakdown: Breakdown) -> Floats | None:
 
 
 def legend(
-    breakdown: Breakdown, bars: Sequence[tuple[Floats, int]], width: int, height: int, ellipsis: str, ascii_only: bool
+    breakdown: Breakdown, bars: Sequence[Floats], width: int, height: int, ellipsis: str, ascii_only: bool
 ) -> list[Row]:
-    """The categories with their shares, the largest first, as many in a row as fit: all that have a cell in one of the
-    ``bars`` (shares, width). Where ``height`` rows can't hold all of them, the last one says how much the others are
+    """The categories with their shares, the largest first, as many in a row as fit: all that are drawn in one of the
+    ``bars`` (shares [n_categories]). Where ``height`` rows can't hold all of them, the last one says how much the others are
     together, and where they are told."""
     shares = breakdown.shares
     pieces: list[Row] = []
     short: list[Row] = []
-    largest_first = sorted(shown_categories(breakdown, *bars), key=lambda at: -float(shares[at]))
+    largest_first = sorted(shown_categories(*bars), key=lambda at: -float(shares[at]))
     for at in largest_first:
         look = LOOKS[CATEGORIES[at].name]
         mark, share = look.marked(ascii_only), Span(percent(float(shares[at])), "value")

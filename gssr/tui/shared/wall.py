@@ -1,5 +1,6 @@
 """The wall: every GPU of the job over time, in colour. Of very many it shows nodes, or neighbouring nodes together."""
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
@@ -158,7 +159,7 @@ class Wall(Panel):
         if result.awaited:
             is_one = len(result.awaited) == 1
             who = clean(named(result.gpus, result.awaited)) if not result.by_node else ""
-            return f"{who} {'waits least, the others for it' if is_one else 'wait least, the others for them'}".strip()
+            return f"{who} {'waits least, the rest for it' if is_one else 'wait least, the rest for them'}".strip()
         if result.blamed:
             verdicts = result.judgement.verdicts if result.judgement is not None else ()
             blaming = verdict_on_few(verdicts, len(result.looked_at))
@@ -197,21 +198,27 @@ class Wall(Panel):
         label = self._label(result)
         strips: list[Strip] = []
         for line in lines:
-            apart = 2 * int(marked[line.members].sum()) > len(line.members)
+            are_blamed = culprits[line.members]
+            apart = bool(are_blamed.any()) or 2 * int(marked[line.members].sum()) > len(line.members)
             known = means[line.members]
             known = known[np.isfinite(known)]
             mean = float(known.mean()) if len(known) else float("nan")
-            role: Role = "plain" if not apart else "bad" if culprits[line.members].any() else "outlier"
+            role: Role = "plain" if not apart else "bad" if are_blamed.any() else "outlier"
             style = palette.style(role if apart else "dim")
             name = fit(clean(line.name), label - 1, glyphs.ellipsis, "end")
             mark = self._mark if apart else " "
-            beside = Segment(glyphs.full if apart and line.height > 1 else " ", style)
+            # The GPUs of a paired line are two a row: the mark stands beside the row of a culprit.
+            at_rows: Collection[int] = range(line.height * apart)
+            if line.paired:
+                parts = parts_of(line.members, 2 * line.height)
+                at_rows = {at // 2 for at, part in enumerate(parts) if culprits[part].any()}
             head = [
                 Segment(f"{mark}{name:<{label}}", style),
                 Segment(f"{number(mean, metric):>{VALUE}} ", palette.style("value" if apart else "plain")),
             ]
             for y, row in enumerate(self._rows(values, line, known_from(result, cells), cells.rolls)):
                 is_named = y == line.height // 2 - (line.height % 2 == 0)
+                beside = Segment(glyphs.full if y in at_rows else " ", style)
                 first = head if is_named else [beside, Segment(" " * (label + VALUE + 1))]
                 strips.append(Strip([*first, *row]).adjust_cell_length(width))
         if self.axis:

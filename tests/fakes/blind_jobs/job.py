@@ -100,7 +100,10 @@ class BlindJob:
             seconds, host, ranks, workload = node_rows(timeline, job, node, rng)
             writer.add_use(HOST, [name], begin + seconds, host[:, None, :])
             writer.add_use(WORKLOAD, ranks, begin + seconds, workload)
-        writer.tell({}, [{**each, "state": state, "exit_code": code, "ended_at": end} for each in processes[1:]])
+        writer.tell(
+            {"state": "running"},
+            [{**each, "state": state, "exit_code": code, "ended_at": end} for each in processes[1:]],
+        )
         writer.event(begin, "start", "the workload was started")
         for when, what, message, gpu in job.events:
             writer.event(end + when, what, message, gpu)

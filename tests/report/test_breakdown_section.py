@@ -1,0 +1,57 @@
+"""Where the GPU time goes, as the page begins: all of the time, each part of the bar with its row, and what it is due to."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
+from gssr.model.breakdown.result import Breakdown
+from gssr.model.results import LeadingLoss
+from gssr.render.breakdown import breakdown_bar, headline
+from gssr.render.roles import text_of
+from gssr.report.breakdown import breakdown_section
+from gssr.report.page import PageOptions
+
+SHARES = {
+    "working.tensor": 0.6, "working.slowed": 0.004, "communication.waiting": 0.3, "communication.transferring": 0.003,
+    "idle.between_kernels": 0.0049, "idle.copies": 0.0401, "startup": 0.028, "end": 0.02,
+}  # fmt: skip
+
+
+def booked(shares: dict[str, float], **more: str) -> Breakdown:
+    """One GPU in ten bins of a minute, each with these shares."""
+    over_time = np.zeros((10, len(CATEGORIES)))
+    for name, share in shares.items():
+        over_time[:, POSITIONS[name]] = 60 * share
+    made = Breakdown(over_time.sum(axis=0)[None], over_time, ("n0",), np.zeros(1, np.int64), 60.0 * np.arange(10), 60.0, 1.0,
+                     np.zeros(len(CATEGORIES)), ("inferred",) * len(CATEGORIES))  # fmt: skip
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_rows_add_up_to_all_of_the_time_and_each_part_of_the_bar_has_one(width: int) -> None:
+    rows = [text_of(row) for row in breakdown_section(booked(SHARES), PageOptions(width=width))]
+    bar = text_of(breakdown_bar(booked(SHARES), width))
+    assert bar in rows and len(bar) == width
+    table = [row for row in rows[rows.index(bar) + 1 :] if row[1:2] == " " and "%" in row]
+    assert sum(float(found[1]) for row in table if (found := re.search(r"([\d.]+) %", row))) == pytest.approx(
+        100, abs=0.25
+    )
+    assert set(bar) - {" "} == {row[0] for row in table} - {" "}
+    assert any("in smaller parts" in row and "1.2 %" in row for row in table)
+
+
+def test_the_sentence_names_what_the_largest_loss_is_due_to_where_a_verdict_tells() -> None:
+    found = booked(SHARES)
+    assert headline(found) == "60.0 % of the GPU time computes; 30.0 % is spent waiting in communication."
+    leading = LeadingLoss(0.3, "spent waiting for n0:3, whose SM clock is 1,252, the others' 1,980 MHz", (3,))
+    assert headline(found, leading).endswith(
+        "; 30.0 % is spent waiting for n0:3, whose SM clock is 1,252, the others' 1,980 MHz."
+    )
+
+
+def test_kernels_whose_work_was_not_measured_are_not_said_to_compute() -> None:
+    text = headline(booked({"working.other": 1.0}, other_work="works, kind of work not measured"))
+    assert text == "100.0 % of the GPU time runs kernels, what they do was not measured."
