@@ -1,8 +1,9 @@
 """``gssr export``: recordings as files of other kinds, for other programs to query, draw or keep."""
 
 import argparse
+import gc
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, cast
@@ -276,27 +277,27 @@ def _export(
     code.
     """
     from gssr.commands.progress_bar import ProgressBar
-    from gssr.convert.export import export
-    from gssr.convert.tables import ExportError
-    from gssr.store.read.open import RecordingError
-    from gssr.store.read.recording import open_recording
+    from gssr.model.fleet.fleet import processes_for
 
     bar, n_runs, code = ProgressBar("exporting"), 0, OK
+    n_processes = processes_for(len(names)) if sink.splits_runs else 1
     try:
-        for at, (place, name) in enumerate(names.items()):
-            try:
-                with closing(open_recording(place)) as recording:
-                    for number, reader in enumerate(recording.runs):
-                        before, n = at + number / len(recording.runs), len(recording.runs) * len(names)
-                        show = partial(_show, bar, before / len(names), n)
-                        export(reader, name, sink, tables, rules, show)
-                        n_runs += 1
-                    if recording.damage:
-                        bar.clear()
-                        code = fail(recording.damage, BAD_INPUT)
-            except (RecordingError, ExportError) as error:
+        exported = (
+            _exported_side_by_side(names, sink, tables, rules, n_processes)
+            if n_processes > 1
+            else (
+                _export_recording(
+                    place, name, sink, tables, rules, partial(_add_share, bar.show, at / len(names), len(names))
+                )
+                for at, (place, name) in enumerate(names.items())
+            )
+        )
+        for done, (n, problems) in enumerate(exported, 1):
+            n_runs += n
+            bar.show(min(done / len(names), 1.0))
+            for problem in problems:
                 bar.clear()
-                code = fail(str(error) if isinstance(error, RecordingError) else f"{name}: {error}", BAD_INPUT)
+                code = fail(problem, BAD_INPUT)
         sink.finish()
     except OSError as error:
         return 0, fail(f"{error.filename or output}: can't be written: {error.strerror}", BAD_INPUT)
@@ -305,9 +306,83 @@ def _export(
     return n_runs, code
 
 
-def _show(bar: "ProgressBar", before: float, n: int, share: float) -> None:
-    """Show on the bar the share done of all ``n`` runs: ``before`` (0-1), and ``share`` (0-1) of one more run."""
-    bar.show(before + share / n)
+def _exported_one_by_one(
+    names: Mapping[str, str],
+    sink: "Sink",
+    tables: "Sequence[ExportTable]",
+    rules: "Rules",
+    progress: Callable[[float], None],
+) -> "Iterator[tuple[int, list[str]]]":
+    """Yield what ``_export_recording`` returns for each recording."""
+    for at, (place, name) in enumerate(names.items()):
+        yield _export_recording(
+            place, name, sink, tables, rules, partial(_add_share, progress, at / len(names), len(names))
+        )
+
+
+def _exported_side_by_side(
+    names: Mapping[str, str], sink: "Sink", tables: "Sequence[ExportTable]", rules: "Rules", n_processes: int
+) -> "Iterator[tuple[int, list[str]]]":
+    """Export recordings by several processes. Yields what ``_export_recording`` returns, in the order of ``names``."""
+    from concurrent.futures.process import BrokenProcessPool
+
+    from gssr.model.fleet.fleet import AT_ONCE, process_pool
+
+    export_named = partial(_export_named, sink=sink, tables=tuple(table.name for table in tables), rules=rules)
+    gc.freeze()  # so that no process looks for garbage in what is imported
+    try:
+        with process_pool(n_processes) as pool:
+            yield from pool.map(export_named, names.items(), chunksize=AT_ONCE)
+    except BrokenProcessPool:
+        yield 0, ["a process that exported recordings died: the rest is not exported"]
+
+
+def _export_named(
+    named: tuple[str, str], sink: "Sink", tables: tuple[str, ...], rules: "Rules"
+) -> tuple[int, list[str]]:
+    """Do the same as ``_export_recording``, in a process that gets the names of tables."""
+    from gssr.convert.tables import EXPORTED
+
+    return _export_recording(*named, sink, [EXPORTED[table] for table in tables], rules, lambda _share: None)
+
+
+def _export_recording(
+    place: str,
+    name: str,
+    sink: "Sink",
+    tables: "Sequence[ExportTable]",
+    rules: "Rules",
+    progress: Callable[[float], None],
+) -> tuple[int, list[str]]:
+    """Export the runs of a recording.
+
+    ``place``: its path; ``name``: what it is called; ``progress`` is called with the share done, 0-1. Returns how many
+    runs were exported, and sentences about what could not be. Raises OSError where nothing can be written.
+    """
+    from gssr.convert.export import export
+    from gssr.convert.tables import ExportError
+    from gssr.store.read.open import RecordingError
+    from gssr.store.read.recording import open_recording
+
+    n_runs, problems = 0, []
+    try:
+        with closing(open_recording(place)) as recording:
+            n = len(recording.runs)
+            for number, reader in enumerate(recording.runs):
+                export(reader, name, sink, tables, rules, partial(_add_share, progress, number / n, n))
+                n_runs += 1
+            if recording.damage:
+                problems.append(recording.damage)
+    except RecordingError as error:
+        problems.append(str(error))
+    except ExportError as error:
+        problems.append(f"{name}: {error}")
+    return n_runs, problems
+
+
+def _add_share(progress: Callable[[float], None], before: float, n: int, share: float) -> None:
+    """Report the share done of ``n`` equal parts: ``before`` (0-1), and ``share`` (0-1) of one more part."""
+    progress(before + share / n)
 
 
 COMMAND = Command(

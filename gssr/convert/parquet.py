@@ -53,6 +53,7 @@ class ParquetSink:
     go into another file beside it.
     """
 
+    splits_runs = True
     most_nodes = 160
     rows_together = 2_000
 
@@ -69,9 +70,7 @@ class ParquetSink:
     def begin(self, run_id: str, tables: Sequence[ExportTable]) -> None:
         """As in Sink."""
         self._run_id, self._tables = run_id, tables
-        there = [place for place in map(self._place, tables) if os.path.lexists(place)]
-        if there and not self._overwrite:
-            raise ExportError(f"run {run_id!r} is in {self._folder} already; -f replaces it")
+        self._check_that_it_is_new()
         self._staged = tempfile.mkdtemp(prefix=".gssr-export-", dir=self._folder)
 
     def write(self, table: ExportTable, node: str | None, columns: Columns) -> None:
@@ -101,6 +100,7 @@ class ParquetSink:
     def end(self) -> None:
         """See Sink. Moves the run's finished folders into place, replacing those of an earlier export."""
         self._close()
+        self._check_that_it_is_new()  # another process may have written the same run meanwhile
         for table in self._tables:
             place = self._place(table)
             made = os.path.join(self._staged, table.name, folder_name(RUN, self._run_id))
@@ -111,6 +111,11 @@ class ParquetSink:
                 os.rename(made, place)
         shutil.rmtree(self._staged)
         self._staged = ""
+
+    def _check_that_it_is_new(self) -> None:
+        """Raise ExportError where the run is there already and may not be replaced."""
+        if not self._overwrite and any(os.path.lexists(self._place(table)) for table in self._tables):
+            raise ExportError(f"run {self._run_id!r} is in {self._folder} already; -f replaces it")
 
     def finish(self) -> None:
         """As in Sink."""

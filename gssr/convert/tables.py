@@ -153,6 +153,8 @@ class Sink(Protocol):
     last run ``finish``. If anything goes wrong call ``undo`` instead of ``end``: then nothing of that run is left (of
     CSV and JSON files nothing at all). All methods may raise OSError."""
 
+    splits_runs: bool
+    """Each run has files of its own, so that several processes may each write some of the runs into a copy of it."""
     most_nodes: int
     """Of a table that is split by node, rows of so many nodes are to come in turns at most."""
     rows_together: int

@@ -32,6 +32,7 @@ class TextSink:
     """Write tables as text files, one for each table with the rows of all runs; a Sink. ``kind``: "csv", or "json" for
     an object on each line."""
 
+    splits_runs = False
     most_nodes = sys.maxsize
     rows_together = 1
 

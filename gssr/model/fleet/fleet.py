@@ -359,7 +359,8 @@ def _slowness() -> Callable[[GpuFigures], bool]:
 MOST_PROCESSES = 16
 PER_PROCESS = 25
 """Another process pays from so many recordings on."""
-_AT_ONCE = 8
+AT_ONCE = 8
+"""Recordings that a process is given at a time."""
 _KEPT_AT_ONCE = 500
 """Recordings: what was read is put into the index after so many, and at the end."""
 _LONG_LOST = 86400.0
@@ -445,7 +446,7 @@ def _with_index(names: Sequence[str], request: FleetRequest, index: Index) -> It
 
 def _all(names: Sequence[str], request: FleetRequest) -> Iterator[_Read]:
     """Yield what was read of each recording, in their order; by several processes if there are many."""
-    n = min(len(os.sched_getaffinity(0)), MOST_PROCESSES, len(names) // PER_PROCESS)
+    n = processes_for(len(names))
     if n <= 1:
         yield from (_read(name, request) for name in names)
         return
@@ -453,8 +454,8 @@ def _all(names: Sequence[str], request: FleetRequest) -> Iterator[_Read]:
 
     done = 0
     try:
-        with _pool(n) as pool:
-            for read in pool.map(_read, names, [request] * len(names), chunksize=_AT_ONCE):
+        with process_pool(n) as pool:
+            for read in pool.map(_read, names, [request] * len(names), chunksize=AT_ONCE):
                 done += 1
                 yield read
     except BrokenProcessPool:
@@ -467,7 +468,7 @@ def _one_by_one(names: Sequence[str], request: FleetRequest) -> Iterator[_Read]:
     from concurrent.futures.process import BrokenProcessPool
 
     for name in names:
-        with _pool(1) as pool:
+        with process_pool(1) as pool:
             try:
                 read = pool.submit(_read, name, request).result()
             except BrokenProcessPool:
@@ -475,7 +476,12 @@ def _one_by_one(names: Sequence[str], request: FleetRequest) -> Iterator[_Read]:
         yield read
 
 
-def _pool(n: int) -> "ProcessPoolExecutor":
+def processes_for(n_recordings: int) -> int:
+    """Return how many processes it pays to read so many recordings with."""
+    return min(len(os.sched_getaffinity(0)), MOST_PROCESSES, n_recordings // PER_PROCESS)
+
+
+def process_pool(n: int) -> "ProcessPoolExecutor":
     """Return a pool of ``n`` forked processes, which ignore Ctrl-C."""
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context

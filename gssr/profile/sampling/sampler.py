@@ -233,7 +233,8 @@ class _Sampler:
                     # Where they are taken over the rank before has perhaps sampled them just now.
                     soonest = ticks + interval / 2 if taken_over else ticks
                     last = last if due < math.inf else ticks
-                    begin = due = max(soonest, due) if due < math.inf else soonest
+                    waits = due < math.inf and not self._plan.hurried  # what is there already is sampled with it
+                    begin = due = max(soonest, due) if waits else soonest
                     tick = 0
             if ticks >= due:
                 if not share.by_itself and ticks - last > GAP_INTERVALS * interval:

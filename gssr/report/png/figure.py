@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _DPI = 130
 _WIDTH = 10.0
+_PACKED = 4
+"""Of 0-9: up to a sixteenth larger than by 6, in half of the time."""
 INK, FAINT, BLUE, ORANGE, BLANK = "#222222", "#6b6b6b", "#2a6f97", "#c2404f", "#e9e9e9"
 """On white texts of them have a contrast of 4.5 to 1 at least. Source: WCAG 2.2, 1.4.3."""
 _STYLE: Any = {
@@ -106,7 +108,7 @@ def new_picture(
         panels += [figure.add_subplot(grid[row, :]) for row in range(1, len(heights))]
         yield figure, panels
         # savefig draws all of it twice, once for the layout alone.
-        canvas.print_png(file, metadata={"Software": None})  # type: ignore[no-untyped-call]
+        canvas.print_png(file, metadata={"Software": None}, pil_kwargs={"compress_level": _PACKED})  # type: ignore[no-untyped-call]
 
 
 def _subtitle(analysis: Analysis) -> str:
@@ -147,6 +149,18 @@ def time_labels(panel: Axes, analysis: Analysis, room: int = 90) -> None:
     panel.set_xticks([tick.at for tick in marks], [tick.label for tick in marks])
     panel.set_xlim(axis.begin - axis.origin, axis.end - axis.origin)
     panel.set_xlabel("time since the start")
+
+
+def draw_steps(panel: Axes, edges: Floats, values: Floats, bottom: Floats | float | None = None, **style: Any) -> None:
+    """Draw values [n] between edges [n + 1] as a line of steps, or, down to ``bottom`` where that is given, as a filled
+    shape. The panel's limits have to be set: unlike ``stairs`` of matplotlib it looks for none, which takes longer than to
+    draw."""
+    from matplotlib.patches import StepPatch
+
+    fill = bottom is not None
+    color = {"facecolor" if fill else "edgecolor": style.pop("color")}
+    patch = StepPatch(values, edges, baseline=bottom, fill=fill, **({"linewidth": 0} | color | style))
+    panel.add_artist(patch)
 
 
 def edges_of(analysis: Analysis, start: float, width: float, n: int) -> Floats:

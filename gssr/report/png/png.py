@@ -26,6 +26,7 @@ from gssr.report.png.figure import (
     ORANGE,
     NothingToDrawError,
     color_names,
+    draw_steps,
     edges_of,
     new_picture,
     place_of,
@@ -97,15 +98,11 @@ def band(panel: Axes, analysis: Analysis, series: Series, legend: bool) -> None:
     edges = edges_of(analysis, series.start, series.width, len(series.mean))
     if int(series.n_gpus.max(initial=0)) > 1:
         low, high = factor * series.low, factor * series.high
-        panel.stairs(
-            high, edges, baseline=low, fill=True, color=BLUE, alpha=0.16, linewidth=0, label="lowest to highest GPU"
-        )
+        draw_steps(panel, edges, high, low, color=BLUE, alpha=0.16, label="lowest to highest GPU")
     if len(analysis.gpus) > 2 and name in analysis.gpu_series:
-        panel.stairs(
-            factor * series.p95, edges, baseline=factor * series.p05, fill=True, color=BLUE, alpha=0.22, linewidth=0,
-            label="middle 90 % of them",
-        )  # fmt: skip
-    panel.stairs(factor * series.mean, edges, baseline=None, color=BLUE, linewidth=1.3, label="mean over GPUs")
+        middle = factor * series.p95, factor * series.p05
+        draw_steps(panel, edges, *middle, color=BLUE, alpha=0.22, label="middle 90 % of them")
+    draw_steps(panel, edges, factor * series.mean, color=BLUE, linewidth=1.3, label="mean over GPUs")
     value_axis(panel, analysis, metric)
     statistics = analysis.metrics.get(name)
     panel.set_title(metric.label)

@@ -10,7 +10,7 @@ from gssr.render.scale import percent
 from gssr.report.breakdown import breakdown_remarks
 from gssr.report.breakdown_drawing import BreakdownDrawing, breakdown_drawing
 from gssr.report.page import time_axis
-from gssr.report.png.figure import FAINT, INK, NothingToDrawError, new_picture, time_labels
+from gssr.report.png.figure import FAINT, INK, NothingToDrawError, draw_steps, new_picture, time_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,7 +79,7 @@ def draw_shares_over_time(panel: Axes, analysis: Analysis, drawing: BreakdownDra
     """Draw the shares along time, stacked in the order of the bar."""
     edges = drawing.edges - time_axis(analysis).origin
     for each in drawing.categories:
-        panel.stairs(100 * each.top, edges, baseline=100 * each.bottom, fill=True, color=each.colour, linewidth=0.2)
+        draw_steps(panel, edges, 100 * each.top, 100 * each.bottom, color=each.colour, linewidth=0.2)
     panel.set(ylim=(0, 100), ylabel="%")
     panel.set_title("Shares of the GPU time over time")
     panel.grid(False)

@@ -27,6 +27,7 @@ from gssr.report.png.figure import (
     LONGEST_PLACE,
     NothingToDrawError,
     color_names,
+    draw_steps,
     edges_of,
     new_picture,
     place_of,
@@ -114,7 +115,7 @@ def phases_png(analysis: Analysis, file: BinaryIO) -> None:
     with new_picture(analysis, heights, file, "What did it do when?") as (_, panels):
         series, metric = analysis.series[name], metric_of(name)
         edges = edges_of(analysis, series.start, series.width, len(series.mean))
-        panels[0].stairs(unit_of(metric).factor * series.mean, edges, baseline=None, color=BLUE, linewidth=1.3)
+        draw_steps(panels[0], edges, unit_of(metric).factor * series.mean, color=BLUE, linewidth=1.3)
         value_axis(panels[0], analysis, metric)
         panels[0].set_title(f"{metric.label}, mean over GPUs", pad=16)
         _behind(panels[0], analysis, named=True)
