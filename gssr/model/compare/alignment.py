@@ -99,7 +99,7 @@ def shares_columns(one: Result, other: Result) -> bool:
 
 
 def seconds(frame: Result) -> float:
-    """How much of the run the window holds, s."""
+    """Return how many seconds of the run the window holds."""
     return max(min(frame.window.end, frame.last) - max(frame.window.start, frame.first), 0.0)
 
 

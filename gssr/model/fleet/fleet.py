@@ -155,7 +155,7 @@ SORTS: dict[str, tuple[str, bool]] = {
 
 
 def is_by_cause(by: str | None) -> bool:
-    """Whether this groups runs by cause, which needs runs that were judged."""
+    """Tell whether this groups runs by cause, for which the runs must have been judged."""
     return by in (CAUSE, ALIAS_OF_CAUSE)
 
 
@@ -269,12 +269,12 @@ def _columns(figures: Sequence[RunFigures] | Sequence[GpuFigures]) -> dict[str, 
 
 
 def unused_gpu_hours(run: RunFigures) -> float | None:
-    """GPU-hours of the run's GPUs that were never used; None where that can't be known."""
+    """Return the GPU-hours of those of the run's GPUs that were never used; None where that can't be known."""
     return None if run.unused_gpus is None else run.unused_gpus * run.duration_s / 3600
 
 
 def with_unused(runs: Iterable[RunFigures]) -> list[RunFigures]:
-    """Runs that never used some of their GPUs, those that held them longest first."""
+    """Find the runs that never used some of their GPUs. Those that held unused ones longest come first."""
     found = [run for run in runs if run.unused_gpus]
     return sorted(found, key=lambda run: (-(unused_gpu_hours(run) or 0.0), run.run_id))
 
@@ -316,7 +316,7 @@ def slow_nodes(runs: Sequence[RunFigures]) -> list[NodeHealth]:
 
 
 def nodes_apart(runs: Iterable[RunFigures]) -> list[BadNode]:
-    """The nodes that are slow whoever runs there, over the launcher's jobs."""
+    """Find the nodes that are slow whoever runs there, by all runs of a launcher's jobs."""
     return bad_nodes((job_of(run), run) for run in runs)
 
 

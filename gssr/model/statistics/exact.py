@@ -226,7 +226,8 @@ class Exact:
         self._series = series
 
     def aggregate(self, names: Sequence[str], window: Window, gap_seconds: float) -> Aggregate:
-        """Aggregate the rows as a Source does, in as many passes over them as the percentiles need."""
+        """Aggregate the rows of these metrics in a window, as a Source does, with exact percentiles: all rows are read once,
+        and again until each percentile is narrowed down."""
         reader, positions, n_gpus = self._reader, self._positions, len(self._positions)
         gpus = filtered(reader, positions)
         valued = [name for name in names if BY_NAME[name].kind != "bits"]
@@ -381,7 +382,7 @@ class _MetricCounts:
         return not narrower
 
     def sums(self) -> tuple[Floats, Floats]:
-        """How many samples each GPU has [n_gpus], and their sum."""
+        """Return for each GPU how many samples it has, and their sum: two arrays [n_gpus]."""
         return self._n_by_gpu.astype(np.float64), self._total_by_gpu
 
     def statistics(self) -> Statistics:

@@ -247,14 +247,14 @@ def combined(
     found = next(each, None)
     if found is None:
         raise ValueError("no trace to combine")
-    lengths = {name: _Gathered(own) for name, own in found.lengths.items()}
-    delays = _Gathered(found.launches.delay)
+    lengths = {name: [own] for name, own in found.lengths.items()}
+    delays = [found.launches.delay]
     trees = [] if found.tree is None else [found.tree]
     found = _without_lengths(found)
     for part in each:
         for name, gathered in lengths.items():
-            gathered.add(part.lengths[name])
-        delays.add(part.launches.delay)
+            _gather(gathered, part.lengths[name])
+        _gather(delays, part.launches.delay)
         trees += [] if part.tree is None else [part.tree]
         apart = booted_apart(((found.clock, found.sources), (part.clock, part.sources)))
         later = part = _without_lengths(_moved(part, found.clock))  # none is kept while the next is read
@@ -285,8 +285,8 @@ def combined(
         )  # fmt: skip
     found = replace(
         found,
-        lengths={name: gathered.all() for name, gathered in lengths.items()},
-        launches=found.launches._replace(delay=delays.all()),
+        lengths={name: together(gathered) for name, gathered in lengths.items()},
+        launches=found.launches._replace(delay=together(delays)),
         tree=one_tree(trees) if trees else None,
     )
     found = _with_outside(_named(found, [*known, *found.places]))
@@ -316,21 +316,12 @@ def _named(trace: TraceAnalysis, gpus: Iterable[Track | None]) -> TraceAnalysis:
     )
 
 
-class _Gathered:
-    """Adds up counts of lengths, once as many new ones have come as there are, so that none is gone through often."""
-
-    def __init__(self, first: Lengths) -> None:
-        self._parts = [first]
-
-    def add(self, part: Lengths) -> None:
-        """Add counts; they are joined with the others once they are as many."""
-        self._parts.append(part)
-        if sum(len(part.key) for part in self._parts[1:]) > len(self._parts[0].key):
-            self.all()
-
-    def all(self) -> Lengths:
-        self._parts = [together(self._parts)]
-        return self._parts[0]
+def _gather(parts: list[Lengths], more: Lengths) -> None:
+    """Add counts of lengths to ``parts``. They are joined once as many new ones have come as there are in the first, so
+    that none is gone through often."""
+    parts.append(more)
+    if sum(len(part.key) for part in parts[1:]) > len(parts[0].key):
+        parts[:] = [together(parts)]
 
 
 def _both(a: Launches, b: Launches) -> Launches:
