@@ -176,9 +176,9 @@ def analyze_ranks(
     rules: RuleTable = TABLE,
     tables: Collection[str] | None = None,
 ) -> Iterator[tuple[int | None, TraceAnalysis]]:
-    """Analyze each rank of a run alone, in the order of the files. Yields the rank (None where it is not told) and its
-    analysis, whose times count from the zero of the rank's file. Raises ValueError, a sentence, where no rank has anything
-    of what is ``wanted``."""
+    """Analyze each rank of a run alone, in the order of the files. Yields the rank (None where the file does not tell it)
+    and its analysis, whose times count from the zero of the rank's file. Raises ValueError, a sentence, where no rank has
+    anything of what is ``wanted``."""
     return _parts(timelines, wanted, rules, tables, {}, True)
 
 
@@ -294,7 +294,8 @@ def combined(
 
 
 def _with_own_clock(gpu: GpuUse, number: int) -> GpuUse:
-    """Mark the GPU's times as not to be compared with those of GPUs from other files."""
+    """Return the GPU's use, marked with a ``number`` of its clock that no other file has: its times are not to be compared
+    with those of GPUs from other files."""
     return gpu._replace(book=gpu.book and gpu.book._replace(clock=number))
 
 
@@ -304,7 +305,7 @@ def _without_lengths(part: TraceAnalysis) -> TraceAnalysis:
 
 
 def _named(trace: TraceAnalysis, gpus: Iterable[Track | None]) -> TraceAnalysis:
-    """Name the GPUs of an analysis as they are called when ``gpus`` are all GPUs of the run."""
+    """Return the analysis with its GPUs called as they are when ``gpus`` are all GPUs of the run."""
     places: dict[Track | None, str] = {gpu: gpu_label(name) for gpu, name in names_of(gpus).items()}
     return replace(
         trace,
@@ -370,8 +371,8 @@ def _both_extents(a: tuple[int, int] | None, b: tuple[int, int] | None) -> tuple
 
 
 def _with_outside(trace: TraceAnalysis) -> TraceAnalysis:
-    """Add the idle time before each GPU's first work and after its last one, which no gap between its work is: others of the
-    job worked meanwhile, or the window begins earlier or ends later."""
+    """Return the analysis with the idle time, under "outside", before each GPU's first work and after its last one, which is
+    no gap between its work: others of the job worked meanwhile, or the window begins earlier or ends later."""
     if not trace.gpus or trace.like_hta or trace.extent is None:
         return trace
     length = trace.extent[1] - trace.extent[0]
@@ -380,7 +381,8 @@ def _with_outside(trace: TraceAnalysis) -> TraceAnalysis:
 
 
 def _work_by_gpu(part: TracePiece, links: Links) -> Callable[[int], Links]:
-    """Group the work of all GPUs (``links``) by GPU. Returns the function that gives the work of one."""
+    """Group the work of all GPUs (``links``) by GPU. Returns a function that takes a GPU's index in ``part.gpus`` and
+    returns its work."""
     if len(part.gpus) < 2:
         return lambda _: links
     gpu = part.gpu_of[part.timeline.intervals.track[links.rows]]
@@ -611,7 +613,8 @@ def _own_metrics(
 
 
 def _counter(part: TracePiece, counter: Counter, gpus: Sequence[Track | None]) -> CounterSummary | None:
-    """Summarize the values of a counter in the window. Returns None where it had none there."""
+    """Summarize the values that a counter has in the window. ``gpus``: the GPU of each track, as gpus_of finds it. Returns
+    None where there is no value."""
     inside = slice(None) if part.whole else slice(*np.searchsorted(counter.time, part.window))
     time, value = counter.time[inside], counter.value[inside]
     if not np.isfinite(value).any():

@@ -23,11 +23,8 @@ _ON_DEVICE, _BETWEEN_GPUS = (OPERATIONS.index("DtoD"), OPERATIONS.index("memset"
 
 
 def host_calls(part: TracePiece) -> tuple[Ints, Ints]:
-    """Find the calls that say why a thread launches nothing.
-
-    Returns two arrays of rows: calls in which any thread reads or loads data, and calls in which one waits for GPUs or
-    other processes.
-    """
+    """Find the calls that say why a thread launches nothing, on all threads. Returns two arrays of rows: calls that read or
+    load data, and calls that wait for GPUs or other processes."""
     reads = (part.named(LOADER.search, Kind.CPU_OP, Kind.RANGE, Kind.PYTHON), part.named(_READS_FILES.search, Kind.OS))
     waits = (
         part.named(BLOCKING.search, Kind.RUNTIME, Kind.DRIVER),

@@ -47,13 +47,13 @@ class TracePiece:
         return found if self.chosen is None else found[self.chosen[found]]
 
     def end(self, rows: Ints) -> Ints:
-        """Return when each of these intervals ends."""
+        """Return the ends of these intervals (ns), cut to the window."""
         end = self.start[rows]
         end += self.length[rows]
         return end
 
     def times(self, rows: Ints) -> tuple[Ints, Ints]:
-        """Return when each of these intervals begins and ends."""
+        """Return the starts and the ends of these intervals (ns), cut to the window."""
         start = self.start[rows]
         return start, start + self.length[rows]
 
@@ -110,7 +110,7 @@ class RowsByNumber:
 
 
 def counted(column: NDArray[np.signedinteger], n: int, rows: Ints | None = None) -> Ints:
-    """Count how often each of the numbers below ``n`` is in the column, or in its ``rows``."""
+    """Count how often each number from 0 up to ``n`` - 1 is in the column, or in its ``rows`` (None: all). Returns [n]."""
     found = np.zeros(n, np.int64)
     for part in in_parts(len(column if rows is None else rows)):
         found += np.bincount(column[part if rows is None else rows[part]], minlength=n)
@@ -263,8 +263,8 @@ def fits_name(names: Iterable[str], patterns: tuple[str, ...]) -> Flags:
 
 
 def only(timeline: Timeline, wanted: Only) -> Timeline:
-    """Return the timeline with only the intervals that are ``wanted``, and without messages of other sizes, but with all of
-    its tracks."""
+    """Return the timeline as if it held only the intervals that ``wanted`` lets through, and only the messages of the sizes
+    that it lets through. All of its tracks stay."""
     own, messages = timeline.intervals, timeline.messages
     kept, sent = np.ones(len(own), np.bool_), np.ones(0 if messages is None else len(messages.size), np.bool_)
     for patterns in wanted.names:
