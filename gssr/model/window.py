@@ -109,8 +109,8 @@ def cut(run: Window, start: str | float | None, end: str | float | None) -> Wind
 
 
 def average_of(origin: float, width: float, values: Floats) -> Average:
-    """Make an Average of a series [n] that is there already, in bins of ``width`` seconds from ``origin`` (unix s). It
-    is not cut finer than these bins."""
+    """Make an Average of a series that is there already: ``values`` [n] in bins of ``width`` seconds from ``origin`` (unix
+    s). The function that comes back averages bins, and never cuts them finer."""
 
     def part(window: Window, most: int) -> Series:
         first = min(max(round((window.start - origin) / width), 0), len(values))

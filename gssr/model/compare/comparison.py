@@ -199,6 +199,7 @@ def turned(before: Verdict, now: Verdict) -> Turn:
 
 
 def _turn(more: float, least: float) -> Turn:
+    """Say how a cost has changed that grew by ``more``: not at all ("same") if it is no more than ``least`` either way."""
     return "worse" if more > least else "milder" if more < -least else "same"
 
 
@@ -371,6 +372,7 @@ def _imbalances(series: Grid | None, window: Window) -> Floats:
 
 
 def _phases(a: Analysis, b: Analysis) -> dict[Kind, tuple[PhaseTotal | None, PhaseTotal | None]]:
+    """Add up both runs' phases by kind: (of a, of b), None for a run without phases of the kind."""
     found = {kind: (_phase_total(a.judgement.phases, kind), _phase_total(b.judgement.phases, kind)) for kind in KINDS}
     return {kind: pair for kind, pair in found.items() if pair != (None, None)}
 
@@ -384,6 +386,7 @@ def _phase_total(phases: Sequence[Phase], kind: Kind) -> PhaseTotal | None:
     seconds = [phase.seconds for phase in own]
 
     def mean(name: str) -> float | None:
+        """Return the mean of a metric over the phases, weighted by their time; None where it is known of none."""
         values = [phase.means.get(name) for phase in own]
         known = [(value, length) for value, length in zip(values, seconds, strict=True) if value is not None]
         whole = sum(length for _, length in known)

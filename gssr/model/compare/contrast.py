@@ -65,6 +65,7 @@ def contrast(frame: Result, selection: tuple[int, ...], cursor: float | None) ->
 
 
 def _in_time(frame: Result, kind: Kind, own: Mapping[str, float | None]) -> Contrast:
+    """Compare a part of the time, in which the GPUs had these means, with the whole run."""
     series = frame.space.mean
     everyone = np.arange(frame.n_gpus)
     return Contrast(kind, everyone, own, frame.whole.overall(), series, series)

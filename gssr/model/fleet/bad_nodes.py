@@ -156,6 +156,7 @@ def bad_nodes(runs: Iterable[tuple[str, RunFigures]]) -> list[BadNode]:
 
 
 def _ratio(effect: NodeEffect | None) -> float | None:
+    """Turn an effect back from its logarithm: the node's value to the others'; None where the effect is not known."""
     return None if effect is None else float(np.exp(effect.median))
 
 

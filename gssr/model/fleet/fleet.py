@@ -121,6 +121,8 @@ def _of_gpus(key: Callable[[GpuFigures], str | None]) -> _Divide:
     """Return how to divide runs by GPU, by this key (None is UNKNOWN); each GPU counts with its own figures."""
 
     def portions(runs: Sequence[RunFigures]) -> _Portions:
+        """Take the GPUs of the runs apart: a row for each GPU, with the key that it is grouped by and the number of its
+        run."""
         gpus = [gpu for run in runs for gpu in run.gpus]
         of = [number for number, run in enumerate(runs) for _ in run.gpus]
         return _Portions([key(gpu) or UNKNOWN for gpu in gpus], of, gpus)
@@ -348,6 +350,7 @@ def _slowness() -> Callable[[GpuFigures], bool]:
     share, clock = TABLE.rule("throttled_thermal").at("share"), TABLE.rule("slow_clock").at("clock")
 
     def is_slow(gpu: GpuFigures) -> bool:
+        """Tell whether a GPU was held down for much of its time, or ran at a lower clock than others of its model."""
         held_down = gpu.throttled_gpu_hours
         if held_down is not None and held_down >= share * gpu.gpu_hours > 0:
             return True

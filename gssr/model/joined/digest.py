@@ -164,6 +164,7 @@ def _a(kind: type, value: Any) -> Any:
 
 
 def _text(value: Any) -> str:
+    """Return the value if it is a text that can be shown and is not too long; raises ValueError otherwise."""
     text: str = _a(str, value)
     text.encode()  # half a character can't be shown
     return text if len(text) <= 10 * _LONGEST_TEXT else _wrong()
@@ -175,6 +176,7 @@ def _whole(value: Any) -> int:
 
 
 def _number(value: Any) -> float:
+    """Return the value as a float if it is a number within bounds; raises ValueError otherwise."""
     if type(value) is bool or number_within(value, LATEST) is None:
         raise ValueError
     return float(value)

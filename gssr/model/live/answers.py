@@ -292,6 +292,8 @@ class Answers:
         return found.value
 
     def _is_old(self, answer: _Answer, now: float) -> bool:
+        """Tell whether an answer is to be worked out anew. Where all are renewed at once, that is one made before they last
+        were; else one made longer ago than LAG_SECONDS and than LAG_COSTS times what it took."""
         if self._renewed is not None:
             return answer.at < self._renewed
         return now - answer.at > max(LAG_SECONDS, LAG_COSTS * answer.cost)

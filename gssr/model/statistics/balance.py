@@ -76,6 +76,7 @@ def scale_limit(gpus: tuple[Gpu, ...], name: str) -> float | None:
 
 @once
 def _greatest(gpus: tuple[Gpu, ...], name: str) -> float | None:
+    """Return the ``full_scale`` of the metric of this name, worked out once for the same GPUs."""
     return full_scale(BY_NAME[name], gpus)
 
 

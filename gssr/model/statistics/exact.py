@@ -295,6 +295,9 @@ class _Column(NamedTuple):
 
 
 class _Chunk(NamedTuple):
+    """What was counted of some rows: how many they are, the GPUs and vectors that ``_Folding.fold`` made of them, and what
+    each metric's values add up to (None: it has none)."""
+
     n_rows: int
     folded: tuple[Ints, Floats]
     columns: dict[str, _Column | None]

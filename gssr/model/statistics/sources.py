@@ -164,6 +164,7 @@ class Rollups:
         return part_of(layout_of(self._reader.metrics), names)
 
     def _add_up(self, sums: GpuSums, names: Sequence[str], window: Window, gap_seconds: float) -> None:
+        """Add to ``sums`` what the rollups of each GPU hold of these metrics in a window."""
         from gssr.store.read.everything import totals
 
         for own in totals(self._reader, names, self._positions, window, gap_seconds):

@@ -192,6 +192,9 @@ def _parts(
     own = tuple(map(custom, wanted.metrics))
 
     def parts_in(timeline: Timeline, zero: int | None) -> Iterator[tuple[int | None, TraceAnalysis]]:
+        """Analyze what is wanted of a timeline, or of each of its ranks. Yields nothing where it has none of the GPUs, or,
+        with the reason added to ``wrong``, nothing in the window. ``zero``: the unix time, ns, that wanted times count
+        from."""
         if timeline.profile is not None and any(wanted):
             raise ValueError(f"{timeline.sources[0].path}: is a profile, without times and GPUs: all of it is shown")
         tracks = None if wanted.gpus is None else tracks_of(timeline, wanted.gpus)
@@ -363,6 +366,7 @@ def _longest(gaps: Sequence[Gap]) -> tuple[Gap, ...]:
 
 
 def _added(parts: Sequence[Mapping[Cause, tuple[int, int]]]) -> dict[Cause, tuple[int, int]]:
+    """Add up, for each cause, the counts and the ns of several parts."""
     return {cause: (sum(part[cause][0] for part in parts), sum(part[cause][1] for part in parts)) for cause in CAUSES}
 
 
@@ -549,6 +553,7 @@ def _lengths(
         return lengths_of(own.name[kernels] * n_types + part.category[kernels], length[kernels], work)
 
     def by_rank() -> Lengths:
+        """Count the lengths of the kernels by GPU, name and category."""
         if len(part.gpus) == 1:
             one, of = part.gpus[0], of_kernels()
             return replace(of, keys=tuple((one, *key) for key in of.keys))
@@ -558,6 +563,7 @@ def _lengths(
         return lengths_of(code, length[kernels], of_ranks)
 
     def of_copies() -> Lengths:
+        """Count the lengths of copies and sets by operation, and add up their bytes and how many sizes are known."""
         size = own.size[copies]
         sums = {"bytes": np.maximum(size, 0), "n_sized": (size >= 0).astype(np.int64)}
         return lengths_of(own.operation[copies], length[copies], operations, sums)
@@ -569,6 +575,8 @@ def _lengths(
     launched = cache(lambda: Launched(part, links))
 
     def marked(kind: Kind, as_keys: Callable[[Sequence[int]], list[Key]]) -> Lengths:
+        """Count the lengths of the ranges or operators (``kind``) by the keys that ``as_keys`` makes, and add up the GPU
+        time of what was launched in them."""
         rows = part.rows(kind)
         within = {"gpu_ns": launched().within(rows) if len(rows) else rows}
         code = own.name[rows].astype(np.int64)

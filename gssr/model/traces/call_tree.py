@@ -132,12 +132,15 @@ def _of_profile(timeline: Timeline, profile: Profile) -> CallTree:
     n, n_tracks = len(names), len(timeline.tracks)
 
     def stored(name: str) -> Floats:
+        """Read a metric's values from the file [n_nodes, tracks that are kept]; 0 where the file has none."""
         nodes, rows = measured[name].rows()
         found = np.zeros((n, n_tracks))
         found[nodes] = rows
         return found[:, kept]
 
     def make(name: str) -> Values:
+        """Read a metric's values, combine those of each place's tracks, and work out what is lacking, the inclusive or the
+        exclusive ones."""
         metric, found = measured[name], stored(name)
         factor = _NS.get(metric.unit, 1.0)
         if metric.combine != "sum":

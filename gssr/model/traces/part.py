@@ -173,13 +173,14 @@ def _extent(start: Ints, length: Ints, rows: Ints) -> tuple[int, int]:
 
 
 def _among(places: Sequence[int] | Ints, n: int) -> Flags:
+    """Flag, among ``n`` things, those at these ``places``."""
     yes = np.zeros(n, np.bool_)
     yes[np.asarray(places, np.int64)] = True
     return yes
 
 
 def are(kind: NDArray[np.int8], kinds: Sequence[Kind]) -> Flags:
-    """Flag the intervals [n] whose kind is one of these."""
+    """Flag the intervals whose kind is among ``kinds``. ``kind`` [n]: the kind of each. Returns [n]."""
     yes = np.zeros(max(Kind) + 1, np.bool_)
     yes[list(kinds)] = True
     return yes[kind]
@@ -196,6 +197,7 @@ def _gpus(timeline: Timeline, busy: Ints) -> tuple[tuple[Track, ...], Ints]:
 
 
 def _order(gpu: Track) -> tuple[tuple[bool, str], ...]:
+    """Return what GPUs are sorted by: file, rank, node and UUID or number, unknown ones last."""
     key = (gpu.source, gpu.rank, gpu.node, gpu.uuid or (gpu.pid, gpu.device))
     return tuple((value is None, str(value).rjust(20)) for value in key)
 

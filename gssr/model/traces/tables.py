@@ -56,6 +56,7 @@ def _of_lengths(name: str, keys: tuple[Column, ...], unit: str = "ns", own: tupl
     """Make the table ``name`` of lengths with these key columns, in this unit, and with the sums ``own`` besides."""
 
     def values(trace: TraceAnalysis) -> Columns:
+        """Make the table's columns: keys, statistics, sums and, where bytes were summed, their rate."""
         found = trace.kernels_by_rank if name == "kernels_by_rank" else statistics(trace.lengths[name])
         rows: Sequence[Sequence[Any]] = found.keys
         named = [key.name for key in keys]
@@ -89,6 +90,7 @@ def _rows(
     """Make a table of few rows."""
 
     def values(trace: TraceAnalysis) -> Columns:
+        """Make the table's columns from the rows of the analysis."""
         found = rows(trace)
         listed = zip(*found, strict=True) if found else ((),) * len(columns)
         return dict(zip([column.name for column in columns], listed, strict=True))
