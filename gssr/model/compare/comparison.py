@@ -106,12 +106,12 @@ class CategoryChange:
 
     @property
     def change(self) -> float:
-        """By how much the share has grown; negative where it has shrunk."""
+        """The difference of the shares, after less before: negative where the category has shrunk."""
         return self.after - self.before
 
     @property
     def is_certain(self) -> bool:
-        """Whether the share changed by more than both errors, and by enough to be worth a word."""
+        """True if the share changed by more than both errors together, and by enough to be worth a word."""
         return abs(self.change) > max(self.error, LEAST_TOLD)
 
 
@@ -139,7 +139,7 @@ class Comparison:
 
     @property
     def score(self) -> FigureChange:
-        """The score's change."""
+        """The change of the score."""
         return self.totals["score"]
 
 
@@ -172,8 +172,8 @@ def compare(a: Analysis, b: Analysis, letter: str = "B") -> Comparison:
 
 
 def category_changes(before: Breakdown | None, after: Breakdown | None) -> tuple[CategoryChange, ...]:
-    """Return how the share of the GPU time changed in each category, in their order; empty if either run has no
-    samples."""
+    """Compare the share of the GPU time that each category has in two runs. Returns a change for each category, in their
+    order; () if either run has no samples."""
     if before is None or after is None or not (before.gpu_seconds > 0 and after.gpu_seconds > 0):
         return ()
     errors = np.nan_to_num(before.error) + np.nan_to_num(after.error)
@@ -182,10 +182,10 @@ def category_changes(before: Breakdown | None, after: Breakdown | None) -> tuple
 
 
 def turned(before: Verdict, now: Verdict) -> Turn:
-    """Tell how a verdict that both runs have has changed: by the share of the GPUs' time that it costs.
+    """Compare what a verdict that both runs have costs, as a share of the GPUs' time. Returns "worse", "milder" or "same".
 
-    If that is unknown, it is judged by the first number that both held against the same threshold, as far as it is
-    beyond that; else by its severity.
+    If that is unknown, it is judged by the first number that both held against the same threshold, as far as it is beyond
+    that; else by its severity.
     """
     costs = (before.lost, now.lost)
     if costs[0] is not None and costs[1] is not None:
@@ -211,7 +211,9 @@ def compared(analysis: Analysis) -> Analysis:
 
 
 def judged(name: str, a: float | None, b: float | None, noise: float | None) -> FigureChange:
-    """Describe a change with its outcome, which is "unknown" if a value or the noise is None."""
+    """Compare a number of two runs (``a``, ``b``; None: unknown). The outcome is "within noise" up to a difference of
+    ``noise``; beyond it "better" or "worse" if BETTER says which way ``name`` is good, else "higher" or "lower"; "unknown"
+    if a value or the noise is None."""
     if a is None or b is None:
         return FigureChange(name, a, b, None, None, noise, "unknown")
     difference = b - a

@@ -114,6 +114,7 @@ _Divide = Callable[[Sequence[RunFigures]], _Portions]
 
 
 def _of_runs(key: Callable[[RunFigures], str | None]) -> _Divide:
+    """Return a function that divides runs into groups by a run's ``key`` (None is UNKNOWN)."""
     return lambda runs: _Portions([key(run) or UNKNOWN for run in runs], list(range(len(runs))), runs)
 
 
@@ -173,7 +174,7 @@ def groups(runs: Sequence[RunFigures], by: str, sort: str = "wasted") -> list[Ru
 
 
 def hours_by_category(runs: Sequence[RunFigures]) -> dict[str, float] | None:
-    """Add up the GPU-hours of runs by category, by name; None if none of them was judged."""
+    """Add up the GPU-hours of runs by the category that they were booked in, by its name. None if no run was judged."""
     judged = [run.hours_by_category for run in runs if run.hours_by_category is not None]
     if not judged:
         return None
@@ -205,7 +206,7 @@ def _causes(runs: Sequence[RunFigures]) -> list[RunGroup]:
 
 
 def together(runs: Sequence[RunFigures]) -> RunGroup:
-    """Add up all of the runs as one group, without a key; zero hours and None without runs."""
+    """Add up all of the runs as one group, whose key is empty. Without runs its hours are 0 and all else is None."""
     found = _summed(_Portions([""] * len(runs), list(range(len(runs))), runs))
     return found[0] if found else RunGroup("", 0, 0.0, 0.0, *[None] * 8)
 
@@ -282,16 +283,16 @@ def with_unused(runs: Iterable[RunFigures]) -> list[RunFigures]:
 
 
 def uneven(runs: Iterable[RunFigures]) -> list[RunFigures]:
-    """List badly balanced runs, from the imbalance on that the rule of that name warns of; those that lost most
-    GPU-hours first."""
+    """List the badly balanced runs, those that lost most GPU-hours first. A run is badly balanced from the imbalance on that
+    the rule of that name warns of."""
     limit = TABLE.rule("imbalance").at("warning")
     found = [run for run in runs if run.imbalance is not None and run.imbalance >= limit]
     return sorted(found, key=lambda run: (-(run.imbalance_gpu_hours or 0.0), run.run_id))
 
 
 def scores(runs: Iterable[RunFigures]) -> list[ScoreBin]:
-    """Count how scores are distributed: N_BINS bins from 0 to 1 and, if there are any, the runs whose score is
-    unknown."""
+    """Count runs by their score, in N_BINS equal bins from 0 to 1. A last bin, if there are any, counts the runs whose score
+    is unknown."""
     counts, hours = [0] * (N_BINS + 1), [0.0] * (N_BINS + 1)
     for run in runs:
         at = N_BINS if run.score is None else min(max(int(run.score * N_BINS), 0), N_BINS - 1)

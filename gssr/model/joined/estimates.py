@@ -57,6 +57,7 @@ def compare_estimates(traces: Iterable[Traced]) -> list[tuple[str, float, float]
 
 
 def _by_name(values: Sequence[float]) -> dict[str, float]:
+    """Return ``values``, which are in the order of CATEGORIES, by the names of the categories."""
     return {each.name: value for each, value in zip(CATEGORIES, values, strict=True)}
 
 

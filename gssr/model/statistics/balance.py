@@ -35,8 +35,8 @@ def has_balance(metric: Metric) -> bool:
 
 
 def balance(metric: str, gpus: Sequence[GpuSummary]) -> Balance:
-    """Find the balance of one metric over GPUs; those without samples of it don't count. Of equal GPUs the first is
-    lowest, or highest. All its fields are None where no GPU has samples."""
+    """Find the imbalance of one metric over GPUs, and the GPUs with the lowest and the highest mean; of equal ones the
+    first. Those without samples of it don't count; all fields are None where no GPU has samples."""
     known = [(mean, gpu) for gpu in gpus if (mean := gpu.mean.get(metric)) is not None]
     if not known:
         return Balance(None, None, None)
@@ -46,8 +46,8 @@ def balance(metric: str, gpus: Sequence[GpuSummary]) -> Balance:
 
 
 def imbalance(means: Floats) -> float | None:
-    """Compute 1 - mean/max of the GPUs' means [n] (NaN: none), 0 when all are equal; None when there is none or the max
-    is not above 0."""
+    """Compute the imbalance of GPUs, 1 - mean/max of their means [n] (NaN: none): 0 when all are equal, near 1 when one does
+    nearly all. None when no mean is known or the max is not above 0."""
     means = means[np.isfinite(means)]
     if not len(means) or not means.max() > 0:
         return None

@@ -28,7 +28,7 @@ _CLOCK_NOISE = 1e-6  # s; a float64 holds unix time to 0.24 microseconds
 
 
 class Bins(NamedTuple):
-    """``n`` bins of ``width`` seconds from ``start`` (unix s)."""
+    """Equal bins of time: ``n`` of them, each ``width`` seconds wide, the first from ``start`` (unix s)."""
 
     start: float
     width: float
