@@ -492,7 +492,7 @@ def _of_gpu(
 
 def _holds(part: TracePiece, links: Links, own_steps: Ints) -> frozenset[str]:
     """Tell which kinds of records a trace has; TraceAnalysis lists the names."""
-    kinds = part.by_kind.n > 0
+    kinds = part.n_by_kind > 0
     there = {
         "kernels": len(part.gpus),
         "copies": kinds[Kind.MEMCPY] or kinds[Kind.MEMSET],

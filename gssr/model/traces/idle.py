@@ -151,7 +151,7 @@ class _Open:
         if thread < 0:
             return None
         if key not in self._rows:
-            rows = self._part.by_kind.rows(kinds)
+            rows = self._part.all_rows(*kinds)
             rows = rows[own.track[rows] == thread]
             self._rows[key] = rows, own.start[rows], own.start[rows] + own.length[rows]
         rows, start, end = self._rows[key]

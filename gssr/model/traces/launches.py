@@ -38,7 +38,7 @@ def links_of(part: TracePiece, rows: Ints) -> Links:
     """Find the call of the trace that launched each of these rows of GPUs; of calls that share a correlation the
     outermost."""
     own = part.timeline.intervals
-    calls = part.by_kind.rows((Kind.RUNTIME, Kind.DRIVER))
+    calls = part.all_rows(Kind.RUNTIME, Kind.DRIVER)
     calls = calls[own.link[calls] != NO_LINK]
     if not len(calls):
         return Links(rows, np.broadcast_to(np.int64(-1), len(rows)))

@@ -266,7 +266,7 @@ class Level:
     def _launches(self) -> tuple[Ints, Ints]:
         """The launches of work, each call once: when each began, ascending, and the row of the work."""
         own = self._part.timeline.intervals
-        if not self._part.by_kind.n[[Kind.RUNTIME, Kind.DRIVER]].any():
+        if not self._part.n_by_kind[[Kind.RUNTIME, Kind.DRIVER]].any():
             return np.empty(0, np.int64), np.empty(0, np.int64)
         links = links_of(self._part, self._part.rows(*BUSY))
         rows, call = (column[links.call >= 0][::-1] for column in links)

@@ -22,10 +22,13 @@ _PROFILER_STEP = re.compile("ProfilerStep")
 
 @dataclass(frozen=True, slots=True)
 class TracePiece:
-    """``start``, ``length``, ``category`` [n] are those of all of the timeline's intervals, but cut to the window;
-    ``chosen`` [n] tells which of them are looked at, None for all. ``gpus``: the first track of each GPU that did
-    something at any time, ``gpu_of`` [n tracks] the place of each track's GPU among them, -1 of a thread. ``worked``: from
-    the first start to the last end of what any of them did, cut to the window; None without GPUs."""
+    """The part of a timeline that is looked at. Rows of its intervals are places in the timeline's.
+
+    ``start``, ``length``, ``category`` [n] are those of all of the timeline's intervals, but cut to the window (ns);
+    ``chosen`` [n] tells which of them are looked at, None for all. ``n_by_kind`` [n kinds]: how many of each kind the
+    timeline has. ``gpus``: the first track of each GPU that did something at any time, ``gpu_of`` [n tracks] the place of
+    each track's GPU among them, -1 of a thread. ``worked``: from the first start to the last end of what any of the GPUs
+    did, cut to the window; None without GPUs. ``on`` [n tracks]: the tracks that are looked at, None for all."""
 
     timeline: Timeline
     window: tuple[int, int]
@@ -37,14 +40,19 @@ class TracePiece:
     chosen: Flags | None
     gpus: tuple[Track, ...]
     gpu_of: Ints
-    by_kind: "ByKind"
+    n_by_kind: Ints
     worked: tuple[int, int] | None
     on: Flags | None = None
 
     def rows(self, *kinds: Kind) -> Ints:
         """Find the intervals of these kinds that are looked at. Returns their places, ascending."""
-        found = self.by_kind.rows(kinds)
+        found = self.all_rows(*kinds)
         return found if self.chosen is None else found[self.chosen[found]]
+
+    def all_rows(self, *kinds: Kind) -> Ints:
+        """Find the timeline's intervals of these kinds, whether they are looked at or not. Returns their places,
+        ascending."""
+        return _rows_of_kinds(self.timeline.intervals.kind, self.n_by_kind, kinds)
 
     def end(self, rows: Ints) -> Ints:
         """Return the ends of these intervals (ns), cut to the window."""
@@ -76,23 +84,15 @@ class TracePiece:
         return np.sort(np.concatenate(found))
 
 
-class ByKind:
-    """The places of the intervals of each kind."""
-
-    def __init__(self, timeline: Timeline) -> None:
-        kind = timeline.intervals.kind
-        self._kind, self.n = kind, counted(kind, max(Kind) + 1)
-        """``n`` [n kinds]: how many there are of each."""
-
-    def rows(self, kinds: Sequence[Kind]) -> Ints:
-        """Find the intervals of any of these kinds. Returns places, ascending."""
-        n = self.n[list(kinds)]
-        if n.sum() == len(self._kind):
-            return np.arange(len(self._kind))
-        some = [kind for kind, of in zip(kinds, n.tolist(), strict=True) if of]
-        if len(some) < 2:
-            return np.flatnonzero(self._kind == some[0]) if some else np.empty(0, np.int64)
-        return np.flatnonzero(are(self._kind, some))
+def _rows_of_kinds(kind: NDArray[np.int8], n_by_kind: Ints, kinds: Sequence[Kind]) -> Ints:
+    """Find the intervals whose ``kind`` [n] is one of ``kinds``, by how many there are of each (``n_by_kind``). Returns
+    places, ascending."""
+    some = [each for each in kinds if n_by_kind[each]]
+    if n_by_kind[some].sum() == len(kind):
+        return np.arange(len(kind))
+    if len(some) < 2:
+        return np.flatnonzero(kind == some[0]) if some else np.empty(0, np.int64)
+    return np.flatnonzero(are(kind, some))
 
 
 class RowsByNumber:
@@ -146,8 +146,8 @@ def part_of(
     for column, yes in ((own.track, on), (own.name, named)):
         if yes is not None:
             chosen = yes[column] if chosen is None else chosen & yes[column]
-    by_kind = ByKind(timeline)
-    busy = by_kind.rows(BUSY)
+    n_by_kind = counted(own.kind, max(Kind) + 1)
+    busy = _rows_of_kinds(own.kind, n_by_kind, BUSY)
     busy = busy if chosen is None else busy[chosen[busy]]
     gpus, gpu_of = _gpus(timeline, busy)
     worked = _extent(start, length, busy[gpu_of[own.track[busy]] >= 0]) if gpus else None
@@ -162,7 +162,7 @@ def part_of(
     ends = [int((start[part] + length[part]).max()) for part in in_parts(len(own))]
     extent = (int(start[0]), max(ends)) if ends else (0, 0)
     return TracePiece(
-        timeline, window or extent, window is None, like_hta, start, length, category, chosen, gpus, gpu_of, by_kind,
+        timeline, window or extent, window is None, like_hta, start, length, category, chosen, gpus, gpu_of, n_by_kind,
         worked, on,
     )  # fmt: skip
 
