@@ -45,7 +45,8 @@ def host_link_bytes(evidence: Evidence, fabric: Floats) -> Floats:
 
 
 def least_link_rate(evidence: Evidence) -> float:
-    """The least that a GPU's links carry while its collectives transfer, B/s: between nodes adapters are slowest."""
+    """Return the least that a GPU's links carry while its collectives transfer, B/s: lower where they pass network adapters,
+    between nodes."""
     peaks = evidence.peaks
     if len(evidence.nodes) > 1:
         return LEAST_BYTES
@@ -80,6 +81,7 @@ def transferring_share(evidence: Evidence, activity: Activity, communication: Fl
 
 
 def _sum(evidence: Evidence, names: Sequence[str]) -> Floats:
+    """Add up these metrics of each GPU in each bin [n_gpus, n_bins]; what was not measured counts 0."""
     total = np.zeros((evidence.n_gpus, len(evidence.times)))
     for name in names:
         if name in evidence.series:
@@ -116,6 +118,7 @@ def _possible_part(transferring: Floats, communication: Floats, activity: Activi
 
 
 def _used_cells(activity: Activity) -> Flags:
+    """Flag the cells [n_gpus, n_bins] of GPUs that did something in which their activity is known."""
     return np.asarray(activity.is_known & activity.is_used[:, None], bool)
 
 

@@ -97,7 +97,7 @@ def unified_memory(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(("gr_engine_active", "gpu_utilization"), ("power_usage",)),
 )  # fmt: skip
 def low_power(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """What is seen of kernels that hardly use the GPU where SM activity was not measured."""
+    """Match jobs whose kernels hardly use the GPU, as the power shows where SM activity was not measured."""
     if job.lead is None or job.lead == "sm_active":
         return None
     limits = [gpu.power_limit for gpu in job.evidence.gpus if gpu.power_limit]
@@ -279,6 +279,7 @@ def little_arithmetic(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 
 def _found(job: JobEvidence, rule: Rule, title: dict[str, str], *evidence: Finding) -> RuleMatch:
+    """Make the match of a rule on the time in which the job works."""
     return RuleMatch(title, evidence, rule.severity, job.span)
 
 
