@@ -46,8 +46,8 @@ def balance(metric: str, gpus: Sequence[GpuSummary]) -> Balance:
 
 
 def imbalance(means: Floats) -> float | None:
-    """Compute the imbalance of GPUs, 1 - mean/max of their means [n] (NaN: none): 0 when all are equal, near 1 when one does
-    nearly all. None when no mean is known or the max is not above 0."""
+    """Compute 1 - mean/max of the GPUs' means [n] (NaN: none), 0 when all are equal; None when there is none or the max
+    is not above 0."""
     means = means[np.isfinite(means)]
     if not len(means) or not means.max() > 0:
         return None
