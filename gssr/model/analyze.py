@@ -173,7 +173,8 @@ def _asked(metrics: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _in_file(reader: RunReader, names: Sequence[str]) -> tuple[str, ...]:
-    """Keep the metrics that the file can give, each once."""
+    """Pick, of these metrics, those that the recording has, stored or derived from stored ones. Each is named once, in the
+    order given."""
     stored = set(reader.metrics)
     return tuple(
         name

@@ -45,8 +45,7 @@ def host_link_bytes(evidence: Evidence, fabric: Floats) -> Floats:
 
 
 def least_link_rate(evidence: Evidence) -> float:
-    """Return the least that a GPU's links carry while its collectives transfer, B/s: lower where they pass network adapters,
-    between nodes."""
+    """The least that a GPU's links carry while its collectives transfer, B/s: between nodes adapters are slowest."""
     peaks = evidence.peaks
     if len(evidence.nodes) > 1:
         return LEAST_BYTES

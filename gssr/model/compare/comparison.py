@@ -148,7 +148,8 @@ OPTIONS = Options(series=tuple(dict.fromkeys((*METRICS, *SCORE_INPUTS))), bins=_
 
 
 def compare(a: Analysis, b: Analysis, letter: str = "B") -> Comparison:
-    """Compare run ``b`` with run ``a``; both were analysed with OPTIONS. Notes call them A and ``letter``."""
+    """Compare run ``b`` with run ``a``, both analysed with OPTIONS: scores, metrics, phases, verdicts and the breakdown of
+    the GPU time. The result's notes call them A and ``letter``."""
     names = measured_metrics(*({name: own.mean for name, own in run.metrics.items()} for run in (a, b)))
     of_a, of_b = a.judgement.verdicts, b.judgement.verdicts
     codes = [{verdict.code for verdict in verdicts} for verdicts in (of_a, of_b)]

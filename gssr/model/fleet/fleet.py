@@ -303,7 +303,7 @@ def scores(runs: Iterable[RunFigures]) -> list[ScoreBin]:
 
 
 def slow_nodes(runs: Sequence[RunFigures]) -> list[NodeHealth]:
-    """List the nodes that were slow in any run, those that were so most often first."""
+    """List the nodes of which a GPU was slow in any run, with how often. Those that were slow in most runs come first."""
     is_slow = _slowness()
     slow = {gpu.node for run in runs for gpu in run.gpus if gpu.node is not None and is_slow(gpu)}
     held: dict[str, list[list[GpuFigures]]] = {}
@@ -480,7 +480,7 @@ def _one_by_one(names: Sequence[str], request: FleetRequest) -> Iterator[_Read]:
 
 
 def _pool(n: int) -> "ProcessPoolExecutor":
-    """Return a pool of ``n`` forked processes, which ignore Ctrl-C."""
+    """Return a pool of ``n`` forked processes. They ignore Ctrl-C, which ends their parent."""
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 

@@ -115,7 +115,7 @@ def _is_sound(found: Traced) -> bool:
 
 
 def _cut(value: Any) -> Any:
-    """Cut texts in a value that are too long."""
+    """Return the value with all texts in it, however deep, cut to the greatest length."""
     if isinstance(value, dict):
         return {name: _cut(each) for name, each in value.items()}
     if isinstance(value, list | tuple):

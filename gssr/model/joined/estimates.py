@@ -62,7 +62,8 @@ def _by_name(values: Sequence[float]) -> dict[str, float]:
 
 
 def _overlapping(traces: Iterable[Traced]) -> list[list[Traced]]:
-    """Group traces whose times overlap, in the order of time."""
+    """Group traces so that those whose times overlap, directly or by way of others, are together. The groups are in the
+    order of time."""
     groups: list[list[Traced]] = []
     end = -np.inf
     for trace in sorted(traces, key=lambda trace: trace.start):

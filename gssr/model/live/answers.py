@@ -95,7 +95,7 @@ class Answers:
             columns.add(gpu, moment, values[columns.metric])
 
     def add_spans(self, spans: Spans) -> None:
-        """Count what GPUs did, where their rows are not read."""
+        """Count what GPUs did between two looks, where their rows are not read one by one."""
         self._forget_grids()
         for columns in self._grids.values():
             row = self._tally.names.index(columns.metric)
@@ -246,7 +246,7 @@ class Answers:
         return next((columns for columns in made if columns is not None), None)
 
     def _window(self, query: Query, grid: Grid, end: float, read: Read, growing: bool) -> Means:
-        """Return the means over the window of a grid. ``end``: unix s."""
+        """Return the means over the window that a grid shows, up to ``end`` (unix s)."""
         tally = self._tally
         if grid.start <= tally.first and end >= tally.last:
             return tally.whole()

@@ -258,7 +258,7 @@ class Following:
                 self._tails[number].follower.close()  # there may be more than can be open at once
 
     def _take(self, news: BlockNews) -> None:
-        """Count what live blocks say."""
+        """Count what live blocks say that is new, and skip the rows in which the same stands."""
         for number, rowid in zip(news.new.tolist(), news.rowid.tolist(), strict=True):
             self._tails[number].follower.skip_to(rowid)
             self._stands.pop(number, None)

@@ -153,7 +153,7 @@ class RunTotals:
             self.latest[row, newest.gpu[present]] = column[present]
 
     def _count_whole(self, own: Buckets) -> None:
-        """Add the totals of some GPUs, in one bucket each."""
+        """Add GPUs' totals over the whole run, one bucket for each of these GPUs."""
         if not len(own.gpu):
             return
         rows, gaps, first, last = own.vectors[:, :4].T
@@ -218,7 +218,7 @@ class RunTotals:
             self._recent.add(Means(self.names, begin, float(end[own].max()), n, total))
 
     def _count(self, gpu: Ints, time: Floats, values: dict[str, Floats]) -> None:
-        """Add rows to the totals."""
+        """Add rows to the totals of the run and of its last minute: GPUs, times (unix s) and values by metric, all [n]."""
         if not len(gpu):
             return
         order = np.lexsort((time, gpu))
@@ -244,7 +244,7 @@ class RunTotals:
                 self._recent.add(self._sums(gpu[piece], time[piece], own))
 
     def _sums(self, gpu: Ints, time: Floats, values: dict[str, Floats]) -> Means:
-        """Return the counts and sums of rows."""
+        """Count and add up the values of rows, by metric and GPU."""
         n, total = self._nothing()
         for row, name in enumerate(self.names):
             n[row], total[row] = sum_samples(gpu, values[name], self._n_gpus)

@@ -236,7 +236,7 @@ class WatchedRecording:
     # What is new
 
     def _follow(self, following: Following) -> None:
-        """Count what is new, and notice if the run has ended."""
+        """Read what has come of the run, and look whether it has ended or must be opened anew."""
         following.look()
         self.arrived = max(self.arrived, following.arrived)
         if following.outdated:

@@ -79,7 +79,8 @@ class Bracket:
         return Inside(below, values[is_within], 1)
 
     def add(self, inside: Inside) -> None:
-        """Count what ``pick`` returned of some values."""
+        """Count some values by what ``pick`` returned of them; those in the bracket are kept, condensed where they get too
+        many."""
         self._below += inside.below
         self._n_inside += len(inside.values) * inside.times
         if not len(inside.values) or not inside.times:
@@ -275,7 +276,7 @@ class Exact:
     def gpu_series(
         self, names: Sequence[str], span: Window, window: Window, interval: float, most: int
     ) -> dict[str, Grid]:
-        """Make series as a Source does."""
+        """Average over time, GPU by GPU, as the rollups given for series do; see Source.gpu_series."""
         return self._series.gpu_series(names, span, window, interval, most)
 
 
@@ -423,7 +424,7 @@ class _Folding:
         return group >> 40 if self._in_turns else group, vectors
 
     def add(self, gpu: Ints, vectors: Floats) -> None:
-        """Add what ``fold`` returned of a chunk."""
+        """Add the vectors that ``fold`` returned of a chunk for these GPUs [n]; they are merged when they get too many."""
         self._gpu.append(gpu)
         self._vectors.append(vectors)
         if not self._in_turns and sum(map(len, self._gpu)) > _MOST_VECTORS + self._n_gpus:

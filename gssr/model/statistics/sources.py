@@ -113,7 +113,7 @@ class Rows:
     def gpu_series(
         self, names: Sequence[str], span: Window, window: Window, interval: float, most: int
     ) -> dict[str, Grid]:
-        """Make series as a Source does."""
+        """Average the rows over time, GPU by GPU; see Source.gpu_series."""
         rows = self.between(names, window)
         bins = series.bins_of_samples(rows, span, interval, most_bins(self._n_gpus, len(rows.time), most))
         return series_of_rows(rows, names, self._n_gpus, bins)
@@ -179,7 +179,8 @@ class Rollups:
     def gpu_series(
         self, names: Sequence[str], span: Window, window: Window, interval: float, most: int
     ) -> dict[str, Grid]:
-        """Make series as a Source does."""
+        """Average over time, GPU by GPU, from rollups, or over a short span from raw rows, which can be cut finer; see
+        Source.gpu_series."""
         few = len(self._positions) * span.seconds / interval <= self._few_rows
         gpus = filtered(self._reader, self._positions)
         few = few and self._reader.rows_between(span, gpus) <= PASSED_OVER * self._few_rows

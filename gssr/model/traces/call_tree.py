@@ -194,7 +194,8 @@ def _folded(values: Floats, place_of: Ints, n: int, combine: np.ufunc) -> Floats
 
 
 def _depths(parent: Ints) -> Ints:
-    """Count the callers above each node."""
+    """Count the callers above each node [n_nodes], 0 for a root. ``parent`` [n_nodes]: each node's caller, which stands
+    before it."""
     depth = np.zeros(len(parent), np.int64)
     for node, above in enumerate(parent.tolist()):
         if above >= 0:

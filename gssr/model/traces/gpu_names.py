@@ -63,8 +63,8 @@ def spellings(gpu: Track) -> set[str]:
 
 
 def _name(gpu: Track, on_node: bool, of_rank: bool) -> Gpu:
-    """Name a GPU by node and device where ``on_node`` says that these tell GPUs apart, by its rank where ``of_rank`` says
-    so."""
+    """Name a GPU ``node:number`` where ``on_node`` says that this tells GPUs apart, else ``rank:number`` where ``of_rank``
+    says so of ranks; else by rank and number, or by its number alone."""
     odd = gpu.device is not None and not 0 <= gpu.device < MOST_INDEX
     number, part = (0, f"device {gpu.device}") if odd else (gpu.device or 0, "")
     if gpu.node and on_node:

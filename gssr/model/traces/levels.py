@@ -41,7 +41,8 @@ class _Share(NamedTuple):
     of: str = "time"
 
     def sum(self, added: Mapping[str, Floats]) -> Floats:
-        """Add up the layers of the share, of values by layer."""
+        """Add up the layers that the share consists of, each by its factor. ``added``: ns that each layer covers, arrays of
+        one shape, by layer."""
         total = np.zeros_like(added[self.of if self.of in added else next(iter(self.parts))])
         for name, factor in self.parts.items():
             total += factor * added[name]

@@ -70,7 +70,8 @@ class TracePiece:
         return _extent(self.start, self.length, rows)
 
     def is_named(self, rows: Ints, holds: Callable[[str], object]) -> Flags:
-        """Flag the intervals [n rows] for whose name ``holds`` is true."""
+        """Flag those of the intervals ``rows`` [n] for whose name ``holds`` returns something true; it is asked once for
+        each name."""
         name = self.timeline.intervals.name[rows]
         names = np.flatnonzero(np.bincount(name, minlength=1))
         yes = np.zeros(len(self.timeline.names) + 1, np.bool_)

@@ -540,7 +540,7 @@ def _communication(trace: TraceAnalysis) -> tuple[call_tree.CallTree, Floats, Fl
     needs=(("tree",),),
 )  # fmt: skip
 def communication_share(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """Match if much of the time goes into MPI or SHMEM."""
+    """Match traces of CPUs alone in which MPI or SHMEM takes much of the ranks' time."""
     tree, spent, rest = _communication(trace)
     share = float(spent.sum() / max((spent + rest).sum(), 1))
     if share < rule.at("warning"):

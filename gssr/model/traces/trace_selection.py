@@ -134,7 +134,8 @@ def tracks_of(timeline: Timeline, wanted: Sequence[str]) -> Ints:
 
 
 def _is_one(gpu: Track, wanted: Sequence[str]) -> bool:
-    """Tell whether one of the words names this GPU."""
+    """Tell whether one of the words that ``--gpus`` takes names this GPU: a rank or number, a range of these, or a pattern
+    that fits one of its names."""
     number = gpu.device if gpu.rank is None else gpu.rank
     for word in wanted:
         numbers = _STEPS.fullmatch(word)

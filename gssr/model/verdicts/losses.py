@@ -560,7 +560,7 @@ _FEW_SMS = (
     needs=(("gr_engine_active",), ("sm_active",)),
 )  # fmt: skip
 def small_kernels(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match jobs whose kernels run on few SMs."""
+    """Match jobs that spend much of their working time in kernels of their own that occupy few SMs."""
     if _has_few_warps(job, rule.at("occupancy")):
         return None
     share = job.breakdown.share("working.few_sms")
