@@ -72,8 +72,9 @@ class Options:
 
 
 def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
-    """Analyse a run. Raises ValueError, with a sentence, when ``options`` names a GPU, a metric or a time that the run
-    does not have, or asks for exact statistics of samples that were thinned."""
+    """Analyze a run: statistics, series, balance and what the window says about the job (Analysis), for the GPUs, metrics
+    and window that ``options`` name. Raises ValueError, with a sentence, when these name a GPU, a metric or a time that the
+    run does not have, or ask for exact statistics of samples that were thinned."""
     asked = _asked(options.metrics)
     positions = np.array(select_gpus(reader.gpus, options.gpus), dtype=np.int64)
     run = extent(reader)
@@ -172,7 +173,8 @@ def _asked(metrics: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _in_file(reader: RunReader, names: Sequence[str]) -> tuple[str, ...]:
-    """Keep the metrics that the file can give, each once."""
+    """Pick, of these metrics, those that the recording has, stored or derived from stored ones. Each is named once, in the
+    order given."""
     stored = set(reader.metrics)
     return tuple(
         name
@@ -188,6 +190,8 @@ def _without_outliers(
     span = Bounds(window.start, window.end)
 
     def average(name: str, part: Bounds, bins: int) -> Series:
+        """Average a metric over the GPUs in a part of the run, in at most ``bins`` bins. Where the part ends with the run,
+        rows outside the run's times count as well."""
         own = Bounds(
             part.start if part.start > span.start else bounds.start, part.end if part.end < span.end else bounds.end
         )
@@ -209,6 +213,8 @@ def _without_outliers(
 
 
 def _summaries(gpus: Sequence[Gpu], total: Aggregate, asked: Sequence[str]) -> tuple[GpuSummary, ...]:
+    """Describe each of these GPUs over the window, by what ``total`` counts of them in the same order. ``asked``: the
+    metrics whose means are told."""
     names = dict.fromkeys(name for name in asked if BY_NAME[name].kind != "bits")
     sampled, measured = np.flatnonzero(total.n_rows), total.sums.measured()
     columns = {name: total.sums.per_gpu(name, sampled) for name in names if name in measured}

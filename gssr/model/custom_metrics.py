@@ -99,6 +99,7 @@ def custom(text: str) -> Custom:
 
 
 def _sound(pattern: str) -> str:
+    """Return the pattern as it is. Raises ValueError, with a sentence, if it is too long or no regular expression."""
     if len(pattern) > LONGEST:
         raise ValueError(f"a pattern of {len(pattern):,} characters: {LONGEST} are allowed")
     try:

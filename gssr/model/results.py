@@ -22,9 +22,10 @@ from gssr.store.format.rows import Event, Gpu, GpuProcesses, Run
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Over all non-NULL samples of all GPUs, in the metric's unit; ``std`` has ddof 0. ``n`` samples; with n = 0 all others
-    are None. ``p_error`` bounds the absolute error of median, p05 and p95: 0 when they are exact, None when unknown. From
-    rollups, of a counter only ``n`` is known, and ``min`` and ``max`` where it was never set back."""
+    """A metric's statistics over all samples of all GPUs that have a value, in the metric's unit; ``std`` has ddof 0. ``n``:
+    how many samples these are; with n = 0 all others are None. ``p_error`` bounds the absolute error of median, p05 and p95:
+    0 when they are exact, None when unknown. From rollups, of a counter only ``n`` is known, and ``min`` and ``max`` where
+    it was never set back."""
 
     mean: float | None
     median: float | None
@@ -85,7 +86,7 @@ class GpuSummary:
 
     @property
     def place(self) -> str:
-        """What it is called (gssr.gpu_name.gpu_label)."""
+        """The GPU's name on pages and screens, such as ``node0:3`` (gssr.gpu_name.gpu_label)."""
         return gpu_label(self)
 
 
@@ -112,7 +113,7 @@ class Window:
 
     @property
     def duration(self) -> float:
-        """Seconds."""
+        """The length of the window, s."""
         return self.end - self.start
 
 
@@ -238,8 +239,9 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """``count`` dips, every ``period`` seconds (None: without a period), of ``seconds`` each on average, together ``share``
-    of the time; ``low`` and ``high``: the mean in and between them, in the metric's unit."""
+    """Dips of a metric that come back: ``count`` of them, every ``period`` seconds (None: without a period), of ``seconds``
+    each on average, together ``share`` (0-1) of the time; ``low`` and ``high``: the mean in and between them, in the
+    metric's unit."""
 
     count: int
     period: float | None
@@ -258,8 +260,8 @@ NEAR = 0.4
 
 @dataclass(frozen=True, slots=True)
 class Pipe:
-    """One pipe's part. ``metric``: the name of its activity; ``label``: what it is called; ``active``: its activity
-    (ratio); ``peak``: FLOP/s, None where unknown."""
+    """One pipe of a GPU, such as the tensor cores. ``metric``: the name of its activity; ``label``: what it is called;
+    ``active``: its activity (ratio, 0-1); ``peak``: FLOP/s, None where unknown."""
 
     metric: str
     label: str
@@ -268,17 +270,16 @@ class Pipe:
 
     @property
     def flops(self) -> float:
-        """FLOP/s at most; 0 where the peak is unknown."""
+        """The most FLOP/s that the pipe can have done: its activity times its peak, 0 where that is unknown."""
         return self.active * (self.peak or 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One point, per GPU: ``flops`` (FLOP/s), ``bytes`` (B/s) and ``intensity`` (FLOP/B), upper bounds all. ``dominant``:
-    the pipe that does most of it; ``roof``: the FLOP/s that are possible at this intensity with that pipe; ``of_roof``:
-    ``flops`` as a share of it; ``ridge`` (FLOP/B): where the roof's slope ends. ``bound``: by which part of the roof, if it
-    is near.
-    ``unpriced``: active pipes whose peak is unknown, which are left out."""
+    """Where a GPU, on average over the GPUs, lies under the roofline: ``flops`` (FLOP/s), ``bytes`` (B/s) and ``intensity``
+    (FLOP/B), upper bounds all. ``dominant``: the pipe that does most of it; ``roof``: the FLOP/s that are possible at this
+    intensity with that pipe; ``ridge`` (FLOP/B): where the roof's slope ends. ``unpriced``: active pipes whose peak is
+    unknown, which are left out."""
 
     flops: float
     bytes: float
@@ -291,12 +292,13 @@ class Place:
 
     @property
     def of_roof(self) -> float:
-        """A ratio; above 1 where several pipes together do more than the dominant one could."""
+        """``flops`` as a share of ``roof``; above 1 where several pipes together do more than the dominant one could."""
         return self.flops / self.roof
 
     @property
     def bound(self) -> Bound:
-        """Compute right of the ridge, memory left of it, and neither below NEAR of the roof."""
+        """What bounds the GPU: "neither" below NEAR of the roof, else "compute" right of the ridge and "memory" left of
+        it."""
         if self.of_roof < NEAR:
             return "neither"
         return "compute" if self.intensity >= self.ridge else "memory"
@@ -304,7 +306,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Unplaced:
-    """Why there is no point: a clause."""
+    """No place under the roofline; ``reason`` says why, in a clause."""
 
     reason: str
 
@@ -331,7 +333,7 @@ class Phase:
 
     @property
     def seconds(self) -> float:
-        """How long it is."""
+        """The length of the phase, s."""
         return self.end - self.start
 
 
@@ -398,12 +400,12 @@ class Grid:
 
     @property
     def n(self) -> int:
-        """How many columns."""
+        """The number of columns."""
         return int(self.values.shape[1])
 
     @property
     def end(self) -> float:
-        """Where the last column ends, unix s."""
+        """The time at which the last column ends, unix s."""
         return self.start + self.n * self.width
 
     def column(self, time: float) -> int:
@@ -413,9 +415,9 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A grid over space: one metric in columns of ``width`` seconds, the first from ``start`` (unix s). All arrays are
-    [n_columns]: ``n_gpus``, how many GPUs have a value in a column, and over these ``mean``, ``low`` and ``high``, the mean,
-    least and greatest, and the percentiles ``p05``, ``p50`` and ``p95``, NaN where none has one."""
+    """One metric over time, summarized over the GPUs, in columns of ``width`` seconds, the first from ``start`` (unix s).
+    All arrays are [n_columns]: ``n_gpus``, how many GPUs have a value in a column, and over these ``mean``, ``low`` and
+    ``high``, the mean, least and greatest, and the percentiles ``p05``, ``p50`` and ``p95``, NaN where none has one."""
 
     metric: str
     start: float
@@ -429,14 +431,16 @@ class Series:
     p95: Floats
 
     def continued(self, columns: int, later: "Series") -> "Series":
-        """Join the first ``columns`` of this series and after them all of ``later``, whose width must be the same."""
+        """Return a series of the first ``columns`` columns of this one and after them all of ``later``, whose width must be
+        the same."""
         names = ("n_gpus", "mean", "low", "high", "p05", "p50", "p95")
         arrays = (np.concatenate([getattr(self, name)[:columns], getattr(later, name)]) for name in names)
         return Series(self.metric, self.start, self.width, *arrays)
 
 
 def over_space(grid: Grid) -> Series:
-    """Summarise a grid over its GPUs, column by column."""
+    """Summarize a grid over its GPUs, column by column: mean, extremes and percentiles [n_columns], NaN in columns in which
+    no GPU has a value."""
     values, known = grid.values, np.isfinite(grid.values)
     nothing = np.full(grid.n, np.nan)
     n = known.sum(axis=0)
@@ -495,12 +499,12 @@ class Imbalance:
 
     @property
     def lost(self) -> float | None:
-        """GPU-hours."""
+        """The GPU-hours that could have been used had all GPUs done at any time what the busiest did; None where unknown."""
         return None if self.resolved is None else self.resolved * self.gpu_hours
 
     @property
     def static(self) -> float | None:
-        """GPU-hours: never more than ``lost``."""
+        """The part of ``lost``, GPU-hours, that the GPUs' means over the whole window show already; None where unknown."""
         if self.lost is None or self.of_means is None:
             return None
         return min(self.of_means * self.gpu_hours, self.lost)
@@ -531,13 +535,14 @@ class Alike:
 
 @dataclass(frozen=True, slots=True)
 class Unevenness:
-    """Over a window, in the first metric measured of gssr.metrics.DETECTION_METRICS. ``start`` (unix s) and ``width``
-    (seconds) are those of the columns of ``imbalance``.
+    """How uneven the GPUs were over a window, in the first metric measured of gssr.metrics.DETECTION_METRICS. ``start``
+    (unix s) and ``width`` (seconds) are those of the columns of ``imbalance``.
 
     ``energy_lost`` (J): each GPU's power in a column × its share of what the busiest GPU did that it did not, summed; None
     where power was not measured. ``score_as_median``: the score if all GPUs ran like the median GPU; None when unknown.
     ``nodes``: names; the keys of ``by_node`` count them. ``by_index``: by the driver's index in the node. ``alike``: bands
-    of similar GPUs (gssr.model.findings.similar_gpus), the largest first, those apart last."""
+    of similar GPUs (gssr.model.findings.similar_gpus), the largest first, those apart last.
+    """
 
     metric: str
     start: float
@@ -551,7 +556,7 @@ class Unevenness:
     alike: tuple[Alike, ...]
 
     def numbered(self, places: Ints) -> "Unevenness":
-        """Replace each GPU's number g by ``places[g]`` (``places`` [n_gpus])."""
+        """Return the same with other numbers for the GPUs: ``places[g]`` for the GPU that was g (``places`` [n_gpus])."""
         alike = tuple(replace(group, gpus=tuple(places[list(group.gpus)].tolist())) for group in self.alike)
         return replace(self, alike=alike, imbalance=replace(self.imbalance, gpus=places[self.imbalance.gpus]))
 

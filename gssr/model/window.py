@@ -109,8 +109,8 @@ def cut(run: Window, start: str | float | None, end: str | float | None) -> Wind
 
 
 def average_of(origin: float, width: float, values: Floats) -> Average:
-    """Make an Average of a series [n] that is there already, in bins of ``width`` seconds from ``origin`` (unix s). It
-    is not cut finer than these bins."""
+    """Make an Average of a series that is there already: ``values`` [n] in bins of ``width`` seconds from ``origin`` (unix
+    s). The function that comes back averages bins, and never cuts them finer."""
 
     def part(window: Window, most: int) -> Series:
         first = min(max(round((window.start - origin) / width), 0), len(values))
@@ -123,7 +123,8 @@ def average_of(origin: float, width: float, values: Floats) -> Average:
 
 
 def warm_up_and_tear_down(average: Average, window: Window) -> tuple[float, float]:
-    """Seconds of warm-up from the start of a window on and of tear-down before its end, 0 where there is none.
+    """Find how long a job warms up and how long it tears down. Returns the seconds of warm-up from the start of the window
+    on, and those of tear-down before its end; 0.0 where there is none.
 
     The rule, on the space average of the window in at most 100 bins. Bins without samples don't count; with fewer than 10
     others nothing is left out.
@@ -131,10 +132,10 @@ def warm_up_and_tear_down(average: Average, window: Window) -> tuple[float, floa
     - A bin is *active* above 0.02 and above a tenth of the 95th percentile. The *working level* is the median of the active
       bins: spikes don't move it, nor do dips.
     - The job has *settled* in the first bin that reaches half the working level, if 3 of the 5 bins from it on do: a burst
-      of one or two bins is part of the warm-up. It has *ended* after the last bin that reaches half the level, if 2 of the
-      3 bins up to it do: a dip, however long, is no tear-down when work follows it.
-    - What lies before and after is left out, if no more than a fifth of all active bins is among it. Else (the job did
-      much work at a lower level, say in a second phase) only what is not active is, by the same rule of 3 in 5 and 2 in 3.
+      of one or two bins is part of the warm-up. It has *ended* after the last bin that reaches half the level, if 2 of the 3
+      bins up to it do: a dip, however long, is no tear-down when work follows it.
+    - What lies before and after is left out, if no more than a fifth of all active bins is among it. Else (the job did much
+      work at a lower level, say in a second phase) only what is not active is, by the same rule of 3 in 5 and 2 in 3.
     - Nothing is left out of a job that is never active, whose level never holds, or of which nothing would be left.
 
     Each edge is then looked up in finer bins (a fortieth of the two bins around it, where the samples allow it).
@@ -205,7 +206,8 @@ def looked_at(n_rows: Ints) -> Ints:
 
 
 def verdicts_in_all(verdicts: Sequence[Verdict], places: Ints) -> tuple[Verdict, ...]:
-    """Verdicts on the GPUs at these places, numbered among all; on all of them, they are on these."""
+    """Renumber the GPUs of verdicts, from positions among ``places`` to the numbers that ``places`` [n] holds. A verdict on
+    no GPU in particular is then on all of these."""
     return tuple(
         replace(verdict, gpus=tuple((places[list(verdict.gpus)] if verdict.gpus else places).tolist()))
         for verdict in verdicts

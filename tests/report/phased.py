@@ -68,7 +68,7 @@ def uneven(found: Analysis) -> Analysis:
     others = tuple(gpu for gpu in range(len(means)) if gpu != low)
     alike = (Alike("A", others, float(means[list(others)].mean()), False), Alike("B", (low,), float(means[low]), True))
     result = Unevenness(
-        "sm_active", own.start, own.width, cost, 123_456.0, 0.55, where.nodes, grouped_by_node(cost, where),
-        grouped_by_index(cost, where), alike,
+        "sm_active", own.start, own.width, cost, 123_456.0, 0.55, where.nodes, grouped_by_node(cost, where.node_of),
+        grouped_by_index(cost, where.gpus, where.node_of), alike,
     )  # fmt: skip
     return rejudged(found, unevenness=result)

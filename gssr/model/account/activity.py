@@ -51,7 +51,7 @@ def does_something(active: Floats) -> Flags:
 
 
 def measure_activity(evidence: Evidence) -> Activity:
-    """Measure how active the GPUs of a window were."""
+    """Measure in which share of each bin of a window each GPU runs kernels, and when the job's work begins and ends."""
     shape = evidence.n_gpus, len(evidence.times)
     active, engine = np.full(shape, np.nan), ""
     for name in ENGINE_METRICS:  # one for each GPU: they differ by more than noise

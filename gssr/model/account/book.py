@@ -73,7 +73,8 @@ class _Book:
 
 
 def account_for(evidence: Evidence) -> GpuTimeAccount:
-    """Account for every second of every GPU of a window."""
+    """Book every second of every GPU of a window into one category. Returns the breakdown and the shares of each bin that it
+    was made from."""
     activity = measure_activity(evidence)
     seconds = activity.seconds
     n_gpus, n_bins = seconds.shape

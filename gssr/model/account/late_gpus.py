@@ -38,8 +38,9 @@ LATE_CODES = ("straggler", "slow_node", "imbalance", "rotating_stragglers", "tak
 
 @dataclass(frozen=True)
 class LateGpus:
-    """GPUs that others wait for. ``code``: which verdict that is. ``gpus``: their positions; empty if they change, or are
-    many. ``share``: of all GPU time, what the others wait. ``is_waiting`` [n_bins]: when they do."""
+    """GPUs that others wait for. ``code``: the verdict that this is, such as "straggler". ``gpus``: their positions; empty
+    if they change, or are many. ``share`` (0-1): of all GPU time, what the others wait. ``is_waiting`` [n_bins]: when they
+    do."""
 
     code: str
     gpus: tuple[int, ...]

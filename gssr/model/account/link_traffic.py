@@ -80,6 +80,7 @@ def transferring_share(evidence: Evidence, activity: Activity, communication: Fl
 
 
 def _sum(evidence: Evidence, names: Sequence[str]) -> Floats:
+    """Add up these metrics of each GPU in each bin [n_gpus, n_bins]; what was not measured counts 0."""
     total = np.zeros((evidence.n_gpus, len(evidence.times)))
     for name in names:
         if name in evidence.series:
@@ -116,6 +117,7 @@ def _possible_part(transferring: Floats, communication: Floats, activity: Activi
 
 
 def _used_cells(activity: Activity) -> Flags:
+    """Flag the cells [n_gpus, n_bins] of GPUs that did something in which their activity is known."""
     return np.asarray(activity.is_known & activity.is_used[:, None], bool)
 
 

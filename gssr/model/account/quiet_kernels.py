@@ -57,8 +57,8 @@ def _of_level_at_work(evidence: Evidence, activity: Activity, name: str, cells: 
 
 
 def _relative_clock(evidence: Evidence) -> Floats:
-    """The SM clock [n_gpus, n_bins] as a share of the model's highest: at a lower one kernels may move as much less; 1 where
-    it is not known."""
+    """Divide the SM clock by the model's highest one [n_gpus, n_bins], since kernels move as much less at a lower clock; 1
+    where a clock is not known."""
     if "sm_clock" not in evidence.series:
         return np.ones((evidence.n_gpus, len(evidence.times)))
     highest = np.array([gpu.max_sm_clock or np.nan for gpu in evidence.gpus], np.float64)[:, None]
@@ -67,8 +67,8 @@ def _relative_clock(evidence: Evidence) -> Floats:
 
 
 def _memory_of_products(evidence: Evidence, tensor: Floats, memory: Floats) -> Floats:
-    """The memory's activity in matrix products, as a share of its level: [n_gpus, 1], the same for all GPUs of a model.
-    ``tensor`` and ``memory`` [n_gpus, n_bins]: both as shares of their level."""
+    """Estimate how active the memory is in matrix products, as a share of its level: [n_gpus, 1], the same for all GPUs of a
+    model. ``tensor`` and ``memory`` [n_gpus, n_bins]: both as shares of their level."""
     found = np.zeros((len(tensor), 1))
     for own in _by_model(evidence):
         known = memory[own][(tensor[own] >= _NEARLY) & np.isfinite(memory[own])]

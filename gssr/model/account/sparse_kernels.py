@@ -103,6 +103,8 @@ def _memory_busy(evidence: Evidence) -> Floats:
 
 
 def _by_sm_activity(evidence: Evidence, activity: Activity, cells: Flags) -> SparseKernels:
+    """Find how long kernels ran that use few SMs, from SM activity. ``cells`` [n_gpus, n_bins]: those that tell how many SMs
+    are busy while kernels run."""
     active = activity.active
     measured = np.clip(np.where(cells, evidence.series["sm_active"] / np.maximum(active, 1e-9), np.nan), 0.0, 1.0)
     known = measured[np.isfinite(measured)]

@@ -58,7 +58,7 @@ class Breakdown:
 
     @property
     def gpu_seconds(self) -> float:
-        """All the time that was allocated."""
+        """The time of all GPUs together, measured or not, s."""
         return float(self.by_gpu.sum())
 
     @property
@@ -93,7 +93,7 @@ class Breakdown:
 
     @property
     def largest_loss(self) -> int | None:
-        """The position in CATEGORIES of what has most of the time of all that is no work, or work that is lost; None
+        """The position in CATEGORIES of the category with most time among those that are no work, or work that is lost; None
         where there is no time."""
         shares = self.shares
         if not np.isfinite(shares).all():
@@ -140,8 +140,8 @@ class Breakdown:
 
     @property
     def efficiency(self) -> Efficiency | None:
-        """The efficiencies that multiply up to the share that computes, of the time that was measured; None where no
-        GPU computed."""
+        """The efficiencies whose product is the share that computes of the time that was measured; None where no GPU
+        computed."""
         measured = self.by_gpu.sum(axis=1) - self.by_gpu[:, positions_of("unmeasured")].sum(axis=1)
         computes = self.by_gpu[:, positions_of("working")].sum(axis=1)
         busy = computes + self.by_gpu[:, positions_of("communication")].sum(axis=1)
@@ -161,5 +161,6 @@ def positions_of(name: str) -> list[int]:
 
 
 def _shares(seconds: Floats) -> Floats:
+    """Divide seconds [..., n_categories] by their sum over the categories; NaN where that is 0."""
     total = seconds.sum(axis=1, keepdims=True)
     return np.asarray(np.divide(seconds, total, out=np.full(seconds.shape, np.nan), where=total > 0), np.float64)

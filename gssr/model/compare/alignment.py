@@ -23,12 +23,9 @@ class Origin(NamedTuple):
 
 
 def origins(one: Result, other: Result, align: Alignment) -> tuple[Origin, Origin]:
-    """Return the time that counts as 0 in each of two runs.
-
-    That is the first sample ("start"), where they begin to work, as far as that is known ("activity"; of two traces a
-    step), or a mark ("mark"). Of steps and marks it is the first of ``one`` that ``other`` has too, else the first of
-    each; a run without any counts from its first sample.
-    """
+    """Find the time that counts as 0 in each of two runs: the first sample ("start"), where they begin to work, as far as
+    that is known ("activity"; of two traces a step), or a mark ("mark"). Of steps and marks it is the first of ``one`` that
+    ``other`` has too, else the first of each; a run without any counts from its first sample."""
     pair = (one, other)
     if align == "start":
         return Origin(one.first), Origin(other.first)
@@ -99,7 +96,7 @@ def shares_columns(one: Result, other: Result) -> bool:
 
 
 def seconds(frame: Result) -> float:
-    """How much of the run the window holds, s."""
+    """Return how many seconds of the run the window holds."""
     return max(min(frame.window.end, frame.last) - max(frame.window.start, frame.first), 0.0)
 
 

@@ -106,12 +106,12 @@ class CategoryChange:
 
     @property
     def change(self) -> float:
-        """By how much the share has grown; negative where it has shrunk."""
+        """The difference of the shares, after less before: negative where the category has shrunk."""
         return self.after - self.before
 
     @property
     def is_certain(self) -> bool:
-        """Whether the share changed by more than both errors, and by enough to be worth a word."""
+        """True if the share changed by more than both errors together, and by enough to be worth a word."""
         return abs(self.change) > max(self.error, LEAST_TOLD)
 
 
@@ -139,7 +139,7 @@ class Comparison:
 
     @property
     def score(self) -> FigureChange:
-        """The score's change."""
+        """The change of the score."""
         return self.totals["score"]
 
 
@@ -148,7 +148,8 @@ OPTIONS = Options(series=tuple(dict.fromkeys((*METRICS, *SCORE_INPUTS))), bins=_
 
 
 def compare(a: Analysis, b: Analysis, letter: str = "B") -> Comparison:
-    """Compare run ``b`` with run ``a``; both were analysed with OPTIONS. Notes call them A and ``letter``."""
+    """Compare run ``b`` with run ``a``, both analysed with OPTIONS: scores, metrics, phases, verdicts and the breakdown of
+    the GPU time. The result's notes call them A and ``letter``."""
     names = measured_metrics(*({name: own.mean for name, own in run.metrics.items()} for run in (a, b)))
     of_a, of_b = a.judgement.verdicts, b.judgement.verdicts
     codes = [{verdict.code for verdict in verdicts} for verdicts in (of_a, of_b)]
@@ -172,8 +173,8 @@ def compare(a: Analysis, b: Analysis, letter: str = "B") -> Comparison:
 
 
 def category_changes(before: Breakdown | None, after: Breakdown | None) -> tuple[CategoryChange, ...]:
-    """Return how the share of the GPU time changed in each category, in their order; empty if either run has no
-    samples."""
+    """Compare the share of the GPU time that each category has in two runs. Returns a change for each category, in their
+    order; () if either run has no samples."""
     if before is None or after is None or not (before.gpu_seconds > 0 and after.gpu_seconds > 0):
         return ()
     errors = np.nan_to_num(before.error) + np.nan_to_num(after.error)
@@ -182,10 +183,10 @@ def category_changes(before: Breakdown | None, after: Breakdown | None) -> tuple
 
 
 def turned(before: Verdict, now: Verdict) -> Turn:
-    """Tell how a verdict that both runs have has changed: by the share of the GPUs' time that it costs.
+    """Compare what a verdict that both runs have costs, as a share of the GPUs' time. Returns "worse", "milder" or "same".
 
-    If that is unknown, it is judged by the first number that both held against the same threshold, as far as it is
-    beyond that; else by its severity.
+    If that is unknown, it is judged by the first number that both held against the same threshold, as far as it is beyond
+    that; else by its severity.
     """
     costs = (before.lost, now.lost)
     if costs[0] is not None and costs[1] is not None:
@@ -199,6 +200,7 @@ def turned(before: Verdict, now: Verdict) -> Turn:
 
 
 def _turn(more: float, least: float) -> Turn:
+    """Say how a cost has changed that grew by ``more``: not at all ("same") if it is no more than ``least`` either way."""
     return "worse" if more > least else "milder" if more < -least else "same"
 
 
@@ -210,7 +212,9 @@ def compared(analysis: Analysis) -> Analysis:
 
 
 def judged(name: str, a: float | None, b: float | None, noise: float | None) -> FigureChange:
-    """Describe a change with its outcome, which is "unknown" if a value or the noise is None."""
+    """Compare a number of two runs (``a``, ``b``; None: unknown). The outcome is "within noise" up to a difference of
+    ``noise``; beyond it "better" or "worse" if BETTER says which way ``name`` is good, else "higher" or "lower"; "unknown"
+    if a value or the noise is None."""
     if a is None or b is None:
         return FigureChange(name, a, b, None, None, noise, "unknown")
     difference = b - a
@@ -371,6 +375,7 @@ def _imbalances(series: Grid | None, window: Window) -> Floats:
 
 
 def _phases(a: Analysis, b: Analysis) -> dict[Kind, tuple[PhaseTotal | None, PhaseTotal | None]]:
+    """Add up both runs' phases by kind: (of a, of b), None for a run without phases of the kind."""
     found = {kind: (_phase_total(a.judgement.phases, kind), _phase_total(b.judgement.phases, kind)) for kind in KINDS}
     return {kind: pair for kind, pair in found.items() if pair != (None, None)}
 
@@ -384,6 +389,7 @@ def _phase_total(phases: Sequence[Phase], kind: Kind) -> PhaseTotal | None:
     seconds = [phase.seconds for phase in own]
 
     def mean(name: str) -> float | None:
+        """Return the mean of a metric over the phases, weighted by their time; None where it is known of none."""
         values = [phase.means.get(name) for phase in own]
         known = [(value, length) for value, length in zip(values, seconds, strict=True) if value is not None]
         whole = sum(length for _, length in known)

@@ -65,14 +65,14 @@ def contrast(frame: Result, selection: tuple[int, ...], cursor: float | None) ->
 
 
 def _in_time(frame: Result, kind: Kind, own: Mapping[str, float | None]) -> Contrast:
+    """Compare a part of the time, in which the GPUs had these means, with the whole run."""
     series = frame.space.mean
     everyone = np.arange(frame.n_gpus)
     return Contrast(kind, everyone, own, frame.whole.overall(), series, series)
 
 
 def lowest(means: Means, metric: str) -> tuple[int, ...]:
-    """Return the position of the GPU with the lowest mean of a metric, in a tuple; an empty one if no GPU has samples
-    of it."""
+    """Find the GPU with the lowest mean of a metric. Returns its position in a tuple; () if no GPU has samples of it."""
     own = means.per_gpu(metric)
     return (int(np.nanargmin(own)),) if np.isfinite(own).any() else ()
 
@@ -108,7 +108,7 @@ def line(metric: str, own: float | None, job: float | None, full: float) -> Cont
 
 
 def measured(found: Contrast) -> tuple[str, ...]:
-    """Return the metrics that either side has, and those of THROTTLES that were ever set."""
+    """List the metrics of which either side has a mean, and those of THROTTLES that were ever set."""
     throttles = tuple(name for name in THROTTLES if (found.own.get(name) or 0) + (found.job.get(name) or 0) > 0)
     return (*measured_metrics(found.own, found.job), *throttles)
 

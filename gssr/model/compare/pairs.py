@@ -9,7 +9,8 @@ By = Literal["place", "uuid", "order"]
 
 
 class Pairs(NamedTuple):
-    """By what GPUs are paired, and [n] for each GPU of the one run its partner's position in the other."""
+    """Which GPUs of two runs are compared with each other. ``by``: what pairs them; ``partners`` [n]: for each GPU of the
+    one run the position of its partner in the other."""
 
     by: By
     partners: tuple[int, ...]

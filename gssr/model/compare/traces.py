@@ -34,7 +34,7 @@ class Calls(NamedTuple):
 
     @property
     def mean_ns(self) -> float | None:
-        """None where it does not stand there."""
+        """The mean time of a call, ns; None without calls."""
         return self.total_ns / self.n if self.n else None
 
 
@@ -48,7 +48,7 @@ class NameChange(NamedTuple):
 
     @property
     def difference_ns(self) -> int:
-        """How much more time it takes in B."""
+        """The time that the name has in B less that in A, ns."""
         return self.b.total_ns - self.a.total_ns
 
 
@@ -101,7 +101,8 @@ def _numbers(trace: TraceAnalysis) -> dict[tuple[str, str], float | None]:
 
 
 def names(a: "ByName", b: "ByName") -> tuple[NameChange, ...]:
-    """Return the changes of all names of both, those first whose time differs most."""
+    """Compare how often and how long each name was called in two traces. Returns a change for each name of either, those
+    whose time differs most first."""
     found = [NameChange(*key, a.get(key, Calls()), b.get(key, Calls())) for key in dict.fromkeys((*a, *b))]
     return tuple(sorted(found, key=lambda each: (-abs(each.difference_ns), each.table, each.name)))
 

@@ -68,17 +68,17 @@ class Evidence:
 
     @property
     def n_gpus(self) -> int:
-        """How many GPUs."""
+        """The number of GPUs."""
         return len(self.gpus)
 
     @property
     def window(self) -> Window:
-        """From ``start`` to ``end``."""
+        """The window from ``start`` to ``end``, unix s."""
         return Window(self.start, self.end)
 
     @property
     def seconds(self) -> float:
-        """How long the window is."""
+        """The length of the window, s."""
         return self.window.seconds
 
     def has(self, *metrics: str) -> bool:
@@ -109,8 +109,8 @@ def evidence_of(
     counted: WindowCounts,
     known: Sequence[str],
 ) -> Evidence:
-    """What was counted, as evidence, and nothing of the nodes and the workload yet. The cells of these metrics are given up
-    for it."""
+    """Make evidence of what was counted of a window of a run, without anything of its nodes and workload yet. ``known``: the
+    metrics that have samples; their cells in ``counted`` are given up for it, which saves half of the memory."""
     bins = counted.bins
     gpus = tuple(reader.gpus[position] for position in positions.tolist())
     nodes, node_of = nodes_of(gpus)
@@ -143,6 +143,8 @@ def evidence_of(
 
 
 def _peaks(gpus: tuple[Gpu, ...]) -> Peaks | None:
+    """Look up what these GPUs can do at most; None where that is unknown, or they are not of one model, or parts of a
+    GPU."""
     models = {gpu.name for gpu in gpus}
     if len(models) != 1 or any(gpu.mig for gpu in gpus):
         return None
@@ -158,6 +160,8 @@ def _grid(cells: GpuTimeCounts, name: str) -> Float32s:
 
 
 def _means(counted: WindowCounts, known: Sequence[str], span: Window) -> Means:
+    """Add up what was counted of the window, GPU by GPU: counts and sums of the ``known`` metrics, and of the clock event
+    reasons if they were measured."""
     flagged = counted.by_gpu.column(BITS, "n") if counted.by_gpu.holds(BITS) else np.zeros(counted.cells.n_gpus)
     reasons = FLAGS if flagged.any() else ()
     shape = len(known) + len(reasons), counted.cells.n_gpus
@@ -183,7 +187,7 @@ _NEAR = 1e-6
 
 
 def means_between(evidence: Evidence, part: Window) -> dict[str, float | None]:
-    """Each metric's mean over GPUs and time in a part of the window; None without samples.
+    """Compute each metric's mean over GPUs and time in a part of the window, by name; None without samples.
 
     Of the whole window it is that of all samples, of a part the mean over the bins that lie in it, GPU by GPU.
     """
@@ -241,6 +245,7 @@ def _mean(values: Floats | Float32s) -> float | None:
 
 
 def _means_within(series: Mapping[str, Float32s], part: Window, n_gpus: int) -> Means:
+    """Add up the bins [n_gpus, n_bins] of each metric, each bin with a value as one sample."""
     known = [np.isfinite(values) for values in series.values()]
     n = [each.sum(axis=1, dtype=np.float64) for each in known]
     total = [

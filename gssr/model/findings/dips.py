@@ -26,19 +26,19 @@ _NORMAL = 0.6745
 
 
 def noise(values: Floats, least: Floats) -> Floats:
-    """Return the standard deviation [m] of each series [m, n] about its level, from the median absolute difference of
-    neighbours, which changes of level hardly move. It is never below ``least`` [m]; NaN in ``values`` is missing."""
+    """Estimate how noisy each series [m, n] is: its standard deviation [m] about its level, from the median absolute
+    difference of neighbours, which changes of level hardly move. It is never below ``least`` [m]; NaN in ``values`` is
+    missing."""
     differences = np.abs(np.diff(values, axis=1))
     found = np.array([float(np.median(known)) if len(known := row[np.isfinite(row)]) else 0.0 for row in differences])
     return np.asarray(np.maximum(found / (_NORMAL * math.sqrt(2)), least), np.float64)
 
 
 def change_points(values: Floats, deviation: Floats) -> Ints:
-    """Return the first bin of each segment of the series [m, n] except the first segment, ascending; empty if the
-    level never changes or there are fewer than two bins.
+    """Find the bins at which the level of the series [m, n] changes, in any of them. Returns the first bin of each segment
+    except the first segment, ascending; empty if the level never changes or there are fewer than two bins.
 
-    ``deviation`` [m] is the noise of each series, above 0. NaN says nothing: a bin without values belongs to either
-    side.
+    ``deviation`` [m] is the noise of each series, above 0. NaN says nothing: a bin without values belongs to either side.
     """
     m, n = values.shape
     some = np.flatnonzero(np.isfinite(values).any(axis=0))

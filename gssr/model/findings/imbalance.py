@@ -4,8 +4,6 @@ How uneven the GPUs of a job were, as pages, pictures and JSON show it: what it 
 and which GPUs behave alike.
 """
 
-from typing import Protocol
-
 import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
@@ -25,23 +23,19 @@ IDLE = 0.02
 """Below this share of the full scale the median GPU does nothing, and nobody is behind."""
 
 
-class Placed(Protocol):
-    """What knows where GPUs are: a frame, or evidence."""
-
-    @property
-    def gpus(self) -> tuple[Gpu, ...]:
-        """The GPUs."""
-
-    @property
-    def node_of(self) -> Ints:
-        """[n_gpus]: the number of each GPU's node."""
-
-
 def imbalance_between(
     gpus: Ints, means: Floats, values: Floats, space: Series, full: float, window: tuple[float, float]
 ) -> Imbalance:
-    """The imbalance of ``gpus`` [n], positions, by their time means [n] and their ``values`` [n, n_columns]; ``space`` is
-    these over space. ``full`` is the metric's full scale; ``window`` begins and ends at unix s."""
+    """Work out what the imbalance between some GPUs costs, over the whole window and column by column of time.
+
+    Args:
+        gpus: positions [n] of the GPUs.
+        means: each one's mean over the window [n].
+        values: each one's values in columns of time [n, n_columns], NaN without samples.
+        space: these values over the GPUs, column by column.
+        full: the metric's full scale.
+        window: begin and end of the window, unix s.
+    """
     n = space.n_gpus.astype(np.float64)
     busiest = np.where(space.high > 0, space.high, np.nan)
     over_time = np.maximum(1.0 - space.mean / busiest, 0.0)
@@ -136,16 +130,16 @@ def device_indices(gpus: tuple[Gpu, ...]) -> Ints:
     return np.array([-1 if gpu.device_index is None else gpu.device_index for gpu in gpus], np.int64)
 
 
-def grouped_by_node(found: Imbalance, placed: Placed) -> Groups:
-    """Group the GPUs by their node. ``keys`` are numbers of nodes, and ``below`` is against the mean of all these
-    GPUs."""
-    return _groups(placed.node_of[found.gpus], np.zeros(len(found.gpus), np.int64), found.means)
+def grouped_by_node(found: Imbalance, node_of: Ints) -> Groups:
+    """Group the GPUs by their node, whose number is ``node_of`` [n_gpus]. ``keys`` are these numbers, and ``below`` is
+    against the mean of all these GPUs."""
+    return _groups(node_of[found.gpus], np.zeros(len(found.gpus), np.int64), found.means)
 
 
-def grouped_by_index(found: Imbalance, placed: Placed) -> Groups:
-    """Group the GPUs by the driver's index within their node. ``keys`` are these indices (-1: unknown), and ``below``
-    is against the mean of the GPU's node."""
-    return _groups(device_indices(placed.gpus)[found.gpus], placed.node_of[found.gpus], found.means)
+def grouped_by_index(found: Imbalance, gpus: tuple[Gpu, ...], node_of: Ints) -> Groups:
+    """Group the GPUs by the driver's index within their node, whose number is ``node_of`` [n_gpus]. ``keys`` are these
+    indices (-1: unknown), and ``below`` is against the mean of the GPU's node."""
+    return _groups(device_indices(gpus)[found.gpus], node_of[found.gpus], found.means)
 
 
 def _groups(key: Ints, within: Ints, means: Floats) -> Groups:
@@ -192,8 +186,8 @@ def unevenness(evidence: Evidence) -> Unevenness | None:
         energy_lost=_energy_lost(evidence, values, found.space.high, step),
         score_as_median=score_of_medians(evidence.means, gpus),
         nodes=evidence.nodes,
-        by_node=grouped_by_node(found, evidence),
-        by_index=grouped_by_index(found, evidence),
+        by_node=grouped_by_node(found, evidence.node_of),
+        by_index=grouped_by_index(found, evidence.gpus, evidence.node_of),
         alike=_alike(fine, means, full),
     )
 

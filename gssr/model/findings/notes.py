@@ -147,7 +147,7 @@ def _some(names: Sequence[str], n: int | None = None) -> str:
 
 
 def _rounded(seconds: float) -> str:
-    """Three digits are enough."""
+    """Round a number to three digits."""
     return f"{float(f'{seconds:.3g}'):,.10g}"
 
 

@@ -60,8 +60,9 @@ class _Stretch(NamedTuple):
 
 
 def phases(evidence: Evidence) -> tuple[Phase, ...]:
-    """The phases of a window in the order of time, without holes; none where it holds no samples. They begin and end at
-    edges of the evidence's bins."""
+    """Divide a window into phases: the start-up, stretches at one level, those with dips that come back, and the tail.
+    Returns them in the order of time, without holes; () where the window holds no samples. They begin and end at edges of
+    the evidence's bins."""
     lead = next((name for name in DETECTION_METRICS if name in evidence.series), None)
     if lead is None or not evidence.seconds > 0:
         return ()
@@ -101,7 +102,8 @@ def _phase(evidence: Evidence, kind: Kind, part: Window, repeated: Cycle | None)
 
 
 def _stretches(evidence: Evidence, lead: str, begin: int, end: int) -> list[_Stretch]:
-    """Steps 2 to 4 for the evidence's bins from ``begin`` to ``end``."""
+    """Divide the evidence's bins from ``begin`` up to ``end`` into stretches, by the steps 2 to 4 that the module names.
+    ``lead``: the metric in which dips are looked for."""
     names = [name for group in METRICS if (name := next((one for one in group if one in evidence.series), None))]
     courses = [evidence.over_space(name) for name in names]
     fine = np.stack([own / _height(evidence, name, own) for name, own in zip(names, courses, strict=True)])
@@ -236,8 +238,9 @@ def _fewer(values: Floats, edges: list[int], groups: set[int], short: float) -> 
 
 
 def _cycle(stretch: _Stretch, activity: Floats, width: float) -> Cycle | None:
-    """The dips of a stretch: those found by step 2, each as long as it is in the evidence's bins, unless only shorter ones
-    have a period."""
+    """Find how the dips of a stretch come back, None if they don't. These are the dips found by step 2, each as long as it
+    is in the evidence's bins, unless only shorter ones have a period. ``activity`` [n_bins] of the stretch; ``width``: of a
+    bin, s."""
     coarse = None
     if stretch.dips:
         inside, around = np.zeros(len(activity), bool), np.zeros(len(activity), bool)

@@ -48,7 +48,7 @@ class Bands(NamedTuple):
     owner: Ints
 
     def members(self, band: int) -> Ints:
-        """Who is in a band, ascending."""
+        """Return the indices of the GPUs in a band, ascending."""
         return np.flatnonzero(self.owner == band)
 
 

@@ -70,8 +70,8 @@ class NodeEffect(NamedTuple):
 
 
 def against_others(values: Floats) -> Floats:
-    """Return the logarithm of each of these values [n] to the median of all the others. Needs values above 0, and at
-    least two."""
+    """Compare each of these values [n] with the median of all the others. Returns the logarithms of the ratios [n]: 0 is the
+    same, 0.01 about 1 % more. Needs values above 0, and at least two."""
     logs = np.log(values)
     order = np.argsort(logs, kind="stable")
     rank = np.empty(len(logs), np.int64)
@@ -83,10 +83,8 @@ def against_others(values: Floats) -> Floats:
 
 
 def effects(values: Mapping[str, Sequence[float]]) -> dict[str, NodeEffect]:
-    """Describe how each node differs, from one value for each job (``against_others``), by node.
-
-    Nodes with fewer than FEWEST_JOBS values are left out; empty if there are then no more than FEWEST_OTHERS.
-    """
+    """Find how each node differs from the others, from one value for each job and node (``against_others``), by node. Nodes
+    with fewer than FEWEST_JOBS values are left out; empty if there are then no more than FEWEST_OTHERS."""
     arrays = {node: np.array(own, np.float64) for node, own in values.items() if len(own) >= FEWEST_JOBS}
     if len(arrays) <= FEWEST_OTHERS:
         return {}
@@ -156,6 +154,7 @@ def bad_nodes(runs: Iterable[tuple[str, RunFigures]]) -> list[BadNode]:
 
 
 def _ratio(effect: NodeEffect | None) -> float | None:
+    """Turn an effect back from its logarithm: the node's value to the others'; None where the effect is not known."""
     return None if effect is None else float(np.exp(effect.median))
 
 

@@ -114,6 +114,7 @@ _Divide = Callable[[Sequence[RunFigures]], _Portions]
 
 
 def _of_runs(key: Callable[[RunFigures], str | None]) -> _Divide:
+    """Return a function that divides runs into groups by a run's ``key`` (None is UNKNOWN)."""
     return lambda runs: _Portions([key(run) or UNKNOWN for run in runs], list(range(len(runs))), runs)
 
 
@@ -121,6 +122,8 @@ def _of_gpus(key: Callable[[GpuFigures], str | None]) -> _Divide:
     """Return how to divide runs by GPU, by this key (None is UNKNOWN); each GPU counts with its own figures."""
 
     def portions(runs: Sequence[RunFigures]) -> _Portions:
+        """Take the GPUs of the runs apart: a row for each GPU, with the key that it is grouped by and the number of its
+        run."""
         gpus = [gpu for run in runs for gpu in run.gpus]
         of = [number for number, run in enumerate(runs) for _ in run.gpus]
         return _Portions([key(gpu) or UNKNOWN for gpu in gpus], of, gpus)
@@ -155,7 +158,7 @@ SORTS: dict[str, tuple[str, bool]] = {
 
 
 def is_by_cause(by: str | None) -> bool:
-    """Whether this groups runs by cause, which needs runs that were judged."""
+    """Tell whether this groups runs by cause, for which the runs must have been judged."""
     return by in (CAUSE, ALIAS_OF_CAUSE)
 
 
@@ -171,7 +174,7 @@ def groups(runs: Sequence[RunFigures], by: str, sort: str = "wasted") -> list[Ru
 
 
 def hours_by_category(runs: Sequence[RunFigures]) -> dict[str, float] | None:
-    """Add up the GPU-hours of runs by category, by name; None if none of them was judged."""
+    """Add up the GPU-hours of runs by the category that they were booked in, by its name. None if no run was judged."""
     judged = [run.hours_by_category for run in runs if run.hours_by_category is not None]
     if not judged:
         return None
@@ -203,7 +206,7 @@ def _causes(runs: Sequence[RunFigures]) -> list[RunGroup]:
 
 
 def together(runs: Sequence[RunFigures]) -> RunGroup:
-    """Add up all of the runs as one group, without a key; zero hours and None without runs."""
+    """Add up all of the runs as one group, whose key is empty. Without runs its hours are 0 and all else is None."""
     found = _summed(_Portions([""] * len(runs), list(range(len(runs))), runs))
     return found[0] if found else RunGroup("", 0, 0.0, 0.0, *[None] * 8)
 
@@ -269,27 +272,27 @@ def _columns(figures: Sequence[RunFigures] | Sequence[GpuFigures]) -> dict[str, 
 
 
 def unused_gpu_hours(run: RunFigures) -> float | None:
-    """GPU-hours of the run's GPUs that were never used; None where that can't be known."""
+    """Return the GPU-hours of those of the run's GPUs that were never used; None where that can't be known."""
     return None if run.unused_gpus is None else run.unused_gpus * run.duration_s / 3600
 
 
 def with_unused(runs: Iterable[RunFigures]) -> list[RunFigures]:
-    """Runs that never used some of their GPUs, those that held them longest first."""
+    """Find the runs that never used some of their GPUs. Those that held unused ones longest come first."""
     found = [run for run in runs if run.unused_gpus]
     return sorted(found, key=lambda run: (-(unused_gpu_hours(run) or 0.0), run.run_id))
 
 
 def uneven(runs: Iterable[RunFigures]) -> list[RunFigures]:
-    """List badly balanced runs, from the imbalance on that the rule of that name warns of; those that lost most
-    GPU-hours first."""
+    """List the badly balanced runs, those that lost most GPU-hours first. A run is badly balanced from the imbalance on that
+    the rule of that name warns of."""
     limit = TABLE.rule("imbalance").at("warning")
     found = [run for run in runs if run.imbalance is not None and run.imbalance >= limit]
     return sorted(found, key=lambda run: (-(run.imbalance_gpu_hours or 0.0), run.run_id))
 
 
 def scores(runs: Iterable[RunFigures]) -> list[ScoreBin]:
-    """Count how scores are distributed: N_BINS bins from 0 to 1 and, if there are any, the runs whose score is
-    unknown."""
+    """Count runs by their score, in N_BINS equal bins from 0 to 1. A last bin, if there are any, counts the runs whose score
+    is unknown."""
     counts, hours = [0] * (N_BINS + 1), [0.0] * (N_BINS + 1)
     for run in runs:
         at = N_BINS if run.score is None else min(max(int(run.score * N_BINS), 0), N_BINS - 1)
@@ -300,7 +303,7 @@ def scores(runs: Iterable[RunFigures]) -> list[ScoreBin]:
 
 
 def slow_nodes(runs: Sequence[RunFigures]) -> list[NodeHealth]:
-    """List the nodes that were slow in any run, those that were so most often first."""
+    """List the nodes of which a GPU was slow in any run, with how often. Those that were slow in most runs come first."""
     is_slow = _slowness()
     slow = {gpu.node for run in runs for gpu in run.gpus if gpu.node is not None and is_slow(gpu)}
     held: dict[str, list[list[GpuFigures]]] = {}
@@ -316,7 +319,7 @@ def slow_nodes(runs: Sequence[RunFigures]) -> list[NodeHealth]:
 
 
 def nodes_apart(runs: Iterable[RunFigures]) -> list[BadNode]:
-    """The nodes that are slow whoever runs there, over the launcher's jobs."""
+    """Find the nodes that are slow whoever runs there, by all runs of a launcher's jobs."""
     return bad_nodes((job_of(run), run) for run in runs)
 
 
@@ -348,6 +351,7 @@ def _slowness() -> Callable[[GpuFigures], bool]:
     share, clock = TABLE.rule("throttled_thermal").at("share"), TABLE.rule("slow_clock").at("clock")
 
     def is_slow(gpu: GpuFigures) -> bool:
+        """Tell whether a GPU was held down for much of its time, or ran at a lower clock than others of its model."""
         held_down = gpu.throttled_gpu_hours
         if held_down is not None and held_down >= share * gpu.gpu_hours > 0:
             return True
@@ -482,7 +486,7 @@ def processes_for(n_recordings: int) -> int:
 
 
 def process_pool(n: int) -> "ProcessPoolExecutor":
-    """Return a pool of ``n`` forked processes, which ignore Ctrl-C."""
+    """Return a pool of ``n`` forked processes. They ignore Ctrl-C, which ends their parent."""
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 

@@ -40,13 +40,13 @@ ENDED = frozenset(STATES) - {"running"}
 
 
 def digest(rules: RuleTable) -> str:
-    """Return a short text that differs for different rules."""
+    """Return a short text that is the same for the same rules and differs for different ones."""
     return sha256(repr(rules).encode()).hexdigest()[:16]
 
 
 def rows_of(runs: Sequence[RunFigures], rules: str) -> Rows:
-    """Return what is kept of the runs of a recording, as rows by table. ``rules``: the digest of the rules they were
-    judged by, if they were."""
+    """Turn the runs of a recording into the rows that the index keeps, by table. ``rules``: the digest of the rules they
+    were judged by, if they were."""
     kept = []
     for run in runs:
         figures = run[: len(RUN_COLUMNS)]

@@ -54,9 +54,10 @@ class Pair(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """``shift``: what is to be added to the trace's times, 0 unless ``check`` is "elsewhere"; ``r``: the highest
-    correlation; ``every``: how far the next peak is away, where there are several; ``is_flat``: there would be samples
-    enough, but they or the trace don't vary. All times ns."""
+    """What comparing a trace with the samples has shown. ``check``: the outcome; ``shift``: what is to be added to the
+    trace's times, 0 unless ``check`` is "elsewhere"; ``r``: the highest correlation; ``every``: how far the next peak is
+    away, where there are several; ``is_flat``: there would be samples enough, but they or the trace don't vary. All times
+    ns."""
 
     check: Check
     shift: int = 0
@@ -66,8 +67,8 @@ class Compared(NamedTuple):
 
 
 class _Curve(NamedTuple):
-    """[n shifts]: the correlation ``r`` of ``n`` samples, -1 where there are too few; ``varies``: the standard deviation of
-    both, the lesser."""
+    """How well a trace fits the samples at each shift [n_shifts]: the correlation ``r`` of ``n`` samples, -1 where there are
+    too few; ``varies``: the lesser of the standard deviations of both."""
 
     shifts: Ints
     r: Floats
@@ -76,8 +77,8 @@ class _Curve(NamedTuple):
 
 
 def compare(pairs: Sequence[Pair], window: tuple[int, int], interval: int) -> Compared:
-    """Compare a trace, whose clock tells the unix time, with the samples around its window, which are ``interval`` ns
-    apart."""
+    """Check the clock of a trace that tells unix times: correlate how busy its GPUs are with the samples around its
+    ``window`` (ns), which are ``interval`` ns apart."""
     pairs = [pair for pair in pairs if len(pair.time) > 1]
     far = NEAR + max(2 * interval, NEAR // 5)
     step = max(interval // 5, 2 * far // _MOST_SHIFTS, 1)
@@ -95,7 +96,8 @@ def compare(pairs: Sequence[Pair], window: tuple[int, int], interval: int) -> Co
 
 
 def find(pairs: Sequence[Pair], window: tuple[int, int], interval: int) -> Compared:
-    """Look for the place of a trace whose clock is unknown, anywhere among all samples of a run."""
+    """Look among all samples of a run for the only place where a trace of unknown clock fits, by correlating how busy its
+    GPUs are with them. ``window``, ``interval``: as for ``compare``."""
     pairs = [pair for pair in pairs if len(pair.time) > 1]
     if not pairs:
         return Compared("too few")
@@ -127,8 +129,8 @@ def find(pairs: Sequence[Pair], window: tuple[int, int], interval: int) -> Compa
 
 
 def which(pairs: Sequence[Pair], window: tuple[int, int], interval: int, shift: int) -> int | None:
-    """Find the pair that fits at this shift, clearly better than each other one. Returns its place, None where there is
-    none."""
+    """Find the pair of GPU and samples that fits at this ``shift`` (ns), clearly better than each other one. Returns its
+    index in ``pairs``, None where there is none."""
     curves = [_correlated([pair], window, interval, np.array([shift])) for pair in pairs]
     fits = [float(curve.r[0]) for curve in curves]
     best = max(range(len(fits)), key=fits.__getitem__, default=None)
@@ -190,6 +192,7 @@ def _is_alike(high: float, low: float, error: float) -> bool:
 
 
 def _z(r: float) -> float:
+    """Return Fisher's z of a correlation, whose error does not depend on how high it is."""
     return float(np.arctanh(np.clip(r, -0.999, 0.999)))
 
 

@@ -31,10 +31,9 @@ Identity = tuple[str | None, int | None, str | None]
 
 
 def digest_of(found: Traced, gpus: Sequence[Gpu]) -> str | None:
-    """Write what gssr.model.joined.explain.explain_window has found out of a run with these GPUs as a digest.
-
-    Returns None if it could not be read again: GPUs that nothing tells apart, or too long a text.
-    """
+    """Write what a trace shows of its run (``found``, by gssr.model.joined.explain.explain_window) as a text, the digest, in
+    which the GPUs of the run (``gpus``) are known by node, index and UUID. Returns None if it could not be read again: GPUs
+    that nothing tells apart, or too long a text."""
     own = [_identity(gpus[position]) for position in found.gpus]
     place = {position: at for at, position in enumerate(found.gpus)}
     content = asdict(replace(found, path="", **renamed(found, place)))
@@ -43,6 +42,7 @@ def digest_of(found: Traced, gpus: Sequence[Gpu]) -> str | None:
 
 
 def _identity(gpu: Gpu) -> Identity:
+    """Return what tells the GPU from others in every recording of the run: node, index and UUID, None where unknown."""
     return gpu.node, gpu.device_index, gpu.uuid
 
 
@@ -53,10 +53,9 @@ def by_identity(gpus: Sequence[Gpu]) -> dict[Identity, int]:
 
 
 def traced_of(text: str | None, positions: Mapping[Identity, int], path: str) -> Traced | None:
-    """Read a digest of the trace at ``path``, of a run whose GPUs are at these positions.
-
-    Returns None if there is none, or it is of another version, of other GPUs, or says what can't be.
-    """
+    """Read a digest, the text of ``digest_of``, of the trace at ``path``. ``positions``: the position of each GPU of the run
+    by its identity. Returns None for None and for a digest of another version, of other GPUs, or with values that can't
+    be."""
     try:
         content = json.loads(text or "null")
         if not isinstance(content, dict) or content.get("version") != _VERSION:
@@ -72,11 +71,12 @@ def traced_of(text: str | None, positions: Mapping[Identity, int], path: str) ->
 def digested(
     reader: RunReader, rows: Sequence[AttachedTrace], folder: str, place: Mapping[int, int], scores: Scores, whole: bool
 ) -> tuple[list[Traced], list[AttachedTrace], str]:
-    """Return what digests say of the traces below ``folder``, as gssr.model.joined.explain.traced would.
+    """Read the digests of traces below ``folder`` and pick what they show of the GPUs and the window that are looked at
+    (``scores.window``, unix s).
 
-    Also returns the rows of traces that have to be read, as their digest tells nothing of the part that is looked at;
-    and a sentence about those that show nothing of it, "" for none. ``place``: the numbers of the GPUs looked at, by
-    position; ``whole``: all of the run is looked at.
+    Returns what the traces show, as gssr.model.joined.explain.traced would; the rows of traces that have to be read
+    themselves, as their digest tells nothing of the part; and a sentence on those that show nothing of it, "" for none.
+    ``place``: the numbers of the GPUs looked at, by position; ``whole``: all of the run is looked at.
     """
     positions, window, apart = by_identity(reader.gpus), scores.window, 0
     found, others = [], []
@@ -115,7 +115,7 @@ def _is_sound(found: Traced) -> bool:
 
 
 def _cut(value: Any) -> Any:
-    """Cut texts in a value that are too long."""
+    """Return the value with all texts in it, however deep, cut to the greatest length."""
     if isinstance(value, dict):
         return {name: _cut(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
@@ -164,6 +164,7 @@ def _a(kind: type, value: Any) -> Any:
 
 
 def _text(value: Any) -> str:
+    """Return the value if it is a text that can be shown and is not too long; raises ValueError otherwise."""
     text: str = _a(str, value)
     text.encode()  # half a character can't be shown
     return text if len(text) <= 10 * _LONGEST_TEXT else _wrong()
@@ -175,6 +176,7 @@ def _whole(value: Any) -> int:
 
 
 def _number(value: Any) -> float:
+    """Return the value as a float if it is a number within bounds; raises ValueError otherwise."""
     if type(value) is bool or number_within(value, LATEST) is None:
         raise ValueError
     return float(value)

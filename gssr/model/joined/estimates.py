@@ -57,11 +57,13 @@ def compare_estimates(traces: Iterable[Traced]) -> list[tuple[str, float, float]
 
 
 def _by_name(values: Sequence[float]) -> dict[str, float]:
+    """Return ``values``, which are in the order of CATEGORIES, by the names of the categories."""
     return {each.name: value for each, value in zip(CATEGORIES, values, strict=True)}
 
 
 def _overlapping(traces: Iterable[Traced]) -> list[list[Traced]]:
-    """Group traces whose times overlap, in the order of time."""
+    """Group traces so that those whose times overlap, directly or by way of others, are together. The groups are in the
+    order of time."""
     groups: list[list[Traced]] = []
     end = -np.inf
     for trace in sorted(traces, key=lambda trace: trace.start):

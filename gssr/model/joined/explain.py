@@ -61,10 +61,12 @@ class Scores:
 
     @cached_property
     def _whole(self) -> Means:
+        """The sums of the score's metrics over all of the window, read once."""
         every = Window(self.window.start, np.nextafter(self.window.end, np.inf))
         return self._sums(np.arange(len(self._reader.gpus)), every)
 
     def _sums(self, positions: Ints, window: Window) -> Means:
+        """Add up the score's metrics over a part of the window for the GPUs at these positions."""
         return Rollups(self._reader, positions, 0).sums(self._names, window, np.inf).sums
 
     def of(self, parts: Sequence[tuple[Ints, Window]]) -> Iterator[tuple[float | None, float | None]]:
@@ -123,7 +125,8 @@ class Scores:
 
 
 def looked_at(analysis: Analysis, reader: RunReader) -> dict[int, int]:
-    """Find the run's GPUs (positions) that the analysis looks at. Returns the place of each in the analysis."""
+    """Find the GPUs of the run that the analysis looks at. Returns the index in ``analysis.gpus`` by their position in the
+    run."""
     place = {gpu.gpu: at for at, gpu in enumerate(analysis.gpus)}
     return {position: place[gpu.gpu] for position, gpu in enumerate(reader.gpus) if gpu.gpu in place}
 
@@ -198,7 +201,7 @@ def in_run(traces: Sequence[Traced], place: Mapping[int, int], scores: Scores) -
 
 
 def renamed(found: Traced, place: Mapping[int, int]) -> dict[str, Any]:
-    """Call the GPUs by other numbers, in all that names them."""
+    """Return the fields of ``found`` that name GPUs, with ``place[g]`` for each position g."""
     return {
         "gpus": tuple(place[gpu] for gpu in found.gpus),
         "by_gpu": tuple(replace(each, gpu=place[each.gpu]) for each in found.by_gpu),
@@ -301,7 +304,7 @@ def gaps_within(gaps: Iterable[TracedGap], start: float, end: float, gpus: Seque
 
 
 def causes(gaps: Iterable[TracedGap]) -> list[tuple[str, float]]:
-    """Add up idle time by cause, s, the longest first."""
+    """Add up the gaps by cause. Returns (cause, seconds), the longest first."""
     total: dict[str, float] = {}
     for gap in gaps:
         total[gap.why] = total.get(gap.why, 0.0) + gap.seconds
@@ -309,8 +312,8 @@ def causes(gaps: Iterable[TracedGap]) -> list[tuple[str, float]]:
 
 
 def kernel_shares(traces: Iterable[Traced]) -> list[tuple[str, float]]:
-    """Join the kernels of these traces, as far as each tells of them, with their shares of the time of all kernels, the
-    longest first."""
+    """Join the kernels of these traces, as far as each tells of them. Returns (name, share of the time of all kernels, 0-1),
+    those with most time first."""
     total: dict[str, float] = {}
     every = 0.0
     for trace in traces:

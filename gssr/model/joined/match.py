@@ -418,7 +418,8 @@ class _Gpus:
         return is_changed
 
     def renamed(self, timeline: Timeline, clock: ClockOrigin) -> Timeline:
-        """Return the timeline with the run's names of nodes and GPUs."""
+        """Return the timeline with its tracks called by the run's ranks, nodes and GPUs, and ``clock`` as where its clock
+        comes from."""
         gpus = self._reader.gpus
 
         def named(track: Track, gpu: Track | None, process: Process | None) -> Track:

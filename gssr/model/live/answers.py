@@ -95,7 +95,7 @@ class Answers:
             columns.add(gpu, moment, values[columns.metric])
 
     def add_spans(self, spans: Spans) -> None:
-        """Count what GPUs did, where their rows are not read."""
+        """Count what GPUs did between two looks, where their rows are not read one by one."""
         self._forget_grids()
         for columns in self._grids.values():
             row = self._tally.names.index(columns.metric)
@@ -246,7 +246,7 @@ class Answers:
         return next((columns for columns in made if columns is not None), None)
 
     def _window(self, query: Query, grid: Grid, end: float, read: Read, growing: bool) -> Means:
-        """Return the means over the window of a grid. ``end``: unix s."""
+        """Return the means over the window that a grid shows, up to ``end`` (unix s)."""
         tally = self._tally
         if grid.start <= tally.first and end >= tally.last:
             return tally.whole()
@@ -292,6 +292,8 @@ class Answers:
         return found.value
 
     def _is_old(self, answer: _Answer, now: float) -> bool:
+        """Tell whether an answer is to be worked out anew. Where all are renewed at once, that is one made before they last
+        were; else one made longer ago than LAG_SECONDS and than LAG_COSTS times what it took."""
         if self._renewed is not None:
             return answer.at < self._renewed
         return now - answer.at > max(LAG_SECONDS, LAG_COSTS * answer.cost)

@@ -49,7 +49,7 @@ class BlockNews(NamedTuple):
 
 
 def is_crowd(n_files: int) -> bool:
-    """Tell whether a run of so many files is followed by its live blocks."""
+    """Tell whether a run of ``n_files`` files is followed by its live blocks, and not by its rows."""
     return n_files > MANY_FILES
 
 
@@ -231,7 +231,7 @@ class Following:
 
     @property
     def coming(self) -> Flags:
-        """[n_gpus]: something came of the GPU just now."""
+        """The GPUs of which something came just now, as flags [n_gpus]."""
         return time.monotonic() - self._came <= self._patience
 
     def stand(self) -> Run | None:
@@ -241,7 +241,7 @@ class Following:
         return one_run([self._stands[number] for number in sorted(self._stands)])
 
     def look(self) -> None:
-        """Count what is new. Raises RecordingError."""
+        """Read what has come since the last look, and count it into ``tally`` and ``lens``. Raises RecordingError."""
         asked: Sequence[int] = range(len(self._tails))
         if self._crowd is not None:
             news = self._crowd.look(self.tally)
@@ -258,7 +258,7 @@ class Following:
                 self._tails[number].follower.close()  # there may be more than can be open at once
 
     def _take(self, news: BlockNews) -> None:
-        """Count what live blocks say."""
+        """Count what live blocks say that is new, and skip the rows in which the same stands."""
         for number, rowid in zip(news.new.tolist(), news.rowid.tolist(), strict=True):
             self._tails[number].follower.skip_to(rowid)
             self._stands.pop(number, None)
@@ -312,7 +312,8 @@ def _by_key(low: int, position: Ints) -> dict[int, int]:
 
 
 def newest_looks(rows: Iterable[tuple[Any, ...]], known: dict[int, GpuLook]) -> None:
-    """Enter into ``known`` what the newest rows of ``gpu_processes`` say about each GPU; rows begin with its position."""
+    """Enter into ``known``, by GPU, the newest look at its processes. ``rows``: rows of ``gpu_processes``, each after the
+    position of its GPU; of one GPU only those of its newest time count."""
     for gpu, when, n, *values in rows:
         before = known.get(gpu)
         if before is None or before.time < when:

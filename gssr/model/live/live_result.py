@@ -414,7 +414,7 @@ class Result:
             own = self.imbalance
             return Unevenness(
                 self.grid.metric, self.grid.start, self.grid.width, own, None, score_of_medians(self.window, own.gpus),
-                self.nodes, grouped_by_node(own, self), grouped_by_index(own, self), (),
+                self.nodes, grouped_by_node(own, self.node_of), grouped_by_index(own, self.gpus, self.node_of), (),
             )  # fmt: skip
         found = found.numbered(self.looked_at)
         there = np.array(list(dict.fromkeys(self.node_of[found.imbalance.gpus].tolist())), np.int64)

@@ -166,6 +166,7 @@ def _shown(query: Query, metric: str, base: Result, reader: RunReader) -> _Shown
     names = (*known, *sorted(sums.keys() - set(known)))
 
     def means(part: Window) -> Means:
+        """Return the means of the nodes' metrics in a part of the time."""
         own = sums if part == ALL_TIME else reader.nodes_over_time(part, (0.0, _ONE_BIN, 1), _COLUMNS)
         counts, totals = _by_metric(own, names)
         begin, end = part.close_at(*((base.first, base.last) if base.n_gpus else (first, last)))

@@ -67,8 +67,8 @@ class Recent:
         return Means(self._names, min(self._pieces, default=last), last, *self._sum)
 
     def cut(self, time: Floats) -> list[Ints]:
-        """Return the indices of rows with these times (unix s, at least one) that lie in the last minute, one array for
-        each piece."""
+        """Group the rows of the last minute by the piece they lie in. ``time`` [n], at least one: unix s. Returns the
+        indices of the rows, one array per piece in the order of time."""
         recent = np.flatnonzero(time >= time.max() - RECENT_SECONDS)
         number = np.floor(time[recent] / self.seconds)
         order = np.argsort(number, kind="stable")
@@ -153,7 +153,7 @@ class RunTotals:
             self.latest[row, newest.gpu[present]] = column[present]
 
     def _count_whole(self, own: Buckets) -> None:
-        """Add the totals of some GPUs, in one bucket each."""
+        """Add GPUs' totals over the whole run, one bucket for each of these GPUs."""
         if not len(own.gpu):
             return
         rows, gaps, first, last = own.vectors[:, :4].T
@@ -194,7 +194,7 @@ class RunTotals:
         return values
 
     def add_spans(self, spans: Spans) -> None:
-        """Count what GPUs did, where their rows are not read."""
+        """Count what GPUs did between two looks, where their rows are not read one by one."""
         gpu, end = spans.gpu, spans.end
         self._n, self._total = self._n.copy(), self._total.copy()  # frames hold those of before
         self._n[:, gpu] += spans.n
@@ -218,7 +218,7 @@ class RunTotals:
             self._recent.add(Means(self.names, begin, float(end[own].max()), n, total))
 
     def _count(self, gpu: Ints, time: Floats, values: dict[str, Floats]) -> None:
-        """Add rows to the totals."""
+        """Add rows to the totals of the run and of its last minute: GPUs, times (unix s) and values by metric, all [n]."""
         if not len(gpu):
             return
         order = np.lexsort((time, gpu))
@@ -244,7 +244,7 @@ class RunTotals:
                 self._recent.add(self._sums(gpu[piece], time[piece], own))
 
     def _sums(self, gpu: Ints, time: Floats, values: dict[str, Floats]) -> Means:
-        """Return the counts and sums of rows."""
+        """Count and add up the values of rows, by metric and GPU."""
         n, total = self._nothing()
         for row, name in enumerate(self.names):
             n[row], total[row] = sum_samples(gpu, values[name], self._n_gpus)
@@ -252,8 +252,8 @@ class RunTotals:
 
     @property
     def thinned(self) -> float:
-        """Unix time, s, before which nothing finer than FINEST is known; minus infinity if all samples were kept. While
-        a run grows this moves on."""
+        """The unix time, s, before which nothing finer than FINEST is known; minus infinity if all samples were kept. It
+        moves on while a run grows."""
         return max(self._thinned_until, self.last - SURELY_WHOLE) if self._thins else self._thinned_until
 
     def best(self) -> str | None:
@@ -263,7 +263,7 @@ class RunTotals:
 
     @property
     def n_rows(self) -> int:
-        """Rows of all GPUs."""
+        """The number of rows of all GPUs."""
         return int(self.rows.sum())
 
     def whole(self) -> Means:

@@ -18,19 +18,19 @@ class WatchSource(Protocol):
 
     @property
     def run_ids(self) -> tuple[str, ...]:
-        """The runs of the recording, once it was opened, in the order in which they began; none of a trace."""
+        """The ids of the recording's runs, once it was opened, in the order in which they began; () of a trace."""
 
     @property
     def growing(self) -> bool:
-        """Whether more may come, or become known."""
+        """True while more may come, or become known."""
 
     @property
     def pace(self) -> float:
-        """Looking more often than after so many seconds shows nothing new."""
+        """The seconds that a look must come after the one before it to show anything new."""
 
     @property
     def arrived(self) -> float:
-        """When something new came last, monotonic s."""
+        """The time at which something new came last, monotonic s."""
 
     def look(self, query: Query, quick: bool) -> Result:
         """Return what the query asks for, as of the newest that was read. ``quick``: leave out what takes long. Raises

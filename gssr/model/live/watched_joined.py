@@ -51,7 +51,7 @@ class WatchedJoined:
         return self._recording.arrived
 
     def look(self, query: Query, quick: bool) -> Result:
-        """See WatchSource."""
+        """Look at the recording, and lay the traces over what it shows; see WatchSource.look."""
         if self._laid is not None and query.level is not None and self._trace is not None:
             return replace(self._trace.look(query, quick), traced=self._laid.traced, since=self._first)
         frame = self._recording.look(replace(query, level=None, opened=False, tables=False), quick)

@@ -99,6 +99,7 @@ class WatchedRecording:
         self._let_go()
 
     def _let_go(self) -> None:
+        """Close the recording, and forget its reader."""
         if self._recording is not None:
             self._recording.close()
         self._recording = self._reader = None
@@ -235,7 +236,7 @@ class WatchedRecording:
     # What is new
 
     def _follow(self, following: Following) -> None:
-        """Count what is new, and notice if the run has ended."""
+        """Read what has come of the run, and look whether it has ended or must be opened anew."""
         following.look()
         self.arrived = max(self.arrived, following.arrived)
         if following.outdated:
@@ -252,6 +253,7 @@ class WatchedRecording:
 
     @property
     def _state(self) -> State:
+        """Return in which state the run is: "waiting" before it was opened, "lost", "live" while it grows, else "ended"."""
         if self._run is None:
             return "waiting"
         return "lost" if self._recorded == "lost" else "live" if self.growing else "ended"

@@ -392,8 +392,8 @@ class WatchedTrace:
     def _analysis(
         self, query: Query, trace: Trace, level: Level, window: tuple[int, int], quick: bool
     ) -> tuple[TraceAnalysis | None, bool]:
-        """Return the analysis of the window and the GPUs asked for, None if nobody asks; and False if it was left out
-        because it would take long."""
+        """Analyze the window and the GPUs asked for, in a large trace in a thread. Returns the analysis, None if nobody asks
+        or it is not there yet; and False if it is still missing."""
         if not query.tables and query.causes is None:
             return None, True
         key = ("analysis", query.only, level.name, window, query.gpus, query.tables)

@@ -58,14 +58,18 @@ class Aggregate:
 
     @property
     def joules(self) -> Floats:
-        """[n_gpus]: what each GPU used, J, NaN where that is unknown (gssr.model.statistics.energy)."""
+        """Return the energy each GPU used [n_gpus], J: by its counter, else its mean power times its time. NaN where neither
+        is known (gssr.model.statistics.energy)."""
         power = self.sums.per_gpu("power_usage")
         return joules_by_gpu(self.counted_joules, power, self.last_time - self.first_time)
 
 
 def from_samples(samples: Samples, n_gpus: int, gap_seconds: float) -> Aggregate:
-    """Aggregate raw rows. ``samples.gpu`` counts from 0 to ``n_gpus`` - 1. Two rows of a GPU that are further apart
-    than ``gap_seconds`` are a gap. Everything is exact, the statistics are numpy's own."""
+    """Aggregate raw rows: counts, sums and times GPU by GPU, and each metric's statistics over all rows together. Everything
+    is exact, the statistics are numpy's own.
+
+    ``samples.gpu`` counts from 0 to ``n_gpus`` - 1. Two rows of a GPU that are further apart than ``gap_seconds`` are a gap.
+    """
     layout = layout_of([name for name in samples.values if BY_NAME[name].kind in ("counter", "bits")], ())
     groups, vectors = fold(samples.gpu, samples.time, samples.values, gap_seconds, layout)
     per_gpu = empty_vectors(n_gpus, layout)
@@ -97,7 +101,8 @@ class GpuSums:
         add_buckets(self._names, gpus, vectors, self._layout, self._n, self._total)
 
     def sums(self, statistics: dict[str, Statistics] | None = None) -> Aggregate:
-        """All of them, with these statistics over the GPUs."""
+        """Return what was added, GPU by GPU, as an Aggregate. ``statistics``: those over all GPUs together, by metric, which
+        it is to hold; None: none."""
         return _aggregate(self._head, self._joules, self._names, self._n, self._total, statistics or {})
 
 
@@ -111,7 +116,8 @@ class Totals(GpuSums):
         self._merged: list[Floats] = []
 
     def add(self, gpus: Ints, vectors: Floats) -> None:
-        """As in GpuSums."""
+        """Take in the summed ``vectors`` [n, layout.width] of these GPUs [n], none of which may have been added before, and
+        merge them into the statistics over all GPUs."""
         super().add(gpus, vectors)
         # Over GPUs only the moments mean something; an infinite gap keeps the merge from counting any.
         self._merged.append(merge(vectors, np.zeros(len(vectors), np.int64), 1, math.inf, self._layout))
@@ -120,10 +126,13 @@ class Totals(GpuSums):
                 self._counters.setdefault(metric.name, []).append(_of_counter(vectors[:, start : start + width]))
 
     def aggregate(self, histograms: "Histograms") -> Aggregate:
-        """All of them. n, mean, min, max and std are exact. Percentiles come from ``histograms`` (counts by sketch key, see
+        """Return what was added, GPU by GPU, with each metric's statistics over all samples of all GPUs.
+
+        n, mean, min, max and std are exact. Percentiles come from ``histograms`` (counts by sketch key, see
         ``sketch_percentiles``); where these are not exact themselves, none lies outside of what their bounds give. A
         counter's rollup keeps no moments: of its statistics n is known, and where it never falls its least and greatest
-        value."""
+        value.
+        """
         merged = np.concatenate([empty_vectors(0, self._layout), *self._merged])
         total = merge(merged, np.zeros(len(merged), np.int64), 1, math.inf, self._layout)[0]
         statistics = {}
@@ -187,14 +196,15 @@ def exact_statistics(values: Floats) -> Statistics:
 
 
 def sketch_percentiles(counts: Ints, low: float, high: float) -> tuple[list[float], float]:
-    """p05, median and p95 of the samples in a histogram, and a bound of their absolute errors.
+    """Estimate the 5th, 50th and 95th percentile of the samples in a histogram. Returns the three in this order, and a bound
+    of their absolute errors, in the unit of the samples.
 
     ``counts`` [65536] by sketch key, some of them not 0; ``low`` and ``high`` are the samples' true extremes. numpy's linear
     percentile q lies between the order statistics floor(q (n-1)) and ceil(q (n-1)). Each of the two lies in a known bin,
-    clipped to [low, high]; taking the middle of that, it is off by at most half of its extent. The percentile weighs the
-    two with w and 1 - w, so its error is at most the same mean of the two halves; the bound returned is the greatest of the
-    three percentiles. Values were rounded to float32 before they were put into bins, so a bin's edges are widened by half
-    a unit in the last place (2^-24 of the edge, or 2^-150).
+    clipped to [low, high]; taking the middle of that, it is off by at most half of its extent. The percentile weighs the two
+    with w and 1 - w, so its error is at most the same mean of the two halves; the bound returned is the greatest of the
+    three percentiles. Values were rounded to float32 before they were put into bins, so a bin's edges are widened by half a
+    unit in the last place (2^-24 of the edge, or 2^-150).
     """
     keys = np.flatnonzero(counts != 0)  # of a mask that takes a fourth of the time
     negative = keys >= 0x8000
@@ -219,7 +229,8 @@ def sketch_percentiles(counts: Ints, low: float, high: float) -> tuple[list[floa
 
 
 def _value_of(magnitude: Ints) -> Floats:
-    """The float32 whose upper half is this; instead of infinity a number beyond every sample."""
+    """Return the float32 numbers whose upper 16 bits are ``magnitude`` [n], as float64; instead of infinity a number beyond
+    every sample."""
     bits = np.minimum(magnitude, 0x7F80).astype(np.uint32) << np.uint32(16)
     values = bits.view(np.float32).astype(np.float64)
     return np.where(np.isfinite(values), values, np.finfo(np.float64).max / 4)
@@ -265,6 +276,8 @@ def aggregate_of(
 def _aggregate(
     head: Floats, joules: Floats, names: tuple[str, ...], n: Floats, total: Floats, statistics: dict[str, Statistics]
 ) -> Aggregate:
+    """Make an Aggregate of each GPU's counts of rows and gaps and its first and last time (``head`` [n_gpus, 4]), its
+    counted ``joules`` [n_gpus], and the counts ``n`` and sums ``total`` [n_names, n_gpus]."""
     n_rows, n_gaps, first_time, last_time = head.T.copy()  # not a view, which would keep whole vectors
     begin, end = float(np.fmin.reduce(first_time, initial=np.nan)), float(np.fmax.reduce(last_time, initial=np.nan))
     sums = Means(names, begin, end, n, total)
@@ -272,7 +285,8 @@ def _aggregate(
 
 
 def _counted_joules(vectors: Floats, layout: Layout) -> Floats:
-    """[n_gpus]: from each GPU's rollup vector the increase of its energy counter, NaN with fewer than two samples of it."""
+    """Read the energy (J) that each GPU's counter rose by, from rollup vectors [n_gpus, layout.width]. Returns [n_gpus], NaN
+    with fewer than two samples of the counter."""
     block = next((block for block in layout.blocks if block.metric.name == "energy"), None)
     if block is None:
         return np.full(len(vectors), np.nan)

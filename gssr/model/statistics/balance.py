@@ -35,8 +35,8 @@ def has_balance(metric: Metric) -> bool:
 
 
 def balance(metric: str, gpus: Sequence[GpuSummary]) -> Balance:
-    """Find the balance of one metric over GPUs; those without samples of it don't count. Of equal GPUs the first is
-    lowest, or highest. All its fields are None where no GPU has samples."""
+    """Find the imbalance of one metric over GPUs, and the GPUs with the lowest and the highest mean; of equal ones the
+    first. Those without samples of it don't count; all fields are None where no GPU has samples."""
     known = [(mean, gpu) for gpu in gpus if (mean := gpu.mean.get(metric)) is not None]
     if not known:
         return Balance(None, None, None)
@@ -76,6 +76,7 @@ def scale_limit(gpus: tuple[Gpu, ...], name: str) -> float | None:
 
 @once
 def _greatest(gpus: tuple[Gpu, ...], name: str) -> float | None:
+    """Return the ``full_scale`` of the metric of this name, worked out once for the same GPUs."""
     return full_scale(BY_NAME[name], gpus)
 
 

@@ -15,8 +15,8 @@ TWO_DIES = ("MI250", "MI250X")
 
 
 def joules_by_gpu(counted: Floats, power: Floats, seconds: Floats) -> Floats:
-    """Return what each GPU used between its first and its last sample [n_gpus], J: what its energy counter ``counted``,
-    where that is known, else its mean ``power`` (W) times these ``seconds``. NaN is unknown, in and out."""
+    """Work out the energy that each GPU used between its first and its last sample [n_gpus], J: what its energy counter says
+    (``counted``), where that is known, else its mean ``power`` (W) times these ``seconds``. NaN is unknown, in and out."""
     return np.where(np.isfinite(counted), counted, power * seconds)
 
 

@@ -79,7 +79,8 @@ class Bracket:
         return Inside(below, values[is_within], 1)
 
     def add(self, inside: Inside) -> None:
-        """Count what ``pick`` returned of some values."""
+        """Count some values by what ``pick`` returned of them; those in the bracket are kept, condensed where they get too
+        many."""
         self._below += inside.below
         self._n_inside += len(inside.values) * inside.times
         if not len(inside.values) or not inside.times:
@@ -226,7 +227,8 @@ class Exact:
         self._series = series
 
     def aggregate(self, names: Sequence[str], window: Window, gap_seconds: float) -> Aggregate:
-        """Aggregate the rows as a Source does, in as many passes over them as the percentiles need."""
+        """Aggregate the rows of these metrics in a window, as a Source does, with exact percentiles: all rows are read once,
+        and again until each percentile is narrowed down."""
         reader, positions, n_gpus = self._reader, self._positions, len(self._positions)
         gpus = filtered(reader, positions)
         valued = [name for name in names if BY_NAME[name].kind != "bits"]
@@ -274,7 +276,7 @@ class Exact:
     def gpu_series(
         self, names: Sequence[str], span: Window, window: Window, interval: float, most: int
     ) -> dict[str, Grid]:
-        """Make series as a Source does."""
+        """Average over time, GPU by GPU, as the rollups given for series do; see Source.gpu_series."""
         return self._series.gpu_series(names, span, window, interval, most)
 
 
@@ -294,6 +296,9 @@ class _Column(NamedTuple):
 
 
 class _Chunk(NamedTuple):
+    """What was counted of some rows: how many they are, the GPUs and vectors that ``_Folding.fold`` made of them, and what
+    each metric's values add up to (None: it has none)."""
+
     n_rows: int
     folded: tuple[Ints, Floats]
     columns: dict[str, _Column | None]
@@ -381,7 +386,7 @@ class _MetricCounts:
         return not narrower
 
     def sums(self) -> tuple[Floats, Floats]:
-        """How many samples each GPU has [n_gpus], and their sum."""
+        """Return for each GPU how many samples it has, and their sum: two arrays [n_gpus]."""
         return self._n_by_gpu.astype(np.float64), self._total_by_gpu
 
     def statistics(self) -> Statistics:
@@ -419,7 +424,7 @@ class _Folding:
         return group >> 40 if self._in_turns else group, vectors
 
     def add(self, gpu: Ints, vectors: Floats) -> None:
-        """Add what ``fold`` returned of a chunk."""
+        """Add the vectors that ``fold`` returned of a chunk for these GPUs [n]; they are merged when they get too many."""
         self._gpu.append(gpu)
         self._vectors.append(vectors)
         if not self._in_turns and sum(map(len, self._gpu)) > _MOST_VECTORS + self._n_gpus:

@@ -44,8 +44,8 @@ class Spans(NamedTuple):
 
 
 class Pieces(NamedTuple):
-    """Spans cut at the edges of columns: ``of`` [n] is the span, ``column`` [n] the number of the column, ``share`` [n] what
-    of the span lies in it, 0-1."""
+    """Spans that were cut at the edges of columns, one row per piece [n]: ``of``, the index of its span; ``column``, the
+    number of the column it lies in (time // width); ``share``, how much of the span it is, 0-1."""
 
     of: Ints
     column: Ints
@@ -53,8 +53,9 @@ class Pieces(NamedTuple):
 
 
 def cut(start: Floats, end: Floats, known: Floats, width: float) -> Pieces:
-    """Cut the spans start < time <= end (both [n], unix s) at multiples of ``width`` s, without what is not after
-    ``known`` [n]. Samples count as spread evenly over their span; spans with nothing new are left out."""
+    """Cut the spans start < time <= end (both [n], unix s) at multiples of ``width`` s, without what is not after ``known``
+    [n], a time for each. Samples count as spread evenly over their span, so a piece has as much of the span's samples as of
+    its time; spans with nothing new are left out."""
     start = np.minimum(start, end - _SHORTEST)
     begin = np.maximum(start, known)
     new = np.flatnonzero(end > begin)
@@ -68,8 +69,8 @@ def cut(start: Floats, end: Floats, known: Floats, width: float) -> Pieces:
 
 
 def means_from(values: Floats, edges: Sequence[int] | NDArray[np.int64]) -> Floats:
-    """Average the known ``values`` [..., n] from each edge (an index) to the next: [..., len(edges)], NaN if none is
-    known."""
+    """Average ``values`` [..., n] group by group: from each edge (an index, ascending) up to the next one, the last to the
+    end. NaN values don't count. Returns [..., len(edges)], NaN where a group has none."""
     known = np.isfinite(values)
     n = np.add.reduceat(known, edges, axis=-1, dtype=np.int64)
     total = np.add.reduceat(np.where(known, values, 0.0), edges, axis=-1)
@@ -77,8 +78,8 @@ def means_from(values: Floats, edges: Sequence[int] | NDArray[np.int64]) -> Floa
 
 
 def coarser(values: Floats, step: int) -> Floats:
-    """Average bins [..., n] ``step`` by ``step``, the means of what is known, NaN without any; the last group may be
-    shorter."""
+    """Average bins [..., n] in groups of ``step`` neighbours; NaN bins don't count. Returns [..., ceil(n / step)], NaN where
+    a group has no value; the last group may be shorter."""
     if step <= 1 or not values.shape[-1]:
         return values
     return means_from(values, np.arange(0, values.shape[-1], step))

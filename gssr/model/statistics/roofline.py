@@ -22,8 +22,9 @@ LEAST_ACTIVE = 0.005
 
 
 def place_under_roofline(means: Mapping[str, float | None], peaks: Peaks | None) -> Place | Unplaced:
-    """Find where a stretch with these means of metrics (by name) lies under the roofs of a GPU with these peaks.
-    Returns Unplaced, with the reason, where peaks or means are unknown, or nothing was active."""
+    """Find where a GPU with these mean activities (``means``, by metric) lies under the roofline that its ``peaks`` make:
+    its FLOP/s, bytes/s and what bounds it. Returns Unplaced, with the reason, where peaks or means are unknown, or nothing
+    was active."""
     if peaks is None:
         return Unplaced("unknown peaks: the GPUs are of an unknown model, of several, or parts of one")
     dram = means.get("dram_active")

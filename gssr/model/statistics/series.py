@@ -28,7 +28,7 @@ _CLOCK_NOISE = 1e-6  # s; a float64 holds unix time to 0.24 microseconds
 
 
 class Bins(NamedTuple):
-    """``n`` bins of ``width`` seconds from ``start`` (unix s)."""
+    """Equal bins of time: ``n`` of them, each ``width`` seconds wide, the first from ``start`` (unix s)."""
 
     start: float
     width: float
@@ -61,6 +61,7 @@ def _round_widths() -> Iterator[float]:
 
 
 def _bins(window: Window, width: float) -> Bins:
+    """Return bins of this width that cover the window from its start on."""
     return Bins(window.start, width, max(1, math.ceil((window.seconds - _CLOCK_NOISE) / width)))
 
 
@@ -79,6 +80,7 @@ def bins_of_samples(samples: Samples, window: Window, interval: float, most: int
     gap = spacing > GAP_INTERVALS * np.maximum(interval, _usual_spacing(gpu[1:], spacing, same))
 
     def holds(bins: Bins) -> bool:
+        """Tell whether few enough cells of GPU and bin are empty where there is no gap."""
         steps = np.where(same, np.diff(bins.holding(time)), 0)
         cells = int(steps.sum()) + len(np.unique(gpu))
         return int(np.maximum(steps - 1, 0)[~gap].sum()) <= MAX_EMPTY * cells

@@ -67,15 +67,16 @@ class Source(Protocol):
     """False when percentiles come from the sketch."""
 
     def aggregate(self, names: Sequence[str], window: Window, gap_seconds: float) -> Aggregate:
-        """Aggregate the rows in the window, for these metrics. Rows of a GPU further apart than ``gap_seconds`` are a
-        gap."""
+        """Aggregate the rows of these metrics in a window: counts, sums and times GPU by GPU, and each metric's statistics
+        over all rows. Rows of a GPU further apart than ``gap_seconds`` are a gap."""
         ...
 
     def gpu_series(
         self, names: Sequence[str], span: Window, window: Window, interval: float, most: int
     ) -> dict[str, Grid]:
-        """Make the series of these metrics, GPU by GPU, over ``span``, in at most ``most`` bins of at least
-        ``interval`` seconds."""
+        """Average these metrics over time, GPU by GPU, in at most ``most`` bins over ``span``, each at least ``interval``
+        seconds wide. Only rows in ``window`` count. Returns a Grid [n_gpus, n_bins] by metric, NaN where a GPU has no
+        samples."""
         ...
 
 
@@ -106,13 +107,13 @@ class Rows:
         return Samples(gpu[inside], rows.time[inside], {name: column[inside] for name, column in values.items()})
 
     def aggregate(self, names: Sequence[str], window: Window, gap_seconds: float) -> Aggregate:
-        """Aggregate as a Source does."""
+        """Aggregate the rows of these metrics in a window; see Source.aggregate. All of it is exact."""
         return from_samples(self.between(names, window), self._n_gpus, gap_seconds)
 
     def gpu_series(
         self, names: Sequence[str], span: Window, window: Window, interval: float, most: int
     ) -> dict[str, Grid]:
-        """Make series as a Source does."""
+        """Average the rows over time, GPU by GPU; see Source.gpu_series."""
         rows = self.between(names, window)
         bins = series.bins_of_samples(rows, span, interval, most_bins(self._n_gpus, len(rows.time), most))
         return series_of_rows(rows, names, self._n_gpus, bins)
@@ -139,7 +140,8 @@ class Rollups:
         return counted
 
     def aggregate(self, names: Sequence[str], window: Window, gap_seconds: float) -> Aggregate:
-        """Aggregate as a Source does."""
+        """Add up the rollups of these metrics in a window; see Source.aggregate. Percentiles come from sketches, with a
+        bound of their error; where that is too wide, the samples at the window's ends are read as well."""
         gpus = filtered(self._reader, self._positions)
         sums = Totals(self._layout(names), len(self._positions))
         self._add_up(sums, names, window, gap_seconds)
@@ -162,6 +164,7 @@ class Rollups:
         return part_of(layout_of(self._reader.metrics), names)
 
     def _add_up(self, sums: GpuSums, names: Sequence[str], window: Window, gap_seconds: float) -> None:
+        """Add to ``sums`` what the rollups of each GPU hold of these metrics in a window."""
         from gssr.store.read.everything import totals
 
         for own in totals(self._reader, names, self._positions, window, gap_seconds):
@@ -176,7 +179,8 @@ class Rollups:
     def gpu_series(
         self, names: Sequence[str], span: Window, window: Window, interval: float, most: int
     ) -> dict[str, Grid]:
-        """Make series as a Source does."""
+        """Average over time, GPU by GPU, from rollups, or over a short span from raw rows, which can be cut finer; see
+        Source.gpu_series."""
         few = len(self._positions) * span.seconds / interval <= self._few_rows
         gpus = filtered(self._reader, self._positions)
         few = few and self._reader.rows_between(span, gpus) <= PASSED_OVER * self._few_rows
@@ -195,7 +199,8 @@ class Rollups:
 
 
 def host_use(reader: RunReader, window: Window) -> HostUse | None:
-    """Aggregate what nodes and workload did in a window; None when nothing was recorded of them."""
+    """Sum up what the nodes and the workload's processes did in a window. Returns None when nothing was recorded of them; a
+    field is None where nothing was recorded of it."""
     nodes, ranks = reader.host_use(window), reader.workload_use(window)
     if not ranks and not any(extent.n for extent in nodes.values()):
         return None
@@ -239,7 +244,8 @@ def _columns_of(metric: str) -> tuple[str, ...]:
 
 
 def _as_metric(values: Floats, of: Floats | None = None) -> Floats:
-    """The memory as a share of what there is."""
+    """Divide ``values`` by ``of``, element by element: the memory in use becomes a share of what there is, 0-1. NaN where
+    there is none. None for ``of``: the values are returned as they are."""
     if of is None:
         return values
     ratio: Floats = np.divide(values, of, out=np.full(values.shape, np.nan), where=of > 0)

@@ -11,15 +11,16 @@ from gssr.store.format.layout import FIELDS, Layout
 
 
 def summed_names(layout: Layout) -> tuple[str, ...]:
-    """Return the metrics of a layout that have a mean, and of the clock event reasons each flag as a metric of its own."""
+    """List the metrics of a layout of which rollups give counts and sums: those that have a mean, and, in place of the clock
+    event reasons, each flag as a metric of its own."""
     gauges = [block.metric.name for block in layout.blocks if block.metric.kind in ("gauge", "rate")]
     has_flags = any(block.metric.kind == "bits" for block in layout.blocks)
     return (*gauges, *(name for _, name, _ in CLOCK_EVENT_REASONS if has_flags))
 
 
 def sum_samples(gpu: Ints, values: Floats, n_gpus: int) -> tuple[Floats, Floats]:
-    """Return how many values of each GPU [n_gpus] are known among those of samples [n] of these GPUs (NaN: missing), and
-    their sum."""
+    """Count and add up the values of each GPU. ``gpu`` [n]: the GPU of each sample; ``values`` [n]: its value, NaN where it
+    is missing. Returns the counts and the sums, [n_gpus] each."""
     known = np.isfinite(values)
     owner = gpu[known]
     n, total = np.bincount(owner, minlength=n_gpus), np.bincount(owner, values[known], n_gpus)

@@ -176,9 +176,9 @@ def analyze_ranks(
     rules: RuleTable = TABLE,
     tables: Collection[str] | None = None,
 ) -> Iterator[tuple[int | None, TraceAnalysis]]:
-    """Analyze each rank of a run alone, in the order of the files. Yields the rank (None where it is not told) and its
-    analysis, whose times count from the zero of the rank's file. Raises ValueError, a sentence, where no rank has anything
-    of what is ``wanted``."""
+    """Analyze each rank of a run alone, in the order of the files. Yields the rank (None where the file does not tell it)
+    and its analysis, whose times count from the zero of the rank's file. Raises ValueError, a sentence, where no rank has
+    anything of what is ``wanted``."""
     return _parts(timelines, wanted, rules, tables, {}, True)
 
 
@@ -192,6 +192,9 @@ def _parts(
     own = tuple(map(custom, wanted.metrics))
 
     def parts_in(timeline: Timeline, zero: int | None) -> Iterator[tuple[int | None, TraceAnalysis]]:
+        """Analyze what is wanted of a timeline, or of each of its ranks. Yields nothing where it has none of the GPUs, or,
+        with the reason added to ``wrong``, nothing in the window. ``zero``: the unix time, ns, that wanted times count
+        from."""
         if timeline.profile is not None and any(wanted):
             raise ValueError(f"{timeline.sources[0].path}: is a profile, without times and GPUs: all of it is shown")
         tracks = None if wanted.gpus is None else tracks_of(timeline, wanted.gpus)
@@ -247,14 +250,14 @@ def combined(
     found = next(each, None)
     if found is None:
         raise ValueError("no trace to combine")
-    lengths = {name: _Gathered(own) for name, own in found.lengths.items()}
-    delays = _Gathered(found.launches.delay)
+    lengths = {name: [own] for name, own in found.lengths.items()}
+    delays = [found.launches.delay]
     trees = [] if found.tree is None else [found.tree]
     found = _without_lengths(found)
     for part in each:
         for name, gathered in lengths.items():
-            gathered.add(part.lengths[name])
-        delays.add(part.launches.delay)
+            _gather(gathered, part.lengths[name])
+        _gather(delays, part.launches.delay)
         trees += [] if part.tree is None else [part.tree]
         apart = booted_apart(((found.clock, found.sources), (part.clock, part.sources)))
         later = part = _without_lengths(_moved(part, found.clock))  # none is kept while the next is read
@@ -285,8 +288,8 @@ def combined(
         )  # fmt: skip
     found = replace(
         found,
-        lengths={name: gathered.all() for name, gathered in lengths.items()},
-        launches=found.launches._replace(delay=delays.all()),
+        lengths={name: together(gathered) for name, gathered in lengths.items()},
+        launches=found.launches._replace(delay=together(delays)),
         tree=one_tree(trees) if trees else None,
     )
     found = _with_outside(_named(found, [*known, *found.places]))
@@ -294,7 +297,8 @@ def combined(
 
 
 def _with_own_clock(gpu: GpuUse, number: int) -> GpuUse:
-    """Mark the GPU's times as not to be compared with those of GPUs from other files."""
+    """Return the GPU's use, marked with a ``number`` of its clock that no other file has: its times are not to be compared
+    with those of GPUs from other files."""
     return gpu._replace(book=gpu.book and gpu.book._replace(clock=number))
 
 
@@ -304,7 +308,7 @@ def _without_lengths(part: TraceAnalysis) -> TraceAnalysis:
 
 
 def _named(trace: TraceAnalysis, gpus: Iterable[Track | None]) -> TraceAnalysis:
-    """Name the GPUs of an analysis as they are called when ``gpus`` are all GPUs of the run."""
+    """Return the analysis with its GPUs called as they are when ``gpus`` are all GPUs of the run."""
     places: dict[Track | None, str] = {gpu: gpu_label(name) for gpu, name in names_of(gpus).items()}
     return replace(
         trace,
@@ -316,21 +320,12 @@ def _named(trace: TraceAnalysis, gpus: Iterable[Track | None]) -> TraceAnalysis:
     )
 
 
-class _Gathered:
-    """Adds up counts of lengths, once as many new ones have come as there are, so that none is gone through often."""
-
-    def __init__(self, first: Lengths) -> None:
-        self._parts = [first]
-
-    def add(self, part: Lengths) -> None:
-        """Add counts; they are joined with the others once they are as many."""
-        self._parts.append(part)
-        if sum(len(part.key) for part in self._parts[1:]) > len(self._parts[0].key):
-            self.all()
-
-    def all(self) -> Lengths:
-        self._parts = [together(self._parts)]
-        return self._parts[0]
+def _gather(parts: list[Lengths], more: Lengths) -> None:
+    """Add counts of lengths to ``parts``. They are joined once as many new ones have come as there are in the first, so
+    that none is gone through often."""
+    parts.append(more)
+    if sum(len(part.key) for part in parts[1:]) > len(parts[0].key):
+        parts[:] = [together(parts)]
 
 
 def _both(a: Launches, b: Launches) -> Launches:
@@ -371,6 +366,7 @@ def _longest(gaps: Sequence[Gap]) -> tuple[Gap, ...]:
 
 
 def _added(parts: Sequence[Mapping[Cause, tuple[int, int]]]) -> dict[Cause, tuple[int, int]]:
+    """Add up, for each cause, the counts and the ns of several parts."""
     return {cause: (sum(part[cause][0] for part in parts), sum(part[cause][1] for part in parts)) for cause in CAUSES}
 
 
@@ -379,8 +375,8 @@ def _both_extents(a: tuple[int, int] | None, b: tuple[int, int] | None) -> tuple
 
 
 def _with_outside(trace: TraceAnalysis) -> TraceAnalysis:
-    """Add the idle time before each GPU's first work and after its last one, which no gap between its work is: others of the
-    job worked meanwhile, or the window begins earlier or ends later."""
+    """Return the analysis with the idle time, under "outside", before each GPU's first work and after its last one, which is
+    no gap between its work: others of the job worked meanwhile, or the window begins earlier or ends later."""
     if not trace.gpus or trace.like_hta or trace.extent is None:
         return trace
     length = trace.extent[1] - trace.extent[0]
@@ -389,7 +385,8 @@ def _with_outside(trace: TraceAnalysis) -> TraceAnalysis:
 
 
 def _work_by_gpu(part: TracePiece, links: Links) -> Callable[[int], Links]:
-    """Group the work of all GPUs (``links``) by GPU. Returns the function that gives the work of one."""
+    """Group the work of all GPUs (``links``) by GPU. Returns a function that takes a GPU's index in ``part.gpus`` and
+    returns its work."""
     if len(part.gpus) < 2:
         return lambda _: links
     gpu = part.gpu_of[part.timeline.intervals.track[links.rows]]
@@ -495,7 +492,7 @@ def _of_gpu(
 
 def _holds(part: TracePiece, links: Links, own_steps: Ints) -> frozenset[str]:
     """Tell which kinds of records a trace has; TraceAnalysis lists the names."""
-    kinds = part.by_kind.n > 0
+    kinds = part.n_by_kind > 0
     there = {
         "kernels": len(part.gpus),
         "copies": kinds[Kind.MEMCPY] or kinds[Kind.MEMSET],
@@ -556,6 +553,7 @@ def _lengths(
         return lengths_of(own.name[kernels] * n_types + part.category[kernels], length[kernels], work)
 
     def by_rank() -> Lengths:
+        """Count the lengths of the kernels by GPU, name and category."""
         if len(part.gpus) == 1:
             one, of = part.gpus[0], of_kernels()
             return replace(of, keys=tuple((one, *key) for key in of.keys))
@@ -565,6 +563,7 @@ def _lengths(
         return lengths_of(code, length[kernels], of_ranks)
 
     def of_copies() -> Lengths:
+        """Count the lengths of copies and sets by operation, and add up their bytes and how many sizes are known."""
         size = own.size[copies]
         sums = {"bytes": np.maximum(size, 0), "n_sized": (size >= 0).astype(np.int64)}
         return lengths_of(own.operation[copies], length[copies], operations, sums)
@@ -576,6 +575,8 @@ def _lengths(
     launched = cache(lambda: Launched(part, links))
 
     def marked(kind: Kind, as_keys: Callable[[Sequence[int]], list[Key]]) -> Lengths:
+        """Count the lengths of the ranges or operators (``kind``) by the keys that ``as_keys`` makes, and add up the GPU
+        time of what was launched in them."""
         rows = part.rows(kind)
         within = {"gpu_ns": launched().within(rows) if len(rows) else rows}
         code = own.name[rows].astype(np.int64)
@@ -620,7 +621,8 @@ def _own_metrics(
 
 
 def _counter(part: TracePiece, counter: Counter, gpus: Sequence[Track | None]) -> CounterSummary | None:
-    """Summarize the values of a counter in the window. Returns None where it had none there."""
+    """Summarize the values that a counter has in the window. ``gpus``: the GPU of each track, as gpus_of finds it. Returns
+    None where there is no value."""
     inside = slice(None) if part.whole else slice(*np.searchsorted(counter.time, part.window))
     time, value = counter.time[inside], counter.value[inside]
     if not np.isfinite(value).any():

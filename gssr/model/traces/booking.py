@@ -23,11 +23,8 @@ _ON_DEVICE, _BETWEEN_GPUS = (OPERATIONS.index("DtoD"), OPERATIONS.index("memset"
 
 
 def host_calls(part: TracePiece) -> tuple[Ints, Ints]:
-    """Find the calls that say why a thread launches nothing.
-
-    Returns two arrays of rows: calls in which any thread reads or loads data, and calls in which one waits for GPUs or
-    other processes.
-    """
+    """Find the calls that say why a thread launches nothing, on all threads. Returns two arrays of rows: calls that read or
+    load data, and calls that wait for GPUs or other processes."""
     reads = (part.named(LOADER.search, Kind.CPU_OP, Kind.RANGE, Kind.PYTHON), part.named(_READS_FILES.search, Kind.OS))
     waits = (
         part.named(BLOCKING.search, Kind.RUNTIME, Kind.DRIVER),
@@ -39,10 +36,11 @@ def host_calls(part: TracePiece) -> tuple[Ints, Ints]:
 def windows_of_files(part: TracePiece) -> list[tuple[int, int]]:
     """Find for each source of the timeline the time of the window that it tells of: from its first interval's start to its
     last end, ns."""
-    own, n = part.timeline.intervals, len(part.timeline.sources)
-    if n < 2:
+    own, source_of = part.timeline.intervals, np.array([track.source for track in part.timeline.tracks], np.int64)
+    n = int(source_of.max(initial=-1)) + 1
+    if len(part.timeline.sources) < 2:
         return [part.window] * n
-    source = np.array([track.source for track in part.timeline.tracks], np.int64)[own.track]
+    source = source_of[own.track]
     first, last = np.full(n, part.window[1]), np.full(n, part.window[0])
     np.minimum.at(first, source, own.start)
     np.maximum.at(last, source, own.start + own.length)

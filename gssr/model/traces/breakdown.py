@@ -30,8 +30,8 @@ _MATCHED_SHARE = 0.5
 
 
 def breakdown_of(books: Sequence[GpuBook], nodes: Sequence[str | None]) -> Breakdown | None:
-    """Break down the time of a job into categories, by the ``books`` of its GPUs; ``nodes``: the node of each. Times of the
-    result are seconds from the trace's zero. None without GPUs."""
+    """Break down the time of a job into categories, by the ``books`` of its GPUs and the node of each (``nodes``, None:
+    unknown). Returns GPU-seconds by GPU and over time, with times in seconds from the trace's zero; None without GPUs."""
     if not books:
         return None
     begin, end = min(book.window[0] for book in books), max(book.window[1] for book in books)

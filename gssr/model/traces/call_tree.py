@@ -78,8 +78,9 @@ class CallTree:
         return any(each.name == metric for each in self.metrics)
 
     def values(self, metric: str) -> Values:
-        """Read the values of a metric when they are first asked for; of one that was not measured all are unknown. Raises
-        TraceError."""
+        """Return a metric's values [n_nodes, n_places] for each node with all below it, and for the node alone; NaN where
+        unknown, everywhere for a metric that was not measured. They are read when they are first asked for. Raises
+        TraceError if the file can't be read then."""
         if metric not in self._made:
             if len(self) * len(self.places) > _FEW_CELLS and len(self._made) > _KEPT:
                 del self._made[next(each for each in self._made if each not in (TIME, VISITS))]
@@ -98,7 +99,7 @@ class CallTree:
         return "rank" if self.by_rank else "thread"
 
     def called(self, place: int) -> str:
-        """Name a place: ``rank 3``, or a thread's name."""
+        """Return what pages call the place with this index: ``rank 3``, or a thread's name."""
         track = self.places[place]
         if self.by_rank and track.rank is not None:
             return f"rank {track.rank}"
@@ -112,8 +113,9 @@ def places_text(tree: CallTree) -> str:
 
 
 def tree_of(part: TracePiece, steps: Sequence[int] | Ints = ()) -> CallTree | None:
-    """Make the call tree of a trace or a profile. ``steps``: rows of steps, which are calls of one name, whatever their
-    numbers. Returns None where nothing was called, or where nearly every call has a name and a thread of its own."""
+    """Make the call tree of a trace (of what lies within what) or a profile (of what its file holds). ``steps``: rows of the
+    program's steps, which count as calls of one name, whatever their numbers. Returns None where nothing was called, or
+    where nearly every call has a name and a thread of its own."""
     profile = part.timeline.profile
     return _of_intervals(part, steps) if profile is None else _of_profile(part.timeline, profile)
 
@@ -122,7 +124,7 @@ def tree_of(part: TracePiece, steps: Sequence[int] | Ints = ()) -> CallTree | No
 
 
 def _of_profile(timeline: Timeline, profile: Profile) -> CallTree:
-    """Build the call tree that a profile has. Its values are read when they are asked for; times come out in ns."""
+    """Build the call tree that a profile holds. Its values are read when they are first asked for; times come out in ns."""
     measured = {metric.name: metric for metric in profile.metrics}
     names = [timeline.names[at] for at in profile.name.tolist()]
     kept = [at for at, track in enumerate(timeline.tracks) if track.kind != "other"]
@@ -130,12 +132,15 @@ def _of_profile(timeline: Timeline, profile: Profile) -> CallTree:
     n, n_tracks = len(names), len(timeline.tracks)
 
     def stored(name: str) -> Floats:
+        """Read a metric's values from the file [n_nodes, tracks that are kept]; 0 where the file has none."""
         nodes, rows = measured[name].rows()
         found = np.zeros((n, n_tracks))
         found[nodes] = rows
         return found[:, kept]
 
     def make(name: str) -> Values:
+        """Read a metric's values, combine those of each place's tracks, and work out what is lacking, the inclusive or the
+        exclusive ones."""
         metric, found = measured[name], stored(name)
         factor = _NS.get(metric.unit, 1.0)
         if metric.combine != "sum":
@@ -189,7 +194,8 @@ def _folded(values: Floats, place_of: Ints, n: int, combine: np.ufunc) -> Floats
 
 
 def _depths(parent: Ints) -> Ints:
-    """Count the callers above each node."""
+    """Count the callers above each node [n_nodes], 0 for a root. ``parent`` [n_nodes]: each node's caller, which stands
+    before it."""
     depth = np.zeros(len(parent), np.int64)
     for node, above in enumerate(parent.tolist()):
         if above >= 0:
@@ -203,7 +209,8 @@ def _by_depth(depth: Ints) -> list[Ints]:
 
 
 def with_callees(values: Floats, parent: Ints, depth: Ints, combine: np.ufunc = np.add) -> Floats:
-    """Add to the own values of each node [n_nodes, ...] those of all nodes below it."""
+    """Turn values of nodes alone [n_nodes, ...] into values of each node with all nodes below it, put together by
+    ``combine``."""
     found = values.copy()
     for level in reversed(_by_depth(depth)[1:]):
         combine.at(found, parent[level], found[level])
@@ -225,7 +232,8 @@ def _without_callees(values: Floats, parent: Ints, depth: Ints) -> Floats:
 
 
 def _of_intervals(part: TracePiece, steps: Sequence[int] | Ints) -> CallTree | None:
-    """Build the call tree of what lies within what; None if there is nothing, or its table would be nearly empty."""
+    """Build the call tree of a trace: an interval that lies within another one is called by it. None if there are no
+    intervals, or the tree would have a value for hardly any of its nodes and places."""
     own, tracks = part.timeline.intervals, part.timeline.tracks
     on_stream = np.array([track.kind == "gpu_stream" for track in tracks], np.bool_)
     of_score_p = all(source.format == "otf2" for source in part.timeline.sources)
@@ -295,7 +303,8 @@ def _counted(
 
 
 def together(trees: Sequence[CallTree]) -> CallTree:
-    """Join the trees of several ranks' traces into one, in which each rank is a place."""
+    """Join the call trees of several ranks' traces into one, in which each rank is a place and calls of one path are one
+    node."""
     if len(trees) == 1:
         return trees[0]
     names: dict[str, int] = {}
@@ -340,7 +349,8 @@ class Spread(NamedTuple):
 
 
 def spread(values: Floats, combine: str = "sum") -> Spread:
-    """Summarize values [n, n_places] over the places. ``combine``: how several places become one total."""
+    """Summarize how the places (ranks or threads) differ, row by row: ``values`` [n, n_places], NaN where unknown.
+    ``combine``: how several places become one total; with "sum" the total is NaN where one place is unknown."""
     known = np.isfinite(values)
     any_known, n = known.any(axis=1), np.maximum(known.sum(axis=1), 1)
     filled = np.where(known, values, 0.0)
@@ -368,7 +378,7 @@ class Functions(NamedTuple):
 
 
 def functions(tree: CallTree) -> Functions:
-    """Add up the tree by function."""
+    """Add up the tree by function: all nodes of one name and paradigm become one row, the greatest exclusive time first."""
     at: dict[tuple[str, str], int] = {}
     of = np.array([at.setdefault(key, len(at)) for key in zip(tree.names, tree.paradigm, strict=True)], np.int64)
     outermost = np.flatnonzero(~_is_within_itself(tree.parent, of))
@@ -402,7 +412,8 @@ def _is_within_itself(parent: Ints, key: Ints) -> Flags:
 
 
 def by_paradigm(tree: CallTree) -> dict[str, Floats]:
-    """Add up the exclusive time of each paradigm [n_places], the greatest first. Unknown times count as nothing."""
+    """Add up the exclusive time (ns) by paradigm, for each place [n_places]. The paradigm with the most comes first; unknown
+    times count as nothing."""
     exclusive = np.nan_to_num(tree.values(TIME).exclusive)
     found: dict[str, Floats] = {}
     for name in dict.fromkeys(tree.paradigm):
@@ -411,7 +422,8 @@ def by_paradigm(tree: CallTree) -> dict[str, Floats]:
 
 
 def callees(parent: Ints) -> Mapping[int, list[int]]:
-    """List the nodes that each node calls; under -1 the roots."""
+    """List, for each node that calls others, the indices of the nodes it calls; under -1 the roots. ``parent`` [n_nodes]:
+    each node's caller."""
     found: dict[int, list[int]] = {}
     for node, above in enumerate(parent.tolist()):
         found.setdefault(above, []).append(node)
@@ -420,7 +432,7 @@ def callees(parent: Ints) -> Mapping[int, list[int]]:
 
 def hot_path(tree: CallTree, metric: str = TIME) -> list[int]:
     """Follow the calls from the root with most of a metric down to the callee with most, until a call has more itself than
-    any callee."""
+    any callee has. Returns the indices of these nodes, the root first."""
     values = tree.values(metric)
     inclusive = np.nan_to_num(values.inclusive).sum(axis=1)
     exclusive = np.nan_to_num(values.exclusive).sum(axis=1)

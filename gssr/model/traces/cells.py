@@ -43,14 +43,16 @@ class CellPieces:
         return CellPieces(start, end, owner, sign, np.maximum.accumulate(end) if len(end) else end)
 
     def between(self, begin: int, end: int) -> slice:
-        """Return a slice of the pieces that holds all which reach into this time."""
+        """Return a slice of the pieces that holds all which reach into the time from ``begin`` to ``end`` (ns): all of them
+        unless they ascend by start."""
         if self.reach is None:
             return slice(None)
         return slice(int(np.searchsorted(self.reach, begin, "right")), int(np.searchsorted(self.start, end, "left")))
 
 
 def in_order(numbers: NDArray[np.int32]) -> Ints:
-    """Sort numbers from 0 on. Returns their places, of equal numbers in the order in which they stand."""
+    """Sort numbers from 0 on. Returns the places of the sorted ones [n], those of equal numbers in the order in which they
+    stand (a stable argsort, faster than numpy's)."""
     above = numbers >> 16  # numpy sorts what has 16 bits several times as fast
     if not above.any():
         return np.argsort(numbers.astype(np.uint16), kind="stable")
@@ -84,7 +86,8 @@ class ByOwner:
         return self.unions([None])[0]
 
     def unions(self, wanted: Sequence[Flags | None]) -> list[CellPieces]:
-        """Return the same for each of several choices of intervals: flags [n], in ``order``, or None for all."""
+        """Return what the intervals of each owner cover together, owner by owner, once for each of several choices of
+        intervals: flags [n], in ``order``, or None for all."""
         most = [len(self.order) if each is None else int(np.count_nonzero(each)) for each in wanted]
         found = [CellPieces(np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int32)) for n in most]
         filled = [0] * len(found)

@@ -16,10 +16,11 @@ def each_readable(
     rules: RuleTable = TABLE,
     tables: Collection[str] | None = None,
 ) -> Iterator[tuple[TraceSet, TraceAnalysis]]:
-    """Analyse each of these runs when it is its turn (see analyze_timelines), and yield it with its analysis.
+    """Analyze the traces of several runs, each run when it is its turn. Yields the run and its analysis (see
+    analyze_timelines).
 
-    A run of which no trace can be read is left out, and why is among its ``problems``. Raises TraceError if none can
-    be read, and ValueError as analyze_timelines does.
+    A run of which no trace can be read is left out, and why is among its ``problems``. Raises TraceError if none can be
+    read, and ValueError as analyze_timelines does.
     """
     wrong, n = None, 0
     for run in runs:

@@ -45,7 +45,7 @@ class GpuBook(NamedTuple):
     clock: int = 0
 
     def moved(self, by: int) -> "GpuBook":
-        """Return the book with times that are ``by`` ns later."""
+        """Return the same book with all of its times ``by`` ns later."""
 
         def later(segments: Segments) -> Segments:
             return Segments(segments.start + by, segments.end + by)

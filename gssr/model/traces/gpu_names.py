@@ -23,8 +23,8 @@ def as_recorded(node: str, number: int, part: str = "", rank: int | None = None,
 
 
 def gpus_of(tracks: Sequence[Track]) -> list[Track | None]:
-    """Find the GPU that each track is a stream of. Returns for each track the first stream of its GPU, None for a thread. A
-    GPU is known by its UUID, else by its number in its process."""
+    """Find the GPU that each track is a stream of; a GPU is known by its UUID, else by its number in its process. Returns
+    for each track the first track of its GPU, None for a thread."""
     first: dict[object, Track] = {}
     return [
         first.setdefault((_BY_UUID if own.uuid else _BY_NUMBER)(own), own) if own.kind == "gpu_stream" else None
@@ -39,8 +39,9 @@ _BY_UUID, _BY_NUMBER = (
 
 
 def names_of(gpus: Iterable[Track | None]) -> dict[Track, Gpu]:
-    """Name the GPUs of a run: by node and device where these tell them apart, else by rank; those that processes call the
-    same by their process, too. Returns for each the row by which ``gpu_label`` names it."""
+    """Name the GPUs of a run, each given by the first of its tracks (None is left out): by node and device where these tell
+    them apart, else by rank; those that processes call the same by their process, too. Returns for each GPU the row by which
+    ``gpu_label`` names it."""
     every = dict.fromkeys(filter(None, gpus))
     on_node = len(set(map(attrgetter("node", "device"), every))) == len(every)
     of_rank = len(set(map(attrgetter("rank"), every))) == len(every)
@@ -62,8 +63,8 @@ def spellings(gpu: Track) -> set[str]:
 
 
 def _name(gpu: Track, on_node: bool, of_rank: bool) -> Gpu:
-    """Name a GPU by node and device where ``on_node`` says that these tell GPUs apart, by its rank where ``of_rank`` says
-    so."""
+    """Name a GPU ``node:number`` where ``on_node`` says that this tells GPUs apart, else ``rank:number`` where ``of_rank``
+    says so of ranks; else by rank and number, or by its number alone."""
     odd = gpu.device is not None and not 0 <= gpu.device < MOST_INDEX
     number, part = (0, f"device {gpu.device}") if odd else (gpu.device or 0, "")
     if gpu.node and on_node:

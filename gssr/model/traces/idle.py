@@ -51,9 +51,9 @@ _HOST, LAUNCHING, _DEPENDENCY, _COPY, _UNKNOWN = (
 
 
 def causes_as_hta(part: TracePiece, links: Links) -> dict[Cause, tuple[int, int]]:
-    """Count the gaps of each cause and their ns, as HolisticTraceAnalysis counts: stream by stream, from each end to the
-    next start, where an overlap counts as less than nothing. All of a gap has one of three causes; its "other" is "unknown"
-    here."""
+    """Count the gaps of each cause, and add up their ns, as HolisticTraceAnalysis does: stream by stream, from each end to
+    the next start, where an overlap counts as less than nothing. All of a gap has one of three causes; its "other" is
+    "unknown" here. Returns (count, ns) by cause."""
     rows = np.flatnonzero(np.isin(part.timeline.intervals.kind[links.rows], BUSY))
     track = part.timeline.intervals.track[links.rows[rows]]
     rows = rows[np.argsort(track, kind="stable")]
@@ -67,8 +67,8 @@ def causes_as_hta(part: TracePiece, links: Links) -> dict[Cause, tuple[int, int]
 
 
 def idle_of(part: TracePiece, start: Ints, end: Ints, after: Ints, call: Ints) -> Idle:
-    """Find the causes of a GPU's gaps [n], of which each is ended by the row ``after`` it, which the row ``call`` launched
-    (-1: nobody knows which)."""
+    """Find out why a GPU was idle in each of its gaps. ``start``, ``end`` [n]: when each begins and ends, ns; ``after`` [n]:
+    the row of the work that ends it; ``call`` [n]: the row of the call that launched that work, -1 where nobody knows."""
     host = np.where(call < 0, 0, np.clip(part.start[call] - start, 0, end - start))
     rest = np.full(len(start), _DEPENDENCY)
     rest[part.category[after] == Category.COPY] = _COPY
@@ -78,7 +78,7 @@ def idle_of(part: TracePiece, start: Ints, end: Ints, after: Ints, call: Ints) -
 
 
 def by_cause(idle: Idle) -> dict[Cause, tuple[int, int]]:
-    """Count for each cause the gaps that have a part of it, and the ns of these parts."""
+    """Add up idle time by cause. Returns for each cause how many gaps have a part of it, and the ns of these parts."""
     has_rest = idle.host < idle.length
     found = _added_up(idle.rest[has_rest], (idle.length - idle.host)[has_rest])
     return found | {"host": (int(np.count_nonzero(idle.host)), int(idle.host.sum()))}
@@ -90,7 +90,7 @@ def _added_up(cause: Ints, length: Ints) -> dict[Cause, tuple[int, int]]:
 
 
 def longest(*parts: Idle) -> Idle:
-    """Pick the MOST_GAPS longest of all these gaps, the first where several are equally long."""
+    """Return the MOST_GAPS longest of all these gaps; of equally long ones the first."""
     both = Idle(*map(np.concatenate, zip(NO_GAPS, *parts, strict=True)))
     length = both.length
     if len(length) > MOST_GAPS:
@@ -101,7 +101,8 @@ def longest(*parts: Idle) -> Idle:
 
 
 def described(part: TracePiece, gpu: int, idle: Idle, links: Links) -> list[Gap]:
-    """Describe gaps of a GPU, with what the program did in their middle. The descriptions do not have the GPU's name yet."""
+    """Describe gaps of the GPU with index ``gpu``: their cause, the work before and after, and what the program did in their
+    middle. ``links``: the GPU's work. The descriptions do not have the GPU's name yet."""
     length, is_late = idle.length, 2 * idle.host > idle.length
     cause = np.where(is_late, _HOST, idle.rest)
     open_ = _Open(part)
@@ -150,7 +151,7 @@ class _Open:
         if thread < 0:
             return None
         if key not in self._rows:
-            rows = self._part.by_kind.rows(kinds)
+            rows = self._part.all_rows(*kinds)
             rows = rows[own.track[rows] == thread]
             self._rows[key] = rows, own.start[rows], own.start[rows] + own.length[rows]
         rows, start, end = self._rows[key]

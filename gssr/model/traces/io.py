@@ -31,8 +31,8 @@ class FileCalls(NamedTuple):
 
 
 def file_calls(part: TracePiece) -> tuple[FileCalls, ...] | None:
-    """Add up the operations on files that begin in the window on what is looked at, by file and call, those that took
-    longest first. None where the trace tells of none."""
+    """Add up the operations on files that begin in the window on what is looked at, by file, operation, call and interface.
+    Those that took longest come first. Returns None where the trace tells of no files."""
     own = part.timeline.io
     if own is None:
         return None
@@ -69,7 +69,8 @@ def _alike(texts: Sequence[str]) -> Ints:
 
 
 def all_calls(a: Sequence[FileCalls] | None, b: Sequence[FileCalls] | None) -> tuple[FileCalls, ...] | None:
-    """Join the operations on files of two parts of a run."""
+    """Add up the operations on files of two parts of a run, as ``file_calls`` returns them. None counts as nothing; None if
+    both are."""
     if a is None or b is None:
         return None if a is b else tuple(a or b or ())
     found: dict[tuple[str | None, ...], FileCalls] = {}

@@ -38,7 +38,7 @@ def links_of(part: TracePiece, rows: Ints) -> Links:
     """Find the call of the trace that launched each of these rows of GPUs; of calls that share a correlation the
     outermost."""
     own = part.timeline.intervals
-    calls = part.by_kind.rows((Kind.RUNTIME, Kind.DRIVER))
+    calls = part.all_rows(Kind.RUNTIME, Kind.DRIVER)
     calls = calls[own.link[calls] != NO_LINK]
     if not len(calls):
         return Links(rows, np.broadcast_to(np.int64(-1), len(rows)))
@@ -63,7 +63,8 @@ def links_of(part: TracePiece, rows: Ints) -> Links:
 
 
 def launches(part: TracePiece, links: Links) -> Launches:
-    """Summarize the launches of these rows, which ascend by start. What one call launched counts once, by its first row."""
+    """Summarize how these rows of work were launched, which ascend by start: delays from call to start, short and slow
+    calls, queues. What one call launched counts once, by its first row; work whose call is not known does not count."""
     linked = links.call >= 0
     if part.like_hta:
         linked[linked] = part.is_named(links.call[linked], _AS_HTA.search)
@@ -121,7 +122,8 @@ class Launched:
         self._ahead = np.concatenate([[0], np.cumsum(part.length[rows[order]])])
 
     def within(self, rows: Ints) -> Ints:
-        """Measure the work that was launched while each of these rows lasted, on its thread: ns of all GPUs added up."""
+        """Add up the time of the work that was launched on the thread of each of these rows while it lasted: ns of all GPUs
+        together [n rows]."""
         track = self._part.timeline.intervals.track[rows]
         first, last = (np.searchsorted(self._keys, self._key(track, times)) for times in self._part.times(rows))
         return np.asarray(self._ahead[last] - self._ahead[first], np.int64)

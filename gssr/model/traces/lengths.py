@@ -26,7 +26,8 @@ _RUNNING = re.compile(r", (?:op_id|seq) = \d+")
 
 
 def without_running_numbers(name: str) -> str:
-    """Strip what PyTorch adds to the name of each range that it gives to NVTX, another number each time."""
+    """Remove from a range's name the running number (``, seq = 12``) that PyTorch gives each range of NVTX, so that ranges
+    of one operator have one name. Other names are returned as they are."""
     return _RUNNING.sub("", name) if " = " in name else name
 
 
@@ -72,13 +73,13 @@ def lengths_of(
     keys: Callable[[Sequence[int]], Iterable[Key]],
     sums: Mapping[str, Ints] | None = None,
 ) -> Lengths:
-    """Count the lengths of rows by key.
+    """Count, for each key (such as a kernel's name), how many rows have which length.
 
     Args:
-        code: the number of each row's key [n].
-        length: the length of each row [n].
-        keys: turns codes into keys; codes of the same key become one.
-        sums: by name, values [n] that are added up by key.
+        code: a number [n] that stands for each row's key.
+        length: the length of each row [n], ns or bytes.
+        keys: turns the different codes, ascending, into their keys; codes that turn into the same key become one.
+        sums: by name, values [n] that are added up by key; None: nothing.
     """
     codes, key = _dense(code)
     named = tuple(keys(codes.tolist()))
@@ -90,7 +91,9 @@ def lengths_of(
 
 
 def together(parts: Sequence[Lengths]) -> Lengths:
-    """Add up the counts of several parts."""
+    """Add up the counts of several parts, such as the files of a run's ranks: one Lengths with the keys of all parts. Above
+    about a million different lengths they are rounded to nine bits. ``parts`` has at least one, and all have sums of the
+    same names."""
     at = {name: place for place, name in enumerate(dict.fromkeys(name for part in parts for name in part.keys))}
     places = [np.array([at[name] for name in part.keys], np.int64) for part in parts]
     key = np.concatenate([own[part.key] for own, part in zip(places, parts, strict=True)])
@@ -125,7 +128,8 @@ def _rounded(of: Lengths) -> Lengths:
 
 
 def statistics(of: Lengths) -> LengthStatistics:
-    """Compute the statistics of each key from its counts."""
+    """Compute count, total, mean, median, extremes and standard deviation of each key's lengths from their counts. Returns
+    one row per key, the greatest total first."""
     n = len(of.keys)
     if not n:
         return replace(NO_STATISTICS, sums=of.sums)
@@ -151,7 +155,8 @@ _ROWS = ("count", "total", "mean", "median", "min", "max", "std")
 
 
 def one_table(a: LengthStatistics, b: LengthStatistics) -> LengthStatistics:
-    """Join two tables that have no key in common, and no sums."""
+    """Join two tables that have no key in common, and no sums, into one: the greatest total first, with shares of the sum of
+    all totals."""
     rows: dict[str, Any] = {name: np.append(getattr(a, name), getattr(b, name)) for name in _ROWS}
     return _in_order(replace(a, keys=a.keys + b.keys, **rows))
 

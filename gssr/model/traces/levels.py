@@ -41,7 +41,8 @@ class _Share(NamedTuple):
     of: str = "time"
 
     def sum(self, added: Mapping[str, Floats]) -> Floats:
-        """Add up the layers of the share, of values by layer."""
+        """Add up the layers that the share consists of, each by its factor. ``added``: ns that each layer covers, arrays of
+        one shape, by layer."""
         total = np.zeros_like(added[self.of if self.of in added else next(iter(self.parts))])
         for name, factor in self.parts.items():
             total += factor * added[name]
@@ -133,7 +134,7 @@ class Level:
         return all(layer.reach is not None for layer in self._layers.values())
 
     def prepare(self) -> None:
-        """Put more of the layers in the order that makes zooming cheap, for about half a second."""
+        """Sort more of the layers by time, for about half a second, so that looking at a part of the time costs less."""
         for first in list(self._layers):
             layer = self._layers[first]
             if layer.reach is None:
@@ -158,7 +159,8 @@ class Level:
         return ByOwner(self._part.start[places], self._part.length[places], owner, len(self.gpus))
 
     def layer(self, name: str) -> CellPieces:
-        """Return the pieces of a layer: the times in which each row does something, which do not overlap."""
+        """Return the stretches of time in which each row does what the layer ``name`` says, such as "compute" or "busy".
+        Those of one row do not overlap."""
         if name not in self._layers:
             if name.startswith(OF_NAME):
                 self._layers[name] = self._by_owner(self.of_metric(name)).union()
@@ -244,8 +246,8 @@ class Level:
         return np.flatnonzero(fits if chosen is None else fits & chosen)
 
     def of_metric(self, metric: str) -> Ints:
-        """Find the intervals that a metric of one name or a custom metric is about. Returns their places, ascending; nothing
-        for other metrics."""
+        """Find the intervals that a metric of one name or a custom metric is about, on this level's rows. Returns their
+        places, ascending; nothing for other metrics."""
         names = self._part.timeline.names
         if metric.startswith(OF_OWN):
             return self._fitting(custom(metric).top)
@@ -265,7 +267,7 @@ class Level:
     def _launches(self) -> tuple[Ints, Ints]:
         """The launches of work, each call once: when each began, ascending, and the row of the work."""
         own = self._part.timeline.intervals
-        if not self._part.by_kind.n[[Kind.RUNTIME, Kind.DRIVER]].any():
+        if not self._part.n_by_kind[[Kind.RUNTIME, Kind.DRIVER]].any():
             return np.empty(0, np.int64), np.empty(0, np.int64)
         links = links_of(self._part, self._part.rows(*BUSY))
         rows, call = (column[links.call >= 0][::-1] for column in links)
@@ -343,14 +345,16 @@ class Level:
         return found, added["time"]
 
     def split_of(self, means: Mapping[str, float | None]) -> Floats:
-        """Split time by category, by the means of metrics over all of some GPUs. Returns shares [N_CATEGORIES]."""
+        """Pick out of the means of metrics over some GPUs, shares by metric name, the time by category. Returns shares
+        [N_CATEGORIES], 0.0 where a metric is missing or unknown."""
         found = np.zeros(N_CATEGORIES)
         for category, metric in self._split.items():
             found[category] = means.get(metric) or 0.0
         return found
 
     def means(self, begin: int, end: int, extra: str = "") -> Means:
-        """Measure all metrics, and ``extra``, over one stretch of time (ns), for each row."""
+        """Add up all metrics, and ``extra`` where it is none of them ("": nothing), from ``begin`` to ``end`` (ns), for each
+        row. In the Means ``total`` divided by ``n`` is the metric; its times are seconds."""
         names = (*self.metrics, extra) if extra and extra not in self.metrics else self.metrics
         window = None, len(self.gpus), begin, max(end - begin, 1), 1
         shares = {name: self._share(name) for name in names if not _is_counted(name)}
@@ -429,7 +433,8 @@ def _begun(
 
 
 def _spans_of(covered: CellPieces) -> CellPieces:
-    """Span each owner's time from the first start to the last end of its pieces, which come owner by owner."""
+    """Stretch each owner's pieces, which come owner by owner, into one from its first start to its last end. Owners whose
+    pieces take no time are left out."""
     first = np.flatnonzero(np.append(True, covered.owner[1:] != covered.owner[:-1]))[: len(covered.owner)]
     start, end = covered.start[first], covered.end[np.append(first[1:], len(covered.owner))[: len(first)] - 1]
     some = end > start
@@ -498,7 +503,7 @@ def _is_counted(metric: str) -> bool:
 
 
 def counter_name(counter: Counter) -> str:
-    """Name the metric that a counter is."""
+    """Return the name of the metric that a counter is, from which its unit can be told: ``counter:bytes/s:name``."""
     return f"{OF_COUNTER}{counter.unit}{'/s' if counter.mode == 'total' else ''}:{counter.name}"
 
 
@@ -522,7 +527,9 @@ def over_time(counter: Counter, edges: Ints) -> tuple[Floats, Floats]:
 
 
 def levels_of(part: TracePiece, own: Iterable[Custom] = ()) -> dict[LevelName, Level]:
-    """Make the levels that a piece of a trace has, that of GPUs first where it has GPUs. ``own``: custom metrics."""
+    """Make the levels on which a piece of a trace can be looked at: GPUs, streams, threads, processes, nodes, as far as it
+    has them. The first is that of GPUs where it has GPUs, else that of threads. ``own``: custom metrics, which each level
+    gets."""
     timeline, tracks = part.timeline, part.timeline.tracks
     streams = [at for at, track in enumerate(tracks) if track.kind == "gpu_stream"]
     threads = [at for at, track in enumerate(tracks) if track.kind not in ("gpu_stream", "host_wait", "process")]

@@ -52,8 +52,9 @@ class CollectiveUse(NamedTuple):
 
 
 def exchange_of(part: TracePiece) -> Exchange | None:
-    """Add up, by sender and receiver, the messages that were sent in the window from or to what is looked at; a message
-    whose sending was not read counts when it was received. None where the trace tells of no messages."""
+    """Add up, by sending and receiving process, the messages that were sent in the window from or to a track that is looked
+    at. A message whose sending was not read counts when it was received. Returns None where the trace tells of no
+    messages."""
     messages = part.timeline.messages
     if messages is None:
         return None
@@ -85,8 +86,8 @@ def exchange_of(part: TracePiece) -> Exchange | None:
 
 
 def call_at(own: Intervals, track: NDArray[np.int32], time: Ints) -> Ints:
-    """Find the communicating call that is open on each ``track`` at each ``time`` [n]: the last that had begun. Returns
-    places of intervals, -1 where that call has ended or there was none."""
+    """Find the communicating call that was open on each ``track`` [n] at each ``time`` [n] (ns): the last one that had
+    begun. Returns the places of these intervals [n], -1 where that call had ended or there was none."""
     used = np.zeros(max(int(own.track.max(initial=0)), int(track.max(initial=0))) + 1, np.bool_)
     used[track] = True
     calls = np.flatnonzero((own.category == Category.COMMUNICATION) & used[own.track])
@@ -101,8 +102,8 @@ def call_at(own: Intervals, track: NDArray[np.int32], time: Ints) -> Ints:
 
 
 def other_end(timeline: Timeline, place: int) -> int:
-    """Find the call that received the first message which a call sent, or sent the first message that it received. Returns
-    the place of that call, -1 without one."""
+    """Find the call at the other end of a message of the call at ``place``: the one that received its first message, or sent
+    the first one that it received. Returns the place of that interval, -1 without one."""
     own, messages = timeline.intervals, timeline.messages
     if messages is None:
         return -1
@@ -143,7 +144,8 @@ def _ends(tracks: Sequence[Track], used: Flags) -> tuple[tuple[Track, ...], Ints
 
 
 def both(a: Exchange | None, b: Exchange | None) -> Exchange | None:
-    """Join the messages of two archives."""
+    """Join the messages of two archives: the processes of ``a``, then those of ``b``. None counts as nothing; None if both
+    are."""
     if a is None or b is None:
         return a or b
     moved = b.source + len(a.ends), b.target + len(a.ends)
@@ -168,8 +170,8 @@ class Matrix(NamedTuple):
 
 
 def matrix_of(exchange: Exchange, by_node: bool = False, at_most: int = 1 << 30) -> Matrix:
-    """Make the matrix of messages by process or by node. Neighbours share a line where there would be more than
-    ``at_most``."""
+    """Put the messages into a matrix of senders (lines) and receivers (columns), by process or, with ``by_node``, by node.
+    Where there would be more than ``at_most`` lines, neighbours share one."""
     ends = exchange.ends
     names = [track.node or "unknown" for track in ends] if by_node else [_label(track) for track in ends]
     if by_node:
@@ -200,8 +202,8 @@ def _rate(size: Ints, time: Ints) -> Floats:
 
 
 def collectives_of(part: TracePiece) -> tuple[CollectiveUse, ...]:
-    """Add up the collective operations that begin in the window on what is looked at, by kind and communicator, those that
-    took longest first."""
+    """Add up the collective operations that begin in the window on what is looked at, by kind and communicator. Those that
+    took longest in all come first; () where the trace has none."""
     messages = part.timeline.messages
     if messages is None or not len(messages.collectives.start):
         return ()
@@ -233,5 +235,6 @@ def collectives_of(part: TracePiece) -> tuple[CollectiveUse, ...]:
 
 
 def all_collectives(a: Sequence[CollectiveUse], b: Sequence[CollectiveUse]) -> tuple[CollectiveUse, ...]:
-    """Join the collective operations of two archives, whose communicators are not the same."""
+    """Join the collective operations of two archives, whose communicators are never the same: those that took longest
+    first."""
     return tuple(sorted((*a, *b), key=lambda use: -use.total_ns))

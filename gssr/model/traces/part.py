@@ -22,10 +22,13 @@ _PROFILER_STEP = re.compile("ProfilerStep")
 
 @dataclass(frozen=True, slots=True)
 class TracePiece:
-    """``start``, ``length``, ``category`` [n] are those of all of the timeline's intervals, but cut to the window;
-    ``chosen`` [n] tells which of them are looked at, None for all. ``gpus``: the first track of each GPU that did
-    something at any time, ``gpu_of`` [n tracks] the place of each track's GPU among them, -1 of a thread. ``worked``: from
-    the first start to the last end of what any of them did, cut to the window; None without GPUs."""
+    """The part of a timeline that is looked at. Rows of its intervals are places in the timeline's.
+
+    ``start``, ``length``, ``category`` [n] are those of all of the timeline's intervals, but cut to the window (ns);
+    ``chosen`` [n] tells which of them are looked at, None for all. ``n_by_kind`` [n kinds]: how many of each kind the
+    timeline has. ``gpus``: the first track of each GPU that did something at any time, ``gpu_of`` [n tracks] the place of
+    each track's GPU among them, -1 of a thread. ``worked``: from the first start to the last end of what any of the GPUs
+    did, cut to the window; None without GPUs. ``on`` [n tracks]: the tracks that are looked at, None for all."""
 
     timeline: Timeline
     window: tuple[int, int]
@@ -37,23 +40,28 @@ class TracePiece:
     chosen: Flags | None
     gpus: tuple[Track, ...]
     gpu_of: Ints
-    by_kind: "ByKind"
+    n_by_kind: Ints
     worked: tuple[int, int] | None
     on: Flags | None = None
 
     def rows(self, *kinds: Kind) -> Ints:
         """Find the intervals of these kinds that are looked at. Returns their places, ascending."""
-        found = self.by_kind.rows(kinds)
+        found = self.all_rows(*kinds)
         return found if self.chosen is None else found[self.chosen[found]]
 
+    def all_rows(self, *kinds: Kind) -> Ints:
+        """Find the timeline's intervals of these kinds, whether they are looked at or not. Returns their places,
+        ascending."""
+        return _rows_of_kinds(self.timeline.intervals.kind, self.n_by_kind, kinds)
+
     def end(self, rows: Ints) -> Ints:
-        """Return when each of these intervals ends."""
+        """Return the ends of these intervals (ns), cut to the window."""
         end = self.start[rows]
         end += self.length[rows]
         return end
 
     def times(self, rows: Ints) -> tuple[Ints, Ints]:
-        """Return when each of these intervals begins and ends."""
+        """Return the starts and the ends of these intervals (ns), cut to the window."""
         start = self.start[rows]
         return start, start + self.length[rows]
 
@@ -62,7 +70,8 @@ class TracePiece:
         return _extent(self.start, self.length, rows)
 
     def is_named(self, rows: Ints, holds: Callable[[str], object]) -> Flags:
-        """Flag the intervals [n rows] for whose name ``holds`` is true."""
+        """Flag those of the intervals ``rows`` [n] for whose name ``holds`` returns something true; it is asked once for
+        each name."""
         name = self.timeline.intervals.name[rows]
         names = np.flatnonzero(np.bincount(name, minlength=1))
         yes = np.zeros(len(self.timeline.names) + 1, np.bool_)
@@ -76,23 +85,15 @@ class TracePiece:
         return np.sort(np.concatenate(found))
 
 
-class ByKind:
-    """The places of the intervals of each kind."""
-
-    def __init__(self, timeline: Timeline) -> None:
-        kind = timeline.intervals.kind
-        self._kind, self.n = kind, counted(kind, max(Kind) + 1)
-        """``n`` [n kinds]: how many there are of each."""
-
-    def rows(self, kinds: Sequence[Kind]) -> Ints:
-        """Find the intervals of any of these kinds. Returns places, ascending."""
-        n = self.n[list(kinds)]
-        if n.sum() == len(self._kind):
-            return np.arange(len(self._kind))
-        some = [kind for kind, of in zip(kinds, n.tolist(), strict=True) if of]
-        if len(some) < 2:
-            return np.flatnonzero(self._kind == some[0]) if some else np.empty(0, np.int64)
-        return np.flatnonzero(are(self._kind, some))
+def _rows_of_kinds(kind: NDArray[np.int8], n_by_kind: Ints, kinds: Sequence[Kind]) -> Ints:
+    """Find the intervals whose ``kind`` [n] is one of ``kinds``, by how many there are of each (``n_by_kind``). Returns
+    places, ascending."""
+    some = [each for each in kinds if n_by_kind[each]]
+    if n_by_kind[some].sum() == len(kind):
+        return np.arange(len(kind))
+    if len(some) < 2:
+        return np.flatnonzero(kind == some[0]) if some else np.empty(0, np.int64)
+    return np.flatnonzero(are(kind, some))
 
 
 class RowsByNumber:
@@ -110,7 +111,7 @@ class RowsByNumber:
 
 
 def counted(column: NDArray[np.signedinteger], n: int, rows: Ints | None = None) -> Ints:
-    """Count how often each of the numbers below ``n`` is in the column, or in its ``rows``."""
+    """Count how often each number from 0 up to ``n`` - 1 is in the column, or in its ``rows`` (None: all). Returns [n]."""
     found = np.zeros(n, np.int64)
     for part in in_parts(len(column if rows is None else rows)):
         found += np.bincount(column[part if rows is None else rows[part]], minlength=n)
@@ -146,8 +147,8 @@ def part_of(
     for column, yes in ((own.track, on), (own.name, named)):
         if yes is not None:
             chosen = yes[column] if chosen is None else chosen & yes[column]
-    by_kind = ByKind(timeline)
-    busy = by_kind.rows(BUSY)
+    n_by_kind = counted(own.kind, max(Kind) + 1)
+    busy = _rows_of_kinds(own.kind, n_by_kind, BUSY)
     busy = busy if chosen is None else busy[chosen[busy]]
     gpus, gpu_of = _gpus(timeline, busy)
     worked = _extent(start, length, busy[gpu_of[own.track[busy]] >= 0]) if gpus else None
@@ -162,7 +163,7 @@ def part_of(
     ends = [int((start[part] + length[part]).max()) for part in in_parts(len(own))]
     extent = (int(start[0]), max(ends)) if ends else (0, 0)
     return TracePiece(
-        timeline, window or extent, window is None, like_hta, start, length, category, chosen, gpus, gpu_of, by_kind,
+        timeline, window or extent, window is None, like_hta, start, length, category, chosen, gpus, gpu_of, n_by_kind,
         worked, on,
     )  # fmt: skip
 
@@ -173,13 +174,14 @@ def _extent(start: Ints, length: Ints, rows: Ints) -> tuple[int, int]:
 
 
 def _among(places: Sequence[int] | Ints, n: int) -> Flags:
+    """Flag, among ``n`` things, those at these ``places``."""
     yes = np.zeros(n, np.bool_)
     yes[np.asarray(places, np.int64)] = True
     return yes
 
 
 def are(kind: NDArray[np.int8], kinds: Sequence[Kind]) -> Flags:
-    """Flag the intervals [n] whose kind is one of these."""
+    """Flag the intervals whose kind is among ``kinds``. ``kind`` [n]: the kind of each. Returns [n]."""
     yes = np.zeros(max(Kind) + 1, np.bool_)
     yes[list(kinds)] = True
     return yes[kind]
@@ -196,6 +198,7 @@ def _gpus(timeline: Timeline, busy: Ints) -> tuple[tuple[Track, ...], Ints]:
 
 
 def _order(gpu: Track) -> tuple[tuple[bool, str], ...]:
+    """Return what GPUs are sorted by: file, rank, node and UUID or number, unknown ones last."""
     key = (gpu.source, gpu.rank, gpu.node, gpu.uuid or (gpu.pid, gpu.device))
     return tuple((value is None, str(value).rjust(20)) for value in key)
 
@@ -263,8 +266,8 @@ def fits_name(names: Iterable[str], patterns: tuple[str, ...]) -> Flags:
 
 
 def only(timeline: Timeline, wanted: Only) -> Timeline:
-    """Return the timeline with only the intervals that are ``wanted``, and without messages of other sizes, but with all of
-    its tracks."""
+    """Return the timeline as if it held only the intervals that ``wanted`` lets through, and only the messages of the sizes
+    that it lets through. All of its tracks stay."""
     own, messages = timeline.intervals, timeline.messages
     kept, sent = np.ones(len(own), np.bool_), np.ones(0 if messages is None else len(messages.size), np.bool_)
     for patterns in wanted.names:

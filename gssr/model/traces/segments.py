@@ -49,7 +49,7 @@ NONE = Segments(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def union(start: Ints, end: Ints, before: int | None = None) -> Segments:
-    """Return what intervals [n], ascending by ``start``, cover; see ``union_places``."""
+    """Return the stretches of time that intervals [n], ascending by ``start``, cover together; see ``union_places``."""
     return union_places(start, end, before)[0]
 
 
@@ -77,9 +77,12 @@ def in_parts(n: int) -> Iterator[slice]:
 
 
 def stretches(n: int, times: Callable[[slice], tuple[Ints, Ints]]) -> Iterator[tuple[slice, Segments, Ints]]:
-    """Go through ``n`` intervals, ascending by start, in parts that are cut where no interval is open. ``times`` gives
-    starts and ends of a part. Yields each part, what its intervals cover, and the place in the part of each stretch's first
-    interval."""
+    """Divide ``n`` intervals, ascending by start, into parts small enough for little memory, cut where no interval is open.
+    ``times`` returns the starts and ends of the intervals of a slice.
+
+    Yields for each part its slice, the stretches of time that its intervals cover, and, for each stretch, the place within
+    the part of its first interval.
+    """
     low, size, before = 0, _AT_ONCE, None
     while low < n:
         part = slice(low, min(low + size, n))
@@ -95,7 +98,7 @@ def stretches(n: int, times: Callable[[slice], tuple[Ints, Ints]]) -> Iterator[t
 
 
 def common(a: Segments, b: Segments) -> Segments:
-    """Return what both cover. This takes time by the shorter of them."""
+    """Return the stretches of time that both cover. It takes time by the shorter of them."""
     few, many = (a, b) if len(a.start) <= len(b.start) else (b, a)
     low = np.searchsorted(many.end, few.start, "right")
     n = np.maximum(np.searchsorted(many.start, few.end, "left") - low, 0)
@@ -105,14 +108,14 @@ def common(a: Segments, b: Segments) -> Segments:
 
 
 def covered_by(*parts: Segments) -> Segments:
-    """Return what any of these cover; stretches of one may touch or overlap."""
+    """Return the stretches of time that any of these cover. The stretches of one may touch or overlap."""
     start, end = map(np.concatenate, zip(NONE, *parts, strict=True))
     order = np.argsort(start, kind="stable")
     return union(start[order], end[order]).some
 
 
 def without(a: Segments, b: Segments) -> Segments:
-    """Return what ``a`` covers and ``b`` does not."""
+    """Return the stretches of time that ``a`` covers and ``b`` does not."""
     if not len(b.start):
         return a.some
     beyond = np.iinfo(np.int64).max

@@ -56,6 +56,7 @@ def _of_lengths(name: str, keys: tuple[Column, ...], unit: str = "ns", own: tupl
     """Make the table ``name`` of lengths with these key columns, in this unit, and with the sums ``own`` besides."""
 
     def values(trace: TraceAnalysis) -> Columns:
+        """Make the table's columns: keys, statistics, sums and, where bytes were summed, their rate."""
         found = trace.kernels_by_rank if name == "kernels_by_rank" else statistics(trace.lengths[name])
         rows: Sequence[Sequence[Any]] = found.keys
         named = [key.name for key in keys]
@@ -86,9 +87,10 @@ def _on_gpu(places: Mapping[Track | None, str], gpu: Any, *key: Any) -> Sequence
 def _rows(
     about: str, columns: tuple[Column, ...], rows: Callable[[TraceAnalysis], Sequence[Sequence[Any]]]
 ) -> TraceTable:
-    """Make a table of few rows."""
+    """Make a table whose rows the function ``rows`` lists, a value for each of the columns."""
 
     def values(trace: TraceAnalysis) -> Columns:
+        """Make the table's columns from the rows of the analysis."""
         found = rows(trace)
         listed = zip(*found, strict=True) if found else ((),) * len(columns)
         return dict(zip([column.name for column in columns], listed, strict=True))
@@ -141,7 +143,7 @@ def _kernel_types(trace: TraceAnalysis) -> list[Sequence[Any]]:
 
 
 def launch_numbers(trace: TraceAnalysis) -> dict[str, Any]:
-    """Make the one row of the table ``launches``."""
+    """Return the one row of the table ``launches``, by column."""
     found = trace.launches
     delay = statistics(found.delay)
     known = {name: getattr(delay, name).tolist()[0] if found.n else None for name in ("mean", "median", "max")}
@@ -221,7 +223,7 @@ def _metrics(trace: TraceAnalysis) -> list[Sequence[Any]]:
 
 
 def _of_tree(about: str, columns: tuple[Column, ...], values: Callable[["call_tree.CallTree"], Columns]) -> TraceTable:
-    """Make a table of the call tree; empty without one."""
+    """Make a table whose columns the function ``values`` makes of the call tree; it is empty where the analysis has none."""
 
     def of(trace: TraceAnalysis) -> Columns:
         none: Columns = {column.name: () for column in columns}
@@ -393,7 +395,8 @@ def column_as_list(values: "NDArray[Any] | Sequence[Any]") -> list[Any]:
 
 
 def rows_of(name: str, trace: TraceAnalysis) -> tuple[list[str], "zip[tuple[Any, ...]]"]:
-    """Return the names of a table's columns, and its rows."""
+    """Make the table ``name`` of an analysis. Returns the names of its columns, and an iterator of its rows, tuples in the
+    order of these."""
     table = TABLES[name]
     values = table.values(trace)
     names = [column.name for column in table.columns]

@@ -82,12 +82,12 @@ def _missing(rule: Rule, trace: TraceAnalysis) -> str | None:
 
 
 def _span(trace: TraceAnalysis) -> tuple[float, float]:
-    """s from the trace's zero."""
+    """Return the window that is looked at, (begin, end) in seconds from the trace's zero."""
     return trace.window[0] / 1e9, trace.window[1] / 1e9
 
 
 def _share(trace: TraceAnalysis, ns: int) -> float:
-    """Of the time of all GPUs."""
+    """Divide a time (``ns``, added up over GPUs) by the time of all GPUs. Returns a share, 0-1."""
     return ns / max(trace.span_ns, 1)
 
 
@@ -110,7 +110,8 @@ def _of_time(trace: TraceAnalysis, ns: int, rule: Rule, what: str) -> Finding:
 
 
 def _idle(trace: TraceAnalysis, name: str) -> int:
-    """How long GPUs were idle while this went on (gssr.model.traces.trace_results.Waits)."""
+    """Add up, over all GPUs, the idle time (ns) in which the thing ``name`` went on; ``name`` is a field of
+    gssr.model.traces.trace_results.Waits. GPUs whose trace does not tell count 0."""
     return sum(getattr(gpu.waits, name) or 0 for gpu in trace.gpus)
 
 
@@ -154,7 +155,8 @@ def _while_idle(trace: TraceAnalysis, rule: Rule, name: str, what: str, if_: str
 
 
 def _at(trace: TraceAnalysis, time_ns: int) -> str:
-    """A time as axes count it."""
+    """Format a time as pages and axes show it, in seconds: ``time_ns`` (ns from the trace's zero) less where the axis begins
+    to count."""
     return f"{(time_ns - trace.axis_ns) / 1e9:.6g} s"
 
 
@@ -538,7 +540,7 @@ def _communication(trace: TraceAnalysis) -> tuple[call_tree.CallTree, Floats, Fl
     needs=(("tree",),),
 )  # fmt: skip
 def communication_share(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """Match if much of the time goes into MPI or SHMEM."""
+    """Match traces of CPUs alone in which MPI or SHMEM takes much of the ranks' time."""
     tree, spent, rest = _communication(trace)
     share = float(spent.sum() / max((spent + rest).sum(), 1))
     if share < rule.at("warning"):

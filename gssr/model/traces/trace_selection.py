@@ -75,9 +75,12 @@ WHOLE = TraceSelection()
 
 
 def window_of(timeline: Timeline, wanted: TraceSelection, zero: int | None = None) -> tuple[int, int] | None:
-    """Find the window of a timeline that is wanted. ``zero``: the unix time, ns, from which the wanted times count; where it
-    or the timeline's is unknown, they count from the timeline's own zero. Returns begin and end, ns; None for the whole
-    timeline. Raises ValueError, a sentence, where nothing of the timeline is in the window."""
+    """Work out the window of a timeline that the options ask for. Returns begin and end, ns from the timeline's zero; None
+    for all of it.
+
+    ``zero``: the unix time, ns, from which the wanted times count; where it or the timeline's is unknown, they count from
+    the timeline's own zero. Raises ValueError, a sentence, where nothing of the timeline is in the window.
+    """
     start, end, steps = wanted[:3]
     if start is None and end is None and steps is None:
         return None
@@ -131,7 +134,8 @@ def tracks_of(timeline: Timeline, wanted: Sequence[str]) -> Ints:
 
 
 def _is_one(gpu: Track, wanted: Sequence[str]) -> bool:
-    """Tell whether one of the words names this GPU."""
+    """Tell whether one of the words that ``--gpus`` takes names this GPU: a rank or number, a range of these, or a pattern
+    that fits one of its names."""
     number = gpu.device if gpu.rank is None else gpu.rank
     for word in wanted:
         numbers = _STEPS.fullmatch(word)

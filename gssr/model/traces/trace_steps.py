@@ -16,7 +16,8 @@ _LIKELY = re.compile(
 
 
 def steps_of(part: TracePiece) -> Ints:
-    """Find the intervals that are steps. Returns their rows, ascending by start."""
+    """Find the intervals that are the program's steps: profiler steps, else ranges named like steps. Returns their rows,
+    ascending by start; none where nothing is named so."""
     found = part.named(_PROFILER.search, Kind.RANGE)
     return found if len(found) else part.named(_LIKELY.search, Kind.RANGE)
 
@@ -45,5 +46,5 @@ def steps(part: TracePiece, rows: Ints, covered: Sequence[Ints]) -> tuple[Step, 
 
 
 def between(part: TracePiece, rows: Ints) -> Segments:
-    """Return the times between the end of each of these steps and the begin of the next."""
+    """Return the stretches of time between the end of each of these steps (rows) and the begin of the next."""
     return union(*part.times(rows)).gaps() if len(rows) else NONE

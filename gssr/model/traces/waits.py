@@ -89,21 +89,25 @@ class CoveredTimes:
 
 
 def no_waits(covered: Sequence[Segments | None]) -> Waits:
-    """Begin to count: 0 ns of what ``CoveredTimes.beside`` has, None of what it lacks."""
+    """Return sums to begin with: 0 ns of each thing that ``CoveredTimes.beside`` has times of, None of what it lacks."""
     return Waits(*(None if each is None else 0 for each in covered))
 
 
 def add_waits(waits: Waits, covered: Sequence[Segments | None], idle: Segments) -> Waits:
-    """Add to ``waits`` how much of a GPU's idle time is covered by each of the times of ``CoveredTimes.beside``."""
+    """Add to ``waits`` how long a GPU was ``idle`` while each thing of ``CoveredTimes.beside`` went on. Returns the new
+    sums, ns; None stays None."""
     pairs = zip(waits, covered, strict=True)
     return Waits(*(None if each is None else (so_far or 0) + common(idle, each).length for so_far, each in pairs))
 
 
 def call_totals(part: TracePiece, links: Links) -> Mapping[str, CallTotals]:
-    """Sum up the calls that rules look at, over all threads, by name: "blocked" calls; copies from or to "pageable"
-    memory by calls that were to return at once; copies and sets of "sync_copy" and "sync_memset" calls (copies within
-    a GPU, and small ones onto it, don't wait: nsys counts neither); "short" kernels, and of these those that a "graph"
-    launched."""
+    """Add up the calls that rules look at, over all threads.
+
+    Returns totals by name: "blocked", calls that wait for the GPU; "pageable", copies from or to pageable memory by calls
+    that were to return at once; "sync_copy" and "sync_memset", copies and sets by calls that return when these are done
+    (copies within a GPU, and small ones onto it, don't wait: nsys counts neither); "short", short kernels, and "graph",
+    those of them that a graph launched.
+    """
     own = part.timeline.intervals
     length = part.length
 

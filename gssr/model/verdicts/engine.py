@@ -129,12 +129,14 @@ def _missing(rule: Rule, evidence: Evidence) -> str | None:
 
 
 def _measured(name: str, evidence: Evidence) -> bool:
+    """Tell whether a metric of the GPUs, or a column of the host or the workload, was measured."""
     if name in BY_NAME or name in FLAGS:
         return evidence.has(name)
     return name in evidence.host or name.removeprefix("workload_") in evidence.workload
 
 
 def _without_samples(job: JobEvidence, table: RuleTable) -> Iterator[Abstention]:
+    """Yield an abstention for each rule, with what it lacks."""
     said = words_of(job.evidence.gpus)
     for rule in table.rules:
         yield Abstention(rule.code, said(_missing(rule, job.evidence) or "no GPU has samples"))
@@ -158,6 +160,8 @@ def judge_phases(
 
 
 def _of_phase(phase: Phase, evidence: Evidence, whole: tuple[Verdict, ...], rules: RuleTable) -> tuple[Verdict, ...]:
+    """Judge a phase by the bins that lie in it. A phase that is all of the window has the verdicts ``whole``; of one in
+    which the job does not work only WAITS are told."""
     if phase.start <= evidence.start and phase.end >= evidence.end:
         return whole
     part = excerpt(evidence, Window(phase.start, phase.end))

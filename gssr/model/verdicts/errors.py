@@ -137,6 +137,7 @@ def gpu_errors(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 
 def _told(job: JobEvidence, gpu: int, event: Event) -> Finding:
+    """Say in a finding what an error was, and how long after the run's start it came."""
     evidence = job.evidence
     since = evidence.run.started_at if evidence.run.started_at is not None else evidence.start
     what = f"{words.gpu_label(evidence.gpus[gpu])}: {meaning(event.message).what}"
@@ -205,6 +206,8 @@ def _sampled_again(job: JobEvidence, gpu: int, since: float) -> float:
 
 
 def _when_lost(job: JobEvidence, gpu: int, times: list[tuple[float, float]], seconds: float) -> Finding:
+    """Say in a finding when a GPU was lost, ``times``: (from, to) in unix s, to infinity for good, for ``seconds`` in
+    all."""
     (first, back), (last, end) = times[0], times[-1]
     start = _since_start(job, first)
     if len(times) == 1:

@@ -44,17 +44,17 @@ class JobEvidence:
     table: RuleTable
 
     def common(self, name: str) -> float:
-        """A threshold that rules share."""
+        """Look up a threshold that several rules share, by its name."""
         return self.table.common.at(name)
 
     @cached_property
     def account(self) -> GpuTimeAccount:
-        """The account of its GPU time."""
+        """The account of the GPU time: each second of each GPU booked into one category."""
         return account_for(self.evidence)
 
     @property
     def breakdown(self) -> Breakdown:
-        """Where the GPU time went."""
+        """The breakdown of the GPU time into categories."""
         return self.account.breakdown
 
     @cached_property
@@ -69,7 +69,7 @@ class JobEvidence:
 
     @property
     def used(self) -> Flags:
-        """[n_gpus]: those that did something."""
+        """Flags the GPUs that did something [n_gpus]."""
         return self.account.activity.is_used
 
     def did_something(self, which: tuple[int, ...], since: float = -np.inf) -> bool:
@@ -85,7 +85,8 @@ class JobEvidence:
 
     @cached_property
     def span(self) -> tuple[float, float]:
-        """When the job works, (start, end) in unix s: without the time before its work begins and after it ends."""
+        """The time in which the job works, (start, end) in unix s: without what is before its work begins and after it
+        ends."""
         at = np.flatnonzero(self.steady)
         if not len(at):
             return self.evidence.start, self.evidence.end
@@ -94,7 +95,7 @@ class JobEvidence:
 
     @cached_property
     def last_work(self) -> float:
-        """When GPUs last computed, unix s; the window's start if they never did."""
+        """The time at which GPUs last computed, unix s; the window's start if they never did."""
         works = self.breakdown.share_over_time("working") * ~self.spins_by_power
         usual = float(np.percentile(works, _BUSIEST)) if len(works) else 0.0
         does = works >= max(_STOPPED * usual, 0.02)
@@ -113,7 +114,7 @@ class JobEvidence:
 
     @cached_property
     def is_hanging(self) -> bool:
-        """Whether a job that did not complete has stopped working, and moves no data either."""
+        """True if a job that did not complete has stopped working, and moves no data either."""
         if self.evidence.state not in _ENDED_BADLY or not self.used.any():
             return False
         late = self.breakdown.times >= self.last_work
@@ -136,8 +137,8 @@ class JobEvidence:
 
     @cached_property
     def late_gpus(self) -> LateGpus | None:
-        """Whom the GPUs wait for; None where nobody waits, or nothing tells. Where the account shows no GPU, the few
-        that run at lower clocks are taken for those waited for (inferred)."""
+        """The GPUs that the others wait for; None where nobody waits, or nothing tells. Where the account shows no GPU, the
+        few that run at lower clocks are taken for those waited for (inferred)."""
         found = find_late_gpus(self.account, self.evidence.node_of, self.evidence.interval)
         if (found is None or not found.gpus) and 0 < len(self.slowed_gpus) <= _FEW * self.used.sum():
             waits = self.waits_over_time
@@ -147,7 +148,7 @@ class JobEvidence:
 
     @cached_property
     def is_late_for_files(self) -> bool:
-        """Whether the GPUs that are waited for idle meanwhile for files or the network, longer than the others do."""
+        """True if the GPUs that are waited for idle meanwhile for files or the network, longer than the others do."""
         late = self.late_gpus
         if late is None or not late.gpus:
             return False
@@ -231,22 +232,22 @@ def kendall(values: Floats) -> float:
 
 
 def positions(chosen: Flags) -> tuple[int, ...]:
-    """Where it is True."""
+    """Return the indices at which ``chosen`` [n] is True, ascending."""
     return tuple(np.flatnonzero(chosen).tolist())
 
 
 def group(job: JobEvidence, which: tuple[int, ...]) -> dict[str, str]:
-    """The words ``some`` and ``were`` for these GPUs."""
+    """Return the words ``some`` and ``were`` with which a title names the GPUs at these positions."""
     return {"some": words.some(job.evidence.gpus, which), "were": words.were(which)}
 
 
 def whole(job: JobEvidence) -> tuple[float, float]:
-    """The window."""
+    """Return begin and end of the window, unix s."""
     return job.evidence.start, job.evidence.end
 
 
 def finite(values: Floats) -> Floats:
-    """Those of values [n] that are known."""
+    """Return those of the values [n] that are neither NaN nor infinite."""
     return np.asarray(values[np.isfinite(values)], np.float64)
 
 

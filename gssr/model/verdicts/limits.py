@@ -124,7 +124,8 @@ def low_power(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(("dram_active",),),
 )  # fmt: skip
 def memory_peak(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match jobs whose device memory can't do more."""
+    """Match jobs whose device memory is about as busy as it can be while they work. None where DRAM activity is below the
+    threshold, or unknown."""
     dram = job.at_work("dram_active")
     if not dram >= rule.at("dram_active"):
         return None
@@ -147,7 +148,8 @@ def memory_peak(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(("sm_active",), ("tensor_active", "fp64_active", "fp32_active", "fp16_active")),
 )  # fmt: skip
 def compute_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match jobs in which one pipe is busy most of the time."""
+    """Match jobs whose work keeps a pipe (tensor cores, FP64, FP32, FP16) busy from its threshold on, and SMs too. None
+    where another rule says more: memory limits them, or tensor cores could do it."""
     sm = job.at_work("sm_active")
     over = {name: job.at_work(name) for name in _PIPES if job.at_work(name) >= rule.at(name)}
     told_already = any(holds(job, code) for code in ("tensor_unused", "memory_bound", "memory_peak"))
@@ -172,7 +174,8 @@ def compute_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(("dram_active",), ("sm_active",)),
 )  # fmt: skip
 def memory_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match jobs whose memory is busier than what computes."""
+    """Match jobs whose device memory is busy from the threshold on, while SMs are not, or clearly more than any pipe. None
+    where it is at its peak (``memory_peak``)."""
     dram, sm = job.at_work("dram_active"), job.at_work("sm_active")
     if not dram >= rule.at("dram_active") or holds(job, "memory_peak"):
         return None
@@ -207,7 +210,8 @@ def _bandwidth(job: JobEvidence, dram: float) -> list[Finding]:
     needs=(("fp64_active", "tensor_dfma_active"), ("sm_active",)),
 )  # fmt: skip
 def fp64(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match jobs whose work FP64 does."""
+    """Match jobs whose work is done in FP64, by its pipe or by tensor cores. It is a warning on a GPU with few units for
+    FP64."""
     sm = job.at_work("sm_active")
     values = {name: job.at_work(name) for name in ("fp64_active", "tensor_dfma_active")}
     name = max(values, key=lambda each: np.nan_to_num(values[each]))
@@ -267,7 +271,7 @@ def tensor_unused(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(("sm_active",), ("flop_active",)),
 )  # fmt: skip
 def little_arithmetic(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match jobs with busy SMs and idle pipes."""
+    """Match jobs whose SMs are busy while hardly any floating-point arithmetic is done."""
     sm, flop = job.at_work("sm_active"), job.at_work("flop_active")
     if not (sm >= rule.at("sm_active") and flop < rule.at("flop_active")):
         return None
@@ -279,6 +283,7 @@ def little_arithmetic(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 
 def _found(job: JobEvidence, rule: Rule, title: dict[str, str], *evidence: Finding) -> RuleMatch:
+    """Make the match of a rule on the time in which the job works."""
     return RuleMatch(title, evidence, rule.severity, job.span)
 
 

@@ -514,6 +514,7 @@ def recurring_dips(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 
 def _unexplained(job: JobEvidence, rule: Rule, form: str) -> RuleMatch | None:
+    """Match idle time without a cause; ``form`` ends the rule's title."""
     share = job.breakdown.share("idle.unexplained")
     bins = job.breakdown.share_over_time("idle.unexplained")
     return _graded(job, rule, share, "idle, and nothing that was measured explains it", {"form": form}, bins=bins)
@@ -560,7 +561,7 @@ _FEW_SMS = (
     needs=(("gr_engine_active",), ("sm_active",)),
 )  # fmt: skip
 def small_kernels(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match jobs whose kernels run on few SMs."""
+    """Match jobs that spend much of their working time in kernels of their own that occupy few SMs."""
     if _has_few_warps(job, rule.at("occupancy")):
         return None
     share = job.breakdown.share("working.few_sms")
@@ -586,5 +587,7 @@ def low_occupancy(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 
 def _has_few_warps(job: JobEvidence, least: float) -> bool:
+    """Tell whether SMs, at work active for more than a quarter of the time, hold fewer warps meanwhile than ``least``, a
+    share of the most they can hold."""
     warps, sm = job.at_work("sm_occupancy"), job.at_work("sm_active")
     return bool(sm > 0.25 and warps < least * sm)

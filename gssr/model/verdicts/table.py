@@ -66,8 +66,8 @@ class Rule(NamedTuple):
         return next(threshold.value for threshold in self.thresholds if threshold.name == name)
 
     def graded(self, value: float) -> Severity:
-        """Grade this value against the thresholds "warning" and "critical"; where it reaches neither, the rule's own
-        severity."""
+        """Say how severe a value is: "critical" or "warning" from the threshold of that name on; where it reaches neither,
+        the rule's own severity."""
         found = self.severity
         for severity in ("warning", "critical"):
             if any(threshold.name == severity and value >= threshold.value for threshold in self.thresholds):
@@ -76,7 +76,7 @@ class Rule(NamedTuple):
 
     @property
     def source(self) -> str:
-        """Where its numbers come from."""
+        """The sources of the rule's thresholds, separated by commas."""
         return ", ".join(dict.fromkeys(threshold.source for threshold in self.thresholds))
 
 
@@ -205,6 +205,8 @@ def same_gpus(cause: Rule, own: RuleMatch, rule: Rule, found: RuleMatch) -> bool
 
 
 def _verdict(rule: Rule, found: RuleMatch, gpu_hours: float, said: Callable[[str], str]) -> Verdict:
+    """Make the verdict of a rule that matched: its title and texts in the words of the GPUs' makers (``said``), and the
+    GPU-hours it costs, a share of ``gpu_hours``."""
     lost = min(max(found.lost, 0.0), 1.0) if found.lost is not None and isfinite(found.lost) else None
     return Verdict(
         rule.code,
@@ -227,7 +229,7 @@ def _advice(advice: str, link: str) -> str:
 
 
 def rules_of(module: Any) -> tuple[Rule, ...]:
-    """Those that were written in a module."""
+    """List the rules that were written in a module."""
     return tuple(rule for rule, condition in REGISTERED.values() if condition.__module__ == module.__name__)
 
 

@@ -77,6 +77,7 @@ def took(ns: float) -> str:
 
 
 def _three(value: float) -> str:
+    """Write a number with three digits."""
     return f"{float(f'{value:.3g}'):,.10g}"
 
 
@@ -89,7 +90,7 @@ def some(gpus: Sequence[Gpu], which: Sequence[int]) -> str:
 
 
 def were(which: Sequence[int]) -> str:
-    """The verb for them."""
+    """Return "was" for one GPU, "were" for several."""
     return "was" if len(which) == 1 else "were"
 
 
