@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from growing import T0, Growing, Truth
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from gssr.model.live.watched_recording import WatchedRecording
 from gssr.model.results import Grid, over_space
 from gssr.store.merge import merge
 from gssr.tui.order import passing
+from tests.fakes.growing import T0, Growing, Truth
 
 WHOLE = Query(columns=40)
 LAST_MINUTE = Query("flop_active", span=60.0, columns=60)
