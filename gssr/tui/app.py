@@ -45,6 +45,7 @@ from gssr.render.glyphs import Glyphs
 from gssr.render.output_pane import pane_height
 from gssr.render.scale import metric_of, quantity
 from gssr.render.verdicts import naming
+from gssr.report.live.gpu_filter import only_of, parse_filter
 from gssr.report.live.times_of_run import seconds_text
 from gssr.store.output_file import access_of
 from gssr.store.read.log_file import LogFile, Output
@@ -52,7 +53,6 @@ from gssr.store.read.open import log_of
 from gssr.tui.ascii_filter import AsciiFilter
 from gssr.tui.keys import ZOOM_IN, ZOOM_OUT, key
 from gssr.tui.moves import MOVES, go_to, measured, of_metric, played
-from gssr.tui.order import only_of, parse_filter
 from gssr.tui.shared.footer import KeyFooter
 from gssr.tui.shared.keys_in_order import KeysInOrder
 from gssr.tui.shared.output_pane import OutputPane

@@ -13,9 +13,9 @@ from gssr.model.live.steady_order import SteadyOrders
 from gssr.model.live.watch import Watch
 from gssr.model.percentiles import known_percentiles
 from gssr.report.live.gpu_columns import MEAN, NOW
+from gssr.report.live.gpu_filter import parse_filter, passing
 from gssr.tui.gpus.table import GpuTable
 from gssr.tui.moves import MOVES
-from gssr.tui.order import parse_filter, passing
 from gssr.tui.view import Scene, View
 from tests.fakes import frames
 from tests.looking import Fixed, live_screen, until, work

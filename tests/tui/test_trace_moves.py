@@ -20,6 +20,7 @@ from gssr.model.traces.analyze_trace import analyze_timeline
 from gssr.model.verdicts.rules import TABLE
 from gssr.render.glyphs import UTF8
 from gssr.render.roles import text_of
+from gssr.report.live.gpu_filter import only_of
 from gssr.report.live.interval import interval_rows
 from gssr.traces.timeline import (
     NO_LINK,
@@ -34,7 +35,6 @@ from gssr.traces.timeline import (
     Track,
 )
 from gssr.tui.moves import MOVES
-from gssr.tui.order import only_of
 from gssr.tui.time.window import cells_over, scrubbed
 from gssr.tui.trace.cursor import cause, find, picked
 from gssr.tui.view import Scene, View, moved

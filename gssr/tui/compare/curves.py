@@ -9,8 +9,8 @@ from gssr.render.clock import Tick
 from gssr.render.columns import average_into_columns
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import metric_of
+from gssr.report.live.band_chart import GUTTER, canvas_rows, scale_labels
 from gssr.report.live.metric_scales import full_scale
-from gssr.tui.shared.band_chart import GUTTER, canvas_rows, scale_labels
 from gssr.tui.shared.panel import RowsPanel
 from gssr.tui.view import View
 

@@ -7,10 +7,10 @@ from gssr.render.cells import clean, fit, wrap
 from gssr.render.clock import duration
 from gssr.render.roles import Row, Span
 from gssr.render.scale import NONE, UNKNOWN, metric_of, percent, quantity, unit_of
+from gssr.report.live.band_chart import metric_band
+from gssr.report.live.gpu_filter import processes_on
 from gssr.report.live.metric_scales import full_scale, shown_metrics
 from gssr.report.live.times_of_run import seconds_text
-from gssr.tui.order import processes_on
-from gssr.tui.shared.band_chart import metric_band
 from gssr.tui.shared.panel import RowsPanel
 
 _VALUE = 11

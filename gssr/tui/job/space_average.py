@@ -7,8 +7,8 @@ import numpy as np
 from gssr.model.live.live_result import Result
 from gssr.render.roles import Row
 from gssr.render.scale import metric_of
+from gssr.report.live.band_chart import GUTTER, metric_band
 from gssr.report.live.time_cells import value_text
-from gssr.tui.shared.band_chart import GUTTER, metric_band
 from gssr.tui.shared.panel import RowsPanel
 from gssr.tui.view import View
 

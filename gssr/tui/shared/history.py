@@ -1,6 +1,5 @@
 """Loads over time as cells: height and colour say the same, and where nothing is known there is a hatch."""
 
-import math
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -9,14 +8,13 @@ from rich.segment import Segment
 from rich.style import Style
 
 from gssr.arrays import Floats
+from gssr.render.columns import steady_steps
 from gssr.render.glyphs import Glyphs
 from gssr.tui.themes import LOAD_STEPS, Palette
 
 _HATCH, _HATCH_ASCII = "╱", "/"
 _BLANK, _LACKS = -2, -1
 """Codes of cells without a load: nothing was to be known there yet, and something was."""
-_SAME_STEP = 0.8
-"""A load this many steps away from the cell before it still has its colour or height; half a step would be exact."""
 
 
 def load_codes(values: Floats, known_from: int = 0) -> Floats:
@@ -27,20 +25,6 @@ def load_codes(values: Floats, known_from: int = 0) -> Floats:
     codes = np.where(known, steps, _LACKS)
     codes[..., :known_from] = np.where(known[..., :known_from], codes[..., :known_from], _BLANK)
     return np.asarray(codes, np.float64)
-
-
-def steady_steps(levels: Sequence[float]) -> list[int]:
-    """Round loads, counted in steps of colour or height, to whole steps: one that wavers about the border of two steps keeps
-    that of the cell before it, because each change is sent to the terminal. Missing ones (NaN) become 0.
-
-    Not for cells that roll: with the first of them, on which all others rest, the colours of a whole row would change.
-    """
-    found, last = [], math.nan
-    for level in levels:
-        if not abs(level - last) <= _SAME_STEP:
-            last = round(level) if level == level else math.nan
-        found.append(0 if last != last else int(last))
-    return found
 
 
 def history_rows(

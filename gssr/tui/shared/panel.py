@@ -98,10 +98,10 @@ class Words(PlainText, Label):
         super().__init__(content, markup=False, **attributes)  # type: ignore[arg-type]
 
     def say(self, content: VisualType) -> None:
-        """Show this text; laid out anew only if its shape has changed."""
+        """Show this text; all is laid out anew only if its shape has changed, and its place depends on that."""
         if content != self._said:
             before, self._said = self._said, content
-            self.update(content, layout=_shape(content) != _shape(before))
+            self.update(content, layout=self.styles.auto_dimensions and _shape(content) != _shape(before))
 
 
 def _shape(content: object) -> object:
@@ -153,7 +153,7 @@ class LineDrawing(Drawing, _AnyWidget):  # type: ignore[misc] # app is narrowed
 
     def _sight(self) -> tuple[object, ...]:
         """Return what the drawn lines depend on besides the content: if it changes, all lines are drawn anew."""
-        return self.size, self.scroll_offset, self.palette.theme
+        return self.outer_size, self.scroll_offset, self.app.theme  # asked for each line: these cost least
 
     def _draw_all(self) -> list[Strip]:
         self._drawn_for = self._sight()
