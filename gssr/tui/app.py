@@ -114,6 +114,7 @@ class LiveScreen(KeysInOrder):
     CSS_PATH = "app.tcss"
     TITLE = "GSSR"
     AUTO_FOCUS = None  # a tab's first panel gets it once it can be seen
+    ALLOW_IN_MAXIMIZED_VIEW = "KeyFooter"
     COMMANDS = App.COMMANDS | {_command_provider}
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 - as Textual declares it
         (0, "-tiny"), (60, "-narrow"), (100, "-normal"), (150, "-wide")

@@ -462,6 +462,9 @@ def test_the_footer_cuts_no_key_and_always_leads_to_all(recording: str, width: i
         labels = {each.binding.description for each in app.screen.active_bindings.values()}
         keys = line.partition("▏")[0].strip().split("  ")
         assert {each.partition(" ")[2] for each in keys} <= labels, "each key is named whole"
+        await pilot.press("z")
+        await until(pilot, lambda: app.screen.maximized is not None and "? Keys" in seen(app).splitlines()[-1])
+        await pilot.press("z")
         await pilot.click(KeyFooter, offset=(line.index("? Keys"), 0))
         await until(pilot, lambda: bool(app.query(HelpPanel)))
 
