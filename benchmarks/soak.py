@@ -25,7 +25,7 @@ LIMIT_LOG_MB = 16.0
 _LOOKS = 60
 _HOURS_BEFORE = 3.0
 """Hours that are recorded before the live screen opens, so that the first judgement already reads the recording with
-several threads, and loads what that takes. The next judgement comes 10 s later at the earliest (gssr.tui.judge)."""
+several threads, and loads what that takes. The next judgement comes 10 s later at the earliest (gssr.model.live.judge)."""
 _JUDGED = rb"of the GPU time"
 """What the live screen says once it has judged, and not before."""
 _GIVES_BACK = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "32768", "MALLOC_TRIM_THRESHOLD_": "65536"}

@@ -20,10 +20,11 @@ from gssr.backends.synthetic import MEASURES, SyntheticBackend
 from gssr.commands.tui import watches_of
 from gssr.metrics import NAMES
 from gssr.render.glyphs import UTF8
+from gssr.report.png.cells import Picture, to_png
 from gssr.store.liveness import boot_id, process_start
 from gssr.store.write.writer import Writer
 from gssr.tui.app import LiveScreen
-from gssr.tui.export import Picture, picture_of, to_png
+from gssr.tui.export import picture_of
 
 SIZE = (100, 30)
 FRAMES_PER_SECOND, PATIENCE = 2, 60.0

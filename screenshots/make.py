@@ -15,9 +15,10 @@ from gssr.commands.tui import watches_of
 from gssr.model.custom_metrics import custom
 from gssr.model.live.watch import Watch
 from gssr.render.glyphs import UTF8
+from gssr.report.png.cells import Picture as Seen
+from gssr.report.png.cells import to_png, to_svg
 from gssr.tui.app import LiveScreen
-from gssr.tui.export import Picture as Seen
-from gssr.tui.export import picture_of, to_png, to_svg
+from gssr.tui.export import picture_of
 from gssr.tui.view import View
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -96,9 +97,8 @@ def after(picture: Picture, watches: list[Watch], size: tuple[int, int]) -> Seen
 
 def main(folder: Path, wanted: Sequence[str] = ()) -> None:
     """Write every picture, or those ``wanted``, in every size, as PNG and as SVG."""
-    sys.path[:0] = [str(ROOT / "tests" / "tui"), str(ROOT)]
-    import planted
-
+    sys.path.insert(0, str(ROOT))
+    from tests.fakes import planted
     from tests.fakes.joined import run
     from tests.fakes.scorep import otf2_archive, program
     from tests.fakes.traces import kineto, loop, nsys

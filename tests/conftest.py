@@ -55,6 +55,14 @@ def no_debug_afterwards() -> Generator[None]:
     os.environ.pop("GSSR_DEBUG", None)
 
 
+@pytest.fixture(scope="session")
+def plants(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The path of each recording with a planted cause, by name (``tests.fakes.planted``)."""
+    from tests.fakes import planted
+
+    return planted.write_all(tmp_path_factory.mktemp("planted"))
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Two more than there are cores: many tests wait for what they have started."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from textual.pilot import Pilot
 
 import gssr.report.plotext_chart  # noqa: F401  or the first chart of a process comes later than the rest
+from gssr.model.live.judge import answer, asked_of
 from gssr.model.live.live_result import Query, Result
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
@@ -15,7 +16,6 @@ from gssr.model.verdicts.rules import TABLE
 from gssr.render.glyphs import UTF8, Glyphs
 from gssr.tui.app import LiveScreen
 from gssr.tui.export import picture_of
-from gssr.tui.judge import answer, asked_of
 from gssr.tui.view import View
 
 Work = Callable[[Pilot[int]], Awaitable[None]]

@@ -80,8 +80,7 @@ def test_the_screen_shows_it(copy: Path) -> None:
 
 
 def test_all_lists_of_the_screen_have_it(copy: Path) -> None:
-    listed = (
-        "from tests.looking import *; from gssr.tui.shared.scales import shown_metrics; app = live_screen('run.sql')\n"
-    )
+    listed = "from tests.looking import *; from gssr.report.live.metric_scales import shown_metrics\n"
+    listed += "app = live_screen('run.sql')\n"
     listed += "async def tell(pilot):\n    print(*shown_metrics(app.results[0]))\nwork(app, tell)"
     assert NAME in python(copy, "-c", listed).split()

@@ -96,7 +96,7 @@ def start(options: argparse.Namespace, view: View, traces: bool = False) -> Scre
     from gssr.metrics import BY_NAME, OF_NODES, OF_TRACES
     from gssr.model.custom_metrics import custom
     from gssr.model.window import seconds_of
-    from gssr.tui.order import metric_called
+    from gssr.report.live.gpu_filter import metric_called
     from gssr.tui.settings import read_settings, screen_called, theme_called
     from gssr.tui.view import OF_TRACES as TRACE_SCREENS
 

@@ -124,6 +124,8 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     wrong = next(filter(None, (wrong_name(name, options.wait) for name in names)), "")
     if wrong:
         return fail(wrong, USAGE)
+    if not serves:
+        screen.put_off_garbage()
     from gssr.render.cells import clean
     from gssr.store.read.open import RecordingError
 
@@ -142,7 +144,6 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
             found = _open_content(options, given)
             until_end.close()  # the process of each page reads the files itself
             return found if isinstance(found, int) else _serve(options)
-        screen.put_off_garbage()
         with screen.saying(reading):
             found = _open_content(options, given)
             app = found if isinstance(found, int) else _make_app(options, names[0], found, until_end.close)

@@ -9,6 +9,7 @@ Strips: one mark per time column on a fixed axis, on one line.
 The difference of two strips, column by column.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
@@ -165,3 +166,21 @@ def unbroken(values: Floats) -> list[tuple[int, int]]:
     known = np.concatenate([[False], np.isfinite(values), [False]])
     edges = np.flatnonzero(known[1:] != known[:-1])
     return [(int(first), int(last)) for first, last in edges.reshape(-1, 2)]
+
+
+_SAME_STEP = 0.8
+"""A load this many steps away from the cell before it still has its colour or height; half a step would be exact."""
+
+
+def steady_steps(levels: Sequence[float]) -> list[int]:
+    """Round loads, counted in steps of colour or height, to whole steps: one that wavers about the border of two steps keeps
+    that of the cell before it, because each change is sent to the terminal. Missing ones (NaN) become 0.
+
+    Not for cells that roll: with the first of them, on which all others rest, the colours of a whole row would change.
+    """
+    found, last = [], math.nan
+    for load in levels:
+        if not abs(load - last) <= _SAME_STEP:
+            last = round(load) if load == load else math.nan
+        found.append(0 if last != last else int(last))
+    return found

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.text import Text
 from textual.app import App, ComposeResult, SystemCommand
@@ -30,7 +30,10 @@ from textual.widgets import TabbedContent, TabPane
 from gssr.gpu_name import select_gpus
 from gssr.gpu_vendors import BOTH, NVIDIA, maker_of, speak_of
 from gssr.model.frame_cache import once
+from gssr.model.live.judge import asked_of
 from gssr.model.live.live_result import Result
+from gssr.model.live.producer import Producer, Results
+from gssr.model.live.steady_order import SteadyOrders
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.model.results import Judgement
@@ -42,24 +45,21 @@ from gssr.render.glyphs import Glyphs
 from gssr.render.output_pane import pane_height
 from gssr.render.scale import metric_of, quantity
 from gssr.render.verdicts import naming
+from gssr.report.live.gpu_filter import only_of, parse_filter
+from gssr.report.live.times_of_run import seconds_text
 from gssr.store.output_file import access_of
+from gssr.store.read.log_file import LogFile, Output
 from gssr.store.read.open import log_of
 from gssr.tui.ascii_filter import AsciiFilter
-from gssr.tui.judge import asked_of
 from gssr.tui.keys import ZOOM_IN, ZOOM_OUT, key
 from gssr.tui.moves import MOVES, go_to, measured, of_metric, played
-from gssr.tui.order import only_of, parse_filter
-from gssr.tui.output import LogFile, Output
-from gssr.tui.producer import Producer, Results
 from gssr.tui.shared.footer import KeyFooter
 from gssr.tui.shared.keys_in_order import KeysInOrder
 from gssr.tui.shared.output_pane import OutputPane
 from gssr.tui.shared.pane import ScreenPane
 from gssr.tui.shared.panel import Words
 from gssr.tui.shared.tabs import TABS
-from gssr.tui.shared.times import seconds_text
 from gssr.tui.shared.top_bar import TopBar
-from gssr.tui.steady_order import SteadyOrders
 from gssr.tui.themes import DEFAULT, FEW_COLOURS, MARKED_WITHOUT_COLOURS, NO_COLOURS, THEMES, Palette, text_variables
 from gssr.tui.view import Scene, ScreenName, View
 from gssr.tui.wire import Wire, thrifty
@@ -113,6 +113,8 @@ class LiveScreen(KeysInOrder):
 
     CSS_PATH = "app.tcss"
     TITLE = "GSSR"
+    AUTO_FOCUS = None  # a tab's first panel gets it once it can be seen
+    ALLOW_IN_MAXIMIZED_VIEW = "KeyFooter"
     COMMANDS = App.COMMANDS | {_command_provider}
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 - as Textual declares it
         (0, "-tiny"), (60, "-narrow"), (100, "-normal"), (150, "-wide")
@@ -205,6 +207,13 @@ class LiveScreen(KeysInOrder):
     def get_driver_class(self) -> type[Driver]:
         """Return Textual's driver, made to send as few bytes as it takes."""
         return thrifty(super().get_driver_class())
+
+    def get_default_screen(self) -> Screen[Any]:
+        """Make the screen with the classes of its size: told later, all on it would be styled twice."""
+        found, sizes = super().get_default_screen(), (self.HORIZONTAL_BREAKPOINTS, self.VERTICAL_BREAKPOINTS)
+        for size, steps in zip(self.size, sizes, strict=True):
+            found.add_class([name for least, name in steps if size >= least][-1], update=False)
+        return found
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return the filters that each drawn line goes through: Textual's, without colours one that removes them all, as
@@ -368,13 +377,10 @@ class LiveScreen(KeysInOrder):
     def show(self) -> None:
         """Draw the newest results on the screen in sight, or say why there is nothing to draw; do nothing before the
         first result."""
-        if not self.results:
+        if not self.results or not self._is_drawn():
             return
         result, view = self.results[0], self.view
-        nothing = self._why_nothing_is_drawn(result)
-        said = next(iter(self.query("#nothing").results(Words)), None)
-        if said is None:  # the app closes
-            return
+        nothing, said = self._why_nothing_is_drawn(result), self.query_one("#nothing", Words)
         said.display, self.query_one("#screens").display = bool(nothing), not nothing
         said.say(nothing)
         problem = self.query_one("#problem", Words)
@@ -474,10 +480,7 @@ class LiveScreen(KeysInOrder):
         if not self.results:
             return None
         other = self.results[1] if len(self.results) > 1 else None
-        return Scene(
-            self.results[0], other, self.view, self.size.width, max(self.size.height - 3, 1), self.glyphs,
-            orders=self.orders,
-        )  # fmt: skip
+        return Scene(self.results[0], other, self.view)
 
     def change_view(self, view: View) -> None:
         """Look at something else: ask for it, and draw at once what is known of it. Changes the tab and the focus with

@@ -13,9 +13,9 @@ from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import RuleTable
 from gssr.render.cells import clean
 from gssr.render.glyphs import Glyphs
+from gssr.store.read.log_file import LogFile
 from gssr.tui.app import LiveScreen
 from gssr.tui.dialogs.ask import AskWhat
-from gssr.tui.output import LogFile
 from gssr.tui.shared.panel import Words
 
 

@@ -10,8 +10,8 @@ from gssr.metrics import BY_NAME as METRICS
 from gssr.metrics import OF_NODES
 from gssr.model.live.nodes import metrics_of
 from gssr.model.window import parse_time
-from gssr.tui.time.window import cells_wanted, zoomed
-from gssr.tui.view import Scene, View, inside, with_cursor
+from gssr.tui.time.window import cells_wanted, scrubbed, zoomed
+from gssr.tui.view import Scene, View, inside
 
 if TYPE_CHECKING:
     from gssr.model.compare.alignment import Alignment
@@ -96,9 +96,9 @@ def _step(columns: int) -> Move:
         view, grid = scene.view, scene.frame.grid
         span = view.span if view.span is not None else grid.n * grid.width
         if view.span is None:  # the whole run is in sight: step the cursor through it
-            return with_cursor(scene, columns)
+            return scrubbed(scene.frame, view, columns, cells_wanted(scene.frame, view, grid.n))
         end = (view.end if view.end is not None else grid.end) + columns * grid.width
-        return replace(view, span=span, end=inside(scene, end, span), speed=0.0)
+        return replace(view, span=span, end=inside(scene.frame, end, span), speed=0.0)
 
     return move
 
@@ -111,7 +111,7 @@ def go_to(scene: Scene, text: str) -> View:
     view = replace(view, place=-1)
     if view.span is None:
         return replace(view, cursor=time)
-    return replace(view, cursor=time, end=inside(scene, time + view.span / 2, view.span), speed=0.0)
+    return replace(view, cursor=time, end=inside(frame, time + view.span / 2, view.span), speed=0.0)
 
 
 # What is shown

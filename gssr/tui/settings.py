@@ -10,8 +10,8 @@ import tomllib
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from gssr.report.live.gpu_filter import metric_called
 from gssr.spelling import did_you_mean, meant
-from gssr.tui.order import metric_called
 from gssr.tui.view import TITLES, ScreenName
 
 _MOST_BYTES = 1 << 16

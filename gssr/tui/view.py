@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from gssr.model.live.live_result import Query, Result
-from gssr.render.glyphs import Glyphs
-from gssr.tui.steady_order import SteadyOrders
 
 if TYPE_CHECKING:
     from gssr.model.compare.alignment import Alignment
@@ -72,17 +70,11 @@ class View:
 
 
 class Scene(NamedTuple):
-    """What a screen is drawn from: a frame (``other``: of the recording it is compared with), a view, the ``width`` and
-    ``height`` in cells that the drawing must fill and not exceed, and the marks to draw with. ``orders``: those in which
-    lists were shown before."""
+    """What a move starts from: the newest frame (``other``: of the recording it is compared with), and the view."""
 
     frame: Result
     other: Result | None
     view: View
-    width: int
-    height: int
-    glyphs: Glyphs
-    orders: SteadyOrders = SteadyOrders(most=0)
 
 
 PAGE = 10_000
@@ -100,33 +92,9 @@ def moved(position: int, step: int, page: int, n: int) -> int:
     return min(max(position + step, 0), max(n - 1, 0))
 
 
-def inside(scene: Scene, end: float, span: float) -> float | None:
-    """Limit a right edge to the run; see inside_of."""
-    return inside_of(scene.frame, end, span)
-
-
-def inside_of(frame: Result, end: float, span: float) -> float | None:
+def inside(frame: Result, end: float, span: float) -> float | None:
     """Limit a right edge (unix s) so that a window of ``span`` s holds something of the run. Returns None, the newest
     sample, if it is at the end or beyond."""
     if end >= frame.last:
         return None
     return max(end, min(frame.first + span, frame.last))
-
-
-def with_cursor(scene: Scene, columns: int) -> View:
-    """Return the view with the time cursor so many columns further (negative: back), held within the run. Without a
-    cursor it starts from the right edge. If it leaves the window, the window moves along."""
-    view, grid, frame = scene.view, scene.frame.grid, scene.frame
-    at = (
-        view.cursor
-        if view.cursor is not None
-        else min(frame.last, grid.end) - (0.5 if columns < 0 else 1.5) * grid.width
-    )
-    time = grid.start + (grid.column(at) + 0.5 + columns) * grid.width
-    time = min(max(time, frame.first), frame.last)
-    end = view.end
-    if time < grid.start:
-        end = time + (view.span or grid.n * grid.width)
-    elif time >= grid.end:
-        end = inside(scene, time + grid.width, view.span or 0.0)
-    return replace(view, cursor=time, end=end, place=-1)

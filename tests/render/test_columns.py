@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gssr.render.columns import average_into_columns
+from gssr.render.columns import average_into_columns, steady_steps
 
 
 def test_equal_bins_and_columns_are_left_alone() -> None:
@@ -49,3 +49,16 @@ def test_columns_stay_within_the_values(values: list[float], n: int) -> None:
         assert len(known) and np.nanmin(array) - 1e-9 <= known.min() and known.max() <= np.nanmax(array) + 1e-9
     else:
         assert not len(known)
+
+
+@given(st.lists(st.floats(0, 40) | st.just(np.nan), max_size=60))
+def test_steady_steps_are_near_what_they_stand_for_and_missing_ones_the_lowest(levels: list[float]) -> None:
+    found = steady_steps(levels)
+    assert len(found) == len(levels)
+    assert all(
+        step == 0 if level != level else abs(step - level) <= 0.8 for step, level in zip(found, levels, strict=True)
+    )
+
+
+def test_steps_hold_still_where_values_waver_about_a_border() -> None:
+    assert steady_steps([4.4, 4.6, 4.3, 4.7, 4.5, 5.4, 5.6, 4.9]) == [4, 4, 4, 4, 4, 5, 5, 5]

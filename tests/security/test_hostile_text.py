@@ -27,12 +27,12 @@ import gssr as gssr_api
 from gssr.cli import main
 from gssr.convert import openmetrics
 from gssr.metrics import METRICS
+from gssr.model.live.judge import asked_of
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.store.output_file import PRIVATE
 from gssr.store.read.open import log_of
 from gssr.tui.app import LiveScreen
 from gssr.tui.export import export, picture_of
-from gssr.tui.judge import asked_of
 from gssr.tui.view import TITLES, View
 from tests.looking import live_screen, seen, until, work
 

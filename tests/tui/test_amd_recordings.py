@@ -27,13 +27,13 @@ from gssr.render.glyphs import glyph_set
 from gssr.render.roles import text_of
 from gssr.report import now
 from gssr.report.html.html_document import html_report
+from gssr.report.live.gpu_filter import metric_called
 from gssr.report.page import PageOptions, Parts
 from gssr.report.terminal import page
 from gssr.score import NOT_ON_AMD
 from gssr.store.read.newest import node_now
 from gssr.store.read.recording import open_recording
 from gssr.tui.app import LiveScreen
-from gssr.tui.order import metric_called
 from tests.looking import live_screen, seen, work
 
 NVIDIAS = re.compile(r"nvidia-smi|dcgmi|DCGM|CUDA|\bNCCL|NVLink|\bSMs?\b|Hopper|GPM|nsys|\bMIG\b|cudaMem")

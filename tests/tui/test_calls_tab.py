@@ -9,23 +9,23 @@ import numpy as np
 import pytest
 from textual.pilot import Pilot
 from textual.widgets import Static, TabbedContent, Tabs
-from training import training
 
 from gssr.commands.tui import watches_of
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_trace import WatchedTrace
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
+from gssr.report.live.call_outline import COLUMNS as COLUMNS_OF_TREE
+from gssr.report.live.call_tables import COLUMNS, TITLES, cell_text, tables_of
 from gssr.traces.timeline import Timeline
 from gssr.tui.app import LiveScreen
 from gssr.tui.calls.matrix import MessageMatrix
-from gssr.tui.calls.outline import COLUMNS as COLUMNS_OF_TREE
 from gssr.tui.calls.pane import CallsPane
 from gssr.tui.calls.table import CallTable
-from gssr.tui.calls.tables import COLUMNS, TITLES, cell_text, tables_of
 from gssr.tui.calls.tree import CallTreeTable
 from gssr.tui.time.trace_lines import TraceLines
 from gssr.tui.vampir import DISPLAYS
 from tests.fakes.traces.cube import write_solver
+from tests.fakes.training import training
 from tests.looking import seen, until, work
 
 sys.path.append(str(Path(__file__).parents[1] / "model" / "traces"))

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from growing import STEP, Growing
 from textual.events import Key
 from textual.pilot import Pilot
 from textual.widgets import Digits, HelpPanel, Input, Label, TabbedContent
@@ -19,20 +18,21 @@ from gssr.model.live.live_result import Query, Result
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
+from gssr.report.live.gpu_columns import MEAN, NAME
+from gssr.report.live.times_of_run import width_text
 from gssr.tui.app import LiveScreen
 from gssr.tui.dialogs.choose import ChooseOne
-from gssr.tui.gpus.columns import MEAN, NAME
 from gssr.tui.gpus.inspector import Inspector
 from gssr.tui.gpus.table import GpuTable
 from gssr.tui.job.space_average import SpaceAverage
 from gssr.tui.job.verdict_cards import VerdictCard
 from gssr.tui.shared.footer import KeyFooter
 from gssr.tui.shared.tabs import TABS
-from gssr.tui.shared.times import width_text
 from gssr.tui.shared.wall import Wall
 from gssr.tui.time.wall import TimeWall
 from gssr.tui.view import View
 from gssr.tui.why.causes import Causes
+from tests.fakes.growing import STEP, Growing
 from tests.looking import live_screen, seen, until, work
 
 
@@ -242,8 +242,9 @@ def test_a_click_on_the_wall_goes_to_its_gpu(recording: str) -> None:
 
     async def steps(pilot: Pilot[int]) -> None:
         wall = app.query_one(Wall)
+        await pilot.pause(0.3)  # until it is drawn in the place that it keeps
         left = wall.content_region.offset - wall.region.offset
-        line = next(line for line in wall.drawing(app.results[0]).lines if line.members.tolist() == [5])
+        line = next(line for line in wall.seen.lines if line.members.tolist() == [5])
         await pilot.click("#wall", offset=(left.x + wall.offset_of(app.results[0]) + 3, left.y + line.top))
         await pilot.pause(0.3)
         assert app.view.screen == "gpus" and app.query_one(GpuTable).item == 5
@@ -259,7 +260,7 @@ def test_the_wall_says_the_width_of_the_cells_that_it_draws(recording: str) -> N
 
         async def agree() -> None:
             await pilot.pause(0.3)
-            drawn = wall.drawing(app.results[0]).cells
+            drawn = wall.seen.cells
             assert f"{width_text(drawn.width)} a cell" in str(wall.border_subtitle) and drawn.n == wall.cells(
                 app.results[0]
             )
@@ -290,7 +291,7 @@ def test_the_wall_shows_only_the_gpus_that_are_chosen(recording: str) -> None:
             await pilot.press(digit)
             await until(pilot, lambda kind=kind: app.pane.is_ready and app.query_one(kind).view.selection == (2, 5))
             wall = app.query_one(kind)
-            lines = wall.drawing(app.results[0]).lines
+            lines = wall.seen.lines
             assert [line.members.tolist() for line in lines] == [[2], [5]]
             assert "2 GPUs over time" in str(wall.border_title)
 
@@ -419,7 +420,7 @@ def test_a_growing_recording_rolls_in_at_the_right_edge(tmp_path: Path) -> None:
         assert app.results[0].last == pytest.approx(before + 8 * STEP)
         wall = app.query_one(Wall)
         wall.render_line(0)
-        assert wall.drawing(app.results[0]).cells.rolls and wall.drawing(app.results[0]).cells.width == 1.0
+        assert wall.seen.cells.rolls and wall.seen.cells.width == 1.0
         assert "now" in seen(app) and "live" in seen(app)
         await pilot.press("w")
         await until(pilot, lambda: app.results[0].query.span is None)
@@ -455,11 +456,16 @@ def test_the_footer_cuts_no_key_and_always_leads_to_all(recording: str, width: i
 
     async def steps(pilot: Pilot[int]) -> None:
         await until(pilot, lambda: isinstance(app.focused, Causes))
-        footer = app.query_one(KeyFooter)
-        await until(pilot, lambda: len(footer.children) > 2)
-        keys = [each.region for each in footer.children]
-        assert sum(region.width for region in keys) <= width
-        assert all(region.x >= 0 and region.right <= width for region in keys)
-        assert "? Keys" in seen(app).splitlines()[-1]
+        await until(pilot, lambda: "? Keys" in seen(app).splitlines()[-1])
+        line = seen(app).splitlines()[-1]
+        assert len(line) <= width and line.rstrip().endswith("▏ ^p Commands")
+        labels = {each.binding.description for each in app.screen.active_bindings.values()}
+        keys = line.partition("▏")[0].strip().split("  ")
+        assert {each.partition(" ")[2] for each in keys} <= labels, "each key is named whole"
+        await pilot.press("z")
+        await until(pilot, lambda: app.screen.maximized is not None and "? Keys" in seen(app).splitlines()[-1])
+        await pilot.press("z")
+        await pilot.click(KeyFooter, offset=(line.index("? Keys"), 0))
+        await until(pilot, lambda: bool(app.query(HelpPanel)))
 
     work(app, steps, (width, 24))

@@ -2,16 +2,16 @@
 
 from dataclasses import replace
 
-import frames
 import numpy as np
 import pytest
-from planted import PLANTS
 
 from gssr.metrics import BY_NAME
 from gssr.model.analyze import analyze
 from gssr.model.live.live_result import Query
 from gssr.report.load_balancing import outliers_of
 from gssr.store.read.recording import open_recording
+from tests.fakes import frames
+from tests.fakes.planted import PLANTS
 from tests.looking import judged
 
 NAN = np.nan

@@ -14,17 +14,16 @@ from textual.pilot import Pilot
 
 from gssr.api.writing import from_pandas
 from gssr.metrics import NAMES, OF_NODES, metric_named
+from gssr.model.live.judge import asked_of
 from gssr.model.live.live_result import Query, Result
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.model.verdicts.rules import TABLE
-from gssr.render.glyphs import UTF8
+from gssr.report.live.metric_scales import full_scale
 from gssr.store.format.schema import TABLES
 from gssr.store.write.writer import Writer
 from gssr.tui.app import LiveScreen
-from gssr.tui.judge import asked_of
 from gssr.tui.moves import MOVES, measured, of_metric
-from gssr.tui.shared.scales import full_scale
 from gssr.tui.view import Scene, ScreenName, View
 from tests.looking import live_screen, looked_at, seen, until, work
 
@@ -80,7 +79,7 @@ def looked(path: str, **asked: object) -> Result:
 
 def scene_of(path: str, view: View) -> Scene:
     with closing(Watch(WatchedRecording(path))) as watch:
-        return Scene(watch.look(view.query(80)), None, view, 80, 24, UTF8)
+        return Scene(watch.look(view.query(80)), None, view)
 
 
 def test_a_metric_of_nodes_has_a_row_for_each(job: str) -> None:

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import frames
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,15 +9,15 @@ from hypothesis import strategies as st
 from textual.pilot import Pilot
 
 from gssr.model.live.live_result import Result
+from gssr.model.live.steady_order import SteadyOrders
 from gssr.model.live.watch import Watch
 from gssr.model.percentiles import known_percentiles
-from gssr.render.glyphs import UTF8
-from gssr.tui.gpus.columns import MEAN, NOW
+from gssr.report.live.gpu_columns import MEAN, NOW
+from gssr.report.live.gpu_filter import parse_filter, passing
 from gssr.tui.gpus.table import GpuTable
 from gssr.tui.moves import MOVES
-from gssr.tui.order import parse_filter, passing
-from gssr.tui.steady_order import SteadyOrders
 from gssr.tui.view import Scene, View
+from tests.fakes import frames
 from tests.looking import Fixed, live_screen, until, work
 
 NAN = np.nan
@@ -27,7 +26,7 @@ LEVELS = np.array([0.8, 0.1, 0.7, 0.6, 0.5, 0.9, 0.3, 0.2])
 
 
 def scene_of(view: View, frame: Result | None = None) -> Scene:
-    return Scene(frame or frames.frame_of(np.tile(LEVELS[:, None], 6)), None, view, 80, 22, UTF8)
+    return Scene(frame or frames.frame_of(np.tile(LEVELS[:, None], 6)), None, view)
 
 
 def shown(text: str) -> list[int]:

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gssr.render.cells import cell_width
+from gssr.render.log_tail import log_tail
 from gssr.render.output_pane import pane_height
 from gssr.render.roles import text_of
-from gssr.tui.output import TAIL_BYTES, LogFile, log_tail
+from gssr.store.read.log_file import TAIL_BYTES, LogFile
 
 
 def shown(data: bytes, width: int = 20, height: int = 5, ascii_only: bool = False) -> list[str]:

@@ -9,11 +9,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-import frames
 import numpy as np
-import planted
 import pytest
-from growing import commit_all
 from hypothesis import given
 from hypothesis import strategies as st
 from test_watch import Clock
@@ -24,7 +21,9 @@ from textual.widgets import Label
 from gssr.backends.synthetic.bulk import generate
 from gssr.cli import main
 from gssr.metrics import NAMES
+from gssr.model.live import judge
 from gssr.model.live.live_result import Result
+from gssr.model.live.producer import Producer, Results
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.model.results import Judgement, Severity, Verdict
@@ -34,11 +33,11 @@ from gssr.store.format.rows import Gpu
 from gssr.store.read.recording import RunReader, open_recording
 from gssr.store.read.window_edges import Window
 from gssr.store.write.writer import Writer
-from gssr.tui import judge
 from gssr.tui.job.verdict_cards import MOST_CARDS, VerdictCard
-from gssr.tui.producer import Producer, Results
 from gssr.tui.view import View
 from gssr.tui.why.causes import Cause
+from tests.fakes import frames, planted
+from tests.fakes.growing import commit_all
 from tests.looking import live_screen, until, work
 
 COLUMNS = 500

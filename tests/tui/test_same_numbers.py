@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from planted import PLANTS, START
 
 from gssr.cli import main
 from gssr.commands.tui import watches_of
@@ -20,6 +19,7 @@ from gssr.model.traces.trace_results import TYPES
 from gssr.model.verdicts.rules import TABLE
 from gssr.traces.open import open_traces
 from gssr.traces.timeline import BUSY, Category, Kind
+from tests.fakes.planted import PLANTS, START
 from tests.fakes.traces import samples
 from tests.looking import judged
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from growing import Growing
 
 from gssr.cli import main
+from tests.fakes.growing import Growing
 
 pytest.importorskip("textual_serve")
 import aiohttp

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from growing import Growing
+
+from tests.fakes.growing import Growing
 
 GSSR = (sys.executable, "-m", "gssr")
 TUI = (*GSSR, "tui")

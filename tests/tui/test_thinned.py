@@ -4,21 +4,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from frames import START, frame_of
 
 from gssr.model.compare.alignment import aligned
 from gssr.model.live.live_result import Query
-from gssr.render.glyphs import UTF8
 from gssr.tui.moves import MOVES
 from gssr.tui.shared.top_bar import pieces_of
 from gssr.tui.view import Scene, View
+from tests.fakes.frames import START, frame_of
 
 N = 40
 
 
 def scene(width: float, thinned: float, **view) -> Scene:
     frame = frame_of(np.full((2, N), 0.5), width=width, thinned=thinned)
-    return Scene(frame, None, View(screen="time", **view), 120, 24, UTF8)
+    return Scene(frame, None, View(screen="time", **view))
 
 
 def shortest(thinned: float) -> float:

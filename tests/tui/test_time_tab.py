@@ -7,14 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from growing import Growing
 from textual.pilot import Pilot
-from training import training
 
 from gssr.backends.synthetic.bulk import generate
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_trace import WatchedTrace
+from gssr.model.traces.flows import flow_between, launch_flows, partner
 from gssr.render.breakdown import LOOKS
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.scale import prefixed
@@ -29,8 +28,9 @@ from gssr.tui.time.trace_lanes import TraceLanes
 from gssr.tui.time.trace_lines import TraceLines
 from gssr.tui.time.tracks import Tracks, counter_text
 from gssr.tui.time.wall import TimeWall
-from gssr.tui.trace.flows import flow_between, launch_flows, partner
 from gssr.tui.view import View
+from tests.fakes.growing import Growing
+from tests.fakes.training import training
 from tests.looking import live_screen, seen, until, work
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from test_trace_moves import Seat
-from training import Made, training
 
 from gssr.cli import main
 from gssr.model import custom_metrics as customs
@@ -25,6 +24,7 @@ from gssr.tui.moves import measured
 from gssr.tui.view import View
 from tests.fakes.traces import kineto, loop, nsys
 from tests.fakes.traces.cube import Call, Location, Metric, archive, files, write_solver
+from tests.fakes.training import Made, training
 
 TRACE = training(3)
 WAIT = custom("wait=share(/^nccl/)")

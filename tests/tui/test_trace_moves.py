@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from training import STEP, training
 
 from gssr.cli import main
 from gssr.commands.tui import watches_of
@@ -21,6 +20,8 @@ from gssr.model.traces.analyze_trace import analyze_timeline
 from gssr.model.verdicts.rules import TABLE
 from gssr.render.glyphs import UTF8
 from gssr.render.roles import text_of
+from gssr.report.live.gpu_filter import only_of
+from gssr.report.live.interval import interval_rows
 from gssr.traces.timeline import (
     NO_LINK,
     Category,
@@ -34,11 +35,11 @@ from gssr.traces.timeline import (
     Track,
 )
 from gssr.tui.moves import MOVES
-from gssr.tui.order import only_of
+from gssr.tui.time.window import cells_over, scrubbed
 from gssr.tui.trace.cursor import cause, find, picked
-from gssr.tui.trace.interval import interval_rows
-from gssr.tui.view import Scene, View, moved, with_cursor
+from gssr.tui.view import Scene, View, moved
 from tests.fakes.traces.samples import labelled
+from tests.fakes.training import STEP, training
 
 TRACE = training(3)
 OF_TRACES = {"next_found": find(1), "previous_found": find(-1), "cause": cause}
@@ -58,13 +59,14 @@ class Seat:
 
     @property
     def scene(self) -> Scene:
-        return Scene(self.frame, None, self.view, self.columns, 20, UTF8)
+        return Scene(self.frame, None, self.view)
 
     def press(self, *names: str) -> "Seat":
         for name in names:
             scene = self.scene
             if name in ("left", "right"):
-                self.view = with_cursor(scene, -1 if name == "left" else 1)
+                cells = cells_over(scene.frame, scene.frame.grid.n)
+                self.view = scrubbed(scene.frame, self.view, -1 if name == "left" else 1, cells)
             elif name in ("up", "down"):
                 lanes = scene.frame.part.lanes if scene.frame.part else None
                 lines = scene.frame.timeline.members if scene.frame.timeline else ()
@@ -83,7 +85,7 @@ class Seat:
         """What is told of that interval."""
         scene = self.scene
         assert scene.frame.part is not None
-        return "\n".join(map(text_of, interval_rows(scene, scene.frame.part, self.under())))
+        return "\n".join(map(text_of, interval_rows(scene.frame, scene.frame.part, self.under(), self.columns, UTF8)))
 
     def under(self) -> int:
         """The interval under the cursor."""

@@ -8,30 +8,29 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
-from frames import frame_of
 from textual.pilot import Pilot
 
 from gssr.model.compare.alignment import aligned, shares_columns
 from gssr.model.live.live_result import Query, Result
+from gssr.model.live.steady_order import SteadyOrders
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.model.results import Finding, Judgement, Verdict
 from gssr.model.verdicts.rules import TABLE
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.roles import text_of
+from gssr.report.live.run_effects import effects, outcome_of_sentence, sentence
+from gssr.report.live.unevenness import costs, reads_as
 from gssr.tui.app import LiveScreen
 from gssr.tui.balance.gpu_bars import GpuBars
-from gssr.tui.balance.words import costs, reads_as
 from gssr.tui.compare.curves import Curves
 from gssr.tui.compare.effect_table import EffectTable
-from gssr.tui.compare.effects import effects, outcome_of_sentence, sentence
 from gssr.tui.gpus.nodes import NodeTable
 from gssr.tui.gpus.table import GpuTable
-from gssr.tui.steady_order import SteadyOrders
-from gssr.tui.view import Scene, View
 from gssr.tui.why.account import AccountTree, items_of
 from gssr.tui.why.causes import Cause, Causes, command_of
 from tests import looking
+from tests.fakes.frames import frame_of
 from tests.looking import seen, until
 
 _WHOLE = Query(causes=TABLE)
@@ -44,8 +43,7 @@ def judged(path: str, query: Query = _WHOLE) -> Result:
 
 
 def balance(frame: Result, orders: SteadyOrders | None = None) -> str:
-    scene = Scene(frame, None, View(screen="balance"), 160, 46, UTF8, orders=orders or SteadyOrders(most=0))
-    return text_of(reads_as(scene, frame.unevenness.imbalance))
+    return text_of(reads_as(frame, orders or SteadyOrders(most=0), frame.unevenness.imbalance))
 
 
 def work(paths: list[str], steps: Work, size: tuple[int, int] = (120, 40), glyphs: Glyphs = UTF8) -> None:

@@ -40,6 +40,8 @@ SELDOM_WIDTH = 2.0
 """Where the files are read seldom, columns are at least so wide, s: about two live blocks."""
 SCORE_CELLS, LEAST_SCORES = 50_000, 8
 """The score's curve is made of no more (GPU, column) cells of each of its metrics, but has so many columns at least."""
+HOST_BEGINS_SECONDS = 10.0
+"""A run whose nodes have no samples so long after its first one has none: theirs come a second after the GPUs'."""
 _KEPT = 2 + 2 * len(SCORE_INPUTS)
 """Grids: those of two screens and of two score curves."""
 _KEPT_SECONDS = 60.0
@@ -87,6 +89,10 @@ class Answers:
         self._asked: dict[Columns, float] = {}
         """When each grid was asked for last, monotonic s."""
         self._answers: OrderedDict[tuple[str, float, float], _Answer] = OrderedDict()
+        self._host: HostUse | None = None
+        """What was read of the nodes last."""
+        self._host_read = -math.inf
+        """The newest sample of the GPUs when that was read, unix s."""
 
     def add(self, gpu: Ints, moment: Floats, values: dict[str, Floats]) -> None:
         """Count new rows: ``gpu`` positions, ``moment`` unix s, and values by metric, all [n]."""
@@ -146,10 +152,8 @@ class Answers:
             at = grid.start + grid.column(query.cursor) * width
             means = self._means("moment", Window(at, at + width), query, read, growing and at + width > tally.last)
             moment = means.overall(np.array(query.gpus) if query.gpus else None)
-        growing_host = growing and grid.end > tally.last
         shown = Window(grid.start, grid.end)
-        host = self._kept("host", shown, query, growing_host, lambda: host_use(read(), shown))
-        assert host is None or isinstance(host, HostUse)
+        host = self._host_use(query, shown, read, growing)
         recent = self._recent(query, end, read, growing)
         active_from = self._active_from(query, read, growing) if query.activity else None
         energy = self._energy(query, shown, read, growing) if query.energy else None
@@ -184,6 +188,17 @@ class Answers:
         """Return this number of columns, or the most that may be computed for so many GPUs; at least 1."""
         cells = MOST_CELLS if self._n_gpus <= MANY_GPUS else FEW_CELLS
         return max(min(columns, cells // max(self._n_gpus, 1)), 1)
+
+    def _host_use(self, query: Query, shown: Window, read: Read, growing: bool) -> HostUse | None:
+        """Return what the nodes did in the window that is shown; None where nothing was recorded of them. Unless the
+        query asks for it (``beside``), what was read last is good enough: it tells which metrics there are."""
+        tally = self._tally
+        if query.beside or (self._host is None and self._host_read < tally.first + HOST_BEGINS_SECONDS):
+            ends = growing and shown.end > tally.last
+            host = self._kept("host", shown, query, ends, lambda: host_use(read(), shown))
+            assert host is None or isinstance(host, HostUse)
+            self._host, self._host_read = host, tally.last
+        return self._host
 
     def _energy(self, query: Query, shown: Window, read: Read, growing: bool) -> float | None:
         """Return what the GPUs used in the window that is shown, J; None where that is unknown."""

@@ -67,8 +67,8 @@ class Query:
     ``activity``: look for where the work begins. ``gpus``: positions of the GPUs whose moment and timeline are wanted,
     () for all. ``rows``: how many lines the timeline may have, 0 for none; ``grouped``: a line holds similar GPUs.
     ``energy``: tell what the GPUs' counters say of the window. ``causes``: the rules that judge the window, None for no
-    judgement. ``beside``: tell also what the nodes did in the cursor's column. ``score_columns``: how many columns the
-    score's curve may have, 0 for none.
+    judgement. ``beside``: tell also what the nodes did in the window and in the cursor's column. ``score_columns``: how many
+    columns the score's curve may have, 0 for none.
 
     Of traces only: ``level``: what the lines are (None: the trace's own first); ``opened``: show the one GPU asked for
     track by track; ``tables``: make tables of names; ``only``: which intervals count; ``alike``: lines are bands of

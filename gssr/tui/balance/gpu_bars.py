@@ -11,16 +11,16 @@ from textual.strip import Strip
 
 from gssr.arrays import Floats, Ints
 from gssr.model.live.live_result import Result
+from gssr.model.live.steady_order import SteadyOrders
 from gssr.render.cells import cell_width, clean, fit
 from gssr.render.columns import length
 from gssr.render.roles import Row, Span
 from gssr.render.scale import count, metric_of, number, quantity
+from gssr.report.live.metric_scales import full_scale
 from gssr.tui.keys import key
 from gssr.tui.shared.history import history_rows
 from gssr.tui.shared.messages import Opened
 from gssr.tui.shared.panel import Panel
-from gssr.tui.shared.scales import full_scale
-from gssr.tui.steady_order import SteadyOrders
 from gssr.tui.view import View
 
 _VALUE = 7
@@ -63,7 +63,7 @@ class GpuBars(Panel):
         order = self._steady.steady(result, "bars", found.gpus, found.means, full)
         means = found.means[order]
         median = float(np.nanmedian(means)) if np.isfinite(means).any() else float("nan")
-        self._kept, self._sorted = None, _Sorted(found.gpus[order], means, median)
+        self._sorted = _Sorted(found.gpus[order], means, median)
         self.at = min(self.at, max(len(means) - 1, 0))
         metric = metric_of(result.grid.metric)
         self.border_title = f"{count(len(means), result.noun)} by mean {metric.label}, the lowest first"
@@ -81,14 +81,12 @@ class GpuBars(Panel):
         """True where each GPU has a line of its own."""
         return self._sorted is not None and len(self._sorted.gpus) <= self.content_size.height
 
-    def draw_line(self, y: int) -> Strip:
-        """Draw line ``y``: a GPU's bar where each has a line of its own, else one row of the columns."""
-        width, result, found = self.content_size.width, self.result, self._sorted
-        if result is None or found is None or not self.content_size.height:
-            return Strip.blank(width)
-        draw = self._in_lines if self._lines else self._in_columns
-        strips = self.keep(lambda: draw(result, found), self.at, self.has_focus)
-        return strips[y] if y < len(strips) else Strip.blank(width)
+    def draw_lines(self, _width: int, height: int) -> list[Strip]:
+        """Draw a bar for each GPU where each has a line of its own, else all as columns."""
+        result, found = self.result, self._sorted
+        if result is None or found is None or not height:
+            return []
+        return (self._in_lines if self._lines else self._in_columns)(result, found)
 
     def _in_lines(self, result: Result, those: _Sorted) -> list[Strip]:
         """Draw a line for each GPU, ``_tall`` rows each: name, mean, and a bar with a tick at the median."""

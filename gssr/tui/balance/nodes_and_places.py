@@ -3,9 +3,9 @@
 from gssr.model.live.live_result import Result
 from gssr.render.cells import pad
 from gssr.render.roles import Row, Span
-from gssr.tui.balance.words import lowest, places
+from gssr.report.live.unevenness import lowest, places
 from gssr.tui.shared.panel import RowsPanel
-from gssr.tui.view import Scene, View
+from gssr.tui.view import View
 
 _GAP, _SIDE_BY_SIDE = 3, 64
 
@@ -21,16 +21,15 @@ class NodesAndPlaces(RowsPanel):
     def rows(self, result: Result, width: int, height: int) -> list[Row]:
         """Draw the lowest nodes and the places within a node, side by side where there is room; only the nodes (or
         GPUs of one node) if places can't be compared."""
-        scene = Scene(result, None, self.view, width, height, self.glyphs, orders=self.app.orders)
-        found = result.unevenness
+        found, orders, glyphs = result.unevenness, self.app.orders, self.glyphs
         if width < _SIDE_BY_SIDE:
-            below = places(scene, found, width, max(height // 2, 1))
-            return [*lowest(scene, found, width, height - len(below)), *below][:height]
+            below = places(result, found, width, max(height // 2, 1), glyphs)
+            return [*lowest(result, orders, found, width, height - len(below), glyphs), *below][:height]
         half = (width - _GAP) // 2
-        right = places(scene, found, half, height)
+        right = places(result, found, half, height, glyphs)
         if not right:
-            return lowest(scene, found, width, height)
-        left = lowest(scene, found, half, height)
+            return lowest(result, orders, found, width, height, glyphs)
+        left = lowest(result, orders, found, half, height, glyphs)
         n = max(len(left), len(right))
         left, right = left + [()] * (n - len(left)), right + [()] * (n - len(right))
         return [(*pad(one, half), Span(" " * _GAP), *other) for one, other in zip(left, right, strict=True)]

@@ -5,9 +5,9 @@ import numpy as np
 from gssr.model.live.live_result import Result
 from gssr.render.roles import Row, Span
 from gssr.render.scale import percent
-from gssr.tui.shared.band_chart import chart_cells, draw_band
+from gssr.report.live.band_chart import chart_cells, draw_band
+from gssr.report.live.times_of_run import at_text, width_text
 from gssr.tui.shared.panel import RowsPanel
-from gssr.tui.shared.times import at_text, width_text
 from gssr.tui.view import View
 
 _LABELS = ("0 %", "50 %", "100 %")

@@ -21,6 +21,7 @@ class BalancePane(ScreenPane):
     """What does imbalance cost?"""
 
     screen_name = "balance"
+    panels = (BalanceSentence, GpuBars, ImbalanceOverTime, NodesAndPlaces)
 
     def compose(self) -> ComposeResult:
         """Lay out the answer above, who on the left, when and where on the right."""
@@ -33,9 +34,7 @@ class BalancePane(ScreenPane):
 
     def show(self, results: Sequence[Result], view: View) -> None:
         """Draw the first result; where it is of the nodes, the one of their GPUs."""
-        result = results[0].of_gpus or results[0]
-        for widget in (BalanceSentence, GpuBars, ImbalanceOverTime, NodesAndPlaces):
-            self.query_one(widget).show(result, view)
+        super().show([results[0].of_gpus or results[0]], view)
 
     @on(Opened, "#gpu-bars")
     def show_gpu(self, event: Opened) -> None:

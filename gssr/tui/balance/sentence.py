@@ -4,10 +4,10 @@ from gssr.model.live.live_result import Result
 from gssr.render.cells import at_most, flow, wrap
 from gssr.render.roles import Row, text_of
 from gssr.render.scale import metric_of
-from gssr.tui.balance.words import costs, facts, reads_as
+from gssr.report.live.times_of_run import window_text
+from gssr.report.live.unevenness import costs, facts, reads_as
 from gssr.tui.shared.panel import RowsPanel
-from gssr.tui.shared.times import window_text
-from gssr.tui.view import Scene, View
+from gssr.tui.view import View
 
 
 class BalanceSentence(RowsPanel):
@@ -21,9 +21,8 @@ class BalanceSentence(RowsPanel):
 
     def rows(self, result: Result, width: int, height: int) -> list[Row]:
         """Draw the sentence, marked where some GPU stands out, then the numbers."""
-        scene = Scene(result, None, self.view, width, height, self.glyphs, orders=self.app.orders)
         found = result.unevenness.imbalance
-        kind = reads_as(scene, found)
+        kind = reads_as(result, self.app.orders, found)
         marked = kind[0].role == "outlier"
         role = "outlier" if marked else kind[-1].role
         mark = "" if not marked else "! " if self.glyphs.levels.isascii() else "▲ "
@@ -31,5 +30,5 @@ class BalanceSentence(RowsPanel):
         cost = costs(found)
         sentence = f"{mark}{cost} {said[:1].upper()}{said[1:]}." if cost else f"{mark}{said[:1].upper()}{said[1:]}."
         rows = wrap(sentence, width, rest="  " if mark else "", role=role)
-        rows += flow(facts(scene, found), width, self.glyphs.ellipsis, separator="   ")
+        rows += flow(facts(result, found), width, self.glyphs.ellipsis, separator="   ")
         return at_most(rows, height, width, self.glyphs.ellipsis)

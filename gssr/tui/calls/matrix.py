@@ -15,7 +15,7 @@ from gssr.render.glyphs import drawable
 from gssr.render.matrix import MEASURES, Measure, amount, least_width, legend, matrix
 from gssr.render.roles import Row, Span
 from gssr.render.scale import count
-from gssr.tui.calls.tables import ABOUT
+from gssr.report.live.call_tables import ABOUT
 from gssr.tui.keys import key
 from gssr.tui.shared.panel import RowsPanel
 from gssr.tui.view import PAGE, View, moved
@@ -101,7 +101,6 @@ class MessageMatrix(RowsPanel):
         return [drawable(clip(row, width), marks) for row in rows]
 
     def _anew(self) -> None:
-        self._kept = None
         if self.result is not None:
             self.show_table(self.table, self.result, self.view)
 

@@ -13,14 +13,15 @@ from textual.widgets import Input, Static, Tab, Tabs
 from gssr.metrics import OF_NAME
 from gssr.model.live.live_result import Query, Result
 from gssr.render.cells import clean
+from gssr.report.live.call_tables import ABOUT, LEVELS, MATRICES, TITLES, Values, tables_of
+from gssr.report.live.times_of_run import window_text
 from gssr.tui.calls.matrix import MessageMatrix
 from gssr.tui.calls.table import CallTable
-from gssr.tui.calls.tables import ABOUT, LEVELS, MATRICES, TITLES, Values, tables_of
 from gssr.tui.calls.tree import CallPlaces, CallTreeTable
 from gssr.tui.keys import key
 from gssr.tui.shared.messages import Opened, Pointed
 from gssr.tui.shared.pane import ScreenPane
-from gssr.tui.shared.times import window_text
+from gssr.tui.shared.search_line import SearchLine
 from gssr.tui.view import View
 
 _TREE = "calltree"
@@ -57,11 +58,10 @@ class CallsPane(ScreenPane):
             yield CallTreeTable(id="calls-tree", classes="panel")
             yield CallPlaces(id="calls-places", classes="panel")
             yield Static("", id="calls-name", classes="panel", markup=False)
-            yield Input(placeholder="a part of a name, or a pattern with * and ?", id="calls-search", compact=True)
+            yield SearchLine("a part of a name, or a pattern with * and ?", id="calls-search")
 
     def on_mount(self) -> None:
-        """Hide what is not needed yet."""
-        self.query_one("#calls-search").display = False
+        """Leave the focus to the tables, and say what the line below them is."""
         self.query_one("#calls-tabs", Tabs).can_focus = False  # v goes through them; the keys are the table's
         self.query_one("#calls-name").border_title = "full name"
 
@@ -202,9 +202,8 @@ class CallsPane(ScreenPane):
 
     def action_seek(self) -> None:
         """Show the line in which a name is typed, and give it the focus."""
-        line = self.query_one("#calls-search", Input)
-        line.display = True
-        self.screen.set_focus(line)  # at once: what is typed next is for it
+        line = self.query_one(SearchLine)
+        line.open(line.value)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Show at once what fits."""
@@ -220,10 +219,9 @@ class CallsPane(ScreenPane):
 
     def let_go(self) -> bool:
         """End the search and show all names. Returns False, having done nothing, if there was no search."""
-        line = self.query_one("#calls-search", Input)
-        if not line.display and not self._sought:
-            return False
-        line.value, line.display, self._sought = "", False, ""
-        self._show()
-        self._focus()
-        return True
+        was_used = self.query_one(SearchLine).let_go()
+        if was_used:
+            self._sought = ""
+            self._show()
+            self._focus()
+        return was_used

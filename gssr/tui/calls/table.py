@@ -10,7 +10,7 @@ from gssr.model.traces.part import fits_name
 from gssr.render.cells import clean
 from gssr.render.function_names import distinct_names
 from gssr.render.scale import count
-from gssr.tui.calls.tables import ABOUT, Values, cell_text, columns_of, role_of
+from gssr.report.live.call_tables import ABOUT, Values, cell_text, columns_of, role_of
 from gssr.tui.keys import key
 from gssr.tui.shared.line_table import MARK, Heading, LineTable
 

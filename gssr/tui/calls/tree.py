@@ -13,7 +13,7 @@ from gssr.model.traces.call_tree import COMMUNICATION, CallTree, places_text, sp
 from gssr.render.cells import clean, fit
 from gssr.render.columns import area
 from gssr.render.roles import Role, Row, Span
-from gssr.tui.calls.outline import COLUMNS, NAME, Outline, metric_of_tree, numbers_of, outline_of, value_text
+from gssr.report.live.call_outline import COLUMNS, NAME, Outline, metric_of_tree, numbers_of, outline_of, value_text
 from gssr.tui.keys import key
 from gssr.tui.shared.line_table import MARK, Heading, LineTable
 from gssr.tui.shared.messages import Opened
@@ -164,7 +164,7 @@ class CallPlaces(RowsPanel):
     def show_call(self, result: Result, view: View, table: CallTreeTable) -> None:
         """Show, rank by rank, the values of the call under the cursor of ``table``: its own values if the table is
         sorted by these, else with all that it calls. Empty if there is no call under the cursor."""
-        self._kept, tree, node = None, tree_of(result), table.item
+        tree, node = tree_of(result), table.item
         self._values = np.zeros(0)
         if tree is not None and 0 <= node < len(tree):
             exclusive = table.sort == "exclusive"

@@ -9,9 +9,9 @@ from gssr.render.clock import Tick
 from gssr.render.columns import average_into_columns
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import metric_of
-from gssr.tui.shared.band_chart import GUTTER, canvas_rows, scale_labels
+from gssr.report.live.band_chart import GUTTER, canvas_rows, scale_labels
+from gssr.report.live.metric_scales import full_scale
 from gssr.tui.shared.panel import RowsPanel
-from gssr.tui.shared.scales import full_scale
 from gssr.tui.view import View
 
 _LOOKS: tuple[tuple[str, Role], ...] = (("A", "neutral"), ("B", "outlier"))
@@ -27,8 +27,6 @@ class Curves(RowsPanel):
     def show_both(self, one: Result, other: Result, view: View) -> None:
         """Draw the mean of these two runs over each other from now on, with the view's alignment; ``one`` is A,
         ``other`` is B."""
-        if other is not self.other:
-            self._kept = None
         self.other = other
         zeros = origins(one, other, view.align)
         at = "their starts" if view.align == "start" else "where they begin to work"

@@ -7,7 +7,7 @@ from gssr.model.live.live_result import Result
 from gssr.render.cells import fit
 from gssr.render.glyphs import in_ascii
 from gssr.render.roles import Role
-from gssr.tui.compare.effects import Outcome, RunDifference, effects
+from gssr.report.live.run_effects import Outcome, RunDifference, effects
 from gssr.tui.shared.panel import Drawing
 
 _LOOKS: dict[Outcome, tuple[str, Role]] = {

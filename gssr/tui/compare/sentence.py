@@ -6,9 +6,9 @@ from gssr.render.cells import at_most, clean, fit, wrap
 from gssr.render.glyphs import in_ascii
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import count
-from gssr.tui.compare.effects import name_of, outcome_of_sentence, sentence
+from gssr.report.live.run_effects import name_of, outcome_of_sentence, sentence
+from gssr.report.live.times_of_run import length_text
 from gssr.tui.shared.panel import RowsPanel
-from gssr.tui.shared.times import length_text
 from gssr.tui.view import View
 
 
@@ -19,8 +19,6 @@ class CompareSentence(RowsPanel):
 
     def show_both(self, one: Result, other: Result | None, view: View) -> None:
         """Speak of these two runs from now on; ``other`` is None while its first result has not come."""
-        if other is not self.other:
-            self._kept = None
         self.other = other
         self.border_title = "was another run better?"
         self.show(one, view)

@@ -93,6 +93,7 @@ class ChooseSeveral(ModalScreen[list[str]]):
         """Say what it is for."""
         box = self.query_one(".dialog")
         box.border_title, box.border_subtitle = self._title, "space chooses, Enter takes, Esc leaves"
+        self.query_one(SelectionList).focus()
 
     def on_key(self, event: object) -> None:
         """Close the dialog at Enter, which the list would otherwise take as a choice."""

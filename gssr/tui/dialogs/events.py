@@ -10,8 +10,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from gssr.model.live.live_result import Result
+from gssr.report.live.times_of_run import event_in_words, event_text
 from gssr.tui.keys import key
-from gssr.tui.shared.times import event_in_words, event_text
 
 _MOST = 500
 

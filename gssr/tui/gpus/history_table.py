@@ -4,10 +4,10 @@ from rich.segment import Segment
 
 from gssr.arrays import Floats, Ints
 from gssr.model.live.live_result import Result
+from gssr.model.live.steady_order import SteadyOrders
+from gssr.report.live.time_cells import Cells, axis_row, cells_of, fractions, in_cells, known_from
 from gssr.tui.shared.history import history_rows
 from gssr.tui.shared.line_table import HEAD, LineTable
-from gssr.tui.shared.timed import Cells, axis_row, cells_of, fractions, in_cells, known_from
-from gssr.tui.steady_order import SteadyOrders
 
 _MOST_TALL = 6
 """Rows that an item takes at most, where there are few."""

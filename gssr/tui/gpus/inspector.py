@@ -7,11 +7,11 @@ from gssr.render.cells import clean, fit, wrap
 from gssr.render.clock import duration
 from gssr.render.roles import Row, Span
 from gssr.render.scale import NONE, UNKNOWN, metric_of, percent, quantity, unit_of
-from gssr.tui.order import processes_on
-from gssr.tui.shared.band_chart import metric_band
+from gssr.report.live.band_chart import metric_band
+from gssr.report.live.gpu_filter import processes_on
+from gssr.report.live.metric_scales import full_scale, shown_metrics
+from gssr.report.live.times_of_run import seconds_text
 from gssr.tui.shared.panel import RowsPanel
-from gssr.tui.shared.scales import full_scale, shown_metrics
-from gssr.tui.shared.times import seconds_text
 
 _VALUE = 11
 _MOST_CHART, _LEAST_CHART = 12, 4
@@ -27,7 +27,7 @@ class Inspector(RowsPanel):
         """Show this GPU (position; -1 for none) from now on."""
         if gpu != self.gpu:
             self.gpu = gpu
-            self.draw_anew()
+            self.refresh()
 
     def rows(self, result: Result, width: int, height: int) -> list[Row]:
         """Draw all about the GPU, and name it in the border: how it differs, its metrics, its chart, verdicts and

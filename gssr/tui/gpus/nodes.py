@@ -12,10 +12,10 @@ from gssr.model.live.live_result import Result
 from gssr.render.cells import clean, fit
 from gssr.render.roles import Role
 from gssr.render.scale import count, metric_of, number
+from gssr.report.live.metric_scales import full_scale
 from gssr.tui.gpus.history_table import HistoryTable
 from gssr.tui.keys import key
 from gssr.tui.shared.line_table import MARK, Heading
-from gssr.tui.shared.scales import full_scale
 from gssr.tui.view import View
 
 _COLUMNS = (

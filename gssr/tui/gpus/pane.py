@@ -10,14 +10,15 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import ContentSwitcher, Input
 
 from gssr.model.live.live_result import Result
+from gssr.report.live.gpu_columns import NAME, columns_of
 from gssr.tui.dialogs.choose import ChooseSeveral
-from gssr.tui.gpus.columns import NAME, columns_of
 from gssr.tui.gpus.inspector import Inspector
 from gssr.tui.gpus.nodes import NodeTable
 from gssr.tui.gpus.table import GpuTable
 from gssr.tui.keys import key
 from gssr.tui.shared.messages import Opened, Pointed
 from gssr.tui.shared.pane import ScreenPane
+from gssr.tui.shared.search_line import SearchLine
 from gssr.tui.shared.wall import Wall
 from gssr.tui.view import View
 
@@ -43,14 +44,8 @@ class GpusPane(ScreenPane):
                     yield Wall(id="gpu-wall", classes="panel")
                     yield NodeTable(id="gpu-nodes", classes="panel")
                 yield Inspector(id="inspector", classes="panel")
-            yield Input(
-                placeholder="nid0012*   *:0   sm<30   user=ada   (several: and; Enter keeps, Esc lets go)",
-                id="gpu-filter", compact=True,
-            )  # fmt: skip
-
-    def on_mount(self) -> None:
-        """The line to type in appears when it is needed."""
-        self.query_one("#gpu-filter").display = False
+            hint = "nid0012*   *:0   sm<30   user=ada   (several: and; Enter keeps, Esc lets go)"
+            yield SearchLine(hint, id="gpu-filter")
 
     def show(self, results: Sequence[Result], view: View) -> None:
         """Draw the first result in the table, in the view in sight and in the inspector."""
@@ -90,8 +85,7 @@ class GpusPane(ScreenPane):
     def list_gpus_of_node(self, event: Opened) -> None:
         """Show the list of one node's GPUs, by typing the node's name into the filter."""
         result = self.app.results[0]
-        line = self.query_one("#gpu-filter", Input)
-        line.value, line.display = f"{(result.of_gpus or result).nodes[event.item]}*", True
+        self.query_one(SearchLine).open(f"{(result.of_gpus or result).nodes[event.item]}*")
         self.query_one("#gpu-views", ContentSwitcher).current = "gpu-table"
         self.query_one(GpuTable).focus()
 
@@ -122,9 +116,8 @@ class GpusPane(ScreenPane):
 
     def action_filter(self) -> None:
         """Show the line in which the filter is typed, and give it the focus."""
-        line = self.query_one("#gpu-filter", Input)
-        line.display = True
-        self.screen.set_focus(line)  # at once: what is typed next is for it
+        line = self.query_one(SearchLine)
+        line.open(line.value)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Show at once only the GPUs that pass what is typed."""
@@ -139,9 +132,7 @@ class GpusPane(ScreenPane):
 
     def let_go(self) -> bool:
         """Remove the filter, so that all GPUs are shown. Returns False, having done nothing, if there was none."""
-        line = self.query_one("#gpu-filter", Input)
-        if not line.display and not line.value:
-            return False
-        line.value, line.display = "", False
-        self.query_one(GpuTable).focus()
-        return True
+        was_used = self.query_one(SearchLine).let_go()
+        if was_used:
+            self.query_one(GpuTable).focus()
+        return was_used

@@ -10,12 +10,12 @@ from gssr.arrays import Floats
 from gssr.model.live.live_result import Result
 from gssr.render.cells import fit
 from gssr.render.roles import Role
-from gssr.tui.gpus.columns import CLASS, MEAN, NAME, NOW, GpuColumn, columns_of, usual
+from gssr.report.live.gpu_columns import CLASS, MEAN, NAME, NOW, GpuColumn, columns_of, usual
+from gssr.report.live.gpu_filter import passing
+from gssr.report.live.times_of_run import age_text
 from gssr.tui.gpus.history_table import HistoryTable
 from gssr.tui.keys import key
-from gssr.tui.order import passing
 from gssr.tui.shared.line_table import MARK, Heading
-from gssr.tui.shared.times import age_text
 from gssr.tui.view import View
 
 _LONGEST_NAME = 24

@@ -6,12 +6,11 @@ from gssr.arrays import Ints
 from gssr.metrics import DETECTION_METRICS
 from gssr.model.live.live_result import Result
 from gssr.render.cells import clip, fit
-from gssr.render.columns import length
-from gssr.render.glyphs import Glyphs
+from gssr.render.columns import bar
 from gssr.render.roles import RAMP, Role, Row, Span
 from gssr.render.scale import NONE, UNKNOWN, metric_of, quantity
+from gssr.report.live.metric_scales import full_scale, shown_metrics
 from gssr.tui.shared.panel import RowsPanel
-from gssr.tui.shared.scales import full_scale, shown_metrics
 from gssr.tui.view import View
 
 _LEAST_BAR = 6
@@ -50,22 +49,19 @@ class Gauges(RowsPanel):
         most = room if room < _LEAST_BAR + _LABEL else max(room // 2, _LABEL)
         labels = [_in_words(name, most) for name in names[:height]]
         size = min(max(map(len, labels), default=0), most)
-        bar = room - size - 1 if room - size > _LEAST_BAR else 0  # a blank parts it from the value
+        size_of_bar = room - size - 1 if room - size > _LEAST_BAR else 0  # a blank parts it from the value
         rows: list[Row] = []
         for name, label in zip(names, labels, strict=False):
             metric, value = metric_of(name), now.get(name)
             text = quantity(value, metric)
-            row: Row = (
-                Span(
-                    f"{fit(label, size, self.glyphs.ellipsis):<{size}} ",
-                    "title" if name == result.grid.metric else "dim",
-                ),
-            )
-            row = (*row, *_bar(value, full_scale(result, name), bar, self.glyphs, name in DETECTION_METRICS))
-            row = (
-                *row,
-                Span(f"{NONE if text == UNKNOWN else text:>{width - size - 1 - bar - (_VALUE + 1) * two}}", "value"),
-            )
+            weight: Role = "value" if name == result.grid.metric else "plain"
+            row: Row = (Span(f"{fit(label, size, self.glyphs.ellipsis):<{size}} ", weight),)
+            fraction = None if value is None else min(max(value / full_scale(result, name), 0.0), 1.0)
+            is_load = fraction is not None and name in DETECTION_METRICS  # little is bad
+            role: Role = RAMP[round((fraction or 0.0) * (len(RAMP) - 1))] if is_load else "neutral"
+            row = (*row, *bar(fraction, size_of_bar, self.glyphs, role))
+            place = width - size - 1 - size_of_bar - (_VALUE + 1) * two
+            row = (*row, Span(f"{NONE if text == UNKNOWN else text:>{place}}", weight))
             if two:
                 text = quantity(means.get(name), metric)
                 row = (*row, Span(f" {NONE if text == UNKNOWN else text:>{_VALUE}}", "dim"))
@@ -93,16 +89,3 @@ def _in_words(name: str, room: int) -> str:
         if len(label) > room:
             label = label.replace(long, short)
     return label if len(label) <= room else metric.short
-
-
-def _bar(value: float | None, full: float, width: int, glyphs: Glyphs, is_load: bool) -> Row:
-    """Draw a value as a bar of ``width`` cells; blank if it is None, and empty without room. With ``is_load`` it has
-    the colours of load, in which little is bad."""
-    if width < 1:
-        return ()
-    if value is None:
-        return (Span(" " * width),)
-    fraction = min(max(value / full, 0.0), 1.0)
-    filled = length(fraction, width, glyphs)
-    role: Role = RAMP[round(fraction * (len(RAMP) - 1))] if is_load else "neutral"
-    return (Span(filled, role), Span(glyphs.track * (width - len(filled)), "track"))

@@ -23,6 +23,8 @@ _FEW = 8
 """The most GPUs that have a line each on the smallest terminal that has a chart as well."""
 _LOW = 18
 """Rows from which there is a chart."""
+_AROUND = 3
+"""Rows of a short screen above and below the tabs' content."""
 _SCORES = 120
 """Columns that the score's curve has at most."""
 
@@ -31,6 +33,7 @@ class JobPane(ScreenPane):
     """How well is the job using its GPUs?"""
 
     screen_name = "job"
+    panels = (Score, Gauges, Sentence, VerdictCards, MostTime, SpaceAverage, Wall)
 
     def compose(self) -> ComposeResult:
         """Left what it is in numbers, right what is wrong and the pictures."""
@@ -65,7 +68,10 @@ class JobPane(ScreenPane):
         wall, chart = self.query_one(Wall), self.query_one(SpaceAverage)
         small = self.screen.has_class("-tiny") or self.screen.has_class("-flat")
         wall.lowest = small
-        chart.display = not small and self.size.height >= _LOW
+        height = (
+            self.size.height or self.app.size.height - _AROUND
+        )  # before the first layout: a slow line draws it once
+        chart.display = not small and height >= _LOW
         around = 2 if wall.styles.border_bottom[0] else 1
         if small or not chart.display:
             wall.styles.height = "1fr"
@@ -93,5 +99,4 @@ class JobPane(ScreenPane):
         result = results[0]
         self._fit(len(gpus_shown(result, view)))
         self.query_one(SpaceAverage).axis_at = self.query_one(Wall).offset_of(result) - 1
-        for widget in (Score, Gauges, Sentence, VerdictCards, MostTime, SpaceAverage, Wall):
-            self.query_one(widget).show(result, view)  # type: ignore[attr-defined]
+        super().show(results, view)

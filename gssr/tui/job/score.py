@@ -12,11 +12,11 @@ from gssr.model.live.live_result import RECENT_SECONDS, Result
 from gssr.render.clock import duration
 from gssr.render.columns import average_into_columns
 from gssr.render.scale import fixed, metric_of, percent, unit_of
+from gssr.report.live.time_cells import cells_of, known_from, rolls
+from gssr.report.live.times_of_run import length_text, seconds_text
 from gssr.score import CAVEAT, DEFINITION, SCALE, how_to_measure
 from gssr.tui.shared.history import history_rows
 from gssr.tui.shared.panel import Drawing, Panel, Words
-from gssr.tui.shared.timed import cells_of, known_from, rolls
-from gssr.tui.shared.times import length_text, seconds_text
 from gssr.tui.view import View
 
 
@@ -27,7 +27,7 @@ class ScoreHistory(Panel):
         """The curve."""
         result = self.result
         if result is None or result.score_curve is None:
-            return [Strip.blank(width)] * height
+            return []
         curve, cells = result.score_curve, cells_of(result, width)
         values = average_into_columns(curve.values, curve.start, curve.width, cells.start, cells.end, width)
         if not rolls(result) or np.isnan(values[-1:]).all():

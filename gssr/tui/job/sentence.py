@@ -13,9 +13,9 @@ from gssr.render.cells import at_most, flow, wrap
 from gssr.render.roles import Row, Span
 from gssr.render.scale import percent
 from gssr.render.shares import WORDS
-from gssr.tui.judge import not_judged
+from gssr.render.states import OF_TRACE
+from gssr.report.live.judgement import not_judged
 from gssr.tui.shared.panel import RowsPanel
-from gssr.tui.trace.states import OF_TRACE
 from gssr.tui.view import View
 
 _SEEN = 0.0005

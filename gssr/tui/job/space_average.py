@@ -7,9 +7,9 @@ import numpy as np
 from gssr.model.live.live_result import Result
 from gssr.render.roles import Row
 from gssr.render.scale import metric_of
-from gssr.tui.shared.band_chart import GUTTER, metric_band
+from gssr.report.live.band_chart import GUTTER, metric_band
+from gssr.report.live.time_cells import value_text
 from gssr.tui.shared.panel import RowsPanel
-from gssr.tui.shared.timed import value_text
 from gssr.tui.view import View
 
 _TIMED = 7
@@ -52,4 +52,4 @@ class SpaceAverage(RowsPanel):
         """Draw the first chart of this process."""
         import gssr.report.plotext_chart  # noqa: F401
 
-        self.draw_anew()
+        self.refresh()

@@ -1,43 +1,95 @@
-"""The keys in the last line: as many as there is room for, each whole."""
+"""The keys in the last line: as many as there is room for, each whole; a click presses one.
 
-from typing import Any
+One widget draws all of them: a widget for each, as Textual's own footer has, would take a fifth of the start.
+"""
 
-from textual.app import ComposeResult
-from textual.widgets import Footer
+from typing import Any, NamedTuple
+
+from rich.segment import Segment
+from textual import events
+from textual.binding import Binding
+from textual.screen import Screen
+from textual.strip import Strip
+from textual.widget import Widget
 
 from gssr.render.cells import cell_width
+from gssr.tui.shared.panel import LineDrawing
 
-_PADDING = 3
-"""Cells around a key and what it is called."""
-_EDGE = 1
-"""One more cell beside the key that stands at the right."""
 _STAYS = "help"
 """The action of the key that leads to all others."""
 
 
-class KeyFooter(Footer):
-    """Textual's footer, without the last of the keys that it would cut."""
+class ShownKey(NamedTuple):
+    """A key with a blank around it and what it is called."""
 
-    def compose(self) -> ComposeResult:
-        """The focused panel's keys, then those of all screens."""
-        keys: list[Any] = list(super().compose())
-        room = self.app.size.width - _EDGE
-        while sum(map(_cells, keys)) > room:
-            last = next((each for each in reversed(keys) if _can_go(each)), None)
+    binding: Binding
+    key: str
+    tooltip: str
+
+    @property
+    def cells(self) -> int:
+        """The cells that both take."""
+        return cell_width(self.key) + cell_width(self.binding.description) + 1
+
+
+class KeyFooter(LineDrawing, Widget):  # type: ignore[misc] # app is narrowed
+    """The focused panel's keys, then those of all screens; at the right the one that finds everything."""
+
+    def on_mount(self) -> None:
+        """Draw anew whenever other keys count."""
+        self.screen.bindings_updated_signal.subscribe(self, self._on_other_keys)
+
+    def _on_other_keys(self, _screen: Screen[Any]) -> None:
+        self.draw_changes()
+
+    def _shown(self) -> list[ShownKey]:
+        """Choose the keys that there is room for, the last of them for the right end."""
+        active = self.screen.active_bindings
+        by_action = {each.binding.action: each for each in reversed(active.values()) if each.binding.show}
+        finds = active.get(self.app.COMMAND_PALETTE_BINDING)
+        keys = [
+            ShownKey(
+                each.binding, f" {self.app.get_key_display(each.binding)} ", each.tooltip or each.binding.description
+            )
+            for each in (*reversed(by_action.values()), *([finds] if finds else ()))
+        ]
+        while sum(each.cells for each in keys) + 1 > self.size.width:
+            last = next((each for each in reversed(keys[:-1]) if each.binding.action != _STAYS), None)
             if last is None:
                 break
             keys.remove(last)
-        yield from keys
+        return keys
 
-    def on_resize(self) -> None:
-        """Another width has room for other keys."""
-        if self.is_attached:
-            self.call_after_refresh(self.recompose)
+    def draw_lines(self, width: int, _height: int) -> list[Strip]:
+        """One line."""
+        key, plain, segments = self.palette.style("gap"), self.palette.style("plain"), list[Segment]()
+        *keys, last = self._shown()
+        for each in keys:
+            segments += [Segment(each.key, key), Segment(f"{each.binding.description} ", plain)]
+        used = sum(each.cells for each in keys)
+        edge = "|" if self.glyphs.levels.isascii() else "▏"
+        segments.append(Segment(f"{edge:>{max(width - used - last.cells, 1)}}", self.palette.style("track")))
+        segments += [Segment(last.key, key), Segment(f"{last.binding.description} ", plain)]
+        return [Strip(segments).adjust_cell_length(width)]
 
+    def _under(self, x: int) -> ShownKey | None:
+        """The key at a cell of the line."""
+        *keys, last = self._shown()
+        if x >= self.size.width - last.cells:
+            return last
+        for each in keys:
+            if x < each.cells:
+                return each
+            x -= each.cells
+        return None
 
-def _cells(key: Any) -> int:
-    return cell_width(key.key_display) + cell_width(key.description) + _PADDING
+    def on_click(self, event: events.Click) -> None:
+        """Press the key under the mouse."""
+        key = self._under(event.x)
+        if key is not None:
+            self.app.simulate_key(key.binding.key)
 
-
-def _can_go(key: Any) -> bool:
-    return key.action != _STAYS and not key.has_class("-command-palette")
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """Say in a tooltip what the key under the mouse does."""
+        key = self._under(event.x)
+        self.tooltip = None if key is None else key.tooltip

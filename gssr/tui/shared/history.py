@@ -1,6 +1,5 @@
 """Loads over time as cells: height and colour say the same, and where nothing is known there is a hatch."""
 
-import math
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -9,14 +8,13 @@ from rich.segment import Segment
 from rich.style import Style
 
 from gssr.arrays import Floats
+from gssr.render.columns import steady_steps
 from gssr.render.glyphs import Glyphs
 from gssr.tui.themes import LOAD_STEPS, Palette
 
 _HATCH, _HATCH_ASCII = "╱", "/"
 _BLANK, _LACKS = -2, -1
 """Codes of cells without a load: nothing was to be known there yet, and something was."""
-_SAME_STEP = 0.8
-"""A load this many steps of the ramp away from the cell before it still has its colour; half a step would be exact."""
 
 
 def load_codes(values: Floats, known_from: int = 0) -> Floats:
@@ -27,20 +25,6 @@ def load_codes(values: Floats, known_from: int = 0) -> Floats:
     codes = np.where(known, steps, _LACKS)
     codes[..., :known_from] = np.where(known[..., :known_from], codes[..., :known_from], _BLANK)
     return np.asarray(codes, np.float64)
-
-
-def steady_steps(levels: Sequence[float]) -> list[int]:
-    """Round loads, counted in steps of a ramp, to whole steps: one that wavers about the border of two steps keeps that of
-    the cell before it, because each change of colour is sent to the terminal. Missing ones (NaN) become 0.
-
-    Not for cells that roll: with the first of them, on which all others rest, the colours of a whole row would change.
-    """
-    found, last = [], math.nan
-    for level in levels:
-        if not abs(level - last) <= _SAME_STEP:
-            last = round(level) if level == level else math.nan
-        found.append(0 if last != last else int(last))
-    return found
 
 
 def history_rows(
@@ -57,11 +41,14 @@ def history_rows(
     per_row = len(glyphs.levels)
     hatch = _HATCH_ASCII if glyphs.levels.isascii() else _HATCH
     chars = np.array([" ", *levels, *glyphs.full * (per_row - len(levels)), hatch])  # by height, then what lacks
-    codes = load_codes(values, known_from).astype(np.int64)
-    if not rolls:
-        steady = steady_steps((np.clip(values, 0.0, 1.0) * (LOAD_STEPS - 1)).tolist())
-        codes = np.where(codes >= 0, steady, codes)
-    tops = np.clip(np.round(np.nan_to_num(values) * (height * per_row - 1)), 1, height * per_row - 1).astype(np.int64)
+    codes, most = load_codes(values, known_from).astype(np.int64), height * per_row - 1
+    if rolls:
+        tops = np.round(np.nan_to_num(values) * most).astype(np.int64)
+    else:
+        loads = np.clip(values, 0.0, 1.0)
+        codes = np.where(codes >= 0, steady_steps((loads * (LOAD_STEPS - 1)).tolist()), codes)
+        tops = np.array(steady_steps((loads * most).tolist()), np.int64)
+    tops = np.clip(tops, 1, most)
     tops[codes == _BLANK] = 0
     above = np.clip(tops - per_row * np.arange(height)[::-1, None], 0, per_row)
     above[:, codes == _LACKS] = per_row + 1

@@ -173,21 +173,22 @@ class LineTable(LineDrawing, ScrollView, can_focus=True):  # type: ignore[misc] 
 
     # Drawing
 
-    def draw_line(self, y: int) -> Strip:
-        """Draw row ``y`` in sight: the heads, one row of an item's line, or ``nothing`` where there are no items.
+    def draw_lines(self, width: int, height: int) -> list[Strip]:
+        """Draw what is in sight: the heads, and the rows of the items' lines, or ``nothing`` where there are no items.
         Blank before there are columns."""
-        width, headings = self.size.width, self.headings()
+        headings, tall = self.headings(), self.tall
         if not headings:
-            return Strip.blank(width)
-        if y == 0:
-            return Strip([*self._heads(headings), *self.head_tail()]).adjust_cell_length(width)
-        at, part = divmod(y - HEAD + self.scroll_offset.y, self.tall)
-        if at < len(self.order):
-            item = int(self.order[at])
-            strip = self._cells(headings, item, at == self.at, part == (self.tall - 1) // 2)
-            return Strip([*strip, *self.tail(item, part)]).adjust_cell_length(width)
-        text = self.nothing if y == HEAD and not len(self.order) else ""
-        return Strip([Segment(text, self.palette.style("outlier"))]).adjust_cell_length(width)
+            return []
+        rows = [[*self._heads(headings), *self.head_tail()]]
+        first = self.scroll_offset.y
+        for at, part in (divmod(row, tall) for row in range(first, first + height - HEAD)):
+            if at < len(self.order):
+                item = int(self.order[at])
+                line = self._cells(headings, item, at == self.at, part == (tall - 1) // 2)
+                rows.append([*line, *self.tail(item, part)])
+        if not len(self.order):
+            rows.append([Segment(self.nothing, self.palette.style("outlier"))])
+        return [Strip(row).adjust_cell_length(width) for row in rows]
 
     def _heads(self, headings: list[Heading]) -> list[Segment]:
         """Draw the titles of the columns, with an arrow at the one that is sorted by."""

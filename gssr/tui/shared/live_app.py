@@ -6,8 +6,8 @@ from typing import Any
 from textual.app import App
 
 from gssr.model.live.live_result import Result
+from gssr.model.live.steady_order import SteadyOrders
 from gssr.render.glyphs import Glyphs
-from gssr.tui.steady_order import SteadyOrders
 from gssr.tui.themes import Palette
 from gssr.tui.view import Scene, ScreenName, View
 

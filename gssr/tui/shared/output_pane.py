@@ -2,8 +2,9 @@
 
 from textual.strip import Strip
 
+from gssr.render.log_tail import log_tail
 from gssr.render.roles import Row, Span
-from gssr.tui.output import Output, log_tail
+from gssr.store.read.log_file import Output
 from gssr.tui.shared.panel import Panel
 
 
@@ -22,9 +23,9 @@ class OutputPane(Panel):
     def draw_lines(self, width: int, height: int) -> list[Strip]:
         """As many of its last lines as there is room for."""
         if self.output is None:
-            return [Strip.blank(width)] * height
+            return []
         if self.output.tail is None:
             rows: tuple[Row, ...] = ((Span("no output was kept beside this recording", "dim"),),)
         else:
             rows = log_tail(self.output.tail, width, height, self.glyphs.levels.isascii())
-        return [self.strip_of(rows[y] if y < len(rows) else (), width) for y in range(height)]
+        return [self.strip_of(row, width) for row in rows]

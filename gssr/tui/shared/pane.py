@@ -1,10 +1,12 @@
 """A screen of the app: what it asks of the recording, and what it does with the results."""
 
 from collections.abc import Sequence
+from typing import Any, ClassVar
 
 from textual.containers import Container
 from textual.events import DescendantFocus
 from textual.message import Message
+from textual.widget import Widget
 
 from gssr.model.live.live_result import Query, Result
 from gssr.tui.shared.live_app import LiveApp
@@ -17,8 +19,11 @@ class ScreenPane(Container):
 
     app: LiveApp
     screen_name: ScreenName
+    panels: ClassVar[tuple[type[Widget], ...]] = ()
+    """The kinds of its widgets that show a result, one of each."""
     is_ready = False
     """Whether all its widgets are there."""
+    _panels: Sequence[Any] = ()
 
     class Ready(Message):
         """All widgets of this pane are there."""
@@ -29,7 +34,7 @@ class ScreenPane(Container):
 
     def on_mount(self) -> None:
         """Say that results can be shown."""
-        self.is_ready = True
+        self.is_ready, self._panels = True, [self.query_one(each) for each in self.panels]
         self.post_message(self.Ready(self.screen_name))
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
@@ -45,8 +50,9 @@ class ScreenPane(Container):
         return query
 
     def show(self, results: Sequence[Result], view: View) -> None:
-        """Draw these results."""
-        raise NotImplementedError
+        """Draw the first result in all ``panels``."""
+        for each in self._panels:
+            each.show(results[0], view)
 
     def point_at(self, gpu: int) -> None:
         """Put the cursor on a GPU, where there is one."""

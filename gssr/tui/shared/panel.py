@@ -1,9 +1,9 @@
 """What every widget that shows a part of a result is: a panel with a title in its border, told a result by ``show``."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.segment import Segment
 from rich.style import Style
@@ -17,7 +17,7 @@ from textual.widget import Widget
 from textual.widgets import Label
 
 from gssr.model.live.live_result import Result
-from gssr.render.cells import cell_width, clean
+from gssr.render.cells import clean
 from gssr.render.glyphs import Glyphs, drawable
 from gssr.render.roles import Row
 from gssr.tui.shared.live_app import LiveApp
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     _AnyWidget = Widget
 else:
     _AnyWidget = object  # a widget gets the styles and the keys of its first base that is one
-_Drawing = TypeVar("_Drawing")
 
 
 class _Title:
@@ -83,20 +82,11 @@ class Drawing(PlainText):
         """The characters that the terminal can show."""
         return self.app.glyphs
 
-    def strip_of(self, row: Row, width: int, base: Style | None = None) -> Strip:
-        """Turn a row of a pure drawing into a line of this widget, cut or filled to ``width`` cells, with the style
-        ``base`` below everything if it is given."""
+    def strip_of(self, row: Row, width: int) -> Strip:
+        """Turn a row of a pure drawing into a line of this widget, cut or filled to ``width`` cells."""
         style = self.palette.style
         segments = [Segment(span.text, style(span.role)) for span in drawable(row, self.glyphs)]
-        return filled_strip(segments, width) if base is None else filled_strip(segments, width).apply_style(base)
-
-
-def filled_strip(segments: list[Segment], width: int) -> Strip:
-    """A line of exactly ``width`` cells: cut, or filled with blanks."""
-    size = sum(cell_width(text) for text, _, _ in segments)
-    if size > width:
-        return Strip(segments, size).adjust_cell_length(width)
-    return Strip([*segments, Segment(" " * (width - size))] if size < width else segments, width)
+        return Strip(segments).adjust_cell_length(width)
 
 
 class Words(PlainText, Label):
@@ -108,10 +98,10 @@ class Words(PlainText, Label):
         super().__init__(content, markup=False, **attributes)  # type: ignore[arg-type]
 
     def say(self, content: VisualType) -> None:
-        """Show this text; laid out anew only if its shape has changed."""
+        """Show this text; all is laid out anew only if its shape has changed, and its place depends on that."""
         if content != self._said:
             before, self._said = self._said, content
-            self.update(content, layout=_shape(content) != _shape(before))
+            self.update(content, layout=self.styles.auto_dimensions and _shape(content) != _shape(before))
 
 
 def _shape(content: object) -> object:
@@ -121,8 +111,8 @@ def _shape(content: object) -> object:
 
 
 class LineDrawing(Drawing, _AnyWidget):  # type: ignore[misc] # app is narrowed
-    """A widget that is drawn line by line (Textual's Line API), by ``draw_line`` or ``draw_lines``. After ``draw_changes``
-    only lines that have changed are drawn anew."""
+    """A widget that is drawn line by line (Textual's Line API), by ``draw_lines``. After ``draw_changes`` only lines that
+    have changed are sent anew."""
 
     _drawn: list[Strip] | None = None
     """All lines as they were drawn last, without the background; None where everything is to be drawn."""
@@ -133,13 +123,9 @@ class LineDrawing(Drawing, _AnyWidget):  # type: ignore[misc] # app is narrowed
     _on_ground: dict[Style | None, Style]
     """Styles of drawings as they are sent: on the widget's own background, in the colours that the terminal has."""
 
-    def draw_line(self, y: int) -> Strip:
-        """Draw one line of the content."""
+    def draw_lines(self, width: int, height: int) -> list[Strip]:
+        """Draw at most ``height`` lines of ``width`` cells; below fewer of them it is blank."""
         raise NotImplementedError
-
-    def draw_lines(self, width: int, height: int) -> list[Strip]:  # noqa: ARG002 - for subclasses
-        """Draw ``height`` lines of ``width`` cells."""
-        return [self.draw_line(y) for y in range(height)]
 
     def render_line(self, y: int) -> Strip:
         """Draw row ``y`` for Textual, on the widget's own background."""
@@ -167,7 +153,7 @@ class LineDrawing(Drawing, _AnyWidget):  # type: ignore[misc] # app is narrowed
 
     def _sight(self) -> tuple[object, ...]:
         """Return what the drawn lines depend on besides the content: if it changes, all lines are drawn anew."""
-        return self.size, self.scroll_offset, self.palette.theme
+        return self.outer_size, self.scroll_offset, self.app.theme  # asked for each line: these cost least
 
     def _draw_all(self) -> list[Strip]:
         self._drawn_for = self._sight()
@@ -201,35 +187,18 @@ class LineDrawing(Drawing, _AnyWidget):  # type: ignore[misc] # app is narrowed
 class Panel(LineDrawing, Widget, can_focus=True):  # type: ignore[misc] # app is narrowed
     """A part of a screen that is drawn from a result and a view, and from nothing else.
 
-    ``show`` keeps both and draws anew; a subclass says in ``draw_line`` or ``rows`` what is seen. Tab goes from panel to
+    ``show`` keeps both and draws anew; a subclass says in ``draw_lines`` or ``rows`` what is seen. Tab goes from panel to
     panel, and ``z`` gives one the whole screen.
     """
 
     ALLOW_MAXIMIZE = True
     result: Result | None = None
     view: View
-    _kept: tuple[tuple[object, ...], Any] | None = None
 
     def show(self, result: Result, view: View) -> None:
         """Draw from this result and view from now on."""
-        if result is not self.result:
-            self._kept = None
         self.result, self.view = result, view
         self.draw_changes()
-
-    def keep(self, make: Callable[[], _Drawing], *depends_on: object) -> _Drawing:
-        """Return what ``make`` draws. It is called again only if the result, the size, the theme, or what it
-        ``depends_on`` besides has changed. Only one drawing is kept."""
-        key = (self.content_size, self.palette.theme, *depends_on)
-        if self._kept is None or self._kept[0] != key:
-            self._kept = key, make()
-        made: _Drawing = self._kept[1]
-        return made
-
-    def draw_anew(self) -> None:
-        """Forget what was kept, and draw."""
-        self._kept = None
-        self.refresh()
 
 
 class RowsPanel(Panel):
@@ -242,4 +211,4 @@ class RowsPanel(Panel):
     def draw_lines(self, width: int, height: int) -> list[Strip]:
         """All of its rows."""
         rows = [] if self.result is None else self.rows(self.result, width, height)
-        return [self.strip_of(rows[y] if y < len(rows) else (), width) for y in range(height)]
+        return [self.strip_of(row, width) for row in rows]

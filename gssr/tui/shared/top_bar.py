@@ -11,10 +11,10 @@ from gssr.render.clock import duration
 from gssr.render.glyphs import drawable
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import count
+from gssr.report.live.time_cells import rolls
+from gssr.report.live.times_of_run import age_text, is_growing, length_text, window_text
 from gssr.store.format.rank_ends import RankEnd, place_of
 from gssr.tui.shared.panel import Drawing
-from gssr.tui.shared.timed import rolls
-from gssr.tui.shared.times import age_text, is_growing, length_text, window_text
 from gssr.tui.view import View
 
 _ASCII = str.maketrans("○●◌✗■", ".*ox=")

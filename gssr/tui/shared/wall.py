@@ -16,11 +16,11 @@ from gssr.model.verdicts.words import named
 from gssr.render.cells import clean, fit
 from gssr.render.roles import Role
 from gssr.render.scale import count, metric_of, number
+from gssr.report.live.time_cells import Cells, axis_row, cells_of, fractions, in_cells, known_from, value_text
+from gssr.report.live.times_of_run import at_text, width_text
 from gssr.tui.shared.history import history_rows, pair_row
 from gssr.tui.shared.messages import Opened
 from gssr.tui.shared.panel import Panel
-from gssr.tui.shared.timed import Cells, axis_row, cells_of, fractions, in_cells, known_from, value_text
-from gssr.tui.shared.times import at_text, width_text
 from gssr.tui.view import View
 
 MOST_ROWS = 4
@@ -112,6 +112,8 @@ class Wall(Panel):
 
     lowest = False
     axis = True
+    seen: WallDrawing | None = None
+    """What was drawn last; None before there was anything to draw."""
 
     def cells(self, result: Result) -> int:
         """Cells of time that fit beside the names."""
@@ -169,21 +171,17 @@ class Wall(Panel):
     def draw_lines(self, width: int, height: int) -> list[Strip]:
         """The names, the means, and the cells of time."""
         result = self.result
-        strips = self.drawing(result).strips if result is not None and result.n_gpus else []
-        return [*strips[:height], *[Strip.blank(width)] * (height - len(strips))]
+        self.seen = None if result is None or not result.n_gpus else self._draw(result, width, height)
+        return [] if self.seen is None else self.seen.strips[:height]
 
     @property
     def in_colour(self) -> bool:
         """True where colour alone can tell a load."""
         return not self.palette.colourless and not self.glyphs.levels.isascii()
 
-    def drawing(self, result: Result) -> WallDrawing:
-        """The wall as it is seen."""
-        return self.keep(lambda: self._draw(result), self.view.selection, self.lowest)
-
-    def _draw(self, result: Result) -> WallDrawing:
-        """Draw the wall anew: all lines with marks, names and means, and below them the times if ``axis``."""
-        palette, glyphs, (width, height) = self.palette, self.glyphs, self.content_size
+    def _draw(self, result: Result, width: int, height: int) -> WallDrawing:
+        """Draw all lines with marks, names and means, and below them the times if ``axis``."""
+        palette, glyphs = self.palette, self.glyphs
         room = height - self.axis
         gpus = gpus_shown(result, self.view)
         lines = lowest_of(result, gpus, room) if self.lowest else lines_of(result, gpus, room, self.in_colour)
@@ -245,9 +243,9 @@ class Wall(Panel):
     def _at(self, x: int, y: int) -> tuple[int, int] | None:
         """Return the GPU (position; of a part of several its first) and the cell of time under the mouse, or None if
         there is none."""
-        if self.result is None:
+        if self.result is None or self.seen is None:
             return None
-        _, lines, cells = self.drawing(self.result)
+        _, lines, cells = self.seen
         line = next((each for each in lines if each.top <= y < each.top + each.height), None)
         cell = x - self._label(self.result) - VALUE - 2
         if line is None or not 0 <= cell < cells.n:
@@ -260,11 +258,11 @@ class Wall(Panel):
         """Say in a tooltip which GPU and time are under the mouse, and the value there."""
         offset = event.get_content_offset(self)
         found = None if offset is None else self._at(offset.x, offset.y)
-        if found is None or self.result is None:
+        if found is None or self.result is None or self.seen is None:
             self.tooltip = None
             return
         gpu, cell = found
-        time = self.drawing(self.result).cells.time(cell)
+        time = self.seen.cells.time(cell)
         value = float(self.result.grid.values[gpu, self.result.grid.column(time)])
         self.tooltip = (
             f"{clean(self.result.place(gpu))} at {at_text(self.result, time)}: {value_text(self.result, value)}"

@@ -13,17 +13,17 @@ from gssr.render.clock import exact
 from gssr.render.columns import bar
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import NONE, UNKNOWN, metric_of, percent, quantity
+from gssr.render.states import OF_TRACE
+from gssr.report.live.interval import interval_rows
+from gssr.report.live.metric_scales import full_scale, shown_metrics
+from gssr.report.live.time_cells import Cells
+from gssr.report.live.times_of_run import at_text
 from gssr.traces.timeline import Kind
 from gssr.tui.shared.panel import RowsPanel
-from gssr.tui.shared.scales import full_scale, shown_metrics
-from gssr.tui.shared.timed import Cells
-from gssr.tui.shared.times import at_text
 from gssr.tui.time.event_axis import event_at
 from gssr.tui.time.timeline import Stretch
 from gssr.tui.time.window import cells_over
 from gssr.tui.trace.cursor import NS, picked
-from gssr.tui.trace.interval import interval_rows
-from gssr.tui.trace.states import OF_TRACE
 from gssr.tui.view import Scene, View
 
 _BESIDE = ("host:cpu_utilization", "host:read_bytes", "host:net_rx_bytes", "host:write_bytes", "host:net_tx_bytes",
@@ -65,11 +65,10 @@ class Details(RowsPanel):
     def show(self, result: Result, view: View) -> None:
         """Draw from this result from now on, and name in the border what is shown."""
         super().show(result, view)
-        self._kept = None  # the range may have changed
         cells = self._cells(result)
         part = result.part
         if part is not None:
-            place = picked(self._scene(result, 80, 8))
+            place = picked(Scene(result, None, self.view))
             low, high = self.marked or (max(cells.start, result.first), min(cells.end, result.last))
             own = "selected range" if self.marked else "in sight"
             took = f"{own}: {exact(high - low)} from {at_text(result, low)}"
@@ -101,9 +100,6 @@ class Details(RowsPanel):
         grid = result.grid if result.part is None or result.part.columns is None else result.part.columns
         return cells_over(result, max(grid.n, 1))
 
-    def _scene(self, result: Result, width: int, height: int) -> Scene:
-        return Scene(result, None, self.view, width, height, self.glyphs)
-
     def rows(self, result: Result, width: int, height: int) -> list[Row]:
         """Draw the bars of all metrics; of a trace the interval under the cursor and below it, if there are _TABLE
         rows left, which names took the time."""
@@ -115,8 +111,8 @@ class Details(RowsPanel):
             else:
                 means = dict(result.moment)
             return self._metrics(result, means, width, height)
-        place = picked(self._scene(result, width, height))
-        rows = interval_rows(self._scene(result, width, height), part, place) if place >= 0 else []
+        place = picked(Scene(result, None, self.view))
+        rows = interval_rows(result, part, place, width, self.glyphs) if place >= 0 else []
         if height - len(rows) < _TABLE and rows:
             return rows[:height]
         return [*rows, *self._table(result, part, width, height - len(rows))][:height]

@@ -8,9 +8,9 @@ from gssr.render.cells import cell_width, fit
 from gssr.render.marks import MarkGrid, blank
 from gssr.render.roles import Row, Span
 from gssr.render.scale import count
+from gssr.report.live.time_cells import Cells, axis_row
+from gssr.report.live.times_of_run import at_text, event_in_words
 from gssr.store.format.rows import Event
-from gssr.tui.shared.timed import Cells, axis_row
-from gssr.tui.shared.times import at_text, event_in_words
 from gssr.tui.time.timeline import TimePanel
 from gssr.tui.view import View
 
@@ -31,15 +31,7 @@ class EventAxis(TimePanel):
         n = len(_in_sight(result, cells))
         self.entitle("time", self.title_of(cells, result), f"{count(n, 'event')} in sight" if n else "")
 
-    def draw_line(self, y: int) -> Strip:
-        """Draw row ``y``: the times first, then the flags; blank before the first result."""
-        result, (width, height) = self.result, self.content_size
-        if result is None:
-            return Strip.blank(width)
-        rows = self.keep(lambda: self._rows(result, height))
-        return self.overlaid(self.strip_of(rows[y] if y < len(rows) else (), width), result)
-
-    def _rows(self, result: Result, height: int) -> list[Row]:
+    def strips(self, result: Result, width: int, height: int) -> list[Strip]:
         """Draw the times under the columns, and in the other ``height - 1`` rows the flags of the events."""
         cells, gutter = self.cells_in_sight(result), self.left
         rows: list[Row] = [(Span(" " * gutter), *axis_row(result, cells))]
@@ -47,7 +39,7 @@ class EventAxis(TimePanel):
         for y, row in enumerate(flags.rows()):
             label = "  events" if y == 0 and cells.n else ""
             rows.append((Span(f"{label:<{gutter}}", "dim"), *row))
-        return rows
+        return [self.strip_of(row, width) for row in rows]
 
 
 def _in_sight(result: Result, cells: Cells) -> list[tuple[int, Event]]:

@@ -15,6 +15,7 @@ from gssr.model.live.watched_trace import FINEST, MOST_COUNTERS
 from gssr.tui.keys import key
 from gssr.tui.shared.messages import Opened
 from gssr.tui.shared.pane import ScreenPane
+from gssr.tui.shared.search_line import SearchLine
 from gssr.tui.shared.wall import gpus_shown, lines_of
 from gssr.tui.time.details import Details
 from gssr.tui.time.event_axis import EventAxis
@@ -60,11 +61,7 @@ class TimePane(ScreenPane):
             yield Tracks(id="time-tracks", classes="panel")
             yield EventAxis(id="time-axis", classes="panel")
             yield Details(id="time-details", classes="panel")
-            yield Input(placeholder="a part of a name, or a pattern with * and ?", id="time-search", compact=True)
-
-    def on_mount(self) -> None:
-        """The line to type in appears when it is needed."""
-        self.query_one("#time-search").display = False
+            yield SearchLine("a part of a name, or a pattern with * and ?", id="time-search")
 
     def columns(self, width: int) -> int:
         """The columns that the timelines have."""
@@ -164,10 +161,8 @@ class TimePane(ScreenPane):
     def let_go(self) -> bool:
         """End the search for a name, or if there is none, unmark the selected range. Returns False, having done
         nothing, if there is neither."""
-        line, details = self.query_one("#time-search", Input), self.query_one(Details)
-        view = self.app.view
-        if line.display or view.name:
-            line.value, line.display = "", False
+        details, view = self.query_one(Details), self.app.view
+        if self.query_one(SearchLine).let_go() or view.name:
             self.app.change_view(replace(view, name=""))
             self._focus_timeline()
             return True
@@ -203,9 +198,7 @@ class TimePane(ScreenPane):
                 else "Names are of traces: v goes to those of this run."
             )
             return
-        line = self.query_one("#time-search", Input)
-        line.value, line.display = self.app.view.name, True
-        self.screen.set_focus(line)  # at once: what is typed next is for it
+        self.query_one(SearchLine).open(self.app.view.name)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Look for what is typed at once, so that its intervals are counted."""

@@ -9,8 +9,8 @@ from rich.segment import Segment
 from rich.style import Style
 
 from gssr.arrays import Floats, Ints
+from gssr.render.states import State
 from gssr.tui.themes import Palette
-from gssr.tui.trace.states import State
 
 _Value = TypeVar("_Value")
 

@@ -10,11 +10,11 @@ from gssr.model.live.live_result import Result
 from gssr.render.columns import average_into_columns
 from gssr.render.roles import Row, Span
 from gssr.render.scale import percent
-from gssr.tui.judge import not_judged
-from gssr.tui.shared.timed import Cells
+from gssr.render.states import OF_TRACE, State, of_breakdown
+from gssr.report.live.judgement import not_judged
+from gssr.report.live.time_cells import Cells
 from gssr.tui.time.stacked import stacked
 from gssr.tui.time.timeline import TimePanel
-from gssr.tui.trace.states import OF_TRACE, State, of_breakdown
 from gssr.tui.view import View
 
 _LEAST = 0.005
@@ -34,7 +34,7 @@ class States(TimePanel):
         super().show(result, view)
         found = None if result.judgement is None else result.judgement.breakdown
         if found is not None or (self._breakdown is not None and result.run is None):
-            self._breakdown, self._kept = found, None
+            self._breakdown = found
         noun = result.noun
         at = "at the cursor" if view.cursor is not None else "in this window"
         self.border_title = f"what {noun} time is for, {at}" if result.part else f"where the GPU time goes, {at}"
@@ -63,24 +63,21 @@ class States(TimePanel):
         )
         return of_breakdown(self.glyphs.levels.isascii()), shown
 
-    def draw_line(self, y: int) -> Strip:
-        """Draw row ``y`` of the strip, with the largest shares to its left; a waiting line at the top while nothing is
-        known."""
-        result, (width, height) = self.result, self.content_size
-        if result is None or height < 1:
-            return Strip.blank(width)
+    def strips(self, result: Result, width: int, height: int) -> list[Strip]:
+        """Draw the strip, with the largest shares to its left; a waiting line while nothing is known."""
         cells = self.cells_in_sight(result)
         found = self._shares(result, cells)
         if found is None:
             text = " one moment" if result.part is not None else f" {not_judged(result)}"
-            return self.strip_of((Span(text, "dim"),) if y == 0 else (), width)
+            return [self.strip_of((Span(text, "dim"),), width)]
         states, shares = found
-        rows = self.keep(lambda: stacked(shares, height, states, self.palette, self._in_marks))
+        rows = stacked(shares, height, states, self.palette, self._in_marks)
         at = None if self.view.cursor is None else cells.at(self.view.cursor)
         named = self._legend(states, shares, result, at)
-        label = self.strip_of(named[y] if y < len(named) else (), self.left)
-        strip = Strip.join([label, Strip(rows[y])]).adjust_cell_length(width)
-        return self.overlaid(strip, result)
+        labels = [self.strip_of(row, self.left) for row in [*named, *[()] * height][:height]]
+        return [
+            Strip.join([label, Strip(row)]).adjust_cell_length(width) for label, row in zip(labels, rows, strict=True)
+        ]
 
     def _legend(self, states: list[State], shares: Floats, result: Result, at: int | None) -> list[Row]:
         """Draw the shares of the states, the largest first, without those below _LEAST: in the cell ``at``, or of the

@@ -12,10 +12,10 @@ from textual.message import Message
 from textual.strip import Strip
 
 from gssr.model.live.live_result import Result
+from gssr.report.live.time_cells import Cells
+from gssr.report.live.times_of_run import at_text, width_text
 from gssr.tui.keys import ZOOM_IN, ZOOM_OUT, key
 from gssr.tui.shared.panel import Panel
-from gssr.tui.shared.timed import Cells
-from gssr.tui.shared.times import at_text, width_text
 from gssr.tui.time.window import cells_over, cells_wanted, framed, panned, scrubbed, zoomed
 from gssr.tui.view import View
 
@@ -202,6 +202,17 @@ class TimePanel(Panel):
         self.change_view(zoomed(self.result, self.view, factor, cells, cells.time(cell)))
 
     # Drawing
+
+    def strips(self, result: Result, width: int, height: int) -> list[Strip]:
+        """Draw at most ``height`` lines of ``width`` cells, without the time cursor."""
+        raise NotImplementedError
+
+    def draw_lines(self, width: int, height: int) -> list[Strip]:
+        """The lines, the time cursor on them; none before the first result."""
+        result = self.result
+        if result is None or not height:
+            return []
+        return [self.overlaid(strip, result) for strip in self.strips(result, width, height)]
 
     def entitle(self, title: str, *more: str) -> None:
         """Set the border's title to ``title`` and what else is to be said, without empty texts."""

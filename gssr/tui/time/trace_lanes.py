@@ -12,19 +12,19 @@ from textual.binding import BindingType
 from textual.strip import Strip
 
 from gssr.model.live.live_result import Result, TracePart
+from gssr.model.traces.flows import flow_between, launch_flows, message_flows, partner
 from gssr.model.traces.nesting import Lanes
 from gssr.render.cells import clean, fit
 from gssr.render.function_names import short_name
 from gssr.render.glyphs import in_ascii
 from gssr.render.scale import count
+from gssr.render.states import OF_TRACE
+from gssr.report.live.time_cells import Cells
 from gssr.tui.keys import key
-from gssr.tui.shared.timed import Cells
 from gssr.tui.time.box import ON_BLOCKS, Box
 from gssr.tui.time.trace_rows import Sight, TraceRows, flows_text
 from gssr.tui.trace.cursor import NS, cause, find, interval_under, intervals_sought
-from gssr.tui.trace.flows import flow_between, launch_flows, message_flows, partner
-from gssr.tui.trace.states import OF_TRACE
-from gssr.tui.view import View, inside_of
+from gssr.tui.view import inside
 
 _LEAST_NAME = 3
 """Cells that an interval's name needs."""
@@ -47,18 +47,15 @@ class TraceLanes(TraceRows):
 
     MOST_TALL = 3
 
-    def show(self, result: Result, view: View) -> None:
-        """Draw from this result from now on, and say in the border what is opened, which of how many intervals of the
-        sought name is under the cursor, and how many lines there are."""
-        super().show(result, view)
-        part = result.part
-        lanes = None if part is None else part.lanes
-        n = 0 if lanes is None else len(np.unique(lanes.track))
+    def entitle_rows(self, result: Result, part: TracePart) -> None:
+        """Say what is opened, which of how many intervals of the sought name is under the cursor, and how many lines
+        there are."""
+        view = self.view
+        n = 0 if part.lanes is None else len(np.unique(part.lanes.track))
         what = clean(view.selected) if view.selected else f"all {result.noun}s"
-        self.strips()
         found = intervals_sought(result, view) if view.name else None
         sought = ""
-        if part is not None and found is not None:
+        if found is not None:
             here = self.picked()
             at = int(np.searchsorted(found, here)) if here >= 0 else -1
             number = at + 1 if 0 <= at < len(found) and found[at] == here else 0
@@ -201,7 +198,7 @@ class TraceLanes(TraceRows):
         cells = self.cells_in_sight(result)
         length = max(int(own.length[place]) / NS, 1e-6 * cells.n)
         end = float(own.start[place] / NS + 1.1 * length)
-        self.change_view(replace(self.view, span=1.2 * length, end=inside_of(result, end, 1.2 * length)))
+        self.change_view(replace(self.view, span=1.2 * length, end=inside(result, end, 1.2 * length)))
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """Name the interval under the mouse in a tooltip, unless a drag is under way."""

@@ -17,21 +17,20 @@ from textual.strip import Strip
 from gssr.arrays import Floats
 from gssr.model.live.live_result import Result, TracePart
 from gssr.model.live.live_result import Timeline as Lines
+from gssr.model.traces.flows import message_flows
 from gssr.render.cells import fit
 from gssr.render.columns import average_into_columns
 from gssr.render.scale import count, metric_of, number, unit_of
 from gssr.render.shares import most_of
+from gssr.render.states import OF_TRACE
+from gssr.report.live.metric_scales import full_scale
+from gssr.report.live.time_cells import Cells
 from gssr.tui.keys import key
 from gssr.tui.shared.history import history_rows
-from gssr.tui.shared.scales import full_scale
-from gssr.tui.shared.timed import Cells
 from gssr.tui.time.box import Box
 from gssr.tui.time.stacked import stacked
 from gssr.tui.time.trace_rows import Sight, TraceRows, flows_text
 from gssr.tui.trace.cursor import NS
-from gssr.tui.trace.flows import message_flows
-from gssr.tui.trace.states import OF_TRACE
-from gssr.tui.view import View
 
 _VALUE = 7
 
@@ -52,18 +51,15 @@ class TraceLines(TraceRows):
 
     MOST_TALL = 6
 
-    def show(self, result: Result, view: View) -> None:
-        """Draw from this result from now on, and name in the border what is shown."""
-        super().show(result, view)
-        part = result.part
-        levels = "" if part is None else ", ".join(part.levels)
-        if part is not None and part.line_split is not None:
+    def entitle_rows(self, result: Result, part: TracePart) -> None:
+        """Name what is shown, how many messages there are, and the levels there are besides."""
+        levels = ", ".join(part.levels)
+        if part.line_split is not None:
             title = f"process summary: {result.noun} time by what it is for, those alike together"
         else:
             label = metric_of(result.grid.metric).label
             unit = unit_of(metric_of(result.grid.metric)).name
             title = f"every {result.noun} over time: {label}, {unit}".rstrip(", ")
-        self.strips()
         self.entitle(title, self._about_flows, f"v: {levels}" if "," in levels else "")
 
     def n_rows(self, result: Result) -> int | None:

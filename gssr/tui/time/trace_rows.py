@@ -11,14 +11,14 @@ from textual.binding import BindingType
 from textual.strip import Strip
 
 from gssr.model.live.live_result import Result, TracePart
+from gssr.model.traces.flows import MOST_FLOWS, Flow
 from gssr.render.cells import fit
 from gssr.render.scale import count
+from gssr.report.live.time_cells import Cells
 from gssr.tui.keys import key
-from gssr.tui.shared.timed import Cells
 from gssr.tui.time.box import Box
 from gssr.tui.time.timeline import TimePanel
 from gssr.tui.trace.cursor import NS
-from gssr.tui.trace.flows import MOST_FLOWS, Flow
 from gssr.tui.view import PAGE, View, moved
 
 
@@ -65,24 +65,20 @@ class TraceRows(TimePanel):
         shown, row = min(height // tall, n), self.row_of(n)
         return Sight(tall, shown, min(max(self.view.top, row - shown + 1, 0), row, n - shown))
 
-    def strips(self) -> list[Strip]:
-        """Return all rows of the terminal, drawn anew only if something has changed. Empty without a trace or room; a
-        waiting line before the rows are known."""
-        result, part = self.result, None if self.result is None else self.result.part
-        if result is None or part is None or not self.content_size.height:
-            return []
-        n = self.n_rows(result)
-        if n is None:
-            return [Strip([Segment("one moment")])]
-        place = (self.view.row, self.view.top, self.view.cursor, self.has_focus)
-        return self.keep(lambda: self.draw_rows(result, part, self.sight(n)), place)
+    def entitle_rows(self, result: Result, part: TracePart) -> None:
+        """Say in the border what is shown, once it is drawn."""
+        raise NotImplementedError
 
-    def draw_line(self, y: int) -> Strip:
-        """Draw row ``y`` of the terminal with the time cursor on it; blank below the last row."""
-        strips = self.strips()
-        if self.result is None or y >= len(strips):
-            return Strip.blank(self.content_size.width)
-        return self.overlaid(strips[y], self.result)
+    def strips(self, result: Result, width: int, _height: int) -> list[Strip]:
+        """Draw all rows in sight, and entitle them. None without a trace; a waiting line before the rows are known."""
+        part, n = result.part, self.n_rows(result)
+        if part is None:
+            return []
+        strips = (
+            [Strip([Segment(f"{'one moment':<{width}}")])] if n is None else self.draw_rows(result, part, self.sight(n))
+        )
+        self.entitle_rows(result, part)
+        return strips
 
     def name_segment(self, text: str, room: int, style: Style, is_under_cursor: bool) -> Segment:
         """The name of a row in ``room`` cells."""

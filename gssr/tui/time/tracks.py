@@ -15,7 +15,7 @@ from gssr.render.clock import duration
 from gssr.render.columns import average_into_columns
 from gssr.render.roles import Role
 from gssr.render.scale import UNITS, metric_of, percent, prefixed
-from gssr.tui.shared.timed import Cells
+from gssr.report.live.time_cells import Cells
 from gssr.tui.time.timeline import TimePanel
 from gssr.tui.view import View
 
@@ -64,30 +64,28 @@ class Tracks(TimePanel):
             found += [judgement.step] if judgement.step is not None else []
         return found
 
-    def draw_line(self, y: int) -> Strip:
-        """Draw row ``y``: its name and value in the gutter, then its cells; blank below the last one."""
-        result, width = self.result, self.content_size.width
-        kinds = [] if result is None else self._kinds(result)
-        if result is None or y >= len(kinds):
-            return Strip.blank(width)
-        cells, kind = self.cells_in_sight(result), kinds[y]
-        if isinstance(kind, CounterLine):
-            track = self._counter(result, kind, cells)
-        elif isinstance(kind, tuple):
-            track = self._phases(kind, cells)
-        else:
-            track = self._steps(result, cells)
-        gutter, value = self.left, track.value
-        room = max(gutter - len(value) - 2, 1)
-        labels = [metric_of(each.metric).label for each in kinds if isinstance(each, CounterLine)]
-        alike = len({label[: room - 2] for label in labels}) < len(labels)  # one of each GPU: which one says the end
-        name = " " + fit(clean(track.name), room - 1, self.glyphs.ellipsis, "end" if alike else "start")
-        label = [
-            Segment(f"{name:<{room}} ", self.palette.style("dim")),
-            Segment(f"{value[: gutter - 1]} ", self.palette.style("value")),
-        ]
-        strip = Strip.join([Strip(label).adjust_cell_length(gutter), Strip(track.cells)]).adjust_cell_length(width)
-        return self.overlaid(strip, result)
+    def strips(self, result: Result, width: int, height: int) -> list[Strip]:
+        """Draw each row: its name and value in the gutter, then its cells."""
+        cells, kinds, strips = self.cells_in_sight(result), self._kinds(result), []
+        for kind in kinds[:height]:
+            if isinstance(kind, CounterLine):
+                track = self._counter(result, kind, cells)
+            elif isinstance(kind, tuple):
+                track = self._phases(kind, cells)
+            else:
+                track = self._steps(result, cells)
+            gutter, value = self.left, track.value
+            room = max(gutter - len(value) - 2, 1)
+            labels = [metric_of(each.metric).label for each in kinds if isinstance(each, CounterLine)]
+            alike = len({label[: room - 2] for label in labels}) < len(labels)  # one of each GPU: the end says which
+            name = " " + fit(clean(track.name), room - 1, self.glyphs.ellipsis, "end" if alike else "start")
+            label = [
+                Segment(f"{name:<{room}} ", self.palette.style("dim")),
+                Segment(f"{value[: gutter - 1]} ", self.palette.style("value")),
+            ]
+            parts = [Strip(label).adjust_cell_length(gutter), Strip(track.cells)]
+            strips.append(Strip.join(parts).adjust_cell_length(width))
+        return strips
 
     def _marks(self, fractions: Floats) -> list[Segment]:
         """Draw fractions (0-1) [n_cells] as one row of levels, blank where they are NaN."""

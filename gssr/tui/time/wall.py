@@ -29,10 +29,9 @@ class TimeWall(TimePanel, Wall):  # type: ignore[misc] # app is narrowed
         del result
         return self.left - VALUE - 2
 
-    def draw_lines(self, width: int, height: int) -> list[Strip]:
-        """The wall, the time cursor on it."""
-        strips, result = Wall.draw_lines(self, width, height), self.result
-        return strips if result is None or not result.n_gpus else [self.overlaid(strip, result) for strip in strips]
+    def strips(self, _result: Result, width: int, height: int) -> list[Strip]:
+        """The wall."""
+        return Wall.draw_lines(self, width, height)
 
     def on_click(self, event: events.Click) -> None:
         """Post Opened with the GPU under the mouse at a double click."""

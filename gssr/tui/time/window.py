@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from gssr.model.findings.notes import FINEST
 from gssr.model.live.live_result import Result
-from gssr.tui.shared.timed import Cells, cells_of
+from gssr.report.live.time_cells import Cells, cells_of
 from gssr.tui.view import View
 
 _LEAST_SAMPLES = 8

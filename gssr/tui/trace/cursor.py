@@ -10,11 +10,11 @@ from gssr.gpu_name import gpu_label as called
 from gssr.metrics import OF_NAME, OF_OWN
 from gssr.model.frame_cache import once
 from gssr.model.live.live_result import Result, TracePart
+from gssr.model.traces.flows import partner
 from gssr.model.traces.levels import LevelName
 from gssr.model.traces.nesting import lanes
 from gssr.model.traces.part import fits_name
 from gssr.traces.timeline import Timeline as Trace
-from gssr.tui.trace.flows import partner
 from gssr.tui.view import Scene, View, inside
 
 NS = 1e9
@@ -140,7 +140,7 @@ def shown_at(scene: Scene, part: TracePart, place: int) -> View:
     after = replace(view, cursor=time)
     grid = part.columns or frame.grid
     if view.span is not None and not grid.start <= time < grid.end:
-        after = replace(after, end=inside(scene, time + view.span / 2, view.span))
+        after = replace(after, end=inside(frame, time + view.span / 2, view.span))
     if view.opened and part.lanes is not None:
         found = np.flatnonzero(part.lanes.places == place)
         return replace(after, row=int(part.lanes.lane[found[0]])) if len(found) else after

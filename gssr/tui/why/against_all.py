@@ -8,10 +8,10 @@ from gssr.model.verdicts.words import named
 from gssr.render.cells import clean, clip
 from gssr.render.roles import Row
 from gssr.render.scale import count
-from gssr.tui.shared.pairs import chosen_metrics, metric_row, sizes_for, titles
+from gssr.report.live.metric_pairs import chosen_metrics, metric_row, sizes_for, titles
+from gssr.report.live.metric_scales import full_scale
+from gssr.report.live.times_of_run import at_text, seconds_text, window_text
 from gssr.tui.shared.panel import RowsPanel
-from gssr.tui.shared.scales import full_scale
-from gssr.tui.shared.times import at_text, seconds_text, window_text
 from gssr.tui.view import View
 
 _SIDES = {"gpus": ("these", "all"), "moment": ("moment", "run"), "window": ("window", "run")}
@@ -61,8 +61,8 @@ class AgainstAll(RowsPanel):
         n_first = min(len(set(rests_on)), max(height - 1, 0))
         lines = [*every[:n_first], *chosen_metrics(every[n_first:], height - 1 - n_first)]
         sizes = sizes_for(width)
-        rows = [titles(*_SIDES[found.kind], "difference", sizes)]
-        rows += [metric_row(own, sizes, False, self.glyphs) for own in lines]
+        rows = [titles(*_SIDES[found.kind], sizes)]
+        rows += [metric_row(own, sizes, self.glyphs) for own in lines]
         return [clip(row, width) for row in rows[:height]]
 
 

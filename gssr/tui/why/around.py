@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from gssr.model.joined.explain import gaps_within as gaps_within
 from gssr.model.live.live_result import Result, TracePart
+from gssr.model.traces.flows import partner
 from gssr.model.traces.nesting import within
 from gssr.render.cells import clean, fit, flow, wrap
 from gssr.render.clock import exact
@@ -12,11 +13,10 @@ from gssr.render.function_names import short_name
 from gssr.render.glyphs import in_ascii
 from gssr.render.roles import Row, Span
 from gssr.render.scale import count
+from gssr.report.live.interval import context_rows
+from gssr.report.live.times_of_run import at_text, seconds_text, window_text
 from gssr.tui.shared.panel import RowsPanel
-from gssr.tui.shared.times import at_text, seconds_text, window_text
-from gssr.tui.trace.flows import partner
-from gssr.tui.trace.interval import context_rows
-from gssr.tui.view import Scene, View
+from gssr.tui.view import View
 
 _MOST_OPEN = 5
 """Tracks of a trace of which is shown what is open."""
@@ -39,10 +39,10 @@ class OpenAround(RowsPanel):
     def rows(self, result: Result, width: int, height: int) -> list[Row]:
         """Describe the trace at the cursor, or the gaps."""
         if result.part is not None:
-            return self._open(result, result.part, width, height)[:height]
+            return self._open(result, result.part, width)[:height]
         return self._gaps(result, width)[:height]
 
-    def _open(self, result: Result, part: TracePart, width: int, height: int) -> list[Row]:
+    def _open(self, result: Result, part: TracePart, width: int) -> list[Row]:
         """List the interval at the time cursor with its details, then what is open on other tracks, the innermost
         first, and what launched it. Empty before it is known."""
         around_it, ellipsis = part.around, self.glyphs.ellipsis
@@ -69,8 +69,8 @@ class OpenAround(RowsPanel):
             rows.append((Span(count(more, "more track"), "dim"),))
         if around_it.place < 0:
             return rows
-        scene = Scene(result, None, self.view, width, height, self.glyphs)
-        return [*context_rows(scene, part, around_it.place), *self._details(around_it.details, width), *rows]
+        context = context_rows(result, part, around_it.place, width, self.glyphs)
+        return [*context, *self._details(around_it.details, width), *rows]
 
     def _details(self, details: Mapping[str, str] | None, width: int) -> list[Row]:
         """List what the trace's file says of the interval besides; a waiting line while it is None, and nothing if it

@@ -19,8 +19,8 @@ from gssr.render.glyphs import in_ascii
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import metric_of, percent
 from gssr.render.verdicts import abstention_rows, advice_parts, limits_of
+from gssr.report.live.judgement import not_judged
 from gssr.tui.job.verdict_cards import MARKS
-from gssr.tui.judge import not_judged
 from gssr.tui.keys import key
 from gssr.tui.shared.messages import Opened, Pointed
 from gssr.tui.shared.panel import Drawing, Words

@@ -1,16 +1,14 @@
 """Why: what keeps it from being saturated? The verdicts as cards, where the GPU time went, and the numbers behind."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
-from gssr.model.live.live_result import Query, Result
+from gssr.model.live.live_result import Query
 from gssr.tui.shared.messages import Opened, Pointed
 from gssr.tui.shared.pane import ScreenPane
-from gssr.tui.view import View
 from gssr.tui.why.account import AccountTree
 from gssr.tui.why.against_all import AgainstAll
 from gssr.tui.why.around import OpenAround
@@ -21,6 +19,7 @@ class WhyPane(ScreenPane):
     """What keeps it from being saturated?"""
 
     screen_name = "why"
+    panels = (Causes, AccountTree, AgainstAll, OpenAround)
 
     def compose(self) -> ComposeResult:
         """Left what is wrong and what to do, right the account and the numbers."""
@@ -34,11 +33,6 @@ class WhyPane(ScreenPane):
     def asks(self, query: Query) -> Query:
         """Add what this screen needs to the app's query."""
         return replace(query, around=True)
-
-    def show(self, results: Sequence[Result], view: View) -> None:
-        """Draw the first result in all panels."""
-        for widget in (Causes, AccountTree, AgainstAll, OpenAround):
-            self.query_one(widget).show(results[0], view)  # type: ignore[attr-defined]
 
     @on(Pointed, "#causes")
     def show_verdict(self, event: Pointed) -> None:

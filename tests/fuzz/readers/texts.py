@@ -26,12 +26,12 @@ from gssr.profile.request import ProfileRequest, UsageError
 from gssr.profile.sampling.clock import RecordingClock
 from gssr.profile.sampling.marks import MarkReceiver
 from gssr.render.cells import cell_width, clean
+from gssr.render.log_tail import log_tail
 from gssr.render.roles import text_of
 from gssr.store.disk import filesystem_of
 from gssr.store.format.rows import Gpu
 from gssr.store.read.recording import Recording
 from gssr.store.write.starts import UnagreedError
-from gssr.tui.output import log_tail
 from tests.fuzz.readers import Parser, damage, text
 
 _RULES = (

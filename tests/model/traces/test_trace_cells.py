@@ -16,7 +16,7 @@ from gssr.model.traces.part import part_of
 from gssr.traces.timeline import Category, Counter, Kind, Timeline, Track
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tui"))
-from training import Made, training
+from tests.fakes.training import Made, training
 
 N_OWNERS, TIME = 3, 60
 spans = st.lists(st.tuples(st.integers(0, TIME), st.integers(0, 30), st.integers(0, N_OWNERS - 1)), max_size=25)

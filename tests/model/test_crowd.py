@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from growing import T0, Growing, Truth
 from test_watch import Clock
 
 from gssr.model.analyze import analyze
 from gssr.model.live import following
+from gssr.model.live.judge import answer, asked_of
 from gssr.model.live.judge_blocks import LATER, SEEN_IN_PART, TOLD
 from gssr.model.live.live_result import Query, Result
 from gssr.model.live.watch import Watch
@@ -21,7 +21,7 @@ from gssr.model.verdicts.rules import TABLE
 from gssr.store.read.follow import Follower, News
 from gssr.store.read.recording import open_recording
 from gssr.store.write import writer
-from gssr.tui.judge import answer, asked_of
+from tests.fakes.growing import T0, Growing, Truth
 
 WHOLE = Query(columns=40)
 SLIDING = Query("power_usage", span=60.0, columns=30)

@@ -1,52 +1,54 @@
 """One interval of a trace in words: when, how long, what launched it, and in what it lies."""
 
-from gssr.model.live.live_result import TracePart
+from gssr.model.live.live_result import Result, TracePart
+from gssr.model.traces.flows import LAUNCHES, partner
 from gssr.model.traces.nesting import within
 from gssr.render.cells import as_many, clean, fit
 from gssr.render.clock import exact, moment
+from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Row, Span
 from gssr.render.shares import WORDS
+from gssr.render.states import OF_TRACE
 from gssr.render.table import rule
 from gssr.traces.timeline import NO_LINK, OPERATIONS, Kind
-from gssr.tui.trace.cursor import NS
-from gssr.tui.trace.flows import LAUNCHES, partner
-from gssr.tui.trace.states import OF_TRACE
-from gssr.tui.view import Scene
+
+_NS = 1e9
+"""Nanoseconds of a second."""
 
 
-def context_rows(scene: Scene, part: TracePart, place: int) -> list[Row]:
+def context_rows(result: Result, part: TracePart, place: int, width: int, glyphs: Glyphs) -> list[Row]:
     """Describe an interval (``place``: index into the trace's intervals) below a title with its name; for -1 a title
     that says there is nothing under the cursor."""
     if place < 0:
-        return [rule("nothing under the cursor", scene.width, scene.glyphs, (Span("arrows move it", "dim"),))]
+        return [rule("nothing under the cursor", width, glyphs, (Span("arrows move it", "dim"),))]
     name = clean(part.trace.names[int(part.trace.intervals.name[place])])
-    title = fit(name, scene.width - 8, scene.glyphs.ellipsis)
-    return [rule(title, scene.width, scene.glyphs), *interval_rows(scene, part, place)]
+    title = fit(name, width - 8, glyphs.ellipsis)
+    return [rule(title, width, glyphs), *interval_rows(result, part, place, width, glyphs)]
 
 
-def interval_rows(scene: Scene, part: TracePart, place: int) -> list[Row]:
+def interval_rows(result: Result, part: TracePart, place: int, width: int, glyphs: Glyphs) -> list[Row]:
     """Describe an interval without a title: kind, begin after the shown start, length, size, then its launch or
     message partner and what the two lie in, each only where there is one."""
     own, names = part.trace.intervals, part.trace.names
-    first = scene.frame.first if scene.frame.since is None else scene.frame.since
+    first = result.first if result.since is None else result.since
     category = int(own.category[place])
     kind = Kind(int(own.kind[place])).name.lower().replace("_", " ")
     begin, length = int(own.start[place]), int(own.length[place])
     state = OF_TRACE[category]
-    mark = state.mark if scene.glyphs.levels.isascii() else "█"
+    mark = state.mark if glyphs.levels.isascii() else "█"
     pieces: list[Row] = [
         (Span(mark, state.role), Span(f" {WORDS[category]} ({kind})")),
-        (Span(f"at {moment(begin / NS - first, 0.0, 1e-6)}", "value"),),
-        (Span(f"takes {exact(length / NS)}", "value"),),
+        (Span(f"at {moment(begin / _NS - first, 0.0, 1e-6)}", "value"),),
+        (Span(f"takes {exact(length / _NS)}", "value"),),
     ]
     if own.size[place] >= 0:
         rate = f", {own.size[place] / length:.2f} GB/s" if length > 0 else ""
         operation = OPERATIONS[int(own.operation[place])] if own.operation[place] >= 0 else ""
         pieces.append((Span(f"{operation} {own.size[place]:,} bytes{rate}".strip()),))
-    rows = [as_many([(Span(" "), *piece) for piece in pieces], scene.width)]
+    rows = [as_many([(Span(" "), *piece) for piece in pieces], width)]
     other = partner(part.trace, place)
     if other >= 0:
-        gap = (int(own.start[other]) - begin) / NS
+        gap = (int(own.start[other]) - begin) / _NS
         whose = part.trace.tracks[int(own.track[other])]
         where = whose.name or f"stream {whose.stream}"
         linked = "launched by" if own.kind[other] in LAUNCHES else "launched"

@@ -1,19 +1,14 @@
-"""What the workload prints, as far as a pane shows it: the end of its log, drawn as a terminal would have drawn it.
+"""The end of a log in rows, as a terminal would have drawn it.
 
 Nothing of the log reaches the terminal as it is: what moves the cursor within lines is followed, so that progress bars look
 right, and every other control character and escape sequence is dropped.
 """
 
-import os
 import re
 from functools import lru_cache
-from typing import NamedTuple
 
 from gssr.render.cells import cell_width, clean
 from gssr.render.roles import Row, Span
-
-TAIL_BYTES = 32 << 10
-"""This much of a log's end is read."""
 
 _FARTHEST = 1000
 """Rows and columns that an escape sequence can move the cursor by."""
@@ -30,49 +25,6 @@ _PIECES = re.compile(
     r"|\x1b[ -/]*[0-~]"
     r"|(?P<control>[\x00-\x1f\x7f-\x9f])"
 )
-
-
-class Output(NamedTuple):
-    """What the workload has printed: ``tail`` are the last bytes of the log at ``path``, None when there is no such log."""
-
-    path: str
-    tail: bytes | None
-
-
-class LogFile:
-    """The log at ``path``, of which only what comes after its first ``start`` bytes counts."""
-
-    def __init__(self, path: str, start: int = 0) -> None:
-        self.path = path
-        self._start = start
-        self._size = -1
-        self._tail: bytes | None = None
-
-    def tail(self) -> bytes | None:
-        """Return the last TAIL_BYTES, from the beginning of a line if possible, or None if there is no log. It is the
-        same object while nothing was added."""
-        try:
-            with open(self.path, "rb") as stream:
-                size = os.fstat(stream.fileno()).st_size
-                if size != self._size:
-                    begin = max(size - TAIL_BYTES, self._start)
-                    stream.seek(begin)
-                    self._tail = _from_a_line(stream.read(TAIL_BYTES), cut=begin > self._start)
-                    self._size = size
-        except OSError:
-            self._size, self._tail = -1, None
-        return self._tail
-
-
-def _from_a_line(data: bytes, cut: bool) -> bytes:
-    """Return the data after its first line end if it was ``cut`` out of a log, so that it begins with no part of a
-    line, escape sequence or character; if there is no line end, or it was not cut, all of it."""
-    if not cut:
-        return data
-    end = data.find(b"\n")
-    if end < 0:
-        end = data.find(b"\r")
-    return data[end + 1 :]
 
 
 @lru_cache(maxsize=4)

@@ -85,16 +85,6 @@ def answer(question: Question, stand: Stand) -> Judgement:
         return judge_window(reader, positions, window, question.table)
 
 
-def not_judged(result: Result) -> str:
-    """Say why there is no verdict, or not yet. Only for a result without a judgement."""
-    if result.by_node and result.of_gpus is None:
-        return "No GPU was recorded: there is nothing to judge."
-    lasted = result.last - result.first
-    if result.is_live and lasted < LEAST_SECONDS:
-        return f"Where the GPU time goes is told from {LEAST_SECONDS:.0f} s on: in {LEAST_SECONDS - lasted:.0f} s."
-    return "The rules look at this window ..."
-
-
 class Said(NamedTuple):
     """A judgement (None where the recording could not be read), what it rests on, and when each of its verdicts was found
     last (by code, monotonic s)."""

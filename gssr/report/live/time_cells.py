@@ -14,7 +14,7 @@ from gssr.render import clock
 from gssr.render.columns import average_into_columns
 from gssr.render.roles import Row, Span
 from gssr.render.scale import metric_of, quantity
-from gssr.tui.shared.scales import full_scale
+from gssr.report.live.metric_scales import full_scale
 
 
 class Cells(NamedTuple):

@@ -9,17 +9,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from growing import T0, Growing, Truth
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gssr.backends.synthetic.bulk import generate
+from gssr.model.live import answers
 from gssr.model.live.live_result import Query, Result
 from gssr.model.live.watch import STALLED_SECONDS, Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.model.results import Grid, over_space
+from gssr.report.live.gpu_filter import passing
 from gssr.store.merge import merge
-from gssr.tui.order import passing
+from tests.fakes.growing import T0, Growing, Truth
 
 WHOLE = Query(columns=40)
 LAST_MINUTE = Query("flop_active", span=60.0, columns=60)
@@ -101,6 +102,26 @@ def test_a_frame_of_a_growing_run_equals_its_rows_and_a_frame_made_afresh(tmp_pa
     frame = watch.look(query)
     assert frame.state == "ended" and frame.run.exit_code == 0
     _same(frame, watching(run.path).look(query))
+
+
+def test_nodes_of_a_growing_run_are_read_again_only_where_a_query_asks_for_them(tmp_path, clock, watching, monkeypatch):
+    run, reads = Growing(tmp_path / "a.sql"), list[float]()
+    host_use = answers.host_use
+    monkeypatch.setattr(answers, "host_use", lambda *asked: (reads.append(clock.seconds), host_use(*asked))[1])
+    run.grow(60)
+    watch = watching(run.path)
+
+    def looks(query: Query) -> int:
+        before = len(reads)
+        for _ in range(4):
+            run.grow(20)
+            clock.seconds += 10.0
+            watch.look(query)
+        return len(reads) - before
+
+    watch.look(LAST_MINUTE)
+    assert looks(LAST_MINUTE) == 0
+    assert looks(replace(LAST_MINUTE, beside=True)) == 4
 
 
 @settings(max_examples=20)

@@ -14,8 +14,8 @@ from gssr.render.clock import duration, exact
 from gssr.render.function_names import distinct_names
 from gssr.render.scale import energy as energy_text
 from gssr.render.scale import fixed, metric_of, percent, quantity, signed
-from gssr.tui.shared.scales import full_scale
-from gssr.tui.shared.times import length_text
+from gssr.report.live.metric_scales import full_scale
+from gssr.report.live.times_of_run import length_text
 
 Outcome = Literal["better", "worse", "same", "more", "less", "unknown"]
 """How B is against A; "same": within noise; "more" and "less" where it depends on the job which is better."""

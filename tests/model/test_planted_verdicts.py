@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import numpy as np
-import planted
 import pytest
 
 from gssr.model.analyze import Options, analyze
@@ -11,6 +10,7 @@ from gssr.model.evidence.gather import gather
 from gssr.model.results import Verdict
 from gssr.model.verdicts import judge
 from gssr.store.read.recording import RunReader, open_recording
+from tests.fakes import planted
 
 EXPECTED = {
     "healthy": set(),

@@ -9,7 +9,7 @@ from gssr.render.columns import bar
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import NONE, fixed, metric_of, number, scale_text, signed, unit_of
-from gssr.tui.shared.scales import ORDER
+from gssr.report.live.metric_scales import ORDER
 
 _WIDE = 120
 """From so many cells on there are a ratio and a scale."""
@@ -28,12 +28,11 @@ class Sizes(NamedTuple):
     wide: bool
 
 
-def sizes_for(width: int, value: int = 8) -> Sizes:
-    """Choose the columns' widths for a table ``width`` cells wide whose values take at most ``value`` cells; no bars
-    if there is no room for them."""
+def sizes_for(width: int) -> Sizes:
+    """Choose the columns' widths for a table ``width`` cells wide; no bars if there is no room for them."""
     wide = width >= _WIDE
     name = 31 if wide else 26 if width >= _WORDS else 14 if width >= 60 else 12
-    value = value + 1 if wide else value if width >= 60 else min(value, 7)
+    value = 9 if wide else 8 if width >= 60 else 7
     cells = (width - (2 + name + 2 * (value + 2) + _DIFFERENCE + (22 if wide else 0))) // 2
     return Sizes(name, value, min(cells, _MOST_BAR) if cells >= _LEAST_BAR else 0, wide)
 
@@ -62,23 +61,27 @@ def chosen_metrics(lines: list[ContrastLine], room: int) -> list[ContrastLine]:
     return [lines[at] for at in sorted(sorted(range(len(lines)), key=rank)[: max(room, 0)])]
 
 
-def titles(first: str, second: str, last: str, sizes: Sizes) -> Row:
-    """Write the line above the table: ``first`` and ``second`` name the values, ``last`` their difference."""
+def titles(first: str, second: str, sizes: Sizes) -> Row:
+    """Write the line above the table: ``first`` and ``second`` name the values."""
     gap = sizes.bar + 1 if sizes.bar else 0
     text = f"  {'metric':<{sizes.name}}{first:>{sizes.value}} {'':<{gap}}{second:>{sizes.value}} {'':<{gap}}"
-    return (Span(text + f"{last:>{_DIFFERENCE}}" + (f"{'ratio':>10}{'full scale':>12}" if sizes.wide else ""), "dim"),)
+    return (
+        Span(
+            text + f"{'difference':>{_DIFFERENCE}}" + (f"{'ratio':>10}{'full scale':>12}" if sizes.wide else ""), "dim"
+        ),
+    )
 
 
-def metric_row(own: ContrastLine, sizes: Sizes, picked: bool, glyphs: Glyphs, turned: bool = False) -> Row:
-    """Draw one metric: both values with bars, and their difference; ``!`` where it is large, ``>`` where it is
-    ``picked``. The row's own value comes first, with ``turned`` the job's."""
+def metric_row(own: ContrastLine, sizes: Sizes, glyphs: Glyphs) -> Row:
+    """Draw one metric: both values with bars, its own first, and their difference; ``!`` where it is large."""
     metric = metric_named(own.metric)
     unit = unit_of(metric)
     name = f"{metric.label if sizes.name >= 24 else metric.short} {unit.name}"
     difference = signed(None if own.points is None else own.points * own.full * unit.factor, unit.decimals)
     looks: tuple[tuple[Role, Role], ...] = (("series", "value"), ("band", "plain"))
-    row = _begin(name, own.large, sizes, picked, glyphs)
-    for value, (look, weight) in zip((own.job, own.own) if turned else (own.own, own.job), looks, strict=True):
+    label = Span(fit(name, sizes.name, glyphs.ellipsis), "outlier" if own.large else "plain")
+    row: Row = (Span(" "), Span("!" if own.large else " ", "outlier"), *pad((label,), sizes.name))
+    for value, (look, weight) in zip((own.own, own.job), looks, strict=True):
         row = (*row, Span(f"{number(value, metric):>{sizes.value}} ", weight))
         if sizes.bar:
             row = (*row, *bar(None if value is None else value / own.full, sizes.bar, glyphs, look), Span(" "))
@@ -87,9 +90,3 @@ def metric_row(own: ContrastLine, sizes: Sizes, picked: bool, glyphs: Glyphs, tu
         ratio = NONE if own.ratio is None else f"x {fixed(own.ratio, 2)}"
         row = (*row, Span(f"{ratio:>10}{scale_text(metric, own.full):>12}", "dim"))
     return row
-
-
-def _begin(name: str, large: bool, sizes: Sizes, picked: bool, glyphs: Glyphs) -> Row:
-    look: Role = "cursor" if picked else "outlier" if large else "plain"
-    label = pad((Span(fit(name, sizes.name, glyphs.ellipsis), look),), sizes.name)
-    return (Span(">" if picked else " "), Span("!" if large else " ", "outlier"), *label)

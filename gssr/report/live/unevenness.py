@@ -11,15 +11,16 @@ from gssr.metrics import DETECTION_METRICS
 from gssr.model.account.late_gpus import LATE_CODES
 from gssr.model.findings.imbalance import BEHIND
 from gssr.model.live.live_result import Result
+from gssr.model.live.steady_order import SteadyOrders
 from gssr.model.results import Imbalance, Unevenness
 from gssr.render.cells import cell_width, clean, clip, fit, flow, pad
 from gssr.render.columns import bar
+from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Row, Span
 from gssr.render.scale import UNKNOWN, count, fixed, metric_of, number, percent, quantity, signed
-from gssr.tui.judge import not_judged
-from gssr.tui.shared.scales import full_scale
-from gssr.tui.shared.times import at_text
-from gssr.tui.view import Scene
+from gssr.report.live.judgement import not_judged
+from gssr.report.live.metric_scales import full_scale
+from gssr.report.live.times_of_run import at_text
 
 ROTATES_IN, ROTATES_FEWEST = 0.2, 3
 """Stragglers rotate where some GPU is behind in at least this share of the columns, no GPU in more than half of these, and
@@ -39,10 +40,9 @@ UNEVEN = 0.1
 _NAMED = 3
 
 
-def facts(scene: Scene, found: Imbalance) -> list[Row]:
+def facts(frame: Result, found: Imbalance) -> list[Row]:
     """List the numbers behind the sentence, piece by piece. The worst minute is left out of a trace, GPU-hours where
     rows are nodes, and the score if it is known neither now nor for the median."""
-    frame = scene.frame
     of_means, resolved = percent(found.of_means), percent(found.resolved)
     pieces: list[Row] = [
         (Span("imbalance "), Span(of_means, "value"), Span(" of time means")),
@@ -86,40 +86,39 @@ def _amount(amount: float) -> str:
     return fixed(amount, 1 if amount >= 100 else 2 if amount >= 1 else 3)
 
 
-def reads_as(scene: Scene, found: Imbalance) -> Row:
+def reads_as(frame: Result, orders: SteadyOrders, found: Imbalance) -> Row:
     """Say of what kind the imbalance is, with the numbers that say so; that there is nothing to compare if fewer than
     two rows have samples, and "balanced" if no kind fits.
 
     A kind begins with "! ". While a run grows, by a metric that verdicts look at, this is what the verdicts say: they
     need more evidence, and are not withdrawn at once.
     """
-    frame = scene.frame
     known = np.isfinite(found.means)
     if known.sum() < 2:
         return (Span(f"one {frame.noun}: nothing to balance" if known.any() else "no samples in this window", "dim"),)
     if frame.is_live and frame.query.causes is not None and frame.grid.metric in DETECTION_METRICS:
-        return _as_judged(scene)
+        return _as_judged(frame)
     for kind in (_rotating, _by_index, _some_gpus, _everywhere, _in_turn):
-        text = kind(scene, found)
+        text = kind(frame, orders, found)
         if text:
             return (Span("! ", "outlier"), Span(text, "value"))
     return (Span(f"balanced: no {frame.noun} stands out", "value"),)
 
 
-def _as_judged(scene: Scene) -> Row:
+def _as_judged(frame: Result) -> Row:
     """Quote the first verdict about certain GPUs or late ones; "balanced" if there is none, and why there is no
     judgement yet."""
-    judged = scene.frame.judgement
+    judged = frame.judgement
     if judged is None:
-        return (Span(not_judged(scene.frame), "dim"),)
+        return (Span(not_judged(frame), "dim"),)
     about = (verdict for verdict in judged.verdicts if verdict.gpus or verdict.code in LATE_CODES)
     verdict = next(about, None)
     if verdict is None:
-        return (Span(f"balanced: no {scene.frame.noun} stands out", "value"),)
+        return (Span(f"balanced: no {frame.noun} stands out", "value"),)
     return (Span("! ", "outlier"), Span(clean(verdict.title), "value"))
 
 
-def _rotating(_scene: Scene, found: Imbalance) -> str:
+def _rotating(_frame: Result, _orders: SteadyOrders, found: Imbalance) -> str:
     """Say that the GPUs fall behind in turn, by the thresholds above; "" if they do not."""
     rotates = (
         found.behind_any >= ROTATES_IN
@@ -135,20 +134,19 @@ def _rotating(_scene: Scene, found: Imbalance) -> str:
     )
 
 
-def _in_turn(scene: Scene, found: Imbalance) -> str:
+def _in_turn(frame: Result, _orders: SteadyOrders, found: Imbalance) -> str:
     """Say that rows are equally busy, but at different times. "" if they are not, or the result is not of a trace,
     whose columns are exact."""
-    if scene.frame.part is None or found.resolved is None or found.of_means is None:
+    if frame.part is None or found.resolved is None or found.of_means is None:
         return ""
     if found.resolved - found.of_means < IN_TURN:
         return ""
     return f"in turn: alike over time ({percent(found.of_means)}), but not at the same time ({percent(found.resolved)})"
 
 
-def _by_index(scene: Scene, found: Imbalance) -> str:
+def _by_index(frame: Result, orders: SteadyOrders, found: Imbalance) -> str:
     """Say which GPU index is below its node's mean on most nodes; "" if there is none, there are fewer than two nodes,
     or a few GPUs would explain it alone."""
-    frame = scene.frame
     metric = metric_of(frame.grid.metric)
     groups = frame.unevenness.by_index
     n_nodes = int(np.count_nonzero(np.bincount(frame.node_of[found.gpus])))
@@ -158,23 +156,22 @@ def _by_index(scene: Scene, found: Imbalance) -> str:
     a_few = 0 < len(found.low) < INDEX_SHARE * n_nodes  # whose mean would stand for the others of their place
     if n_nodes < 2 or not len(slow) or a_few:
         return ""
-    at = slow[scene.orders.steady(frame, "slow places", slow, -groups.below[slow], full)[0]]
+    at = slow[orders.steady(frame, "slow places", slow, -groups.below[slow], full)[0]]
     return (
         f"static, by place: GPU {groups.keys[at]} of every node is on average {quantity(float(groups.below[at]), metric)} "
         f"below its node's mean, in {percent(float(groups.share[at]))} of the nodes"
     )
 
 
-def _some_gpus(scene: Scene, found: Imbalance) -> str:
+def _some_gpus(frame: Result, orders: SteadyOrders, found: Imbalance) -> str:
     """Say which GPUs are below the others, or without any which are above; "" if none stands out."""
-    frame = scene.frame
     metric = metric_of(frame.grid.metric)
     apart, side = (found.low, "below") if len(found.low) else (found.high, "above")
     if not len(apart):
         return ""
     apart = np.sort(apart)
     from_furthest = found.means[apart] if side == "below" else -found.means[apart]
-    apart = apart[scene.orders.steady(frame, side, found.gpus[apart], from_furthest, full_scale(frame, metric.name))]
+    apart = apart[orders.steady(frame, side, found.gpus[apart], from_furthest, full_scale(frame, metric.name))]
     middle = quantity(float(np.nanmedian(found.means)), metric)
     mean = quantity(float(found.means[apart].mean()), metric)
     who = _named(frame, found.gpus[apart])
@@ -199,19 +196,21 @@ def _some(names: Sequence[str], n: int) -> str:
     return shown if n <= _NAMED else f"{shown} and {n - _NAMED:,} more"
 
 
-def _everywhere(scene: Scene, found: Imbalance) -> str:
+def _everywhere(frame: Result, _orders: SteadyOrders, found: Imbalance) -> str:
     """Say that all GPUs differ, and from what to what; "" if the imbalance of their means is below UNEVEN or unknown."""
     if found.of_means is None or found.of_means < UNEVEN:
         return ""
-    metric = metric_of(scene.frame.grid.metric)
+    metric = metric_of(frame.grid.metric)
     low, high = float(np.nanmin(found.means)), float(np.nanmax(found.means))
     return f"static: uneven over all GPUs, from {quantity(low, metric)} to {quantity(high, metric)}"
 
 
-def lowest(scene: Scene, uneven: Unevenness, width: int, room: int) -> list[Row]:
+def lowest(
+    frame: Result, orders: SteadyOrders, uneven: Unevenness, width: int, room: int, glyphs: Glyphs
+) -> list[Row]:  # fmt: skip
     """List the nodes with the lowest means, below a title; if there is only one node, its GPUs. At most ``room`` rows
     of ``width`` cells."""
-    frame, nodes, found = scene.frame, uneven.by_node, uneven.imbalance
+    nodes, found = uneven.by_node, uneven.imbalance
     marked = frame.unlike[found.gpus]
     if len(nodes.keys) > 1:
         title, keys, means = f"lowest of {count(len(nodes.keys), 'node')}", nodes.keys, nodes.means
@@ -222,52 +221,53 @@ def lowest(scene: Scene, uneven: Unevenness, width: int, room: int) -> list[Row]
         title, keys, means = f"lowest of {count(len(known), frame.noun)}", found.gpus[known], found.means[known]
         marked = marked[known]
         name_of = [frame.place(key) for key in keys.tolist()]
-    rank = scene.orders.steady(frame, title, keys, means, full_scale(frame, frame.grid.metric))[:room]
-    return _ranked(scene, title, [name_of[at] for at in rank.tolist()], means[rank], marked[rank], width, room)
+    rank = orders.steady(frame, title, keys, means, full_scale(frame, frame.grid.metric))[:room]
+    return _ranked(frame, title, [name_of[at] for at in rank.tolist()], means[rank], marked[rank], width, room, glyphs)
 
 
-def places(scene: Scene, uneven: Unevenness, width: int, room: int) -> list[Row]:
+def places(frame: Result, uneven: Unevenness, width: int, room: int, glyphs: Glyphs) -> list[Row]:
     """List the mean of each GPU index in the node, in the order of the index, below a title; on few lines if ``room``
     is short. Empty if there are fewer than two nodes or two indices."""
     groups, found = uneven.by_index, uneven.imbalance
-    n_nodes = int(np.count_nonzero(np.bincount(scene.frame.node_of[found.gpus])))
+    n_nodes = int(np.count_nonzero(np.bincount(frame.node_of[found.gpus])))
     if len(groups.keys) < 2 or n_nodes < 2:
         return []
     title = f"by GPU index in the node, mean over {count(n_nodes, 'node')}"
     if len(groups.keys) > room - 1:
-        metric = metric_of(scene.frame.grid.metric)
+        metric = metric_of(frame.grid.metric)
         pieces: list[Row] = [
             (Span(f"{key} ", "dim"), Span(number(mean, metric), "value"))
             for key, mean in zip(groups.keys.tolist(), groups.means.tolist(), strict=True)
         ]
-        return [(Span(title, "dim"),), *flow(pieces, width, scene.glyphs.ellipsis)[: room - 1]]
+        return [(Span(title, "dim"),), *flow(pieces, width, glyphs.ellipsis)[: room - 1]]
     return _ranked(
-        scene,
+        frame,
         title,
         [str(key) for key in groups.keys.tolist()],
         groups.means,
         np.zeros(len(groups.keys), bool),
         width,
         room,
+        glyphs,
     )
 
 
 def _ranked(
-    scene: Scene, title: str, names: list[str], means: Floats, marked: Flags, width: int, room: int
+    frame: Result, title: str, names: list[str], means: Floats, marked: Flags, width: int, room: int, glyphs: Glyphs
 ) -> list[Row]:  # fmt: skip
     """List a name, a mean and a bar on each line below a title, ``!`` before those that are ``marked`` [n]; at most
     ``room`` rows."""
-    metric = metric_of(scene.frame.grid.metric)
-    full = full_scale(scene.frame, metric.name)
+    metric = metric_of(frame.grid.metric)
+    full = full_scale(frame, metric.name)
     size = min(max((cell_width(clean(name)) for name in names), default=0), max(width // 2, 1))
-    draw_bar = partial(bar, glyphs=scene.glyphs)
-    rows: list[Row] = [(Span(fit(title, width, scene.glyphs.ellipsis), "dim"),)]
+    draw_bar = partial(bar, glyphs=glyphs)
+    rows: list[Row] = [(Span(fit(title, width, glyphs.ellipsis), "dim"),)]
     for name, mean, apart in zip(names, means.tolist(), marked.tolist(), strict=True):
         text = f"{number(mean, metric):>7} "
         rows.append(
             (
                 Span("! " if apart else "  ", "outlier"),
-                *pad((Span(fit(name, size, scene.glyphs.ellipsis)),), size),
+                *pad((Span(fit(name, size, glyphs.ellipsis)),), size),
                 Span(text, "value"),
                 *draw_bar(mean / full, max(min(width - size - len(text) - 2, 60), 0)),
             )

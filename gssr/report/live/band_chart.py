@@ -8,12 +8,12 @@ from gssr.arrays import Floats
 from gssr.model.live.live_result import Result
 from gssr.render import clock
 from gssr.render.clock import Tick
+from gssr.render.columns import steady_steps
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import RAMP, Row
 from gssr.render.scale import metric_of, scale_text
-from gssr.tui.shared.history import steady_steps
-from gssr.tui.shared.scales import full_scale, y_label
-from gssr.tui.shared.timed import Cells, cells_of, in_cells
+from gssr.report.live.metric_scales import full_scale, y_label
+from gssr.report.live.time_cells import Cells, cells_of, in_cells
 
 GUTTER = 4
 """Cells left of the axis, where nothing else says so."""

@@ -12,7 +12,7 @@ from gssr.model.live.live_result import Result
 from gssr.model.percentiles import known_percentiles
 from gssr.render.cells import clean
 from gssr.render.scale import NONE, fixed, metric_of, unit_of
-from gssr.tui.shared.scales import full_scale, shown_metrics
+from gssr.report.live.metric_scales import full_scale, shown_metrics
 
 NAME, NOW, MEAN, CLASS, HISTORY = "name", "now", "mean", "class", "history"
 

@@ -1,13 +1,13 @@
 """The phases of every planted recording are those that were planted, from raw rows and from rollups."""
 
 import numpy as np
-import planted
 import pytest
 
 from gssr.model.evidence.gather import gather
 from gssr.model.findings.phases import phases
 from gssr.model.results import Phase
 from gssr.store.read.recording import open_recording
+from tests.fakes import planted
 
 EXPECTED: dict[str, list[tuple[str, float]]] = {
     "io_dip": [("steady", 250), ("idle", 272), ("steady", 600)],

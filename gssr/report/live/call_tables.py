@@ -13,8 +13,8 @@ from gssr.model.verdicts.words import took
 from gssr.render.clock import exact
 from gssr.render.roles import Role
 from gssr.render.scale import NONE, fixed, prefixed
+from gssr.render.states import OF_TRACE
 from gssr.traces.timeline import Category
-from gssr.tui.trace.states import OF_TRACE
 
 Values = Mapping[str, Any]
 TITLES: dict[str, str] = {

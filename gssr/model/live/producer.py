@@ -5,9 +5,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from gssr.model.live.judge import Judge, call_thread
 from gssr.model.live.live_result import Query, Result
 from gssr.model.live.watch import Watch
-from gssr.tui.judge import Judge, call_thread
 
 Results = tuple[Result, ...]
 IDLE_SECONDS = 2.0

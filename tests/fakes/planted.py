@@ -1,4 +1,4 @@
-"""Recordings with one planted cause each, for every screen to lead to; ``python tests/tui/planted.py DIR`` writes them."""
+"""Recordings with one planted cause each, for every screen to lead to; ``python -m tests.fakes.planted DIR`` writes them."""
 
 import json
 import sys

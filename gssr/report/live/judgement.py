@@ -1,0 +1,14 @@
+"""What is said in place of a judgement."""
+
+from gssr.model.live.judge import LEAST_SECONDS
+from gssr.model.live.live_result import Result
+
+
+def not_judged(result: Result) -> str:
+    """Say why there is no verdict, or not yet. Only for a result without a judgement."""
+    if result.by_node and result.of_gpus is None:
+        return "No GPU was recorded: there is nothing to judge."
+    lasted = result.last - result.first
+    if result.is_live and lasted < LEAST_SECONDS:
+        return f"Where the GPU time goes is told from {LEAST_SECONDS:.0f} s on: in {LEAST_SECONDS - lasted:.0f} s."
+    return "The rules look at this window ..."
