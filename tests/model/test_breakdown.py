@@ -9,6 +9,7 @@ import pytest
 from evidences import HEALTHY, START, during, evidence, scaled
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ticks import T0, Record, ticks
 
 from gssr.model.account.book import account_for
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
@@ -23,7 +24,7 @@ from tests.fakes.jobs.draw import draw
 from tests.fakes.jobs.write import write
 
 BRANCHES = ("idle", "communication", "working")
-"""What is judged in any window: the others need the whole run."""
+"""What lies between the job's first work and its last."""
 
 
 def breakdown_of(found: Evidence) -> Breakdown:
@@ -146,6 +147,39 @@ def test_rows_rollups_and_halves_say_the_same(name: str, tmp_path: Path, monkeyp
     assert np.abs(_inner(whole) - _inner(halves)).max() <= 0.03
     monkeypatch.setattr("gssr.model.evidence.gather.MOST_ROWS", 0)
     assert np.abs(_inner(whole) - _inner(seconds())).max() <= 0.03
+
+
+def test_what_gpus_do_outside_a_window_says_what_is_startup_and_unused(record: Record) -> None:
+    """Of a GPU that works later, one that works earlier, and a pause at the edges, a window says what the whole run says."""
+    gpu, time = ticks(3, 600, 1.0)
+    second = time - T0
+    works = (second >= 60) & (second < 560) & ~((second >= 280) & (second < 330))
+    works &= np.where(gpu == 1, second >= 330, gpu == 0)  # GPU 1 works in the second half only, GPU 2 never
+    reader = record(gpu, time, {"gr_engine_active": np.where(works, 0.95, 0.0)}, 3, sampling_ms=1000.0)
+
+    def seconds(window: Window = ALL_TIME) -> Any:
+        return breakdown_of(gather(reader, np.arange(3), window)).by_gpu.sum(axis=0)
+
+    whole = seconds()
+    assert whole[POSITIONS["unused"]] == pytest.approx(600, abs=1.5)
+    assert whole[POSITIONS["startup"]] == pytest.approx(120, abs=2.5)
+    parts = [(0, 30), (30, 300), (300, 315), (315, 450), (450, 600)]
+    cut = sum(seconds(Window(T0 + first, T0 + last)) for first, last in parts)
+    by_branch = [[values[POSITIONS[each.name]] for each in CATEGORIES if each.branch == name]
+                 for values in (whole, cut) for name in ("unused", "startup", "end", *BRANCHES)]  # fmt: skip
+    sums = np.array([sum(each) for each in by_branch]).reshape(2, -1)
+    assert np.abs(sums[0] - sums[1]).max() <= 3.0
+
+
+def test_the_densest_bins_are_mixtures_where_their_links_carry_what_collectives_do() -> None:
+    """Samples of whole steps: one GPU computes 80 % of each and others less, in the rest collectives fill NVLink."""
+    work = np.where(np.arange(8) == 3, 0.8, np.linspace(0.5, 0.65, 8))[:, None]
+    values = {"gr_engine_active": 1.0, "sm_active": work * 0.85 + (1 - work) * 0.16, "tensor_active": work * 0.5}
+    links = dict.fromkeys(("nvlink_tx_bytes", "nvlink_rx_bytes"), (1 - work) * 200000000000.0)
+    assert breakdown_of(evidence(**values, **links)).share("communication") == pytest.approx(1 - work.mean(), abs=0.03)
+    quiet = dict.fromkeys(links, 50000000.0)
+    pcie = dict.fromkeys(("pcie_tx_bytes", "pcie_rx_bytes"), 0.0)
+    assert breakdown_of(evidence(**values, **quiet, **pcie)).share("communication") < 1 - work.mean() - 0.1
 
 
 def test_a_window_of_the_rows_is_judged_by_itself() -> None:

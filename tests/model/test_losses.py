@@ -196,6 +196,8 @@ BY_HAND: dict[str, tuple[str, Evidence, float]] = {
     "a late beginning": ("start_up", evidence(**scaled(during(N, 0, 80, 0.01))), 80 / 300),
     "an idle end": ("tear_down", evidence(**scaled(during(N, 220, N, 0.0))), 80 / 300),
     "one that ends early": ("early_end", evidence(**scaled(np.where(_slower(2, 0, 8), 1, during(N, 240, N, 0)))), 0.025),
+    "all but one end early": (
+        "early_end", evidence(**scaled(np.where(_slower(2, 0, 8) == 0, 1, during(N, 240, N, 0)))), 0.175),
     "half begin late": ("late_start", evidence(**scaled(np.where(np.arange(8)[:, None] < 4, during(N, 0, 60, 0), 1))), 0.1),
     "a hang": ("hang", evidence(n=600, state="running", **scaled(during(600, 300, 600, 0.0))), 0.5),
     "one node's engine at 61 %": ("slow_node", evidence(64, gr_engine_active=np.where(_NODE, 0.61, 0.97),

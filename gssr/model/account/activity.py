@@ -31,7 +31,8 @@ class Activity:
     ``active`` [n_gpus, n_bins]: the share of each bin in which kernels run; 0 where ``is_known`` [n_gpus, n_bins] is False.
     ``is_measured`` [n_gpus, n_bins]: known from a sample of its own, not from one nearby.
     ``seconds`` [n_gpus, n_bins]: how much of the window lies in each bin. ``is_used`` [n_gpus]: the GPU did something.
-    ``is_startup`` and ``is_end`` [n_bins]: before the first work of any GPU, and after the last. ``engine``: the metric that
+    ``is_startup`` and ``is_end`` [n_bins]: before the first work of any GPU, and after the last. These three are judged on
+    the whole run, whatever the window is: a pause at its edge is a pause all the same. ``engine``: the metric that
     told of most GPUs; empty if nothing was measured.
     """
 
@@ -68,8 +69,14 @@ def measure_activity(evidence: Evidence) -> Activity:
     begins = np.maximum(evidence.times, evidence.start)
     ends = np.minimum(evidence.times + evidence.width, evidence.end)
     seconds = np.broadcast_to(np.maximum(ends - begins, 0.0), shape)
-    is_used = does_something(active).sum(axis=1) > UNUSED_SHARE * is_known.sum(axis=1)
-    return Activity(active, is_known, is_measured, seconds, is_used, *_outside_work(active, is_known, is_used), engine)
+    if evidence.whole_run is None:
+        is_used = does_something(active).sum(axis=1) > UNUSED_SHARE * is_known.sum(axis=1)
+        outside = _outside_work(active, is_known, is_used)
+    else:
+        of_run = measure_activity(evidence.whole_run)
+        is_used = of_run.is_used
+        outside = _outside_work_of_run(_outside_work(active, is_known, is_used), of_run, evidence.whole_run, evidence)
+    return Activity(active, is_known, is_measured, seconds, is_used, *outside, engine)
 
 
 def _with_missing_values(active: Floats, evidence: Evidence) -> Floats:
@@ -108,3 +115,16 @@ def _outside_work(active: Floats, is_known: Flags, is_used: Flags) -> tuple[Flag
     if not len(at):
         return np.zeros(len(bins), bool), np.zeros(len(bins), bool)
     return bins < at[0], bins > at[-1]
+
+
+def _outside_work_of_run(
+    by_window: tuple[Flags, Flags], of_run: Activity, run: Evidence, window: Evidence
+) -> tuple[Flags, Flags]:
+    """Flag the bins [n_bins] of a window that lie before the first work of the whole ``run``, and those after the last.
+    Within the run's own bins of first and last work, which are longer, the flags ``by_window`` alone tell."""
+    inside = np.flatnonzero(~(of_run.is_startup | of_run.is_end))
+    first_work, last_work = run.times[inside[0]], run.times[inside[-1]] + run.width
+    begins, ends = window.times, window.times + window.width
+    is_startup = (ends <= first_work) | (by_window[0] & (begins < first_work + run.width))
+    is_end = (begins >= last_work) | (by_window[1] & (ends > last_work - run.width))
+    return np.asarray(is_startup, bool), np.asarray(is_end, bool)

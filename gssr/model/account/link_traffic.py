@@ -69,7 +69,7 @@ def transferring_share(evidence: Evidence, activity: Activity, communication: Fl
     most = communication - np.minimum(longer_than_others(communication, inside, evidence), communication)
     if not any(name in evidence.series for name in (*NVLINK, *PCIE)):
         return most
-    links = _exposed_bytes(gpu_link_bytes(evidence), work, activity)
+    links = _exposed_bytes(gpu_link_bytes(evidence), work, communication, activity)
     busy = communication > 0.05
     if not busy.any():
         return np.zeros_like(communication)
@@ -88,18 +88,21 @@ def _sum(evidence: Evidence, names: Sequence[str]) -> Floats:
     return total
 
 
-def _exposed_bytes(links: Floats, work: Floats, activity: Activity) -> Floats:
-    """Subtract from what links carry, B/s, what they carry beside the work, as bins of nothing but work show. Where no
-    bin shows that, nothing is subtracted."""
+def _exposed_bytes(links: Floats, work: Floats, communication: Floats, activity: Activity) -> Floats:
+    """Subtract from what links carry, B/s, what they carry beside the work. Bins may be mixtures: links that carry b beside
+    work and c in collectives carry b w + c k in a bin of both, so least squares over all bins tell b. Where all bins are
+    alike nothing is subtracted."""
     inside = activity.is_known & (activity.active > 0.3)
     if not inside.any():
         return links
     share = work[inside] / activity.active[inside]
     if share.max() - share.min() < _PURE_SPREAD:
         return links
-    pure = share >= np.percentile(share, 90)
-    beside = float(np.median(links[inside][pure] / np.maximum(work[inside][pure], 0.05)))
-    return np.maximum(links - beside * work, 0.0)
+    moved, both = links[inside], np.stack((work[inside], communication[inside]))
+    (ww, wk), (_, kk) = both @ both.T
+    of_work, of_collectives = both @ moved
+    beside = (kk * of_work - wk * of_collectives) / max(ww * kk - wk**2, 1e-9)
+    return np.asarray(np.maximum(links - max(beside, 0.0) * work, 0.0), np.float64)
 
 
 def _possible_part(transferring: Floats, communication: Floats, activity: Activity) -> Floats:

@@ -118,10 +118,14 @@ def _by_sm_activity(evidence: Evidence, activity: Activity, cells: Flags) -> Spa
         flops = evidence.series.get("flop_active")
         waits = flops is not None and float(np.nanmean(flops)) < NO_ARITHMETIC
         return SparseKernels(active, not waits)
-    is_steady = float(np.percentile(known, 95) - np.percentile(known, 5)) < STEADY_SPREAD
-    if dense < MIXED_SM or (is_steady and dense < DENSE_SM):  # all bins may be mixtures of the same
+    if (
+        dense < DENSE_SM
+    ):  # even the densest bins may be mixtures: they are where their links carry what collectives would
         sparse = _unmixed(active, ratio, DENSE_SM, COLLECTIVE_SM)
-        is_carried = float(gpu_link_bytes(evidence).mean()) >= least_link_rate(evidence) * float(sparse.mean())
+        densest = cells & (ratio >= float(np.percentile(known, 90)))
+        links = float(gpu_link_bytes(evidence)[densest].mean())
+        is_carried = links >= least_link_rate(evidence) * float(sparse[densest].mean())
+        is_steady = float(np.percentile(known, 95) - np.percentile(known, 5)) < STEADY_SPREAD
         if dense < MIXED_SM and is_steady and not is_carried:
             return SparseKernels(_few_sms(active, ratio), True)
         if dense < MIXED_SM or is_carried:

@@ -39,7 +39,9 @@ class Evidence:
     ``host_samples`` and ``workload_samples``, the mean over nodes, and over ranks; only what was measured.
     ``node_of`` [n_gpus] numbers ``nodes``. ``peaks``: what the GPUs can do at most, None where they are unknown, or not
     all of one model, or parts of a GPU. ``by_node``: what each node moved [n_nodes, n_bins] by column of ``host_samples``;
-    empty where there is one node, or nodes and bins are too many to keep.
+    empty where there is one node, or nodes and bins are too many to keep. ``whole_run``: where the window is a part of the
+    run, when the same GPUs worked in all of it, in bins of rollups and by no other metrics than those that tell that; None
+    where nothing is left out.
     """
 
     run: Run
@@ -65,6 +67,7 @@ class Evidence:
     peaks: Peaks | None
     events: tuple[Event, ...]
     by_node: Mapping[str, Floats] = field(default_factory=dict)
+    whole_run: "Evidence | None" = None
 
     @property
     def n_gpus(self) -> int:
@@ -201,7 +204,7 @@ def excerpt(evidence: Evidence, part: Window) -> Evidence | None:
     """Cut out the evidence of a part of the window: the bins whose middle lies in it. None if there is no such bin.
 
     Each bin then counts as one sample: ``least`` and ``greatest`` are those of bins, clock event reasons are unknown,
-    and ``n_rows`` counts bins with values.
+    and ``n_rows`` counts bins with values. The part is looked at by itself: what is outside is not known of it.
     """
     middles = evidence.times + evidence.width / 2
     inside = (middles >= part.start) & (middles < part.end)
@@ -229,6 +232,7 @@ def excerpt(evidence: Evidence, part: Window) -> Evidence | None:
         host={name: values[first:last] for name, values in evidence.host.items()},
         workload={name: values[first:last] for name, values in evidence.workload.items()},
         by_node={name: values[:, first:last] for name, values in evidence.by_node.items()},
+        whole_run=None,
         events=tuple(event for event in evidence.events if part.start <= event.time < part.end),
     )
 

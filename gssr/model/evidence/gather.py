@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from gssr.arrays import Floats, Ints
-from gssr.metrics import BY_NAME
+from gssr.metrics import BY_NAME, DETECTION_METRICS
 from gssr.model.evidence.evidence import METRICS, Evidence, evidence_of
 from gssr.model.statistics import series
 from gssr.model.statistics.aggregate import filtered, numbers_within
@@ -21,6 +21,7 @@ from gssr.model.statistics.gpu_time_counts import (
 from gssr.model.window import extent
 from gssr.store.format.host_rollups import HOST, WORKLOAD
 from gssr.store.format.sample_arrays import Samples
+from gssr.store.format.schema import LEVELS
 from gssr.store.read.recording import RunReader
 from gssr.store.read.window_edges import ALL_TIME, Window
 
@@ -78,7 +79,20 @@ def gather(
         host=reader.use_over_time(HOST, window, bins, USE[HOST]),
         workload=reader.use_over_time(WORKLOAD, window, bins, USE[WORKLOAD]),
         by_node=_by_node(evidence, reader, window, bins),
+        whole_run=_whole_run(reader, positions, span, interval),
     )
+
+
+def _whole_run(reader: RunReader, positions: Ints, span: Window, interval: float) -> Evidence | None:
+    """Return ``Evidence.whole_run``; None if no rollup lies outside ``span``."""
+    whole = extent(reader)
+    if span.start - whole.start < LEVELS[0] and whole.end - span.end < LEVELS[0]:
+        return None
+    names = [name for name in evidence_names(reader) if name in DETECTION_METRICS]
+    bins = bins_to_count(len(positions), reader.n_rows, whole, interval)
+    counted = count_rollups(reader, names, positions, bins, ALL_TIME)
+    known = [name for name in names if name in counted.cells.n]
+    return evidence_of(reader, positions, whole, interval, counted, known)
 
 
 def _by_node(evidence: Evidence, reader: RunReader, window: Window, bins: series.Bins) -> dict[str, Floats]:

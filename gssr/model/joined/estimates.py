@@ -30,7 +30,8 @@ def with_estimates(traces: Iterable[Traced], reader: RunReader, place: Mapping[i
         if not evidence.n_rows.any() or too_few(evidence, TABLE):
             found += together
             continue
-        by_gpu = account_for(evidence).breakdown.by_gpu
+        # A trace's own books know nothing of the run around it, such as that a GPU works later.
+        by_gpu = account_for(replace(evidence, whole_run=None)).breakdown.by_gpu
         for trace in together:
             seconds = by_gpu[[position[each.gpu] for each in trace.by_gpu]].sum(axis=0)
             shares = seconds / seconds.sum() if seconds.any() else None

@@ -46,14 +46,14 @@ def balance(metric: str, gpus: Sequence[GpuSummary]) -> Balance:
 
 
 def imbalance(means: Floats) -> float | None:
-    """Compute 1 - mean/max of the GPUs' means [n] (NaN: none), 0 when all are equal; None when there is none or the max
-    is not above 0."""
+    """Compute 1 - mean/max of the GPUs' means [n] (NaN: none; negative ones count as 0), 0 when all are equal; None when
+    there is none or the max is not above 0."""
     means = means[np.isfinite(means)]
     if not len(means) or not means.max() > 0:
         return None
     if means.min() == means.max():
         return 0.0  # the mean of equal numbers may be off in its last digit
-    return float(1.0 - means.mean() / means.max())
+    return float(1.0 - (np.maximum(means, 0.0) / means.max()).mean())  # divided first: sums of huge means overflow
 
 
 def full_scale(metric: Metric, gpus: Sequence[GpuSummary | Gpu]) -> float | None:

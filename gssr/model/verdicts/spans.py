@@ -18,7 +18,7 @@ _CRITICAL = Threshold("critical", 0.25, "it is critical where at least this shar
 @register_rule(
     "warning", "{some} began to work {late} after the others",
     (
-        Threshold("share", 0.05, "a GPU begins later than the first quarter of them by at least this share of the time"),
+        Threshold("share", 0.05, "a GPU begins later than the first of them by at least this share of the time"),
         Threshold("seconds", 5.0, "and by at least this many seconds"),
         _CRITICAL,
     ),
@@ -28,13 +28,13 @@ _CRITICAL = Threshold("critical", 0.25, "it is critical where at least this shar
 def late_start(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Match GPUs that begin to work after the others."""
     begin = working_spans(job.account)[0]
-    return _not_together(job, rule, begin, _quartile(begin, 0.25), "late")
+    return _not_together(job, rule, begin, float(np.min(finite(begin), initial=np.inf)), "late")
 
 
 @register_rule(
     "warning", "{some} stopped working {early} before the others",
     (
-        Threshold("share", 0.05, "a GPU stops earlier than the last quarter of them by at least this share of the time"),
+        Threshold("share", 0.05, "a GPU stops earlier than the last of them by at least this share of the time"),
         Threshold("seconds", 5.0, "and by at least this many seconds"),
         _CRITICAL,
     ),
@@ -44,23 +44,17 @@ def late_start(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 def early_end(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Match GPUs that stop working before the others."""
     end = working_spans(job.account)[1]
-    return _not_together(job, rule, end, _quartile(end, 0.75), "early")
+    return _not_together(job, rule, end, float(np.max(finite(end), initial=-np.inf)), "early")
 
 
 _LEAST_LOST = 0.01
 """What costs less of the GPU time is no loss that anybody would look for."""
 
 
-def _quartile(values: Floats, share: float) -> float:
-    """Pick a quartile of what is known, which is one of the values; NaN without any."""
-    known = np.sort(values[np.isfinite(values)])
-    return float(known[round(share * (len(known) - 1))]) if len(known) else np.nan
-
-
-def _not_together(job: JobEvidence, rule: Rule, edge: Floats, usual: float, word: str) -> RuleMatch | None:
-    """Match GPUs whose begin (``word`` "late") or end ("early") of work, ``edge`` [n_gpus] in unix s, is far from
-    ``usual``, that of the quarter that begins first or ends last."""
-    apart = np.nan_to_num(edge - usual if word == "late" else usual - edge)
+def _not_together(job: JobEvidence, rule: Rule, edge: Floats, outermost: float, word: str) -> RuleMatch | None:
+    """Match GPUs whose begin (``word`` "late") or end ("early") of work, ``edge`` [n_gpus] in unix s, is far from the
+    ``outermost``: the allocation waits from the first begin to the last end, however few GPUs work then."""
+    apart = np.nan_to_num(np.abs(edge - outermost))
     least = max(rule.at("share") * job.evidence.seconds, rule.at("seconds"), 3.5 * job.evidence.width)
     lost = {event.gpu for event in job.evidence.events if event.kind == "gpu_lost"}
     outlasts = apart > _longest_pauses(job)  # else it may only be the turn of the others
@@ -78,7 +72,7 @@ def _not_together(job: JobEvidence, rule: Rule, edge: Floats, usual: float, word
     own = float(np.median(edge[list(which)]))
     return RuleMatch(
         {**group(job, which), word: words.duration(seconds)}, evidence, rule.graded(share),
-        (min(usual, own), max(usual, own)), which, lost=share,
+        (min(outermost, own), max(outermost, own)), which, lost=share,
     )  # fmt: skip
 
 
