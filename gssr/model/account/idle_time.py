@@ -74,11 +74,13 @@ def split_idle_time(evidence: Evidence, activity: Activity, awaited: Flags) -> d
     gaps = _between_kernels(idle, inside & runs_kernels & activity.is_measured, evidence.width)
     all_busy = _held_a_second(evidence, evidence.host.get("cpu_utilization")) >= ALL_CORES
     # What all GPUs idle in every bin is no wait for files or for one another; what some idle beyond it may be. While all
-    # cores are busy it may be theirs.
+    # cores are busy it may be theirs, and nobody waits for files: who does leaves a core idle.
     common = np.where(inside & runs_kernels & ~all_busy, _least_of_used(gaps, activity), 0.0)
     claim(
         "idle.input_output",
-        np.minimum(np.maximum(left - common, 0.0), idle * _waiting_for_files(evidence, idle, inside)),
+        np.where(
+            all_busy, 0.0, np.minimum(np.maximum(left - common, 0.0), idle * _waiting_for_files(evidence, idle, inside))
+        ),
     )
     claim("idle.copies", idle * _copying_part(evidence, idle, inside))
     over_fabric = np.minimum(
@@ -98,7 +100,9 @@ def split_idle_time(evidence: Evidence, activity: Activity, awaited: Flags) -> d
     # A host that never rests, neither while kernels run nor while none does, holds them up all the time.
     is_held_up = ~runs_kernels | (not gaps.any() and _needs_a_cause(rest, found["idle.imbalance"], inside))
     streams = _streaming(evidence, idle, inside) & is_held_up
-    computes = (_rate_when_idle(cores, idle, inside) >= ONE_CORE) & is_held_up & ~streams
+    # A rank that waits for others in MPI polls, and keeps its core busy all the same.
+    waits = found["idle.imbalance"] > 0
+    computes = (_rate_when_idle(cores, idle, inside) >= ONE_CORE) & is_held_up & ~streams & ~waits
     found["idle.input_output"] = found["idle.input_output"] + over_fabric + np.where(streams, rest, 0.0)
     found["idle.host"] = computing + np.where(computes, rest, 0.0)
     found["idle.between_kernels"] = common + own

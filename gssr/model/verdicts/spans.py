@@ -4,7 +4,7 @@ grows slower."""
 import numpy as np
 
 from gssr.arrays import Floats
-from gssr.model.account.activity import does_something
+from gssr.model.account.activity import IDLE_ACTIVITY, does_something
 from gssr.model.account.late_gpus import working_spans
 from gssr.model.evidence.evidence import over_gpus
 from gssr.model.verdicts import words
@@ -58,7 +58,8 @@ def _not_together(job: JobEvidence, rule: Rule, edge: Floats, outermost: float, 
     least = max(rule.at("share") * job.evidence.seconds, rule.at("seconds"), 3.5 * job.evidence.width)
     lost = {event.gpu for event in job.evidence.events if event.kind == "gpu_lost"}
     outlasts = apart > _longest_pauses(job)  # else it may only be the turn of the others
-    which = tuple(at for at in positions((apart >= least) & outlasts) if job.evidence.gpus[at].gpu not in lost)
+    rests = _activity_between(job, edge, outermost) <= IDLE_ACTIVITY  # else it works on, if less than before
+    which = tuple(at for at in positions((apart >= least) & outlasts & rests) if job.evidence.gpus[at].gpu not in lost)
     if not which or holds(job, "hang") or (job.late_gpus is not None and job.late_gpus.code == "taking_turns"):
         return None
     seconds = float(np.median(apart[list(which)]))
@@ -74,6 +75,15 @@ def _not_together(job: JobEvidence, rule: Rule, edge: Floats, outermost: float, 
         {**group(job, which), word: words.duration(seconds)}, evidence, rule.graded(share),
         (min(outermost, own), max(outermost, own)), which, lost=share,
     )  # fmt: skip
+
+
+def _activity_between(job: JobEvidence, edge: Floats, outermost: float) -> Floats:
+    """Average each GPU's activity between its own ``edge`` [n_gpus] and ``outermost``, unix s: [n_gpus], 0 where nothing
+    lies between."""
+    times = job.breakdown.times
+    between = (times >= np.fmin(edge, outermost)[:, None]) & (times < np.fmax(edge, outermost)[:, None])
+    active = np.where(between, job.account.activity.active, 0.0).sum(axis=1)
+    return np.asarray(active / np.maximum(between.sum(axis=1), 1), np.float64)
 
 
 def _longest_pauses(job: JobEvidence) -> Floats:
