@@ -363,6 +363,21 @@ def test_kernels_at_little_power_are_told_by_an_exporter_too() -> None:
     assert told.warned == ["low_power"] and "98 %" in told.verdicts["low_power"].title
 
 
+def test_kernels_at_half_the_power_are_told_and_not_warned_about() -> None:
+    """Collectives in part of each step, or small kernels: by NVML alone nothing tells which."""
+    known = {"gpu_utilization": 1.0, "power_usage": 320.0, "memory_copy_utilization": 0.15}
+    told = of(evidence(without=tuple(set(HEALTHY) - known.keys()), **known))
+    assert not told.warned and "what they do was not measured" in told.verdicts["low_power"].title
+
+
+def test_cores_that_are_all_busy_do_not_wait_for_files() -> None:
+    waits = scaled(during(N, 100, 160, 0.0))
+    moved = during(N, 100, 160, 2e9, 5e6)
+    busy = {"read_bytes": moved, "cpu_utilization": during(N, 100, 160, 0.98, 0.3)}
+    assert of(evidence(host={"read_bytes": moved}, **waits)).warned == ["io_wait"]
+    assert of(evidence(host=busy, **waits)).warned == ["cpu_starved"]
+
+
 def test_files_over_the_fabric_are_what_the_nodes_do_not_send_each_other() -> None:
     """Of two nodes: while GPUs idle these receive from file servers, or as much as they send."""
     waits = during(N, 100, 160, 0.0)

@@ -100,8 +100,8 @@ def split_idle_time(evidence: Evidence, activity: Activity, awaited: Flags) -> d
     # A host that never rests, neither while kernels run nor while none does, holds them up all the time.
     is_held_up = ~runs_kernels | (not gaps.any() and _needs_a_cause(rest, found["idle.imbalance"], inside))
     streams = _streaming(evidence, idle, inside) & is_held_up
-    # A rank that waits for others in MPI polls, and keeps its core busy all the same.
-    waits = found["idle.imbalance"] > 0
+    # A rank that mostly waits for others in MPI polls, and keeps its core busy all the same.
+    waits = found["idle.imbalance"] > rest
     computes = (_rate_when_idle(cores, idle, inside) >= ONE_CORE) & is_held_up & ~streams & ~waits
     found["idle.input_output"] = found["idle.input_output"] + over_fabric + np.where(streams, rest, 0.0)
     found["idle.host"] = computing + np.where(computes, rest, 0.0)

@@ -85,10 +85,11 @@ def unified_memory(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 
 @register_rule(
-    "warning", "Kernels run {utilization} of the time, but at {power}: few SMs are at work",
+    "info", "Kernels run {utilization} of the time, but at {power}: {meaning}",
     (
         Threshold("gpu_utilization", 0.8, "kernels run at least this share of the time; SM activity was not measured"),
-        Threshold("power", 0.33, "power is below this share of its limit"),
+        Threshold("power", 0.5, "power is below this share of its limit: kernels that use all of the GPU draw more"),
+        Threshold("few_sms", 0.33, "below this share it is a warning: few SMs are at work"),
         Threshold("memory_copy_utilization", 0.25, "and memory is copied, or DRAM active, for less than this share"),
     ),
     "Utilization counts the time in which any kernel runs, however small: small kernels, or kernels that wait for other "
@@ -97,7 +98,7 @@ def unified_memory(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(("gr_engine_active", "gpu_utilization"), ("power_usage",)),
 )  # fmt: skip
 def low_power(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """What is seen of kernels that hardly use the GPU where SM activity was not measured."""
+    """Match kernels that use the GPU little, by their power, where SM activity was not measured."""
     if job.lead is None or job.lead == "sm_active":
         return None
     limits = [gpu.power_limit for gpu in job.evidence.gpus if gpu.power_limit]
@@ -110,11 +111,14 @@ def low_power(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     moved = np.fmax(job.at_work("memory_copy_utilization"), job.at_work("dram_active"))
     if not power < rule.at("power") or moved >= rule.at("memory_copy_utilization"):
         return None
-    found = {"utilization": words.percent(used), "power": said}
-    return _found(
+    is_little = power < rule.at("few_sms")
+    meaning = "few SMs are at work" if is_little else "what they do was not measured"
+    found = {"utilization": words.percent(used), "power": said, "meaning": meaning}
+    made = _found(
         job, rule, found, finding(job.lead, used, "while it works", rule, "gpu_utilization"),
         finding_in_words("power_usage", power, f"{said} (told below {words.percent(rule.at('power'))})", rule.at("power")),
     )  # fmt: skip
+    return made._replace(severity="warning") if is_little else made
 
 
 @register_rule(
