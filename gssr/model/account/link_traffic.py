@@ -45,10 +45,11 @@ def host_link_bytes(evidence: Evidence, fabric: Floats) -> Floats:
 
 
 def least_link_rate(evidence: Evidence) -> float:
-    """The least that a GPU's links carry while its collectives transfer, B/s: between nodes adapters are slowest."""
+    """The least that a GPU's links carry while its collectives transfer, B/s: between nodes adapters are slowest, and the
+    GPUs of a node may share one."""
     peaks = evidence.peaks
     if len(evidence.nodes) > 1:
-        return LEAST_BYTES
+        return LEAST_BYTES * len(evidence.nodes) / evidence.n_gpus
     if peaks is not None and peaks.nvlink_bandwidth and not is_nvlink_quiet(evidence):
         return max(LEAST_BYTES, NVLINK_SHARE * peaks.nvlink_bandwidth)
     if peaks is not None:
