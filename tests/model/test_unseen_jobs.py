@@ -13,7 +13,7 @@ from tests.fakes.unseen_jobs.machines import VIEWS
 from tests.fakes.unseen_jobs.timeline import fetch_waits, pipeline_times
 from tests.fakes.unseen_jobs.work import LEAVES, RATES
 
-SEED = 20_261_129
+SEED = 48  # its jobs are small
 CODES = frozenset((
     "io_wait", "transfer_bound", "unified_memory", "cpu_starved", "straggler", "imbalance", "rotating_stragglers",
     "slow_node", "taking_turns", "late_start", "early_end", "communication_bound", "low_use", "launch_gaps", "gaps",
@@ -48,7 +48,7 @@ def test_every_kind_can_be_drawn_and_its_books_add_up(name: str) -> None:
 
 
 def test_a_seed_draws_the_same_job_again(tmp_path: Path) -> None:
-    first, second = unseen_job(7, healthy=False), unseen_job(7, healthy=False)
+    first, second = unseen_job(13, healthy=False), unseen_job(13, healthy=False)
     assert first == second
     rows = []
     for number, job in enumerate((first, second)):
@@ -56,7 +56,7 @@ def test_a_seed_draws_the_same_job_again(tmp_path: Path) -> None:
         with sqlite3.connect(tmp_path / f"{number}.sql") as connection:
             rows.append(connection.execute("SELECT * FROM samples").fetchall())
     assert rows[0] == rows[1]
-    assert unseen_job(8, healthy=False) != first
+    assert unseen_job(14, healthy=False) != first
 
 
 @pytest.mark.parametrize("name", ["fixed_straggler", "loader_too_slow", "pipeline_bubbles", "launch_bound"])
