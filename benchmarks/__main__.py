@@ -36,6 +36,7 @@ BENCHMARKS = {
     "truth": Benchmark("truth", "measure_developed"),
     "truth-examined": Benchmark("truth", "measure_examined"),
     "truth-blind": Benchmark("truth", "measure_blind"),
+    "truth-unseen": Benchmark("truth", "measure_unseen"),
 }
 
 

@@ -1,8 +1,10 @@
 """How often the account of GPU time and its verdicts are right, on simulated jobs whose books are known.
 
-Three simulators of different hands: ``truth`` runs the one that the account was developed on (tests/fakes/jobs),
-``truth-examined`` the one whose author has seen neither the code nor its thresholds (tests/fakes/examined_jobs), and
-``truth-blind`` one that was written in the same way later, and was not looked at before it was run (tests/fakes/blind_jobs).
+Four simulators of different hands: ``truth`` runs the one that the account was developed on (tests/fakes/jobs),
+``truth-examined`` the one whose author has seen neither the code nor its thresholds (tests/fakes/examined_jobs),
+``truth-blind`` one that was written in the same way later, and was not looked at before it was run (tests/fakes/blind_jobs),
+and ``truth-unseen`` one by a hand that has seen neither the account nor its thresholds nor what the others draw, and that
+simulates programs in place of drawing phases (tests/fakes/unseen_jobs).
 Seeds are drawn from GSSR_EXAM_SEED, so that a new one gives jobs that nobody has seen.
 """
 
@@ -152,6 +154,14 @@ def measure_blind() -> Iterator[Figure]:
     from tests.fakes.blind_jobs import blind_job, comparable
 
     yield from _measure("blind", blind_job, comparable)
+
+
+def measure_unseen() -> Iterator[Figure]:
+    """Of a fourth simulator, written by a hand that has not seen the account or its thresholds: programs are simulated, and
+    who waits for whom follows from what each rank does."""
+    from tests.fakes.unseen_jobs import comparable, unseen_job
+
+    yield from _measure("unseen", unseen_job, comparable)
 
 
 def _measure(title: str, make: Callable[..., BookedJob], same: Comparable) -> Iterator[Figure]:
