@@ -14,6 +14,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from gssr.version import __version__
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 AUDIT = ROOT / ".ci" / "audit.py"
@@ -103,6 +105,12 @@ def test_two_builds_of_a_commit_are_the_same_and_hold_nothing_of_who_built_them(
         assert {"man/man1/gssr-profile.1", "bash-completion/completions/gssr", "zsh/site-functions/_gssr"} <= shared
         for name in names:
             assert str(ROOT).encode() not in built.read(name)
+    one_file = tmp_path / "gssr.pyz"
+    said = subprocess.run([one_file, "--version"], capture_output=True, text=True, cwd=tmp_path)
+    assert said.stdout == f"gssr {__version__}\n", said
+    with zipfile.ZipFile(one_file) as built:
+        assert len({entry.date_time for entry in built.infolist()}) == 1
+        assert not any(str(ROOT).encode() in built.read(name) for name in built.namelist())
     with tarfile.open(sdist) as packed:
         assert {(member.uid, member.gid, member.uname, member.gname) for member in packed} == {(0, 0, "", "")}
         assert len({member.mtime for member in packed}) == 1
