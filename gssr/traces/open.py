@@ -148,16 +148,20 @@ class TraceSet:
         archive's begin). Files that cannot be read are left out, and added to ``problems``. Raises TraceError if none
         can be read."""
         for source, timeline in self._readable([]):
-            yield from_zero(timeline, 0 if source.format == "otf2" else None)
+            yield _from_its_own_zero(source, timeline)
 
     def timeline(self) -> Timeline:
-        """Read all files and join them into one timeline. What cannot be read is in the notes of its first source.
+        """Read all files and join them into one timeline, whose times count as those of the first of ``timelines`` do where
+        clocks are known: intervals of others may lie before 0. What cannot be read is in the notes of its first source.
         Raises TraceError if none can be read."""
         wrong = [] if self.why_apart else [*self.problems]  # what can't be opened is noted of the first run
         if len(self.sources) == 1:
             found = next(self.timelines())
         else:
-            found = join([timeline for _, timeline in self._readable(wrong)])
+            read = [*self._readable(wrong)]
+            found, zero = join([timeline for _, timeline in read]), _from_its_own_zero(*read[0]).clock.unix_ns
+            if zero is not None and found.clock.unix_ns is not None:
+                found = from_zero(found, zero - found.clock.unix_ns)
         if not wrong:
             return found
         first, *others = found.sources
@@ -206,6 +210,11 @@ class TraceSet:
         notes = source.notes if rank == source.rank else ()
         sources = tuple(one._replace(rank=rank, notes=(*notes, *one.notes)) for one in timeline.sources)
         return replace(timeline, sources=sources, tracks=tuple(one._replace(rank=rank) for one in timeline.tracks))
+
+
+def _from_its_own_zero(source: TraceSource, timeline: Timeline) -> Timeline:
+    """Let the times of a file count from its first interval, those of an OTF2 archive from the archive's begin."""
+    return from_zero(timeline, 0 if source.format == "otf2" else None)
 
 
 def _bounded(timeline: Timeline) -> Timeline:

@@ -95,16 +95,11 @@ OF_GPUS = ("busy", "compute", "communication", "copy", "exposed_communication", 
 def test_page_and_screen_state_the_same_ns_of_a_trace(name: str, is_part: bool, capsys) -> None:
     """Each GPU's time by what it does, to the nanosecond, and where the time of all of them went."""
     paths = sorted(str(path) for path in SAMPLES.glob(f"{name}*") if ".hta." not in path.name)
-    page, query, ahead = _trace_page(paths, [], capsys), Query("busy", causes=TABLE), 0
-    zero = open_traces(paths).timeline().clock.unix_ns
-    if (
-        zero is not None
-    ):  # the page's times count from the first file's zero, the screen's from the first of all intervals
-        ahead = zero - page["zero_unix_ns"]
+    page, query = _trace_page(paths, [], capsys), Query("busy", causes=TABLE)
     if is_part:
-        first, last = (round((at - ahead) / STEP_NS) for at in page["window_ns"])
+        first, last = (round(at / STEP_NS) for at in page["window_ns"])
         begin, end = first + (last - first) // 3, first + (last - first) * 2 // 3
-        page = _trace_page(paths, [f"--from={begin * STEP_NS + ahead}ns", f"--to={end * STEP_NS + ahead}ns"], capsys)
+        page = _trace_page(paths, [f"--from={begin * STEP_NS}ns", f"--to={end * STEP_NS}ns"], capsys)
         width = STEP_NS / 1e9
         query = replace(query, span=(end - begin) * width, end=end * width, columns=end - begin, width=width)
     (watch,) = watches_of(paths)
@@ -112,7 +107,7 @@ def test_page_and_screen_state_the_same_ns_of_a_trace(name: str, is_part: bool, 
         frame = watch.look(query)
         while not frame.refined:
             frame = watch.look(query)
-    assert (frame.window.start, frame.window.end) == tuple((at - ahead) / 1e9 for at in page["window_ns"])
+    assert (frame.window.start, frame.window.end) == tuple(at / 1e9 for at in page["window_ns"])
     ns = dict(zip(frame.window.names, frame.window.total, strict=True))
     rows = {row["place"]: row for row in page["ranks"]}
     assert rows.keys() == {gpu_label(gpu) for gpu in frame.gpus} and len(rows) == len(frame.gpus)
