@@ -190,8 +190,8 @@ def test_what_is_said_to_clean_text_does() -> None:
 
 
 WRITES = {"put", "print", "sys.stdout.write", "sys.stderr.write"}
-OF_OURSELVES = {"gssr/backends/synthetic/__main__.py", "gssr/commands/progress_bar.py", "gssr/profile/screen.py"}
-"""What these write comes from no recording: progress, and errors of the program itself, as Python quotes them."""
+OF_OURSELVES = {"gssr/backends/synthetic/__main__.py", "gssr/profile/screen.py"}
+"""What these write comes from no recording: errors of the program itself, as Python quotes them."""
 
 
 def test_what_writes_words_together_cleans_them() -> None:

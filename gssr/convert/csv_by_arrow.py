@@ -68,8 +68,8 @@ def _texts(values: Sequence[str | None]) -> Any:
 def _quoted(value: str | None) -> str:
     """Write a text as one cell of several in a row."""
     row = io.StringIO()
-    csv.writer(row, lineterminator="").writerow([cell(value), None])
-    return row.getvalue()[:-1]
+    csv.writer(row, lineterminator="\n").writerow([cell(value), None])
+    return row.getvalue().removesuffix(",\n")
 
 
 def _whole_numbers(values: Floats | Ints) -> Any:

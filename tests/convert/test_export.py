@@ -21,6 +21,7 @@ from gssr.convert.tables import EXPORTED
 from gssr.metrics import BY_NAME, NAMES
 from gssr.model.analyze import analyze
 from gssr.model.breakdown.categories import CATEGORIES
+from gssr.model.fleet import fleet
 from gssr.store.format.sample_arrays import Samples
 from gssr.store.read.recording import RunReader, open_recording
 
@@ -312,3 +313,26 @@ def test_values_that_can_not_be_are_null_and_stop_nothing(recording: Path, tmp_p
 def test_names_of_metrics_are_those_of_the_catalogue(folder: Path) -> None:
     columns = [name for name, *_ in query("DESCRIBE SELECT * FROM {samples}", folder)]
     assert [name for name in columns if name in BY_NAME] == list(NAMES)
+
+
+def test_many_recordings_are_exported_by_several_processes(
+    recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What can't be read or is there twice is said, and stops nothing."""
+    monkeypatch.setattr(fleet, "PER_PROCESS", 2)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    made = tmp_path / "recordings"
+    made.mkdir()
+    for number in range(6):
+        copy = made / f"{number}.sql"
+        copy.write_bytes(recording.read_bytes())
+        with sqlite3.connect(copy) as connection:
+            for table in ("runs", "processes", "gpus", "events"):
+                connection.execute(f"UPDATE {table} SET run_id = ?", (f"run-{min(number, 4)}",))
+    (made / "broken.sql").write_bytes(recording.read_bytes()[:5000])
+    assert exported(made, tmp_path / "out", "--tables", "runs,summary,verdicts") == 1
+    said = capsys.readouterr()
+    assert "broken.sql" in said.err and "run 'run-4' is in" in said.err and ": 5 runs exported" in said.out
+    for table in ("runs", "summary", "verdicts"):
+        assert sorted(os.listdir(tmp_path / "out" / table)) == [f"run_id=run-{number}" for number in range(5)]
+    assert sorted(os.listdir(tmp_path / "out")) == ["runs", "summary", "verdicts"]

@@ -120,13 +120,15 @@ class Share:
     @property
     def interval(self) -> float:
         """Seconds between two calls of ``sample``."""
-        return COMMIT_SECONDS if self.by_itself else self._plan.sampling_seconds
+        return COMMIT_SECONDS if self.by_itself and not self._plan.hurried else self._plan.sampling_seconds
 
     @property
     def lag(self) -> float:
         """Seconds from a tick to ``sample``: between two ticks of a backend with deadlines of its own, because two
-        threads at once hold each other up."""
-        return min(self._plan.sampling_seconds, self.interval) / 2 if self.by_itself else 0.0
+        threads at once hold each other up. Soon after one where somebody waits for the samples."""
+        if not self.by_itself:
+            return 0.0
+        return min(self._plan.sampling_seconds, self.interval) / (10 if self._plan.hurried else 2)
 
     @property
     def look_seconds(self) -> float | None:
