@@ -1,6 +1,5 @@
 """What a made trace means, whatever format it is written in: events in whole ns, and their split by a plain sweep."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -109,12 +108,3 @@ def split(events: Iterable[Event], device: int | None = None) -> Split:
         types[frozenset({Category.COPY})],
         dict(types),
     )
-
-
-def same_name(ours: str, meant: str) -> bool:
-    """Whether two names agree, but for what a reader may make of characters that no JSON may hold: any stands for any."""
-
-    def plain(name: str) -> str:
-        return re.sub(r"(\\ud[89a-f]\w\w|[\x00-\x1f\x7f \ud800-\udfff\ufffd?])+", "?", name)
-
-    return plain(ours) == plain(meant)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from gssr.traces.timeline import BUSY, NO_LINK, Category, Kind
+from gssr.traces.timeline import NO_LINK, Category, Kind
 
 from .content import Content, Event, Sample
 
@@ -395,11 +395,3 @@ def packed(raw: bytes) -> bytes:
     with gzip.GzipFile(fileobj=out, mode="wb", compresslevel=1, mtime=0) as file:
         file.write(raw)
     return out.getvalue()
-
-
-def told(event: Event) -> tuple[Any, ...]:
-    """What a Kineto file tells of an event and a reader must give back; the category of what keeps a GPU busy only.
-    Names are compared by content.same_name."""
-    place = (event.pid, event.tid) if event.device is None else (event.device, event.stream)
-    category = event.category if event.kind in BUSY else None
-    return event.kind, event.start, event.length, place, event.link, event.size, event.operation, category

@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gssr.traces.timeline import BUSY, NO_LINK, Category, Kind
+from gssr.traces.timeline import NO_LINK, Category, Kind
 
 from .content import Content, Event, Sample
 
@@ -400,12 +400,3 @@ def write(path: Path | str, contents: Sequence[Content], version: str = "2025.1"
         {c.events[0].pid: f"GPU-{uuid_of(c.rank)}" for c in contents}, tuple(report.open_ranges), report.left_out,
         report.marks,
     )  # fmt: skip
-
-
-def told(event: Event) -> tuple[Any, ...]:
-    """What a report tells of an event and a reader must give back. A driver's call is as good as the runtime's; the
-    category counts for what keeps a GPU busy only. Names are compared by content.same_name, "" with anything."""
-    kind = Kind.RUNTIME if event.kind is Kind.DRIVER else event.kind
-    place = (event.pid, event.tid) if event.device is None else (event.pid, event.stream)
-    category = event.category if event.kind in BUSY else None
-    return kind, event.start, event.length, place, event.link, event.size, event.operation, category
