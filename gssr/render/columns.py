@@ -20,23 +20,17 @@ from gssr.render.glyphs import CLAMPED, MISSING, TOLERANCE, Glyphs, level
 from gssr.render.roles import Role, Row, Span, text_of
 
 
-def area(
-    fractions: Sequence[float], height: int, glyphs: Glyphs, role: Role = "series", cursor: int | None = None
-) -> list[Row]:
+def area(fractions: Sequence[float], height: int, glyphs: Glyphs) -> list[Row]:
     """Draw ``height`` rows of one cell for each column, filled from below up to its fraction of the full scale,
-    faintly below its end.
-
-    Zero is the lowest mark, NaN is blank, above the full scale ends in ``^``. The column ``cursor`` (None: none) is
-    marked from top to bottom.
-    """
+    faintly below its end. Zero is the lowest mark, NaN is blank, above the full scale ends in ``^``."""
     columns = [_column(fraction, height, glyphs) for fraction in fractions]
     rows: list[Row] = []
     for y in range(height):
         cells: list[tuple[str, Role]] = []
-        for x, column in enumerate(columns):
+        for column in columns:
             mark = column[y]
             below = y > 0 and column[y - 1] != MISSING
-            look: Role = "cursor" if x == cursor else "outlier" if mark == CLAMPED else "fill" if below else role
+            look: Role = "outlier" if mark == CLAMPED else "fill" if below else "series"
             cells.append((mark, look))
         grouped = groupby(cells, key=lambda cell: cell[1])
         rows.append(tuple(Span("".join(mark for mark, _ in own), name) for name, own in grouped))

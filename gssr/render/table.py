@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, Union
 
 from gssr.render.cells import cell_width, clip, fit, fit_row, pad
 from gssr.render.glyphs import Glyphs
-from gssr.render.roles import Role, Row, Span, text_of
+from gssr.render.roles import Row, Span, text_of
 
 Cell = Union[str, Row, Callable[[int], Row]]
 """Text, a row, or what draws itself into a given number of cells."""
@@ -97,21 +97,16 @@ def _line(
     return tuple(spans)
 
 
-def rule(
-    title: str, width: int, glyphs: Glyphs, about: Row = (), right: Row = (), role: Role = "heading"
-) -> Row:  # fmt: skip
-    """Draw ``── title  about ─────── right ─`` in exactly ``width`` cells. What does not fit is left out, pieces of
-    ``about`` first, then ``right``; at last the title is cut."""
-    line: Row = (Span(glyphs.rule + " ", "dim"), Span(fit(title, max(width - 2, 0), glyphs.ellipsis), role))
-    end: Row = (Span(" "), *right, Span(" " + glyphs.rule, "dim")) if right else ()
-    if cell_width(text_of(line)) + cell_width(text_of(end)) + 2 > width:
-        end = ()
+def rule(title: str, width: int, glyphs: Glyphs, about: Row = ()) -> Row:
+    """Draw ``── title  about ───────`` in exactly ``width`` cells. What does not fit is left out, pieces of ``about``
+    first; at last the title is cut."""
+    line: Row = (Span(glyphs.rule + " ", "dim"), Span(fit(title, max(width - 2, 0), glyphs.ellipsis), "heading"))
     for piece in about:
-        if cell_width(text_of(line)) + 2 + cell_width(piece.text) + cell_width(text_of(end)) + 2 <= width:
+        if cell_width(text_of(line)) + 2 + cell_width(piece.text) + 2 <= width:
             line = (*line, Span("  "), piece)
-    room = width - cell_width(text_of(line)) - cell_width(text_of(end)) - 1
+    room = width - cell_width(text_of(line)) - 1
     if room > 0:
         line = (*line, Span(" "), Span(glyphs.rule * room, "dim"))
     elif room == 0:
         line = (*line, Span(" "))
-    return clip((*line, *end), width)
+    return clip(line, width)

@@ -34,12 +34,6 @@ def test_more_is_never_drawn_lower(low, high, height):
         assert marks.index(text[0]) <= marks.index(text[1])
 
 
-def test_the_cursor_marks_its_column():
-    assert all(
-        any(span == Span(span.text, "cursor") for span in row) for row in area([0.2, 0.4, 0.6], 3, UTF8, cursor=1)
-    )
-
-
 def test_differences_within_two_points_are_none():
     assert text_of(difference_strip([0.0, 0.02, -0.02, 0.03, -0.03, math.nan, 1.0])) == "===+- +"
 

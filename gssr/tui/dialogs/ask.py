@@ -16,6 +16,7 @@ from gssr.tui.keys import key
 class AskLine(ModalScreen[str]):
     """Ask for a line; Esc gives None."""
 
+    AUTO_FOCUS = "Input"
     BINDINGS: ClassVar[list[BindingType]] = [key("escape", "dismiss(None)", "Back", "ask no more")]
 
     def __init__(self, title: str, hint: str, value: str = "") -> None:
@@ -31,7 +32,6 @@ class AskLine(ModalScreen[str]):
     def on_mount(self) -> None:
         """Say what it is for."""
         self.query_one(".dialog").border_title = self._title
-        self.query_one(Input).focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Close the dialog with what was typed."""

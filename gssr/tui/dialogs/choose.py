@@ -18,6 +18,7 @@ from gssr.tui.keys import key
 class ChooseOne(ModalScreen[str]):
     """Choose one of ``options``: (what it is called, what is said of it, its key). Esc gives None."""
 
+    AUTO_FOCUS = "Input"
     BINDINGS: ClassVar[list[BindingType]] = [
         key("escape", "dismiss(None)", "Back", "choose nothing"),
         key("down", "step(1)", "Down", "the next", show=False),
@@ -38,7 +39,6 @@ class ChooseOne(ModalScreen[str]):
         """Show all of them."""
         self.query_one(".dialog").border_title = self._title
         self._list("")
-        self.query_one(Input).focus()
 
     def _list(self, text: str) -> None:
         """List the options that hold every word of ``text`` in name, description or key, and highlight the chosen one,
@@ -75,6 +75,7 @@ class ChooseOne(ModalScreen[str]):
 class ChooseSeveral(ModalScreen[list[str]]):
     """Choose some of ``options``: (what it is called, its key, whether it is chosen). Enter takes them, Esc gives None."""
 
+    AUTO_FOCUS = "SelectionList"
     BINDINGS: ClassVar[list[BindingType]] = [
         key("escape", "dismiss(None)", "Back", "leave it as it was"),
         key("enter", "take", "Take", "take what is chosen"),
@@ -93,7 +94,6 @@ class ChooseSeveral(ModalScreen[list[str]]):
         """Say what it is for."""
         box = self.query_one(".dialog")
         box.border_title, box.border_subtitle = self._title, "space chooses, Enter takes, Esc leaves"
-        self.query_one(SelectionList).focus()
 
     def on_key(self, event: object) -> None:
         """Close the dialog at Enter, which the list would otherwise take as a choice."""

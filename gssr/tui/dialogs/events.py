@@ -19,6 +19,7 @@ _MOST = 500
 class Events(ModalScreen[None]):
     """The events of a run."""
 
+    AUTO_FOCUS = ".dialog"
     BINDINGS: ClassVar[list[BindingType]] = [key("escape,q,e", "dismiss(None)", "Back", "back to the screen")]
 
     def __init__(self, result: Result) -> None:
@@ -36,7 +37,5 @@ class Events(ModalScreen[None]):
             yield Static(text if found else "nothing happened")
 
     def on_mount(self) -> None:
-        """Say in the border how many events there are, and take the focus."""
-        box = self.query_one(".dialog")
-        box.border_title = f"{len(self._result.events):,} events, newest first"
-        box.focus()
+        """Say in the border how many events there are."""
+        self.query_one(".dialog").border_title = f"{len(self._result.events):,} events, newest first"

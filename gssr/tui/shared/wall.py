@@ -202,7 +202,7 @@ class Wall(Panel):
             known = known[np.isfinite(known)]
             mean = float(known.mean()) if len(known) else float("nan")
             role: Role = "plain" if not apart else "bad" if are_blamed.any() else "outlier"
-            style = palette.style(role if apart else "dim")
+            style = palette.style(role)  # names as plain as means: each change of colour is sent
             name = fit(clean(line.name), label - 1, glyphs.ellipsis, "end")
             mark = self._mark if apart else " "
             # The GPUs of a paired line are two a row: the mark stands beside the row of a culprit.
