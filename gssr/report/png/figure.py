@@ -159,8 +159,9 @@ def draw_steps(panel: Axes, edges: Floats, values: Floats, bottom: Floats | floa
 
     fill = bottom is not None
     color = {"facecolor" if fill else "edgecolor": style.pop("color")}
-    patch = StepPatch(values, edges, baseline=bottom, fill=fill, **({"linewidth": 0} | color | style))
-    panel.add_artist(patch)
+    # Its stubs know no baseline of several values, which its documentation does.
+    options: dict[str, Any] = {"baseline": bottom, "fill": fill, "linewidth": 0} | color | style
+    panel.add_artist(StepPatch(values, edges, **options))
 
 
 def edges_of(analysis: Analysis, start: float, width: float, n: int) -> Floats:
