@@ -596,3 +596,37 @@ def test_gpus_of_one_model_that_draw_unequal_power_at_the_same_work_do_not_wait(
     watts = np.array([387, 424, 389, 371, 386, 373, 378, 376])[:, None]
     told = of(evidence(without=COUNTERS, noise=0.0, gpu_utilization=1.0, power_usage=watts, gpus={"power_limit": None}))
     assert told.shares("communication") == 0.0 and not told.warned
+
+
+def _works(share_of_gpu: np.ndarray[Any, Any]) -> dict[str, Any]:
+    """Values of GPUs that work for these shares [n_gpus, n] of each bin."""
+    return {name: HEALTHY[name] * share_of_gpu for name in COUNTERS} | {"power_usage": 150 + 450 * share_of_gpu}
+
+
+def test_gpus_of_which_one_works_at_a_time_take_turns_also_within_a_sample() -> None:
+    """Turns of 5 s of four GPUs in samples of 7 s, and as many GPUs that work as long, but not one after another."""
+    at = np.arange(0, 2100, 0.01)
+    turn = (at // 5).astype(int) % 4
+    in_turn = np.array([(turn == gpu).reshape(300, 700).mean(axis=1) for gpu in range(4)])
+    told = of(evidence(4, width=7.0, noise=0.002, **_works(in_turn)))
+    assert told.warned[0] == "taking_turns" and told.shares("idle.imbalance") == pytest.approx(0.75, abs=0.05)
+    alone = np.array([np.roll(in_turn[0], int(by)) for by in np.random.default_rng(4).integers(300, size=4)])
+    told = of(evidence(4, width=7.0, noise=0.002, **_works(alone)))
+    assert "taking_turns" not in told.verdicts and told.shares("idle.imbalance") < 0.5
+
+
+def test_processes_that_keep_their_cores_busy_do_not_wait_for_files() -> None:
+    """What nine processes that compute all the time read is what they work on; nine of which most rest may wait for it."""
+    load = during(N, 100, 160, 0.3)
+    read = {"read_bytes": during(N, 100, 160, 4e8, 5e6)}
+    for cores, code in ((8.2, "cpu_starved"), (1.5, "io_wait")):
+        at_work = {"cpu": during(N, 100, 160, cores, 1.4), "n_processes": 9.0}
+        assert of(evidence(host=read, workload=at_work, **scaled(load))).warned == [code]
+
+
+def test_copies_that_take_longer_than_gpus_idle_are_not_what_they_wait_for() -> None:
+    """Bytes that take a fifth of the time at the link's full speed: waited for by GPUs that idle as long, not by others."""
+    for load, is_waited_for in ((0.7, True), (0.9, False)):
+        copied = scaled(load, "pcie_rx_bytes") | {"pcie_rx_bytes": 0.2 * 0.8 * 64e9}
+        told = of(evidence(host={}, workload={}, **copied))
+        assert ("transfer_bound" in told.verdicts) is is_waited_for

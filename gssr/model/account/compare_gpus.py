@@ -9,6 +9,8 @@ import numpy as np
 from gssr.arrays import Flags, Floats
 from gssr.model.evidence.evidence import Evidence
 
+COUNTER_NOISE = 0.004
+"""Counters of the same work differ by about this share of a bin from one sample to the next."""
 LEAST_EXCESS = 0.03
 """What a GPU waits longer by less than this share of a bin is within the noise of the counters."""
 FINE_SECONDS, SNAPSHOT_SECONDS = 1.0, 5.0
@@ -17,6 +19,8 @@ SAMPLES_BETWEEN_NODES = 8
 """Nodes are compared over so many samples, unless what differs lasts."""
 CERTAIN = 4.0
 """So many standard deviations count as more than chance: the largest of hundreds of values reaches three."""
+ONE_AT_A_TIME = 1.05
+"""GPUs of which one works at a time work together for at most this share of any bin; counters are off by a few percent."""
 LASTING = 0.3
 """Differences whose autocorrelation from one bin to the next is above this last."""
 ALTERNATING = 0.5
@@ -48,6 +52,26 @@ def longer_than_others(waits: Floats, inside: Flags, evidence: Evidence, are_sna
         longer += _between_nodes(least, short if _alternate(least) else fine, evidence)[evidence.node_of]
     longer = np.minimum(longer, waits)
     return np.where(longer > LEAST_EXCESS, longer, 0.0)
+
+
+def while_others_work(waits: Floats, inside: Flags) -> Floats | None:
+    """Find how long each GPU waits while another one works, if they work one after another, in turns that may be shorter
+    than a bin. Arguments and result are as in ``longer_than_others``; None where more than one works at a time, or there
+    is too little to tell.
+
+    GPUs that take turns work together for no more than a whole bin, and what one works more another works less: their
+    sum varies by less than that of GPUs that don't know of each other."""
+    works = np.where(inside, 1 - waits, np.nan)
+    known = works[inside.any(axis=1)]
+    known = known[:, np.isfinite(known).all(axis=0)]
+    together = known.sum(axis=0)
+    if len(known) < 2 or len(together) < 8 or not float(np.quantile(together, 0.95)) <= ONE_AT_A_TIME:
+        return None
+    alone = float(known.var(axis=1).sum())
+    if not (alone > len(known) * COUNTER_NOISE**2 and float(together.var()) < ALTERNATING * alone):
+        return None
+    of_others = np.nansum(works, axis=0) - np.nan_to_num(works)
+    return np.where(inside, np.minimum(of_others, waits), 0.0)
 
 
 def _between_nodes(least: Floats, fine: int, evidence: Evidence) -> Floats:

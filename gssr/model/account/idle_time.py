@@ -8,7 +8,7 @@ import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
 from gssr.model.account.activity import Activity
-from gssr.model.account.compare_gpus import longer_than_others
+from gssr.model.account.compare_gpus import COUNTER_NOISE, longer_than_others, while_others_work
 from gssr.model.account.link_traffic import FABRIC, host_link_bytes, weighted_median
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.evidence.evidence import Evidence
@@ -40,6 +40,9 @@ BUSY_CORES = 1.5
 """A rank whose processes keep more cores busy than this computes on the CPU: one core spins in any synchronisation."""
 ONE_CORE, ALL_CORES = 0.9, 0.9
 """A rank keeps one core busy, and a node all of them, if at least this share of it is."""
+COMPUTING_PROCESSES = 0.6
+"""Processes of a rank that keep this much of a core busy each compute: who waits for a file keeps none busy. The one that
+waits for the others is among them, so it is less than a core; loaders that read slow files keep a quarter to a half busy."""
 SOME_ACTIVITY = 0.05
 """In bins with less engine activity than this no kernel of the program runs."""
 LONGEST_GAP = 0.003
@@ -53,8 +56,6 @@ ORDINARY_REST = CATEGORIES[POSITIONS["idle.unexplained"]].ordinary
 """Idle time that nothing explains is looked into further above the share that healthy jobs have."""
 _LOW_PERCENTILES, _APART = (10, 30), 0.757
 """Percentiles of the bins that idle least, and by how many standard deviations normally distributed values differ there."""
-COUNTER_NOISE = 0.004
-"""Counters of the same work differ by about this share of a bin from one sample to the next."""
 
 
 def split_idle_time(evidence: Evidence, activity: Activity, awaited: Flags) -> dict[str, Floats]:
@@ -71,38 +72,39 @@ def split_idle_time(evidence: Evidence, activity: Activity, awaited: Flags) -> d
         left = left - found[name]
 
     runs_kernels = activity.active >= SOME_ACTIVITY
+    in_turn = while_others_work(idle, inside & activity.is_measured)
     gaps = _between_kernels(idle, inside & runs_kernels & activity.is_measured, evidence.width)
+    if in_turn is not None:  # what looks like a short gap in every bin is another GPU's turn
+        gaps = np.zeros_like(gaps)
     all_busy = _held_a_second(evidence, evidence.host.get("cpu_utilization")) >= ALL_CORES
+    cores = _held_a_second(evidence, evidence.workload.get("cpu"))
+    n_processes = _held_a_second(evidence, evidence.workload.get("n_processes"))
+    when_idle = _rate_when_idle(cores, idle, inside)
+    compute = all_busy | ((n_processes >= 2) & (when_idle >= COMPUTING_PROCESSES * n_processes))
     # What all GPUs idle in every bin is no wait for files or for one another; what some idle beyond it may be. While all
-    # cores are busy it may be theirs, and nobody waits for files: who does leaves a core idle.
+    # cores are busy it may be theirs. Nobody waits for files while processes compute: who does leaves a core idle.
     common = np.where(inside & runs_kernels & ~all_busy, _least_of_used(gaps, activity), 0.0)
-    claim(
-        "idle.input_output",
-        np.where(
-            all_busy, 0.0, np.minimum(np.maximum(left - common, 0.0), idle * _waiting_for_files(evidence, idle, inside))
-        ),
-    )
+    files = np.minimum(np.maximum(left - common, 0.0), idle * _waiting_for_files(evidence, idle, inside))
+    claim("idle.input_output", np.where(compute, 0.0, files))
     claim("idle.copies", idle * _copying_part(evidence, idle, inside))
-    over_fabric = np.minimum(
-        left, idle * _explained_part(_files_over_fabric(evidence), idle, inside, MOVED_BYTES, SEEN_FILES)
-    )
+    from_fabric = idle * _explained_part(_files_over_fabric(evidence), idle, inside, MOVED_BYTES, SEEN_FILES)
+    over_fabric = np.where(compute, 0.0, np.minimum(left, from_fabric))
     left = left - over_fabric
     common = np.minimum(left, common)
     left = left - common
     is_snapshot = activity.engine == "gpu_utilization"
-    longer = longer_than_others(idle, inside & activity.is_measured, evidence, is_snapshot)
+    longer = longer_than_others(idle, inside & activity.is_measured, evidence, is_snapshot) if in_turn is None else in_turn
     claim("idle.imbalance", np.where(awaited[:, None], 0.0, longer))
-    cores = _held_a_second(evidence, evidence.workload.get("cpu"))
     computing = np.minimum(left, idle * np.maximum(all_busy, _explained_part(cores, idle, inside, BUSY_CORES)))
     left = left - computing
     own = np.clip(gaps - common, 0.0, left)
     rest = left - own
     # A host that never rests, neither while kernels run nor while none does, holds them up all the time.
     is_held_up = ~runs_kernels | (not gaps.any() and _needs_a_cause(rest, found["idle.imbalance"], inside))
-    streams = _streaming(evidence, idle, inside) & is_held_up
+    streams = _streaming(evidence, idle, inside) & is_held_up & ~compute
     # A rank that mostly waits for others in MPI polls, and keeps its core busy all the same.
     waits = found["idle.imbalance"] > rest
-    computes = (_rate_when_idle(cores, idle, inside) >= ONE_CORE) & is_held_up & ~streams & ~waits
+    computes = (when_idle >= ONE_CORE) & is_held_up & ~streams & ~waits
     found["idle.input_output"] = found["idle.input_output"] + over_fabric + np.where(streams, rest, 0.0)
     found["idle.host"] = computing + np.where(computes, rest, 0.0)
     found["idle.between_kernels"] = common + own
@@ -253,8 +255,8 @@ def _copying_part(evidence: Evidence, idle: Floats, inside: Flags) -> Floats:
     # Copies in every step of samples that mix whole steps never change: their bytes still bound how long they took.
     bandwidth = evidence.peaks.c2c_bandwidth or evidence.peaks.pcie_bandwidth
     seconds = copied / (FULL_LINK * bandwidth)
-    if not inside.any() or float(seconds[inside].mean()) < STEADY_COPIES:
-        return part
+    if not inside.any() or not STEADY_COPIES <= float(seconds[inside].mean()) <= float(idle[inside].mean()):
+        return part  # copies that take longer than GPUs idle run beside kernels, and need not be waited for
     if float(np.ptp(np.percentile(idle[inside], (5, 95)))) > MIXED_SPREAD:
         return part  # samples tell waits from work, and no more is copied in waits
     return np.asarray(np.clip(seconds / np.maximum(idle, 1e-9), 0.0, 1.0), np.float64)

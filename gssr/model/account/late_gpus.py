@@ -11,6 +11,7 @@ import numpy as np
 from gssr.arrays import Flags, Floats, Ints
 from gssr.model.account.activity import IDLE_ACTIVITY
 from gssr.model.account.book import FEW_GPUS, WAITS_CLEARLY, GpuTimeAccount
+from gssr.model.account.compare_gpus import while_others_work
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 
 ORDINARY_WAITS = CATEGORIES[POSITIONS["idle.imbalance"]].ordinary
@@ -80,6 +81,8 @@ def find_late_gpus(account: GpuTimeAccount, node_of: Ints, interval: float) -> L
         is_even = float(np.nanstd(others)) <= UNEVEN * float(np.nanmean(others))
         code = _code_of_late_ones(late, node_of[used]) if is_even else "imbalance"
         return LateGpus(code, () if code == "imbalance" else tuple(used[late].tolist()), share, is_waiting)
+    if while_others_work(np.asarray(1 - activity.active, np.float64), inside & activity.is_measured) is not None:
+        return LateGpus("taking_turns", (), share, is_waiting)
     usual = float(np.nanmean(by_gpu))
     n_late = float(np.median(is_late[:, busy].mean(axis=0)))
     if n_late == 0.0:  # nobody waits clearly less than the others
