@@ -145,17 +145,17 @@ class Wall(Panel):
             self.border_title = f"lowest {result.noun}s"
         else:
             which = f"every {result.noun}" if not self.view.selection else count(len(self.view.selection), result.noun)
-            legend = self._legend(result)
-            self.border_title = f"{which} over time{f'   {self._mark} {legend}' if legend else ''}"
+            legend = self.legend_of_marks(result)
+            self.border_title = f"{which} over time{f'   {self.blame_mark} {legend}' if legend else ''}"
         width = cells_of(result, self.cells(result)).width
         self.border_subtitle = f"{metric_of(result.grid.metric).label}, {width_text(width)} a cell"
 
     @property
-    def _mark(self) -> str:
+    def blame_mark(self) -> str:
         """What stands before the names of marked GPUs."""
         return "!" if self.glyphs.levels.isascii() else "▲"
 
-    def _legend(self, result: Result) -> str:
+    def legend_of_marks(self, result: Result) -> str:
         """Say what marks stand for: GPUs that the others wait for, that a verdict is about, or that are unlike the rest;
         empty if there are none."""
         if result.awaited:
@@ -204,7 +204,7 @@ class Wall(Panel):
             role: Role = "plain" if not apart else "bad" if are_blamed.any() else "outlier"
             style = palette.style(role)  # names as plain as means: each change of colour is sent
             name = fit(clean(line.name), label - 1, glyphs.ellipsis, "end")
-            mark = self._mark if apart else " "
+            mark = self.blame_mark if apart else " "
             # The GPUs of a paired line are two a row: the mark stands beside the row of a culprit.
             at_rows: Collection[int] = range(line.height * apart)
             if line.paired:
