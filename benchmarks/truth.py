@@ -1,10 +1,9 @@
 """How often the account of GPU time and its verdicts are right, on simulated jobs whose books are known.
 
-Four simulators of different hands: ``truth`` runs the one that the account was developed on (tests/fakes/jobs),
-``truth-examined`` the one whose author has seen neither the code nor its thresholds (tests/fakes/examined_jobs),
-``truth-blind`` one that was written in the same way later, and was not looked at before it was run (tests/fakes/blind_jobs),
-and ``truth-unseen`` one by a hand that has seen neither the account nor its thresholds nor what the others draw, and that
-simulates programs in place of drawing phases (tests/fakes/unseen_jobs).
+Three simulators of different hands: ``truth`` runs the one that the account was developed on (tests/fakes/jobs),
+``truth-blind`` one whose author had seen neither the code nor its thresholds (tests/fakes/blind_jobs), which it has been
+developed on since its first run, and ``truth-unseen`` one by another such hand, who had not seen what the others draw
+either, and who simulates programs in place of drawing phases (tests/fakes/unseen_jobs).
 Seeds are drawn from GSSR_EXAM_SEED, so that a new one gives jobs that nobody has seen.
 """
 
@@ -142,22 +141,15 @@ def measure_developed() -> Iterator[Figure]:
     yield from _measure("truth", booked_job, comparable)
 
 
-def measure_examined() -> Iterator[Figure]:
-    """Of the simulator of another hand."""
-    from tests.fakes.examined_jobs import comparable, examined_job
-
-    yield from _measure("examined", examined_job, comparable)
-
-
 def measure_blind() -> Iterator[Figure]:
-    """Of a third simulator, written without sight of the account, its thresholds or the jobs that they were developed on."""
+    """Of a second simulator, written without sight of the account, its thresholds or the jobs of the first."""
     from tests.fakes.blind_jobs import blind_job, comparable
 
     yield from _measure("blind", blind_job, comparable)
 
 
 def measure_unseen() -> Iterator[Figure]:
-    """Of a fourth simulator, written by a hand that has not seen the account or its thresholds: programs are simulated, and
+    """Of a third simulator, written by a hand that has not seen the account or its thresholds: programs are simulated, and
     who waits for whom follows from what each rank does."""
     from tests.fakes.unseen_jobs import comparable, unseen_job
 

@@ -604,7 +604,7 @@ def _works(share_of_gpu: np.ndarray[Any, Any]) -> dict[str, Any]:
 
 
 def test_gpus_of_which_one_works_at_a_time_take_turns_also_within_a_sample() -> None:
-    """Turns of 5 s of four GPUs, 93 % of each at work, in samples of 7 s; and as many GPUs that work as long, but not one after another."""
+    """Turns of 5 s of four GPUs, 93 % of each at work, in samples of 7 s; and GPUs that work as long, but not by turns."""
     at = np.arange(0, 2100, 0.01)
     turn = (at // 5).astype(int) % 4
     in_turn = np.array([(turn == gpu).reshape(300, 700).mean(axis=1) for gpu in range(4)])

@@ -93,7 +93,9 @@ def split_idle_time(evidence: Evidence, activity: Activity, awaited: Flags) -> d
     common = np.minimum(left, common)
     left = left - common
     is_snapshot = activity.engine == "gpu_utilization"
-    longer = longer_than_others(idle, inside & activity.is_measured, evidence, is_snapshot) if in_turn is None else in_turn
+    longer = (
+        longer_than_others(idle, inside & activity.is_measured, evidence, is_snapshot) if in_turn is None else in_turn
+    )
     claim("idle.imbalance", np.where(awaited[:, None], 0.0, longer))
     computing = np.minimum(left, idle * np.maximum(all_busy, _explained_part(cores, idle, inside, BUSY_CORES)))
     left = left - computing
