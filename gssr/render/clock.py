@@ -65,6 +65,11 @@ def duration(seconds: float | None) -> str:
     return f"{whole // 86400} d {whole % 86400 // 3600} h"
 
 
+def interval_text(seconds: float) -> str:
+    """Write how far samples are apart: ``100 ms``, from a second on ``1 s`` or ``2.5 s``."""
+    return f"{seconds:g} s" if seconds >= 1 else f"{1000 * seconds:g} ms"
+
+
 def step_text(step: "StepTime", first: float, last: float) -> str:
     """Write a step's length, how sure that is, and how it changed, if it did: ``1.62 s ± 0.3 %, 25 % longer since
     0:14:10``. Times count from ``first``; ``last`` is the end of the axis (both unix s)."""

@@ -17,7 +17,7 @@ from gssr.model.results import Analysis
 from gssr.model.statistics import balance
 from gssr.render import clock
 from gssr.render.cells import cell_width, clean, clip, fit, flow, wrap
-from gssr.render.clock import duration, event_text, event_time
+from gssr.render.clock import duration, event_text, event_time, interval_text
 from gssr.render.columns import average_into_columns
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Role, Row, Span
@@ -93,7 +93,7 @@ def sampling(analysis: Analysis) -> str:
     interval = analysis.run.sampling_ms
     how = ["sampled"]
     if interval:
-        how.append(f"every {interval:g} ms")
+        how.append(f"every {interval_text(interval / 1000)}")
     if analysis.backend:
         how.append(f"by {clean(analysis.backend)}")
     return " ".join(how) if len(how) > 1 else ""

@@ -630,3 +630,12 @@ def test_copies_that_take_longer_than_gpus_idle_are_not_what_they_wait_for() -> 
         copied = scaled(load, "pcie_rx_bytes") | {"pcie_rx_bytes": 0.2 * 0.8 * 64e9}
         told = of(evidence(host={}, workload={}, **copied))
         assert ("transfer_bound" in told.verdicts) is is_waited_for
+
+
+def test_who_waits_for_writing_is_not_told_to_read_ahead() -> None:
+    waits = scaled(during(N, 100, 160, 0.0))
+    for moved, word in (("read_bytes", "Read ahead"), ("net_rx_bytes", "Read ahead"), ("write_bytes", "checkpoints")):
+        told = of(evidence(host={moved: during(N, 100, 160, 2e9, 5e6)}, **waits))
+        assert told.warned == ["io_wait"]
+        advice = told.verdicts["io_wait"].advice
+        assert word in advice and ("Read" in advice) != ("checkpoints" in advice)

@@ -48,7 +48,7 @@ _LOW_LIMIT = (
         Threshold("celsius_amd", 100.0, "or, on AMD, this hot at its hotspot: MI210 and MI300A slow down there"),
         _CRITICAL,
     ),
-    "Tell the operators which node it is (cooling, dust, a failed fan), and leave it out until then.",
+    "Tell the operators which node and GPU it is (cooling, dust, a failed fan), and leave it out until it is mended.",
     needs=(("hw_thermal", "sw_thermal", "temperature"),),
 )  # fmt: skip
 def throttled_thermal(job: JobEvidence, rule: Rule) -> RuleMatch | None:

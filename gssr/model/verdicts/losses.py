@@ -30,7 +30,10 @@ from gssr.model.verdicts.table import (
 
 CRITICAL = 0.25
 """A quarter of the GPU time lost is critical: a job on four GPUs would do with three."""
-_MOVED = ("read_bytes", "write_bytes", "net_rx_bytes", "net_tx_bytes", "fabric_rx_bytes", "fabric_tx_bytes")
+_WRITTEN = ("write_bytes", "net_tx_bytes", "fabric_tx_bytes")
+_MOVED = ("read_bytes", "net_rx_bytes", "fabric_rx_bytes", *_WRITTEN)
+_READ_AHEAD = "Read ahead in more workers, or stage files to node-local storage."
+_WRITE_LESS = "Write checkpoints and output less often, in the background, or to node-local storage first."
 _COPIED = ("pcie_rx_bytes", "pcie_tx_bytes", "c2c_rx_bytes", "c2c_tx_bytes")
 _READ_FROM = {"read_bytes": "from its disks", "net_rx_bytes": "from the network"}
 _LINKS = ("nvlink_tx_bytes", "pcie_tx_bytes")
@@ -121,7 +124,7 @@ def io_wait(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     share = job.breakdown.share("idle.input_output")
     bins = job.breakdown.share_over_time("idle.input_output")
     more = _rates(job, "idle.input_output", _MOVED)
-    advice = ""
+    advice = "" if not more else _WRITE_LESS if more[0].metric in _WRITTEN else _READ_AHEAD
     memory, at_work = _mean_then(job.in_time("memory_used"), bins), job.at_work("memory_used")
     if memory is not None and memory < _RESTARTED * at_work:
         more.append(
@@ -281,8 +284,8 @@ def _waits_by_node(job: JobEvidence) -> tuple[tuple[str, float], tuple[str, floa
 @register_rule(
     "warning", "{share} of the GPU time is lost waiting for {who}{why}",
     _loss("idle.imbalance", "communication.waiting"),
-    "See what differs there: more work, a slower clock, a slower node, output that only one rank writes. Which GPUs do "
-    "most: gssr analyze -plb FILE",
+    "See what differs there: more work, a slower clock or host, output that only one rank writes. Which GPUs do most: "
+    "gssr analyze -plb FILE",
     needs=(LEAD,),
 )  # fmt: skip
 def straggler(job: JobEvidence, rule: Rule) -> RuleMatch | None:

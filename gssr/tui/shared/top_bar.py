@@ -7,7 +7,7 @@ from textual.widgets import Static
 
 from gssr.model.live.live_result import Result
 from gssr.render.cells import cell_width, clean, fit
-from gssr.render.clock import duration
+from gssr.render.clock import duration, interval_text
 from gssr.render.glyphs import drawable
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import count
@@ -129,7 +129,7 @@ def pieces_of(result: Result, view: View) -> list[Span]:
     if gaps:
         pieces.append(Span(f"{count(gaps, 'gap')} in the samples", "gap"))
     if result.sampling_seconds:
-        pieces.append(Span(f"every {result.sampling_seconds * 1000:g} ms", "dim"))
+        pieces.append(Span(f"every {interval_text(result.sampling_seconds)}", "dim"))
     if result.reread is not None:
         pieces.append(Span(f"files {age_text(result.reread)} old", "dim"))
     if result.n_rows and max(result.grid.start, result.first) < result.thinned:
