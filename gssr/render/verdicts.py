@@ -43,7 +43,9 @@ def verdict_rows(verdict: Verdict, width: int, whole: bool) -> list[Row]:
 
 _PROGRAM = r"(?:gssr|nsys|ncu|rocprofv3|py-spy|gdb|nvidia-smi|amd-smi|rocminfo|srun|sacct|python)"
 _PROSE = r"(?:on|in|within|and|or|then|it|shows|says|tells|counts|compares)\b"
-_AFTER_COLON = re.compile(rf"(?<=: )({_PROGRAM}(?: (?!{_PROSE})(?:'[^']*'|[^;' ])+?)*?)(?:; |\. |\.?$)")
+_WORD = r"""(?:'[^']*'|"[^"]*"|[^;'" ])+?"""
+"""A word of a shell's line; files are quoted in it."""
+_AFTER_COLON = re.compile(rf"(?<=: )({_PROGRAM}(?: (?!{_PROSE}){_WORD})*?)(?:; |\. |\.?$)")
 """A command that has a line of its own: it follows a colon, and ends with a semicolon, a full stop, or the text."""
 _BETWEEN = ("then: ", "and: ")
 """What stands between two commands in a sentence, and not between their lines."""

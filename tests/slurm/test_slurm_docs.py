@@ -33,7 +33,7 @@ def test_batch_scripts_of_the_pages_end_with_the_job_on_a_page(slurm, tmp_path: 
 
 def test_the_job_of_the_one_file_is_recorded_and_merged_without_an_installation(slurm, tmp_path: Path) -> None:
     (script,) = batch_scripts(ROOT / "docs" / "install.md")
-    (tmp_path / "train.py").write_text("import time; time.sleep(0.6)")
+    (tmp_path / "train.py").write_text("import time; time.sleep(5)")  # as long as a busy node may need to find its GPUs
     spec = spec_from_file_location("one_file", ROOT / ".ci" / "one_file.py")
     assert spec is not None and spec.loader is not None
     one_file = module_from_spec(spec)

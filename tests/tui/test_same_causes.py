@@ -29,6 +29,7 @@ from gssr.model.live.watched_recording import WatchedRecording
 from gssr.model.results import Judgement, Severity, Verdict
 from gssr.model.verdicts.rules import TABLE
 from gssr.render.cells import clean
+from gssr.report.live.judgement import not_judged
 from gssr.store.format.rows import Gpu
 from gssr.store.read.recording import RunReader, open_recording
 from gssr.store.read.window_edges import Window
@@ -249,7 +250,7 @@ def test_a_growing_run_is_judged_from_30_s_on_and_says_so_until_then(seconds: fl
     frame = replace(frames.frame_of(np.full((4, 60), 0.5), state="live"), last=frames.START + seconds)
     frame = replace(frame, query=replace(frame.query, causes=TABLE))
     assert (judge.asked_of(frame) is None) == (seconds < judge.LEAST_SECONDS)
-    said = judge.not_judged(frame)
+    said = not_judged(frame)
     assert said.startswith(
         "The rules look" if seconds >= judge.LEAST_SECONDS else "Where the GPU time goes is told from"
     )
