@@ -150,7 +150,9 @@ class LiveScreen(KeysInOrder):
         key("T", "change_theme", "Theme", "choose a theme", show=False),
         key("escape", "up_a_level", "Back", "one level up: the filter, the selection, the time cursor", show=False),
         key("ctrl+p,colon", "command_palette", "Commands", "find anything by its name", show=False),
-        key("question_mark,f1", "help", "Keys", "the keys of the focused panel"),
+        key("question_mark,f1", "help", "Keys", "the keys of the focused panel; again or Esc: closed"),
+        key("ctrl+d", "scroll_help(1)", "Keys down", "scroll the list of keys", show=False),
+        key("ctrl+u", "scroll_help(-1)", "Keys up", "scroll the list of keys back", show=False),
         key("ctrl+c", "interrupt", "Leave", "beside a job: stop it, leave it running, or go back; else leave", show=False),
         key("ctrl+z", "suspend", "Suspend", "to the shell for a while; its fg comes back here", show=False),
         key("q", "leave", "Quit", "leave; a job goes on"),
@@ -608,8 +610,10 @@ class LiveScreen(KeysInOrder):
         self.change_view(MOVES[name](scene))
 
     def action_up_a_level(self) -> None:
-        """Go one level up: out of a maximised panel, a search, a filter, the selection, the time cursor."""
-        if self.screen.maximized is not None:
+        """Go one level up: out of the list of keys, a maximised panel, a search, a filter, a selection, the time cursor."""
+        if self.screen.query("HelpPanel"):
+            self.action_hide_help_panel()
+        elif self.screen.maximized is not None:
             self.screen.minimize()
         elif not self.pane.let_go():
             self.action_move("back")
@@ -704,6 +708,14 @@ class LiveScreen(KeysInOrder):
             self.action_hide_help_panel()
         else:
             self.action_show_help_panel()
+            self.notify("Ctrl+D and Ctrl+U scroll the keys, Esc closes them", timeout=3)
+
+    def action_scroll_help(self, pages: int) -> None:
+        """Scroll the list of keys by so many pages, if it is shown: the panel that it is about keeps the focus."""
+        from textual.widgets import KeyPanel
+
+        for keys in self.screen.query(KeyPanel):
+            keys.scroll_relative(y=pages * max(keys.size.height - 1, 1), animate=False)
 
     def action_copy(self) -> None:
         """Copy what is seen to the clipboard as text, if the terminal allows it."""

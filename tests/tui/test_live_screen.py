@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from textual.events import Key
 from textual.pilot import Pilot
-from textual.widgets import Digits, HelpPanel, Input, Label, TabbedContent
+from textual.widgets import Digits, HelpPanel, Input, KeyPanel, Label, TabbedContent
 from textual.widgets._toast import Toast
 
 from gssr import from_pandas
@@ -351,6 +351,23 @@ def test_help_names_the_keys_of_the_focused_panel(recording: str) -> None:
         assert not app.screen.query(HelpPanel)
 
     work(app, steps, (200, 50))
+
+
+def test_help_that_does_not_fit_is_scrolled_and_closed_by_keys(recording: str) -> None:
+    app = live_screen(recording)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await pilot.press("3", "question_mark")
+        await until(pilot, lambda: bool(app.screen.query(KeyPanel)))
+        await until(pilot, lambda: app.screen.query_one(KeyPanel).max_scroll_y > 0)
+        focused = app.screen.focused
+        await pilot.press("ctrl+d", "ctrl+d", "ctrl+u")
+        await until(pilot, lambda: 0 < app.screen.query_one(KeyPanel).scroll_y < 40)
+        assert app.screen.focused is focused
+        await pilot.press("escape")
+        await until(pilot, lambda: not app.screen.query(HelpPanel))
+
+    work(app, steps, (80, 24))
 
 
 @pytest.mark.parametrize("size", [(30, 8), (59, 15), (80, 16), (80, 24), (120, 36), (200, 60), (300, 90)])
