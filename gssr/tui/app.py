@@ -84,6 +84,8 @@ LEAVING_SECONDS = 0.8
 FIRST_PICTURE_SECONDS = 0.5
 """Nothing is drawn for so long after the start, unless all that the first picture shows is known: of pictures that replace
 each other at once a slow line would carry all, and each costs as much as the last."""
+_OF_GPUS: tuple[ScreenName, ...] = ("job", "why")
+"""Screens that speak of GPUs: a mean over streams or threads is not how busy those are."""
 UNTIL_GARBAGE_SECONDS = 1.0
 """After the start; by then the first picture is drawn."""
 
@@ -491,6 +493,8 @@ class LiveScreen(KeysInOrder):
             return
         if view.span != self.view.span or view.end != self.view.end:
             view = replace(view, lately=view.lately and view.end is None and view.span is None)
+        if view.screen in _OF_GPUS and view.level is not None:
+            view = replace(view, level=None, selection=(), selected="")
         before, self.view = self.view, view
         if before.screen != view.screen:
             focused, left = self.screen.focused, self.pane_of(before.screen)

@@ -244,3 +244,20 @@ def test_vampirs_names_lead_to_what_is_here() -> None:
 def test_cells_read_at_a_glance(key: str, value: float | None, text: str) -> None:
     assert cell_text(key, value) == text
     assert key in {column.key for column in COLUMNS}
+
+
+def test_how_busy_gpus_are_does_not_depend_on_the_lines_of_the_timeline() -> None:
+    app = of_trace(training(3))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: app.results and app.results[0].part is not None)
+        busy = app.results[0].window.overall().get("busy")
+        await pilot.press("3")
+        await until(pilot, lambda: app.query_one(TraceLines).has_focus)
+        await pilot.press("v")
+        await until(pilot, lambda: app.view.level == "streams")
+        await pilot.press("1")
+        await until(pilot, lambda: app.view.screen == "job" and app.results[0].part.level.name == "gpus")  # type: ignore[union-attr]
+        assert app.results[0].window.overall().get("busy") == busy
+
+    work(app, steps, (120, 36))
