@@ -25,14 +25,17 @@ _OF_THE_FILE = ("gpu", "run_id")
 
 
 def gpus(found: Sequence[Gpu]) -> "pd.DataFrame":
-    """See gssr.api.recording.Run.gpus."""
+    """Make the table of a run's GPUs, one row each in the order given, indexed by ``gpu``, the position. Columns are the
+    fields of Gpu except its key in the file and the run's id, and ``place``, how the GPU is called (``gpu_label``)."""
     columns = [name for name in Gpu._fields if name not in _OF_THE_FILE]
     rows = [{name: getattr(gpu, name) for name in columns} | {"place": gpu_label(gpu)} for gpu in found]
     return _table(rows, [*columns, "place"], "gpu")
 
 
 def events(found: Sequence[Event], of: Sequence[Gpu], start: float) -> "pd.DataFrame":
-    """See gssr.api.recording.Run.events."""
+    """Make the table of a run's events, one row each in the order given: ``seconds`` after ``start`` (unix s), ``kind``,
+    ``node``, ``rank``, ``gpu`` and ``message``, missing where unknown. ``gpu`` is the position in ``of``, the GPUs of
+    the run; it is missing for an event of no GPU, or of one that is not among them."""
     import pandas as pd
 
     position = {gpu.gpu: number for number, gpu in enumerate(of)}
@@ -52,7 +55,9 @@ def events(found: Sequence[Event], of: Sequence[Gpu], start: float) -> "pd.DataF
 
 
 def gpu_processes(found: Sequence[tuple[Any, ...]], start: float) -> "pd.DataFrame":
-    """See gssr.api.recording.Run.gpu_processes."""
+    """Make the table of the processes on GPUs, sorted by ``seconds`` after ``start`` (unix s) and then by ``gpu``.
+    ``found`` holds rows with the columns LOOK_COLUMNS, the GPU as its position and the time in unix s; the columns after
+    these two keep their names."""
     import pandas as pd
 
     columns = ["gpu", "seconds", *LOOK_COLUMNS[2:]]
@@ -63,7 +68,8 @@ def gpu_processes(found: Sequence[tuple[Any, ...]], start: float) -> "pd.DataFra
 
 
 def samples(found: Samples) -> "pd.DataFrame":
-    """See gssr.api.recording.Run.samples."""
+    """Make the table of samples, sorted by time and then by GPU: ``gpu`` (position), ``time`` (unix s), and a column for
+    each metric, NaN where nothing was measured."""
     import pandas as pd
 
     order = np.lexsort((found.gpu, found.time))
@@ -72,7 +78,9 @@ def samples(found: Samples) -> "pd.DataFrame":
 
 
 def series(found: Series, start: float) -> "pd.DataFrame":
-    """See gssr.api.recording.Run.space_average."""
+    """Make the table of a series, one row for each bin, indexed by ``seconds`` from ``start`` (unix s) to the bin's
+    beginning: ``mean``, ``low`` and ``high`` of the GPUs' means, NaN in bins without samples, and ``n_gpus``, the number
+    of GPUs with a value."""
     import pandas as pd
 
     seconds = found.start - start + found.width * np.arange(len(found.mean))
@@ -81,7 +89,9 @@ def series(found: Series, start: float) -> "pd.DataFrame":
 
 
 def means(found: Sequence[GpuSummary], names: Sequence[str], positions: NDArray[np.int64]) -> "pd.DataFrame":
-    """See gssr.api.recording.Run.time_average."""
+    """Make the table of GPUs' means over time, one row each, indexed by ``gpu``: ``node``, ``device_index``, ``rank``,
+    ``score``, and a column for the mean of each metric in ``names``; NaN where unknown. ``positions`` [n] are the GPUs'
+    positions in the run, which become the index."""
     import pandas as pd
 
     rows = [
@@ -95,7 +105,8 @@ def means(found: Sequence[GpuSummary], names: Sequence[str], positions: NDArray[
 
 
 def statistics(analysis: Analysis) -> "pd.DataFrame":
-    """See gssr.api.recording.Run.statistics."""
+    """Make the table of an analysis's statistics, one row for each metric that it has, indexed by ``metric``: ``unit``,
+    ``mean``, ``median``, ``min``, ``max``, ``std``, ``p05``, ``p95``, ``n`` and ``p_error``; NaN where unknown."""
     import pandas as pd
 
     rows = [
@@ -108,7 +119,9 @@ def statistics(analysis: Analysis) -> "pd.DataFrame":
 
 
 def verdicts(found: Sequence[Verdict], start: float) -> "pd.DataFrame":
-    """See gssr.api.recording.Run.verdicts."""
+    """Make the table of verdicts, one row each in the order given: ``code``, ``severity``, ``title``, ``evidence`` (its
+    sentences joined by "; "), ``advice``, ``source``, ``start`` and ``end`` (s after ``start``, which is in unix s),
+    ``gpus`` (positions) and ``gpu_hours``."""
     rows = [
         {
             "code": own.code,
@@ -129,7 +142,9 @@ def verdicts(found: Sequence[Verdict], start: float) -> "pd.DataFrame":
 
 
 def breakdown(found: Breakdown | None) -> "pd.DataFrame":
-    """See gssr.api.recording.Run.breakdown."""
+    """Make the table of a breakdown of the GPU time, one row for each of CATEGORIES in their order, indexed by
+    ``category``, the name: ``label`` in words, ``is_loss``, ``gpu_seconds`` of all GPUs together, ``share`` of the whole
+    (0-1), the share's ``error``, and ``confidence``. For None the table has the same columns and no row."""
     names = ["label", "is_loss", "gpu_seconds", "share", "error", "confidence"]
     if found is None:
         return _table([], names, "category")
@@ -143,7 +158,9 @@ def breakdown(found: Breakdown | None) -> "pd.DataFrame":
 
 
 def phases(found: Sequence[Phase], start: float) -> "pd.DataFrame":
-    """See gssr.api.recording.Run.phases."""
+    """Make the table of phases, one row each in the order given: ``kind``, ``start`` and ``end`` (s after ``start``,
+    which is in unix s), ``seconds``, ``share`` of the GPU-hours, ``score``, and a column for each metric of which any
+    phase has a mean; NaN where unknown."""
     names = list(dict.fromkeys(name for phase in found for name in phase.means if name in BY_NAME))
     rows = [
         {

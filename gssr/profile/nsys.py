@@ -155,8 +155,13 @@ class TracedSupervisor(Supervisor):
         return f"{self._report}.log"
 
     def _start(self, argv: Sequence[str]) -> None:
-        """Start nsys, which starts the second supervisor and by that the command. If it can't be, the command runs
-        without it."""
+        """Start nsys with the second supervisor as its program, which is to run the command. ``argv`` is the command
+        with its arguments; nsys's own command line is made here.
+
+        Nothing is waited for: whether nsys could be executed is found out later (``_follow_start``). If the socket,
+        nsys's log or /dev/null cannot be opened, that is said and the command is started without nsys; nothing is raised
+        then.
+        """
         self._argv = argv
         try:
             self._listen()

@@ -118,8 +118,17 @@ class LatestValues:
         return FieldReading(self._numbers, statuses, self._stamps.tolist(), values)
 
     def _identify(self, versions: list[int], *columns: list[int]) -> None:
-        """Find the series of each record. Raises DcgmError if records are of another version, or of something that was
-        not asked for."""
+        """Find out which series each record of the answer belongs to, and keep that for later answers in the same order:
+        the index of the series in ``_numbers``, and whether its value is a floating-point number in ``_is_double``.
+
+        Args:
+            versions: The version of each record's structure.
+            columns: Four lists with one number for each record: the entity group, the entity, the field, and the type of
+                the field's values.
+
+        Raises DcgmError, and keeps nothing, if a record has another version than the bindings describe, or is of an
+        entity and field that nobody asked for.
+        """
         groups, entities, fields, types = columns
         found = [
             self._number_of.get(EntityField((group, entity), field), -1)

@@ -75,8 +75,20 @@ def while_others_work(waits: Floats, inside: Flags) -> Floats | None:
 
 
 def _between_nodes(least: Floats, fine: int, evidence: Evidence) -> Floats:
-    """Find by how much the least waiting GPUs of each node wait longer than those of other nodes: shares of bins
-    [n_nodes, n_bins]."""
+    """Find by how much the least waiting GPUs of each node wait longer than those of the node that waits least.
+
+    Args:
+        least: What the least waiting GPUs of each node wait, as shares of bins [n_nodes, n_bins]; NaN is unknown.
+        fine: The number of bins over which values are averaged at least.
+        evidence: Tells the sampling interval and the width of a bin.
+
+    Every bin is compared with the node that waits least in it (``_least``: of more than eight nodes the lowest tenth is
+    passed over). Values are averaged over groups of ``fine`` bins if the differences last from one group to the next or
+    the nodes take turns. Otherwise they are averaged over SAMPLES_BETWEEN_NODES samples around each bin, and CERTAIN
+    standard deviations of such a mean are subtracted, as the rest may be chance.
+
+    Returns shares of bins [n_nodes, n_bins], never below 0, with 0 where nothing is known.
+    """
     near = _above_least(mean_of_groups(least, fine))
     if (evidence.interval <= LONGEST_INTERVAL and _lasts(near[:, ::fine])) or _alternate(least):
         return near

@@ -93,8 +93,13 @@ class Breakdown:
 
     @property
     def largest_loss(self) -> int | None:
-        """The position in CATEGORIES of the category with most time among those that are no work, or work that is lost; None
-        where there is no time."""
+        """The position in CATEGORIES of the category with the largest share of the time of all GPUs, not counting useful
+        work: the categories whose name begins with "working." and that are no loss. So start-up, end and unmeasured time
+        are among those compared, although they are no losses.
+
+        Of equal ones the first counts, which may have a share of 0. None only if shares are unknown, as when the
+        breakdown holds no time.
+        """
         shares = self.shares
         if not np.isfinite(shares).all():
             return None

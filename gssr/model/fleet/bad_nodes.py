@@ -189,8 +189,13 @@ def _by_node(gpus: Iterable[GpuFigures]) -> dict[str, list[GpuFigures]]:
 
 
 def _compare(job: str, gpus: Sequence[GpuFigures], seen: dict[str, dict[str, _Seen]]) -> None:
-    """Add to ``seen`` (by node and job) what a run of a job says of its nodes, by GPUs of one model; nothing for fewer
-    than FEWEST_NODES."""
+    """Compare the nodes of one run with each other, and append the result to ``seen``, by node and job.
+
+    ``gpus`` are the run's used GPUs of one model; the caller has divided them by model. For each of clock, activity and
+    power in turn: a node's value is the median over those of its GPUs whose value is known and not 0, and the logarithm
+    of its ratio to the median of all other nodes is appended to the list of this figure. A figure that fewer than
+    FEWEST_NODES nodes have is left out.
+    """
     nodes = _by_node(gpus)
     for at, value in enumerate((_clock, _activity, _power)):
         known = {node: [own for gpu in each if (own := value(gpu))] for node, each in nodes.items()}

@@ -488,7 +488,9 @@ def unexplained(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(LEAD,),
 )  # fmt: skip
 def pauses(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match jobs whose GPUs all do nothing together for a while, at irregular times."""
+    """Match jobs whose GPUs all do nothing together, once or several times without a regular period, where no cause was
+    found. None if most of the idle time without a cause lies outside of such pauses, if they come back with a period
+    (other rules tell that), or if idle time without a cause takes less of the GPU time than the least threshold."""
     found = _pauses(job)
     if not found or _period(found) is not None:
         return None

@@ -347,7 +347,11 @@ class Rollups:
         return vector
 
     def _fold_into_open(self, gpu: int, state: _Gpu) -> None:
-        """Add the collected rows to the GPU's open bucket and finest sketch."""
+        """Add the rows collected in ``state.rows`` to the GPU's open bucket of the finest level and to its open finest
+        sketch, and empty ``state.rows``. Before that, sketches that end at the bucket's start or earlier are closed
+        (``_emit_sketches``), and a finest sketch is opened if there is none. Coarser buckets and sketches stay as they
+        are: they get the rows when the finer ones are closed. ``gpu`` is the GPU's key in the file; its finest bucket
+        must be open."""
         bucket = state.buckets[0]
         assert bucket is not None
         self._emit_sketches(state, bucket.start)

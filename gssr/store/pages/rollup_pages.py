@@ -92,7 +92,9 @@ class PageRollups:
             vectors[begin:end] = everywhere[at + 8 * int(places[begin])].view("<f8").reshape(len(at), -1).T
 
     def _pages_of(self, rowids: Ints) -> Leaves:
-        """Find the pages that these rows are on."""
+        """Find the leaf pages of the table on which the rows of these rowids [n] lie, in whatever order these are given.
+        Returns each page once, in the order of rowids. No page is read. Raises NotPlainError if ``rowids`` is empty, or
+        if one lies behind the last row of the table; a rowid that is missing among the others is not noticed here."""
         found = self._leaves
         own = np.searchsorted(found.high, rowids)
         own = own[np.diff(own, prepend=-1) != 0]

@@ -37,8 +37,8 @@ class RollupCounts(NamedTuple):
 
 
 def counted(part: Part) -> RollupCounts:
-    """Count, once, what the coarsest rollups count of a part whose run has ended. Where their sum is not the number of
-    rowids every sample is looked at."""
+    """Find out which samples the coarsest rollups of a part count, whose run has ended. It is done once and kept with
+    the file. If their sum is not the number of rowids, every sample is looked at to find the buckets that are wrong."""
     known = part.shard.counted
     if (part.first, part.last) not in known:
         known[part.first, part.last] = _count(part)
@@ -70,7 +70,7 @@ def _count(part: Part) -> RollupCounts:
 
 
 def _counts(buckets: Buckets) -> tuple[Ints, Ints]:
-    """Return the numbers of buckets, ascending, and how many samples each has."""
+    """Return the numbers of these buckets (``codes_of``), ascending, and the number of rows in each, int64[n] both."""
     codes = codes_of(buckets.gpu, buckets.start)
     order = np.argsort(codes)
     return codes[order], buckets.vectors[order, 0].astype(np.int64)
@@ -89,7 +89,9 @@ def _in_samples(part: Part) -> tuple[Ints, Ints]:
 
 
 def slices(part: Part, window: Window, level: int) -> Iterator[Window]:
-    """Cut the window into pieces none of which has many rollups of a level, nor cuts one."""
+    """Cut the window, in a part whose run has ended, into pieces that hold about _ROLLUPS_AT_ONCE rollups of ``level``
+    seconds or fewer, if possible. It is cut only where a bucket of the coarsest level begins. Yields the pieces in
+    order."""
     known = counted(part)
     starts = np.unique(starts_of(np.concatenate([known.codes, known.lost])))  # a wrong time may be years apart
     n = max(1, _ROLLUPS_AT_ONCE * level // LONGEST // max(1, len(part.position)))
@@ -107,7 +109,12 @@ class Rolled(NamedTuple):
 
 
 def rollups(part: Part, level: int, gpus: Ints | None, window: Window, layout: Layout) -> Rolled:
-    """Read the rollups of a level in a window, of these GPUs (positions; None: all), as far as they are sound."""
+    """Read the rollups of ``level`` seconds that lie in a window as a whole, and in an ended run check what they count.
+
+    ``gpus`` are positions, None: all; ``layout`` is that of the result. Returns the buckets without those that lie in a
+    stretch in which rollups of this level do not count what coarser ones say, and the numbers of these stretches, with
+    their length. The stretches are also entered into ``part.shard.recounted``. In an unended run nothing is checked.
+    """
     keys = part.keys(gpus)
     if not part.ended:
         return Rolled(unchecked(part, level, keys, window, layout), np.empty(0, np.int64), level)
@@ -136,8 +143,9 @@ def stretches_of(codes: Ints, seconds: int = LONGEST) -> Ints:
 
 
 def _heads(part: Part, gpus: Ints | None, level: int, window: Window) -> tuple[Ints, Ints]:
-    """Read how many samples each bucket of a level in a window has. Returns the buckets by their numbers, ascending, and the
-    counts."""
+    """Read how many rows each bucket of ``level`` seconds in a window counts. ``gpus`` are positions, None: all. Returns
+    the numbers of the buckets (``codes_of``), ascending, and their counts, int64[n] both. The last few answers about all
+    GPUs are kept, unless the part has very many."""
     known, key = part.shard.heads, (part.first, level, window)
     if len(part.position) > _HEADS_OF or (gpus is not None and len(gpus) < len(part.position) // 8):
         return _read_heads(part, gpus, level, window)
@@ -156,7 +164,8 @@ def _read_heads(part: Part, gpus: Ints | None, level: int, window: Window) -> tu
 
 
 def _clipped(part: Part, window: Window) -> Window:
-    """Clip a window to what can hold rollups; of thinned samples more than is counted of may be left."""
+    """Narrow a window (unix s) to the time from the first to the last of the coarsest buckets that the part has. It is
+    returned as it is if there are none, or if samples were thinned: then finer rollups may be left of other times."""
     known = counted(part)
     starts = starts_of(np.concatenate([known.codes, known.lost]))
     if not len(starts) or part.thinned > -np.inf:
@@ -166,7 +175,9 @@ def _clipped(part: Part, window: Window) -> Window:
 
 
 def unchecked(part: Part, level: int, keys: list[int] | None, window: Window, layout: Layout) -> Buckets:
-    """Return the rollups of a level in a window, of these GPUs (keys; None: all), whatever they count."""
+    """Read the rollups of ``level`` seconds that lie in a window as a whole, without comparing what they count with
+    anything. ``keys`` are the GPUs' keys in the file, None: all. Returns them in ``layout``, with positions for GPUs;
+    empty if the window is shorter than a bucket. Rollups of GPUs that the run does not have are left out."""
     if window.end - window.start < level:
         return no_buckets(layout)
     rolled = part.shard.rollups.rollups(level, keys, *window, layout, counted_anew=part.ended)
@@ -175,8 +186,9 @@ def unchecked(part: Part, level: int, keys: list[int] | None, window: Window, la
 
 
 def _held_against(level: int, lower: float, upper: float) -> int:
-    """Choose the level whose buckets tell what those of ``level`` in [lower, upper) should count: the one that asks for less
-    to be read. The window is widened to its buckets."""
+    """Choose with which coarser level to compare the buckets of ``level`` seconds in [lower, upper), unix s, whose ends
+    are widened to whole buckets of the chosen level. Returns its length in s: the coarsest, or, for the finest buckets
+    in a short window, the level in between if less has to be read then."""
     if level != LEVELS[0] or not (np.isfinite(lower) or np.isfinite(upper)):
         return LONGEST
     beyond = (lower % LONGEST if np.isfinite(lower) else 0.0) + (-upper % LONGEST if np.isfinite(upper) else 0.0)
@@ -184,8 +196,19 @@ def _held_against(level: int, lower: float, upper: float) -> int:
 
 
 def _wrong(part: Part, gpus: Ints | None, mine: Ints, rows: Floats, seconds: int, window: Window) -> Ints:
-    """Find the whole buckets of ``seconds`` in the window whose samples the finer buckets ``mine`` (numbers), of so many
-    ``rows``, do not all count."""
+    """Find the buckets of ``seconds`` in the window whose samples finer rollups do not count exactly.
+
+    Args:
+        part: The part of a file, whose run has ended.
+        gpus: Positions of the GPUs; None: all.
+        mine: For each finer bucket [n], the number of the bucket of ``seconds`` that it lies in.
+        rows: The number of rows that each finer bucket counts [n].
+        seconds: The length of the buckets that tell what should be counted.
+        window: Whole buckets of ``seconds``, unix s.
+
+    Returns their numbers, ascending: those with another sum, those that should not be there, and those that the coarsest
+    rollups are known not to count.
+    """
     codes, expected, lost = _expected(part, gpus, seconds, window)
     place = np.searchsorted(codes, mine)
     known = place < len(codes)
@@ -195,8 +218,9 @@ def _wrong(part: Part, gpus: Ints | None, mine: Ints, rows: Floats, seconds: int
 
 
 def _expected(part: Part, gpus: Ints | None, seconds: int, window: Window) -> tuple[Ints, Ints, Ints]:
-    """Find what the buckets of ``seconds`` in the window should count. Returns the buckets by their numbers, ascending, how
-    many samples each has, and the buckets of which it is known that rollups tell this wrongly."""
+    """Find how many rows the buckets of ``seconds`` in the window should count, for these GPUs (positions; None: all).
+    Returns the buckets' numbers, ascending, the rows of each, and the numbers of buckets whose samples the coarsest
+    rollups are known not to count, or not all."""
     known = counted(part)
     lost = (known.lost[:, None] + np.arange(0, LONGEST, seconds)).reshape(-1)
     lost = lost[_within(gpus, lost, window)]
@@ -207,15 +231,18 @@ def _expected(part: Part, gpus: Ints | None, seconds: int, window: Window) -> tu
 
 
 def _within(gpus: Ints | None, codes: Ints, window: Window) -> Flags:
-    """Flag the buckets [n], given by their numbers, that are of the GPUs and in the window."""
+    """Flag the buckets [n], given by their numbers (``codes_of``), that belong to these GPUs (positions; None: any) and
+    begin in the window."""
     start = starts_of(codes)
     inside = (start >= window.start) & (start < window.end)
     return np.asarray(inside if gpus is None else inside & np.isin(positions_of(codes), gpus), bool)
 
 
 def samples_of(part: Part, names: Sequence[str], codes: Ints, seconds: int, window: Window) -> Iterator[Samples]:
-    """Read the samples in a window that lie in these stretches of ``seconds`` (numbers: gssr.store.read.window_edges), in
-    pieces, with values of stored metrics. Thinned samples can't be counted any more: then the file is damaged."""
+    """Read the samples of a window that lie in some stretches of ``seconds``, with the values of the stored metrics
+    ``names``. ``codes`` are the numbers of the stretches (``codes_of``: GPU and start). Yields pieces, none of them
+    empty. Samples that were thinned can't be read any more: their stretches are left out, and the file is noted as
+    damaged."""
     begins = starts_of(codes)
     if (begins < part.thinned).any():
         part.shard.file.damaged("rollups of samples that are thinned")
@@ -231,8 +258,9 @@ def samples_of(part: Part, names: Sequence[str], codes: Ints, seconds: int, wind
 
 
 def wrong_stretches(part: Part) -> Ints:
-    """Find the stretches of LONGEST seconds in which rollups of any level do not count what they should, or hold what can't
-    be. Returns their numbers."""
+    """Compare all rollups of a part whose run has ended, and return the numbers of the stretches of LONGEST seconds that
+    are wrong, ascending: rollups there count other samples than they should, or hold values that are impossible.
+    Stretches of this part that were found wrong before, by whatever was read of it, are among them."""
     for level in LEVELS:
         for window in slices(part, ALL_TIME, level):
             rollups(part, level, None, window, part.shard.file.layout)

@@ -95,8 +95,13 @@ class Follower:
             self.rowid, self._last = rowid, []
 
     def _look_at_rest(self, limit: int) -> News | None:
-        """Return what is new; None if, on a shared filesystem, the file did not stand still meanwhile. Raises OSError,
-        sqlite3.Error, RecordingError."""
+        """Read what was written after the rows that were handed out already, and check that nobody wrote meanwhile.
+
+        Returns at most ``limit`` rows of samples, the oldest first, each still after its rowid; News without rows if
+        there is nothing new. None if the file lies on a filesystem shared with other hosts, or is in no WAL mode for
+        another reason, and it changed during the reading or a transaction is under way: then look again. Such a file is
+        closed again after each look. Raises OSError, sqlite3.Error, RecordingError.
+        """
         if self._shared is None:
             self._shared = journal_mode(self.path) != "WAL"
         if not self._shared:

@@ -38,8 +38,22 @@ def cover(
     gap_seconds: float,
     as_one: bool = True,
 ) -> Buckets:
-    """Return buckets that count every row of the window once; none is longer than ``coarsest`` seconds. ``as_one``: what is
-    held of a minute that is cut as one of them."""
+    """Return buckets of a part of a file that together count every row of the window exactly once, those of different
+    lengths one after the other.
+
+    Args:
+        part: The part of a file to read.
+        window: The times that are covered, unix s.
+        coarsest: Buckets are at most this long, s; one of LEVELS. Coarser ones are taken first, finer ones where those
+            do not fit, and raw rows, folded, at the ends.
+        gpus: Positions of the GPUs; None: all.
+        layout: The layout of the result.
+        gap_seconds: More than this between two samples of a GPU is a gap.
+        as_one: Where ``hold`` has read the minute that an end of the window cuts, return that as one bucket for each
+            GPU.
+
+    Samples that rollups should count and don't are read and counted anew.
+    """
     taken: list[tuple[int, Ints]] = []
     out: list[Buckets] = []
     ranges = [window]
@@ -70,8 +84,10 @@ def cover(
 
 
 def hold(part: Part, window: Window, gpus: Ints | None, gap_seconds: float, interval: float) -> None:
-    """Have what lies in the minutes that a window cuts read and added up, once for all that is asked of it. ``gpus`` are
-    positions, None: all; ``interval`` is about the time between two samples of one, s."""
+    """Read the samples in the minutes that a window cuts, and keep them with the file, so that ``cover`` need not read
+    them again for this window, these GPUs and ``gap_seconds``. What is kept: the folded samples of the buckets of 10 s
+    that are cut, and of each cut minute one bucket for each GPU. ``gpus`` are positions, None: all; ``interval`` is
+    about the time between two samples of a GPU, s."""
     layout, own = part.shard.file.layout, part.own(gpus)
     held = window_edges.hold(part, window, gpus, gap_seconds, interval)
     for cut in window.cut_off(LEVELS[1]):
@@ -94,8 +110,9 @@ def _counted_anew(
     layout: Layout,
     gap_seconds: float,
 ) -> list[Buckets]:
-    """Count anew the samples of the window that rollups of a level should count and don't. Returns buckets of ``level``
-    seconds, or of the finest level where the window cuts what holds the samples."""
+    """Count anew the samples that rollups of a level should count and don't (``rolled.wrong``), as far as they lie in
+    the window and no bucket in ``taken``, (length in s, numbers of buckets) pairs, counts them. Returns buckets of
+    ``level`` seconds, or of the finest level in stretches that the window cuts, in one item; [] if there are none."""
     found: list[Buckets] = []
     for rows in samples_of(part, stored_of(layout), rolled.wrong, rolled.seconds, window):
         fresh = _fresh(part, taken, rows)
@@ -111,7 +128,9 @@ def _counted_anew(
 def _rest(
     part: Part, window: Window, gpus: Ints | None, taken: Sequence[tuple[int, Ints]], layout: Layout, gap_seconds: float
 ) -> Buckets:
-    """Fold the samples of the window that none of the buckets in ``taken`` counts."""
+    """Fold the samples of the window that none of the buckets in ``taken`` counts. ``taken`` holds pairs: the length of
+    buckets in s, and their numbers (``codes_of``). Returns buckets of 10 s, one for each GPU and bucket with such
+    samples. They are not read again if ``hold`` has read them."""
     ranges = window.cut_off(LEVELS[0])
     is_told = part.ended and (any(len(codes) for _, codes in taken) or ranges == [window])
     held = _held(part, ranges, gpus, taken, gap_seconds, layout) if is_told else None
@@ -128,8 +147,9 @@ def _held(
     gap_seconds: float,
     layout: Layout,
 ) -> Buckets | None:
-    """Return what is held of these ranges and not counted by the buckets in ``taken``; None where the ranges are not
-    held."""
+    """Return the buckets that ``hold`` has kept of these pieces of a window, without those that begin in a bucket of
+    ``taken``, (length in s, numbers of buckets) pairs. ``gpus`` are positions, None: all. Returns None if anything of
+    these pieces or GPUs is not kept, or if it was folded with another ``gap_seconds``."""
     held = window_edges.held(part, ranges, gpus, gap_seconds, layout)
     if held is None:
         return None
@@ -137,7 +157,8 @@ def _held(
 
 
 def not_taken(gpu: Ints, time: NDArray[Any], taken: Sequence[tuple[int, Ints]]) -> NDArray[np.bool_]:
-    """Flag the times of GPUs that none of the buckets in ``taken`` counts."""
+    """Flag the pairs of a GPU (position) and a time (unix s) [n] that lie in none of the buckets in ``taken``: pairs of
+    the length of buckets in s and of their numbers (``codes_of``)."""
     fresh = np.ones(len(gpu), bool)
     for level, codes in taken:
         if len(gpu) and len(codes):
@@ -146,9 +167,20 @@ def not_taken(gpu: Ints, time: NDArray[Any], taken: Sequence[tuple[int, Ints]]) 
 
 
 def uncovered(window: Window, level: int, begins: NDArray[Any], lasts: NDArray[Any], unended: bool) -> list[Window]:
-    """Find where finer buckets may be needed beside these of ``level`` s: before the first of those that begin what is
-    covered (``begins``, unix s), after the last of those that end it (``lasts``: their starts) and, in an unended run,
-    beside the newest ones, which some GPUs may not have closed yet."""
+    """Find the pieces of a window in which finer buckets are needed, because those of ``level`` seconds do not reach
+    there.
+
+    Args:
+        window: The window that is to be covered, unix s.
+        level: The length of the buckets, s.
+        begins: When the buckets, and what else is covered, begin: unix s [n].
+        lasts: When the last bucket of each of these begins: unix s [n].
+        unended: The run may still go on. Then the newest buckets are not relied on, as some GPUs may not have closed
+            theirs.
+
+    Returns at most two pieces: before the first of ``begins``, and after the end of the last of ``lasts``. The whole
+    window if nothing is covered. Holes in between are not looked for.
+    """
     if not len(begins):
         return [window]
     first, last = float(begins.min()), float(lasts.max())
@@ -159,15 +191,25 @@ def uncovered(window: Window, level: int, begins: NDArray[Any], lasts: NDArray[A
 def uncounted(
     part: Part, names: Sequence[str], window: Window, step: int, gpus: Ints | None, taken: Sequence[tuple[int, Ints]]
 ) -> Samples:
-    """Read the raw rows of the window that no bucket in ``taken`` counts: at the window's edges, and the newest of an
-    unended run. ``step`` is the length of the finest bucket looked for."""
+    """Read the raw rows of the window that no bucket in ``taken`` counts: those at the window's ends, in an unended run
+    the newest ones as well, and all if ``taken`` holds no bucket.
+
+    Args:
+        part: The part of a file to read.
+        names: The stored metrics whose values are returned.
+        window: The times that are looked at, unix s.
+        step: The length of the finest buckets in ``taken``, s: an end of the window is read if it cuts one of these.
+        gpus: Positions of the GPUs; None: all.
+        taken: Pairs of the length of buckets in s and of their numbers (``codes_of``).
+    """
     return one_after_another(list(in_threads(uncounted_pieces(part, names, window, step, gpus, taken))), names)
 
 
 def uncounted_pieces(
     part: Part, names: Sequence[str], window: Window, step: int, gpus: Ints | None, taken: Sequence[tuple[int, Ints]]
 ) -> Iterator[Callable[[], Samples]]:
-    """Yield functions that read what ``uncounted`` reads piece by piece, each in any thread."""
+    """Yield functions that read, piece by piece, the raw rows which no bucket in ``taken`` counts. The arguments are
+    those of ``uncounted``, which joins the pieces. Each function takes no argument and may be called in any thread."""
     start, end = window
     ranges: list[tuple[float, float, Ints | None]] = [(*cut, gpus) for cut in window.cut_off(step)]
     newest = max((int(_end(codes, level).max()) for level, codes in taken if len(codes)), default=None)
@@ -205,7 +247,9 @@ def _fresh(part: Part, taken: Sequence[tuple[int, Ints]], rows: Samples) -> Samp
 
 
 def _behind(part: Part, gpus: Ints | None, time: float, taken: Sequence[tuple[int, Ints]]) -> Ints:
-    """Find the GPUs whose rows before ``time`` are not all counted by the buckets in ``taken``. Returns positions."""
+    """Find the GPUs, among these of the part (positions; None: all), for which no bucket in ``taken`` ends at ``time``
+    (unix s) or later, so that rows before it may be uncounted. ``taken`` holds pairs of the length of buckets in s and
+    of their numbers. Returns positions, ascending."""
     counted = [positions_of(codes[_end(codes, level) >= time]) for level, codes in taken if len(codes)]
     wanted = part.own(gpus)
     return wanted[~np.isin(wanted, np.concatenate(counted))] if counted else wanted

@@ -96,8 +96,19 @@ class WindowEdges(NamedTuple):
 
 
 def hold(part: Part, window: Window, gpus: Ints | None, gap_seconds: float, interval: float) -> dict[Window, Buckets]:
-    """Read the samples at the ends of a window ahead, so that ``held`` gives them, and also what is added to the dictionary
-    that is returned. ``gpus`` are positions, None: all; ``interval`` is about the time between two samples of a GPU, s."""
+    """Read the samples at the ends of a window, where it cuts buckets of the finest level (10 s), fold them, and keep
+    the result with the file, in ``part.shard.held``, for ``held`` to return. It replaces what was kept of this part.
+
+    Args:
+        part: The part of a file to read.
+        window: The window (unix s) whose ends are read: only what lies in it of the buckets that it cuts.
+        gpus: Positions of the GPUs to read; None: all.
+        gap_seconds: More than this between two samples of a GPU is a gap.
+        interval: About the time between two samples of a GPU, s. It only decides how much is read at once.
+
+    Returns the dictionary that ``held`` looks into: the folded samples by the piece of the window they lie in (none to
+    two pieces). The caller may add buckets of other pieces to it, which ``held`` then returns as well.
+    """
     layout = part.shard.file.layout
     names = stored_of(layout)
     rows_per_second = len(part.position if gpus is None else gpus) / interval
