@@ -196,7 +196,8 @@ class Index:
         return self._current[name] is not None
 
     def known(self, names: Iterable[str]) -> dict[str, int]:
-        """Return the numbers of those recordings that the index has as they are now, by name."""
+        """Return the numbers in the index of those of these recordings that it has as they are now, by name. The places
+        where they lie must have been loaded. Recordings that can't be looked at are left out."""
         found = {}
         for name in names:
             with suppress(OSError):
@@ -303,7 +304,9 @@ def state(name: str) -> str | None:
 
 
 def _state(name: str, listed: Container[str] | None) -> str:
-    """Return the same text whatever its age. ``listed``: the names in its folder if they are known. Raises OSError."""
+    """Return a text that changes whenever anything of a recording changes, however lately that was: it is made of this
+    version of GSSR and of the sizes, times and inodes of its files. ``listed``: the names in its folder if they are
+    known, which saves looking for each. Raises OSError."""
     base = name.rpartition("/")[2]
     found = [__version__]
     if listed is not None and base in listed:

@@ -228,8 +228,12 @@ def merge(vectors: Floats, group: Ints, n_groups: int, gap_seconds: float, layou
 
 
 def _merge_counter(block: Floats, times: Floats, starts: Ints) -> Floats:
-    """Merge the blocks of a counter, in the order of time. ``times``: first and last time of each bucket; ``starts``:
-    where groups begin."""
+    """Merge a counter's blocks [n, 4] (n, first, last, increase) group by group. Returns [groups, 4]; NaN for first and
+    last in a group without samples.
+
+    Rows of a group are in the order of time. ``times`` [n, 2] are the first and the last time of each bucket, ``starts``
+    where groups begin. What a counter rose by between two buckets counts only if these don't overlap in time.
+    """
     n_groups = len(starts)
     label = np.repeat(np.arange(n_groups), np.diff(np.append(starts, len(block))))
     out = np.tile(np.array([0.0, np.nan, np.nan, 0.0]), (n_groups, 1))

@@ -67,8 +67,8 @@ def _columns(table: UseTable) -> str:
 
 
 def add_up(connection: sqlite3.Connection, table: UseTable) -> None:
-    """Write anew what all owners of a table's rows did together; nothing if there is only one owner. Raises
-    sqlite3.Error."""
+    """Write anew the rollups that add up all owners (nodes, or ranks) of a table, from those of each owner. If there is
+    only one owner they are only deleted: its own rollups say the same. Raises sqlite3.Error."""
     rollup, owner = f"main.{table.rollup}", table.owner
     connection.execute(f"DELETE FROM {rollup} WHERE level IN ({', '.join(map(str, LEVELS))}) AND {table.together}")
     ends = (f"(SELECT {end}({owner}) FROM {rollup} WHERE level = {LEVELS[-1]})" for end in ("min", "max"))
@@ -85,8 +85,9 @@ def add_up(connection: sqlite3.Connection, table: UseTable) -> None:
 
 
 def count_rolled_up(connection: sqlite3.Connection, schema: str, table: UseTable, level: int, whose: str) -> int | None:
-    """Return how many rows the rollups of a level count. ``whose`` is ``table.each`` or ``table.together``. None if the
-    file lacks their columns. Raises sqlite3.Error."""
+    """Return how many rows of a table of nodes or ranks its rollups of ``level`` seconds count. ``schema`` is "main" or
+    the name of an attached file; ``whose`` is the condition ``table.each`` (rollups of each owner) or ``table.together``
+    (those of all owners). None if the file lacks columns that such rollups need. Raises sqlite3.Error."""
     rows, rollups = (columns_of(connection, name, schema) for name in (table.samples, table.rollup))
     lacking = [name for name in table.values if name not in rows]  # in a file of an earlier version
     needed = {column.name for column in TABLES[table.rollup] if column.name.rpartition("_")[0] not in lacking}
@@ -141,7 +142,8 @@ class Extent(NamedTuple):
 
 
 def extents_of(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> dict[str, Extent]:
-    """Join rows, each with count, sum and greatest for every column in turn, into one Extent for each column."""
+    """Join rows into one Extent for each of these columns: counts and sums are added, and the greatest value is kept
+    (None if no row has one). Each row has count, sum and greatest value of every column in turn."""
     joined_rows = {}
     for index, name in enumerate(columns):
         triples = [row[3 * index : 3 * index + 3] for row in rows]

@@ -136,7 +136,9 @@ class _Merge:
         self._verified: set[str] = set()
 
     def run(self) -> Outcome:
-        """Merge until nothing more can be. Raises as ``merge`` does."""
+        """Merge rank files as long as there are any that can be merged, then delete those that the merged recording is
+        seen to hold. A file that turns out damaged is left and its reason noted. Returns what was done and what was
+        left."""
         while True:
             ledger = {row.shard: row for row in self._ledger()}
             found = find_rank_files(
@@ -214,8 +216,9 @@ class _Merge:
         return True
 
     def _replaced_by(self, found: ShardsToMerge) -> dict[str, str]:
-        """Return the ids of runs that are replaced by a run that can be merged now, each with that run's id: those that
-        were over when its first rank looked. A run whose command never began replaces nothing."""
+        """Find the runs that are to be deleted because a newer one replaces them (-f). Returns the id of the newer run
+        by the id of each older one. A run replaces those that were over when its first rank began, and only once one of
+        its files can be merged whose command really began."""
         began = {source.run.run_id for source in found.sources if source.began}
         starts = [start for start in started_in(self._folder).values() if start.run_id in began]
         return {run_id: start.run_id for start in starts for run_id in start.replaces}
@@ -271,7 +274,8 @@ class _Merge:
         self._verified.update(ledger)
 
     def _add(self, sources: list[RankFile]) -> None:
-        """Add files to the recording that exists; with none, only bring all of it to the disk."""
+        """Copy rank files into the recording, which exists, seal it and have the kernel write it to the disk. With no
+        files only the latter two are done. Raises as ``_copy`` does, and if somebody is recording into it."""
         if _has_content(self._target):
             finished_runs(self._target)
         connection = reopen(self._target)
@@ -284,7 +288,8 @@ class _Merge:
                 _sync(path)
 
     def _copy(self, connection: sqlite3.Connection, sources: list[RankFile]) -> dict[str, int]:
-        """Copy files. Returns how many samples each has. Raises RefusedError for a damaged one."""
+        """Copy rank files into the open recording, one after the other, and report progress. Returns how many samples
+        each file has, by its name. Raises RefusedError if a file is damaged, BusyError if the lock was lost."""
         connection.set_progress_handler(self._lock.touch, OPERATIONS)
         copier = RunCopier(connection, sources, self._holes)
         for done, source in enumerate(sources):

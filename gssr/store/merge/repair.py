@@ -106,7 +106,9 @@ def keep(path: str, copy: str, ended_at: float) -> None:
 
 
 def _found(shard: RecordingFile) -> tuple[list[_Work], int]:
-    """Return what to make anew, and how many stretches cannot be."""
+    """Compare all rollups and sketches of a file with its samples. Returns the work to do: for each stretch of LONGEST
+    seconds with errors its GPUs, rows and gap; and the number of wrong stretches that can't be mended, because their
+    samples were thinned."""
     work, n_thinned = [], 0
     for run in Recording(shard.file.path, [shard]).runs:
         for part in run._parts:
@@ -133,7 +135,8 @@ def _wrong(part: Part) -> Ints:
 
 
 def _make_anew(connection: sqlite3.Connection, work: _Work, layout: Layout) -> None:
-    """Replace the rollups and sketches of some stretches by ones made from the samples."""
+    """Delete the rollups and sketches of the GPUs ``work.keys`` in one stretch of LONGEST seconds, and write new ones,
+    made from the samples. ``layout`` is that of the file's vectors. The caller commits."""
     begin, end = work.begin, work.begin + LONGEST
     where = f"gpu IN ({','.join(map(str, work.keys))}) AND bucket >= ? AND bucket < ?"
     for table in ("rollup", *SKETCHES.values()):

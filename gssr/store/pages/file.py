@@ -160,7 +160,8 @@ def leaves(file: PageFile, root: int, first: int, last: int) -> Leaves:
 
 
 def _children(file: PageFile, parents: Leaves, first: int, last: int) -> Leaves:
-    """Find the pages right below these, as far as their rows can be among those wanted."""
+    """Read the interior pages ``parents`` and find the pages right below them that can hold rows with first <= rowid <=
+    last, in the order of their rows. Raises NotPlainError."""
     buffer, n = file.read(parents.page), len(parents.page)
     pages = buffer[: n * file.page_size].reshape(n, file.page_size)
     start, n_cells = cell_starts(pages, INTERIOR)
@@ -265,7 +266,8 @@ class LeafCells:
 
 
 def _behind(head: Bytes, size: Ints) -> tuple[Ints, Ints]:
-    """Read the numbers of variable length that begin ``size`` bytes after the beginnings of ``head`` [n, 24]."""
+    """Read in each row of ``head`` [n, 24] the number of variable length that begins at byte ``size`` [n]. Returns the
+    numbers and how many bytes each takes, int64[n] both. Raises NotPlainError."""
     least, most = int(size.min()), int(size.max())
     if least == most:
         return varints(head[:, least:])

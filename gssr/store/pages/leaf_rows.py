@@ -58,7 +58,10 @@ class LeafRows:
         self._offset = self._start + self._buffer[self._start]
 
     def _serial_types(self, payload: Ints, n_columns: int, whole: bool) -> Bytes:
-        """Read each value's type [n_columns, n]. Rows from before a column was added end early: there it is NULL."""
+        """Read the type of each value of the first ``n_columns`` columns, uint8[n_columns, n], and keep the values'
+        sizes in ``_sizes``. ``payload`` [n] is the length of each row in bytes. Rows from before a column was added end
+        early: their values there get the type of NULL. With ``whole`` rows must have no further column. Raises
+        NotPlainError for rows that do not fit this, and for long texts or blobs."""
         head = self._buffer[self._start].astype(np.int64)
         longest = n_columns + 1 if whole else 0x7F
         if (head < 1).any() or (head > longest).any() or (head > payload).any():
@@ -81,7 +84,7 @@ class LeafRows:
         return types
 
     def keep(self, chosen: NDArray[np.bool_]) -> None:
-        """Go on with these rows only."""
+        """Drop the rows that are not ``chosen`` [n]: what is read afterwards is only of those that are."""
         if chosen.all():
             return
         self.rowid, self._offset = self.rowid[chosen], self._offset[chosen]
@@ -109,7 +112,8 @@ class LeafRows:
         return values
 
     def _next_column(self, number: int) -> tuple[Bytes, int, int]:
-        """Return the types of a column's values, and their extremes."""
+        """Move on to a column (index from 0, never below the last one) and return the types of its values [n], with the
+        least and the greatest of them. Raises NotPlainError if one is a text or a blob."""
         assert number >= self._next
         for passed in range(self._next, number):
             self._offset += self._sizes[passed]
@@ -121,7 +125,8 @@ class LeafRows:
         return types, low, high
 
     def _bits(self) -> Ints:
-        """Return the 8 bytes [n] that begin with the values of the next column."""
+        """Return, as one big-endian number for each row [n], the 8 bytes that begin with the row's value of the column
+        last moved on to. Shorter values have bytes of what follows them behind."""
         at_every_byte = np.ndarray((len(self._buffer) - 7,), "V8", self._buffer, strides=(1,))
         bits: Ints = at_every_byte[self._offset].view(">i8").astype(np.int64)
         return bits
@@ -133,7 +138,8 @@ def _constant(kind: int) -> int:
 
 
 def _values(bits: Ints, types: Bytes, low: int, high: int) -> Floats:
-    """Read values from the 8 bytes [n] that begin with them; ``low`` and ``high`` are the extremes of their types."""
+    """Convert the 8 bytes [n] that begin with each value into float64[n], by the values' ``types`` [n], of which ``low``
+    and ``high`` are the least and the greatest. NULL becomes NaN."""
     if low > 0 and high < _FLOAT:
         return (bits >> (SHIFT[low] if low == high else SHIFT[types])).astype(np.float64)
     values = bits.view(np.float64)

@@ -72,9 +72,15 @@ def each_chunk(
     """Call ``look`` with each chunk of the run's raw rows, in threads, and yield what it returns, in the order of the
     files.
 
-    ``names``, ``gpus`` and ``window`` as in ``RunReader.samples``, but rows of a GPU that ranks sampled in turns come
-    file after file. With ``every`` only about one in so many rows is read, evenly spread,
-    gssr.store.read.samples.ROWS_TOGETHER at a time.
+    Args:
+        reader: The run.
+        look: Called with some rows, GPUs as positions and times by the run's clock.
+        names: The metrics, derived ones too, whose values the rows have.
+        gpus: Positions of the GPUs; None: all.
+        window: The times that count, unix s.
+        every: Read only about one in so many rows, evenly spread, gssr.store.read.samples.ROWS_TOGETHER at a time.
+
+    Rows of a GPU that ranks sampled in turns come file after file, so not in the order of time.
     """
 
     def looked(ahead: float, read: Callable[[], Samples]) -> Result:

@@ -98,9 +98,9 @@ class Follower:
         """Read what was written after the rows that were handed out already, and check that nobody wrote meanwhile.
 
         Returns at most ``limit`` rows of samples, the oldest first, each still after its rowid; News without rows if
-        there is nothing new. None if the file lies on a filesystem shared with other hosts, or is in no WAL mode for
-        another reason, and it changed during the reading or a transaction is under way: then look again. Such a file is
-        closed again after each look. Raises OSError, sqlite3.Error, RecordingError.
+        there is nothing new. A file in WAL mode is read as it is. Any other one, as on shared filesystems, is closed
+        again after the look, and None is returned if it changed during the look or a transaction is under way: then look
+        again. Raises OSError, sqlite3.Error, RecordingError.
         """
         if self._shared is None:
             self._shared = journal_mode(self.path) != "WAL"

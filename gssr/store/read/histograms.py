@@ -42,14 +42,17 @@ def no_bins(names: Sequence[str]) -> Ints:
 
 
 def lengths_of(part: Part, window: Window) -> list[int]:
-    """List the lengths of the sketches that tell of a window, s, the longest first: finer ones where those are cut."""
+    """List the lengths (s) of the sketches to read for a window, the longest first. That is the longest one alone if the
+    run has ended and the window cuts none of that length; otherwise all lengths that the part's file has."""
     if part.unended or window.cut_off(SKETCH_SECONDS):
         return part.shard.rollups.sketch_lengths(part.keys(None))
     return [SKETCH_SECONDS]
 
 
 def count_bins(counts: Ints, part: Part, names: Sequence[str], window: Window, gpus: Ints | None) -> None:
-    """Add for each metric how many samples of the window fell into each bin."""
+    """Add to ``counts`` [metrics + 1, 65536], by metric and key of a sketch's bin, the samples of a part of a file that
+    lie in the window (unix s). The rows of ``counts`` are the metrics ``names`` in their order; the last one takes what
+    sketches hold of other metrics. ``gpus`` are positions, None: all."""
     lengths = lengths_of(part, window)
     taken: list[tuple[int, Ints]] = []
     ranges = [window]
@@ -76,9 +79,24 @@ def count_sketches(
     seconds: int,
     taken: Sequence[tuple[int, Ints]],
 ) -> list[tuple[int, Ints]]:
-    """Add the sketches of ``seconds`` within the window whose samples no bucket in ``taken`` counts. In a run that has
-    ended, what sketches should count and don't is counted anew. Returns the buckets that were counted one way and the other,
-    by their lengths and numbers."""
+    """Add to ``counts`` the sketches of ``seconds`` that lie within the window.
+
+    Args:
+        counts: Samples by metric and key of a bin [metrics + 1, 65536], changed in place (``count_bins``).
+        part: The part of a file to read.
+        names: The metrics of the rows of ``counts``.
+        window: The times that are looked at, unix s.
+        gpus: Positions of the GPUs; None: all.
+        seconds: The length of the sketches.
+        taken: What is counted already, as pairs of the length of buckets in s and of their numbers (``codes_of``).
+            Sketches that begin in one of these are left out.
+
+    In a run that has ended, sketches that are missing or do not hold what rollups say are replaced by the samples
+    themselves, and their stretches entered into ``part.shard.recounted``.
+
+    Returns one or two further entries for ``taken``: the sketches that were added and, if the run has ended, those whose
+    samples were counted in their place.
+    """
     order = part.shard.file.layout.sketched
     places = np.array([names.index(name) if name in names else len(names) for name in order], np.int64)
     told = Told(part, names, window, gpus, seconds) if part.ended else None
@@ -107,7 +125,8 @@ def count_sketches(
 
 
 def _add(counts: Ints, names: Sequence[str], values: dict[str, Floats]) -> None:
-    """Count the values of raw rows."""
+    """Count the finite values of raw rows into ``counts``, in place: row i is the metric ``names[i]``, the column is the
+    key of a sketch's bin. ``values`` are those of the stored metrics, by name; derived ones are computed from them."""
     for own, name in zip(counts, names, strict=False):
         metric = BY_NAME[name]
         column = derive(values, metric.parts) if metric.derived else values[name]
@@ -140,16 +159,18 @@ class Told:
         self._untold = untold[(begins >= window.start) & (begins + seconds <= window.end)]
 
     def by_sketches(self, codes: Ints, sizes: Ints) -> Flags:
-        """Flag the sketches of these buckets [n], given by their numbers, that hold as many samples of each metric as
-        rollups say; ``sizes`` [n, metrics] are theirs."""
+        """Flag the sketches [n] that hold exactly as many samples of each metric asked for as rollups say. ``codes`` [n]
+        are the numbers of their GPU and start (``codes_of``), ``sizes`` [n, metrics of a sketch] how many samples they
+        hold."""
         place = np.minimum(np.searchsorted(self._codes, codes), max(len(self._codes) - 1, 0))
         if not len(self._codes):
             return np.zeros(len(codes), bool)
         return np.asarray((self._codes[place] == codes) & (self._n[place] == sizes[:, self._columns]).all(axis=1), bool)
 
     def again(self, counted: Ints) -> Ints:
-        """Find the buckets whose samples are to be counted anew, by their numbers; ``counted`` are those of right
-        sketches."""
+        """Find the sketches whose samples must be counted from the rows: those of which rollups say that they have
+        samples but that are not among ``counted``, and those about which rollups are wrong. ``counted`` and the result,
+        which ascends, are numbers of GPU and start (``codes_of``)."""
         some = self._codes[self._n.any(axis=1)]
         return np.unique(np.concatenate([some[~np.isin(some, counted)], self._untold]))
 
@@ -172,7 +193,8 @@ class Histograms(NamedTuple):
     readable: bool = False
 
     def with_others(self, others: "Histograms") -> "Histograms":
-        """Return these histograms with the metrics of ``others`` replaced by theirs."""
+        """Return these histograms with the metrics that ``others`` has replaced by theirs, bounds included; ``readable``
+        is that of ``others``."""
         kept = [
             {name: own for name, own in bound.items() if name not in others.counts}
             for bound in (self.least or {}, self.greatest or {})
@@ -263,7 +285,8 @@ def edges_of(window: Window, seconds: int = SKETCH_SECONDS) -> list[Edge]:
 
 
 def cut_seconds(parts: Sequence[Part], window: Window) -> float:
-    """Measure how much of a window lies in sketches that it cuts, s."""
+    """Measure how many seconds of a window lie in sketches of which only a part is inside the window: in the parts of a
+    run (each by its own clock) the most that any has. 0.0 without parts."""
     windows = ((part, moved(window, part.ahead)) for part in parts)
     cut = (edges_of(own, lengths_of(part, own)[-1]) for part, own in windows)
     return max((sum(edge.upper - edge.lower for edge in edges) for edges in cut), default=0.0)
@@ -272,9 +295,13 @@ def cut_seconds(parts: Sequence[Part], window: Window) -> float:
 def _add_edge(
     counts: Bounded, part: Part, names: Sequence[str], edge: Edge, gpus: Ints | None, gap_seconds: float, checked: bool
 ) -> Ints:
-    """Add to ``counts`` the samples of a part that lie in a sketch which the window cuts. ``checked``: sketches are to hold
-    what rollups say (of thinned samples they are all there is); the GPUs (positions) of which they don't are given back, and
-    nothing of them was added."""
+    """Add to the three arrays in ``counts`` how many samples lie in the piece of a sketch that is inside the window
+    (``edge``): estimated, at least and at most, bin by bin, for the metrics ``names``.
+
+    ``gpus`` are positions, None: all; more than ``gap_seconds`` between two samples of a GPU is a gap. With ``checked``
+    a sketch is only used if it holds exactly as many samples as rollups say; without it (samples are thinned) it is all
+    there is. Returns the positions of the GPUs that have samples there but no such sketch: nothing of them was added.
+    """
     order = part.shard.file.layout.sketched
     places = np.array([names.index(name) if name in names else len(names) for name in order], np.int64)
     known = np.array([name in names for name in order])
@@ -300,7 +327,8 @@ def _add_edge(
 
 
 def _groups(part: Part, gpus: Ints | None, seconds: int) -> Iterator[Ints]:
-    """Yield the part's GPUs among these, some at a time: fewer the more rollups each has in so many ``seconds``."""
+    """Yield the positions of the part's GPUs that are among ``gpus`` (None: all), ascending, so many at a time as can be
+    looked at together for sketches of ``seconds``."""
     own = part.own(gpus)
     for first in range(0, len(own), _GPUS_AT_ONCE[seconds]):
         yield own[first : first + _GPUS_AT_ONCE[seconds]]

@@ -57,7 +57,9 @@ class HostUseRows:
     def _added_up(
         self, table: UseTable, run_id: str, window: Window, rest: str, names: OwnerNames
     ) -> list[tuple[Any, ...]]:
-        """Add up the rows of these owners in a window. ``rest``: what ends the query, "" or GROUP BY."""
+        """Add up the rows of a table in a window (unix s). ``names`` are the owners, nodes or ranks, whose rows count,
+        None: all; ``rest`` ends the query: "" for one sum over all, or a GROUP BY clause. Returns rows with count, sum
+        and greatest value of each of the table's value columns in turn."""
         together = not rest and names is None
         level, window = self._read_at(table, window, together)
         among, those = _among(table, names)
@@ -103,7 +105,20 @@ class HostUseRows:
     def by_owner(
         self, table: UseTable, names: Sequence[str], run_id: str, window: Window, bins: Bins, owners: OwnerNames = None
     ) -> list[tuple[str, Ints, Floats]]:
-        """Add up rows as ``over_time`` does, for each owner of rows."""
+        """Add up rows of a table in bins of time, for each owner whose name is a text, that is for each node: ranks,
+        which are numbers, are left out.
+
+        Args:
+            table: The table to read.
+            names: Its value columns.
+            run_id: The run whose rows count.
+            window: The times that count, unix s.
+            bins: Start (unix s), width (s) and number of the bins; what lies beyond an end belongs to the bin there.
+            owners: The owners whose rows count; None: all.
+
+        Returns for each owner its name, bin numbers int64[n], ascending, and counts and sums of the columns by turns,
+        float64[n, 2 * columns]. Owners without rows are missing.
+        """
         among, those = _among(table, owners)
         start, width, n = bins
         level, window = self._read_at(table, window, False, (start, width))
@@ -134,7 +149,8 @@ class HostUseRows:
         return None if not len(found) or not np.isfinite(found).all() else (float(found[0, 0]), float(found[0, 1]))
 
     def _sums(self, table: UseTable, level: int | None, names: Sequence[str], parts: Sequence[str]) -> str:
-        """List what to select: these parts (of count, sum and greatest) of each of these value columns."""
+        """Make the list of expressions to select: for each of the value columns ``names`` its ``parts`` ("n", "sum",
+        "max") in turn. ``level`` is the length in s of the rollups that are read; None: samples are read."""
         if level is None:
             functions, own = _OF_ROWS, [name for name in self.selected(table.samples, names) for _ in parts]
         else:
@@ -158,17 +174,22 @@ class HostUseRows:
         return table[np.isfinite(table[:, 0])]
 
     def _whose(self, table: UseTable, level: int, together: bool) -> str:
-        """Make the condition for rollups of a level: those of all owners ``together``, where they say it all, else of
-        each."""
+        """Make the condition that picks rollups of ``level`` seconds: with ``together`` the rollups that add up all
+        owners, if these count every row of an ended file; otherwise those of each owner."""
         together = together and self._is_whole(table, level, table.together)
         return f"level = {level} AND {table.together if together else table.each}"
 
     def _read_at(
         self, table: UseTable, window: Window, together: bool, edges: Sequence[float] = ()
     ) -> tuple[int | None, Window]:
-        """Choose what to read. Returns the length of the coarsest rollups that no end of the window and no other edge
-        cuts, None if rows must be read; and the window, which is widened to whole buckets if it cuts those of very many
-        rows. ``together`` as in ``_whose``."""
+        """Choose whether to read rollups or samples of a table.
+
+        ``together``: the sum over all owners is wanted, so rollups of all owners together will do. ``edges`` (unix s)
+        must, like the window's ends, not cut a rollup that is read. Returns the length in s of the coarsest rollups that
+        are cut by none of them and count every row, and the window; or None and the window if samples must be read. If
+        that were very many, the finest rollups are read although the window cuts them, and the window is widened to
+        whole ones.
+        """
         cuts = [edge for edge in (*window, *edges) if math.isfinite(edge)]
         for level in reversed(LEVELS):
             if all(edge % level == 0 for edge in cuts) and self._says_all(table, level, together):
@@ -184,8 +205,8 @@ class HostUseRows:
         return (together and self._is_whole(table, level, table.together)) or self._is_whole(table, level, table.each)
 
     def _is_whole(self, table: UseTable, level: int, whose: str) -> bool:
-        """Tell whether these rollups say it all: not those of a file that grows, or was cut off, or is an earlier
-        version's."""
+        """Tell whether the rollups of ``level`` seconds that the condition ``whose`` picks count every row of the table.
+        False while any run of the file goes on. It is found out once."""
         key = table, level, whose
         if key not in self._whole:
             ended = all(run.state != "running" for run in self._file.runs)
@@ -193,8 +214,9 @@ class HostUseRows:
         return self._whole[key]
 
     def counts_all(self, table: UseTable, level: int, whose: str) -> bool:
-        """Tell whether the rollups of a level count as many rows as there are: those of each owner, or of all together (a
-        condition of ``table``)."""
+        """Tell whether the rollups of ``level`` seconds count as many rows as the table has. ``whose`` is ``table.each``
+        or ``table.together``, the condition that picks those of each owner or of all together. False if the file lacks
+        them; False as well, and noted as damage of the file, if they can't be read."""
         try:
             return count_rolled_up(self._file.connection, "main", table, level, whose) == self._n_rows(table)
         except sqlite3.DatabaseError as error:

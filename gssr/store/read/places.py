@@ -58,7 +58,9 @@ def places_of(run_id: str, shards: Sequence[RecordingFile], sampling_seconds: fl
 def _counting(
     run_id: str, several: Mapping[Identity, Sequence[_Entry]], sampling_seconds: float
 ) -> tuple[dict[Identity, list[_Entry]], set[RecordingFile]]:
-    """Return where the rows count of GPUs that are listed several times, and the files with rows that do not count."""
+    """Choose for each GPU that several files list the files whose rows of it count, so that no time counts twice.
+    ``several`` holds, by the GPU's identity, each file with the GPU as it lists it. Returns the chosen ones in the same
+    form, by time, and the files with rows that do not count."""
     listing: dict[RecordingFile, list[int]] = {}
     for found in several.values():
         for shard, gpu in found:

@@ -278,8 +278,8 @@ class RunReader:
 
     @property
     def tails(self) -> list[tuple[str, int, dict[int, int]]]:
-        """Where a follower goes on reading. For each file: its name, the rowid of the last sample that this reader
-        knows, and the positions of its GPUs by their keys in the file."""
+        """The points from which a follower goes on reading, one for each file: its name, the rowid of the last sample
+        that this reader knows, and the positions of its GPUs by their keys in the file."""
         last = {part.shard.file.path: part.last for part in self._parts}
         return [
             (
@@ -312,8 +312,8 @@ class RunReader:
 
     @property
     def keep(self) -> str:
-        """What is kept of old samples: ``raw`` (all of them), ``10s`` (means over 10 s), or ``none``. Where ranks
-        differ, the least of it."""
+        """The way in which old samples were kept: ``raw`` (all of them), ``10s`` (means over 10 s), or ``none``. Where
+        ranks differ it is the one that keeps least."""
         kept = [row.keep for shard in self._shards for row in shard.file.thinned if row.run_id == self.run.run_id]
         return "none" if "none" in kept else kept[0] if kept else "raw"
 
@@ -425,7 +425,7 @@ class RunReader:
 
     @property
     def host_times(self) -> Window | None:
-        """When the first and the newest row of the nodes was written, unix s; None without any."""
+        """The time from the first to the newest row of any node, unix s by the run's clock; None if there is no row."""
         times = [
             (found[0] - ahead, found[1] - ahead)
             for shard, ahead, nodes in self._owners(by_rank=False)
@@ -566,7 +566,8 @@ class RunReader:
         return [part for part in self._parts if not wanted.isdisjoint(part.position.values())]
 
     def cut_seconds(self, window: Window) -> float:
-        """How much of a window lies in histograms that it cuts."""
+        """Measure how many seconds of a window lie in sketches of which only a part is inside the window. Where clocks
+        or files differ, it is the most that any part of the run has."""
         from gssr.store.read.histograms import cut_seconds
 
         return cut_seconds(self._parts, window)

@@ -337,8 +337,18 @@ class Part(NamedTuple):
     def pieces(
         self, names: Sequence[str], gpus: Ints | None, start: float, end: float, every: int = 1
     ) -> Iterator[Callable[[], Samples]]:
-        """Yield functions that read the raw rows of a window piece by piece; no function where the part has none of
-        these GPUs. The arguments are those of ``raw``; for ``every`` see gssr.store.read.samples.SampleRows.pieces."""
+        """Yield functions that read the raw rows of a window piece by piece, in the order of the file; each may be
+        called in any thread.
+
+        Args:
+            names: The stored metrics whose values are read.
+            gpus: Positions of the GPUs; None: all.
+            start: Rows from this time on, unix s.
+            end: Rows before this time, unix s.
+            every: Read only about one in so many rows, evenly spread.
+
+        Yields nothing if the part has none of these GPUs.
+        """
         keys = self.keys(gpus)
         if keys is None or keys:
             yield from self.pieces_in(self._ranges(start, end), SampleQuery(names, keys, 0, 0, start, end), every)
@@ -352,8 +362,9 @@ class Part(NamedTuple):
                 yield partial(self._placed, read)
 
     def searched(self, begin: float, end: float) -> list[tuple[int, int]]:
-        """Find the rowids between which all samples of [begin, end), unix s, lie, rank by rank. The samples' own times tell
-        them, which ascend but for those that came late, whatever rollups say."""
+        """Find the ranges of rowids (first, last) in which all samples of [begin, end), unix s, lie, one for each rank
+        that has some. They are looked up by the samples' own times, which ascend except for samples that came late, not
+        by rollups. The last few answers are kept."""
         key, known = (self.first, self.last, begin, end), self.shard.searched
         if key not in known:
             if len(known) >= _SEARCHES_KEPT:
@@ -372,8 +383,8 @@ class Part(NamedTuple):
                 yield first, min(last, high)
 
     def _is_in_order(self) -> bool:
-        """Tell whether times ascend with rowids, rank by rank. This is looked at once, and only where rowids lie so far
-        apart that no writer of ours has given them."""
+        """Tell whether times ascend with rowids within each rank's samples. It is found out once, and taken for granted
+        where the rowids are no more than the file has room for: then a writer of ours has given them."""
         known = self.shard.in_order
         if (self.first, self.last) not in known:
             dense = (self.last - self.first) * LEAST_BYTES <= self.shard.file.size()
@@ -391,8 +402,8 @@ class Part(NamedTuple):
         return True
 
     def _hold_all(self, ranges: Sequence[tuple[int, int]], begin: float, end: float) -> bool:
-        """Tell whether the samples of [begin, end), unix s, lie in these ranges of rowids, as far as the times beside them
-        tell."""
+        """Tell whether these ranges of rowids hold all samples of [begin, end), unix s, as far as can be told from the
+        samples right before and right after them, rank by rank."""
         for first, last in self._ranks():
             own = [(low, high) for low, high in ranges if first <= low and high <= last]
             low, high = (

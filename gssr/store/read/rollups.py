@@ -198,7 +198,8 @@ class RollupRows:
         return rowids, gpus
 
     def _columns_of(self, layout: Layout) -> Ints | None:
-        """Find which numbers of this file's vectors make a vector of ``layout``; None: all."""
+        """Find which numbers of this file's vectors, in order, make a vector of ``layout``, whose metrics the file must
+        all have. Returns their indices, or None if the layouts are the same."""
         if layout == self._file.layout:
             return None
         own = {block.metric.name: block for block in self._file.layout.blocks}
@@ -225,7 +226,12 @@ class RollupRows:
         counted_anew: bool = False,
         seconds: int = SKETCH_SECONDS,
     ) -> Iterator[Sketches]:
-        """Read the closed sketches of ``seconds`` that lie within [start, end), in batches; see ``rollups``."""
+        """Read the closed sketches of ``seconds`` that lie within [start, end), unix s, and yield them in batches, none
+        empty.
+
+        ``keys`` are GPU keys of the file, None: all. ``counted_anew``: the caller counts anew what is left out because
+        it can't be right; if not, that is noted as damage of the file.
+        """
         query = f"SELECT gpu, bucket, data FROM {SKETCHES[seconds]} WHERE {within(start, end, seconds, keys)}"
         for batch in self._file.rows(query, fetch=_BLOBS_AT_ONCE // 8):
             head, rows = sound_buckets(batch, seconds)
@@ -246,8 +252,9 @@ class RollupRows:
         return int(found[0][0]) if found and found[0][0] is not None else None
 
     def counts_up_to(self, rowid: int, keys: Sequence[int] | None) -> bool:
-        """Tell whether closed buckets count these GPUs' rows up to the last one, ``rowid``. In a run that ended they do,
-        unless the disk had no space for more than its end."""
+        """Tell whether the newest closed buckets of these GPUs (keys, None: all) count the row with this ``rowid`` or a
+        later one. In a run that has ended they count up to its last row, unless the disk had no space for more than its
+        end."""
         newest = self.newest_bucket(keys)
         found = self._file.all(
             "SELECT max(last_rowid) FROM rollup WHERE level = ? AND bucket >= ?", (LEVELS[0], (newest or 0) - LEVELS[1])

@@ -49,7 +49,8 @@ def _select(
 def _of_run(
     connection: sqlite3.Connection, table: str, columns: Sequence[str], run_id: str, order: str
 ) -> Iterator[tuple[Any, ...]]:
-    """Read the rows of one run as ``_select`` does, in the ``order`` of an SQL ORDER BY."""
+    """Read rows of one run, sorted as an SQL ORDER BY of ``order`` sorts them, as far as they are sound. Columns that
+    the file lacks are None."""
     if _DAMAGED in run_id:  # SQLite knows it by other bytes
         rows = _select(connection, table, (*columns, "run_id"), f"ORDER BY {order}")
         return (row[:-1] for row in rows if row[-1] == run_id)

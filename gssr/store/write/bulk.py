@@ -97,7 +97,9 @@ class BulkWriter(Writer):
             raise RecordingError(f"{self.path}: can't be written: {error}") from None
 
     def finish(self, now: float, exit_code: int | None, state: str, ended_at: float) -> bool:
-        """Finish as Writer.finish does. Raises RecordingError when rollups can't be written."""
+        """Write the rollups and sketches that are still open, and then finish the file as ``Writer.finish`` does: the
+        end of the run is recorded, all is committed and the file is sealed. ``now`` and ``ended_at`` are in unix s.
+        Returns False if not all could be written at the end. Raises RecordingError if the open rollups can't be written."""
         try:
             end = self._coarse[LEVELS[-1]][-1].start.max() + LEVELS[0] if self._coarse[LEVELS[-1]] else None
             for level in LEVELS[1:]:
@@ -113,7 +115,10 @@ class BulkWriter(Writer):
         return super().finish(now, exit_code, state, ended_at)
 
     def _means(self, closed: Buckets) -> list[Ints | Floats]:
-        """Make what stays of the samples of closed buckets: the columns of gssr.store.write.thinning.mean_row."""
+        """Compute what is kept of the samples of closed buckets where old samples are thinned. Returns columns [n],
+        ordered by the buckets' first rowids: that rowid, the GPU's key, the middle of the first and the last time (unix
+        s), and then a column for each measured metric: its mean, a counter's last value, the flags of a bit field that
+        were ever set; NaN where a bucket has no sample of it."""
         assert closed.rowids is not None
         first = closed.rowids[:, 0]
         order = np.argsort(first)
@@ -141,7 +146,10 @@ class BulkWriter(Writer):
             self._connection.executemany(statement, (values[at : at + size] for at in range(0, len(values), size)))
 
     def _roll_up(self, keys: Ints, time: Floats, values: Mapping[str, Floats], rowids: Ints) -> Buckets:
-        """Write the rollups of rows. Returns the buckets of the finest level that they closed."""
+        """Write the rollups of rows, whose buckets of the finest level all end with them, and count the rows into the
+        open sketches. ``keys`` [n] are the GPUs' keys in the file, ``time`` [n] ascends (unix s), ``values`` are by
+        metric [n], ``rowids`` [n] the rows' own. Returns the buckets of the finest level; coarser ones are written once
+        they are over."""
         whole = dict(values)
         for metric in DERIVED:
             if all(part in values for part in metric.parts):

@@ -380,8 +380,8 @@ class Writer:
 
     @property
     def totals(self) -> Mapping[int, Sequence[float]]:
-        """What each GPU (by key) has done over the whole run, as a rollup's vector (of
-        gssr.store.format.layout.LAYOUT); complete after ``finish``, empty vectors of GPUs without samples."""
+        """The statistics of the whole run of each GPU, by its key in the file, as a rollup's vector of
+        gssr.store.format.layout.LAYOUT. They are complete after ``finish``; a GPU without samples has an empty vector."""
         found = self._rollups.totals if self._rollups is not None else {}
         return {
             key: lay_out_anew(found[key], self._layout, LAYOUT) if key in found else empty_vector()
