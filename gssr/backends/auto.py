@@ -25,9 +25,18 @@ _COSTS = "8 GPUs at 10 Hz cost about 1.3 % of a core and 5 to 6 % in its engine 
 def open_best(
     spec: str, visible: Sequence[str] | None, sampling_seconds: float, among_ranks: bool = False
 ) -> OpenedBackend:
-    """Open the best backend that works here; ``passed_over`` of the result says why better ones are not used. With
-    ``auto:beside`` none is used that takes something from others. ``among_ranks`` as in ``open_real``. Raises
-    BackendError if none works."""
+    """Open the best backend that works here, for ``spec`` ``auto`` or ``auto:beside``: NVIDIA's GPUs before AMD's. With
+    ``auto:beside`` none is used that takes something from others.
+
+    Args:
+        spec: ``auto`` or ``auto:beside``.
+        visible: The GPUs that the launcher gives this process, as gssr.launch.gpu_ids returns them; None: it does not
+            say.
+        sampling_seconds: The interval between two samples, s.
+        among_ranks: Other ranks of the run are on this node, so GPUs of a hostengine are only looked up.
+
+    ``passed_over`` of the result says why better backends are not used. Raises BackendError if none works.
+    """
     from gssr.backends import amd
 
     if is_amds():
@@ -65,7 +74,9 @@ def is_amds() -> bool:
 def _open_nvidias(
     spec: str, visible: Sequence[str] | None, sampling_seconds: float, among_ranks: bool
 ) -> OpenedBackend:
-    """Open the best backend for NVIDIA's GPUs. Raises BackendError."""
+    """Open the best backend for NVIDIA's GPUs: GPM for all of them, else DCGM, else GPM or NVML for each; DCGM first if
+    somebody else has it sample profiling metrics already. ``spec`` is ``auto`` or ``auto:beside``; the other arguments
+    are those of ``open_best``. ``passed_over`` of the result says why better ones are not used. Raises BackendError."""
     from gssr.backends.nvml import open_gpm_of_all, open_gpm_or_nvml
 
     dcgm = _offer_dcgm()
@@ -89,8 +100,9 @@ def _open_nvidias(
 
 
 def preferred(dcgm: Offer, gpm: Offer) -> tuple[str, str]:
-    """Choose between DCGM and GPM by their offers, as ``auto`` does. Returns the name of the one that is taken, "" if
-    neither works, and a sentence about the other one, "" if the choice needs none."""
+    """Choose between DCGM and GPM by what they offer, for pages that say what ``auto`` would take. Returns two texts:
+    "dcgm" or "gpm", "" if neither works; and a sentence on why it is not the other one, "" where there is nothing to
+    explain."""
     if gpm.works and dcgm.works:
         if dcgm.profiles_already:
             return "dcgm", _WHY_NOT_GPM

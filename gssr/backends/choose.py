@@ -49,8 +49,9 @@ def choose(seen: Sequence[Seen], visible: Sequence[str] | None) -> tuple[Sequenc
 
 
 def _by_uuid(seen: Sequence[Seen], visible: Sequence[str]) -> tuple[Sequence[int], str]:
-    """Choose GPUs as ``choose`` does, by UUIDs. They may be shortened, as CUDA allows; a GPU's UUID means all its MIG
-    instances. An index among the UUIDs counts too."""
+    """Choose the GPUs that ``visible`` names by UUIDs, which may be shortened as CUDA allows; the UUID of a GPU means
+    all its MIG instances, and an index among them counts too. Returns positions in ``seen``, ascending, and a remark on
+    names that fit no GPU, "" without any. Raises BackendError if no name fits."""
     positions: set[int] = set()
     absent = []
     for name in visible:

@@ -110,8 +110,9 @@ def gpus() -> tuple[list[DriverGpu], list[str]]:
 
 
 def visible_gpus(visible: Sequence[str] | None) -> tuple[list[DriverGpu], list[str]]:
-    """List GPUs as ``gpus`` does, limited to those that the launcher gives this process (``visible``: see choose).
-    Returns them, and remarks. Raises BackendError."""
+    """List the GPUs that the driver shows and that the launcher gives this process, a GPU in MIG mode as its instances.
+    ``visible`` is as gssr.launch.gpu_ids returns it; None: the launcher does not say. Returns them, and sentences about
+    GPUs that do not answer or are not shown. Call it between ``start`` and ``stop``. Raises BackendError."""
     found, remarks = gpus()
     seen = [Seen(gpu.device.device_index, gpu.gpu_uuid, gpu.device.uuid) for gpu in found]
     positions, remark = choose(seen, visible)

@@ -69,17 +69,18 @@ def supervise_traced(
     folder: str | None,
     rank: int,
 ) -> int:
-    """Run the command as gssr.profile.supervise.supervise does, but under nsys; return the exit code to exit with.
+    """Run the command under nsys and record it; return the exit code to exit with, as gssr.profile.supervise.supervise
+    does.
 
     Where nsys is not found or has no place to write, that is said and the command runs without it.
 
     Args:
-        argv: the command.
-        recorder: as in ``supervise``.
-        max_runtime: as in ``supervise``, s.
-        trace: --trace, which is valid.
-        folder: where the report goes; None: nowhere.
-        rank: names the report.
+        argv: The command and its arguments.
+        recorder: Is told what happens.
+        max_runtime: So many s after its start the command gets SIGTERM; None: never.
+        trace: The value of --trace, which is valid.
+        folder: The folder for the report; None: there is none.
+        rank: The rank, which is part of the report's name.
     """
     nsys, marks = _program("nsys"), os.environ.get(MARKS)
     if nsys is None:
@@ -320,7 +321,8 @@ class TracedSupervisor(Supervisor):
         self._give_up(f"nsys has ended {how} before it began the command, and said {self._log}")
 
     def _wait(self, deadline: float | None) -> list[int]:
-        """Wait as a Supervisor does, but no longer than nsys may take to begin the command."""
+        """Sleep until something happens or until ``deadline`` (monotonic s; None: never), but no longer than nsys may
+        take to begin the command. Returns the signals that came."""
         if self._traced and not self._nsys_child and self._nsys_runs:
             deadline = self._start_by if deadline is None else min(deadline, self._start_by)
         return super()._wait(deadline)

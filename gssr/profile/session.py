@@ -60,7 +60,9 @@ def attach(recorder: SamplerProcess | NoRecorder, job: str, max_runtime: float |
 
 class _Attached(Attendant):
     def run(self, job: str, max_runtime: float | None) -> int:
-        """See ``attach``."""
+        """Record beside the job with the id ``job`` until a signal asks for the end, ``max_runtime`` seconds are over
+        (None: no limit), or the sampler has ended, and finish the recording. Returns the exit code to exit with: 0, or
+        FAILED where nothing, or not all, is recorded."""
         self._open_wake()
         self._catch(sig for sig in ENDING if signal.getsignal(sig) != signal.SIG_IGN)
         self._recorder.event("start", f"recording beside job {job}")

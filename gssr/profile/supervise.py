@@ -195,7 +195,14 @@ class Supervisor(Attendant):
     """Runs the workload: see ``supervise``."""
 
     def __init__(self, recorder: Recorder, max_runtime: float | None, grace: float, live: Live | None) -> None:
-        """See ``supervise`` for the arguments."""
+        """Prepare to run a command. Starts nothing.
+
+        Args:
+            recorder: Is told what happens.
+            max_runtime: So many s after its start the command gets SIGTERM; None: never.
+            grace: So many s after that SIGTERM the command gets SIGKILL.
+            live: The screen, which stays up until its user leaves; None: there is none.
+        """
         super().__init__(recorder)
         self._live = live
         self._terminal = Terminal(wanted=live is None)
@@ -213,7 +220,10 @@ class Supervisor(Attendant):
         self._asked_to_end = False  # by a signal from elsewhere than the live screen
 
     def run(self, argv: Sequence[str], finish_timeout: float) -> int:
-        """Run a command to its end and return the exit code to exit with. See ``supervise``."""
+        """Run the command ``argv`` to its end, tell the recorder, and return the exit code to exit with: the command's
+        own, 128 + n where signal n ended it, 127 when it is not found, 126 when it can't be executed.
+        ``finish_timeout``: how many seconds the sampler may take to finish the recording afterwards. Signals stay caught
+        when it returns."""
         was = self._was = inherited()
         caught = {sig for sig in FORWARDED if sig not in was.ignored}
         if self._live is not None:

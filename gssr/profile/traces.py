@@ -148,9 +148,11 @@ class TraceFolder:
 
 
 def _note(plan: Plan, folder: str, since: float, workload: int | None) -> None:
-    """Find this rank's traces and write their rows, in the child. See ``TraceFolder.note``.
+    """Find this rank's traces in ``folder`` and write their rows into its recording, in the child; takes about
+    LOOK_SECONDS at most. Traces that are damaged, not whole yet or too many are left out, and that is written as well.
 
-    ``since``: files that were last changed before (unix s, by the filesystem's clock) are left out.
+    ``since``: files that were last changed before (unix s, by the filesystem's clock) are left out. ``workload``: the
+    process id that the workload had; None: it never ran.
     """
     from gssr.recognise import DAMAGED
 

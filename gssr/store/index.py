@@ -189,7 +189,8 @@ class Index:
 
     def is_known(self, name: str, listed: Container[str] | None = None) -> bool:
         """Tell whether the index has this recording as it is now. ``listed``: the names in its folder now, if they are
-        known. Raises OSError if the recording cannot be looked at."""
+        known. The first answer about a recording is remembered, and given again until ``load`` is called. Raises OSError
+        if the recording cannot be looked at."""
         if name not in self._current:
             number, kept = self._kept.get(self._place(name), (None, ""))
             self._current[name] = None if number is None or _state(name, listed) != kept else number

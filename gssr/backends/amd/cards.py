@@ -70,7 +70,7 @@ class Card(NamedTuple):
 
     @property
     def is_second_die(self) -> bool:
-        """Whether power and energy are told by the other die of its card: it then says 0 of both."""
+        """True for the die of a card whose power and energy the card's other die tells; its own table says 0 of both."""
         reading = self.reading
         dies = self.device.compute_capability in _OF_TWO_DIES
         return dies and reading is not None and reading.energy == 0 and not reading.power

@@ -71,7 +71,8 @@ def find_at_engine(spec: str, visible: Sequence[str] | None) -> OpenedBackend | 
 
 
 def offer(try_out: bool = False) -> Offer:
-    """Find out what DCGM could do here. Takes a few seconds if a hostengine hangs. ``try_out`` as in ``look_for_dcgm``."""
+    """Find out what DCGM could do here, without keeping anything open. Takes a few seconds if a hostengine hangs. With
+    ``try_out`` it is also looked for what a recording would lack. Never raises: an offer that does not work says why."""
     from gssr.backends.dcgm.availability import look_for_dcgm
 
     return look_for_dcgm(try_out)

@@ -126,8 +126,9 @@ class Engine:
             raise EngineError(code, str(structs.DCGMError(code)))
 
     def ask(self, name: str, *arguments: Any) -> Any:
-        """Call a function whose answer one can do without, as ``call`` does. None if the engine answers with an error.
-        Raises EngineError only if the connection is lost or the engine is of another version."""
+        """Call ``dcgm_agent``'s function of this name with the handle first, and return its answer, or None if the
+        engine answers with an error. Raises EngineError only if the connection is lost or the engine is of another
+        version."""
         try:
             return self.call(name, *arguments)
         except EngineError as error:
@@ -136,8 +137,8 @@ class Engine:
             return None
 
     def quietly(self, name: str, *arguments: Any) -> None:
-        """Call a function that gives something back, as ``call`` does, ignoring errors: the hostengine forgets what
-        belongs to a connection that ends."""
+        """Call ``dcgm_agent``'s function of this name, which gives something back, with the handle first. Errors of the
+        engine are ignored, as it forgets what belongs to a connection that ends."""
         try:
             self.call(name, *arguments)
         except EngineError:
@@ -202,9 +203,12 @@ class EngineClock:
 
 
 def reach(embed: bool = True, before: Bindings | None = None) -> Engine:
-    """Connect to the hostengine with those of the installed bindings that it understands: the ones used ``before``,
-    else the first that work. ``embed`` as in ``connect``. Raises DcgmError, and EngineError if the connection is lost
-    at once."""
+    """Connect to the hostengine with the first of the installed bindings that can be loaded and that it understands.
+
+    ``before``: bindings to try first. ``embed``: start an engine inside this process if none listens at the usual
+    address. Raises DcgmError, which gives the reason of the first bindings that failed, if none will do, and EngineError
+    if the connection is lost at once.
+    """
     folders = find_bindings()
     if before is not None:
         folders = [before.folder, *(folder for folder in folders if folder != before.folder)]

@@ -203,7 +203,9 @@ def choose_mine(found: Sequence[Sampled], visible: Sequence[str] | None) -> tupl
 
 
 def _by_hostengine(found: Sequence[Sampled], visible: Sequence[str] | None) -> tuple[list[Sampled], list[str]]:
-    """Choose GPUs as ``choose_mine`` does, by the hostengine's own indices and UUIDs."""
+    """Choose from ``found`` the GPUs that ``visible`` names, by the hostengine's own indices and UUIDs (None: all).
+    Returns them, and remarks for the user. Raises DcgmError if ``found`` is empty or the launcher gives this process no
+    GPU, and BackendError if none has one of the UUIDs."""
     if not found:
         raise DcgmError("DCGM's hostengine has no GPU", "see that NVIDIA's driver runs on its machine, and restart it")
     seen = [Seen(each.device.device_index, each.gpu_uuid, each.device.uuid) for each in found]

@@ -314,8 +314,9 @@ def _along(one: Floats, other: Floats) -> float | None:
 
 
 def _joined(between: Sequence[float | None], along: float | None) -> float | None:
-    """Return two standard errors, from the variances ``between`` the GPUs of each run (None: a single GPU) and
-    ``along`` time. None if that is too little to go by: without the latter both runs' former must be known."""
+    """Compute two standard errors of the difference between two runs. ``between``: the variances that come of the GPUs
+    of each run, None for a run with a single GPU; ``along``: the variance over time, None if unknown. Returns None if
+    ``along`` is None and any of ``between`` is, as that is too little to go by."""
     known = [variance for variance in between if variance is not None]
     if along is None and len(known) < len(between):
         return None
@@ -343,8 +344,8 @@ def _tenths(series: Series | None, window: Window) -> Floats:
 
 
 def _tenths_of_score(a: Analysis, b: Analysis) -> float | None:
-    """Return the variance of the mean difference between the runs' scores in their tenths; None if too few are known.
-    See ``_along``."""
+    """Compute the score of both runs in each tenth of their windows, and return the variance of the mean of the
+    differences; None if it is known in fewer than FEWEST_TENTHS tenths of both."""
     scores = []
     for run in (a, b):
         inputs = {name: _tenths(run.series.get(name), run.window) for name in SCORE_INPUTS}

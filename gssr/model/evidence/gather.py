@@ -84,7 +84,9 @@ def gather(
 
 
 def _whole_run(reader: RunReader, positions: Ints, span: Window, interval: float) -> Evidence | None:
-    """Return ``Evidence.whole_run``; None if no rollup lies outside ``span``."""
+    """Gather the evidence of the whole run that judging a part of it needs: the metrics that tell work from waiting, in
+    bins of about the run's length. ``positions`` are those of the GPUs, ``interval`` is that of sampling, s. None if
+    ``span`` leaves out less than a bucket (10 s) at both ends of the run."""
     whole = extent(reader)
     if span.start - whole.start < LEVELS[0] and whole.end - span.end < LEVELS[0]:
         return None
@@ -96,7 +98,8 @@ def _whole_run(reader: RunReader, positions: Ints, span: Window, interval: float
 
 
 def _by_node(evidence: Evidence, reader: RunReader, window: Window, bins: series.Bins) -> dict[str, Floats]:
-    """Return ``Evidence.by_node``; {} for a single node, or if nodes times bins are too many."""
+    """Compute what the nodes of the evidence moved: for each metric of MOVED with samples the means [n_nodes, n_bins],
+    NaN in bins without samples. {} for a single node, or if nodes times bins are too many."""
     if not 1 < len(evidence.nodes) <= MOST_OF_NODES / bins.n:
         return {}
     own = reader.nodes_over_time(window, bins, MOVED)

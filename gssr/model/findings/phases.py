@@ -146,15 +146,16 @@ def _levels(values: Floats, edges: Sequence[int]) -> Floats:
 
 
 def _apart(levels: Floats) -> Floats:
-    """Return how far neighbouring segments are apart, [segments - 1], in the metric in which they are farthest; 0 if
-    nothing is known. ``levels`` [segments, m]."""
+    """Measure how far each segment is from the next one in the metric in which they differ most. ``levels`` [segments,
+    m] are the levels of m metrics, NaN where unknown. Returns [segments - 1]; 0 if no metric is known in both."""
     distance = np.abs(np.diff(levels, axis=0))
     return np.asarray(np.where(np.isfinite(distance), distance, 0.0).max(axis=1, initial=0.0), np.float64)
 
 
 def _alike(values: Floats, edges: list[int], least: float) -> list[int]:
-    """Return the edges without those between levels that differ by less than ``least``; the nearest levels are joined
-    first."""
+    """Join neighbouring segments whose levels differ by less than ``least``, the nearest ones first. ``values`` [m, n]
+    are the metrics' values, ``edges`` the bins at which segments begin, with n at the end. Returns the edges that are
+    left."""
     while len(edges) > 2:
         apart = _apart(_levels(values, edges))
         nearest = int(np.argmin(apart))

@@ -281,8 +281,9 @@ def _correlation(rhythm: _Rhythm, name: str, most: int) -> Floats | None:
 
 
 def _contrast(own: Floats, lags: Floats) -> Floats:
-    """Return by how much more alike values are after one, two and more times each lag than after half a lag less,
-    [_LAGS, n_lags]."""
+    """Measure how much more alike values are after a lag than half a lag earlier. ``own`` [n] is the autocorrelation in
+    steps of 1/_FINER sample, ``lags`` [n_lags] are in samples. Returns [_LAGS, n_lags]: row k is for k + 1 times each
+    lag."""
     at, times = np.arange(len(own)) / _FINER, np.arange(1, _LAGS + 1)[:, None]
     return np.asarray(np.interp(times * lags, at, own, right=0.0) - np.interp((times - 0.5) * lags, at, own, right=0.0))
 
@@ -333,8 +334,9 @@ def _most_of_a_beat(lag: float, level: Floats) -> Floats:
 
 
 def _series(rhythm: _Rhythm, lag: float, interval: float) -> tuple[Floats, int]:
-    """Return times (unix s) and the step from then on (s) [m, 2], window by window without those in which it is not
-    seen, and how many windows were looked at."""
+    """Find the step's length window by window, where the whole rhythm has the step ``lag`` (samples); ``interval`` is
+    the time of a sample, s. Returns the times at which windows begin (unix s) and the step in each (s) [m, 2], without
+    the windows in which no similar step is seen, and how many windows had enough values to be looked at."""
     n = len(rhythm.times)
     size = int(max(WINDOW, np.ceil(WINDOW_STEPS * lag), np.ceil(n / WINDOWS)))
     found, windows = [], 0

@@ -83,8 +83,9 @@ def against_others(values: Floats) -> Floats:
 
 
 def effects(values: Mapping[str, Sequence[float]]) -> dict[str, NodeEffect]:
-    """Find how each node differs from the others, from one value for each job and node (``against_others``), by node. Nodes
-    with fewer than FEWEST_JOBS values are left out; empty if there are then no more than FEWEST_OTHERS."""
+    """Find how each node differs from the others. ``values``: by node, the logarithms of its ratio to the others, one
+    for each job (``against_others``). Returns by node the median's distance from the middle node's, and whether it
+    stands apart. Nodes with fewer than FEWEST_JOBS values are left out; {} if no more than FEWEST_OTHERS are left."""
     arrays = {node: np.array(own, np.float64) for node, own in values.items() if len(own) >= FEWEST_JOBS}
     if len(arrays) <= FEWEST_OTHERS:
         return {}

@@ -215,8 +215,8 @@ _COMMON = tuple(column.name for column in COMMON)
 
 
 def _summed(portions: _Portions) -> list[RunGroup]:
-    """Add up the figures of the runs in each group, in the order in which the groups first occur; empty without
-    portions."""
+    """Add up the figures of the runs, or of their GPUs, in each group, in the order in which the groups first occur; []
+    without any. What no run of a group knows is None; otherwise what is known is added up."""
     if not portions.keys:
         return []
     places: dict[str, int] = {}
@@ -258,7 +258,8 @@ def _summed(portions: _Portions) -> list[RunGroup]:
 
 
 def _columns(figures: Sequence[RunFigures] | Sequence[GpuFigures]) -> dict[str, Floats]:
-    """Return what is added up of runs or GPUs, by name [n]; NaN is unknown. "unused" is the number of GPUs."""
+    """Take the figures that are added up from runs or GPUs (at least one) and return them by name, float64[n]; NaN is
+    unknown. "unused" is the number of GPUs that did nothing: of a GPU 1 or 0."""
     kind = type(figures[0])
     names = [*_COMMON, *(["unused_gpus", "imbalance", "imbalance_gpu_hours"] if kind is RunFigures else ["unused"])]
     first = kind._fields.index(names[0])

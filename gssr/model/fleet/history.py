@@ -36,8 +36,9 @@ Judge = Callable[[Sequence[str]], Iterable[RunFigures]]
 
 
 def like(runs: Iterable[RunFigures], analysis: Analysis) -> list[RunFigures]:
-    """Return the completed runs of the same label (without one, of the same program) and the same GPUs that began
-    before this one: the last _KNOWN, in their order."""
+    """Find the earlier runs that an analysed run can be compared with: completed, begun before it, with the same number
+    of GPUs of the same models and the same label (runs without one: the same program). Returns the last _KNOWN, the
+    oldest first."""
     run, size = analysis.run, Counter(gpu.name for gpu in analysis.gpus)
     program, own = program_of(run.command), run.started_at or analysis.window.start
     found = [

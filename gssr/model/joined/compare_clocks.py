@@ -78,7 +78,8 @@ class _Curve(NamedTuple):
 
 def compare(pairs: Sequence[Pair], window: tuple[int, int], interval: int) -> Compared:
     """Check the clock of a trace that tells unix times: correlate how busy its GPUs are with the samples around its
-    ``window`` (ns), which are ``interval`` ns apart."""
+    ``window`` (begin and end, ns), which are ``interval`` ns apart. Returns "agrees" if it fits where it is, "elsewhere"
+    with the shift (ns) if it fits in another place alone, otherwise "several", "nothing", "different" or "too few"."""
     pairs = [pair for pair in pairs if len(pair.time) > 1]
     far = NEAR + max(2 * interval, NEAR // 5)
     step = max(interval // 5, 2 * far // _MOST_SHIFTS, 1)
@@ -96,8 +97,13 @@ def compare(pairs: Sequence[Pair], window: tuple[int, int], interval: int) -> Co
 
 
 def find(pairs: Sequence[Pair], window: tuple[int, int], interval: int) -> Compared:
-    """Look among all samples of a run for the only place where a trace of unknown clock fits, by correlating how busy its
-    GPUs are with them. ``window``, ``interval``: as for ``compare``."""
+    """Look for the place in a run where a trace of unknown clock fits, by correlating how busy its GPUs are with all
+    samples.
+
+    ``window``: begin and end of the trace, ns by its own clock; ``interval``: the time between samples, ns. Returns what
+    was found: "elsewhere" with the shift of the clock (ns) if it fits in a single place, otherwise "several", "nothing",
+    "different" or "too few".
+    """
     pairs = [pair for pair in pairs if len(pair.time) > 1]
     if not pairs:
         return Compared("too few")
@@ -164,7 +170,9 @@ def _correlated(pairs: Sequence[Pair], window: tuple[int, int], interval: int, s
 
 
 def _judged(pairs: Sequence[Pair], interval: int, curve: _Curve) -> Compared:
-    """Judge the peaks of the correlation. The result is "elsewhere" for a single peak, wherever it is."""
+    """Judge the peaks of the correlation ``curve`` of samples that are ``interval`` ns apart. Returns "elsewhere" for a
+    single clear peak, wherever it is, with its shift; "several" for more of them, with how far apart they are;
+    "different" or "nothing" for none, and "too few" if not enough samples can be compared."""
     shifts, r, n, varies = curve
     best = int(r.argmax())
     if r[best] <= -1 or n[best] < FEWEST:
@@ -210,7 +218,8 @@ def _error(pairs: Sequence[Pair], n: int) -> float:
 
 
 def _refined(pairs: Sequence[Pair], window: tuple[int, int], interval: int, found: Compared, step: int) -> Compared:
-    """Look for the peak more finely, within ``step`` of where it was found."""
+    """Look for the peak more finely, within ``step`` ns of the shift in ``found``. Returns ``found`` with the shift and
+    the correlation of the higher peak, or as it is if there is none."""
     fine = max(step // 20, 1)
     curve = _correlated(pairs, window, interval, found.shift + fine * np.arange(-(step // fine), step // fine + 1))
     best = int(curve.r.argmax())

@@ -307,8 +307,12 @@ class _Gpus:
         return fit(self._pairs(extent, interval, fit), extent, interval)
 
     def _pairs(self, extent: tuple[int, int], interval: int, fit: Callable[..., Compared]) -> list[Pair]:
-        """Collect what can be compared: each GPU's work and samples, or without GPUs the rank's threads and the CPU time of
-        its processes."""
+        """Collect the work of the trace's GPUs with the samples of the same GPUs, to be compared; without GPUs the busy
+        threads of each rank with the CPU time of its processes.
+
+        ``extent``: begin and end of the trace, ns; ``interval``: the time between samples, ns; ``fit`` is ``find`` or
+        ``compare``, and chooses among a rank's GPUs where their numbers are unsure. Empty if the samples were thinned.
+        """
         zero = self._timeline.clock.unix_ns or 0
         window = Window(-np.inf, np.inf) if fit is find else _around(extent)
         if self._reader.thinned_until > window.start and self.of:
@@ -351,14 +355,16 @@ class _Gpus:
         )
 
     def _busy(self, gpu: Track, zero: int) -> Segments:
-        """Return when a GPU of the trace is busy; ``zero``: ns to add to the trace's times."""
+        """Return the stretches of time (ns) in which a GPU of the trace is busy. ``zero``: ns to add to the trace's
+        times."""
         own = self._timeline.intervals
         tracks = np.array([each is gpu for each in self._gpu_of], bool)
         rows = np.flatnonzero(tracks[own.track] & are(own.kind, BUSY))
         return union(own.start[rows] + zero, own.start[rows] + own.length[rows] + zero)
 
     def _samples(self, positions: Sequence[int], window: Window) -> dict[int, tuple[Ints, Floats]]:
-        """Read the share busy of these GPUs: whose, when (ns) and how much."""
+        """Read which share of the time these GPUs (positions) were busy in a window, by the first of _METRICS that has
+        samples. Returns for each GPU with samples their times (ns, ascending) and the shares (0-1), [n] both."""
         found: dict[int, tuple[Ints, Floats]] = {}
         for metric in _METRICS:
             if metric not in self._reader.metrics:

@@ -280,8 +280,9 @@ class Answers:
         return self._means("recent", Window(begin, end), query, read, False)
 
     def _means(self, what: str, window: Window, query: Query, read: Read, growing: bool) -> Means:
-        """Return the means over a window, kept or read now. ``what`` is the kind of question, by which answers are
-        kept."""
+        """Return the means over a window, as far as there are samples: those that are kept, or new ones from the
+        recording that ``read`` returns. ``what`` is the kind of question, by which answers are kept; ``growing``: the
+        window's end moves on with the run."""
 
         def compute() -> Means:
             known = window._replace(end=min(window.end, self._tally.last))
@@ -292,8 +293,12 @@ class Answers:
         return found
 
     def _kept(self, what: str, window: Window, query: Query, growing: bool, compute: Callable[[], object]) -> object:
-        """Return an answer that is still good, or compute a new one. An answer that slides with a growing run stays
-        good for some seconds, although its window has moved on."""
+        """Return an answer that is kept and still good, or call ``compute`` and keep what it returns.
+
+        ``what`` is the kind of question, which with the window identifies the answer. While the run is ``growing`` it is
+        the query's span (and for "moment" its cursor) instead of the window: an answer then stays good for some seconds,
+        although the window has moved on.
+        """
         looked_at = query.cursor if what == "moment" else None
         key = (what, query.span or 0.0, looked_at or 0.0) if growing else (what, *window)
         found = self._answers.pop(key, None)

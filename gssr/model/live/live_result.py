@@ -314,8 +314,8 @@ class Result:
 
     @cached_property
     def unlike(self) -> Flags:
-        """Which GPUs are unlike the rest in the window, bool[n_gpus], by the page's rule
-        (gssr.model.findings.outlier_gpus)."""
+        """Flags of the GPUs that are unlike the rest in the grid's metric over the window, bool[n_gpus], by the same
+        rule as on the page (gssr.model.findings.outlier_gpus)."""
         name = self.grid.metric
         return outlier_gpus(name, self.window.per_gpu(name), self._full_scale, self.blamed)
 
@@ -359,8 +359,8 @@ class Result:
 
     @cached_property
     def held_down(self) -> Flags:
-        """Which GPUs' clocks were held down in the window, bool[n_gpus]; False if it is unknown, and for traces and
-        nodes."""
+        """Flags of the GPUs whose clocks were held down for at least HELD_DOWN_SHARE of the window, bool[n_gpus]; False
+        if that is unknown, and for traces and nodes."""
         found = np.zeros(self.n_gpus, bool)
         if self.part is None and not self.by_node:
             for name in HELD_DOWN:
@@ -376,7 +376,8 @@ class Result:
 
     @cached_property
     def marked(self) -> Flags:
-        """Which GPUs are unlike the rest or have a letter that less than half of the GPUs have, bool[n_gpus]."""
+        """Flags of the GPUs that are unlike the rest, or have a gap or lowered clocks if fewer than half of the GPUs
+        have the same, bool[n_gpus]."""
         found = self.unlike.copy()
         for flags in ((self.age > 0) | (self.missing > 0), self.held_down):
             if 2 * flags.sum() < self.n_gpus:
@@ -407,7 +408,7 @@ class Result:
 
     @cached_property
     def unevenness(self) -> Unevenness:
-        """How uneven the GPUs asked for are. It is the page's finding if this window was judged by the grid's metric;
+        """The unevenness of the GPUs asked for. It is the page's finding if this window was judged by the grid's metric;
         while the run lives, and for other metrics, it comes from the columns of the grid."""
         found = None if self.judgement is None or self.is_live else self.judgement.unevenness
         if found is None or found.metric != self.grid.metric:

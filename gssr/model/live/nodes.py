@@ -123,7 +123,8 @@ class Nodes:
         return replace(frame, first=shown.first, last=shown.last, now=now, n_rows=rows, sampling_seconds=NODE_INTERVAL)
 
     def _greatest_of(self, read: Read, growing: bool) -> Mapping[str, float]:
-        """Return the greatest value of each rate, at least _LEAST; it never falls."""
+        """Return the greatest value that each rate of the nodes has had in the run, at least _LEAST, by metric. It is
+        kept and never falls."""
         found = self._answer("greatest", growing, lambda: read().host_use(ALL_TIME))
         for metric in HOST_METRICS:
             value = max(found[metric.name.removeprefix(OF_HOST)].greatest or 0.0, _LEAST)

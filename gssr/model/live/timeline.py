@@ -89,7 +89,9 @@ class Timelines:
     def _grouped(
         self, query: Query, grid: Grid, looked_at: Ints, node_of: Ints, means: Floats, full: float
     ) -> tuple[tuple[str, ...], Ints]:
-        """Return the lines' letters, () for neighbours, and the line of each GPU looked at, int64[n_looked_at]."""
+        """Divide the GPUs looked at (positions) among the lines of a timeline: bands of GPUs that run alike if the query
+        asks for groups, otherwise neighbours. Returns the bands' letters, () for neighbours, and for each GPU looked at
+        the index of its line, int64[n_looked_at]. Bands keep the letters that they had for the same question before."""
         if not query.grouped:
             return (), neighbours(node_of[looked_at], query.rows)
         made = self._made
@@ -171,7 +173,9 @@ def _reduced(values: Floats, starts: Ints) -> tuple[Floats, Floats]:
 
 
 def _shares(values: Floats, full: float) -> Floats:
-    """Return the shares of GPUs that are busy, medium and idle, float64[3, n_columns]; see Timeline."""
+    """Compute which share of the GPUs that have a value in a column are busy (from BUSY of ``full`` on), medium, and
+    idle (below IDLE of ``full``). ``values`` [n_gpus, n_columns]; NaN is no value. Returns float64[3, n_columns] in this
+    order; NaN in columns without a value."""
     n = np.isfinite(values).sum(axis=0)
     busy, idle = (values >= BUSY * full).sum(axis=0), (values < IDLE * full).sum(axis=0)
     counts = np.stack([busy, n - busy - idle, idle]).astype(np.float64)

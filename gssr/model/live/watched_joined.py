@@ -51,7 +51,9 @@ class WatchedJoined:
         return self._recording.arrived
 
     def look(self, query: Query, quick: bool) -> Result:
-        """Look at the recording, and lay the traces over what it shows; see WatchSource.look."""
+        """Return what the query asks for of the recording as it is now, with the traces laid over it: once the recording
+        no longer grows, or at once if that was asked for, at a look that is not ``quick``. A query for a level of the
+        traces gets the traces' frame once they are laid over. Raises UnreadableError."""
         if self._laid is not None and query.level is not None and self._trace is not None:
             return replace(self._trace.look(query, quick), traced=self._laid.traced, since=self._first)
         frame = self._recording.look(replace(query, level=None, opened=False, tables=False), quick)

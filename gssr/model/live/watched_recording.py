@@ -115,8 +115,9 @@ class WatchedRecording:
         return LOOK_SECONDS if self.growing and self._opened is not None and self._opened.following.crowded else 0.0
 
     def look(self, query: Query, quick: bool) -> Result:
-        """Return the frame of the recording as it is now; see WatchSource. With ``quick`` the columns of a large run
-        may be wider than asked for."""
+        """Return what the query asks for of the recording as it is now, read anew as far as files have changed. With
+        ``quick`` the columns of a large run may be wider than asked for. A recording that may still grow is closed again
+        after each look. Raises UnreadableError."""
         begun = time.monotonic()
         try:
             try:

@@ -90,8 +90,9 @@ class WatchedTrace:
         self._worker.shutdown(wait=False, cancel_futures=True)
 
     def look(self, query: Query, quick: bool) -> Result:
-        """Return what the query asks for; see WatchSource. With ``quick``, what takes long in a large trace (reading,
-        tables, verdicts) is left out unless it is known already. The first look after reading is quick, too."""
+        """Return what the query asks for of the trace, which is read at the first look that is not ``quick``; until then
+        the frame says that it is waited for. With ``quick``, what takes long in a large trace (tables, verdicts) is left
+        out unless it is known already. The first look after reading is quick, too. Raises UnreadableError."""
         if self._unreadable is not None:
             raise self._unreadable
         if self._trace is None:
@@ -150,7 +151,7 @@ class WatchedTrace:
 
     @cached_property
     def _steps(self) -> dict[str, float]:
-        """When each step of the whole trace begins, s, by its name."""
+        """The time at which each step of the whole trace first begins, s, by its name."""
         assert self._trace is not None
         own, found = self._trace.intervals, dict[str, float]()
         for at in steps_of(self._whole).tolist():

@@ -172,8 +172,8 @@ def _counts(values: Floats) -> tuple[Floats, Ints]:
 
 
 def _together(values: Floats, times: Ints) -> tuple[Floats, Ints]:
-    """Count equal values that are each there ``times`` times. Returns each value once, ascending, and how many times it
-    is there."""
+    """Join equal values [n], each of which stands for ``times`` [n] samples. Returns each value once, ascending, and how
+    many samples it stands for."""
     if not len(values):
         return values, times
     order = np.argsort(values)
@@ -227,8 +227,9 @@ class Exact:
         self._series = series
 
     def aggregate(self, names: Sequence[str], window: Window, gap_seconds: float) -> Aggregate:
-        """Aggregate the rows of these metrics in a window, as a Source does, with exact percentiles: all rows are read once,
-        and again until each percentile is narrowed down."""
+        """Aggregate the rows of these metrics in a window: counts, sums and times GPU by GPU, and each metric's
+        statistics over all rows, with exact percentiles. All rows are read once, and again until each percentile is
+        narrowed down. Rows of a GPU further apart than ``gap_seconds`` are a gap."""
         reader, positions, n_gpus = self._reader, self._positions, len(self._positions)
         gpus = filtered(reader, positions)
         valued = [name for name in names if BY_NAME[name].kind != "bits"]
@@ -276,7 +277,9 @@ class Exact:
     def gpu_series(
         self, names: Sequence[str], span: Window, window: Window, interval: float, most: int
     ) -> dict[str, Grid]:
-        """Average over time, GPU by GPU, as the rollups given for series do; see Source.gpu_series."""
+        """Average these metrics over time, GPU by GPU, in at most ``most`` bins over ``span``, from the rollups that
+        this object was made with; ``interval`` (s) is that of sampling. Only rows in ``window`` count. Returns a Grid
+        [n_gpus, n_bins] by metric, NaN where a GPU has no samples."""
         return self._series.gpu_series(names, span, window, interval, most)
 
 

@@ -237,8 +237,9 @@ def series_of_rows(samples: Samples, names: Sequence[str], n_gpus: int, bins: Bi
 def series_of_rollups(
     reader: RunReader, names: Sequence[str], positions: Ints, bins: Bins, window: Window
 ) -> dict[str, Grid]:
-    """Make the series of each metric, GPU by GPU in the order of ``positions``, from rollups. The arguments are those
-    of gssr.model.statistics.series.slices_of_buckets."""
+    """Make the series of each metric from rollups, GPU by GPU in the order of ``positions``, the GPUs' positions in the
+    run. ``bins`` must be whole buckets; only rows in ``window`` count. Returns a Grid [n_gpus, n_bins] by metric, NaN
+    where a GPU has no samples."""
     cells = GpuTimeCounts(names, len(positions), bins.n)
     for buckets in series.slices_of_buckets(reader, names, positions, bins, window):
         gpu = numbers_within(buckets.gpu, positions, len(reader.gpus))

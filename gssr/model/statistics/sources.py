@@ -107,13 +107,16 @@ class Rows:
         return Samples(gpu[inside], rows.time[inside], {name: column[inside] for name, column in values.items()})
 
     def aggregate(self, names: Sequence[str], window: Window, gap_seconds: float) -> Aggregate:
-        """Aggregate the rows of these metrics in a window; see Source.aggregate. All of it is exact."""
+        """Aggregate the rows of these metrics in a window: counts, sums and times GPU by GPU, and each metric's
+        statistics over all rows, all of it exact. Rows of a GPU further apart than ``gap_seconds`` are a gap."""
         return from_samples(self.between(names, window), self._n_gpus, gap_seconds)
 
     def gpu_series(
         self, names: Sequence[str], span: Window, window: Window, interval: float, most: int
     ) -> dict[str, Grid]:
-        """Average the rows over time, GPU by GPU; see Source.gpu_series."""
+        """Average the rows of these metrics over time, GPU by GPU, in at most ``most`` bins over ``span``, each at least
+        ``interval`` seconds wide. Only rows in ``window`` count. Returns a Grid [n_gpus, n_bins] by metric, NaN where a
+        GPU has no samples."""
         rows = self.between(names, window)
         bins = series.bins_of_samples(rows, span, interval, most_bins(self._n_gpus, len(rows.time), most))
         return series_of_rows(rows, names, self._n_gpus, bins)
@@ -140,8 +143,10 @@ class Rollups:
         return counted
 
     def aggregate(self, names: Sequence[str], window: Window, gap_seconds: float) -> Aggregate:
-        """Add up the rollups of these metrics in a window; see Source.aggregate. Percentiles come from sketches, with a
-        bound of their error; where that is too wide, the samples at the window's ends are read as well."""
+        """Add up the rollups of these metrics in a window: counts, sums and times GPU by GPU, and each metric's
+        statistics over all samples. More than ``gap_seconds`` between two samples of a GPU is a gap. Percentiles come
+        from sketches, with a bound of their error; where that is too wide, the samples at the window's ends are read as
+        well."""
         gpus = filtered(self._reader, self._positions)
         sums = Totals(self._layout(names), len(self._positions))
         self._add_up(sums, names, window, gap_seconds)
@@ -179,8 +184,9 @@ class Rollups:
     def gpu_series(
         self, names: Sequence[str], span: Window, window: Window, interval: float, most: int
     ) -> dict[str, Grid]:
-        """Average over time, GPU by GPU, from rollups, or over a short span from raw rows, which can be cut finer; see
-        Source.gpu_series."""
+        """Average these metrics over time, GPU by GPU, in at most ``most`` bins (at least two) over ``span``. Rollups
+        are read, or raw rows if these are few, which can be cut finer: bins are then at least ``interval`` seconds wide.
+        Only rows in ``window`` count. Returns a Grid [n_gpus, n_bins] by metric, NaN where a GPU has no samples."""
         few = len(self._positions) * span.seconds / interval <= self._few_rows
         gpus = filtered(self._reader, self._positions)
         few = few and self._reader.rows_between(span, gpus) <= PASSED_OVER * self._few_rows

@@ -308,7 +308,8 @@ def _without_lengths(part: TraceAnalysis) -> TraceAnalysis:
 
 
 def _named(trace: TraceAnalysis, gpus: Iterable[Track | None]) -> TraceAnalysis:
-    """Return the analysis with its GPUs called as they are when ``gpus`` are all GPUs of the run."""
+    """Name the GPUs of an analysis, where ``gpus`` are all GPUs of the run, by which they must be told apart. Returns
+    the analysis with these names in its GPUs, gaps, counters and metrics."""
     places: dict[Track | None, str] = {gpu: gpu_label(name) for gpu, name in names_of(gpus).items()}
     return replace(
         trace,
@@ -321,15 +322,15 @@ def _named(trace: TraceAnalysis, gpus: Iterable[Track | None]) -> TraceAnalysis:
 
 
 def _gather(parts: list[Lengths], more: Lengths) -> None:
-    """Add counts of lengths to ``parts``. They are joined once as many new ones have come as there are in the first, so
-    that none is gone through often."""
+    """Append counts of lengths to ``parts``, in place. Parts are joined into one once the later ones have more keys
+    together than the first, so that none is gone through often."""
     parts.append(more)
     if sum(len(part.key) for part in parts[1:]) > len(parts[0].key):
         parts[:] = [together(parts)]
 
 
 def _both(a: Launches, b: Launches) -> Launches:
-    """Add the launches of two parts; their delays are those of ``a``, and the caller joins them."""
+    """Add up the launches of two parts. Their delays can't be added: those of ``a`` are kept, for the caller to replace."""
     return Launches(
         a.n + b.n, a.delay, a.short_kernels + b.short_kernels, a.slow_calls + b.slow_calls, a.long_delays + b.long_delays,
         max(a.queue_max, b.queue_max), a.queue_full + b.queue_full,

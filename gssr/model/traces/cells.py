@@ -143,8 +143,9 @@ def cells(pieces: CellPieces, line_of: Ints | None, n_lines: int, begin: int, wi
 def _cells(
     pieces: CellPieces, near: slice, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
 ) -> Floats:
-    """Measure some of the pieces (``near``), as ``cells`` does, but columns first [n, n_lines]: all of each column in which
-    pieces are open, less what lies before their starts and after their ends."""
+    """Measure the time that the pieces in the slice ``near`` cover in columns. The arguments are those of ``cells``, but
+    the result has columns first, ns [n, n_lines]. It is all of each column in which pieces are open, less what lies
+    before their starts and after their ends."""
     start, end, owner = pieces.start[near], pieces.end[near], pieces.owner[near]
     line = owner if line_of is None else line_of[owner]
     sign = None if pieces.sign is None else pieces.sign[near]

@@ -295,7 +295,8 @@ class Level:
     def _added(
         self, names: Iterable[str], line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
     ) -> dict[str, Floats]:
-        """Add up layers in columns of time, by name; see ``cells`` for the arguments. What was asked for last is kept."""
+        """Measure how long each of these layers lasts in columns of time. Returns ns [n_lines, n] by the layer's name.
+        The last five arguments are those of ``values``. Answers are kept as long as these arguments stay the same."""
         asked = None if line_of is None else line_of.tobytes(), n_lines, begin, width, n
         known, answers = self._asked
         if known != asked:
@@ -369,8 +370,10 @@ class Level:
     def _counted(
         self, metric: str, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
     ) -> tuple[Floats, Floats]:
-        """Measure a metric that is no share, as ``values`` does: the mean of a counter over the time for which it is known
-        (counters of no track are everybody's), launches per second, or a custom metric."""
+        """Measure a metric that is no share of time in columns of time: the mean of a counter over the time for which it
+        is known (counters of no track are everybody's), launches per second, or a custom metric. The last five arguments
+        are those of ``values``. Returns two arrays [n_lines, n]: what the metric adds up to, and what to divide that by,
+        0 where unknown."""
         if metric.startswith(OF_OWN):
             return self._of_own(custom(metric), line_of, n_lines, begin, width, n)
         edges = begin + width * np.arange(n + 1)
@@ -395,7 +398,9 @@ class Level:
     def _of_own(
         self, own: Custom, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
     ) -> tuple[Floats, Floats]:
-        """Measure a custom metric, as ``values`` does. Where no interval fits it the metric is unknown."""
+        """Measure a custom metric in columns of time; the last five arguments are those of ``values``. Returns two
+        arrays [n_lines, n]: what its upper term adds up to, and what to divide that by: its lower term, or without one
+        the seconds of the column. Both are 0, so unknown, if no interval fits the upper term."""
         window = line_of, n_lines, begin, width, n
         if not len(self._fitting(own.top)):
             return np.zeros((n_lines, n)), np.zeros((n_lines, n))

@@ -164,8 +164,8 @@ class EngineShare:
         return rows, news
 
     def wait(self, seconds: float, now: float) -> None:
-        """Wait until ``offer`` is known, but no longer than ``seconds``; ``now`` in unix s. Raises OSError as ``look``
-        does."""
+        """Call ``look`` again and again until ``offer`` is known, but for no longer than ``seconds``. ``now`` (unix s)
+        is given to each of these calls as it is. Raises OSError where claims don't work."""
         end = monotonic() + seconds
         while self.offer is None and monotonic() < end:
             sleep(_WAIT_SECONDS)

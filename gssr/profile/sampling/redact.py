@@ -58,7 +58,9 @@ class RedactedWriter(Writer):
         self._hidden = hidden
 
     def add_gpus(self, gpus: Sequence[Mapping[str, Value]], measured: Sequence[str], sampling_seconds: float) -> None:
-        """See Writer. UUIDs, which belong to the devices for life, are replaced by ones of this run."""
+        """Add the GPUs that this rank may use, as Writer.add_gpus does, but with UUIDs, which belong to the devices for
+        life, replaced by ones made from a hash with the run's id. ``gpus``: columns of the table ``gpus``, in the order
+        of the positions that rows will name; ``measured``: the metrics that may have values. Raises RecordingError."""
         run_id = self._pending.run_id
         own = [{**gpu, "uuid": f"GPU-{_digest(run_id, str(gpu['uuid']))}"} for gpu in gpus]
         super().add_gpus(own, measured, sampling_seconds)
