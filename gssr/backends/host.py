@@ -197,8 +197,9 @@ def _busy_share(before: tuple[float, float] | None, after: tuple[float, float] |
 
 
 def _rates(before: Counters | None, after: Counters | None, seconds: float | None) -> tuple[float | None, float | None]:
-    """Return the bytes per second in both directions of all devices that were there both times, (None, None) if that is
-    not known. A counter that fell was reset, and adds nothing."""
+    """Compute the bytes per second received (or read) and sent (or written) between two counts, ``seconds`` apart,
+    summed over the devices that were there both times. A counter that fell was reset, and adds nothing. (None, None) if
+    one of the counts is missing or no time has passed."""
     if not before or not after or seconds is None or seconds <= 0:
         return None, None
     sums = [0.0, 0.0]
@@ -212,8 +213,9 @@ def _rates(before: Counters | None, after: Counters | None, seconds: float | Non
 def _fabric_rates(
     before: Counters | None, after: Counters | None, seconds: float | None
 ) -> tuple[float | None, float | None]:
-    """Return the bytes per second of all ports in both directions; None if a port came or went, or if one of its
-    counters fell, as a part of a sum is no sum."""
+    """Compute the bytes per second that all ports received and sent between two counts, ``seconds`` apart. Both are None
+    if a port came or went, a count is missing or no time has passed; one of them is None if a counter of its fell: a
+    part of a sum is no sum."""
     if not before or not after or before.keys() != after.keys() or seconds is None or seconds <= 0:
         return None, None
     received, sent = ([counters[way] - before[port][way] for port, counters in after.items()] for way in (0, 1))

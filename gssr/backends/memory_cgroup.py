@@ -54,7 +54,8 @@ class MemoryCgroup:
 
 
 def _find(listed: str, root: str) -> tuple[str, str, bool]:
-    """Return the cgroup's folder, the folder where its hierarchy is mounted, and True for version 2."""
+    """Find this process's cgroup of memory. ``listed``: the path of a file such as /proc/self/cgroup; ``root``: where
+    cgroups are mounted. Returns the cgroup's folder, the folder where its hierarchy is mounted, and True for version 2."""
     v2 = ""
     for line in _read(listed).splitlines():
         number, _, rest = line.partition(":")
@@ -67,8 +68,8 @@ def _find(listed: str, root: str) -> tuple[str, str, bool]:
 
 
 def _join(mount: str, path: str) -> str:
-    """Return the folder of a cgroup below the mount. A path from outside the container does not exist here, so the
-    mount itself stands for it."""
+    """Return the folder of a cgroup, given the folder ``mount`` of its hierarchy and its ``path`` there. Inside a
+    container a path from outside does not exist: then it is ``mount`` itself."""
     own = f"{mount}{path.rstrip('/')}"
     return own if ".." not in path and os.path.isdir(own) else mount
 

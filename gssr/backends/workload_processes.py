@@ -119,8 +119,8 @@ class WorkloadSampler:
         return member is not None and member[0] == start
 
     def _search(self) -> bool:
-        """Look for new members. Returns whether every process of the node has been looked at; if not, the next search
-        goes on."""
+        """Look for processes of the node that belong to the workload and were not known, and add them to the members. At
+        most _MOST_AT_ONCE are looked at; returns False if there are more of them, for the next search."""
         try:
             pids = {int(name) for name in os.listdir("/proc") if name.isdigit()}
         except OSError:

@@ -86,8 +86,8 @@ _LAST = 1 << 16  # bytes
 
 
 def last_lines(log: Log, n: int) -> int:
-    """Find the byte at which the last ``n`` lines begin, at most 64 KiB before the end and not before this run's own output.
-    Raises OSError."""
+    """Find the byte of the log at which its last ``n`` lines begin, but at most 64 KiB before its end and not before
+    this run's own output. Raises OSError."""
     end = os.fstat(log.fd).st_size
     begin = max(end - _LAST, log.start)
     lines = os.pread(log.fd, end - begin, begin).split(b"\n")
@@ -195,7 +195,9 @@ class _Copying:
                 self._finish()
 
     def _wait(self, timeout: float | None) -> set[int]:
-        """Wait for descriptors with something to do. The terminal has when it lags behind the log."""
+        """Wait, at most ``timeout`` seconds (None: for ever), until something can be done: output or a word of the
+        supervisor can be read, or the terminal takes more of what it lacks of the log. Returns the descriptors that are
+        ready."""
         poll = select.poll()
         for fd in (self._master, self._inbox):
             if fd >= 0:
@@ -205,7 +207,8 @@ class _Copying:
         return {fd for fd, _ in poll.poll(None if timeout is None else timeout * 1000)}
 
     def _ends(self) -> bool:
-        """Do what the supervisor says; True when it asks for the end, or is gone."""
+        """Read and do what the supervisor says: show the log from a byte on, or stop showing it. Returns True if it asks
+        for the end, or is gone; then the terminal is no longer written to."""
         data = os.read(self._inbox, 1 << 12)
         *lines, self._unheard = (self._unheard + data).split(b"\n")
         for line in lines:
@@ -239,7 +242,8 @@ class _Copying:
         self._outbox = -1
 
     def _copy(self) -> None:
-        """Copy what is there from the pty to the log."""
+        """Copy what can be read from the pty to the log, up to about _CHUNK bytes. Sets ``_master`` to -1 once nobody
+        can print any more. What can't be written to the log is said once, and shown on the terminal instead."""
         pieces, size = [], 0
         try:
             while size < _CHUNK:
@@ -264,8 +268,9 @@ class _Copying:
             self._show_unkept(data)
 
     def _show_unkept(self, data: memoryview) -> None:
-        """Give the terminal at once what could not be written to the log, after what the log holds, if the terminal is to be
-        given it. Here, and only here, the workload waits for a terminal, as it would without us."""
+        """Write output that the log does not take to the terminal, after what the log holds; nothing if the terminal is
+        to get no output now. The workload waits for a terminal here and only here, as it would without us, but for
+        PATIENCE at a time."""
         poll = select.poll()
         poll.register(self._terminal, select.POLLOUT)
         while data and self._shown != _NEVER and poll.poll(PATIENCE * 1000):

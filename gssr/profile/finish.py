@@ -119,8 +119,9 @@ def stand_in_for_screen(plan: Plan) -> None:
 
 
 def _finish_in_child(run: Finishing, told_to_end: bool) -> None:
-    """Have a child process finish the run, and wait for it, but not for long: less still once a signal has asked for the
-    end (``told_to_end``: one has already)."""
+    """Fork a process that finishes the run, and wait for it: LOOK_SECONDS if this rank is not the last, else
+    MERGE_SECONDS, and TOLD_SECONDS once a signal has asked for the end (``told_to_end``: one has already). Then it is
+    killed, and what is left to do is said."""
 
     def hear(_signal: int, _frame: FrameType | None) -> None:
         nonlocal told_to_end
@@ -162,8 +163,9 @@ def _readable(descriptor: int) -> bool:
 
 
 def _finish(run: Finishing, is_last: int, seconds: float) -> NoReturn:
-    """Do all of it in the child, within ``seconds``. A byte in ``is_last`` says that this rank is last, another one that
-    only the page is left to do."""
+    """Leave this rank's sign and, if all ranks are through, merge and show the page; in the child, which never returns.
+    A byte is written to ``is_last`` when this rank turns out to be the last one, and another when only the page is left
+    to do. ``seconds``: for how long merging may take."""
     try:
         signal.set_wakeup_fd(-1)
         for sig in _ENDING:
@@ -190,8 +192,8 @@ def _finish(run: Finishing, is_last: int, seconds: float) -> NoReturn:
 
 
 def _everybody_is_through(run: Finishing) -> bool:
-    """Leave the sign that this rank is through. Returns whether there is one of every rank, or the rank was killed on this
-    node. A rank that has written its end leaves its sign, too, and may then be the last."""
+    """Leave the sign, in the ranks' folder, that this rank is through. Returns whether all ranks of the run are: each
+    has left its sign, or, of at most _MOST_LOST ranks, it has none and its file says that it was lost. Raises OSError."""
     suffix = f".{run.run_id}{ENDED_SUFFIX}"
     os.close(os.open(_sign(run), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, FILE))
     names = os.listdir(run.folder)
@@ -224,9 +226,9 @@ def _is_first_to_say(run: Finishing) -> bool:
 
 
 def _is_first_to_show(run: Finishing) -> bool:
-    """Tell whether this rank shows the page, which one of those does that find all others through, whoever merges: it may be
-    the end of another run. Where this rank's sign is gone, the run was merged meanwhile, and shown by a rank that was
-    sooner."""
+    """Tell whether this rank is the one that shows the page. Of the ranks that find all others through it is the first
+    to leave a sign, whichever of them merges. False if this rank's own sign is gone: then the run was merged meanwhile,
+    and another rank has shown it."""
     from gssr.profile.sampling.say_once import leave_sign  # only here, because only the last rank needs it
 
     if run.world_size == 1:
@@ -258,8 +260,9 @@ def _is_lost(path: str) -> bool:
 
 
 def _merge(run: Finishing, seconds: float, shows: bool) -> bool:
-    """Merge the files. ``shows``: this rank shows the page, so it says where that is. Returns whether the run can be read,
-    merged or not."""
+    """Merge the ranks' files, unless that would take longer than ``seconds``. What is not merged is said, and, if this
+    rank ``shows`` the page, where the recording is. Returns whether the run can be read, merged or not, so that there is
+    something to show; False also if another rank has just merged it or failed to."""
     from gssr.store.merge import BusyError, GoneError, Outcome, merge
     from gssr.store.read.open import RecordingError
     from gssr.store.write.create import TakenError

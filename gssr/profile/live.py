@@ -223,7 +223,8 @@ class Live:
             pass
 
     def lose(self) -> None:
-        """End the screen, because the terminal is gone, or we are told so: the output goes to the log only."""
+        """End the screen for good, because the terminal is gone or a signal says so. What the workload prints goes to
+        the log only from now on, and what was held back of our own lines is said."""
         self._lost = True
         self._copier.hide()
         self.close_screen()
@@ -245,7 +246,9 @@ class Live:
         self._came_back(-1)
 
     def _came_back(self, status: int) -> None:
-        """Put the terminal back into the state of before, if the screen's process, which is gone, could not."""
+        """Clean up after the screen's process, which has ended with ``status`` (-n: by signal n; not 0: it may have left
+        the terminal as it was): take its last words, close its pipes, and put the terminal back into the state from
+        before if it could not."""
         self._screen = 0
         self.pump()
         for fd in (self._requests, self._notices):
@@ -305,10 +308,8 @@ class Live:
             say(f"the output of the command is in {self._log.path}")
 
     def _count_down(self) -> float | None:
-        """Close the screen when its time is up, else say on it how much is left.
-
-        Returns when to look again, in monotonic s; None: only when something happens.
-        """
+        """Close the screen if nobody has used it for long enough after the run's end, else say on it how many seconds
+        are left. Returns when to call this again (monotonic s); None if there is no screen, or nothing is to be counted."""
         if not self.up or self._over_at == math.inf:
             return None
         now = time.monotonic()

@@ -241,10 +241,9 @@ class TracedSupervisor(Supervisor):
                 pass
 
     def _hear(self) -> None:
-        """Read what the second supervisor says: that the command has started, and with which exit code it has ended.
-
-        Where it is gone without a word, the command counts as killed by SIGKILL.
-        """
+        """Read what the second supervisor says, without waiting: that the command has started (its process id is then
+        told to the recorder, and signals that came before are passed on), and with which exit code it has ended (kept in
+        ``_code``). If it is gone without having told that, the command counts as killed by SIGKILL."""
         try:
             data = os.read(self._talk, 1 << 12)
         except BlockingIOError:

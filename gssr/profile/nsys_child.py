@@ -104,7 +104,8 @@ def _call(path: str) -> int | None:
 
 
 def run() -> NoReturn:
-    """Run the command that stands on this process's command line; ends the process with its exit code."""
+    """Be the second supervisor: run the command that stands, after the path of the socket, on this process's command
+    line, and end the process with its exit code; 126 if that fails."""
     code = 126
     try:
         code = main(sys.argv[1], sys.argv[2:])

@@ -102,7 +102,7 @@ class _Seen:
         self._is_taken = os.path.exists(output) and os.path.getsize(output) > 0
 
     def uses(self, run_id: str) -> bool:
-        """Tell whether this rank is in that run already."""
+        """Tell whether this rank is part of the run ``run_id`` already, by its own file or in the merged recording."""
         rank = self._place.rank
         return any(name.endswith(f".{rank}.{run_id}.sql") for name in self._shards) or any(
             run.run_id == run_id and any(process.rank == rank for process in processes)
@@ -110,14 +110,15 @@ class _Seen:
         )
 
     def holds(self, run_id: str) -> bool:
-        """Tell whether some rank is in that run."""
+        """Tell whether any rank is part of the run ``run_id``, by a file of its own or in the merged recording."""
         return any(name.endswith(f".{run_id}.sql") for name in self._shards) or any(
             run.run_id == run_id for run, _ in self._merged
         )
 
     def holds_another(self, run_id: str, begun: Sequence[RunStart]) -> bool:
-        """Tell whether there is another run, or one of those that were to be begun may be just beginning. A requeued job
-        goes on beside its own runs."""
+        """Tell whether another run than ``run_id`` stands here: in files of ranks, in the merged recording, or among
+        ``begun``, the starts that ranks have written, if its ranks may just be beginning. Earlier runs of a job that was
+        requeued don't count. True as well if a recording is there that can't be read."""
         again, job = self._place.restart_count > 0, run_id.partition(".")[0]
         shards = [name for name in self._shards if not name.endswith(f".{run_id}.sql")]
         merged = [run for run, _ in self._merged if run.run_id != run_id]
@@ -147,7 +148,8 @@ class _Seen:
         )
 
     def attempt(self) -> str | None:
-        """Tell how this pod's newest attempt stands, or ended; None before its first."""
+        """Find the state of the newest attempt of this pod, as it was recorded: "running", "completed", "failed", ...;
+        None before its first attempt."""
         node, rank = self._place.node, self._place.rank
         own = [name for name in self._shards if name.startswith(f"{node}.{rank}.")]
         found = [
@@ -165,8 +167,9 @@ class _Seen:
 
 
 def _shard_output(output: str, request: ProfileRequest, place: launch.LaunchPlace, make: bool) -> OutputTarget:
-    """Choose the file of this rank in the output's folder, and agree with the other ranks on the run. Raises as
-    ``choose``."""
+    """Choose the file of this rank in the output's folder, and agree with the other ranks on the run, for which a file
+    is written there (not without ``make``). Raises UsageError when what stands there must not be touched, UnagreedError
+    when it can't be told what the other ranks do."""
     seen = _Seen(output, place)
     may_add = request.append or request.overwrite or request.output is None or place.in_array
     adds = may_add or not _all_ranks_see(output, place)
@@ -197,7 +200,12 @@ def _shard_output(output: str, request: ProfileRequest, place: launch.LaunchPlac
 def _nameless(
     output: str, request: ProfileRequest, place: launch.LaunchPlace, seen: _Seen, adds: bool, make: bool
 ) -> RunStart:
-    """Agree with ranks that have no name of their run in common on the run, and on its name."""
+    """Agree on the run, and on a name for it, with ranks that have no name of their run in common.
+
+    ``adds``: this run may be added to others that stand there. Without ``make`` nothing is agreed, and what this rank
+    alone would decide is returned. Returns the run's start; it is ``refused`` if another run is in the way. Raises
+    UsageError for a pod that was through already, UnagreedError when it can't be told what the other ranks do.
+    """
     last = seen.attempt() if place.pod else None
     if last == "completed" and not adds:  # and a pod that was through is not started again
         raise UsageError(_holds_another(output, request))
@@ -258,8 +266,9 @@ def _make_shards_folder(output: str) -> None:
 
 
 def _reserved(name: str, make: bool) -> str:
-    """Number the default name where it is taken: by another command of the job, maybe beside this one, or of the same
-    second. An empty file keeps it."""
+    """Find a name that is free: the default ``name``, or with a number, if another command of the job, maybe beside this
+    one or in the same second, has taken it. With ``make`` an empty file is made, which keeps it. Returns the name even
+    if no file can be made there."""
     stem = name.removesuffix(".sql")
     for number in range(1, 1000):
         name = f"{stem}-{number}.sql" if number > 1 else name
@@ -278,8 +287,9 @@ def _reserved(name: str, make: bool) -> str:
 
 
 def _is_recording(output: str, request: ProfileRequest) -> bool:
-    """Tell whether a recording stands there, or a file that is to become one is just being made. Raises UsageError where
-    something else does."""
+    """Tell whether a recording stands at ``output``. False if nothing is there, or an empty file, which is used as it
+    is: another process may just be making it. Raises UsageError if something else stands there: a folder, a pipe, a link
+    to nothing, somebody else's file, or a file that is no recording or can't be read."""
     shown = request.output or os.path.basename(output)
     for name in (output, output + ".d"):
         if is_planted(name):
@@ -309,9 +319,9 @@ def _is_recording(output: str, request: ProfileRequest) -> bool:
 
 
 def _what_to_do(output: str, request: ProfileRequest, place: launch.LaunchPlace) -> tuple[bool, bool, bool]:
-    """Decide what the only rank does with the recording at ``output``. Returns three flags: append to it, overwrite it, and
-    whether another is recording into it, beside which this run is to be added. Raises UsageError when it must not be
-    touched."""
+    """Decide what a process without a file of its own does with the recording at ``output``, which exists. Returns three
+    flags: append to it, overwrite it, and whether another process is recording into it, so that this run is to be added
+    beside it. Raises UsageError when it must not be touched."""
     shown = request.output or os.path.basename(output)
     runs = [run for run, _ in _runs_in(output)]
     taken = any(run.state == "running" for run in runs)

@@ -156,8 +156,9 @@ class Progress:
         merge(into.setdefault(gpu, empty_vector()), vector, self._gap_seconds)
 
     def _read(self, connection: sqlite3.Connection, name: str, newest: dict[_Gpu, Vector]) -> None:
-        """Merge the statistics of one rank's file into ``newest``, except those that are settled. Raises
-        RecordingError and sqlite3.Error."""
+        """Merge the statistics of one rank's file into ``newest``, by GPU, in place: all closed buckets but those that
+        ``_settle`` has merged already. GPUs without samples get an empty vector. Raises RecordingError and
+        sqlite3.Error."""
         self._look_for_stops(connection, name)
         gpus: dict[int, _Gpu] = {}
         for key, node, uuid in connection.execute("SELECT gpu, node, uuid FROM gpus WHERE run_id = ?", (self._run_id,)):

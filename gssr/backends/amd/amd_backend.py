@@ -368,7 +368,8 @@ def open_amd(visible: Sequence[str] | None) -> OpenedBackend:
 
 
 def _remarks(own: Sequence[Card], shown: Sequence[Card], counted: bool) -> list[str]:
-    """List in sentences what can't be recorded of these GPUs as usual."""
+    """List, in sentences for the user, what is not recorded of the GPUs ``own`` as usual; [] if there is nothing.
+    ``shown``: all of the node's GPUs that can be seen; ``counted``: Cray's counters tell power and energy."""
     said = []
     for unknown in sorted({card.unknown for card in own if card.unknown}):
         names = _named(card for card in own if card.unknown == unknown)
@@ -442,8 +443,8 @@ def _first_number(descriptor: int) -> float | None:
 
 
 def _rate(old: float | None, new: float | None, seconds: float) -> int | None:
-    """Return the bytes per second between two numbers of KB, ``seconds`` apart; None if either is unknown or the
-    difference is out of bounds."""
+    """Compute the bytes per second between two counts in KB, ``seconds`` apart. None if a count is unknown, or the
+    counter fell or grew by more than can be."""
     if old is None or new is None or not 0 <= new - old < MOST * seconds:
         return None
     return round((new - old) * KILOBYTE / seconds)

@@ -225,8 +225,8 @@ def _first_reading(folder: str) -> tuple[MetricsReading | None, str]:
 
 
 def _placed(cards: Sequence[Card], n_nodes: int) -> list[Card]:
-    """Sort the cards in KFD's order; those that it doesn't show get the places that are left, in the order of
-    ``cards``."""
+    """Sort the cards in KFD's order, of which ``n_nodes`` places are KFD's own GPUs. Cards that KFD doesn't show get
+    places that are left, in the order of ``cards``, and are returned with these in ``orders``."""
     taken = {place for card in cards for place in card.orders}
     left = iter([place for place in range(n_nodes + len(cards)) if place not in taken])
     placed = [card if card.orders else card._replace(orders=(next(left),)) for card in cards]

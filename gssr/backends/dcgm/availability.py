@@ -145,8 +145,9 @@ def _stamps(engine: Engine, entity: tuple[int, int], field: int, since: float) -
 
 
 def _latest(engine: Engine, entities: Sequence[tuple[int, int]], fields: Sequence[int]) -> list[Any]:
-    """Return the newest values in the engine's cache that are not blank, of at most MOST_ENTITIES entities. Raises
-    EngineError."""
+    """Read the newest values in the engine's cache of these fields, of at most MOST_ENTITIES entities. Returns the
+    records that hold a value, in DCGM's order; [] if the engine answers with an error. Raises EngineError if the
+    connection is lost."""
     pairs = [engine.entity(*entity) for entity in entities[: codes.MOST_ENTITIES]]
     wanted = [field for field in fields if engine.knows_field(field)]
     values = engine.ask("dcgmEntitiesGetLatestValues", pairs, wanted, 0) if pairs else ()

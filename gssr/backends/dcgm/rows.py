@@ -33,8 +33,8 @@ class RowAssembler:
         """By GPU, the number of the first interval whose row was not given out yet."""
 
     def lay_edges(self, times: Sequence[int]) -> None:
-        """Move the edges between intervals to where the longest stretch without any of these sampling times (at least
-        one) lies, if that is worth it."""
+        """Move the edges between intervals into the middle of the longest stretch of an interval that none of these
+        sampling times (us, at least one) falls into, if that is clearly better than now. The first call always does."""
         interval = self._interval
         base = self._edge or 0
         phases = sorted((time - base) % interval for time in times)
@@ -54,8 +54,8 @@ class RowAssembler:
         return now + step if self._edge is None else soonest + (self._edge - soonest) % step
 
     def add(self, gpu: int, metric: str, time: int, value: int | float) -> bool:
-        """Put a value into its row, replacing an earlier one. Returns False if that row was given out already; the
-        value is lost then."""
+        """Put a value into the GPU's row of the interval in which ``time`` (us) lies; an earlier value of the metric
+        there is replaced. Returns False if that row was given out already; the value is lost then."""
         number = (time - (self._edge or 0)) // self._interval
         if number < self._next[gpu]:
             return False
@@ -63,8 +63,8 @@ class RowAssembler:
         return True
 
     def take(self, gpu: int, complete_until: float, now: int) -> list[Row]:
-        """Remove and return the GPU's rows up to the one that contains ``complete_until``, oldest first. No row's time
-        is after ``now``."""
+        """Remove and return the GPU's rows up to and including the interval that contains ``complete_until``, the oldest
+        first. Times are in us; a row has the time of its interval's middle (unix s), but none after ``now``."""
         rows_by_number = self._open[gpu]
         if not rows_by_number:
             return []

@@ -230,8 +230,8 @@ class Session:
         return True
 
     def _place(self, series: EntityField) -> tuple[int, str, int | float, float]:
-        """Return where the values of a series go: the GPU's position, the metric, the factor for its values, and the
-        largest possible value."""
+        """Find where the values of a series go. Returns the GPU's position, the metric's name, the factor by which
+        values are multiplied, and the largest value, before that, which is possible."""
         metric = _BY_FIELD[series.field]
         factor = int(metric.dcgm_factor) if metric.integral else metric.dcgm_factor
         return self._positions[series.entity], metric.name, factor, 100 if series.field in _PERCENT else math.inf
@@ -319,8 +319,8 @@ class Session:
                 changes.append(BackendChange(kind, position, what))
 
     def _explain(self, changes: list[BackendChange]) -> None:
-        """Report, once, which metrics have had no value and why; and, whenever their number has doubled, values that
-        came too late."""
+        """Append to ``changes``, once and after some time, which metrics have had no value so far and why; and, each
+        time that their number has doubled, how many values came too late to be kept."""
         if not self._explained and self._told > max(TELLING_SECONDS, TELLING_INTERVALS * self.interval) * _MICRO:
             self._explained = True
             profiled = {name for _, name, _, _ in self._places if BY_NAME[name].dcgm in codes.PROFILING}

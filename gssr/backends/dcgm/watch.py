@@ -206,8 +206,8 @@ class Watches:
         return 0
 
     def _offered(self, members: Sequence[Sampled]) -> set[int] | None:
-        """Return the profiling fields that all these GPUs have; None if DCGM does not tell. (On Hopper and newer it
-        lists all.) Raises EngineError if one has none."""
+        """Find the profiling fields that all these GPUs have; a GPU whose list is empty does not count. None if DCGM
+        lists none for any. (On Hopper and newer it lists all.) Raises EngineError if a GPU has no profiling metrics."""
         common: set[int] | None = None
         for gpu in dict.fromkeys(member.gpu for member in members):
             answer = self._engine.call("dcgmProfGetSupportedMetricGroups", gpu)
@@ -238,8 +238,8 @@ class Watches:
         return ", ".join(words)
 
     def _drop(self, watch: FieldWatch) -> None:
-        """End a watch, and delete its group of fields unless another watch uses it. It is unwatched first: a later,
-        slower watch of a field that is still watched would be blank."""
+        """Stop watching, and delete the watch's group of fields unless one of the watches in ``live`` uses it. It is
+        unwatched first: a later, slower watch of a field that is still watched would be blank. Errors are ignored."""
         self._engine.quietly("dcgmUnwatchFields", watch.group, watch.field_group)
         if not any(other.field_group is watch.field_group for other in self.live):
             self._engine.quietly("dcgmFieldGroupDestroy", watch.field_group)

@@ -217,10 +217,9 @@ class EngineShare:
         self._opening, self._asked_at = BackendOpening("dcgm", lambda: open_at_engine(*how)), monotonic()
 
     def _finish_opening(self, opening: BackendOpening) -> None:
-        """Take the opened backend as the successor, if it is ready, and tell the others what it measures.
-
-        Where it fails it is tried again later; if none was opened before, the others are told the error.
-        """
+        """Look whether the backend is open (it is waited for no longer): it then becomes the successor, or at once the
+        backend if there is none, and the others are told what it measures. If it failed it is opened again later; the
+        others are told the error if none was ever open, otherwise it becomes an event."""
         try:
             opened = opening.opened()
         except BackendError as error:
@@ -242,7 +241,8 @@ class EngineShare:
         self._tell(BackendOffer((), opened.backend.name, list(opened.backend.measures), *about))
 
     def _replace(self) -> None:
-        """Close the backend, and go on with the newest rows of its successor."""
+        """Close the backend and keep its last rows, and let its successor take its place. GPUs that are new get
+        positions at the end of ``gpus``."""
         if self._backend is not None:
             last = self._backend.close()
             self._keep(last, self._backend.changes())
@@ -265,10 +265,9 @@ class EngineShare:
         self._claims.tell(_SAMPLER, write_offer(offer))
 
     def _keep(self, rows: Sequence[Row], news: Sequence[News]) -> None:
-        """Keep rows and news of the backend, with positions in ``gpus`` in place of its own.
-
-        Left out is what the backend before has told already, and what is of a GPU after its rank has ended.
-        """
+        """Add rows and news of the backend to those that ``sample`` returns next, with positions in ``gpus`` in place of
+        its own. Left out are rows that the backend before has told already, and what is of a GPU after its rank has
+        ended."""
         places = [self._position[name] for name in self._names]
         ends = [math.inf if name in self._used else self._left.get(name, -math.inf) for name in self._names]
         for row in rows:

@@ -124,8 +124,9 @@ class Share:
 
     @property
     def lag(self) -> float:
-        """Seconds from a tick to ``sample``: between two ticks of a backend with deadlines of its own, because two
-        threads at once hold each other up. Soon after one where somebody waits for the samples."""
+        """The seconds from a tick to the call of ``sample``. 0 for a backend that samples when it is called. One with
+        deadlines of its own is asked between two of its ticks, because two threads at once hold each other up, and soon
+        after one if somebody waits for the samples."""
         if not self.by_itself:
             return 0.0
         return min(self._plan.sampling_seconds, self.interval) / (10 if self._plan.hurried else 2)
@@ -206,8 +207,9 @@ class Share:
         self._settled = True
 
     def _ask(self, claims: Claims) -> BackendOffer | None:
-        """Return what a backend offers to this rank, by the note of another rank that sees the same GPUs if there is
-        one; None while it is being asked."""
+        """Find out which GPUs and metrics this rank's backend offers, and claim these GPUs. If another rank that sees
+        the same GPUs has written a note of it, no backend is opened; otherwise this rank opens one and writes the note.
+        Returns None as long as that goes on, here or in the other rank. Raises OSError where claims don't work."""
         note = claims.note(self._view)
         if note is None:
             return None
@@ -306,7 +308,8 @@ class Share:
         return BackendOffer(gpus, backend.name, measures, *about, at_engine=opened.at_engine)
 
     def _learn(self, now: float, found: BackendOffer) -> BackendOffer:
-        """Record which GPUs there are, whoever samples them, and say what the user should know; returns ``found``."""
+        """Record which GPUs there are, whoever samples them, what is measured of them and what the user should know, and
+        say the latter. If ``found`` is an error only that is recorded. Returns ``found``."""
         plan, writer = self._plan, self._writer
         self._found = found
         if found.error:
@@ -390,8 +393,8 @@ class Share:
         self._keep(now, rows, changes)
 
     def _keep(self, now: float, rows: Sequence[Row], changes: Sequence[News]) -> None:
-        """Record what the backend says about the GPUs that are ours, with the recording's positions in place of its
-        own."""
+        """Record rows and news of the backend, as far as they are of GPUs that this rank samples. Their positions in the
+        backend's list are replaced by those in the recording. ``now``: unix s."""
         ours = self._place
         if self._renumbered:
             rows = [(ours[row[0]], *row[1:]) for row in rows if row[0] in ours]  # type: ignore[index]
@@ -399,7 +402,8 @@ class Share:
         self._record(now, rows, [each if each.gpu is None else each._replace(gpu=ours[each.gpu]) for each in told])
 
     def _record(self, now: float, rows: Sequence[Row], changes: Sequence[News]) -> None:
-        """Add rows and news to the recording, by the positions of its GPUs."""
+        """Add rows to the recording, the file for node_exporter and the watch for low scores, and record and say the
+        news. Positions are those of the recording's GPUs; ``now``: unix s, the time of the events."""
         self._writer.add(rows)
         if self._textfile is not None:
             self._textfile.add(rows)
