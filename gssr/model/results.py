@@ -297,8 +297,8 @@ class Place:
 
     @property
     def bound(self) -> Bound:
-        """What bounds the GPU: "neither" below NEAR of the roof, else "compute" right of the ridge and "memory" left of
-        it."""
+        """The limit that the GPU comes near: "neither" below NEAR of the roof, else "compute" right of the ridge (and on
+        it), and "memory" left of it."""
         if self.of_roof < NEAR:
             return "neither"
         return "compute" if self.intensity >= self.ridge else "memory"

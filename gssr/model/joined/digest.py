@@ -115,7 +115,8 @@ def _is_sound(found: Traced) -> bool:
 
 
 def _cut(value: Any) -> Any:
-    """Return the value with all texts in it, however deep, cut to the greatest length."""
+    """Return the value with every text in it, however deep, cut to _LONGEST_TEXT characters and made encodable. Tuples
+    become lists, as in JSON."""
     if isinstance(value, dict):
         return {name: _cut(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
@@ -131,8 +132,8 @@ _Reader = Callable[[Any], Any]
 
 @cache
 def _reader(kind: Any) -> _Reader:
-    """Return what makes a value of the type ``kind`` of what JSON gives. It raises ValueError and KeyError for
-    anything else."""
+    """Return a function that turns what JSON gives into a value of the type ``kind``; it raises ValueError or KeyError
+    for anything that is not of this type."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if is_dataclass(kind):
         hints = typing.get_type_hints(kind)

@@ -114,8 +114,9 @@ class Scores:
             yield self._of(positions, Means(names, *inside, n, total))
 
     def _of(self, positions: Ints, own: Means) -> tuple[float | None, float | None]:
-        """Return the score inside a part of the window and the score of the rest, over the GPUs at these positions. ``own``
-        holds the sums inside; the rest is what is left of the window's. None is unknown; both are without GPUs."""
+        """Compute the score of the GPUs at these positions inside a part of the window, and in the rest of the window.
+        ``own`` holds their counts and sums inside, [n_names, n_positions]. Each is None where it is unknown, both
+        without GPUs."""
         if not len(positions):
             return None, None
         whole = self._whole
@@ -187,7 +188,9 @@ def _seconds_by_category(breakdown: Breakdown | None) -> dict[str, float]:
 
 
 def in_run(traces: Sequence[Traced], place: Mapping[int, int], scores: Scores) -> list[Traced]:
-    """Add to what traces show how typical it is of the run, and call the GPUs by their ``place`` in the analysis."""
+    """Add to traces how typical they are of the run (their share of its time, the score inside and in the rest), cut
+    their times to the window of ``scores``, and number their GPUs as the analysis does: by ``place``, from positions in
+    the run."""
     window = scores.window
     inside = [Window(max(each.start, window.start), min(each.end, window.end)) for each in traces]
     told = scores.of([(np.array(each.gpus, np.int64), own) for each, own in zip(traces, inside, strict=True)])
@@ -201,7 +204,8 @@ def in_run(traces: Sequence[Traced], place: Mapping[int, int], scores: Scores) -
 
 
 def renamed(found: Traced, place: Mapping[int, int]) -> dict[str, Any]:
-    """Return the fields of ``found`` that name GPUs, with ``place[g]`` for each position g."""
+    """Return the fields of ``found`` that name GPUs by their positions in the run (``gpus``, ``by_gpu``, ``gaps``), with
+    ``place[position]`` instead."""
     return {
         "gpus": tuple(place[gpu] for gpu in found.gpus),
         "by_gpu": tuple(replace(each, gpu=place[each.gpu]) for each in found.by_gpu),
@@ -262,8 +266,10 @@ def explained_by_traces(judgement: Judgement, traces: Sequence[Traced]) -> Judge
 
 
 def explained(verdict: Verdict, traces: Sequence[Traced]) -> Verdict:
-    """Add to a verdict about waiting what its GPUs waited for while they were traced. Other verdicts, and those
-    without a trace in their time, are returned as they are."""
+    """Add to a verdict about waiting, as one more finding, for how long the GPUs of the traces in its time were idle,
+    and why its own GPUs were. If one cause makes up most of that, the title of a verdict without a cause names it. Other
+    verdicts, and those without a trace in their time, are returned as they are. A trace counts if it has any of the
+    verdict's GPUs."""
     if verdict.code not in WAITING:
         return verdict
     own = [
@@ -312,8 +318,8 @@ def causes(gaps: Iterable[TracedGap]) -> list[tuple[str, float]]:
 
 
 def kernel_shares(traces: Iterable[Traced]) -> list[tuple[str, float]]:
-    """Join the kernels of these traces, as far as each tells of them. Returns (name, share of the time of all kernels, 0-1),
-    those with most time first."""
+    """Add up the kernels of these traces by name. Each trace names only its longest ones. Returns (name, share of the
+    time of all kernels, 0-1), those with most time first; [] without kernels."""
     total: dict[str, float] = {}
     every = 0.0
     for trace in traces:

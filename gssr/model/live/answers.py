@@ -190,8 +190,9 @@ class Answers:
         return max(min(columns, cells // max(self._n_gpus, 1)), 1)
 
     def _host_use(self, query: Query, shown: Window, read: Read, growing: bool) -> HostUse | None:
-        """Return what the nodes did in the window that is shown; None where nothing was recorded of them. Unless the
-        query asks for it (``beside``), what was read last is good enough: it tells which metrics there are."""
+        """Return what the nodes and the workload did in the window that is shown, and keep it; None where nothing was
+        recorded of them. Unless the query asks for it (``beside``) it is not read anew, whatever the window: it then
+        only serves to tell which metrics there are."""
         tally = self._tally
         if query.beside or (self._host is None and self._host_read < tally.first + HOST_BEGINS_SECONDS):
             ends = growing and shown.end > tally.last
@@ -215,7 +216,8 @@ class Answers:
         return joules
 
     def _active_from(self, query: Query, read: Read, growing: bool) -> float | None:
-        """Return when the warm-up ends, unix s; the first sample if nothing tells it."""
+        """Find when the warm-up of the run ends, unix s; the time of the first sample if there is none, or no metric
+        tells it. The answer is kept."""
         tally = self._tally
         metric = tally.best()
         if metric not in DETECTION_METRICS:
@@ -237,8 +239,9 @@ class Answers:
         return found
 
     def _columns(self, metric: str, width: float, first: int, n: int, sliding: bool, read: Read) -> Columns:
-        """Return columns of a metric, kept from before or read now. ``first``: number of the first column; ``sliding``:
-        it moves on with the run."""
+        """Return the columns of a metric: those that are kept, columns made of others that are kept, or new ones from
+        the recording that ``read`` returns. They are kept as well. ``width``: of a column, s; ``first``: the number of
+        the first one, counted from unix time 0; ``n``: how many; ``sliding``: they move on with the run."""
         key = (metric, width, n, None if sliding else first)
         found = self._grids.pop(key, None)
         if found is None:
@@ -312,8 +315,9 @@ class Answers:
         return found.value
 
     def _is_old(self, answer: _Answer, now: float) -> bool:
-        """Tell whether an answer is to be worked out anew. Where all are renewed at once, that is one made before they last
-        were; else one made longer ago than LAG_SECONDS and than LAG_COSTS times what it took."""
+        """Tell whether an answer must be computed anew. If all answers are renewed at once, that is one from before the
+        last time that they were; else one that is older than LAG_SECONDS and than LAG_COSTS times what it took. ``now``:
+        monotonic s."""
         if self._renewed is not None:
             return answer.at < self._renewed
         return now - answer.at > max(LAG_SECONDS, LAG_COSTS * answer.cost)

@@ -101,8 +101,9 @@ class ManyFiles:
         return BlockNews(spans, stranger, blocks.file, blocks.rowid, sorted({*blocks.without, *silent.tolist()}))
 
     def _spans(self, tally: RunTotals, blocks: Entries, place: Ints) -> Spans | None:
-        """Return what blocks of GPUs count that the tally does not; None if that is nothing. ``place``: of each block's
-        GPU in ``_Places``."""
+        """Compute what the blocks of GPUs count that the tally does not, from the difference of the sums. ``place`` [n]:
+        the place of each block's GPU in ``_Places``. Returns None if no GPU has new rows. What is counted of GPUs that
+        several ranks sample is kept in ``_own``."""
         gpu = self._places.gpu[place]
         metrics = [COUNTED.index(name) for name in tally.metrics]
         flags = [THROTTLES.index(name) for name in tally.names[len(metrics) :]]
@@ -258,7 +259,8 @@ class Following:
                 self._tails[number].follower.close()  # there may be more than can be open at once
 
     def _take(self, news: BlockNews) -> None:
-        """Count what live blocks say that is new, and skip the rows in which the same stands."""
+        """Count what is new in live blocks into ``tally`` and ``lens``, and have the followers skip the rows that the
+        blocks count. If blocks tell of GPUs that are not known, ``outdated`` becomes True."""
         for number, rowid in zip(news.new.tolist(), news.rowid.tolist(), strict=True):
             self._tails[number].follower.skip_to(rowid)
             self._stands.pop(number, None)
@@ -269,8 +271,9 @@ class Following:
         self.outdated = self.outdated or news.stranger
 
     def _poll(self, number: int) -> bool:
-        """Read what is new in the file of this index. Returns False if that is impossible: it is another recording of
-        the same name, or its samples were thinned before they were read."""
+        """Read what is new in the file with this index, and count it. Returns False if positions or rows no longer fit
+        what was counted: it is another run or recording of the same name, or its samples were thinned before they were
+        read."""
         follower, low, position = self._tails[number]
         read, more = 0, True
         while more and read < MOST_ROWS:
@@ -312,8 +315,9 @@ def _by_key(low: int, position: Ints) -> dict[int, int]:
 
 
 def newest_looks(rows: Iterable[tuple[Any, ...]], known: dict[int, GpuLook]) -> None:
-    """Enter into ``known``, by GPU, the newest look at its processes. ``rows``: rows of ``gpu_processes``, each after the
-    position of its GPU; of one GPU only those of its newest time count."""
+    """Enter into ``known``, by GPU, the newest look at its processes, in place. ``rows``: rows of ``gpu_processes`` with
+    the position of the GPU in place of its key. Rows of a GPU at its newest time make up one look; older ones don't
+    count."""
     for gpu, when, n, *values in rows:
         before = known.get(gpu)
         if before is None or before.time < when:

@@ -53,10 +53,10 @@ class Stand(NamedTuple):
 
 
 def asked_of(frame: Result) -> tuple[Question, Stand] | None:
-    """Return what there is to be judged in a frame, or None.
+    """Find what is to be judged in a frame: the question, and the state of the run that an answer will be about.
 
-    None if nothing was asked of rules, there are no samples or no GPUs, a live run has not lasted LEAST_SECONDS, or it
-    is followed by live blocks (their reader judges).
+    None if the frame asks for no judgement, there are no samples or no GPUs, a live run has not lasted LEAST_SECONDS, or
+    it is followed by live blocks (their reader judges).
     """
     frame = frame.of_gpus or frame
     query, window = frame.query, frame.window
@@ -145,8 +145,8 @@ class Judge(threading.Thread):
         return replace(frame, judgement=explained_by_traces(known.judgement, frame.traced))
 
     def answer_to(self, frame: Result) -> Said | None:
-        """Return the newest judgement on what a frame shows and what it rests on, or None before there is one. Nothing
-        is judged by this."""
+        """Return the newest judgement on what a frame asks, with the state of the run that it is about. None if the
+        frame asks for nothing or there is none yet. Nothing is judged by this."""
         asked = asked_of(frame)
         with self._changed:
             return None if asked is None else self._answers.get(asked[0])

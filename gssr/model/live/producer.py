@@ -96,8 +96,8 @@ class Producer(threading.Thread):
                     self._changed.wait(timeout=max(wait, 0.02) if queries else None)
 
     def _look(self, queries: tuple[Query | None, ...], quick: bool) -> Results:
-        """Return a frame for each query that is not None, the first with its newest judgement; the others once the
-        first has one. () if all are None."""
+        """Return a frame for each query that is not None, in their order; () if all are None. The first has the newest
+        judgement, if there is one, and only then the others get theirs. ``quick``: leave out what takes long."""
         pairs = zip(self._watches, queries, strict=False)
         frames = [watch.look(query, quick) for watch, query in pairs if query is not None]
         if not frames:
@@ -106,8 +106,8 @@ class Producer(threading.Thread):
         return (shown, *(self._judged_too(frame) if shown.judgement is not None else frame for frame in frames[1:]))
 
     def _judged_too(self, frame: Result) -> Result:
-        """Return the frame of a run that is compared with, with its judgement; it is only judged anew if its state has
-        changed since."""
+        """Return the frame of a run that is compared with another, with its newest judgement. It is judged anew only if
+        it was never judged or its state (live, ended, ...) has changed since."""
         known = self.judge.answer_to(frame)
         if known is None or known.stand.state != frame.state:
             return self.judge.shown(frame)

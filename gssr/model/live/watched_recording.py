@@ -175,7 +175,8 @@ class WatchedRecording:
             self._problem = f"{self.path}: was removed; what was read of it stays on screen"
 
     def _open(self, files: Files) -> None:
-        """Open the recording anew. Raises RecordingError; nothing happens for a file that is just made and still empty."""
+        """Open the recording anew, and begin to follow its run. Does nothing if the file was just made and is still
+        empty. Raises RecordingError if it can't be read; the next look then tries again."""
         self.close()
         self._gone, self._problem = False, None
         before = marks(files)

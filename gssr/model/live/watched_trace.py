@@ -141,7 +141,8 @@ class WatchedTrace:
         return trace
 
     def _remembered(self, key: object, compute: Callable[[], _Answer]) -> _Answer:
-        """Return what was computed for this key, or compute it; the least recently used results are forgotten."""
+        """Return what is kept under this key, or compute and keep it. Of more than _KEPT results the least recently used
+        ones are forgotten."""
         if key not in self._kept:
             self._kept[key] = compute()
         self._kept.move_to_end(key)
@@ -270,8 +271,8 @@ class WatchedTrace:
         return self._broken_down[1]
 
     def _greatest(self, level: Level, metric: str) -> Mapping[str, float]:
-        """Return the greatest value of the metric in any row and column of the whole trace, by its name; {} if its full
-        scale is known otherwise."""
+        """Find the greatest value of the metric in any row and column of the whole trace, for the scale of an axis.
+        Returns it by the metric's name; {} if the metric has a full scale of its own or is unknown."""
         known = metric_named(metric)
         if known is None or known.full_scale:
             return {}
@@ -281,8 +282,8 @@ class WatchedTrace:
         return {metric: float(np.nanmax(values, initial=0.0))}
 
     def _around(self, query: Query, trace: Trace, level: Level, quick: bool) -> tuple[Around | None, bool]:
-        """Return what is open at the cursor, GPUs first, with the details of one interval there; and False if something
-        is still missing. The first is None if nobody asked."""
+        """Find what is open at the cursor: intervals by track, those of GPUs first, and the details of one of them.
+        Returns that, or None if the query does not ask for it; and False if the details are still being computed."""
         if not query.around or query.cursor is None:
             return None, True
         own, tracks = trace.intervals, trace.tracks
@@ -404,8 +405,9 @@ class WatchedTrace:
     def _in_time(
         self, what: str, key: object, compute: Callable[[], _Answer], quick: bool
     ) -> tuple[_Answer | None, bool]:
-        """Compute something that may take long; in a large trace in a thread. Returns the result, None until it is
-        there, and whether it is there. ``what``: the kind, of which one at a time is computed."""
+        """Compute something that may take long, or return what is kept of it under ``key``. In a large trace it is
+        computed in a thread, one of each kind ``what`` at a time; with ``quick`` nothing is begun. Returns the result,
+        or None until it is there; and True once it is."""
         if key in self._kept:
             return self._remembered(key, compute), True
         if quick:
@@ -490,8 +492,9 @@ def _width(span: float, columns: int, whole: bool) -> float:
 
 
 def _columns(query: Query, width: float, first: int, last: int) -> tuple[int, int, int]:
-    """Return how many columns there are, where the first begins and how wide each is, both in ns. They end at a
-    multiple of their width at or after the query's end; ``first`` and ``last`` are the trace's times, ns."""
+    """Choose the columns for a query, ``width`` seconds wide. Returns their number, where the first begins and how wide
+    each is, both in ns. The last one ends at a multiple of the width, at or after the query's end. ``first`` and
+    ``last`` are the trace's own ends, ns."""
     step = max(round(width * NS), 1)
     until = last if query.end is None else round(query.end * NS)
     final = -(-until // step)
@@ -500,8 +503,9 @@ def _columns(query: Query, width: float, first: int, last: int) -> tuple[int, in
 
 
 def _of_window(level: Level, line_of: Ints | None, n_lines: int, low: int, high: int) -> tuple[Floats, Floats]:
-    """Return the time by category, float64[n_lines, categories], and all time there is, float64[n_lines, 1], from
-    ``low`` to ``high``, ns."""
+    """Measure on each line of a level the time from ``low`` to ``high`` (ns). ``line_of``: the line of each row, -1 for
+    none; None: each row is one. Returns the ns by category, float64[n_lines, categories], and all time there is,
+    float64[n_lines, 1]."""
     found, spent = level.split(line_of, n_lines, low, max(high - low, 1), 1)
     return found[:, 0], spent
 

@@ -175,7 +175,8 @@ def _of_counter(per_gpu: Floats) -> Statistics:
 
 
 def _of_counters(found: Sequence[Statistics]) -> Statistics:
-    """Join a counter's statistics of some GPUs and of others."""
+    """Join the statistics of one counter over different GPUs. n is added up; the extremes are known only if all that
+    have samples know theirs; the rest is None. UNKNOWN if none has samples."""
     known = [own for own in found if own.n]
     if not known:
         return UNKNOWN

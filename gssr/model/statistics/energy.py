@@ -35,8 +35,16 @@ def total_joules(joules: Floats, n_rows: Ints, gpus: Sequence[Gpu]) -> float | N
 
 
 def describe_energy(joules: Floats, counted: Floats, n_rows: Ints, total: float | None) -> str | None:
-    """Say in a sentence what ``total_joules`` (its result is ``total``) rests on where that is not the counters of all
-    GPUs; None where it is, and where nothing is known of any GPU."""
+    """Say in a sentence what the energy of a run rests on, where that is not the counters of all GPUs.
+
+    Args:
+        joules: What each GPU used [n_gpus], J, by its counter or by its power; NaN where unknown.
+        counted: What each GPU used by its counter alone [n_gpus], J; NaN where it has none.
+        n_rows: The number of samples of each GPU [n_gpus].
+        total: The result of ``total_joules``.
+
+    None if counters tell all of it, and if nothing is known of any GPU.
+    """
     lasted = n_rows > 1
     n_lasted, n_known = int(lasted.sum()), int((lasted & np.isfinite(joules)).sum())
     n_by_power = int((lasted & np.isfinite(joules) & ~np.isfinite(counted)).sum())
@@ -52,8 +60,8 @@ def describe_energy(joules: Floats, counted: Floats, n_rows: Ints, total: float 
 
 
 def _told_by_other_die(known: Flags, gpus: Sequence[Gpu]) -> Flags:
-    """Tell for each GPU [n_gpus] whether its energy is in that of the other die of its card: the two are neighbours by the
-    driver's index."""
+    """Flag the GPUs [n_gpus] whose energy is part of that of the other die of their card: dies of models with two dies a
+    card whose neighbour by the driver's index is there and ``known`` [n_gpus]."""
     found = np.zeros(len(gpus), bool)
     models = {name: peaks.model for name in {gpu.name for gpu in gpus} if (peaks := peaks_of(name)) is not None}
     dies = {(gpu.node, gpu.device_index): at for at, gpu in enumerate(gpus) if models.get(gpu.name) in TWO_DIES}

@@ -95,8 +95,9 @@ class Bracket:
             self._condense()
 
     def _condense(self) -> None:
-        """Keep each value once. If there are still too many, keep only how many there are in each of equal cells, and
-        their extremes."""
+        """Keep each value once, with how often it occurs, to save memory. If there are still too many different ones,
+        keep only the number of values and their extremes in each of _CELLS equal cells; then what comes later goes into
+        the cells as well."""
         values, times = _counts(np.concatenate([np.empty(0), *self._kept]))
         if self._cells is None:
             if len(self._distinct):
@@ -125,8 +126,9 @@ class Bracket:
         return np.clip((values - low) * (_CELLS / (high - low)), 0, _CELLS - 1).astype(np.int64)
 
     def find(self, n: int, least: float, greatest: float) -> "float | Bracket":
-        """Find numpy's linear percentile of all ``n`` values that were added, whose extremes ``least`` and ``greatest``
-        are. Where it is not known yet, returns a narrower bracket in which it certainly is, for another pass."""
+        """Find numpy's linear percentile of all ``n`` values that were added, whose extremes are ``least`` and
+        ``greatest``. Returns a narrower Bracket in which it certainly lies, for another pass over the values, if it is
+        not known yet."""
         position = self.share * (n - 1)
         first, last = math.floor(position) - self._below, math.ceil(position) - self._below
         if first < 0 or last >= self._n_inside:

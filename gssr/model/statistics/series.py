@@ -90,7 +90,9 @@ def bins_of_samples(samples: Samples, window: Window, interval: float, most: int
 
 
 def _usual_spacing(gpu: Ints, spacing: Floats, same: NDArray[np.bool_]) -> Floats:
-    """Find for each pair of rows the median spacing of its GPU, s; 0 for pairs across GPUs."""
+    """Find for each row [n] the median spacing of its GPU, s. ``gpu`` [n] is grouped; ``spacing`` [n] is the time
+    between a row and its neighbour, and ``same`` [n] flags those where both are of one GPU: only these count. 0 where a
+    GPU has none."""
     usual = np.zeros(len(gpu))
     if not len(gpu):
         return usual
@@ -118,9 +120,11 @@ def bins_of_buckets(window: Window, interval: float, most: int, least: float = L
 def slices_of_buckets(
     reader: RunReader, names: Sequence[str], positions: Ints, bins: Bins, window: Window
 ) -> Iterator[Buckets]:
-    """Read the rollups of these metrics that make up ``bins``, some time or some GPUs at once; yields them in pieces,
-    which may be empty. ``positions``, as the buckets' own GPUs, are those in ``reader.gpus``. Only rows in ``window``
-    count."""
+    """Read the rollups of the metrics ``names`` that make up ``bins``, of some time or some GPUs at once.
+
+    ``positions`` are those of the GPUs in ``reader.gpus``, as in the buckets that are returned. ``bins`` must be whole
+    buckets of a level; only rows in ``window`` count. Yields pieces, which may be empty, in no particular order of GPUs.
+    """
     level = max(level for level in LEVELS if bins.width % level == 0)
     long = LEVELS[-1]  # where a slice ends no bucket is cut, of whatever level
     at_once = max(1, VECTORS_AT_ONCE * level // long)

@@ -23,8 +23,8 @@ _ON_DEVICE, _BETWEEN_GPUS = (OPERATIONS.index("DtoD"), OPERATIONS.index("memset"
 
 
 def host_calls(part: TracePiece) -> tuple[Ints, Ints]:
-    """Find the calls that say why a thread launches nothing, on all threads. Returns two arrays of rows: calls that read or
-    load data, and calls that wait for GPUs or other processes."""
+    """Find the calls on all threads that explain why a thread launches nothing. Returns two arrays of rows of the
+    intervals, each ascending: calls that read or load data, and calls that wait for GPUs or other processes."""
     reads = (part.named(LOADER.search, Kind.CPU_OP, Kind.RANGE, Kind.PYTHON), part.named(_READS_FILES.search, Kind.OS))
     waits = (
         part.named(BLOCKING.search, Kind.RUNTIME, Kind.DRIVER),
@@ -34,8 +34,8 @@ def host_calls(part: TracePiece) -> tuple[Ints, Ints]:
 
 
 def windows_of_files(part: TracePiece) -> list[tuple[int, int]]:
-    """Find for each source of the timeline the time of the window that it tells of: from its first interval's start to its
-    last end, ns."""
+    """Find for each source of the timeline (a file or rank) the time that it tells of, as (begin, end) in ns: from the
+    first start to the last end of its intervals, cut to the part's window. With a single source it is the whole window."""
     own, source_of = part.timeline.intervals, np.array([track.source for track in part.timeline.tracks], np.int64)
     n = int(source_of.max(initial=-1)) + 1
     if len(part.timeline.sources) < 2:

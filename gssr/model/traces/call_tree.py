@@ -170,8 +170,8 @@ def _paradigm(name: str, works: bool) -> str:
 
 
 def _places(tracks: Sequence[Track]) -> tuple[Ints, tuple[Track, ...]]:
-    """Fold tracks into the places that are compared. Returns the place of each track, and the places: ranks, each by its
-    first track, or, of one rank, its tracks."""
+    """Choose the places that are compared: the ranks, each named by its first track, or, if there is one rank, its
+    tracks. Returns the place of each track [n_tracks], and the places in order."""
     keys = [(track.source, track.rank) for track in tracks]
     if len(set(keys)) < 2:
         return np.arange(len(tracks)), tuple(tracks)
@@ -184,7 +184,8 @@ def _places(tracks: Sequence[Track]) -> tuple[Ints, tuple[Track, ...]]:
 
 
 def _folded(values: Floats, place_of: Ints, n: int, combine: np.ufunc) -> Floats:
-    """Combine the columns of ``values`` [n_nodes, n_tracks] that belong to one place. Returns [n_nodes, n]."""
+    """Combine the columns of ``values`` [n_nodes, n_tracks] that belong to one place by ``combine`` (np.add, np.fmin or
+    np.fmax). ``place_of`` [n_tracks]: the place of each track. Returns [n_nodes, n]."""
     if n == values.shape[1]:  # a track each, perhaps in another order
         return values[:, np.argsort(place_of)]
     found = np.full((len(values), n), 0.0 if combine is np.add else np.nan)
@@ -218,8 +219,8 @@ def with_callees(values: Floats, parent: Ints, depth: Ints, combine: np.ufunc = 
 
 
 def _without_callees(values: Floats, parent: Ints, depth: Ints) -> Floats:
-    """Take from the values of each node those of the nodes that it calls. What is left below 0 is unknown (NaN), unless it
-    comes of rounding."""
+    """Subtract from the value of each node [n_nodes, ...] those of the nodes that it calls. What is left below 0 becomes
+    NaN, unknown, unless it comes of rounding: then it becomes 0."""
     found = values.copy()
     below = np.flatnonzero(depth > 0)
     np.subtract.at(found, parent[below], values[below])
@@ -274,8 +275,12 @@ def _of_intervals(part: TracePiece, steps: Sequence[int] | Ints) -> CallTree | N
 
 
 def _merged(parent: Ints, depth: Ints, key: Ints, n_keys: int) -> tuple[Ints, Ints, Ints, Ints]:
-    """Merge nodes of one path into one. Returns the merged node of each node [n], and of the merged ones [n_found] the
-    caller, the key, and the first node of each."""
+    """Merge the nodes that have the same path of keys from the root into one.
+
+    ``parent`` [n]: each node's caller, -1 for a root; ``depth`` [n]: the number of its callers; ``key`` [n]: what it is,
+    from 0 up to ``n_keys`` - 1. Returns the merged node of each node [n], and for each merged node [n_found] its caller,
+    its key, and the first node that became it. Callers stand before the nodes that they call.
+    """
     node = np.zeros(len(parent), np.int64)
     parents, keys, firsts, n = [], [], [], 0
     for level in _by_depth(depth):

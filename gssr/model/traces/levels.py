@@ -181,7 +181,8 @@ class Level:
         self._layers["time"] = other.layer("time")
 
     def _time_of(self, spans: "Level") -> CellPieces:
-        """Give each row the time of the row of ``spans`` that it belongs to."""
+        """Make the layer "time" of this level's rows: each gets the time of the row of the level ``spans`` that it
+        belongs to. Rows without such a row, or of which nothing is known there, are left out."""
         whole, parent = spans.layer("time"), np.full(len(self.gpus), -1, np.int64)
         tracks = np.flatnonzero(self.owner_of >= 0)
         parent[self.owner_of[tracks]] = spans.owner_of[tracks]
@@ -265,7 +266,8 @@ class Level:
 
     @cached_property
     def _launches(self) -> tuple[Ints, Ints]:
-        """The launches of work, each call once: when each began, ascending, and the row of the work."""
+        """The calls that launched work on this level's rows, each once: when each began (ns, ascending), and the row of
+        the first piece of work that it launched. Both are empty if the trace has no calls."""
         own = self._part.timeline.intervals
         if not self._part.n_by_kind[[Kind.RUNTIME, Kind.DRIVER]].any():
             return np.empty(0, np.int64), np.empty(0, np.int64)

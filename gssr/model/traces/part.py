@@ -204,8 +204,8 @@ def _order(gpu: Track) -> tuple[tuple[bool, str], ...]:
 
 
 def _without_last_step(timeline: Timeline, start: Ints) -> Flags | None:
-    """Flag what begins on a thread before the last of several profiler steps, and the GPU's work that it launched. None
-    where there are no two steps."""
+    """Flag the intervals to keep where the last profiler step is left out, as it may be cut short: those of threads that
+    begin before it, and the GPU's work that these launched. None if the trace has fewer than two profiler steps."""
     own = timeline.intervals
     steps = [at for at, name in enumerate(timeline.names) if _PROFILER_STEP.search(name)]
     cpu = are(own.kind, _CPU)
@@ -221,8 +221,8 @@ def _without_last_step(timeline: Timeline, start: Ints) -> Flags | None:
 
 
 def _on_streams(timeline: Timeline, chosen: Flags | None) -> Flags | None:
-    """Leave out a GPU's rows that are on none of its streams: waits for a whole context, requests of MTIA without one.
-    Returns flags, None for all."""
+    """Leave out of ``chosen`` (flags, None: all) a GPU's intervals that are on none of its streams: waits for a whole
+    context, requests of MTIA without one. Returns flags [n], None for all."""
     without = np.array(
         [one.kind in ("gpu_stream", "host_wait") and one.stream in (None, -1) for one in timeline.tracks]
     )

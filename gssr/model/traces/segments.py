@@ -29,8 +29,8 @@ class Segments(NamedTuple):
         return self if some.all() else Segments(self.start[some], self.end[some])
 
     def gaps(self, before: int | None = None) -> "Segments":
-        """Return the gaps between the stretches; ``before``: the end of what came before the first, None where nothing
-        did."""
+        """Return the gaps between the stretches. ``before``: the end of what came before the first stretch, with which
+        there is a gap as well; None: nothing came."""
         if before is None:
             return Segments(self.end[:-1], self.start[1:])
         return Segments(np.append(before, self.end[:-1]), self.start)

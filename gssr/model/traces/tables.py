@@ -53,7 +53,8 @@ def _numbers(unit: str, own: tuple[Column, ...] = ()) -> tuple[Column, ...]:
 
 
 def _of_lengths(name: str, keys: tuple[Column, ...], unit: str = "ns", own: tuple[Column, ...] = ()) -> TraceTable:
-    """Make the table ``name`` of lengths with these key columns, in this unit, and with the sums ``own`` besides."""
+    """Make the table ``name`` of statistics on lengths in ``unit``: ``keys`` are the columns that identify a row,
+    ``own`` the columns of sums that it has besides."""
 
     def values(trace: TraceAnalysis) -> Columns:
         """Make the table's columns: keys, statistics, sums and, where bytes were summed, their rate."""
@@ -87,7 +88,8 @@ def _on_gpu(places: Mapping[Track | None, str], gpu: Any, *key: Any) -> Sequence
 def _rows(
     about: str, columns: tuple[Column, ...], rows: Callable[[TraceAnalysis], Sequence[Sequence[Any]]]
 ) -> TraceTable:
-    """Make a table whose rows the function ``rows`` lists, a value for each of the columns."""
+    """Make a table of the rows that ``rows`` lists for an analysis, each with a value for each of the columns. ``about``
+    says what a row is."""
 
     def values(trace: TraceAnalysis) -> Columns:
         """Make the table's columns from the rows of the analysis."""
@@ -99,7 +101,8 @@ def _rows(
 
 
 def _like(about: str, columns: tuple[Column, ...], field: str) -> TraceTable:
-    """Make a table with a row for each of the analysis' ``field``, whose attributes have the columns' names."""
+    """Make a table with a row for each element of the analysis's ``field``: the element's attributes that have the
+    columns' names. ``about`` says what a row is."""
     names = [column.name for column in columns]
     return _rows(
         about, columns, lambda trace: [[getattr(own, name) for name in names] for own in getattr(trace, field) or ()]
