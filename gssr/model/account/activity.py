@@ -95,7 +95,9 @@ def _with_missing_values(active: Floats, evidence: Evidence) -> Floats:
 
 
 def _without_short_holes(active: Floats, evidence: Evidence) -> Floats:
-    """Give bins that no sample fell into the value of a neighbour, where they are too short together for a gap."""
+    """Give bins [n_gpus, n_bins] without a sample the value of a neighbour, if they are no more bins away from one with
+    a value than fit into GAP_INTERVALS sampling intervals. So short holes vanish, and longer ones are filled at both
+    ends."""
     filled = active
     for _ in range(max(int(GAP_INTERVALS * evidence.interval / evidence.width), 0)):
         before = np.pad(filled[:, :-1], ((0, 0), (1, 0)), constant_values=np.nan)

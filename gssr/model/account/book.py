@@ -73,8 +73,9 @@ class _Book:
 
 
 def account_for(evidence: Evidence) -> GpuTimeAccount:
-    """Book every second of every GPU of a window into one category. Returns the breakdown and the shares of each bin that it
-    was made from."""
+    """Book every second of every GPU of a window into one category. A cause of idle time that differs too much between
+    even and odd bins is booked as unexplained. Returns the breakdown, the activity, and the shares of each bin [n_gpus,
+    n_bins] in which GPUs work, idle for others and spin for others: NaN where a GPU is not known or not used."""
     activity = measure_activity(evidence)
     seconds = activity.seconds
     n_gpus, n_bins = seconds.shape
@@ -126,7 +127,7 @@ def _find_awaited_gpus(spinning: Floats, activity: Activity) -> Flags:
 
 
 def _confidence(name: str, evidence: Evidence) -> Confidence:
-    """Say how a category is known by what this recording holds."""
+    """Say how well a category is known from what this recording holds: "measured", "inferred" or "guess"."""
     series = evidence.series
     if name in ("unmeasured", "unused", "startup", "end", "working.slowed"):
         return "measured"

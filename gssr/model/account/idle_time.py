@@ -123,9 +123,9 @@ def _needs_a_cause(rest: Floats, imbalance: Floats, inside: Flags) -> bool:
 
 
 def _streaming(evidence: Evidence, idle: Floats, inside: Flags) -> Flags:
-    """Tell where disks or network of a GPU's node move much all the time, also in the idle part of a bin.
-
-    Returns [n_gpus, n_bins]."""
+    """Flag the cells [n_gpus, n_bins] in which disks or network of the GPU's node move much all the time, as they do
+    while GPUs work: at least STREAMED_BYTES in the median bin of work, and in the idle part of this bin. ``idle`` and
+    ``inside`` [n_gpus, n_bins]: the idle share of each bin, and the cells that count."""
     moved, group_of = _moved(evidence)
     streams = np.zeros(moved.shape, bool)
     for group, rate in enumerate(moved):
@@ -152,14 +152,16 @@ def _between_kernels(idle: Floats, inside: Flags, width: float) -> Floats:
 
 
 def _least_of_used(gaps: Floats, activity: Activity) -> float:
-    """Find the gaps between kernels, as a share of a bin, of the used GPU that has least of them; 0 where no GPU is
-    used."""
+    """Find for each used GPU the greatest share of a bin that its gaps between kernels take, and return the least of
+    these; 0 if no GPU is used. ``gaps`` [n_gpus, n_bins]."""
     most = gaps.max(axis=1)[activity.is_used] if gaps.shape[1] else np.zeros(0)
     return float(most.min()) if len(most) else 0.0
 
 
 def _rate_when_idle(rate: Floats, idle: Floats, inside: Flags) -> Floats:
-    """Find what a rate [n_bins] is in the idle part of each bin [n_bins], by the line through all bins if they differ."""
+    """Estimate a rate [n_bins] in the idle part of each bin, from the line through the rate over the idle share of all
+    bins. The rate itself is returned if the bins are too few or too much alike. ``idle`` and ``inside`` [n_gpus,
+    n_bins]: the idle share, and the cells that count."""
     count = inside.sum(axis=0)
     mean = np.where(inside, idle, 0.0).sum(axis=0) / np.maximum(count, 1)
     known = count > 0

@@ -82,8 +82,8 @@ def find_sparse_kernels(evidence: Evidence, activity: Activity) -> SparseKernels
 
 
 def _nobody_communicates(evidence: Evidence, activity: Activity, sparse: Floats) -> bool:
-    """Tell whether the links between GPUs are quiet, and kernels that would be waiting do arithmetic. False where
-    neither was measured."""
+    """Tell whether the links between GPUs are quiet, and kernels that would be waiting do arithmetic. False if the links
+    or the arithmetic were not measured. ``sparse`` [n_gpus, n_bins]: the share of each bin in which kernels use few SMs."""
     if not any(name in evidence.series for name in NVLINK):
         return False
     if not float(gpu_link_bytes(evidence).mean()) < QUIET_SHARE * LINK_BYTES * float(sparse.mean()):

@@ -155,7 +155,8 @@ def _peaks(gpus: tuple[Gpu, ...]) -> Peaks | None:
 
 
 def _grid(cells: GpuTimeCounts, name: str) -> Float32s:
-    """Return a metric's means by GPU and bin, and remove its cells: keeping both would double the memory."""
+    """Return a metric's means [n_gpus, n_bins], NaN without samples, and remove its counts from ``cells``, because
+    keeping both would double the memory."""
     means = cells.means(name, kind=np.float32)
     cells.n.pop(name, None)
     cells.total.pop(name, None)

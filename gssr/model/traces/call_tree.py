@@ -185,7 +185,7 @@ def _places(tracks: Sequence[Track]) -> tuple[Ints, tuple[Track, ...]]:
 
 def _folded(values: Floats, place_of: Ints, n: int, combine: np.ufunc) -> Floats:
     """Combine the columns of ``values`` [n_nodes, n_tracks] that belong to one place by ``combine`` (np.add, np.fmin or
-    np.fmax). ``place_of`` [n_tracks]: the place of each track. Returns [n_nodes, n]."""
+    np.fmax). ``place_of`` [n_tracks]: the place of each track, ``n``: the number of places. Returns [n_nodes, n]."""
     if n == values.shape[1]:  # a track each, perhaps in another order
         return values[:, np.argsort(place_of)]
     found = np.full((len(values), n), 0.0 if combine is np.add else np.nan)

@@ -142,10 +142,8 @@ def loader_waits(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 
 
 def _while_idle(trace: TraceAnalysis, rule: Rule, name: str, what: str, if_: str) -> RuleMatch | None:
-    """Match if GPUs were idle for long while something (a field of Waits) went on; None if not.
-
-    ``what`` describes it, ``if_`` says what would save the time.
-    """
+    """Match if the GPUs were idle for long while something else went on. ``name`` is the field of Waits that counts that
+    time, ``what`` describes it, and ``if_`` says what would save the time. None below the threshold "warning"."""
     lost = _idle(trace, name)
     severity = _graded(trace, lost, rule)
     if severity is None:
@@ -182,7 +180,8 @@ def _longest_gap(trace: TraceAnalysis) -> tuple[Finding, ...]:
     needs=(("kernels",), ("communication",)),
 )  # fmt: skip
 def straggling_rank(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """Match if one rank spends less time in communication than the others. Raises Unknown for a single GPU."""
+    """Match if one GPU spends clearly less time in communication than the median GPU, so that the others seem to wait
+    for it. None if the difference is below the threshold. Raises Unknown for a single GPU."""
     if len(trace.gpus) < 2:
         raise Unknown("there is one GPU")
     spent = np.array([gpu.communication_ns for gpu in trace.gpus], np.float64)
@@ -228,7 +227,8 @@ def empty_between_steps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     needs=(("kernels",), ("calls",), ("launches",)), explains=("blocking_calls",),
 )  # fmt: skip
 def sync_storm(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """Match if many calls wait for the GPU, so that the host can't run ahead of it."""
+    """Match if many calls wait for the GPU and it is idle for long because the host is late. None if there are few such
+    calls, in all or for each launch, or little idle time."""
     n, launches, lost = trace.calls["blocked"].n, trace.launches.n, trace.idle["host"][1]
     severity = _graded(trace, lost, rule)
     if severity is None or n < rule.at("calls") or n < rule.at("per_launch") * launches:
@@ -256,7 +256,7 @@ def sync_storm(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     needs=(("kernels",), ("calls",)),
 )  # fmt: skip
 def blocking_calls(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """Match if calls such as cudaDeviceSynchronize take long (nsys: cuda_api_sync)."""
+    """Match if threads spend long in calls that wait for the GPU, such as cudaDeviceSynchronize (nsys: cuda_api_sync)."""
     calls, lost = trace.calls["blocked"], _idle(trace, "blocked")
     if _graded(trace, calls.total_ns, rule) is None:
         return None
@@ -327,7 +327,8 @@ def _copies(trace: TraceAnalysis, rule: Rule, name: str, waits: str | None) -> R
     needs=(("kernels",), ("launches",)), explains=("low_utilization",),
 )  # fmt: skip
 def short_kernels(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """Match if many kernels are so short that launching them takes longer, which a graph would launch at once."""
+    """Match if most kernels are short and launched one by one, and the GPUs are idle for long because launches are late.
+    A graph would launch them at once."""
     n = sum(gpu.n_kernels for gpu in trace.gpus)
     single = trace.calls["short"].n - trace.calls["graph"].n
     share, lost = single / max(n, 1), trace.idle["host"][1] + trace.idle["launch"][1]
@@ -362,7 +363,8 @@ _CAPTURED = (
     needs=(("kernels",), ("communication",)),
 )  # fmt: skip
 def exposed_communication(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """Match if communication of all ranks goes on for long without computation at the same time."""
+    """Match if GPUs spend long in communication of all ranks without computing at the same time. Sends and receives
+    between two ranks don't count."""
     lost = sum(gpu.exposed_communication_ns - gpu.exposed_p2p_ns for gpu in trace.gpus)
     severity = _graded(trace, lost, rule)
     if severity is None:
@@ -384,7 +386,8 @@ def exposed_communication(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     needs=(("kernels",), ("communication",)),
 )  # fmt: skip
 def pipeline_bubbles(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """Match if sends and receives between two ranks take long and nothing hides them."""
+    """Match if GPUs spend long in sends to and receives from another rank, while they neither compute nor communicate
+    otherwise."""
     lost = sum(gpu.exposed_p2p_ns for gpu in trace.gpus)
     severity = _graded(trace, lost, rule)
     if severity is None:
@@ -407,7 +410,8 @@ def pipeline_bubbles(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     needs=(("kernels",),), explains=("low_utilization",),
 )  # fmt: skip
 def gpus_in_turn(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """Match if one GPU works while the others do nothing, and then another. Raises Unknown for a single GPU."""
+    """Match if GPUs work one after another: the time in which any works is clearly longer than the busiest one works.
+    Raises Unknown for a single GPU."""
     if len(trace.gpus) < 2:
         raise Unknown("there is one GPU")
     extent = trace.extent or (0, 0)
@@ -434,7 +438,8 @@ def gpus_in_turn(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     needs=(("kernels",),),
 )  # fmt: skip
 def gpu_gaps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """Match if there are long times in which a GPU does nothing (nsys: gpu_gaps)."""
+    """Match if there are gaps of at least the threshold's length in which a GPU does nothing (nsys: gpu_gaps). It is
+    always a warning."""
     least = rule.at("seconds") * 1e9
     gaps = [gap for gap in trace.gaps if gap.length_ns >= least]
     if not gaps:
@@ -458,7 +463,8 @@ def gpu_gaps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     needs=(("kernels",),),
 )  # fmt: skip
 def low_utilization(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """Match if there are parts of the run in which a GPU does little (nsys: gpu_time_util)."""
+    """Match if any GPU is busy for less than the threshold in any of the equal parts of the window (nsys:
+    gpu_time_util)."""
     extent = trace.extent or (0, 0)
     busy = np.concatenate([gpu.course.between(gpu.course.busy, *extent, _PARTS) for gpu in trace.gpus])
     low = busy < rule.at("busy")
@@ -489,8 +495,8 @@ def low_utilization(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     needs=(("tree",),), explains=("communication_share",),
 )  # fmt: skip
 def uneven_ranks(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """Match if one rank computes longer than the others, which wait for it in communication. Raises Unknown for a
-    single rank."""
+    """Match if the ranks spend unequal time outside communication, and a good part of all time in it, where the others
+    wait. Raises Unknown for a single rank."""
     tree, spent, rest = _communication(trace)
     if not tree.by_rank:
         raise Unknown("there is one rank")
@@ -540,7 +546,7 @@ def _communication(trace: TraceAnalysis) -> tuple[call_tree.CallTree, Floats, Fl
     needs=(("tree",),),
 )  # fmt: skip
 def communication_share(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """Match traces of CPUs alone in which MPI or SHMEM takes much of the ranks' time."""
+    """Match call trees in which MPI, SHMEM or another paradigm of communication takes much of the ranks' time."""
     tree, spent, rest = _communication(trace)
     share = float(spent.sum() / max((spent + rest).sum(), 1))
     if share < rule.at("warning"):
@@ -571,7 +577,8 @@ def communication_share(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     needs=(("tree",),),
 )  # fmt: skip
 def openmp_waits(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """Match if threads wait for long at the ends of parallel loops. Raises Unknown without OpenMP."""
+    """Match if threads spend much of their time in OpenMP itself: at barriers, in locks, in the runtime. Raises Unknown
+    without OpenMP."""
     assert trace.tree is not None
     times = call_tree.by_paradigm(trace.tree)
     if "openmp" not in times:

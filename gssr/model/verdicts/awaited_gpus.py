@@ -44,7 +44,8 @@ class AwaitedGpus(NamedTuple):
 
 
 def find_awaited_gpus(job: JobEvidence) -> AwaitedGpus | None:
-    """Find whom the others wait for, or return None if nobody is late, or the late ones wait as much as the others."""
+    """Find the GPUs that the others wait for, how much GPU time that costs, and why. None if nobody is late, or the late
+    ones wait nearly as much as the others."""
     late = job.late_gpus
     if late is None:
         return None
@@ -100,7 +101,8 @@ def _difference(shares: Floats, places: list[int], some: list[int], others: list
 
 
 def find_leading_loss(job: JobEvidence, verdicts: Sequence[Verdict]) -> LeadingLoss | None:
-    """Say what the largest loss of the account is due to, where a verdict tells of the same time; None where none does."""
+    """Say what the largest category of the account apart from useful work is due to, if one of the ``verdicts`` tells of
+    the same time. None if none does, and if the largest is one for which no cause can be named, such as start-up."""
     breakdown = job.breakdown
     most = breakdown.largest_loss
     if most is None:
@@ -122,7 +124,8 @@ def find_leading_loss(job: JobEvidence, verdicts: Sequence[Verdict]) -> LeadingL
 
 
 def _waiting(job: JobEvidence, told: dict[str, Verdict], share: float) -> LeadingLoss | None:
-    """Say whom GPUs wait for, which is the largest loss, of this ``share``, by the verdicts ``told``; None if none says."""
+    """Say for whom or what GPUs wait, where that is the largest loss, with this ``share`` of the GPU time. ``told``: the
+    verdicts by code. None if no verdict accounts for most of it."""
     awaited = find_awaited_gpus(job)
     if awaited is not None and awaited.share >= _MOST_OF_IT * share:
         return LeadingLoss(awaited.share, f"spent waiting for {awaited.clause}", awaited.gpus)
@@ -139,7 +142,8 @@ def _waiting(job: JobEvidence, told: dict[str, Verdict], share: float) -> Leadin
 
 
 def _share_of(breakdown: Breakdown, name: str, gpus: Sequence[int]) -> float:
-    """Compute which share of a category's time falls on these GPUs (positions; empty for all); 0 where it has none."""
+    """Compute the share (0-1) of a category's time that falls on these GPUs (positions; empty for all). 0 where the
+    category has no time."""
     seconds = breakdown.by_gpu[:, POSITIONS[name]]
     own = float(seconds[list(gpus)].sum()) if gpus else float(seconds.sum())
     return own / float(seconds.sum()) if seconds.any() else 0.0

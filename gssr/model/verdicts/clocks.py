@@ -52,7 +52,8 @@ _LOW_LIMIT = (
     needs=(("hw_thermal", "sw_thermal", "temperature"),),
 )  # fmt: skip
 def throttled_thermal(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match GPUs that were too hot, by the flags or by the temperature itself."""
+    """Match GPUs that heat slowed down: a flag says so, or the GPU was as hot as its model may get, in a large enough
+    share of the samples. None if there are none."""
     peaks, evidence = job.evidence.peaks, job.evidence
     is_a100, is_amd = peaks is not None and peaks.model.startswith("A100"), maker_of(evidence.gpus) == AMD
     limit = rule.at("celsius_a100" if is_a100 else "celsius_amd" if is_amd else "celsius")
@@ -151,7 +152,8 @@ def _held_down(job: JobEvidence, rule: Rule, flags: tuple[str, ...], hot: Floats
 
 
 def _clock_of(job: JobEvidence, which: tuple[int, ...]) -> list[Finding]:
-    """Say at which clock these GPUs work, and at which the others, or which is the highest; none where it is unknown."""
+    """Make a finding of the mean clock at which these GPUs work, beside that of the other used GPUs or else their
+    model's highest clock. [] if it is unknown."""
     clocks = job.per_gpu_at_work("sm_clock")
     own, others = (finite(clocks[at]) for at in (list(which), [at for at in positions(job.used) if at not in which]))
     highest = {job.evidence.gpus[gpu].max_sm_clock for gpu in which}
@@ -166,8 +168,9 @@ def _clock_of(job: JobEvidence, which: tuple[int, ...]) -> list[Finding]:
 
 
 def _cost(job: JobEvidence, which: tuple[int, ...]) -> str:
-    """Complete a title with what the lower clocks of these GPUs cost: what others wait for them, if the account shows that
-    it is they who are waited for, else what they lose themselves. Empty below LEAST_TOLD of the GPU time."""
+    """Make the end of a title that says what the lower clocks of these GPUs (positions) cost: the time that others wait
+    for them, if the account shows that it is they who are waited for, else the time that they lose themselves. "" below
+    LEAST_TOLD of the GPU time."""
     awaited = _awaited_for_clocks(job, which)
     if awaited is not None and awaited.share >= LEAST_TOLD:
         them = "it" if len(awaited.gpus) == 1 else "them"
@@ -223,7 +226,8 @@ def _clocks(job: JobEvidence) -> tuple[Floats, Floats]:
     needs=(("sm_clock",), LEAD),
 )  # fmt: skip
 def slow_clock(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match GPUs at a slower clock for which the samples give no reason."""
+    """Match GPUs that work at a lower clock than the median GPU of their model, or than their model's highest, although
+    the samples give no reason for it. None if there are none."""
     clocks, pace = _clocks(job)
     most = np.array([gpu.max_sm_clock or np.nan for gpu in job.evidence.gpus], np.float64)
     below = np.fmin(pace, clocks / most)

@@ -75,7 +75,8 @@ def judge_window(
 
 
 def _in_all(found: Judgement, places: Ints, n_asked: int) -> Judgement:
-    """Renumber the GPUs of a judgement, which are those at these places, among all ``n_asked``."""
+    """Renumber the GPUs of a judgement, which was made of the GPUs at ``places`` alone, among all ``n_asked``. The
+    others are added to the breakdown as not measured; ``leading_loss`` becomes None, as its share was of fewer GPUs."""
     whole = found.breakdown and found.breakdown.with_unmeasured_gpus(places, n_asked, found.end - found.start)
     return replace(
         found,

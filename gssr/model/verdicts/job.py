@@ -209,8 +209,9 @@ class JobEvidence:
 
 
 def holds(job: JobEvidence, code: str) -> bool:
-    """Tell whether another rule, which says more, holds of this job too. False where the table lacks it or what it
-    needs was not measured."""
+    """Tell whether the rule named ``code``, which says more, matches this job too. False if the table does not have it,
+    or if one of the metrics that it needs was not measured on GPUs: so always for rules that need columns of the host or
+    the workload."""
     rule = next((rule for rule in job.table.rules if rule.code == code), None)
     if rule is None or not all(any(job.evidence.has(name) for name in group) for group in rule.needs):
         return False

@@ -50,7 +50,8 @@ _SHORT = 5.0
     needs=(LEAD, ("pcie_rx_bytes", "c2c_rx_bytes"), ("pcie_tx_bytes", "c2c_tx_bytes")),
 )  # fmt: skip
 def unified_memory(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match jobs whose kernels seem to wait for pages of unified memory that are copied to and fro."""
+    """Match jobs whose kernels seem to wait for pages of unified memory that are copied to and fro: the link to the host
+    is busy both ways, while SMs wait or the memory is full. None if that is not so, or was not measured."""
     peaks = job.evidence.peaks
     full = (peaks.pcie_bandwidth if peaks else None) or rule.at("bandwidth")
     sm, flop = job.at_work("sm_active"), job.at_work("flop_active")
@@ -98,7 +99,8 @@ def unified_memory(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(("gr_engine_active", "gpu_utilization"), ("power_usage",)),
 )  # fmt: skip
 def low_power(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match kernels that use the GPU little, by their power, where SM activity was not measured."""
+    """Match jobs whose kernels run most of the time and yet draw little power, where SM activity was not measured. None
+    where it was, and if kernels run less or memory is busy. Raises Unknown if no GPU's power limit is known."""
     if job.lead is None or job.lead == "sm_active":
         return None
     limits = [gpu.power_limit for gpu in job.evidence.gpus if gpu.power_limit]
@@ -251,7 +253,8 @@ def fp64(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(("sm_active",), ("tensor_active",), ("fp32_active",)),
 )  # fmt: skip
 def tensor_unused(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match FP32 or FP16 arithmetic that tensor cores might do."""
+    """Match jobs whose arithmetic is done in FP32 or FP16 by pipes other than the tensor cores, which might do it. None
+    if these are used, or SMs do little arithmetic."""
     sm, tensor = job.at_work("sm_active"), job.at_work("tensor_active")
     single, half = job.at_work("fp32_active"), float(np.nan_to_num(job.at_work("fp16_active")))
     plain = single + half
@@ -275,7 +278,8 @@ def tensor_unused(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(("sm_active",), ("flop_active",)),
 )  # fmt: skip
 def little_arithmetic(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match jobs whose SMs are busy while hardly any floating-point arithmetic is done."""
+    """Match jobs whose SMs are busy while hardly any floating-point arithmetic is done. None otherwise, and where either
+    is unknown."""
     sm, flop = job.at_work("sm_active"), job.at_work("flop_active")
     if not (sm >= rule.at("sm_active") and flop < rule.at("flop_active")):
         return None

@@ -68,9 +68,21 @@ def _loss(*names: str) -> tuple[Threshold, ...]:
 def _graded(job: JobEvidence, rule: Rule, share: float, text: str, title: dict[str, str], *more: Finding,
             gpus: tuple[int, ...] = (), bins: Floats | Flags | None = None,
             advice: str = "") -> RuleMatch | None:  # fmt: skip
-    """Make the match of a rule about a loss, graded by its ``share`` of the GPU time, or return None below the least share
-    that is told. ``text`` completes "12 % of the GPU time"; ``title`` fills the rule's title, ``more`` is further
-    evidence."""
+    """Make the match of a rule about a loss, with a severity that follows from its ``share`` of the GPU time (0-1).
+
+    Args:
+        job: The evidence.
+        rule: The rule, whose thresholds "share", "warning" and "critical" count.
+        share: The share of the GPU time that is lost.
+        text: Completes "12 % of the GPU time".
+        title: Words that fill the rule's title.
+        more: Further evidence.
+        gpus: Positions of the GPUs that the match is about; () for all.
+        bins: Where in time the loss lies [n_bins]: its share of each bin, or flags; None: unknown.
+        advice: Takes the place of the rule's advice; "" leaves that.
+
+    None below the least share that is told.
+    """
     least = min(threshold.value for threshold in rule.thresholds if threshold.name in ("share", "warning"))
     if not share >= least:
         return None
@@ -93,8 +105,9 @@ def _graded(job: JobEvidence, rule: Rule, share: float, text: str, title: dict[s
 
 
 def _rates(job: JobEvidence, name: str, metrics: tuple[str, ...]) -> list[Finding]:
-    """Find what moved most in the time of a category, of all that moved more then than on average, if anything did: one
-    finding with its mean rate then and over the whole window; none where nothing moved or was measured."""
+    """Make a finding of the one metric that moved most in the time of the category ``name``: its mean then and over the
+    whole window. Metrics that moved more then than on average come before all others. [] if nothing moved then, or none
+    of the ``metrics`` was measured."""
     weight = job.breakdown.share_over_time(name)
     best: tuple[bool, float, Finding] | None = None
     for metric in metrics:
@@ -152,7 +165,8 @@ def io_wait(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(LEAD, _COPIED),
 )  # fmt: skip
 def transfer_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match a job that loses GPU time waiting for copies to or from the host (``idle.copies``)."""
+    """Match jobs that lose GPU time waiting for copies to or from the host (``idle.copies``). None below the least
+    threshold."""
     share = job.breakdown.share("idle.copies")
     bins = job.breakdown.share_over_time("idle.copies")
     return _graded(job, rule, share, "idle meanwhile", {}, *_rates(job, "idle.copies", _COPIED), bins=bins)
@@ -165,7 +179,7 @@ def transfer_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(LEAD, ("cpu_utilization", "workload_cpu")),
 )  # fmt: skip
 def cpu_starved(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match a job that loses GPU time waiting for the CPU (``idle.host``)."""
+    """Match jobs that lose GPU time waiting for the CPU (``idle.host``). None below the least threshold."""
     share = job.breakdown.share("idle.host")
     bins = job.breakdown.share_over_time("idle.host")
     more, advice = [], ""
@@ -206,8 +220,9 @@ _ONE_IDLES = (
 def _late(
     job: JobEvidence, rule: Rule, code: str, text: str = "waiting for other GPUs"
 ) -> tuple[LateGpus, RuleMatch] | None:
-    """Match GPUs that wait for others where the verdict on whom they wait for is ``code``. Returns whom they wait for
-    and the match; None where it is another verdict, or another rule tells of the same time."""
+    """Match GPUs that wait for others, if ``code`` is the verdict on whom they wait for. Returns whom they wait for, and
+    the match, whose evidence begins with the waiting, described by ``text``. None if it is another verdict, or another
+    rule tells of the same time: a hang, GPUs at lower clocks, or GPUs that are late because of files."""
     late = job.late_gpus
     if (
         late is None
@@ -289,7 +304,8 @@ def _waits_by_node(job: JobEvidence) -> tuple[tuple[str, float], tuple[str, floa
     needs=(LEAD,),
 )  # fmt: skip
 def straggler(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match jobs in which one GPU or few wait least while all others wait."""
+    """Match jobs in which one GPU or few wait least while all others wait for them. None if another rule tells of that
+    time."""
     found = _late(job, rule, "straggler")
     if found is None:
         return None
@@ -318,7 +334,8 @@ def slow_node(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(LEAD,),
 )  # fmt: skip
 def imbalance(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match jobs whose GPUs wait for each other, some always longer than others."""
+    """Match jobs whose GPUs wait for each other, some always longer than others, so that no few GPUs can be blamed. None
+    if the waiting may be jitter, or another rule tells of that time."""
     found = _late(job, rule, "imbalance")
     if found is None or _is_jitter(job, rule, found[0]):
         return None
@@ -367,8 +384,8 @@ def taking_turns(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(LEAD,),
 )  # fmt: skip
 def communication_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match jobs that spend their time in collectives: those that transfer, and those that wait without a GPU that is
-    late."""
+    """Match jobs that spend GPU time in collectives: while these transfer and, if no GPU is late, while they wait. None
+    for a job that hangs, and below the least threshold."""
     breakdown = job.breakdown
     if holds(job, "hang"):
         return None  # they wait for good
@@ -403,7 +420,8 @@ def communication_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(("gr_engine_active", "gpu_utilization"),), aliases=("gaps",),
 )  # fmt: skip
 def launch_gaps(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match jobs whose engine is partly active in the bins of work: gaps shorter than a sample."""
+    """Match jobs that lose GPU time in gaps between kernels which are shorter than a sample (``idle.between_kernels``).
+    None below the least threshold, and from half of the GPU time on, of which another rule tells."""
     share = job.breakdown.share("idle.between_kernels")
     if share >= 0.5:
         return None  # told as low_use
@@ -414,8 +432,9 @@ def launch_gaps(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 
 def _host_meanwhile(job: JobEvidence, rule: Rule) -> tuple[str, str, list[Finding]]:
-    """Say what the nodes read, or how many cores are busy, while the job works: the end of a title, the advice, and the
-    numbers. Empty where both are little, or unknown."""
+    """Find out what the host does while the job works: how many cores are busy for each rank, and what each node reads.
+    Returns the end of a title, the advice, and a finding for each of the two that reaches the rule's threshold; ("", "",
+    []) if neither does, or both are unknown."""
     host, cores = job.evidence.host, _mean_then(job.evidence.workload.get("cpu"), np.asarray(job.steady, float))
     rates = {name: _mean_then(host.get(name), np.asarray(job.steady, float)) for name in _READ_FROM}
     name = max(rates, key=lambda each: rates[each] or 0.0)
@@ -475,7 +494,8 @@ _REGULAR = 0.15
     needs=(LEAD,),
 )  # fmt: skip
 def unexplained(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match idle time that nothing that was measured explains, and that ``pauses`` and ``recurring_dips`` do not tell."""
+    """Match idle time for which no cause was found and which is no pause of all GPUs that ``pauses`` or
+    ``recurring_dips`` is about. None if it takes less of the GPU time than the least threshold."""
     found = _pauses(job)
     is_told = bool(found) and (_period(found) is None or not _may_beat(job))
     return None if is_told else _unexplained(job, rule, "")
@@ -488,9 +508,9 @@ def unexplained(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(LEAD,),
 )  # fmt: skip
 def pauses(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match jobs whose GPUs all do nothing together, once or several times without a regular period, where no cause was
-    found. None if most of the idle time without a cause lies outside of such pauses, if they come back with a period
-    (other rules tell that), or if idle time without a cause takes less of the GPU time than the least threshold."""
+    """Match jobs whose GPUs all do nothing together, once or several times, for no cause that was found, but without a
+    regular period. None if there are no such pauses, if they come back with a period (``recurring_dips``), if most of
+    the time lost for no cause lies outside of them, or if that takes less of the GPU time than the least threshold."""
     found = _pauses(job)
     if not found or _period(found) is not None:
         return None
@@ -508,7 +528,9 @@ def pauses(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(LEAD,),
 )  # fmt: skip
 def recurring_dips(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match jobs whose GPUs all do nothing together for a while, again and again after the same time."""
+    """Match jobs whose GPUs all do nothing together, again and again with the same period, for no cause that was found.
+    None if there is no such period, if it may only be a beat of the steps with samples far apart, or if time lost for no
+    cause takes less of the GPU time than the least threshold."""
     found = _pauses(job)
     period = _period(found)
     if period is None or _may_beat(job):
@@ -519,7 +541,8 @@ def recurring_dips(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 
 def _unexplained(job: JobEvidence, rule: Rule, form: str) -> RuleMatch | None:
-    """Match idle time without a cause; ``form`` ends the rule's title."""
+    """Match idle time for which no cause was found (``idle.unexplained``), graded by its share of the GPU time. ``form``
+    is put at the end of the rule's title. None below the least threshold."""
     share = job.breakdown.share("idle.unexplained")
     bins = job.breakdown.share_over_time("idle.unexplained")
     return _graded(job, rule, share, "idle, and nothing that was measured explains it", {"form": form}, bins=bins)
@@ -546,7 +569,8 @@ def _may_beat(job: JobEvidence) -> bool:
 
 
 def _period(found: list[tuple[float, float]]) -> float | None:
-    """Find the time from pause to pause, s, where it is always about the same; None otherwise, and of fewer than four."""
+    """Find the mean time from the start of one pause to that of the next, s, if these times are about the same.
+    ``found``: each pause as (start, end) in unix s. None if they vary too much, and for fewer than four pauses."""
     if len(found) < 4:
         return None
     apart = np.diff([first for first, _ in found])
@@ -566,7 +590,8 @@ _FEW_SMS = (
     needs=(("gr_engine_active",), ("sm_active",)),
 )  # fmt: skip
 def small_kernels(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match jobs that spend much of their working time in kernels of their own that occupy few SMs."""
+    """Match jobs that lose GPU time in kernels which occupy few SMs (``working.few_sms``). None if too few warps are the
+    reason (``low_occupancy``), and below the least threshold."""
     if _has_few_warps(job, rule.at("occupancy")):
         return None
     share = job.breakdown.share("working.few_sms")
@@ -583,7 +608,8 @@ def small_kernels(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(("gr_engine_active",), ("sm_active",), ("sm_occupancy",)),
 )  # fmt: skip
 def low_occupancy(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match jobs whose SMs are busy with fewer warps than they have schedulers."""
+    """Match jobs that lose GPU time because their SMs, although busy, hold fewer warps than they have schedulers. None
+    below the least threshold."""
     if not _has_few_warps(job, rule.at("occupancy")):
         return None
     share = job.breakdown.share("working.few_sms")

@@ -52,8 +52,18 @@ _LEAST_LOST = 0.01
 
 
 def _not_together(job: JobEvidence, rule: Rule, edge: Floats, outermost: float, word: str) -> RuleMatch | None:
-    """Match GPUs whose begin (``word`` "late") or end ("early") of work, ``edge`` [n_gpus] in unix s, is far from the
-    ``outermost``: the allocation waits from the first begin to the last end, however few GPUs work then."""
+    """Match GPUs that begin to work long after the first one, or end long before the last one.
+
+    Args:
+        job: The evidence.
+        rule: The rule, with the thresholds "share" and "seconds".
+        edge: When each GPU begins or ends to work [n_gpus], unix s; NaN if it never works.
+        outermost: The first begin or the last end, unix s: the allocation waits from the one to the other.
+        word: "late" or "early", the word of the title that is filled with the time.
+
+    None if there are no such GPUs, if the loss is small, or if a hang or GPUs that take turns explain it. GPUs that were
+    lost don't count.
+    """
     apart = np.nan_to_num(np.abs(edge - outermost))
     least = max(rule.at("share") * job.evidence.seconds, rule.at("seconds"), 3.5 * job.evidence.width)
     lost = {event.gpu for event in job.evidence.events if event.kind == "gpu_lost"}
@@ -78,8 +88,8 @@ def _not_together(job: JobEvidence, rule: Rule, edge: Floats, outermost: float, 
 
 
 def _activity_between(job: JobEvidence, edge: Floats, outermost: float) -> Floats:
-    """Average each GPU's activity between its own ``edge`` [n_gpus] and ``outermost``, unix s: [n_gpus], 0 where nothing
-    lies between."""
+    """Average for each GPU its activity in the bins between its own ``edge`` [n_gpus] and ``outermost`` (both unix s).
+    Returns [n_gpus]; 0 where no bin lies between."""
     times = job.breakdown.times
     between = (times >= np.fmin(edge, outermost)[:, None]) & (times < np.fmax(edge, outermost)[:, None])
     active = np.where(between, job.account.activity.active, 0.0).sum(axis=1)
@@ -87,7 +97,8 @@ def _activity_between(job: JobEvidence, edge: Floats, outermost: float) -> Float
 
 
 def _longest_pauses(job: JobEvidence) -> Floats:
-    """Find how long each GPU idles at most between its first work and its last, s [n_gpus]."""
+    """Find the longest time that each GPU idles without a break between its first work and its last, s [n_gpus]; 0 if it
+    never works or never idles."""
     begins, ends = working_spans(job.account)
     times, width = job.breakdown.times, job.breakdown.width
     idles = ~does_something(job.account.activity.active) & job.account.activity.is_known
@@ -109,7 +120,8 @@ def _longest_pauses(job: JobEvidence) -> Floats:
     needs=(LEAD,),
 )  # fmt: skip
 def gpus_unused(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match GPUs that do nothing in the whole window."""
+    """Match GPUs that do nothing, or next to nothing, in the whole window. None for a job that is shorter than the
+    threshold."""
     unused = positions(job.known & ~job.used)
     if not unused or job.evidence.seconds < rule.at("seconds"):
         return None
@@ -167,7 +179,8 @@ def start_up(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(LEAD,),
 )  # fmt: skip
 def tear_down(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match jobs that stop working before they end, as a whole."""
+    """Match jobs whose GPUs all stop working some time before the job ends. None if that is shorter than the thresholds,
+    and for a job that hangs."""
     found = _match_time_outside_work(job, rule, job.span[1], job.evidence.end, "end")
     if found is None or holds(job, "hang"):
         return None
@@ -211,7 +224,8 @@ _WHERE_RANKS_ARE = (
     needs=(LEAD,),
 )  # fmt: skip
 def hang(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match jobs that do not complete, and whose GPUs idle or spin to the end."""
+    """Match jobs that do not complete, and whose GPUs idle or spin from some time on to the end. None if that is shorter
+    than the thresholds."""
     since = job.last_work
     idle = job.evidence.end - since
     if not job.is_hanging or idle < rule.at("seconds" if job.evidence.state in _GOING_ON else "ended"):
@@ -267,7 +281,8 @@ def _row_means(values: Floats) -> Floats:
     needs=(LEAD,),
 )  # fmt: skip
 def slow_down(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match jobs in which the share of the time in which GPUs work falls steadily."""
+    """Match jobs in which the share of the time that GPUs work falls steadily. None for a job that hangs, and if there
+    are too few bins to tell."""
     inside = np.flatnonzero(job.steady)
     parts = min(int(rule.at("parts")), len(inside) // 2)
     if parts < _FEWEST_PARTS or job.is_hanging:

@@ -197,8 +197,8 @@ def decide(
 
 
 def same_gpus(cause: Rule, own: RuleMatch, rule: Rule, found: RuleMatch) -> bool:
-    """Tell whether a rule is a symptom of a ``cause`` that holds (``own``) for all the GPUs for which it ``found``
-    something."""
+    """Tell whether what ``rule`` ``found`` is a symptom of a ``cause``, another rule with its match ``own``: the cause
+    explains such rules, and holds for all the GPUs (or for the whole job, whose ``gpus`` are empty)."""
     if rule.code not in cause.explains:
         return False
     return not own.gpus or bool(found.gpus and set(found.gpus) <= set(own.gpus))
